@@ -1,0 +1,11 @@
+# The library, the program, the examples; installation.
+if(ZERO3D_HAS_train)
+  add_library(zero3d STATIC ${ZERO3D_OBJECTS})
+  target_link_libraries(zero3d PUBLIC ${ZERO3D_EXTERNAL})
+  file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
+  if(cli_sources)
+    add_executable(zero3d_program ${cli_sources})
+    set_target_properties(zero3d_program PROPERTIES OUTPUT_NAME zero3d)
+    target_link_libraries(zero3d_program PRIVATE zero3d_flags zero3d)
+  endif()
+endif()

@@ -1,0 +1,192 @@
+/* parallel: who sits where (topology), process groups, and collectives on device buffers, behind
+ * one table per backend (mpi, self, record; nccl and sim later); the side channel over which ranks
+ * tell each other what they are doing when MPI is blocked. It may call src/base and src/device.
+ * Start reading at the topology, then z3d_collective. */
+#ifndef ZERO3D_PARALLEL_PARALLEL_H
+#define ZERO3D_PARALLEL_PARALLEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+#include "src/device/device.h"
+
+/* ---- topology: pure arithmetic, no communication ---- */
+
+#define Z3D_AXIS_MAP(X) X(TENSOR, tensor) X(DATA, data) X(PIPELINE, pipeline) X(WORLD, world)
+
+typedef enum z3d_axis {
+#define X(NAME, name) Z3D_AXIS_##NAME,
+    Z3D_AXIS_MAP(X)
+#undef X
+        Z3D_AXIS_COUNT
+} z3d_axis;
+
+const char *z3d_axis_name(z3d_axis axis);
+
+/* rank = tensor + T * (data + D * pipeline): tensor ranks adjacent (inside a node), pipeline
+ * outermost, as in Megatron-LM and DeepSpeed. size[] and coordinate[] are by axis; WORLD's are the
+ * world size and the rank. */
+typedef struct z3d_topology {
+    int size[Z3D_AXIS_COUNT];
+    int coordinate[Z3D_AXIS_COUNT];
+} z3d_topology;
+
+/* The place of `rank` in a world of tensor x data x pipeline ranks. ERR_TOPOLOGY unless sizes are
+ * positive, their product fits an int and 0 <= rank < product. Not collective. */
+z3d_status z3d_topology_make(int tensor, int data, int pipeline, int rank, z3d_topology *out);
+/* World rank of the member with coordinate `index` of this rank's group along `axis`. */
+int z3d_topology_peer(const z3d_topology *topology, z3d_axis axis, int index);
+
+/* ---- the world: this process among all, and the nodes they run on ---- */
+
+typedef struct z3d_world z3d_world;
+
+/* Starts MPI (MPI_THREAD_FUNNELED; a process started alone is a world of size 1), finds nodes and
+ * opens the side channel. Collective over all processes. argc, argv may be NULL. Errors: ERR_COMM.
+ */
+z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out);
+/* Collective: after success on all ranks only. Ends MPI. */
+void z3d_world_destroy(z3d_world *world);
+/* One rank's failure stops all ranks: prints "zero3d: rank R: message" (once per run, the first
+ * failure on top), tells the others over the side channel and ends the run with a non-zero exit on
+ * every rank. Does not return. Not collective. */
+void z3d_world_abort(z3d_world *world, z3d_status status, const char *message)
+    __attribute__((noreturn));
+
+int z3d_world_rank(const z3d_world *world);
+int z3d_world_size(const z3d_world *world);
+int z3d_world_node(const z3d_world *world, int rank); /* 0 .. nodes-1 of any rank */
+int z3d_world_nodes(const z3d_world *world);
+int z3d_world_local_rank(const z3d_world *world); /* among the ranks of this node */
+int z3d_world_local_size(const z3d_world *world);
+const char *z3d_world_hostname(const z3d_world *world);
+
+/* Host-memory helpers for start-up (collective over the world, blocking, small data). */
+z3d_status z3d_world_broadcast(z3d_world *world, void *data, int64_t bytes, int root);
+/* `bytes` from every rank, in rank order. */
+z3d_status z3d_world_gather_all(z3d_world *world, const void *mine, void *all, int64_t bytes);
+/* OK on every rank if `status` was OK on every rank; else every rank gets the first failing rank's
+ * status and message
+ * ("rank R: ..."). How a check that one rank makes becomes everybody's answer. Collective. */
+z3d_status z3d_world_agree(z3d_world *world, z3d_status status);
+
+/* ---- groups and collectives ---- */
+
+typedef struct z3d_group z3d_group;
+
+#define Z3D_COLLECTIVE_MAP(X)                                                                      \
+    X(ALL_REDUCE, all_reduce)                                                                      \
+    X(REDUCE_SCATTER, reduce_scatter)                                                              \
+    X(ALL_GATHER, all_gather)                                                                      \
+    X(BROADCAST, broadcast)                                                                        \
+    X(SEND, send)                                                                                  \
+    X(RECV, recv)                                                                                  \
+    X(BARRIER, barrier)
+
+typedef enum z3d_collective_kind {
+#define X(NAME, name) Z3D_COLLECTIVE_##NAME,
+    Z3D_COLLECTIVE_MAP(X)
+#undef X
+        Z3D_COLLECTIVE_COUNT
+} z3d_collective_kind;
+
+const char *z3d_collective_name(z3d_collective_kind kind);
+
+typedef enum z3d_reduce_op { Z3D_SUM, Z3D_MAX } z3d_reduce_op;
+
+/* One collective call. Buffers are device memory of `dtype`, `count` in elements, all in place:
+ *   all_reduce      buffer[count] becomes the sum (max) over the group.
+ *   reduce_scatter  buffer is [size x stride] seen as rows, one per member; of each row the `count`
+ * elements from its start take part; row `index of this rank` becomes the sum over the group; the
+ * other rows are left undefined. all_gather      the same matrix: own row's `count` elements are
+ * sent, the other rows are filled in. broadcast       buffer[count] from member `peer`. send / recv
+ * buffer[count] to / from member `peer`. A bucket is a column range of a group's [N x shard]
+ * matrix: buffer points at its first column, stride is the shard's length. Order of sums: element
+ * of row r is (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded
+ * to dtype; an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter
+ * followed by an all_gather; up to 4096 bytes it instead sums in member order 0, 1, ... on every
+ * member. So a result depends on sizes only, never on timing or backend. */
+typedef struct z3d_collective {
+    z3d_collective_kind kind;
+    z3d_reduce_op op;
+    z3d_dtype dtype;
+    void *buffer;
+    int64_t count, stride;
+    int peer;
+    bool scalar; /* counted apart: control and statistics, not tensors */
+} z3d_collective;
+
+/* Makes the group of this rank along `axis`. Collective over the world, every rank the same axes in
+ * the same order. Size-1 groups get the self backend. The group calls the device's poll, so that
+ * pending collectives move during kernels. */
+z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_axis axis,
+                            z3d_device *device, z3d_group **out);
+/* A group of given size and index whose collectives do nothing: for recording. Not collective. */
+z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_group **out);
+void z3d_group_destroy(z3d_group *group);
+
+z3d_axis z3d_group_axis(const z3d_group *group);
+int z3d_group_size(const z3d_group *group);
+int z3d_group_index(const z3d_group *group); /* this rank's place in it */
+
+/* Starts a collective behind the kernels launched so far; the buffer belongs to it until its wait.
+ * Collectives of one group are started in the same order by all members. *ticket is used once, in
+ * wait or test. Collective over the group. Errors: ERR_COMM. */
+typedef struct z3d_ticket {
+    int64_t id;
+} z3d_ticket;
+z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3d_ticket *ticket);
+/* Kernels launched after this see the result. */
+z3d_status z3d_collective_wait(z3d_group *group, z3d_ticket ticket);
+/* OK when finished, AGAIN when not yet: never blocks. */
+z3d_status z3d_collective_test(z3d_group *group, z3d_ticket ticket);
+/* start + wait. */
+z3d_status z3d_collective_run(z3d_group *group, const z3d_collective *call);
+
+/* Called at every start on this group, before anything is sent: how traces are recorded and how the
+ * executor asserts that what a unit does is what its recording did. A failure of `observe` fails
+ * the start. NULL: none. */
+void z3d_group_set_observer(z3d_group *group,
+                            z3d_status (*observe)(void *context, z3d_group *group,
+                                                  const z3d_collective *call),
+                            void *context);
+
+/* What a group has done since it was made. volume_elements: as the formulas count, in elements that
+ * leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and all_gather count (N-1)
+ * of a row each (= total x (N-1)/N), broadcast, send: count. */
+typedef struct z3d_traffic {
+    int64_t calls, bytes, volume_elements;
+    int64_t scalar_calls, scalar_bytes;
+    double seconds, exposed_seconds; /* start to completion; spent inside wait */
+} z3d_traffic;
+const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
+
+/* ---- the side channel: what every rank is doing, over TCP, for the watchdog and for deaths ----
+ */
+
+typedef struct z3d_watchdog_config {
+    double timeout_seconds; /* 0: no watchdog; the side channel still notices dead ranks */
+} z3d_watchdog_config;
+
+/* Starts this rank's side-channel thread. Rank 0 listens, the others connect (the address goes over
+ * MPI); a connection that ends without a goodbye is a death: the survivors' lowest rank prints
+ * "zero3d: rank 2 (host, pid) died in reduce_grads block.3 of step 12" at once and every rank ends
+ * with a non-zero code. When some rank has waited longer than the timeout in one place, rank 0 asks
+ * everybody where they are, prints who waits for whom, and ends the run. Collective over the world.
+ */
+z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
+/* Says goodbye. Collective. z3d_world_destroy calls it. */
+void z3d_watchdog_stop(z3d_world *world);
+/* This rank's place: `text` (copied, at most 95 bytes: "step 12: wait reduce_grads block.3 (data
+ * group)"); `waiting`: it stands in a wait. Cheap (no system call); called at every instruction.
+ * Each call is a sign of life. */
+void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text);
+
+/* Whether a stop was asked for (SIGUSR1, SIGTERM, SIGINT) on this rank. Handlers are installed by
+ * z3d_world_catch_signals; a second signal ends the process at once. */
+void z3d_world_catch_signals(z3d_world *world);
+bool z3d_world_stop_requested(const z3d_world *world);
+
+#endif

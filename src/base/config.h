@@ -1,0 +1,96 @@
+/* The configuration: one YAML file read through one typed key table (config_keys.h). The table
+ * gives the struct below, the reader, `zero3d config`, the reference page and shell completion. A
+ * key's C field is its path with dots as underscores. */
+#ifndef ZERO3D_BASE_CONFIG_H
+#define ZERO3D_BASE_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/config_keys.h"
+#include "src/base/status.h"
+#include "src/base/strings.h"
+
+/* Value of an integer key written `auto`: resolved above (src/train) before anything is built. */
+#define Z3D_AUTO INT64_MIN
+
+/* Enumerations, in the order of their key's option list in the table. */
+typedef enum { Z3D_GRANULARITY_FULL, Z3D_GRANULARITY_NONE } z3d_granularity;
+typedef enum { Z3D_REPLAY_MINIMAL, Z3D_REPLAY_FULL } z3d_replay;
+typedef enum {
+    Z3D_GRAD_REDUCE_AUTO,
+    Z3D_GRAD_REDUCE_PER_STEP,
+    Z3D_GRAD_REDUCE_PER_MICROBATCH
+} z3d_grad_reduce;
+typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32 } z3d_accum;
+typedef enum {
+    Z3D_SCHEDULE_CONSTANT,
+    Z3D_SCHEDULE_WARMUP,
+    Z3D_SCHEDULE_WARMUP_DECAY,
+    Z3D_SCHEDULE_WARMUP_COSINE
+} z3d_schedule;
+typedef enum { Z3D_TOKENIZER_BYTES, Z3D_TOKENIZER_GPT2 } z3d_tokenizer_kind;
+
+/* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the
+ * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights)
+ * z3d_data_list. */
+typedef struct z3d_data_list {
+    int count;
+    const char **path;
+    double *weight; /* positive; 1 when not given */
+} z3d_data_list;
+
+typedef int64_t z3d_config_INT;
+typedef double z3d_config_FLOAT;
+typedef bool z3d_config_BOOL;
+typedef const char *z3d_config_STRING;
+typedef int z3d_config_ENUM;
+typedef struct {
+    double value[2];
+} z3d_config_FLOAT2;
+typedef z3d_data_list z3d_config_LIST;
+
+typedef struct z3d_config {
+#define X(field, path, type, standard, rule, help) z3d_config_##type field;
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    struct z3d_config_origin
+        *origin; /* where each key was set (file, line, column), for later messages; private */
+} z3d_config;
+
+/* All keys at their defaults. */
+z3d_status z3d_config_create(z3d_config **out);
+void z3d_config_destroy(z3d_config *config);
+
+/* Reads a file / a text (name is used in messages) over what is set. Unknown and doubled keys,
+ * wrong types, values out of range, tabs, anchors' misuse: ERR_CONFIG with "file:line:column: what
+ * is wrong; what would be right". Never crashes on any bytes. */
+z3d_status z3d_config_read_file(z3d_config *config, const char *path);
+z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
+                                const char *name);
+/* One "key.path=value" from the command line; value is read as YAML. */
+z3d_status z3d_config_override(z3d_config *config, const char *assignment);
+
+/* True if the user set this key (file or override). */
+bool z3d_config_is_set(const z3d_config *config, const char *path);
+/* ERR_CONFIG with the place where `path` was set in front: "run.yaml:12:3: model.hidden_size:
+ * <message>". */
+z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Checks that need only the file: heads divide hidden, fp16 and bf16 not both, options without
+ * effect, ... World-dependent checks (tensor size, batch sizes) are z3d_config_resolve's. */
+z3d_status z3d_config_check(const z3d_config *config);
+/* Fills in what follows from the world size: data-parallel size, the third batch number,
+ * grad_reduce. ERR_CONFIG on a contradiction, with the numbers and what would be right. */
+z3d_status z3d_config_resolve(z3d_config *config, int world_size, int *data_parallel_size);
+
+/* The whole configuration as YAML that reads back to the same values (every key, resolved). */
+void z3d_config_write(const z3d_config *config, z3d_string *out);
+/* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown
+ * reference page. */
+void z3d_config_describe(bool markdown, z3d_string *out);
+/* All key paths, one a line (shell completion). */
+void z3d_config_list_keys(z3d_string *out);
+
+#endif

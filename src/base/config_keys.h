@@ -1,0 +1,99 @@
+/* The one table of configuration keys: X(field, path, type, default, rule, help).
+ * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
+ * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
+ * auto"; for ENUM "a|b|c". */
+#ifndef ZERO3D_BASE_CONFIG_KEYS_H
+#define ZERO3D_BASE_CONFIG_KEYS_H
+
+/* clang-format off */
+#define Z3D_CONFIG_KEYS(X) \
+  X(model_num_layers, "model.num_layers", INT, "12", "[1,1000000]", "transformer blocks") \
+  X(model_hidden_size, "model.hidden_size", INT, "768", "[1,1048576]", "width of the residual stream") \
+  X(model_num_attention_heads, "model.num_attention_heads", INT, "12", "[1,65536]", "attention heads; divides hidden_size") \
+  X(model_seq_length, "model.seq_length", INT, "1024", "[1,16777216]", "tokens per sample") \
+  X(model_vocab_size, "model.vocab_size", INT, "50257", "[2,16777216]", "token ids; padded to make_vocab_size_divisible_by x tensor size, padded logits are masked") \
+  X(model_make_vocab_size_divisible_by, "model.make_vocab_size_divisible_by", INT, "128", "[1,65536]", "vocabulary padding unit, as in Megatron-LM") \
+  X(model_hidden_dropout, "model.hidden_dropout", FLOAT, "0", "[0,1)", "dropout after the embedding and on each residual branch") \
+  X(model_attention_dropout, "model.attention_dropout", FLOAT, "0", "[0,1)", "dropout on attention probabilities") \
+  X(model_init_method_std, "model.init_method_std", FLOAT, "0.02", "(0,10]", "standard deviation of initial weights; residual projections use this / sqrt(2 num_layers), as GPT-2") \
+  X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
+  X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,65536]", "pipeline stages; only 1 so far") \
+  X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "permit tensor groups that straddle nodes (slow: the paper's < 5 % case)") \
+  X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "ranks the run must have; auto accepts what it is started with") \
+  X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
+  X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch; any two of the three batch keys give the third") \
+  X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
+  X(zero_optimization_stage, "zero_optimization.stage", INT, "2", "[0,3]", "ZeRO stage: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters are partitioned over the data group") \
+  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, "5e8", "[1,1e12]", "elements reduced at once") \
+  X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "elements gathered at once") \
+  X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "let collectives run beside compute") \
+  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch") \
+  X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|none", "full keeps one input per block and recomputes the rest; none keeps all") \
+  X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "full repeats a block's forward whole, as the paper's systems do; minimal leaves out what backward does not read") \
+  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's") \
+  X(fp16_enabled, "fp16.enabled", BOOL, "false", "", "train in fp16 with loss scaling") \
+  X(fp16_loss_scale, "fp16.loss_scale", FLOAT, "0", "[0,1e38]", "0: dynamic") \
+  X(fp16_initial_scale_power, "fp16.initial_scale_power", INT, "16", "[0,126]", "first loss scale is 2 to this power") \
+  X(fp16_loss_scale_window, "fp16.loss_scale_window", INT, "1000", "[1,1e9]", "steps without overflow before the scale doubles") \
+  X(fp16_hysteresis, "fp16.hysteresis", INT, "2", "[1,1e6]", "overflows before the scale halves") \
+  X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, "1", "(0,1e38]", "the dynamic scale never falls below") \
+  X(bf16_enabled, "bf16.enabled", BOOL, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
+  X(gradient_clipping, "gradient_clipping", FLOAT, "0", "[0,1e9]", "largest global gradient norm; 0: off") \
+  X(optimizer_type, "optimizer.type", ENUM, "AdamW", "AdamW", "the optimizer") \
+  X(optimizer_params_lr, "optimizer.params.lr", FLOAT, "6e-4", "[0,1e6]", "peak learning rate") \
+  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, "[0.9, 0.95]", "[0,1)", "decay rates of momentum and variance") \
+  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, "1e-8", "(0,1]", "added to the root of the variance") \
+  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, "0.1", "[0,1e3]", "decoupled decay of matrices; biases and norms have none") \
+  X(scheduler_type, "scheduler.type", ENUM, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
+  X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, "0", "[0,1e12]", "steps of linear warm-up from 0") \
+  X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
+  X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, "0", "[0,1e6]", "learning rate at the end of the decay") \
+  X(data_train, "data.train", LIST, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
+  X(data_validation, "data.validation", LIST, "", "", "token file(s) held out") \
+  X(data_seed, "data.seed", INT, "1234", "[0,9223372036854775807]", "order of the samples") \
+  X(data_tokenizer, "data.tokenizer", ENUM, "bytes", "bytes|gpt2", "how text becomes tokens (for generate); gpt2 comes later") \
+  X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
+  X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "initial weights and dropout") \
+  X(training_device, "training.device", ENUM, "cpu", "cpu", "where to compute") \
+  X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores shared among its ranks") \
+  X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of fp32; auto measures once and keeps the choice") \
+  X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of bf16 (sgemm: widened to fp32)") \
+  X(training_gemm_fp16, "training.gemm.fp16", ENUM, "auto", "auto|sgemm|portable", "matrix products of fp16 (always widened to fp32)") \
+  X(training_log_interval, "training.log_interval", INT, "10", "[1,1e9]", "steps between console lines") \
+  X(training_eval_interval, "training.eval_interval", INT, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; without data.validation never") \
+  X(training_eval_steps, "training.eval_steps", INT, "10", "[1,1e9]", "batches per validation loss") \
+  X(training_max_skipped_steps, "training.max_skipped_steps", INT, "20", "[1,1e9]", "steps in a row that may be skipped for overflow before the run stops") \
+  X(training_peak_tflops, "training.peak_tflops", FLOAT, "0", "[0,1e6]", "peak of one rank for MFU; 0: measured matrix products on the cpu device") \
+  X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, "600", "[0,1e9]", "seconds in one wait before the run is ended with a report of who waits for whom; 0: off") \
+  X(training_digest, "training.digest", BOOL, "false", "", "write a digest of every instruction's output (slow)") \
+  X(training_trace_steps, "training.trace_steps", INT, "0", "[0,1e6]", "first steps whose timeline is written for Perfetto") \
+  X(training_verify, "training.verify", BOOL, "true", "", "verify the step program before running it") \
+  X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \
+  X(run_tensorboard, "run.tensorboard", BOOL, "true", "", "write TensorBoard event files") \
+  X(generate_prompt, "generate.prompt", STRING, "", "", "text to continue at the end of the run; unset: no sample") \
+  X(generate_tokens, "generate.tokens", INT, "200", "[1,1e6]", "tokens to generate") \
+  X(generate_temperature, "generate.temperature", FLOAT, "0.8", "[0,100]", "0: the most likely token") \
+  X(generate_top_k, "generate.top_k", INT, "40", "[0,16777216]", "draw from the k most likely; 0: from all") \
+  X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of the draw")
+/* clang-format on */
+
+/* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
+ * nothing here: X(path, why). The reader warns with one line; values are not looked at. */
+#define Z3D_CONFIG_ACCEPTED(X)                                                                     \
+    X("zero_optimization.contiguous_gradients",                                                    \
+      "gradients are always contiguous: the memory planner lays them out")                         \
+    X("zero_optimization.reduce_scatter", "gradients are always reduce-scattered")                 \
+    X("zero_optimization.allgather_partitions", "partitions are always all-gathered")              \
+    X("zero_optimization.round_robin_gradients",                                                   \
+      "shards are equal column ranges; there is no rank order to rotate")                          \
+    X("zero_optimization.sub_group_size", "the optimizer steps parameter groups, one at a time")   \
+    X("zero_optimization.stage3_prefetch_bucket_size", "the next unit is always prefetched")       \
+    X("zero_optimization.stage3_param_persistence_threshold", "all parameters are partitioned")    \
+    X("zero_optimization.stage3_max_live_parameters",                                              \
+      "two units are live at a time, by construction")                                             \
+    X("zero_optimization.stage3_max_reuse_distance",                                               \
+      "a gather is reused only by the next instruction")                                           \
+    X("bf16.check_grad_overflow", "overflow is always checked")                                    \
+    X("steps_per_print", "use training.log_interval")
+
+#endif

@@ -1,0 +1,79 @@
+/* Result codes and the error text that goes with them. A library function never exits, prints or
+ * aborts: it returns a z3d_status, and the failing place has stored one line of text (what, where,
+ * which values) for the caller's caller. */
+#ifndef ZERO3D_BASE_STATUS_H
+#define ZERO3D_BASE_STATUS_H
+
+#include <stddef.h>
+
+/* X(name, text). AGAIN is no error: a resumable call has not finished yet. */
+#define Z3D_STATUS_MAP(X)                                                                          \
+    X(OK, "success")                                                                               \
+    X(AGAIN, "not finished yet, call again")                                                       \
+    X(ERR_USAGE, "wrong usage")                                                                    \
+    X(ERR_CONFIG, "bad configuration")                                                             \
+    X(ERR_DATA, "bad data")                                                                        \
+    X(ERR_IO, "input/output error")                                                                \
+    X(ERR_MEMORY, "out of memory")                                                                 \
+    X(ERR_TOPOLOGY, "bad topology")                                                                \
+    X(ERR_COMM, "communication error")                                                             \
+    X(ERR_PROGRAM, "invalid step program")                                                         \
+    X(ERR_NUMERIC, "numeric failure")                                                              \
+    X(ERR_DEVICE, "device error")                                                                  \
+    X(ERR_PEER, "another rank failed")                                                             \
+    X(ERR_UNSUPPORTED, "not supported")                                                            \
+    X(ERR_INTERNAL, "internal error")
+
+typedef enum z3d_status {
+#define X(name, text) Z3D_##name,
+    Z3D_STATUS_MAP(X)
+#undef X
+        Z3D_STATUS_COUNT
+} z3d_status;
+
+/* "ERR_CONFIG" and "bad configuration". Unknown codes give "?". */
+const char *z3d_status_name(z3d_status status);
+const char *z3d_status_text(z3d_status status);
+
+/* Stores the error's text for this thread and returns `status`. Use Z3D_ERROR, which fills in file
+ * and line. */
+z3d_status z3d_error_set(z3d_status status, const char *file, int line, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Puts "context: " before the stored text (what was being done when the error came); returns
+ * `status`. */
+z3d_status z3d_error_context(z3d_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The text of this thread's last error, one line, no newline; "" when there was none. */
+const char *z3d_error_message(void);
+
+/* Where the last error was made: "zero/builder.c:120". */
+const char *z3d_error_place(void);
+
+#define Z3D_ERROR(status, ...) z3d_error_set((status), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Returns from the calling function with the failed status. */
+#define Z3D_TRY(call)                                                                              \
+    do {                                                                                           \
+        z3d_status z3d_try_status = (call);                                                        \
+        if (z3d_try_status != Z3D_OK) return z3d_try_status;                                       \
+    } while (0)
+
+/* Puts the failed status into `status` and jumps to the cleanup ladder. */
+#define Z3D_TRY_GOTO(status, call, label)                                                          \
+    do {                                                                                           \
+        (status) = (call);                                                                         \
+        if ((status) != Z3D_OK) goto label;                                                        \
+    } while (0)
+
+/* For conditions that only a bug of ours can break; they stay on in release builds. */
+#define Z3D_REQUIRE(condition, ...)                                                                \
+    do {                                                                                           \
+        if (!(condition)) return Z3D_ERROR(Z3D_ERR_INTERNAL, __VA_ARGS__);                         \
+    } while (0)
+
+/* calloc of count x bytes that says what it was for. Free with free(). */
+z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_pointer);
+
+#endif

@@ -1,0 +1,50 @@
+/* Growing strings, checked number reading, human units, and JSON writing. */
+#ifndef ZERO3D_BASE_STRINGS_H
+#define ZERO3D_BASE_STRINGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/status.h"
+
+/* A string that grows. Zero-initialise; after an allocation failure `failed` stays set and appends
+ * do nothing. */
+typedef struct z3d_string {
+    char *text; /* NUL-terminated; NULL when nothing was appended */
+    size_t length, capacity;
+    bool failed;
+} z3d_string;
+
+void z3d_string_append(z3d_string *string, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void z3d_string_append_bytes(z3d_string *string, const char *bytes, size_t count);
+/* Appends `text` as a JSON string with its quotes; bytes that are no UTF-8 become U+FFFD. */
+void z3d_string_append_json(z3d_string *string, const char *text);
+void z3d_string_free(z3d_string *string);
+
+/* The whole text must be one number (no leading zeros, no trailing text), else ERR_CONFIG. Integers
+ * may be written 500000000, 5e8 or 1_000; 1.5 is no integer; values beyond int64 are refused. */
+z3d_status z3d_parse_int(const char *text, int64_t *out);
+z3d_status z3d_parse_float(const char *text, double *out); /* finite only */
+/* "16GiB", "512 MiB", "3e9", "80GB" -> bytes. */
+z3d_status z3d_parse_bytes(const char *text, int64_t *out);
+
+/* "1.50 GiB", "12.3 M", "2 h 03 min" into buf; returns buf. */
+const char *z3d_format_bytes(int64_t bytes, char *buf, size_t size);
+const char *z3d_format_count(double count, char *buf, size_t size);
+const char *z3d_format_seconds(double seconds, char *buf, size_t size);
+
+/* Product and sum that refuse overflow (return false). Operands are not negative. */
+bool z3d_mul_i64(int64_t a, int64_t b, int64_t *out);
+bool z3d_add_i64(int64_t a, int64_t b, int64_t *out);
+int64_t z3d_round_up(int64_t value, int64_t multiple);
+
+/* Reads a whole file (at most `limit` bytes) into a NUL-terminated malloc'ed text. */
+z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out_length);
+/* Creates a folder and its parents. */
+z3d_status z3d_make_folders(const char *path);
+/* Monotonic clock, seconds. */
+double z3d_now(void);
+
+#endif

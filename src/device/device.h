@@ -1,0 +1,120 @@
+/* src/device: memory and kernels of one device, behind one table per backend (cpu, record; cuda and
+ * sim later). It may call src/base. Start reading at kernels.h: every kernel is one struct,
+ * launched by Z3D_LAUNCH; each backend has a table by kernel kind, and interface/cost.c says for
+ * every kind which memory it reads and writes and what it costs, which is all that the recording
+ * device (and later sim) needs.
+ *
+ * A device belongs to one rank. Kernels of one device run in the order of their launches. Pointers
+ * passed to kernels are device pointers: only kernels (and z3d_device_read/_write) touch what is
+ * behind them. */
+#ifndef ZERO3D_DEVICE_DEVICE_H
+#define ZERO3D_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+#include "src/device/kernels.h"
+
+typedef struct z3d_device z3d_device;
+
+/* Where memory lies. HOST is what activation offload copies to; on the cpu device it is a second
+ * arena. */
+typedef enum z3d_space { Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_COUNT } z3d_space;
+
+/* How matrix products are computed: chosen by measuring once (z3d_device_measure_gemm) because
+ * another choice gives other bits. Upcast: 16-bit operands are widened into scratch and multiplied
+ * in fp32. */
+#define Z3D_GEMM_METHOD_MAP(X)                                                                     \
+    X(AUTO, auto)                                                                                  \
+    X(SGEMM, sgemm)       /* oneDNN dnnl_sgemm; 16-bit operands upcast */                          \
+    X(MATMUL, matmul)     /* oneDNN matmul primitive in the operands' own type */                  \
+    X(PORTABLE, portable) /* own loops: no library, for tests and bare builds */
+
+typedef enum z3d_gemm_method {
+#define X(NAME, name) Z3D_GEMM_##NAME,
+    Z3D_GEMM_METHOD_MAP(X)
+#undef X
+        Z3D_GEMM_METHOD_COUNT
+} z3d_gemm_method;
+
+const char *z3d_gemm_method_name(z3d_gemm_method method);
+
+typedef struct z3d_device_config {
+    const char *backend; /* "cpu" or "record" */
+    int threads;         /* cpu: OpenMP threads of this rank; 0: all cores this process may use */
+    z3d_gemm_method gemm[Z3D_DTYPE_COUNT]; /* by operand type; AUTO means SGEMM */
+    const char
+        *isa; /* cpu: "avx512", "avx2", "generic" to force one, NULL: the best this CPU has */
+} z3d_device_config;
+
+/* Errors: ERR_UNSUPPORTED (unknown backend, isa not in this CPU), ERR_MEMORY. */
+z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out);
+void z3d_device_destroy(z3d_device *device);
+
+const char *z3d_device_backend(const z3d_device *device);
+/* One line for people: "cpu: AMD EPYC, avx512, 2 threads, oneDNN 2.6.3". Valid while the device
+ * lives. */
+const char *z3d_device_description(const z3d_device *device);
+int z3d_device_threads(const z3d_device *device);
+
+/* One block of `bytes` in `space`, 4096-aligned, first-touched. The engine calls this once per
+ * space: everything else is planned inside. On the record device the addresses are unbacked. */
+z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out);
+void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes);
+
+/* Scratch that kernels may use while they run (see z3d_kernel_scratch). Owned by the caller. */
+void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes);
+
+/* The CPU has no engine that moves messages while it computes: long kernels call `poll(context)`
+ * about every millisecond, between tiles whose cuts do not depend on it. NULL: none. */
+void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *context);
+
+/* Launches one kernel. Asynchronous where the device is; see Z3D_LAUNCH. Errors: ERR_DEVICE,
+ * ERR_INTERNAL. */
+z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel);
+
+/* Waits for all kernels launched before. */
+z3d_status z3d_device_synchronize(z3d_device *device);
+
+/* Host <- device and device <- host, synchronous. For initial data, batches, results; never within
+ * units. */
+z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes);
+z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host, int64_t bytes);
+
+/* What one kernel reads, writes and costs, from its struct alone; the same on every device. */
+typedef struct z3d_operand {
+    const void *pointer;
+    int64_t bytes; /* extent from pointer: last byte + 1 */
+    bool read, written;
+} z3d_operand;
+
+#define Z3D_MAX_OPERANDS 12
+
+typedef struct z3d_cost {
+    double flops; /* multiply and add count two; transcendentals one */
+    int64_t bytes_read, bytes_written;
+    int num_operands;
+    z3d_operand operands[Z3D_MAX_OPERANDS]; /* pointers that are NULL are left out */
+} z3d_cost;
+
+void z3d_kernel_cost(const z3d_kernel *kernel, z3d_cost *out);
+const char *z3d_kernel_name(z3d_kernel_kind kind);
+
+/* Bytes of scratch the CPU backend wants for this kernel with `threads` threads (an upper bound
+ * over gemm methods). */
+int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads);
+
+/* Measures products of the given shape class (m x n x k, fp32 result) by every method and gives the
+ * fastest one with its GFLOP/s. Takes well below a second. cpu only; record gives SGEMM. */
+z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
+                                   int64_t k, z3d_gemm_method *best, double *gflops);
+
+/* Recording device: `observe` is called for every kernel launched on it instead of running
+ * anything. */
+void z3d_device_set_recorder(z3d_device *device,
+                             z3d_status (*observe)(void *context, const z3d_kernel *kernel),
+                             void *context);
+
+#endif

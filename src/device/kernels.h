@@ -1,0 +1,360 @@
+/* All kernels: one struct each, in one tagged union. Matrices are row-major. "rows" are tokens
+ * (batch x seq) unless said otherwise. T marks memory in the kernel's `dtype` (fp32, bf16 or fp16);
+ * statistics, losses and accumulators are fp32 or fp64; arithmetic is done in fp32. Pointers are
+ * device pointers; buffers of one kernel do not overlap unless "in place" is said. Results never
+ * depend on the number of threads of the CPU nor on polling: work is cut into fixed tiles and
+ * partial sums are added in a fixed order. */
+#ifndef ZERO3D_DEVICE_KERNELS_H
+#define ZERO3D_DEVICE_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/dtype.h"
+
+/* What varies from step to step is data, not code: the executor keeps one of these in device memory
+ * and kernels read it. */
+typedef struct z3d_step_state {
+    int64_t step;           /* number of this step, from 1 */
+    int64_t optimizer_step; /* steps that were not skipped, this one included: AdamW's bias
+                               correction */
+    int64_t sample_base;    /* global index of the step's first sample: the data position */
+    uint64_t seed;          /* dropout's seed */
+    int64_t position;       /* generate: the row (token) whose logits are wanted */
+    float learning_rate;
+    float loss_scale;
+    float gradient_seed; /* loss_scale / global number of valid targets: what the loss is multiplied
+                            by, once */
+    float gradient_factor; /* clip factor / loss_scale: what AdamW multiplies gradients by */
+    float skip;            /* 1: an overflow, leave parameters and optimizer states as they are */
+    float reserved;
+    double loss_sum;      /* sum over this rank's valid targets so far in this step, unscaled */
+    double valid_targets; /* their number */
+} z3d_step_state;
+
+/* Dropout of one site: an element is dropped when philox(key(state->seed, data position,
+ * site))[global element] < p. Counter: (global sample in the step, head, row, column), equal on
+ * every topology. p = 0: no dropout, state not read. */
+typedef struct z3d_dropout {
+    float p;
+    uint64_t site;  /* key of (unit, site within it) */
+    int64_t sample; /* index in the global batch of the first sample of this micro-batch */
+    const z3d_step_state *state;
+} z3d_dropout;
+
+/* C[m,n] = (accumulate ? C : 0) + op(A) op(B) (+ bias[n]). op(A) is m x k: stored [m,k] or,
+ * transposed, [k,m] (lda is the stored row's length). A and B have `dtype`, C has `c_dtype`, bias
+ * has `dtype`. */
+typedef struct z3d_gemm {
+    int64_t m, n, k;
+    bool transpose_a, transpose_b, accumulate;
+    const void *a, *b;
+    void *c;
+    int64_t lda, ldb, ldc;
+    z3d_dtype dtype, c_dtype;
+    const void *bias; /* T[n] or NULL */
+} z3d_gemm;
+
+/* x[count] = value */
+typedef struct z3d_fill {
+    void *x;
+    int64_t count;
+    z3d_dtype dtype;
+    float value;
+} z3d_fill;
+
+/* destination[count] = source[count], converting; equal types copy bytes. */
+typedef struct z3d_cast {
+    void *destination;
+    const void *source;
+    int64_t count;
+    z3d_dtype destination_dtype, source_dtype;
+} z3d_cast;
+
+/* y[count] = y + x, in fp32, rounded to y's type. */
+typedef struct z3d_accumulate {
+    void *y;
+    const void *x;
+    int64_t count;
+    z3d_dtype y_dtype, x_dtype;
+} z3d_accumulate;
+
+/* y[rows,cols] += x with bias: y T, bias T[cols] added to every row, in place. */
+typedef struct z3d_add_bias {
+    void *y;
+    const void *bias;
+    int64_t rows, cols;
+    z3d_dtype dtype;
+} z3d_add_bias;
+
+/* gradient[cols] = (accumulate ? gradient : 0) + sum over rows of dy[rows,cols]. */
+typedef struct z3d_bias_backward {
+    const void *dy; /* T */
+    void *gradient; /* gradient_dtype */
+    int64_t rows, cols;
+    z3d_dtype dtype, gradient_dtype;
+    bool accumulate;
+} z3d_bias_backward;
+
+/* y = (x - mean) * rstd * weight + bias, each row of cols. mean, rstd fp32[rows] are stored for
+ * backward. eps 1e-5. */
+typedef struct z3d_layernorm_forward {
+    const void *x, *weight, *bias; /* T */
+    void *y;                       /* T */
+    float *mean, *rstd;
+    int64_t rows, cols;
+    float epsilon;
+    z3d_dtype dtype;
+} z3d_layernorm_forward;
+
+/* dx = (add_to ? add_to : 0) + layernorm's input gradient (add_to T[rows,cols] may be NULL or dx
+ * itself, in place); weight_gradient, bias_gradient like bias_backward. */
+typedef struct z3d_layernorm_backward {
+    const void *dy, *x, *weight; /* T */
+    const float *mean, *rstd;
+    const void *add_to; /* T or NULL */
+    void *dx;           /* T */
+    void *weight_gradient, *bias_gradient;
+    int64_t rows, cols;
+    z3d_dtype dtype, gradient_dtype;
+    bool accumulate;
+} z3d_layernorm_backward;
+
+/* y = gelu(x), tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
+typedef struct z3d_gelu_forward {
+    const void *x;
+    void *y;
+    int64_t count;
+    z3d_dtype dtype;
+} z3d_gelu_forward;
+
+/* dx = dy * gelu'(x); dx may be dy (in place). */
+typedef struct z3d_gelu_backward {
+    const void *x, *dy;
+    void *dx;
+    int64_t count;
+    z3d_dtype dtype;
+} z3d_gelu_backward;
+
+/* y[rows,cols] = residual + dropout(x + bias). residual T or NULL (0), bias T[cols] or NULL; y may
+ * be x. rows = batch x seq; dropout's counter is (sample, head 0, row within the sample, column).
+ */
+typedef struct z3d_dropout_forward {
+    const void *x, *bias, *residual;
+    void *y;
+    int64_t batch, seq, cols;
+    z3d_dtype dtype;
+    z3d_dropout dropout;
+} z3d_dropout_forward;
+
+/* dx = dropout mask * dy / (1-p); dx may be dy. */
+typedef struct z3d_dropout_backward {
+    const void *dy;
+    void *dx;
+    int64_t batch, seq, cols;
+    z3d_dtype dtype;
+    z3d_dropout dropout;
+} z3d_dropout_backward;
+
+/* Causal self-attention of `heads` heads: qkv T[batch,seq,3,heads,head_dim] -> out
+ * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward. Scores scaled by
+ * 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a time. Dropout
+ * on the probabilities: counter (sample, first_head + head, query row, key column). */
+typedef struct z3d_attention_forward {
+    const void *qkv;
+    void *out;
+    float *log_sum_exp;
+    int64_t batch, seq, heads, head_dim, first_head;
+    z3d_dtype dtype;
+    z3d_dropout dropout;
+} z3d_attention_forward;
+
+/* dqkv (same layout as qkv) from dout; the probabilities are recomputed. */
+typedef struct z3d_attention_backward {
+    const void *qkv, *out, *dout; /* T */
+    const float *log_sum_exp;
+    void *dqkv;
+    int64_t batch, seq, heads, head_dim, first_head;
+    z3d_dtype dtype;
+    z3d_dropout dropout;
+} z3d_attention_backward;
+
+/* Vocab-parallel lookup: out[row,:] = table[token - first] where first <= token < first +
+ * table_rows, else 0. */
+typedef struct z3d_embedding_forward {
+    const int32_t *tokens;
+    const void *table; /* T[table_rows,cols] */
+    void *out;         /* T[rows,cols] */
+    int64_t rows, cols, first, table_rows;
+    z3d_dtype dtype;
+} z3d_embedding_forward;
+
+/* table_gradient[token - first] (+)= dy[row]; not accumulate: rows nobody refers to become 0. Sums
+ * in row order. */
+typedef struct z3d_embedding_backward {
+    const int32_t *tokens;
+    const void *dy; /* T */
+    void *table_gradient;
+    int64_t rows, cols, first, table_rows;
+    z3d_dtype dtype, gradient_dtype;
+    bool accumulate;
+} z3d_embedding_backward;
+
+/* x[batch,seq,cols] += positions[seq,cols], in place. */
+typedef struct z3d_position_forward {
+    void *x;
+    const void *positions;
+    int64_t batch, seq, cols;
+    z3d_dtype dtype;
+} z3d_position_forward;
+
+/* gradient[seq,cols] (+)= sum over batch of dy. */
+typedef struct z3d_position_backward {
+    const void *dy;
+    void *gradient;
+    int64_t batch, seq, cols;
+    z3d_dtype dtype, gradient_dtype;
+    bool accumulate;
+} z3d_position_backward;
+
+/* Vocab-parallel softmax cross entropy in four parts, with all-reduces by the caller between them
+ * (Megatron-LM's scheme). logits T[rows,cols] are this rank's columns first .. first+valid-1 of the
+ * vocabulary; columns at and after `valid` are padding and count as minus infinity. A target < 0 is
+ * ignored.
+ * 1. max_out[row] = largest valid logit (minus infinity where valid = 0). */
+typedef struct z3d_cross_entropy_max {
+    const void *logits;
+    float *max_out;
+    int64_t rows, cols, valid;
+    z3d_dtype dtype;
+} z3d_cross_entropy_max;
+
+/* 2. sums[row] = sum of exp(logit - max[row]); sums[rows + row] = logit[target] - max[row] if this
+ * rank has it, else 0. */
+typedef struct z3d_cross_entropy_sum {
+    const void *logits;
+    const float *max;
+    const int32_t *targets;
+    float *sums; /* fp32[2, rows] */
+    int64_t rows, cols, valid, first;
+    z3d_dtype dtype;
+} z3d_cross_entropy_sum;
+
+/* 3. state->loss_sum += sum over valid rows of log(sums[row]) - sums[rows + row]; valid_targets +=
+ * their number. */
+typedef struct z3d_cross_entropy_loss {
+    const float *sums;
+    const int32_t *targets;
+    int64_t rows;
+    z3d_step_state *state;
+} z3d_cross_entropy_loss;
+
+/* 4. In place: logits become their gradient, (softmax - onehot) * state->gradient_seed; 0 in
+ * ignored rows and padding. */
+typedef struct z3d_cross_entropy_backward {
+    void *logits;
+    const float *max, *sums;
+    const int32_t *targets;
+    int64_t rows, cols, valid, first;
+    z3d_dtype dtype;
+    const z3d_step_state *state;
+} z3d_cross_entropy_backward;
+
+/* y[batch,cols] = x[batch, state->position, cols] of x[batch,seq,cols]. */
+typedef struct z3d_select_row {
+    const void *x;
+    void *y;
+    int64_t batch, seq, cols;
+    z3d_dtype dtype;
+    const z3d_step_state *state;
+} z3d_select_row;
+
+/* AdamW (Loshchilov and Hutter, decoupled decay, torch.optim.AdamW's order) on `count` elements of
+ * a shard: g = gradient * state->gradient_factor;  master *= 1 - lr * weight_decay; m = beta1 m +
+ * (1-beta1) g;  v = beta2 v + (1-beta2) g^2; master -= lr * (m / (1-beta1^t)) / (sqrt(v /
+ * (1-beta2^t)) + epsilon),  t = state->optimizer_step; then parameter = master in `dtype` (NULL, or
+ * master itself in fp32 runs). Nothing changes when state->skip is 1. */
+typedef struct z3d_adamw {
+    float *master, *momentum, *variance;
+    const void *gradient; /* gradient_dtype */
+    void *parameter;      /* dtype, or NULL */
+    int64_t count;
+    z3d_dtype dtype, gradient_dtype;
+    float beta1, beta2, epsilon, weight_decay;
+    const z3d_step_state *state;
+} z3d_adamw;
+
+/* *out += sum of squares of x[count], in fp64, fixed order; not finite exactly if x has an infinity
+ * or NaN. */
+typedef struct z3d_sum_squares {
+    const void *x;
+    int64_t count;
+    z3d_dtype dtype;
+    double *out;
+} z3d_sum_squares;
+
+/* Initial values of part of a parameter, elements first .. first+count-1 of its local (split)
+ * shape, drawn from normal(0, standard_deviation) by global index, fp32. The local shape is [outer,
+ * local, inner], the global one [outer, global, inner], and this rank's slice of the middle
+ * dimension begins at `offset`. */
+typedef struct z3d_init_normal {
+    float *x;
+    int64_t first, count;
+    int64_t outer, local, global, inner, offset;
+    uint64_t key;
+    float standard_deviation;
+} z3d_init_normal;
+
+/* X(name): a kernel's struct is z3d_<name>, its kind Z3D_KERNEL_<name>, its member in the union
+ * <name>. */
+#define Z3D_KERNEL_MAP(X)                                                                          \
+    X(gemm)                                                                                        \
+    X(fill)                                                                                        \
+    X(cast)                                                                                        \
+    X(accumulate)                                                                                  \
+    X(add_bias)                                                                                    \
+    X(bias_backward)                                                                               \
+    X(layernorm_forward)                                                                           \
+    X(layernorm_backward)                                                                          \
+    X(gelu_forward)                                                                                \
+    X(gelu_backward)                                                                               \
+    X(dropout_forward)                                                                             \
+    X(dropout_backward)                                                                            \
+    X(attention_forward)                                                                           \
+    X(attention_backward)                                                                          \
+    X(embedding_forward)                                                                           \
+    X(embedding_backward)                                                                          \
+    X(position_forward)                                                                            \
+    X(position_backward)                                                                           \
+    X(cross_entropy_max)                                                                           \
+    X(cross_entropy_sum)                                                                           \
+    X(cross_entropy_loss)                                                                          \
+    X(cross_entropy_backward)                                                                      \
+    X(select_row)                                                                                  \
+    X(adamw)                                                                                       \
+    X(sum_squares)                                                                                 \
+    X(init_normal)
+
+typedef enum z3d_kernel_kind {
+#define X(name) Z3D_KERNEL_##name,
+    Z3D_KERNEL_MAP(X)
+#undef X
+        Z3D_KERNEL_COUNT
+} z3d_kernel_kind;
+
+typedef struct z3d_kernel {
+    z3d_kernel_kind kind;
+    union {
+#define X(name) z3d_##name name;
+        Z3D_KERNEL_MAP(X)
+#undef X
+    } as;
+} z3d_kernel;
+
+/* Z3D_LAUNCH(device, gemm, .m = 3, .n = 4, ...) -> z3d_status */
+#define Z3D_LAUNCH(device, name, ...)                                                              \
+    z3d_launch((device),                                                                           \
+               &(z3d_kernel){.kind = Z3D_KERNEL_##name, .as.name = (z3d_##name){__VA_ARGS__}})
+
+#endif

@@ -1,0 +1,163 @@
+/* The unit type: what is run, checkpointed and recomputed together, and what a user brings to train
+ * an own model. A unit is a few function pointers over device kernels; it knows nothing of ZeRO or
+ * of pipelines, never reads device memory on the host, and does the same launches and collectives
+ * on every call in the same mode (it is recorded once, and every run is asserted against the
+ * record). */
+#ifndef ZERO3D_MODEL_UNIT_H
+#define ZERO3D_MODEL_UNIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+#include "src/device/device.h"
+
+enum {
+    Z3D_MAX_DIMS = 4,
+    Z3D_MAX_PARAMETERS = 16, /* of one parameter group */
+    Z3D_MAX_UNIT_GROUPS = 4, /* that one unit uses */
+    Z3D_MAX_FIELDS = 4,      /* of a batch */
+    Z3D_NAME = 48
+};
+
+typedef enum z3d_init { Z3D_INIT_ZEROS, Z3D_INIT_ONES, Z3D_INIT_NORMAL } z3d_init;
+
+/* One parameter. `shape` is logical (global, unpadded). split_dim is the one dimension divided over
+ * the tensor group, -1: replicated. padded_dim >= shape[split_dim] is that dimension with padding
+ * (a vocabulary); 0: none. It must divide by the tensor size. The padding is zero, stays zero and
+ * is never stored. */
+typedef struct z3d_parameter {
+    char name[Z3D_NAME]; /* "attn.c_attn.weight", unique within its group */
+    int dims;
+    int64_t shape[Z3D_MAX_DIMS];
+    int split_dim;
+    int64_t padded_dim;
+    bool weight_decay;
+    z3d_init init;
+    float standard_deviation; /* of Z3D_INIT_NORMAL */
+} z3d_parameter;
+
+/* What is gathered, reduced and stepped together: usually one unit's parameters; a tied table is a
+ * group of its own. */
+typedef struct z3d_parameter_group {
+    char name[Z3D_NAME]; /* "block.7" */
+    int num_parameters;
+    z3d_parameter parameter[Z3D_MAX_PARAMETERS];
+} z3d_parameter_group;
+
+/* Elements of a parameter on one tensor rank, padding included. */
+int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size);
+
+typedef enum z3d_mode {
+    Z3D_MODE_TRAIN,
+    Z3D_MODE_EVALUATE,
+    Z3D_MODE_GENERATE,
+    Z3D_MODE_COUNT
+} z3d_mode;
+
+/* The parameters of one group while a unit runs: one flat local buffer, parameter i begins at
+ * element offset[i]. */
+typedef struct z3d_unit_group {
+    const char *parameters; /* run->dtype */
+    char *gradients;        /* run->gradient_dtype; NULL in forward */
+    const int64_t *offset;
+    bool accumulate; /* backward: add to the gradients; otherwise every element must be written */
+} z3d_unit_group;
+
+typedef struct z3d_unit_run z3d_unit_run;
+struct z3d_unit;
+
+/* A bump allocator over memory that the planner laid out; while recording it only counts. */
+typedef struct z3d_bump {
+    char *base;
+    int64_t used, peak, capacity;
+} z3d_bump;
+
+/* Everything a unit is given for one call. */
+struct z3d_unit_run {
+    const struct z3d_unit *unit;
+    z3d_device *device;
+    z3d_group *tensor;
+    z3d_dtype dtype, gradient_dtype;
+    z3d_mode mode;
+    int64_t batch;    /* samples of this micro-batch on this rank */
+    int64_t sample;   /* index in the global batch of its first sample (dropout's counter) */
+    bool need_output; /* forward: false when only what backward reads is wanted (recompute): output
+                         may be left unwritten, and what only leads to it left out; then output is
+                         NULL */
+    const void *field[Z3D_MAX_FIELDS]; /* the micro-batch's data, as the model declared it */
+    const void *input;                 /* previous unit's output (NULL for the first) */
+    void *output;                      /* NULL for a unit without */
+    const void *output_gradient;       /* backward */
+    void *input_gradient;              /* backward; NULL for the first unit */
+    z3d_step_state *state;             /* device memory */
+    z3d_unit_group group[Z3D_MAX_UNIT_GROUPS]; /* as unit->group lists them */
+    z3d_bump saved, workspace;                 /* use the functions below */
+};
+
+/* Memory that backward finds again: forward and backward take the same sizes in the same order.
+ * 256-aligned. */
+void *z3d_unit_saved(z3d_unit_run *run, int64_t bytes);
+/* Memory for this call only. mark/release give back what was taken since, last in first out.
+ * 256-aligned. */
+void *z3d_unit_workspace(z3d_unit_run *run, int64_t bytes);
+int64_t z3d_unit_workspace_mark(const z3d_unit_run *run);
+void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark);
+
+/* Parameter `index` of the unit's group `slot`, and its gradient. */
+static inline const void *z3d_unit_parameter(const z3d_unit_run *run, int slot, int index) {
+    const z3d_unit_group *g = &run->group[slot];
+    return g->parameters + g->offset[index] * (int64_t)z3d_dtype_size(run->dtype);
+}
+static inline void *z3d_unit_gradient(const z3d_unit_run *run, int slot, int index) {
+    const z3d_unit_group *g = &run->group[slot];
+    return g->gradients + g->offset[index] * (int64_t)z3d_dtype_size(run->gradient_dtype);
+}
+
+struct z3d_unit_ops {
+    /* input, parameters, fields -> output (where needed) and saved. */
+    z3d_status (*forward)(z3d_unit_run *run);
+    /* input, saved, output_gradient -> input_gradient and all gradients of the unit's groups.
+     * Nothing but saved and input is left from the forward. */
+    z3d_status (*backward)(z3d_unit_run *run);
+};
+
+typedef struct z3d_unit {
+    char name[Z3D_NAME]; /* "block.7" */
+    const struct z3d_unit_ops *ops;
+    const void *data; /* the model's own description; read-only at run time */
+    int kind;         /* units of equal kind do the same launches: recorded once */
+    int index;        /* place among the units */
+    bool checkpoint;  /* recomputed from its input under granularity full; otherwise keeps its saved
+                         memory */
+    int num_groups;
+    int group[Z3D_MAX_UNIT_GROUPS];          /* indices of the parameter groups it uses */
+    int64_t output_elements[Z3D_MODE_COUNT]; /* per sample, in run->dtype; 0: none */
+} z3d_unit;
+
+typedef struct z3d_field {
+    char name[Z3D_NAME];
+    int64_t bytes_per_sample;
+} z3d_field;
+
+/* A model: a chain of units over parameter groups. The last unit's forward adds to state->loss_sum
+ * and valid_targets; in mode GENERATE its output is what the caller wants to see. Not changed after
+ * creation; shared by all that use it. */
+typedef struct z3d_model {
+    int num_groups, num_units, num_fields;
+    z3d_parameter_group *group;
+    z3d_unit *unit;
+    z3d_field field[Z3D_MAX_FIELDS];
+    int tensor_size; /* that the model was made for */
+    void *data;      /* the model's own */
+    void (*destroy)(struct z3d_model *model);
+} z3d_model;
+
+/* Allocates an empty model with room for so many groups and units. */
+z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out);
+void z3d_model_destroy(z3d_model *model);
+/* Parameters as users count them: logical, unpadded, whole model. */
+int64_t z3d_model_parameter_count(const z3d_model *model);
+
+#endif

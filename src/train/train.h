@@ -1,0 +1,16 @@
+/* src/train: the trainer. Configuration -> topology -> model -> engine -> run; data, learning-rate
+ * schedule, metrics, generation. It may call every floor below it. Start reading at trainer.c, then
+ * data.h. */
+#ifndef ZERO3D_TRAIN_TRAIN_H
+#define ZERO3D_TRAIN_TRAIN_H
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+#include "src/base/config.h"
+
+/* Everything `zero3d train` does after the configuration was read: resolves it, checks data and run
+ * folder, builds, trains, evaluates, generates, writes the run folder. Collective over the world.
+ * The error is agreed: the same status on every rank. */
+z3d_status z3d_train(z3d_world *world, z3d_config *config);
+
+#endif

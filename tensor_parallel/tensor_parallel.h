@@ -1,0 +1,67 @@
+/* tensor_parallel: Megatron-LM's layers (Shoeybi et al., 1909.08053): column- and row-parallel
+ * linear, vocab-parallel embedding and cross entropy. Stateless functions over device kernels and
+ * the tensor group's collectives; memory is the caller's. May call parallel/, src/device, src/base.
+ * The place of sequence parallelism: the two all-reduces here (row-parallel forward,
+ * column-parallel backward) become reduce-scatter and all-gather. Every function: collective over
+ * the tensor group; errors are those of kernels and collectives. T = lane->dtype. */
+#ifndef ZERO3D_TENSOR_PARALLEL_TENSOR_PARALLEL_H
+#define ZERO3D_TENSOR_PARALLEL_TENSOR_PARALLEL_H
+
+#include "parallel/parallel.h"
+#include "src/device/device.h"
+
+typedef struct z3d_tensor_lane {
+    z3d_device *device;
+    z3d_group *group; /* the tensor group */
+    z3d_dtype dtype, gradient_dtype;
+} z3d_tensor_lane;
+
+/* A linear layer y = x W^T + b on rows x in -> rows x out. W is T[out, in] of the local part:
+ * column-parallel splits `out`, row-parallel splits `in`; these are the local sizes. */
+typedef struct z3d_linear {
+    int64_t rows, in, out;
+    const void *weight, *bias; /* bias NULL: none */
+    void *weight_gradient, *bias_gradient;
+    bool accumulate; /* into the gradients */
+} z3d_linear;
+
+/* y T[rows,out] = x W^T + b. No communication: x is replicated, y is this rank's columns. */
+z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
+                                     const void *x, void *y);
+/* dx = sum over the group of dy W (one all-reduce, started before the weight gradient is computed);
+ * dW, db. dx NULL: not wanted. */
+z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
+                                      const void *x, const void *dy, void *dx);
+/* y = sum over the group of x W^T (one all-reduce). The bias is not added: the caller fuses it into
+ * what follows. */
+z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
+                                  const void *x, void *y);
+/* dx = dy W (local), dW, db from the replicated dy (equal bits on all ranks). */
+z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
+                                   const void *x, const void *dy, void *dx);
+
+/* Vocabulary split by rows: this rank holds rows first .. first+rows_local-1, of which `valid` are
+ * real tokens. */
+typedef struct z3d_vocab_range {
+    int64_t first, local, valid;
+} z3d_vocab_range;
+/* The range of tensor rank `index` of `size` for a padded vocabulary. */
+z3d_vocab_range z3d_vocab_range_of(int64_t vocab, int64_t padded_vocab, int size, int index);
+
+/* out T[rows,hidden] = table[token], summed over the group (one all-reduce). */
+z3d_status z3d_vocab_embedding_forward(const z3d_tensor_lane *lane, z3d_vocab_range range,
+                                       const int32_t *tokens, const void *table, int64_t rows,
+                                       int64_t hidden, void *out);
+
+/* Softmax cross entropy over split logits T[rows, range.local]. statistics: fp32[3*rows] of the
+ * caller (max, sum, target), kept for backward. Adds to state->loss_sum and valid_targets (equal on
+ * all tensor ranks). Two all-reduces: rows floats (max) and 2*rows floats (sum). */
+z3d_status z3d_vocab_cross_entropy_forward(const z3d_tensor_lane *lane, z3d_vocab_range range,
+                                           const void *logits, const int32_t *targets, int64_t rows,
+                                           float *statistics, z3d_step_state *state);
+/* In place: logits become their gradient. No communication. */
+z3d_status z3d_vocab_cross_entropy_backward(const z3d_tensor_lane *lane, z3d_vocab_range range,
+                                            void *logits, const int32_t *targets, int64_t rows,
+                                            const float *statistics, const z3d_step_state *state);
+
+#endif

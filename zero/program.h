@@ -1,0 +1,225 @@
+/* The step program: what a training step does on one rank, as a list made once by a pure function
+ * of (model, configuration, rank). Everything reads it: the verifier, the memory planner, the
+ * executor, print, plan, sim. */
+#ifndef ZERO3D_ZERO_PROGRAM_H
+#define ZERO3D_ZERO_PROGRAM_H
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+#include "src/model/unit.h"
+
+/* What the builder decides from. No `auto` here. */
+typedef struct z3d_program_config {
+    int stage;            /* ZeRO stage 0-3 */
+    z3d_dtype dtype;      /* of parameters, activations: fp32, bf16, fp16 */
+    z3d_dtype grad_dtype; /* what gradients accumulate and are reduced in: dtype or fp32 */
+    int64_t micro_batch;  /* samples per rank and micro-batch */
+    int accumulation;     /* micro-batches per step */
+    bool reduce_per_step; /* full gradients accumulate, one reduction a step; else every micro-batch
+                             is reduced */
+    bool recompute;       /* activation_checkpointing.granularity full */
+    bool replay_full; /* recompute repeats the whole forward (activation_checkpointing.replay full)
+                       */
+    bool overlap;     /* collectives run beside compute */
+    int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
+} z3d_program_config;
+
+/* ---- layout: parameter groups as flat buffers and shards ---- */
+
+/* Elements of a shard that are treated alike: same weight decay, same counting in norms. At most
+ * four a shard. */
+typedef struct z3d_range {
+    int64_t first, count; /* in the group's flat local buffer */
+    bool weight_decay, replicated;
+} z3d_range;
+
+typedef struct z3d_group_layout {
+    int64_t
+        offset[Z3D_MAX_PARAMETERS]; /* first element of each parameter in the flat local buffer */
+    int64_t elements;               /* of the parameters, without the flat padding */
+    int64_t padded;                 /* = data size x shard: what P counts */
+    int64_t shard; /* elements of one data rank's shard; a multiple of Z3D_SHARD_ALIGN */
+    int num_ranges;
+    z3d_range range[4]; /* of the whole flat buffer, in order, padding left out; a shard's are its
+                           intersections */
+} z3d_group_layout;
+
+enum { Z3D_SHARD_ALIGN = 64 };
+
+typedef struct z3d_layout {
+    int num_groups, data_size, data_index, tensor_size, tensor_index;
+    int64_t padded_total; /* P: sum of padded */
+    z3d_group_layout *group;
+} z3d_layout;
+
+z3d_status z3d_layout_create(const z3d_model *model, const z3d_topology *topology,
+                             z3d_layout **out);
+void z3d_layout_destroy(z3d_layout *layout);
+/* Intersection of range r of group g with data rank `index`'s shard; false when empty. first is in
+ * the flat buffer. */
+bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, int index,
+                            z3d_range *out);
+
+/* ---- traces: what a unit does, recorded once per kind and call ---- */
+
+typedef enum z3d_call {
+    Z3D_CALL_FORWARD,
+    Z3D_CALL_RECOMPUTE,
+    Z3D_CALL_BACKWARD,
+    Z3D_CALL_COUNT
+} z3d_call;
+
+/* One inner collective of a unit, or the compute before it. */
+typedef struct z3d_child {
+    z3d_collective_kind kind;
+    z3d_reduce_op op;
+    z3d_dtype dtype;
+    z3d_axis axis;
+    int64_t count;
+    bool scalar;
+    double flops_before; /* work launched since the previous child */
+    int64_t bytes_before;
+} z3d_child;
+
+typedef struct z3d_trace {
+    int num_children;
+    z3d_child *child;
+    double flops; /* all kernels of the call */
+    int64_t bytes, kernels;
+    int64_t saved, workspace, scratch; /* bytes; scratch is the device's (see z3d_kernel_scratch) */
+    bool reads_parameters[Z3D_MAX_UNIT_GROUPS];
+    bool writes_gradients[Z3D_MAX_UNIT_GROUPS];
+    bool reads_input, reads_output_gradient;
+} z3d_trace;
+
+/* Traces by [mode][unit kind][call]. */
+typedef struct z3d_traces {
+    int num_kinds;
+    z3d_trace *trace; /* index: (mode * num_kinds + kind) * Z3D_CALL_COUNT + call */
+} z3d_traces;
+
+/* Runs every distinct unit on a recording device. threads: of the real device (scratch depends on
+ * it). Not collective. ERR_PROGRAM when a unit breaks its contract (saved sizes of forward and
+ * backward differ, ...). */
+z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, int threads, z3d_traces **out);
+void z3d_traces_destroy(z3d_traces *traces);
+const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call);
+
+/* ---- the program ---- */
+
+#define Z3D_OPCODE_MAP(X)                                                                          \
+    X(STEP_BEGIN, step_begin)         /* learning rate, seeds, zeroed sums into the step state */  \
+    X(GATHER_PARAMS, gather_params)   /* all-gather of group g's shards, one bucket */             \
+    X(RELEASE_PARAMS, release_params) /* the gathered buffer is dead from here */                  \
+    X(FORWARD, forward)                                                                            \
+    X(SAVE_INPUT, save_input)                                                                      \
+    X(LOAD_INPUT, load_input)                                                                      \
+    X(RECOMPUTE, recompute)                                                                        \
+    X(BACKWARD, backward)                                                                          \
+    X(REDUCE_GRADS, reduce_grads) /* reduce-scatter of group g's gradients, one bucket */          \
+    X(KEEP_SHARD, keep_shard)     /* the reduced own shard is added to the gradients kept */       \
+    X(STEP_CONTROL, step_control) /* norm, overflow, loss, stop: one small collective */           \
+    X(GATHER_GRADS, gather_grads) /* stage 0: all-gather of reduced gradients, one bucket */       \
+    X(OPTIMIZER_STEP, optimizer_step)                                                              \
+    X(GATHER_OUTPUT, gather_output) /* evaluate, generate: hand the result over */
+
+typedef enum z3d_opcode {
+#define X(NAME, name) Z3D_OP_##NAME,
+    Z3D_OPCODE_MAP(X)
+#undef X
+        Z3D_OPCODE_COUNT
+} z3d_opcode;
+
+const char *z3d_opcode_name(z3d_opcode opcode);
+
+/* What runs beside compute stands in the list twice: START makes it wait for compute's position,
+ * WAIT makes compute wait for it. */
+typedef enum z3d_phase { Z3D_PHASE_WHOLE, Z3D_PHASE_START, Z3D_PHASE_WAIT } z3d_phase;
+
+/* Roles of an instruction's buffers; a slot holds a buffer's index or -1. */
+typedef enum z3d_slot {
+    Z3D_SLOT_INPUT,
+    Z3D_SLOT_OUTPUT,
+    Z3D_SLOT_OUTPUT_GRADIENT,
+    Z3D_SLOT_INPUT_GRADIENT,
+    Z3D_SLOT_SAVED,
+    Z3D_SLOT_WORKSPACE,
+    Z3D_SLOT_PARAMETERS,                                            /* of up to four groups */
+    Z3D_SLOT_GRADIENTS = Z3D_SLOT_PARAMETERS + Z3D_MAX_UNIT_GROUPS, /* of up to four groups */
+    Z3D_SLOT_SHARD = Z3D_SLOT_GRADIENTS + Z3D_MAX_UNIT_GROUPS,      /* kept gradients */
+    Z3D_SLOT_OPTIMIZER,
+    Z3D_SLOT_COUNT
+} z3d_slot;
+
+typedef struct z3d_instruction {
+    z3d_opcode opcode;
+    z3d_phase phase;
+    int unit, micro, group; /* -1: not about one */
+    z3d_axis axis;          /* of its collective */
+    z3d_space space;        /* where its result lies */
+    int64_t first, count;   /* collectives: columns of the [N x shard] matrix */
+    int buffer[Z3D_SLOT_COUNT];
+    bool keep;              /* forward: saved is for backward */
+    bool need_output;       /* recompute: false leaves out what only leads to the output */
+    unsigned accumulate;    /* backward, keep_shard: bit s set: gradients of slot s are added to */
+    int num_children;       /* inner collectives */
+    const z3d_child *child; /* of the traces; not owned */
+} z3d_instruction;
+
+/* A stretch of memory with one lifetime. */
+typedef struct z3d_buffer {
+    char name[64];
+    z3d_tenant tenant;
+    z3d_space space;
+    int64_t bytes, offset; /* offset: in the arena of its space, set by the planner */
+    int first, last; /* first and last instruction that touches it; persistent: 0 and INT_MAX */
+    bool persistent;
+    int group; /* parameters, gradients, optimizer: of which group, else -1 */
+} z3d_buffer;
+
+typedef struct z3d_program {
+    z3d_mode mode;
+    z3d_program_config config;
+    z3d_topology topology;
+    const z3d_model *model;
+    const z3d_layout *layout;
+    const z3d_traces *traces;
+    int num_instructions, num_buffers;
+    z3d_instruction *instruction;
+    z3d_buffer *buffer;
+    int64_t arena[Z3D_SPACE_COUNT]; /* bytes, set by the planner */
+    int64_t bound[Z3D_SPACE_COUNT]; /* lower bound: the largest sum of live bytes */
+} z3d_program;
+
+/* Pure: no communication, no device, no clock. model, layout and traces must outlive the program.
+ */
+z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_traces *traces, const z3d_topology *topology,
+                             const z3d_program_config *config, z3d_mode mode, z3d_program **out);
+void z3d_program_destroy(z3d_program *program);
+
+/* Packs the lifetimes of several programs' buffers into one arena: persistent buffers (the same
+ * list in each) get the same offsets, the rest is packed per program behind them; the arena is the
+ * maximum. */
+z3d_status z3d_program_plan(z3d_program **programs, int count);
+/* Peak bytes by tenant and in total, from lifetimes. */
+void z3d_program_ledger(const z3d_program *program, z3d_ledger *out);
+
+/* Dataflow of one program against what a step must compute (symbolically), lifetimes, overlaps.
+ * ERR_PROGRAM with the first entry that is wrong and why. */
+z3d_status z3d_program_verify(const z3d_program *program);
+/* Plays the programs of all ranks of a world against each other, children included: same
+ * collectives in the same order per group, no circular wait. programs[rank]; world size = count. */
+z3d_status z3d_program_verify_world(z3d_program *const *programs, int count);
+
+/* Elements x (N-1)/N that this rank's program moves over `axis` with data of parameters and
+ * gradients (children: with_children). */
+int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children);
+
+/* The list as text, one instruction a line, with bytes and children. */
+void z3d_program_print(const z3d_program *program, z3d_string *out);
+/* "reduce_grads block.3 (micro 0, columns 0-4095)": for errors, the watchdog, traces. */
+const char *z3d_instruction_describe(const z3d_program *program, int index, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,116 @@
+/* zero: the training step as a program. layout.c cuts parameter groups into shards; recorder.c runs
+ * each distinct unit once on the recording device; builder.c makes the list of instructions (the
+ * one file where ZeRO's stages are decided); verifier.c proves it, planner.c lays out its memory,
+ * executor.c runs it; engine.c ties them together. It runs units through src/model/unit.h and knows
+ * no GPT. May call src/model/unit.h, parallel/, src/device, src/base. Start reading at program.h,
+ * then builder.c. */
+#ifndef ZERO3D_ZERO_ZERO_H
+#define ZERO3D_ZERO_ZERO_H
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+#include "src/device/device.h"
+#include "src/model/unit.h"
+#include "zero/program.h"
+
+/* Dynamic loss scaling (DeepSpeed's keys and rules). */
+typedef struct z3d_loss_scaler {
+    bool dynamic;
+    float scale, min_scale; /* a fixed scale when not dynamic (1: none) */
+    int64_t window, hysteresis;
+} z3d_loss_scaler;
+
+/* Concrete values only: every `auto` was resolved above. */
+typedef struct z3d_engine_config {
+    const z3d_model *model; /* must outlive the engine */
+    z3d_topology topology;
+    z3d_device *device;
+    z3d_group *group[Z3D_AXIS_COUNT]; /* this rank's group along each axis */
+    z3d_world *world;                 /* for the watchdog's places; NULL: none */
+    z3d_program_config program;
+    float beta1, beta2, epsilon, weight_decay;
+    double gradient_clipping; /* 0: off */
+    z3d_loss_scaler scaler;
+    uint64_t seed;           /* initial values and dropout */
+    bool verify;             /* verify the programs before anything runs */
+    const char *digest_path; /* NULL: no digests; else one text line per instruction is appended to
+                                this file */
+    const char *
+        trace_path; /* NULL: no timeline; else Chrome trace events of the first trace_steps steps */
+    int64_t trace_steps;
+} z3d_engine_config;
+
+typedef struct z3d_engine z3d_engine;
+
+/* Lays out, records, builds, verifies and plans the programs, allocates the one arena, initialises
+ * parameters (a pure function of seed, parameter name and global element index). Collective over
+ * the world. Errors: ERR_CONFIG, ERR_PROGRAM (a verifier's refusal), ERR_MEMORY (with the plan's
+ * need by tenant). */
+z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out);
+void z3d_engine_destroy(z3d_engine *engine);
+
+/* This rank's data of one step: field f of micro-batch m is micro[m].field[f], host memory, batch x
+ * bytes_per_sample. */
+typedef struct z3d_micro_batch {
+    const void *field[Z3D_MAX_FIELDS];
+} z3d_micro_batch;
+
+typedef struct z3d_step_input {
+    const z3d_micro_batch *micro; /* program.accumulation of them (evaluate: 1) */
+    int64_t sample_base;          /* global index of the step's first sample */
+    int64_t global_targets; /* valid targets of the whole global batch: the loss is divided by it,
+                               once */
+    float learning_rate;
+    bool stop_requested; /* by this rank; the answer is in the result, equal on all ranks */
+} z3d_step_input;
+
+typedef struct z3d_step_result {
+    int64_t step;
+    double loss;        /* mean over the global batch's valid targets */
+    double grad_norm;   /* global, each logical parameter once, before clipping, unscaled */
+    float loss_scale;   /* used in this step */
+    bool skipped;       /* overflow: nothing was changed */
+    int overflow_group; /* first parameter group with an infinity or NaN, -1: none */
+    int64_t skipped_in_a_row;
+    bool stop;                       /* some rank asked for a stop */
+    double seconds, exposed_seconds; /* of the step; spent in waits */
+} z3d_step_result;
+
+/* One optimizer step. Collective over the world. */
+z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
+                                 z3d_step_result *out);
+/* Loss of one micro-batch a rank without training (no dropout): adds to *loss_sum and *targets the
+ * whole world's sums. Collective. */
+z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
+                               double *targets);
+/* The last unit's GENERATE output as fp32 [batch, elements] into host memory, equal on all ranks of
+ * a tensor group. Collective. */
+z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
+                               float *out);
+
+/* Planned (from the memory plan) and measured (live bytes as the executor touches them) by tenant,
+ * in bytes on this rank. */
+const z3d_ledger *z3d_engine_planned(const z3d_engine *engine);
+const z3d_ledger *z3d_engine_measured(const z3d_engine *engine);
+/* Size of the one block of device memory. */
+int64_t z3d_engine_arena_bytes(const z3d_engine *engine);
+const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode);
+const z3d_layout *z3d_engine_layout(const z3d_engine *engine);
+
+/* A logical parameter (or its momentum, variance or this step's gradient), whole, in fp32 on every
+ * rank: gathered over the data and tensor groups. For tests, exports of small models and fixtures.
+ * Collective over the world; gradients only right after a step. */
+typedef enum z3d_tensor_kind {
+    Z3D_TENSOR_PARAMETER,
+    Z3D_TENSOR_MOMENTUM,
+    Z3D_TENSOR_VARIANCE,
+    Z3D_TENSOR_GRADIENT
+} z3d_tensor_kind;
+z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                          float *out);
+/* Sets a parameter from a whole logical tensor in host memory. Not collective: each rank takes its
+ * part. */
+z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                          const float *values);
+
+#endif
