@@ -1,0 +1,119 @@
+/* Data: token files on disk, the order in which their windows become samples, and how text becomes
+ * token files.
+ *
+ * A sample is a window of seq_length + 1 tokens: inputs are its first, targets its last seq_length
+ * tokens. Which window is sample k of the run is a pure function of (data.seed, k): no parallel
+ * size takes part, nothing is built or shared at start-up, and the data position of a run is the
+ * one number k. */
+#ifndef ZERO3D_TRAIN_DATA_H
+#define ZERO3D_TRAIN_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+#include "src/base/config.h"
+#include "src/train/tokenizer.h"
+
+/* ---- making token files: `zero3d data tokenize` ---- */
+
+/* Which documents are held out for validation. Never the same document (by content) in both. */
+typedef enum z3d_tokenize_split {
+    Z3D_SPLIT_HASH, /* by the hash of the document's bytes: the same choice for every order of files
+                     */
+    Z3D_SPLIT_TAIL  /* the last documents in the order they were read */
+} z3d_tokenize_split;
+
+typedef struct z3d_tokenize_options {
+    const char *const *inputs; /* files and folders; folders are walked, in name order */
+    int count;
+    const char *output_train;      /* .bin to write */
+    const char *output_validation; /* .bin of the held-out documents; NULL: nothing is held out */
+    double validation_fraction;    /* in (0,1) with output_validation; a share of documents */
+    int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
+    z3d_tokenize_split split;
+    const z3d_tokenizer *tokenizer; /* NULL: bytes */
+} z3d_tokenize_options;
+
+typedef struct z3d_tokenize_result {
+    int64_t files, bytes; /* text files used and their text */
+    int64_t documents, train_documents, validation_documents;
+    int64_t train_tokens, validation_tokens; /* end-of-text tokens included */
+    int64_t skipped_binary, skipped_duplicate, skipped_empty, skipped_unreadable; /* files */
+    int64_t duplicate_documents; /* pieces of text that had been seen before */
+    bool limited;                /* limit_bytes was reached */
+    int32_t vocab_size;          /* what model.vocab_size must be at least */
+} z3d_tokenize_result;
+
+/* Reads files and folders, leaves out what is no text, what is empty and what was there already,
+ * cuts each file into documents of at most 64 KiB (at blank lines where there are any), ends every
+ * document with the tokenizer's end-of-text and writes token files in llm.c's format, each through
+ * a temporary file that is renamed when whole. Not collective. Errors: ERR_USAGE (no input, bad
+ * fraction, equal outputs), ERR_IO (cannot read an input named, cannot write), ERR_DATA (no text
+ * found, or nothing left for one of the outputs). */
+z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result);
+
+/* A few lines for people: what was read, what was left out, what was written. */
+void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,
+                          z3d_string *out);
+
+/* ---- token files ---- */
+
+typedef struct z3d_token_file z3d_token_file;
+
+/* Maps a token file. Formats, told apart by content: llm.c's .bin (256 int32 of header: magic
+ * 20240520 version 1 with uint16 tokens, magic 20240801 version 7 with uint32 tokens, token count
+ * in header[2]), and Megatron-LM's .bin/.idx pair, named by its .idx, its .bin or the path without
+ * either; its sequences are one stream in their order. Errors: ERR_IO (missing, unreadable),
+ * ERR_DATA (empty, truncated, trailing bytes, wrong magic or version, not a token type). */
+z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
+void z3d_token_file_close(z3d_token_file *file);
+const char *z3d_token_file_path(const z3d_token_file *file);
+int64_t z3d_token_file_tokens(const z3d_token_file *file);
+/* Tokens first .. first+count-1. ERR_DATA with file, position and value when one is not in
+ * 0 .. vocab_size-1; ERR_IO when the file became shorter while the run goes. */
+z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
+                               int32_t vocab_size, int32_t *out);
+
+/* ---- samples ---- */
+
+typedef struct z3d_dataset z3d_dataset;
+
+typedef struct z3d_dataset_config {
+    const z3d_data_list *files; /* weights are shares of the samples; copied */
+    int64_t seq_length;
+    int32_t vocab_size;
+    uint64_t seed;
+    bool
+        whole_windows; /* training: a file must hold at least one window of seq_length + 1 tokens */
+} z3d_dataset_config;
+
+/* Opens the files. Errors: z3d_token_file_open's; ERR_DATA when a file holds too few tokens. Not
+ * collective. */
+z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out);
+void z3d_dataset_close(z3d_dataset *dataset);
+int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
+/* Reads part `part` of `parts` of all tokens, so that a token beyond the vocabulary is found before
+ * the run starts. Does nothing when a part would be larger than 4 GiB: then tokens are checked as
+ * they are read, which always happens. */
+z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts);
+
+typedef struct z3d_sample_place {
+    int file;
+    int64_t epoch, window; /* of that file */
+} z3d_sample_place;
+
+/* Where sample `sample` (from 0) of the run lies. */
+void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out);
+/* Its tokens and targets, each int32[seq_length]. */
+z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
+                              int32_t *targets);
+
+/* Validation: windows in file order, the last one of a file filled up with ignored targets (-1). */
+int64_t z3d_dataset_windows(const z3d_dataset *dataset);
+/* Window `index`, and how many of its targets count; index outside 0 .. windows-1 gives all
+ * ignored. */
+z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
+                              int32_t *targets, int64_t *valid);
+
+#endif
