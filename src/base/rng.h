@@ -18,6 +18,8 @@ float z3d_philox_uniform(uint32_t word);
 
 /* Element `index` of the standard normal sequence of `key` (Box-Muller on block index/4). */
 float z3d_philox_normal(uint64_t key, uint64_t index);
+/* Elements first .. first + count - 1 of that sequence: the same values, faster. */
+void z3d_philox_normal_fill(uint64_t key, uint64_t first, int64_t count, float *out);
 
 /* A 64-bit mix of a seed and a text: the key of a parameter or of a dropout site. */
 uint64_t z3d_key(uint64_t seed, const char *text);

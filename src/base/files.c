@@ -1,0 +1,93 @@
+/* Small files read whole, folders made, the clock. */
+#include "src/base/strings.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Reads until the end or until one byte more than `limit`. The size that stat gives is not trusted:
+ * pipes and /proc have none. */
+static z3d_status read_all(int fd, const char *path, size_t limit, char **out, size_t *out_length) {
+    size_t capacity = limit < 65536 ? limit + 2 : 65536, length = 0;
+    char *text = malloc(capacity);
+    if (!text) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", path);
+    for (;;) {
+        if (capacity - length < 2) {
+            char *grown = capacity <= SIZE_MAX / 2 ? realloc(text, capacity * 2) : NULL;
+            if (!grown) {
+                free(text);
+                return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", path);
+            }
+            text = grown;
+            capacity *= 2;
+        }
+        ssize_t count = read(fd, text + length, capacity - length - 1);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) {
+            free(text);
+            return Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: %s", path, strerror(errno));
+        }
+        length += (size_t)count;
+        if (length > limit) {
+            free(text);
+            return Z3D_ERROR(Z3D_ERR_IO, "%s is larger than %zu bytes", path, limit);
+        }
+        if (count == 0) break;
+    }
+    text[length] = '\0';
+    *out = text;
+    *out_length = length;
+    return Z3D_OK;
+}
+
+z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out_length) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    struct stat info;
+    z3d_status status = Z3D_OK;
+    if (fstat(fd, &info) == 0 && S_ISDIR(info.st_mode)) {
+        status = Z3D_ERROR(Z3D_ERR_IO, "cannot read %s: it is a folder", path);
+    } else {
+        status = read_all(fd, path, limit, out, out_length);
+    }
+    close(fd);
+    return status;
+}
+
+static z3d_status make_folder(const char *path, const char *whole) {
+    if (mkdir(path, 0777) == 0) return Z3D_OK;
+    int error = errno;
+    struct stat info;
+    if (stat(path, &info) == 0) { /* other ranks make the same folders: there is as good as made */
+        if (S_ISDIR(info.st_mode)) return Z3D_OK;
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot make folder %s: %s is a file", whole, path);
+    }
+    return Z3D_ERROR(Z3D_ERR_IO, "cannot make folder %s: %s: %s", whole, path, strerror(error));
+}
+
+z3d_status z3d_make_folders(const char *path) {
+    size_t length = strlen(path);
+    char part[PATH_MAX];
+    if (length == 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot make a folder with an empty name");
+    if (length >= sizeof part) {
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot make folder %.80s...: name too long", path);
+    }
+    for (size_t i = 1; i <= length; i++) {
+        if (i < length && (path[i] != '/' || path[i - 1] == '/')) continue;
+        memcpy(part, path, i);
+        part[i] = '\0';
+        Z3D_TRY(make_folder(part, path));
+    }
+    return Z3D_OK;
+}
+
+double z3d_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

@@ -1,0 +1,209 @@
+/* Reading numbers whole: what is written is what is meant, or it is refused with what would be
+ * right. strtol and atof are not used for that: they read 5e8 as 5, 010 as 8 and -1 as 2^64-1. */
+#include "src/base/strings.h"
+
+#include <ctype.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NUMBER_BYTES = 256 };
+
+/* A decimal number cut into its parts: sign, the digits without point and underscores, and the
+ * power of ten of the last of them. */
+typedef struct decimal {
+    bool negative, point, has_exponent;
+    char digits[NUMBER_BYTES];
+    int count;        /* of digits */
+    int64_t exponent; /* value = digits x 10^exponent */
+    const char *rest; /* what follows the number */
+} decimal;
+
+static z3d_status refuse(const char *text, const char *why) {
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s%s' %s", text, strlen(text) > 80 ? "..." : "", why);
+}
+
+/* Digits with underscores between them; the underscore is dropped. */
+static const char *cut_digits(const char *at, decimal *out) {
+    while (isdigit((unsigned char)*at) ||
+           (*at == '_' && isdigit((unsigned char)at[-1]) && isdigit((unsigned char)at[1]))) {
+        if (*at != '_' && out->count < NUMBER_BYTES - 1) out->digits[out->count++] = *at;
+        at++;
+    }
+    out->digits[out->count] = '\0';
+    return at;
+}
+
+/* [eE][+-]?digits; a part that is no exponent is left alone. Saturates: 10^(10^9) is too large (or
+ * small) for everything. */
+static const char *cut_exponent(const char *at, decimal *out) {
+    const char *digit = at + 1;
+    if (*at != 'e' && *at != 'E') return at;
+    bool negative = *digit == '-';
+    if (*digit == '+' || *digit == '-') digit++;
+    if (!isdigit((unsigned char)*digit)) return at;
+    int64_t exponent = 0;
+    for (; isdigit((unsigned char)*digit); digit++) {
+        if (exponent < 1000000000) exponent = exponent * 10 + (*digit - '0');
+    }
+    out->exponent += negative ? -exponent : exponent;
+    out->has_exponent = true;
+    return digit;
+}
+
+static z3d_status refuse_leading_zero(const char *text, const char *digits, bool negative) {
+    while (digits[0] == '0' && isdigit((unsigned char)digits[1])) digits++;
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s' has a leading zero; write %s%.80s", text,
+                     negative ? "-" : "", digits);
+}
+
+/* Cuts the longest number off the front of `text`. */
+static z3d_status cut_decimal(const char *text, decimal *out) {
+    *out = (decimal){0};
+    const char *at = text;
+    if (strlen(text) >= NUMBER_BYTES) return refuse(text, "is too long for a number");
+    if (*at == '-' || *at == '+') out->negative = *at++ == '-';
+    const char *whole = at;
+    if (isdigit((unsigned char)*at)) at = cut_digits(at, out);
+    if (whole[0] == '0' && isdigit((unsigned char)whole[1])) {
+        return refuse_leading_zero(text, whole, out->negative);
+    }
+    if (*at == '.' && (out->count > 0 || isdigit((unsigned char)at[1]))) {
+        int before = out->count;
+        out->point = true;
+        at++;
+        if (isdigit((unsigned char)*at)) at = cut_digits(at, out);
+        out->exponent = before - out->count;
+    }
+    if (out->count == 0) return refuse(text, "is no number");
+    out->rest = cut_exponent(at, out);
+    return Z3D_OK;
+}
+
+typedef enum scale_result { SCALE_OK, SCALE_FRACTION, SCALE_OVERFLOW } scale_result;
+
+/* digits x 10^exponent x unit as a whole number. Digits that are zeros at the end go into the
+ * exponent first, so that 50e-1 is the integer 5. */
+static scale_result decimal_to_int(const decimal *number, int64_t unit, int64_t *out) {
+    int count = number->count;
+    int64_t exponent = number->exponent;
+    while (count > 0 && number->digits[count - 1] == '0') {
+        count--;
+        exponent++;
+    }
+    *out = 0;
+    if (count == 0) return SCALE_OK;
+    __extension__ typedef unsigned __int128 wide;
+    wide value = 0, limit = (wide)INT64_MAX + (number->negative ? 1 : 0);
+    for (int i = 0; i < count; i++) {
+        value = value * 10 + (wide)(number->digits[i] - '0');
+        if (value > (wide)1 << 64) return exponent < 0 ? SCALE_FRACTION : SCALE_OVERFLOW;
+    }
+    value *= (wide)unit; /* below 2^65 x 2^50 */
+    for (; exponent < 0; exponent++) {
+        if (value % 10 != 0) return SCALE_FRACTION;
+        value /= 10;
+    }
+    for (; exponent > 0 && value <= limit; exponent--) value *= 10;
+    if (value > limit) return SCALE_OVERFLOW;
+    *out = number->negative ? (int64_t) - (uint64_t)value : (int64_t)value;
+    return SCALE_OK;
+}
+
+z3d_status z3d_parse_int(const char *text, int64_t *out) {
+    decimal number;
+    Z3D_TRY(cut_decimal(text, &number));
+    if (*number.rest) return refuse(text, "is no integer");
+    if (number.point && !number.has_exponent) {
+        return refuse(text, "is no integer; write it without a decimal point");
+    }
+    switch (decimal_to_int(&number, 1, out)) {
+    case SCALE_FRACTION:
+        return refuse(text, "is no integer: it has a fraction");
+    case SCALE_OVERFLOW:
+        return refuse(text, "is beyond 64-bit integers");
+    case SCALE_OK:
+        break;
+    }
+    return Z3D_OK;
+}
+
+/* strtod with the C locale's point, whatever the program has set. */
+static double c_strtod(const char *text, bool *ok) {
+    locale_t locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    *ok = locale != (locale_t)0;
+    if (!*ok) return 0;
+    double value = strtod_l(text, NULL, locale);
+    freelocale(locale);
+    return value;
+}
+
+z3d_status z3d_parse_float(const char *text, double *out) {
+    decimal number;
+    Z3D_TRY(cut_decimal(text, &number));
+    if (*number.rest) return refuse(text, "is no number");
+    char plain[NUMBER_BYTES + 32];
+    bool ok;
+    snprintf(plain, sizeof plain, "%s%se%lld", number.negative ? "-" : "", number.digits,
+             (long long)number.exponent);
+    double value = c_strtod(plain, &ok);
+    if (!ok) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read the number '%.80s'", text);
+    if (!isfinite(value)) return refuse(text, "is too large for a double");
+    bool zero = number.digits[strspn(number.digits, "0")] == '\0';
+    if (value == 0 && !zero) return refuse(text, "is too small for a double");
+    *out = value;
+    return Z3D_OK;
+}
+
+z3d_status z3d_parse_bytes(const char *text, int64_t *out) {
+    static const struct {
+        const char *name;
+        int64_t bytes;
+    } units[] = {{"", 1},
+                 {"B", 1},
+                 {"KB", 1000},
+                 {"kB", 1000},
+                 {"MB", 1000000},
+                 {"GB", 1000000000},
+                 {"TB", 1000000000000},
+                 {"PB", 1000000000000000},
+                 {"KiB", (int64_t)1 << 10},
+                 {"MiB", (int64_t)1 << 20},
+                 {"GiB", (int64_t)1 << 30},
+                 {"TiB", (int64_t)1 << 40},
+                 {"PiB", (int64_t)1 << 50}};
+    decimal number;
+    Z3D_TRY(cut_decimal(text, &number));
+    const char *unit = number.rest;
+    if (*unit == ' ') unit++;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(unit, units[i].name) != 0) continue;
+        if (number.negative) return refuse(text, "is negative; sizes are 0 or more");
+        switch (decimal_to_int(&number, units[i].bytes, out)) {
+        case SCALE_FRACTION:
+            return refuse(text, "is no whole number of bytes");
+        case SCALE_OVERFLOW:
+            return refuse(text, "is beyond 64-bit integers");
+        case SCALE_OK:
+            return Z3D_OK;
+        }
+    }
+    return refuse(text, "has an unknown unit; write 3e9, 16GiB, 512 MiB or 80GB");
+}
+
+bool z3d_mul_i64(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+bool z3d_add_i64(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
+
+int64_t z3d_round_up(int64_t value, int64_t multiple) {
+    int64_t rest = value % multiple;
+    if (rest == 0) return value;
+    int64_t rounded;
+    return z3d_add_i64(value, multiple - rest, &rounded) ? rounded : -1;
+}

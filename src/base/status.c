@@ -1,0 +1,106 @@
+/* Status names and this thread's error text. The text lives in the thread, so that storing an error
+ * can never fail and never mixes the messages of two threads. */
+#include "src/base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 2048, PLACE_BYTES = 160 };
+
+static _Thread_local char message_text[MESSAGE_BYTES];
+static _Thread_local char place_text[PLACE_BYTES];
+
+static const char *const names[] = {
+#define X(name, text) #name,
+    Z3D_STATUS_MAP(X)
+#undef X
+};
+static const char *const texts[] = {
+#define X(name, text) text,
+    Z3D_STATUS_MAP(X)
+#undef X
+};
+
+const char *z3d_status_name(z3d_status status) {
+    return (unsigned)status < Z3D_STATUS_COUNT ? names[status] : "?";
+}
+
+const char *z3d_status_text(z3d_status status) {
+    return (unsigned)status < Z3D_STATUS_COUNT ? texts[status] : "?";
+}
+
+/* A message is one line whatever a file name or a value in it holds. */
+static void make_one_line(char *text) {
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c == '\n' || c == '\t' || c == '\r') {
+            *text = ' ';
+        } else if (c < 0x20 || c == 0x7f) {
+            *text = '?';
+        }
+    }
+}
+
+/* The stored text may be among the arguments, so it is only overwritten once the new one is
+ * complete. `tail` (the old text) is cut before `text` is. */
+static void store(const char *text, int length, const char *tail) {
+    char whole[MESSAGE_BYTES];
+    int written = snprintf(whole, sizeof whole, "%s%s%s", text, tail ? ": " : "", tail ? tail : "");
+    if (written >= MESSAGE_BYTES || length >= MESSAGE_BYTES) {
+        memcpy(whole + MESSAGE_BYTES - 4, "...", 4);
+    }
+    make_one_line(whole);
+    memcpy(message_text, whole, sizeof whole);
+}
+
+/* The build may name files by their absolute path: keep what comes after the root of the tree. */
+static const char *path_in_tree(const char *file) {
+    static const char self[] = __FILE__;
+    static const char self_in_tree[] = "src/base/status.c";
+    size_t root = sizeof self - sizeof self_in_tree;
+    return strncmp(file, self, root) == 0 ? file + root : file;
+}
+
+z3d_status z3d_error_set(z3d_status status, const char *file, int line, const char *format, ...) {
+    char text[MESSAGE_BYTES];
+    char place[PLACE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) snprintf(text, sizeof text, "(message cannot be formatted) %s", format);
+    snprintf(place, sizeof place, "%s:%d", path_in_tree(file), line);
+    store(text, length, NULL);
+    memcpy(place_text, place, sizeof place);
+    return status;
+}
+
+z3d_status z3d_error_context(z3d_status status, const char *format, ...) {
+    char text[MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) snprintf(text, sizeof text, "(context cannot be formatted) %s", format);
+    store(text, length, message_text);
+    return status;
+}
+
+const char *z3d_error_message(void) {
+    return message_text;
+}
+
+const char *z3d_error_place(void) {
+    return place_text;
+}
+
+z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_pointer) {
+    void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
+    if (!memory) {
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %s: %zu x %zu bytes", what, count, bytes);
+    }
+    memcpy(out_pointer, &memory, sizeof memory);
+    return Z3D_OK;
+}

@@ -1,0 +1,140 @@
+/* Growing strings and the JSON writing that is built on them. */
+#include "src/base/strings.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for `more` bytes and the NUL. */
+static bool reserve(z3d_string *string, size_t more) {
+    if (string->failed) return false;
+    if (more < string->capacity - string->length) return true; /* capacity > length or both 0 */
+    size_t needed = string->length + more + 1;
+    size_t capacity = string->capacity ? string->capacity : 64;
+    while (capacity < needed) {
+        if (capacity > SIZE_MAX / 2) break;
+        capacity *= 2;
+    }
+    char *grown = needed > more && capacity >= needed ? realloc(string->text, capacity) : NULL;
+    if (!grown) {
+        string->failed = true;
+        return false;
+    }
+    if (!string->text) grown[0] = '\0';
+    string->text = grown;
+    string->capacity = capacity;
+    return true;
+}
+
+void z3d_string_append_bytes(z3d_string *string, const char *bytes, size_t count) {
+    if (!reserve(string, count)) return;
+    if (count) memcpy(string->text + string->length, bytes, count);
+    string->length += count;
+    string->text[string->length] = '\0';
+}
+
+void z3d_string_append(z3d_string *string, const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    char small[256];
+    int length = vsnprintf(small, sizeof small, format, arguments);
+    if (length < 0) {
+        string->failed = true;
+    } else if ((size_t)length < sizeof small) {
+        z3d_string_append_bytes(string, small, (size_t)length);
+    } else if (reserve(string, (size_t)length)) {
+        vsnprintf(string->text + string->length, (size_t)length + 1, format, again);
+        string->length += (size_t)length;
+    }
+    va_end(again);
+    va_end(arguments);
+}
+
+void z3d_string_free(z3d_string *string) {
+    free(string->text);
+    *string = (z3d_string){0};
+}
+
+static bool is_continuation(unsigned char c) {
+    return (c & 0xC0) == 0x80;
+}
+
+/* Bytes of the well-formed UTF-8 character at `text` (Unicode 15, table 3-7), 0 if there is none.
+ * A NUL is no continuation byte, so nothing is read beyond the end. */
+static size_t utf8_length(const char *text) {
+    const unsigned char *c = (const unsigned char *)text;
+    if (c[0] < 0x80) return 1;
+    if (c[0] >= 0xC2 && c[0] <= 0xDF) return is_continuation(c[1]) ? 2 : 0;
+    if (c[0] >= 0xE0 && c[0] <= 0xEF) {
+        if (!is_continuation(c[1]) || !is_continuation(c[2])) return 0;
+        if (c[0] == 0xE0 && c[1] < 0xA0) return 0; /* overlong */
+        if (c[0] == 0xED && c[1] > 0x9F) return 0; /* surrogate */
+        return 3;
+    }
+    if (c[0] >= 0xF0 && c[0] <= 0xF4) {
+        if (!is_continuation(c[1]) || !is_continuation(c[2]) || !is_continuation(c[3])) return 0;
+        if (c[0] == 0xF0 && c[1] < 0x90) return 0; /* overlong */
+        if (c[0] == 0xF4 && c[1] > 0x8F) return 0; /* beyond U+10FFFF */
+        return 4;
+    }
+    return 0;
+}
+
+/* The two-character escape of `c`, NULL if it has none. */
+static const char *short_escape(char c) {
+    switch (c) {
+    case '"':
+        return "\\\"";
+    case '\\':
+        return "\\\\";
+    case '\n':
+        return "\\n";
+    case '\r':
+        return "\\r";
+    case '\t':
+        return "\\t";
+    case '\b':
+        return "\\b";
+    case '\f':
+        return "\\f";
+    default:
+        return NULL;
+    }
+}
+
+void z3d_string_append_json(z3d_string *string, const char *text) {
+    if (!text) {
+        z3d_string_append_bytes(string, "null", 4);
+        return;
+    }
+    z3d_string_append_bytes(string, "\"", 1);
+    while (*text) {
+        const char *escape = short_escape(*text);
+        size_t length = utf8_length(text);
+        if (escape) {
+            z3d_string_append_bytes(string, escape, 2);
+        } else if ((unsigned char)*text < 0x20 || *text == 0x7f) {
+            z3d_string_append(string, "\\u%04x", (unsigned)(unsigned char)*text);
+        } else if (length == 0) {
+            z3d_string_append_bytes(string, "\xEF\xBF\xBD", 3);
+            length = 1;
+        } else {
+            z3d_string_append_bytes(string, text, length);
+        }
+        text += length;
+    }
+    z3d_string_append_bytes(string, "\"", 1);
+}
+
+void z3d_string_append_number(z3d_string *string, double value) {
+    if (!isfinite(value)) {
+        z3d_string_append_bytes(string, "null", 4);
+        return;
+    }
+    char text[40];
+    z3d_format_number(value, text, sizeof text);
+    z3d_string_append_bytes(string, text, strlen(text));
+}
