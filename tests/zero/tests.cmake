@@ -1,0 +1,1 @@
+zero3d_test(planner ROOM zero)

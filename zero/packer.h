@@ -1,0 +1,25 @@
+/* Offline packing of lifetimes into one stretch of addresses: the pure problem behind the memory
+ * planner (planner.c), which knows neither buffers nor instructions. */
+#ifndef ZERO3D_ZERO_PACKER_H
+#define ZERO3D_ZERO_PACKER_H
+
+#include <stdint.h>
+
+#include "src/base/base.h"
+
+enum { Z3D_PACK_ALIGN = 256 };
+
+/* One thing to place: alive in [first, last], both included, of `times` moments. */
+typedef struct z3d_span {
+    int first, last;
+    int64_t bytes;  /* as asked for; places are rounded up to Z3D_PACK_ALIGN */
+    int64_t offset; /* result, a multiple of Z3D_PACK_ALIGN */
+} z3d_span;
+
+/* Gives every span an offset such that spans whose lifetimes meet do not share addresses, and tries
+ * to keep the height (largest offset + rounded bytes) close to the bound (largest sum of rounded
+ * bytes alive at one moment), which no packing can beat. Deterministic: the same spans give the
+ * same offsets. The spans' order is kept. Errors: ERR_MEMORY. */
+z3d_status z3d_pack(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound);
+
+#endif

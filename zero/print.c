@@ -1,0 +1,208 @@
+/* The program as text, names of instructions for errors and traces, and the communication volume
+ * that a program stands for. */
+#include <stdio.h>
+#include <string.h>
+
+#include "zero/program.h"
+
+const char *z3d_opcode_name(z3d_opcode opcode) {
+    static const char *const names[] = {
+#define X(NAME, name) #name,
+        Z3D_OPCODE_MAP(X)
+#undef X
+    };
+    return (unsigned)opcode < Z3D_OPCODE_COUNT ? names[opcode] : "?";
+}
+
+static const char *phase_name(z3d_phase phase) {
+    return phase == Z3D_PHASE_START ? "start" : phase == Z3D_PHASE_WAIT ? "wait" : "";
+}
+
+/* "block.3" of a unit or a parameter group, "" for neither. */
+static const char *subject(const z3d_program *p, const z3d_instruction *in) {
+    if (p->model == NULL) return "";
+    if (in->unit >= 0 && in->unit < p->model->num_units) return p->model->unit[in->unit].name;
+    if (in->group >= 0 && in->group < p->model->num_groups) return p->model->group[in->group].name;
+    return "";
+}
+
+static void columns_text(const z3d_instruction *in, char *buf, size_t size) {
+    snprintf(buf, size, "%lld-%lld", (long long)in->first, (long long)(in->first + in->count - 1));
+}
+
+const char *z3d_instruction_describe(const z3d_program *program, int index, char *buf,
+                                     size_t size) {
+    if (size == 0) return "";
+    if (index < 0 || index >= program->num_instructions) {
+        snprintf(buf, size, "the end of the program");
+        return buf;
+    }
+    const z3d_instruction *in = &program->instruction[index];
+    const char *phase = phase_name(in->phase), *name = subject(program, in);
+    char columns[48] = "", micro[32] = "";
+    if (in->count > 0) columns_text(in, columns, sizeof columns);
+    if (in->micro >= 0) snprintf(micro, sizeof micro, "micro %d", in->micro);
+    bool both = columns[0] != 0 && micro[0] != 0, either = columns[0] != 0 || micro[0] != 0;
+    snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s%s", phase, phase[0] ? " " : "",
+             z3d_opcode_name(in->opcode), name[0] ? " " : "", name, either ? " (" : "", micro,
+             both ? ", " : "", columns[0] ? "columns " : "", columns, either ? ")" : "");
+    return buf;
+}
+
+/* ---- volume ---- */
+
+static bool moves_tensors(const z3d_instruction *in) {
+    return in->opcode == Z3D_OP_GATHER_PARAMS || in->opcode == Z3D_OP_REDUCE_GRADS ||
+           in->opcode == Z3D_OP_GATHER_GRADS;
+}
+
+static int64_t child_volume(const z3d_child *child, int64_t size) {
+    switch (child->kind) {
+    case Z3D_COLLECTIVE_ALL_REDUCE:
+        return 2 * child->count * (size - 1) / size;
+    case Z3D_COLLECTIVE_REDUCE_SCATTER:
+    case Z3D_COLLECTIVE_ALL_GATHER:
+        return child->count * (size - 1);
+    case Z3D_COLLECTIVE_BROADCAST:
+    case Z3D_COLLECTIVE_SEND:
+        return child->count;
+    default:
+        return 0;
+    }
+}
+
+int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children) {
+    int64_t volume = 0, size = program->topology.size[axis];
+    for (int i = 0; i < program->num_instructions; i++) {
+        const z3d_instruction *in = &program->instruction[i];
+        if (in->phase == Z3D_PHASE_WAIT) continue;
+        if (moves_tensors(in) && in->axis == axis) volume += in->count * (size - 1);
+        for (int c = 0; children && c < in->num_children; c++) {
+            if (in->child[c].axis != axis || in->child[c].scalar) continue;
+            volume += child_volume(&in->child[c], size);
+        }
+    }
+    return volume;
+}
+
+/* ---- print ---- */
+
+static const char *slot_name(int slot, char *buf, size_t size) {
+    static const char *const before[] = {"in", "out", "out_grad", "in_grad", "saved", "workspace"};
+    if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
+    if (slot == Z3D_SLOT_SHARD) return "shard";
+    if (slot == Z3D_SLOT_OPTIMIZER) return "optimizer";
+    bool gradients = slot >= Z3D_SLOT_GRADIENTS;
+    int place = slot - (gradients ? Z3D_SLOT_GRADIENTS : Z3D_SLOT_PARAMETERS);
+    snprintf(buf, size, "%s%.*s%.0d", gradients ? "grads" : "params", place > 0, ".", place);
+    return buf;
+}
+
+/* Bytes of the matrix columns that a collective takes part with, of all members. */
+static int64_t bucket_bytes(const z3d_program *p, const z3d_instruction *in) {
+    z3d_dtype dtype = in->opcode == Z3D_OP_GATHER_PARAMS ? p->config.dtype : p->config.grad_dtype;
+    return in->count * p->topology.size[in->axis] * (int64_t)z3d_dtype_size(dtype);
+}
+
+static void print_header(const z3d_program *p, z3d_string *out) {
+    static const char *const modes[] = {"train", "evaluate", "generate"};
+    const z3d_program_config *c = &p->config;
+    const z3d_topology *t = &p->topology;
+    char a[32], b[32], h[32];
+    z3d_string_append(out, "step program: %s, ZeRO stage %d, %s", modes[p->mode], c->stage,
+                      z3d_dtype_name(c->dtype));
+    if (c->grad_dtype != c->dtype) {
+        z3d_string_append(out, " (gradients %s)", z3d_dtype_name(c->grad_dtype));
+    }
+    z3d_string_append(out, ", %lld samples x %d micro-batches, gradients reduced %s%s%s\n",
+                      (long long)c->micro_batch, c->accumulation,
+                      c->reduce_per_step ? "once a step" : "every micro-batch",
+                      c->recompute ? (c->replay_full ? ", full recompute" : ", recompute") : "",
+                      c->overlap ? ", overlapped" : "");
+    z3d_string_append(out, "rank %d of %d: tensor %d/%d, data %d/%d, pipeline %d/%d\n",
+                      t->coordinate[Z3D_AXIS_WORLD], t->size[Z3D_AXIS_WORLD],
+                      t->coordinate[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_TENSOR],
+                      t->coordinate[Z3D_AXIS_DATA], t->size[Z3D_AXIS_DATA],
+                      t->coordinate[Z3D_AXIS_PIPELINE], t->size[Z3D_AXIS_PIPELINE]);
+    z3d_string_append(out,
+                      "%d instructions, %d buffers; device arena %s (bound %s), host arena %s\n",
+                      p->num_instructions, p->num_buffers,
+                      z3d_format_bytes(p->arena[Z3D_SPACE_DEVICE], a, sizeof a),
+                      z3d_format_bytes(p->bound[Z3D_SPACE_DEVICE], b, sizeof b),
+                      z3d_format_bytes(p->arena[Z3D_SPACE_HOST], h, sizeof h));
+    z3d_string_append(
+        out,
+        "\nlegend: start X .. wait X: X runs beside compute; columns: of the group's [%d x shard] "
+        "matrix;\n"
+        "  bytes: of those columns on all members; slot=buffer@offset in the arena (h: host), + "
+        "added to, > kept;\n  indented: collectives inside a unit, in order\n\n",
+        t->size[Z3D_AXIS_DATA]);
+}
+
+/* "  grads=wte.gradients@0x1200+" for every slot in use. */
+static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_string *out) {
+    for (int slot = 0; slot < Z3D_SLOT_COUNT; slot++) {
+        int index = in->buffer[slot];
+        char name[32];
+        if (index < 0 || index >= p->num_buffers) continue;
+        const z3d_buffer *b = &p->buffer[index];
+        bool kept = slot == Z3D_SLOT_SAVED && in->keep;
+        z3d_string_append(out, "  %s=%s@%s%llx%s%s", slot_name(slot, name, sizeof name), b->name,
+                          b->space == Z3D_SPACE_HOST ? "h" : "", (unsigned long long)b->offset,
+                          (in->accumulate >> slot & 1) ? "+" : "", kept ? ">" : "");
+    }
+}
+
+static bool same_child(const z3d_child *a, const z3d_child *b) {
+    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axis == b->axis &&
+           a->count == b->count && a->scalar == b->scalar;
+}
+
+/* Runs of equal collectives on one line: "2 x all_reduce tensor 65536 x bf16". */
+static void print_children(const z3d_instruction *in, z3d_string *out) {
+    for (int c = 0; c < in->num_children;) {
+        const z3d_child *child = &in->child[c];
+        int run = 1;
+        while (c + run < in->num_children && same_child(child, &in->child[c + run])) run++;
+        z3d_string_append(out, "%12s%d x %s%s %s %lld x %s%s\n", "", run,
+                          z3d_collective_name(child->kind), child->op == Z3D_MAX ? " (max)" : "",
+                          z3d_axis_name(child->axis), (long long)child->count,
+                          z3d_dtype_name(child->dtype), child->scalar ? " (scalar)" : "");
+        c += run;
+    }
+}
+
+static void print_instruction(const z3d_program *p, int index, int width, z3d_string *out) {
+    const z3d_instruction *in = &p->instruction[index];
+    char columns[48] = "", bytes[32] = "", micro[16] = "";
+    if (in->count > 0) {
+        columns_text(in, columns, sizeof columns);
+        if (moves_tensors(in)) z3d_format_bytes(bucket_bytes(p, in), bytes, sizeof bytes);
+    }
+    if (in->micro >= 0) snprintf(micro, sizeof micro, "%d", in->micro);
+    z3d_string_append(out, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
+                      z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);
+    print_buffers(p, in, out);
+    if (in->opcode == Z3D_OP_RECOMPUTE && !in->need_output) {
+        z3d_string_append(out, "  (without output)");
+    }
+    z3d_string_append(out, "\n");
+    print_children(in, out);
+}
+
+static int subject_width(const z3d_program *p) {
+    int width = 10;
+    for (int i = 0; i < p->num_instructions; i++) {
+        int length = (int)strlen(subject(p, &p->instruction[i]));
+        if (length > width) width = length;
+    }
+    return width;
+}
+
+void z3d_program_print(const z3d_program *program, z3d_string *out) {
+    int width = subject_width(program);
+    print_header(program, out);
+    z3d_string_append(out, "%6s  %-5s %-14s  %-*s  %5s  %17s  %10s  %s\n", "#", "", "instruction",
+                      width, "subject", "micro", "columns", "bytes", "buffers");
+    for (int i = 0; i < program->num_instructions; i++) print_instruction(program, i, width, out);
+}
