@@ -97,13 +97,19 @@ struct z3d_unit_run {
 };
 
 /* Memory that backward finds again: forward and backward take the same sizes in the same order.
- * 256-aligned. */
+ * 256-aligned. NULL when the planned capacity is exhausted: the unit takes more than when it was
+ * recorded. */
 void *z3d_unit_saved(z3d_unit_run *run, int64_t bytes);
 /* Memory for this call only. mark/release give back what was taken since, last in first out.
  * 256-aligned. */
 void *z3d_unit_workspace(z3d_unit_run *run, int64_t bytes);
 int64_t z3d_unit_workspace_mark(const z3d_unit_run *run);
 void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark);
+/* The same two for `count` elements of `size` bytes, as a status: *(void **)out_pointer is set.
+ * ERR_INTERNAL naming the unit on exhaustion, ERR_MEMORY when count x size is no int64. */
+z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, void *out_pointer);
+z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
+                                   void *out_pointer);
 
 /* Parameter `index` of the unit's group `slot`, and its gradient. */
 static inline const void *z3d_unit_parameter(const z3d_unit_run *run, int slot, int index) {

@@ -1,0 +1,116 @@
+/* The unit's memory (two bump allocators), parameter sizes, and the model's life. */
+#include "src/model/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 256 };
+
+static void *take(z3d_bump *bump, int64_t bytes) {
+    if (!bump->base || bytes < 0 || bytes > INT64_MAX - ALIGNMENT) return NULL;
+    int64_t start = z3d_round_up(bump->used, ALIGNMENT);
+    if (start > bump->capacity || bytes > bump->capacity - start) return NULL;
+    bump->used = start + bytes;
+    if (bump->used > bump->peak) bump->peak = bump->used;
+    return bump->base + start;
+}
+
+void *z3d_unit_saved(z3d_unit_run *run, int64_t bytes) {
+    return take(&run->saved, bytes);
+}
+
+void *z3d_unit_workspace(z3d_unit_run *run, int64_t bytes) {
+    return take(&run->workspace, bytes);
+}
+
+int64_t z3d_unit_workspace_mark(const z3d_unit_run *run) {
+    return run->workspace.used;
+}
+
+void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark) {
+    run->workspace.used = mark;
+}
+
+static z3d_status take_checked(const z3d_unit_run *run, z3d_bump *bump, const char *what,
+                               int64_t count, int64_t size, void *out_pointer) {
+    int64_t bytes = 0;
+    if (count < 0 || size < 0 || !z3d_mul_i64(count, size, &bytes))
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "unit %s: %s of %lld x %lld bytes is beyond any memory",
+                         run->unit->name, what, (long long)count, (long long)size);
+    void *memory = take(bump, bytes);
+    if (!memory)
+        return Z3D_ERROR(Z3D_ERR_INTERNAL,
+                         "unit %s: its %s memory of %lld bytes is exhausted (%lld used, %lld more "
+                         "wanted): a unit must take the same sizes on every call of one mode",
+                         run->unit->name, what, (long long)bump->capacity, (long long)bump->used,
+                         (long long)bytes);
+    memcpy(out_pointer, &memory, sizeof memory);
+    return Z3D_OK;
+}
+
+z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, void *out_pointer) {
+    return take_checked(run, &run->saved, "saved", count, size, out_pointer);
+}
+
+z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
+                                   void *out_pointer) {
+    return take_checked(run, &run->workspace, "workspace", count, size, out_pointer);
+}
+
+int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size) {
+    int64_t elements = 1;
+    for (int d = 0; d < parameter->dims; d++) {
+        int64_t extent = parameter->shape[d];
+        if (d == parameter->split_dim)
+            extent = (parameter->padded_dim ? parameter->padded_dim : extent) / tensor_size;
+        elements *= extent;
+    }
+    return elements;
+}
+
+z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out) {
+    *out = NULL;
+    if (num_groups < 1 || num_units < 1)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "a model of %d parameter groups and %d units: both are 1 "
+                         "or more",
+                         num_groups, num_units);
+    z3d_model *model = NULL;
+    z3d_status status = z3d_new(1, sizeof *model, "a model", &model);
+    if (status != Z3D_OK) return status;
+    Z3D_TRY_GOTO(status,
+                 z3d_new((size_t)num_groups, sizeof *model->group, "a model's parameter groups",
+                         &model->group),
+                 failed);
+    Z3D_TRY_GOTO(status,
+                 z3d_new((size_t)num_units, sizeof *model->unit, "a model's units", &model->unit),
+                 failed);
+    model->num_groups = num_groups;
+    model->num_units = num_units;
+    model->tensor_size = 1;
+    *out = model;
+    return Z3D_OK;
+failed:
+    z3d_model_destroy(model);
+    return status;
+}
+
+void z3d_model_destroy(z3d_model *model) {
+    if (!model) return;
+    if (model->destroy) model->destroy(model);
+    free(model->unit);
+    free(model->group);
+    free(model);
+}
+
+int64_t z3d_model_parameter_count(const z3d_model *model) {
+    int64_t count = 0;
+    for (int g = 0; g < model->num_groups; g++)
+        for (int p = 0; p < model->group[g].num_parameters; p++) {
+            const z3d_parameter *parameter = &model->group[g].parameter[p];
+            int64_t elements = 1;
+            for (int d = 0; d < parameter->dims; d++) elements *= parameter->shape[d];
+            count += elements;
+        }
+    return count;
+}
