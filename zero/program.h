@@ -96,6 +96,7 @@ typedef struct z3d_trace {
 typedef struct z3d_traces {
     int num_kinds;
     z3d_trace *trace; /* index: (mode * num_kinds + kind) * Z3D_CALL_COUNT + call */
+    int64_t scratch;  /* bytes: the largest that any kernel of any program wants */
 } z3d_traces;
 
 /* Runs every distinct unit on a recording device. threads: of the real device (scratch depends on
@@ -191,6 +192,22 @@ typedef struct z3d_program {
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes, set by the planner */
     int64_t bound[Z3D_SPACE_COUNT]; /* lower bound: the largest sum of live bytes */
 } z3d_program;
+
+/* Every program of one configuration begins with the same persistent buffers: step state, control
+ * vector, kernel scratch, the batch's fields, then three a parameter group. */
+enum { Z3D_BUFFER_STATE, Z3D_BUFFER_CONTROL, Z3D_BUFFER_SCRATCH, Z3D_BUFFER_BATCH };
+typedef enum z3d_group_part {
+    Z3D_PART_PARAMETERS,
+    Z3D_PART_GRADIENTS,
+    Z3D_PART_OPTIMIZER
+} z3d_group_part;
+int z3d_program_batch_buffer(const z3d_program *program, int micro, int field);
+int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part);
+
+/* How many rows of a group's [data size x shard] matrix a part keeps between steps on each rank:
+ * all of them or this rank's own. fp32 parameters are their own master copy; in 16 bits the
+ * optimizer part is master, momentum, variance, in fp32, else the latter two. */
+bool z3d_program_keeps_all_rows(const z3d_program_config *config, z3d_group_part part);
 
 /* Pure: no communication, no device, no clock. model, layout and traces must outlive the program.
  */

@@ -1,0 +1,226 @@
+/* Runs each distinct unit once on the recording device and keeps what it did: its inner collectives
+ * in order, the memory it took, its FLOPs and bytes, and which of its operands it read and wrote.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/zero.h"
+
+/* Unbacked address regions, so that an operand's pointer tells what it belongs to. */
+enum region {
+    REGION_INPUT = 1,
+    REGION_OUTPUT,
+    REGION_OUTPUT_GRADIENT,
+    REGION_INPUT_GRADIENT,
+    REGION_SAVED,
+    REGION_WORKSPACE,
+    REGION_STATE,
+    REGION_FIELD,
+    REGION_PARAMETERS = REGION_FIELD + Z3D_MAX_FIELDS,
+    REGION_GRADIENTS = REGION_PARAMETERS + Z3D_MAX_UNIT_GROUPS,
+    REGION_END = REGION_GRADIENTS + Z3D_MAX_UNIT_GROUPS
+};
+enum { REGION_SHIFT = 44 };
+static const int64_t REGION_BYTES = INT64_C(1) << (REGION_SHIFT - 1);
+
+static void *region_base(int region) {
+    return (void *)((uintptr_t)region << REGION_SHIFT);
+}
+
+struct recorder {
+    z3d_trace *trace;
+    int threads, capacity;
+    double flops_at_child;
+    int64_t bytes_at_child;
+};
+
+static void note_operand(z3d_trace *trace, const z3d_operand *operand) {
+    int region = (int)((uintptr_t)operand->pointer >> REGION_SHIFT);
+    if (region == REGION_INPUT && operand->read) trace->reads_input = true;
+    if (region == REGION_OUTPUT_GRADIENT && operand->read) trace->reads_output_gradient = true;
+    int slot = region - REGION_PARAMETERS;
+    if (slot >= 0 && slot < Z3D_MAX_UNIT_GROUPS && operand->read)
+        trace->reads_parameters[slot] = true;
+    slot = region - REGION_GRADIENTS;
+    if (slot >= 0 && slot < Z3D_MAX_UNIT_GROUPS && operand->written)
+        trace->writes_gradients[slot] = true;
+}
+
+static z3d_status record_kernel(void *context, const z3d_kernel *kernel) {
+    struct recorder *recorder = context;
+    z3d_trace *trace = recorder->trace;
+    z3d_cost cost;
+    z3d_kernel_cost(kernel, &cost);
+    trace->flops += cost.flops;
+    trace->bytes += cost.bytes_read + cost.bytes_written;
+    trace->kernels++;
+    int64_t scratch = z3d_kernel_scratch(kernel, recorder->threads);
+    if (scratch > trace->scratch) trace->scratch = scratch;
+    for (int i = 0; i < cost.num_operands; i++) note_operand(trace, &cost.operands[i]);
+    return Z3D_OK;
+}
+
+static z3d_status record_collective(void *context, z3d_group *group, const z3d_collective *call) {
+    struct recorder *recorder = context;
+    z3d_trace *trace = recorder->trace;
+    if (trace->num_children == recorder->capacity) {
+        int capacity = recorder->capacity ? 2 * recorder->capacity : 8;
+        z3d_child *child = realloc(trace->child, (size_t)capacity * sizeof *child);
+        if (!child) return Z3D_ERROR(Z3D_ERR_MEMORY, "recording %d collectives", capacity);
+        trace->child = child;
+        recorder->capacity = capacity;
+    }
+    trace->child[trace->num_children++] = (z3d_child){
+        .kind = call->kind,
+        .op = call->op,
+        .dtype = call->dtype,
+        .axis = z3d_group_axis(group),
+        .count = call->count,
+        .scalar = call->scalar,
+        .flops_before = trace->flops - recorder->flops_at_child,
+        .bytes_before = trace->bytes - recorder->bytes_at_child,
+    };
+    recorder->flops_at_child = trace->flops;
+    recorder->bytes_at_child = trace->bytes;
+    return Z3D_OK;
+}
+
+/* The run of unit u with every pointer in its region. */
+static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layout,
+                                  const z3d_program_config *config, z3d_mode mode, int u) {
+    const z3d_unit *unit = &model->unit[u];
+    z3d_unit_run run = {
+        .unit = unit,
+        .dtype = config->dtype,
+        .gradient_dtype = config->grad_dtype,
+        .mode = mode,
+        .batch = mode == Z3D_MODE_GENERATE ? 1 : config->micro_batch,
+        .need_output = true,
+        .state = region_base(REGION_STATE),
+        .saved = {region_base(REGION_SAVED), 0, 0, REGION_BYTES},
+        .workspace = {region_base(REGION_WORKSPACE), 0, 0, REGION_BYTES},
+    };
+    for (int f = 0; f < model->num_fields; f++) run.field[f] = region_base(REGION_FIELD + f);
+    for (int s = 0; s < unit->num_groups; s++) {
+        run.group[s].parameters = region_base(REGION_PARAMETERS + s);
+        run.group[s].gradients = region_base(REGION_GRADIENTS + s);
+        run.group[s].offset = layout->group[unit->group[s]].offset;
+    }
+    if (u > 0 && model->unit[u - 1].output_elements[mode] > 0) {
+        run.input = region_base(REGION_INPUT);
+        run.input_gradient = region_base(REGION_INPUT_GRADIENT);
+    }
+    if (unit->output_elements[mode] > 0) {
+        run.output = region_base(REGION_OUTPUT);
+        run.output_gradient = region_base(REGION_OUTPUT_GRADIENT);
+    }
+    return run;
+}
+
+static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *device,
+                              z3d_group *tensor, int threads, bool replay_full, z3d_trace *trace) {
+    struct recorder recorder = {.trace = trace, .threads = threads};
+    run.device = device;
+    run.tensor = tensor;
+    z3d_device_set_recorder(device, record_kernel, &recorder);
+    z3d_group_set_observer(tensor, record_collective, &recorder);
+    if (call == Z3D_CALL_RECOMPUTE && !replay_full) {
+        run.need_output = false;
+        run.output = NULL;
+    }
+    z3d_status status =
+        call == Z3D_CALL_BACKWARD ? run.unit->ops->backward(&run) : run.unit->ops->forward(&run);
+    z3d_group_set_observer(tensor, NULL, NULL);
+    z3d_device_set_recorder(device, NULL, NULL);
+    if (status != Z3D_OK)
+        return z3d_error_context(status, "recording unit %s, %s", run.unit->name,
+                                 call == Z3D_CALL_BACKWARD ? "backward" : "forward");
+    trace->saved = run.saved.used;
+    trace->workspace = run.workspace.peak;
+    return Z3D_OK;
+}
+
+static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
+                              const z3d_program_config *config, z3d_mode mode, int u,
+                              z3d_device *device, z3d_group *tensor, int threads,
+                              z3d_trace *trace) {
+    z3d_unit_run run = recording_run(model, layout, config, mode, u);
+    int calls = mode == Z3D_MODE_TRAIN ? Z3D_CALL_COUNT : 1;
+    for (int call = 0; call < calls; call++)
+        Z3D_TRY(record_call(run, (z3d_call)call, device, tensor, threads, config->replay_full,
+                            &trace[call]));
+    for (int call = 1; call < calls; call++)
+        if (trace[call].saved != trace[0].saved)
+            return Z3D_ERROR(
+                Z3D_ERR_PROGRAM,
+                "unit %s: %s takes %lld bytes of saved memory, forward took %lld: both "
+                "must take the same sizes in the same order",
+                run.unit->name, call == Z3D_CALL_BACKWARD ? "backward" : "recompute",
+                (long long)trace[call].saved, (long long)trace[0].saved);
+    return Z3D_OK;
+}
+
+static bool mode_exists(const z3d_model *model, z3d_mode mode) {
+    return mode != Z3D_MODE_GENERATE || model->unit[model->num_units - 1].output_elements[mode] > 0;
+}
+
+z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_program_config *config, int threads, z3d_traces **out) {
+    *out = NULL;
+    z3d_traces *traces = NULL;
+    z3d_device *device = NULL;
+    z3d_group *tensor = NULL;
+    z3d_status status = z3d_new(1, sizeof *traces, "traces", &traces);
+    if (status != Z3D_OK) return status;
+    for (int u = 0; u < model->num_units; u++)
+        if (model->unit[u].kind >= traces->num_kinds) traces->num_kinds = model->unit[u].kind + 1;
+    size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;
+    Z3D_TRY_GOTO(
+        status, z3d_new(Z3D_MODE_COUNT * per_mode, sizeof *traces->trace, "traces", &traces->trace),
+        end);
+    Z3D_TRY_GOTO(status, z3d_device_create(&(z3d_device_config){.backend = "record"}, &device),
+                 end);
+    Z3D_TRY_GOTO(status,
+                 z3d_group_create_recording(Z3D_AXIS_TENSOR, layout->tensor_size,
+                                            layout->tensor_index, &tensor),
+                 end);
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        for (int u = 0; u < model->num_units && mode_exists(model, (z3d_mode)mode); u++) {
+            z3d_trace *trace = &traces->trace[(size_t)mode * per_mode +
+                                              (size_t)model->unit[u].kind * Z3D_CALL_COUNT];
+            if (trace[0].kernels > 0) continue; /* its kind is recorded */
+            Z3D_TRY_GOTO(status,
+                         record_unit(model, layout, config, (z3d_mode)mode, u, device, tensor,
+                                     threads, trace),
+                         end);
+        }
+    }
+    for (int i = 0; i < Z3D_MODE_COUNT * (int)per_mode; i++)
+        if (traces->trace[i].scratch > traces->scratch) traces->scratch = traces->trace[i].scratch;
+    for (int g = 0; g < layout->num_groups; g++) {
+        z3d_kernel norm = {.kind = Z3D_KERNEL_sum_squares,
+                           .as.sum_squares = {.count = layout->group[g].padded}};
+        int64_t scratch = z3d_kernel_scratch(&norm, threads);
+        if (scratch > traces->scratch) traces->scratch = scratch;
+    }
+end:
+    z3d_group_destroy(tensor);
+    z3d_device_destroy(device);
+    if (status != Z3D_OK)
+        z3d_traces_destroy(traces);
+    else
+        *out = traces;
+    return status;
+}
+
+void z3d_traces_destroy(z3d_traces *traces) {
+    if (!traces) return;
+    int count = traces->trace ? Z3D_MODE_COUNT * traces->num_kinds * Z3D_CALL_COUNT : 0;
+    for (int i = 0; i < count; i++) free(traces->trace[i].child);
+    free(traces->trace);
+    free(traces);
+}
+
+const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call) {
+    return &traces->trace[((int)mode * traces->num_kinds + kind) * Z3D_CALL_COUNT + (int)call];
+}
