@@ -1,0 +1,52 @@
+/* src/cli: the program `zero3d`: one file per command behind one table (main.c). A command reads
+ * its arguments, calls the library and prints; nothing is decided here. */
+#ifndef ZERO3D_CLI_CLI_H
+#define ZERO3D_CLI_CLI_H
+
+#include <stdbool.h>
+
+#include "src/base/base.h"
+#include "src/base/config.h"
+
+/* Exit codes: wrong usage is told apart from failed work. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+typedef struct cli_command {
+    const char *name, *summary;
+    const char *help;                  /* what `zero3d NAME --help` prints: at most a screen */
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
+} cli_command;
+
+extern const cli_command cli_train, cli_plan, cli_data, cli_config, cli_doctor, cli_digest,
+    cli_completion;
+/* All commands in the order of the help text; ends with NULL. */
+extern const cli_command *const cli_commands[];
+
+/* One option of a command: "--name VALUE" (or "--name=VALUE") when `value` is not NULL, else
+ * "--name", which sets *flag. */
+typedef struct cli_option {
+    const char *name; /* without dashes; NULL ends a list */
+    const char **value;
+    bool *flag;
+} cli_option;
+
+/* Takes the options out of argv[1..] and leaves the other arguments there, in order: argv[1 ..
+ * *count]. After "--" nothing is an option. ERR_USAGE on an unknown option or a missing value. */
+z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *count);
+
+/* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE when an
+ * argument is no assignment; ERR_CONFIG as z3d_config_read_file and z3d_config_override. The caller
+ * destroys *out. */
+z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
+
+/* The rank that a launcher gave this process before MPI is up (0 when started alone): only rank 0
+ * speaks. */
+int cli_launched_rank(void);
+/* Prints the last error as "zero3d: ..." from launched rank 0; returns the exit code for `status`
+ * (0 for OK). */
+int cli_finish(z3d_status status, const char *command);
+/* Writes text to standard output; CLI_FAILED with one line when that fails (a full disk, a closed
+ * pipe). */
+int cli_print(const z3d_string *text);
+
+#endif

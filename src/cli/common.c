@@ -1,0 +1,105 @@
+/* What the commands share: arguments, reading a configuration, printing, exit codes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/cli/cli.h"
+
+static const cli_option *find_option(const cli_option *options, const char *name, size_t length) {
+    for (; options->name; options++)
+        if (strlen(options->name) == length && memcmp(options->name, name, length) == 0)
+            return options;
+    return NULL;
+}
+
+/* argv[*i] is "--something": stores it and moves *i past its value. */
+static z3d_status take_option(int argc, char **argv, int *i, const cli_option *options) {
+    const char *name = argv[*i] + 2, *equals = strchr(name, '=');
+    size_t length = equals ? (size_t)(equals - name) : strlen(name);
+    const cli_option *option = find_option(options, name, length);
+    if (!option) return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s", argv[*i]);
+    if (option->flag) {
+        if (equals) return Z3D_ERROR(Z3D_ERR_USAGE, "option --%s takes no value", option->name);
+        *option->flag = true;
+    } else if (equals) {
+        *option->value = equals + 1;
+    } else {
+        if (*i + 1 >= argc)
+            return Z3D_ERROR(Z3D_ERR_USAGE, "option --%s needs a value", option->name);
+        *option->value = argv[++*i];
+    }
+    return Z3D_OK;
+}
+
+z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *count) {
+    bool only_arguments = false;
+    *count = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!only_arguments && strcmp(argv[i], "--") == 0)
+            only_arguments = true;
+        else if (!only_arguments && strncmp(argv[i], "--", 2) == 0)
+            Z3D_TRY(take_option(argc, argv, &i, options));
+        else if (!only_arguments && argv[i][0] == '-' && argv[i][1] != '\0')
+            return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s", argv[i]);
+        else
+            argv[++*count] = argv[i];
+    }
+    return Z3D_OK;
+}
+
+z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
+    *out = NULL;
+    if (count < 1)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "which configuration? a YAML file is wanted, configs/demo.yaml say");
+    for (int i = 1; i < count; i++)
+        if (!strchr(arguments[i], '='))
+            return Z3D_ERROR(Z3D_ERR_USAGE,
+                             "'%s' is no key=value (one configuration file, then assignments)",
+                             arguments[i]);
+    z3d_config *config;
+    Z3D_TRY(z3d_config_create(&config));
+    z3d_status status = z3d_config_read_file(config, arguments[0]);
+    for (int i = 1; i < count && status == Z3D_OK; i++)
+        status = z3d_config_override(config, arguments[i]);
+    if (status == Z3D_OK)
+        *out = config;
+    else
+        z3d_config_destroy(config);
+    return status;
+}
+
+int cli_launched_rank(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *text = getenv(names[i]);
+        if (text) return atoi(text);
+    }
+    return 0;
+}
+
+int cli_finish(z3d_status status, const char *command) {
+    if (status == Z3D_OK) return CLI_OK;
+    bool usage = status == Z3D_ERR_USAGE;
+    if (cli_launched_rank() == 0) {
+        z3d_string line = {0};
+        z3d_string_append(&line, "zero3d: %s", z3d_error_message());
+        if (usage && command) z3d_string_append(&line, "; see `zero3d %s --help`", command);
+        z3d_string_append(&line, "\n");
+        fputs(line.failed ? "zero3d: out of memory\n" : line.text, stderr);
+        z3d_string_free(&line);
+    }
+    return usage ? CLI_USAGE : CLI_FAILED;
+}
+
+int cli_print(const z3d_string *text) {
+    if (text->failed)
+        return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "out of memory for the text to print"), NULL);
+    if (text->length) fwrite(text->text, 1, text->length, stdout);
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return cli_finish(Z3D_ERROR(Z3D_ERR_IO, "writing to standard output: %s", strerror(errno)),
+                          NULL);
+    return CLI_OK;
+}

@@ -1,0 +1,106 @@
+/* zero3d digest: compares the digests of two runs. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/cli/cli.h"
+
+static const char help[] =
+    "usage: zero3d digest A B\n"
+    "\n"
+    "Compares two digest files (one rank's, of two runs with `zero3d train --digest`) and names "
+    "the\n"
+    "first instruction whose output differs. Every line of such a file is\n"
+    "\n"
+    "  step index description hash\n"
+    "\n"
+    "and stands for one instruction of the step program: reading down, the first difference is "
+    "where\n"
+    "the two runs parted; everything after it merely follows.\n"
+    "\n"
+    "Exit code: 0 the files are equal, 1 they differ (or could not be read), 2 wrong usage.\n"
+    "\n"
+    "example: zero3d digest runs/a/digest-rank0.txt runs/b/digest-rank0.txt\n";
+
+typedef struct reader {
+    const char *path;
+    FILE *file;
+    char *line;
+    size_t capacity;
+} reader;
+
+static z3d_status open_reader(reader *r, const char *path) {
+    *r = (reader){.path = path, .file = fopen(path, "r")};
+    if (!r->file) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", path, strerror(errno));
+    return Z3D_OK;
+}
+
+static void close_reader(reader *r) {
+    if (r->file) fclose(r->file);
+    free(r->line);
+}
+
+/* The next line without its newline, NULL at the end. */
+static z3d_status next_line(reader *r, const char **out) {
+    errno = 0;
+    ssize_t length = getline(&r->line, &r->capacity, r->file);
+    *out = NULL;
+    if (length < 0) {
+        if (ferror(r->file) || errno == ENOMEM)
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", r->path, strerror(errno));
+        return Z3D_OK;
+    }
+    if (length > 0 && r->line[length - 1] == '\n') r->line[length - 1] = '\0';
+    *out = r->line;
+    return Z3D_OK;
+}
+
+static z3d_status compare(reader *a, reader *b, z3d_string *text, bool *equal) {
+    *equal = false;
+    for (long number = 1;; number++) {
+        const char *left, *right;
+        Z3D_TRY(next_line(a, &left));
+        Z3D_TRY(next_line(b, &right));
+        if (!left && !right) {
+            if (number == 1)
+                return Z3D_ERROR(Z3D_ERR_DATA, "%s and %s are empty: nothing was compared", a->path,
+                                 b->path);
+            z3d_string_append(text, "equal: %ld instructions\n", number - 1);
+            *equal = true;
+            return Z3D_OK;
+        }
+        if (left && right && strcmp(left, right) == 0) continue;
+        z3d_string_append(text,
+                          "first difference in line %ld, after %ld equal instructions\n  %s\n    "
+                          "%s\n  %s\n    %s\n",
+                          number, number - 1, a->path, left ? left : "(ends here)", b->path,
+                          right ? right : "(ends here)");
+        return Z3D_OK;
+    }
+}
+
+static int run(int argc, char **argv) {
+    const cli_option options[] = {{NULL, NULL, NULL}};
+    int count, code;
+    bool equal = false;
+    reader a = {0}, b = {0};
+    z3d_string text = {0};
+    z3d_status status = cli_parse(argc, argv, options, &count);
+    if (status == Z3D_OK && count != 2)
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "two digest files are wanted, not %d", count);
+    if (status == Z3D_OK) status = open_reader(&a, argv[1]);
+    if (status == Z3D_OK) status = open_reader(&b, argv[2]);
+    if (status == Z3D_OK) status = compare(&a, &b, &text, &equal);
+    if (status != Z3D_OK)
+        code = cli_finish(status, "digest");
+    else if ((code = cli_print(&text)) == CLI_OK && !equal)
+        code = CLI_FAILED;
+    z3d_string_free(&text);
+    close_reader(&a);
+    close_reader(&b);
+    return code;
+}
+
+const cli_command cli_digest = {"digest", "find the first instruction in which two runs differ",
+                                help, run};

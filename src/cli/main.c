@@ -1,0 +1,80 @@
+/* The program: finds the command, prints help and version. */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/cli/cli.h"
+#include "src/cli/version.h"
+
+const cli_command *const cli_commands[] = {&cli_train,  &cli_plan,   &cli_data,       &cli_config,
+                                           &cli_doctor, &cli_digest, &cli_completion, NULL};
+
+static void append_help(z3d_string *text) {
+    z3d_string_append(
+        text,
+        "zero3d %s trains GPT models that do not fit on one device: ZeRO data parallelism x tensor "
+        "parallelism.\n\nusage: zero3d COMMAND [arguments]\n\n",
+        cli_version_number());
+    for (int i = 0; cli_commands[i]; i++)
+        z3d_string_append(text, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
+    z3d_string_append(
+        text, "\n  --version   this program's version, its libraries and this machine's CPU\n"
+              "  --help      this text; `zero3d COMMAND --help` says more about one command\n\n"
+              "Several ranks:  scripts/launch -n 4 zero3d train configs/demo.yaml\n"
+              "All keys of a configuration:  zero3d config\n");
+}
+
+static int print_and_free(z3d_string *text) {
+    int code = cli_launched_rank() == 0 ? cli_print(text) : CLI_OK;
+    z3d_string_free(text);
+    return code;
+}
+
+static int print_help(const cli_command *command) {
+    z3d_string text = {0};
+    if (command)
+        z3d_string_append(&text, "%s", command->help);
+    else
+        append_help(&text);
+    return print_and_free(&text);
+}
+
+static int print_version(void) {
+    z3d_string text = {0};
+    z3d_status status = cli_version(&text);
+    if (status != Z3D_OK) {
+        z3d_string_free(&text);
+        return cli_finish(status, NULL);
+    }
+    return print_and_free(&text);
+}
+
+static const cli_command *find_command(const char *name) {
+    for (int i = 0; cli_commands[i]; i++)
+        if (strcmp(cli_commands[i]->name, name) == 0) return cli_commands[i];
+    return NULL;
+}
+
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(NULL);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--version") == 0) return print_version();
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return print_help(NULL);
+    if (strcmp(argv[1], "help") == 0 && argc < 3) return print_help(NULL);
+    bool help = strcmp(argv[1], "help") == 0;
+    const char *name = argv[help ? 2 : 1];
+    const cli_command *command = find_command(name);
+    if (!command)
+        return cli_finish(
+            Z3D_ERROR(Z3D_ERR_USAGE, "there is no command '%s'; `zero3d --help` lists them", name),
+            NULL);
+    if (help || asks_for_help(argc - 1, argv + 1)) return print_help(command);
+    return command->run(argc - 1, argv + 1);
+}

@@ -1,0 +1,76 @@
+/* zero3d train */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/parallel.h"
+#include "src/cli/cli.h"
+#include "src/train/train.h"
+
+static const char help[] =
+    "usage: zero3d train CONFIG [key=value ...] [--digest] [--trace]\n"
+    "       scripts/launch -n RANKS zero3d train CONFIG ...\n"
+    "\n"
+    "Trains the model that CONFIG (YAML) describes. Started alone it is a world of one rank; "
+    "under\n"
+    "scripts/launch (or mpirun --bind-to none) the ranks form tensor x data groups as the\n"
+    "configuration says.\n"
+    "\n"
+    "  key=value   sets one key over the file: zero_optimization.stage=3 training.steps=50\n"
+    "  --digest    training.digest=true: hashes what every instruction wrote, to compare two runs\n"
+    "              with `zero3d digest`\n"
+    "  --trace     training.trace_steps=3: the timeline of the first steps, for ui.perfetto.dev\n"
+    "\n"
+    "The run folder (run.dir) receives config.yaml (resolved), metrics.jsonl (one object a step) "
+    "and\n"
+    "TensorBoard event files.\n"
+    "\n"
+    "SIGUSR1, SIGTERM or Ctrl-C end the run cleanly after the current step; a second signal at "
+    "once.\n"
+    "Exit code: 0 the run ended as asked, 1 it failed, 2 wrong usage.\n"
+    "\n"
+    "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
+    "zero_optimization.stage=3\n";
+
+static z3d_status read_arguments(int argc, char **argv, z3d_config **config) {
+    bool digest = false, trace = false;
+    const cli_option options[] = {
+        {"digest", NULL, &digest}, {"trace", NULL, &trace}, {NULL, NULL, NULL}};
+    int count;
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    Z3D_TRY(cli_read_config(count, argv + 1, config));
+    if (digest) Z3D_TRY(z3d_config_override(*config, "training.digest=true"));
+    if (trace && !z3d_config_is_set(*config, "training.trace_steps"))
+        Z3D_TRY(z3d_config_override(*config, "training.trace_steps=3"));
+    return Z3D_OK;
+}
+
+/* All ranks learn whether every rank could read its arguments. What this rank itself found wrong
+ * stays the message, since it is the same everywhere but for broken file systems. */
+static z3d_status agree(z3d_world *world, z3d_status mine) {
+    char *message = mine == Z3D_OK ? NULL : strdup(z3d_error_message());
+    z3d_status status = z3d_world_agree(world, mine);
+    if (message) (void)Z3D_ERROR(status, "%s", message);
+    free(message);
+    return status;
+}
+
+static int run(int argc, char **argv) {
+    z3d_config *config = NULL;
+    z3d_world *world = NULL;
+    /* MPI comes first, so that a mistake ends all ranks in order and is told once. */
+    z3d_status status = z3d_world_create(NULL, NULL, &world);
+    if (status != Z3D_OK) return cli_finish(status, NULL);
+    z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
+    status = agree(world, read_arguments(argc, argv, &config));
+    if (status == Z3D_OK) {
+        z3d_world_catch_signals(world);
+        status = z3d_train(world, config);
+    }
+    int code = cli_finish(status, "train");
+    z3d_config_destroy(config);
+    z3d_world_destroy(world);
+    return code;
+}
+
+const cli_command cli_train = {"train", "train a model", help, run};

@@ -1,0 +1,49 @@
+/* src/plan: what a configuration comes to, without running it: from the configuration to the model
+ * and the values that the step-program builder decides from (the trainer uses the same two
+ * functions), and the memory, communication and work of the resulting programs for any rank of any
+ * world. Later: time on described hardware. It may call every floor below src/train. Start reading
+ * here, then plan.c. */
+#ifndef ZERO3D_PLAN_PLAN_H
+#define ZERO3D_PLAN_PLAN_H
+
+#include <stdbool.h>
+
+#include "src/base/base.h"
+#include "src/base/config.h"
+#include "src/model/model.h"
+#include "zero/program.h"
+
+/* The GPT that a configuration describes, for its tensor size. Errors: z3d_gpt_create's. */
+z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
+/* The same as numbers: for FLOPs per token and the padded vocabulary. */
+void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
+/* What the builder decides from. The configuration must have been resolved (z3d_config_resolve). */
+void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
+
+/* Everything that is known about one rank before a run. */
+typedef struct z3d_plan {
+    z3d_topology topology;
+    z3d_gpt_config gpt;
+    z3d_program_config program_config;
+    int threads; /* per rank; scratch depends on it */
+    z3d_model *model;
+    z3d_layout *layout;
+    z3d_traces *traces;
+    z3d_program *program[Z3D_MODE_COUNT];
+    z3d_ledger ledger[Z3D_MODE_COUNT];
+    double flops; /* of one training step on this rank, recompute included, kernels counted as
+                     cost.c does */
+} z3d_plan;
+
+/* Plans rank `rank` of a world of `ranks` ranks (0: parallel.world_size, or else the smallest world
+ * that the configuration fits: tensor x pipeline x the data size that the batch keys imply, 1
+ * without). Resolves `config`; records, builds, verifies and lays out the programs. Not collective,
+ * allocates no device memory. Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_PROGRAM. */
+z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
+void z3d_plan_destroy(z3d_plan *plan);
+
+/* A screen for people: memory by tenant, arena and lower bound, communication by axis, work. With
+ * print_program also the list of the training step. */
+void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out);
+
+#endif

@@ -1,0 +1,37 @@
+/* From configuration keys to the model and to what the step-program builder decides from. */
+#include "src/plan/plan.h"
+
+void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out) {
+    *out = (z3d_gpt_config){.num_layers = config->model_num_layers,
+                            .hidden_size = config->model_hidden_size,
+                            .num_heads = config->model_num_attention_heads,
+                            .seq_length = config->model_seq_length,
+                            .vocab_size = config->model_vocab_size,
+                            .vocab_multiple = config->model_make_vocab_size_divisible_by,
+                            .hidden_dropout = config->model_hidden_dropout,
+                            .attention_dropout = config->model_attention_dropout,
+                            .init_std = config->model_init_method_std,
+                            .tensor_size = (int)config->parallel_tensor_model_parallel_size};
+}
+
+z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out) {
+    z3d_gpt_config gpt;
+    z3d_plan_gpt_config(config, &gpt);
+    return z3d_gpt_create(&gpt, out);
+}
+
+void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out) {
+    z3d_dtype dtype = config->fp16_enabled ? Z3D_F16 : config->bf16_enabled ? Z3D_BF16 : Z3D_F32;
+    *out = (z3d_program_config){
+        .stage = (int)config->zero_optimization_stage,
+        .dtype = dtype,
+        .grad_dtype = config->data_types_grad_accum_dtype == Z3D_ACCUM_FP32 ? Z3D_F32 : dtype,
+        .micro_batch = config->train_micro_batch_size_per_gpu,
+        .accumulation = (int)config->gradient_accumulation_steps,
+        .reduce_per_step = config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_PER_STEP,
+        .recompute = config->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL,
+        .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,
+        .overlap = config->zero_optimization_overlap_comm,
+        .reduce_bucket = config->zero_optimization_reduce_bucket_size,
+        .gather_bucket = config->zero_optimization_allgather_bucket_size};
+}
