@@ -1,6 +1,9 @@
 /* GPT-2's transformer block, pre-norm:
- *   x1 = x + dropout(attention(ln_1 x) W_proj + b)      out = x1 + dropout(gelu(ln_2 x1 W_fc) W +
- * b) Each half is one column-parallel and one row-parallel product: two all-reduces forward, two
+ *
+ *   x1  = x  + dropout(projection(attention(qkv(ln_1 x))))
+ *   out = x1 + dropout(projection(gelu(fc(ln_2 x1))))
+ *
+ * Each half is one column-parallel and one row-parallel product: two all-reduces forward, two
  * backward. Kept for backward besides the input: at most 11 batch x seq x hidden and the
  * statistics; gelu's output is computed again. A recompute that need not give the output stops
  * before the last product, and so before the second all-reduce. */
