@@ -1,0 +1,48 @@
+# The jobs of this repository. Each does all its own set-up: Debian packages (apt, with sudo where not root), the CMake build, the job.
+# V=1 shows everything that a stage prints.
+.PHONY: help demo test fuzz bench format lint install clean
+.DEFAULT_GOAL := help
+
+BUILD ?= build
+TEXT ?=
+TESTS ?= .
+SECONDS ?= 600
+PREFIX ?= /usr/local
+
+help:
+	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
+	@echo "make test            build and run all tests (TESTS=regex: some of them)"
+	@echo "make fuzz            fuzz the parsers for SECONDS=$(SECONDS)"
+	@echo "make bench           measure; writes docs/results/"
+	@echo "make format          format the sources in place"
+	@echo "make install         install program, library and headers under PREFIX=$(PREFIX)"
+	@echo "make clean           remove build folders (runs/ and data/ stay)"
+
+demo:
+	@scripts/demo $(BUILD) "$(TEXT)"
+
+test:
+	@scripts/stage "packages" scripts/setup
+	@scripts/stage "build" scripts/build $(BUILD)
+	@scripts/test $(BUILD) -R "$(TESTS)"
+
+fuzz:
+	@scripts/stage "packages" scripts/setup --ci
+	@scripts/fuzz $(SECONDS)
+
+bench:
+	@scripts/stage "packages" scripts/setup
+	@scripts/stage "build" scripts/build $(BUILD)
+	@bench/run $(BUILD)
+
+format:
+	@scripts/stage "packages" scripts/setup --ci
+	@scripts/format
+
+install:
+	@scripts/stage "packages" scripts/setup
+	@scripts/stage "build" scripts/build $(BUILD)
+	@cmake --install $(BUILD) --prefix "$(PREFIX)"
+
+clean:
+	@rm -rf build build-*

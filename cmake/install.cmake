@@ -1,0 +1,44 @@
+# cmake --install: the program, the library with its headers, pkg-config and a CMake package. All of it can be moved afterwards.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+install(TARGETS zero3d_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS zero3d EXPORT zero3d_targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(PROGRAMS scripts/launch DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME zero3d-launch)
+install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml")
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Headers keep the tree's layout, so that what they include of each other is found under include/zero3d.
+set(ZERO3D_FACES
+  src/base/base.h src/base/config.h src/device/device.h parallel/parallel.h tensor_parallel/tensor_parallel.h src/model/model.h
+  zero/zero.h src/plan/plan.h src/train/train.h src/train/data.h)
+file(GLOB base_headers RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/src/base/*.h)
+foreach(header ${ZERO3D_FACES} ${base_headers} src/device/kernels.h src/model/unit.h zero/program.h src/train/tokenizer.h)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/zero3d/${folder})
+endforeach()
+
+# One header for all faces.
+set(ZERO3D_INCLUDES "")
+foreach(header ${ZERO3D_FACES})
+  string(APPEND ZERO3D_INCLUDES "#include \"${header}\"\n")
+endforeach()
+configure_file(cmake/zero3d.h.in ${CMAKE_BINARY_DIR}/package/zero3d.h @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/package/zero3d.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/zero3d)
+
+# zero3d.pc. The library is static, so what it needs is part of --libs.
+file(RELATIVE_PATH ZERO3D_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+list(TRANSFORM MPI_C_INCLUDE_DIRS PREPEND "-I" OUTPUT_VARIABLE ZERO3D_MPI_CFLAGS)
+string(REPLACE ";" " " ZERO3D_MPI_CFLAGS "${ZERO3D_MPI_CFLAGS}")
+string(REPLACE ";" " " ZERO3D_MPI_LIBS "${MPI_C_LIBRARIES}")
+configure_file(cmake/zero3d.pc.in ${CMAKE_BINARY_DIR}/package/zero3d.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/package/zero3d.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+# find_package(zero3d) gives zero3d::zero3d.
+set(ZERO3D_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/zero3d)
+install(EXPORT zero3d_targets NAMESPACE zero3d:: DESTINATION ${ZERO3D_CMAKE_DIR} FILE zero3dTargets.cmake)
+configure_package_config_file(cmake/zero3dConfig.cmake.in ${CMAKE_BINARY_DIR}/package/zero3dConfig.cmake
+  INSTALL_DESTINATION ${ZERO3D_CMAKE_DIR})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/zero3dConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/package/zero3dConfig.cmake ${CMAKE_BINARY_DIR}/package/zero3dConfigVersion.cmake
+  DESTINATION ${ZERO3D_CMAKE_DIR})

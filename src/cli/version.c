@@ -1,0 +1,44 @@
+/* zero3d --version */
+#include <dnnl.h>
+#include <hwloc.h>
+#include <mpi.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "src/cli/version.h"
+#include "src/device/device.h"
+
+const char *cli_version_number(void) {
+    return ZERO3D_VERSION;
+}
+
+static void append_mpi(z3d_string *out) {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    MPI_Get_library_version(text, &length); /* may be called before MPI_Init */
+    text[strcspn(text, ",\n")] = '\0';
+    z3d_string_append(out, "MPI       %s\n", text);
+}
+
+z3d_status cli_version(z3d_string *out) {
+    z3d_device_config config = {.backend = "cpu"};
+    z3d_device *device;
+    Z3D_TRY(z3d_device_create(&config, &device));
+    const dnnl_version_t *dnnl = dnnl_version();
+    unsigned hwloc = hwloc_get_api_version();
+    z3d_string_append(out, "zero3d %s\n", cli_version_number());
+    z3d_string_append(out, "compiler  %s\n",
+#if defined(__clang__)
+                      "clang " __clang_version__
+#else
+                      "gcc " __VERSION__
+#endif
+    );
+    z3d_string_append(out, "oneDNN    %d.%d.%d\n", dnnl->major, dnnl->minor, dnnl->patch);
+    append_mpi(out);
+    z3d_string_append(out, "libyaml   %s\n", yaml_get_version_string());
+    z3d_string_append(out, "hwloc     %u.%u.%u\n", hwloc >> 16, hwloc >> 8 & 255, hwloc & 255);
+    z3d_string_append(out, "device    %s\n", z3d_device_description(device));
+    z3d_device_destroy(device);
+    return Z3D_OK;
+}

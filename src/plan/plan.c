@@ -1,0 +1,116 @@
+/* Plans one rank: topology, model, layout, traces, the three programs and their memory. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "src/plan/plan.h"
+
+/* Ranks that the file itself asks for: parallel.world_size, or tensor x pipeline x the data size
+ * for which the batch keys agree. */
+static int64_t implied_ranks(const z3d_config *config) {
+    int64_t ranks, batch = config->train_batch_size, micro = config->train_micro_batch_size_per_gpu,
+                   steps = config->gradient_accumulation_steps;
+    if (config->parallel_world_size != Z3D_AUTO) return config->parallel_world_size;
+    if (!z3d_mul_i64(config->parallel_tensor_model_parallel_size,
+                     config->parallel_pipeline_model_parallel_size, &ranks))
+        return -1;
+    bool all = batch != Z3D_AUTO && micro != Z3D_AUTO && steps != Z3D_AUTO;
+    if (all && batch % (micro * steps) == 0 && !z3d_mul_i64(ranks, batch / (micro * steps), &ranks))
+        return -1;
+    return ranks;
+}
+
+/* Threads of a rank as on this machine with all its ranks on one node: only scratch depends on
+ * them. */
+static int threads_of(const z3d_config *config, int ranks) {
+    if (config->training_threads != Z3D_AUTO) return (int)config->training_threads;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > ranks ? (int)(cores / ranks) : 1;
+}
+
+static z3d_status build_programs(z3d_plan *plan) {
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        Z3D_TRY(z3d_program_build(plan->model, plan->layout, plan->traces, &plan->topology,
+                                  &plan->program_config, mode, &plan->program[mode]));
+        Z3D_TRY(z3d_program_verify(plan->program[mode]));
+        z3d_program_ledger(plan->program[mode], &plan->ledger[mode]);
+    }
+    return z3d_program_plan(plan->program, Z3D_MODE_COUNT);
+}
+
+static bool call_of(z3d_opcode opcode, z3d_call *call) {
+    switch (opcode) {
+    case Z3D_OP_FORWARD:
+        *call = Z3D_CALL_FORWARD;
+        return true;
+    case Z3D_OP_RECOMPUTE:
+        *call = Z3D_CALL_RECOMPUTE;
+        return true;
+    case Z3D_OP_BACKWARD:
+        *call = Z3D_CALL_BACKWARD;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static double count_flops(const z3d_plan *plan) {
+    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    double flops = 0;
+    z3d_call call;
+    for (int i = 0; i < program->num_instructions; i++) {
+        const z3d_instruction *instruction = &program->instruction[i];
+        if (instruction->phase == Z3D_PHASE_WAIT || !call_of(instruction->opcode, &call)) continue;
+        flops += z3d_traces_get(plan->traces, Z3D_MODE_TRAIN,
+                                plan->model->unit[instruction->unit].kind, call)
+                     ->flops;
+    }
+    return flops;
+}
+
+static z3d_status fill(z3d_plan *plan, z3d_config *config, int64_t ranks, int rank) {
+    int data;
+    if (ranks == 0) ranks = implied_ranks(config);
+    if (ranks < 1 || ranks > INT32_MAX)
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
+                         "cannot plan a world of %lld ranks: 1 to %d are possible",
+                         (long long)ranks, INT32_MAX);
+    Z3D_TRY(z3d_config_check(config));
+    Z3D_TRY(z3d_config_resolve(config, (int)ranks, &data));
+    if (rank < 0 || rank >= ranks)
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld: 0 to %lld are", rank,
+                         (long long)ranks, (long long)ranks - 1);
+    Z3D_TRY(z3d_topology_make((int)config->parallel_tensor_model_parallel_size, data,
+                              (int)config->parallel_pipeline_model_parallel_size, rank,
+                              &plan->topology));
+    z3d_plan_gpt_config(config, &plan->gpt);
+    z3d_plan_program_config(config, &plan->program_config);
+    plan->threads = threads_of(config, (int)ranks);
+    Z3D_TRY(z3d_plan_model(config, &plan->model));
+    Z3D_TRY(z3d_layout_create(plan->model, &plan->topology, &plan->layout));
+    Z3D_TRY(z3d_traces_record(plan->model, plan->layout, &plan->program_config, plan->threads,
+                              &plan->traces));
+    Z3D_TRY(build_programs(plan));
+    plan->flops = count_flops(plan);
+    return Z3D_OK;
+}
+
+z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out) {
+    z3d_plan *plan;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *plan, "a plan", &plan));
+    z3d_status status = fill(plan, config, ranks, rank);
+    if (status == Z3D_OK)
+        *out = plan;
+    else
+        z3d_plan_destroy(plan);
+    return status;
+}
+
+void z3d_plan_destroy(z3d_plan *plan) {
+    if (!plan) return;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) z3d_program_destroy(plan->program[mode]);
+    z3d_traces_destroy(plan->traces);
+    z3d_layout_destroy(plan->layout);
+    z3d_model_destroy(plan->model);
+    free(plan);
+}

@@ -1,0 +1,101 @@
+/* A plan as text for people. */
+#include "src/plan/plan.h"
+
+static void print_model(const z3d_plan *plan, z3d_string *out) {
+    const z3d_topology *t = &plan->topology;
+    const z3d_program_config *c = &plan->program_config;
+    char parameters[32], local[32];
+    int64_t samples = c->micro_batch * c->accumulation * t->size[Z3D_AXIS_DATA];
+    z3d_string_append(out,
+                      "model          %s parameters: %lld layers, hidden %lld, %lld heads, "
+                      "sequence %lld, vocabulary %lld (padded %lld)\n",
+                      z3d_format_count((double)z3d_model_parameter_count(plan->model), parameters,
+                                       sizeof parameters),
+                      (long long)plan->gpt.num_layers, (long long)plan->gpt.hidden_size,
+                      (long long)plan->gpt.num_heads, (long long)plan->gpt.seq_length,
+                      (long long)plan->gpt.vocab_size, (long long)z3d_gpt_padded_vocab(&plan->gpt));
+    z3d_string_append(out,
+                      "world          %d ranks: tensor %d x data %d x pipeline %d; this is rank %d "
+                      "(tensor %d, data %d)\n",
+                      t->size[Z3D_AXIS_WORLD], t->size[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_DATA],
+                      t->size[Z3D_AXIS_PIPELINE], t->coordinate[Z3D_AXIS_WORLD],
+                      t->coordinate[Z3D_AXIS_TENSOR], t->coordinate[Z3D_AXIS_DATA]);
+    z3d_string_append(out,
+                      "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
+                      "ZeRO-%d, %s%s, gradients reduced %s\n",
+                      (long long)samples, (long long)c->micro_batch, c->accumulation,
+                      t->size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype),
+                      c->recompute ? ", activations recomputed" : "",
+                      c->reduce_per_step ? "once a step" : "every micro-batch");
+    z3d_string_append(out, "P              %s padded parameters on this rank before ZeRO\n",
+                      z3d_format_count((double)plan->layout->padded_total, local, sizeof local));
+}
+
+static void print_memory(const z3d_plan *plan, z3d_string *out) {
+    char buf[32], bound[32];
+    z3d_string_append(out, "\nmemory of rank %d   %16s\n",
+                      plan->topology.coordinate[Z3D_AXIS_WORLD], "peak bytes");
+    const z3d_ledger *ledger = &plan->ledger[Z3D_MODE_TRAIN];
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
+        z3d_string_append(out, "  %-16s %16lld  %10s\n", z3d_tenant_name(tenant),
+                          (long long)ledger->peak[tenant],
+                          z3d_format_bytes(ledger->peak[tenant], buf, sizeof buf));
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+        int64_t arena = 0, least = 0;
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+            const z3d_program *program = plan->program[mode];
+            if (program->arena[space] > arena) arena = program->arena[space];
+            if (program->bound[space] > least) least = program->bound[space];
+        }
+        if (arena == 0) continue;
+        z3d_string_append(out, "  %-16s %16lld  %10s  lower bound %s, %.2f %% above it\n",
+                          space == Z3D_SPACE_DEVICE ? "device arena" : "host arena",
+                          (long long)arena, z3d_format_bytes(arena, buf, sizeof buf),
+                          z3d_format_bytes(least, bound, sizeof bound),
+                          least > 0 ? 100.0 * (double)(arena - least) / (double)least : 0.0);
+    }
+}
+
+static void print_communication(const z3d_plan *plan, z3d_string *out) {
+    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    z3d_string_append(out, "\ncommunication a step    %16s\n", "elements sent");
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        if (plan->topology.size[axis] < 2 || axis == Z3D_AXIS_WORLD) continue;
+        int64_t volume = z3d_program_volume(program, axis, true);
+        double p = (double)plan->layout->padded_total;
+        int size = plan->topology.size[axis];
+        z3d_string_append(out, "  %-21s %16lld", z3d_axis_name(axis), (long long)volume);
+        if (axis == Z3D_AXIS_DATA)
+            z3d_string_append(out, "  = %.4g P (N-1)/N with N = %d",
+                              (double)volume / p * size / (size - 1), size);
+        z3d_string_append(out, "\n");
+    }
+    if (plan->topology.size[Z3D_AXIS_WORLD] == 1) z3d_string_append(out, "  none: one rank\n");
+}
+
+static void print_work(const z3d_plan *plan, z3d_string *out) {
+    const z3d_program_config *c = &plan->program_config;
+    char flops[32], model[32];
+    double tokens = (double)(c->micro_batch * c->accumulation) * (double)plan->gpt.seq_length;
+    double formula =
+        z3d_gpt_flops_per_token(&plan->gpt, false) * tokens / plan->topology.size[Z3D_AXIS_TENSOR];
+    z3d_string_append(out,
+                      "\nwork a step\n  %-21s %16s  (of them model FLOPs by the formula: %s)\n",
+                      "FLOPs", z3d_format_count(plan->flops, flops, sizeof flops),
+                      z3d_format_count(formula, model, sizeof model));
+    static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "generate"};
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        z3d_string_append(out, "  %-21s %16d  instructions, %d buffers, verified\n", names[mode],
+                          plan->program[mode]->num_instructions, plan->program[mode]->num_buffers);
+}
+
+void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out) {
+    print_model(plan, out);
+    print_memory(plan, out);
+    print_communication(plan, out);
+    print_work(plan, out);
+    if (print_program) {
+        z3d_string_append(out, "\n");
+        z3d_program_print(plan->program[Z3D_MODE_TRAIN], out);
+    }
+}
