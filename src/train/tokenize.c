@@ -1,0 +1,331 @@
+/* `zero3d data tokenize`: text -> token files. Two passes: every document is tokenized into a
+ * stream beside the output and remembered by its hash and length; when all are known, each is
+ * copied to the training or to the validation file. */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/train/data.h"
+#include "src/train/text_files.h"
+#include "src/train/token_file.h"
+#include "src/train/token_writer.h"
+
+/* A document is at most LARGEST_DOCUMENT bytes; less where there is little text, so that some can
+ * be held out. */
+enum { LARGEST_DOCUMENT = 65536, SMALLEST_CUT = 1024, WANTED_DOCUMENTS = 200 };
+
+typedef struct document {
+    uint64_t hash;
+    int64_t tokens;
+    bool held_out;
+} document;
+
+typedef struct work {
+    const z3d_tokenize_options *options;
+    z3d_tokenize_result *result;
+    const struct z3d_tokenizer_ops *ops;
+    const z3d_tokenizer *tokenizer;
+    z3d_text_list list;
+    z3d_hash_set files_seen, documents_seen;
+    z3d_token_writer stream, train, validation;
+    document *document;
+    int64_t capacity;
+    size_t cut; /* bytes of a document at most */
+    unsigned char *text;
+    int32_t *ids;
+} work;
+
+static z3d_status check_options(const z3d_tokenize_options *options) {
+    if (options->count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no file or folder to tokenize");
+    if (!options->output_train || !*options->output_train)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "no name for the token file to write");
+    if (options->limit_bytes < 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "limit of %lld bytes: 0 (none) or more",
+                         (long long)options->limit_bytes);
+    if (!options->output_validation) return Z3D_OK;
+    if (strcmp(options->output_train, options->output_validation) == 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%s is to be both the training and the validation file",
+                         options->output_train);
+    if (!(options->validation_fraction > 0 && options->validation_fraction < 1))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "validation fraction %g: above 0 and below 1",
+                         options->validation_fraction);
+    return Z3D_OK;
+}
+
+/* ---- first pass ---- */
+
+static z3d_status add_document(work *w, const unsigned char *text, size_t bytes) {
+    z3d_content_hash hash = {{0, 0}};
+    bool added;
+    size_t count;
+    z3d_content_hash_add(&hash, text, bytes);
+    Z3D_TRY(z3d_hash_set_add(&w->documents_seen, hash, &added));
+    if (!added) {
+        w->result->duplicate_documents++;
+        return Z3D_OK;
+    }
+    if (w->result->documents == w->capacity) {
+        int64_t capacity = w->capacity ? 2 * w->capacity : 256;
+        document *grown = realloc(w->document, (size_t)capacity * sizeof *grown);
+        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of documents");
+        w->document = grown;
+        w->capacity = capacity;
+    }
+    Z3D_TRY(w->ops->encode(w->tokenizer, (const char *)text, bytes, w->ids, &count));
+    w->ids[count++] = w->ops->end_of_text;
+    Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids, count));
+    w->document[w->result->documents++] =
+        (document){.hash = hash.word[0], .tokens = (int64_t)count};
+    w->result->bytes += (int64_t)bytes;
+    return Z3D_OK;
+}
+
+/* Where to end a document of at most `count` bytes when more text follows: behind the last blank
+ * line of its second half, else behind the last line, else before a character that is cut. */
+static size_t find_cut(const unsigned char *text, size_t count) {
+    size_t line = 0;
+    for (size_t i = count - 1; i > count / 2; i--) {
+        if (text[i] != '\n') continue;
+        if (text[i - 1] == '\n') return i + 1;
+        if (!line) line = i + 1;
+    }
+    if (line) return line;
+    size_t rest;
+    z3d_utf8_faults(text, count, &rest);
+    return rest < count ? count - rest : count;
+}
+
+static z3d_status add_documents(work *w, int fd, const char *path, int64_t bytes) {
+    int64_t limit = w->options->limit_bytes;
+    for (int64_t at = 0; at < bytes;) {
+        if (limit && w->result->bytes >= limit) {
+            w->result->limited = true;
+            return Z3D_OK;
+        }
+        size_t wanted = bytes - at < (int64_t)w->cut ? (size_t)(bytes - at) : w->cut;
+        bool more = at + (int64_t)wanted < bytes;
+        if (limit && limit - w->result->bytes < (int64_t)wanted) {
+            wanted = (size_t)(limit - w->result->bytes);
+            more = false; /* the last document ends where the limit does */
+        }
+        ssize_t count = pread(fd, w->text, wanted, at);
+        if (count < 0 && errno == EINTR) continue;
+        if (count != (ssize_t)wanted)
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read %zu bytes at %lld: %s", path, wanted,
+                             (long long)at, count < 0 ? strerror(errno) : "it became shorter");
+        size_t cut = more ? find_cut(w->text, wanted) : wanted;
+        Z3D_TRY(add_document(w, w->text, cut));
+        at += (int64_t)cut;
+    }
+    return Z3D_OK;
+}
+
+static z3d_status add_file(work *w, const z3d_text_file *file) {
+    z3d_tokenize_result *result = w->result;
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && file->named)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", file->path, strerror(errno));
+    if (fd < 0) {
+        result->skipped_unreadable++;
+        return Z3D_OK;
+    }
+    z3d_content_hash hash;
+    int64_t bytes;
+    bool text, added = true;
+    z3d_status status = z3d_text_survey(fd, file->path, &hash, &bytes, &text);
+    if (status == Z3D_ERR_IO && !file->named) {
+        result->skipped_unreadable++;
+        close(fd);
+        return Z3D_OK;
+    }
+    if (status == Z3D_OK && text && bytes > 0)
+        status = z3d_hash_set_add(&w->files_seen, hash, &added);
+    if (status != Z3D_OK || !text || bytes == 0 || !added) {
+        result->skipped_binary += status == Z3D_OK && !text;
+        result->skipped_empty += status == Z3D_OK && text && bytes == 0;
+        result->skipped_duplicate += status == Z3D_OK && text && !added;
+    } else {
+        result->files++;
+        status = add_documents(w, fd, file->path, bytes);
+    }
+    close(fd);
+    return status;
+}
+
+static z3d_status read_all(work *w) {
+    int64_t total = 0;
+    for (int i = 0; i < w->options->count; i++)
+        Z3D_TRY(z3d_text_list_add(&w->list, w->options->inputs[i]));
+    w->result->skipped_unreadable = w->list.unreadable;
+    for (int64_t i = 0; i < w->list.count; i++)
+        if (!z3d_add_i64(total, w->list.file[i].bytes, &total)) total = INT64_MAX / 2;
+    if (w->options->limit_bytes && total > w->options->limit_bytes) total = w->options->limit_bytes;
+    int64_t cut = total / WANTED_DOCUMENTS;
+    w->cut = (size_t)(cut < SMALLEST_CUT       ? SMALLEST_CUT
+                      : cut > LARGEST_DOCUMENT ? LARGEST_DOCUMENT
+                                               : cut);
+    Z3D_TRY(z3d_new(w->cut, 1, "a document's text", &w->text));
+    Z3D_TRY(
+        z3d_new(w->ops->most_tokens(w->cut) + 1, sizeof(int32_t), "a document's tokens", &w->ids));
+    for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
+        Z3D_TRY(add_file(w, &w->list.file[i]));
+    if (w->result->documents == 0)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "no text found in %s%s: %lld files are no text, %lld empty, %lld "
+                         "unreadable",
+                         w->options->inputs[0], w->options->count > 1 ? " and the others" : "",
+                         (long long)w->result->skipped_binary, (long long)w->result->skipped_empty,
+                         (long long)w->result->skipped_unreadable);
+    return Z3D_OK;
+}
+
+/* ---- second pass ---- */
+
+static z3d_status hold_out(work *w) {
+    z3d_tokenize_result *result = w->result;
+    int64_t count = result->documents, held = 0, smallest = 0;
+    double fraction = w->options->validation_fraction;
+    if (!w->options->output_validation) return Z3D_OK;
+    if (count < 2)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%lld bytes of text are one document: too little to hold some out; give "
+                         "more text or no validation file",
+                         (long long)result->bytes);
+    if (w->options->split == Z3D_SPLIT_TAIL) {
+        held = llround(fraction * (double)count);
+        held = held < 1 ? 1 : held > count - 1 ? count - 1 : held;
+        for (int64_t i = count - held; i < count; i++) w->document[i].held_out = true;
+    } else {
+        for (int64_t i = 0; i < count; i++) {
+            double uniform = (double)(w->document[i].hash >> 11) * 0x1p-53;
+            w->document[i].held_out = uniform < fraction;
+            held += w->document[i].held_out;
+            if (w->document[i].hash < w->document[smallest].hash) smallest = i;
+        }
+        /* Few documents: chance may leave a side empty. */
+        if (held == 0) w->document[smallest].held_out = true, held = 1;
+        if (held == count) w->document[smallest].held_out = false, held--;
+    }
+    result->validation_documents = held;
+    return Z3D_OK;
+}
+
+static z3d_status copy_document(work *w, FILE *stream, const document *document) {
+    z3d_token_writer *writer = document->held_out ? &w->validation : &w->train;
+    size_t size = (size_t)writer->bytes_per_token, count = (size_t)document->tokens;
+    if (fread(w->ids, size, count, stream) != count)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it back: %s", w->stream.temporary,
+                         ferror(stream) ? strerror(errno) : "it became shorter");
+    for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
+        int32_t id = 0;
+        memcpy(&id, (const char *)w->ids + i * size, size);
+        w->ids[i] = id;
+    }
+    return z3d_token_writer_append(writer, w->ids, (size_t)document->tokens);
+}
+
+static z3d_status deal_out(work *w) {
+    const z3d_tokenize_options *options = w->options;
+    FILE *stream = fopen(w->stream.temporary, "rbe");
+    z3d_status status = Z3D_OK;
+    if (!stream || fseeko(stream, Z3D_TOKEN_HEADER_BYTES, SEEK_SET) != 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it back: %s", w->stream.temporary,
+                           strerror(errno));
+    for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++)
+        status = copy_document(w, stream, &w->document[i]);
+    if (stream) fclose(stream);
+    if (status != Z3D_OK) return status;
+    Z3D_TRY(z3d_token_writer_finish(&w->train));
+    if (options->output_validation) {
+        Z3D_TRY(z3d_token_writer_finish(&w->validation));
+        Z3D_TRY(z3d_token_writer_publish(&w->validation));
+    }
+    return z3d_token_writer_publish(&w->train);
+}
+
+static z3d_status run(work *w) {
+    const z3d_tokenize_options *options = w->options;
+    z3d_tokenize_result *result = w->result;
+    int32_t vocab_size = w->ops->vocab_size;
+    z3d_string stream = {0};
+    /* Opened first: an output that cannot be written is told before gigabytes are read. */
+    Z3D_TRY(z3d_token_writer_open(&w->train, options->output_train, vocab_size));
+    if (options->output_validation)
+        Z3D_TRY(z3d_token_writer_open(&w->validation, options->output_validation, vocab_size));
+    z3d_string_append(&stream, "%s.all", options->output_train);
+    z3d_status status = stream.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                                      : z3d_token_writer_open(&w->stream, stream.text, vocab_size);
+    z3d_string_free(&stream);
+    Z3D_TRY(status);
+    Z3D_TRY(read_all(w));
+    if (fflush(w->stream.file) != 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write it: %s", w->stream.temporary,
+                         strerror(errno));
+    Z3D_TRY(hold_out(w));
+    Z3D_TRY(deal_out(w));
+    result->vocab_size = vocab_size;
+    result->train_documents = result->documents - result->validation_documents;
+    result->train_tokens = w->train.tokens;
+    result->validation_tokens = w->validation.tokens;
+    return Z3D_OK;
+}
+
+z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result) {
+    work w = {.options = options, .result = result, .tokenizer = options->tokenizer};
+    z3d_tokenizer *own = NULL;
+    z3d_status status;
+    *result = (z3d_tokenize_result){0};
+    Z3D_TRY_GOTO(status, check_options(options), end);
+    if (!w.tokenizer) {
+        Z3D_TRY_GOTO(status, z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, &own), end);
+        w.tokenizer = own;
+    }
+    w.ops = w.tokenizer->ops;
+    status = run(&w);
+end:
+    z3d_token_writer_discard(&w.stream);
+    z3d_token_writer_discard(&w.validation);
+    z3d_token_writer_discard(&w.train);
+    z3d_hash_set_free(&w.files_seen);
+    z3d_hash_set_free(&w.documents_seen);
+    z3d_text_list_free(&w.list);
+    z3d_tokenizer_destroy(own);
+    free(w.document);
+    free(w.text);
+    free(w.ids);
+    return status;
+}
+
+/* "3 no text, 1 empty": appends one reason when there is something to it. */
+static void append_reason(z3d_string *out, bool *any, int64_t count, const char *reason) {
+    if (count == 0) return;
+    z3d_string_append(out, "%s%lld %s", *any ? ", " : "left out   ", (long long)count, reason);
+    *any = true;
+}
+
+void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,
+                          z3d_string *out) {
+    char bytes[32];
+    bool any = false;
+    z3d_string_append(out, "read       %lld text files, %s, %lld documents%s\n",
+                      (long long)result->files,
+                      z3d_format_bytes(result->bytes, bytes, sizeof bytes),
+                      (long long)result->documents, result->limited ? " (limit reached)" : "");
+    append_reason(out, &any, result->skipped_binary, "files that are no text");
+    append_reason(out, &any, result->skipped_duplicate, "duplicate files");
+    append_reason(out, &any, result->duplicate_documents, "duplicate documents");
+    append_reason(out, &any, result->skipped_empty, "empty files");
+    append_reason(out, &any, result->skipped_unreadable, "unreadable files and folders");
+    if (any) z3d_string_append(out, "\n");
+    z3d_string_append(out, "training   %s: %lld tokens, %lld documents\n", options->output_train,
+                      (long long)result->train_tokens, (long long)result->train_documents);
+    if (options->output_validation)
+        z3d_string_append(out, "held out   %s: %lld tokens, %lld documents\n",
+                          options->output_validation, (long long)result->validation_tokens,
+                          (long long)result->validation_documents);
+    z3d_string_append(out, "vocabulary %d (model.vocab_size must be at least that)\n",
+                      result->vocab_size);
+}
