@@ -1,0 +1,200 @@
+/* The lookup tables: tokens (split over ranks by rows) and positions; select_row. */
+#include "src/device/cpu/isa/isa.h"
+
+static void embedding_forward_rows(const void *context, int64_t first, int64_t end) {
+    const z3d_embedding_forward *embedding = context;
+    const int64_t cols = embedding->cols;
+    const size_t bytes = (size_t)cols * z3d_dtype_size(embedding->dtype);
+    for (int64_t row = first; row < end; row++) {
+        const int64_t index = (int64_t)embedding->tokens[row] - embedding->first;
+        void *out = element_to_write(embedding->out, embedding->dtype, row * cols);
+        if (index >= 0 && index < embedding->table_rows)
+            memcpy(out, element(embedding->table, embedding->dtype, index * cols), bytes);
+        else
+            memset(out, 0, bytes);
+    }
+}
+
+z3d_status Z3D_CPU_NAME(embedding_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_embedding_forward *embedding = &kernel->as.embedding_forward;
+    REQUIRE_FLOAT(embedding_forward, embedding->dtype);
+    for_rows(cpu, embedding->rows, embedding->cols, embedding_forward_rows, embedding);
+    return Z3D_OK;
+}
+
+/* Backward sorts the rows by token, so that each table row is summed in fp32, in row order, and
+ * rounded once. A key is (table row) << 32 | row. */
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+/* Keys of the rows whose token this rank has, in row order; gives their number. */
+static int64_t collect_keys(const z3d_embedding_backward *embedding, uint64_t *keys) {
+    int64_t count = 0;
+    for (int64_t row = 0; row < embedding->rows; row++) {
+        const int64_t index = (int64_t)embedding->tokens[row] - embedding->first;
+        if (index >= 0 && index < embedding->table_rows)
+            keys[count++] = (uint64_t)index << 32 | (uint64_t)row;
+    }
+    return count;
+}
+
+/* Stable radix sort by table row; gives the array that holds the result. */
+static const uint64_t *sort_keys(uint64_t *keys, uint64_t *other, int64_t count,
+                                 int64_t table_rows) {
+    for (int shift = 32; shift < 64 && (table_rows - 1) >> (shift - 32) > 0; shift += DIGIT_BITS) {
+        int64_t start[DIGITS + 1] = {0};
+        for (int64_t i = 0; i < count; i++) start[(keys[i] >> shift) % DIGITS + 1]++;
+        for (int digit = 0; digit < DIGITS; digit++) start[digit + 1] += start[digit];
+        for (int64_t i = 0; i < count; i++) other[start[(keys[i] >> shift) % DIGITS]++] = keys[i];
+        uint64_t *sorted = other;
+        other = keys;
+        keys = sorted;
+    }
+    return keys;
+}
+
+typedef struct scatter {
+    const z3d_embedding_backward *embedding;
+    const uint64_t *keys; /* sorted */
+    int64_t count;        /* of keys */
+    int64_t ranges;       /* tasks: ranges of keys, times tiles of columns */
+} scatter;
+
+enum {
+    SCATTER_KEYS = 64, /* a task has the table rows whose first key is among that many */
+    SCATTER_COLS = 256
+};
+
+static inline uint64_t table_row(const scatter *s, int64_t key) {
+    return s->keys[key] >> 32;
+}
+
+static void scatter_group(const scatter *s, int64_t first, int64_t end, int64_t column, int64_t n) {
+    const z3d_embedding_backward *embedding = s->embedding;
+    const z3d_dtype dtype = embedding->gradient_dtype;
+    const int64_t i = (int64_t)table_row(s, first) * embedding->cols + column;
+    float sum[SCATTER_COLS] = {0}, tile[SCATTER_COLS];
+    for (int64_t key = first; key < end; key++) {
+        const int64_t row = (int64_t)(s->keys[key] & UINT32_MAX);
+        const float *dy =
+            load_tile(tile, embedding->dy, embedding->dtype, row * embedding->cols + column, n);
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
+    }
+    if (embedding->accumulate) {
+        const float *old = load_tile(tile, embedding->table_gradient, dtype, i, n);
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) sum[j] += old[j];
+    }
+    narrow(element_to_write(embedding->table_gradient, dtype, i), dtype, sum, n);
+}
+
+static void scatter_tasks(const void *context, int64_t first, int64_t end) {
+    const scatter *s = context;
+    for (int64_t task = first; task < end; task++) {
+        const int64_t column = task / s->ranges * SCATTER_COLS;
+        const int64_t n = min_int64(SCATTER_COLS, s->embedding->cols - column);
+        const int64_t begin = task % s->ranges * SCATTER_KEYS;
+        const int64_t limit = min_int64(begin + SCATTER_KEYS, s->count);
+        int64_t key = begin;
+        while (key > 0 && key < limit && table_row(s, key) == table_row(s, key - 1))
+            key++; /* belongs to an earlier task */
+        while (key < limit) {
+            int64_t next = key + 1;
+            while (next < s->count && table_row(s, next) == table_row(s, key)) next++;
+            scatter_group(s, key, next, column, n);
+            key = next;
+        }
+    }
+}
+
+static void clear_table(const void *context, int64_t first, int64_t end) {
+    const z3d_embedding_backward *embedding = context;
+    memset(element_to_write(embedding->table_gradient, embedding->gradient_dtype, first), 0,
+           (size_t)(end - first) * z3d_dtype_size(embedding->gradient_dtype));
+}
+
+z3d_status Z3D_CPU_NAME(embedding_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_embedding_backward *embedding = &kernel->as.embedding_backward;
+    REQUIRE_FLOAT(embedding_backward, embedding->dtype);
+    REQUIRE_FLOAT(embedding_backward, embedding->gradient_dtype);
+    REQUIRE_SCRATCH(embedding_backward, cpu, z3d_scratch_embedding_backward(embedding));
+    if (!embedding->accumulate)
+        for_elements(cpu, embedding->table_rows * embedding->cols, clear_table, embedding);
+    uint64_t *keys = (uint64_t *)(void *)cpu->scratch;
+    scatter s = {.embedding = embedding, .count = collect_keys(embedding, keys)};
+    s.keys = sort_keys(keys, keys + embedding->rows, s.count, embedding->table_rows);
+    s.ranges = (s.count + SCATTER_KEYS - 1) / SCATTER_KEYS;
+    const int64_t tiles = (embedding->cols + SCATTER_COLS - 1) / SCATTER_COLS;
+    for_blocks(cpu, s.ranges * tiles, 1, SCATTER_KEYS * SCATTER_COLS, scatter_tasks, &s);
+    return Z3D_OK;
+}
+
+/* One row of positions at a time, added to that row of every sample. */
+static void position_forward_rows(const void *context, int64_t first, int64_t end) {
+    const z3d_position_forward *position = context;
+    const int64_t cols = position->cols;
+    for (int64_t row = first; row < end; row++)
+        for (int64_t column = 0; column < cols; column += TILE) {
+            const int64_t n = min_int64(TILE, cols - column);
+            const int64_t i = row % position->seq * cols + column, at = row * cols + column;
+            float position_tile[TILE], x_tile[TILE];
+            const float *add = load_tile(position_tile, position->positions, position->dtype, i, n);
+            const float *x = load_tile(x_tile, position->x, position->dtype, at, n);
+            float *sum = open_tile(x_tile, position->x, position->dtype, at);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) sum[j] = x[j] + add[j];
+            close_tile(sum, position->x, position->dtype, at, n);
+        }
+}
+
+z3d_status Z3D_CPU_NAME(position_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_position_forward *position = &kernel->as.position_forward;
+    REQUIRE_FLOAT(position_forward, position->dtype);
+    for_rows(cpu, position->batch * position->seq, position->cols, position_forward_rows, position);
+    return Z3D_OK;
+}
+
+static void position_backward_block(const void *context, int64_t first, int64_t end) {
+    const z3d_position_backward *position = context;
+    const int64_t sample = position->seq * position->cols;
+    for (int64_t i = first; i < end; i += TILE) {
+        const int64_t n = min_int64(TILE, end - i);
+        float sum[TILE] = {0}, tile[TILE];
+        for (int64_t b = 0; b < position->batch; b++) {
+            const float *dy = load_tile(tile, position->dy, position->dtype, b * sample + i, n);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
+        }
+        if (position->accumulate) {
+            const float *old = load_tile(tile, position->gradient, position->gradient_dtype, i, n);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) sum[j] += old[j];
+        }
+        narrow(element_to_write(position->gradient, position->gradient_dtype, i),
+               position->gradient_dtype, sum, n);
+    }
+}
+
+z3d_status Z3D_CPU_NAME(position_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_position_backward *position = &kernel->as.position_backward;
+    REQUIRE_FLOAT(position_backward, position->dtype);
+    REQUIRE_FLOAT(position_backward, position->gradient_dtype);
+    for_blocks(cpu, position->seq * position->cols, TILE, position->batch, position_backward_block,
+               position);
+    return Z3D_OK;
+}
+
+z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    (void)cpu;
+    const z3d_select_row *select = &kernel->as.select_row;
+    const int64_t position = select->state->position;
+    REQUIRE_FLOAT(select_row, select->dtype);
+    Z3D_REQUIRE(position >= 0 && position < select->seq, "kernel select_row: row %lld of %lld",
+                (long long)position, (long long)select->seq);
+    const size_t bytes = (size_t)select->cols * z3d_dtype_size(select->dtype);
+    for (int64_t b = 0; b < select->batch; b++)
+        memcpy(element_to_write(select->y, select->dtype, b * select->cols),
+               element(select->x, select->dtype, (b * select->seq + position) * select->cols),
+               bytes);
+    return Z3D_OK;
+}

@@ -1,0 +1,113 @@
+/* For the kernels of this folder only, which are compiled once per instruction set. Start here:
+ * work is cut into blocks (for_blocks) that do not depend on threads, blocks into tiles of TILE
+ * elements that are converted to fp32, computed in the first-level cache and converted back, so
+ * that each kernel is written once for all types. Sums run in 16 lanes whatever the vector length:
+ * loops that the compiler is free to reorder would depend on alignment. */
+#ifndef ZERO3D_DEVICE_CPU_ISA_ISA_H
+#define ZERO3D_DEVICE_CPU_ISA_ISA_H
+
+#include <omp.h>
+#include <string.h>
+
+/* base/log.h and math.h both have a z3d_log; kernels want the logarithm. */
+#define z3d_log z3d_log_line
+#include "src/device/cpu/cpu.h"
+#undef z3d_log
+
+#include "src/device/cpu/isa/convert.h"
+#include "src/device/cpu/isa/scratch.h"
+
+#define X(name) z3d_status Z3D_CPU_NAME(name)(z3d_cpu * cpu, const z3d_kernel *kernel);
+Z3D_KERNEL_MAP(X)
+#undef X
+void Z3D_CPU_NAME(portable_gemm)(int64_t m, int64_t n, int64_t k, bool ta, bool tb, const float *a,
+                                 int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
+                                 bool accumulate);
+
+enum {
+    TILE = 1024,           /* elements: a few tiles fit the first-level cache */
+    BLOCK = 8 * TILE,      /* elements that one thread takes at a time */
+    POLL_WORK = 32 * BLOCK /* elements between two polls: some 100 microseconds */
+};
+
+static inline int64_t min_int64(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* Kernels compute in these types only. */
+#define REQUIRE_FLOAT(kernel_name, type)                                                           \
+    Z3D_REQUIRE((type) == Z3D_F32 || (type) == Z3D_BF16 || (type) == Z3D_F16,                      \
+                "kernel " #kernel_name ": type %s, fp32, bf16 or fp16 wanted",                     \
+                z3d_dtype_name(type))
+
+#define REQUIRE_SCRATCH(kernel_name, cpu, bytes)                                                   \
+    Z3D_REQUIRE((cpu)->scratch_bytes >= (bytes),                                                   \
+                "kernel " #kernel_name ": scratch of %lld bytes, %lld wanted",                     \
+                (long long)(cpu)->scratch_bytes, (long long)(bytes))
+
+typedef void (*block_body)(const void *context, int64_t first, int64_t end);
+
+/* Calls body on [0, count) cut into blocks. The cuts depend on nothing but the arguments; each
+ * thread takes a run of blocks, and the launching thread polls. `weight` is the work of one of
+ * count, in elements. */
+static inline void for_blocks(z3d_cpu *cpu, int64_t count, int64_t block, int64_t weight,
+                              block_body body, const void *context) {
+    const int64_t blocks = (count + block - 1) / block;
+    const int threads = blocks < cpu->threads ? (int)blocks : cpu->threads;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
+        const int64_t last = blocks * (thread + 1) / team;
+        int64_t work = 0;
+        for (int64_t b = blocks * thread / team; b < last; b++) {
+            body(context, b * block, min_int64((b + 1) * block, count));
+            work += block * weight;
+            if (thread == 0 && work >= POLL_WORK) {
+                z3d_cpu_poll(cpu);
+                work = 0;
+            }
+        }
+    }
+}
+
+/* Elementwise kernels. */
+static inline void for_elements(z3d_cpu *cpu, int64_t count, block_body body, const void *kernel) {
+    for_blocks(cpu, count, BLOCK, 1, body, kernel);
+}
+
+/* Kernels by rows: blocks of rows that make about BLOCK elements. */
+static inline void for_rows(z3d_cpu *cpu, int64_t rows, int64_t cols, block_body body,
+                            const void *kernel) {
+    const int64_t block = cols < BLOCK / 2 ? BLOCK / (cols < 1 ? 1 : cols) : 1;
+    for_blocks(cpu, rows, block, cols < 1 ? 1 : cols, body, kernel);
+}
+
+/* Element `index` of an array of any type. */
+static inline const void *element(const void *base, z3d_dtype dtype, int64_t index) {
+    return (const char *)base + index * (dtype == Z3D_F32 ? 4 : 2);
+}
+
+static inline void *element_to_write(void *base, z3d_dtype dtype, int64_t index) {
+    return (char *)base + index * (dtype == Z3D_F32 ? 4 : 2);
+}
+
+/* n elements of source from `index` on as fp32: in place where they are, else converted into tile.
+ */
+static inline const float *load_tile(float *restrict tile, const void *source, z3d_dtype dtype,
+                                     int64_t index, int64_t n) {
+    if (dtype == Z3D_F32) return (const float *)source + index;
+    widen(tile, element(source, dtype, index), dtype, n);
+    return tile;
+}
+
+/* Where n results that belong at `index` are to be computed, and afterwards their way home. */
+static inline float *open_tile(float *tile, void *destination, z3d_dtype dtype, int64_t index) {
+    return dtype == Z3D_F32 ? (float *)destination + index : tile;
+}
+
+static inline void close_tile(const float *restrict tile, void *destination, z3d_dtype dtype,
+                              int64_t index, int64_t n) {
+    if (dtype != Z3D_F32) narrow((uint16_t *)destination + index, dtype, tile, n);
+}
+
+#endif

@@ -1,0 +1,61 @@
+/* Reductions in 16 fixed lanes: element i goes to lane i % 16, the lanes are added up in a fixed
+ * tree. So a sum depends on the values and their number only, not on the vector length, the
+ * alignment or what the compiler makes of a loop. */
+#ifndef ZERO3D_DEVICE_CPU_ISA_LANES_H
+#define ZERO3D_DEVICE_CPU_ISA_LANES_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
+/* GCC's and Clang's vector types: native registers, arithmetic by element. */
+typedef float vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef float vector_unaligned __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(4)));
+
+enum {
+    LANES = 16,
+    VECTOR = VECTOR_BYTES / 4,    /* elements of a vector */
+    LANE_VECTORS = LANES / VECTOR /* vectors that make the lanes */
+};
+
+typedef struct lanes {
+    vector v[LANE_VECTORS];
+} lanes;
+
+#define LOAD_VECTOR(pointer) (*(const vector_unaligned *)(pointer))
+
+static inline void lanes_add(lanes *restrict sum, const float *restrict x) {
+#pragma GCC unroll 4
+    for (int j = 0; j < LANE_VECTORS; j++) sum->v[j] += LOAD_VECTOR(x + j * VECTOR);
+}
+
+static inline float lanes_total(const lanes *sum) {
+    float lane[LANES];
+    memcpy(lane, sum, sizeof lane);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int j = 0; j < width; j++) lane[j] += lane[j + width];
+    return lane[0];
+}
+
+/* Sum of x[n]. */
+static inline float sum_tile(const float *restrict x, int64_t n) {
+    lanes sum = {{{0}}};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) lanes_add(&sum, x + i);
+    if (i < n) {
+        float rest[LANES] = {0};
+        memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
+        lanes_add(&sum, rest);
+    }
+    return lanes_total(&sum);
+}
+
+#endif

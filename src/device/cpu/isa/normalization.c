@@ -1,0 +1,162 @@
+/* Layer normalization. */
+#include "src/device/cpu/isa/lanes.h"
+#include "src/device/cpu/isa/partials.h"
+
+/* Mean and 1 / standard deviation of a row, in two passes: no cancellation. */
+static void row_statistics(const z3d_layernorm_forward *norm, int64_t row, float *mean_out,
+                           float *rstd_out) {
+    const int64_t cols = norm->cols;
+    float tile[TILE], square[TILE];
+    float sum = 0.0f;
+    for (int64_t column = 0; column < cols; column += TILE) {
+        const int64_t n = min_int64(TILE, cols - column);
+        sum += sum_tile(load_tile(tile, norm->x, norm->dtype, row * cols + column, n), n);
+    }
+    const float mean = sum / (float)cols;
+    float sum_squares = 0.0f;
+    for (int64_t column = 0; column < cols; column += TILE) {
+        const int64_t n = min_int64(TILE, cols - column);
+        const float *x = load_tile(tile, norm->x, norm->dtype, row * cols + column, n);
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) square[j] = (x[j] - mean) * (x[j] - mean);
+        sum_squares += sum_tile(square, n);
+    }
+    *mean_out = mean;
+    *rstd_out = 1.0f / sqrtf(sum_squares / (float)cols + norm->epsilon);
+}
+
+static void forward_rows(const void *context, int64_t first, int64_t end) {
+    const z3d_layernorm_forward *norm = context;
+    const int64_t cols = norm->cols;
+    for (int64_t row = first; row < end; row++) {
+        float mean, rstd;
+        row_statistics(norm, row, &mean, &rstd);
+        norm->mean[row] = mean;
+        norm->rstd[row] = rstd;
+        for (int64_t column = 0; column < cols; column += TILE) {
+            const int64_t n = min_int64(TILE, cols - column), i = row * cols + column;
+            float x_tile[TILE], weight_tile[TILE], bias_tile[TILE];
+            const float *x = load_tile(x_tile, norm->x, norm->dtype, i, n);
+            const float *weight = load_tile(weight_tile, norm->weight, norm->dtype, column, n);
+            const float *bias = load_tile(bias_tile, norm->bias, norm->dtype, column, n);
+            float *y = open_tile(x_tile, norm->y, norm->dtype, i);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) y[j] = (x[j] - mean) * rstd * weight[j] + bias[j];
+            close_tile(y, norm->y, norm->dtype, i, n);
+        }
+    }
+}
+
+z3d_status Z3D_CPU_NAME(layernorm_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_layernorm_forward *norm = &kernel->as.layernorm_forward;
+    REQUIRE_FLOAT(layernorm_forward, norm->dtype);
+    for_rows(cpu, norm->rows, norm->cols, forward_rows, norm);
+    return Z3D_OK;
+}
+
+/* Backward: with g = dy * weight and x^ = (x - mean) * rstd,
+ * dx = rstd * (g - mean(g) - x^ * mean(g x^)). Weight and bias gradient are sums over rows, by
+ * chunks. */
+typedef struct backward {
+    const z3d_layernorm_backward *norm;
+    float *partials; /* [2, chunks, stride]: weight's, bias's */
+    int64_t chunks, stride;
+} backward;
+
+/* What one row adds to the column sums; gives mean(g) and mean(g x^). */
+static void backward_sums(const z3d_layernorm_backward *norm, int64_t row, float *weight_sum,
+                          float *bias_sum, float *mean_g, float *mean_gx) {
+    const int64_t cols = norm->cols;
+    const float mean = norm->mean[row], rstd = norm->rstd[row];
+    float sum_g = 0.0f, sum_gx = 0.0f;
+    for (int64_t column = 0; column < cols; column += TILE) {
+        const int64_t n = min_int64(TILE, cols - column), i = row * cols + column;
+        float x_tile[TILE], dy_tile[TILE], weight_tile[TILE], g[TILE], gx[TILE];
+        const float *x = load_tile(x_tile, norm->x, norm->dtype, i, n);
+        const float *dy = load_tile(dy_tile, norm->dy, norm->dtype, i, n);
+        const float *weight = load_tile(weight_tile, norm->weight, norm->dtype, column, n);
+        float *restrict weights = weight_sum + column, *restrict biases = bias_sum + column;
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) {
+            float normalized = (x[j] - mean) * rstd;
+            weights[j] += dy[j] * normalized;
+            biases[j] += dy[j];
+            g[j] = dy[j] * weight[j];
+            gx[j] = g[j] * normalized;
+        }
+        sum_g += sum_tile(g, n);
+        sum_gx += sum_tile(gx, n);
+    }
+    *mean_g = sum_g / (float)cols;
+    *mean_gx = sum_gx / (float)cols;
+}
+
+static void backward_input(const z3d_layernorm_backward *norm, int64_t row, float mean_g,
+                           float mean_gx) {
+    const int64_t cols = norm->cols;
+    const float mean = norm->mean[row], rstd = norm->rstd[row];
+    for (int64_t column = 0; column < cols; column += TILE) {
+        const int64_t n = min_int64(TILE, cols - column), i = row * cols + column;
+        float x_tile[TILE], dy_tile[TILE], weight_tile[TILE], add_tile[TILE];
+        const float *x = load_tile(x_tile, norm->x, norm->dtype, i, n);
+        const float *dy = load_tile(dy_tile, norm->dy, norm->dtype, i, n);
+        const float *weight = load_tile(weight_tile, norm->weight, norm->dtype, column, n);
+        float *dx = open_tile(x_tile, norm->dx, norm->dtype, i);
+        if (norm->add_to) {
+            const float *add = load_tile(add_tile, norm->add_to, norm->dtype, i, n);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) {
+                float normalized = (x[j] - mean) * rstd;
+                dx[j] = add[j] + rstd * (dy[j] * weight[j] - mean_g - normalized * mean_gx);
+            }
+        } else {
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) {
+                float normalized = (x[j] - mean) * rstd;
+                dx[j] = rstd * (dy[j] * weight[j] - mean_g - normalized * mean_gx);
+            }
+        }
+        close_tile(dx, norm->dx, norm->dtype, i, n);
+    }
+}
+
+static void backward_chunks(const void *context, int64_t first, int64_t end) {
+    const backward *b = context;
+    const z3d_layernorm_backward *norm = b->norm;
+    for (int64_t chunk = first; chunk < end; chunk++) {
+        float *weight_sum = b->partials + chunk * b->stride;
+        float *bias_sum = weight_sum + b->chunks * b->stride;
+        memset(weight_sum, 0, (size_t)norm->cols * sizeof *weight_sum);
+        memset(bias_sum, 0, (size_t)norm->cols * sizeof *bias_sum);
+        const int64_t last = norm->rows * (chunk + 1) / b->chunks;
+        for (int64_t row = norm->rows * chunk / b->chunks; row < last; row++) {
+            float mean_g, mean_gx;
+            backward_sums(norm, row, weight_sum, bias_sum, &mean_g, &mean_gx);
+            backward_input(norm, row, mean_g, mean_gx);
+        }
+    }
+}
+
+z3d_status Z3D_CPU_NAME(layernorm_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_layernorm_backward *norm = &kernel->as.layernorm_backward;
+    REQUIRE_FLOAT(layernorm_backward, norm->dtype);
+    REQUIRE_FLOAT(layernorm_backward, norm->gradient_dtype);
+    REQUIRE_SCRATCH(layernorm_backward, cpu, z3d_scratch_layernorm_backward(norm));
+    const backward b = {.norm = norm,
+                        .partials = (float *)(void *)cpu->scratch,
+                        .chunks = z3d_row_chunks(norm->rows),
+                        .stride = z3d_partial_stride(norm->cols)};
+    for_blocks(cpu, b.chunks, 1, norm->rows * norm->cols / b.chunks, backward_chunks, &b);
+    fold f = {.partials = b.partials,
+              .chunks = b.chunks,
+              .stride = b.stride,
+              .cols = norm->cols,
+              .gradient = norm->weight_gradient,
+              .dtype = norm->gradient_dtype,
+              .accumulate = norm->accumulate};
+    fold_partials(cpu, &f);
+    f.partials += b.chunks * b.stride;
+    f.gradient = norm->bias_gradient;
+    fold_partials(cpu, &f);
+    return Z3D_OK;
+}

@@ -1,0 +1,116 @@
+/* Sums: bias_backward (over rows) and sum_squares (over everything). */
+#include "src/device/cpu/isa/lanes.h"
+#include "src/device/cpu/isa/partials.h"
+
+typedef struct column_sums {
+    const z3d_bias_backward *bias;
+    float *partials; /* [chunks, stride] */
+    int64_t chunks, stride;
+} column_sums;
+
+static void sum_chunks(const void *context, int64_t first, int64_t end) {
+    const column_sums *sums = context;
+    const z3d_bias_backward *bias = sums->bias;
+    for (int64_t chunk = first; chunk < end; chunk++) {
+        const int64_t first_row = bias->rows * chunk / sums->chunks;
+        const int64_t last_row = bias->rows * (chunk + 1) / sums->chunks;
+        for (int64_t column = 0; column < bias->cols; column += TILE) {
+            const int64_t n = min_int64(TILE, bias->cols - column);
+            float sum[TILE] = {0}, tile[TILE];
+            for (int64_t row = first_row; row < last_row; row++) {
+                const float *dy =
+                    load_tile(tile, bias->dy, bias->dtype, row * bias->cols + column, n);
+#pragma omp simd
+                for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
+            }
+            memcpy(sums->partials + chunk * sums->stride + column, sum, (size_t)n * sizeof *sum);
+        }
+    }
+}
+
+z3d_status Z3D_CPU_NAME(bias_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_bias_backward *bias = &kernel->as.bias_backward;
+    REQUIRE_FLOAT(bias_backward, bias->dtype);
+    REQUIRE_FLOAT(bias_backward, bias->gradient_dtype);
+    REQUIRE_SCRATCH(bias_backward, cpu, z3d_scratch_bias_backward(bias));
+    const column_sums sums = {.bias = bias,
+                              .partials = (float *)(void *)cpu->scratch,
+                              .chunks = z3d_row_chunks(bias->rows),
+                              .stride = z3d_partial_stride(bias->cols)};
+    for_blocks(cpu, sums.chunks, 1, bias->rows * bias->cols / sums.chunks, sum_chunks, &sums);
+    const fold f = {.partials = sums.partials,
+                    .chunks = sums.chunks,
+                    .stride = sums.stride,
+                    .cols = bias->cols,
+                    .gradient = bias->gradient,
+                    .dtype = bias->gradient_dtype,
+                    .accumulate = bias->accumulate};
+    fold_partials(cpu, &f);
+    return Z3D_OK;
+}
+
+/* sum_squares cuts its elements into at most this many chunks. */
+enum { SQUARE_CHUNKS = 1024 };
+
+typedef struct squares {
+    const z3d_sum_squares *kernel;
+    int64_t chunk; /* elements */
+    double *sums;
+} squares;
+
+typedef double double_vector __attribute__((vector_size(VECTOR_BYTES)));
+typedef float half_vector __attribute__((vector_size(VECTOR_BYTES / 2), may_alias, aligned(4)));
+
+enum { HALF = VECTOR / 2, DOUBLE_VECTORS = LANES / HALF };
+
+static inline void add_squares(double_vector *restrict sum, const float *restrict x) {
+#pragma GCC unroll 8
+    for (int j = 0; j < DOUBLE_VECTORS; j++) {
+        double_vector wide =
+            __builtin_convertvector(*(const half_vector *)(x + j * HALF), double_vector);
+        sum[j] += wide * wide;
+    }
+}
+
+/* Of n elements, in fp64: the square of any finite fp32 is finite there. */
+static double tile_squares(const float *restrict x, int64_t n) {
+    double_vector sum[DOUBLE_VECTORS] = {{0}};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) add_squares(sum, x + i);
+    if (i < n) {
+        float rest[LANES] = {0};
+        memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
+        add_squares(sum, rest);
+    }
+    double lane[LANES];
+    memcpy(lane, sum, sizeof lane);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int j = 0; j < width; j++) lane[j] += lane[j + width];
+    return lane[0];
+}
+
+static void square_elements(const void *context, int64_t first, int64_t end) {
+    const squares *s = context;
+    double sum = 0.0;
+    for (int64_t i = first; i < end; i += TILE) {
+        const int64_t n = min_int64(TILE, end - i);
+        float tile[TILE];
+        sum += tile_squares(load_tile(tile, s->kernel->x, s->kernel->dtype, i, n), n);
+    }
+    s->sums[first / s->chunk] = sum;
+}
+
+z3d_status Z3D_CPU_NAME(sum_squares)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_sum_squares *sum = &kernel->as.sum_squares;
+    REQUIRE_FLOAT(sum_squares, sum->dtype);
+    double sums[SQUARE_CHUNKS];
+    int64_t chunk = (sum->count + SQUARE_CHUNKS - 1) / SQUARE_CHUNKS;
+    chunk = (chunk + BLOCK - 1) / BLOCK * BLOCK;
+    if (sum->count <= 0) return Z3D_OK;
+    const squares s = {.kernel = sum, .chunk = chunk, .sums = sums};
+    for_blocks(cpu, sum->count, chunk, 1, square_elements, &s);
+    double total = 0.0;
+    for (int64_t c = 0; c < (sum->count + chunk - 1) / chunk; c++) total += sums[c];
+    *sum->out += total;
+    return Z3D_OK;
+}
