@@ -46,7 +46,7 @@ static inline void narrow_f16(uint16_t *restrict to, const float *restrict from,
         uint32_t denormal = z3d_bits_of_float(z3d_float_of_bits(magnitude) + 0.5f) - 0x3f000000u;
         uint32_t half = magnitude < 0x38800000u ? denormal : normal;
         half = magnitude >= 0x47800000u ? 0x7c00u : half;
-        half = magnitude > 0x7f800000u ? 0x7e00u : half;
+        half = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ffu) : half;
         to[i] = (uint16_t)(half | (bits >> 16 & 0x8000u));
     }
 }

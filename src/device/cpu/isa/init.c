@@ -10,9 +10,8 @@ static void init_block(const void *context, int64_t first, int64_t end) {
         const int64_t outer = local / slice, within = local % slice;
         const int64_t run = min_int64(end - i, slice - within);
         const int64_t global = (outer * init->global + init->offset) * init->inner + within;
-        for (int64_t j = 0; j < run; j++)
-            init->x[i + j] =
-                z3d_philox_normal(init->key, (uint64_t)(global + j)) * init->standard_deviation;
+        z3d_philox_normal_fill(init->key, (uint64_t)global, run, init->x + i);
+        for (int64_t j = 0; j < run; j++) init->x[i + j] *= init->standard_deviation;
         i += run;
     }
 }
