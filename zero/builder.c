@@ -96,12 +96,18 @@ static int add_buffer(struct builder *b, z3d_tenant tenant, int64_t bytes, const
     return p->num_buffers++;
 }
 
-/* The new entry, or a throw-away one after a failure. */
+/* The new entry; after a failure a throw-away one (there is always room for it: see
+ * z3d_program_build). */
 static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase) {
     z3d_program *p = b->program;
-    p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
-                          sizeof *p->instruction);
-    int index = b->status == Z3D_OK ? p->num_instructions++ : p->num_instructions - 1;
+    if (b->status == Z3D_OK)
+        p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
+                              sizeof *p->instruction);
+    int index = p->num_instructions;
+    if (b->status == Z3D_OK)
+        p->num_instructions++;
+    else if (index == b->instruction_capacity)
+        index--;
     z3d_instruction *i = &p->instruction[index];
     *i = (z3d_instruction){.opcode = opcode,
                            .phase = phase,
@@ -407,7 +413,7 @@ static void recompute(struct builder *b, struct work w) {
         add_buffer(b, Z3D_TENANT_ACTIVATIONS, trace_of(p, w.unit, Z3D_CALL_RECOMPUTE)->saved,
                    "saved", unit->name, w.micro);
     int output = -1;
-    if (p->config.replay_full)
+    if (p->config.replay_full && b->activation[w.unit] >= 0)
         output = add_buffer(b, Z3D_TENANT_TEMPORARY, p->buffer[b->activation[w.unit]].bytes,
                             "replayed", unit->name, w.micro);
     i = emit_unit(b, Z3D_OP_RECOMPUTE, Z3D_CALL_RECOMPUTE, w);
@@ -513,7 +519,10 @@ static void find_lifetimes(z3d_program *p) {
         }
     }
     for (int i = 0; i < p->num_buffers; i++)
-        if (p->buffer[i].persistent) p->buffer[i].first = 0, p->buffer[i].last = INT_MAX;
+        if (p->buffer[i].persistent) {
+            p->buffer[i].first = 0;
+            p->buffer[i].last = INT_MAX;
+        }
 }
 
 /* Which unit's backward completes each group's gradient; every group needs one. */

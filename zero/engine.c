@@ -1,0 +1,279 @@
+/* The engine: layout, traces, programs, plan, verification and memory at creation; then one program
+ * run per call. */
+#include "zero/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Worlds up to this size are played whole; the classes of larger ones are the same programs. */
+enum { MAX_VERIFIED_WORLD = 64 };
+
+/* ---- programs ---- */
+
+static bool has_mode(const z3d_model *model, int mode) {
+    return mode != Z3D_MODE_GENERATE || model->unit[model->num_units - 1].output_elements[mode] > 0;
+}
+
+static z3d_status build_programs(z3d_engine *engine) {
+    const z3d_engine_config *c = &engine->config;
+    z3d_program *all[Z3D_MODE_COUNT];
+    int count = 0;
+    Z3D_TRY(z3d_layout_create(c->model, &c->topology, &engine->layout));
+    Z3D_TRY(z3d_traces_record(c->model, engine->layout, &c->program, z3d_device_threads(c->device),
+                              &engine->traces));
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        if (!has_mode(c->model, mode)) continue;
+        Z3D_TRY(z3d_program_build(c->model, engine->layout, engine->traces, &c->topology,
+                                  &c->program, (z3d_mode)mode, &engine->program[mode]));
+        all[count++] = engine->program[mode];
+    }
+    Z3D_TRY(z3d_program_plan(all, count));
+    for (int k = 0; k < count && c->verify; k++) Z3D_TRY(z3d_program_verify(all[k]));
+    return Z3D_OK;
+}
+
+/* The builder is pure, so every rank can build every rank's program and play them against each
+ * other. */
+static z3d_status verify_world(const z3d_engine *engine, z3d_mode mode) {
+    const z3d_engine_config *c = &engine->config;
+    const int *size = c->topology.size;
+    int world = size[Z3D_AXIS_WORLD];
+    z3d_program *program[MAX_VERIFIED_WORLD] = {NULL};
+    z3d_layout *layout[MAX_VERIFIED_WORLD] = {NULL};
+    z3d_status status = Z3D_OK;
+    if (world > MAX_VERIFIED_WORLD) return Z3D_OK;
+    for (int rank = 0; rank < world; rank++) {
+        z3d_topology topology;
+        Z3D_TRY_GOTO(status,
+                     z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
+                                       size[Z3D_AXIS_PIPELINE], rank, &topology),
+                     end);
+        Z3D_TRY_GOTO(status, z3d_layout_create(c->model, &topology, &layout[rank]), end);
+        Z3D_TRY_GOTO(status,
+                     z3d_program_build(c->model, layout[rank], engine->traces, &topology,
+                                       &c->program, mode, &program[rank]),
+                     end);
+    }
+    status = z3d_program_verify_world(program, world);
+end:
+    for (int rank = 0; rank < world; rank++) {
+        z3d_program_destroy(program[rank]);
+        z3d_layout_destroy(layout[rank]);
+    }
+    return status;
+}
+
+/* ---- creation ---- */
+
+static z3d_status allocate(z3d_engine *engine) {
+    char bytes[32];
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        for (int s = 0; s < Z3D_SPACE_COUNT && engine->program[mode]; s++)
+            if (engine->program[mode]->arena[s] > engine->arena_bytes[s])
+                engine->arena_bytes[s] = engine->program[mode]->arena[s];
+    for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
+        if (engine->arena_bytes[s] == 0) continue;
+        z3d_status status = z3d_device_alloc(engine->config.device, (z3d_space)s,
+                                             engine->arena_bytes[s], (void **)&engine->arena[s]);
+        if (status != Z3D_OK)
+            return z3d_error_context(status, "the arena of %s",
+                                     z3d_format_bytes(engine->arena_bytes[s], bytes, sizeof bytes));
+    }
+    const z3d_program *train = engine->program[Z3D_MODE_TRAIN];
+    z3d_device_set_scratch(engine->config.device,
+                           engine->arena[Z3D_SPACE_DEVICE] +
+                               train->buffer[Z3D_BUFFER_SCRATCH].offset,
+                           train->buffer[Z3D_BUFFER_SCRATCH].bytes);
+    return Z3D_OK;
+}
+
+static z3d_status open_output(const char *path, const char *what, FILE **out) {
+    if (!path) return Z3D_OK;
+    *out = fopen(path, "w");
+    if (!*out) return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
+    return Z3D_OK;
+}
+
+static z3d_status make_executor(z3d_engine *engine, int mode) {
+    const z3d_engine_config *c = &engine->config;
+    z3d_executor *executor = &engine->executor[mode];
+    *executor = (z3d_executor){
+        .device = c->device,
+        .group = engine->config.group,
+        .world = c->world,
+        .optimizer = {c->beta1, c->beta2, c->epsilon, c->weight_decay},
+        .digest = mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
+    };
+    memcpy(executor->arena, engine->arena, sizeof executor->arena);
+    return z3d_executor_create(engine->program[mode], executor);
+}
+
+static z3d_status create(z3d_engine *engine) {
+    const z3d_engine_config *c = &engine->config;
+    Z3D_TRY(build_programs(engine));
+    for (int mode = 0; mode < Z3D_MODE_COUNT && c->verify; mode++)
+        if (engine->program[mode]) Z3D_TRY(verify_world(engine, (z3d_mode)mode));
+    Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
+    Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
+    if (engine->trace) fprintf(engine->trace, "[\n");
+    Z3D_TRY(allocate(engine));
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        if (engine->program[mode]) Z3D_TRY(make_executor(engine, mode));
+    z3d_program_ledger(engine->program[Z3D_MODE_TRAIN], &engine->planned);
+    engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
+    return z3d_engine_init_parameters(engine);
+}
+
+z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out) {
+    *out = NULL;
+    z3d_engine *engine = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *engine, "engine", &engine));
+    engine->config = *config;
+    z3d_status status = create(engine);
+    if (status != Z3D_OK) {
+        z3d_engine_destroy(engine);
+        return status;
+    }
+    *out = engine;
+    return Z3D_OK;
+}
+
+void z3d_engine_destroy(z3d_engine *engine) {
+    if (!engine) return;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        z3d_executor_destroy(&engine->executor[mode]);
+        z3d_program_destroy(engine->program[mode]);
+    }
+    z3d_device_set_scratch(engine->config.device, NULL, 0);
+    for (int s = 0; s < Z3D_SPACE_COUNT; s++)
+        if (engine->arena[s])
+            z3d_device_free(engine->config.device, (z3d_space)s, engine->arena[s],
+                            engine->arena_bytes[s]);
+    z3d_traces_destroy(engine->traces);
+    z3d_layout_destroy(engine->layout);
+    if (engine->digest) fclose(engine->digest);
+    if (engine->trace) {
+        fprintf(engine->trace, "{}]\n");
+        fclose(engine->trace);
+    }
+    free(engine);
+}
+
+/* ---- running ---- */
+
+static z3d_status write_batch(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *micro,
+                              int count) {
+    const z3d_executor *executor = &engine->executor[mode];
+    const z3d_model *model = engine->config.model;
+    int64_t samples = mode == Z3D_MODE_GENERATE ? 1 : engine->config.program.micro_batch;
+    for (int m = 0; m < count; m++) {
+        for (int f = 0; f < model->num_fields; f++) {
+            if (!micro[m].field[f]) continue;
+            int buffer = z3d_program_batch_buffer(executor->program, m, f);
+            Z3D_TRY(z3d_device_write(
+                engine->config.device, z3d_executor_address(executor, buffer, 0, Z3D_U8),
+                micro[m].field[f], samples * model->field[f].bytes_per_sample));
+        }
+    }
+    return Z3D_OK;
+}
+
+static double exposed_seconds(const z3d_engine *engine) {
+    double sum = 0;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++)
+            sum += z3d_group_traffic(engine->config.group[axis], (z3d_collective_kind)kind)
+                       ->exposed_seconds;
+    return sum;
+}
+
+/* One whole run. After a failure the executor begins anew at its first instruction. */
+static z3d_status run(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *micro, int count,
+                      z3d_host_step *host) {
+    z3d_executor *executor = &engine->executor[mode];
+    if (!engine->program[mode])
+        return Z3D_ERROR(Z3D_ERR_USAGE, "the model has no output to generate from");
+    executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
+    Z3D_TRY(write_batch(engine, mode, micro, count));
+    z3d_status status = z3d_executor_run(executor, host);
+    if (status != Z3D_OK) executor->position = 0;
+    return status;
+}
+
+static z3d_step_state step_state(const z3d_engine *engine, const z3d_step_input *input) {
+    float scale = engine->loss_scale.scale;
+    return (z3d_step_state){
+        .step = engine->step,
+        .optimizer_step = engine->optimizer_step + 1,
+        .sample_base = input->sample_base,
+        .seed = engine->config.seed,
+        .learning_rate = input->learning_rate,
+        .loss_scale = scale,
+        .gradient_seed = input->global_targets > 0 ? scale / (float)input->global_targets : 0,
+    };
+}
+
+z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
+                                 z3d_step_result *out) {
+    double begin = z3d_now(), exposed = exposed_seconds(engine);
+    engine->step++;
+    z3d_host_step host = {.state = step_state(engine, input),
+                          .stop_requested = input->stop_requested,
+                          .gradient_clipping = engine->config.gradient_clipping};
+    Z3D_TRY(run(engine, Z3D_MODE_TRAIN, input->micro, engine->config.program.accumulation, &host));
+    bool skipped = host.overflow_group >= 0;
+    engine->skipped_in_a_row = skipped ? engine->skipped_in_a_row + 1 : 0;
+    if (!skipped) engine->optimizer_step++;
+    z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, skipped);
+    *out = (z3d_step_result){
+        .step = engine->step,
+        .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
+        .grad_norm = host.grad_norm,
+        .loss_scale = host.state.loss_scale,
+        .skipped = skipped,
+        .overflow_group = host.overflow_group,
+        .skipped_in_a_row = engine->skipped_in_a_row,
+        .stop = host.stop,
+        .seconds = z3d_now() - begin,
+        .exposed_seconds = exposed_seconds(engine) - exposed,
+    };
+    return Z3D_OK;
+}
+
+z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
+                               double *targets) {
+    z3d_host_step host = {.state = step_state(engine, input)};
+    Z3D_TRY(run(engine, Z3D_MODE_EVALUATE, input->micro, 1, &host));
+    *loss_sum += host.loss_sum;
+    *targets += host.targets;
+    return Z3D_OK;
+}
+
+z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
+                               float *out) {
+    z3d_host_step host = {.state = {.position = position}, .output = out};
+    return run(engine, Z3D_MODE_GENERATE, micro, 1, &host);
+}
+
+/* ---- looking in ---- */
+
+const z3d_ledger *z3d_engine_planned(const z3d_engine *engine) {
+    return &engine->planned;
+}
+
+const z3d_ledger *z3d_engine_measured(const z3d_engine *engine) {
+    return &engine->executor[Z3D_MODE_TRAIN].measured;
+}
+
+int64_t z3d_engine_arena_bytes(const z3d_engine *engine) {
+    return engine->arena_bytes[Z3D_SPACE_DEVICE];
+}
+
+const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode) {
+    return engine->program[mode];
+}
+
+const z3d_layout *z3d_engine_layout(const z3d_engine *engine) {
+    return engine->layout;
+}

@@ -1,0 +1,26 @@
+/* Inside zero/ only: the engine's fields. */
+#ifndef ZERO3D_ZERO_ENGINE_H
+#define ZERO3D_ZERO_ENGINE_H
+
+#include "zero/executor.h"
+#include "zero/loss_scale.h"
+
+struct z3d_engine {
+    z3d_engine_config config;
+    z3d_layout *layout;
+    z3d_traces *traces;
+    z3d_program *program[Z3D_MODE_COUNT]; /* NULL: the model has no such mode */
+    z3d_executor executor[Z3D_MODE_COUNT];
+    char *arena[Z3D_SPACE_COUNT];
+    int64_t arena_bytes[Z3D_SPACE_COUNT];
+    z3d_ledger planned;
+    z3d_loss_scale loss_scale;
+    int64_t step, optimizer_step, skipped_in_a_row;
+    FILE *digest, *trace;
+};
+
+/* tensors.c: initial values of everything this rank keeps; then the parameters follow from the
+ * master copy. */
+z3d_status z3d_engine_init_parameters(z3d_engine *engine);
+
+#endif

@@ -1,0 +1,472 @@
+/* Runs a step program: one function per opcode, in list order. Waits can be resumed; what a unit
+ * does inside is asserted against its recording. */
+#include "zero/executor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- creation: pairs every wait with its start ---- */
+
+static bool same_work(const z3d_instruction *a, const z3d_instruction *b) {
+    return a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
+           a->group == b->group && a->first == b->first;
+}
+
+static z3d_status pair_waits(const z3d_program *program, int *start) {
+    int pending = 0;
+    int *open = NULL;
+    Z3D_TRY(z3d_new((size_t)program->num_instructions, sizeof *open, "executor", &open));
+    for (int n = 0; n < program->num_instructions; n++) {
+        const z3d_instruction *i = &program->instruction[n];
+        start[n] = -1;
+        if (i->phase == Z3D_PHASE_START) open[pending++] = n;
+        if (i->phase != Z3D_PHASE_WAIT) continue;
+        int k = 0;
+        while (k < pending && !same_work(&program->instruction[open[k]], i)) k++;
+        if (k == pending) {
+            free(open);
+            return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d waits for what was never started", n);
+        }
+        start[n] = open[k];
+        memmove(&open[k], &open[k + 1], (size_t)(--pending - k) * sizeof *open);
+    }
+    free(open);
+    return Z3D_OK;
+}
+
+z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor) {
+    executor->program = program;
+    executor->blocking = true;
+    size_t count = (size_t)program->num_instructions;
+    Z3D_TRY(z3d_new(count, sizeof *executor->ticket, "executor", &executor->ticket));
+    Z3D_TRY(z3d_new(count, sizeof *executor->start, "executor", &executor->start));
+    Z3D_TRY(
+        z3d_new((size_t)program->num_buffers, sizeof *executor->live, "executor", &executor->live));
+    for (int b = 0; b < program->num_buffers; b++)
+        if (program->buffer[b].persistent)
+            z3d_ledger_add(&executor->measured, program->buffer[b].tenant,
+                           program->buffer[b].bytes);
+    return pair_waits(program, executor->start);
+}
+
+void z3d_executor_destroy(z3d_executor *executor) {
+    free(executor->ticket);
+    free(executor->start);
+    free(executor->live);
+    *executor = (z3d_executor){0};
+}
+
+/* ---- memory ---- */
+
+void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
+                           z3d_dtype dtype) {
+    if (buffer < 0) return NULL;
+    const z3d_buffer *b = &executor->program->buffer[buffer];
+    return executor->arena[b->space] + b->offset + element * (int64_t)z3d_dtype_size(dtype);
+}
+
+/* The ledger measures what was really used: a buffer counts from its first touch, with the bytes
+ * taken from it, to its last. */
+static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
+    const z3d_program *p = executor->program;
+    if (buffer < 0 || p->buffer[buffer].persistent) return;
+    int64_t more = bytes - executor->live[buffer];
+    if (more > 0) {
+        z3d_ledger_add(&executor->measured, p->buffer[buffer].tenant, more);
+        executor->live[buffer] = bytes;
+    }
+}
+
+static void release_dead(z3d_executor *executor, int index) {
+    const z3d_program *p = executor->program;
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+        int b = p->instruction[index].buffer[s];
+        if (b < 0 || p->buffer[b].persistent || p->buffer[b].last != index) continue;
+        z3d_ledger_add(&executor->measured, p->buffer[b].tenant, -executor->live[b]);
+        executor->live[b] = 0;
+    }
+}
+
+/* First element that this rank keeps of a group's flat buffer. */
+static int64_t first_kept(const z3d_executor *executor, int group, z3d_group_part part) {
+    const z3d_layout *layout = executor->program->layout;
+    return z3d_program_keeps_all_rows(&executor->program->config, part)
+               ? 0
+               : layout->data_index * layout->group[group].shard;
+}
+
+/* Flat element `element` of group g in what this rank keeps. */
+static void *kept_address(const z3d_executor *executor, int group, z3d_group_part part,
+                          int64_t element) {
+    z3d_dtype dtype = part == Z3D_PART_PARAMETERS ? executor->program->config.dtype
+                                                  : executor->program->config.grad_dtype;
+    return z3d_executor_address(executor, z3d_program_group_buffer(executor->program, group, part),
+                                element - first_kept(executor, group, part), dtype);
+}
+
+static z3d_step_state *device_state(const z3d_executor *executor) {
+    return z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8);
+}
+
+/* ---- collectives over the data group ---- */
+
+static z3d_status start_matrix(z3d_executor *executor, int index, z3d_collective_kind kind,
+                               int buffer, z3d_dtype dtype) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_collective call = {
+        .kind = kind,
+        .op = Z3D_SUM,
+        .dtype = dtype,
+        .buffer = z3d_executor_address(executor, buffer, i->first, dtype),
+        .count = i->count,
+        .stride = executor->program->layout->group[i->group].shard,
+    };
+    return z3d_collective_start(executor->group[Z3D_AXIS_DATA], &call, &executor->ticket[index]);
+}
+
+static z3d_status start_collective(z3d_executor *executor, int index) {
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[index];
+    const z3d_layout *layout = p->layout;
+    if (i->opcode == Z3D_OP_REDUCE_GRADS)
+        return start_matrix(executor, index, Z3D_COLLECTIVE_REDUCE_SCATTER,
+                            i->buffer[Z3D_SLOT_GRADIENTS], p->config.grad_dtype);
+    if (i->opcode == Z3D_OP_GATHER_GRADS)
+        return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, i->buffer[Z3D_SLOT_SHARD],
+                            p->config.grad_dtype);
+    int full = i->buffer[Z3D_SLOT_PARAMETERS], shard = i->buffer[Z3D_SLOT_INPUT];
+    int64_t row = layout->data_index * layout->group[i->group].shard;
+    if (shard >= 0)
+        Z3D_TRY(Z3D_LAUNCH(
+            executor->device, cast,
+            .destination = z3d_executor_address(executor, full, row + i->first, p->config.dtype),
+            .source = z3d_executor_address(executor, shard, i->first, p->config.dtype),
+            .count = i->count, .destination_dtype = p->config.dtype,
+            .source_dtype = p->config.dtype));
+    return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, full, p->config.dtype);
+}
+
+static z3d_status wait_collective(z3d_executor *executor, int index) {
+    z3d_ticket ticket = executor->ticket[executor->start[index]];
+    z3d_group *group = executor->group[Z3D_AXIS_DATA];
+    return executor->blocking ? z3d_collective_wait(group, ticket)
+                              : z3d_collective_test(group, ticket);
+}
+
+static z3d_status keep_shard(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const z3d_layout *layout = p->layout;
+    int64_t count = layout->group[i->group].shard, row = layout->data_index * count;
+    z3d_dtype dtype = p->config.grad_dtype;
+    void *kept = kept_address(executor, i->group, Z3D_PART_GRADIENTS, row);
+    const void *reduced = z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS], row, dtype);
+    if (i->accumulate)
+        return Z3D_LAUNCH(executor->device, accumulate, .y = kept, .x = reduced, .count = count,
+                          .y_dtype = dtype, .x_dtype = dtype);
+    return Z3D_LAUNCH(executor->device, cast, .destination = kept, .source = reduced,
+                      .count = count, .destination_dtype = dtype, .source_dtype = dtype);
+}
+
+/* ---- units ---- */
+
+static z3d_status check_child(void *context, z3d_group *group, const z3d_collective *call) {
+    z3d_executor *executor = context;
+    const z3d_instruction *i = &executor->program->instruction[executor->position];
+    int n = executor->next_child++;
+    if (n >= i->num_children)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "does %s as its collective %d, its recording has only %d",
+                         z3d_collective_name(call->kind), n + 1, i->num_children);
+    const z3d_child *child = &i->child[n];
+    if (child->kind != call->kind || child->count != call->count || child->dtype != call->dtype ||
+        child->op != call->op || child->axis != z3d_group_axis(group))
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "its collective %d is %s of %lld %s, its recording has %s of %lld %s",
+                         n + 1, z3d_collective_name(call->kind), (long long)call->count,
+                         z3d_dtype_name(call->dtype), z3d_collective_name(child->kind),
+                         (long long)child->count, z3d_dtype_name(child->dtype));
+    return Z3D_OK;
+}
+
+static z3d_bump bump_over(const z3d_executor *executor, int buffer) {
+    z3d_bump bump = {z3d_executor_address(executor, buffer, 0, Z3D_U8), 0, 0, 0};
+    if (buffer >= 0) bump.capacity = executor->program->buffer[buffer].bytes;
+    return bump;
+}
+
+static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const z3d_unit *unit = &p->model->unit[i->unit];
+    const z3d_topology *t = &p->topology;
+    int64_t batch = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
+    int64_t data_size = t->size[Z3D_AXIS_DATA], data_index = t->coordinate[Z3D_AXIS_DATA];
+    z3d_unit_run run = {
+        .unit = unit,
+        .device = executor->device,
+        .tensor = executor->group[Z3D_AXIS_TENSOR],
+        .dtype = p->config.dtype,
+        .gradient_dtype = p->config.grad_dtype,
+        .mode = p->mode,
+        .batch = batch,
+        .sample = (i->micro * data_size + data_index) * batch,
+        .need_output = i->need_output,
+        .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
+        .output = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
+        .output_gradient =
+            z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT_GRADIENT], 0, Z3D_U8),
+        .input_gradient =
+            z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT_GRADIENT], 0, Z3D_U8),
+        .state = device_state(executor),
+        .saved = bump_over(executor, i->buffer[Z3D_SLOT_SAVED]),
+        .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
+    };
+    for (int f = 0; f < p->model->num_fields; f++)
+        run.field[f] =
+            z3d_executor_address(executor, z3d_program_batch_buffer(p, i->micro, f), 0, Z3D_U8);
+    for (int s = 0; s < unit->num_groups; s++) {
+        run.group[s] = (z3d_unit_group){
+            .parameters =
+                z3d_executor_address(executor, i->buffer[Z3D_SLOT_PARAMETERS + s], 0, Z3D_U8),
+            .gradients =
+                z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS + s], 0, Z3D_U8),
+            .offset = p->layout->group[unit->group[s]].offset,
+            .accumulate = i->accumulate >> s & 1,
+        };
+    }
+    return run;
+}
+
+/* A gradient buffer's flat padding takes part in collectives and digests: it is zero from the first
+ * write on. */
+static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const z3d_unit *unit = &p->model->unit[i->unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        const z3d_group_layout *g = &p->layout->group[unit->group[s]];
+        int buffer = i->buffer[Z3D_SLOT_GRADIENTS + s];
+        if (buffer < 0 || i->accumulate >> s & 1 || g->padded == g->elements) continue;
+        Z3D_TRY(Z3D_LAUNCH(
+            executor->device, fill,
+            .x = z3d_executor_address(executor, buffer, g->elements, p->config.grad_dtype),
+            .count = g->padded - g->elements, .dtype = p->config.grad_dtype));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status run_unit(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_unit_run run = make_run(executor, i);
+    bool backward = i->opcode == Z3D_OP_BACKWARD;
+    if (backward) Z3D_TRY(clear_padding(executor, i));
+    executor->next_child = 0;
+    z3d_group_set_observer(run.tensor, check_child, executor);
+    z3d_status status = backward ? run.unit->ops->backward(&run) : run.unit->ops->forward(&run);
+    z3d_group_set_observer(run.tensor, NULL, NULL);
+    if (status != Z3D_OK) return status;
+    if (executor->next_child != i->num_children)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "did %d collectives, its recording has %d",
+                         executor->next_child, i->num_children);
+    touch(executor, i->buffer[Z3D_SLOT_SAVED], run.saved.used);
+    touch(executor, i->buffer[Z3D_SLOT_WORKSPACE], run.workspace.peak);
+    return Z3D_OK;
+}
+
+/* ---- the step's beginning, control and optimizer ---- */
+
+static z3d_status step_begin(z3d_executor *executor, z3d_host_step *host) {
+    host->state.loss_sum = 0;
+    host->state.valid_targets = 0;
+    host->state.skip = 0;
+    return z3d_device_write(executor->device, device_state(executor), &host->state,
+                            sizeof host->state);
+}
+
+/* Adds every group's squares to the control vector; a parameter that all tensor ranks hold is
+ * counted by the first of them only. */
+static z3d_status sum_gradient_squares(z3d_executor *executor, double *control) {
+    const z3d_program *p = executor->program;
+    const z3d_layout *layout = p->layout;
+    for (int g = 0; g < layout->num_groups; g++) {
+        for (int r = 0; r < layout->group[g].num_ranges; r++) {
+            z3d_range range;
+            if (!z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
+            if (range.replicated && layout->tensor_index != 0) continue;
+            Z3D_TRY(Z3D_LAUNCH(executor->device, sum_squares,
+                               .x = kept_address(executor, g, Z3D_PART_GRADIENTS, range.first),
+                               .count = range.count, .dtype = p->config.grad_dtype,
+                               .out = &control[g]));
+        }
+    }
+    return Z3D_OK;
+}
+
+/* One small collective over the world: loss, targets, stop requests, and the squared gradient norm
+ * by group (train). */
+static z3d_status exchange_control(z3d_executor *executor, z3d_host_step *host, double *sums,
+                                   int count) {
+    z3d_step_state state;
+    double *control = z3d_executor_address(executor, Z3D_BUFFER_CONTROL, 0, Z3D_F64);
+    memset(sums, 0, (size_t)count * sizeof *sums);
+    Z3D_TRY(z3d_device_read(executor->device, &state, device_state(executor), sizeof state));
+    if (executor->program->layout->tensor_index == 0) { /* equal on all tensor ranks */
+        sums[0] = state.loss_sum;
+        sums[1] = state.valid_targets;
+    }
+    sums[2] = host->stop_requested;
+    Z3D_TRY(z3d_device_write(executor->device, control, sums, count * (int64_t)sizeof *sums));
+    if (count > 4) Z3D_TRY(sum_gradient_squares(executor, control + 4));
+    z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
+                           .op = Z3D_SUM,
+                           .dtype = Z3D_F64,
+                           .buffer = control,
+                           .count = count,
+                           .scalar = true};
+    Z3D_TRY(z3d_collective_run(executor->group[Z3D_AXIS_WORLD], &call));
+    Z3D_TRY(z3d_device_read(executor->device, sums, control, count * (int64_t)sizeof *sums));
+    host->loss_sum = sums[0];
+    host->targets = sums[1];
+    host->stop = sums[2] > 0;
+    return Z3D_OK;
+}
+
+static z3d_status step_control(z3d_executor *executor, z3d_host_step *host) {
+    int groups = executor->program->layout->num_groups;
+    double *sums = NULL, squares = 0;
+    Z3D_TRY(z3d_new(4 + (size_t)groups, sizeof *sums, "control vector", &sums));
+    z3d_status status = exchange_control(executor, host, sums, 4 + groups);
+    host->overflow_group = -1;
+    for (int g = groups - 1; g >= 0; g--)
+        if (!isfinite(sums[4 + g])) host->overflow_group = g;
+    for (int g = 0; g < groups; g++) squares += sums[4 + g];
+    free(sums);
+    if (status != Z3D_OK) return status;
+    z3d_step_state *state = &host->state;
+    executor->last_loss_scale = state->loss_scale;
+    host->grad_norm = sqrt(squares) / state->loss_scale;
+    state->skip = host->overflow_group >= 0;
+    double factor = 1;
+    if (host->gradient_clipping > 0) factor = host->gradient_clipping / (host->grad_norm + 1e-6);
+    state->gradient_factor = (float)((factor < 1 ? factor : 1) / state->loss_scale);
+    return z3d_device_write(executor->device, device_state(executor), state, sizeof *state);
+}
+
+static z3d_status optimizer_step(z3d_executor *executor, int g) {
+    const z3d_program *p = executor->program;
+    const z3d_layout *layout = p->layout;
+    bool all = z3d_program_keeps_all_rows(&p->config, Z3D_PART_OPTIMIZER);
+    bool master_apart = p->config.dtype != Z3D_F32;
+    int64_t rows = all ? layout->group[g].padded : layout->group[g].shard;
+    float *states = z3d_executor_address(
+        executor, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), 0, Z3D_F32);
+    for (int r = 0; r < layout->group[g].num_ranges; r++) {
+        z3d_range range = layout->group[g].range[r];
+        if (!all && !z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
+        int64_t at = range.first - first_kept(executor, g, Z3D_PART_OPTIMIZER);
+        void *parameter = kept_address(executor, g, Z3D_PART_PARAMETERS, range.first);
+        float *momentum = states + (master_apart ? rows : 0);
+        Z3D_TRY(Z3D_LAUNCH(
+            executor->device, adamw, .master = master_apart ? states + at : (float *)parameter,
+            .momentum = momentum + at, .variance = momentum + rows + at,
+            .gradient = kept_address(executor, g, Z3D_PART_GRADIENTS, range.first),
+            .parameter = master_apart ? parameter : NULL, .count = range.count,
+            .dtype = p->config.dtype, .gradient_dtype = p->config.grad_dtype,
+            .beta1 = executor->optimizer.beta1, .beta2 = executor->optimizer.beta2,
+            .epsilon = executor->optimizer.epsilon,
+            .weight_decay = range.weight_decay ? executor->optimizer.weight_decay : 0,
+            .state = device_state(executor)));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,
+                                z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    if (p->mode == Z3D_MODE_EVALUATE) {
+        double sums[4];
+        return exchange_control(executor, host, sums, 4);
+    }
+    int result = i->buffer[Z3D_SLOT_INPUT];
+    z3d_dtype dtype = p->config.dtype;
+    int64_t count = p->buffer[result].bytes / (int64_t)z3d_dtype_size(dtype);
+    void *from = z3d_executor_address(executor, result, 0, dtype);
+    if (dtype == Z3D_F32) return z3d_device_read(executor->device, host->output, from, count * 4);
+    uint16_t *narrow = NULL;
+    Z3D_TRY(z3d_new((size_t)count, sizeof *narrow, "generate's output", &narrow));
+    z3d_status status = z3d_device_read(executor->device, narrow, from, count * 2);
+    for (int64_t k = 0; k < count && status == Z3D_OK; k++)
+        host->output[k] =
+            dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
+    free(narrow);
+    return status;
+}
+
+/* ---- the loop ---- */
+
+static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    if (i->phase == Z3D_PHASE_START) return start_collective(executor, index);
+    if (i->phase == Z3D_PHASE_WAIT) return wait_collective(executor, index);
+    switch (i->opcode) {
+    case Z3D_OP_STEP_BEGIN:
+        return step_begin(executor, host);
+    case Z3D_OP_FORWARD:
+    case Z3D_OP_RECOMPUTE:
+    case Z3D_OP_BACKWARD:
+        return run_unit(executor, index);
+    case Z3D_OP_SAVE_INPUT: /* the checkpoint is the input itself: its lifetime is all that it takes
+                             */
+    case Z3D_OP_LOAD_INPUT:
+    case Z3D_OP_RELEASE_PARAMS:
+        return Z3D_OK;
+    case Z3D_OP_KEEP_SHARD:
+        return keep_shard(executor, i);
+    case Z3D_OP_STEP_CONTROL:
+        return step_control(executor, host);
+    case Z3D_OP_OPTIMIZER_STEP:
+        return optimizer_step(executor, i->group);
+    case Z3D_OP_GATHER_OUTPUT:
+        return gather_output(executor, i, host);
+    case Z3D_OP_GATHER_PARAMS: /* only ever started and waited for */
+    case Z3D_OP_REDUCE_GRADS:
+    case Z3D_OP_GATHER_GRADS:
+    case Z3D_OPCODE_COUNT:
+        break;
+    }
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "no instruction (opcode %d)", (int)i->opcode);
+}
+
+static void announce(z3d_executor *executor, int index, int64_t step) {
+    if (!executor->world) return;
+    const z3d_instruction *i = &executor->program->instruction[index];
+    bool waits = i->phase == Z3D_PHASE_WAIT || i->num_children > 0 ||
+                 i->opcode == Z3D_OP_STEP_CONTROL || i->opcode == Z3D_OP_GATHER_OUTPUT;
+    char what[96], place[96];
+    z3d_instruction_describe(executor->program, index, what, sizeof what);
+    snprintf(place, sizeof place, "step %lld: %.70s", (long long)step, what);
+    z3d_watchdog_place(executor->world, waits, place);
+}
+
+z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    char what[96];
+    for (; executor->position < p->num_instructions; executor->position++) {
+        int n = executor->position;
+        announce(executor, n, host->state.step);
+        double begin = executor->trace ? z3d_now() : 0;
+        z3d_status status = execute(executor, n, host);
+        if (status == Z3D_AGAIN) return status;
+        if (status == Z3D_OK && executor->digest)
+            status = z3d_executor_digest(executor, n, host->state.step);
+        if (status != Z3D_OK)
+            return z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
+                                     z3d_instruction_describe(p, n, what, sizeof what));
+        if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
+        for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+            if (s != Z3D_SLOT_SAVED && s != Z3D_SLOT_WORKSPACE && p->instruction[n].buffer[s] >= 0)
+                touch(executor, p->instruction[n].buffer[s],
+                      p->buffer[p->instruction[n].buffer[s]].bytes);
+        release_dead(executor, n);
+    }
+    executor->position = 0;
+    return Z3D_OK;
+}

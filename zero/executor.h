@@ -1,0 +1,60 @@
+/* Inside zero/ only: runs one program on one rank. It never asks which stage it is in. */
+#ifndef ZERO3D_ZERO_EXECUTOR_H
+#define ZERO3D_ZERO_EXECUTOR_H
+
+#include <stdio.h>
+
+#include "zero/zero.h"
+
+/* What the host gives to one run of a program and gets back from it. */
+typedef struct z3d_host_step {
+    z3d_step_state
+        state; /* written to the device by step_begin, kept in step with it by step_control */
+    bool stop_requested;
+    double gradient_clipping;
+    double loss_sum, targets; /* of the whole world */
+    double grad_norm;
+    int overflow_group; /* -1: none */
+    bool stop;
+    float *output; /* generate: where the result goes */
+} z3d_host_step;
+
+typedef struct z3d_optimizer_constants {
+    float beta1, beta2, epsilon, weight_decay;
+} z3d_optimizer_constants;
+
+typedef struct z3d_executor {
+    const z3d_program *program;
+    z3d_device *device;
+    z3d_group *const *group; /* by axis */
+    z3d_world *world;        /* NULL: nobody watches */
+    char *arena[Z3D_SPACE_COUNT];
+    z3d_optimizer_constants optimizer;
+    FILE *digest, *trace; /* NULL: none */
+    bool blocking;        /* false: a wait that is not over makes run answer AGAIN */
+
+    int position;       /* next instruction */
+    z3d_ticket *ticket; /* by instruction: of a started collective */
+    int *start;         /* by instruction: of a wait, its start */
+    int64_t *live;      /* by buffer: bytes counted in the ledger */
+    z3d_ledger measured;
+    int next_child;        /* of the unit that runs */
+    float last_loss_scale; /* of the last step's gradients */
+} z3d_executor;
+
+z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor);
+void z3d_executor_destroy(z3d_executor *executor);
+
+/* Runs to the end of the program, or to a wait that is not over when not blocking (AGAIN: call
+ * again). */
+z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
+
+/* Address of element `element` (of `dtype`) of a buffer. */
+void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
+                           z3d_dtype dtype);
+
+/* observe.c: one line a finished instruction, into the files. */
+z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);
+void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end);
+
+#endif

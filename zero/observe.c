@@ -1,0 +1,95 @@
+/* What an executor writes about its run: a digest of every instruction's output, by which two runs
+ * are compared down to the first instruction that differs, and a timeline in Chrome's trace format.
+ */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <stdlib.h>
+
+#include "zero/executor.h"
+
+/* Slots that an instruction writes, as a mask; an instruction's digest is over the memory in them.
+ */
+static unsigned written_slots(const z3d_instruction *i) {
+    unsigned gradients = 0;
+    for (int s = 0; s < Z3D_MAX_UNIT_GROUPS; s++) gradients |= 1u << (Z3D_SLOT_GRADIENTS + s);
+    switch (i->opcode) {
+    case Z3D_OP_FORWARD:
+        return 1u << Z3D_SLOT_OUTPUT;
+    case Z3D_OP_BACKWARD:
+        return 1u << Z3D_SLOT_INPUT_GRADIENT | gradients;
+    case Z3D_OP_KEEP_SHARD:
+        return 1u << Z3D_SLOT_SHARD;
+    case Z3D_OP_OPTIMIZER_STEP:
+        return 1u << Z3D_SLOT_OPTIMIZER;
+    default:
+        return 0;
+    }
+}
+
+static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, const void *from,
+                             int64_t bytes) {
+    char chunk[65536];
+    while (bytes > 0) {
+        int64_t part = bytes < (int64_t)sizeof chunk ? bytes : (int64_t)sizeof chunk;
+        Z3D_TRY(z3d_device_read(executor->device, chunk, from, part));
+        XXH3_64bits_update(hash, chunk, (size_t)part);
+        from = (const char *)from + part;
+        bytes -= part;
+    }
+    return Z3D_OK;
+}
+
+/* A finished collective's result: the columns it moved, of this rank's row (reduced) or of all rows
+ * (gathered). */
+static z3d_status hash_columns(z3d_executor *executor, XXH3_state_t *hash,
+                               const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const z3d_layout *layout = p->layout;
+    bool reduced = i->opcode == Z3D_OP_REDUCE_GRADS;
+    z3d_dtype dtype = i->opcode == Z3D_OP_GATHER_PARAMS ? p->config.dtype : p->config.grad_dtype;
+    z3d_slot slot = i->opcode == Z3D_OP_GATHER_PARAMS  ? Z3D_SLOT_PARAMETERS
+                    : i->opcode == Z3D_OP_REDUCE_GRADS ? Z3D_SLOT_GRADIENTS
+                                                       : Z3D_SLOT_SHARD;
+    for (int row = 0; row < layout->data_size; row++) {
+        if (reduced && row != layout->data_index) continue;
+        int64_t first = row * layout->group[i->group].shard + i->first;
+        Z3D_TRY(hash_bytes(executor, hash,
+                           z3d_executor_address(executor, i->buffer[slot], first, dtype),
+                           i->count * (int64_t)z3d_dtype_size(dtype)));
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[index];
+    unsigned slots = written_slots(i);
+    if (!slots && i->phase != Z3D_PHASE_WAIT) return Z3D_OK;
+    XXH3_state_t hash;
+    XXH3_64bits_reset(&hash);
+    if (i->phase == Z3D_PHASE_WAIT) Z3D_TRY(hash_columns(executor, &hash, i));
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+        if (slots >> s & 1 && i->buffer[s] >= 0)
+            Z3D_TRY(hash_bytes(executor, &hash,
+                               z3d_executor_address(executor, i->buffer[s], 0, Z3D_U8),
+                               p->buffer[i->buffer[s]].bytes));
+    char what[96];
+    z3d_instruction_describe(p, index, what, sizeof what);
+    if (fprintf(executor->digest, "%lld %d %016llx %s\n", (long long)step, index,
+                (unsigned long long)XXH3_64bits_digest(&hash), what) < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "writing the digest file: %m");
+    return Z3D_OK;
+}
+
+void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end) {
+    char what[96];
+    const z3d_instruction *i = &executor->program->instruction[index];
+    fprintf(executor->trace,
+            "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
+            "\"tid\":\"%s\"},\n",
+            z3d_instruction_describe(executor->program, index, what, sizeof what),
+            z3d_opcode_name(i->opcode), begin * 1e6, (end - begin) * 1e6,
+            executor->program->topology.coordinate[Z3D_AXIS_WORLD],
+            i->phase == Z3D_PHASE_WAIT ? "waits" : "compute");
+}
