@@ -1,0 +1,44 @@
+#!/bin/sh
+# Runs that cannot be: one clear line, a non-zero exit code, on one rank and on several.
+. "$(dirname "$0")/lib.sh"
+tiny
+
+run() { expect fail timeout 60 "$LAUNCH" -n "$1" "$ZERO3D" train tiny.yaml "$2"; }
+
+expect 1 "$ZERO3D" train nowhere.yaml
+says 'nowhere.yaml'
+run 2 model.hiden_size=4
+says 'model.hiden_size'
+run 3 parallel.tensor_model_parallel_size=2
+says 'tensor'
+run 2 train_batch_size=7
+says '7'
+run 2 parallel.world_size=4
+says '4'
+run 2 data.train=nowhere.bin
+says 'nowhere.bin'
+
+# Data that is none.
+: >empty.bin
+head -c 700 train.bin >short.bin
+head -c $(($(wc -c <train.bin) - 1)) train.bin >cut.bin
+head -c 4096 /dev/urandom >magic.bin
+for file in empty short cut magic; do
+    expect 1 "$ZERO3D" train tiny.yaml data.train=$file.bin
+    says "$file.bin"
+done
+run 2 model.vocab_size=100
+says 'train.bin'
+
+# Run folders that cannot be written. Permissions mean nothing to root, a file in the way does.
+echo >file
+run 2 run.dir=file/run
+says 'file/run'
+expect 1 "$ZERO3D" train tiny.yaml run.dir=/proc/zero3d
+says '/proc/zero3d'
+if [ -c /dev/full ]; then
+    mkdir full
+    ln -s /dev/full full/metrics.jsonl
+    expect 1 "$ZERO3D" train tiny.yaml run.dir=full
+    says 'metrics.jsonl'
+fi

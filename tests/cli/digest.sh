@@ -1,0 +1,28 @@
+#!/bin/sh
+# `zero3d digest`: finds the first instruction in which two runs differ.
+. "$(dirname "$0")/lib.sh"
+
+printf '1 0 forward a 11\n1 1 backward a 22\n' >a
+printf '1 0 forward a 11\n1 1 backward a 23\n1 2 more 4\n' >b
+head -n 1 a >c
+: >empty
+expect 0 "$ZERO3D" digest a a
+grep -q '2 instructions' out || fail "equal files"
+expect 1 "$ZERO3D" digest a b
+grep -q 'line 2' out && grep -q 'backward a 22' out && grep -q 'backward a 23' out || fail "first difference"
+expect 1 "$ZERO3D" digest a c
+grep -q 'ends here' out || fail "shorter file"
+expect 1 "$ZERO3D" digest empty empty
+says 'empty'
+expect 1 "$ZERO3D" digest a nowhere
+says 'nowhere'
+
+# Real runs: the same twice, then with another learning rate, which parts them at the first optimizer step and not before.
+tiny
+for run in one two; do
+    expect 0 "$ZERO3D" train tiny.yaml run.dir=$run training.steps=2 --digest
+done
+expect 0 "$ZERO3D" train tiny.yaml run.dir=three training.steps=2 optimizer.params.lr=2e-3 --digest
+expect 0 "$ZERO3D" digest one/digest-rank0.txt two/digest-rank0.txt
+expect 1 "$ZERO3D" digest one/digest-rank0.txt three/digest-rank0.txt
+grep -q 'optimizer_step' out || fail "another learning rate shows first in the optimizer step"

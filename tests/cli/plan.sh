@@ -1,0 +1,37 @@
+#!/bin/sh
+# `zero3d plan`: memory of what persists equals the paper's formulas, for every stage; bad worlds are refused.
+. "$(dirname "$0")/lib.sh"
+
+demo=$SOURCE/configs/demo.yaml
+tenant() { awk -v name="$1" '$1 == name { print $2; exit }' out; }
+plan() { expect 0 "$ZERO3D" plan "$demo" --ranks 8 parallel.world_size=8 train_batch_size=32 "$@"; }
+
+# 16-bit, tensor 2 x data 4: 16P, 4P + 12P/N, 2P + 14P/N, 16P/N.
+for stage in 0 1 2 3; do
+    plan zero_optimization.stage=$stage gradient_accumulation_steps=1
+    parameters=$(tenant parameters) gradients=$(tenant gradients) optimizer=$(tenant optimizer)
+    [ $stage = 0 ] && p=$((parameters / 2))
+    case $stage in
+    0) wanted="$((2 * p)) $((2 * p)) $((12 * p))" ;;
+    1) wanted="$((2 * p)) $((2 * p)) $((3 * p))" ;;
+    2) wanted="$((2 * p)) $((p / 2)) $((3 * p))" ;;
+    3) wanted="$((p / 2)) $((p / 2)) $((3 * p))" ;;
+    esac
+    [ "$parameters $gradients $optimizer" = "$wanted" ] ||
+        fail "stage $stage: $parameters $gradients $optimizer bytes, the formulas give $wanted"
+done
+
+plan --rank 7 --print-program zero_optimization.stage=3
+for word in gather_params release_params forward backward reduce_grads step_control optimizer_step; do
+    grep -q "$word" out || fail "the program of stage 3 has no $word"
+done
+plan --print-program zero_optimization.stage=0
+! grep -q release_params out || fail "the program of stage 0 releases parameters"
+
+expect 1 "$ZERO3D" plan "$demo" --ranks 3
+expect 1 "$ZERO3D" plan "$demo" parallel.world_size=auto --ranks 3
+says 'tensor'
+expect 1 "$ZERO3D" plan "$demo" --rank 4
+says 'rank 4'
+expect 1 "$ZERO3D" plan "$demo" parallel.world_size=auto --ranks 2000000000
+says .

@@ -1,0 +1,54 @@
+#!/bin/sh
+# A run that is asked to stop (SIGUSR1, as mpirun hands it on) ends cleanly after the step; one whose rank is killed ends soon, on all
+# ranks, with our line before mpirun's.
+. "$(dirname "$0")/lib.sh"
+tiny
+
+start() { # start RUN OPTION: a run on two ranks in the background that would last for hours; waits until it trains
+    "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$1" training.steps=100000000 "$2" >out 2>err </dev/null &
+    pid=$!
+    background=$pid
+    tries=0
+    until [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -gt 3 ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 600 ] || fail "the run does not begin"
+        kill -0 $pid 2>/dev/null || fail "the run ended before its time"
+        sleep 0.1
+    done
+}
+
+ended_within() { # ended_within SECONDS: leaves the exit code in $code
+    tries=0
+    while kill -0 $pid 2>/dev/null; do
+        tries=$((tries + 1))
+        [ $tries -lt $(($1 * 10)) ] || fail "the run is still there after $1 s"
+        sleep 0.1
+    done
+    wait $pid
+    code=$?
+    background=""
+}
+
+for stage in 0 3; do
+    start stopped-$stage zero_optimization.stage=$stage
+    kill -USR1 $pid
+    ended_within 30
+    [ $code -eq 0 ] || fail "SIGUSR1: exit code $code"
+    # Every line is whole: the last one ends with its newline and its brace.
+    [ "$(tail -c 2 stopped-$stage/metrics.jsonl)" = '}' ] || fail "metrics.jsonl ends within a line"
+done
+
+start killed zero_optimization.stage=2
+victim=$(ps -o pid= --ppid $pid | tail -n 1)
+kill -KILL "$victim"
+ended_within 30
+[ $code -ne 0 ] || fail "a rank was killed, but the run ended with exit code 0"
+grep '^zero3d: ' err | grep -Eq 'rank [01]' || fail "no line of ours about the dead rank"
+ours=$(grep -n '^zero3d: .*rank [01]' err | head -n 1 | cut -d: -f1)
+theirs=$(grep -n -e '^-----' -e 'mpirun' err | head -n 1 | cut -d: -f1)
+[ -z "$theirs" ] || [ "$ours" -lt "$theirs" ] || fail "mpirun spoke first"
+! ps -e -o args= | grep -F "$work" | grep -v grep | grep -q 'zero3d train' || fail "a rank is left"
+
+start term zero_optimization.stage=1
+kill -TERM $pid
+ended_within 30

@@ -1,0 +1,67 @@
+#!/bin/sh
+# Help, version, completion, and wrong usage of every command.
+. "$(dirname "$0")/lib.sh"
+
+commands="train plan data config doctor digest completion"
+expect 0 "$ZERO3D" --help
+for command in $commands; do
+    grep -q "^  $command " out || fail "--help does not list $command"
+done
+for command in $commands; do
+    expect 0 "$ZERO3D" "$command" --help
+    head -n 1 out | grep -q "^usage: zero3d $command" || fail "help of $command does not begin with its usage"
+    [ "$(wc -l <out)" -le 40 ] || fail "help of $command is longer than a screen"
+    ! grep -Eq '.{101}' out || fail "help of $command is wider than 100 columns"
+    cp out help
+    expect 0 "$ZERO3D" help "$command"
+    cmp -s out help || fail "help $command differs from $command --help"
+    # Every option that the help names is one that the command takes: none may be called unknown.
+    for option in $(grep -oE '^  --[a-z-]+' help); do
+        "$ZERO3D" "$command" "$option" >out 2>err </dev/null
+        ! grep -q 'unknown option' err || fail "$command does not know its option $option"
+    done
+    expect 2 "$ZERO3D" "$command" --no-such-option
+    says 'unknown option --no-such-option'
+done
+
+expect 0 "$ZERO3D" --version
+for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^device    cpu'; do
+    grep -q "$word" out || fail "--version does not say: $word"
+done
+
+expect 2 "$ZERO3D"
+expect 2 "$ZERO3D" tarin
+says "no command 'tarin'"
+expect 2 "$ZERO3D" train
+says 'which configuration'
+expect 2 "$ZERO3D" plan x.yaml --ranks
+says 'needs a value'
+expect 2 "$ZERO3D" plan x.yaml --ranks zero
+says 'whole number'
+expect 2 "$ZERO3D" data
+expect 2 "$ZERO3D" data tokenize
+expect 2 "$ZERO3D" data tokenize x
+says 'output'
+expect 2 "$ZERO3D" config --keys x.yaml
+expect 2 "$ZERO3D" digest a
+expect 2 "$ZERO3D" completion fish
+expect 2 "$ZERO3D" doctor now
+if [ -c /dev/full ]; then
+    "$ZERO3D" config >/dev/full 2>err && fail "writing to a full disk was no error"
+    says 'standard output'
+fi
+
+# Completion, asked as bash would.
+command -v bash >/dev/null || exit 0
+complete_words() {
+    PATH="$(dirname "$ZERO3D"):$PATH" bash -c '
+        source <(zero3d completion bash)
+        compopt() { :; }
+        COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _zero3d; printf "%s\n" "${COMPREPLY[@]}"' - "$@" >out 2>err
+}
+complete_words zero3d tr
+[ "$(cat out)" = train ] || fail "completion of 'tr'"
+complete_words zero3d plan --print
+[ "$(cat out)" = --print-program ] || fail "completion of an option"
+complete_words zero3d train x.yaml zero_optimization.st
+[ "$(cat out)" = zero_optimization.stage= ] || fail "completion of a key"
