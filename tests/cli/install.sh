@@ -11,7 +11,8 @@ expect 0 "$prefix/bin/zero3d" --version
 
 pc=$(find "$prefix" -name zero3d.pc)
 [ -n "$pc" ] || fail "no zero3d.pc"
-export PKG_CONFIG_PATH="$(dirname "$pc")${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
+PKG_CONFIG_PATH=$(dirname "$pc")${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+export PKG_CONFIG_PATH
 
 cat >faces.c <<'END'
 #include <stdio.h>

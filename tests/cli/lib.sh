@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Sourced by the tests of the program. ZERO3D: the program; LAUNCH: scripts/launch; SOURCE: the repository. Works in a folder of its own
 # that goes away at the end.
 set -u
