@@ -1,0 +1,152 @@
+/* Autoregressive sampling. */
+#include "src/train/generate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Largest logit first, the smaller id among equals: one order on every rank. */
+static bool before(const float *logits, int32_t a, int32_t b) {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+/* Restores the heap property (the last in order at the top) below `at`. */
+static void sift(const float *logits, int32_t *heap, int64_t count, int64_t at) {
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= count) return;
+        if (child + 1 < count && before(logits, heap[child], heap[child + 1])) child++;
+        if (before(logits, heap[child], heap[at])) return;
+        int32_t swap = heap[at];
+        heap[at] = heap[child];
+        heap[child] = swap;
+        at = child;
+    }
+}
+
+/* heap[0 .. k-1] become the ids of the k largest logits, in order. */
+static void select_top(const float *logits, int32_t count, int64_t k, int32_t *heap) {
+    for (int32_t i = 0; i < k; i++) heap[i] = i;
+    for (int64_t i = k / 2; i-- > 0;) sift(logits, heap, k, i);
+    for (int32_t i = (int32_t)k; i < count; i++)
+        if (before(logits, i, heap[0])) {
+            heap[0] = i;
+            sift(logits, heap, k, 0);
+        }
+    for (int64_t left = k - 1; left > 0; left--) {
+        int32_t last = heap[0];
+        heap[0] = heap[left];
+        heap[left] = last;
+        sift(logits, heap, left, 0);
+    }
+}
+
+int32_t z3d_sample_token(const float *logits, int32_t count, double temperature, int64_t top_k,
+                         float uniform, int32_t *scratch) {
+    int32_t best = 0;
+    for (int32_t i = 0; i < count; i++) {
+        if (isnan(logits[i])) return -1;
+        if (before(logits, i, best)) best = i;
+    }
+    if (!isfinite(logits[best])) return -1;
+    if (temperature == 0 || top_k == 1) return best;
+    int64_t k = top_k > 0 && top_k < count ? top_k : count;
+    select_top(logits, count, k, scratch);
+    double sum = 0, largest = logits[best];
+    for (int64_t i = 0; i < k; i++) sum += exp((logits[scratch[i]] - largest) / temperature);
+    double wanted = (double)uniform * sum, reached = 0;
+    for (int64_t i = 0; i < k; i++) {
+        reached += exp((logits[scratch[i]] - largest) / temperature);
+        if (reached >= wanted) return scratch[i];
+    }
+    return scratch[k - 1];
+}
+
+typedef struct generation {
+    z3d_engine *engine;
+    const z3d_tokenizer *tokenizer;
+    const z3d_generate_options *options;
+    int64_t batch, seq, columns; /* rows the program takes, tokens of each, logits of a row */
+    int32_t *history;            /* all tokens so far */
+    int64_t length;
+    int32_t *tokens, *targets; /* [batch, seq] */
+    float *logits;             /* [batch, columns] */
+    int32_t *scratch;
+} generation;
+
+static z3d_status prepare(generation *g) {
+    const struct z3d_tokenizer_ops *ops = g->tokenizer->ops;
+    const z3d_program *program = z3d_engine_program(g->engine, Z3D_MODE_GENERATE);
+    const z3d_unit *last = &program->model->unit[program->model->num_units - 1];
+    size_t prompt = strlen(g->options->prompt), encoded;
+    g->batch = program->config.micro_batch;
+    g->seq = program->model->field[0].bytes_per_sample / (int64_t)sizeof(int32_t);
+    g->columns = last->output_elements[Z3D_MODE_GENERATE];
+    if (g->columns < ops->vocab_size)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "the model has %lld token ids, the %s tokenizer needs %d: set "
+                         "model.vocab_size to at least that",
+                         (long long)g->columns, ops->name, ops->vocab_size);
+    size_t room = ops->most_tokens(prompt) + 1 + (size_t)g->options->tokens;
+    size_t fed = (size_t)(g->batch * g->seq);
+    Z3D_TRY(z3d_new(room, sizeof(int32_t), "generated tokens", &g->history));
+    Z3D_TRY(z3d_new(fed, sizeof(int32_t), "generation's input", &g->tokens));
+    Z3D_TRY(z3d_new(fed, sizeof(int32_t), "generation's input", &g->targets));
+    Z3D_TRY(z3d_new((size_t)(g->batch * g->columns), sizeof(float), "logits", &g->logits));
+    Z3D_TRY(z3d_new((size_t)ops->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
+    for (size_t i = 0; i < fed; i++) g->targets[i] = -1;
+    g->history[0] = ops->end_of_text;
+    Z3D_TRY(ops->encode(g->tokenizer, g->options->prompt, prompt, g->history + 1, &encoded));
+    g->length = 1 + (int64_t)encoded;
+    return Z3D_OK;
+}
+
+/* The next token behind the history. The program's shapes are fixed, so that every row carries the
+ * same text and the first one is read. */
+static z3d_status next_token(generation *g, uint64_t draw) {
+    int64_t known = g->length < g->seq ? g->length : g->seq;
+    for (int64_t row = 0; row < g->batch; row++)
+        memcpy(g->tokens + row * g->seq, g->history + g->length - known,
+               (size_t)known * sizeof(int32_t));
+    z3d_micro_batch micro = {.field = {g->tokens, g->targets}};
+    Z3D_TRY(z3d_engine_generate(g->engine, &micro, known - 1, g->logits));
+    float uniform =
+        z3d_philox_uniform(z3d_philox(z3d_key(g->options->seed, "generate"), draw, 0).word[0]);
+    /* Only ids that the tokenizer knows: the model's vocabulary may be larger, or padded. */
+    int32_t token =
+        z3d_sample_token(g->logits, g->tokenizer->ops->vocab_size, g->options->temperature,
+                         g->options->top_k, uniform, g->scratch);
+    if (token < 0)
+        return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are no numbers",
+                         (unsigned long long)draw);
+    g->history[g->length++] = token;
+    return Z3D_OK;
+}
+
+static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
+    const struct z3d_tokenizer_ops *ops = g->tokenizer->ops;
+    for (int64_t i = first, begin = first; i <= g->length; i++) {
+        bool end = i < g->length && g->history[i] == ops->end_of_text;
+        if (i < g->length && !end) continue;
+        Z3D_TRY(ops->decode(g->tokenizer, g->history + begin, (size_t)(i - begin), out));
+        if (end) z3d_string_append(out, "\n<|endoftext|>\n");
+        begin = i + 1;
+    }
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
+}
+
+z3d_status z3d_generate(z3d_engine *engine, const z3d_tokenizer *tokenizer,
+                        const z3d_generate_options *options, z3d_string *out) {
+    generation g = {.engine = engine, .tokenizer = tokenizer, .options = options};
+    z3d_status status = prepare(&g);
+    int64_t first = g.length;
+    for (int64_t i = 0; i < options->tokens && status == Z3D_OK; i++)
+        status = next_token(&g, (uint64_t)i);
+    if (status == Z3D_OK) status = decode(&g, first, out);
+    free(g.history);
+    free(g.tokens);
+    free(g.targets);
+    free(g.logits);
+    free(g.scratch);
+    return status;
+}

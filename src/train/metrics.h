@@ -1,0 +1,51 @@
+/* What a run leaves in its folder: metrics.jsonl, one JSON object a step and one a validation. */
+#ifndef ZERO3D_TRAIN_METRICS_H
+#define ZERO3D_TRAIN_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+
+/* A file of lines, each handed to the system whole and at once, so that a full disk is noticed at
+ * the line it swallows and a reader never sees half of one for long. */
+typedef struct z3d_line_file {
+    char *path;
+    int fd;
+} z3d_line_file;
+
+/* Empties or makes the file. ERR_IO. */
+z3d_status z3d_line_file_open(z3d_line_file *file, const char *path);
+z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count);
+z3d_status z3d_line_file_close(z3d_line_file *file);
+
+/* Writes a small file whole: under a temporary name, then renamed. ERR_IO. */
+z3d_status z3d_write_whole_file(const char *path, const char *text, size_t length);
+
+/* One training step. A number that is not finite is written as null: JSON has no other word. */
+typedef struct z3d_step_record {
+    int64_t step;
+    double loss, grad_norm;
+    float lr, loss_scale;
+    bool skipped;
+    const char *overflow_group; /* of a skipped step, or NULL */
+    int64_t tokens;             /* of this step, over all ranks */
+    double seconds;             /* of this step on the wall, reading data included */
+    double model_tflops;        /* of one rank: model FLOPs without recompute */
+    double mfu, hfu;            /* shares of one rank's peak, NAN when that is unknown */
+    double exposed_comm_seconds;
+    int64_t comm_bytes;               /* this rank's, over all groups */
+    int64_t memory[Z3D_TENANT_COUNT]; /* measured peaks of this rank, bytes */
+} z3d_step_record;
+
+void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
+/* {"step", "validation_loss", "validation_targets", "seconds"} */
+void z3d_metrics_validation_line(int64_t step, double loss, int64_t targets, double seconds,
+                                 z3d_string *out);
+/* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
+void z3d_metrics_traffic(z3d_group *const group[Z3D_AXIS_COUNT], int64_t steps, z3d_string *out);
+/* Bytes over all groups and kinds so far. */
+int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXIS_COUNT]);
+
+#endif
