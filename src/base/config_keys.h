@@ -93,7 +93,42 @@
       "two units are live at a time, by construction")                                             \
     X("zero_optimization.stage3_max_reuse_distance",                                               \
       "a gather is reused only by the next instruction")                                           \
+    X("zero_optimization.stage3_gather_16bit_weights_on_model_save",                               \
+      "there are no checkpoints on disk yet")                                                      \
+    X("zero_optimization.ignore_unused_parameters",                                                \
+      "the step program knows every parameter's use")                                              \
+    X("zero_optimization.elastic_checkpoint", "there are no checkpoints on disk yet")              \
+    X("zero_optimization.load_from_fp32_weights", "there are no checkpoints on disk yet")          \
+    X("zero_allow_untested_optimizer", "there is one optimizer")                                   \
+    X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
+      "streams are ordered by the step program")                                                   \
+    X("activation_checkpointing.profile", "use training.trace_steps")                              \
     X("bf16.check_grad_overflow", "overflow is always checked")                                    \
+    X("prescale_gradients", "the loss is scaled once, by the global batch")                        \
+    X("gradient_predivide_factor", "the loss is scaled once, by the global batch")                 \
+    X("wall_clock_breakdown", "use training.trace_steps")                                          \
+    X("dump_state", "the resolved configuration is in the run folder")                             \
     X("steps_per_print", "use training.log_interval")
+
+/* Keys that a later version will have: X(path, off, why). Written with a value of `off` ("a|b"; a
+ * mapping is off when its `device` is) they ask for nothing and are accepted; else refused. */
+#define Z3D_CONFIG_LATER(X)                                                                        \
+    X("zero_optimization.offload_optimizer", "none|null", "offload of optimizer states")           \
+    X("zero_optimization.offload_param", "none|null", "offload of parameters")                     \
+    X("zero_optimization.cpu_offload", "false", "offload of optimizer states")                     \
+    X("zero_optimization.zero_quantized_weights", "false", "quantised gathers")                    \
+    X("zero_optimization.zero_quantized_gradients", "false", "quantised reductions")               \
+    X("zero_optimization.zero_hpz_partition_size", "1", "hierarchical partitions")                 \
+    X("activation_checkpointing.partition_activations", "false",                                   \
+      "partitioned activation checkpoints")                                                        \
+    X("activation_checkpointing.cpu_checkpointing", "false",                                       \
+      "activation checkpoints in host memory")                                                     \
+    X("activation_checkpointing.contiguous_memory_optimization", "false", "constant-size buffers") \
+    X("activation_checkpointing.number_checkpoints", "null",                                       \
+      "a chosen number of activation checkpoints")                                                 \
+    X("communication_data_type", "null", "another type for communication")                         \
+    X("fp16.auto_cast", "false", "casts of the model's inputs")                                    \
+    X("fp16.consecutive_hysteresis", "false", "hysteresis that starts anew")                       \
+    X("checkpoint", "", "checkpoints on disk")
 
 #endif

@@ -59,7 +59,8 @@ static void store(const char *text, int length, const char *tail) {
 static const char *path_in_tree(const char *file) {
     static const char self[] = __FILE__;
     static const char self_in_tree[] = "src/base/status.c";
-    size_t root = sizeof self - sizeof self_in_tree;
+    enum { SELF = sizeof self, IN_TREE = sizeof self_in_tree };
+    size_t root = SELF > IN_TREE ? SELF - IN_TREE : 0;
     return strncmp(file, self, root) == 0 ? file + root : file;
 }
 

@@ -1,0 +1,182 @@
+/* Contradictions and options without effect that the configuration alone shows. Those that need the
+ * world size are config_resolve.c's. Option values that are the default are no complaint: a pasted
+ * block and a written resolved configuration name them all. */
+#include "src/base/config_table.h"
+
+#include <math.h>
+
+/* Divisors of n nearest to `value` from below and above: what would be right. */
+static int64_t divisor_below(int64_t n, int64_t value) {
+    while (value > 1 && n % value != 0) value--;
+    return value;
+}
+
+static int64_t divisor_above(int64_t n, int64_t value) {
+    while (value < n && n % value != 0) value++;
+    return value;
+}
+
+static z3d_status refuse_divisor(const z3d_config *c, const char *path, int64_t value, int64_t n,
+                                 const char *what) {
+    int64_t below = value < n ? divisor_below(n, value) : n;
+    int64_t above = value < n ? divisor_above(n, value) : n;
+    if (below == above) {
+        return z3d_config_error(c, path, "%lld does not divide %s %lld; %lld would",
+                                (long long)value, what, (long long)n, (long long)below);
+    }
+    return z3d_config_error(c, path, "%lld does not divide %s %lld; %lld or %lld would",
+                            (long long)value, what, (long long)n, (long long)below,
+                            (long long)above);
+}
+
+/* Parameters without padding: 12 h^2 + 13 h a block, embeddings, final norm. All their bytes (16
+ * each) and activations are counted in int64_t, so a model beyond that is refused here. */
+static z3d_status check_model_size(const z3d_config *c) {
+    int64_t h = c->model_hidden_size, block, blocks, table, positions, total, unused;
+    bool fits =
+        z3d_mul_i64(12 * h + 13, h, &block) && z3d_mul_i64(block, c->model_num_layers, &blocks) &&
+        z3d_mul_i64(c->model_vocab_size, h, &table) &&
+        z3d_mul_i64(c->model_seq_length, h, &positions) && z3d_add_i64(blocks, table, &total) &&
+        z3d_add_i64(total, positions, &total) && z3d_mul_i64(total, 1024, &unused);
+    if (fits) return Z3D_OK;
+    return z3d_config_error(c, "model.num_layers",
+                            "%lld layers of hidden size %lld with %lld tokens are too large a "
+                            "model for 64-bit sizes",
+                            (long long)c->model_num_layers, (long long)h,
+                            (long long)c->model_vocab_size);
+}
+
+static z3d_status check_model(const z3d_config *c) {
+    if (c->model_hidden_size % c->model_num_attention_heads != 0) {
+        return refuse_divisor(c, "model.num_attention_heads", c->model_num_attention_heads,
+                              c->model_hidden_size, "model.hidden_size");
+    }
+    return check_model_size(c);
+}
+
+static z3d_status check_parallel(const z3d_config *c) {
+    int64_t tensor = c->parallel_tensor_model_parallel_size;
+    if (c->parallel_pipeline_model_parallel_size != 1) {
+        return z3d_config_error(c, "parallel.pipeline_model_parallel_size",
+                                "%lld: pipeline parallelism is not supported yet; write 1",
+                                (long long)c->parallel_pipeline_model_parallel_size);
+    }
+    if (c->model_num_attention_heads % tensor != 0) {
+        return refuse_divisor(c, "parallel.tensor_model_parallel_size", tensor,
+                              c->model_num_attention_heads, "model.num_attention_heads");
+    }
+    if (c->parallel_allow_tensor_across_nodes && tensor == 1) {
+        return z3d_config_error(c, "parallel.allow_tensor_across_nodes",
+                                "true has no effect with tensor_model_parallel_size 1; leave it "
+                                "out");
+    }
+    return Z3D_OK;
+}
+
+/* A key of a part that is off: set by the user to what is not the default. */
+typedef struct idle_key {
+    const char *path;
+    bool differs;
+} idle_key;
+
+static z3d_status refuse_idle(const z3d_config *c, const idle_key *keys, int count,
+                              const char *because) {
+    for (int i = 0; i < count; i++) {
+        if (keys[i].differs && z3d_config_is_set(c, keys[i].path)) {
+            return z3d_config_error(c, keys[i].path, "has no effect %s; leave it out", because);
+        }
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_precision(const z3d_config *c) {
+    const idle_key keys[] = {
+        {"fp16.initial_scale_power", c->fp16_initial_scale_power != 16},
+        {"fp16.loss_scale_window", c->fp16_loss_scale_window != 1000},
+        {"fp16.hysteresis", c->fp16_hysteresis != 2},
+        {"fp16.min_loss_scale", c->fp16_min_loss_scale != 1},
+        {"fp16.loss_scale", c->fp16_loss_scale != 0},
+    };
+    enum { ALL = sizeof keys / sizeof *keys, DYNAMIC_ONLY = ALL - 1 };
+    if (c->fp16_enabled && c->bf16_enabled) {
+        return z3d_config_error(c, "bf16.enabled",
+                                "fp16.enabled and bf16.enabled are both true; a run has one, or "
+                                "none for fp32");
+    }
+    if (!c->fp16_enabled) {
+        return refuse_idle(c, keys, ALL, "while fp16.enabled is false: set that to true");
+    }
+    if (c->fp16_loss_scale != 0) {
+        return refuse_idle(c, keys, DYNAMIC_ONLY,
+                           "with a fixed fp16.loss_scale: write 0 there for a dynamic one");
+    }
+    if (c->fp16_min_loss_scale > ldexp(1, (int)c->fp16_initial_scale_power)) {
+        return z3d_config_error(c, "fp16.min_loss_scale",
+                                "%g is above the first loss scale, 2^%lld; write at most that",
+                                c->fp16_min_loss_scale, (long long)c->fp16_initial_scale_power);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_activation(const z3d_config *c) {
+    if (c->activation_checkpointing_granularity != Z3D_GRANULARITY_FULL &&
+        c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL) {
+        return z3d_config_error(c, "activation_checkpointing.replay",
+                                "full has no effect with activation_checkpointing.granularity "
+                                "none, which recomputes nothing; write granularity: full");
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_schedule(const z3d_config *c) {
+    int64_t total = c->scheduler_params_total_num_steps;
+    bool decays = c->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
+                  c->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
+    const idle_key keys[] = {
+        {"scheduler.params.total_num_steps", total != Z3D_AUTO && total != c->training_steps},
+        {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
+        {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
+    };
+    if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) {
+        return refuse_idle(c, keys, 3,
+                           "with scheduler.type constant: choose WarmupLR, WarmupDecayLR or "
+                           "WarmupCosineLR");
+    }
+    if (!decays) {
+        return refuse_idle(c, keys, 2,
+                           "with scheduler.type WarmupLR, which never decays: choose "
+                           "WarmupDecayLR or WarmupCosineLR");
+    }
+    if (c->scheduler_params_min_lr > c->optimizer_params_lr) {
+        return z3d_config_error(c, "scheduler.params.min_lr",
+                                "%g is above the peak optimizer.params.lr %g; write at most that",
+                                c->scheduler_params_min_lr, c->optimizer_params_lr);
+    }
+    if (total == Z3D_AUTO) total = c->training_steps;
+    if (c->scheduler_params_warmup_num_steps > total) {
+        return z3d_config_error(c, "scheduler.params.warmup_num_steps",
+                                "%lld is beyond the end of the decay, total_num_steps %lld; write "
+                                "at most that",
+                                (long long)c->scheduler_params_warmup_num_steps, (long long)total);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_rest(const z3d_config *c) {
+    if (c->data_tokenizer == Z3D_TOKENIZER_GPT2) {
+        return z3d_config_error(c, "data.tokenizer", "gpt2 is not supported yet; write bytes");
+    }
+    if (c->run_dir[0] == '\0') {
+        return z3d_config_error(c, "run.dir", "is empty; want a folder to write to");
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_config_check(const z3d_config *config) {
+    Z3D_TRY(check_model(config));
+    Z3D_TRY(check_parallel(config));
+    Z3D_TRY(check_precision(config));
+    Z3D_TRY(check_activation(config));
+    Z3D_TRY(check_schedule(config));
+    return check_rest(config);
+}
