@@ -55,6 +55,10 @@ void z3d_world_destroy(z3d_world *world);
 void z3d_world_abort(z3d_world *world, z3d_status status, const char *message)
     __attribute__((noreturn));
 
+/* ERR_TOPOLOGY, naming the ranks and nodes, when a tensor group would straddle nodes (the paper's
+ * < 5 % case), or the topology is of another world size. Not collective: same answer everywhere. */
+z3d_status z3d_topology_check_nodes(const z3d_world *world, const z3d_topology *topology);
+
 int z3d_world_rank(const z3d_world *world);
 int z3d_world_size(const z3d_world *world);
 int z3d_world_node(const z3d_world *world, int rank); /* 0 .. nodes-1 of any rank */
@@ -130,6 +134,9 @@ void z3d_group_destroy(z3d_group *group);
 z3d_axis z3d_group_axis(const z3d_group *group);
 int z3d_group_size(const z3d_group *group);
 int z3d_group_index(const z3d_group *group); /* this rank's place in it */
+/* Bytes of communication buffers this group owns, allocated when it was made: for the ledger. */
+int64_t z3d_group_buffer_bytes(const z3d_group *group);
+const char *z3d_group_backend(const z3d_group *group); /* "mpi", "self", "record" */
 
 /* Starts a collective behind the kernels launched so far; the buffer belongs to it until its wait.
  * Collectives of one group are started in the same order by all members. *ticket is used once, in
@@ -153,9 +160,10 @@ void z3d_group_set_observer(z3d_group *group,
                                                   const z3d_collective *call),
                             void *context);
 
-/* What a group has done since it was made. volume_elements: as the formulas count, in elements that
- * leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and all_gather count (N-1)
- * of a row each (= total x (N-1)/N), broadcast, send: count. */
+/* What a group has done since it was made. calls, bytes (volume_elements times the type's size) and
+ * volume_elements leave out calls marked scalar. volume_elements: as the formulas count, in
+ * elements that leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and
+ * all_gather count (N-1) of a row each (= total x (N-1)/N), broadcast, send: count. */
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;
     int64_t scalar_calls, scalar_bytes;

@@ -1,0 +1,332 @@
+/* Groups and their collectives: checks of arguments, the observer, tickets, traffic counting, and
+ * the dispatch over a backend's table. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/interface/internal.h"
+#include "parallel/reduce/reduce.h"
+
+const char *z3d_collective_name(z3d_collective_kind kind) {
+    static const char *const names[] = {
+#define X(NAME, name) #name,
+        Z3D_COLLECTIVE_MAP(X)
+#undef X
+    };
+    return (unsigned)kind < Z3D_COLLECTIVE_COUNT ? names[kind] : "?";
+}
+
+/* ---- making ---- */
+
+static z3d_status create_mpi(z3d_group *group, const z3d_topology *topology) {
+    MPI_Comm comm = MPI_COMM_NULL;
+    int first = z3d_topology_peer(topology, group->axis, 0);
+    z3d_status status = z3d_mpi_check(
+        MPI_Comm_split(group->world->comm, first, group->index, &comm), "splitting the world");
+    if (status != Z3D_OK) return status;
+    group->ops = &z3d_mpi_ops;
+    return z3d_mpi_group_create(group, comm);
+}
+
+static void link_group(z3d_world *world, z3d_group *group) {
+    z3d_group **end = &world->groups;
+    while (*end) end = &(*end)->next;
+    *end = group;
+}
+
+static void unlink_group(z3d_group *group) {
+    z3d_group **link = &group->world->groups;
+    while (*link && *link != group) link = &(*link)->next;
+    if (!*link) return;
+    *link = group->next;
+    /* The device polls for the groups that are left, if any uses it. */
+    for (z3d_group *other = group->world->groups; other; other = other->next)
+        if (other->device == group->device) return;
+    if (group->device) z3d_device_set_poll(group->device, NULL, NULL);
+}
+
+z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_axis axis,
+                            z3d_device *device, z3d_group **out) {
+    *out = NULL;
+    if ((unsigned)axis >= Z3D_AXIS_COUNT)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "no axis has number %d", (int)axis);
+    if (topology->size[Z3D_AXIS_WORLD] != world->size ||
+        topology->coordinate[Z3D_AXIS_WORLD] != world->rank)
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "topology of rank %d of %d given to rank %d of %d",
+                         topology->coordinate[Z3D_AXIS_WORLD], topology->size[Z3D_AXIS_WORLD],
+                         world->rank, world->size);
+    z3d_group *group = NULL;
+    z3d_status status = z3d_new(1, sizeof *group, "a process group", &group);
+    if (status == Z3D_OK) {
+        group->axis = axis;
+        group->size = topology->size[axis];
+        group->index = topology->coordinate[axis];
+        group->world = world;
+        group->device = device;
+        group->ops = &z3d_self_ops;
+    }
+    /* Everybody takes part in the split, or nobody. */
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
+    if (group->size > 1) status = create_mpi(group, topology);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
+    link_group(world, group);
+    if (device) z3d_device_set_poll(device, z3d_world_poll, world);
+    *out = group;
+    return Z3D_OK;
+failed:
+    if (group) group->ops->destroy(group);
+    free(group);
+    return status;
+}
+
+z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_group **out) {
+    *out = NULL;
+    if ((unsigned)axis >= Z3D_AXIS_COUNT || size < 1 || index < 0 || index >= size)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "no recording group of axis %d, size %d, index %d",
+                         (int)axis, size, index);
+    z3d_group *group = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *group, "a recording group", &group));
+    group->axis = axis;
+    group->size = size;
+    group->index = index;
+    group->ops = &z3d_record_ops;
+    *out = group;
+    return Z3D_OK;
+}
+
+static void free_operations(z3d_operation *list) {
+    while (list) {
+        z3d_operation *next = list->next;
+        free(list);
+        list = next;
+    }
+}
+
+void z3d_group_destroy(z3d_group *group) {
+    if (!group) return;
+    if (group->world) unlink_group(group);
+    group->ops->destroy(group);
+    free_operations(group->live);
+    free_operations(group->free);
+    free(group);
+}
+
+z3d_axis z3d_group_axis(const z3d_group *group) {
+    return group->axis;
+}
+
+int z3d_group_size(const z3d_group *group) {
+    return group->size;
+}
+
+int z3d_group_index(const z3d_group *group) {
+    return group->index;
+}
+
+int64_t z3d_group_buffer_bytes(const z3d_group *group) {
+    return group->buffer_bytes;
+}
+
+const char *z3d_group_backend(const z3d_group *group) {
+    return group->ops->name;
+}
+
+void z3d_group_set_observer(z3d_group *group,
+                            z3d_status (*observe)(void *context, z3d_group *group,
+                                                  const z3d_collective *call),
+                            void *context) {
+    group->observe = observe;
+    group->observe_context = context;
+}
+
+const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind) {
+    return &group->traffic[kind];
+}
+
+/* ---- starting ---- */
+
+static bool is_p2p(z3d_collective_kind kind) {
+    return kind == Z3D_COLLECTIVE_SEND || kind == Z3D_COLLECTIVE_RECV;
+}
+
+static z3d_status refuse(const z3d_group *group, const z3d_collective *call, const char *why) {
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "%s on the %s group (size %d, index %d): %s (count %" PRId64
+                     ", stride %" PRId64 ", dtype %s, peer %d)",
+                     z3d_collective_name(call->kind), z3d_axis_name(group->axis), group->size,
+                     group->index, why, call->count, call->stride, z3d_dtype_name(call->dtype),
+                     call->peer);
+}
+
+static z3d_status check_call(const z3d_group *group, const z3d_collective *call) {
+    z3d_collective_kind kind = call->kind;
+    if ((unsigned)kind >= Z3D_COLLECTIVE_COUNT) return refuse(group, call, "no such collective");
+    if (kind == Z3D_COLLECTIVE_BARRIER) return Z3D_OK;
+    if ((unsigned)call->dtype >= Z3D_DTYPE_COUNT) return refuse(group, call, "no such data type");
+    int64_t elements, bytes;
+    bool rows = kind == Z3D_COLLECTIVE_REDUCE_SCATTER || kind == Z3D_COLLECTIVE_ALL_GATHER;
+    if (call->count < 0) return refuse(group, call, "negative count");
+    if (rows && call->stride < call->count) return refuse(group, call, "rows overlap");
+    if (!z3d_mul_i64(rows ? call->stride : call->count, rows ? group->size : 1, &elements) ||
+        !z3d_mul_i64(elements, (int64_t)z3d_dtype_size(call->dtype), &bytes))
+        return refuse(group, call, "more bytes than an int64 counts");
+    if (call->count > 0 && !call->buffer) return refuse(group, call, "no buffer");
+    if ((kind == Z3D_COLLECTIVE_ALL_REDUCE || kind == Z3D_COLLECTIVE_REDUCE_SCATTER) &&
+        !z3d_reduce_find(call->dtype, call->op))
+        return refuse(group, call, "this type cannot be summed or compared");
+    if ((is_p2p(kind) || kind == Z3D_COLLECTIVE_BROADCAST) &&
+        (call->peer < 0 || call->peer >= group->size))
+        return refuse(group, call, "no such member");
+    if (is_p2p(kind) && call->peer == group->index && group->size > 1)
+        return refuse(group, call, "a member cannot send to itself");
+    return Z3D_OK;
+}
+
+static z3d_status answer_broken(const z3d_group *group) {
+    return group->broken == Z3D_OK ? Z3D_OK : Z3D_ERROR(group->broken, "%s", group->broken_text);
+}
+
+/* 2 count (N-1)/N without overflow of the product. */
+static int64_t all_reduce_volume(int64_t count, int size) {
+    int64_t twice = 2 * count;
+    return twice - (twice / size + (twice % size != 0));
+}
+
+static int64_t volume(const z3d_group *group, const z3d_collective *call) {
+    if (group->size == 1) return 0;
+    switch (call->kind) {
+    case Z3D_COLLECTIVE_ALL_REDUCE:
+        return all_reduce_volume(call->count, group->size);
+    case Z3D_COLLECTIVE_REDUCE_SCATTER:
+    case Z3D_COLLECTIVE_ALL_GATHER:
+        return call->count * (group->size - 1);
+    case Z3D_COLLECTIVE_BROADCAST:
+    case Z3D_COLLECTIVE_SEND:
+        return call->count;
+    default:
+        return 0;
+    }
+}
+
+static void count_call(z3d_group *group, const z3d_collective *call) {
+    z3d_traffic *traffic = &group->traffic[call->kind];
+    int64_t elements = volume(group, call);
+    int64_t bytes = elements * (elements ? (int64_t)z3d_dtype_size(call->dtype) : 0);
+    if (call->scalar) {
+        traffic->scalar_calls++;
+        traffic->scalar_bytes += bytes;
+    } else {
+        traffic->calls++;
+        traffic->bytes += bytes;
+        traffic->volume_elements += elements;
+    }
+}
+
+/* Operations are kept for reuse: after the first use a step allocates none. */
+static z3d_status take_operation(z3d_group *group, z3d_operation **out) {
+    z3d_operation *operation = group->free;
+    if (operation)
+        group->free = operation->next;
+    else
+        Z3D_TRY(z3d_new(1, sizeof *operation, "a pending collective", &operation));
+    *operation = (z3d_operation){.id = ++group->next_id, .request = MPI_REQUEST_NULL};
+    *out = operation;
+    return Z3D_OK;
+}
+
+static void give_operation(z3d_group *group, z3d_operation *operation) {
+    z3d_operation **link = &group->live;
+    while (*link != operation) link = &(*link)->next;
+    *link = operation->next;
+    operation->next = group->free;
+    group->free = operation;
+}
+
+static z3d_operation *find_operation(const z3d_group *group, z3d_ticket ticket) {
+    z3d_operation *operation = group->live;
+    while (operation && operation->id != ticket.id) operation = operation->next;
+    return operation;
+}
+
+void z3d_operation_finish(z3d_group *group, z3d_operation *operation, z3d_status status) {
+    operation->done = true;
+    operation->status = status;
+    group->pending--;
+    if (group->world)
+        group->traffic[operation->call.kind].seconds += z3d_now() - operation->started;
+}
+
+z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3d_ticket *ticket) {
+    ticket->id = 0;
+    Z3D_TRY(check_call(group, call));
+    Z3D_TRY(answer_broken(group));
+    if (group->observe) Z3D_TRY(group->observe(group->observe_context, group, call));
+    if (group->device) Z3D_TRY(z3d_device_synchronize(group->device));
+    z3d_operation *operation;
+    Z3D_TRY(take_operation(group, &operation));
+    operation->call = *call;
+    operation->next = group->live;
+    group->live = operation;
+    group->pending++;
+    if (group->world) operation->started = z3d_now();
+    z3d_status status = group->ops->start(group, operation);
+    if (status != Z3D_OK) {
+        if (!operation->done) group->pending--;
+        give_operation(group, operation);
+        return status;
+    }
+    count_call(group, call);
+    ticket->id = operation->id;
+    return Z3D_OK;
+}
+
+/* ---- finishing ---- */
+
+static z3d_status take_result(z3d_group *group, z3d_operation *operation) {
+    z3d_status status = operation->status;
+    give_operation(group, operation);
+    return status == Z3D_OK ? Z3D_OK : Z3D_ERROR(status, "%s", group->broken_text);
+}
+
+static z3d_status unknown_ticket(const z3d_group *group, z3d_ticket ticket) {
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "ticket %" PRId64 " of the %s group was never given or already used",
+                     ticket.id, z3d_axis_name(group->axis));
+}
+
+z3d_status z3d_collective_wait(z3d_group *group, z3d_ticket ticket) {
+    z3d_operation *operation = find_operation(group, ticket);
+    if (!operation) return unknown_ticket(group, ticket);
+    if (operation->done && !group->world) return take_result(group, operation);
+    double begun = z3d_now();
+    z3d_collective_kind kind = operation->call.kind;
+    int64_t idle = 0;
+    while (!operation->done) {
+        if (z3d_world_progress(group->world))
+            idle = 0;
+        else
+            z3d_world_idle(group->world, idle++);
+        if (group->broken != Z3D_OK) {
+            give_operation(group, operation);
+            return answer_broken(group);
+        }
+    }
+    group->traffic[kind].exposed_seconds += z3d_now() - begun;
+    return take_result(group, operation);
+}
+
+z3d_status z3d_collective_test(z3d_group *group, z3d_ticket ticket) {
+    z3d_operation *operation = find_operation(group, ticket);
+    if (!operation) return unknown_ticket(group, ticket);
+    if (!operation->done) {
+        z3d_world_progress(group->world);
+        Z3D_TRY(answer_broken(group));
+    }
+    return operation->done ? take_result(group, operation) : Z3D_AGAIN;
+}
+
+z3d_status z3d_collective_run(z3d_group *group, const z3d_collective *call) {
+    z3d_ticket ticket;
+    Z3D_TRY(z3d_collective_start(group, call, &ticket));
+    return z3d_collective_wait(group, ticket);
+}

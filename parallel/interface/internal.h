@@ -1,0 +1,114 @@
+/* Inside parallel/ only: what a world and a group are made of, the table of a collectives backend,
+ * and the operations that are under way. */
+#ifndef ZERO3D_PARALLEL_INTERNAL_H
+#define ZERO3D_PARALLEL_INTERNAL_H
+
+#include <mpi.h>
+
+#include "parallel/parallel.h"
+
+enum {
+    Z3D_SMALL_BYTES = 4096 /* an all_reduce up to this size is summed in member order */
+};
+
+/* One collective from its start to its wait. */
+typedef struct z3d_operation {
+    int64_t id; /* the ticket */
+    z3d_collective call;
+    bool done;
+    z3d_status status; /* once done */
+    double started;
+    struct z3d_operation *next;   /* in the group's list of live or of free operations */
+    struct z3d_operation *queued; /* in the backend's own queue */
+    MPI_Request request;          /* send, recv: the piece under way */
+    int64_t moved;                /* send, recv: bytes finished */
+    int tag;
+} z3d_operation;
+
+/* A collectives backend. */
+typedef struct z3d_group_ops {
+    const char *name;
+    /* Takes an operation whose arguments are checked; may finish it at once. Never blocks. */
+    z3d_status (*start)(z3d_group *group, z3d_operation *operation);
+    /* Moves what can move without blocking; sets *moved if anything did. NULL: nothing is ever
+     * pending. */
+    z3d_status (*progress)(z3d_group *group, bool *moved);
+    /* Frees group->state. */
+    void (*destroy)(z3d_group *group);
+} z3d_group_ops;
+
+struct z3d_group {
+    z3d_axis axis;
+    int size, index;
+    z3d_world *world;   /* NULL: recording */
+    z3d_device *device; /* NULL: recording */
+    const z3d_group_ops *ops;
+    void *state; /* the backend's */
+    int64_t buffer_bytes;
+    z3d_status (*observe)(void *context, z3d_group *group, const z3d_collective *call);
+    void *observe_context;
+    z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
+    int64_t next_id;
+    int pending; /* live operations that are not done */
+    z3d_operation *live, *free;
+    z3d_status broken; /* an error met while polling: every later call answers it */
+    char broken_text[256];
+    z3d_group *next; /* of the same world */
+};
+
+struct z3d_world {
+    bool mpi, owns_mpi; /* MPI is in use; was started here */
+    MPI_Comm comm;
+    int rank, size;
+    int nodes, local_rank, local_size;
+    int *node; /* by rank */
+    char hostname[64];
+    int cores;             /* that this process may use */
+    bool progressing;      /* guards against a poll inside a poll */
+    z3d_group *groups;     /* all that were made on this world */
+    struct z3d_side *side; /* the side channel, NULL: none (alone, or not started) */
+};
+
+extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_mpi_ops;
+
+/* mpi/: makes the state of a group over `comm`, which it owns from then on. */
+z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm);
+
+/* group.c: an operation has ended. */
+void z3d_operation_finish(z3d_group *group, z3d_operation *operation, z3d_status status);
+
+/* progress.c: moves every group's pending operations once; true if anything moved. Errors stay with
+ * their group. */
+bool z3d_world_progress(z3d_world *world);
+void z3d_world_poll(void *world);
+/* What a wait does when nothing moved for the idle-th time in a row. */
+void z3d_world_idle(const z3d_world *world, int64_t idle);
+
+/* ERR_COMM with MPI's own text in it; OK when code is MPI_SUCCESS. */
+z3d_status z3d_mpi_check(int code, const char *what);
+
+/* topology.c: the tensor group's check against a map of nodes by rank. */
+z3d_status z3d_topology_check_node_map(const z3d_topology *topology, const int *node);
+
+/* launcher.c: whether the environment says that an MPI launcher started this process; ERR_COMM for
+ * launchers that would give a world of strangers. */
+z3d_status z3d_launcher_detect(bool *launched);
+/* After MPI has started with a world of one: ERR_COMM if Slurm started several. */
+z3d_status z3d_launcher_check_alone(void);
+
+/* side channel */
+z3d_status z3d_side_open(z3d_world *world);
+void z3d_side_close(z3d_world *world);
+void z3d_side_abort(z3d_world *world, const char *line);
+
+/* Row `row` of `size` near-equal rows of `count` elements: the first count % size rows have one
+ * more. */
+static inline int64_t z3d_row_first(int64_t count, int size, int row) {
+    int64_t base = count / size, rest = count % size;
+    return row * base + (row < rest ? row : rest);
+}
+static inline int64_t z3d_row_count(int64_t count, int size, int row) {
+    return count / size + (row < count % size);
+}
+
+#endif

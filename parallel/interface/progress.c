@@ -1,0 +1,44 @@
+/* Progress: one engine per world moves the pending operations of all its groups, called from waits
+ * and, through the device's poll, between the tiles of long kernels. Several groups share one
+ * device and its one poll: that is why the engine belongs to the world. */
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "parallel/interface/internal.h"
+
+bool z3d_world_progress(z3d_world *world) {
+    if (world->progressing) return false;
+    world->progressing = true;
+    bool moved = false;
+    for (z3d_group *group = world->groups; group; group = group->next) {
+        if (group->pending == 0 || group->broken != Z3D_OK || !group->ops->progress) continue;
+        z3d_status status = group->ops->progress(group, &moved);
+        if (status != Z3D_OK) {
+            group->broken = status;
+            snprintf(group->broken_text, sizeof group->broken_text, "%s", z3d_error_message());
+            moved = true;
+        }
+    }
+    world->progressing = false;
+    return moved;
+}
+
+void z3d_world_poll(void *world) {
+    z3d_world_progress(world);
+}
+
+void z3d_world_idle(const z3d_world *world, int64_t idle) {
+    enum { SPINS = 64, SPINS_ALONE = 20000, YIELDS = 2000, SLEEP_NS = 50000 };
+    /* Where ranks exceed cores, a rank that spins takes the core of one that computes. */
+    bool crowded = world->local_size > world->cores;
+    if (idle < (crowded ? SPINS : SPINS_ALONE)) {
+#if defined(__x86_64__) || defined(__i386__)
+        __builtin_ia32_pause();
+#endif
+    } else if (!crowded || idle < SPINS + YIELDS) {
+        sched_yield();
+    } else {
+        nanosleep(&(struct timespec){.tv_nsec = SLEEP_NS}, NULL);
+    }
+}

@@ -1,0 +1,54 @@
+/* Barriers and small all_reduces: everybody sends its vector to everybody and sums in member order,
+ * so that one message time is enough and all members get the same bits. */
+#include <string.h>
+
+#include "parallel/mpi/ring.h"
+
+static int64_t bytes_of(const z3d_collective *call) {
+    if (call->kind == Z3D_COLLECTIVE_BARRIER) return 0;
+    return call->count * (int64_t)z3d_dtype_size(call->dtype);
+}
+
+z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {
+    z3d_mpi_group *mpi = group->state;
+    const z3d_collective *call = &operation->call;
+    int64_t bytes = bytes_of(call);
+    char *mine = mpi->small + (int64_t)group->index * Z3D_SMALL_BYTES;
+    if (bytes > 0) memcpy(mine, call->buffer, (size_t)bytes);
+    mpi->ring.active = mpi->ring.small = true;
+    /* Starting with the next member, so that nobody is everybody's first. */
+    for (int k = 1; k < group->size; k++) {
+        int from = (group->index + group->size - k) % group->size;
+        Z3D_TRY(z3d_mpi_check(MPI_Irecv(mpi->small + (int64_t)from * Z3D_SMALL_BYTES, (int)bytes,
+                                        MPI_BYTE, from, mpi->ring.tag, mpi->comm,
+                                        &mpi->small_request[from]),
+                              "posting a receive"));
+    }
+    for (int k = 1; k < group->size; k++) {
+        int to = (group->index + k) % group->size;
+        Z3D_TRY(z3d_mpi_check(MPI_Isend(mine, (int)bytes, MPI_BYTE, to, mpi->ring.tag, mpi->comm,
+                                        &mpi->small_request[group->size + to]),
+                              "posting a send"));
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
+    z3d_mpi_group *mpi = group->state;
+    const z3d_collective *call = &operation->call;
+    int all = 0;
+    Z3D_TRY(
+        z3d_mpi_check(MPI_Testall(2 * group->size, mpi->small_request, &all, MPI_STATUSES_IGNORE),
+                      "exchanging small vectors"));
+    if (!all) return Z3D_OK;
+    if (bytes_of(call) > 0) {
+        z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
+        memcpy(call->buffer, mpi->small, (size_t)bytes_of(call));
+        for (int member = 1; member < group->size; member++)
+            reduce(call->buffer, call->buffer, mpi->small + (int64_t)member * Z3D_SMALL_BYTES,
+                   call->count);
+    }
+    mpi->ring.active = mpi->ring.small = false;
+    *moved = true;
+    return Z3D_OK;
+}

@@ -1,0 +1,156 @@
+/* Ring collectives over MPI_Isend and MPI_Irecv, as state machines that never block. The library's
+ * own reduce_scatter maps fresh temporary memory on each call and its nonblocking collectives keep
+ * no order of sums that we could name; here the order is the contract of parallel.h and the slots
+ * are allocated once.
+ *
+ * Step s of member i sends row i-1-s and receives row i-2-s (modulo size). In steps 0 .. size-2
+ * what comes in is added to the own row, which is sent on in the next step: row r starts at member
+ * r+1 and is complete at member r. In steps size-1 .. 2 size-3 complete rows go round the same way.
+ */
+#include "parallel/mpi/ring.h"
+
+/* Where a segment lies in the user's buffer. */
+typedef struct place {
+    char *pointer;
+    int64_t elements;
+    bool reduce;
+} place;
+
+static int64_t min_i64(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t segment_elements(const z3d_collective *call) {
+    return Z3D_RING_SEGMENT / (int64_t)z3d_dtype_size(call->dtype);
+}
+
+static place locate(const z3d_group *group, const z3d_ring *ring, const z3d_collective *call,
+                    int64_t q, bool sending) {
+    int64_t step = ring->first_step + q / ring->segments, first = 0, elements = call->count;
+    if (call->kind != Z3D_COLLECTIVE_BROADCAST) {
+        int64_t behind = (sending ? 1 : 2) + step % group->size;
+        int row = (int)((group->index - behind + 2 * group->size) % group->size);
+        if (call->kind == Z3D_COLLECTIVE_ALL_REDUCE) {
+            first = z3d_row_first(call->count, group->size, row);
+            elements = z3d_row_count(call->count, group->size, row);
+        } else {
+            first = row * call->stride;
+        }
+    }
+    int64_t start = min_i64(q % ring->segments * segment_elements(call), elements);
+    return (place){.pointer = (char *)call->buffer +
+                              (first + start) * (int64_t)z3d_dtype_size(call->dtype),
+                   .elements = min_i64(elements - start, segment_elements(call)),
+                   .reduce = call->kind != Z3D_COLLECTIVE_BROADCAST && step < group->size - 1};
+}
+
+z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation) {
+    z3d_mpi_group *mpi = group->state;
+    z3d_ring *ring = &mpi->ring;
+    const z3d_collective *call = &operation->call;
+    int64_t steps = group->size - 1, rows = call->count;
+    int tag = ring->tag;
+    *ring = (z3d_ring){.active = true, .tag = tag};
+    if (call->kind == Z3D_COLLECTIVE_ALL_REDUCE) {
+        rows = z3d_row_count(call->count, group->size, 0);
+        steps *= 2;
+    }
+    if (call->kind == Z3D_COLLECTIVE_ALL_GATHER) ring->first_step = group->size - 1;
+    ring->segments = (rows + segment_elements(call) - 1) / segment_elements(call);
+    ring->reduce = z3d_reduce_find(call->dtype, call->op);
+    if (call->kind == Z3D_COLLECTIVE_BROADCAST) {
+        /* A chain from the root to the member before it. */
+        int place_in_chain = (group->index - call->peer + group->size) % group->size;
+        ring->receives = place_in_chain > 0 ? ring->segments : 0;
+        ring->sends = place_in_chain < group->size - 1 ? ring->segments : 0;
+        ring->lag = place_in_chain > 0 ? 0 : ring->segments;
+    } else {
+        ring->receives = ring->sends = steps * ring->segments;
+        ring->lag = ring->segments;
+    }
+    return Z3D_OK;
+}
+
+/* The slot or the buffer itself: rows that arrive complete need no slot. */
+static void *target_of(const z3d_mpi_group *mpi, const place *at, int64_t q) {
+    return at->reduce ? mpi->slots + q % Z3D_RING_WINDOW * Z3D_RING_SEGMENT : at->pointer;
+}
+
+/* A complete row may overwrite the own part only when that has left. */
+static bool may_receive(const z3d_group *group, const z3d_ring *ring, int64_t q) {
+    if (ring->posted >= ring->receives || ring->posted - ring->received >= Z3D_RING_WINDOW)
+        return false;
+    int64_t left_at = q - (group->size - 1) * ring->segments;
+    return ring->first_step > 0 || left_at < 0 || left_at < ring->sent;
+}
+
+static bool may_send(const z3d_ring *ring) {
+    return ring->sending < ring->sends && ring->sending - ring->sent < Z3D_RING_WINDOW &&
+           ring->sending - ring->lag < ring->received;
+}
+
+static z3d_status finish_receives(z3d_group *group, const z3d_collective *call, bool *moved) {
+    z3d_mpi_group *mpi = group->state;
+    z3d_ring *ring = &mpi->ring;
+    while (ring->received < ring->posted) {
+        int arrived = 0;
+        Z3D_TRY(z3d_mpi_check(MPI_Test(&ring->recv_request[ring->received % Z3D_RING_WINDOW],
+                                       &arrived, MPI_STATUS_IGNORE),
+                              "receiving a segment"));
+        if (!arrived) break;
+        place at = locate(group, ring, call, ring->received, false);
+        if (at.reduce)
+            ring->reduce(at.pointer, target_of(mpi, &at, ring->received), at.pointer, at.elements);
+        ring->received++;
+        *moved = true;
+    }
+    return Z3D_OK;
+}
+
+static z3d_status finish_sends(z3d_ring *ring, bool *moved) {
+    while (ring->sent < ring->sending) {
+        int left = 0;
+        Z3D_TRY(z3d_mpi_check(
+            MPI_Test(&ring->send_request[ring->sent % Z3D_RING_WINDOW], &left, MPI_STATUS_IGNORE),
+            "sending a segment"));
+        if (!left) break;
+        ring->sent++;
+        *moved = true;
+    }
+    return Z3D_OK;
+}
+
+static z3d_status post_more(z3d_group *group, const z3d_collective *call, bool *moved) {
+    z3d_mpi_group *mpi = group->state;
+    z3d_ring *ring = &mpi->ring;
+    int next = (group->index + 1) % group->size;
+    int previous = (group->index + group->size - 1) % group->size;
+    int64_t size = (int64_t)z3d_dtype_size(call->dtype);
+    for (; may_receive(group, ring, ring->posted); ring->posted++, *moved = true) {
+        place at = locate(group, ring, call, ring->posted, false);
+        Z3D_TRY(
+            z3d_mpi_check(MPI_Irecv(target_of(mpi, &at, ring->posted), (int)(at.elements * size),
+                                    MPI_BYTE, previous, ring->tag, mpi->comm,
+                                    &ring->recv_request[ring->posted % Z3D_RING_WINDOW]),
+                          "posting a receive"));
+    }
+    for (; may_send(ring); ring->sending++, *moved = true) {
+        place at = locate(group, ring, call, ring->sending, true);
+        Z3D_TRY(z3d_mpi_check(MPI_Isend(at.pointer, (int)(at.elements * size), MPI_BYTE, next,
+                                        ring->tag, mpi->comm,
+                                        &ring->send_request[ring->sending % Z3D_RING_WINDOW]),
+                              "posting a send"));
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
+    z3d_mpi_group *mpi = group->state;
+    z3d_ring *ring = &mpi->ring;
+    const z3d_collective *call = &operation->call;
+    Z3D_TRY(finish_receives(group, call, moved));
+    Z3D_TRY(finish_sends(ring, moved));
+    Z3D_TRY(post_more(group, call, moved));
+    if (ring->received == ring->receives && ring->sent == ring->sends) ring->active = false;
+    return Z3D_OK;
+}

@@ -1,0 +1,50 @@
+/* Inside parallel/mpi only: the state of a group on MPI. */
+#ifndef ZERO3D_PARALLEL_MPI_RING_H
+#define ZERO3D_PARALLEL_MPI_RING_H
+
+#include "parallel/interface/internal.h"
+#include "parallel/reduce/reduce.h"
+
+enum {
+    Z3D_RING_SEGMENT = 512 * 1024, /* bytes of one message */
+    Z3D_RING_WINDOW = 4            /* messages under way in each direction */
+};
+
+/* The collective at the head of the queue. Every ring is a sequence of segments: number q is
+ * segment q % segments of step q / segments. A member sends its q-th segment to the next member
+ * when it has received its (q - lag)-th from the previous one. */
+typedef struct z3d_ring {
+    bool active, small;
+    int first_step;           /* 0; an all_gather is the second half of an all_reduce */
+    int64_t segments, lag;    /* segments: of one row */
+    int64_t receives, sends;  /* in total */
+    int64_t posted, received; /* receives: posted; finished and added in */
+    int64_t sending, sent;    /* sends: posted; finished */
+    MPI_Request recv_request[Z3D_RING_WINDOW], send_request[Z3D_RING_WINDOW];
+    z3d_reduce_function reduce;
+    int tag;
+} z3d_ring;
+
+typedef struct z3d_mpi_group {
+    MPI_Comm comm;
+    z3d_operation *head, *tail;       /* collectives, in the order of their starts */
+    z3d_operation *p2p;               /* sends and receives: these do not queue behind anything */
+    int64_t sequence;                 /* of the collectives: gives their tags */
+    int64_t *sent_to, *received_from; /* sends and receives by peer: give theirs */
+    z3d_ring ring;
+    char *slots;                /* segments received for a reduction */
+    char *small;                /* size x Z3D_SMALL_BYTES: everybody's vector, own one included */
+    MPI_Request *small_request; /* 2 x size */
+} z3d_mpi_group;
+
+/* ring.c: the collective at the head, one step further. */
+z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation);
+z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *moved);
+/* exchange.c: barriers and small all_reduces, by everybody sending to everybody. */
+z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation);
+z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, bool *moved);
+/* p2p.c: sends and receives. */
+z3d_status z3d_p2p_start(z3d_group *group, z3d_operation *operation);
+z3d_status z3d_p2p_progress(z3d_group *group, bool *moved);
+
+#endif
