@@ -1,0 +1,227 @@
+/* The cpu backend: reads the configuration, picks the instruction set, launches kernels. */
+#include "src/device/cpu/cpu.h"
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/device/cpu/matmul.h"
+#include "src/device/cpu/measure.h"
+#include "src/device/cpu/memory.h"
+#include "src/device/interface/ops.h"
+
+#define MAX_THREADS 4096
+
+/* Best first. */
+typedef struct instruction_set {
+    const z3d_cpu_isa *isa;
+    bool here; /* this CPU has it */
+} instruction_set;
+
+static z3d_status pick_isa(const char *wanted, const z3d_cpu_isa **out) {
+    const instruction_set sets[] = {
+#ifdef Z3D_HAVE_X86_ISAS
+        {&z3d_cpu_isa_avx512,
+         __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+             __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")},
+        {&z3d_cpu_isa_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                                __builtin_cpu_supports("f16c")},
+#endif
+        {&z3d_cpu_isa_generic, true},
+    };
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
+        if (wanted && strcmp(wanted, sets[i].isa->name)) continue;
+        if (!wanted && !sets[i].here) continue;
+        if (!sets[i].here)
+            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "this CPU has no %s; leave the choice to zero3d",
+                             wanted);
+        *out = sets[i].isa;
+        return Z3D_OK;
+    }
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "instruction set '%s' is unknown here; there are avx512, avx2 (x86-64) and "
+                     "generic",
+                     wanted);
+}
+
+static z3d_status pick_threads(int wanted, int *out) {
+    if (wanted < 0 || wanted > MAX_THREADS)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%d threads; 1 to %d, or 0 for all cores", wanted,
+                         MAX_THREADS);
+    *out = wanted;
+    if (wanted) return Z3D_OK;
+    cpu_set_t cores;
+    *out = sched_getaffinity(0, sizeof cores, &cores) ? omp_get_num_procs() : CPU_COUNT(&cores);
+    return Z3D_OK;
+}
+
+static z3d_status pick_methods(const z3d_device_config *config, z3d_gemm_method *out) {
+    for (int dtype = 0; dtype < Z3D_DTYPE_COUNT; dtype++) {
+        z3d_gemm_method method = config->gemm[dtype];
+        if ((unsigned)method >= Z3D_GEMM_METHOD_COUNT ||
+            !z3d_cpu_gemm_has_method((z3d_dtype)dtype, method))
+            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "products of %s by method '%s'",
+                             z3d_dtype_name((z3d_dtype)dtype), z3d_gemm_method_name(method));
+        out[dtype] = method == Z3D_GEMM_AUTO ? Z3D_GEMM_SGEMM : method;
+    }
+    return Z3D_OK;
+}
+
+static void cpu_model(char *out, size_t size) {
+    snprintf(out, size, "CPU");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    if (!file) return;
+    char line[256];
+    while (fgets(line, sizeof line, file)) {
+        char *name = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+        if (!name) continue;
+        name += strspn(name, ": \t");
+        name[strcspn(name, "\n")] = 0;
+        snprintf(out, size, "%s", name);
+        break;
+    }
+    fclose(file);
+}
+
+static const char *library_isa(void) {
+    switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41:
+        return "sse4.1";
+    case dnnl_cpu_isa_avx:
+        return "avx";
+    case dnnl_cpu_isa_avx2:
+        return "avx2";
+    case dnnl_cpu_isa_avx2_vnni:
+        return "avx2_vnni";
+    case dnnl_cpu_isa_avx512_core:
+        return "avx512";
+    case dnnl_cpu_isa_avx512_core_vnni:
+        return "avx512_vnni";
+    case dnnl_cpu_isa_avx512_core_bf16:
+        return "avx512_bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+        return "avx512_amx";
+    default:
+        return "any isa";
+    }
+}
+
+static void describe(z3d_cpu *cpu) {
+    char model[128];
+    cpu_model(model, sizeof model);
+    const dnnl_version_t *library = dnnl_version();
+    snprintf(cpu->description, sizeof cpu->description,
+             "cpu: %s, %s, %d thread%s, oneDNN %d.%d.%d (%s)", model, cpu->isa->name, cpu->threads,
+             cpu->threads == 1 ? "" : "s", library->major, library->minor, library->patch,
+             library_isa());
+}
+
+static void destroy(void *self) {
+    z3d_cpu *cpu = self;
+    z3d_cpu_gemm_state_destroy(cpu->gemm_state);
+    free(cpu);
+}
+
+static z3d_status create(const z3d_device_config *config, void **self) {
+    z3d_cpu *cpu;
+    z3d_status status;
+    Z3D_TRY(z3d_new(1, sizeof *cpu, "the cpu device", &cpu));
+    Z3D_TRY_GOTO(status, pick_isa(config->isa, &cpu->isa), failed);
+    Z3D_TRY_GOTO(status, pick_threads(config->threads, &cpu->threads), failed);
+    Z3D_TRY_GOTO(status, pick_methods(config, cpu->gemm), failed);
+    Z3D_TRY_GOTO(status, z3d_cpu_gemm_state_create(cpu->threads, &cpu->gemm_state), failed);
+    describe(cpu);
+    *self = cpu;
+    return Z3D_OK;
+failed:
+    destroy(cpu);
+    return status;
+}
+
+static const char *description(const void *self) {
+    return ((const z3d_cpu *)self)->description;
+}
+
+static int threads(const void *self) {
+    return ((const z3d_cpu *)self)->threads;
+}
+
+static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
+    (void)space;
+    return z3d_cpu_memory_map(bytes, threads(self), out);
+}
+
+static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
+    (void)self, (void)space;
+    z3d_cpu_memory_unmap(block, bytes);
+}
+
+static void set_scratch(void *self, void *scratch, int64_t bytes) {
+    z3d_cpu *cpu = self;
+    cpu->scratch = scratch;
+    cpu->scratch_bytes = bytes;
+}
+
+static void set_poll(void *self, void (*poll)(void *context), void *context) {
+    z3d_cpu *cpu = self;
+    cpu->poll = poll;
+    cpu->poll_context = context;
+}
+
+/* OpenMP's default of this thread, which our own regions do not use (they say num_threads), is what
+ * oneDNN takes its threads from: one, since we cut its work ourselves. Set for the call only, since
+ * the thread is the application's. */
+static int begin_library(void) {
+    int before = omp_get_max_threads();
+    omp_set_num_threads(1);
+    return before;
+}
+
+static z3d_status launch(void *self, const z3d_kernel *kernel) {
+    z3d_cpu *cpu = self;
+    int before = begin_library();
+    z3d_status status;
+    if (kernel->kind == Z3D_KERNEL_gemm)
+        status = z3d_cpu_gemm(cpu, kernel);
+    else if (cpu->isa->kernel[kernel->kind])
+        status = cpu->isa->kernel[kernel->kind](cpu, kernel);
+    else
+        status = Z3D_ERROR(Z3D_ERR_INTERNAL, "kernel %s: the cpu device has none",
+                           z3d_kernel_name(kernel->kind));
+    omp_set_num_threads(before);
+    return status;
+}
+
+static z3d_status copy(void *self, void *to, const void *from, int64_t bytes) {
+    (void)self;
+    if (bytes > 0) memmove(to, from, (size_t)bytes);
+    return Z3D_OK;
+}
+
+static z3d_status measure_gemm(void *self, z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
+                               z3d_gemm_method *best, double *gflops) {
+    int before = begin_library();
+    z3d_status status = z3d_cpu_measure_gemm(self, dtype, m, n, k, best, gflops);
+    omp_set_num_threads(before);
+    return status;
+}
+
+const z3d_device_ops z3d_device_ops_cpu = {
+    .name = "cpu",
+    .create = create,
+    .destroy = destroy,
+    .description = description,
+    .threads = threads,
+    .alloc = alloc,
+    .free = free_block,
+    .set_scratch = set_scratch,
+    .set_poll = set_poll,
+    .launch = launch,
+    .read = copy,
+    .write = copy,
+    .measure_gemm = measure_gemm,
+};

@@ -1,0 +1,299 @@
+/* Matrix products: the cuts of gemm_plan.c, run by OpenMP over tiles, each tile by one of three
+ * multipliers. oneDNN is only ever called for one tile on one thread: so the result does not depend
+ * on the number of threads, bias and rounding are done while a tile is in cache, and the launching
+ * thread can poll between its tiles. */
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <string.h>
+
+#include "src/base/strings.h"
+#include "src/device/cpu/gemm_plan.h"
+#include "src/device/cpu/matmul.h"
+
+/* One launch. */
+typedef struct product {
+    z3d_cpu *cpu;
+    const z3d_gemm *gemm;
+    z3d_gemm_method method;
+    z3d_gemm_plan plan;
+    z3d_gemm_scratch bytes;
+    float *panel_a, *panel_b, *panel_c;
+    char *per_thread; /* by thread: tile, bias, the library's */
+    /* By (tile is the last in m, in n, chunk is the last in k, adds to C). */
+    z3d_matmul *matmul[2][2][2][2];
+    int failed; /* set by any thread, read after the parallel region */
+} product;
+
+/* A part of one dimension. */
+typedef struct range {
+    int64_t first, length;
+} range;
+
+static int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static range cut(int64_t first, int64_t length, int64_t end) {
+    return (range){first, smaller(length, end - first)};
+}
+
+/* Where element (row, col) of op(X) is stored. */
+static int64_t offset(bool transposed, int64_t ld, int64_t row, int64_t col) {
+    return transposed ? col * ld + row : row * ld + col;
+}
+
+/* Widens op(X)[rows, cols] into a panel that is stored the way X is. */
+static void widen_panel(const product *p, float *panel, const void *x, bool transposed, int64_t ld,
+                        range rows, range cols) {
+    const z3d_dtype dtype = p->gemm->dtype;
+    const range outer = transposed ? cols : rows, inner = transposed ? rows : cols;
+    const uint16_t *from = (const uint16_t *)x + outer.first * ld + inner.first;
+#pragma omp parallel for num_threads(p->cpu->threads) schedule(static)
+    for (int64_t line = 0; line < outer.length; line++)
+        p->cpu->isa->widen(panel + line * inner.length, from + line * ld, dtype, inner.length);
+    z3d_cpu_poll(p->cpu);
+}
+
+typedef struct operand {
+    const void *pointer;
+    int64_t ld;
+} operand;
+
+/* op(X)'s element (row, col), in the panel [rows, cols] or in X itself. */
+static operand locate(const product *p, const float *panel, const void *x, bool transposed,
+                      int64_t ld, range rows, range cols, int64_t row, int64_t col) {
+    if (p->plan.widened) {
+        int64_t panel_ld = transposed ? rows.length : cols.length;
+        return (operand){panel + offset(transposed, panel_ld, row - rows.first, col - cols.first),
+                         panel_ld};
+    }
+    int64_t size = (int64_t)z3d_dtype_size(p->gemm->dtype);
+    return (operand){(const char *)x + offset(transposed, ld, row, col) * size, ld};
+}
+
+static bool multiply(const product *p, int thread, range m, range n, range k, operand a, operand b,
+                     float *c, int64_t ldc, bool add) {
+    const z3d_gemm *gemm = p->gemm;
+    const bool ta = gemm->transpose_a, tb = gemm->transpose_b;
+    switch (p->method) {
+    case Z3D_GEMM_MATMUL: {
+        z3d_matmul *matmul = p->matmul[m.length < p->plan.tile_m][n.length < p->plan.tile_n]
+                                      [k.length < p->plan.chunk_k][add];
+        char *scratch = p->per_thread +
+                        thread * (p->bytes.tile + p->bytes.bias + p->bytes.library) +
+                        p->bytes.tile + p->bytes.bias;
+        return z3d_cpu_matmul_run(p->cpu, matmul, thread, a.pointer, b.pointer, c, scratch);
+    }
+    case Z3D_GEMM_PORTABLE:
+        p->cpu->isa->portable_gemm(m.length, n.length, k.length, ta, tb, a.pointer, a.ld, b.pointer,
+                                   b.ld, c, ldc, add);
+        return true;
+    default:
+        return dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m.length, n.length, k.length, 1.0f,
+                          a.pointer, a.ld, b.pointer, b.ld, add ? 1.0f : 0.0f, c,
+                          ldc) == dnnl_success;
+    }
+}
+
+/* The finished sum: bias in fp32, then one rounding. */
+static void finish_tile(const product *p, int thread, range m, range n, float *sum, int64_t ld) {
+    const z3d_gemm *gemm = p->gemm;
+    const z3d_cpu_isa *isa = p->cpu->isa;
+    const float *bias = NULL;
+    if (gemm->bias && gemm->dtype == Z3D_F32) bias = (const float *)gemm->bias + n.first;
+    if (gemm->bias && gemm->dtype != Z3D_F32) {
+        float *wide =
+            (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias + p->bytes.library) +
+                      p->bytes.tile);
+        isa->widen(wide, (const uint16_t *)gemm->bias + n.first, gemm->dtype, n.length);
+        bias = wide;
+    }
+    for (int64_t row = 0; row < m.length; row++) {
+        float *line = sum + row * ld;
+        if (bias) {
+#pragma omp simd
+            for (int64_t col = 0; col < n.length; col++) line[col] += bias[col];
+        }
+        if (p->plan.wide_c)
+            isa->narrow((uint16_t *)gemm->c + (m.first + row) * gemm->ldc + n.first, gemm->c_dtype,
+                        line, n.length);
+    }
+}
+
+/* Where a tile is summed, with the distance of its rows. */
+static float *tile_sum(const product *p, int thread, range pm, range pn, range m, range n,
+                       int64_t *ld) {
+    const z3d_gemm *gemm = p->gemm;
+    if (!p->plan.wide_c) {
+        *ld = gemm->ldc;
+        return (float *)gemm->c + m.first * gemm->ldc + n.first;
+    }
+    if (p->plan.panel_c) {
+        *ld = pn.length;
+        return p->panel_c + (m.first - pm.first) * pn.length + n.first - pn.first;
+    }
+    *ld = n.length;
+    return (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias + p->bytes.library));
+}
+
+/* What is in C before the first chunk: false where it counts as zero and need not be there. */
+static bool begin_tile(const product *p, range m, range n, float *sum, int64_t ld) {
+    const z3d_gemm *gemm = p->gemm;
+    if (gemm->accumulate && p->plan.wide_c)
+        for (int64_t row = 0; row < m.length; row++)
+            p->cpu->isa->widen(sum + row * ld,
+                               (const uint16_t *)gemm->c + (m.first + row) * gemm->ldc + n.first,
+                               gemm->c_dtype, n.length);
+    if (!gemm->accumulate && gemm->k == 0)
+        for (int64_t row = 0; row < m.length; row++)
+            memset(sum + row * ld, 0, (size_t)n.length * sizeof *sum);
+    return gemm->accumulate;
+}
+
+/* One tile over the k range of the panels pm, pn, pk. */
+static bool run_tile(const product *p, int thread, range pm, range pn, range pk, range m, range n) {
+    const z3d_gemm *gemm = p->gemm;
+    int64_t ld;
+    float *sum = tile_sum(p, thread, pm, pn, m, n, &ld);
+    bool add = pk.first == 0 ? begin_tile(p, m, n, sum, ld) : true;
+    bool ok = true;
+    const int64_t end = pk.first + pk.length;
+    for (int64_t at = pk.first; at < end; at += p->plan.chunk_k) {
+        range k = cut(at, p->plan.chunk_k, end);
+        operand a =
+            locate(p, p->panel_a, gemm->a, gemm->transpose_a, gemm->lda, pm, pk, m.first, k.first);
+        operand b =
+            locate(p, p->panel_b, gemm->b, gemm->transpose_b, gemm->ldb, pk, pn, k.first, n.first);
+        ok = multiply(p, thread, m, n, k, a, b, sum, ld, add) && ok;
+        add = true;
+    }
+    if (end == gemm->k) finish_tile(p, thread, m, n, sum, ld);
+    return ok;
+}
+
+/* All tiles of C's panel. Tiles of the same columns follow each other: B's stay in cache. */
+static void run_tiles(product *p, range pm, range pn, range pk) {
+    const int64_t tile_m = p->plan.tile_m, tile_n = p->plan.tile_n;
+    const int64_t count_m = (pm.length + tile_m - 1) / tile_m;
+    const int64_t count = count_m * ((pn.length + tile_n - 1) / tile_n);
+    const int threads = (int)smaller(p->cpu->threads, count);
+#pragma omp parallel num_threads(threads)
+    {
+        const int thread = omp_get_thread_num();
+#pragma omp for schedule(dynamic)
+        for (int64_t tile = 0; tile < count; tile++) {
+            range m = cut(pm.first + tile % count_m * tile_m, tile_m, pm.first + pm.length);
+            range n = cut(pn.first + tile / count_m * tile_n, tile_n, pn.first + pn.length);
+            if (!run_tile(p, thread, pm, pn, pk, m, n)) {
+#pragma omp atomic write
+                p->failed = 1;
+            }
+            if (thread == 0) z3d_cpu_poll(p->cpu);
+        }
+    }
+}
+
+static void run_panels(product *p) {
+    const z3d_gemm *gemm = p->gemm;
+    const z3d_gemm_plan *plan = &p->plan;
+    for (int64_t im = 0; im < gemm->m; im += plan->panel_m)
+        for (int64_t in = 0; in < gemm->n; in += plan->panel_n) {
+            int64_t ik = 0;
+            do { /* once for k = 0 too */
+                range m = cut(im, plan->panel_m, gemm->m), n = cut(in, plan->panel_n, gemm->n),
+                      k = cut(ik, plan->panel_k, gemm->k);
+                /* With one panel along k, A's stays for all panels of columns. */
+                if (plan->widened && (in == 0 || plan->panel_k < gemm->k))
+                    widen_panel(p, p->panel_a, gemm->a, gemm->transpose_a, gemm->lda, m, k);
+                if (plan->widened)
+                    widen_panel(p, p->panel_b, gemm->b, gemm->transpose_b, gemm->ldb, k, n);
+                run_tiles(p, m, n, k);
+                ik += plan->panel_k;
+            } while (ik < gemm->k);
+        }
+}
+
+/* Primitives for the shapes of tiles that occur: full and last ones. */
+static z3d_status get_matmuls(product *p) {
+    const z3d_gemm *gemm = p->gemm;
+    const int64_t full[3] = {p->plan.tile_m, p->plan.tile_n, p->plan.chunk_k};
+    const int64_t size[3] = {gemm->m, gemm->n, gemm->k};
+    int64_t length[3][2]; /* full, last; 0: does not occur */
+    for (int d = 0; d < 3; d++) {
+        length[d][0] = size[d] >= full[d] ? full[d] : 0;
+        length[d][1] = size[d] % full[d];
+    }
+    for (int i = 0; i < 16; i++) {
+        int lm = i & 1, ln = i >> 1 & 1, lk = i >> 2 & 1, add = i >> 3;
+        z3d_matmul_shape shape = {
+            .m = length[0][lm],
+            .n = length[1][ln],
+            .k = length[2][lk],
+            .lda = gemm->lda,
+            .ldb = gemm->ldb,
+            .transpose_a = gemm->transpose_a,
+            .transpose_b = gemm->transpose_b,
+            .accumulate = add,
+            .dtype = gemm->dtype,
+        };
+        bool adds = gemm->accumulate || gemm->k > full[2], begins = !gemm->accumulate;
+        if (!shape.m || !shape.n || !shape.k || (add ? !adds : !begins)) continue;
+        shape.ldc = p->plan.wide_c ? shape.n : gemm->ldc;
+        Z3D_TRY(z3d_cpu_matmul_get(p->cpu, &shape, p->bytes.library, &p->matmul[lm][ln][lk][add]));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status take_scratch(product *p) {
+    z3d_cpu *cpu = p->cpu;
+    p->bytes = z3d_cpu_gemm_scratch(p->gemm, &p->plan, p->method);
+    int64_t wanted = z3d_cpu_gemm_scratch_total(&p->bytes, cpu->threads);
+    Z3D_REQUIRE(wanted <= cpu->scratch_bytes,
+                "kernel gemm: scratch of %lld bytes, %lld wanted for %lld x %lld x %lld",
+                (long long)cpu->scratch_bytes, (long long)wanted, (long long)p->gemm->m,
+                (long long)p->gemm->n, (long long)p->gemm->k);
+    char *at = cpu->scratch;
+    p->panel_a = (float *)at;
+    p->panel_b = (float *)(at + p->bytes.a);
+    p->panel_c = (float *)(at + p->bytes.a + p->bytes.b);
+    p->per_thread = at + p->bytes.a + p->bytes.b + p->bytes.c;
+    return Z3D_OK;
+}
+
+static z3d_status check(const z3d_gemm *gemm) {
+    Z3D_REQUIRE(gemm->m >= 0 && gemm->n >= 0 && gemm->k >= 0, "kernel gemm: %lld x %lld x %lld",
+                (long long)gemm->m, (long long)gemm->n, (long long)gemm->k);
+    Z3D_REQUIRE(gemm->dtype <= Z3D_F16 && gemm->c_dtype <= Z3D_F16,
+                "kernel gemm: types %s and %s; fp32, bf16 and fp16 are possible",
+                z3d_dtype_name(gemm->dtype), z3d_dtype_name(gemm->c_dtype));
+    Z3D_REQUIRE(gemm->lda >= (gemm->transpose_a ? gemm->m : gemm->k) &&
+                    gemm->ldb >= (gemm->transpose_b ? gemm->k : gemm->n) && gemm->ldc >= gemm->n,
+                "kernel gemm: %lld x %lld x %lld with rows of %lld, %lld, %lld elements: too short",
+                (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, (long long)gemm->lda,
+                (long long)gemm->ldb, (long long)gemm->ldc);
+    return Z3D_OK;
+}
+
+z3d_status z3d_cpu_gemm(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_gemm *gemm = &kernel->as.gemm;
+    Z3D_TRY(check(gemm));
+    if (gemm->m == 0 || gemm->n == 0) return Z3D_OK;
+    product p = {.cpu = cpu, .gemm = gemm, .method = cpu->gemm[gemm->dtype]};
+    p.plan = z3d_cpu_gemm_plan(gemm, p.method);
+    Z3D_TRY(take_scratch(&p));
+    if (p.method == Z3D_GEMM_MATMUL) Z3D_TRY(get_matmuls(&p));
+    run_panels(&p);
+    if (p.failed)
+        return Z3D_ERROR(Z3D_ERR_DEVICE,
+                         "kernel gemm: oneDNN failed in a product of %lld x %lld x %lld by %s",
+                         (long long)gemm->m, (long long)gemm->n, (long long)gemm->k,
+                         z3d_gemm_method_name(p.method));
+    return Z3D_OK;
+}
+
+void z3d_cpu_sgemm_serial(const z3d_cpu *cpu, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+                          float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                          float beta, float *c, int64_t ldc) {
+    (void)cpu;
+    dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+}

@@ -1,0 +1,41 @@
+/* How attention is cut, and the scratch that this takes. Tiles are fixed: they decide the order of
+ * sums. */
+#ifndef ZERO3D_DEVICE_CPU_ISA_ATTENTION_H
+#define ZERO3D_DEVICE_CPU_ISA_ATTENTION_H
+
+#include "src/base/strings.h"
+#include "src/device/kernels.h"
+
+enum {
+    Z3D_ATTENTION_QUERIES = 64,  /* rows of a tile of scores */
+    Z3D_ATTENTION_KEYS = 256,    /* columns; a multiple of QUERIES: no row is masked whole */
+    Z3D_ATTENTION_FORWARD = 256, /* query rows of one task of the forward */
+};
+
+/* fp32 arrays of one thread, each at a multiple of 64 bytes. */
+static inline int64_t z3d_attention_floats(int64_t rows, int64_t cols) {
+    return z3d_round_up(rows * cols * (int64_t)sizeof(float), 64);
+}
+
+/* Keys and values; queries, scores, output of a tile; maximum, sum, correction; mask. */
+static inline int64_t z3d_scratch_attention_forward(const z3d_attention_forward *kernel,
+                                                    int threads) {
+    return threads * (2 * z3d_attention_floats(kernel->seq, kernel->head_dim) +
+                      2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, kernel->head_dim) +
+                      z3d_attention_floats(Z3D_ATTENTION_QUERIES, Z3D_ATTENTION_KEYS) +
+                      3 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, 1) +
+                      z3d_attention_floats(Z3D_ATTENTION_KEYS, 1));
+}
+
+/* Queries, output's gradient and queries' gradient of a head, and a number per row; keys, values
+ * and their gradients of a tile; probabilities and their gradient; mask. */
+static inline int64_t z3d_scratch_attention_backward(const z3d_attention_backward *kernel,
+                                                     int threads) {
+    return threads * (3 * z3d_attention_floats(kernel->seq, kernel->head_dim) +
+                      z3d_attention_floats(kernel->seq, 1) +
+                      4 * z3d_attention_floats(Z3D_ATTENTION_KEYS, kernel->head_dim) +
+                      2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, Z3D_ATTENTION_KEYS) +
+                      z3d_attention_floats(Z3D_ATTENTION_KEYS, 1));
+}
+
+#endif

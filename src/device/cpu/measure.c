@@ -1,0 +1,121 @@
+/* Which method multiplies fastest here: measured, because tables of CPUs are always out of date. */
+#include "src/device/cpu/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/strings.h"
+
+enum { REPETITIONS = 4 };
+
+/* Methods much slower than the best so far are not measured on the whole product. */
+#define HOPELESS 4.0
+#define PROBE 96
+
+typedef struct buffers {
+    void *a, *b;
+    float *c;
+    char *scratch;
+    int64_t scratch_bytes;
+} buffers;
+
+static z3d_kernel product_of(const buffers *buffers, z3d_dtype dtype, int64_t m, int64_t n,
+                             int64_t k) {
+    return (z3d_kernel){
+        .kind = Z3D_KERNEL_gemm,
+        .as.gemm = {.m = m,
+                    .n = n,
+                    .k = k,
+                    .a = buffers->a,
+                    .b = buffers->b,
+                    .c = buffers->c,
+                    .lda = k,
+                    .ldb = k,
+                    .ldc = n,
+                    .transpose_b = true, /* a linear layer's forward */
+                    .dtype = dtype,
+                    .c_dtype = Z3D_F32},
+    };
+}
+
+/* Fastest of a few runs, seconds; the first one, which makes primitives and touches memory, does
+ * not count. A method that the library lacks gives infinity. */
+static z3d_status time_method(z3d_cpu *cpu, const z3d_kernel *kernel, z3d_gemm_method method,
+                              double *seconds) {
+    *seconds = 1e30;
+    cpu->gemm[kernel->as.gemm.dtype] = method;
+    z3d_status status = z3d_cpu_gemm(cpu, kernel);
+    if (status == Z3D_ERR_UNSUPPORTED) return Z3D_OK;
+    for (int i = 0; i < REPETITIONS && status == Z3D_OK; i++) {
+        double start = z3d_now();
+        status = z3d_cpu_gemm(cpu, kernel);
+        double taken = z3d_now() - start;
+        if (taken < *seconds) *seconds = taken;
+    }
+    return status;
+}
+
+static z3d_status make_buffers(z3d_dtype dtype, int64_t m, int64_t n, int64_t k, int threads,
+                               buffers *out) {
+    int64_t size = (int64_t)z3d_dtype_size(dtype), mk, nk, mn;
+    if (!z3d_mul_i64(m, k, &mk) || !z3d_mul_i64(n, k, &nk) || !z3d_mul_i64(m, n, &mn))
+        return Z3D_ERROR(Z3D_ERR_INTERNAL, "measuring a product of %lld x %lld x %lld",
+                         (long long)m, (long long)n, (long long)k);
+    z3d_kernel kernel = product_of(out, dtype, m, n, k);
+    z3d_kernel probe = product_of(out, dtype, PROBE, PROBE, PROBE);
+    int64_t scratch = z3d_kernel_scratch(&kernel, threads);
+    int64_t probe_scratch = z3d_kernel_scratch(&probe, threads);
+    out->scratch_bytes = scratch > probe_scratch ? scratch : probe_scratch;
+    int64_t least = PROBE * PROBE;
+    Z3D_TRY(z3d_new((size_t)(mk > least ? mk : least), (size_t)size, "A", &out->a));
+    Z3D_TRY(z3d_new((size_t)(nk > least ? nk : least), (size_t)size, "B", &out->b));
+    Z3D_TRY(z3d_new((size_t)(mn > least ? mn : least), sizeof(float), "C", &out->c));
+    size_t scratch_size = (size_t)z3d_round_up(out->scratch_bytes + 1, 4096);
+    out->scratch = aligned_alloc(4096, scratch_size);
+    if (!out->scratch)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "%zu bytes of scratch to measure products", scratch_size);
+    return Z3D_OK;
+}
+
+/* Zeros multiply as fast as numbers do, and need no conversion. */
+static z3d_status compare(z3d_cpu *cpu, const buffers *with, z3d_dtype dtype, int64_t m, int64_t n,
+                          int64_t k, z3d_gemm_method *best, double *gflops) {
+    static const z3d_gemm_method methods[] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL, Z3D_GEMM_PORTABLE};
+    double least = 1e30, least_probe = 1e30;
+    z3d_kernel kernel = product_of(with, dtype, m, n, k);
+    z3d_kernel probe = product_of(with, dtype, PROBE, PROBE, PROBE);
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        if (!z3d_cpu_gemm_has_method(dtype, methods[i])) continue;
+        double seconds;
+        Z3D_TRY(time_method(cpu, &probe, methods[i], &seconds));
+        if (seconds > HOPELESS * least_probe) continue;
+        if (seconds < least_probe) least_probe = seconds;
+        Z3D_TRY(time_method(cpu, &kernel, methods[i], &seconds));
+        if (seconds < least) {
+            least = seconds;
+            *best = methods[i];
+        }
+    }
+    *gflops = 2e-9 * (double)m * (double)n * (double)k / least;
+    return Z3D_OK;
+}
+
+z3d_status z3d_cpu_measure_gemm(z3d_cpu *cpu, z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
+                                z3d_gemm_method *best, double *gflops) {
+    Z3D_REQUIRE(dtype <= Z3D_F16, "products of %s", z3d_dtype_name(dtype));
+    const z3d_cpu before = *cpu;
+    buffers with = {0};
+    z3d_status status;
+    Z3D_TRY_GOTO(status, make_buffers(dtype, m, n, k, cpu->threads, &with), done);
+    cpu->scratch = with.scratch;
+    cpu->scratch_bytes = with.scratch_bytes;
+    cpu->poll = NULL;
+    status = compare(cpu, &with, dtype, m, n, k, best, gflops);
+    *cpu = before;
+done:
+    free(with.scratch);
+    free(with.c);
+    free(with.b);
+    free(with.a);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* How much scratch each kernel of the cpu device wants. */
+#include "src/device/cpu/isa/scratch.h"
+#include "src/device/cpu/gemm_plan.h"
+#include "src/device/cpu/isa/attention.h"
+
+static int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* Over all methods, since the method may be chosen later than the scratch. */
+static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
+    static const z3d_gemm_method methods[] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL};
+    int64_t most = 0;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        z3d_gemm_plan plan = z3d_cpu_gemm_plan(gemm, methods[i]);
+        z3d_gemm_scratch scratch = z3d_cpu_gemm_scratch(gemm, &plan, methods[i]);
+        most = larger(most, z3d_cpu_gemm_scratch_total(&scratch, threads));
+    }
+    return most;
+}
+
+int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads) {
+    switch (kernel->kind) {
+    case Z3D_KERNEL_gemm:
+        return gemm_scratch(&kernel->as.gemm, threads);
+    case Z3D_KERNEL_attention_forward:
+        return z3d_scratch_attention_forward(&kernel->as.attention_forward, threads);
+    case Z3D_KERNEL_attention_backward:
+        return z3d_scratch_attention_backward(&kernel->as.attention_backward, threads);
+    case Z3D_KERNEL_bias_backward:
+        return z3d_scratch_bias_backward(&kernel->as.bias_backward);
+    case Z3D_KERNEL_layernorm_backward:
+        return z3d_scratch_layernorm_backward(&kernel->as.layernorm_backward);
+    case Z3D_KERNEL_embedding_backward:
+        return z3d_scratch_embedding_backward(&kernel->as.embedding_backward);
+    default:
+        return 0;
+    }
+}

@@ -1,0 +1,328 @@
+/* What each kernel reads, writes and costs, from its struct alone: one function per kernel. The
+ * recorder learns from the operands which buffers a unit touches, so flags and extents are exact.
+ * Where a kernel may leave some of an operand as it was, the operand counts as read too. */
+#include <string.h>
+
+#include "src/device/device.h"
+
+static int64_t size_of(z3d_dtype dtype) {
+    return (int64_t)z3d_dtype_size(dtype);
+}
+
+/* Adds an operand with `extent` bytes from pointer, of which `moved` bytes are moved each way. */
+static void add_operand(z3d_cost *cost, const void *pointer, int64_t extent, int64_t moved,
+                        bool read, bool written) {
+    if (!pointer || extent <= 0) return;
+    cost->operands[cost->num_operands++] = (z3d_operand){pointer, extent, read, written};
+    if (read) cost->bytes_read += moved;
+    if (written) cost->bytes_written += moved;
+}
+
+static void reads(z3d_cost *cost, const void *pointer, int64_t bytes) {
+    add_operand(cost, pointer, bytes, bytes, true, false);
+}
+
+static void writes(z3d_cost *cost, const void *pointer, int64_t bytes) {
+    add_operand(cost, pointer, bytes, bytes, false, true);
+}
+
+static void updates(z3d_cost *cost, const void *pointer, int64_t bytes) {
+    add_operand(cost, pointer, bytes, bytes, true, true);
+}
+
+/* The result of a kernel with an `accumulate` flag. */
+static void writes_or_adds(z3d_cost *cost, const void *pointer, int64_t bytes, bool accumulate) {
+    add_operand(cost, pointer, bytes, bytes, accumulate, true);
+}
+
+static void reads_state(z3d_cost *cost, const z3d_step_state *state) {
+    reads(cost, state, (int64_t)sizeof *state);
+}
+
+/* Without dropout the state is not read. */
+static void reads_dropout(z3d_cost *cost, const z3d_dropout *dropout) {
+    if (dropout->p > 0) reads_state(cost, dropout->state);
+}
+
+static void matrix(z3d_cost *cost, const void *pointer, int64_t rows, int64_t cols, int64_t ld,
+                   z3d_dtype dtype, bool read, bool written) {
+    int64_t extent = rows > 0 && cols > 0 ? (rows - 1) * ld + cols : 0;
+    add_operand(cost, pointer, extent * size_of(dtype), rows * cols * size_of(dtype), read,
+                written);
+}
+
+static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
+    int64_t m = kernel->m, n = kernel->n, k = kernel->k;
+    bool ta = kernel->transpose_a, tb = kernel->transpose_b;
+    if (m > 0 && n > 0) {
+        matrix(cost, kernel->a, ta ? k : m, ta ? m : k, kernel->lda, kernel->dtype, true, false);
+        matrix(cost, kernel->b, tb ? n : k, tb ? k : n, kernel->ldb, kernel->dtype, true, false);
+        if (kernel->bias) reads(cost, kernel->bias, n * size_of(kernel->dtype));
+    }
+    bool gaps = kernel->ldc > n && m > 1; /* what lies between the rows stays */
+    matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate || gaps, true);
+    cost->flops = (double)m * (double)n * (2.0 * (double)k + (kernel->bias ? 1 : 0));
+}
+
+static void cost_fill(const z3d_fill *kernel, z3d_cost *cost) {
+    writes(cost, kernel->x, kernel->count * size_of(kernel->dtype));
+}
+
+static void cost_cast(const z3d_cast *kernel, z3d_cost *cost) {
+    reads(cost, kernel->source, kernel->count * size_of(kernel->source_dtype));
+    writes(cost, kernel->destination, kernel->count * size_of(kernel->destination_dtype));
+}
+
+static void cost_accumulate(const z3d_accumulate *kernel, z3d_cost *cost) {
+    updates(cost, kernel->y, kernel->count * size_of(kernel->y_dtype));
+    reads(cost, kernel->x, kernel->count * size_of(kernel->x_dtype));
+    cost->flops = (double)kernel->count;
+}
+
+static void cost_add_bias(const z3d_add_bias *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols;
+    updates(cost, kernel->y, count * size_of(kernel->dtype));
+    if (count > 0) reads(cost, kernel->bias, kernel->cols * size_of(kernel->dtype));
+    cost->flops = (double)count;
+}
+
+static void cost_bias_backward(const z3d_bias_backward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols;
+    reads(cost, kernel->dy, count * size_of(kernel->dtype));
+    writes_or_adds(cost, kernel->gradient, kernel->cols * size_of(kernel->gradient_dtype),
+                   kernel->accumulate);
+    cost->flops = (double)count;
+}
+
+static void cost_layernorm_forward(const z3d_layernorm_forward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols, row = kernel->cols * size_of(kernel->dtype);
+    int64_t statistics = kernel->rows * (int64_t)sizeof(float);
+    if (count > 0) {
+        reads(cost, kernel->x, count * size_of(kernel->dtype));
+        reads(cost, kernel->weight, row);
+        reads(cost, kernel->bias, row);
+    }
+    writes(cost, kernel->y, count * size_of(kernel->dtype));
+    writes(cost, kernel->mean, statistics);
+    writes(cost, kernel->rstd, statistics);
+    cost->flops = 8.0 * (double)count;
+}
+
+static void cost_layernorm_backward(const z3d_layernorm_backward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols, bytes = count * size_of(kernel->dtype);
+    int64_t statistics = kernel->rows * (int64_t)sizeof(float);
+    int64_t gradient = kernel->cols * size_of(kernel->gradient_dtype);
+    if (count > 0) {
+        reads(cost, kernel->dy, bytes);
+        reads(cost, kernel->x, bytes);
+        reads(cost, kernel->weight, kernel->cols * size_of(kernel->dtype));
+        reads(cost, kernel->mean, statistics);
+        reads(cost, kernel->rstd, statistics);
+        reads(cost, kernel->add_to, bytes);
+    }
+    writes(cost, kernel->dx, bytes);
+    writes_or_adds(cost, kernel->weight_gradient, gradient, kernel->accumulate);
+    writes_or_adds(cost, kernel->bias_gradient, gradient, kernel->accumulate);
+    cost->flops = 15.0 * (double)count;
+}
+
+static void cost_gelu_forward(const z3d_gelu_forward *kernel, z3d_cost *cost) {
+    int64_t bytes = kernel->count * size_of(kernel->dtype);
+    reads(cost, kernel->x, bytes);
+    writes(cost, kernel->y, bytes);
+    cost->flops = 9.0 * (double)kernel->count;
+}
+
+static void cost_gelu_backward(const z3d_gelu_backward *kernel, z3d_cost *cost) {
+    int64_t bytes = kernel->count * size_of(kernel->dtype);
+    reads(cost, kernel->x, bytes);
+    reads(cost, kernel->dy, bytes);
+    writes(cost, kernel->dx, bytes);
+    cost->flops = 17.0 * (double)kernel->count;
+}
+
+static void cost_dropout_forward(const z3d_dropout_forward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->batch * kernel->seq * kernel->cols;
+    int64_t bytes = count * size_of(kernel->dtype);
+    if (count > 0) {
+        reads(cost, kernel->x, bytes);
+        reads(cost, kernel->bias, kernel->cols * size_of(kernel->dtype));
+        reads(cost, kernel->residual, bytes);
+        reads_dropout(cost, &kernel->dropout);
+    }
+    writes(cost, kernel->y, bytes);
+    cost->flops = (double)count * ((kernel->bias ? 1 : 0) + (kernel->residual ? 1 : 0) +
+                                   (kernel->dropout.p > 0 ? 1 : 0));
+}
+
+static void cost_dropout_backward(const z3d_dropout_backward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->batch * kernel->seq * kernel->cols;
+    int64_t bytes = count * size_of(kernel->dtype);
+    if (count > 0) {
+        reads(cost, kernel->dy, bytes);
+        reads_dropout(cost, &kernel->dropout);
+    }
+    writes(cost, kernel->dx, bytes);
+    cost->flops = kernel->dropout.p > 0 ? (double)count : 0;
+}
+
+/* Pairs of a query and a key that it may see, over all heads: the causal half. */
+static double attention_pairs(int64_t batch, int64_t seq, int64_t heads) {
+    return (double)batch * (double)heads * 0.5 * (double)seq * ((double)seq + 1);
+}
+
+static void cost_attention_forward(const z3d_attention_forward *kernel, z3d_cost *cost) {
+    int64_t rows = kernel->batch * kernel->seq * kernel->heads;
+    int64_t out = rows * kernel->head_dim * size_of(kernel->dtype);
+    if (out > 0) {
+        reads(cost, kernel->qkv, 3 * out);
+        reads_dropout(cost, &kernel->dropout);
+    }
+    writes(cost, kernel->out, out);
+    writes(cost, kernel->log_sum_exp, rows * (int64_t)sizeof(float));
+    cost->flops = attention_pairs(kernel->batch, kernel->seq, kernel->heads) *
+                  (4.0 * (double)kernel->head_dim + 5);
+}
+
+static void cost_attention_backward(const z3d_attention_backward *kernel, z3d_cost *cost) {
+    int64_t rows = kernel->batch * kernel->seq * kernel->heads;
+    int64_t out = rows * kernel->head_dim * size_of(kernel->dtype);
+    if (out > 0) {
+        reads(cost, kernel->qkv, 3 * out);
+        reads(cost, kernel->out, out);
+        reads(cost, kernel->dout, out);
+        reads(cost, kernel->log_sum_exp, rows * (int64_t)sizeof(float));
+        reads_dropout(cost, &kernel->dropout);
+    }
+    writes(cost, kernel->dqkv, 3 * out);
+    cost->flops = attention_pairs(kernel->batch, kernel->seq, kernel->heads) *
+                  (10.0 * (double)kernel->head_dim + 7);
+}
+
+/* The table's rows are picked: what is moved is the tokens' rows. */
+static void cost_embedding_forward(const z3d_embedding_forward *kernel, z3d_cost *cost) {
+    int64_t out = kernel->rows * kernel->cols * size_of(kernel->dtype);
+    int64_t table = kernel->table_rows * kernel->cols * size_of(kernel->dtype);
+    if (out > 0) {
+        reads(cost, kernel->tokens, kernel->rows * (int64_t)sizeof(int32_t));
+        add_operand(cost, kernel->table, table, out, true, false);
+    }
+    writes(cost, kernel->out, out);
+}
+
+static void cost_embedding_backward(const z3d_embedding_backward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols;
+    int64_t table = kernel->table_rows * kernel->cols * size_of(kernel->gradient_dtype);
+    if (table > 0) {
+        reads(cost, kernel->tokens, kernel->rows * (int64_t)sizeof(int32_t));
+        reads(cost, kernel->dy, count * size_of(kernel->dtype));
+    }
+    add_operand(cost, kernel->table_gradient, table,
+                kernel->accumulate ? count * size_of(kernel->gradient_dtype) : table,
+                kernel->accumulate, true);
+    cost->flops = (double)count;
+}
+
+static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *cost) {
+    int64_t sample = kernel->seq * kernel->cols;
+    updates(cost, kernel->x, kernel->batch * sample * size_of(kernel->dtype));
+    if (kernel->batch > 0) reads(cost, kernel->positions, sample * size_of(kernel->dtype));
+    cost->flops = (double)kernel->batch * (double)sample;
+}
+
+static void cost_position_backward(const z3d_position_backward *kernel, z3d_cost *cost) {
+    int64_t sample = kernel->seq * kernel->cols;
+    reads(cost, kernel->dy, kernel->batch * sample * size_of(kernel->dtype));
+    writes_or_adds(cost, kernel->gradient, sample * size_of(kernel->gradient_dtype),
+                   kernel->accumulate);
+    cost->flops = (double)kernel->batch * (double)sample;
+}
+
+/* The padding columns of the last row lie beyond what the reading parts look at. */
+static int64_t logits_extent(int64_t rows, int64_t cols, int64_t valid, z3d_dtype dtype) {
+    return rows > 0 && valid > 0 ? ((rows - 1) * cols + valid) * size_of(dtype) : 0;
+}
+
+static void cost_cross_entropy_max(const z3d_cross_entropy_max *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->valid;
+    add_operand(cost, kernel->logits,
+                logits_extent(kernel->rows, kernel->cols, kernel->valid, kernel->dtype),
+                count * size_of(kernel->dtype), true, false);
+    writes(cost, kernel->max_out, kernel->rows * (int64_t)sizeof(float));
+    cost->flops = (double)count;
+}
+
+static void cost_cross_entropy_sum(const z3d_cross_entropy_sum *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->valid;
+    add_operand(cost, kernel->logits,
+                logits_extent(kernel->rows, kernel->cols, kernel->valid, kernel->dtype),
+                count * size_of(kernel->dtype), true, false);
+    reads(cost, kernel->max, kernel->rows * (int64_t)sizeof(float));
+    reads(cost, kernel->targets, kernel->rows * (int64_t)sizeof(int32_t));
+    writes(cost, kernel->sums, 2 * kernel->rows * (int64_t)sizeof(float));
+    cost->flops = 3.0 * (double)count;
+}
+
+static void cost_cross_entropy_loss(const z3d_cross_entropy_loss *kernel, z3d_cost *cost) {
+    reads(cost, kernel->sums, 2 * kernel->rows * (int64_t)sizeof(float));
+    reads(cost, kernel->targets, kernel->rows * (int64_t)sizeof(int32_t));
+    updates(cost, kernel->state, (int64_t)sizeof *kernel->state);
+    cost->flops = 3.0 * (double)kernel->rows;
+}
+
+static void cost_cross_entropy_backward(const z3d_cross_entropy_backward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols;
+    updates(cost, kernel->logits, count * size_of(kernel->dtype));
+    if (count > 0) {
+        reads(cost, kernel->max, kernel->rows * (int64_t)sizeof(float));
+        reads(cost, kernel->sums, kernel->rows * (int64_t)sizeof(float));
+        reads(cost, kernel->targets, kernel->rows * (int64_t)sizeof(int32_t));
+        reads_state(cost, kernel->state);
+    }
+    cost->flops = 4.0 * (double)count;
+}
+
+static void cost_select_row(const z3d_select_row *kernel, z3d_cost *cost) {
+    int64_t out = kernel->batch * kernel->cols * size_of(kernel->dtype);
+    add_operand(cost, kernel->x, out * kernel->seq, out, true, false);
+    writes(cost, kernel->y, out);
+    if (out > 0) reads_state(cost, kernel->state);
+}
+
+/* In a skipped step everything stays: what is written counts as read. */
+static void cost_adamw(const z3d_adamw *kernel, z3d_cost *cost) {
+    int64_t bytes = kernel->count * (int64_t)sizeof(float);
+    updates(cost, kernel->master, bytes);
+    updates(cost, kernel->momentum, bytes);
+    updates(cost, kernel->variance, bytes);
+    reads(cost, kernel->gradient, kernel->count * size_of(kernel->gradient_dtype));
+    if (kernel->parameter != (const void *)kernel->master)
+        updates(cost, kernel->parameter, kernel->count * size_of(kernel->dtype));
+    if (kernel->count > 0) reads_state(cost, kernel->state);
+    cost->flops = 16.0 * (double)kernel->count;
+}
+
+static void cost_sum_squares(const z3d_sum_squares *kernel, z3d_cost *cost) {
+    reads(cost, kernel->x, kernel->count * size_of(kernel->dtype));
+    updates(cost, kernel->out, (int64_t)sizeof *kernel->out);
+    cost->flops = 2.0 * (double)kernel->count;
+}
+
+static void cost_init_normal(const z3d_init_normal *kernel, z3d_cost *cost) {
+    writes(cost, kernel->x, kernel->count * (int64_t)sizeof(float));
+    cost->flops = 4.0 * (double)kernel->count;
+}
+
+void z3d_kernel_cost(const z3d_kernel *kernel, z3d_cost *out) {
+    memset(out, 0, sizeof *out);
+    switch (kernel->kind) {
+#define X(name)                                                                                    \
+    case Z3D_KERNEL_##name:                                                                        \
+        cost_##name(&kernel->as.name, out);                                                        \
+        break;
+        Z3D_KERNEL_MAP(X)
+#undef X
+    case Z3D_KERNEL_COUNT:
+        break;
+    }
+}

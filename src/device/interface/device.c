@@ -1,0 +1,131 @@
+/* The device's face: finds the backend by name, checks what is common to all, and calls its table.
+ */
+#include "src/device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/device/interface/ops.h"
+
+struct z3d_device {
+    const z3d_device_ops *ops;
+    void *self;
+};
+
+static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record};
+
+const char *z3d_gemm_method_name(z3d_gemm_method method) {
+    static const char *const names[] = {
+#define X(NAME, name) #name,
+        Z3D_GEMM_METHOD_MAP(X)
+#undef X
+    };
+    return (unsigned)method < Z3D_GEMM_METHOD_COUNT ? names[method] : "?";
+}
+
+const char *z3d_kernel_name(z3d_kernel_kind kind) {
+    static const char *const names[] = {
+#define X(name) #name,
+        Z3D_KERNEL_MAP(X)
+#undef X
+    };
+    return (unsigned)kind < Z3D_KERNEL_COUNT ? names[kind] : "?";
+}
+
+z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) {
+    *out = NULL;
+    const char *name = config->backend ? config->backend : "";
+    const z3d_device_ops *ops = NULL;
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
+        if (!strcmp(backends[i]->name, name)) ops = backends[i];
+    if (!ops)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "device backend '%s' is unknown; there are 'cpu' and 'record'", name);
+
+    z3d_device *device;
+    Z3D_TRY(z3d_new(1, sizeof *device, "a device", &device));
+    device->ops = ops;
+    z3d_status status = ops->create(config, &device->self);
+    if (status != Z3D_OK) {
+        free(device);
+        return status;
+    }
+    *out = device;
+    return Z3D_OK;
+}
+
+void z3d_device_destroy(z3d_device *device) {
+    if (!device) return;
+    device->ops->destroy(device->self);
+    free(device);
+}
+
+const char *z3d_device_backend(const z3d_device *device) {
+    return device->ops->name;
+}
+
+const char *z3d_device_description(const z3d_device *device) {
+    return device->ops->description(device->self);
+}
+
+int z3d_device_threads(const z3d_device *device) {
+    return device->ops->threads(device->self);
+}
+
+z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out) {
+    *out = NULL;
+    Z3D_REQUIRE((unsigned)space < Z3D_SPACE_COUNT, "device memory in space %d of %d", (int)space,
+                (int)Z3D_SPACE_COUNT);
+    Z3D_REQUIRE(bytes >= 0, "%lld bytes of device memory asked for", (long long)bytes);
+    return device->ops->alloc(device->self, space, bytes, out);
+}
+
+void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes) {
+    if (block) device->ops->free(device->self, space, block, bytes);
+}
+
+void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes) {
+    if (device->ops->set_scratch)
+        device->ops->set_scratch(device->self, scratch, scratch && bytes > 0 ? bytes : 0);
+}
+
+void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *context) {
+    if (device->ops->set_poll) device->ops->set_poll(device->self, poll, context);
+}
+
+z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
+    Z3D_REQUIRE((unsigned)kernel->kind < Z3D_KERNEL_COUNT, "kernel kind %d of %d",
+                (int)kernel->kind, (int)Z3D_KERNEL_COUNT);
+    return device->ops->launch(device->self, kernel);
+}
+
+z3d_status z3d_device_synchronize(z3d_device *device) {
+    return device->ops->synchronize ? device->ops->synchronize(device->self) : Z3D_OK;
+}
+
+z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
+    Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
+    return device->ops->read(device->self, host, source, bytes);
+}
+
+z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host,
+                            int64_t bytes) {
+    Z3D_REQUIRE(bytes >= 0, "write of %lld bytes", (long long)bytes);
+    return device->ops->write(device->self, destination, host, bytes);
+}
+
+z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
+                                   int64_t k, z3d_gemm_method *best, double *gflops) {
+    *best = Z3D_GEMM_SGEMM;
+    *gflops = 0;
+    Z3D_REQUIRE(m > 0 && n > 0 && k > 0, "measuring a product of %lld x %lld x %lld", (long long)m,
+                (long long)n, (long long)k);
+    if (!device->ops->measure_gemm) return Z3D_OK;
+    return device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops);
+}
+
+void z3d_device_set_recorder(z3d_device *device,
+                             z3d_status (*observe)(void *context, const z3d_kernel *kernel),
+                             void *context) {
+    if (device->ops->set_recorder) device->ops->set_recorder(device->self, observe, context);
+}

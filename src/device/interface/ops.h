@@ -1,0 +1,38 @@
+/* What a backend of the device room provides, and how device.c finds it. Inside src/device only. */
+#ifndef ZERO3D_DEVICE_INTERFACE_OPS_H
+#define ZERO3D_DEVICE_INTERFACE_OPS_H
+
+#include "src/device/device.h"
+
+/* `self` is what create gave. A slot may be NULL where "optional" is said. */
+typedef struct z3d_device_ops {
+    const char *name; /* as in z3d_device_config.backend */
+    /* Checks the configuration's values for this backend and makes its state. */
+    z3d_status (*create)(const z3d_device_config *config, void **self);
+    void (*destroy)(void *self);
+    const char *(*description)(const void *self);
+    int (*threads)(const void *self);
+    /* One block; bytes is not negative. */
+    z3d_status (*alloc)(void *self, z3d_space space, int64_t bytes, void **out);
+    void (*free)(void *self, z3d_space space, void *block, int64_t bytes);
+    /* Optional: scratch and poll, where kernels use them. */
+    void (*set_scratch)(void *self, void *scratch, int64_t bytes);
+    void (*set_poll)(void *self, void (*poll)(void *context), void *context);
+    /* One kernel whose kind is known to be valid. */
+    z3d_status (*launch)(void *self, const z3d_kernel *kernel);
+    /* Optional: nothing to wait for where launches are synchronous. */
+    z3d_status (*synchronize)(void *self);
+    /* Host <- device, device <- host. */
+    z3d_status (*read)(void *self, void *host, const void *source, int64_t bytes);
+    z3d_status (*write)(void *self, void *destination, const void *host, int64_t bytes);
+    /* Optional: without it SGEMM is answered with 0 GFLOP/s. */
+    z3d_status (*measure_gemm)(void *self, z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
+                               z3d_gemm_method *best, double *gflops);
+    /* Optional: only where kernels are observed. */
+    void (*set_recorder)(void *self, z3d_status (*observe)(void *, const z3d_kernel *),
+                         void *context);
+} z3d_device_ops;
+
+extern const z3d_device_ops z3d_device_ops_cpu, z3d_device_ops_record;
+
+#endif
