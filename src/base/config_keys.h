@@ -23,6 +23,7 @@
   X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
   X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch; any two of the three batch keys give the third") \
   X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
+  X(gradient_clipping, "gradient_clipping", FLOAT, "0", "[0,1e9]", "largest global gradient norm; 0: off") \
   X(zero_optimization_stage, "zero_optimization.stage", INT, "2", "[0,3]", "ZeRO stage: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters are partitioned over the data group") \
   X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, "5e8", "[1,1e12]", "elements reduced at once") \
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "elements gathered at once") \
@@ -38,7 +39,6 @@
   X(fp16_hysteresis, "fp16.hysteresis", INT, "2", "[1,1e6]", "overflows before the scale halves") \
   X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, "1", "(0,1e38]", "the dynamic scale never falls below") \
   X(bf16_enabled, "bf16.enabled", BOOL, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
-  X(gradient_clipping, "gradient_clipping", FLOAT, "0", "[0,1e9]", "largest global gradient norm; 0: off") \
   X(optimizer_type, "optimizer.type", ENUM, "AdamW", "AdamW", "the optimizer") \
   X(optimizer_params_lr, "optimizer.params.lr", FLOAT, "6e-4", "[0,1e6]", "peak learning rate") \
   X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, "[0.9, 0.95]", "[0,1)", "decay rates of momentum and variance") \

@@ -146,6 +146,7 @@ const char *config_nearest_option(const char *options, const char *text, char *b
     const char *nearest = NULL;
     for (int i = 0; config_option(options, i, option, sizeof option); i++) {
         int d = distance(text, option);
+        if (strlen(text) > 2 && strcasestr(option, text)) d = 1; /* "cosine" */
         if (d <= best && (size_t)d < strlen(option)) {
             best = d - 1;
             config_option(options, i, buf, size);

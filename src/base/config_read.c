@@ -1,247 +1,45 @@
 /* Reading YAML into the configuration: libyaml's events, walked along the key table. Nothing is
  * built in between, so a file is refused at its first wrong place, however deep or long it is. */
-#include "src/base/config_table.h"
+#include "src/base/config_yaml.h"
 
 #include "src/base/log.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yaml.h>
-
-enum { FILE_LIMIT = 1 << 20, DEPTH_LIMIT = 64 };
-
-/* A path that this text has set already, and where. */
-typedef struct seen_path {
-    char *path;
-    config_place place;
-} seen_path;
-
-typedef struct reader {
-    z3d_config *config;
-    yaml_parser_t parser;
-    const char *text;
-    size_t length;
-    int source;
-    bool is_override;
-    seen_path *seen;
-    int seen_count;
-} reader;
-
-static config_place place_of(const reader *r, yaml_mark_t mark) {
-    if (r->is_override) return (config_place){r->source, 0, 0};
-    return (config_place){r->source, (int)mark.line + 1, (int)mark.column + 1};
-}
-
-static z3d_status refuse(const reader *r, yaml_mark_t mark, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* ERR_CONFIG "file:line:column: ...". */
-static z3d_status refuse(const reader *r, yaml_mark_t mark, const char *format, ...) {
-    char message[1024];
-    z3d_string where = {0};
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    config_format_place(r->config, place_of(r, mark), &where);
-    z3d_status status =
-        Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s", where.failed ? "configuration" : where.text, message);
-    z3d_string_free(&where);
-    return status;
-}
-
-/* ---- the text before it is YAML ---- */
-
-/* Bytes of the UTF-8 character at `at`, 0 if there is none; loose about overlong forms, which
- * libyaml refuses. */
-static size_t character_length(const unsigned char *at, size_t left) {
-    size_t length = at[0] < 0x80 ? 1 : at[0] < 0xC0 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
-    if (at[0] >= 0xF8 || length > left) return 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xC0) != 0x80) return 0;
-    }
-    return length;
-}
-
-/* Advances over one character as libyaml counts lines. */
-static void advance(yaml_mark_t *mark, const unsigned char *at, size_t left, size_t length) {
-    bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
-    mark->index += length;
-    if (at[0] == '\n' || carriage_return) {
-        mark->line++;
-        mark->column = 0;
-    } else {
-        mark->column++;
-    }
-}
-
-/* What no text file holds is found before libyaml sees it, with its place. */
-static z3d_status check_characters(const reader *r) {
-    yaml_mark_t mark = {0, 0, 0};
-    if (r->length > FILE_LIMIT) {
-        return refuse(r, mark, "%zu bytes are too many for a configuration; at most 1 MiB",
-                      r->length);
-    }
-    while (mark.index < r->length) {
-        const unsigned char *at = (const unsigned char *)r->text + mark.index;
-        size_t left = r->length - mark.index;
-        size_t length = character_length(at, left);
-        if (length == 0) {
-            return refuse(r, mark, "byte 0x%02x is no UTF-8; is this a text file?", at[0]);
-        }
-        if ((at[0] < 0x20 && at[0] != '\n' && at[0] != '\r' && at[0] != '\t') || at[0] == 0x7f) {
-            return refuse(r, mark, "control character 0x%02x; is this a text file?", at[0]);
-        }
-        advance(&mark, at, left, length);
-    }
-    return Z3D_OK;
-}
-
-/* The byte at a libyaml mark, whose index counts characters. */
-static char byte_at(const reader *r, size_t index) {
-    const unsigned char *at = (const unsigned char *)r->text;
-    size_t left = r->length;
-    for (; index > 0 && left > 0; index--) {
-        size_t length = character_length(at, left);
-        at += length;
-        left -= length;
-    }
-    return left > 0 ? (char)*at : '\0';
-}
-
-/* ---- events ---- */
-
-static z3d_status refuse_yaml(reader *r) {
-    const yaml_parser_t *parser = &r->parser;
-    const char *problem = parser->problem ? parser->problem : "unknown error";
-    if (parser->error == YAML_MEMORY_ERROR) {
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read the configuration");
-    }
-    if (parser->error == YAML_READER_ERROR) {
-        yaml_mark_t mark = {0, 0, 0};
-        while (mark.index < parser->problem_offset && mark.index < r->length) {
-            const unsigned char *at = (const unsigned char *)r->text + mark.index;
-            size_t left = r->length - mark.index;
-            advance(&mark, at, left, character_length(at, left));
-        }
-        return refuse(r, mark, "%s (0x%x)", problem, (unsigned)parser->problem_value);
-    }
-    yaml_mark_t mark = parser->problem_mark;
-    if (byte_at(r, mark.index) == '\t') {
-        return refuse(r, mark, "a tab; YAML is indented with spaces");
-    }
-    if (strstr(problem, "mapping values are not allowed")) {
-        return refuse(r, mark,
-                      "no 'key: value' can stand here; is the indentation right, and text that "
-                      "holds ': ' in quotes?");
-    }
-    if (strstr(problem, "could not find expected ':'")) {
-        return refuse(r, mark, "no valid YAML: the line before wants a ':' after its key");
-    }
-    return refuse(r, mark, "no valid YAML: %s%s%s", problem, parser->context ? " " : "",
-                  parser->context ? parser->context : "");
-}
-
-/* The next event; the caller deletes it, also after a failure. */
-static z3d_status next(reader *r, yaml_event_t *event) {
-    memset(event, 0, sizeof *event);
-    if (!yaml_parser_parse(&r->parser, event)) return refuse_yaml(r);
-    const yaml_char_t *anchor = NULL, *tag = NULL;
-    switch (event->type) {
-    case YAML_ALIAS_EVENT:
-        return refuse(r, event->start_mark, "aliases (*%.40s) are not read; write the value out",
-                      (const char *)event->data.alias.anchor);
-    case YAML_SCALAR_EVENT:
-        anchor = event->data.scalar.anchor;
-        tag = event->data.scalar.tag;
-        break;
-    case YAML_SEQUENCE_START_EVENT:
-        anchor = event->data.sequence_start.anchor;
-        tag = event->data.sequence_start.tag;
-        break;
-    case YAML_MAPPING_START_EVENT:
-        anchor = event->data.mapping_start.anchor;
-        tag = event->data.mapping_start.tag;
-        break;
-    default:
-        break;
-    }
-    if (anchor) {
-        return refuse(r, event->start_mark, "anchors (&%.40s) are not read; write the value out",
-                      (const char *)anchor);
-    }
-    if (tag) {
-        return refuse(r, event->start_mark, "tags (%.40s) are not read; write the value alone",
-                      (const char *)tag);
-    }
-    return Z3D_OK;
-}
-
-static z3d_status scalar_of(const reader *r, const yaml_event_t *event, config_scalar *out) {
-    const char *text = (const char *)event->data.scalar.value;
-    size_t length = event->data.scalar.length;
-    for (size_t i = 0; i < length; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
-            return refuse(r, event->start_mark, "control character 0x%02x in a text", c);
-        }
-    }
-    *out = (config_scalar){text, event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE};
-    return Z3D_OK;
-}
-
-/* Reads the rest of a node whose first event is `first`. */
-static z3d_status skip_node(reader *r, const yaml_event_t *first) {
-    int depth = first->type == YAML_SCALAR_EVENT ? 0 : 1;
-    while (depth > 0) {
-        yaml_event_t event;
-        z3d_status status = next(r, &event);
-        yaml_event_type_t type = event.type;
-        if (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) depth++;
-        if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) depth--;
-        if (status == Z3D_OK && depth > DEPTH_LIMIT) {
-            status = refuse(r, event.start_mark, "nested deeper than %d levels", DEPTH_LIMIT);
-        }
-        yaml_event_delete(&event);
-        Z3D_TRY(status);
-    }
-    return Z3D_OK;
-}
 
 /* ---- values ---- */
 
 /* Puts place and key in front of a message that a value's reader has stored. */
-static z3d_status refuse_stored(reader *r, yaml_mark_t mark, const char *path, z3d_status status) {
+static z3d_status refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,
+                                z3d_status status) {
     if (status != Z3D_ERR_CONFIG) return status;
-    return refuse(r, mark, "%s: %s", path, z3d_error_message());
+    return reader_refuse(r, mark, "%s: %s", path, z3d_error_message());
 }
 
-static z3d_status refuse_shape(reader *r, yaml_mark_t mark, const config_key *key,
+static z3d_status refuse_shape(config_reader *r, yaml_mark_t mark, const config_key *key,
                                const char *found) {
     z3d_string expected = {0};
     config_expected(key, &expected);
-    z3d_status status = refuse(r, mark, "%s: %s; want %s", key->path, found,
-                               expected.failed ? "another value" : expected.text);
+    z3d_status status = reader_refuse(r, mark, "%s: %s; want %s", key->path, found,
+                                      expected.failed ? "another value" : expected.text);
     z3d_string_free(&expected);
     return status;
 }
 
-static z3d_status read_two_numbers(reader *r, const config_key *key, yaml_mark_t start) {
+static z3d_status read_two_numbers(config_reader *r, const config_key *key, yaml_mark_t start) {
     double value[2];
     int count = 0;
     for (;;) {
         yaml_event_t event;
         config_scalar scalar;
-        z3d_status status = next(r, &event);
+        z3d_status status = reader_next(r, &event);
         yaml_event_type_t type = event.type;
         if (status == Z3D_OK && type != YAML_SEQUENCE_END_EVENT) {
             if (type != YAML_SCALAR_EVENT) {
                 status = refuse_shape(r, event.start_mark, key, "a list or mapping in the list");
             } else if (count == 2) {
                 status = refuse_shape(r, event.start_mark, key, "a third value");
-            } else if ((status = scalar_of(r, &event, &scalar)) == Z3D_OK) {
+            } else if ((status = reader_scalar(r, &event, &scalar)) == Z3D_OK) {
                 status = config_parse_element(key, scalar, &value[count++]);
                 status = status ? refuse_stored(r, event.start_mark, key->path, status) : Z3D_OK;
             }
@@ -263,44 +61,46 @@ typedef struct data_item {
 } data_item;
 
 /* `field`'s value, the scalar of `event`. */
-static z3d_status set_item_field(reader *r, const config_key *key, const char *field,
+static z3d_status set_item_field(config_reader *r, const config_key *key, const char *field,
                                  const yaml_event_t *event, data_item *item) {
     config_scalar scalar;
     bool is_path = strcmp(field, "path") == 0;
     if (event->type != YAML_SCALAR_EVENT) {
-        return refuse(r, event->start_mark, "%s: %s wants one value", key->path, field);
+        return reader_refuse(r, event->start_mark, "%s: %s wants one value", key->path, field);
     }
     if (is_path ? item->path != NULL : item->has_weight) {
-        return refuse(r, event->start_mark, "%s: %s is given twice", key->path, field);
+        return reader_refuse(r, event->start_mark, "%s: %s is given twice", key->path, field);
     }
-    Z3D_TRY(scalar_of(r, event, &scalar));
+    Z3D_TRY(reader_scalar(r, event, &scalar));
     if (!is_path) {
         item->has_weight = true;
         z3d_status status = config_parse_weight(scalar, &item->weight);
         return status ? refuse_stored(r, event->start_mark, key->path, status) : Z3D_OK;
     }
     if (scalar.text[0] == '\0') {
-        return refuse(r, event->start_mark, "%s: the path is empty", key->path);
+        return reader_refuse(r, event->start_mark, "%s: the path is empty", key->path);
     }
     item->path = strdup(scalar.text);
     return item->path ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
 }
 
 /* One "path: ..." or "weight: ..." of a data file; *end at the mapping's end. */
-static z3d_status read_item_field(reader *r, const config_key *key, data_item *item, bool *end) {
+static z3d_status read_item_field(config_reader *r, const config_key *key, data_item *item,
+                                  bool *end) {
     yaml_event_t name, value;
     memset(&value, 0, sizeof value);
-    z3d_status status = next(r, &name);
+    z3d_status status = reader_next(r, &name);
     *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
     if (status != Z3D_OK || *end) goto done;
     const char *field =
         name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "a list or mapping";
     if (strcmp(field, "path") != 0 && strcmp(field, "weight") != 0) {
-        status = refuse(r, name.start_mark, "%s: unknown '%.40s'; want {path: ..., weight: ...}",
-                        key->path, field);
+        status =
+            reader_refuse(r, name.start_mark, "%s: unknown '%.40s'; want {path: ..., weight: ...}",
+                          key->path, field);
         goto done;
     }
-    Z3D_TRY_GOTO(status, next(r, &value), done);
+    Z3D_TRY_GOTO(status, reader_next(r, &value), done);
     status = set_item_field(r, key, field, &value, item);
 done:
     yaml_event_delete(&value);
@@ -308,29 +108,29 @@ done:
     return status;
 }
 
-static z3d_status read_item(reader *r, const config_key *key, yaml_mark_t start,
+static z3d_status read_item(config_reader *r, const config_key *key, yaml_mark_t start,
                             z3d_data_list *list) {
     data_item item = {.weight = 1};
     z3d_status status = Z3D_OK;
     bool end = false;
     while (status == Z3D_OK && !end) status = read_item_field(r, key, &item, &end);
     if (status == Z3D_OK && !item.path) {
-        status = refuse(r, start, "%s: a data file without path; want {path: ..., weight: ...}",
-                        key->path);
+        status = reader_refuse(
+            r, start, "%s: a data file without path; want {path: ..., weight: ...}", key->path);
     }
     if (status == Z3D_OK) status = config_list_append(list, item.path, item.weight);
     free(item.path);
     return status;
 }
 
-static z3d_status read_data_list(reader *r, const config_key *key) {
+static z3d_status read_data_list(config_reader *r, const config_key *key) {
     z3d_data_list list = {0};
     z3d_status status = Z3D_OK;
     bool end = false;
     while (status == Z3D_OK && !end) {
         yaml_event_t event;
         config_scalar scalar;
-        status = next(r, &event);
+        status = reader_next(r, &event);
         if (status != Z3D_OK) {
             /* refused already */
         } else if (event.type == YAML_SEQUENCE_END_EVENT) {
@@ -339,7 +139,7 @@ static z3d_status read_data_list(reader *r, const config_key *key) {
             status = read_item(r, key, event.start_mark, &list);
         } else if (event.type != YAML_SCALAR_EVENT) {
             status = refuse_shape(r, event.start_mark, key, "a list in the list");
-        } else if ((status = scalar_of(r, &event, &scalar)) == Z3D_OK) {
+        } else if ((status = reader_scalar(r, &event, &scalar)) == Z3D_OK) {
             status = config_is_null(scalar) || scalar.text[0] == '\0'
                          ? refuse_shape(r, event.start_mark, key, "the path is empty")
                          : config_list_append(&list, scalar.text, 1);
@@ -356,11 +156,12 @@ static z3d_status read_data_list(reader *r, const config_key *key) {
     return status;
 }
 
-static z3d_status read_key(reader *r, int index, config_place place, const yaml_event_t *value) {
+static z3d_status read_key(config_reader *r, int index, config_place place,
+                           const yaml_event_t *value) {
     const config_key *key = &config_table[index];
     config_scalar scalar;
     if (value->type == YAML_SCALAR_EVENT) {
-        Z3D_TRY(scalar_of(r, value, &scalar));
+        Z3D_TRY(reader_scalar(r, value, &scalar));
         z3d_status status = config_set_scalar(r->config, key, scalar);
         if (status != Z3D_OK) return refuse_stored(r, value->start_mark, key->path, status);
     } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_FLOAT2) {
@@ -387,31 +188,32 @@ static bool is_option(const char *options, const char *text) {
 
 /* Whether a later key's value asks for nothing: one of its off values; a mapping if it is empty or
  * its device is off. Reads the node. */
-static z3d_status read_off(reader *r, const char *off, const yaml_event_t *value, bool *is_off) {
+static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
+                           bool *is_off) {
     const char *text = (const char *)value->data.scalar.value;
     *is_off = false;
     if (value->type == YAML_SCALAR_EVENT) {
         *is_off = is_option(off, text[0] ? text : "null");
         return Z3D_OK;
     }
-    if (value->type != YAML_MAPPING_START_EVENT) return skip_node(r, value);
+    if (value->type != YAML_MAPPING_START_EVENT) return reader_skip(r, value);
     bool end = false, empty = true;
     z3d_status status = Z3D_OK;
     while (status == Z3D_OK && !end) {
         yaml_event_t name, field;
         memset(&field, 0, sizeof field);
-        status = next(r, &name);
+        status = reader_next(r, &name);
         end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
         if (status == Z3D_OK && !end) {
             empty = false;
-            status = skip_node(r, &name);
-            if (status == Z3D_OK) status = next(r, &field);
+            status = reader_skip(r, &name);
+            if (status == Z3D_OK) status = reader_next(r, &field);
             if (status == Z3D_OK && name.type == YAML_SCALAR_EVENT &&
                 field.type == YAML_SCALAR_EVENT &&
                 strcmp((const char *)name.data.scalar.value, "device") == 0) {
                 *is_off = is_option(off, (const char *)field.data.scalar.value);
             } else if (status == Z3D_OK) {
-                status = skip_node(r, &field);
+                status = reader_skip(r, &field);
             }
         }
         yaml_event_delete(&field);
@@ -421,21 +223,24 @@ static z3d_status read_off(reader *r, const char *off, const yaml_event_t *value
     return status;
 }
 
-static z3d_status read_later(reader *r, const config_note *note, yaml_mark_t mark,
-                             const yaml_event_t *value) {
-    bool off;
+static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_mark_t mark) {
     char first[64];
-    Z3D_TRY(read_off(r, note->off, value, &off));
-    if (off) return Z3D_OK;
     config_option(note->off, 0, first, sizeof first);
-    return refuse(r, mark, "%s: %s: not supported yet; leave it out%s%s", note->path, note->why,
-                  first[0] ? " or write " : "", first);
+    return reader_refuse(r, mark, "%s: %s: not supported yet; leave it out%s%s", note->path,
+                         note->why, first[0] ? " or write " : "", first);
 }
 
-static z3d_status read_accepted(reader *r, const config_note *note, config_place place,
+static z3d_status read_later(config_reader *r, const config_note *note, yaml_mark_t mark,
+                             const yaml_event_t *value) {
+    bool off;
+    Z3D_TRY(read_off(r, note->off, value, &off));
+    return off ? Z3D_OK : refuse_later(r, note, mark);
+}
+
+static z3d_status read_accepted(config_reader *r, const config_note *note, config_place place,
                                 const yaml_event_t *value) {
     z3d_string where = {0};
-    Z3D_TRY(skip_node(r, value));
+    Z3D_TRY(reader_skip(r, value));
     config_format_place(r->config, place, &where);
     if (!where.failed) {
         z3d_log(Z3D_LOG_INFO, "%s: %s has no effect here: %s", where.text, note->path, note->why);
@@ -444,40 +249,53 @@ static z3d_status read_accepted(reader *r, const config_note *note, config_place
     return Z3D_OK;
 }
 
-static z3d_status refuse_unknown(reader *r, yaml_mark_t mark, const char *path) {
+/* The later key that `path` lies below: an override names keys of sections that we do not have. */
+static const config_note *note_above(const char *path) {
+    for (int i = 0; i < config_later_count; i++) {
+        size_t length = strlen(config_later[i].path);
+        if (strncmp(config_later[i].path, path, length) == 0 && path[length] == '.') {
+            return &config_later[i];
+        }
+    }
+    return NULL;
+}
+
+static z3d_status refuse_unknown(config_reader *r, yaml_mark_t mark, const char *path) {
     char buf[128];
     const char *near = config_nearest(path, buf, sizeof buf);
+    const config_note *note = note_above(path);
+    if (note) return refuse_later(r, note, mark);
     if (strcmp(path, "<<") == 0) {
-        return refuse(r, mark, "merge keys (<<) are not read; write the values out");
+        return reader_refuse(r, mark, "merge keys (<<) are not read; write the values out");
     }
-    if (near) return refuse(r, mark, "unknown key %.120s; did you mean %s?", path, near);
-    return refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
+    if (near) return reader_refuse(r, mark, "unknown key %.120s; did you mean %s?", path, near);
+    return reader_refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
 }
 
 /* ---- mappings ---- */
 
-static z3d_status read_mapping(reader *r, const char *section);
+static z3d_status read_mapping(config_reader *r, const char *section);
 
 /* Notes that `path` is set here; refuses what this text has set before. */
-static z3d_status mark_seen(reader *r, yaml_mark_t mark, const char *path) {
+static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path) {
     for (int i = 0; i < r->seen_count; i++) {
         if (strcmp(r->seen[i].path, path) != 0) continue;
-        return refuse(r, mark, "%.120s is set twice; first on line %d", path,
-                      r->seen[i].place.line);
+        return reader_refuse(r, mark, "%.120s is set twice; first on line %d", path,
+                             r->seen[i].place.line);
     }
     seen_path *grown = realloc(r->seen, ((size_t)r->seen_count + 1) * sizeof *grown);
     if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of keys");
     r->seen = grown;
     char *copy = strdup(path);
     if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of keys");
-    r->seen[r->seen_count++] = (seen_path){copy, place_of(r, mark)};
+    r->seen[r->seen_count++] = (seen_path){copy, reader_place(r, mark)};
     return Z3D_OK;
 }
 
 /* The value of `path`, whose first event is `value`; `mark` is the key's. */
-static z3d_status read_path(reader *r, const char *path, yaml_mark_t mark,
+static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark,
                             const yaml_event_t *value) {
-    config_place place = place_of(r, mark);
+    config_place place = reader_place(r, mark);
     int key = config_find(path), accepted = config_find_accepted(path);
     int later = config_find_later(path);
     bool section = config_is_section(path);
@@ -487,44 +305,44 @@ static z3d_status read_path(reader *r, const char *path, yaml_mark_t mark,
     if (accepted >= 0) return read_accepted(r, &config_accepted[accepted], place, value);
     if (later >= 0) return read_later(r, &config_later[later], mark, value);
     if (value->type == YAML_MAPPING_START_EVENT) return read_mapping(r, path);
-    return refuse(r, value->start_mark, "%s is a section: want keys below it, not %s", path,
-                  value->type == YAML_SEQUENCE_START_EVENT ? "a list"
-                  : value->data.scalar.value[0] == '\0'    ? "nothing"
-                                                           : "a value");
+    return reader_refuse(r, value->start_mark, "%s is a section: want keys below it, not %s", path,
+                         value->type == YAML_SEQUENCE_START_EVENT ? "a list"
+                         : value->data.scalar.value[0] == '\0'    ? "nothing"
+                                                                  : "a value");
 }
 
 /* "section.name" of a key's event. */
-static z3d_status join_path(reader *r, const char *section, const yaml_event_t *name,
+static z3d_status join_path(config_reader *r, const char *section, const yaml_event_t *name,
                             z3d_string *out) {
     if (name->type != YAML_SCALAR_EVENT) {
-        return refuse(r, name->start_mark, "a list or mapping as a key; keys are names");
+        return reader_refuse(r, name->start_mark, "a list or mapping as a key; keys are names");
     }
     config_scalar scalar;
-    Z3D_TRY(scalar_of(r, name, &scalar));
+    Z3D_TRY(reader_scalar(r, name, &scalar));
     z3d_string_append(out, "%s%s%s", section, section[0] ? "." : "", scalar.text);
     if (out->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a key");
     const char *dot = strchr(scalar.text, '.');
     if (dot && config_find(out->text) >= 0) {
-        return refuse(r, name->start_mark,
-                      "%s: sections are nested in a file: write '%.*s:' and "
-                      "below it '%s: ...'",
-                      out->text, (int)(dot - scalar.text), scalar.text, dot + 1);
+        return reader_refuse(r, name->start_mark,
+                             "%s: sections are nested in a file: write '%.*s:' and "
+                             "below it '%s: ...'",
+                             out->text, (int)(dot - scalar.text), scalar.text, dot + 1);
     }
     return Z3D_OK;
 }
 
 /* The entries of a mapping whose start has been read. */
-static z3d_status read_mapping(reader *r, const char *section) {
+static z3d_status read_mapping(config_reader *r, const char *section) {
     z3d_status status = Z3D_OK;
     bool end = false;
     while (status == Z3D_OK && !end) {
         yaml_event_t name, value;
         z3d_string path = {0};
         memset(&value, 0, sizeof value);
-        status = next(r, &name);
+        status = reader_next(r, &name);
         end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
         if (status == Z3D_OK && !end) status = join_path(r, section, &name, &path);
-        if (status == Z3D_OK && !end) status = next(r, &value);
+        if (status == Z3D_OK && !end) status = reader_next(r, &value);
         if (status == Z3D_OK && !end) status = read_path(r, path.text, name.start_mark, &value);
         z3d_string_free(&path);
         yaml_event_delete(&value);
@@ -536,36 +354,36 @@ static z3d_status read_mapping(reader *r, const char *section) {
 /* ---- documents ---- */
 
 /* The first event of the only document's only node; *empty if there is none. */
-static z3d_status open_document(reader *r, yaml_event_t *root, bool *empty) {
+static z3d_status open_document(config_reader *r, yaml_event_t *root, bool *empty) {
     yaml_event_t event;
     *empty = false;
     memset(root, 0, sizeof *root);
-    z3d_status status = next(r, &event); /* stream start */
+    z3d_status status = reader_next(r, &event); /* stream start */
     yaml_event_delete(&event);
     Z3D_TRY(status);
-    status = next(r, &event);
+    status = reader_next(r, &event);
     *empty = event.type == YAML_STREAM_END_EVENT;
     yaml_event_delete(&event);
     if (status != Z3D_OK || *empty) return status;
-    return next(r, root);
+    return reader_next(r, root);
 }
 
 /* After the node: nothing more but the end. */
-static z3d_status close_document(reader *r) {
+static z3d_status close_document(config_reader *r) {
     yaml_event_t event;
-    z3d_status status = next(r, &event); /* document end */
+    z3d_status status = reader_next(r, &event); /* document end */
     yaml_event_delete(&event);
     Z3D_TRY(status);
-    status = next(r, &event);
+    status = reader_next(r, &event);
     if (status == Z3D_OK && event.type != YAML_STREAM_END_EVENT) {
-        status = refuse(r, event.start_mark, "a second document; a configuration is one");
+        status = reader_refuse(r, event.start_mark, "a second document; a configuration is one");
     }
     yaml_event_delete(&event);
     return status;
 }
 
 /* The whole text: at the top (path NULL) a mapping, else the value of `path`. */
-static z3d_status read_document(reader *r, const char *path) {
+static z3d_status read_document(config_reader *r, const char *path) {
     yaml_event_t root;
     bool empty;
     yaml_mark_t start = {0, 0, 0};
@@ -583,16 +401,16 @@ static z3d_status read_document(reader *r, const char *path) {
     } else if (root.type == YAML_MAPPING_START_EVENT) {
         status = read_mapping(r, "");
     } else if (!empty) {
-        status = refuse(r, root.start_mark, "want 'key: value' lines, found %s",
-                        root.type == YAML_SEQUENCE_START_EVENT ? "a list" : "text");
+        status = reader_refuse(r, root.start_mark, "want 'key: value' lines, found %s",
+                               root.type == YAML_SEQUENCE_START_EVENT ? "a list" : "text");
     }
     if (status == Z3D_OK && !empty) status = close_document(r);
     yaml_event_delete(&root);
     return status;
 }
 
-static z3d_status read_yaml(reader *r, const char *path) {
-    Z3D_TRY(check_characters(r));
+static z3d_status read_yaml(config_reader *r, const char *path) {
+    Z3D_TRY(reader_check_text(r));
     if (!yaml_parser_initialize(&r->parser)) {
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read the configuration");
     }
@@ -607,7 +425,7 @@ static z3d_status read_yaml(reader *r, const char *path) {
 
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name) {
-    reader r = {.config = config, .text = text, .length = length};
+    config_reader r = {.config = config, .text = text, .length = length};
     if (length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* an editor's byte order mark */
         r.text += 3;
         r.length -= 3;
@@ -619,20 +437,20 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
 z3d_status z3d_config_read_file(z3d_config *config, const char *path) {
     char *text;
     size_t length;
-    Z3D_TRY(z3d_read_file(path, FILE_LIMIT, &text, &length));
+    Z3D_TRY(z3d_read_file(path, CONFIG_FILE_LIMIT, &text, &length));
     z3d_status status = z3d_config_read_text(config, text, length, path);
     free(text);
     return status;
 }
 
 /* Text for the command line need not be quoted: "generate.prompt=To be, or: not". */
-static z3d_status override_text(reader *r, int key) {
+static z3d_status override_text(config_reader *r, int key) {
     yaml_mark_t start = {0, 0, 0};
-    Z3D_TRY(check_characters(r));
+    Z3D_TRY(reader_check_text(r));
     z3d_status status =
         config_set_scalar(r->config, &config_table[key], (config_scalar){r->text, true});
     if (status != Z3D_OK) return refuse_stored(r, start, config_table[key].path, status);
-    r->config->origin->place[key] = place_of(r, start);
+    r->config->origin->place[key] = reader_place(r, start);
     return Z3D_OK;
 }
 
@@ -642,7 +460,7 @@ z3d_status z3d_config_override(z3d_config *config, const char *assignment) {
         return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.120s' is no override; want key.path=value",
                          assignment);
     }
-    reader r = {
+    config_reader r = {
         .config = config, .text = equals + 1, .length = strlen(equals + 1), .is_override = true};
     Z3D_TRY(config_add_source(config, assignment, &r.source));
     char *path = strndup(assignment, (size_t)(equals - assignment));

@@ -1,0 +1,184 @@
+/* The text of a configuration before it is YAML, and libyaml's events with their places. */
+#include "src/base/config_yaml.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+config_place reader_place(const config_reader *r, yaml_mark_t mark) {
+    if (r->is_override) return (config_place){r->source, 0, 0};
+    return (config_place){r->source, (int)mark.line + 1, (int)mark.column + 1};
+}
+
+z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *format, ...) {
+    char message[1024];
+    z3d_string where = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    config_format_place(r->config, reader_place(r, mark), &where);
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s", where.failed ? "configuration" : where.text, message);
+    z3d_string_free(&where);
+    return status;
+}
+
+/* ---- the text before it is YAML ---- */
+
+/* Bytes of the UTF-8 character at `at`, 0 if there is none; loose about overlong forms, which
+ * libyaml refuses. */
+static size_t character_length(const unsigned char *at, size_t left) {
+    size_t length = at[0] < 0x80 ? 1 : at[0] < 0xC0 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
+    if (at[0] >= 0xF8 || length > left) return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((at[i] & 0xC0) != 0x80) return 0;
+    }
+    return length;
+}
+
+/* Advances over one character as libyaml counts lines. */
+static void advance(yaml_mark_t *mark, const unsigned char *at, size_t left, size_t length) {
+    bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
+    mark->index += length;
+    if (at[0] == '\n' || carriage_return) {
+        mark->line++;
+        mark->column = 0;
+    } else {
+        mark->column++;
+    }
+}
+
+z3d_status reader_check_text(const config_reader *r) {
+    yaml_mark_t mark = {0, 0, 0};
+    if (r->length > CONFIG_FILE_LIMIT) {
+        return reader_refuse(r, mark, "%zu bytes are too many for a configuration; at most 1 MiB",
+                             r->length);
+    }
+    while (mark.index < r->length) {
+        const unsigned char *at = (const unsigned char *)r->text + mark.index;
+        size_t left = r->length - mark.index;
+        size_t length = character_length(at, left);
+        if (length == 0) {
+            return reader_refuse(r, mark, "byte 0x%02x is no UTF-8; is this a text file?", at[0]);
+        }
+        if ((at[0] < 0x20 && at[0] != '\n' && at[0] != '\r' && at[0] != '\t') || at[0] == 0x7f) {
+            return reader_refuse(r, mark, "control character 0x%02x; is this a text file?", at[0]);
+        }
+        advance(&mark, at, left, length);
+    }
+    return Z3D_OK;
+}
+
+/* The byte at a libyaml mark, whose index counts characters. */
+static char byte_at(const config_reader *r, size_t index) {
+    const unsigned char *at = (const unsigned char *)r->text;
+    size_t left = r->length;
+    for (; index > 0 && left > 0; index--) {
+        size_t length = character_length(at, left);
+        at += length;
+        left -= length;
+    }
+    return left > 0 ? (char)*at : '\0';
+}
+
+/* ---- events ---- */
+
+static z3d_status refuse_yaml(config_reader *r) {
+    const yaml_parser_t *parser = &r->parser;
+    const char *problem = parser->problem ? parser->problem : "unknown error";
+    if (parser->error == YAML_MEMORY_ERROR) {
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read the configuration");
+    }
+    if (parser->error == YAML_READER_ERROR) {
+        yaml_mark_t mark = {0, 0, 0};
+        while (mark.index < parser->problem_offset && mark.index < r->length) {
+            const unsigned char *at = (const unsigned char *)r->text + mark.index;
+            size_t left = r->length - mark.index;
+            advance(&mark, at, left, character_length(at, left));
+        }
+        return reader_refuse(r, mark, "%s (0x%x)", problem, (unsigned)parser->problem_value);
+    }
+    yaml_mark_t mark = parser->problem_mark;
+    if (byte_at(r, mark.index) == '\t') {
+        return reader_refuse(r, mark, "a tab; YAML is indented with spaces");
+    }
+    if (strstr(problem, "mapping values are not allowed")) {
+        return reader_refuse(
+            r, mark,
+            "no 'key: value' can stand here; is the indentation right, and text that "
+            "holds ': ' in quotes?");
+    }
+    if (strstr(problem, "could not find expected ':'")) {
+        return reader_refuse(r, mark, "no valid YAML: the line before wants a ':' after its key");
+    }
+    return reader_refuse(r, mark, "no valid YAML: %s%s%s", problem, parser->context ? " " : "",
+                         parser->context ? parser->context : "");
+}
+
+z3d_status reader_next(config_reader *r, yaml_event_t *event) {
+    memset(event, 0, sizeof *event);
+    if (!yaml_parser_parse(&r->parser, event)) return refuse_yaml(r);
+    const yaml_char_t *anchor = NULL, *tag = NULL;
+    switch (event->type) {
+    case YAML_ALIAS_EVENT:
+        return reader_refuse(r, event->start_mark,
+                             "aliases (*%.40s) are not read; write the value out",
+                             (const char *)event->data.alias.anchor);
+    case YAML_SCALAR_EVENT:
+        anchor = event->data.scalar.anchor;
+        tag = event->data.scalar.tag;
+        break;
+    case YAML_SEQUENCE_START_EVENT:
+        anchor = event->data.sequence_start.anchor;
+        tag = event->data.sequence_start.tag;
+        break;
+    case YAML_MAPPING_START_EVENT:
+        anchor = event->data.mapping_start.anchor;
+        tag = event->data.mapping_start.tag;
+        break;
+    default:
+        break;
+    }
+    if (anchor) {
+        return reader_refuse(r, event->start_mark,
+                             "anchors (&%.40s) are not read; write the value out",
+                             (const char *)anchor);
+    }
+    if (tag) {
+        return reader_refuse(r, event->start_mark,
+                             "tags (%.40s) are not read; write the value alone", (const char *)tag);
+    }
+    return Z3D_OK;
+}
+
+z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out) {
+    const char *text = (const char *)event->data.scalar.value;
+    size_t length = event->data.scalar.length;
+    for (size_t i = 0; i < length; i++) {
+        unsigned char c = (unsigned char)text[i];
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
+            return reader_refuse(r, event->start_mark, "control character 0x%02x in a text", c);
+        }
+    }
+    *out = (config_scalar){text, event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE};
+    return Z3D_OK;
+}
+
+z3d_status reader_skip(config_reader *r, const yaml_event_t *first) {
+    int depth = first->type == YAML_SCALAR_EVENT ? 0 : 1;
+    while (depth > 0) {
+        yaml_event_t event;
+        z3d_status status = reader_next(r, &event);
+        yaml_event_type_t type = event.type;
+        if (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) depth++;
+        if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) depth--;
+        if (status == Z3D_OK && depth > CONFIG_DEPTH_LIMIT) {
+            status = reader_refuse(r, event.start_mark, "nested deeper than %d levels",
+                                   CONFIG_DEPTH_LIMIT);
+        }
+        yaml_event_delete(&event);
+        Z3D_TRY(status);
+    }
+    return Z3D_OK;
+}

@@ -1,0 +1,47 @@
+/* The reader's lower half: the text is checked, libyaml's events are fetched, and everything that
+ * is refused gets its place. Only src/base/config_*.c include this. */
+#ifndef ZERO3D_BASE_CONFIG_YAML_H
+#define ZERO3D_BASE_CONFIG_YAML_H
+
+#include "src/base/config_table.h"
+
+#include <yaml.h>
+
+enum { CONFIG_FILE_LIMIT = 1 << 20, CONFIG_DEPTH_LIMIT = 64 };
+
+/* A path that this text has set already, and where. */
+typedef struct seen_path {
+    char *path;
+    config_place place;
+} seen_path;
+
+typedef struct config_reader {
+    z3d_config *config;
+    yaml_parser_t parser;
+    const char *text;
+    size_t length;
+    int source;
+    bool is_override;
+    seen_path *seen;
+    int seen_count;
+} config_reader;
+
+config_place reader_place(const config_reader *r, yaml_mark_t mark);
+
+/* ERR_CONFIG "file:line:column: ...". */
+z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Refuses a text that is too large, no UTF-8, or holds control characters: what no text file holds
+ * is found before libyaml sees it. */
+z3d_status reader_check_text(const config_reader *r);
+
+/* The next event; anchors, aliases and tags are refused. The caller deletes it, also after a
+ * failure. */
+z3d_status reader_next(config_reader *r, yaml_event_t *event);
+/* Reads the rest of a node whose first event is `first`. */
+z3d_status reader_skip(config_reader *r, const yaml_event_t *first);
+/* A scalar event's text, without control characters. */
+z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out);
+
+#endif
