@@ -1,1 +1,6 @@
 zero3d_test(planner ROOM zero)
+
+# The one-rank run leaves the losses that the others are compared with.
+zero3d_test(equivalence ROOM zero RANKS 1 2 4)
+set_tests_properties(equivalence.1 PROPERTIES FIXTURES_SETUP one_rank)
+set_tests_properties(equivalence.2 equivalence.4 PROPERTIES FIXTURES_REQUIRED one_rank)

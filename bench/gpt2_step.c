@@ -1,0 +1,180 @@
+/* Seconds of a GPT-2 124M training step through the engine, beside the seconds of its matrix
+ * products alone by the best of oneDNN's ways, measured in the same process: gpt2_step BATCH SEQ
+ * [stage] [threads] [steps] [dtype]. BATCH is the global batch over all ranks. Rank 0 prints one
+ * line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <dnnl.h>
+
+#include "src/model/model.h"
+#include "zero/zero.h"
+
+struct bench {
+    z3d_world *world;
+    z3d_topology topology;
+    z3d_model *model;
+    z3d_device *device;
+    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_engine *engine;
+    int64_t batch, seq;
+    int stage, threads, steps;
+    z3d_dtype dtype;
+};
+
+enum { LAYERS = 12, HIDDEN = 768, VOCABULARY = 50257, PADDED = 50304 };
+
+/* ---- the floor: the step's matrix products alone ---- */
+
+static double time_sgemm(int64_t m, int64_t n, int64_t k, char ta, char tb, const float *a,
+                         const float *b, float *c) {
+    double best = 1e30;
+    for (int r = 0; r < 4; r++) {
+        double begin = z3d_now();
+        dnnl_sgemm(ta, tb, m, n, k, 1, a, ta == 'N' ? k : m, b, tb == 'N' ? n : k, 0, c, n);
+        double seconds = z3d_now() - begin;
+        if (r > 0 && seconds < best) best = seconds;
+    }
+    return best;
+}
+
+/* A linear layer's forward and two backward products. */
+static double linear_floor(int64_t rows, int64_t in, int64_t out, const float *a, const float *b,
+                           float *c) {
+    return time_sgemm(rows, out, in, 'N', 'T', a, b, c) +
+           time_sgemm(rows, in, out, 'N', 'N', a, b, c) +
+           time_sgemm(out, in, rows, 'T', 'N', a, b, c);
+}
+
+static double floor_seconds(int64_t rows) {
+    size_t most = (size_t)PADDED * (rows > HIDDEN ? (size_t)rows : HIDDEN);
+    float *a = malloc(most * 4), *b = malloc(most * 4), *c = malloc(most * 4);
+    double sum = -1;
+    if (a && b && c) {
+        for (size_t i = 0; i < most; i++) a[i] = b[i] = c[i] = (float)(i % 13) * 0.1f;
+        sum = LAYERS * (linear_floor(rows, HIDDEN, 3 * HIDDEN, a, b, c) +
+                        linear_floor(rows, HIDDEN, HIDDEN, a, b, c) +
+                        linear_floor(rows, HIDDEN, 4 * HIDDEN, a, b, c) +
+                        linear_floor(rows, 4 * HIDDEN, HIDDEN, a, b, c));
+        sum += linear_floor(rows, HIDDEN, PADDED, a, b, c);
+    }
+    free(a);
+    free(b);
+    free(c);
+    return sum;
+}
+
+/* ---- the step ---- */
+
+static z3d_status create(struct bench *s) {
+    int ranks = z3d_world_size(s->world);
+    Z3D_TRY(z3d_topology_make(1, ranks, 1, z3d_world_rank(s->world), &s->topology));
+    z3d_gpt_config gpt = {.num_layers = LAYERS,
+                          .hidden_size = HIDDEN,
+                          .num_heads = 12,
+                          .seq_length = s->seq,
+                          .vocab_size = VOCABULARY,
+                          .vocab_multiple = 128,
+                          .init_std = 0.02,
+                          .tensor_size = 1};
+    Z3D_TRY(z3d_gpt_create(&gpt, &s->model));
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = s->threads},
+                              &s->device));
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        Z3D_TRY(
+            z3d_group_create(s->world, &s->topology, (z3d_axis)axis, s->device, &s->group[axis]));
+    z3d_engine_config config = {.model = s->model,
+                                .topology = s->topology,
+                                .device = s->device,
+                                .world = s->world,
+                                .program = {.stage = s->stage,
+                                            .dtype = s->dtype,
+                                            .grad_dtype = s->dtype,
+                                            .micro_batch = s->batch / ranks,
+                                            .accumulation = 1,
+                                            .reduce_per_step = s->stage < 2,
+                                            .overlap = true,
+                                            .reduce_bucket = 4 << 20,
+                                            .gather_bucket = 4 << 20},
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .epsilon = 1e-8f,
+                                .weight_decay = 0.1f,
+                                .gradient_clipping = 1,
+                                .scaler = {.scale = 1},
+                                .seed = 1};
+    memcpy(config.group, s->group, sizeof s->group);
+    return z3d_engine_create(&config, &s->engine);
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Median seconds of a step, the first left out. */
+static z3d_status time_steps(struct bench *s, double *median) {
+    int64_t count = s->batch / z3d_world_size(s->world) * s->seq;
+    double seconds[64];
+    int32_t *tokens = malloc((size_t)count * 4);
+    if (!tokens) return Z3D_ERROR(Z3D_ERR_MEMORY, "batch");
+    for (int64_t i = 0; i < count; i++) tokens[i] = (int32_t)((i * 7919) % VOCABULARY);
+    z3d_micro_batch micro = {.field = {tokens, tokens}};
+    z3d_step_input input = {
+        .micro = &micro, .global_targets = s->batch * s->seq, .learning_rate = 1e-4f};
+    z3d_status status = Z3D_OK;
+    for (int k = 0; k <= s->steps && status == Z3D_OK; k++) {
+        z3d_step_result result;
+        status = z3d_engine_train_step(s->engine, &input, &result);
+        if (k > 0) seconds[k - 1] = result.seconds;
+    }
+    free(tokens);
+    qsort(seconds, (size_t)s->steps, sizeof *seconds, by_value);
+    *median = seconds[s->steps / 2];
+    return status;
+}
+
+static z3d_status measure(struct bench *s) {
+    double step = 0;
+    Z3D_TRY(create(s));
+    Z3D_TRY(time_steps(s, &step));
+    bool alone = z3d_world_size(s->world) == 1;
+    double bare = alone ? floor_seconds(s->batch * s->seq) : 0;
+    if (z3d_world_rank(s->world) > 0) return Z3D_OK;
+    printf("gpt2-124M %s B %lld x T %lld stage %d ranks %d threads %d: %.3f s/step, %.0f tokens/s",
+           z3d_dtype_name(s->dtype), (long long)s->batch, (long long)s->seq, s->stage,
+           z3d_world_size(s->world), z3d_device_threads(s->device), step,
+           (double)(s->batch * s->seq) / step);
+    if (alone) printf(", products alone %.3f s, ratio %.3f", bare, bare / step);
+    printf("\n");
+    return Z3D_OK;
+}
+
+int main(int argc, char **argv) {
+    struct bench s = {.stage = 0, .threads = 0, .steps = 5, .dtype = Z3D_F32};
+    if (argc < 3) {
+        fprintf(stderr,
+                "usage: gpt2_step BATCH SEQ [stage] [threads] [steps, at most 64] [fp32|bf16]\n");
+        return 2;
+    }
+    s.batch = atoll(argv[1]);
+    s.seq = atoll(argv[2]);
+    if (argc > 3) s.stage = atoi(argv[3]);
+    if (argc > 4) s.threads = atoi(argv[4]);
+    if (argc > 5) s.steps = atoi(argv[5]);
+    if (argc > 6 && strcmp(argv[6], "bf16") == 0) s.dtype = Z3D_BF16;
+    if (s.steps < 1 || s.steps > 64) s.steps = 5;
+    if (z3d_world_create(&argc, &argv, &s.world) != Z3D_OK) {
+        fprintf(stderr, "%s\n", z3d_error_message());
+        return 1;
+    }
+    z3d_status status = measure(&s);
+    if (status != Z3D_OK) z3d_world_abort(s.world, status, z3d_error_message());
+    z3d_engine_destroy(s.engine);
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(s.group[axis]);
+    z3d_device_destroy(s.device);
+    z3d_model_destroy(s.model);
+    z3d_world_destroy(s.world);
+    return 0;
+}

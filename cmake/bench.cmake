@@ -1,0 +1,9 @@
+# Benchmarks: built by `make bench`, never by the default build.
+add_custom_target(benchmarks)
+file(GLOB bench_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.c)
+foreach(source ${bench_sources})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(${name} EXCLUDE_FROM_ALL ${source})
+  target_link_libraries(${name} PRIVATE zero3d_flags zero3d)
+  add_dependencies(benchmarks ${name})
+endforeach()

@@ -1,0 +1,173 @@
+// Stages 0-3 train bitwise equally at equal parallel sizes, in every precision; every topology
+// trains like one rank.
+#include "tests/zero/harness.h"
+
+#include <cmath>
+#include <fstream>
+
+using namespace harness;
+
+namespace {
+
+struct Precision {
+    const char *name;
+    z3d_dtype dtype;
+    z3d_loss_scaler scaler;
+};
+
+const Precision PRECISIONS[] = {
+    {"fp32", Z3D_F32, {false, 1, 1, 1000, 2}},
+    {"bf16", Z3D_BF16, {false, 1, 1, 1000, 2}},
+    // The first scale overflows fp16: some steps are skipped before it fits.
+    {"fp16", Z3D_F16, {true, 16777216.f * 16, 1, 1000, 1}},
+};
+
+std::vector<int> tensor_sizes() {
+    std::vector<int> sizes;
+    int ranks = z3d_world_size(world);
+    for (int t = 1; t <= 4 && t <= ranks; t *= 2)
+        if (ranks % t == 0 && 8 % (ranks / t) == 0) sizes.push_back(t);
+    return sizes;
+}
+
+void expect_same(const Result &a, const Result &b, const std::string &what) {
+    EXPECT_TRUE(same_bits(a.loss, b.loss)) << what << ": losses differ";
+    EXPECT_TRUE(same_bits(a.norm, b.norm)) << what << ": gradient norms differ";
+    EXPECT_EQ(a.scale, b.scale) << what;
+    EXPECT_EQ(a.skipped, b.skipped) << what;
+}
+
+} // namespace
+
+TEST(Equivalence, StagesAreBitwiseEqual) {
+    for (int tensor : tensor_sizes()) {
+        for (const Precision &precision : PRECISIONS) {
+            Options o;
+            o.tensor = tensor;
+            o.dtype = precision.dtype;
+            o.scaler = precision.scaler;
+            Result zero = train(o);
+            ASSERT_EQ(zero.loss.size(), (size_t)o.steps);
+            EXPECT_LT(zero.loss.back(), zero.loss.front()) << "it must learn";
+            if (precision.dtype == Z3D_F16) {
+                EXPECT_TRUE(zero.skipped.front()) << "the test wants an overflow among its steps";
+                EXPECT_FALSE(zero.skipped.back());
+                EXPECT_GE(zero.overflow_group.front(), 0);
+            }
+            for (int stage = 1; stage <= 3; stage++) {
+                o.stage = stage;
+                expect_same(zero, train(o),
+                            std::string(precision.name) + ", tensor size " +
+                                std::to_string(tensor) + ", stage " + std::to_string(stage));
+            }
+        }
+    }
+}
+
+TEST(Equivalence, Accumulation) {
+    for (int tensor : tensor_sizes()) {
+        if (z3d_world_size(world) / tensor > 4) continue;
+        for (const Precision &precision : {PRECISIONS[0], PRECISIONS[1]}) {
+            for (int wide = 0; wide < 2; wide++) {
+                Options o;
+                o.tensor = tensor;
+                o.dtype = precision.dtype;
+                o.grad_fp32 = wide == 1;
+                o.accumulation = 2;
+                o.steps = 8;
+                Result by_stage[4], per_step[4], per_micro[4];
+                for (o.stage = 0; o.stage < 4; o.stage++) {
+                    o.reduce_per_step = -1;
+                    by_stage[o.stage] = train(o);
+                    o.reduce_per_step = 1;
+                    per_step[o.stage] = train(o);
+                    o.reduce_per_step = 0;
+                    per_micro[o.stage] = train(o);
+                }
+                expect_same(by_stage[0], by_stage[1], "by default 0 = 1");
+                expect_same(by_stage[2], by_stage[3], "by default 2 = 3");
+                for (int stage = 1; stage < 4; stage++) {
+                    expect_same(per_step[0], per_step[stage],
+                                "per_step, stage " + std::to_string(stage));
+                    expect_same(per_micro[0], per_micro[stage],
+                                "per_microbatch, stage " + std::to_string(stage));
+                }
+                expect_same(by_stage[0], per_step[0], "stage 0 reduces per step");
+                expect_same(by_stage[2], per_micro[2], "stage 2 reduces per micro-batch");
+            }
+        }
+    }
+}
+
+// What changes only the schedule or what is recomputed changes no bit.
+TEST(Equivalence, ScheduleAndRecomputeChangeNoBit) {
+    for (int tensor : tensor_sizes()) {
+        for (const Precision &precision : {PRECISIONS[0], PRECISIONS[1]}) {
+            Options o;
+            o.tensor = tensor;
+            o.stage = 3;
+            o.dtype = precision.dtype;
+            o.steps = 6;
+            o.dropout = 0.1;
+            Result reference = train(o);
+            Options other = o;
+            other.recompute = false;
+            expect_same(reference, train(other), "no recompute");
+            other = o;
+            other.replay_full = true;
+            expect_same(reference, train(other), "full replay");
+            other = o;
+            other.overlap = false;
+            expect_same(reference, train(other), "no overlap");
+            other = o;
+            other.bucket = 100;
+            expect_same(reference, train(other), "small odd buckets");
+            other = o;
+            other.threads = 2;
+            expect_same(reference, train(other), "two threads");
+        }
+    }
+}
+
+// The run on one rank leaves its losses in files; the runs on more ranks are held against them
+// (ctest orders them as a fixture).
+TEST(Equivalence, LikeOneRank) {
+    static const char *const PATH = "equivalence-one-rank.bin";
+    for (double dropout : {0.0, 0.1}) {
+        for (int accumulation : {1, 2}) {
+            Options o;
+            o.dropout = dropout;
+            o.accumulation = accumulation;
+            std::string path =
+                std::string(PATH) + std::to_string(accumulation) + (dropout > 0 ? "d" : "");
+            if (z3d_world_size(world) == 1) {
+                Result one = train(o);
+                std::ofstream(path, std::ios::binary)
+                    .write((const char *)one.loss.data(), (long)(one.loss.size() * 8));
+                Options two = o;
+                two.stage = 3;
+                expect_same(one, train(two), "stage 3 on one rank");
+                continue;
+            }
+            std::vector<double> one((size_t)o.steps);
+            std::ifstream file(path, std::ios::binary);
+            ASSERT_TRUE(file.read((char *)one.data(), (long)(one.size() * 8)).good())
+                << "run the one-rank test first";
+            for (int tensor : tensor_sizes()) {
+                o.tensor = tensor;
+                if (o.global_batch % (z3d_world_size(world) / tensor * accumulation)) continue;
+                for (o.stage = 0; o.stage < 4; o.stage++) {
+                    Result r = train(o);
+                    ASSERT_EQ(r.loss.size(), one.size());
+                    for (size_t k = 0; k < one.size(); k++)
+                        EXPECT_LT(std::fabs(r.loss[k] - one[k]) / one[k], 1e-5)
+                            << "tensor " << tensor << " stage " << o.stage << " step " << k + 1;
+                }
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv) {
+    return main_with_world(argc, argv);
+}
