@@ -3,6 +3,9 @@
 #ifndef ZERO3D_PARALLEL_INTERNAL_H
 #define ZERO3D_PARALLEL_INTERNAL_H
 
+/* Tests include this from C++: MPI's C++ bindings do not fit into extern "C". */
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
 #include "parallel/parallel.h"

@@ -1,0 +1,437 @@
+// Every collective against the reference, to the bit, on 1 to 4 ranks: types, sizes around the
+// segments, strides, many under way at once, polling, the observer, traffic, refusals.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/parallel/reference.h"
+
+extern "C" {
+#include "parallel/interface/internal.h"
+}
+
+static z3d_world *world;
+static z3d_device *device;
+static z3d_topology topology;
+static z3d_group *group; // of the whole world
+
+static const z3d_dtype kTypes[] = {Z3D_F32, Z3D_F64, Z3D_BF16, Z3D_F16, Z3D_I32};
+// Bytes of a row or vector: nothing, one element, around 4096 (the small path), the segments, 3 MB.
+static const int64_t kBytes[] = {0,      8,      24,     1000,   4088,   4096,        4104,
+                                 262136, 262152, 524280, 524288, 524296, 1048576 + 8, 3 << 20};
+
+static z3d_collective call_of(z3d_collective_kind kind, z3d_dtype dtype, void *buffer,
+                              int64_t count) {
+    z3d_collective call = {};
+    call.kind = kind;
+    call.dtype = dtype;
+    call.buffer = buffer;
+    call.count = count;
+    call.stride = count;
+    return call;
+}
+
+static std::vector<Bytes> inputs_of_all(z3d_dtype dtype, int64_t count, uint64_t seed) {
+    std::vector<Bytes> inputs;
+    for (int member = 0; member < z3d_group_size(group); member++)
+        inputs.push_back(make_input(dtype, count, seed, member));
+    return inputs;
+}
+
+static void run(const z3d_collective &call) {
+    ASSERT_EQ(z3d_collective_run(group, &call), Z3D_OK) << z3d_error_message();
+}
+
+TEST(Collectives, AllReduceIsTheContractToTheBit) {
+    uint64_t seed = 10;
+    for (z3d_dtype dtype : kTypes)
+        for (int64_t bytes : kBytes)
+            for (z3d_reduce_op op : {Z3D_SUM, Z3D_MAX}) {
+                if (bytes > 600000 && (op == Z3D_MAX || dtype == Z3D_F64)) continue;
+                int64_t count = bytes / int64_t(z3d_dtype_size(dtype)) + (bytes > 5000 ? 1 : 0);
+                auto inputs = inputs_of_all(dtype, count, seed++);
+                Bytes mine = inputs[size_t(z3d_group_index(group))];
+                z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, dtype, mine.data(), count);
+                call.op = op;
+                run(call);
+                ASSERT_TRUE(mine == reference_all_reduce(dtype, op, inputs))
+                    << z3d_dtype_name(dtype) << " " << bytes << " bytes";
+            }
+}
+
+// Rows are longer than what takes part: the rest of a row must stay as it was.
+TEST(Collectives, ReduceScatterOfColumns) {
+    uint64_t seed = 1000;
+    int size = z3d_group_size(group), index = z3d_group_index(group);
+    for (z3d_dtype dtype : kTypes)
+        for (int64_t bytes : kBytes) {
+            if (bytes > 2000000 && dtype != Z3D_BF16) continue; // time
+            int64_t element = int64_t(z3d_dtype_size(dtype)), count = bytes / element;
+            int64_t stride = count + 5;
+            auto inputs = inputs_of_all(dtype, stride * size, seed++);
+            Bytes mine = inputs[size_t(index)], before = mine;
+            z3d_collective call = call_of(Z3D_COLLECTIVE_REDUCE_SCATTER, dtype, mine.data(), count);
+            call.stride = stride;
+            run(call);
+            Bytes want(static_cast<size_t>(count * element));
+            for (int64_t k = 0; k < count; k++)
+                reduce_element(dtype, Z3D_SUM, inputs, index * stride + k, index + 1,
+                               &want[size_t(k * element)]);
+            ASSERT_TRUE(
+                std::equal(want.begin(), want.end(), mine.begin() + index * stride * element))
+                << z3d_dtype_name(dtype) << " " << bytes << " bytes";
+            for (int row = 0; row < size; row++) {
+                auto from = (row * stride + count) * element, to = (row + 1) * stride * element;
+                ASSERT_TRUE(
+                    std::equal(mine.begin() + from, mine.begin() + to, before.begin() + from));
+            }
+        }
+}
+
+TEST(Collectives, AllGatherOfColumns) {
+    uint64_t seed = 2000;
+    int size = z3d_group_size(group), index = z3d_group_index(group);
+    for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F64, Z3D_U8})
+        for (int64_t bytes : kBytes) {
+            if (bytes > 2000000 && dtype != Z3D_F32) continue; // time
+            int64_t element = int64_t(z3d_dtype_size(dtype)), count = bytes / element;
+            int64_t stride = count + 3;
+            auto inputs = inputs_of_all(dtype, stride * size, seed++);
+            Bytes mine = inputs[size_t(index)], want = mine;
+            for (int row = 0; row < size; row++)
+                std::copy_n(inputs[size_t(row)].begin() + row * stride * element, count * element,
+                            want.begin() + row * stride * element);
+            z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_GATHER, dtype, mine.data(), count);
+            call.stride = stride;
+            run(call);
+            ASSERT_TRUE(mine == want) << z3d_dtype_name(dtype) << " " << bytes << " bytes";
+        }
+}
+
+TEST(Collectives, BroadcastFromEveryRoot) {
+    uint64_t seed = 3000;
+    for (int root = 0; root < z3d_group_size(group); root++)
+        for (int64_t bytes : kBytes) {
+            auto inputs = inputs_of_all(Z3D_U8, bytes, seed++);
+            Bytes mine = inputs[size_t(z3d_group_index(group))];
+            z3d_collective call = call_of(Z3D_COLLECTIVE_BROADCAST, Z3D_U8, mine.data(), bytes);
+            call.peer = root;
+            run(call);
+            ASSERT_TRUE(mine == inputs[size_t(root)])
+                << "root " << root << ", " << bytes << " bytes";
+        }
+}
+
+// Everybody starts a large send, then a receive, on top of a collective: nothing may wait for the
+// order of the starts.
+TEST(Collectives, SendsAndReceivesDoNotQueue) {
+    int size = z3d_group_size(group), index = z3d_group_index(group);
+    if (size == 1) {
+        float x = 0;
+        z3d_collective call = call_of(Z3D_COLLECTIVE_SEND, Z3D_F32, &x, 1);
+        EXPECT_EQ(z3d_collective_run(group, &call), Z3D_ERR_COMM);
+        return;
+    }
+    const int64_t sizes[] = {3 << 20, 0, 8, 700000};
+    std::vector<Bytes> out, in;
+    std::vector<z3d_ticket> tickets;
+    auto sum_inputs = inputs_of_all(Z3D_F32, 300000, 4000);
+    Bytes sum = sum_inputs[size_t(index)];
+    z3d_collective all = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, sum.data(), 300000);
+    z3d_ticket all_ticket, ticket;
+    ASSERT_EQ(z3d_collective_start(group, &all, &all_ticket), Z3D_OK);
+    for (int64_t bytes : sizes) {
+        out.push_back(make_input(Z3D_U8, bytes, 4001, index));
+        in.emplace_back(size_t(bytes));
+        z3d_collective send = call_of(Z3D_COLLECTIVE_SEND, Z3D_U8, out.back().data(), bytes);
+        send.peer = (index + 1) % size;
+        ASSERT_EQ(z3d_collective_start(group, &send, &ticket), Z3D_OK) << z3d_error_message();
+        tickets.push_back(ticket);
+        z3d_collective receive = call_of(Z3D_COLLECTIVE_RECV, Z3D_U8, in.back().data(), bytes);
+        receive.peer = (index + size - 1) % size;
+        ASSERT_EQ(z3d_collective_start(group, &receive, &ticket), Z3D_OK) << z3d_error_message();
+        tickets.push_back(ticket);
+    }
+    std::reverse(tickets.begin(), tickets.end());
+    for (z3d_ticket t : tickets)
+        ASSERT_EQ(z3d_collective_wait(group, t), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_collective_wait(group, all_ticket), Z3D_OK);
+    for (size_t i = 0; i < in.size(); i++)
+        EXPECT_TRUE(in[i] == make_input(Z3D_U8, sizes[i], 4001, (index + size - 1) % size)) << i;
+    EXPECT_TRUE(sum == reference_all_reduce(Z3D_F32, Z3D_SUM, sum_inputs));
+}
+
+TEST(Collectives, BarrierWaitsForEverybody) {
+    z3d_collective call = call_of(Z3D_COLLECTIVE_BARRIER, Z3D_F32, nullptr, 0);
+    for (int i = 0; i < 20; i++) run(call);
+    // Nobody is through before the last one has come: rank 0 comes late.
+    z3d_ticket ticket;
+    z3d_status status = Z3D_OK;
+    if (z3d_group_index(group) != 0 || z3d_group_size(group) == 1) {
+        ASSERT_EQ(z3d_collective_start(group, &call, &ticket), Z3D_OK);
+        status = z3d_collective_test(group, ticket);
+    }
+    int go = 1;
+    ASSERT_EQ(z3d_world_broadcast(world, &go, sizeof go, z3d_world_size(world) - 1), Z3D_OK);
+    if (z3d_group_size(group) > 1) {
+        if (z3d_group_index(group) == 0)
+            run(call);
+        else {
+            EXPECT_EQ(status, Z3D_AGAIN);
+            EXPECT_EQ(z3d_collective_wait(group, ticket), Z3D_OK);
+        }
+    }
+}
+
+// Many collectives of two groups are under way; each rank waits for them in an order of its own.
+TEST(Collectives, ManyInFlightWaitedInAnyOrder) {
+    z3d_group *second;
+    ASSERT_EQ(z3d_group_create(world, &topology, Z3D_AXIS_DATA, device, &second), Z3D_OK);
+    const int ops = 40;
+    std::mt19937 shared(7), own(unsigned(100 + z3d_world_rank(world)));
+    std::vector<Bytes> buffers(ops), wants(ops);
+    std::vector<std::pair<z3d_group *, z3d_ticket>> waits(ops);
+    int size = z3d_group_size(group), index = z3d_group_index(group);
+    for (size_t i = 0; i < ops; i++) {
+        int64_t count = int64_t(shared() % 100000) + (shared() % 3 ? 0 : 250000);
+        if (shared() % 4 == 0) count %= 600;
+        z3d_dtype dtype = shared() % 2 ? Z3D_F32 : Z3D_BF16;
+        bool gather = shared() % 3 == 0;
+        auto inputs = inputs_of_all(dtype, gather ? count * size : count, 5000 + i);
+        buffers[i] = inputs[size_t(index)];
+        if (gather) {
+            wants[i] = buffers[i];
+            int64_t row_bytes = count * int64_t(z3d_dtype_size(dtype));
+            for (int row = 0; row < size; row++)
+                std::copy_n(inputs[size_t(row)].begin() + row * row_bytes, row_bytes,
+                            wants[i].begin() + row * row_bytes);
+        } else {
+            wants[i] = reference_all_reduce(dtype, Z3D_SUM, inputs);
+        }
+        z3d_collective call =
+            call_of(gather ? Z3D_COLLECTIVE_ALL_GATHER : Z3D_COLLECTIVE_ALL_REDUCE, dtype,
+                    buffers[i].data(), count);
+        waits[i].first = shared() % 2 ? group : second;
+        ASSERT_EQ(z3d_collective_start(waits[i].first, &call, &waits[i].second), Z3D_OK);
+    }
+    std::vector<size_t> order(ops);
+    for (size_t i = 0; i < ops; i++) order[i] = i;
+    std::shuffle(order.begin(), order.end(), own);
+    for (size_t i : order) {
+        if (own() % 2) {
+            z3d_status status;
+            while ((status = z3d_collective_test(waits[i].first, waits[i].second)) == Z3D_AGAIN) {
+            }
+            ASSERT_EQ(status, Z3D_OK) << z3d_error_message();
+        } else {
+            ASSERT_EQ(z3d_collective_wait(waits[i].first, waits[i].second), Z3D_OK);
+        }
+        EXPECT_TRUE(buffers[i] == wants[i]) << "operation " << i;
+    }
+    z3d_group_destroy(second);
+}
+
+// The device's poll alone finishes what was started: no test, no wait.
+TEST(Collectives, PollingMovesThem) {
+    auto inputs = inputs_of_all(Z3D_F32, 500000, 6000);
+    Bytes mine = inputs[size_t(z3d_group_index(group))];
+    z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, mine.data(), 500000);
+    z3d_ticket ticket;
+    ASSERT_EQ(z3d_collective_start(group, &call, &ticket), Z3D_OK);
+    while (group->pending > 0) z3d_world_poll(world);
+    EXPECT_TRUE(mine == reference_all_reduce(Z3D_F32, Z3D_SUM, inputs));
+    double exposed = z3d_group_traffic(group, Z3D_COLLECTIVE_ALL_REDUCE)->exposed_seconds;
+    EXPECT_EQ(z3d_collective_wait(group, ticket), Z3D_OK);
+    EXPECT_EQ(z3d_collective_wait(group, ticket), Z3D_ERR_USAGE); // a ticket is used once
+    EXPECT_LT(z3d_group_traffic(group, Z3D_COLLECTIVE_ALL_REDUCE)->exposed_seconds - exposed, 0.5);
+}
+
+struct Seen {
+    std::vector<z3d_collective> calls;
+    bool fail = false;
+};
+
+static z3d_status observe(void *context, z3d_group *, const z3d_collective *call) {
+    auto *seen = static_cast<Seen *>(context);
+    seen->calls.push_back(*call);
+    return seen->fail ? z3d_error_set(Z3D_ERR_PROGRAM, "here", 1, "not what was recorded") : Z3D_OK;
+}
+
+TEST(Collectives, ObserverSeesEveryStartAndCanRefuse) {
+    Seen seen;
+    z3d_group_set_observer(group, observe, &seen);
+    float x[3] = {1, 2, 3};
+    z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, x, 3);
+    run(call);
+    ASSERT_EQ(seen.calls.size(), 1u);
+    EXPECT_EQ(seen.calls[0].count, 3);
+    EXPECT_EQ(seen.calls[0].buffer, (void *)x);
+    seen.fail = true;
+    z3d_ticket ticket;
+    int64_t calls = z3d_group_traffic(group, Z3D_COLLECTIVE_ALL_REDUCE)->calls;
+    EXPECT_EQ(z3d_collective_start(group, &call, &ticket), Z3D_ERR_PROGRAM);
+    EXPECT_EQ(z3d_group_traffic(group, Z3D_COLLECTIVE_ALL_REDUCE)->calls, calls);
+    z3d_group_set_observer(group, nullptr, nullptr);
+    run(call); // nothing of the refused one was sent: numbering is still in step
+    EXPECT_EQ(x[0], float(z3d_group_size(group) * z3d_group_size(group)));
+}
+
+TEST(Collectives, TrafficIsTheFormula) {
+    z3d_group *fresh;
+    ASSERT_EQ(z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &fresh), Z3D_OK);
+    int64_t n = z3d_group_size(fresh);
+    std::vector<uint16_t> data(size_t(n) * 3000);
+    auto go = [&](z3d_collective_kind kind, int64_t count, bool scalar) {
+        z3d_collective call = call_of(kind, Z3D_BF16, data.data(), count);
+        call.scalar = scalar;
+        ASSERT_EQ(z3d_collective_run(fresh, &call), Z3D_OK) << z3d_error_message();
+    };
+    auto traffic = [&](z3d_collective_kind kind) { return *z3d_group_traffic(fresh, kind); };
+    go(Z3D_COLLECTIVE_ALL_REDUCE, 2520, false);
+    go(Z3D_COLLECTIVE_ALL_REDUCE, 12, true);
+    EXPECT_EQ(traffic(Z3D_COLLECTIVE_ALL_REDUCE).calls, 1);
+    EXPECT_EQ(traffic(Z3D_COLLECTIVE_ALL_REDUCE).volume_elements, 2 * 2520 * (n - 1) / n);
+    EXPECT_EQ(traffic(Z3D_COLLECTIVE_ALL_REDUCE).bytes, 2 * 2 * 2520 * (n - 1) / n);
+    EXPECT_EQ(traffic(Z3D_COLLECTIVE_ALL_REDUCE).scalar_calls, 1);
+    EXPECT_EQ(traffic(Z3D_COLLECTIVE_ALL_REDUCE).scalar_bytes, 2 * 2 * 12 * (n - 1) / n);
+    for (auto kind : {Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_COLLECTIVE_ALL_GATHER}) {
+        go(kind, 3000, false);
+        go(kind, 1, false);
+        EXPECT_EQ(traffic(kind).calls, 2);
+        EXPECT_EQ(traffic(kind).volume_elements, 3001 * (n - 1));
+        EXPECT_EQ(traffic(kind).bytes, 2 * 3001 * (n - 1));
+    }
+    go(Z3D_COLLECTIVE_BROADCAST, 100, false);
+    EXPECT_EQ(traffic(Z3D_COLLECTIVE_BROADCAST).volume_elements, n > 1 ? 100 : 0);
+    EXPECT_GE(traffic(Z3D_COLLECTIVE_ALL_GATHER).seconds, 0);
+    z3d_group_destroy(fresh);
+}
+
+TEST(Collectives, BadCallsAreRefused) {
+    float x[8] = {};
+    z3d_ticket ticket;
+    auto refused = [&](z3d_collective call) {
+        return z3d_collective_start(group, &call, &ticket) == Z3D_ERR_USAGE;
+    };
+    z3d_collective good = call_of(Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_F32, x, 1);
+    z3d_collective call = good;
+    call.count = -1;
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.count = 2, call.stride = 1;
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.dtype = Z3D_U8;
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.dtype = z3d_dtype(40);
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.kind = z3d_collective_kind(40);
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.buffer = nullptr;
+    EXPECT_TRUE(refused(call));
+    call = good;
+    call.stride = INT64_MAX / 2;
+    EXPECT_TRUE(refused(call));
+    call = call_of(Z3D_COLLECTIVE_BROADCAST, Z3D_F32, x, 1);
+    call.peer = z3d_group_size(group);
+    EXPECT_TRUE(refused(call));
+    call = call_of(Z3D_COLLECTIVE_SEND, Z3D_F32, x, 1);
+    call.peer = -1;
+    EXPECT_TRUE(refused(call));
+    EXPECT_EQ(z3d_collective_wait(group, z3d_ticket{999999}), Z3D_ERR_USAGE);
+    EXPECT_EQ(z3d_collective_test(group, z3d_ticket{0}), Z3D_ERR_USAGE);
+}
+
+TEST(Collectives, RecordingGroupsDoNothingButCountAndObserve) {
+    z3d_group *recording;
+    ASSERT_EQ(z3d_group_create_recording(Z3D_AXIS_TENSOR, 8, 3, &recording), Z3D_OK);
+    EXPECT_EQ(z3d_group_size(recording), 8);
+    EXPECT_EQ(z3d_group_index(recording), 3);
+    EXPECT_EQ(z3d_group_axis(recording), Z3D_AXIS_TENSOR);
+    Seen seen;
+    z3d_group_set_observer(recording, observe, &seen);
+    z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, (void *)64, 80);
+    EXPECT_EQ(z3d_collective_run(recording, &call), Z3D_OK);
+    EXPECT_EQ(seen.calls.size(), 1u);
+    EXPECT_EQ(z3d_group_traffic(recording, Z3D_COLLECTIVE_ALL_REDUCE)->volume_elements, 140);
+    z3d_ticket ticket;
+    EXPECT_EQ(z3d_collective_start(recording, &call, &ticket), Z3D_OK);
+    EXPECT_EQ(z3d_collective_test(recording, ticket), Z3D_OK);
+    z3d_group_destroy(recording);
+    EXPECT_EQ(z3d_group_create_recording(Z3D_AXIS_TENSOR, 2, 2, &recording), Z3D_ERR_USAGE);
+}
+
+TEST(World, NodesAndGroups) {
+    int size = z3d_world_size(world);
+    EXPECT_EQ(z3d_world_nodes(world), 1);
+    EXPECT_EQ(z3d_world_local_size(world), size);
+    EXPECT_EQ(z3d_world_local_rank(world), z3d_world_rank(world));
+    EXPECT_EQ(z3d_world_node(world, size - 1), 0);
+    EXPECT_EQ(z3d_world_node(world, size), -1);
+    EXPECT_GT(strlen(z3d_world_hostname(world)), 0u);
+    z3d_topology wrong;
+    ASSERT_EQ(z3d_topology_make(1, size + 1, 1, z3d_world_rank(world), &wrong), Z3D_OK);
+    z3d_group *none;
+    EXPECT_EQ(z3d_group_create(world, &wrong, Z3D_AXIS_DATA, device, &none), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_topology_check_nodes(world, &wrong), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_topology_check_nodes(world, &topology), Z3D_OK);
+}
+
+TEST(World, AgreeGivesTheFirstFailureToEverybody) {
+    int size = z3d_world_size(world), rank = z3d_world_rank(world);
+    EXPECT_EQ(z3d_world_agree(world, Z3D_OK), Z3D_OK);
+    z3d_status mine = Z3D_OK;
+    if (rank == size - 1)
+        mine = z3d_error_set(Z3D_ERR_DATA, "f", 1, "token 99 is beyond the vocabulary");
+    z3d_status all = z3d_world_agree(world, mine);
+    EXPECT_EQ(all, Z3D_ERR_DATA);
+    EXPECT_NE(std::string(z3d_error_message()).find("token 99 is beyond"), std::string::npos);
+    if (size > 1) {
+        EXPECT_EQ(std::string(z3d_error_message()).find("rank " + std::to_string(size - 1) + ": "),
+                  0u);
+        // Everybody fails: the lowest rank is heard; a message of any length arrives.
+        std::string text(5000, char('a' + rank));
+        all = z3d_world_agree(world, z3d_error_set(Z3D_ERR_IO, "f", 1, "%s", text.c_str()));
+        EXPECT_EQ(all, Z3D_ERR_IO);
+        EXPECT_EQ(std::string(z3d_error_message()).find("rank 0: aaaaaaaa"), 0u);
+    }
+}
+
+TEST(World, HostHelpers) {
+    int size = z3d_world_size(world), rank = z3d_world_rank(world);
+    std::vector<int> all(static_cast<size_t>(size));
+    ASSERT_EQ(z3d_world_gather_all(world, &rank, all.data(), sizeof rank), Z3D_OK);
+    for (int r = 0; r < size; r++) EXPECT_EQ(all[size_t(r)], r);
+    int64_t value = rank == size - 1 ? 42 : 0;
+    ASSERT_EQ(z3d_world_broadcast(world, &value, sizeof value, size - 1), Z3D_OK);
+    EXPECT_EQ(value, 42);
+    EXPECT_EQ(z3d_world_broadcast(world, &value, sizeof value, size), Z3D_ERR_USAGE);
+    EXPECT_EQ(z3d_world_gather_all(world, &rank, all.data(), -1), Z3D_ERR_USAGE);
+}
+
+int main(int argc, char **argv) {
+    if (z3d_world_create(&argc, &argv, &world) != Z3D_OK) {
+        fprintf(stderr, "%s\n", z3d_error_message());
+        return 1;
+    }
+    testing::InitGoogleTest(&argc, argv);
+    z3d_device_config config = {};
+    config.backend = "cpu";
+    config.threads = 1;
+    int result = 1;
+    if (z3d_device_create(&config, &device) == Z3D_OK &&
+        z3d_topology_make(1, z3d_world_size(world), 1, z3d_world_rank(world), &topology) ==
+            Z3D_OK &&
+        z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &group) == Z3D_OK)
+        result = RUN_ALL_TESTS();
+    else
+        fprintf(stderr, "%s\n", z3d_error_message());
+    z3d_group_destroy(group);
+    z3d_device_destroy(device);
+    z3d_world_destroy(world);
+    return result;
+}
