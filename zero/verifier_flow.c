@@ -144,14 +144,15 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
 /* Joins equal neighbours in [from, to], so that finished buckets do not stay apart. */
 static void join(z3d_cells *c, int from, int to) {
     int kept = from;
-    for (int i = from + 1; i < c->count; i++) {
-        if (i <= to && same_cell(&c->cell[kept], &c->cell[i])) {
+    for (int i = from + 1; i <= to; i++) {
+        if (same_cell(&c->cell[kept], &c->cell[i])) {
             c->cell[kept].end = c->cell[i].end;
         } else {
             c->cell[++kept] = c->cell[i];
         }
     }
-    c->count = kept + 1;
+    memmove(c->cell + kept + 1, c->cell + to + 1, sizeof *c->cell * (size_t)(c->count - to - 1));
+    c->count -= to - kept;
 }
 
 typedef enum action { READ, WRITE, LOCK, UNLOCK } action;
@@ -160,10 +161,9 @@ static z3d_status check_free(const z3d_flow *flow, const char *what, const z3d_c
                              bool write) {
     char entry[160];
     if (cell->writer[row] >= 0) {
-        return z3d_flow_fail(flow, "its %s is being written by entry %d, %s", what,
-                             cell->writer[row],
-                             z3d_instruction_describe(flow->program, cell->writer[row], entry,
-                                                      sizeof entry));
+        return z3d_flow_fail(
+            flow, "its %s is being written by entry %d, %s", what, cell->writer[row],
+            z3d_instruction_describe(flow->program, cell->writer[row], entry, sizeof entry));
     }
     if (write && cell->readers[row] > 0) {
         return z3d_flow_fail(flow, "its %s is being read by an entry that is still in flight",

@@ -1,0 +1,217 @@
+/* The verifier's plain checks: indices within their ranges, the persistent buffers that entries use
+ * without naming them, and addresses: what is alive together must not overlap. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/packer.h"
+#include "zero/verifier.h"
+
+static z3d_status bad_entry(const z3d_program *p, int index, const char *what, long long value,
+                            long long limit) {
+    char entry[160];
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: %s is %lld; 0 to %lld exist", index,
+                     z3d_instruction_describe(p, index, entry, sizeof entry), what, value,
+                     limit - 1);
+}
+
+static z3d_status check_columns(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    int64_t shard = p->layout->group[in->group].shard;
+    if (in->first >= 0 && in->count > 0 && in->count <= shard && in->first <= shard - in->count) {
+        return Z3D_OK;
+    }
+    char entry[160];
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "entry %d, %s: %lld columns from %lld on; the shard has columns 0 to %lld",
+                     index, z3d_instruction_describe(p, index, entry, sizeof entry),
+                     (long long)in->count, (long long)in->first, (long long)shard - 1);
+}
+
+static z3d_status check_entry(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    bool unit = in->opcode == Z3D_OP_FORWARD || in->opcode == Z3D_OP_BACKWARD ||
+                in->opcode == Z3D_OP_RECOMPUTE || in->opcode == Z3D_OP_SAVE_INPUT ||
+                in->opcode == Z3D_OP_LOAD_INPUT;
+    bool matrix = in->opcode == Z3D_OP_GATHER_PARAMS || in->opcode == Z3D_OP_REDUCE_GRADS ||
+                  in->opcode == Z3D_OP_GATHER_GRADS;
+    bool group = matrix || in->opcode == Z3D_OP_RELEASE_PARAMS || in->opcode == Z3D_OP_KEEP_SHARD ||
+                 in->opcode == Z3D_OP_OPTIMIZER_STEP;
+    int units = p->model->num_units, groups = p->model->num_groups;
+    int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
+    if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT) {
+        return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
+    }
+    if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
+    if ((unsigned)in->axis >= Z3D_AXIS_COUNT) {
+        return bad_entry(p, index, "axis", in->axis, Z3D_AXIS_COUNT);
+    }
+    if (unit && (in->unit < 0 || in->unit >= units)) {
+        return bad_entry(p, index, "unit", in->unit, units);
+    }
+    if (group && (in->group < 0 || in->group >= groups)) {
+        return bad_entry(p, index, "group", in->group, groups);
+    }
+    if (unit && (in->micro < 0 || in->micro >= micros)) {
+        return bad_entry(p, index, "micro-batch", in->micro, micros);
+    }
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+        if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers) {
+            return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
+        }
+    }
+    return matrix ? check_columns(p, index) : Z3D_OK;
+}
+
+z3d_status z3d_verify_indices(const z3d_program *program) {
+    for (int i = 0; i < program->num_instructions; i++) Z3D_TRY(check_entry(program, i));
+    return Z3D_OK;
+}
+
+/* ---- persistent buffers ---- */
+
+static z3d_status check_persistent(const z3d_program *p, int index, const char *what, int group,
+                                   int64_t bytes) {
+    const z3d_buffer *b = &p->buffer[index];
+    if (b->persistent && b->first == 0 && b->last == INT_MAX && b->bytes == bytes &&
+        b->space == Z3D_SPACE_DEVICE && b->group == group) {
+        return Z3D_OK;
+    }
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "buffer %d, %s, with %lld bytes of group %d: it must be %s, persistent on the "
+                     "device, %lld bytes of group %d",
+                     index, b->name, (long long)b->bytes, b->group, what, (long long)bytes, group);
+}
+
+static z3d_status check_group_buffers(const z3d_program *p, int group) {
+    static const char *const what[] = {"its parameters", "its kept gradients",
+                                       "its optimizer state"};
+    const z3d_program_config *c = &p->config;
+    const int64_t element[] = {(int64_t)z3d_dtype_size(c->dtype),
+                               (int64_t)z3d_dtype_size(c->grad_dtype),
+                               c->dtype == Z3D_F32 ? 8 : 12};
+    for (int part = 0; part < 3; part++) {
+        bool all = z3d_program_keeps_all_rows(c, (z3d_group_part)part);
+        const z3d_group_layout *layout = &p->layout->group[group];
+        Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_group_part)part),
+                                 what[part], group,
+                                 (all ? layout->padded : layout->shard) * element[part]));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_persistents(const z3d_program *p) {
+    int groups = p->model->num_groups, fields = p->model->num_fields;
+    int needed = z3d_program_group_buffer(p, groups, Z3D_PART_PARAMETERS);
+    if (p->num_buffers < needed) {
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%d buffers: %d persistent ones come first",
+                         p->num_buffers, needed);
+    }
+    int64_t scratch = p->traces->scratch > 0 ? p->traces->scratch : 64;
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, sizeof(z3d_step_state)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, 8 * (4 + groups)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, scratch));
+    for (int m = 0; m < p->config.accumulation; m++) {
+        for (int f = 0; f < fields; f++) {
+            int64_t bytes = p->config.micro_batch * p->model->field[f].bytes_per_sample;
+            Z3D_TRY(check_persistent(p, z3d_program_batch_buffer(p, m, f), "the batch", -1, bytes));
+        }
+    }
+    for (int g = 0; g < groups; g++) Z3D_TRY(check_group_buffers(p, g));
+    return Z3D_OK;
+}
+
+/* ---- addresses ---- */
+
+static z3d_status check_lifetimes(const z3d_program *p) {
+    for (int i = 0; i < p->num_buffers; i++) {
+        const z3d_buffer *b = &p->buffer[i];
+        bool lives = b->persistent
+                         ? b->first == 0 && b->last == INT_MAX
+                         : b->first >= 0 && b->first <= b->last && b->last < p->num_instructions;
+        if (!lives || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT) {
+            return Z3D_ERROR(
+                Z3D_ERR_PROGRAM, "buffer %d, %s: %lld bytes alive from entry %d to %d of 0 to %d",
+                i, b->name, (long long)b->bytes, b->first, b->last, p->num_instructions - 1);
+        }
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_place(const z3d_program *p, int index) {
+    const z3d_buffer *b = &p->buffer[index];
+    int64_t arena = p->arena[b->space];
+    if (b->offset >= 0 && b->offset % Z3D_PACK_ALIGN == 0 && b->bytes <= arena &&
+        b->offset <= arena - b->bytes) {
+        return Z3D_OK;
+    }
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "buffer %d, %s: %lld bytes at %lld; the arena has %lld bytes, places are "
+                     "multiples of %d",
+                     index, b->name, (long long)b->bytes, (long long)b->offset, (long long)arena,
+                     Z3D_PACK_ALIGN);
+}
+
+/* Buffers in the order in which they come alive, and those alive at the moment. */
+typedef struct sweep {
+    const z3d_program *program;
+    int *order, *alive;
+    int count;
+} sweep;
+
+static int by_birth(const void *a, const void *b, void *program) {
+    const z3d_program *p = program;
+    int x = *(const int *)a, y = *(const int *)b;
+    int first = p->buffer[x].first, other = p->buffer[y].first;
+    return first != other ? (first > other) - (first < other) : (x > y) - (x < y);
+}
+
+static z3d_status bring_alive(sweep *s, int index) {
+    const z3d_buffer *buffers = s->program->buffer, *b = &buffers[index];
+    int kept = 0;
+    for (int i = 0; i < s->count; i++) {
+        const z3d_buffer *other = &buffers[s->alive[i]];
+        if (other->last < b->first) continue; /* died */
+        if (other->offset < b->offset + b->bytes && b->offset < other->offset + other->bytes) {
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "buffers %d, %s, and %d, %s, are both alive at entry %d and share "
+                             "addresses (%lld bytes at %lld, %lld at %lld)",
+                             s->alive[i], other->name, index, b->name, b->first,
+                             (long long)other->bytes, (long long)other->offset, (long long)b->bytes,
+                             (long long)b->offset);
+        }
+        s->alive[kept++] = s->alive[i];
+    }
+    s->alive[kept] = index;
+    s->count = kept + 1;
+    return Z3D_OK;
+}
+
+static z3d_status check_addresses(const z3d_program *p, z3d_space space) {
+    sweep s = {.program = p};
+    int total = 0;
+    size_t buffers = (size_t)p->num_buffers + 1;
+    z3d_status status = z3d_new(buffers, sizeof *s.order, "verifier", &s.order);
+    if (status == Z3D_OK) status = z3d_new(buffers, sizeof *s.alive, "verifier", &s.alive);
+    for (int i = 0; status == Z3D_OK && i < p->num_buffers; i++) {
+        if (p->buffer[i].space != space || p->buffer[i].bytes == 0) continue;
+        status = check_place(p, i);
+        s.order[total++] = i;
+    }
+    if (status == Z3D_OK) {
+        qsort_r(s.order, (size_t)total, sizeof *s.order, by_birth, (void *)(uintptr_t)p);
+    }
+    for (int i = 0; status == Z3D_OK && i < total; i++) status = bring_alive(&s, s.order[i]);
+    free(s.order);
+    free(s.alive);
+    return status;
+}
+
+z3d_status z3d_verify_memory(const z3d_program *program) {
+    Z3D_TRY(check_persistents(program));
+    Z3D_TRY(check_lifetimes(program));
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+        if (program->arena[space] > 0) Z3D_TRY(check_addresses(program, (z3d_space)space));
+    }
+    return Z3D_OK;
+}
