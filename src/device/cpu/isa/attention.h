@@ -17,13 +17,13 @@ static inline int64_t z3d_attention_floats(int64_t rows, int64_t cols) {
     return z3d_round_up(rows * cols * (int64_t)sizeof(float), 64);
 }
 
-/* Keys and values; queries, scores, output of a tile; maximum, sum, correction; mask. */
+/* Keys and values; queries, scores, output of a tile; maximum, sum; mask. */
 static inline int64_t z3d_scratch_attention_forward(const z3d_attention_forward *kernel,
                                                     int threads) {
     return threads * (2 * z3d_attention_floats(kernel->seq, kernel->head_dim) +
                       2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, kernel->head_dim) +
                       z3d_attention_floats(Z3D_ATTENTION_QUERIES, Z3D_ATTENTION_KEYS) +
-                      3 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, 1) +
+                      2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, 1) +
                       z3d_attention_floats(Z3D_ATTENTION_KEYS, 1));
 }
 
