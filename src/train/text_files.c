@@ -209,6 +209,22 @@ int64_t z3d_utf8_faults(const unsigned char *bytes, size_t count, size_t *rest) 
     return faults;
 }
 
+void z3d_text_printable(const char *text, size_t length, z3d_string *out) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    for (size_t i = 0; i < length;) {
+        int taken = utf8_length(bytes + i, length - i);
+        bool control = (bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\t') ||
+                       bytes[i] == 0x7f || (taken == 2 && bytes[i] == 0xc2 && bytes[i + 1] < 0xa0);
+        if (taken <= 0)
+            z3d_string_append(out, "\xef\xbf\xbd");
+        else if (control)
+            z3d_string_append(out, "?");
+        else
+            z3d_string_append_bytes(out, text + i, (size_t)taken);
+        i += taken > 0 ? (size_t)taken : 1;
+    }
+}
+
 z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int64_t *bytes,
                            bool *text) {
     enum { CHUNK = 1 << 16 };

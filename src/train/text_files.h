@@ -49,4 +49,8 @@ z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int
  * *rest bytes instead. */
 int64_t z3d_utf8_faults(const unsigned char *bytes, size_t count, size_t *rest);
 
+/* Appends text for a terminal: control characters but line feed and tab become '?', bytes that are
+ * no valid UTF-8 U+FFFD. */
+void z3d_text_printable(const char *text, size_t length, z3d_string *out);
+
 #endif

@@ -1,0 +1,223 @@
+/* The console. */
+#include "src/train/console.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+void z3d_console_say(z3d_console *console, const char *format, ...) {
+    if (!console->out) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(console->out, format, arguments);
+    va_end(arguments);
+    fputc('\n', console->out);
+    fflush(console->out);
+}
+
+static const char *precision_name(const z3d_config *config) {
+    return config->fp16_enabled ? "fp16" : config->bf16_enabled ? "bf16" : "fp32";
+}
+
+static void say_model(z3d_console *console, const z3d_run_facts *facts) {
+    char parameters[32];
+    const z3d_gpt_config *gpt = facts->gpt;
+    z3d_console_say(console,
+                    "model       GPT, %s parameters: %lld layers, hidden %lld, %lld heads, "
+                    "%lld tokens a sample, vocabulary %lld (padded %lld)",
+                    z3d_format_count((double)z3d_model_parameter_count(facts->model), parameters,
+                                     sizeof parameters),
+                    (long long)gpt->num_layers, (long long)gpt->hidden_size,
+                    (long long)gpt->num_heads, (long long)gpt->seq_length,
+                    (long long)gpt->vocab_size, (long long)z3d_gpt_padded_vocab(gpt));
+}
+
+static void say_topology(z3d_console *console, const z3d_run_facts *facts) {
+    const int *size = facts->topology->size;
+    z3d_console_say(console, "ranks       %d = tensor %d x data %d%s on %d node%s",
+                    size[Z3D_AXIS_WORLD], size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
+                    size[Z3D_AXIS_PIPELINE] > 1 ? " x pipeline" : "", facts->nodes,
+                    facts->nodes == 1 ? "" : "s");
+    z3d_console_say(console, "device      %s", facts->device);
+    if (facts->peak_tflops > 0)
+        z3d_console_say(console, "peak        %.4g %s a rank (%s): what MFU is measured against",
+                        facts->peak_tflops >= 1 ? facts->peak_tflops : facts->peak_tflops * 1e3,
+                        facts->peak_tflops >= 1 ? "TFLOP/s" : "GFLOP/s",
+                        facts->peak_measured ? "measured matrix products" : "training.peak_tflops");
+}
+
+static void say_method(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once a %s, %s",
+                    program->stage, precision_name(config),
+                    program->reduce_per_step ? "step" : "micro-batch",
+                    program->recompute ? "activations recomputed" : "activations kept");
+    int64_t data = facts->topology->size[Z3D_AXIS_DATA];
+    char tokens[32];
+    z3d_console_say(console,
+                    "batch       %lld samples a step = %lld a rank x %lld micro-batch%s x %lld "
+                    "data ranks, %s tokens",
+                    (long long)config->train_batch_size,
+                    (long long)config->train_micro_batch_size_per_gpu,
+                    (long long)config->gradient_accumulation_steps,
+                    config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data,
+                    z3d_format_count((double)(config->train_batch_size * config->model_seq_length),
+                                     tokens, sizeof tokens));
+}
+
+static void say_data(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    char train[32], validation[32] = "none";
+    double seen = (double)config->training_steps * (double)config->train_batch_size *
+                  (double)config->model_seq_length;
+    if (facts->validation_tokens)
+        z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
+    z3d_console_say(console,
+                    "data        %s tokens in %d file%s, %s held out; the run reads %.3g "
+                    "times the training tokens",
+                    z3d_format_count((double)facts->train_tokens, train, sizeof train),
+                    facts->train_files, facts->train_files == 1 ? "" : "s", validation,
+                    seen / (double)facts->train_tokens);
+}
+
+/* "parameters 1.50 MiB, gradients ..." */
+static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
+    char bytes[32];
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
+        z3d_string_append(out, "%s%s %s", tenant ? ", " : "", z3d_tenant_name((z3d_tenant)tenant),
+                          z3d_format_bytes(ledger->peak[tenant], bytes, sizeof bytes));
+}
+
+void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts) {
+    *console = (z3d_console){.out = out,
+                             .steps = facts->config->training_steps,
+                             .log_interval = facts->config->training_log_interval,
+                             .rate_unit = facts->peak_tflops >= 1 ? 1e12 : 1e9};
+    if (!out) return;
+    say_model(console, facts);
+    say_topology(console, facts);
+    say_method(console, facts);
+    say_data(console, facts);
+    z3d_string memory = {0};
+    char bytes[32];
+    append_ledger(&memory, z3d_engine_planned(facts->engine));
+    z3d_console_say(console, "memory      %s a rank in one block, at most: %s",
+                    z3d_format_bytes(z3d_engine_arena_bytes(facts->engine), bytes, sizeof bytes),
+                    memory.text ? memory.text : "?");
+    z3d_string_free(&memory);
+    z3d_console_say(console, "run folder  %s", facts->config->run_dir);
+}
+
+static int step_width(const z3d_console *console) {
+    char text[32];
+    return snprintf(text, sizeof text, "%lld", (long long)console->steps);
+}
+
+static void say_header(z3d_console *console) {
+    if (console->header_said) return;
+    console->header_said = true;
+    int width = 2 * step_width(console) + 1;
+    z3d_console_say(console, "\n%*s  %10s  %9s  %9s  %9s  %12s  %6s  %s", width < 4 ? 4 : width,
+                    "step", "loss", "grad norm", "lr", "tokens/s",
+                    console->rate_unit == 1e12 ? "TFLOP/s/rank" : "GFLOP/s/rank", "MFU", "left");
+}
+
+void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
+    if (!console->out) return;
+    console->tokens += record->tokens;
+    console->seconds += record->seconds;
+    console->model_tflops_seconds += record->model_tflops * record->seconds;
+    console->counted++;
+    /* The first step is slower than the others: it is forgotten at once. */
+    console->step_seconds =
+        record->step <= 2 ? record->seconds : 0.9 * console->step_seconds + 0.1 * record->seconds;
+    bool last = record->step == console->steps;
+    say_header(console);
+    int width = step_width(console);
+    if (record->skipped)
+        z3d_console_say(console, "%*lld/%lld  skipped: overflow in %s at loss scale %g", width,
+                        (long long)record->step, (long long)console->steps,
+                        record->overflow_group ? record->overflow_group : "the loss",
+                        (double)record->loss_scale);
+    if (record->step != 1 && record->step % console->log_interval != 0 && !last) return;
+    char tokens[32], left[32], mfu[32] = "-";
+    double seconds = console->seconds > 0 ? console->seconds : NAN;
+    double rate = console->model_tflops_seconds / seconds;
+    if (isfinite(record->mfu) && record->model_tflops > 0)
+        snprintf(mfu, sizeof mfu, "%.1f %%", 100 * rate * record->mfu / record->model_tflops);
+    z3d_format_seconds((double)(console->steps - record->step) * console->step_seconds, left,
+                       sizeof left);
+    z3d_console_say(console, "%*lld/%lld  %10.6f  %9.4f  %9.3e  %9s  %12.4g  %6s  %s", width,
+                    (long long)record->step, (long long)console->steps, record->loss,
+                    record->grad_norm, (double)record->lr,
+                    z3d_format_count((double)console->tokens / seconds, tokens, sizeof tokens),
+                    rate * 1e12 / console->rate_unit, mfu, last ? "-" : left);
+    console->tokens = console->counted = 0;
+    console->seconds = console->model_tflops_seconds = 0;
+}
+
+void z3d_console_validation(z3d_console *console, int64_t step, double loss, double seconds) {
+    if (!console->out) return;
+    char text[32];
+    z3d_console_say(console, "%*lld/%lld  %10.6f  validation loss, nats a token (%s)",
+                    step_width(console), (long long)step, (long long)console->steps, loss,
+                    z3d_format_seconds(seconds, text, sizeof text));
+}
+
+static void say_memory(z3d_console *console, const z3d_run_end *end) {
+    char planned[32], measured[32];
+    z3d_console_say(console, "memory of rank 0       planned    measured");
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++) {
+        if (!end->planned->peak[tenant] && !end->measured->peak[tenant]) continue;
+        z3d_console_say(console, "  %-14s  %12s%12s", z3d_tenant_name((z3d_tenant)tenant),
+                        z3d_format_bytes(end->planned->peak[tenant], planned, sizeof planned),
+                        z3d_format_bytes(end->measured->peak[tenant], measured, sizeof measured));
+    }
+    z3d_console_say(console, "  %-14s  %12s%12s", "at once",
+                    z3d_format_bytes(end->planned->total_peak, planned, sizeof planned),
+                    z3d_format_bytes(end->measured->total_peak, measured, sizeof measured));
+}
+
+static void say_traffic(z3d_console *console, const z3d_run_end *end) {
+    bool any = false;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        if (!end->group[axis] || z3d_group_size(end->group[axis]) < 2) continue;
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            const z3d_traffic *traffic =
+                z3d_group_traffic(end->group[axis], (z3d_collective_kind)kind);
+            if (!traffic->calls && !traffic->scalar_calls) continue;
+            if (!any)
+                z3d_console_say(console, "communication of rank 0           calls       bytes  "
+                                         "     time     exposed");
+            any = true;
+            char name[48], bytes[32], seconds[32], exposed[32];
+            snprintf(name, sizeof name, "%s %s", z3d_axis_name((z3d_axis)axis),
+                     z3d_collective_name((z3d_collective_kind)kind));
+            z3d_console_say(
+                console, "  %-26s %10lld %11s %11s %11s", name,
+                (long long)(traffic->calls + traffic->scalar_calls),
+                z3d_format_bytes(traffic->bytes + traffic->scalar_bytes, bytes, sizeof bytes),
+                z3d_format_seconds(traffic->seconds, seconds, sizeof seconds),
+                z3d_format_seconds(traffic->exposed_seconds, exposed, sizeof exposed));
+        }
+    }
+}
+
+void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
+    if (!console->out) return;
+    char seconds[32], tokens[32], skipped[48] = "", validation[48] = "", mfu[32] = "";
+    if (end->skipped) snprintf(skipped, sizeof skipped, " (%lld skipped)", (long long)end->skipped);
+    if (isfinite(end->validation_loss))
+        snprintf(validation, sizeof validation, ", validation loss %.6f", end->validation_loss);
+    if (isfinite(end->mfu)) snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * end->mfu);
+    z3d_console_say(console, "\n%s: %lld steps%s in %s, loss %.6f -> %.6f%s",
+                    end->stopped ? "stopped by a signal" : "done", (long long)end->steps, skipped,
+                    z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
+                    end->last_loss, validation);
+    z3d_console_say(console, "speed: %s tokens/s%s",
+                    z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
+    say_memory(console, end);
+    say_traffic(console, end);
+    z3d_console_say(console, "run folder: %s", end->run_dir);
+}

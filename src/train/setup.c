@@ -1,0 +1,222 @@
+/* From the agreed configuration to everything a run needs, and back down. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "src/plan/plan.h"
+#include "src/train/placement.h"
+#include "src/train/trainer.h"
+
+static z3d_status open_data(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    z3d_dataset_config data = {.files = &config->data_train,
+                               .seq_length = config->model_seq_length,
+                               .vocab_size = (int32_t)config->model_vocab_size,
+                               .seed = (uint64_t)config->data_seed,
+                               .whole_windows = true};
+    z3d_status status = z3d_dataset_open(&data, &trainer->train);
+    if (status != Z3D_OK) return z3d_error_context(status, "data.train");
+    if (config->data_validation.count == 0) return Z3D_OK;
+    data.files = &config->data_validation;
+    data.whole_windows = false;
+    status = z3d_dataset_open(&data, &trainer->validation);
+    return status == Z3D_OK ? status : z3d_error_context(status, "data.validation");
+}
+
+static z3d_status check_data(const z3d_trainer *trainer) {
+    int ranks = z3d_world_size(trainer->world);
+    z3d_status status = z3d_dataset_check(trainer->train, trainer->rank, ranks);
+    if (status != Z3D_OK) return z3d_error_context(status, "data.train");
+    if (!trainer->validation) return Z3D_OK;
+    status = z3d_dataset_check(trainer->validation, trainer->rank, ranks);
+    return status == Z3D_OK ? status : z3d_error_context(status, "data.validation");
+}
+
+static z3d_status make_tokenizer(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    if (!config->generate_prompt || !*config->generate_prompt) return Z3D_OK;
+    Z3D_TRY(z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, &trainer->tokenizer));
+    const struct z3d_tokenizer_ops *ops = trainer->tokenizer->ops;
+    if (config->model_vocab_size >= ops->vocab_size) return Z3D_OK;
+    return z3d_config_error(config, "model.vocab_size",
+                            "%lld, but the %s tokenizer, which generate.prompt needs, has %d ids",
+                            (long long)config->model_vocab_size, ops->name, ops->vocab_size);
+}
+
+/* RUN/name, malloc'ed into out. */
+static z3d_status run_path(const z3d_trainer *trainer, const char *name, z3d_string *out) {
+    z3d_string_append(out, "%s/%s", trainer->config->run_dir, name);
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
+}
+
+/* Rank 0: the folder, and that it can be written to, before anything costly is done. */
+static z3d_status make_run_folder(const z3d_trainer *trainer) {
+    const char *folder = trainer->config->run_dir;
+    z3d_status status = z3d_make_folders(folder);
+    if (status == Z3D_OK && access(folder, W_OK | X_OK) != 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", folder, strerror(errno));
+    return status == Z3D_OK ? status : z3d_error_context(status, "run.dir");
+}
+
+static z3d_status write_config(const z3d_trainer *trainer) {
+    z3d_string path = {0}, text = {0};
+    z3d_config_write(trainer->config, &text);
+    z3d_status status = run_path(trainer, "config.yaml", &path);
+    if (status == Z3D_OK && text.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text");
+    if (status == Z3D_OK) status = z3d_write_whole_file(path.text, text.text, text.length);
+    z3d_string_free(&path);
+    z3d_string_free(&text);
+    return status;
+}
+
+/* Rank 0: the resolved configuration and the files that grow with the run. */
+static z3d_status open_run_files(z3d_trainer *trainer) {
+    z3d_string path = {0};
+    Z3D_TRY(write_config(trainer));
+    z3d_status status = run_path(trainer, "metrics.jsonl", &path);
+    if (status == Z3D_OK) status = z3d_line_file_open(&trainer->metrics, path.text);
+    z3d_string_free(&path);
+    if (status != Z3D_OK || !trainer->config->run_tensorboard) return status;
+    return z3d_tensorboard_open(&trainer->board, trainer->config->run_dir, (double)time(NULL));
+}
+
+static z3d_status make_device(z3d_trainer *trainer, int threads) {
+    z3d_device_config device = {.backend = "cpu", .threads = threads};
+    static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        device.gemm[types[i]] = z3d_trainer_gemm_method(trainer->config, types[i]);
+    return z3d_device_create(&device, &trainer->device);
+}
+
+static z3d_status allocate_batches(z3d_trainer *trainer) {
+    const z3d_program_config *program = &trainer->program;
+    int64_t count;
+    if (!z3d_mul_i64(program->micro_batch, program->accumulation, &count) ||
+        !z3d_mul_i64(count, trainer->config->model_seq_length, &count))
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%lld samples x %d micro-batches x %lld tokens: too many",
+                         (long long)program->micro_batch, program->accumulation,
+                         (long long)trainer->config->model_seq_length);
+    Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's tokens", &trainer->tokens));
+    Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's targets", &trainer->targets));
+    Z3D_TRY(z3d_new((size_t)program->accumulation, sizeof *trainer->micro, "a step's micro-batches",
+                    &trainer->micro));
+    int64_t stride = program->micro_batch * trainer->config->model_seq_length;
+    for (int i = 0; i < program->accumulation; i++) {
+        trainer->micro[i].field[0] = trainer->tokens + i * stride;
+        trainer->micro[i].field[1] = trainer->targets + i * stride;
+    }
+    return Z3D_OK;
+}
+
+static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *out) {
+    const z3d_config *config = trainer->config;
+    bool fp16 = config->fp16_enabled, dynamic = fp16 && config->fp16_loss_scale == 0;
+    float first = 1;
+    for (int64_t i = 0; dynamic && i < config->fp16_initial_scale_power; i++) first *= 2;
+    *out = (z3d_engine_config){
+        .model = trainer->model,
+        .topology = trainer->topology,
+        .device = trainer->device,
+        .world = trainer->world,
+        .program = trainer->program,
+        .beta1 = (float)config->optimizer_params_betas.value[0],
+        .beta2 = (float)config->optimizer_params_betas.value[1],
+        .epsilon = (float)config->optimizer_params_eps,
+        .weight_decay = (float)config->optimizer_params_weight_decay,
+        .gradient_clipping = config->gradient_clipping,
+        .scaler = {.dynamic = dynamic,
+                   .scale = fp16 && !dynamic ? (float)config->fp16_loss_scale : first,
+                   .min_scale = (float)config->fp16_min_loss_scale,
+                   .window = config->fp16_loss_scale_window,
+                   .hysteresis = config->fp16_hysteresis},
+        .seed = (uint64_t)config->training_seed,
+        .verify = config->training_verify,
+        .trace_steps = config->training_trace_steps,
+    };
+    memcpy(out->group, trainer->group, sizeof out->group);
+}
+
+/* Collective; the engine agrees itself. */
+static z3d_status make_engine(z3d_trainer *trainer) {
+    z3d_engine_config engine;
+    z3d_string digest = {0}, trace = {0};
+    char name[48];
+    z3d_status status = Z3D_OK;
+    fill_engine_config(trainer, &engine);
+    if (trainer->config->training_digest) {
+        snprintf(name, sizeof name, "digest-rank%d.txt", trainer->rank);
+        status = run_path(trainer, name, &digest);
+        if (status == Z3D_OK) unlink(digest.text); /* the engine appends */
+        engine.digest_path = digest.text;
+    }
+    if (status == Z3D_OK && trainer->config->training_trace_steps > 0) {
+        snprintf(name, sizeof name, "trace-rank%d.json", trainer->rank);
+        status = run_path(trainer, name, &trace);
+        engine.trace_path = trace.text;
+    }
+    if (status == Z3D_OK) status = z3d_plan_model(trainer->config, &trainer->model);
+    if (status == Z3D_OK) status = allocate_batches(trainer);
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK)
+        status = z3d_trainer_agree(trainer, z3d_engine_create(&engine, &trainer->engine));
+    z3d_string_free(&digest);
+    z3d_string_free(&trace);
+    return status;
+}
+
+static z3d_status build(z3d_trainer *trainer) {
+    int threads;
+    static const z3d_axis axes[] = {Z3D_AXIS_TENSOR, Z3D_AXIS_DATA, Z3D_AXIS_PIPELINE,
+                                    Z3D_AXIS_WORLD};
+    Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, &threads));
+    Z3D_TRY(z3d_trainer_choose_gemm(trainer, threads));
+    trainer->config->training_threads = threads;
+    Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
+        Z3D_TRY(z3d_trainer_agree(trainer,
+                                  z3d_group_create(trainer->world, &trainer->topology, axes[i],
+                                                   trainer->device, &trainer->group[axes[i]])));
+    Z3D_TRY(make_engine(trainer));
+    trainer->model_flops = z3d_gpt_flops_per_token(&trainer->gpt, false);
+    trainer->hardware_flops = z3d_gpt_flops_per_token(&trainer->gpt, trainer->program.recompute);
+    return Z3D_OK;
+}
+
+z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
+    z3d_status status;
+    trainer->rank = z3d_world_rank(trainer->world);
+    trainer->metrics.fd = trainer->board.file.fd = -1;
+    Z3D_TRY(z3d_trainer_agree_config(trainer));
+    z3d_plan_gpt_config(trainer->config, &trainer->gpt);
+    z3d_plan_program_config(trainer->config, &trainer->program);
+    Z3D_TRY(z3d_trainer_find_place(trainer));
+    Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
+    Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
+    status = trainer->rank == 0 ? make_run_folder(trainer) : Z3D_OK;
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    Z3D_TRY(z3d_trainer_agree(trainer, check_data(trainer)));
+    z3d_watchdog_config watchdog = {.timeout_seconds = trainer->config->training_watchdog_timeout};
+    Z3D_TRY(z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, &watchdog)));
+    Z3D_TRY(build(trainer));
+    status = trainer->rank == 0 ? open_run_files(trainer) : Z3D_OK;
+    return z3d_trainer_agree(trainer, status);
+}
+
+void z3d_trainer_destroy(z3d_trainer *trainer) {
+    z3d_line_file_close(&trainer->metrics);
+    z3d_tensorboard_close(&trainer->board);
+    z3d_engine_destroy(trainer->engine);
+    z3d_model_destroy(trainer->model);
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(trainer->group[axis]);
+    z3d_device_destroy(trainer->device);
+    z3d_dataset_close(trainer->train);
+    z3d_dataset_close(trainer->validation);
+    z3d_tokenizer_destroy(trainer->tokenizer);
+    free(trainer->tokens);
+    free(trainer->targets);
+    free(trainer->micro);
+    z3d_string_free(&trainer->write_error);
+}

@@ -1,0 +1,182 @@
+/* What is checked and chosen before anything is built: one configuration on all ranks, places, the
+ * way matrices are multiplied. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/plan/plan.h"
+#include "src/train/trainer.h"
+
+#ifndef ZERO3D_VERSION
+#define ZERO3D_VERSION "unversioned"
+#endif
+
+z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
+    return z3d_world_agree(trainer->world, mine);
+}
+
+/* First line in which two texts differ, in each (up to 120 bytes). */
+static void first_difference(const char *a, const char *b, char *line_a, char *line_b,
+                             size_t size) {
+    while (*a && *b) {
+        size_t length_a = strcspn(a, "\n"), length_b = strcspn(b, "\n");
+        if (length_a != length_b || memcmp(a, b, length_a) != 0) break;
+        a += length_a + (a[length_a] != '\0');
+        b += length_b + (b[length_b] != '\0');
+    }
+    snprintf(line_a, size, "%.*s", (int)strcspn(a, "\n"), a);
+    snprintf(line_b, size, "%.*s", (int)strcspn(b, "\n"), b);
+}
+
+/* Rank 0's program version and resolved configuration are everybody's, or nobody starts. */
+static z3d_status compare_with_rank_0(z3d_trainer *trainer) {
+    z3d_string mine = {0};
+    char *theirs = NULL, line_a[120], line_b[120];
+    z3d_string_append(&mine, "zero3d %s\n", ZERO3D_VERSION);
+    z3d_config_write(trainer->config, &mine);
+    z3d_status status =
+        mine.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text") : Z3D_OK;
+    int64_t length = (int64_t)mine.length;
+    Z3D_TRY_GOTO(status, z3d_trainer_agree(trainer, status), end);
+    Z3D_TRY_GOTO(status, z3d_world_broadcast(trainer->world, &length, sizeof length, 0), end);
+    status = z3d_new((size_t)length + 1, 1, "rank 0's configuration", &theirs);
+    Z3D_TRY_GOTO(status, z3d_trainer_agree(trainer, status), end);
+    if (trainer->rank == 0) memcpy(theirs, mine.text, mine.length);
+    Z3D_TRY_GOTO(status, z3d_world_broadcast(trainer->world, theirs, length, 0), end);
+    if (strcmp(mine.text, theirs) != 0) {
+        first_difference(mine.text, theirs, line_a, line_b, sizeof line_a);
+        status = Z3D_ERROR(Z3D_ERR_CONFIG,
+                           "this rank's configuration or program is not rank 0's: \"%s\" here, "
+                           "\"%s\" there; all ranks need the same file and program",
+                           line_a, line_b);
+    }
+    status = z3d_trainer_agree(trainer, status);
+end:
+    z3d_string_free(&mine);
+    free(theirs);
+    return status;
+}
+
+z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
+    z3d_config *config = trainer->config;
+    int data_size = 1;
+    z3d_status status = z3d_config_check(config);
+    if (status == Z3D_OK)
+        status = z3d_config_resolve(config, z3d_world_size(trainer->world), &data_size);
+    if (status == Z3D_OK && config->data_train.count == 0)
+        status = Z3D_ERROR(Z3D_ERR_CONFIG, "data.train: no token file given; `zero3d data "
+                                           "tokenize` makes one from text");
+    if (status == Z3D_OK && !*config->run_dir)
+        status = Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir: empty; the run needs a folder to write to");
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    if (config->scheduler_params_total_num_steps == Z3D_AUTO)
+        config->scheduler_params_total_num_steps = config->training_steps;
+    return compare_with_rank_0(trainer);
+}
+
+/* Tensor groups talk within every block: across nodes is the paper's < 5 % case. */
+static z3d_status check_nodes(const z3d_trainer *trainer) {
+    const z3d_topology *topology = &trainer->topology;
+    int first = z3d_topology_peer(topology, Z3D_AXIS_TENSOR, 0);
+    for (int i = 1; i < topology->size[Z3D_AXIS_TENSOR]; i++) {
+        int peer = z3d_topology_peer(topology, Z3D_AXIS_TENSOR, i);
+        int a = z3d_world_node(trainer->world, first), b = z3d_world_node(trainer->world, peer);
+        if (a != b)
+            return Z3D_ERROR(
+                Z3D_ERR_TOPOLOGY,
+                "tensor group of ranks %d to %d straddles nodes (rank %d on node %d, "
+                "rank %d on node %d): start a multiple of %d ranks on each node, or "
+                "set parallel.allow_tensor_across_nodes: true for a slow run",
+                first,
+                z3d_topology_peer(topology, Z3D_AXIS_TENSOR, topology->size[Z3D_AXIS_TENSOR] - 1),
+                first, a, peer, b, topology->size[Z3D_AXIS_TENSOR]);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    int tensor = (int)config->parallel_tensor_model_parallel_size;
+    int pipeline = (int)config->parallel_pipeline_model_parallel_size;
+    int data = z3d_world_size(trainer->world) / (tensor * pipeline);
+    z3d_status status =
+        z3d_topology_make(tensor, data, pipeline, trainer->rank, &trainer->topology);
+    if (status == Z3D_OK && !config->parallel_allow_tensor_across_nodes)
+        status = check_nodes(trainer);
+    return z3d_trainer_agree(trainer, status);
+}
+
+/* The method that a key's enumeration value names, and back. fp16 has no `matmul`. */
+static z3d_gemm_method method_of(z3d_dtype dtype, int value) {
+    static const z3d_gemm_method all[] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL,
+                                          Z3D_GEMM_PORTABLE};
+    static const z3d_gemm_method fp16[] = {Z3D_GEMM_AUTO, Z3D_GEMM_SGEMM, Z3D_GEMM_PORTABLE};
+    return dtype == Z3D_F16 ? fp16[value] : all[value];
+}
+
+static int value_of(z3d_dtype dtype, z3d_gemm_method method) {
+    int count = dtype == Z3D_F16 ? 3 : 4;
+    for (int value = 0; value < count; value++)
+        if (method_of(dtype, value) == method) return value;
+    return 1; /* sgemm, which every type has */
+}
+
+static z3d_config_ENUM *gemm_key(z3d_config *config, z3d_dtype dtype) {
+    return dtype == Z3D_BF16  ? &config->training_gemm_bf16
+           : dtype == Z3D_F16 ? &config->training_gemm_fp16
+                              : &config->training_gemm_fp32;
+}
+
+z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtype) {
+    return method_of(dtype, *gemm_key((z3d_config *)config, dtype));
+}
+
+typedef struct choice {
+    int64_t method;
+    double gflops;
+} choice;
+
+/* The method is chosen at the shape of a block's largest product; the peak is what one large square
+ * product reaches. */
+static z3d_status measure(const z3d_trainer *trainer, int threads, choice *out) {
+    const z3d_gpt_config *gpt = &trainer->gpt;
+    z3d_dtype dtype = trainer->program.dtype;
+    z3d_device *probe = NULL;
+    z3d_gemm_method method = Z3D_GEMM_SGEMM, unused;
+    double gflops = 0, square = 0;
+    int64_t rows = trainer->program.micro_batch * gpt->seq_length;
+    z3d_status status;
+    z3d_device_config config = {.backend = "cpu", .threads = threads};
+    Z3D_TRY_GOTO(status, z3d_device_create(&config, &probe), end);
+    Z3D_TRY_GOTO(status,
+                 z3d_device_measure_gemm(probe, dtype, rows < 2048 ? rows : 2048,
+                                         4 * gpt->hidden_size / gpt->tensor_size, gpt->hidden_size,
+                                         &method, &gflops),
+                 end);
+    Z3D_TRY_GOTO(status, z3d_device_measure_gemm(probe, dtype, 1024, 1024, 1024, &unused, &square),
+                 end);
+    out->method = method;
+    out->gflops = gflops > square ? gflops : square;
+end:
+    z3d_device_destroy(probe);
+    return status;
+}
+
+z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
+    z3d_dtype dtype = trainer->program.dtype;
+    z3d_config *config = trainer->config;
+    z3d_config_ENUM *key = gemm_key(config, dtype);
+    bool choose = method_of(dtype, *key) == Z3D_GEMM_AUTO;
+    choice chosen = {0};
+    z3d_status status = Z3D_OK;
+    trainer->peak_tflops = config->training_peak_tflops;
+    if (!choose && config->training_peak_tflops > 0) return Z3D_OK;
+    if (trainer->rank == 0) status = measure(trainer, threads, &chosen);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
+    if (choose) *key = value_of(dtype, (z3d_gemm_method)chosen.method);
+    if (config->training_peak_tflops == 0) {
+        trainer->peak_tflops = chosen.gflops / 1e3;
+        trainer->peak_measured = true;
+    }
+    return Z3D_OK;
+}

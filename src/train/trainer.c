@@ -1,0 +1,298 @@
+/* z3d_train: the run, from start to end. */
+#include "src/train/train.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "src/train/generate.h"
+#include "src/train/schedule.h"
+#include "src/train/text_files.h"
+#include "src/train/trainer.h"
+
+/* What the loop carries from step to step. */
+typedef struct progress {
+    int64_t steps, skipped;
+    bool stopped;
+    double begin, first_loss, last_loss, validation_loss;
+    double steady_seconds; /* of all steps but the first, which pays for warming up */
+    int64_t comm_bytes;    /* counted so far */
+} progress;
+
+/* A failure within a step is this rank's alone: the others wait in a collective for what will not
+ * come. */
+static z3d_status stop_all(z3d_trainer *trainer, z3d_status status) {
+    if (z3d_world_size(trainer->world) == 1) return status;
+    char message[1024];
+    snprintf(message, sizeof message, "%s", z3d_error_message());
+    z3d_world_abort(trainer->world, status, message);
+}
+
+/* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
+static void note_write(z3d_trainer *trainer, z3d_status status) {
+    if (status == Z3D_OK && trainer->console.out && ferror(trainer->console.out))
+        status = Z3D_ERROR(Z3D_ERR_IO, "standard output: cannot write the run's progress");
+    if (status == Z3D_OK || trainer->write_status != Z3D_OK) return;
+    trainer->write_status = status;
+    z3d_string_append(&trainer->write_error, "%s", z3d_error_message());
+}
+
+/* Collective: the failure to write, if there was one, becomes everybody's. */
+static z3d_status agree_writes(z3d_trainer *trainer) {
+    z3d_status status = trainer->write_status;
+    if (status != Z3D_OK)
+        status = Z3D_ERROR(status, "%s",
+                           trainer->write_error.text ? trainer->write_error.text : "cannot write");
+    return z3d_trainer_agree(trainer, status);
+}
+
+static double wall_time(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void write_line(z3d_trainer *trainer, z3d_string *line) {
+    note_write(trainer, line->failed
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
+                            : z3d_line_file_write(&trainer->metrics, line->text, line->length));
+    z3d_string_free(line);
+}
+
+static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *scalars, int count) {
+    if (trainer->board.file.fd < 0) return;
+    note_write(trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
+}
+
+/* Rank 0. */
+static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step_result *result,
+                        float lr, double seconds) {
+    const z3d_config *config = trainer->config;
+    double peak = trainer->peak_tflops > 0 ? trainer->peak_tflops : NAN;
+    int64_t tokens = config->train_batch_size * config->model_seq_length;
+    double tokens_a_rank = (double)tokens / z3d_world_size(trainer->world);
+    double tera = tokens_a_rank / (seconds > 0 ? seconds : NAN) / 1e12;
+    int64_t bytes = z3d_metrics_comm_bytes(trainer->group);
+    z3d_step_record record = {
+        .step = result->step,
+        .loss = result->loss,
+        .grad_norm = result->grad_norm,
+        .lr = lr,
+        .loss_scale = result->loss_scale,
+        .skipped = result->skipped,
+        .overflow_group = result->skipped && result->overflow_group >= 0
+                              ? trainer->model->group[result->overflow_group].name
+                              : NULL,
+        .tokens = tokens,
+        .seconds = seconds,
+        .model_tflops = trainer->model_flops * tera,
+        .mfu = trainer->model_flops * tera / peak,
+        .hfu = trainer->hardware_flops * tera / peak,
+        .exposed_comm_seconds = result->exposed_seconds,
+        .comm_bytes = bytes - progress->comm_bytes,
+    };
+    progress->comm_bytes = bytes;
+    memcpy(record.memory, z3d_engine_measured(trainer->engine)->peak, sizeof record.memory);
+    z3d_string line = {0};
+    z3d_metrics_step_line(&record, &line);
+    write_line(trainer, &line);
+    z3d_scalar scalars[] = {{"train/loss", record.loss},
+                            {"train/grad_norm", record.grad_norm},
+                            {"train/learning_rate", (double)lr},
+                            {"speed/tokens_per_second", (double)tokens / seconds},
+                            {"speed/model_tflops", record.model_tflops}};
+    write_board(trainer, record.step, scalars, sizeof scalars / sizeof *scalars);
+    z3d_console_step(&trainer->console, &record);
+    note_write(trainer, Z3D_OK); /* looks at standard output */
+}
+
+/* The same on all ranks, since the result is. */
+static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result *result) {
+    if (result->skipped && result->skipped_in_a_row >= trainer->config->training_max_skipped_steps)
+        return Z3D_ERROR(
+            Z3D_ERR_NUMERIC,
+            "step %lld: %lld steps in a row were skipped because their gradients were "
+            "no finite numbers, the last in %s at loss scale %g (limit: "
+            "training.max_skipped_steps %lld); a smaller learning rate, gradient "
+            "clipping or bf16 may help",
+            (long long)result->step, (long long)result->skipped_in_a_row,
+            result->overflow_group >= 0 ? trainer->model->group[result->overflow_group].name
+                                        : "the loss",
+            (double)result->loss_scale, (long long)trainer->config->training_max_skipped_steps);
+    if (!result->skipped && !isfinite(result->loss))
+        return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                         "step %lld: the loss is %f; a smaller learning rate or "
+                         "gradient clipping may help",
+                         (long long)result->step, result->loss);
+    return Z3D_OK;
+}
+
+static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t step) {
+    const z3d_config *config = trainer->config;
+    double begin = z3d_now();
+    z3d_step_result result;
+    z3d_step_input input = {
+        .micro = trainer->micro,
+        .sample_base = (step - 1) * config->train_batch_size,
+        .global_targets = config->train_batch_size * config->model_seq_length,
+        .learning_rate = z3d_learning_rate(config, step),
+        .stop_requested =
+            z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK,
+    };
+    z3d_status status = z3d_trainer_read_step(trainer, step);
+    if (status == Z3D_OK) status = z3d_engine_train_step(trainer->engine, &input, &result);
+    if (status != Z3D_OK) return stop_all(trainer, status);
+    double seconds = z3d_now() - begin;
+    if (trainer->rank == 0) record_step(trainer, progress, &result, input.learning_rate, seconds);
+    if (progress->steps == 0)
+        progress->first_loss = result.loss;
+    else
+        progress->steady_seconds += seconds;
+    progress->steps++;
+    progress->skipped += result.skipped;
+    progress->last_loss = result.loss;
+    progress->stopped = result.stop;
+    return check_result(trainer, &result);
+}
+
+static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
+    double begin = z3d_now(), loss_sum = 0, targets = 0;
+    int64_t calls = z3d_trainer_validation_calls(trainer);
+    for (int64_t call = 0; call < calls; call++) {
+        z3d_step_input input = {
+            .micro = trainer->micro,
+            .sample_base = 0,
+            .global_targets = trainer->program.micro_batch * trainer->config->model_seq_length *
+                              trainer->topology.size[Z3D_AXIS_DATA],
+        };
+        z3d_status status = z3d_trainer_read_validation(trainer, call);
+        if (status == Z3D_OK)
+            status = z3d_engine_evaluate(trainer->engine, &input, &loss_sum, &targets);
+        if (status != Z3D_OK) return stop_all(trainer, status);
+    }
+    double seconds = z3d_now() - begin;
+    progress->validation_loss = targets > 0 ? loss_sum / targets : NAN;
+    progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
+    if (trainer->rank != 0) return Z3D_OK;
+    z3d_string line = {0};
+    z3d_metrics_validation_line(step, progress->validation_loss, (int64_t)targets, seconds, &line);
+    write_line(trainer, &line);
+    z3d_scalar scalar = {"validation/loss", progress->validation_loss};
+    write_board(trainer, step, &scalar, 1);
+    z3d_console_validation(&trainer->console, step, progress->validation_loss, seconds);
+    return Z3D_OK;
+}
+
+static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
+    const z3d_config *config = trainer->config;
+    int64_t interval = config->training_eval_interval;
+    for (int64_t step = 1; step <= config->training_steps; step++) {
+        Z3D_TRY(train_step(trainer, progress, step));
+        if (progress->stopped) return Z3D_OK; /* a signal's time is short: no validation */
+        bool due = step == config->training_steps || (interval > 0 && step % interval == 0);
+        if (trainer->validation && due) Z3D_TRY(validate(trainer, progress, step));
+    }
+    return Z3D_OK;
+}
+
+static void say_start(z3d_trainer *trainer) {
+    z3d_run_facts facts = {
+        .config = trainer->config,
+        .model = trainer->model,
+        .gpt = &trainer->gpt,
+        .engine = trainer->engine,
+        .topology = &trainer->topology,
+        .device = z3d_device_description(trainer->device),
+        .nodes = z3d_world_nodes(trainer->world),
+        .peak_tflops = trainer->peak_tflops,
+        .peak_measured = trainer->peak_measured,
+        .train_tokens = z3d_dataset_tokens(trainer->train),
+        .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
+        .train_files = trainer->config->data_train.count,
+    };
+    z3d_console_start(&trainer->console, trainer->rank == 0 ? stdout : NULL, &facts);
+}
+
+/* Rank 0: the traffic of the whole run as a file, and the summary. */
+static void say_end(z3d_trainer *trainer, const progress *progress) {
+    double tokens = (double)(progress->steps - 1) * (double)trainer->config->train_batch_size *
+                    (double)trainer->config->model_seq_length;
+    double rate = tokens > 0 ? tokens / progress->steady_seconds : NAN;
+    double peak = trainer->peak_tflops > 0 ? trainer->peak_tflops * 1e12 : NAN;
+    z3d_run_end end = {
+        .steps = progress->steps,
+        .skipped = progress->skipped,
+        .stopped = progress->stopped && trainer->write_status == Z3D_OK,
+        .seconds = z3d_now() - progress->begin,
+        .first_loss = progress->first_loss,
+        .last_loss = progress->last_loss,
+        .validation_loss = progress->validation_loss,
+        .tokens_per_second = rate,
+        .mfu = rate / z3d_world_size(trainer->world) * trainer->model_flops / peak,
+        .planned = z3d_engine_planned(trainer->engine),
+        .measured = z3d_engine_measured(trainer->engine),
+        .group = trainer->group,
+        .run_dir = trainer->config->run_dir,
+    };
+    z3d_console_end(&trainer->console, &end);
+    z3d_string path = {0}, text = {0};
+    z3d_string_append(&path, "%s/communication.json", trainer->config->run_dir);
+    z3d_metrics_traffic(trainer->group, progress->steps, &text);
+    note_write(trainer, path.failed || text.failed
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the traffic's text")
+                            : z3d_write_whole_file(path.text, text.text, text.length));
+    z3d_string_free(&path);
+    z3d_string_free(&text);
+}
+
+static z3d_status generate_sample(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    z3d_generate_options options = {.prompt = config->generate_prompt,
+                                    .tokens = config->generate_tokens,
+                                    .temperature = config->generate_temperature,
+                                    .top_k = config->generate_top_k,
+                                    .seed = (uint64_t)config->generate_seed};
+    z3d_string text = {0};
+    z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text);
+    if (status != Z3D_OK) status = stop_all(trainer, status);
+    if (status == Z3D_OK && trainer->console.out) {
+        z3d_string printable = {0};
+        z3d_text_printable(text.text ? text.text : "", text.length, &printable);
+        z3d_console_say(&trainer->console,
+                        "\nsample (%lld tokens, temperature %g, top-k %lld):\n%s%s",
+                        (long long)options.tokens, options.temperature, (long long)options.top_k,
+                        options.prompt, printable.text ? printable.text : "");
+        z3d_string_free(&printable);
+    }
+    z3d_string_free(&text);
+    return status;
+}
+
+static z3d_status run(z3d_trainer *trainer) {
+    Z3D_TRY(z3d_trainer_setup(trainer));
+    progress progress = {.begin = z3d_now(), .validation_loss = NAN};
+    say_start(trainer);
+    z3d_status status = train_loop(trainer, &progress);
+    z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
+    if (status == Z3D_OK) status = written;
+    if (status != Z3D_OK) return status;
+    if (trainer->rank == 0) say_end(trainer, &progress);
+    if (trainer->tokenizer && !progress.stopped) Z3D_TRY(generate_sample(trainer));
+    if (trainer->rank == 0) {
+        note_write(trainer, z3d_line_file_close(&trainer->metrics));
+        note_write(trainer, z3d_tensorboard_close(&trainer->board));
+    }
+    return agree_writes(trainer);
+}
+
+z3d_status z3d_train(z3d_world *world, z3d_config *config) {
+    z3d_trainer trainer = {.world = world, .config = config};
+    z3d_status status = run(&trainer);
+    /* Taking things down may overwrite the message. */
+    z3d_string message = {0};
+    if (status != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());
+    z3d_trainer_destroy(&trainer);
+    if (status != Z3D_OK) status = Z3D_ERROR(status, "%s", message.text ? message.text : "?");
+    z3d_string_free(&message);
+    return status;
+}

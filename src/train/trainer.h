@@ -1,0 +1,71 @@
+/* The trainer's parts share this state. setup.c fills it in, trainer.c runs the loop. */
+#ifndef ZERO3D_TRAIN_TRAINER_H
+#define ZERO3D_TRAIN_TRAINER_H
+
+#include "parallel/parallel.h"
+#include "src/base/config.h"
+#include "src/model/model.h"
+#include "src/train/console.h"
+#include "src/train/data.h"
+#include "src/train/metrics.h"
+#include "src/train/tensorboard.h"
+#include "zero/zero.h"
+
+typedef struct z3d_trainer {
+    z3d_world *world;
+    z3d_config *config; /* resolved by setup */
+    int rank;
+    z3d_topology topology;
+    z3d_gpt_config gpt;
+    z3d_program_config program;
+
+    z3d_device *device;
+    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_model *model;
+    z3d_engine *engine;
+    z3d_dataset *train, *validation; /* validation: NULL without */
+    z3d_tokenizer *tokenizer;        /* NULL unless text is generated */
+
+    double peak_tflops; /* of one rank; 0: unknown */
+    bool peak_measured;
+    double model_flops, hardware_flops; /* a token */
+
+    /* Host memory of one step's data on this rank. */
+    int32_t *tokens, *targets; /* [accumulation, micro_batch, seq] */
+    z3d_micro_batch *micro;    /* [accumulation] */
+
+    /* Rank 0 only. */
+    z3d_line_file metrics;
+    z3d_tensorboard board;
+    z3d_console console;
+    /* A line that could not be written on rank 0: the run stops at the next step, on all ranks. */
+    z3d_status write_status;
+    z3d_string write_error;
+} z3d_trainer;
+
+/* setup.c. Zero-initialise with world and config set; destroy also after a failure. Collective,
+ * agreed. */
+z3d_status z3d_trainer_setup(z3d_trainer *trainer);
+void z3d_trainer_destroy(z3d_trainer *trainer);
+
+/* start.c: what is checked or chosen before anything is built. All collective, agreed. */
+/* Checks and resolves the configuration; every rank must have the same one. */
+z3d_status z3d_trainer_agree_config(z3d_trainer *trainer);
+/* This rank's place; refuses tensor groups across nodes. */
+z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
+/* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
+z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
+
+/* What training.gemm says for operands of `dtype` (fp32, bf16, fp16). */
+z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtype);
+
+/* z3d_world_agree. */
+z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
+
+/* batches.c: fills micro with the data of training step `step` / of validation call `call` of
+ * z3d_trainer_validation_calls. */
+z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step);
+z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call);
+int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer);
+
+#endif
