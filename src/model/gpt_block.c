@@ -38,15 +38,14 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
 
 /* A linear layer of this block: weight at `index` of the group, its bias behind it. */
 static z3d_linear linear_at(const z3d_unit_run *run, int index, int64_t in, int64_t out) {
-    bool backward = run->group[0].gradients != NULL;
     return (z3d_linear){
         .rows = gpt_rows(run),
         .in = in,
         .out = out,
         .weight = z3d_unit_parameter(run, 0, index),
         .bias = z3d_unit_parameter(run, 0, index + 1),
-        .weight_gradient = backward ? z3d_unit_gradient(run, 0, index) : NULL,
-        .bias_gradient = backward ? z3d_unit_gradient(run, 0, index + 1) : NULL,
+        .weight_gradient = z3d_unit_gradient(run, 0, index),
+        .bias_gradient = z3d_unit_gradient(run, 0, index + 1),
         .accumulate = run->group[0].accumulate,
     };
 }

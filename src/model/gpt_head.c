@@ -39,7 +39,7 @@ static z3d_linear logits_layer(const z3d_unit_run *run) {
         .in = gpt_of(run)->config.hidden_size,
         .out = gpt_vocab_range(run).local,
         .weight = z3d_unit_parameter(run, WTE, 0),
-        .weight_gradient = run->group[WTE].gradients ? z3d_unit_gradient(run, WTE, 0) : NULL,
+        .weight_gradient = z3d_unit_gradient(run, WTE, 0),
         .accumulate = run->group[WTE].accumulate,
     };
 }

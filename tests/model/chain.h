@@ -1,0 +1,233 @@
+// Runs a model's units forward and backward without zero/: parameters lie flat in the order of the
+// description, every unit has its own saved memory, gradients are poisoned before they are written.
+#ifndef ZERO3D_TESTS_MODEL_CHAIN_H
+#define ZERO3D_TESTS_MODEL_CHAIN_H
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "src/model/model.h"
+}
+
+// Deterministic values in [-1, 1), by name and global element.
+inline double chain_value(const std::string &name, int64_t i) {
+    return 2.0 * z3d_philox_uniform(z3d_philox(z3d_key(7, name.c_str()), (uint64_t)i, 0).word[0]) -
+           1.0;
+}
+
+inline void put(z3d_dtype dtype, void *to, int64_t i, double v) {
+    if (dtype == Z3D_F32)
+        ((float *)to)[i] = (float)v;
+    else if (dtype == Z3D_BF16)
+        ((uint16_t *)to)[i] = z3d_float_to_bf16((float)v);
+    else
+        ((uint16_t *)to)[i] = z3d_float_to_f16((float)v);
+}
+
+inline double get(z3d_dtype dtype, const void *from, int64_t i) {
+    if (dtype == Z3D_F32) return ((const float *)from)[i];
+    uint16_t bits = ((const uint16_t *)from)[i];
+    return dtype == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits);
+}
+
+// Part `index` of `size` of a whole logical tensor, padding zero.
+inline std::vector<double> local_part(const z3d_parameter &p, const std::vector<double> &whole,
+                                      int size, int index) {
+    if (p.split_dim < 0) return whole;
+    int64_t outer = 1, inner = 1, extent = p.shape[p.split_dim];
+    for (int d = 0; d < p.split_dim; d++) outer *= p.shape[d];
+    for (int d = p.split_dim + 1; d < p.dims; d++) inner *= p.shape[d];
+    int64_t local = (p.padded_dim ? p.padded_dim : extent) / size, first = local * index;
+    std::vector<double> part((size_t)(outer * local * inner), 0.0);
+    for (int64_t o = 0; o < outer; o++)
+        for (int64_t l = 0; l < local && first + l < extent; l++)
+            for (int64_t i = 0; i < inner; i++)
+                part[(size_t)((o * local + l) * inner + i)] =
+                    whole[(size_t)((o * extent + first + l) * inner + i)];
+    return part;
+}
+
+struct Chain {
+    const z3d_model *model;
+    z3d_device *device;
+    z3d_group *tensor;
+    z3d_dtype dtype, gradient_dtype;
+    int64_t batch;
+    int size, index;
+    bool recompute = false;        // throw saved memory of checkpointed units away, run them again
+    bool accumulate_again = false; // run backward twice: gradients double
+    z3d_step_state state{};
+    std::vector<int32_t> tokens, targets;
+    std::vector<std::vector<std::vector<double>>> whole; // [group][parameter][element]
+    std::vector<std::vector<int64_t>> offset;
+    std::vector<std::vector<char>> parameters, gradients;
+    std::vector<std::vector<char>> output, saved;
+    std::vector<char> workspace;
+    std::vector<int64_t> saved_used;
+    static constexpr size_t MEMORY = 1 << 20;
+
+    Chain(const z3d_model *model, z3d_device *device, z3d_group *tensor, int64_t batch,
+          z3d_dtype dtype = Z3D_F32, z3d_dtype gradient_dtype = Z3D_F32)
+        : model(model), device(device), tensor(tensor), dtype(dtype),
+          gradient_dtype(gradient_dtype), batch(batch), size(z3d_group_size(tensor)),
+          index(z3d_group_index(tensor)), workspace(MEMORY) {
+        state.seed = 99;
+        state.loss_scale = 1;
+        whole.resize((size_t)model->num_groups);
+        offset.resize(whole.size());
+        for (size_t g = 0; g < whole.size(); g++) {
+            int64_t next = 0;
+            for (int i = 0; i < model->group[g].num_parameters; i++) {
+                const z3d_parameter &p = model->group[g].parameter[i];
+                offset[g].push_back(next);
+                next += z3d_parameter_local_elements(&p, size);
+                int64_t elements = 1;
+                for (int d = 0; d < p.dims; d++) elements *= p.shape[d];
+                std::vector<double> v((size_t)elements);
+                std::string name = std::string(model->group[g].name) + "/" + p.name;
+                for (int64_t e = 0; e < elements; e++)
+                    v[(size_t)e] = 0.5 * chain_value(name, e) + (p.init == Z3D_INIT_ONES ? 1 : 0);
+                whole[g].push_back(v);
+            }
+            parameters.emplace_back((size_t)next * z3d_dtype_size(dtype));
+            gradients.emplace_back((size_t)next * z3d_dtype_size(gradient_dtype));
+        }
+        for (int u = 0; u < model->num_units; u++) {
+            saved.emplace_back(MEMORY);
+            output.emplace_back();
+        }
+        saved_used.resize(saved.size());
+        load();
+    }
+
+    const z3d_parameter &parameter(size_t g, size_t i) const {
+        return model->group[g].parameter[i];
+    }
+
+    // Local parameters from the whole ones.
+    void load() {
+        for (size_t g = 0; g < whole.size(); g++)
+            for (size_t i = 0; i < whole[g].size(); i++) {
+                std::vector<double> part = local_part(parameter(g, i), whole[g][i], size, index);
+                for (size_t e = 0; e < part.size(); e++)
+                    put(dtype, parameters[g].data(), offset[g][i] + (int64_t)e, part[e]);
+            }
+    }
+
+    std::vector<double> gradient(size_t g, size_t i) const {
+        int64_t elements = z3d_parameter_local_elements(&parameter(g, i), size);
+        std::vector<double> out((size_t)elements);
+        for (int64_t e = 0; e < elements; e++)
+            out[(size_t)e] = get(gradient_dtype, gradients[g].data(), offset[g][i] + e);
+        return out;
+    }
+
+    void set_data(std::vector<int32_t> new_tokens, std::vector<int32_t> new_targets) {
+        tokens = new_tokens, targets = new_targets;
+        int64_t valid = 0;
+        for (int32_t t : targets) valid += t >= 0;
+        state.gradient_seed = 1.0f / (float)valid;
+    }
+
+    z3d_unit_run run_of(int u, z3d_mode mode) {
+        const z3d_unit *unit = &model->unit[u];
+        z3d_unit_run run{};
+        run.unit = unit;
+        run.device = device;
+        run.tensor = tensor;
+        run.dtype = dtype;
+        run.gradient_dtype = gradient_dtype;
+        run.mode = mode;
+        run.batch = batch;
+        run.sample = 3;
+        run.need_output = true;
+        run.field[0] = tokens.data();
+        run.field[1] = targets.data();
+        run.input = u ? output[(size_t)u - 1].data() : NULL;
+        run.state = &state;
+        run.saved = {saved[(size_t)u].data(), 0, 0, (int64_t)MEMORY};
+        run.workspace = {workspace.data(), 0, 0, (int64_t)MEMORY};
+        for (int s = 0; s < unit->num_groups; s++) {
+            run.group[s].parameters = parameters[(size_t)unit->group[s]].data();
+            run.group[s].offset = offset[(size_t)unit->group[s]].data();
+        }
+        return run;
+    }
+
+    void poison(std::vector<char> &memory) {
+        memset(memory.data(), 0xff, memory.size()); // NaN in every dtype
+    }
+
+    z3d_status forward(z3d_mode mode) {
+        state.loss_sum = state.valid_targets = 0;
+        for (int u = 0; u < model->num_units; u++) {
+            int64_t elements = batch * model->unit[u].output_elements[mode];
+            output[(size_t)u].assign((size_t)elements * z3d_dtype_size(dtype), '\xff');
+            poison(saved[(size_t)u]);
+            z3d_unit_run run = run_of(u, mode);
+            run.output = elements ? output[(size_t)u].data() : NULL;
+            Z3D_TRY(model->unit[u].ops->forward(&run));
+            saved_used[(size_t)u] = run.saved.used;
+        }
+        return Z3D_OK;
+    }
+
+    z3d_status backward(bool add) {
+        std::vector<bool> written(whole.size(), add);
+        std::vector<char> dy, dx;
+        if (!add)
+            for (auto &g : gradients) poison(g);
+        for (int u = model->num_units - 1; u >= 0; u--) {
+            z3d_unit_run run = run_of(u, Z3D_MODE_TRAIN);
+            if (recompute && model->unit[u].checkpoint) {
+                poison(saved[(size_t)u]);
+                z3d_unit_run again = run;
+                again.need_output = false;
+                Z3D_TRY(model->unit[u].ops->forward(&again));
+            }
+            poison(workspace);
+            dx.assign(u ? output[(size_t)u - 1].size() : 0, '\xff');
+            run.output_gradient = dy.data();
+            run.input_gradient = u ? dx.data() : NULL;
+            for (int s = 0; s < model->unit[u].num_groups; s++) {
+                size_t g = (size_t)model->unit[u].group[s];
+                run.group[s].gradients = gradients[g].data();
+                run.group[s].accumulate = written[g];
+                written[g] = true;
+            }
+            Z3D_TRY(model->unit[u].ops->backward(&run));
+            dy.swap(dx);
+        }
+        return Z3D_OK;
+    }
+
+    z3d_status train() {
+        Z3D_TRY(forward(Z3D_MODE_TRAIN));
+        Z3D_TRY(backward(false));
+        if (!accumulate_again) return Z3D_OK;
+        Z3D_TRY(forward(Z3D_MODE_TRAIN));
+        return backward(true);
+    }
+
+    double mean_loss() const {
+        return state.loss_sum / state.valid_targets;
+    }
+};
+
+inline double norm(const std::vector<double> &v) {
+    double sum = 0;
+    for (double x : v) sum += x * x;
+    return std::sqrt(sum);
+}
+
+// |a - b| / |b|
+inline double distance(const std::vector<double> &a, const std::vector<double> &b) {
+    double sum = 0;
+    for (size_t i = 0; i < a.size(); i++) sum += (a[i] - b[i]) * (a[i] - b[i]);
+    return std::sqrt(sum) / norm(b);
+}
+
+#endif

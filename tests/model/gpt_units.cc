@@ -1,0 +1,261 @@
+// GPT-2's units on real ranks: gradients against finite differences on one rank, and every tensor
+// size against one rank.
+#include <gtest/gtest.h>
+
+#include "tests/model/chain.h"
+
+namespace {
+
+#define OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
+
+z3d_world *world;
+z3d_topology topology;
+z3d_device *device;
+z3d_group *tensor, *alone; // all ranks; this one
+int ranks;
+
+struct Gpt {
+    z3d_model *model = NULL;
+    Gpt(int tensor_size, double dropout = 0) {
+        z3d_gpt_config config{};
+        config.num_layers = 2;
+        config.hidden_size = 16;
+        config.num_heads = 4;
+        config.seq_length = 6;
+        config.vocab_size = 11;
+        config.vocab_multiple = 4;
+        config.hidden_dropout = dropout;
+        config.attention_dropout = dropout / 2;
+        config.init_std = 0.02;
+        config.tensor_size = tensor_size;
+        if (z3d_gpt_create(&config, &model) != Z3D_OK) ADD_FAILURE() << z3d_error_message();
+    }
+    ~Gpt() {
+        z3d_model_destroy(model);
+    }
+};
+
+constexpr int64_t BATCH = 2, SEQ = 6, VOCAB = 11;
+
+void fill(Chain &chain) {
+    std::vector<int32_t> tokens, targets;
+    for (int i = 0; i < BATCH * SEQ; i++) {
+        tokens.push_back((i * 7 + 3) % (int)VOCAB);
+        targets.push_back(i == 4 ? -1 : (i * 5 + 1) % (int)VOCAB);
+    }
+    chain.set_data(tokens, targets);
+}
+
+// Loss with parameter (g, i) moved by step x direction.
+double moved_loss(Chain &chain, size_t g, size_t i, const std::vector<double> &direction,
+                  double step) {
+    std::vector<double> kept = chain.whole[g][i];
+    for (size_t e = 0; e < kept.size(); e++) chain.whole[g][i][e] += step * direction[e];
+    chain.load();
+    EXPECT_EQ(Z3D_OK, chain.forward(Z3D_MODE_TRAIN)) << z3d_error_message();
+    double loss = chain.mean_loss();
+    chain.whole[g][i] = kept;
+    chain.load();
+    return loss;
+}
+
+// Directional derivatives, along the gradient and along random directions: an error in any element
+// of any gradient shows in the latter.
+void check_gradients(double dropout) {
+    Gpt gpt(1, dropout);
+    Chain chain(gpt.model, device, alone, BATCH);
+    fill(chain);
+    OK(chain.train());
+    std::vector<std::vector<char>> gradients = chain.gradients;
+    for (size_t g = 0; g < chain.whole.size(); g++)
+        for (size_t i = 0; i < chain.whole[g].size(); i++) {
+            chain.gradients = gradients;
+            std::vector<double> gradient = chain.gradient(g, i);
+            gradient.resize(chain.whole[g][i].size()); // without the vocabulary's padding
+            double size = norm(gradient);
+            for (int trial = 0; trial < 4; trial++) {
+                std::vector<double> u = gradient;
+                for (size_t e = 0; trial && e < u.size(); e++)
+                    u[e] = chain_value("direction", (int64_t)(1000 * g + 100 * i + e * 7) + trial);
+                double length = norm(u), expected = 0;
+                for (size_t e = 0; e < u.size(); e++)
+                    u[e] /= length, expected += u[e] * gradient[e];
+                double step = 4e-3;
+                double slope =
+                    (moved_loss(chain, g, i, u, step) - moved_loss(chain, g, i, u, -step)) /
+                    (2 * step);
+                ASSERT_NEAR(expected, slope, 2e-3 * size + 1e-4)
+                    << gpt.model->group[g].name << " " << chain.parameter(g, i).name << " trial "
+                    << trial;
+            }
+        }
+}
+
+TEST(Gradients, FiniteDifferences) {
+    check_gradients(0);
+}
+
+TEST(Gradients, FiniteDifferencesWithDropout) {
+    check_gradients(0.3);
+}
+
+// This rank's part of one rank's gradients, tensor by tensor.
+void expect_same(const Chain &one, const Chain &split, double tolerance, const char *what) {
+    for (size_t g = 0; g < one.whole.size(); g++)
+        for (size_t i = 0; i < one.whole[g].size(); i++) {
+            const z3d_parameter &p = split.parameter(g, i);
+            std::vector<double> whole = one.gradient(g, i), mine = split.gradient(g, i);
+            int64_t elements = 1;
+            for (int d = 0; d < p.dims; d++) elements *= p.shape[d];
+            whole.resize((size_t)elements);
+            std::vector<double> expected = local_part(p, whole, split.size, split.index);
+            ASSERT_EQ(expected.size(), mine.size());
+            // Where this rank has padding only, its gradient is zero exactly.
+            double scale = std::max(norm(expected), norm(whole) * 1e-3), sum = 0;
+            for (size_t e = 0; e < mine.size(); e++) {
+                ASSERT_TRUE(std::isfinite(mine[e])) << "not written: " << p.name << " " << e;
+                sum += (mine[e] - expected[e]) * (mine[e] - expected[e]);
+            }
+            EXPECT_LE(std::sqrt(sum), tolerance * scale)
+                << what << ": " << one.model->group[g].name << " " << p.name;
+        }
+}
+
+void compare_sizes(double dropout) {
+    Gpt whole(1, dropout), split(ranks, dropout);
+    Chain one(whole.model, device, alone, BATCH), many(split.model, device, tensor, BATCH);
+    fill(one), fill(many);
+    OK(one.train());
+    OK(many.train());
+    EXPECT_NEAR(one.mean_loss(), many.mean_loss(), 1e-5 * one.mean_loss());
+    expect_same(one, many, 1e-5, "one rank");
+
+    // Recomputing blocks from their inputs gives the same bits; so does no memory of the first run.
+    std::vector<std::vector<char>> kept = many.gradients;
+    many.recompute = true;
+    OK(many.train());
+    EXPECT_EQ(kept, many.gradients);
+
+    Chain twice(split.model, device, tensor, BATCH);
+    fill(twice);
+    twice.accumulate_again = true;
+    OK(twice.train());
+    for (auto &memory : many.gradients) // all fp32: doubling is exact but for the order of sums
+        for (size_t e = 0; e < memory.size() / sizeof(float); e++)
+            put(Z3D_F32, memory.data(), (int64_t)e, 2 * get(Z3D_F32, memory.data(), (int64_t)e));
+    for (size_t g = 0; g < many.whole.size(); g++)
+        for (size_t i = 0; i < many.whole[g].size(); i++) {
+            std::vector<double> expected = many.gradient(g, i);
+            if (norm(expected) == 0) continue;
+            EXPECT_LE(distance(twice.gradient(g, i), expected), 1e-6) << many.parameter(g, i).name;
+        }
+}
+
+TEST(TensorParallel, LikeOneRank) {
+    compare_sizes(0);
+}
+
+TEST(TensorParallel, LikeOneRankWithDropout) {
+    compare_sizes(0.3);
+}
+
+TEST(Dropout, OnlyInTraining) {
+    Gpt with(ranks, 0.3), without(ranks);
+    Chain a(with.model, device, tensor, BATCH), b(without.model, device, tensor, BATCH);
+    fill(a), fill(b);
+    OK(a.forward(Z3D_MODE_EVALUATE));
+    OK(b.forward(Z3D_MODE_TRAIN));
+    EXPECT_EQ(b.state.loss_sum, a.state.loss_sum);
+    OK(a.forward(Z3D_MODE_TRAIN));
+    EXPECT_NE(b.state.loss_sum, a.state.loss_sum);
+    EXPECT_EQ((double)(BATCH * SEQ - 1), a.state.valid_targets);
+}
+
+// The logits that GENERATE hands out give the loss that EVALUATE computes.
+TEST(Generate, LogitsAreThoseOfTheLoss) {
+    Gpt gpt(ranks);
+    Chain chain(gpt.model, device, tensor, BATCH);
+    fill(chain);
+    OK(chain.forward(Z3D_MODE_EVALUATE));
+    double expected = chain.state.loss_sum, loss = 0;
+    int64_t padded = gpt.model->unit[gpt.model->num_units - 1].output_elements[Z3D_MODE_GENERATE];
+    for (int64_t position = 0; position < SEQ; position++) {
+        chain.state.position = position;
+        OK(chain.forward(Z3D_MODE_GENERATE));
+        for (int64_t b = 0; b < BATCH; b++) {
+            int32_t target = chain.targets[(size_t)(b * SEQ + position)];
+            const float *logits = (const float *)chain.output.back().data() + b * padded;
+            double sum = 0;
+            for (int64_t v = 0; v < VOCAB; v++) sum += std::exp((double)logits[v]);
+            if (target >= 0) loss += std::log(sum) - logits[target];
+        }
+    }
+    EXPECT_NEAR(expected, loss, 1e-5 * expected);
+}
+
+TEST(Precision, SixteenBits) {
+    for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16}) {
+        Gpt whole(1), split(ranks);
+        Chain one(whole.model, device, alone, BATCH);
+        Chain many(split.model, device, tensor, BATCH, dtype, Z3D_F32);
+        fill(one), fill(many);
+        // The reference starts from the rounded parameters.
+        for (auto &group : one.whole)
+            for (auto &values : group)
+                for (double &v : values) {
+                    char rounded[sizeof(float)];
+                    put(dtype, rounded, 0, v);
+                    v = get(dtype, rounded, 0);
+                }
+        one.load();
+        OK(one.train());
+        OK(many.train());
+        double bound = dtype == Z3D_BF16 ? 0.03 : 0.004;
+        EXPECT_NEAR(one.mean_loss(), many.mean_loss(), bound * one.mean_loss());
+        // wte, and a block's mlp.c_fc.weight, the ninth of its parameters.
+        for (size_t g : {0, 2, 3}) {
+            size_t i = g ? 8 : 0;
+            std::vector<double> expected = one.gradient(g, i);
+            expected.resize(one.whole[g][i].size());
+            expected =
+                local_part(split.model->group[g].parameter[i], expected, many.size, many.index);
+            if (norm(expected) == 0) continue; /* padding only */
+            EXPECT_LE(distance(many.gradient(g, i), expected), 3 * bound)
+                << z3d_dtype_name(dtype) << " group " << g;
+        }
+    }
+}
+
+constexpr int64_t SCRATCH = 1 << 22;
+void *scratch;
+
+z3d_status start(int *argc, char ***argv) {
+    Z3D_TRY(z3d_world_create(argc, argv, &world));
+    ranks = z3d_world_size(world);
+    Z3D_TRY(z3d_topology_make(ranks, 1, 1, z3d_world_rank(world), &topology));
+    z3d_device_config config{};
+    config.backend = "cpu";
+    config.threads = 1;
+    Z3D_TRY(z3d_device_create(&config, &device));
+    Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, SCRATCH, &scratch));
+    z3d_device_set_scratch(device, scratch, SCRATCH);
+    Z3D_TRY(z3d_group_create(world, &topology, Z3D_AXIS_TENSOR, device, &tensor));
+    return z3d_group_create(world, &topology, Z3D_AXIS_DATA, device, &alone);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    if (start(&argc, &argv) != Z3D_OK) {
+        fprintf(stderr, "%s\n", z3d_error_message());
+        return 1;
+    }
+    int result = RUN_ALL_TESTS();
+    z3d_group_destroy(alone);
+    z3d_group_destroy(tensor);
+    z3d_device_free(device, Z3D_SPACE_DEVICE, scratch, SCRATCH);
+    z3d_device_destroy(device);
+    z3d_world_destroy(world);
+    return result;
+}
