@@ -280,8 +280,12 @@ static z3d_status read_mapping(config_reader *r, const char *section);
 static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path) {
     for (int i = 0; i < r->seen_count; i++) {
         if (strcmp(r->seen[i].path, path) != 0) continue;
-        return reader_refuse(r, mark, "%.120s is set twice; first on line %d", path,
-                             r->seen[i].place.line);
+        z3d_string first = {0};
+        config_format_place(r->config, r->seen[i].place, &first);
+        z3d_status status = reader_refuse(r, mark, "%.120s is set twice; first at %s", path,
+                                          first.failed ? "an earlier place" : first.text);
+        z3d_string_free(&first);
+        return status;
     }
     seen_path *grown = realloc(r->seen, ((size_t)r->seen_count + 1) * sizeof *grown);
     if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of keys");
@@ -447,6 +451,7 @@ z3d_status z3d_config_read_file(z3d_config *config, const char *path) {
 static z3d_status override_text(config_reader *r, int key) {
     yaml_mark_t start = {0, 0, 0};
     Z3D_TRY(reader_check_text(r));
+    Z3D_TRY(reader_check_value(r, start, r->text, r->length));
     z3d_status status =
         config_set_scalar(r->config, &config_table[key], (config_scalar){r->text, true});
     if (status != Z3D_OK) return refuse_stored(r, start, config_table[key].path, status);

@@ -26,17 +26,6 @@ z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *f
 
 /* ---- the text before it is YAML ---- */
 
-/* Bytes of the UTF-8 character at `at`, 0 if there is none; loose about overlong forms, which
- * libyaml refuses. */
-static size_t character_length(const unsigned char *at, size_t left) {
-    size_t length = at[0] < 0x80 ? 1 : at[0] < 0xC0 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : 4;
-    if (at[0] >= 0xF8 || length > left) return 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xC0) != 0x80) return 0;
-    }
-    return length;
-}
-
 /* Advances over one character as libyaml counts lines. */
 static void advance(yaml_mark_t *mark, const unsigned char *at, size_t left, size_t length) {
     bool carriage_return = at[0] == '\r' && !(left > 1 && at[1] == '\n');
@@ -58,7 +47,7 @@ z3d_status reader_check_text(const config_reader *r) {
     while (mark.index < r->length) {
         const unsigned char *at = (const unsigned char *)r->text + mark.index;
         size_t left = r->length - mark.index;
-        size_t length = character_length(at, left);
+        size_t length = z3d_utf8_length((const char *)at, left);
         if (length == 0) {
             return reader_refuse(r, mark, "byte 0x%02x is no UTF-8; is this a text file?", at[0]);
         }
@@ -75,7 +64,7 @@ static char byte_at(const config_reader *r, size_t index) {
     const unsigned char *at = (const unsigned char *)r->text;
     size_t left = r->length;
     for (; index > 0 && left > 0; index--) {
-        size_t length = character_length(at, left);
+        size_t length = z3d_utf8_length((const char *)at, left);
         at += length;
         left -= length;
     }
@@ -95,7 +84,7 @@ static z3d_status refuse_yaml(config_reader *r) {
         while (mark.index < parser->problem_offset && mark.index < r->length) {
             const unsigned char *at = (const unsigned char *)r->text + mark.index;
             size_t left = r->length - mark.index;
-            advance(&mark, at, left, character_length(at, left));
+            advance(&mark, at, left, z3d_utf8_length((const char *)at, left));
         }
         return reader_refuse(r, mark, "%s (0x%x)", problem, (unsigned)parser->problem_value);
     }
@@ -152,17 +141,21 @@ z3d_status reader_next(config_reader *r, yaml_event_t *event) {
     return Z3D_OK;
 }
 
-z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out) {
-    const char *text = (const char *)event->data.scalar.value;
-    size_t length = event->data.scalar.length;
+z3d_status reader_check_value(const config_reader *r, yaml_mark_t mark, const char *text,
+                              size_t length) {
     for (size_t i = 0; i < length; i++) {
         unsigned char c = (unsigned char)text[i];
         if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
-            return reader_refuse(r, event->start_mark, "control character 0x%02x in a text", c);
+            return reader_refuse(r, mark, "control character 0x%02x in a text", c);
         }
     }
-    *out = (config_scalar){text, event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE};
     return Z3D_OK;
+}
+
+z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out) {
+    const char *text = (const char *)event->data.scalar.value;
+    *out = (config_scalar){text, event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE};
+    return reader_check_value(r, event->start_mark, text, event->data.scalar.length);
 }
 
 z3d_status reader_skip(config_reader *r, const yaml_event_t *first) {

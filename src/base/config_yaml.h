@@ -41,6 +41,9 @@ z3d_status reader_check_text(const config_reader *r);
 z3d_status reader_next(config_reader *r, yaml_event_t *event);
 /* Reads the rest of a node whose first event is `first`. */
 z3d_status reader_skip(config_reader *r, const yaml_event_t *first);
+/* Refuses control characters but line breaks and tabs, so that what is read can be written. */
+z3d_status reader_check_value(const config_reader *r, yaml_mark_t mark, const char *text,
+                              size_t length);
 /* A scalar event's text, without control characters. */
 z3d_status reader_scalar(const config_reader *r, const yaml_event_t *event, config_scalar *out);
 

@@ -62,25 +62,21 @@ static bool is_continuation(unsigned char c) {
     return (c & 0xC0) == 0x80;
 }
 
-/* Bytes of the well-formed UTF-8 character at `text` (Unicode 15, table 3-7), 0 if there is none.
- * A NUL is no continuation byte, so nothing is read beyond the end. */
-static size_t utf8_length(const char *text) {
+/* Unicode 15, table 3-7. */
+size_t z3d_utf8_length(const char *text, size_t left) {
     const unsigned char *c = (const unsigned char *)text;
+    if (left == 0) return 0;
     if (c[0] < 0x80) return 1;
-    if (c[0] >= 0xC2 && c[0] <= 0xDF) return is_continuation(c[1]) ? 2 : 0;
-    if (c[0] >= 0xE0 && c[0] <= 0xEF) {
-        if (!is_continuation(c[1]) || !is_continuation(c[2])) return 0;
-        if (c[0] == 0xE0 && c[1] < 0xA0) return 0; /* overlong */
-        if (c[0] == 0xED && c[1] > 0x9F) return 0; /* surrogate */
-        return 3;
+    size_t length = c[0] < 0xC2 ? 0 : c[0] < 0xE0 ? 2 : c[0] < 0xF0 ? 3 : c[0] < 0xF5 ? 4 : 0;
+    if (length > left) return 0;
+    for (size_t i = 1; i < length; i++) {
+        if (!is_continuation(c[i])) return 0;
     }
-    if (c[0] >= 0xF0 && c[0] <= 0xF4) {
-        if (!is_continuation(c[1]) || !is_continuation(c[2]) || !is_continuation(c[3])) return 0;
-        if (c[0] == 0xF0 && c[1] < 0x90) return 0; /* overlong */
-        if (c[0] == 0xF4 && c[1] > 0x8F) return 0; /* beyond U+10FFFF */
-        return 4;
-    }
-    return 0;
+    if (c[0] == 0xE0 && c[1] < 0xA0) return 0; /* overlong */
+    if (c[0] == 0xED && c[1] > 0x9F) return 0; /* surrogate */
+    if (c[0] == 0xF0 && c[1] < 0x90) return 0; /* overlong */
+    if (c[0] == 0xF4 && c[1] > 0x8F) return 0; /* beyond U+10FFFF */
+    return length;
 }
 
 /* The two-character escape of `c`, NULL if it has none. */
@@ -111,9 +107,10 @@ void z3d_string_append_json(z3d_string *string, const char *text) {
         return;
     }
     z3d_string_append_bytes(string, "\"", 1);
-    while (*text) {
+    const char *end = text + strlen(text);
+    while (text < end) {
         const char *escape = short_escape(*text);
-        size_t length = utf8_length(text);
+        size_t length = z3d_utf8_length(text, (size_t)(end - text));
         if (escape) {
             z3d_string_append_bytes(string, escape, 2);
         } else if ((unsigned char)*text < 0x20 || *text == 0x7f) {
