@@ -81,7 +81,8 @@ int cli_launched_rank(void) {
 
 int cli_finish(z3d_status status, const char *command) {
     if (status == Z3D_OK) return CLI_OK;
-    bool usage = status == Z3D_ERR_USAGE;
+    /* Only what a command found wrong with its arguments is helped by its help. */
+    bool usage = status == Z3D_ERR_USAGE && strstr(z3d_error_place(), "src/cli/");
     if (cli_launched_rank() == 0) {
         z3d_string line = {0};
         z3d_string_append(&line, "zero3d: %s", z3d_error_message());
