@@ -1,0 +1,239 @@
+// AdamW, sum_squares and initial values.
+#include "tests/device/kernels_harness.h"
+
+namespace {
+
+struct Adam {
+    float beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, decay = 0.1f;
+};
+
+z3d_step_state state_of(int64_t step) {
+    z3d_step_state state;
+    std::memset(&state, 0, sizeof state);
+    state.optimizer_step = step;
+    state.learning_rate = 6e-3f;
+    state.gradient_factor = 0.25f;
+    return state;
+}
+
+void launch(Device &device, Array &master, Array &momentum, Array &variance, const Array &gradient,
+            Array *parameter, const z3d_step_state *state, int64_t first, int64_t count) {
+    const Adam adam;
+    LAUNCH(device, adamw, k.master = master.f32() + first, k.momentum = momentum.f32() + first,
+           k.variance = variance.f32() + first,
+           k.gradient =
+               (const char *)gradient.data() + first * (int64_t)z3d_dtype_size(gradient.dtype()),
+           k.parameter = parameter ? (char *)parameter->data() +
+                                         first * (int64_t)z3d_dtype_size(parameter->dtype())
+                                   : nullptr,
+           k.count = count, k.dtype = parameter ? parameter->dtype() : Z3D_F32,
+           k.gradient_dtype = gradient.dtype(), k.beta1 = adam.beta1, k.beta2 = adam.beta2,
+           k.epsilon = adam.epsilon, k.weight_decay = adam.decay, k.state = state);
+}
+
+// Several steps against the same recurrence in double.
+TEST(AdamW, FollowsTheRecurrence) {
+    const Adam adam;
+    on_every_device([&](Device &device, Bytes &bytes) {
+        for (z3d_dtype dtype : float_types())
+            for (z3d_dtype gradient_dtype : float_types())
+                for (int64_t count : {1, 3, 17, 63, 65, 1000, 9001}) {
+                    Array master(Z3D_F32, count), momentum(Z3D_F32, count, 2),
+                        variance(Z3D_F32, count, 3), parameter(dtype, count, 5);
+                    master.random(1);
+                    for (int64_t i = 0; i < count; i++) momentum.set(i, 0), variance.set(i, 0);
+                    std::vector<double> p((size_t)count), m((size_t)count), v((size_t)count);
+                    for (int64_t i = 0; i < count; i++) p[(size_t)i] = master[i];
+                    for (int step = 1; step <= 3; step++) {
+                        Array gradient(gradient_dtype, count, 7);
+                        gradient.random(10u + (uint32_t)step);
+                        const z3d_step_state state = state_of(step);
+                        launch(device, master, momentum, variance, gradient, &parameter, &state, 0,
+                               count);
+                        for (int64_t j = 0; j < count; j++) {
+                            size_t i = (size_t)j;
+                            double lr = (double)state.learning_rate;
+                            double g = gradient[j] * (double)state.gradient_factor;
+                            double b1 = (double)adam.beta1, b2 = (double)adam.beta2;
+                            p[i] *= 1 - lr * (double)adam.decay;
+                            m[i] = b1 * m[i] + (1 - b1) * g;
+                            v[i] = b2 * v[i] + (1 - b2) * g * g;
+                            p[i] -=
+                                lr * (m[i] / (1 - std::pow(b1, step))) /
+                                (std::sqrt(v[i] / (1 - std::pow(b2, step))) + (double)adam.epsilon);
+                            ASSERT_NEAR(momentum[j], m[i], 1e-6);
+                            ASSERT_NEAR(variance[j], v[i], 1e-6);
+                            ASSERT_NEAR(master[j], p[i], 2e-6 * step) << step;
+                            ASSERT_EQ(parameter[j], round_to(dtype, master[j]));
+                        }
+                    }
+                    for (Array *a : {&master, &momentum, &variance, &parameter})
+                        a->append_to(bytes);
+                }
+    });
+}
+
+// A shard is stepped in several ranges that differ between ZeRO stages and parallel sizes.
+TEST(AdamW, DoesNotDependOnCuts) {
+    const z3d_step_state state = state_of(2);
+    on_every_device([&](Device &device, Bytes &) {
+        const int64_t count = 3001;
+        Array gradient(Z3D_BF16, count);
+        gradient.random(1);
+        std::vector<Bytes> results;
+        for (int64_t piece : {3001, 1, 7, 100, 1024}) {
+            Array master(Z3D_F32, count, piece % 16), momentum(Z3D_F32, count, 2),
+                variance(Z3D_F32, count, 3), parameter(Z3D_BF16, count);
+            master.random(2);
+            momentum.random(3, 0.1);
+            variance.random(4, 0.01, 0.1);
+            for (int64_t first = 0; first < count; first += piece)
+                launch(device, master, momentum, variance, gradient, &parameter, &state, first,
+                       std::min(piece, count - first));
+            Bytes bytes;
+            for (Array *a : {&master, &momentum, &variance, &parameter}) a->append_to(bytes);
+            results.push_back(bytes);
+            ASSERT_TRUE(results[0] == bytes) << "pieces of " << piece;
+        }
+    });
+}
+
+TEST(AdamW, SkipLeavesEverything) {
+    z3d_step_state state = state_of(1);
+    state.skip = 1;
+    on_every_device([&](Device &device, Bytes &) {
+        Array gradient(Z3D_F32, 33), master(Z3D_F32, 33), momentum(Z3D_F32, 33),
+            variance(Z3D_F32, 33), parameter(Z3D_F16, 33);
+        Bytes before, after;
+        for (Array *a : {&master, &momentum, &variance, &parameter}) {
+            a->random(5);
+            a->append_to(before);
+        }
+        launch(device, master, momentum, variance, gradient, &parameter, &state, 0, 33);
+        for (Array *a : {&master, &momentum, &variance, &parameter}) a->append_to(after);
+        EXPECT_TRUE(before == after);
+    });
+}
+
+// fp32 runs keep no separate master: the parameter is the master, or there is none to write.
+TEST(AdamW, MasterIsTheParameter) {
+    const z3d_step_state state = state_of(1);
+    on_every_device([&](Device &device, Bytes &) {
+        Array gradient(Z3D_F32, 100);
+        gradient.random(1);
+        std::vector<Bytes> results;
+        for (int form = 0; form < 2; form++) {
+            Array master(Z3D_F32, 100), momentum(Z3D_F32, 100), variance(Z3D_F32, 100);
+            master.random(2);
+            momentum.random(3);
+            variance.random(4, 0.01, 1.0);
+            launch(device, master, momentum, variance, gradient, form ? &master : nullptr, &state,
+                   0, 100);
+            Bytes bytes;
+            master.append_to(bytes);
+            results.push_back(bytes);
+        }
+        EXPECT_TRUE(results[0] == results[1]);
+    });
+}
+
+TEST(SumSquares, AgainstLongDouble) {
+    on_every_device([](Device &device, Bytes &bytes) {
+        for (z3d_dtype dtype : float_types())
+            for (int64_t count : {0, 1, 3, 15, 17, 63, 65, 1000, 8193, 100003}) {
+                Array x(dtype, count, 3);
+                x.random(9);
+                double out = 2.5;
+                LAUNCH(device, sum_squares, k.x = x.data(), k.count = count, k.dtype = dtype,
+                       k.out = &out);
+                long double want = 2.5L;
+                for (int64_t i = 0; i < count; i++) want += (long double)x[i] * (long double)x[i];
+                ASSERT_NEAR(out, (double)want, 1e-12 * (double)want);
+                bytes.insert(bytes.end(), (unsigned char *)&out, (unsigned char *)(&out + 1));
+            }
+    });
+}
+
+// Overflow is found by this kernel: finite inputs, however large, must not look like one, and a
+// single infinity or NaN anywhere must.
+TEST(SumSquares, NotFiniteExactlyWithInfinityOrNaN) {
+    on_every_device([](Device &device, Bytes &) {
+        const int64_t count = 8200;
+        Array x(Z3D_F32, count);
+        for (int64_t i = 0; i < count; i++) x.set(i, (double)std::numeric_limits<float>::max());
+        double out = 0;
+        LAUNCH(device, sum_squares, k.x = x.data(), k.count = count, k.dtype = Z3D_F32,
+               k.out = &out);
+        EXPECT_TRUE(std::isfinite(out));
+        for (z3d_dtype dtype : float_types())
+            for (int64_t at : {(int64_t)0, (int64_t)17, (int64_t)8191, count - 1})
+                for (double bad : {(double)INFINITY, -(double)INFINITY, (double)NAN}) {
+                    Array y(dtype, count);
+                    y.random(1);
+                    y.set(at, bad);
+                    out = 0;
+                    LAUNCH(device, sum_squares, k.x = y.data(), k.count = count, k.dtype = dtype,
+                           k.out = &out);
+                    EXPECT_FALSE(std::isfinite(out)) << bad << " at " << at;
+                }
+    });
+}
+
+TEST(SumSquares, DoesNotDependOnAlignment) {
+    on_every_device([](Device &device, Bytes &) {
+        double first = 0;
+        for (int64_t misalign = 0; misalign < 16; misalign++) {
+            Array x(Z3D_F32, 5003, misalign);
+            x.random(3);
+            double out = 0;
+            LAUNCH(device, sum_squares, k.x = x.data(), k.count = 5003, k.dtype = Z3D_F32,
+                   k.out = &out);
+            if (misalign == 0) first = out;
+            ASSERT_EQ(out, first);
+        }
+    });
+}
+
+// The same values however the tensor is split over ranks and filled in pieces.
+TEST(InitNormal, ByGlobalIndex) {
+    on_every_device([](Device &device, Bytes &bytes) {
+        const int64_t outer = 3, global = 8, inner = 67;
+        const uint64_t key = z3d_key(5, "some.weight");
+        for (int64_t parts : {1, 2, 4})
+            for (int64_t piece : {(int64_t)1000000, (int64_t)1, (int64_t)50})
+                for (int64_t part = 0; part < parts; part++) {
+                    const int64_t local = global / parts, count = outer * local * inner;
+                    Array x(Z3D_F32, count);
+                    for (int64_t first = 0; first < count; first += piece)
+                        LAUNCH(device, init_normal, k.x = x.f32() + first, k.first = first,
+                               k.count = std::min(piece, count - first), k.outer = outer,
+                               k.local = local, k.global = global, k.inner = inner,
+                               k.offset = part * local, k.key = key, k.standard_deviation = 0.02f);
+                    for (int64_t i = 0; i < count; i++) {
+                        int64_t o = i / (local * inner), j = i / inner % local, c = i % inner;
+                        int64_t index = (o * global + part * local + j) * inner + c;
+                        ASSERT_EQ((float)x[i], z3d_philox_normal(key, (uint64_t)index) * 0.02f);
+                    }
+                    x.append_to(bytes);
+                }
+    });
+}
+
+TEST(InitNormal, HasTheRightMoments) {
+    Device device(isas().back(), 2);
+    const int64_t count = 200000;
+    Array x(Z3D_F32, count);
+    LAUNCH(device, init_normal, k.x = x.f32(), k.count = count, k.outer = 1, k.local = count,
+           k.global = count, k.inner = 1, k.key = 77, k.standard_deviation = 0.5f);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < count; i++) sum += x[i], squares += x[i] * x[i];
+    EXPECT_NEAR(sum / (double)count, 0.0, 0.005);
+    EXPECT_NEAR(std::sqrt(squares / (double)count), 0.5, 0.005);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,0 +1,5 @@
+zero3d_test(kernels_elementwise ROOM device)
+zero3d_test(kernels_rows ROOM device)
+zero3d_test(kernels_tables ROOM device)
+zero3d_test(kernels_optimizer ROOM device)
+zero3d_test(device_gemm ROOM device)
