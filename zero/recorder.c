@@ -146,11 +146,13 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
                               z3d_trace *trace) {
     z3d_unit_run run = recording_run(model, layout, config, mode, u);
     int calls = mode == Z3D_MODE_TRAIN ? Z3D_CALL_COUNT : 1;
-    for (int call = 0; call < calls; call++)
+    for (int call = 0; call < calls; call++) {
+        if (call == Z3D_CALL_RECOMPUTE && !run.unit->checkpoint) continue;
         Z3D_TRY(record_call(run, (z3d_call)call, device, tensor, threads, config->replay_full,
                             &trace[call]));
+    }
     for (int call = 1; call < calls; call++)
-        if (trace[call].saved != trace[0].saved)
+        if (trace[call].kernels > 0 && trace[call].saved != trace[0].saved)
             return Z3D_ERROR(
                 Z3D_ERR_PROGRAM,
                 "unit %s: %s takes %lld bytes of saved memory, forward took %lld: both "

@@ -27,10 +27,15 @@ static struct slice slice_of(const z3d_parameter *p, const z3d_layout *layout) {
     return s;
 }
 
+static int64_t logical_elements(const z3d_parameter *p) {
+    int64_t count = 1;
+    for (int d = 0; d < p->dims; d++) count *= p->shape[d];
+    return count;
+}
+
 /* A run of elements that are consecutive here and in the logical tensor. */
 struct piece {
     int64_t flat;    /* in the group's flat buffer */
-    int64_t local;   /* in the parameter's local part */
     int64_t logical; /* in the logical tensor */
     int64_t count;
 };
@@ -46,7 +51,6 @@ static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int6
     int64_t last = base + s.valid * s.inner;
     if (last > to) last = to;
     out->flat = first;
-    out->local = first - layout->group[g].offset[i];
     out->logical = (outer * s.global + s.offset) * s.inner + (first - base);
     out->count = last - first;
     return last > first;
@@ -91,17 +95,15 @@ static float *value_address(const z3d_engine *engine, z3d_tensor_kind kind, int 
 
 static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
     const z3d_parameter *p = &engine->config.model->group[g].parameter[i];
-    struct slice s = slice_of(p, engine->layout);
     float *x = value_address(engine, Z3D_TENSOR_PARAMETER, g, piece->flat);
     if (p->init != Z3D_INIT_NORMAL)
         return Z3D_LAUNCH(engine->config.device, fill, .x = x, .count = piece->count,
                           .dtype = Z3D_F32, .value = p->init == Z3D_INIT_ONES);
     char name[2 * Z3D_NAME + 2];
     snprintf(name, sizeof name, "%s/%s", engine->config.model->group[g].name, p->name);
-    return Z3D_LAUNCH(engine->config.device, init_normal, .x = x, .first = piece->local,
-                      .count = piece->count, .outer = s.outer, .local = s.local, .global = s.global,
-                      .inner = s.inner, .offset = s.offset,
-                      .key = z3d_key(engine->config.seed, name),
+    return Z3D_LAUNCH(engine->config.device, init_normal, .x = x, .count = piece->count, .outer = 1,
+                      .local = piece->count, .global = logical_elements(p), .inner = 1,
+                      .offset = piece->logical, .key = z3d_key(engine->config.seed, name),
                       .standard_deviation = p->standard_deviation);
 }
 
@@ -142,12 +144,6 @@ static z3d_status check_parameter(const z3d_engine *engine, int group, int param
         parameter >= model->group[group].num_parameters)
         return Z3D_ERROR(Z3D_ERR_USAGE, "no parameter %d in parameter group %d", parameter, group);
     return Z3D_OK;
-}
-
-static int64_t logical_elements(const z3d_parameter *p) {
-    int64_t count = 1;
-    for (int d = 0; d < p->dims; d++) count *= p->shape[d];
-    return count;
 }
 
 static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {

@@ -146,6 +146,7 @@ TEST(Equivalence, LikeOneRank) {
                     .write((const char *)one.loss.data(), (long)(one.loss.size() * 8));
                 Options two = o;
                 two.stage = 3;
+                two.reduce_per_step = 1;
                 expect_same(one, train(two), "stage 3 on one rank");
                 continue;
             }
