@@ -3,8 +3,8 @@
 #ifndef ZERO3D_MODEL_GPT_H
 #define ZERO3D_MODEL_GPT_H
 
+#include "src/model/layers.h"
 #include "src/model/model.h"
-#include "tensor_parallel/tensor_parallel.h"
 
 typedef struct z3d_gpt {
     z3d_gpt_config config;
@@ -39,13 +39,6 @@ extern const struct z3d_unit_ops z3d_gpt_embedding_ops, z3d_gpt_block_ops, z3d_g
 
 static inline const z3d_gpt *gpt_of(const z3d_unit_run *run) {
     return run->unit->data;
-}
-
-static inline z3d_tensor_lane gpt_lane(const z3d_unit_run *run) {
-    return (z3d_tensor_lane){.device = run->device,
-                             .group = run->tensor,
-                             .dtype = run->dtype,
-                             .gradient_dtype = run->gradient_dtype};
 }
 
 static inline int64_t gpt_rows(const z3d_unit_run *run) {

@@ -38,16 +38,7 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
 
 /* A linear layer of this block: weight at `index` of the group, its bias behind it. */
 static z3d_linear linear_at(const z3d_unit_run *run, int index, int64_t in, int64_t out) {
-    return (z3d_linear){
-        .rows = gpt_rows(run),
-        .in = in,
-        .out = out,
-        .weight = z3d_unit_parameter(run, 0, index),
-        .bias = z3d_unit_parameter(run, 0, index + 1),
-        .weight_gradient = z3d_unit_gradient(run, 0, index),
-        .bias_gradient = z3d_unit_gradient(run, 0, index + 1),
-        .accumulate = run->group[0].accumulate,
-    };
+    return z3d_unit_linear(run, 0, index, index + 1, gpt_rows(run), in, out);
 }
 
 static z3d_linear qkv_layer(const z3d_unit_run *run) {
@@ -112,7 +103,7 @@ static z3d_status gelu_of_fc(z3d_unit_run *run, const block_saved *saved, void *
 }
 
 static z3d_status forward(z3d_unit_run *run) {
-    z3d_tensor_lane lane = gpt_lane(run);
+    z3d_tensor_lane lane = z3d_unit_lane(run);
     block_saved saved;
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &lane, &saved));
@@ -204,7 +195,7 @@ static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *l
 }
 
 static z3d_status backward(z3d_unit_run *run) {
-    z3d_tensor_lane lane = gpt_lane(run);
+    z3d_tensor_lane lane = z3d_unit_lane(run);
     block_saved saved;
     Z3D_TRY(take_saved(run, &saved));
     int64_t mark = z3d_unit_workspace_mark(run);

@@ -5,7 +5,7 @@ enum { WTE, WPE };
 
 static z3d_status forward(z3d_unit_run *run) {
     const z3d_gpt *gpt = gpt_of(run);
-    z3d_tensor_lane lane = gpt_lane(run);
+    z3d_tensor_lane lane = z3d_unit_lane(run);
     int64_t seq = gpt->config.seq_length, hidden = gpt->config.hidden_size;
     Z3D_TRY(z3d_vocab_embedding_forward(&lane, gpt_vocab_range(run), run->field[0],
                                         z3d_unit_parameter(run, WTE, 0), gpt_rows(run), hidden,

@@ -34,14 +34,8 @@ static z3d_status layernorm(const z3d_unit_run *run, int64_t rows, const void *x
 }
 
 static z3d_linear logits_layer(const z3d_unit_run *run) {
-    return (z3d_linear){
-        .rows = gpt_rows(run),
-        .in = gpt_of(run)->config.hidden_size,
-        .out = gpt_vocab_range(run).local,
-        .weight = z3d_unit_parameter(run, WTE, 0),
-        .weight_gradient = z3d_unit_gradient(run, WTE, 0),
-        .accumulate = run->group[WTE].accumulate,
-    };
+    return z3d_unit_linear(run, WTE, 0, -1, gpt_rows(run), gpt_of(run)->config.hidden_size,
+                           gpt_vocab_range(run).local);
 }
 
 /* Each sample's row of the output is a [tensor size x local vocabulary] matrix: this rank's product
@@ -78,7 +72,7 @@ static z3d_status generate(z3d_unit_run *run) {
 
 static z3d_status forward(z3d_unit_run *run) {
     if (run->mode == Z3D_MODE_GENERATE) return generate(run);
-    z3d_tensor_lane lane = gpt_lane(run);
+    z3d_tensor_lane lane = z3d_unit_lane(run);
     z3d_linear layer = logits_layer(run);
     head_saved saved;
     Z3D_TRY(take_saved(run, &saved));
@@ -89,7 +83,7 @@ static z3d_status forward(z3d_unit_run *run) {
 }
 
 static z3d_status backward(z3d_unit_run *run) {
-    z3d_tensor_lane lane = gpt_lane(run);
+    z3d_tensor_lane lane = z3d_unit_lane(run);
     z3d_linear layer = logits_layer(run);
     head_saved saved;
     void *dh;

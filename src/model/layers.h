@@ -1,0 +1,31 @@
+/* For writing units: a unit's run seen as the tensor-parallel layers want it. */
+#ifndef ZERO3D_MODEL_LAYERS_H
+#define ZERO3D_MODEL_LAYERS_H
+
+#include "src/model/unit.h"
+#include "tensor_parallel/tensor_parallel.h"
+
+static inline z3d_tensor_lane z3d_unit_lane(const z3d_unit_run *run) {
+    return (z3d_tensor_lane){.device = run->device,
+                             .group = run->tensor,
+                             .dtype = run->dtype,
+                             .gradient_dtype = run->gradient_dtype};
+}
+
+/* A linear layer on `rows` rows, in -> out (local sizes). Its weight is parameter `weight` of the
+ * unit's group `slot`, its bias parameter `bias` (negative: none). */
+static inline z3d_linear z3d_unit_linear(const z3d_unit_run *run, int slot, int weight, int bias,
+                                         int64_t rows, int64_t in, int64_t out) {
+    return (z3d_linear){
+        .rows = rows,
+        .in = in,
+        .out = out,
+        .weight = z3d_unit_parameter(run, slot, weight),
+        .bias = bias < 0 ? NULL : z3d_unit_parameter(run, slot, bias),
+        .weight_gradient = z3d_unit_gradient(run, slot, weight),
+        .bias_gradient = bias < 0 ? NULL : z3d_unit_gradient(run, slot, bias),
+        .accumulate = run->group[slot].accumulate,
+    };
+}
+
+#endif
