@@ -53,7 +53,9 @@ static inline void z3d_dropout_mask(const z3d_dropout_rule *rule, int64_t sample
     for (int64_t done = 0; done < count; done += 4 * BLOCKS) {
         float kept[4][BLOCKS];
         uint32_t first_block = (uint32_t)((first_column + done) / 4);
+#ifdef _OPENMP /* a test includes this without */
 #pragma omp simd
+#endif
         for (int i = 0; i < BLOCKS; i++) {
             uint32_t c0 = sample_low, c1 = sample_high, c2 = low_row | (first_block + (uint32_t)i),
                      c3 = high, k0 = key0, k1 = key1;

@@ -1,0 +1,356 @@
+// Causal attention against the plain formula in double: forward, backward, dropout, shapes that do
+// not fit the tiles.
+#define restrict __restrict // dropout.h is C
+#include "tests/device/kernels_harness.h"
+
+extern "C" {
+#include "src/device/cpu/isa/attention.h"
+#include "src/device/cpu/isa/dropout.h"
+}
+
+namespace {
+
+struct Shape {
+    int64_t batch, seq, heads, head_dim;
+};
+
+using Numbers = std::vector<double>;
+
+// Multipliers of the probabilities, from z3d_philox itself: the counter is (global sample, head,
+// row, column / 4), the word column % 4.
+double multiplier(const z3d_dropout &dropout, int64_t sample, int64_t head, int64_t row,
+                  int64_t column) {
+    if (!(dropout.p > 0)) return 1;
+    z3d_dropout_rule rule = z3d_dropout_rule_of(&dropout);
+    uint64_t key = (uint64_t)rule.key[1] << 32 | rule.key[0];
+    uint64_t low = (uint64_t)(dropout.state->sample_base + dropout.sample + sample);
+    uint64_t high = (uint64_t)head << 48 | (uint64_t)row << 24 | (uint64_t)(column / 4);
+    uint32_t word = z3d_philox(key, low, high).word[column % 4];
+    return (double)word < (double)dropout.p * 4294967296.0 ? 0 : 1 / (1 - (double)dropout.p);
+}
+
+// The plain formula, on [batch, seq, 3, heads, head_dim].
+struct Reference {
+    Shape s;
+    int64_t first_head;
+    z3d_dropout dropout;
+    Numbers qkv, out, lse, dqkv;
+
+    double &at(Numbers &x, int64_t b, int64_t t, int64_t part, int64_t h, int64_t i) {
+        return x[(size_t)((((b * s.seq + t) * 3 + part) * s.heads + h) * s.head_dim + i)];
+    }
+    double &at(Numbers &x, int64_t b, int64_t t, int64_t h, int64_t i) {
+        return x[(size_t)(((b * s.seq + t) * s.heads + h) * s.head_dim + i)];
+    }
+    double dot(int64_t b, int64_t h, int64_t row, int64_t col) {
+        double sum = 0;
+        for (int64_t i = 0; i < s.head_dim; i++)
+            sum += at(qkv, b, row, 0, h, i) * at(qkv, b, col, 1, h, i);
+        return sum / std::sqrt((double)s.head_dim);
+    }
+    // Probabilities of one row, and its lse.
+    Numbers row(int64_t b, int64_t h, int64_t t) {
+        Numbers p((size_t)t + 1);
+        double most = -INFINITY, sum = 0;
+        for (int64_t j = 0; j <= t; j++) most = std::max(most, p[(size_t)j] = dot(b, h, t, j));
+        for (double &x : p) sum += x = std::exp(x - most);
+        for (double &x : p) x /= sum;
+        lse[(size_t)((b * s.heads + h) * s.seq + t)] = most + std::log(sum);
+        return p;
+    }
+    void forward() {
+        out.assign((size_t)(s.batch * s.seq * s.heads * s.head_dim), 0);
+        lse.assign((size_t)(s.batch * s.heads * s.seq), 0);
+        for (int64_t b = 0; b < s.batch; b++)
+            for (int64_t h = 0; h < s.heads; h++)
+                for (int64_t t = 0; t < s.seq; t++) {
+                    Numbers p = row(b, h, t);
+                    for (int64_t j = 0; j <= t; j++) {
+                        double seen = p[(size_t)j] * multiplier(dropout, b, first_head + h, t, j);
+                        for (int64_t i = 0; i < s.head_dim; i++)
+                            at(out, b, t, h, i) += seen * at(qkv, b, j, 2, h, i);
+                    }
+                }
+    }
+    void backward_row(Numbers &dout, int64_t b, int64_t h, int64_t t) {
+        const double scale = 1 / std::sqrt((double)s.head_dim);
+        Numbers p = row(b, h, t), dp((size_t)t + 1);
+        double delta = 0;
+        for (int64_t j = 0; j <= t; j++) {
+            double m = multiplier(dropout, b, first_head + h, t, j);
+            for (int64_t i = 0; i < s.head_dim; i++) {
+                dp[(size_t)j] += m * at(dout, b, t, h, i) * at(qkv, b, j, 2, h, i);
+                at(dqkv, b, j, 2, h, i) += m * p[(size_t)j] * at(dout, b, t, h, i);
+            }
+            delta += p[(size_t)j] * dp[(size_t)j];
+        }
+        for (int64_t j = 0; j <= t; j++) {
+            double ds = p[(size_t)j] * (dp[(size_t)j] - delta) * scale;
+            for (int64_t i = 0; i < s.head_dim; i++) {
+                at(dqkv, b, t, 0, h, i) += ds * at(qkv, b, j, 1, h, i);
+                at(dqkv, b, j, 1, h, i) += ds * at(qkv, b, t, 0, h, i);
+            }
+        }
+    }
+    void backward(Numbers &dout) {
+        dqkv.assign(qkv.size(), 0);
+        for (int64_t b = 0; b < s.batch; b++)
+            for (int64_t h = 0; h < s.heads; h++)
+                for (int64_t t = 0; t < s.seq; t++) backward_row(dout, b, h, t);
+    }
+};
+
+Numbers numbers(const Array &x) {
+    Numbers out((size_t)x.count());
+    for (int64_t i = 0; i < x.count(); i++) out[(size_t)i] = x[i];
+    return out;
+}
+
+void expect_close(const Array &got, const Numbers &want, double bound, const char *what) {
+    double largest = 0;
+    for (double x : want) largest = std::max(largest, std::fabs(x));
+    ASSERT_EQ((size_t)got.count(), want.size());
+    for (int64_t i = 0; i < got.count(); i++)
+        ASSERT_LE(std::fabs(got[i] - want[(size_t)i]), bound * largest)
+            << what << " " << i << ": got " << got[i] << ", want " << want[(size_t)i];
+}
+
+// A case's inputs and results.
+struct Attention {
+    Shape s;
+    z3d_dtype dtype;
+    int64_t first_head;
+    z3d_step_state state;
+    z3d_dropout dropout;
+    Array qkv, out, lse, dout, dqkv;
+
+    Attention(Shape shape, z3d_dtype type, float p, int64_t first = 0, double spread = 1)
+        : s(shape), dtype(type), first_head(first) {
+        std::memset(&state, 0, sizeof state);
+        std::memset(&dropout, 0, sizeof dropout);
+        state.seed = 77, state.sample_base = 1000;
+        dropout.p = p, dropout.site = 5, dropout.sample = 3;
+        dropout.state = p > 0 ? &state : nullptr;
+        int64_t count = s.batch * s.seq * s.heads * s.head_dim;
+        qkv = Array(dtype, 3 * count);
+        dqkv = Array(dtype, 3 * count);
+        out = Array(dtype, count);
+        dout = Array(dtype, count);
+        lse = Array(Z3D_F32, s.batch * s.heads * s.seq);
+        qkv.random(1, spread), dout.random(2);
+    }
+    void forward(z3d_device *device) {
+        LAUNCH(device, attention_forward, k.qkv = qkv.data(), k.out = out.data(),
+               k.log_sum_exp = lse.f32(), k.batch = s.batch, k.seq = s.seq, k.heads = s.heads,
+               k.head_dim = s.head_dim, k.first_head = first_head, k.dtype = dtype,
+               k.dropout = dropout);
+    }
+    void backward(z3d_device *device) {
+        LAUNCH(device, attention_backward, k.qkv = qkv.data(), k.out = out.data(),
+               k.dout = dout.data(), k.log_sum_exp = lse.f32(), k.dqkv = dqkv.data(),
+               k.batch = s.batch, k.seq = s.seq, k.heads = s.heads, k.head_dim = s.head_dim,
+               k.first_head = first_head, k.dtype = dtype, k.dropout = dropout);
+    }
+    Reference reference() const {
+        Reference r;
+        r.s = s, r.first_head = first_head, r.dropout = dropout, r.qkv = numbers(qkv);
+        return r;
+    }
+    Bytes bytes() const {
+        Bytes all;
+        out.append_to(all), lse.append_to(all), dqkv.append_to(all);
+        return all;
+    }
+};
+
+void check(z3d_device *device, Attention &x) {
+    SCOPED_TRACE(std::string(z3d_dtype_name(x.dtype)) + " " + std::to_string(x.s.batch) + "x" +
+                 std::to_string(x.s.seq) + "x" + std::to_string(x.s.heads) + "x" +
+                 std::to_string(x.s.head_dim) + " p " + std::to_string(x.dropout.p));
+    x.forward(device);
+    x.backward(device);
+    Reference want = x.reference();
+    Numbers dout = numbers(x.dout);
+    want.forward();
+    want.backward(dout);
+    const double step = x.dtype == Z3D_BF16 ? 0x1p-8 : x.dtype == Z3D_F16 ? 0x1p-11 : 0x1p-24;
+    expect_close(x.out, want.out, x.dtype == Z3D_F32 ? 16 * step : 1.5 * step, "out");
+    // Backward's row sums use the rounded output.
+    expect_close(x.dqkv, want.dqkv, x.dtype == Z3D_F32 ? 32 * step : 3 * step, "dqkv");
+    expect_close(x.lse, want.lse, 8 * 0x1p-24, "log_sum_exp");
+}
+
+TEST(Attention, PlainFormula) {
+    const Shape shapes[] = {{1, 1, 1, 1},   {2, 5, 3, 8},    {1, 64, 2, 64}, {1, 65, 1, 16},
+                            {1, 257, 2, 5}, {2, 300, 1, 20}, {1, 600, 1, 33}};
+    for (const std::string &isa : isas()) {
+        Device device(isa, 2);
+        SCOPED_TRACE(isa);
+        for (Shape shape : shapes)
+            for (z3d_dtype dtype : float_types())
+                for (float p : {0.0f, 0.3f}) {
+                    Attention x(shape, dtype, p, p > 0 ? 4 : 0);
+                    check(device, x);
+                    if (HasFatalFailure()) return;
+                }
+    }
+}
+
+// Scores of hundreds: exponentials overflow unless the maximum is taken off, also when a later
+// block of keys has the larger one.
+TEST(Attention, LargeScores) {
+    Device device(isas().back(), 2);
+    Attention x({1, 520, 1, 16}, Z3D_F32, 0);
+    for (int64_t t = 0; t < 520; t++)
+        for (int64_t i = 0; i < 16; i++) {
+            x.qkv.set((t * 3 + 0) * 16 + i, 20);
+            x.qkv.set((t * 3 + 1) * 16 + i, (double)(t * 7 % 13) * 0.25 + (double)t * 0.01);
+        }
+    x.forward(device);
+    Reference want = x.reference();
+    want.forward();
+    expect_close(x.out, want.out, 1e-4, "out");
+    expect_close(x.lse, want.lse, 1e-6, "log_sum_exp");
+}
+
+// Backward is the derivative of forward: central differences through the reference.
+TEST(Attention, BackwardIsTheDerivative) {
+    Device device(isas().back(), 1);
+    for (float p : {0.0f, 0.4f}) {
+        Attention x({1, 6, 2, 3}, Z3D_F32, p, 1);
+        x.forward(device);
+        x.backward(device);
+        Reference f = x.reference();
+        Numbers dout = numbers(x.dout);
+        auto loss = [&] {
+            double sum = 0;
+            f.forward();
+            for (size_t i = 0; i < dout.size(); i++) sum += f.out[i] * dout[i];
+            return sum;
+        };
+        for (size_t i = 0; i < f.qkv.size(); i++) {
+            const double before = f.qkv[i], step = 1e-5;
+            f.qkv[i] = before + step;
+            double up = loss();
+            f.qkv[i] = before - step;
+            double down = loss();
+            f.qkv[i] = before;
+            EXPECT_NEAR(x.dqkv[(int64_t)i], (up - down) / (2 * step), 1e-5) << i;
+        }
+    }
+}
+
+TEST(Attention, IndependentOfThreadsAndPolling) {
+    for (float p : {0.0f, 0.2f})
+        on_every_device([&](Device &device, Bytes &bytes) {
+            Attention x({1, 530, 3, 24}, Z3D_BF16, p);
+            x.forward(device);
+            x.backward(device);
+            bytes = x.bytes();
+        });
+}
+
+// A head's result is the same whether its neighbours are computed on this rank or on another one,
+// and so is a sample's in whichever micro-batch it lies.
+TEST(Attention, DropoutFollowsGlobalHeadAndSample) {
+    Device device(isas().back(), 2);
+    const int64_t seq = 70, d = 8;
+    Attention whole({2, seq, 4, d}, Z3D_F32, 0.5f);
+    Attention part({1, seq, 2, d}, Z3D_F32, 0.5f, 2);
+    part.dropout.sample = whole.dropout.sample + 1;
+    for (int64_t t = 0; t < seq; t++)
+        for (int64_t which = 0; which < 3; which++)
+            for (int64_t i = 0; i < 2 * d; i++)
+                part.qkv.set((t * 3 + which) * 2 * d + i,
+                             whole.qkv[((seq + t) * 3 + which) * 4 * d + 2 * d + i]);
+    whole.forward(device);
+    part.forward(device);
+    int64_t differ = 0;
+    for (int64_t t = 0; t < seq; t++)
+        for (int64_t i = 0; i < 2 * d; i++) {
+            ASSERT_EQ(part.out[t * 2 * d + i], whole.out[(seq + t) * 4 * d + 2 * d + i]);
+            differ += part.out[t * 2 * d + i] != whole.out[t * 4 * d + 2 * d + i];
+        }
+    EXPECT_GT(differ, 0);
+}
+
+// Other steps, seeds and sites drop others; as many as asked for.
+TEST(Attention, DropoutMask) {
+    z3d_step_state state;
+    std::memset(&state, 0, sizeof state);
+    state.seed = 3, state.sample_base = (int64_t)5 << 32;
+    z3d_dropout dropout = {0.25f, 9, 2, &state};
+    const int64_t columns = 1003;
+    auto mask = [&] {
+        z3d_dropout_rule rule = z3d_dropout_rule_of(&dropout);
+        std::vector<float> row((size_t)columns);
+        z3d_dropout_mask(&rule, 1, 65535, ((int64_t)1 << 24) - 1, 8, columns, row.data());
+        return row;
+    };
+    const std::vector<float> first = mask();
+    int64_t dropped = 0;
+    for (int64_t i = 0; i < columns; i++) {
+        ASSERT_FLOAT_EQ(first[(size_t)i],
+                        (float)multiplier(dropout, 1, 65535, ((int64_t)1 << 24) - 1, 8 + i));
+        dropped += first[(size_t)i] == 0;
+    }
+    EXPECT_NEAR((double)dropped / (double)columns, 0.25, 0.06);
+    state.seed++;
+    EXPECT_NE(mask(), first);
+    state.seed--, dropout.site++;
+    EXPECT_NE(mask(), first);
+    dropout.site--, state.sample_base++;
+    EXPECT_NE(mask(), first);
+    state.sample_base--;
+    EXPECT_EQ(mask(), first);
+}
+
+// An infinity makes rows that see it not finite (as a key it may also get probability 0, depending
+// on the sign); rows before its tile stay good.
+TEST(Attention, OverflowIsVisible) {
+    Device device(isas().back(), 2);
+    for (int64_t which : {0, 1, 2}) {
+        Attention x({1, 300, 1, 8}, Z3D_F16, 0);
+        x.qkv.set((270 * 3 + which) * 8 + 3, INFINITY);
+        x.forward(device);
+        int64_t bad = 0;
+        for (int64_t i = 270 * 8; i < 300 * 8; i++) bad += !std::isfinite(x.out[i]);
+        EXPECT_GT(bad, 0) << which;
+        for (int64_t i = 0; i < 256 * 8; i++) ASSERT_TRUE(std::isfinite(x.out[i])) << which;
+    }
+}
+
+TEST(Attention, NothingToDo) {
+    Device device(isas().back(), 2);
+    for (Shape shape : {Shape{0, 4, 2, 8}, Shape{1, 0, 2, 8}, Shape{1, 4, 0, 8}}) {
+        Attention x(shape, Z3D_F32, 0);
+        x.forward(device);
+        x.backward(device);
+    }
+}
+
+TEST(Attention, BadArgumentsAreErrors) {
+    Device device(isas().back(), 1);
+    z3d_kernel kernel;
+    std::memset(&kernel, 0, sizeof kernel);
+    kernel.kind = Z3D_KERNEL_attention_forward;
+    kernel.as.attention_forward.batch = kernel.as.attention_forward.seq = 2;
+    kernel.as.attention_forward.heads = 1;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // head_dim 0
+    kernel.as.attention_forward.head_dim = 4;
+    EXPECT_EQ(z3d_launch(device, &kernel), Z3D_ERR_INTERNAL); // no scratch
+    EXPECT_NE(std::string(z3d_error_message()).find("attention_forward"), std::string::npos);
+    kernel.as.attention_forward.dtype = Z3D_I32;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL);
+    kernel.as.attention_forward.dtype = Z3D_F32;
+    kernel.as.attention_forward.first_head = 70000;
+    kernel.as.attention_forward.dropout.p = 0.5f;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // beyond the counter
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
