@@ -1,2 +1,8 @@
 zero3d_test(gpt_model ROOM model)
 zero3d_test(gpt_units ROOM model RANKS 1 2 4)
+
+if(TARGET two_spirals)
+  add_test(NAME two_spirals COMMAND ${CMAKE_SOURCE_DIR}/tests/model/two_spirals.sh
+    ${CMAKE_SOURCE_DIR}/scripts/launch $<TARGET_FILE:two_spirals> ${CMAKE_SOURCE_DIR}/examples/two_spirals.c)
+  set_tests_properties(two_spirals PROPERTIES TIMEOUT 300)
+endif()
