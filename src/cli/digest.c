@@ -13,7 +13,7 @@ static const char help[] =
     "the\n"
     "first instruction whose output differs. Every line of such a file is\n"
     "\n"
-    "  step index description hash\n"
+    "  step index hash description\n"
     "\n"
     "and stands for one instruction of the step program: reading down, the first difference is "
     "where\n"
