@@ -32,8 +32,7 @@ fuzz:
 
 bench:
 	@scripts/stage "packages" scripts/setup
-	@scripts/stage "build" scripts/build $(BUILD)
-	@bench/run $(BUILD)
+	@scripts/bench $(BUILD)
 
 format:
 	@scripts/stage "packages" scripts/setup --ci
