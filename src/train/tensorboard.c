@@ -87,7 +87,7 @@ static void remove_old(const char *folder) {
     if (!directory) return;
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         size_t length = strlen(entry->d_name);
-        if (length < sizeof begin + sizeof end ||
+        if (length < sizeof begin + sizeof end - 2 ||
             strncmp(entry->d_name, begin, sizeof begin - 1) != 0 ||
             strcmp(entry->d_name + length - (sizeof end - 1), end) != 0)
             continue;

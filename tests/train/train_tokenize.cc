@@ -1,0 +1,309 @@
+// `zero3d data tokenize`: what becomes a document, what is left out, what is held out.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+extern "C" {
+#include "src/train/data.h"
+#include "src/train/text_files.h"
+}
+#include "files.h"
+
+namespace {
+
+struct Tokenized {
+    z3d_status status;
+    z3d_tokenize_result result;
+    std::string message;
+};
+
+class Tokenize : public ::testing::Test {
+  protected:
+    Tokenized run(const std::vector<std::string> &inputs, double fraction = 0,
+                  z3d_tokenize_split split = Z3D_SPLIT_HASH, int64_t limit = 0) {
+        std::vector<const char *> names;
+        for (const std::string &i : inputs) names.push_back(i.c_str());
+        train = out / "sub/train.bin", validation = out / "sub/val.bin";
+        z3d_tokenize_options options{};
+        options.inputs = names.data();
+        options.count = static_cast<int>(names.size());
+        options.output_train = train.c_str();
+        options.output_validation = fraction > 0 ? validation.c_str() : nullptr;
+        options.validation_fraction = fraction;
+        options.limit_bytes = limit;
+        options.split = split;
+        Tokenized t;
+        t.status = z3d_data_tokenize(&options, &t.result);
+        t.message = t.status == Z3D_OK ? "" : z3d_error_message();
+        if (t.status == Z3D_OK) {
+            z3d_string summary = {};
+            z3d_tokenize_summary(&options, &t.result, &summary);
+            EXPECT_NE(std::string(summary.text).find(train), std::string::npos);
+            z3d_string_free(&summary);
+        }
+        return t;
+    }
+    // Documents of a token file: its stretches between end-of-text tokens.
+    std::vector<std::string> documents(const std::string &path) {
+        z3d_token_file *file = nullptr;
+        EXPECT_EQ(z3d_token_file_open(path.c_str(), &file), Z3D_OK) << z3d_error_message();
+        std::vector<int32_t> ids(static_cast<size_t>(z3d_token_file_tokens(file)));
+        EXPECT_EQ(z3d_token_file_read(file, 0, static_cast<int64_t>(ids.size()), 257, ids.data()),
+                  Z3D_OK);
+        z3d_token_file_close(file);
+        std::vector<std::string> found(1);
+        for (int32_t id : ids)
+            if (id == 256)
+                found.emplace_back();
+            else
+                found.back().push_back(static_cast<char>(id));
+        EXPECT_EQ(found.back(), ""); // every document ends with the token
+        found.pop_back();
+        return found;
+    }
+    bool only_outputs_left(size_t count) {
+        size_t found = 0;
+        for (auto &entry : std::filesystem::directory_iterator(out / "sub")) {
+            (void)entry;
+            found++;
+        }
+        return found == count;
+    }
+    Folder in, out;
+    std::string train, validation;
+};
+
+TEST_F(Tokenize, TakesTextAndLeavesOutTheRest) {
+    write_file(in / "b.txt", "hello\n");
+    write_file(in / "a/x.txt", "gr\xc3\xbc\xc3\x9f dich");
+    write_file(in / "a/copy.txt", "hello\n");
+    write_file(in / "a/latin1.txt", std::string(900, 'a') + std::string(90, '\xe4')); // 9 % faults
+    write_file(in / "binary", std::string("ab\0cd", 5));
+    write_file(in / "noise", std::string(50, 'a') + std::string(50, '\xff'));
+    write_file(in / "empty", "");
+    write_file(in / ".git/config", "hidden");
+    write_file(in / "unreadable", "x");
+    std::filesystem::create_symlink("..", in / "a/loop");
+    std::filesystem::create_symlink("nowhere", in / "broken");
+    ASSERT_EQ(mkfifo((in / "pipe").c_str(), 0600), 0);
+    Tokenized t = run({in.path});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.result.skipped_duplicate, 1);
+    EXPECT_EQ(t.result.skipped_binary, 2);
+    EXPECT_EQ(t.result.skipped_empty, 1);
+    EXPECT_EQ(t.result.skipped_unreadable, 2);
+    EXPECT_EQ(t.result.files, 4);
+    // In name order: a/copy.txt comes before b.txt, which is its copy.
+    EXPECT_EQ(documents(train),
+              (std::vector<std::string>{"hello\n", std::string(900, 'a') + std::string(90, '\xe4'),
+                                        "gr\xc3\xbc\xc3\x9f dich", "x"}));
+    EXPECT_EQ(t.result.train_tokens, 6 + 990 + 11 + 1 + 4);
+    EXPECT_TRUE(only_outputs_left(1));
+}
+
+std::string paragraphs(int count) {
+    std::string text;
+    for (int i = 0; i < count; i++)
+        text += "paragraph " + std::to_string(i) + "\n" + std::string(80, 'a' + i % 26) + "\n\n";
+    return text;
+}
+
+TEST_F(Tokenize, CutsOneBigFileAtBlankLinesAndLosesNothing) {
+    std::string text = paragraphs(5000);
+    write_file(in / "big", text);
+    Tokenized t = run({in / "big"});
+    ASSERT_EQ(t.status, Z3D_OK);
+    std::string joined;
+    auto found = documents(train);
+    EXPECT_GT(found.size(), 100u);
+    for (size_t i = 0; i < found.size(); i++) {
+        EXPECT_LE(found[i].size(), 65536u);
+        if (i + 1 < found.size()) {
+            EXPECT_EQ(found[i].substr(found[i].size() - 2), "\n\n") << i;
+        }
+        joined += found[i];
+    }
+    EXPECT_TRUE(joined == text);
+}
+
+TEST_F(Tokenize, NeverCutsACharacter) {
+    std::string text;
+    for (int i = 0; i < 60000; i++) // no line at all, and no piece twice
+        text += i % 7 ? "\xe2\x82\xac" : std::to_string(i);
+    write_file(in / "big", text);
+    ASSERT_EQ(run({in / "big"}).status, Z3D_OK);
+    std::string joined;
+    for (const std::string &d : documents(train)) {
+        size_t rest;
+        EXPECT_EQ(
+            z3d_utf8_faults(reinterpret_cast<const unsigned char *>(d.data()), d.size(), &rest), 0);
+        EXPECT_EQ(rest, 0u);
+        joined += d;
+    }
+    EXPECT_TRUE(joined == text);
+}
+
+TEST_F(Tokenize, HoldsOutDocumentsThatAreInNoOther) {
+    for (int i = 0; i < 400; i++)
+        write_file(in / ("f" + std::to_string(i)), "document " + std::to_string(i % 300));
+    for (auto split : {Z3D_SPLIT_HASH, Z3D_SPLIT_TAIL}) {
+        Tokenized t = run({in.path}, 0.2, split);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        auto a = documents(train), b = documents(validation);
+        EXPECT_EQ(a.size() + b.size(), 300u);
+        EXPECT_EQ(t.result.skipped_duplicate, 100);
+        EXPECT_NEAR(static_cast<double>(b.size()), 60, split == Z3D_SPLIT_TAIL ? 0 : 25);
+        std::set<std::string> seen(a.begin(), a.end());
+        for (const std::string &d : b) EXPECT_EQ(seen.count(d), 0u) << d;
+        EXPECT_EQ(static_cast<size_t>(t.result.train_documents), a.size());
+        EXPECT_EQ(static_cast<size_t>(t.result.validation_documents), b.size());
+        EXPECT_TRUE(only_outputs_left(2));
+    }
+}
+
+TEST_F(Tokenize, HashSplitDoesNotDependOnOrder) {
+    for (int i = 0; i < 100; i++)
+        write_file(in / ("f" + std::to_string(i)), "document " + std::to_string(i));
+    ASSERT_EQ(run({in.path}, 0.3).status, Z3D_OK);
+    auto first = documents(validation);
+    Folder other;
+    for (int i = 0; i < 100; i++)
+        write_file(other / ("g" + std::to_string(99 - i)), "document " + std::to_string(i));
+    ASSERT_EQ(run({other.path}, 0.3).status, Z3D_OK);
+    auto second = documents(validation);
+    EXPECT_EQ(std::set<std::string>(first.begin(), first.end()),
+              std::set<std::string>(second.begin(), second.end()));
+}
+
+TEST_F(Tokenize, RepeatedTextWithinAFileIsHeldOutOnce) {
+    // Pieces of equal length repeat: were a piece in both files, the held-out loss would lie.
+    std::string piece;
+    for (int i = 0; i < 20; i++) piece += std::string(62, 'a' + i) + "\n";
+    std::string text;
+    for (int i = 0; i < 200; i++) text += piece;
+    text += paragraphs(2000);
+    write_file(in / "repeats", text);
+    Tokenized t = run({in / "repeats"}, 0.3);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    auto a = documents(train), b = documents(validation);
+    std::set<std::string> all(a.begin(), a.end());
+    for (const std::string &d : b) EXPECT_TRUE(all.insert(d).second);
+    EXPECT_GT(t.result.duplicate_documents, 0);
+}
+
+TEST_F(Tokenize, TwoDocumentsGiveOneToEachSide) {
+    write_file(in / "a", "one");
+    write_file(in / "b", "two");
+    for (auto split : {Z3D_SPLIT_HASH, Z3D_SPLIT_TAIL})
+        for (double fraction : {0.001, 0.999}) {
+            Tokenized t = run({in.path}, fraction, split);
+            ASSERT_EQ(t.status, Z3D_OK) << t.message;
+            EXPECT_EQ(t.result.train_documents, 1);
+            EXPECT_EQ(t.result.validation_documents, 1);
+        }
+}
+
+TEST_F(Tokenize, StopsAtTheLimit) {
+    write_file(in / "a", paragraphs(1000));
+    write_file(in / "b", paragraphs(1001));
+    Tokenized t = run({in.path}, 0, Z3D_SPLIT_HASH, 12345);
+    ASSERT_EQ(t.status, Z3D_OK);
+    EXPECT_TRUE(t.result.limited);
+    EXPECT_EQ(t.result.bytes, 12345);
+    std::string joined;
+    for (const std::string &d : documents(train)) joined += d;
+    EXPECT_EQ(joined, paragraphs(1000).substr(0, 12345));
+}
+
+TEST_F(Tokenize, RefusesWhatCannotWork) {
+    write_file(in / "a", "text");
+    write_file(in / "binary", std::string(10, '\0'));
+    EXPECT_EQ(run({}).status, Z3D_ERR_USAGE);
+    EXPECT_EQ(run({in / "missing"}).status, Z3D_ERR_IO);
+    EXPECT_EQ(run({in / "a", in / "missing"}).status, Z3D_ERR_IO);
+    EXPECT_EQ(run({"/dev/zero"}).status, Z3D_ERR_USAGE);
+    EXPECT_EQ(run({""}).status, Z3D_ERR_USAGE);
+    Tokenized t = run({in / "binary"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_NE(t.message.find("no text found"), std::string::npos) << t.message;
+    t = run({in / "a"}, 0.5);
+    EXPECT_EQ(t.status, Z3D_ERR_DATA); // one document cannot be split
+    EXPECT_EQ(run({in / "a"}, 1.5).status, Z3D_ERR_USAGE);
+    EXPECT_EQ(run({in / "a"}, 0, Z3D_SPLIT_HASH, -1).status, Z3D_ERR_USAGE);
+    EXPECT_TRUE(only_outputs_left(0)); // nothing half made
+}
+
+TEST_F(Tokenize, FailureLeavesTheOldFilesAlone) {
+    write_file(in / "a", "text");
+    ASSERT_EQ(run({in / "a"}).status, Z3D_OK);
+    std::string before = read_file(train);
+    EXPECT_NE(run({in / "missing"}).status, Z3D_OK);
+    EXPECT_EQ(read_file(train), before);
+}
+
+TEST_F(Tokenize, UnwritableOutputAndFullDisk) {
+    write_file(in / "a", "text");
+    std::string input = in / "a", blocked = in / "a/train.bin"; // below a file
+    const char *inputs[] = {input.c_str()};
+    z3d_tokenize_options options{};
+    z3d_tokenize_result result;
+    options.inputs = inputs;
+    options.count = 1;
+    options.output_train = blocked.c_str();
+    EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_ERR_IO);
+    std::string same = out / "x.bin";
+    options.output_train = options.output_validation = same.c_str();
+    options.validation_fraction = 0.5;
+    EXPECT_EQ(z3d_data_tokenize(&options, &result), Z3D_ERR_USAGE);
+}
+
+TEST(Utf8, Faults) {
+    auto faults = [](const std::string &s, size_t *rest) {
+        return z3d_utf8_faults(reinterpret_cast<const unsigned char *>(s.data()), s.size(), rest);
+    };
+    size_t rest;
+    EXPECT_EQ(faults("abc \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80", &rest), 0);
+    EXPECT_EQ(rest, 0u);
+    EXPECT_EQ(faults("\xff\xfe", &rest), 2);
+    EXPECT_EQ(faults("\xc0\xaf", &rest), 2);         // overlong
+    EXPECT_EQ(faults("\xed\xa0\x80", &rest), 3);     // surrogate
+    EXPECT_EQ(faults("\xf4\x90\x80\x80", &rest), 4); // beyond U+10FFFF
+    EXPECT_EQ(faults("a\xe2\x82", &rest), 0);
+    EXPECT_EQ(rest, 2u);
+}
+
+TEST(Utf8, PrintableTextHasNoControls) {
+    z3d_string out = {};
+    std::string raw("ok\n\t\x1b[2J\xff\xc2\x9b \xc3\xbc\xe2\x82", 16);
+    z3d_text_printable(raw.data(), raw.size(), &out);
+    EXPECT_EQ(std::string(out.text, out.length),
+              "ok\n\t?[2J\xef\xbf\xbd? \xc3\xbc\xef\xbf\xbd\xef\xbf\xbd");
+    z3d_string_free(&out);
+}
+
+TEST(Bytes, RoundTrip) {
+    z3d_tokenizer *tokenizer;
+    ASSERT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, &tokenizer), Z3D_OK);
+    const auto *ops = tokenizer->ops;
+    std::string text;
+    for (int i = 0; i < 256; i++) text.push_back(static_cast<char>(i));
+    std::vector<int32_t> ids(ops->most_tokens(text.size()));
+    size_t count = 0;
+    ASSERT_EQ(ops->encode(tokenizer, text.data(), text.size(), ids.data(), &count), Z3D_OK);
+    ASSERT_EQ(count, 256u);
+    z3d_string out = {};
+    ASSERT_EQ(ops->decode(tokenizer, ids.data(), count, &out), Z3D_OK);
+    EXPECT_EQ(std::string(out.text, out.length), text);
+    for (int32_t bad : {-1, 257}) EXPECT_EQ(ops->decode(tokenizer, &bad, 1, &out), Z3D_ERR_DATA);
+    z3d_string_free(&out);
+    z3d_tokenizer_destroy(tokenizer);
+    EXPECT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_GPT2, &tokenizer), Z3D_ERR_UNSUPPORTED);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
