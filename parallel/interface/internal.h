@@ -60,8 +60,8 @@ struct z3d_group {
 };
 
 struct z3d_world {
-    bool mpi, owns_mpi; /* MPI is in use; was started here */
-    MPI_Comm comm;
+    bool mpi, owns_mpi;   /* MPI is in use; was started here */
+    MPI_Comm comm, local; /* all ranks; those of this node */
     int rank, size;
     int nodes, local_rank, local_size;
     int *node; /* by rank */
@@ -99,7 +99,14 @@ z3d_status z3d_launcher_detect(bool *launched);
 /* After MPI has started with a world of one: ERR_COMM if Slurm started several. */
 z3d_status z3d_launcher_check_alone(void);
 
-/* side channel */
+/* shared.c: zeroed memory that all members of `comm`, which sit on one node, see. *out is NULL on
+ * every member when it is to be had nowhere (no or a full /dev/shm): that is no error. Collective
+ * over comm; the end is not. */
+z3d_status z3d_shared_create(MPI_Comm comm, size_t bytes, void **out);
+void z3d_shared_destroy(void *at, size_t bytes);
+
+/* side/: opens the channel (collective), says goodbye and closes it (collective), and hands over a
+ * line that ends the run; the last one returns only when the channel cannot do it. */
 z3d_status z3d_side_open(z3d_world *world);
 void z3d_side_close(z3d_world *world);
 void z3d_side_abort(z3d_world *world, const char *line);

@@ -42,16 +42,13 @@ static z3d_status find_nodes(z3d_world *world) {
     world->nodes = 1;
     world->local_size = 1;
     if (world->size == 1) return Z3D_OK;
-    MPI_Comm local;
-    Z3D_TRY(z3d_mpi_check(
-        MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, world->rank, MPI_INFO_NULL, &local),
-        "finding the ranks of this node"));
+    Z3D_TRY(z3d_mpi_check(MPI_Comm_split_type(world->comm, MPI_COMM_TYPE_SHARED, world->rank,
+                                              MPI_INFO_NULL, &world->local),
+                          "finding the ranks of this node"));
     int lowest = world->rank;
-    MPI_Comm_rank(local, &world->local_rank);
-    MPI_Comm_size(local, &world->local_size);
-    z3d_status status = z3d_mpi_check(MPI_Bcast(&lowest, 1, MPI_INT, 0, local), "numbering nodes");
-    MPI_Comm_free(&local);
-    Z3D_TRY(status);
+    MPI_Comm_rank(world->local, &world->local_rank);
+    MPI_Comm_size(world->local, &world->local_size);
+    Z3D_TRY(z3d_mpi_check(MPI_Bcast(&lowest, 1, MPI_INT, 0, world->local), "numbering nodes"));
     Z3D_TRY(z3d_world_gather_all(world, &lowest, world->node, sizeof(int)));
     world->nodes = 0;
     for (int rank = 0; rank < world->size; rank++) {
@@ -68,6 +65,14 @@ static int usable_cores(void) {
     return online > 0 ? (int)online : 1;
 }
 
+static void free_world(z3d_world *world) {
+    if (world->local != MPI_COMM_NULL) MPI_Comm_free(&world->local);
+    if (world->comm != MPI_COMM_NULL) MPI_Comm_free(&world->comm);
+    if (world->owns_mpi) MPI_Finalize();
+    free(world->node);
+    free(world);
+}
+
 z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out) {
     *out = NULL;
     bool launched = false;
@@ -75,29 +80,25 @@ z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out) {
     z3d_world *world = NULL;
     Z3D_TRY(z3d_new(1, sizeof *world, "the world", &world));
     world->size = 1;
-    world->comm = MPI_COMM_NULL;
+    world->comm = world->local = MPI_COMM_NULL;
     world->cores = usable_cores();
     if (gethostname(world->hostname, sizeof world->hostname - 1) != 0)
         strcpy(world->hostname, "unknown");
     z3d_status status = Z3D_OK;
     if (launched) Z3D_TRY_GOTO(status, start_mpi(argc, argv, world), failed);
     Z3D_TRY_GOTO(status, find_nodes(world), failed);
+    if (world->size > 1) Z3D_TRY_GOTO(status, z3d_side_open(world), failed);
     *out = world;
     return Z3D_OK;
 failed:
-    if (world->comm != MPI_COMM_NULL) MPI_Comm_free(&world->comm);
-    if (world->owns_mpi) MPI_Finalize();
-    free(world->node);
-    free(world);
+    free_world(world);
     return status;
 }
 
 void z3d_world_destroy(z3d_world *world) {
     if (!world) return;
-    if (world->mpi) MPI_Comm_free(&world->comm);
-    if (world->owns_mpi) MPI_Finalize();
-    free(world->node);
-    free(world);
+    z3d_side_close(world);
+    free_world(world);
 }
 
 /* ---- asking ---- */
@@ -175,11 +176,25 @@ z3d_status z3d_world_agree(z3d_world *world, z3d_status status) {
     return Z3D_ERROR((z3d_status)report.status, "rank %d: %s", first, report.message);
 }
 
+/* "rank 3: ..." at the front of an agreed message: it came from there. */
+static bool names_a_rank(const char *message) {
+    int end = 0;
+    if (sscanf(message, "rank %*d:%n", &end) == EOF) return false;
+    return end > 0;
+}
+
 void z3d_world_abort(z3d_world *world, z3d_status status, const char *message) {
     char line[AGREE_BYTES + 64];
     if (!message || !message[0]) message = z3d_status_text(status);
-    snprintf(line, sizeof line, "zero3d: rank %d: %s\n", world->rank, message);
+    if (names_a_rank(message))
+        snprintf(line, sizeof line - 1, "zero3d: %s", message);
+    else
+        snprintf(line, sizeof line - 1, "zero3d: rank %d: %s", world->rank, message);
+    for (char *c = line; *c; c++)
+        if (*c == '\n') *c = ' ';
+    strcat(line, "\n");
     fflush(NULL);
+    if (world->side) z3d_side_abort(world, line);
     ssize_t ignored = write(STDERR_FILENO, line, strlen(line));
     (void)ignored;
     if (world->mpi) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);

@@ -1,0 +1,62 @@
+/* Memory shared by the processes of one node. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "parallel/interface/internal.h"
+
+static void *map_shared(int fd, size_t bytes) {
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* Space is taken now: on a full /dev/shm a later first touch would be a SIGBUS. */
+static void *create_named(char *name, size_t name_size, size_t bytes) {
+    uint64_t random = 0;
+    ssize_t got = getrandom(&random, sizeof random, GRND_NONBLOCK);
+    snprintf(name, name_size, "/zero3d-%d-%016llx", (int)getpid(),
+             (unsigned long long)(got == sizeof random ? random : 0));
+    int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    void *at = NULL;
+    if (fd >= 0 && posix_fallocate(fd, 0, (off_t)bytes) == 0) at = map_shared(fd, bytes);
+    if (fd >= 0) close(fd);
+    if (fd >= 0 && !at) shm_unlink(name);
+    if (!at) name[0] = '\0';
+    return at;
+}
+
+static void *open_named(const char *name, size_t bytes) {
+    int fd = name[0] ? shm_open(name, O_RDWR | O_CLOEXEC, 0600) : -1;
+    if (fd < 0) return NULL;
+    void *at = map_shared(fd, bytes);
+    close(fd);
+    return at;
+}
+
+z3d_status z3d_shared_create(MPI_Comm comm, size_t bytes, void **out) {
+    char name[64] = "";
+    int rank = 0, mine, all = 0;
+    *out = NULL;
+    MPI_Comm_rank(comm, &rank);
+    void *at = rank == 0 ? create_named(name, sizeof name, bytes) : NULL;
+    z3d_status status =
+        z3d_mpi_check(MPI_Bcast(name, sizeof name, MPI_BYTE, 0, comm), "naming shared memory");
+    if (status == Z3D_OK && rank != 0) at = open_named(name, bytes);
+    mine = at != NULL;
+    if (status == Z3D_OK)
+        status = z3d_mpi_check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm),
+                               "agreeing on shared memory");
+    /* Everybody has it or will not: the name is no longer needed, and nothing is left behind. */
+    if (rank == 0 && at) shm_unlink(name);
+    if (status == Z3D_OK && all)
+        *out = at;
+    else
+        z3d_shared_destroy(at, bytes);
+    return status;
+}
+
+void z3d_shared_destroy(void *at, size_t bytes) {
+    if (at) munmap(at, bytes);
+}

@@ -1,0 +1,367 @@
+/* The side channel's thread. On rank 0, the hub, it hears everybody's places, deaths and failures,
+ * prints the one line that matters and tells everybody to end. On the others it tells the hub, and
+ * when the hub itself is gone finds the lowest rank that is left to be the next one. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "parallel/side/side.h"
+
+/* ---- ending the process ---- */
+
+void z3d_side_exit(void) {
+    /* The main thread may hold a stream for ever: only what is free is flushed. */
+    FILE *streams[] = {stdout, stderr};
+    for (int i = 0; i < 2; i++)
+        if (ftrylockfile(streams[i]) == 0) {
+            fflush_unlocked(streams[i]);
+            funlockfile(streams[i]);
+        }
+    _exit(EXIT_FAILURE);
+}
+
+void z3d_side_print(const char *text) {
+    size_t length = strlen(text), done = 0;
+    while (done < length) {
+        ssize_t put = write(STDERR_FILENO, text + done, length - done);
+        if (put < 0 && errno != EINTR) return;
+        if (put > 0) done += (size_t)put;
+    }
+}
+
+static bool is_hub(const struct z3d_side *side) {
+    return side->rank == side->hub;
+}
+
+/* Prints, tells everybody, and waits until they have heard it: a socket that is closed with unread
+ * data may drop what was sent last. */
+static void end_run(struct z3d_side *side, const char *text) __attribute__((noreturn));
+static void end_run(struct z3d_side *side, const char *text) {
+    z3d_side_print(text);
+    for (int i = 0; i < side->num_connections; i++) {
+        z3d_wire_send(side->connections[i].fd, Z3D_WIRE_END, NULL, 0);
+        shutdown(side->connections[i].fd, SHUT_WR);
+    }
+    double until = z3d_now() + 1;
+    for (int open = side->num_connections; open > 0 && z3d_now() < until;) {
+        struct pollfd one = {.fd = side->connections[open - 1].fd, .events = POLLIN};
+        char drain[512];
+        if (poll(&one, 1, 100) > 0 && recv(one.fd, drain, sizeof drain, MSG_DONTWAIT) <= 0) open--;
+    }
+    z3d_side_exit();
+}
+
+static void end_run_string(struct z3d_side *side, z3d_string *text) __attribute__((noreturn));
+static void end_run_string(struct z3d_side *side, z3d_string *text) {
+    end_run(side, text->text ? text->text : "zero3d: a rank died; ending the run\n");
+}
+
+static void end_run_for(struct z3d_side *side, int rank, bool silent) __attribute__((noreturn));
+static void end_run_for(struct z3d_side *side, int rank, bool silent) {
+    z3d_string text = {0};
+    z3d_report_death(side, rank, silent, &text);
+    end_run_string(side, &text);
+}
+
+/* ---- connections ---- */
+
+int z3d_hub_connected(const struct z3d_side *side) {
+    int known = 0;
+    for (int i = 0; i < side->num_connections; i++) known += side->connections[i].rank >= 0;
+    return known;
+}
+
+static void drop_connection(struct z3d_side *side, int index) {
+    close(side->connections[index].fd);
+    side->connections[index] = side->connections[--side->num_connections];
+}
+
+static int find_connection(const struct z3d_side *side, int rank) {
+    for (int i = 0; i < side->num_connections; i++)
+        if (side->connections[i].rank == rank) return i;
+    return -1;
+}
+
+static bool add_connection(struct z3d_side *side, int fd, int rank) {
+    if (side->num_connections == side->max_connections) return false;
+    z3d_connection *connection = &side->connections[side->num_connections++];
+    connection->fd = fd;
+    connection->rank = rank;
+    connection->bye = false;
+    connection->since = z3d_now();
+    connection->have = 0;
+    return true;
+}
+
+/* Strangers may come as often as they like: the oldest silent one makes place. */
+static void accept_one(struct z3d_side *side) {
+    int fd = accept4(side->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) return;
+    int strangers = 0, oldest = -1;
+    for (int i = 0; i < side->num_connections; i++) {
+        if (side->connections[i].rank >= 0) continue;
+        strangers++;
+        if (oldest < 0 || side->connections[i].since < side->connections[oldest].since) oldest = i;
+    }
+    if (strangers >= Z3D_STRANGERS) drop_connection(side, oldest);
+    if (!add_connection(side, fd, -1)) close(fd);
+}
+
+static bool take_hello(struct z3d_side *side, z3d_connection *connection, const z3d_wire_head *head,
+                       const void *data) {
+    z3d_wire_hello hello;
+    if (connection->rank >= 0 || head->type != Z3D_WIRE_HELLO || head->length != sizeof hello)
+        return false;
+    memcpy(&hello, data, sizeof hello);
+    if (hello.token != side->token || hello.rank < 0 || hello.rank >= side->size ||
+        hello.rank == side->rank || find_connection(side, hello.rank) >= 0)
+        return false;
+    connection->rank = hello.rank;
+    z3d_wire_hello welcome = {.token = side->token, .rank = side->rank};
+    return z3d_wire_send(connection->fd, Z3D_WIRE_WELCOME, &welcome, sizeof welcome);
+}
+
+/* ---- what this rank says to the hub ---- */
+
+static void own_place(struct z3d_side *side, z3d_place *out) {
+    z3d_place_read(&side->slots[side->slot_of[side->rank]], out);
+}
+
+static void send_place(struct z3d_side *side, bool answer) {
+    int hub = find_connection(side, side->hub);
+    z3d_place place;
+    own_place(side, &place);
+    if (hub < 0) return;
+    z3d_wire_place message = {.age = place.since == 0 ? -1 : z3d_now() - place.since,
+                              .waiting = place.waiting,
+                              .answer = answer};
+    memcpy(message.text, place.text, sizeof message.text);
+    z3d_wire_send(side->connections[hub].fd, Z3D_WIRE_PLACE, &message, sizeof message);
+    side->told = place;
+}
+
+static void take_place(struct z3d_side *side, int rank, const z3d_wire_head *head,
+                       const void *data) {
+    z3d_wire_place message;
+    if (head->length != sizeof message) return;
+    memcpy(&message, data, sizeof message);
+    z3d_seen *seen = &side->seen[rank];
+    seen->place.waiting = message.waiting != 0;
+    seen->place.since = message.age < 0 ? 0 : z3d_now() - message.age;
+    memcpy(seen->place.text, message.text, sizeof seen->place.text);
+    seen->place.text[sizeof seen->place.text - 1] = '\0';
+    if (message.answer) seen->answered = true;
+}
+
+/* ---- the watchdog ---- */
+
+static void collect(struct z3d_side *side, int stuck) {
+    if (side->collecting) return;
+    side->collecting = 1 + stuck;
+    side->collect_until = z3d_now() + 2;
+    for (int rank = 0; rank < side->size; rank++) side->seen[rank].answered = rank == side->rank;
+    for (int i = 0; i < side->num_connections; i++)
+        if (side->connections[i].rank >= 0)
+            z3d_wire_send(side->connections[i].fd, Z3D_WIRE_ASK, NULL, 0);
+}
+
+static void finish_collecting(struct z3d_side *side) {
+    int missing = 0;
+    for (int rank = 0; rank < side->size; rank++)
+        missing += !side->seen[rank].answered && !side->seen[rank].said_bye;
+    if (missing > 0 && z3d_now() < side->collect_until) return;
+    z3d_string text = {0};
+    z3d_report_stuck(side, &text);
+    end_run_string(side, &text);
+}
+
+static void hub_lost(struct z3d_side *side, bool silent);
+
+static void check_own_wait(struct z3d_side *side) {
+    z3d_place place;
+    double timeout = atomic_load(&side->timeout), now = z3d_now();
+    own_place(side, &place);
+    bool stuck = timeout > 0 && place.waiting && place.since > 0 && now - place.since > timeout;
+    if (!stuck) {
+        side->stuck_told = false;
+    } else if (is_hub(side)) {
+        collect(side, side->rank);
+    } else if (!side->stuck_told) {
+        int hub = find_connection(side, side->hub);
+        if (hub >= 0) z3d_wire_send(side->connections[hub].fd, Z3D_WIRE_STUCK, NULL, 0);
+        side->stuck_told = true;
+        side->stuck_at = now;
+    } else if (now - side->stuck_at > 10) {
+        hub_lost(side, true);
+    }
+}
+
+/* ---- messages ---- */
+
+static void on_message(struct z3d_side *side, z3d_connection *connection, const z3d_wire_head *head,
+                       const void *data) {
+    int rank = connection->rank;
+    switch ((z3d_wire_type)head->type) {
+    case Z3D_WIRE_END:
+        z3d_side_exit();
+    case Z3D_WIRE_PLACE:
+        take_place(side, rank, head, data);
+        break;
+    case Z3D_WIRE_ASK:
+        send_place(side, true);
+        break;
+    case Z3D_WIRE_STUCK:
+        if (is_hub(side)) collect(side, rank);
+        break;
+    case Z3D_WIRE_FAIL: {
+        char line[Z3D_LINE_BYTES + 1];
+        memcpy(line, data, head->length);
+        line[head->length] = '\0';
+        if (is_hub(side)) end_run(side, line);
+        break;
+    }
+    case Z3D_WIRE_BYE:
+        connection->bye = true;
+        side->seen[rank].said_bye = true;
+        if (rank == side->hub) side->hub_said_bye = true;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Handles what has come; false when the connection is of no more use. */
+static bool serve(struct z3d_side *side, z3d_connection *connection) {
+    bool open = z3d_wire_receive(connection), bad = false;
+    z3d_wire_head head;
+    const void *data;
+    while (z3d_wire_next(connection, &head, &data, &bad)) {
+        if (connection->rank < 0) {
+            if (!take_hello(side, connection, &head, data)) return false;
+        } else {
+            on_message(side, connection, &head, data);
+        }
+        z3d_wire_consume(connection, &head);
+    }
+    return open && !bad;
+}
+
+/* ---- deaths ---- */
+
+/* Everybody who is left looks for the lowest rank that is left, in the same order. */
+static void hub_lost(struct z3d_side *side, bool silent) {
+    int lost = side->hub, index = find_connection(side, lost);
+    if (index >= 0) drop_connection(side, index);
+    for (int rank = 0; rank < side->rank; rank++) {
+        int fd;
+        if (rank == lost || side->seen[rank].said_bye) continue;
+        if (z3d_wire_connect(&side->peer[rank], side->token, side->rank, rank, 3, &fd) != Z3D_OK)
+            continue;
+        side->hub = rank;
+        side->stuck_told = false;
+        if (!add_connection(side, fd, rank)) z3d_side_exit();
+        return;
+    }
+    side->hub = side->rank;
+    /* The others are on their way here: they must find us to be told. */
+    double until = z3d_now() + 0.3;
+    z3d_string text = {0};
+    z3d_report_death(side, lost, silent, &text);
+    z3d_side_print(text.text ? text.text : "zero3d: rank 0 died; ending the run\n");
+    while (z3d_now() < until) z3d_hub_turn(side, 50);
+    end_run(side, "");
+}
+
+static void on_close(struct z3d_side *side, int index) {
+    int rank = side->connections[index].rank;
+    bool bye = side->connections[index].bye || (rank == side->hub && side->hub_said_bye);
+    drop_connection(side, index);
+    if (rank < 0 || bye) return;
+    if (rank == side->hub) {
+        /* A second hub that ends has spoken, or died of the same cause. */
+        if (rank != 0) z3d_side_exit();
+        hub_lost(side, false);
+    } else if (is_hub(side)) {
+        end_run_for(side, rank, false);
+    }
+}
+
+/* ---- requests of the main thread ---- */
+
+static void take_requests(struct z3d_side *side) {
+    char line[Z3D_LINE_BYTES];
+    uint64_t count;
+    ssize_t ignored = read(side->wake, &count, sizeof count);
+    (void)ignored;
+    pthread_mutex_lock(&side->lock);
+    bool abort = side->want_abort;
+    side->want_abort = false;
+    side->stopping = side->want_stop;
+    if (abort) memcpy(line, side->abort_line, sizeof line);
+    pthread_mutex_unlock(&side->lock);
+    if (!abort) return;
+    if (is_hub(side)) end_run(side, line);
+    int hub = find_connection(side, side->hub);
+    if (hub >= 0) z3d_wire_send(side->connections[hub].fd, Z3D_WIRE_FAIL, line, strlen(line));
+}
+
+/* The hub answers a goodbye when it has heard everybody's, its own main thread's included. */
+static void say_goodbyes(struct z3d_side *side) {
+    if (!side->stopping || side->said_bye) return;
+    if (!is_hub(side)) {
+        int hub = find_connection(side, side->hub);
+        if (hub >= 0) z3d_wire_send(side->connections[hub].fd, Z3D_WIRE_BYE, NULL, 0);
+        side->said_bye = true;
+        return;
+    }
+    for (int rank = 0; rank < side->size; rank++)
+        if (rank != side->rank && !side->seen[rank].said_bye) return;
+    for (int i = 0; i < side->num_connections; i++)
+        if (side->connections[i].rank >= 0)
+            z3d_wire_send(side->connections[i].fd, Z3D_WIRE_BYE, NULL, 0);
+    side->said_bye = side->hub_said_bye = true;
+}
+
+/* ---- the loop ---- */
+
+static void timers(struct z3d_side *side) {
+    z3d_place place;
+    own_place(side, &place);
+    if (!is_hub(side) && !side->stopping &&
+        (place.since != side->told.since || place.waiting != side->told.waiting))
+        send_place(side, false);
+    if (!side->stopping) check_own_wait(side);
+    if (side->collecting) finish_collecting(side);
+    say_goodbyes(side);
+}
+
+void z3d_hub_turn(struct z3d_side *side, int milliseconds) {
+    int count = side->num_connections;
+    side->polls[0] = (struct pollfd){.fd = side->wake, .events = POLLIN};
+    side->polls[1] = (struct pollfd){.fd = side->listener, .events = POLLIN};
+    for (int i = 0; i < count; i++)
+        side->polls[2 + i] = (struct pollfd){.fd = side->connections[i].fd, .events = POLLIN};
+    if (poll(side->polls, (nfds_t)(2 + count), milliseconds) > 0) {
+        /* From the last to the first: a dropped one is replaced by the last. */
+        for (int i = count - 1; i >= 0; i--)
+            if (side->polls[2 + i].revents && !serve(side, &side->connections[i]))
+                on_close(side, i);
+        if (side->polls[1].revents) accept_one(side);
+        if (side->polls[0].revents) take_requests(side);
+    }
+    timers(side);
+}
+
+void *z3d_hub_thread(void *argument) {
+    struct z3d_side *side = argument;
+    while (!(side->said_bye && side->hub_said_bye)) {
+        double timeout = atomic_load(&side->timeout);
+        int tick = Z3D_TICK_MS;
+        if (timeout > 0 && timeout * 250 < tick) tick = (int)(timeout * 250) + 1;
+        z3d_hub_turn(side, side->collecting ? 20 : tick);
+    }
+    return NULL;
+}

@@ -1,0 +1,198 @@
+/* The side channel's face: opening it over MPI, the watchdog's timeout, this rank's place, goodbye,
+ * and the line that ends a run. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "parallel/side/side.h"
+
+enum { CONNECT_SECONDS = 60 };
+
+/* ---- opening ---- */
+
+static z3d_status open_places(z3d_world *world, struct z3d_side *side) {
+    void *at = NULL;
+    side->slots_bytes = (size_t)world->local_size * sizeof(z3d_place_slot);
+    Z3D_TRY(z3d_shared_create(world->local, side->slots_bytes, &at));
+    side->slots_shared = at != NULL;
+    /* Without shared memory only the own place is here; the others' come as messages. */
+    if (!at) Z3D_TRY(z3d_new(1, sizeof(z3d_place_slot), "this rank's place", &at));
+    side->slots = at;
+    int local = 0;
+    for (int rank = 0; rank < world->size; rank++) {
+        bool here = world->node[rank] == world->node[world->rank];
+        side->slot_of[rank] = here && side->slots_shared ? local++ : -1;
+    }
+    if (!side->slots_shared) side->slot_of[world->rank] = 0;
+    return Z3D_OK;
+}
+
+static z3d_status allocate(const z3d_world *world, struct z3d_side *side) {
+    size_t size = (size_t)world->size;
+    side->max_connections = world->size + Z3D_STRANGERS;
+    size_t connections = (size_t)side->max_connections;
+    Z3D_TRY(z3d_new(size, sizeof *side->peer, "the side channel", &side->peer));
+    Z3D_TRY(z3d_new(size, sizeof *side->seen, "the side channel", &side->seen));
+    Z3D_TRY(z3d_new(size, sizeof *side->slot_of, "the side channel", &side->slot_of));
+    Z3D_TRY(
+        z3d_new(connections, sizeof *side->connections, "the side channel", &side->connections));
+    return z3d_new(connections + 2, sizeof *side->polls, "the side channel", &side->polls);
+}
+
+static z3d_status listen_here(const z3d_world *world, struct z3d_side *side) {
+    z3d_peer *self = &side->peer[world->rank];
+    memcpy(self->host, world->hostname, sizeof self->host);
+    self->pid = (int32_t)getpid();
+    side->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (side->wake < 0)
+        return Z3D_ERROR(Z3D_ERR_COMM, "opening the side channel: %s", strerror(errno));
+    if (getrandom(&side->token, sizeof side->token, 0) != sizeof side->token)
+        return Z3D_ERROR(Z3D_ERR_COMM, "no random numbers for the side channel's token");
+    return z3d_wire_listen(world->nodes == 1, self, &side->listener);
+}
+
+/* The hub runs the loop by hand until all have come; the thread does not exist yet. */
+static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
+    double until = z3d_now() + CONNECT_SECONDS;
+    if (world->rank != 0) {
+        int fd;
+        Z3D_TRY(
+            z3d_wire_connect(&side->peer[0], side->token, world->rank, 0, CONNECT_SECONDS, &fd));
+        z3d_connection *hub = &side->connections[side->num_connections++];
+        hub->fd = fd;
+        return Z3D_OK;
+    }
+    while (z3d_hub_connected(side) < world->size - 1) {
+        if (z3d_now() > until)
+            return Z3D_ERROR(Z3D_ERR_COMM,
+                             "only %d of %d ranks reached rank 0's side channel within %d s",
+                             z3d_hub_connected(side), world->size - 1, CONNECT_SECONDS);
+        z3d_hub_turn(side, 50);
+    }
+    return Z3D_OK;
+}
+
+/* Signals stay with the main thread. */
+static z3d_status start_thread(struct z3d_side *side) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&side->thread, NULL, z3d_hub_thread, side);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        return Z3D_ERROR(Z3D_ERR_COMM, "starting the side channel's thread: %s", strerror(error));
+    side->running = true;
+    return Z3D_OK;
+}
+
+static void free_side(struct z3d_side *side) {
+    if (!side) return;
+    for (int i = 0; i < side->num_connections; i++) close(side->connections[i].fd);
+    if (side->listener >= 0) close(side->listener);
+    if (side->wake >= 0) close(side->wake);
+    if (side->slots_shared)
+        z3d_shared_destroy(side->slots, side->slots_bytes);
+    else
+        free(side->slots);
+    pthread_mutex_destroy(&side->lock);
+    free(side->polls);
+    free(side->connections);
+    free(side->slot_of);
+    free(side->seen);
+    free(side->peer);
+    free(side);
+}
+
+z3d_status z3d_side_open(z3d_world *world) {
+    struct z3d_side *side = NULL;
+    z3d_status status = z3d_new(1, sizeof *side, "the side channel", &side);
+    if (status == Z3D_OK) {
+        pthread_mutex_init(&side->lock, NULL);
+        side->rank = world->rank;
+        side->size = world->size;
+        side->node = world->node;
+        side->listener = side->wake = -1;
+        status = allocate(world, side);
+    }
+    /* Each step needs everybody: no one goes on where one has failed. */
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
+    status = open_places(world, side);
+    if (status == Z3D_OK) status = listen_here(world, side);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
+    const z3d_peer self = side->peer[world->rank];
+    Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &self, side->peer, sizeof self), failed);
+    Z3D_TRY_GOTO(status, z3d_world_broadcast(world, &side->token, sizeof side->token, 0), failed);
+    status = meet(world, side);
+    if (status == Z3D_OK) status = start_thread(side);
+    if (status == Z3D_OK) world->side = side;
+    status = z3d_world_agree(world, status);
+    if (status == Z3D_OK) return Z3D_OK;
+    if (world->side) z3d_side_close(world);
+    return status;
+failed:
+    free_side(side);
+    return status;
+}
+
+/* ---- requests to the thread ---- */
+
+static void wake_thread(struct z3d_side *side) {
+    uint64_t one = 1;
+    ssize_t ignored = write(side->wake, &one, sizeof one);
+    (void)ignored;
+}
+
+void z3d_side_close(z3d_world *world) {
+    struct z3d_side *side = world->side;
+    if (!side) return;
+    pthread_mutex_lock(&side->lock);
+    side->want_stop = true;
+    pthread_mutex_unlock(&side->lock);
+    wake_thread(side);
+    pthread_join(side->thread, NULL);
+    world->side = NULL;
+    free_side(side);
+}
+
+void z3d_side_abort(z3d_world *world, const char *line) {
+    struct z3d_side *side = world->side;
+    pthread_mutex_lock(&side->lock);
+    size_t length = strnlen(line, sizeof side->abort_line - 1);
+    memcpy(side->abort_line, line, length);
+    side->abort_line[length] = '\0';
+    side->want_abort = true;
+    pthread_mutex_unlock(&side->lock);
+    wake_thread(side);
+    /* The thread ends this process when the hub has spoken. */
+    for (int i = 0; i < 50; i++) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+}
+
+/* ---- the watchdog ---- */
+
+z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config) {
+    if (!(config->timeout_seconds >= 0))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "a watchdog timeout of %g s; 0 is off",
+                         config->timeout_seconds);
+    if (world->size == 1) return Z3D_OK;
+    if (!world->side) Z3D_TRY(z3d_side_open(world));
+    atomic_store(&world->side->timeout, config->timeout_seconds);
+    wake_thread(world->side);
+    return Z3D_OK;
+}
+
+void z3d_watchdog_stop(z3d_world *world) {
+    z3d_side_close(world);
+}
+
+void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text) {
+    struct z3d_side *side = world->side;
+    if (!side) return;
+    z3d_place place = {.waiting = waiting, .since = z3d_now()};
+    memcpy(place.text, text, strnlen(text, sizeof place.text - 1));
+    z3d_place_write(&side->slots[side->slot_of[side->rank]], &place);
+}
