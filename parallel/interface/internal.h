@@ -110,6 +110,8 @@ void z3d_shared_destroy(void *at, size_t bytes);
 z3d_status z3d_side_open(z3d_world *world);
 void z3d_side_close(z3d_world *world);
 void z3d_side_abort(z3d_world *world, const char *line);
+/* The port on which a rank listens, 0: none. */
+int z3d_side_port(const z3d_world *world, int rank);
 
 /* Row `row` of `size` near-equal rows of `count` elements: the first count % size rows have one
  * more. */

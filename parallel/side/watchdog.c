@@ -172,6 +172,10 @@ void z3d_side_abort(z3d_world *world, const char *line) {
     for (int i = 0; i < 50; i++) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
+int z3d_side_port(const z3d_world *world, int rank) {
+    return world->side ? (int)world->side->peer[rank].port : 0;
+}
+
 /* ---- the watchdog ---- */
 
 z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config) {

@@ -1,0 +1,290 @@
+// Dead, failing, silent and hanging ranks. This program is its own victim: the driver starts it on
+// several ranks through scripts/launch with a way to fail, and reads what a person would see.
+#include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+extern "C" {
+#include "parallel/interface/internal.h"
+}
+
+// ---- the victim ----
+
+namespace {
+
+struct Victim {
+    z3d_world *world = nullptr;
+    z3d_group *group = nullptr;
+    std::vector<float> data = std::vector<float>(20000);
+    int rank = 0;
+};
+
+void check(Victim &v, z3d_status status) {
+    if (status != Z3D_OK) z3d_world_abort(v.world, status, z3d_error_message());
+}
+
+void place(Victim &v, bool waiting, const std::string &text) {
+    z3d_watchdog_place(v.world, waiting, text.c_str());
+}
+
+void one_step(Victim &v, int step) {
+    std::string prefix = "step " + std::to_string(step) + ": ";
+    place(v, false, prefix + "backward block.8");
+    z3d_collective call = {};
+    call.kind = Z3D_COLLECTIVE_ALL_REDUCE;
+    call.dtype = Z3D_F32;
+    call.buffer = v.data.data();
+    call.count = call.stride = int64_t(v.data.size());
+    z3d_ticket ticket;
+    check(v, z3d_collective_start(v.group, &call, &ticket));
+    place(v, true, prefix + "wait reduce_grads block.7 (data group)");
+    check(v, z3d_collective_wait(v.group, ticket));
+    place(v, false, prefix + "optimizer_step");
+}
+
+[[noreturn]] void sleep_for_ever() {
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+// A port that strangers find: garbage, a greeting with a wrong token, silence.
+void knock(Victim &v) {
+    int port = z3d_side_port(v.world, 0);
+    const char *texts[] = {"GET / HTTP/1.1\r\n\r\n", "", "sd"};
+    for (int i = 0; i < 40; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_in to = {};
+        to.sin_family = AF_INET;
+        to.sin_port = htons(uint16_t(port));
+        to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (connect(fd, (sockaddr *)&to, sizeof to) != 0) abort();
+        const std::string text = i % 4 == 3 ? std::string(3000, 's') : texts[i % 4];
+        if (send(fd, text.data(), text.size(), MSG_NOSIGNAL) < 0) continue;
+        if (i % 2) close(fd);
+    }
+}
+
+int victim(int argc, char **argv) {
+    Victim v;
+    std::string how = argv[2];
+    int who = atoi(argv[3]);
+    if (z3d_world_create(&argc, &argv, &v.world) != Z3D_OK) {
+        fprintf(stderr, "refused: %s\n", z3d_error_message());
+        return 3;
+    }
+    v.rank = z3d_world_rank(v.world);
+    z3d_topology topology;
+    check(v, z3d_topology_make(1, z3d_world_size(v.world), 1, v.rank, &topology));
+    check(v, z3d_group_create(v.world, &topology, Z3D_AXIS_DATA, nullptr, &v.group));
+    z3d_watchdog_config config = {how == "hang" || how == "freeze" ? 2.0 : 600.0};
+    check(v, z3d_watchdog_start(v.world, &config));
+    if (how != "kill-bare") z3d_world_catch_signals(v.world);
+    bool me = v.rank == who;
+    int steps = how == "until-stopped" ? 1000000 : 50;
+    for (int step = 1; step <= steps; step++) {
+        if (step == 20 && me) {
+            place(v, false, "step 20: backward block.3");
+            if (how == "kill" || how == "kill-bare") raise(SIGKILL);
+            if (how == "freeze") raise(SIGSTOP);
+            if (how == "hang") sleep_for_ever();
+            if (how == "exit") _exit(0);
+            if (how == "crash") raise(SIGSEGV);
+            if (how == "fail") z3d_world_abort(v.world, Z3D_ERR_DATA, "token 70000 in file x.bin");
+            if (how == "knock") knock(v);
+        }
+        if (step == 20 && how == "all-fail") {
+            z3d_status mine = me ? z3d_error_set(Z3D_ERR_IO, "f", 1, "disk full") : Z3D_OK;
+            z3d_status all = z3d_world_agree(v.world, mine);
+            z3d_world_abort(v.world, all, z3d_error_message());
+        }
+        one_step(v, step);
+        if (how == "until-stopped") {
+            int stop = z3d_world_stop_requested(v.world), any = 0;
+            std::vector<int> stops(size_t(z3d_world_size(v.world)));
+            check(v, z3d_world_gather_all(v.world, &stop, stops.data(), sizeof stop));
+            for (int s : stops) any |= s;
+            if (step == 1 && v.rank == 0) printf("running\n"), fflush(stdout);
+            if (any) {
+                if (v.rank == 0) printf("stopped cleanly\n");
+                break;
+            }
+        }
+    }
+    z3d_group_destroy(v.group);
+    z3d_world_destroy(v.world);
+    if (v.rank == 0) printf("finished\n");
+    return 0;
+}
+
+// ---- the driver ----
+
+std::string self_path;
+
+struct Outcome {
+    int code = -1; // exit code; 1000 + signal
+    std::string text;
+    double seconds = 0;
+};
+
+std::string launch_line(int ranks, const std::string &how, int who) {
+    return std::string(ZERO3D_TEST_DATA) + "/../../scripts/launch -n " + std::to_string(ranks) +
+           " " + self_path + " victim " + how + " " + std::to_string(who);
+}
+
+Outcome run_command(const std::string &command) {
+    Outcome out;
+    auto begun = std::chrono::steady_clock::now();
+    FILE *pipe = popen(("exec 2>&1; timeout -k 5 60 " + command).c_str(), "r");
+    char buffer[4096];
+    size_t got;
+    while ((got = fread(buffer, 1, sizeof buffer, pipe)) > 0) out.text.append(buffer, got);
+    int status = pclose(pipe);
+    out.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    return out;
+}
+
+int count(const std::string &text, const std::string &what) {
+    int n = 0;
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) n++;
+    return n;
+}
+
+// Our line is the first of all, it is there once, the run ends in time with a non-zero code.
+void expect_death(const Outcome &o, const std::string &start, const std::string &place) {
+    EXPECT_NE(o.code, 0) << o.text;
+    EXPECT_NE(o.code, 124) << "had to be ended by timeout:\n" << o.text;
+    EXPECT_LT(o.seconds, 30) << o.text;
+    EXPECT_EQ(o.text.find("zero3d: " + start), 0u) << o.text;
+    EXPECT_EQ(count(o.text, "zero3d: "), 1) << o.text;
+    std::string line = o.text.substr(0, o.text.find('\n'));
+    EXPECT_NE(line.find(place), std::string::npos) << o.text;
+}
+
+} // namespace
+
+TEST(Failures, NormalEndIsSilent) {
+    for (int ranks : {1, 2, 4}) {
+        Outcome o = run_command(launch_line(ranks, "none", 0));
+        EXPECT_EQ(o.code, 0);
+        EXPECT_EQ(o.text, "finished\n");
+    }
+}
+
+TEST(Failures, KilledRankIsNamedWithItsPlace) {
+    for (int who : {2, 0, 3}) {
+        Outcome o = run_command(launch_line(4, "kill", who));
+        expect_death(o, "rank " + std::to_string(who) + " (host ",
+                     "died in step 20: backward block.3");
+    }
+}
+
+TEST(Failures, KilledRankIsNamedWithoutSignalHandlersToo) {
+    expect_death(run_command(launch_line(3, "kill-bare", 1)), "rank 1 (host ",
+                 "step 20: backward block.3");
+}
+
+TEST(Failures, CrashAndQuietExitAreDeaths) {
+    expect_death(run_command(launch_line(2, "exit", 1)), "rank 1 (host ", "died in step 20");
+    Outcome o = run_command(launch_line(2, "crash", 0));
+    EXPECT_NE(o.code, 0);
+    EXPECT_NE(o.text.find("zero3d: rank 0 (host "), std::string::npos) << o.text;
+}
+
+TEST(Failures, OneRanksErrorEndsAllWithItsMessageOnTop) {
+    for (int who : {0, 2})
+        expect_death(run_command(launch_line(4, "fail", who)), "rank " + std::to_string(who) + ": ",
+                     "token 70000 in file x.bin");
+}
+
+TEST(Failures, AgreedErrorIsPrintedOnce) {
+    expect_death(run_command(launch_line(4, "all-fail", 2)), "rank 2: disk full", "disk full");
+}
+
+TEST(Failures, HangIsReportedWithWhoWaitsForWhom) {
+    for (int who : {1, 0}) {
+        Outcome o = run_command(launch_line(3, "hang", who));
+        EXPECT_NE(o.code, 0);
+        EXPECT_NE(o.code, 124) << o.text;
+        EXPECT_LT(o.seconds, 30);
+        EXPECT_EQ(o.text.find("zero3d: watchdog: rank "), 0u) << o.text;
+        EXPECT_NE(o.text.find("in step 20: wait reduce_grads block.7 (data group); rank " +
+                              std::to_string(who) + " is still in step 20: backward block.3\n"),
+                  std::string::npos)
+            << o.text;
+    }
+}
+
+TEST(Failures, FrozenRankIsReported) {
+    Outcome o = run_command(launch_line(3, "freeze", 1));
+    EXPECT_NE(o.code, 0);
+    EXPECT_NE(o.code, 124) << o.text;
+    EXPECT_NE(o.text.find("rank 1 does not answer, it was last in step 20: backward block.3"),
+              std::string::npos)
+        << o.text;
+}
+
+TEST(Failures, StrangersAtThePortChangeNothing) {
+    Outcome o = run_command(launch_line(3, "knock", 2));
+    EXPECT_EQ(o.code, 0);
+    EXPECT_EQ(o.text, "finished\n");
+}
+
+// mpirun forwards SIGUSR1, and turns SIGTERM into one for every rank.
+TEST(Failures, SignalsToTheLauncherStopTheRunCleanly) {
+    for (std::string signal : {"USR1", "TERM", "INT"}) {
+        std::string script = "sh -c '" + launch_line(3, "until-stopped", 0) + " & sleep 3; kill -" +
+                             signal + " $!; wait $!; echo code $?'";
+        Outcome o = run_command(script);
+        EXPECT_NE(o.text.find("stopped cleanly\nfinished\n"), std::string::npos) << signal << "\n"
+                                                                                 << o.text;
+        if (signal == "USR1") {
+            EXPECT_NE(o.text.find("code 0\n"), std::string::npos) << o.text;
+        }
+    }
+}
+
+TEST(Failures, SecondSignalEndsAtOnce) {
+    std::string script = "sh -c '" + self_path +
+                         " victim until-stopped 0 & p=$!; sleep 1; kill -STOP $p; " +
+                         "kill -USR1 $p; kill -TERM $p; kill -CONT $p; wait $p; echo code $?'";
+    Outcome o = run_command(script);
+    EXPECT_NE(o.text.find("code "), std::string::npos);
+    bool ended = o.text.find("code 138") != std::string::npos ||
+                 o.text.find("code 143") != std::string::npos;
+    EXPECT_TRUE(ended) << o.text;
+}
+
+TEST(Failures, SlurmTasksThatDoNotKnowEachOtherAreRefused) {
+    Outcome o = run_command("env SLURM_PROCID=1 SLURM_NTASKS=4 " + self_path + " victim none 0");
+    EXPECT_EQ(o.code, 3);
+    EXPECT_NE(o.text.find("refused: Slurm started 4 tasks, but MPI sees a world of 1"),
+              std::string::npos)
+        << o.text;
+    EXPECT_EQ(run_command("env SLURM_PROCID=0 SLURM_NTASKS=1 " + self_path + " victim none 0").text,
+              "finished\n");
+    EXPECT_EQ(run_command("env SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=1 " + self_path +
+                          " victim none 0")
+                  .text,
+              "finished\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc >= 4 && std::string(argv[1]) == "victim") return victim(argc, argv);
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return 1;
+    self_path.assign(path, size_t(length));
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
