@@ -156,12 +156,24 @@ static z3d_status read_data_list(config_reader *r, const config_key *key) {
     return status;
 }
 
+/* YAML folds a deeper line into the value of the line before. Only texts may mean that. */
+static z3d_status refuse_folded(config_reader *r, const config_key *key,
+                                const yaml_event_t *value) {
+    bool text = key->type == CONFIG_STRING || key->type == CONFIG_LIST;
+    bool plain = value->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (text || !plain || value->end_mark.line == value->start_mark.line) return Z3D_OK;
+    return reader_refuse(r, value->start_mark,
+                         "%s: the value goes on in the next line; is the indentation right?",
+                         key->path);
+}
+
 static z3d_status read_key(config_reader *r, int index, config_place place,
                            const yaml_event_t *value) {
     const config_key *key = &config_table[index];
     config_scalar scalar;
     if (value->type == YAML_SCALAR_EVENT) {
         Z3D_TRY(reader_scalar(r, value, &scalar));
+        Z3D_TRY(refuse_folded(r, key, value));
         z3d_status status = config_set_scalar(r->config, key, scalar);
         if (status != Z3D_OK) return refuse_stored(r, value->start_mark, key->path, status);
     } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_FLOAT2) {

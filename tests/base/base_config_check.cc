@@ -1,0 +1,132 @@
+/* Contradictions and options without effect. */
+#include "tests/base/config_harness.h"
+
+static void expect_check(const std::string &text, const std::string &message) {
+    EXPECT_EQ(check(text), message) << text;
+}
+
+TEST(check, defaults_pass) {
+    EXPECT_EQ(check(""), "accepted");
+}
+
+TEST(check, heads_hidden_and_tensor_size) {
+    expect_check("model: {hidden_size: 100, num_attention_heads: 3}",
+                 "run.yaml:1:27: model.num_attention_heads: 3 does not divide model.hidden_size "
+                 "100; 2 or 4 would");
+    expect_check("model: {hidden_size: 8, num_attention_heads: 16}",
+                 "run.yaml:1:25: model.num_attention_heads: 16 does not divide model.hidden_size "
+                 "8; 8 would");
+    expect_check("model:\n  hidden_size: 100\n",
+                 "model.num_attention_heads (not set, default 12): 12 does not divide "
+                 "model.hidden_size 100; 10 or 20 would");
+    expect_check("parallel: {tensor_model_parallel_size: 8}",
+                 "run.yaml:1:12: parallel.tensor_model_parallel_size: 8 does not divide "
+                 "model.num_attention_heads 12; 6 or 12 would");
+    expect_check("parallel: {tensor_model_parallel_size: 24}",
+                 "run.yaml:1:12: parallel.tensor_model_parallel_size: 24 does not divide "
+                 "model.num_attention_heads 12; 12 would");
+    for (const char *size : {"1", "2", "3", "4", "6", "12"}) {
+        EXPECT_EQ(check(std::string("parallel: {tensor_model_parallel_size: ") + size + "}"),
+                  "accepted");
+    }
+}
+
+TEST(check, model_within_64_bits) {
+    EXPECT_NE(check("model: {num_layers: 1000000, hidden_size: 1048576, num_attention_heads: 64}")
+                  .find("too large a model for 64-bit sizes"),
+              std::string::npos);
+    EXPECT_EQ(check("model: {num_layers: 212, hidden_size: 20480, num_attention_heads: 160}"),
+              "accepted"); /* a trillion parameters */
+}
+
+TEST(check, what_comes_later) {
+    expect_check("parallel: {pipeline_model_parallel_size: 2}",
+                 "run.yaml:1:12: parallel.pipeline_model_parallel_size: 2: pipeline parallelism is "
+                 "not supported yet; write 1");
+    expect_check("data: {tokenizer: gpt2}",
+                 "run.yaml:1:8: data.tokenizer: gpt2 is not supported yet; write bytes");
+}
+
+TEST(check, straddling_with_nothing_to_straddle) {
+    expect_check("parallel: {allow_tensor_across_nodes: true}",
+                 "run.yaml:1:12: parallel.allow_tensor_across_nodes: true has no effect with "
+                 "tensor_model_parallel_size 1; leave it out");
+    EXPECT_EQ(check("parallel: {allow_tensor_across_nodes: true, tensor_model_parallel_size: 2}"),
+              "accepted");
+}
+
+TEST(check, precision) {
+    EXPECT_NE(
+        check("fp16: {enabled: true}\nbf16: {enabled: true}").find("run.yaml:2:8: bf16.enabled:"),
+        std::string::npos);
+    EXPECT_EQ(check("fp16: {enabled: true, hysteresis: 4}"), "accepted");
+    EXPECT_EQ(check("bf16: {enabled: true}\nfp16: {enabled: false, hysteresis: 2}"), "accepted");
+    for (const char *option : {"initial_scale_power: 8", "loss_scale_window: 10", "hysteresis: 4",
+                               "min_loss_scale: 2", "loss_scale: 128"}) {
+        std::string key = std::string(option).substr(0, std::string(option).find(':'));
+        EXPECT_EQ(
+            check(std::string("fp16: {") + option + "}"),
+            "run.yaml:1:8: fp16." + key +
+                ": has no effect while fp16.enabled is false: set that to true; leave it out");
+    }
+    for (const char *option : {"initial_scale_power: 8", "loss_scale_window: 10", "hysteresis: 4",
+                               "min_loss_scale: 2"}) {
+        EXPECT_NE(check(std::string("fp16: {enabled: true, loss_scale: 128, ") + option + "}")
+                      .find("has no effect with a fixed fp16.loss_scale"),
+                  std::string::npos);
+    }
+    EXPECT_EQ(check("fp16: {enabled: true, loss_scale: 128}"), "accepted");
+    EXPECT_NE(check("fp16: {enabled: true, initial_scale_power: 2, min_loss_scale: 8}")
+                  .find("above the first loss scale, 2^2"),
+              std::string::npos);
+}
+
+TEST(check, replay_needs_recompute) {
+    EXPECT_NE(check("activation_checkpointing: {granularity: none, replay: full}")
+                  .find("run.yaml:1:47: activation_checkpointing.replay: full has no effect"),
+              std::string::npos);
+    EXPECT_EQ(check("activation_checkpointing: {granularity: full, replay: full}"), "accepted");
+    EXPECT_EQ(check("activation_checkpointing: {granularity: none, replay: minimal}"), "accepted");
+}
+
+TEST(check, schedule) {
+    for (const char *option : {"warmup_num_steps: 10", "total_num_steps: 10", "min_lr: 1e-5"}) {
+        std::string params = std::string("params: {") + option + "}}";
+        EXPECT_NE(check("scheduler: {" + params).find("has no effect with scheduler.type constant"),
+                  std::string::npos);
+        EXPECT_EQ(check("scheduler: {type: WarmupCosineLR, " + params), "accepted");
+        EXPECT_EQ(check("scheduler: {type: WarmupDecayLR, " + params), "accepted");
+        bool warmup = option[0] == 'w';
+        std::string answer = check("scheduler: {type: WarmupLR, " + params);
+        EXPECT_EQ(warmup, answer == "accepted") << answer;
+    }
+    EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {min_lr: 1e-3}}")
+                  .find("run.yaml:1:44: scheduler.params.min_lr: 0.001 is above the peak "
+                        "optimizer.params.lr 0.0006"),
+              std::string::npos);
+    EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1001}}")
+                  .find("1001 is beyond the end of the decay, total_num_steps 1000"),
+              std::string::npos);
+    EXPECT_EQ(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 1000}}"),
+              "accepted");
+    EXPECT_NE(check("scheduler: {type: WarmupCosineLR, params: {warmup_num_steps: 11, "
+                    "total_num_steps: 10}}")
+                  .find("total_num_steps 10"),
+              std::string::npos);
+}
+
+TEST(check, run_folder) {
+    EXPECT_NE(check("run: {dir: ''}").find("run.yaml:1:7: run.dir: is empty"), std::string::npos);
+}
+
+TEST(check, clipping_and_pasted_defaults_are_fine) {
+    EXPECT_EQ(check("gradient_clipping: 1.0\n"
+                    "fp16: {enabled: false, loss_scale: 0, loss_scale_window: 1000, "
+                    "initial_scale_power: 16, hysteresis: 2, min_loss_scale: 1}\n"),
+              "accepted");
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

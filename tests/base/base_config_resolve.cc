@@ -1,0 +1,126 @@
+/* What follows from the world size. */
+#include "tests/base/config_harness.h"
+
+/* Batch, micro-batch and accumulation, and the data-parallel size, after resolving. */
+static std::string resolve(const std::string &text, int world) {
+    Config c(text);
+    int data = -1;
+    if (z3d_config_resolve(c.get, world, &data) != Z3D_OK) {
+        EXPECT_EQ(data, -1);
+        return z3d_error_message();
+    }
+    EXPECT_EQ(c->train_batch_size,
+              c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps * data);
+    return std::to_string(c->train_batch_size) + " = " +
+           std::to_string(c->train_micro_batch_size_per_gpu) + " x " +
+           std::to_string(c->gradient_accumulation_steps) + " x " + std::to_string(data);
+}
+
+static const std::string B = "train_batch_size: ", M = "train_micro_batch_size_per_gpu: ",
+                         A = "gradient_accumulation_steps: ", n = "\n";
+
+TEST(resolve, any_two_give_the_third) {
+    EXPECT_EQ(resolve(B + "32\n" + M + "4", 2), "32 = 4 x 4 x 2");
+    EXPECT_EQ(resolve(B + "32\n" + A + "4", 2), "32 = 4 x 4 x 2");
+    EXPECT_EQ(resolve(M + "4\n" + A + "4", 2), "32 = 4 x 4 x 2");
+    EXPECT_EQ(resolve(B + "32\n" + M + "4\n" + A + "4", 2), "32 = 4 x 4 x 2");
+}
+
+TEST(resolve, fewer_give_one_accumulation) {
+    EXPECT_EQ(resolve("", 4), "4 = 1 x 1 x 4");
+    EXPECT_EQ(resolve(B + "32", 4), "32 = 8 x 1 x 4");
+    EXPECT_EQ(resolve(M + "3", 4), "12 = 3 x 1 x 4");
+    EXPECT_EQ(resolve(A + "3", 4), "12 = 1 x 3 x 4");
+    EXPECT_EQ(resolve(B + "auto\n" + M + "auto\n" + A + "auto", 1), "1 = 1 x 1 x 1");
+}
+
+TEST(resolve, contradictions_name_the_numbers) {
+    EXPECT_EQ(resolve(B + "33\n" + M + "4\n" + A + "4", 2),
+              "run.yaml:1:1: train_batch_size: 33 is not train_micro_batch_size_per_gpu 4 x "
+              "gradient_accumulation_steps 4 x data-parallel size 2 = 32; leave one of the three "
+              "out");
+    EXPECT_EQ(resolve(B + "30", 4), "run.yaml:1:1: train_batch_size: 30 is no multiple of "
+                                    "data-parallel size 4; 28 or 32 would be");
+    EXPECT_EQ(resolve(B + "3", 4), "run.yaml:1:1: train_batch_size: 3 is no multiple of "
+                                   "data-parallel size 4; 4 would be");
+    EXPECT_EQ(resolve(B + "36\n" + A + "4", 2),
+              "run.yaml:1:1: train_batch_size: 36 is no multiple of gradient_accumulation_steps x "
+              "data-parallel size 8 in all; 32 or 40 would be");
+    EXPECT_EQ(resolve(B + "36\n" + M + "4", 2),
+              "run.yaml:1:1: train_batch_size: 36 is no multiple of train_micro_batch_size_per_gpu "
+              "x data-parallel size 8 in all; 32 or 40 would be");
+}
+
+TEST(resolve, huge_batches_are_refused_not_wrapped) {
+    EXPECT_NE(resolve(M + "1000000\n" + A + "1000000", 2).find("10^9 samples a step"),
+              std::string::npos);
+    EXPECT_NE(resolve(M + "1000000\n" + A + "1001", 1).find("10^9 samples a step"),
+              std::string::npos);
+    EXPECT_NE(resolve(M + "1\n", 2000000000).find("10^9 samples a step"), std::string::npos);
+    EXPECT_NE(resolve(B + "1000000000\n" + M + "1", 1).find("10^6"), std::string::npos);
+    EXPECT_NE(resolve(M + "1000000\nmodel: {seq_length: 16777216}", 1).find("64-bit sizes"),
+              std::string::npos);
+    EXPECT_NE(resolve("training: {steps: 1e12}\nmodel: {seq_length: 16777216}", 1)
+                  .find("training.steps: 1000000000000 steps of 1 samples of 16777216 tokens are "
+                        "beyond 64-bit"),
+              std::string::npos);
+}
+
+TEST(resolve, the_world_is_tensor_times_data) {
+    const std::string tensor = "parallel: {tensor_model_parallel_size: 2}\n";
+    EXPECT_EQ(resolve(tensor, 2), "1 = 1 x 1 x 1");
+    EXPECT_EQ(resolve(tensor, 8), "4 = 1 x 1 x 4");
+    EXPECT_EQ(resolve(tensor, 3),
+              "run.yaml:1:12: parallel.tensor_model_parallel_size: 3 ranks cannot be shared out to "
+              "tensor 2 x pipeline 1; start 2 or 4 ranks");
+    EXPECT_EQ(resolve(tensor, 1),
+              "run.yaml:1:12: parallel.tensor_model_parallel_size: 1 ranks cannot be shared out to "
+              "tensor 2 x pipeline 1; start 2 ranks");
+    EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 4), "4 = 1 x 1 x 4");
+    EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 2),
+              "run.yaml:1:12: parallel.world_size: asks for 4 ranks, but the run was started with "
+              "2; start 4, or write auto");
+    EXPECT_EQ(resolve("", 0), "a world of 0 ranks; want 1 or more");
+}
+
+TEST(resolve, autos_become_concrete) {
+    for (int stage = 0; stage < 4; stage++) {
+        Config c("zero_optimization: {stage: " + std::to_string(stage) +
+                 "}\ntraining: {steps: 77}");
+        int data;
+        ASSERT_EQ(z3d_config_resolve(c.get, 6, &data), Z3D_OK);
+        EXPECT_EQ(c->zero_optimization_grad_reduce,
+                  stage < 2 ? Z3D_GRAD_REDUCE_PER_STEP : Z3D_GRAD_REDUCE_PER_MICROBATCH);
+        EXPECT_EQ(c->scheduler_params_total_num_steps, 77);
+        EXPECT_EQ(c->parallel_world_size, 6);
+    }
+    Config c("zero_optimization: {stage: 3, grad_reduce: per_step}\n"
+             "scheduler: {type: WarmupDecayLR, params: {total_num_steps: 5}}");
+    int data;
+    ASSERT_EQ(z3d_config_resolve(c.get, 1, &data), Z3D_OK);
+    EXPECT_EQ(c->zero_optimization_grad_reduce, Z3D_GRAD_REDUCE_PER_STEP);
+    EXPECT_EQ(c->scheduler_params_total_num_steps, 5);
+}
+
+TEST(resolve, twice_is_once_and_the_written_result_passes_again) {
+    for (const char *schedule : {"constant", "WarmupLR", "WarmupCosineLR"}) {
+        Config c(std::string("train_batch_size: 24\nscheduler: {type: ") + schedule +
+                 "}\nzero_optimization: {stage: 1}\n");
+        int data, again;
+        ASSERT_EQ(z3d_config_check(c.get), Z3D_OK);
+        ASSERT_EQ(z3d_config_resolve(c.get, 4, &data), Z3D_OK);
+        std::string first = c.written();
+        ASSERT_EQ(z3d_config_resolve(c.get, 4, &again), Z3D_OK);
+        EXPECT_EQ(data, again);
+        EXPECT_EQ(c.written(), first);
+        Config read(first);
+        EXPECT_EQ(z3d_config_check(read.get), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(z3d_config_resolve(read.get, 4, &again), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(read.written(), first);
+    }
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

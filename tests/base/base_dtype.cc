@@ -1,0 +1,144 @@
+/* Conversions against a reference that knows only what the patterns mean: every 16-bit pattern, and
+ * rounding at, beside and between all of them. */
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+extern "C" {
+#include "src/base/dtype.h"
+}
+
+/* A 16-bit format by its definition. */
+struct Format {
+    int exponent_bits, fraction_bits;
+    float (*to_float)(uint16_t);
+    uint16_t (*from_float)(float);
+
+    uint16_t infinity() const {
+        return static_cast<uint16_t>(((1 << exponent_bits) - 1) << fraction_bits);
+    }
+    /* A positive pattern's value; infinity's is where the next number would stand. */
+    double value(uint16_t pattern) const {
+        int exponent = pattern >> fraction_bits;
+        int fraction = pattern & ((1 << fraction_bits) - 1);
+        int bias = (1 << (exponent_bits - 1)) - 1;
+        if (exponent == 0) return std::ldexp(fraction, 1 - bias - fraction_bits);
+        return std::ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
+    }
+    /* Nearest pattern of a number >= 0, ties to the even one. */
+    uint16_t nearest(double number) const {
+        uint16_t low = 0, high = infinity();
+        if (number >= value(high)) return high;
+        while (high - low > 1) {
+            uint16_t middle = static_cast<uint16_t>((low + high) / 2);
+            (value(middle) <= number ? low : high) = middle;
+        }
+        double below = number - value(low), above = value(high) - number;
+        if (below != above) return below < above ? low : high;
+        return low % 2 == 0 ? low : high;
+    }
+};
+
+static const Format bf16 = {8, 7, z3d_bf16_to_float, z3d_float_to_bf16};
+static const Format fp16 = {5, 10, z3d_f16_to_float, z3d_float_to_f16};
+
+static float with_bits(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+class dtype : public testing::TestWithParam<Format> {};
+
+TEST_P(dtype, every_pattern_means_what_its_bits_say_and_comes_back) {
+    const Format &f = GetParam();
+    for (int pattern = 0; pattern < 65536; pattern++) {
+        uint16_t bits = static_cast<uint16_t>(pattern), magnitude = bits & 0x7FFF;
+        float value = f.to_float(bits);
+        if (magnitude > f.infinity()) {
+            ASSERT_TRUE(std::isnan(value)) << pattern;
+            ASSERT_TRUE(std::isnan(f.to_float(f.from_float(value)))) << pattern;
+            ASSERT_EQ(std::signbit(value), bits >> 15 == 1);
+            continue;
+        }
+        double expected = magnitude == f.infinity() ? INFINITY : f.value(magnitude);
+        ASSERT_EQ(std::fabs(value), expected) << pattern;
+        ASSERT_EQ(std::signbit(value), bits >> 15 == 1) << pattern;
+        ASSERT_EQ(f.from_float(value), bits) << pattern;
+    }
+}
+
+TEST_P(dtype, rounds_to_nearest_even_around_every_midpoint) {
+    const Format &f = GetParam();
+    for (int pattern = 0; pattern < f.infinity(); pattern++) {
+        uint16_t low = static_cast<uint16_t>(pattern), high = static_cast<uint16_t>(pattern + 1);
+        double middle = (f.value(low) + f.value(high)) / 2;
+        float tie = static_cast<float>(middle); /* one bit more: exact */
+        ASSERT_EQ(static_cast<double>(tie), middle);
+        for (float number : {std::nextafterf(tie, 0.0f), tie, std::nextafterf(tie, INFINITY)}) {
+            ASSERT_EQ(f.from_float(number), f.nearest(number)) << number;
+            ASSERT_EQ(f.from_float(-number), f.nearest(number) | 0x8000) << -number;
+        }
+        ASSERT_EQ(f.from_float(tie), low % 2 == 0 ? low : high);
+    }
+}
+
+TEST_P(dtype, rounds_to_nearest_even_over_the_whole_range_of_floats) {
+    const Format &f = GetParam();
+    for (uint64_t bits = 0; bits < 0x7F800000; bits += 1201) {
+        float number = with_bits(static_cast<uint32_t>(bits));
+        ASSERT_EQ(f.from_float(number), f.nearest(number)) << number;
+    }
+}
+
+TEST_P(dtype, the_ends_of_the_range) {
+    const Format &f = GetParam();
+    uint16_t largest = static_cast<uint16_t>(f.infinity() - 1);
+    double step = f.value(f.infinity()) - f.value(largest);
+    float tie = static_cast<float>(f.value(largest) + step / 2);
+    EXPECT_EQ(f.from_float(tie), f.infinity());
+    EXPECT_EQ(f.from_float(std::nextafterf(tie, 0)), largest);
+    EXPECT_EQ(f.from_float(INFINITY), f.infinity());
+    EXPECT_EQ(f.from_float(-INFINITY), f.infinity() | 0x8000);
+    EXPECT_EQ(f.from_float(with_bits(1)), 0); /* smallest subnormal float */
+    EXPECT_EQ(f.from_float(with_bits(0x80000001)), 0x8000);
+}
+
+TEST_P(dtype, no_nan_becomes_a_number) {
+    const Format &f = GetParam();
+    std::mt19937 random(11);
+    for (int i = 0; i < 100000; i++) {
+        uint32_t payload = i < 23 ? 1u << i : random() & 0x7FFFFF;
+        if (payload == 0) continue;
+        for (uint32_t sign : {0u, 0x80000000u}) {
+            uint16_t bits = f.from_float(with_bits(sign | 0x7F800000u | payload));
+            ASSERT_GT(bits & 0x7FFF, f.infinity()) << payload;
+            ASSERT_EQ(bits >> 15, sign >> 31);
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(formats, dtype, testing::Values(bf16, fp16),
+                         [](const testing::TestParamInfo<Format> &info) {
+                             return info.param.exponent_bits == 8 ? "bf16" : "fp16";
+                         });
+
+TEST(dtypes, sizes_and_names) {
+    EXPECT_EQ(z3d_dtype_size(Z3D_F32), 4u);
+    EXPECT_EQ(z3d_dtype_size(Z3D_BF16), 2u);
+    EXPECT_EQ(z3d_dtype_size(Z3D_F16), 2u);
+    EXPECT_EQ(z3d_dtype_size(Z3D_F64), 8u);
+    EXPECT_EQ(z3d_dtype_size(Z3D_I32), 4u);
+    EXPECT_EQ(z3d_dtype_size(Z3D_U8), 1u);
+    EXPECT_EQ(z3d_dtype_size(Z3D_DTYPE_COUNT), 0u);
+    EXPECT_STREQ(z3d_dtype_name(Z3D_BF16), "bf16");
+    EXPECT_STREQ(z3d_dtype_name(Z3D_F32), "fp32");
+    EXPECT_STREQ(z3d_dtype_name(Z3D_DTYPE_COUNT), "?");
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,0 +1,114 @@
+/* Files read whole, folders made, the clock. */
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <sys/stat.h>
+
+extern "C" {
+#include "src/base/strings.h"
+}
+
+namespace fs = std::filesystem;
+
+class files : public testing::Test {
+  protected:
+    fs::path folder;
+    void SetUp() override {
+        std::string name = (fs::temp_directory_path() / "zero3d-base-XXXXXX").string();
+        ASSERT_NE(mkdtemp(name.data()), nullptr);
+        folder = name;
+    }
+    void TearDown() override {
+        fs::remove_all(folder);
+    }
+    std::string write(const char *name, const std::string &bytes) const {
+        std::string path = (folder / name).string();
+        std::ofstream(path, std::ios::binary) << bytes;
+        return path;
+    }
+};
+
+TEST_F(files, read_whole_with_their_zero_bytes) {
+    std::string bytes("a\0b\n", 4);
+    char *text;
+    size_t length;
+    ASSERT_EQ(z3d_read_file(write("x", bytes).c_str(), 100, &text, &length), Z3D_OK);
+    EXPECT_EQ(std::string(text, length), bytes);
+    EXPECT_EQ(text[length], '\0');
+    free(text);
+    ASSERT_EQ(z3d_read_file(write("empty", "").c_str(), 100, &text, &length), Z3D_OK);
+    EXPECT_EQ(length, 0u);
+    EXPECT_STREQ(text, "");
+    free(text);
+}
+
+TEST_F(files, the_limit_is_exact) {
+    char *text;
+    size_t length;
+    for (size_t size : {10u, 65534u, 65535u, 65536u, 200000u}) {
+        std::string path = write("x", std::string(size, 'x'));
+        ASSERT_EQ(z3d_read_file(path.c_str(), size, &text, &length), Z3D_OK) << size;
+        EXPECT_EQ(length, size);
+        free(text);
+        EXPECT_EQ(z3d_read_file(path.c_str(), size - 1, &text, &length), Z3D_ERR_IO);
+        EXPECT_NE(strstr(z3d_error_message(), "larger than"), nullptr);
+    }
+}
+
+TEST_F(files, endless_ones_are_refused) {
+    char *text;
+    size_t length;
+    EXPECT_EQ(z3d_read_file("/dev/zero", 1 << 20, &text, &length), Z3D_ERR_IO);
+}
+
+TEST_F(files, missing_and_folders_are_named) {
+    char *text;
+    size_t length;
+    std::string path = (folder / "nowhere").string();
+    EXPECT_EQ(z3d_read_file(path.c_str(), 100, &text, &length), Z3D_ERR_IO);
+    EXPECT_EQ(std::string(z3d_error_message()),
+              "cannot open " + path + ": No such file or directory");
+    EXPECT_EQ(z3d_read_file(folder.c_str(), 100, &text, &length), Z3D_ERR_IO);
+    EXPECT_NE(strstr(z3d_error_message(), "it is a folder"), nullptr);
+}
+
+TEST_F(files, folders_and_their_parents) {
+    std::string path = (folder / "a/b//c/").string();
+    EXPECT_EQ(z3d_make_folders(path.c_str()), Z3D_OK);
+    EXPECT_TRUE(fs::is_directory(folder / "a/b/c"));
+    EXPECT_EQ(z3d_make_folders(path.c_str()), Z3D_OK); /* they are there: fine */
+    EXPECT_EQ(z3d_make_folders((folder / "d").c_str()), Z3D_OK);
+    EXPECT_TRUE(fs::is_directory(folder / "d"));
+    EXPECT_EQ(z3d_make_folders("/"), Z3D_OK);
+    EXPECT_EQ(z3d_make_folders("."), Z3D_OK);
+}
+
+TEST_F(files, a_file_in_the_way_is_named) {
+    std::string file = write("file", "x");
+    EXPECT_EQ(z3d_make_folders((file + "/sub").c_str()), Z3D_ERR_IO);
+    EXPECT_NE(strstr(z3d_error_message(), (file + " is a file").c_str()), nullptr)
+        << z3d_error_message();
+    EXPECT_EQ(z3d_make_folders(""), Z3D_ERR_IO);
+    EXPECT_EQ(z3d_make_folders(std::string(10000, 'x').c_str()), Z3D_ERR_IO);
+    EXPECT_EQ(z3d_make_folders("/proc/zero3d/x"), Z3D_ERR_IO);
+}
+
+TEST_F(files, the_clock_does_not_go_back) {
+    double before = z3d_now();
+    for (int i = 0; i < 1000; i++) {
+        double now = z3d_now();
+        ASSERT_GE(now, before);
+        before = now;
+    }
+    EXPECT_GT(before, 0);
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

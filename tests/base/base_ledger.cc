@@ -1,0 +1,35 @@
+/* The ledger of memory tenants. */
+#include <gtest/gtest.h>
+
+extern "C" {
+#include "src/base/ledger.h"
+}
+
+TEST(ledger, names) {
+    EXPECT_STREQ(z3d_tenant_name(Z3D_TENANT_PARAMETERS), "parameters");
+    EXPECT_STREQ(z3d_tenant_name(Z3D_TENANT_COMMUNICATION), "communication");
+    EXPECT_STREQ(z3d_tenant_name(Z3D_TENANT_COUNT), "?");
+}
+
+TEST(ledger, peaks_are_those_of_each_tenant_and_of_the_sum) {
+    z3d_ledger ledger = {};
+    z3d_ledger_add(&ledger, Z3D_TENANT_PARAMETERS, 100);
+    z3d_ledger_add(&ledger, Z3D_TENANT_ACTIVATIONS, 50);
+    z3d_ledger_add(&ledger, Z3D_TENANT_ACTIVATIONS, -50);
+    z3d_ledger_add(&ledger, Z3D_TENANT_TEMPORARY, 30);
+    z3d_ledger_add(&ledger, Z3D_TENANT_ACTIVATIONS, 40);
+    EXPECT_EQ(ledger.live[Z3D_TENANT_PARAMETERS], 100);
+    EXPECT_EQ(ledger.live[Z3D_TENANT_ACTIVATIONS], 40);
+    EXPECT_EQ(ledger.peak[Z3D_TENANT_ACTIVATIONS], 50);
+    EXPECT_EQ(ledger.peak[Z3D_TENANT_TEMPORARY], 30);
+    EXPECT_EQ(ledger.total_live, 170);
+    EXPECT_EQ(ledger.total_peak, 170); /* not 100 + 50 + 30: not live together */
+    z3d_ledger_add(&ledger, Z3D_TENANT_PARAMETERS, -100);
+    EXPECT_EQ(ledger.total_live, 70);
+    EXPECT_EQ(ledger.total_peak, 170);
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

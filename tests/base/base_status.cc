@@ -1,0 +1,136 @@
+/* Status names, the thread's error text, places, and the macros built on them. */
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <thread>
+
+extern "C" {
+#include "src/base/status.h"
+}
+
+static z3d_status fails(void) {
+    return Z3D_ERROR(Z3D_ERR_DATA, "shard %d of %s", 3, "train.bin");
+}
+
+static z3d_status tries(int *after) {
+    Z3D_TRY(fails());
+    *after = 1;
+    return Z3D_OK;
+}
+
+static z3d_status tries_with_ladder(int *cleaned) {
+    z3d_status status;
+    Z3D_TRY_GOTO(status, fails(), out);
+    *cleaned = -1;
+out:
+    ++*cleaned;
+    return status;
+}
+
+static z3d_status requires_positive(int value) {
+    Z3D_REQUIRE(value > 0, "value %d", value);
+    return Z3D_OK;
+}
+
+TEST(status, every_code_has_name_and_text) {
+    for (int i = 0; i < Z3D_STATUS_COUNT; i++) {
+        EXPECT_STRNE(z3d_status_name(static_cast<z3d_status>(i)), "?");
+        EXPECT_STRNE(z3d_status_text(static_cast<z3d_status>(i)), "?");
+    }
+    EXPECT_STREQ(z3d_status_name(Z3D_OK), "OK");
+    EXPECT_STREQ(z3d_status_name(Z3D_ERR_CONFIG), "ERR_CONFIG");
+    EXPECT_STREQ(z3d_status_text(Z3D_ERR_CONFIG), "bad configuration");
+    EXPECT_STREQ(z3d_status_name(Z3D_STATUS_COUNT), "?");
+    EXPECT_STREQ(z3d_status_text(static_cast<z3d_status>(-1)), "?");
+}
+
+TEST(status, error_stores_text_and_place_in_the_tree) {
+    int line = __LINE__ + 1;
+    EXPECT_EQ(Z3D_ERROR(Z3D_ERR_IO, "cannot open %s", "x"), Z3D_ERR_IO);
+    EXPECT_STREQ(z3d_error_message(), "cannot open x");
+    EXPECT_EQ(std::string(z3d_error_place()), "tests/base/base_status.cc:" + std::to_string(line));
+}
+
+TEST(status, context_goes_in_front) {
+    Z3D_ERROR(Z3D_ERR_IO, "disk full");
+    std::string place = z3d_error_place();
+    EXPECT_EQ(z3d_error_context(Z3D_ERR_IO, "writing %s", "metrics.jsonl"), Z3D_ERR_IO);
+    z3d_error_context(Z3D_ERR_IO, "step %d", 7);
+    EXPECT_STREQ(z3d_error_message(), "step 7: writing metrics.jsonl: disk full");
+    EXPECT_EQ(place, z3d_error_place()); /* still where it was made */
+}
+
+TEST(status, the_stored_text_may_be_an_argument) {
+    Z3D_ERROR(Z3D_ERR_IO, "inner");
+    Z3D_ERROR(Z3D_ERR_PEER, "rank 2: %s", z3d_error_message());
+    EXPECT_STREQ(z3d_error_message(), "rank 2: inner");
+    z3d_error_context(Z3D_ERR_PEER, "%s again", z3d_error_message());
+    EXPECT_STREQ(z3d_error_message(), "rank 2: inner again: rank 2: inner");
+}
+
+TEST(status, message_is_one_line_whatever_is_in_it) {
+    Z3D_ERROR(Z3D_ERR_DATA, "a\nb\tc\r\x1b[31md\x7f");
+    EXPECT_STREQ(z3d_error_message(), "a b c ?[31md?");
+}
+
+TEST(status, long_messages_are_cut_with_dots) {
+    std::string text(10000, 'x');
+    Z3D_ERROR(Z3D_ERR_DATA, "%s", text.c_str());
+    std::string stored = z3d_error_message();
+    EXPECT_LT(stored.size(), 4096u);
+    EXPECT_GT(stored.size(), 1000u);
+    EXPECT_EQ(stored.substr(stored.size() - 4), "x...");
+    z3d_error_context(Z3D_ERR_DATA, "head");
+    stored = z3d_error_message();
+    EXPECT_EQ(stored.substr(0, 7), "head: x");
+    EXPECT_EQ(stored.substr(stored.size() - 3), "...");
+}
+
+TEST(status, each_thread_has_its_own) {
+    Z3D_ERROR(Z3D_ERR_DATA, "of the main thread");
+    std::thread other([] {
+        EXPECT_STREQ(z3d_error_message(), "");
+        EXPECT_STREQ(z3d_error_place(), "");
+        Z3D_ERROR(Z3D_ERR_IO, "of the other");
+        EXPECT_STREQ(z3d_error_message(), "of the other");
+    });
+    other.join();
+    EXPECT_STREQ(z3d_error_message(), "of the main thread");
+}
+
+TEST(status, try_returns_and_try_goto_jumps) {
+    int after = 0, cleaned = 0;
+    EXPECT_EQ(tries(&after), Z3D_ERR_DATA);
+    EXPECT_EQ(after, 0);
+    EXPECT_EQ(tries_with_ladder(&cleaned), Z3D_ERR_DATA);
+    EXPECT_EQ(cleaned, 1);
+    EXPECT_STREQ(z3d_error_message(), "shard 3 of train.bin");
+}
+
+TEST(status, require_is_internal) {
+    EXPECT_EQ(requires_positive(1), Z3D_OK);
+    EXPECT_EQ(requires_positive(-1), Z3D_ERR_INTERNAL);
+    EXPECT_STREQ(z3d_error_message(), "value -1");
+}
+
+TEST(status, new_gives_zeroes_and_refuses_what_overflows) {
+    int *numbers = nullptr;
+    ASSERT_EQ(z3d_new(100, sizeof *numbers, "numbers", &numbers), Z3D_OK);
+    for (int i = 0; i < 100; i++) EXPECT_EQ(numbers[i], 0);
+    free(numbers);
+    char *nothing = nullptr;
+    ASSERT_EQ(z3d_new(0, 4, "nothing", &nothing), Z3D_OK);
+    EXPECT_NE(nothing, nullptr); /* no size is an error for its caller */
+    free(nothing);
+    char *huge = nullptr;
+    EXPECT_EQ(z3d_new(SIZE_MAX / 2, 4, "the moon", &huge), Z3D_ERR_MEMORY);
+    EXPECT_EQ(huge, nullptr);
+    EXPECT_NE(strstr(z3d_error_message(), "the moon"), nullptr);
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
