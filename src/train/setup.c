@@ -144,9 +144,10 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
     z3d_string digest = {0}, trace = {0};
     char name[48];
-    z3d_status status = Z3D_OK;
+    z3d_status status = z3d_plan_model(trainer->config, &trainer->model);
+    if (status == Z3D_OK) status = allocate_batches(trainer);
     fill_engine_config(trainer, &engine);
-    if (trainer->config->training_digest) {
+    if (status == Z3D_OK && trainer->config->training_digest) {
         snprintf(name, sizeof name, "digest-rank%d.txt", trainer->rank);
         status = run_path(trainer, name, &digest);
         if (status == Z3D_OK) unlink(digest.text); /* the engine appends */
@@ -157,8 +158,6 @@ static z3d_status make_engine(z3d_trainer *trainer) {
         status = run_path(trainer, name, &trace);
         engine.trace_path = trace.text;
     }
-    if (status == Z3D_OK) status = z3d_plan_model(trainer->config, &trainer->model);
-    if (status == Z3D_OK) status = allocate_batches(trainer);
     status = z3d_trainer_agree(trainer, status);
     if (status == Z3D_OK)
         status = z3d_trainer_agree(trainer, z3d_engine_create(&engine, &trainer->engine));

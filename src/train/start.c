@@ -11,7 +11,14 @@
 #endif
 
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
-    return z3d_world_agree(trainer->world, mine);
+    z3d_string message = {0};
+    if (mine != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());
+    z3d_status status = z3d_world_agree(trainer->world, mine);
+    /* What rank 0 found itself needs no "rank 0:" in front: mostly all ranks found the same. */
+    if (mine != Z3D_OK && trainer->rank == 0 && message.text)
+        status = Z3D_ERROR(mine, "%s", message.text);
+    z3d_string_free(&message);
+    return status;
 }
 
 /* First line in which two texts differ, in each (up to 120 bytes). */

@@ -59,7 +59,7 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 /* What training.gemm says for operands of `dtype` (fp32, bf16, fp16). */
 z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtype);
 
-/* z3d_world_agree. */
+/* z3d_world_agree; rank 0 keeps the message of its own failure as it is. */
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
 
 /* batches.c: fills micro with the data of training step `step` / of validation call `call` of

@@ -1,0 +1,132 @@
+// Small runs of z3d_train in this process, for tests that are started on one or several ranks.
+#ifndef ZERO3D_TESTS_TRAIN_RUN_H
+#define ZERO3D_TESTS_TRAIN_RUN_H
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+extern "C" {
+#include "src/train/train.h"
+}
+#include "files.h"
+
+// The world of all tests of one program.
+inline z3d_world *&the_world() {
+    static z3d_world *world = nullptr;
+    return world;
+}
+
+// A folder that rank 0 makes and all ranks see. One node: tests do not span several.
+class SharedFolder {
+  public:
+    SharedFolder() {
+        char name[256] = {};
+        if (z3d_world_rank(the_world()) == 0) {
+            own = std::make_unique<Folder>();
+            strncpy(name, own->path.c_str(), sizeof name - 1);
+        }
+        EXPECT_EQ(z3d_world_broadcast(the_world(), name, sizeof name, 0), Z3D_OK);
+        path = name;
+    }
+    ~SharedFolder() {
+        barrier(); // nobody reads any more
+    }
+    static void barrier() {
+        EXPECT_EQ(z3d_world_agree(the_world(), Z3D_OK), Z3D_OK);
+    }
+    std::string operator/(const std::string &name) const {
+        return path + "/" + name;
+    }
+    std::string path;
+
+  private:
+    std::unique_ptr<Folder> own;
+};
+
+// Text-like tokens below 257, learnable: each token nearly determines the next.
+inline std::vector<uint16_t> some_tokens(size_t count, unsigned seed = 1) {
+    std::vector<uint16_t> tokens(count);
+    uint32_t state = seed;
+    for (size_t i = 1; i < count; i++) {
+        state = state * 1664525u + 1013904223u;
+        uint16_t last = tokens[i - 1];
+        tokens[i] =
+            (state >> 24) < 200 ? uint16_t((last * 5 + 3) % 251) : uint16_t(state >> 16 & 255);
+    }
+    return tokens;
+}
+
+struct Outcome {
+    z3d_status status;
+    std::string message, said; // the error; standard output
+};
+
+// A tiny GPT on RUN/train.bin; `more` are lines of key=value.
+inline Outcome train(const SharedFolder &folder, const std::string &more) {
+    z3d_config *config = nullptr;
+    EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
+    std::string base = "model.num_layers=1\nmodel.hidden_size=16\nmodel.num_attention_heads=2\n"
+                       "model.seq_length=16\nmodel.vocab_size=257\ntrain_batch_size=8\n"
+                       "train_micro_batch_size_per_gpu=1\noptimizer.params.lr=1e-2\n"
+                       "training.steps=6\ntraining.log_interval=2\ntraining.threads=1\n"
+                       "training.gemm.fp32=sgemm\ntraining.gemm.bf16=sgemm\n"
+                       "training.gemm.fp16=sgemm\ntraining.peak_tflops=0.1\n"
+                       "training.watchdog_timeout=60\n";
+    base += "data.train=" + folder / "train.bin" + "\nrun.dir=" + folder / "run" + "\n";
+    std::istringstream lines(base + more);
+    for (std::string line; std::getline(lines, line);)
+        if (!line.empty()) {
+            EXPECT_EQ(z3d_config_override(config, line.c_str()), Z3D_OK)
+                << line << ": " << z3d_error_message();
+        }
+    ::testing::internal::CaptureStdout();
+    Outcome outcome{z3d_train(the_world(), config), "", ""};
+    outcome.said = ::testing::internal::GetCapturedStdout();
+    if (outcome.status != Z3D_OK) outcome.message = z3d_error_message();
+    z3d_config_destroy(config);
+    SharedFolder::barrier();
+    return outcome;
+}
+
+// The lines of RUN/metrics.jsonl.
+inline std::vector<std::string> metrics(const SharedFolder &folder,
+                                        const std::string &run = "run") {
+    std::istringstream in(read_file(folder / (run + "/metrics.jsonl")));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+}
+
+// The text of field `name` of a line, "" without.
+inline std::string field(const std::string &line, const std::string &name) {
+    size_t at = line.find("\"" + name + "\":");
+    if (at == std::string::npos) return "";
+    at += name.size() + 3;
+    return line.substr(at, line.find_first_of(",}", at) - at);
+}
+
+// The fields `name` of all lines that have it.
+inline std::vector<double> series(const std::vector<std::string> &lines, const std::string &name) {
+    std::vector<double> out;
+    for (const std::string &line : lines)
+        if (!field(line, name).empty()) out.push_back(std::stod(field(line, name)));
+    return out;
+}
+
+inline int run_tests_on_ranks(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    if (z3d_world_create(&argc, &argv, &the_world()) != Z3D_OK) {
+        fprintf(stderr, "%s\n", z3d_error_message());
+        return 1;
+    }
+    z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(the_world()));
+    int failed = RUN_ALL_TESTS();
+    // One rank's failed expectation is everybody's.
+    z3d_status agreed = z3d_world_agree(
+        the_world(), failed ? Z3D_ERROR(Z3D_ERR_INTERNAL, "a test failed") : Z3D_OK);
+    z3d_world_destroy(the_world());
+    return agreed == Z3D_OK ? 0 : 1;
+}
+
+#endif

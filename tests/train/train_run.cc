@@ -1,0 +1,302 @@
+// Whole runs of the trainer on 1, 2 and 4 ranks: what they leave, and how they fail.
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <set>
+
+#include "run.h"
+
+extern "C" {
+#include "src/train/trainer.h"
+}
+
+namespace {
+
+int ranks() {
+    return z3d_world_size(the_world());
+}
+int rank() {
+    return z3d_world_rank(the_world());
+}
+
+class Run : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (rank() == 0) {
+            write_file(folder / "train.bin", token_bytes(some_tokens(20000)));
+            write_file(folder / "val.bin", token_bytes(some_tokens(1000, 2)));
+        }
+        SharedFolder::barrier();
+    }
+    // The run fails on every rank with `status` and a message with all of `words`.
+    void expect_failure(const std::string &more, z3d_status status,
+                        const std::vector<std::string> &words) {
+        Outcome o = train(folder, more);
+        EXPECT_EQ(o.status, status) << o.message;
+        for (const std::string &word : words)
+            EXPECT_NE(o.message.find(word), std::string::npos) << word << " in: " << o.message;
+    }
+    SharedFolder folder;
+};
+
+TEST_F(Run, LeavesMetricsConfigAndTraffic) {
+    Outcome o = train(folder, "data.validation=" + folder / "val.bin" +
+                                  "\ntraining.eval_interval=4\ntraining.eval_steps=3\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    auto lines = metrics(folder);
+    ASSERT_EQ(lines.size(), 8u); // six steps, validation after steps 4 and 6
+    auto losses = series(lines, "loss");
+    ASSERT_EQ(losses.size(), 6u);
+    EXPECT_NEAR(losses[0], std::log(257), 0.3);
+    EXPECT_LT(losses[5], losses[0]);
+    auto validation = series(lines, "validation_loss");
+    ASSERT_EQ(validation.size(), 2u);
+    EXPECT_GT(validation[0], 0);
+    EXPECT_EQ(field(lines[4], "step"), "4");
+    EXPECT_EQ(field(lines[7], "step"), "6");
+    // 3 batches of 8 windows of 16.
+    EXPECT_EQ(field(lines[4], "validation_targets"), "384");
+    for (const std::string &line : lines) {
+        if (field(line, "loss").empty()) continue;
+        EXPECT_EQ(field(line, "tokens"), "128");
+        EXPECT_GT(std::stod(field(line, "mfu")), 0);
+        EXPECT_GT(std::stod(field(line, "optimizer")), 0);
+        EXPECT_EQ(std::stod(field(line, "comm_bytes")) > 0, ranks() > 1);
+    }
+    // The written configuration is the run: read again, it gives the same losses.
+    std::string resolved = read_file(folder / "run/config.yaml");
+    z3d_config *config = nullptr;
+    ASSERT_EQ(z3d_config_create(&config), Z3D_OK);
+    ASSERT_EQ(z3d_config_read_text(config, resolved.data(), resolved.size(), "config.yaml"), Z3D_OK)
+        << z3d_error_message();
+    ASSERT_EQ(z3d_config_override(config, ("run.dir=" + folder / "again").c_str()), Z3D_OK);
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(z3d_train(the_world(), config), Z3D_OK) << z3d_error_message();
+    ::testing::internal::GetCapturedStdout();
+    z3d_config_destroy(config);
+    SharedFolder::barrier();
+    EXPECT_EQ(series(metrics(folder, "again"), "loss"), losses);
+    EXPECT_EQ(series(metrics(folder, "again"), "validation_loss"), validation);
+    EXPECT_NE(read_file(folder / "run/communication.json").find("\"steps\":6"), std::string::npos);
+}
+
+TEST_F(Run, ANewRunStartsItsFilesAnew) {
+    ASSERT_EQ(train(folder, "").status, Z3D_OK);
+    ASSERT_EQ(train(folder, "training.steps=2").status, Z3D_OK);
+    EXPECT_EQ(metrics(folder).size(), 2u);
+}
+
+// The global batch holds the same samples whatever the topology, and so does a validation.
+TEST_F(Run, BatchesDependOnNoParallelSize) {
+    auto batch = [&](int data_size, int64_t micro_batch, int accumulation, bool validation) {
+        std::string path = folder / "train.bin";
+        const char *paths[] = {path.c_str()};
+        double weights[] = {1};
+        z3d_data_list list{1, paths, weights};
+        z3d_dataset_config dataset{&list, 16, 257, 3, true};
+        z3d_config *config = nullptr;
+        EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
+        config->model_seq_length = 16;
+        config->train_batch_size = 8;
+        config->training_eval_steps = 5;
+        z3d_trainer trainer{};
+        trainer.config = config;
+        trainer.program.micro_batch = micro_batch;
+        trainer.program.accumulation = accumulation;
+        EXPECT_EQ(z3d_dataset_open(&dataset, &trainer.train), Z3D_OK) << z3d_error_message();
+        trainer.validation = trainer.train;
+        std::vector<int32_t> tokens(8 * 16), targets(8 * 16);
+        trainer.tokens = tokens.data(), trainer.targets = targets.data();
+        std::map<int64_t, std::vector<int32_t>> by_position;
+        std::multiset<std::vector<int32_t>> windows;
+        for (int r = 0; r < data_size; r++) {
+            EXPECT_EQ(z3d_topology_make(1, data_size, 1, r, &trainer.topology), Z3D_OK);
+            if (validation) {
+                for (int64_t call = 0; call < z3d_trainer_validation_calls(&trainer); call++) {
+                    EXPECT_EQ(z3d_trainer_read_validation(&trainer, call), Z3D_OK);
+                    for (int64_t row = 0; row < micro_batch; row++)
+                        if (targets[static_cast<size_t>(row * 16)] >= 0)
+                            windows.emplace(targets.begin() + row * 16,
+                                            targets.begin() + (row + 1) * 16);
+                }
+                continue;
+            }
+            EXPECT_EQ(z3d_trainer_read_step(&trainer, 7), Z3D_OK);
+            for (int m = 0; m < accumulation; m++)
+                for (int64_t row = 0; row < micro_batch; row++) {
+                    auto at = tokens.begin() + (m * micro_batch + row) * 16;
+                    by_position[(m * data_size + r) * micro_batch + row] = {at, at + 16};
+                }
+        }
+        std::vector<std::vector<int32_t>> out;
+        for (auto &[position, sample] : by_position) out.push_back(sample);
+        out.insert(out.end(), windows.begin(), windows.end());
+        z3d_dataset_close(trainer.train);
+        z3d_config_destroy(config);
+        return out;
+    };
+    for (bool validation : {false, true}) {
+        auto alone = batch(1, 8, 1, validation);
+        EXPECT_EQ(alone.size(), validation ? 40u : 8u);
+        EXPECT_EQ(batch(1, 2, 4, validation), alone);
+        EXPECT_EQ(batch(2, 4, 1, validation), alone);
+        EXPECT_EQ(batch(4, 1, 2, validation), alone);
+        EXPECT_EQ(batch(8, 1, 1, validation), alone);
+    }
+}
+
+TEST_F(Run, TensorAndDataParallelRunsAgree) {
+    if (ranks() == 1) GTEST_SKIP() << "needs ranks";
+    std::string common = "data.validation=" + folder / "val.bin" + "\n";
+    ASSERT_EQ(train(folder, common + "run.dir=" + folder / "data").status, Z3D_OK);
+    ASSERT_EQ(train(folder,
+                    common + "parallel.tensor_model_parallel_size=2\nrun.dir=" + folder / "tensor")
+                  .status,
+              Z3D_OK);
+    for (const char *name : {"loss", "validation_loss", "grad_norm"}) {
+        auto a = series(metrics(folder, "data"), name), b = series(metrics(folder, "tensor"), name);
+        ASSERT_EQ(a.size(), b.size());
+        ASSERT_FALSE(a.empty());
+        for (size_t i = 0; i < a.size(); i++) EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << name << i;
+    }
+}
+
+TEST_F(Run, TensorBoardCanBeOff) {
+    auto event_files = [&] {
+        int found = 0;
+        for (auto &entry : std::filesystem::directory_iterator(folder / "run"))
+            found += entry.path().filename().string().rfind("events.out", 0) == 0;
+        SharedFolder::barrier(); // all have looked before the next run
+        return found;
+    };
+    ASSERT_EQ(train(folder, "training.steps=1").status, Z3D_OK);
+    EXPECT_EQ(event_files(), 1);
+    ASSERT_EQ(
+        train(folder, "training.steps=1\nrun.tensorboard=false\nrun.dir=" + folder / "run2").status,
+        Z3D_OK);
+    EXPECT_EQ(metrics(folder, "run2").size(), 1u);
+    EXPECT_TRUE(std::filesystem::exists(folder / "run2/config.yaml"));
+    for (auto &entry : std::filesystem::directory_iterator(folder / "run2"))
+        EXPECT_NE(entry.path().filename().string().rfind("events.out", 0), 0u);
+}
+
+TEST_F(Run, RefusesBadData) {
+    if (rank() == 0) {
+        write_file(folder / "empty.bin", "");
+        write_file(folder / "text.bin", "once upon a time");
+        std::string good = read_file(folder / "train.bin");
+        write_file(folder / "cut.bin", good.substr(0, good.size() / 2));
+        write_file(folder / "short.bin", token_bytes(std::vector<uint16_t>(16, 1)));
+        auto tokens = some_tokens(20000);
+        tokens[15000] = 257; // with several ranks not in rank 0's part of the check
+        write_file(folder / "beyond.bin", token_bytes(tokens));
+    }
+    SharedFolder::barrier();
+    auto data = [&](const std::string &name) { return "data.train=" + folder / name; };
+    expect_failure(data("missing.bin"), Z3D_ERR_IO, {"data.train", "missing.bin", "No such file"});
+    expect_failure(data("empty.bin"), Z3D_ERR_DATA, {"data.train", "empty.bin", "empty"});
+    expect_failure(data("text.bin"), Z3D_ERR_DATA, {"text.bin", "magic"});
+    expect_failure(data("cut.bin"), Z3D_ERR_DATA, {"cut.bin", "truncated"});
+    expect_failure(data("short.bin"), Z3D_ERR_DATA, {"short.bin", "16 tokens"});
+    expect_failure(data("beyond.bin"), Z3D_ERR_DATA,
+                   {"beyond.bin", "token 15000 is 257", "vocabulary"});
+    expect_failure("data.validation=" + folder / "text.bin", Z3D_ERR_DATA,
+                   {"data.validation", "text.bin"});
+    EXPECT_FALSE(std::filesystem::exists(folder / "run/metrics.jsonl"));
+}
+
+TEST_F(Run, RefusesBadRunFolders) {
+    if (rank() == 0) write_file(folder / "file", "x");
+    SharedFolder::barrier();
+    expect_failure("run.dir=" + folder / "file/run", Z3D_ERR_IO, {"run.dir", "file"});
+    expect_failure("run.dir=/proc/run", Z3D_ERR_IO, {"run.dir", "/proc/run"});
+    expect_failure("run.dir=", Z3D_ERR_CONFIG, {"run.dir"});
+}
+
+TEST_F(Run, FullDiskWhileLoggingEndsTheRunOnAllRanks) {
+    for (const char *name : {"metrics.jsonl", "config.yaml.part", "communication.json.part"}) {
+        if (rank() == 0) {
+            std::filesystem::create_directories(folder / "run");
+            std::filesystem::create_symlink("/dev/full", folder / (std::string("run/") + name));
+        }
+        SharedFolder::barrier();
+        expect_failure("", Z3D_ERR_IO, {name, "No space left on device"});
+        if (rank() == 0) std::filesystem::remove_all(folder / "run");
+        SharedFolder::barrier();
+    }
+}
+
+TEST_F(Run, RanksMustHaveOneConfiguration) {
+    if (ranks() == 1) GTEST_SKIP() << "needs ranks";
+    std::string last = rank() == ranks() - 1 ? "training.seed=2" : "training.seed=3";
+    expect_failure(last, Z3D_ERR_CONFIG,
+                   {"rank " + std::to_string(ranks() - 1), "seed: 2", "seed: 3"});
+}
+
+TEST_F(Run, OverflowsInARowEndTheRun) {
+    // A fixed scale beyond fp16's range: every step overflows.
+    expect_failure("fp16.enabled=true\nfp16.loss_scale=1e30\ntraining.max_skipped_steps=3\n",
+                   Z3D_ERR_NUMERIC, {"step 3", "3 steps in a row", "training.max_skipped_steps 3"});
+    auto lines = metrics(folder);
+    ASSERT_EQ(lines.size(), 3u);
+    for (const std::string &line : lines) {
+        EXPECT_EQ(field(line, "skipped"), "true");
+        EXPECT_FALSE(field(line, "overflow_group").empty()) << line;
+    }
+}
+
+TEST_F(Run, DynamicScaleRecovers) {
+    Outcome o = train(folder, "fp16.enabled=true\nfp16.initial_scale_power=30\nfp16.hysteresis=1\n"
+                              "training.steps=30\ntraining.max_skipped_steps=25\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    auto lines = metrics(folder);
+    EXPECT_EQ(field(lines.front(), "skipped"), "true");
+    EXPECT_EQ(field(lines.back(), "skipped"), "false");
+    auto scales = series(lines, "loss_scale");
+    EXPECT_LT(scales.back(), scales.front());
+}
+
+TEST_F(Run, GeneratesAndNeedsAVocabularyForIt) {
+    Outcome o = train(folder, "training.steps=1\ngenerate.prompt=Hello\ngenerate.tokens=30\n");
+    const std::string &said = o.said;
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    EXPECT_EQ(said.find("sample (30 tokens") != std::string::npos, rank() == 0) << said;
+    EXPECT_EQ(said.find("\nHello") != std::string::npos, rank() == 0);
+    EXPECT_EQ(said.find('\x1b'), std::string::npos);
+    expect_failure("generate.prompt=Hello\nmodel.vocab_size=256\n", Z3D_ERR_CONFIG,
+                   {"model.vocab_size", "257"});
+    expect_failure("generate.prompt=Hello\ndata.tokenizer=gpt2\n", Z3D_ERR_CONFIG,
+                   {"data.tokenizer"});
+}
+
+TEST_F(Run, ConsoleIsAlignedAndOnlyRank0Speaks) {
+    Outcome o = train(folder, "data.validation=" + folder / "val.bin" + "\ntraining.steps=20\n");
+    const std::string &said = o.said;
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    if (rank() != 0) {
+        EXPECT_EQ(said, "");
+        return;
+    }
+    std::istringstream in(said);
+    std::set<size_t> rate_columns;
+    int steps = 0;
+    for (std::string line; std::getline(in, line);) {
+        EXPECT_LE(line.size(), 200u) << line;
+        for (unsigned char c : line) EXPECT_GE(c, 0x20) << line;
+        bool step = line.find("/20  ") == 2;
+        bool validation = line.find("validation loss, nats") != std::string::npos;
+        if (!step || validation) continue;
+        steps++;
+        rate_columns.insert(line.find('.', 7)); // the loss' point
+    }
+    EXPECT_EQ(steps, 11); // step 1, then every second
+    EXPECT_EQ(rate_columns.size(), 1u);
+    for (const char *word : {"model", "ranks", "device", "peak", "memory", "GFLOP/s/rank", "done:"})
+        EXPECT_NE(said.find(word), std::string::npos) << word;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    return run_tests_on_ranks(argc, argv);
+}

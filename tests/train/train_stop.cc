@@ -1,0 +1,36 @@
+// A signal to one rank ends the run on all of them after the same step. A program of its own: the
+// request stays for the life of the process.
+#include <csignal>
+#include <memory>
+
+#include "run.h"
+
+namespace {
+
+TEST(Stop, OneRanksSignalStopsAllAfterTheStep) {
+    SharedFolder folder;
+    z3d_world *world = the_world();
+    int last = z3d_world_size(world) - 1;
+    if (z3d_world_rank(world) == 0)
+        write_file(folder / "train.bin", token_bytes(some_tokens(20000)));
+    SharedFolder::barrier();
+    z3d_world_catch_signals(world);
+    if (z3d_world_rank(world) == last) raise(SIGUSR1);
+    Outcome o = train(folder, "training.steps=1000000\ngenerate.prompt=x\ndata.validation=" +
+                                  folder / "train.bin" + "\ntraining.eval_interval=1\n");
+    const std::string &said = o.said;
+    EXPECT_EQ(o.status, Z3D_OK) << o.message;
+    auto lines = metrics(folder);
+    ASSERT_EQ(lines.size(), 1u); // the step, and no validation: time is short
+    EXPECT_EQ(field(lines[0], "step"), "1");
+    if (z3d_world_rank(world) == 0) {
+        EXPECT_NE(said.find("stopped by a signal: 1 steps"), std::string::npos) << said;
+        EXPECT_EQ(said.find("sample"), std::string::npos);
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    return run_tests_on_ranks(argc, argv);
+}
