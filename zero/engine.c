@@ -265,6 +265,26 @@ z3d_status z3d_engine_replace_program(z3d_engine *engine, z3d_mode mode, z3d_pro
 
 /* ---- looking in ---- */
 
+void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
+    *out = (z3d_engine_state){
+        .step = engine->step,
+        .optimizer_step = engine->optimizer_step,
+        .skipped_in_a_row = engine->skipped_in_a_row,
+        .loss_scale = engine->loss_scale.scale,
+        .good_steps = engine->loss_scale.good_steps,
+        .hysteresis_left = engine->loss_scale.hysteresis_left,
+    };
+}
+
+void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {
+    engine->step = state->step;
+    engine->optimizer_step = state->optimizer_step;
+    engine->skipped_in_a_row = state->skipped_in_a_row;
+    if (!engine->config.scaler.dynamic) return;
+    engine->loss_scale =
+        (z3d_loss_scale){state->loss_scale, state->good_steps, state->hysteresis_left};
+}
+
 const z3d_ledger *z3d_engine_planned(const z3d_engine *engine) {
     return &engine->planned;
 }

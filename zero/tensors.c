@@ -4,16 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/engine.h"
+#include "zero/tensors.h"
 
-/* A parameter's shape on this rank: [outer, local, inner] of the global [outer, global, inner], the
- * slice beginning at `offset`; `valid` of the `local` rows exist, the rest is padding. */
-struct slice {
-    int64_t outer, local, global, inner, offset, valid;
-};
-
-static struct slice slice_of(const z3d_parameter *p, const z3d_layout *layout) {
-    struct slice s = {1, 1, 1, 1, 0, 1};
+struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) {
+    struct z3d_slice s = {1, 1, 1, 1, 0, 1};
     int split = p->split_dim < 0 ? 0 : p->split_dim;
     for (int d = 0; d < split; d++) s.outer *= p->shape[d];
     for (int d = split + 1; d < p->dims; d++) s.inner *= p->shape[d];
@@ -45,7 +39,7 @@ struct piece {
 static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int64_t from,
                      int64_t to, struct piece *out) {
     const z3d_layout *layout = engine->layout;
-    struct slice s = slice_of(&engine->config.model->group[g].parameter[i], layout);
+    struct z3d_slice s = z3d_slice_of(&engine->config.model->group[g].parameter[i], layout);
     int64_t base = layout->group[g].offset[i] + outer * s.local * s.inner;
     int64_t first = base > from ? base : from;
     int64_t last = base + s.valid * s.inner;
@@ -82,8 +76,7 @@ static float *state_address(const z3d_engine *engine, int g, int which, int64_t 
            which * (to - from);
 }
 
-/* fp32 address of a parameter's master copy, momentum or variance. */
-static float *value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
+float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
     bool master_apart = engine->config.program.dtype != Z3D_F32;
     if (kind == Z3D_TENSOR_PARAMETER && !master_apart)
         return part_address(engine, g, Z3D_PART_PARAMETERS, flat, Z3D_F32);
@@ -95,7 +88,7 @@ static float *value_address(const z3d_engine *engine, z3d_tensor_kind kind, int 
 
 static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
     const z3d_parameter *p = &engine->config.model->group[g].parameter[i];
-    float *x = value_address(engine, Z3D_TENSOR_PARAMETER, g, piece->flat);
+    float *x = z3d_value_address(engine, Z3D_TENSOR_PARAMETER, g, piece->flat);
     if (p->init != Z3D_INIT_NORMAL)
         return Z3D_LAUNCH(engine->config.device, fill, .x = x, .count = piece->count,
                           .dtype = Z3D_F32, .value = p->init == Z3D_INIT_ONES);
@@ -107,14 +100,12 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
                       .standard_deviation = p->standard_deviation);
 }
 
-/* The model's own type follows from the master copy, on the rows that this rank keeps states for;
- * gathers bring the others. */
-static z3d_status narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t count) {
+z3d_status z3d_narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t count) {
     z3d_dtype dtype = engine->config.program.dtype;
     if (dtype == Z3D_F32) return Z3D_OK;
     return Z3D_LAUNCH(engine->config.device, cast,
                       .destination = part_address(engine, g, Z3D_PART_PARAMETERS, flat, dtype),
-                      .source = value_address(engine, Z3D_TENSOR_PARAMETER, g, flat),
+                      .source = z3d_value_address(engine, Z3D_TENSOR_PARAMETER, g, flat),
                       .count = count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
 }
 
@@ -124,12 +115,12 @@ z3d_status z3d_engine_init_parameters(z3d_engine *engine) {
         int64_t from, to;
         kept_rows(engine, g, &from, &to);
         for (int i = 0; i < model->group[g].num_parameters; i++) {
-            int64_t outer = slice_of(&model->group[g].parameter[i], engine->layout).outer;
+            int64_t outer = z3d_slice_of(&model->group[g].parameter[i], engine->layout).outer;
             for (int64_t o = 0; o < outer; o++) {
                 struct piece piece;
                 if (!piece_of(engine, g, i, o, from, to, &piece)) continue;
                 Z3D_TRY(init_piece(engine, g, i, &piece));
-                Z3D_TRY(narrow_rows(engine, g, piece.flat, piece.count));
+                Z3D_TRY(z3d_narrow_rows(engine, g, piece.flat, piece.count));
             }
         }
     }
@@ -188,14 +179,14 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     const z3d_group_layout *layout = &engine->layout->group[group];
     int64_t from = engine->layout->data_index * layout->shard, count = logical_elements(p);
     memset(out, 0, (size_t)count * sizeof *out);
-    for (int64_t o = 0; o < slice_of(p, engine->layout).outer; o++) {
+    for (int64_t o = 0; o < z3d_slice_of(p, engine->layout).outer; o++) {
         struct piece piece;
         if (!piece_of(engine, group, parameter, o, from, from + layout->shard, &piece)) continue;
         if (kind == Z3D_TENSOR_GRADIENT)
             Z3D_TRY(read_gradient(engine, group, &piece, out + piece.logical));
         else
             Z3D_TRY(z3d_device_read(engine->config.device, out + piece.logical,
-                                    value_address(engine, kind, group, piece.flat),
+                                    z3d_value_address(engine, kind, group, piece.flat),
                                     piece.count * 4));
     }
     return sum_parts(engine, p, out, count);
@@ -208,14 +199,14 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
     int64_t from, to;
     kept_rows(engine, group, &from, &to);
-    for (int64_t o = 0; o < slice_of(p, engine->layout).outer; o++) {
+    for (int64_t o = 0; o < z3d_slice_of(p, engine->layout).outer; o++) {
         struct piece piece;
         if (!piece_of(engine, group, parameter, o, from, to, &piece)) continue;
         Z3D_TRY(z3d_device_write(engine->config.device,
-                                 value_address(engine, kind, group, piece.flat),
+                                 z3d_value_address(engine, kind, group, piece.flat),
                                  values + piece.logical, piece.count * 4));
         if (kind == Z3D_TENSOR_PARAMETER)
-            Z3D_TRY(narrow_rows(engine, group, piece.flat, piece.count));
+            Z3D_TRY(z3d_narrow_rows(engine, group, piece.flat, piece.count));
     }
     return Z3D_OK;
 }

@@ -113,4 +113,40 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
 z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                           const float *values);
 
+/* ---- the parts of logical parameters that ranks hold: for checkpoints ---- */
+
+/* A logical parameter seen as [outer, global, inner] is cut along its middle dimension: a tensor
+ * rank has `valid` rows from `offset` on, padding left out. Of these, flattened as [outer, valid,
+ * inner], a rank holds the elements first .. first + count - 1. */
+typedef struct z3d_part {
+    int64_t outer, global, inner;
+    int64_t offset, valid;
+    int64_t first, count;
+} z3d_part;
+
+/* What the rank of `layout` holds of a parameter: of its own shard, or (all_rows) of the whole data
+ * group's. The shards of all data ranks (and, where the parameter is split, of all tensor ranks)
+ * cover it exactly once. Pure. */
+void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int group, int parameter,
+                     bool all_rows, z3d_part *out);
+/* What this engine keeps fp32 states of: its own shard, in stage 0 all of them. */
+void z3d_engine_kept_part(const z3d_engine *engine, int group, int parameter, z3d_part *out);
+/* Elements first .. first + count - 1 of the slice, flattened [outer, valid, inner], as fp32 (the
+ * master copy of a parameter): within the kept part. Writing a parameter also sets its copy in the
+ * model's type. Not collective. ERR_USAGE outside of it, and for gradients. */
+z3d_status z3d_engine_read_part(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                                int64_t first, int64_t count, float *out);
+z3d_status z3d_engine_write_part(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                                 int64_t first, int64_t count, const float *values);
+
+/* What changes from step to step beside the tensors; equal on all ranks. */
+typedef struct z3d_engine_state {
+    int64_t step, optimizer_step, skipped_in_a_row;
+    float loss_scale;
+    int64_t good_steps, hysteresis_left; /* of dynamic loss scaling */
+} z3d_engine_state;
+void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out);
+/* A fixed loss scale stays what the configuration says. Every rank must set the same. */
+void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state);
+
 #endif

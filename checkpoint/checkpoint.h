@@ -1,0 +1,137 @@
+/* checkpoint: sharded HDF5 checkpoints. Each rank writes what it owns to a file of its own; a
+ * manifest, renamed last, makes the files a checkpoint. Any topology, ZeRO stage and precision
+ * loads any other's, each rank reading the blocks that it needs. May call zero/ and the floors
+ * below. Files: io.c is the only one that changes a disk; format.c writes and manifest.c reads what
+ * describes a checkpoint; shard.c writes tensors, reader.c reads them; store.c is a run's folder of
+ * checkpoints, save.c and load.c move an engine's state. Start reading at
+ * docs/checkpoint-format.md, then save.c. */
+#ifndef ZERO3D_CHECKPOINT_CHECKPOINT_H
+#define ZERO3D_CHECKPOINT_CHECKPOINT_H
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+#include "src/model/unit.h"
+#include "zero/zero.h"
+
+struct z3d_io_hook; /* io.h: for tests */
+
+/* What a checkpoint says beside its tensors. */
+typedef struct z3d_checkpoint_info {
+    z3d_engine_state engine;
+    int64_t samples;      /* of the training data that went into it: the next step's first sample */
+    int64_t train_tokens; /* in the training data's files */
+    int tensor_size, data_size, pipeline_size, zero_stage;
+    z3d_dtype dtype;
+    char *config;    /* the resolved configuration, YAML */
+    char *program;   /* "zero3d 0.1.0" */
+    char *libraries; /* "HDF5 1.10.8, ..." */
+} z3d_checkpoint_info;
+
+/* How thoroughly a checkpoint is checked before it is used. */
+typedef enum z3d_checkpoint_verify {
+    Z3D_VERIFY_FULL, /* every byte of every file against its digest */
+    Z3D_VERIFY_READ, /* the bytes that are read */
+    Z3D_VERIFY_SIZES /* the files are there and as long as they should be */
+} z3d_checkpoint_verify;
+
+/* ---- one checkpoint, read-only; nothing here is collective ---- */
+
+typedef struct z3d_checkpoint z3d_checkpoint;
+
+/* Reads what describes the checkpoint in `folder` and checks it against its digests. Errors:
+ * ERR_IO, ERR_DATA (no checkpoint, damaged: which file and how), ERR_UNSUPPORTED (written by a
+ * newer version). */
+z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out);
+void z3d_checkpoint_close(z3d_checkpoint *checkpoint);
+const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint);
+
+/* Checks part `part` of `parts` of the files. ERR_DATA names the file, the rank that wrote it and
+ * the dataset. `bytes_read`, when not NULL, is added to. */
+z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
+                                int part, int parts, int64_t *bytes_read);
+
+int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
+/* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */
+void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
+                           const char **name, int *dims, const int64_t **shape);
+int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
+                        const char *name); /* -1: not there */
+/* `count` elements from `first` on of a slice of a tensor, flattened as z3d_part says (its first
+ * and count are not looked at), as fp32. kind: parameter (the fp32 master copy), momentum or
+ * variance. */
+z3d_status z3d_checkpoint_read(z3d_checkpoint *checkpoint, z3d_tensor_kind kind, int tensor,
+                               const z3d_part *slice, int64_t first, int64_t count, float *out);
+/* Whether reads check the blocks' digests (the default), and the bytes read so far. */
+void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify);
+int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
+
+/* Sets the engine's state from a checkpoint of the same model: its own parts of every tensor, and
+ * (weights_only: not) momentum, variance and the step's counters. ERR_CONFIG when the models
+ * differ, naming the first tensor that does; ERR_DATA, ERR_IO. Not collective: each rank loads its
+ * own. */
+z3d_status z3d_checkpoint_load(z3d_checkpoint *checkpoint, const z3d_model *model,
+                               z3d_engine *engine, bool weights_only);
+
+/* ---- the checkpoints of a folder ---- */
+
+/* Steps of the checkpoints in a folder, ascending: those that have a manifest. *steps is malloc'ed.
+ * A folder that is not there has none. */
+z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count);
+/* DIR/step-00000020, malloc'ed. */
+z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out);
+
+/* ---- a run's checkpoints ---- */
+
+typedef struct z3d_store z3d_store;
+
+typedef struct z3d_store_config {
+    z3d_world *world;
+    const z3d_topology *topology;
+    const z3d_model *model;
+    z3d_engine *engine;
+    const char *dir;
+    int64_t keep;        /* complete checkpoints that stay; 0: all */
+    bool asynchronous;   /* saving goes on beside training */
+    const char *program; /* "zero3d 0.1.0" */
+    z3d_dtype dtype;
+    int zero_stage;
+    const struct z3d_io_hook *hook; /* NULL, but in tests */
+} z3d_store_config;
+
+/* Takes the folder for this run: makes it, locks it (ERR_IO when another job has it), removes what
+ * unfinished saves and removals left, and says so. Collective; agreed. */
+z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out);
+/* Waits for the end of what this rank is writing; a save in flight is finished by z3d_store_poll
+ * before. Not collective. */
+void z3d_store_close(z3d_store *store);
+
+/* Saves the engine's state as DIR/step-N (N: the engine's step). Synchronous: durable on return.
+ * Asynchronous: begun on return (one that is still in flight is finished before). Only info's
+ * samples, train_tokens and config are looked at. Collective; agreed. ERR_IO: too little space is
+ * said before anything is written; the last checkpoint is as it was. */
+z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
+/* Moves an asynchronous save on: *step is set to the step that became durable with this call, else
+ * -1. wait: until there is none in flight. Cheap when none is. Collective; agreed. */
+z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step);
+/* The newest step that is durable, -1: none. */
+int64_t z3d_store_newest(const z3d_store *store);
+/* Seconds that the last save took until it was durable, and that it kept the run waiting. */
+void z3d_store_seconds(const z3d_store *store, double *whole, double *stalled);
+
+/* Loads the newest checkpoint that is whole into the engine; one that is damaged is said loudly,
+ * put aside as step-N.damaged, and the one before is tried. *step: which one it was, -1 when there
+ * is none at all. ERR_DATA when there are some but none is whole. `check` may refuse one before it
+ * is loaded (its failure is final). Collective; agreed. */
+typedef z3d_status (*z3d_checkpoint_accept)(void *context, const z3d_checkpoint_info *info);
+z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
+                            z3d_checkpoint_accept accept, void *context, z3d_checkpoint_info *info,
+                            int64_t *step);
+
+/* Loads one checkpoint into the engine on all ranks: checked as `verify` says, each rank its share.
+ * info (when not NULL) gets the numbers, not the texts. Collective; agreed. */
+z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
+                                   z3d_engine *engine, z3d_checkpoint_verify verify,
+                                   bool weights_only, z3d_checkpoint_accept accept, void *context,
+                                   z3d_checkpoint_info *info);
+
+#endif

@@ -1,0 +1,162 @@
+/* Writes what describes a checkpoint: the manifest and the shards' indexes, as JSON. */
+#include "checkpoint/format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *z3d_kind_name(int kind) {
+    static const char *const names[] = {"parameter", "momentum", "variance"};
+    return kind >= 0 && kind < Z3D_STATE_KINDS ? names[kind] : "?";
+}
+
+void z3d_manifest_free(z3d_manifest *manifest) {
+    for (int i = 0; i < manifest->num_shards && manifest->shard; i++) {
+        free(manifest->shard[i].block);
+        free(manifest->shard[i].extent);
+    }
+    free(manifest->shard);
+    free(manifest->tensor);
+    free(manifest->file);
+    free(manifest->info.config);
+    free(manifest->info.program);
+    free(manifest->info.libraries);
+    *manifest = (z3d_manifest){0};
+}
+
+/* ---- tensors ---- */
+
+int64_t z3d_tensor_elements(const z3d_tensor *tensor) {
+    return tensor->outer * tensor->global * tensor->inner;
+}
+
+int z3d_tensor_index(const z3d_model *model, int group, int parameter) {
+    int index = parameter;
+    for (int g = 0; g < group; g++) index += model->group[g].num_parameters;
+    return index;
+}
+
+static void describe_tensor(const z3d_parameter_group *group, const z3d_parameter *p,
+                            z3d_tensor *out) {
+    int middle = p->split_dim < 0 ? 0 : p->split_dim;
+    *out = (z3d_tensor){.dims = p->dims, .split_dim = p->split_dim, .outer = 1, .inner = 1};
+    memcpy(out->group, group->name, sizeof out->group);
+    memcpy(out->name, p->name, sizeof out->name);
+    memcpy(out->shape, p->shape, sizeof out->shape);
+    for (int d = 0; d < middle; d++) out->outer *= p->shape[d];
+    for (int d = middle + 1; d < p->dims; d++) out->inner *= p->shape[d];
+    out->global = p->shape[middle];
+}
+
+z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count) {
+    *count = z3d_tensor_index(model, model->num_groups, 0);
+    Z3D_TRY(z3d_new((size_t)*count, sizeof **out, "the list of tensors", out));
+    for (int g = 0, at = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++)
+            describe_tensor(&model->group[g], &model->group[g].parameter[i], &(*out)[at++]);
+    return Z3D_OK;
+}
+
+/* ---- JSON ---- */
+
+static void append_digest(z3d_string *out, z3d_digest digest) {
+    char text[Z3D_DIGEST_TEXT];
+    z3d_string_append(out, "\"%s\"", z3d_digest_text(digest, text));
+}
+
+z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out) {
+    z3d_string_append(out, "{\"file\":\"%s\",\"size\":%lld,\"block\":%d,\n\"blocks\":[",
+                      shard->name, (long long)shard->size, Z3D_BLOCK_BYTES);
+    for (int64_t i = 0; i < shard->num_blocks; i++) {
+        if (i) z3d_string_append(out, ",\n");
+        append_digest(out, shard->block[i]);
+    }
+    z3d_string_append(out, "],\n\"datasets\":[");
+    for (int i = 0; i < shard->num_extents; i++) {
+        const z3d_extent *e = &shard->extent[i];
+        z3d_string_append(out,
+                          "%s{\"tensor\":%d,\"kind\":\"%s\",\"rows\":[%lld,%lld],\"first\":%lld,"
+                          "\"count\":%lld,\"offset\":%lld}",
+                          i ? ",\n" : "", e->tensor, z3d_kind_name(e->kind),
+                          (long long)e->row_first, (long long)e->rows, (long long)e->first,
+                          (long long)e->count, (long long)e->offset);
+    }
+    z3d_string_append(out, "]}\n");
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the index of %s", shard->name)
+                       : Z3D_OK;
+}
+
+static void append_info(const z3d_checkpoint_info *info, z3d_string *out) {
+    const z3d_engine_state *e = &info->engine;
+    z3d_string_append(out, "\"format\":\"zero3d checkpoint\",\"version\":%d,\n",
+                      Z3D_FORMAT_VERSION);
+    z3d_string_append(out, "\"step\":%lld,\"optimizer_step\":%lld,\"skipped_in_a_row\":%lld,\n",
+                      (long long)e->step, (long long)e->optimizer_step,
+                      (long long)e->skipped_in_a_row);
+    z3d_string_append(out, "\"loss_scale\":{\"scale\":");
+    z3d_string_append_number(out, (double)e->loss_scale);
+    z3d_string_append(out, ",\"good_steps\":%lld,\"hysteresis_left\":%lld},\n",
+                      (long long)e->good_steps, (long long)e->hysteresis_left);
+    z3d_string_append(out, "\"samples\":%lld,\"train_tokens\":%lld,\n", (long long)info->samples,
+                      (long long)info->train_tokens);
+    z3d_string_append(out,
+                      "\"topology\":{\"tensor\":%d,\"data\":%d,\"pipeline\":%d,\"zero_stage\":%d},"
+                      "\"dtype\":\"%s\",\n",
+                      info->tensor_size, info->data_size, info->pipeline_size, info->zero_stage,
+                      z3d_dtype_name(info->dtype));
+    z3d_string_append(out, "\"program\":");
+    z3d_string_append_json(out, info->program);
+    z3d_string_append(out, ",\"libraries\":");
+    z3d_string_append_json(out, info->libraries);
+    z3d_string_append(out, ",\n\"config\":");
+    z3d_string_append_json(out, info->config);
+    z3d_string_append(out, ",\n");
+}
+
+static void append_tensors(const z3d_manifest *manifest, z3d_string *out) {
+    z3d_string_append(out, "\"tensors\":[");
+    for (int i = 0; i < manifest->num_tensors; i++) {
+        const z3d_tensor *t = &manifest->tensor[i];
+        z3d_string_append(out, "%s{\"group\":", i ? ",\n" : "");
+        z3d_string_append_json(out, t->group);
+        z3d_string_append(out, ",\"name\":");
+        z3d_string_append_json(out, t->name);
+        z3d_string_append(out, ",\"shape\":[");
+        for (int d = 0; d < t->dims; d++)
+            z3d_string_append(out, "%s%lld", d ? "," : "", (long long)t->shape[d]);
+        z3d_string_append(out, "],\"split\":%d}", t->split_dim);
+    }
+    z3d_string_append(out, "],\n");
+}
+
+static void append_files(const z3d_manifest *manifest, z3d_string *out) {
+    z3d_string_append(out, "\"shards\":[");
+    for (int i = 0; i < manifest->num_shards; i++)
+        z3d_string_append(out, "%s{\"name\":\"%s\",\"size\":%lld,\"index\":\"%s\"}", i ? ",\n" : "",
+                          manifest->shard[i].name, (long long)manifest->shard[i].size,
+                          manifest->shard[i].index);
+    z3d_string_append(out, "],\n\"files\":[");
+    for (int i = 0; i < manifest->num_files; i++) {
+        const z3d_file_entry *f = &manifest->file[i];
+        z3d_string_append(out, "%s{\"name\":\"%s\",\"size\":%lld,\"xxh3_128\":", i ? ",\n" : "",
+                          f->name, (long long)f->size);
+        append_digest(out, f->digest);
+        z3d_string_append(out, "}");
+    }
+    z3d_string_append(out, "]}\n");
+}
+
+z3d_status z3d_manifest_write(const z3d_manifest *manifest, z3d_string *out) {
+    z3d_string body = {0};
+    append_info(&manifest->info, &body);
+    append_tensors(manifest, &body);
+    append_files(manifest, &body);
+    /* The first line holds the digest of all that follows it. */
+    z3d_string_append(out, "{\"xxh3_128\":");
+    append_digest(out, z3d_digest_of(body.text, (int64_t)body.length));
+    z3d_string_append(out, ",\n");
+    z3d_string_append_bytes(out, body.text ? body.text : "", body.length);
+    bool failed = body.failed || out->failed;
+    z3d_string_free(&body);
+    return failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the manifest's text") : Z3D_OK;
+}

@@ -1,0 +1,77 @@
+/* Inside checkpoint/ only: what a checkpoint's files say (docs/checkpoint-format.md), as structs,
+ * written and read. */
+#ifndef ZERO3D_CHECKPOINT_FORMAT_H
+#define ZERO3D_CHECKPOINT_FORMAT_H
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/io.h"
+
+enum { Z3D_FORMAT_VERSION = 1, Z3D_BLOCK_BYTES = 1 << 20, Z3D_STATE_KINDS = 3 };
+
+#define Z3D_MANIFEST "manifest.json"
+#define Z3D_VIRTUAL_FILE "checkpoint.h5"
+
+/* "parameter", "momentum", "variance": Z3D_TENSOR_PARAMETER .. VARIANCE. */
+const char *z3d_kind_name(int kind);
+
+/* A logical parameter. */
+typedef struct z3d_tensor {
+    char group[Z3D_NAME], name[Z3D_NAME];
+    int dims;
+    int64_t shape[Z3D_MAX_DIMS];
+    int split_dim; /* -1: none */
+    int64_t outer, global, inner;
+} z3d_tensor;
+
+/* One dataset of one shard: elements first .. first + count - 1 of the slice [outer, rows, inner]
+ * that begins at row row_first. */
+typedef struct z3d_extent {
+    int tensor, kind;
+    int64_t row_first, rows, first, count;
+    int64_t offset; /* of its first byte in the file */
+} z3d_extent;
+
+typedef struct z3d_shard {
+    char name[32];  /* "shard-00003.h5" */
+    char index[32]; /* "shard-00003.json" */
+    int64_t size;
+    int64_t num_blocks;
+    z3d_digest *block; /* of each Z3D_BLOCK_BYTES of the file */
+    int num_extents;
+    z3d_extent *extent;
+} z3d_shard;
+
+typedef struct z3d_file_entry {
+    char name[32];
+    int64_t size;
+    z3d_digest digest;
+} z3d_file_entry;
+
+/* Everything but the tensors' values. */
+typedef struct z3d_manifest {
+    z3d_checkpoint_info info; /* its texts are owned */
+    int num_tensors, num_shards, num_files;
+    z3d_tensor *tensor;
+    z3d_shard *shard;
+    z3d_file_entry *file; /* small files that have one digest: indexes, checkpoint.h5 */
+} z3d_manifest;
+
+void z3d_manifest_free(z3d_manifest *manifest);
+/* The tensors of a model, in order of groups and parameters. */
+z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count);
+/* Index of a parameter in that list. */
+int z3d_tensor_index(const z3d_model *model, int group, int parameter);
+/* Number of elements of the whole tensor. */
+int64_t z3d_tensor_elements(const z3d_tensor *tensor);
+
+/* The texts of manifest.json and of a shard's index. */
+z3d_status z3d_manifest_write(const z3d_manifest *manifest, z3d_string *out);
+z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out);
+/* Reads manifest.json (its digest is checked) and the indexes (sizes and digests are checked) of a
+ * checkpoint's folder. Nothing in them is believed: every number is in range afterwards. ERR_DATA
+ * naming the file, ERR_IO, ERR_UNSUPPORTED for a newer version. */
+z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out);
+/* manifest.json only: no shards' datasets. */
+z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out);
+
+#endif

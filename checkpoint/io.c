@@ -1,0 +1,187 @@
+/* Changes to a disk, each told to a hook first; reading; digests. */
+#include "checkpoint/io.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+/* ---- one change each ---- */
+
+static int ask(const z3d_io_hook *hook, z3d_io_event event) {
+    return hook && hook->before ? hook->before(hook->context, &event) : 0;
+}
+
+static z3d_status failed(const char *path, const char *what, int error) {
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot %s: %s", path, what, strerror(error));
+}
+
+z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd) {
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_CREATE, .path = path});
+    *fd = -1;
+    if (error) return failed(path, "make the file", error);
+    *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    return *fd < 0 ? failed(path, "make the file", errno) : Z3D_OK;
+}
+
+z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
+                        int64_t bytes, int64_t offset) {
+    const char *at = data;
+    while (bytes > 0) {
+        int error = ask(hook, (z3d_io_event){Z3D_IO_WRITE, path, NULL, at, offset, bytes});
+        if (error > 0) return failed(path, "write", error);
+        size_t now = (size_t)(error == Z3D_IO_SHORT ? (bytes + 1) / 2 : bytes);
+        ssize_t written = pwrite(fd, at, now, offset);
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return failed(path, "write", written < 0 ? errno : ENOSPC);
+        at += written, offset += written, bytes -= written;
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path) {
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_SYNC, .path = path});
+    if (error == 0 && fsync(fd) != 0) error = errno;
+    return error ? failed(path, "bring it to the disk", error) : Z3D_OK;
+}
+
+z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *to) {
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_RENAME, .path = from, .to = to});
+    if (error == 0 && rename(from, to) != 0) error = errno;
+    return error ? failed(to, "give it its name", error) : Z3D_OK;
+}
+
+z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path) {
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_SYNC_FOLDER, .path = path});
+    int fd = error ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (error == 0 && fd < 0) error = errno;
+    /* File systems without it (some network ones) say EINVAL: nothing more can be done there. */
+    if (error == 0 && fsync(fd) != 0 && errno != EINVAL) error = errno;
+    if (fd >= 0) close(fd);
+    return error ? failed(path, "bring the folder to the disk", error) : Z3D_OK;
+}
+
+z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path) {
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_MAKE_FOLDER, .path = path});
+    if (error == 0 && mkdir(path, 0777) != 0 && errno != EEXIST) error = errno;
+    return error ? failed(path, "make the folder", error) : Z3D_OK;
+}
+
+z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path) {
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_UNLINK, .path = path});
+    if (error == 0 && unlink(path) != 0 && errno != ENOENT) error = errno;
+    return error ? failed(path, "remove it", error) : Z3D_OK;
+}
+
+z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path) {
+    int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_REMOVE_FOLDER, .path = path});
+    if (error == 0 && rmdir(path) != 0 && errno != ENOENT) error = errno;
+    return error ? failed(path, "remove the folder", error) : Z3D_OK;
+}
+
+/* ---- made of them ---- */
+
+z3d_status z3d_io_join(const char *folder, const char *name, char **out) {
+    z3d_string path = {0};
+    z3d_string_append(&path, "%s/%s", folder, name);
+    *out = path.failed ? NULL : path.text;
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+}
+
+static z3d_status remove_entry(const z3d_io_hook *hook, const char *folder, const char *name) {
+    char *path;
+    struct stat info;
+    Z3D_TRY(z3d_io_join(folder, name, &path));
+    bool is_folder = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    z3d_status status =
+        is_folder ? z3d_io_remove_tree(hook, path, NULL) : z3d_io_unlink(hook, path);
+    free(path);
+    return status;
+}
+
+z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first) {
+    z3d_status status = Z3D_OK;
+    if (first) {
+        Z3D_TRY(remove_entry(hook, path, first));
+        Z3D_TRY(z3d_io_sync_folder(hook, path));
+    }
+    DIR *folder = opendir(path);
+    if (!folder) return errno == ENOENT ? Z3D_OK : failed(path, "open the folder", errno);
+    for (struct dirent *entry; status == Z3D_OK && (entry = readdir(folder));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = remove_entry(hook, path, entry->d_name);
+    closedir(folder);
+    return status == Z3D_OK ? z3d_io_remove_folder(hook, path) : status;
+}
+
+z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const char *name,
+                             const void *data, int64_t bytes) {
+    char *path = NULL, *part = NULL;
+    int fd = -1;
+    z3d_string part_name = {0};
+    z3d_string_append(&part_name, "%s.part", name);
+    z3d_status status = part_name.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                                         : z3d_io_join(folder, name, &path);
+    if (status == Z3D_OK) status = z3d_io_join(folder, part_name.text, &part);
+    if (status == Z3D_OK) status = z3d_io_create(hook, part, &fd);
+    if (status == Z3D_OK) status = z3d_io_write(hook, fd, part, data, bytes, 0);
+    if (status == Z3D_OK) status = z3d_io_sync(hook, fd, part);
+    if (fd >= 0 && close(fd) != 0 && status == Z3D_OK) status = failed(part, "write", errno);
+    if (status == Z3D_OK) status = z3d_io_rename(hook, part, path);
+    if (status == Z3D_OK) status = z3d_io_sync_folder(hook, folder);
+    z3d_string_free(&part_name);
+    free(path);
+    free(part);
+    return status;
+}
+
+z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset) {
+    char *at = out;
+    while (bytes > 0) {
+        ssize_t count = pread(fd, at, (size_t)bytes, offset);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return failed(path, "read", errno);
+        if (count == 0)
+            return Z3D_ERROR(Z3D_ERR_DATA, "%s: ends at byte %lld, %lld more are missing", path,
+                             (long long)offset, (long long)bytes);
+        at += count, offset += count, bytes -= count;
+    }
+    return Z3D_OK;
+}
+
+/* ---- digests ---- */
+
+z3d_digest z3d_digest_of(const void *data, int64_t bytes) {
+    XXH128_canonical_t canonical;
+    z3d_digest digest;
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits(data, (size_t)bytes));
+    memcpy(digest.byte, canonical.digest, sizeof digest.byte);
+    return digest;
+}
+
+const char *z3d_digest_text(z3d_digest digest, char text[Z3D_DIGEST_TEXT]) {
+    for (int i = 0; i < Z3D_DIGEST_BYTES; i++) snprintf(text + 2 * i, 3, "%02x", digest.byte[i]);
+    return text;
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool z3d_digest_parse(const char *text, z3d_digest *out) {
+    for (int i = 0; i < Z3D_DIGEST_BYTES; i++) {
+        int high = hex_digit(text[2 * i]), low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
+        if (low < 0) return false;
+        out->byte[i] = (uint8_t)(high * 16 + low);
+    }
+    return text[2 * Z3D_DIGEST_BYTES] == '\0';
+}
+
+bool z3d_digest_equal(z3d_digest a, z3d_digest b) {
+    return memcmp(a.byte, b.byte, sizeof a.byte) == 0;
+}

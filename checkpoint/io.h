@@ -1,0 +1,78 @@
+/* Inside checkpoint/ and its tests: every change that is made to a disk goes through here, so that
+ * tests can fail, kill and record each one. */
+#ifndef ZERO3D_CHECKPOINT_IO_H
+#define ZERO3D_CHECKPOINT_IO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+
+#define Z3D_IO_MAP(X)                                                                              \
+    X(CREATE, create)                                                                              \
+    X(WRITE, write)                                                                                \
+    X(SYNC, sync)                                                                                  \
+    X(RENAME, rename)                                                                              \
+    X(SYNC_FOLDER, sync_folder)                                                                    \
+    X(MAKE_FOLDER, make_folder)                                                                    \
+    X(UNLINK, unlink)                                                                              \
+    X(REMOVE_FOLDER, remove_folder)
+
+typedef enum z3d_io_kind {
+#define X(NAME, name) Z3D_IO_##NAME,
+    Z3D_IO_MAP(X)
+#undef X
+        Z3D_IO_COUNT
+} z3d_io_kind;
+
+typedef struct z3d_io_event {
+    z3d_io_kind kind;
+    const char *path, *to; /* to: of a rename */
+    const void *data;      /* of a write */
+    int64_t offset, bytes;
+} z3d_io_event;
+
+enum { Z3D_IO_SHORT = -1 }; /* a hook's answer to a write: let only half of it through this time */
+
+/* Called before each change: 0 lets it happen, an errno makes it fail with that. NULL: no hook. */
+typedef struct z3d_io_hook {
+    int (*before)(void *context, const z3d_io_event *event);
+    void *context;
+} z3d_io_hook;
+
+/* All errors are ERR_IO with the path and the system's reason. */
+z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd);
+z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
+                        int64_t bytes, int64_t offset);
+z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path);
+z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *to);
+z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path);
+/* There already: fine. */
+z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path);
+/* Not there: fine. */
+z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path);
+z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path);
+/* Removes a folder with everything in it; `first` (a name in it, or NULL) before all else, durably.
+ */
+z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first);
+
+/* A small file, whole and durable: written to PATH.part, synced, renamed, its folder synced. */
+z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const char *name,
+                             const void *data, int64_t bytes);
+
+/* "FOLDER/NAME", malloc'ed. */
+z3d_status z3d_io_join(const char *folder, const char *name, char **out);
+/* Reads exactly `bytes`; ERR_DATA when the file ends before. */
+z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset);
+
+/* XXH3-128 as 32 lower-case hexadecimal digits, canonical order. */
+enum { Z3D_DIGEST_BYTES = 16, Z3D_DIGEST_TEXT = 33 };
+typedef struct z3d_digest {
+    uint8_t byte[Z3D_DIGEST_BYTES];
+} z3d_digest;
+z3d_digest z3d_digest_of(const void *data, int64_t bytes);
+const char *z3d_digest_text(z3d_digest digest, char text[Z3D_DIGEST_TEXT]);
+bool z3d_digest_parse(const char *text, z3d_digest *out);
+bool z3d_digest_equal(z3d_digest a, z3d_digest b);
+
+#endif

@@ -1,0 +1,316 @@
+/* A JSON reader: recursive descent with a limit, all memory in one list of blocks. */
+#include "checkpoint/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 64, BLOCK = 1 << 16 };
+
+/* Memory of one tree: freed together. The first block holds the root. */
+typedef struct block {
+    struct block *next;
+    size_t used, size;
+    _Alignas(16) char data[];
+} block;
+
+typedef struct parser {
+    const char *begin, *at, *end, *name;
+    block *blocks;
+} parser;
+
+static z3d_status refuse(const parser *p, const char *what) {
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: byte %lld: %s", p->name, (long long)(p->at - p->begin),
+                     what);
+}
+
+static void *take(parser *p, size_t bytes) {
+    bytes = (bytes + 15) / 16 * 16;
+    if (!p->blocks || p->blocks->size - p->blocks->used < bytes) {
+        size_t size = bytes > BLOCK ? bytes : BLOCK;
+        block *fresh = malloc(sizeof *fresh + size);
+        if (!fresh) return NULL;
+        *fresh = (block){p->blocks, 0, size};
+        p->blocks = fresh;
+    }
+    void *memory = p->blocks->data + p->blocks->used;
+    p->blocks->used += bytes;
+    return memory;
+}
+
+static void skip_space(parser *p) {
+    while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\n' || *p->at == '\r'))
+        p->at++;
+}
+
+static bool next_is(parser *p, char c) {
+    if (p->at >= p->end || *p->at != c) return false;
+    p->at++;
+    return true;
+}
+
+/* ---- strings ---- */
+
+static z3d_status read_hex4(parser *p, unsigned *out) {
+    *out = 0;
+    for (int i = 0; i < 4; i++, p->at++) {
+        char c = p->at < p->end ? *p->at : '\0';
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
+        if (digit < 0) return refuse(p, "four hexadecimal digits are wanted after \\u");
+        *out = *out * 16 + (unsigned)digit;
+    }
+    return Z3D_OK;
+}
+
+static char *put_utf8(char *to, unsigned c) {
+    if (c < 0x80) {
+        *to++ = (char)c;
+    } else if (c < 0x800) {
+        *to++ = (char)(0xc0 | c >> 6);
+        *to++ = (char)(0x80 | (c & 63));
+    } else if (c < 0x10000) {
+        *to++ = (char)(0xe0 | c >> 12);
+        *to++ = (char)(0x80 | (c >> 6 & 63));
+        *to++ = (char)(0x80 | (c & 63));
+    } else {
+        *to++ = (char)(0xf0 | c >> 18);
+        *to++ = (char)(0x80 | (c >> 12 & 63));
+        *to++ = (char)(0x80 | (c >> 6 & 63));
+        *to++ = (char)(0x80 | (c & 63));
+    }
+    return to;
+}
+
+/* Behind "\u". */
+static z3d_status read_unicode(parser *p, char **to) {
+    unsigned c, low;
+    Z3D_TRY(read_hex4(p, &c));
+    if (c >= 0xdc00 && c < 0xe000) return refuse(p, "half of a surrogate pair");
+    if (c >= 0xd800 && c < 0xdc00) {
+        if (!next_is(p, '\\') || !next_is(p, 'u')) return refuse(p, "half of a surrogate pair");
+        Z3D_TRY(read_hex4(p, &low));
+        if (low < 0xdc00 || low >= 0xe000) return refuse(p, "half of a surrogate pair");
+        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+    }
+    if (c == 0) return refuse(p, "a NUL character in a string");
+    *to = put_utf8(*to, c);
+    return Z3D_OK;
+}
+
+static z3d_status read_escape(parser *p, char **to) {
+    static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
+    char c = p->at < p->end ? *p->at++ : '\0';
+    if (c == 'u') return read_unicode(p, to);
+    const char *found = c ? strchr(from, c) : NULL;
+    if (!found) return refuse(p, "an unknown escape in a string");
+    *(*to)++ = into[found - from];
+    return Z3D_OK;
+}
+
+/* At the opening quote. A string never grows when it is unescaped. */
+static z3d_status read_string(parser *p, const char **out) {
+    if (!next_is(p, '"')) return refuse(p, "a string is wanted");
+    const char *close = p->at;
+    while (close < p->end && *close != '"') close += *close == '\\' ? 2 : 1;
+    if (close >= p->end) return refuse(p, "a string without end");
+    char *text = take(p, (size_t)(close - p->at) + 1), *to = text;
+    if (!text) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", p->name);
+    while (p->at < p->end && *p->at != '"') {
+        if (*p->at == '\\') {
+            p->at++;
+            Z3D_TRY(read_escape(p, &to));
+            continue;
+        }
+        size_t length = z3d_utf8_length(p->at, (size_t)(p->end - p->at));
+        if (length == 0 || (unsigned char)*p->at < 0x20)
+            return refuse(p, "a byte that a string must not have");
+        memcpy(to, p->at, length);
+        to += length, p->at += length;
+    }
+    if (!next_is(p, '"')) return refuse(p, "a string without end");
+    *to = '\0';
+    *out = text;
+    return Z3D_OK;
+}
+
+/* ---- values ---- */
+
+static bool digits(parser *p) {
+    const char *first = p->at;
+    while (p->at < p->end && *p->at >= '0' && *p->at <= '9') p->at++;
+    return p->at > first;
+}
+
+static z3d_status read_number(parser *p, z3d_json *value) {
+    const char *first = p->at;
+    next_is(p, '-');
+    bool zero = p->at < p->end && *p->at == '0';
+    const char *integer = p->at;
+    if (!digits(p) || (zero && p->at - integer > 1)) return refuse(p, "no JSON value");
+    if (next_is(p, '.') && !digits(p)) return refuse(p, "digits are wanted behind the point");
+    if (next_is(p, 'e') || next_is(p, 'E')) {
+        if (!next_is(p, '-')) next_is(p, '+');
+        if (!digits(p)) return refuse(p, "digits are wanted in the exponent");
+    }
+    char *text = take(p, (size_t)(p->at - first) + 1);
+    if (!text) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", p->name);
+    memcpy(text, first, (size_t)(p->at - first));
+    text[p->at - first] = '\0';
+    value->type = Z3D_JSON_NUMBER;
+    value->text = text;
+    return Z3D_OK;
+}
+
+static bool word(parser *p, const char *text) {
+    size_t length = strlen(text);
+    if ((size_t)(p->end - p->at) < length || memcmp(p->at, text, length) != 0) return false;
+    p->at += length;
+    return true;
+}
+
+static z3d_status read_value(parser *p, z3d_json *value, int depth);
+
+static z3d_status read_key(parser *p, const char **key) {
+    Z3D_TRY(read_string(p, key));
+    skip_space(p);
+    return next_is(p, ':') ? Z3D_OK : refuse(p, "':' is wanted");
+}
+
+/* Behind the opening bracket. */
+static z3d_status read_members(parser *p, z3d_json *value, int depth) {
+    char close = value->type == Z3D_JSON_OBJECT ? '}' : ']';
+    z3d_json **link = &value->first;
+    if (depth >= MAX_DEPTH) return refuse(p, "more than 64 levels");
+    skip_space(p);
+    if (next_is(p, close)) return Z3D_OK;
+    do {
+        z3d_json *member = take(p, sizeof *member);
+        if (!member) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", p->name);
+        *member = (z3d_json){0};
+        skip_space(p);
+        if (close == '}') Z3D_TRY(read_key(p, &member->key));
+        Z3D_TRY(read_value(p, member, depth + 1));
+        *link = member;
+        link = &member->next;
+        value->count++;
+        skip_space(p);
+    } while (next_is(p, ','));
+    return next_is(p, close)
+               ? Z3D_OK
+               : refuse(p, close == '}' ? "',' or '}' is wanted" : "',' or ']' is wanted");
+}
+
+static z3d_status read_value(parser *p, z3d_json *value, int depth) {
+    skip_space(p);
+    if (p->at >= p->end) return refuse(p, "the text ends where a value is wanted");
+    if (*p->at == '"') {
+        value->type = Z3D_JSON_STRING;
+        return read_string(p, &value->text);
+    }
+    if (next_is(p, '{')) {
+        value->type = Z3D_JSON_OBJECT;
+        return read_members(p, value, depth);
+    }
+    if (next_is(p, '[')) {
+        value->type = Z3D_JSON_ARRAY;
+        return read_members(p, value, depth);
+    }
+    value->type = Z3D_JSON_BOOL;
+    if (word(p, "true")) {
+        value->truth = true;
+        return Z3D_OK;
+    }
+    if (word(p, "false")) return Z3D_OK;
+    value->type = Z3D_JSON_NULL;
+    if (word(p, "null")) return Z3D_OK;
+    return read_number(p, value);
+}
+
+/* ---- the face ---- */
+
+static void free_blocks(block *blocks) {
+    while (blocks) {
+        block *next = blocks->next;
+        free(blocks);
+        blocks = next;
+    }
+}
+
+/* What is handed out is the root within this; the list of blocks is found from it. */
+typedef struct document {
+    z3d_json root;
+    block *blocks;
+} document;
+
+z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out) {
+    parser p = {text, text, text + length, name, NULL};
+    *out = NULL;
+    document *whole = calloc(1, sizeof *whole);
+    if (!whole) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", name);
+    z3d_status status = read_value(&p, &whole->root, 0);
+    skip_space(&p);
+    if (status == Z3D_OK && p.at != p.end) status = refuse(&p, "text behind the end");
+    whole->blocks = p.blocks;
+    if (status == Z3D_OK)
+        *out = &whole->root;
+    else
+        z3d_json_free(&whole->root);
+    return status;
+}
+
+void z3d_json_free(z3d_json *json) {
+    if (!json) return;
+    document *whole = (document *)json;
+    free_blocks(whole->blocks);
+    free(whole);
+}
+
+const z3d_json *z3d_json_member(const z3d_json *object, const char *key) {
+    if (!object || object->type != Z3D_JSON_OBJECT) return NULL;
+    for (const z3d_json *m = object->first; m; m = m->next)
+        if (strcmp(m->key, key) == 0) return m;
+    return NULL;
+}
+
+z3d_status z3d_json_get(const z3d_json *object, const char *key, z3d_json_type type,
+                        const z3d_json **out) {
+    static const char *const names[] = {"null", "bool", "number", "string", "array", "object"};
+    *out = z3d_json_member(object, key);
+    if (!*out) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is missing", key);
+    if ((*out)->type != type) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is no %s", key, names[type]);
+    return Z3D_OK;
+}
+
+bool z3d_json_int(const z3d_json *value, int64_t *out) {
+    if (!value || value->type != Z3D_JSON_NUMBER) return false;
+    char *end;
+    errno = 0;
+    long long number = strtoll(value->text, &end, 10);
+    *out = number;
+    return errno == 0 && *end == '\0' && number >= 0;
+}
+
+z3d_status z3d_json_get_int(const z3d_json *object, const char *key, int64_t *out) {
+    const z3d_json *value;
+    Z3D_TRY(z3d_json_get(object, key, Z3D_JSON_NUMBER, &value));
+    if (!z3d_json_int(value, out))
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": %.40s is no count", key, value->text);
+    return Z3D_OK;
+}
+
+z3d_status z3d_json_get_float(const z3d_json *object, const char *key, double *out) {
+    const z3d_json *value;
+    Z3D_TRY(z3d_json_get(object, key, Z3D_JSON_NUMBER, &value));
+    *out = strtod(value->text, NULL);
+    return Z3D_OK;
+}
+
+z3d_status z3d_json_get_text(const z3d_json *object, const char *key, const char **out) {
+    const z3d_json *value;
+    Z3D_TRY(z3d_json_get(object, key, Z3D_JSON_STRING, &value));
+    *out = value->text;
+    return Z3D_OK;
+}

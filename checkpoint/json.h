@@ -1,0 +1,45 @@
+/* Inside checkpoint/ only: reads JSON (RFC 8259) into a tree. Any bytes are safe to give it. */
+#ifndef ZERO3D_CHECKPOINT_JSON_H
+#define ZERO3D_CHECKPOINT_JSON_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+
+typedef enum z3d_json_type {
+    Z3D_JSON_NULL,
+    Z3D_JSON_BOOL,
+    Z3D_JSON_NUMBER,
+    Z3D_JSON_STRING,
+    Z3D_JSON_ARRAY,
+    Z3D_JSON_OBJECT
+} z3d_json_type;
+
+typedef struct z3d_json {
+    z3d_json_type type;
+    const char *key;  /* of a member, else NULL */
+    const char *text; /* of a string, as UTF-8 with a NUL behind; of a number, as it was written */
+    bool truth;
+    int64_t count;                 /* of an array or object */
+    struct z3d_json *first, *next; /* members; the next sibling */
+} z3d_json;
+
+/* Parses a whole text. ERR_DATA with "name: byte N: what". Strings with a NUL character and more
+ * than 64 levels are refused; of members with one name the first counts. Free with z3d_json_free.
+ */
+z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out);
+void z3d_json_free(z3d_json *json);
+
+/* NULL when it is no object or has no such member. */
+const z3d_json *z3d_json_member(const z3d_json *object, const char *key);
+/* A member of the given kind, or ERR_DATA naming it. int: 0 <= value <= 2^63-1. */
+z3d_status z3d_json_get(const z3d_json *object, const char *key, z3d_json_type type,
+                        const z3d_json **out);
+z3d_status z3d_json_get_int(const z3d_json *object, const char *key, int64_t *out);
+z3d_status z3d_json_get_float(const z3d_json *object, const char *key, double *out);
+z3d_status z3d_json_get_text(const z3d_json *object, const char *key, const char **out);
+/* This value as an integer >= 0; false when it is none. */
+bool z3d_json_int(const z3d_json *value, int64_t *out);
+
+#endif

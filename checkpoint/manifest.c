@@ -1,0 +1,327 @@
+/* Reads the manifest and the indexes of a checkpoint. Digests come first; then no number is used
+ * before its range was checked. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/format.h"
+#include "checkpoint/json.h"
+
+enum { MAX_TEXT = 1 << 30 };
+#define FIRST_LINE "{\"xxh3_128\":\""
+enum { FIRST_LINE_BYTES = sizeof FIRST_LINE - 1 + 32 + 3 }; /* ", and newline */
+
+/* ---- small pieces ---- */
+
+static z3d_status copy_text(const z3d_json *object, const char *key, char **out) {
+    const char *text;
+    Z3D_TRY(z3d_json_get_text(object, key, &text));
+    *out = strdup(text);
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for \"%s\"", key);
+}
+
+static z3d_status copy_name(const z3d_json *object, const char *key, char *out, size_t size) {
+    const char *text;
+    Z3D_TRY(z3d_json_get_text(object, key, &text));
+    if (!*text || strlen(text) >= size)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%.60s\" has no or too many letters", key, text);
+    snprintf(out, size, "%s", text);
+    return Z3D_OK;
+}
+
+/* A file's name: it must stay within the checkpoint's folder. */
+static z3d_status copy_file_name(const z3d_json *object, const char *key, char *out, size_t size) {
+    Z3D_TRY(copy_name(object, key, out, size));
+    if (strchr(out, '/') || out[0] == '.')
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%s\" is no name of a file here", key, out);
+    return Z3D_OK;
+}
+
+static z3d_status get_small(const z3d_json *object, const char *key, int *out) {
+    int64_t value;
+    Z3D_TRY(z3d_json_get_int(object, key, &value));
+    if (value > 1 << 30)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": %lld is too large", key, (long long)value);
+    *out = (int)value;
+    return Z3D_OK;
+}
+
+static z3d_status get_array(const z3d_json *object, const char *key, size_t element,
+                            const z3d_json **array, void *out, int *count) {
+    Z3D_TRY(z3d_json_get(object, key, Z3D_JSON_ARRAY, array));
+    if ((*array)->count > 1 << 28) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is too long", key);
+    *count = (int)(*array)->count;
+    return z3d_new((size_t)*count + 1, element, key, out);
+}
+
+static z3d_status read_text(const char *folder, const char *name, char **text, size_t *length) {
+    char *path;
+    Z3D_TRY(z3d_io_join(folder, name, &path));
+    z3d_status status = z3d_read_file(path, MAX_TEXT, text, length);
+    free(path);
+    return status;
+}
+
+/* ---- the manifest ---- */
+
+static z3d_status read_dtype(const z3d_json *root, z3d_dtype *out) {
+    const char *name;
+    Z3D_TRY(z3d_json_get_text(root, "dtype", &name));
+    for (int d = 0; d < Z3D_DTYPE_COUNT; d++)
+        if (strcmp(name, z3d_dtype_name((z3d_dtype)d)) == 0) {
+            *out = (z3d_dtype)d;
+            return Z3D_OK;
+        }
+    return Z3D_ERROR(Z3D_ERR_DATA, "\"dtype\": %.20s is no type", name);
+}
+
+static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
+    z3d_engine_state *e = &info->engine;
+    const z3d_json *scale, *topology;
+    double value;
+    Z3D_TRY(z3d_json_get_int(root, "step", &e->step));
+    Z3D_TRY(z3d_json_get_int(root, "optimizer_step", &e->optimizer_step));
+    Z3D_TRY(z3d_json_get_int(root, "skipped_in_a_row", &e->skipped_in_a_row));
+    Z3D_TRY(z3d_json_get(root, "loss_scale", Z3D_JSON_OBJECT, &scale));
+    Z3D_TRY(z3d_json_get_float(scale, "scale", &value));
+    e->loss_scale = (float)value;
+    Z3D_TRY(z3d_json_get_int(scale, "good_steps", &e->good_steps));
+    Z3D_TRY(z3d_json_get_int(scale, "hysteresis_left", &e->hysteresis_left));
+    Z3D_TRY(z3d_json_get_int(root, "samples", &info->samples));
+    Z3D_TRY(z3d_json_get_int(root, "train_tokens", &info->train_tokens));
+    Z3D_TRY(z3d_json_get(root, "topology", Z3D_JSON_OBJECT, &topology));
+    Z3D_TRY(get_small(topology, "tensor", &info->tensor_size));
+    Z3D_TRY(get_small(topology, "data", &info->data_size));
+    Z3D_TRY(get_small(topology, "pipeline", &info->pipeline_size));
+    Z3D_TRY(get_small(topology, "zero_stage", &info->zero_stage));
+    Z3D_TRY(read_dtype(root, &info->dtype));
+    Z3D_TRY(copy_text(root, "program", &info->program));
+    Z3D_TRY(copy_text(root, "libraries", &info->libraries));
+    return copy_text(root, "config", &info->config);
+}
+
+/* [outer, global, inner] and that their product is a number of bytes. */
+static z3d_status fold_shape(z3d_tensor *t) {
+    int middle = t->split_dim < 0 ? 0 : t->split_dim;
+    int64_t all = 4;
+    t->outer = t->inner = t->global = 1;
+    for (int d = 0; d < t->dims; d++) {
+        if (t->shape[d] < 1 || !z3d_mul_i64(all, t->shape[d], &all))
+            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: no possible shape", t->group, t->name);
+        *(d < middle ? &t->outer : d > middle ? &t->inner : &t->global) *= t->shape[d];
+    }
+    return Z3D_OK;
+}
+
+static z3d_status read_tensor(const z3d_json *object, z3d_tensor *t) {
+    const z3d_json *shape, *split;
+    int64_t dim;
+    Z3D_TRY(copy_name(object, "group", t->group, sizeof t->group));
+    Z3D_TRY(copy_name(object, "name", t->name, sizeof t->name));
+    Z3D_TRY(z3d_json_get(object, "shape", Z3D_JSON_ARRAY, &shape));
+    Z3D_TRY(z3d_json_get(object, "split", Z3D_JSON_NUMBER, &split));
+    if (shape->count < 1 || shape->count > Z3D_MAX_DIMS)
+        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: %lld dimensions", t->group, t->name,
+                         (long long)shape->count);
+    for (const z3d_json *d = shape->first; d; d = d->next)
+        if (!z3d_json_int(d, &t->shape[t->dims++]))
+            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: no possible shape", t->group, t->name);
+    t->split_dim = -1;
+    if (strcmp(split->text, "-1") != 0) {
+        if (!z3d_json_int(split, &dim) || dim >= t->dims)
+            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: \"split\" is none of its dimensions",
+                             t->group, t->name);
+        t->split_dim = (int)dim;
+    }
+    return fold_shape(t);
+}
+
+static z3d_status read_files(const z3d_json *root, z3d_manifest *out) {
+    const z3d_json *array;
+    const char *digest;
+    int at = 0;
+    Z3D_TRY(get_array(root, "shards", sizeof *out->shard, &array, &out->shard, &out->num_shards));
+    for (const z3d_json *f = array->first; f; f = f->next, at++) {
+        Z3D_TRY(copy_file_name(f, "name", out->shard[at].name, sizeof out->shard[at].name));
+        Z3D_TRY(copy_file_name(f, "index", out->shard[at].index, sizeof out->shard[at].index));
+        Z3D_TRY(z3d_json_get_int(f, "size", &out->shard[at].size));
+    }
+    Z3D_TRY(get_array(root, "files", sizeof *out->file, &array, &out->file, &out->num_files));
+    at = 0;
+    for (const z3d_json *f = array->first; f; f = f->next, at++) {
+        Z3D_TRY(copy_file_name(f, "name", out->file[at].name, sizeof out->file[at].name));
+        Z3D_TRY(z3d_json_get_int(f, "size", &out->file[at].size));
+        Z3D_TRY(z3d_json_get_text(f, "xxh3_128", &digest));
+        if (!z3d_digest_parse(digest, &out->file[at].digest))
+            return Z3D_ERROR(Z3D_ERR_DATA, "file %s: no digest", out->file[at].name);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status read_root(const z3d_json *root, z3d_manifest *out) {
+    const char *format;
+    int64_t version;
+    const z3d_json *array;
+    int at = 0;
+    Z3D_TRY(z3d_json_get_text(root, "format", &format));
+    if (strcmp(format, "zero3d checkpoint") != 0)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"format\" is \"%.40s\": no checkpoint of zero3d", format);
+    Z3D_TRY(z3d_json_get_int(root, "version", &version));
+    if (version != Z3D_FORMAT_VERSION)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "written in format version %lld; this program reads version %d",
+                         (long long)version, Z3D_FORMAT_VERSION);
+    Z3D_TRY(read_info(root, &out->info));
+    Z3D_TRY(
+        get_array(root, "tensors", sizeof *out->tensor, &array, &out->tensor, &out->num_tensors));
+    for (const z3d_json *t = array->first; t; t = t->next)
+        Z3D_TRY(read_tensor(t, &out->tensor[at++]));
+    return read_files(root, out);
+}
+
+/* The first line is `{"xxh3_128":"<digest of all that follows the line>",`. */
+static z3d_status check_text(const char *text, size_t length) {
+    char digits[33] = "";
+    z3d_digest said;
+    if (length > FIRST_LINE_BYTES) memcpy(digits, text + sizeof FIRST_LINE - 1, 32);
+    if (length <= FIRST_LINE_BYTES || memcmp(text, FIRST_LINE, sizeof FIRST_LINE - 1) != 0 ||
+        memcmp(text + FIRST_LINE_BYTES - 3, "\",\n", 3) != 0 || !z3d_digest_parse(digits, &said))
+        return Z3D_ERROR(Z3D_ERR_DATA, "does not begin with its digest: no manifest, or damaged");
+    z3d_digest is = z3d_digest_of(text + FIRST_LINE_BYTES, (int64_t)(length - FIRST_LINE_BYTES));
+    if (!z3d_digest_equal(is, said))
+        return Z3D_ERROR(Z3D_ERR_DATA, "damaged: its bytes do not give its digest");
+    return Z3D_OK;
+}
+
+z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out) {
+    char *text = NULL;
+    size_t length = 0;
+    z3d_json *root = NULL;
+    struct stat info;
+    *out = (z3d_manifest){0};
+    z3d_status status = read_text(folder, Z3D_MANIFEST, &text, &length);
+    if (status != Z3D_OK) {
+        if (stat(folder, &info) != 0)
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", folder, strerror(errno));
+        return z3d_error_context(status, "%s is no complete checkpoint", folder);
+    }
+    Z3D_TRY_GOTO(status, check_text(text, length), end);
+    Z3D_TRY_GOTO(status, z3d_json_parse(text, length, "JSON", &root), end);
+    status = read_root(root, out);
+end:
+    z3d_json_free(root);
+    free(text);
+    if (status != Z3D_OK) {
+        z3d_manifest_free(out);
+        z3d_error_context(status, "%s/%s", folder, Z3D_MANIFEST);
+    }
+    return status;
+}
+
+/* ---- the indexes ---- */
+
+static z3d_status read_blocks(const z3d_json *root, z3d_shard *shard) {
+    const z3d_json *array;
+    int count;
+    int64_t block;
+    Z3D_TRY(z3d_json_get_int(root, "block", &block));
+    Z3D_TRY(get_array(root, "blocks", sizeof *shard->block, &array, &shard->block, &count));
+    shard->num_blocks = count;
+    int64_t wanted = shard->size / Z3D_BLOCK_BYTES + (shard->size % Z3D_BLOCK_BYTES != 0);
+    if (block != Z3D_BLOCK_BYTES || count != wanted)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%d digests of blocks of %lld bytes, %lld of %d are wanted",
+                         count, (long long)block, (long long)wanted, Z3D_BLOCK_BYTES);
+    z3d_digest *to = shard->block;
+    for (const z3d_json *b = array->first; b; b = b->next)
+        if (b->type != Z3D_JSON_STRING || !z3d_digest_parse(b->text, to++))
+            return Z3D_ERROR(Z3D_ERR_DATA, "a block's digest is none");
+    return Z3D_OK;
+}
+
+static bool possible(const z3d_extent *e, const z3d_tensor *t, int64_t size) {
+    if (e->rows > t->global || e->row_first > t->global - e->rows) return false;
+    int64_t slice = t->outer * e->rows * t->inner; /* at most the tensor's, which fits */
+    if (e->count > slice || e->first > slice - e->count) return false;
+    return e->count * 4 <= size && e->offset <= size - e->count * 4;
+}
+
+static z3d_status read_extent(const z3d_json *object, const z3d_manifest *manifest, int64_t size,
+                              z3d_extent *e) {
+    const z3d_json *rows;
+    const char *kind;
+    Z3D_TRY(get_small(object, "tensor", &e->tensor));
+    Z3D_TRY(z3d_json_get_text(object, "kind", &kind));
+    Z3D_TRY(z3d_json_get(object, "rows", Z3D_JSON_ARRAY, &rows));
+    Z3D_TRY(z3d_json_get_int(object, "first", &e->first));
+    Z3D_TRY(z3d_json_get_int(object, "count", &e->count));
+    Z3D_TRY(z3d_json_get_int(object, "offset", &e->offset));
+    for (e->kind = 0; e->kind < Z3D_STATE_KINDS; e->kind++)
+        if (strcmp(kind, z3d_kind_name(e->kind)) == 0) break;
+    if (e->kind == Z3D_STATE_KINDS || e->tensor >= manifest->num_tensors || rows->count != 2 ||
+        !z3d_json_int(rows->first, &e->row_first) || !z3d_json_int(rows->first->next, &e->rows) ||
+        !possible(e, &manifest->tensor[e->tensor], size))
+        return Z3D_ERROR(Z3D_ERR_DATA, "a dataset lies outside of its tensor or of the file");
+    return Z3D_OK;
+}
+
+static z3d_status read_index_root(const z3d_json *root, const z3d_manifest *manifest,
+                                  z3d_shard *shard) {
+    const char *name;
+    int64_t size;
+    const z3d_json *array;
+    int at = 0;
+    Z3D_TRY(z3d_json_get_text(root, "file", &name));
+    Z3D_TRY(z3d_json_get_int(root, "size", &size));
+    if (strcmp(name, shard->name) != 0 || size != shard->size)
+        return Z3D_ERROR(Z3D_ERR_DATA, "is about %.40s of %lld bytes, not %s of %lld bytes", name,
+                         (long long)size, shard->name, (long long)shard->size);
+    Z3D_TRY(read_blocks(root, shard));
+    Z3D_TRY(get_array(root, "datasets", sizeof *shard->extent, &array, &shard->extent,
+                      &shard->num_extents));
+    for (const z3d_json *e = array->first; e; e = e->next)
+        Z3D_TRY(read_extent(e, manifest, shard->size, &shard->extent[at++]));
+    return Z3D_OK;
+}
+
+static const z3d_file_entry *find_file(const z3d_manifest *manifest, const char *name) {
+    for (int i = 0; i < manifest->num_files; i++)
+        if (strcmp(manifest->file[i].name, name) == 0) return &manifest->file[i];
+    return NULL;
+}
+
+static z3d_status read_index(const char *folder, const z3d_manifest *manifest, z3d_shard *shard) {
+    char *text = NULL;
+    size_t length = 0;
+    z3d_json *root = NULL;
+    const z3d_file_entry *entry = find_file(manifest, shard->index);
+    z3d_status status;
+    if (!entry)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: has no digest for %s", folder, Z3D_MANIFEST,
+                         shard->index);
+    Z3D_TRY(read_text(folder, shard->index, &text, &length));
+    if ((int64_t)length != entry->size)
+        status = Z3D_ERROR(Z3D_ERR_DATA, "is %lld bytes long, %lld are wanted", (long long)length,
+                           (long long)entry->size);
+    else if (!z3d_digest_equal(z3d_digest_of(text, (int64_t)length), entry->digest))
+        status = Z3D_ERROR(Z3D_ERR_DATA, "damaged: its bytes do not give its digest");
+    else
+        status = z3d_json_parse(text, length, "JSON", &root);
+    if (status == Z3D_OK) status = read_index_root(root, manifest, shard);
+    if (status != Z3D_OK) z3d_error_context(status, "%s/%s", folder, shard->index);
+    z3d_json_free(root);
+    free(text);
+    return status;
+}
+
+z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out) {
+    Z3D_TRY(z3d_manifest_read_head(folder, out));
+    for (int i = 0; i < out->num_shards; i++) {
+        z3d_status status = read_index(folder, out, &out->shard[i]);
+        if (status == Z3D_OK) continue;
+        z3d_manifest_free(out);
+        return status;
+    }
+    return Z3D_OK;
+}

@@ -1,0 +1,362 @@
+/* Reads a checkpoint: any range of any slice of any tensor, from whichever shards have it. Files
+ * are read in blocks, and a block's digest is checked before its bytes are used; HDF5 takes no
+ * part. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/format.h"
+
+enum { CACHED_BLOCKS = 8 };
+
+typedef struct cached_block {
+    int shard; /* -1: empty */
+    int64_t block;
+    uint64_t used; /* when */
+    char *bytes;
+} cached_block;
+
+typedef struct source {
+    int shard;
+    const z3d_extent *extent;
+} source;
+
+struct z3d_checkpoint {
+    char *folder;
+    z3d_manifest manifest;
+    z3d_checkpoint_verify verify;
+    int *fd;           /* by shard; -1: not open */
+    int *first_source; /* by tensor * Z3D_STATE_KINDS + kind, and one more */
+    source *source;
+    cached_block cache[CACHED_BLOCKS];
+    uint64_t clock;
+    int64_t bytes_read;
+};
+
+/* ---- open and close ---- */
+
+/* Sorts all datasets by tensor and state (a counting sort). */
+static z3d_status sort_sources(z3d_checkpoint *c) {
+    const z3d_manifest *m = &c->manifest;
+    size_t kinds = (size_t)m->num_tensors * Z3D_STATE_KINDS, total = 0;
+    for (int s = 0; s < m->num_shards; s++) total += (size_t)m->shard[s].num_extents;
+    Z3D_TRY(z3d_new(kinds + 2, sizeof *c->first_source, "the list of datasets", &c->first_source));
+    Z3D_TRY(z3d_new(total + 1, sizeof *c->source, "the list of datasets", &c->source));
+    for (int s = 0; s < m->num_shards; s++)
+        for (int i = 0; i < m->shard[s].num_extents; i++) {
+            const z3d_extent *e = &m->shard[s].extent[i];
+            c->first_source[e->tensor * Z3D_STATE_KINDS + e->kind + 2]++;
+        }
+    for (size_t k = 1; k < kinds + 2; k++) c->first_source[k] += c->first_source[k - 1];
+    for (int s = 0; s < m->num_shards; s++)
+        for (int i = 0; i < m->shard[s].num_extents; i++) {
+            const z3d_extent *e = &m->shard[s].extent[i];
+            c->source[c->first_source[e->tensor * Z3D_STATE_KINDS + e->kind + 1]++] =
+                (source){s, e};
+        }
+    return Z3D_OK;
+}
+
+z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
+    z3d_checkpoint *c = NULL;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *c, "a checkpoint", &c));
+    for (int i = 0; i < CACHED_BLOCKS; i++) c->cache[i].shard = -1;
+    c->folder = strdup(folder);
+    z3d_status status =
+        c->folder ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+    if (status == Z3D_OK) status = z3d_manifest_read(folder, &c->manifest);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)c->manifest.num_shards + 1, sizeof *c->fd, "open files", &c->fd);
+    for (int s = 0; status == Z3D_OK && s < c->manifest.num_shards; s++) c->fd[s] = -1;
+    if (status == Z3D_OK) status = sort_sources(c);
+    if (status == Z3D_OK)
+        *out = c;
+    else
+        z3d_checkpoint_close(c);
+    return status;
+}
+
+void z3d_checkpoint_close(z3d_checkpoint *c) {
+    if (!c) return;
+    for (int s = 0; c->fd && s < c->manifest.num_shards; s++)
+        if (c->fd[s] >= 0) close(c->fd[s]);
+    for (int i = 0; i < CACHED_BLOCKS; i++) free(c->cache[i].bytes);
+    free(c->fd);
+    free(c->first_source);
+    free(c->source);
+    free(c->folder);
+    z3d_manifest_free(&c->manifest);
+    free(c);
+}
+
+const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint) {
+    return &checkpoint->manifest.info;
+}
+
+void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify) {
+    checkpoint->verify = verify;
+}
+
+int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint) {
+    return checkpoint->bytes_read;
+}
+
+int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint) {
+    return checkpoint->manifest.num_tensors;
+}
+
+void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
+                           const char **name, int *dims, const int64_t **shape) {
+    const z3d_tensor *t = &checkpoint->manifest.tensor[index];
+    *group = t->group;
+    *name = t->name;
+    *dims = t->dims;
+    *shape = t->shape;
+}
+
+int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, const char *name) {
+    for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
+        if (strcmp(checkpoint->manifest.tensor[i].group, group) == 0 &&
+            strcmp(checkpoint->manifest.tensor[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* ---- blocks ---- */
+
+/* Opens a file of the checkpoint and makes sure of its length. */
+static z3d_status open_file(const z3d_checkpoint *c, const char *name, int64_t size, int *fd) {
+    char *path;
+    struct stat info;
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_io_join(c->folder, name, &path));
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0 || fstat(*fd, &info) != 0)
+        status =
+            Z3D_ERROR(errno == ENOENT ? Z3D_ERR_DATA : Z3D_ERR_IO, "%s: %s", path,
+                      errno == ENOENT ? "this file of the checkpoint is missing" : strerror(errno));
+    else if (!S_ISREG(info.st_mode) || info.st_size != size)
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, %lld were written", path,
+                           (long long)info.st_size, (long long)size);
+    if (status != Z3D_OK && *fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+    free(path);
+    return status;
+}
+
+static z3d_status need_shard(z3d_checkpoint *c, int s) {
+    const z3d_shard *shard = &c->manifest.shard[s];
+    return c->fd[s] >= 0 ? Z3D_OK : open_file(c, shard->name, shard->size, &c->fd[s]);
+}
+
+/* Which dataset begins or goes on in a block, for messages. */
+static const char *dataset_in(const z3d_manifest *m, const z3d_shard *shard, int64_t block,
+                              char *text, size_t size) {
+    int64_t from = block * Z3D_BLOCK_BYTES, to = from + Z3D_BLOCK_BYTES;
+    const z3d_extent *first = NULL;
+    int others = 0;
+    for (int i = 0; i < shard->num_extents; i++) {
+        const z3d_extent *e = &shard->extent[i];
+        if (e->offset >= to || e->offset + e->count * 4 <= from) continue;
+        if (first)
+            others++;
+        else
+            first = e;
+    }
+    if (!first)
+        snprintf(text, size, "in the file's metadata");
+    else
+        snprintf(text, size, "in dataset /%s/%s/%s%s", z3d_kind_name(first->kind),
+                 m->tensor[first->tensor].group, m->tensor[first->tensor].name,
+                 others ? " or one near it" : "");
+    return text;
+}
+
+static z3d_status check_block(const z3d_checkpoint *c, int s, int64_t block, const char *bytes,
+                              int64_t count) {
+    const z3d_shard *shard = &c->manifest.shard[s];
+    char where[200];
+    if (z3d_digest_equal(z3d_digest_of(bytes, count), shard->block[block])) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: bytes %lld-%lld do not give their digest, %s",
+                     c->folder, shard->name, (long long)(block * Z3D_BLOCK_BYTES),
+                     (long long)(block * Z3D_BLOCK_BYTES + count - 1),
+                     dataset_in(&c->manifest, shard, block, where, sizeof where));
+}
+
+static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
+    int64_t left = shard->size - block * Z3D_BLOCK_BYTES;
+    return left < Z3D_BLOCK_BYTES ? left : Z3D_BLOCK_BYTES;
+}
+
+/* One whole block of a shard into `bytes`. */
+static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, char *bytes) {
+    const z3d_shard *shard = &c->manifest.shard[s];
+    int64_t count = block_bytes(shard, block);
+    Z3D_TRY(need_shard(c, s));
+    Z3D_TRY(z3d_io_read(c->fd[s], shard->name, bytes, count, block * Z3D_BLOCK_BYTES));
+    c->bytes_read += count;
+    return c->verify == Z3D_VERIFY_SIZES ? Z3D_OK : check_block(c, s, block, bytes, count);
+}
+
+/* The block, from the cache or through it: the one used longest ago makes room. */
+static z3d_status cached(z3d_checkpoint *c, int s, int64_t block, const char **bytes) {
+    cached_block *oldest = &c->cache[0];
+    for (int i = 0; i < CACHED_BLOCKS; i++) {
+        cached_block *b = &c->cache[i];
+        if (b->shard == s && b->block == block) {
+            b->used = ++c->clock;
+            *bytes = b->bytes;
+            return Z3D_OK;
+        }
+        if (b->used < oldest->used) oldest = b;
+    }
+    oldest->shard = -1;
+    if (!oldest->bytes) Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &oldest->bytes));
+    Z3D_TRY(read_block(c, s, block, oldest->bytes));
+    oldest->shard = s;
+    oldest->block = block;
+    oldest->used = ++c->clock;
+    *bytes = oldest->bytes;
+    return Z3D_OK;
+}
+
+static z3d_status read_bytes(z3d_checkpoint *c, int s, int64_t offset, int64_t count, char *out) {
+    while (count > 0) {
+        int64_t block = offset / Z3D_BLOCK_BYTES, within = offset % Z3D_BLOCK_BYTES;
+        int64_t part = Z3D_BLOCK_BYTES - within < count ? Z3D_BLOCK_BYTES - within : count;
+        if (part == Z3D_BLOCK_BYTES) {
+            Z3D_TRY(read_block(c, s, block, out));
+        } else {
+            const char *bytes;
+            Z3D_TRY(cached(c, s, block, &bytes));
+            memcpy(out, bytes + within, (size_t)part);
+        }
+        offset += part, count -= part, out += part;
+    }
+    return Z3D_OK;
+}
+
+/* ---- tensors ---- */
+
+/* How many elements from element `at` of the wanted slice on lie in one piece in a dataset, and
+ * where in it; 0: none. */
+static int64_t run_in(const z3d_part *want, const z3d_extent *e, int64_t at, int64_t left,
+                      int64_t *within) {
+    int64_t plane = want->valid * want->inner, o = at / plane, rest = at % plane;
+    int64_t row = want->offset + rest / want->inner, column = rest % want->inner;
+    if (row < e->row_first || row >= e->row_first + e->rows) return 0;
+    int64_t index = (o * e->rows + (row - e->row_first)) * want->inner + column;
+    if (index < e->first || index >= e->first + e->count) return 0;
+    *within = index - e->first;
+    int64_t run = e->count - *within;
+    if (e->row_first != want->offset || e->rows != want->valid) {
+        int64_t end = want->offset + want->valid;
+        if (e->row_first + e->rows < end) end = e->row_first + e->rows;
+        if ((end - row) * want->inner - column < run) run = (end - row) * want->inner - column;
+    }
+    return run < left ? run : left;
+}
+
+static z3d_status check_slice(const z3d_checkpoint *c, int kind, int tensor, const z3d_part *slice,
+                              int64_t first, int64_t count) {
+    if (kind < 0 || kind >= Z3D_STATE_KINDS || tensor < 0 || tensor >= c->manifest.num_tensors)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "no state %d of tensor %d in a checkpoint", kind, tensor);
+    const z3d_tensor *t = &c->manifest.tensor[tensor];
+    if (slice->outer != t->outer || slice->global != t->global || slice->inner != t->inner ||
+        slice->offset < 0 || slice->valid < 0 || slice->offset > t->global - slice->valid ||
+        first < 0 || count < 0 || count > t->outer * slice->valid * t->inner - first)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%s/%s: no such slice", t->group, t->name);
+    return Z3D_OK;
+}
+
+z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tensor,
+                               const z3d_part *slice, int64_t first, int64_t count, float *out) {
+    Z3D_TRY(check_slice(c, (int)kind, tensor, slice, first, count));
+    int begin = c->first_source[tensor * Z3D_STATE_KINDS + (int)kind];
+    int end = c->first_source[tensor * Z3D_STATE_KINDS + (int)kind + 1], s = begin;
+    while (count > 0) {
+        int64_t run = 0, within = 0;
+        for (int tried = begin; tried < end && run == 0; tried++) {
+            if (s >= end) s = begin; /* the next piece is mostly where the last one was */
+            run = run_in(slice, c->source[s].extent, first, count, &within);
+            if (run == 0) s++;
+        }
+        if (run == 0)
+            return Z3D_ERROR(Z3D_ERR_DATA, "%s: element %lld of /%s/%s/%s is in none of its shards",
+                             c->folder, (long long)first, z3d_kind_name((int)kind),
+                             c->manifest.tensor[tensor].group, c->manifest.tensor[tensor].name);
+        Z3D_TRY(read_bytes(c, c->source[s].shard, c->source[s].extent->offset + within * 4, run * 4,
+                           (char *)out));
+        first += run, count -= run, out += run;
+    }
+    return Z3D_OK;
+}
+
+/* ---- checking whole files ---- */
+
+static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry *file,
+                                   z3d_checkpoint_verify verify, int64_t *bytes_read) {
+    int fd;
+    char *bytes = NULL;
+    Z3D_TRY(open_file(c, file->name, file->size, &fd));
+    z3d_status status = Z3D_OK;
+    if (verify == Z3D_VERIFY_FULL) {
+        status = z3d_new((size_t)file->size + 1, 1, file->name, &bytes);
+        if (status == Z3D_OK) status = z3d_io_read(fd, file->name, bytes, file->size, 0);
+        if (status == Z3D_OK && !z3d_digest_equal(z3d_digest_of(bytes, file->size), file->digest))
+            status = Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: its bytes do not give its digest",
+                               c->folder, file->name);
+        *bytes_read += file->size;
+    }
+    free(bytes);
+    close(fd);
+    return status;
+}
+
+/* Blocks of shard s whose turn it is: the counter goes on over all shards, so that parts are even.
+ */
+static z3d_status check_shard(const z3d_checkpoint *c, int s, int part, int parts, int64_t *counter,
+                              char *bytes, int64_t *bytes_read) {
+    const z3d_shard *shard = &c->manifest.shard[s];
+    int fd;
+    Z3D_TRY(open_file(c, shard->name, shard->size, &fd));
+    z3d_status status = Z3D_OK;
+    for (int64_t b = 0; b < shard->num_blocks && status == Z3D_OK; b++) {
+        if ((*counter)++ / 16 % parts != part) continue;
+        int64_t count = block_bytes(shard, b);
+        status = z3d_io_read(fd, shard->name, bytes, count, b * Z3D_BLOCK_BYTES);
+        if (status == Z3D_OK) status = check_block(c, s, b, bytes, count);
+        *bytes_read += count;
+    }
+    close(fd);
+    return status;
+}
+
+z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify, int part,
+                                int parts, int64_t *bytes_read) {
+    int64_t counter = 0, unused = 0;
+    char *bytes = NULL;
+    if (!bytes_read) bytes_read = &unused;
+    for (int i = part; i < c->manifest.num_files; i += parts)
+        Z3D_TRY(check_small_file(c, &c->manifest.file[i], verify, bytes_read));
+    Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &bytes));
+    z3d_status status = Z3D_OK;
+    for (int s = 0; s < c->manifest.num_shards && status == Z3D_OK; s++) {
+        int fd;
+        if (verify == Z3D_VERIFY_FULL) {
+            status = check_shard(c, s, part, parts, &counter, bytes, bytes_read);
+        } else if (s % parts == part) {
+            status = open_file(c, c->manifest.shard[s].name, c->manifest.shard[s].size, &fd);
+            if (status == Z3D_OK) close(fd);
+        }
+    }
+    free(bytes);
+    return status;
+}

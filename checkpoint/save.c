@@ -1,0 +1,348 @@
+/* Saving: snapshot, shards, commit. The shards are written by all ranks at once; when all are
+ * durable rank 0 writes the manifest, which makes them a checkpoint. Each of the two phases runs in
+ * a thread beside training (asynchronous) or on the spot; between them, in z3d_store_poll, ranks
+ * meet. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "checkpoint/store.h"
+
+static bool is_root(const z3d_store *store) {
+    return z3d_world_rank(store->config.world) == 0;
+}
+
+static int extent_group(const z3d_model *model, int tensor, int *parameter) {
+    int g = 0;
+    while (tensor >= model->group[g].num_parameters) tensor -= model->group[g++].num_parameters;
+    *parameter = tensor;
+    return g;
+}
+
+/* Values from the engine, on the spot. */
+static z3d_status engine_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
+                                float *out) {
+    const z3d_store *store = context;
+    int parameter, group = extent_group(store->config.model, e->tensor, &parameter);
+    return z3d_engine_read_part(store->config.engine, (z3d_tensor_kind)e->kind, group, parameter,
+                                e->first + at, count, out);
+}
+
+static z3d_status snapshot_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
+                                  float *out) {
+    const z3d_save *save = context;
+    int64_t index = e - save->image.shard.extent;
+    memcpy(out, save->snapshot + save->position[index] + at, (size_t)count * sizeof *out);
+    return Z3D_OK;
+}
+
+/* ---- phases ---- */
+
+static z3d_status write_phase(z3d_store *store) {
+    z3d_save *save = &store->save;
+    bool copied = save->snapshot != NULL;
+    return z3d_image_write(&save->image, store->config.hook, save->folder,
+                           copied ? snapshot_values : engine_values,
+                           copied ? (void *)save : (void *)store, &save->entry);
+}
+
+/* Rank 0. The checkpoint exists from the manifest's rename on. */
+static z3d_status commit_phase(z3d_store *store) {
+    z3d_save *save = &store->save;
+    z3d_manifest *m = &save->manifest;
+    z3d_string text = {0};
+    z3d_status status =
+        z3d_virtual_write(m, store->config.hook, save->folder, &m->file[m->num_files]);
+    if (status == Z3D_OK) {
+        m->num_files++;
+        status = z3d_manifest_write(m, &text);
+    }
+    if (status == Z3D_OK)
+        status = z3d_io_write_file(store->config.hook, save->folder, Z3D_MANIFEST, text.text,
+                                   (int64_t)text.length);
+    z3d_string_free(&text);
+    if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
+        z3d_log(Z3D_LOG_WARN, "an old checkpoint could not be removed: %s", z3d_error_message());
+    return status;
+}
+
+static void *run_phase(void *context) {
+    z3d_store *store = context;
+    z3d_save *save = &store->save;
+    save->status = save->phase == Z3D_SAVE_WRITE ? write_phase(store)
+                   : is_root(store)              ? commit_phase(store)
+                                                 : Z3D_OK;
+    if (save->status != Z3D_OK)
+        snprintf(save->message, sizeof save->message, "%s", z3d_error_message());
+    atomic_store(&save->finished, true);
+    return NULL;
+}
+
+static void begin_phase(z3d_store *store, z3d_save_phase phase) {
+    z3d_save *save = &store->save;
+    save->phase = phase;
+    atomic_store(&save->finished, false);
+    save->has_thread =
+        store->config.asynchronous && pthread_create(&save->thread, NULL, run_phase, store) == 0;
+    if (!save->has_thread) run_phase(store);
+}
+
+/* This rank's status of the phase that has ended, its message restored for this thread. */
+static z3d_status end_phase(z3d_store *store) {
+    z3d_save *save = &store->save;
+    if (save->has_thread) pthread_join(save->thread, NULL);
+    save->has_thread = false;
+    return save->status == Z3D_OK ? Z3D_OK : Z3D_ERROR(save->status, "%s", save->message);
+}
+
+/* ---- the start of a save ---- */
+
+static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info) {
+    const z3d_store_config *c = &store->config;
+    z3d_manifest *m = &store->save.manifest;
+    unsigned major = 0, minor = 0, release = 0, xxhash = XXH_versionNumber();
+    char libraries[96];
+    H5get_libversion(&major, &minor, &release);
+    snprintf(libraries, sizeof libraries, "HDF5 %u.%u.%u, xxHash %u.%u.%u", major, minor, release,
+             xxhash / 10000, xxhash / 100 % 100, xxhash % 100);
+    m->info = (z3d_checkpoint_info){
+        .samples = info->samples,
+        .train_tokens = info->train_tokens,
+        .tensor_size = c->topology->size[Z3D_AXIS_TENSOR],
+        .data_size = c->topology->size[Z3D_AXIS_DATA],
+        .pipeline_size = c->topology->size[Z3D_AXIS_PIPELINE],
+        .zero_stage = c->zero_stage,
+        .dtype = c->dtype,
+        .config = strdup(info->config ? info->config : ""),
+        .program = strdup(c->program ? c->program : ""),
+        .libraries = strdup(libraries),
+    };
+    if (!m->info.config || !m->info.program || !m->info.libraries)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for what a checkpoint says of the run");
+    z3d_engine_get_state(c->engine, &m->info.engine);
+    Z3D_TRY(z3d_tensors_of(c->model, &m->tensor, &m->num_tensors));
+    return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
+}
+
+/* Asynchronous: the one planned copy of this rank's states. */
+static z3d_status take_snapshot(z3d_store *store) {
+    z3d_save *save = &store->save;
+    const z3d_shard *shard = &save->image.shard;
+    int64_t total = 0;
+    Z3D_TRY(z3d_new((size_t)shard->num_extents + 1, sizeof *save->position, "a snapshot's places",
+                    &save->position));
+    for (int i = 0; i < shard->num_extents; i++) {
+        save->position[i] = total;
+        total += shard->extent[i].count;
+    }
+    save->snapshot = malloc((size_t)total * sizeof(float) + 64);
+    if (!save->snapshot)
+        return Z3D_ERROR(Z3D_ERR_MEMORY,
+                         "no memory for a snapshot of %lld bytes (checkpoint.async: false needs "
+                         "none)",
+                         (long long)total * 4);
+    for (int i = 0; i < shard->num_extents; i++)
+        Z3D_TRY(engine_values(store, &shard->extent[i], 0, shard->extent[i].count,
+                              save->snapshot + save->position[i]));
+    return Z3D_OK;
+}
+
+static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
+    const z3d_store_config *c = &store->config;
+    z3d_save *save = &store->save;
+    z3d_extent *extent;
+    int count;
+    Z3D_TRY(describe_run(store, info));
+    Z3D_TRY(z3d_shard_plan(c->model, c->topology, &count, &extent));
+    Z3D_TRY(z3d_image_make(save->manifest.tensor, z3d_world_rank(c->world),
+                           save->manifest.info.engine.step, count, extent, &save->image));
+    return c->asynchronous ? take_snapshot(store) : Z3D_OK;
+}
+
+/* Rank 0: room for all shards and what describes them. */
+static z3d_status check_space(const z3d_store *store, const int64_t *sizes, int ranks) {
+    struct statvfs disk;
+    char need_text[32], free_text[32];
+    int64_t need = 1 << 20;
+    for (int r = 0; r < ranks; r++) need += sizes[r] + sizes[r] / 1000 + 65536;
+    if (statvfs(store->dir, &disk) != 0 || disk.f_blocks == 0) return Z3D_OK; /* nobody knows */
+    int64_t room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+    if (room >= need) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s: too little space for a checkpoint: %s are needed, %s are free",
+                     store->dir, z3d_format_bytes(need, need_text, sizeof need_text),
+                     z3d_format_bytes(room, free_text, sizeof free_text));
+}
+
+/* Rank 0: an empty folder for the step. */
+static z3d_status make_folder(z3d_store *store) {
+    const z3d_io_hook *hook = store->config.hook;
+    char *manifest;
+    Z3D_TRY(z3d_io_join(store->save.folder, Z3D_MANIFEST, &manifest));
+    bool complete = access(manifest, F_OK) == 0;
+    free(manifest);
+    if (complete)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already",
+                         store->save.folder);
+    Z3D_TRY(z3d_io_remove_tree(hook, store->save.folder, NULL));
+    Z3D_TRY(z3d_io_make_folder(hook, store->save.folder));
+    return z3d_io_sync_folder(hook, store->dir);
+}
+
+static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) {
+    z3d_world *world = store->config.world;
+    int ranks = z3d_world_size(world);
+    int64_t *sizes = NULL;
+    z3d_status status = z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes);
+    if (status == Z3D_OK) status = prepare(store, info);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
+    Z3D_TRY_GOTO(status,
+                 z3d_world_gather_all(world, &store->save.image.shard.size, sizes, sizeof *sizes),
+                 end);
+    if (is_root(store)) status = check_space(store, sizes, ranks);
+    if (is_root(store) && status == Z3D_OK) status = make_folder(store);
+    status = z3d_world_agree(world, status);
+end:
+    free(sizes);
+    return status;
+}
+
+static void forget_save(z3d_store *store) {
+    z3d_save *save = &store->save;
+    if (save->has_thread) pthread_join(save->thread, NULL);
+    z3d_manifest_free(&save->manifest);
+    z3d_image_free(&save->image);
+    free(save->folder);
+    free(save->snapshot);
+    free(save->position);
+    memset(save, 0, sizeof *save);
+    save->image.fd = -1;
+}
+
+/* After a failure: what was written is taken away, as far as that goes. */
+static void abandon(z3d_store *store) {
+    z3d_string message = {0};
+    z3d_string_append(&message, "%s", z3d_error_message());
+    z3d_status status = Z3D_ERR_IO;
+    if (is_root(store) && store->save.folder && store->save.phase != Z3D_SAVE_IDLE)
+        (void)z3d_io_remove_tree(store->config.hook, store->save.folder, Z3D_MANIFEST);
+    forget_save(store);
+    (void)Z3D_ERROR(status, "%s", message.text ? message.text : "the save failed");
+    z3d_string_free(&message);
+}
+
+z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info) {
+    int64_t unused;
+    double begin = z3d_now();
+    Z3D_TRY(z3d_store_poll(store, true, &unused));
+    store->save.begin = begin;
+    z3d_status status = begin_save(store, info);
+    if (status != Z3D_OK) {
+        abandon(store);
+        return z3d_error_context(status, "checkpoint not saved");
+    }
+    begin_phase(store, Z3D_SAVE_WRITE);
+    store->stalled_seconds = z3d_now() - begin;
+    if (store->config.asynchronous) return Z3D_OK;
+    status = z3d_store_poll(store, true, &unused);
+    store->stalled_seconds = z3d_now() - begin;
+    return status;
+}
+
+/* ---- between the phases ---- */
+
+/* Rank 0 learns of all shards: their files, and from their plans what is in them. */
+static z3d_status collect(z3d_store *store) {
+    z3d_world *world = store->config.world;
+    z3d_save *save = &store->save;
+    z3d_manifest *m = &save->manifest;
+    int ranks = z3d_world_size(world);
+    struct report {
+        z3d_file_entry entry;
+        int64_t size;
+    } mine = {save->entry, save->image.shard.size}, *all = NULL;
+    z3d_status status = z3d_new((size_t)ranks, sizeof *all, "shards' digests", &all);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)ranks, sizeof *m->shard, "the list of shards", &m->shard);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)ranks + 1, sizeof *m->file, "the list of files", &m->file);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
+    Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, all, sizeof mine), end);
+    m->num_shards = m->num_files = ranks;
+    for (int r = 0; r < ranks && is_root(store) && status == Z3D_OK; r++) {
+        z3d_topology place;
+        const int *size = store->config.topology->size;
+        snprintf(m->shard[r].name, sizeof m->shard[r].name, "shard-%05d.h5", r);
+        snprintf(m->shard[r].index, sizeof m->shard[r].index, "shard-%05d.json", r);
+        m->shard[r].size = all[r].size;
+        m->file[r] = all[r].entry;
+        status = z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
+                                   size[Z3D_AXIS_PIPELINE], r, &place);
+        if (status == Z3D_OK)
+            status = z3d_shard_plan(store->config.model, &place, &m->shard[r].num_extents,
+                                    &m->shard[r].extent);
+    }
+    status = z3d_world_agree(world, status);
+end:
+    free(all);
+    return status;
+}
+
+/* Whether the phase has ended on all ranks. */
+static z3d_status all_finished(z3d_store *store, bool wait, bool *finished) {
+    z3d_save *save = &store->save;
+    z3d_world *world = store->config.world;
+    int ranks = z3d_world_size(world), *all = NULL, mine;
+    *finished = true;
+    if (wait || ranks == 1) {
+        *finished = wait || atomic_load(&save->finished);
+        return Z3D_OK;
+    }
+    Z3D_TRY(z3d_new((size_t)ranks, sizeof *all, "who has finished", &all));
+    mine = atomic_load(&save->finished);
+    z3d_status status = z3d_world_gather_all(world, &mine, all, sizeof mine);
+    for (int r = 0; r < ranks; r++) *finished = *finished && all[r];
+    free(all);
+    return status;
+}
+
+static z3d_status advance(z3d_store *store, bool *durable) {
+    z3d_world *world = store->config.world;
+    z3d_status status = z3d_world_agree(world, end_phase(store));
+    *durable = status == Z3D_OK && store->save.phase == Z3D_SAVE_COMMIT;
+    if (status != Z3D_OK || *durable) return status;
+    Z3D_TRY(collect(store));
+    begin_phase(store, Z3D_SAVE_COMMIT);
+    return Z3D_OK;
+}
+
+z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step) {
+    bool finished, durable = false;
+    *step = -1;
+    while (store->save.phase != Z3D_SAVE_IDLE && !durable) {
+        z3d_status status = all_finished(store, wait, &finished);
+        if (status == Z3D_OK && !finished) return Z3D_OK;
+        if (status == Z3D_OK) status = advance(store, &durable);
+        if (status != Z3D_OK) {
+            abandon(store);
+            return z3d_error_context(status, "checkpoint not saved");
+        }
+    }
+    if (durable) {
+        *step = store->newest = store->save.manifest.info.engine.step;
+        store->whole_seconds = z3d_now() - store->save.begin;
+        forget_save(store);
+    }
+    return Z3D_OK;
+}
+
+void z3d_store_close(z3d_store *store) {
+    if (!store) return;
+    forget_save(store);
+    if (store->lock >= 0) close(store->lock);
+    free(store->dir);
+    free(store);
+}

@@ -1,0 +1,244 @@
+/* A run's folder of checkpoints: taking it, cleaning it, what is in it, and going on from it. */
+#include "checkpoint/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- names ---- */
+
+z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out) {
+    char name[40];
+    snprintf(name, sizeof name, "step-%08lld", (long long)step);
+    return z3d_io_join(dir, name, out);
+}
+
+/* "step-" and digits only. */
+static bool parse_name(const char *name, int64_t *step) {
+    char *end;
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) > 5 + 18) return false;
+    for (const char *c = name + 5; *c; c++)
+        if (*c < '0' || *c > '9') return false;
+    *step = strtoll(name + 5, &end, 10);
+    return name[5] != '\0';
+}
+
+static bool has_manifest(const char *dir, int64_t step) {
+    char *folder = NULL, *path = NULL;
+    bool has = z3d_checkpoint_path(dir, step, &folder) == Z3D_OK &&
+               z3d_io_join(folder, Z3D_MANIFEST, &path) == Z3D_OK && access(path, F_OK) == 0;
+    free(folder);
+    free(path);
+    return has;
+}
+
+static int ascending(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Steps of the folders with (complete) or without a manifest. */
+static z3d_status list_folders(const char *dir, bool complete, int64_t **steps, int *count) {
+    DIR *folder = opendir(dir);
+    int capacity = 0;
+    int64_t step;
+    *steps = NULL;
+    *count = 0;
+    if (!folder && errno == ENOENT) return Z3D_OK;
+    if (!folder) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", dir, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (!parse_name(entry->d_name, &step) || has_manifest(dir, step) != complete) continue;
+        if (*count == capacity) {
+            capacity = 2 * capacity + 16;
+            int64_t *grown = realloc(*steps, (size_t)capacity * sizeof **steps);
+            if (!grown) break;
+            *steps = grown;
+        }
+        (*steps)[(*count)++] = step;
+    }
+    closedir(folder);
+    if (*count) qsort(*steps, (size_t)*count, sizeof **steps, ascending);
+    return Z3D_OK;
+}
+
+z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count) {
+    return list_folders(dir, true, steps, count);
+}
+
+/* ---- taking the folder ---- */
+
+/* An open-file-description lock ends with the process, however it ends. */
+static z3d_status take_lock(z3d_store *store) {
+    char *path;
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    Z3D_TRY(z3d_io_join(store->dir, "lock", &path));
+    store->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    z3d_status status = Z3D_OK;
+    if (store->lock < 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", store->dir, strerror(errno));
+    else if (fcntl(store->lock, F_OFD_SETLK, &whole) != 0 && (errno == EAGAIN || errno == EACCES))
+        status = Z3D_ERROR(Z3D_ERR_IO,
+                           "%s: another job saves its checkpoints there now; give this run a "
+                           "checkpoint.dir of its own, or wait for the other's end",
+                           store->dir);
+    free(path);
+    return status;
+}
+
+/* What unfinished saves and removals left has no manifest. */
+static z3d_status clean(z3d_store *store) {
+    int64_t *steps;
+    int count;
+    Z3D_TRY(list_folders(store->dir, false, &steps, &count));
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < count && status == Z3D_OK; i++) {
+        char *path = NULL;
+        status = z3d_checkpoint_path(store->dir, steps[i], &path);
+        if (status == Z3D_OK) status = z3d_io_remove_tree(store->config.hook, path, NULL);
+        if (status == Z3D_OK)
+            z3d_log(Z3D_LOG_WARN, "%s: removed, it was left by a save that did not end", path);
+        free(path);
+    }
+    free(steps);
+    return status;
+}
+
+static z3d_status take_folder(z3d_store *store) {
+    int64_t *steps = NULL;
+    int count = 0;
+    Z3D_TRY(z3d_make_folders(store->dir));
+    Z3D_TRY(take_lock(store));
+    Z3D_TRY(clean(store));
+    Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
+    store->newest = count ? steps[count - 1] : -1;
+    free(steps);
+    return Z3D_OK;
+}
+
+z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out) {
+    z3d_store *store = NULL;
+    *out = NULL;
+    z3d_status status = z3d_new(1, sizeof *store, "a folder of checkpoints", &store);
+    if (status == Z3D_OK) {
+        store->config = *config;
+        store->lock = store->save.image.fd = -1;
+        store->dir = strdup(config->dir);
+        if (!store->dir) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+    }
+    if (status == Z3D_OK && z3d_world_rank(config->world) == 0) status = take_folder(store);
+    status = z3d_world_agree(config->world, status);
+    if (status == Z3D_OK)
+        status = z3d_world_broadcast(config->world, &store->newest, sizeof store->newest, 0);
+    if (status == Z3D_OK)
+        *out = store;
+    else
+        z3d_store_close(store);
+    return status;
+}
+
+int64_t z3d_store_newest(const z3d_store *store) {
+    return store->newest;
+}
+
+void z3d_store_seconds(const z3d_store *store, double *whole, double *stalled) {
+    *whole = store->whole_seconds;
+    *stalled = store->stalled_seconds;
+}
+
+z3d_status z3d_store_retain(const z3d_store *store) {
+    int64_t *steps;
+    int count;
+    if (store->config.keep <= 0) return Z3D_OK;
+    Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < count - (int)store->config.keep && status == Z3D_OK; i++) {
+        char *path = NULL;
+        status = z3d_checkpoint_path(store->dir, steps[i], &path);
+        if (status == Z3D_OK) status = z3d_io_remove_tree(store->config.hook, path, Z3D_MANIFEST);
+        free(path);
+    }
+    free(steps);
+    return status;
+}
+
+/* ---- going on ---- */
+
+/* Rank 0: gives a damaged checkpoint another name, so that its step can be saved again. */
+static z3d_status put_aside(z3d_store *store, int64_t step) {
+    char *from, to[4200];
+    Z3D_TRY(z3d_checkpoint_path(store->dir, step, &from));
+    snprintf(to, sizeof to, "%s.damaged", from);
+    for (int i = 2; access(to, F_OK) == 0; i++) snprintf(to, sizeof to, "%s.damaged-%d", from, i);
+    z3d_status status = z3d_io_rename(store->config.hook, from, to);
+    if (status == Z3D_OK) status = z3d_io_sync_folder(store->config.hook, store->dir);
+    if (status == Z3D_OK) z3d_log(Z3D_LOG_WARN, "%s: put aside as %s", from, to);
+    free(from);
+    return status;
+}
+
+/* Rank 0's list, on all ranks. */
+static z3d_status share_list(z3d_store *store, int64_t **steps, int *count) {
+    z3d_world *world = store->config.world;
+    z3d_status status = Z3D_OK;
+    *steps = NULL;
+    *count = 0;
+    if (z3d_world_rank(world) == 0) status = z3d_checkpoint_list(store->dir, steps, count);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), fail);
+    Z3D_TRY_GOTO(status, z3d_world_broadcast(world, count, sizeof *count, 0), fail);
+    if (*count == 0) return Z3D_OK;
+    if (!*steps) status = z3d_new((size_t)*count, sizeof **steps, "a list of steps", steps);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), fail);
+    Z3D_TRY_GOTO(status, z3d_world_broadcast(world, *steps, *count * (int64_t)sizeof **steps, 0),
+                 fail);
+    return Z3D_OK;
+fail:
+    free(*steps);
+    *steps = NULL;
+    return status;
+}
+
+static bool is_damage(z3d_status status) {
+    return status == Z3D_ERR_DATA || status == Z3D_ERR_IO;
+}
+
+/* Those above steps[good] could not be read. */
+static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good, int count) {
+    z3d_status status = Z3D_OK;
+    for (int i = good + 1; i < count && z3d_world_rank(store->config.world) == 0; i++)
+        if (status == Z3D_OK) status = put_aside(store, steps[i]);
+    return z3d_world_agree(store->config.world, status);
+}
+
+z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
+                            z3d_checkpoint_accept accept, void *context, z3d_checkpoint_info *info,
+                            int64_t *step) {
+    const z3d_store_config *c = &store->config;
+    int64_t *steps;
+    int count, at;
+    *step = -1;
+    Z3D_TRY(share_list(store, &steps, &count));
+    z3d_status status = Z3D_OK;
+    for (at = count - 1; at >= 0; at--) {
+        char *folder;
+        Z3D_TRY_GOTO(status, z3d_checkpoint_path(store->dir, steps[at], &folder), end);
+        status = z3d_checkpoint_load_all(c->world, folder, c->model, c->engine, verify, false,
+                                         accept, context, info);
+        free(folder);
+        if (!is_damage(status)) break;
+        if (z3d_world_rank(c->world) == 0)
+            z3d_log(Z3D_LOG_ERROR, "the checkpoint of step %lld cannot be used: %s%s",
+                    (long long)steps[at], z3d_error_message(),
+                    at > 0 ? "; falling back to the one before" : "");
+    }
+    if (status == Z3D_OK && count > 0) {
+        status = put_all_aside(store, steps, at, count);
+        *step = store->newest = steps[at];
+    }
+end:
+    free(steps);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* Inside checkpoint/ only: a run's folder of checkpoints. store.c opens and resumes, save.c saves.
+ */
+#ifndef ZERO3D_CHECKPOINT_STORE_H
+#define ZERO3D_CHECKPOINT_STORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "checkpoint/shard.h"
+
+typedef enum z3d_save_phase { Z3D_SAVE_IDLE, Z3D_SAVE_WRITE, Z3D_SAVE_COMMIT } z3d_save_phase;
+
+/* One save, from its snapshot until it is durable. */
+typedef struct z3d_save {
+    z3d_save_phase phase;
+    z3d_manifest manifest; /* rank 0's is written; of others only the info */
+    z3d_image image;
+    char *folder;         /* DIR/step-N */
+    float *snapshot;      /* asynchronous: this rank's extents one behind the other; else NULL */
+    int64_t *position;    /* of each extent in it */
+    z3d_file_entry entry; /* of this rank's index */
+    /* The phase on this rank, in `thread` or on the spot. */
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool finished;
+    z3d_status status;
+    char message[512];
+    double begin;
+} z3d_save;
+
+struct z3d_store {
+    z3d_store_config config;
+    char *dir;
+    int lock;
+    int64_t newest;
+    z3d_save save;
+    double whole_seconds, stalled_seconds;
+};
+
+/* Rank 0: removes complete checkpoints beyond the newest `keep`. */
+z3d_status z3d_store_retain(const z3d_store *store);
+
+#endif

@@ -1,0 +1,281 @@
+// Saving from and loading into engines, on several ranks.
+#include "../zero/harness.h"
+#include "folder.h"
+
+namespace {
+
+using harness::Options;
+using harness::Trainer;
+using harness::world;
+
+// One folder for all ranks, made and removed by rank 0.
+class Shared {
+  public:
+    Shared() {
+        char name[256] = {};
+        if (z3d_world_rank(world) == 0) {
+            own = std::make_unique<TemporaryFolder>();
+            strncpy(name, own->path.c_str(), sizeof name - 1);
+        }
+        EXPECT_EQ(Z3D_OK, z3d_world_broadcast(world, name, sizeof name, 0));
+        path = name;
+    }
+    ~Shared() {
+        barrier();
+    }
+    static void barrier() {
+        EXPECT_EQ(Z3D_OK, z3d_world_agree(world, Z3D_OK));
+    }
+    std::string path;
+
+  private:
+    std::unique_ptr<TemporaryFolder> own;
+};
+
+z3d_status open_store(Trainer &t, const std::string &dir, bool asynchronous, int64_t keep,
+                      z3d_store **out, const z3d_io_hook *hook = nullptr) {
+    z3d_store_config c = {};
+    c.world = world;
+    c.topology = &t.topology;
+    c.model = t.model;
+    c.engine = t.engine;
+    c.dir = dir.c_str();
+    c.keep = keep;
+    c.asynchronous = asynchronous;
+    c.program = "test";
+    c.dtype = t.o.dtype;
+    c.zero_stage = t.o.stage;
+    c.hook = hook;
+    return z3d_store_open(&c, out);
+}
+
+z3d_status save(z3d_store *store, int64_t samples) {
+    z3d_checkpoint_info info = {};
+    info.samples = samples;
+    info.config = const_cast<char *>("model: {}\n");
+    return z3d_store_save(store, &info);
+}
+
+struct Trace {
+    std::vector<double> loss, norm;
+    std::vector<float> scale;
+};
+
+void steps(Trainer &t, int count, Trace &trace) {
+    for (int k = 0; k < count; k++) {
+        z3d_step_result r;
+        ASSERT_Z3D(t.step(&r));
+        trace.loss.push_back(r.loss);
+        trace.norm.push_back(r.grad_norm);
+        trace.scale.push_back(r.loss_scale);
+    }
+}
+
+// All states of all tensors, whole.
+std::vector<std::vector<float>> everything(Trainer &t) {
+    std::vector<std::vector<float>> all;
+    for (int kind = 0; kind < 3; kind++)
+        for (int g = 0; g < t.model->num_groups; g++)
+            for (int i = 0; i < t.model->group[g].num_parameters; i++) {
+                const z3d_parameter &p = t.model->group[g].parameter[i];
+                size_t n = 1;
+                for (int d = 0; d < p.dims; d++) n *= (size_t)p.shape[d];
+                all.emplace_back(n);
+                EXPECT_Z3D(
+                    z3d_engine_get(t.engine, (z3d_tensor_kind)kind, g, i, all.back().data()));
+            }
+    return all;
+}
+
+void resume(Trainer &t, const std::string &dir) {
+    z3d_store *store;
+    z3d_checkpoint_info info;
+    int64_t step;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, dir, false, 0, &store));
+    ASSERT_Z3D(z3d_store_resume(store, Z3D_VERIFY_FULL, nullptr, nullptr, &info, &step));
+    EXPECT_EQ(info.engine.step, step);
+    t.next_step = step + 1;
+    z3d_store_close(store);
+}
+
+// Trains 6 steps, saving after the third; goes on from there in a new engine and must do the same
+// to the bit.
+void expect_resume_is_never_stopped(Options o, bool asynchronous) {
+    Shared folder;
+    Trace whole, rest;
+    std::vector<std::vector<float>> end;
+    {
+        Trainer t(o);
+        z3d_store *store;
+        int64_t durable;
+        ASSERT_Z3D(t.create());
+        ASSERT_Z3D(open_store(t, folder.path, asynchronous, 0, &store));
+        steps(t, 3, whole);
+        ASSERT_Z3D(save(store, 3 * o.global_batch));
+        steps(t, 3, whole);
+        ASSERT_Z3D(z3d_store_poll(store, true, &durable));
+        EXPECT_EQ(durable, asynchronous ? 3 : -1);
+        EXPECT_EQ(z3d_store_newest(store), 3);
+        end = everything(t);
+        z3d_store_close(store);
+    }
+    Trainer t(o);
+    resume(t, folder.path);
+    ASSERT_EQ(t.next_step, 4);
+    steps(t, 3, rest);
+    for (size_t k = 0; k < 3 && k < rest.loss.size(); k++) {
+        EXPECT_EQ(rest.loss[k], whole.loss[k + 3]);
+        EXPECT_EQ(rest.norm[k], whole.norm[k + 3]);
+        EXPECT_EQ(rest.scale[k], whole.scale[k + 3]);
+    }
+    EXPECT_EQ(everything(t), end);
+}
+
+Options base(int stage, z3d_dtype dtype) {
+    Options o;
+    o.tensor = z3d_world_size(world) >= 2 ? 2 : 1;
+    o.stage = stage;
+    o.dtype = dtype;
+    o.dropout = 0.1;
+    o.accumulation = 2;
+    if (dtype == Z3D_F16) o.scaler = {true, 1048576.0f * 4096, 1, 2, 1}; // overflows at first
+    return o;
+}
+
+} // namespace
+
+TEST(Engine, ResumeIsNeverStopped) {
+    for (int stage = 0; stage <= 3; stage++)
+        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16}) {
+            SCOPED_TRACE(::testing::Message() << "stage " << stage << " " << z3d_dtype_name(dtype));
+            expect_resume_is_never_stopped(base(stage, dtype), (stage + (int)dtype) % 2 == 0);
+        }
+}
+
+// Every topology of this world and every stage loads what every other saved, to the bit.
+TEST(Engine, LoadsAnywhere) {
+    int ranks = z3d_world_size(world);
+    for (int from = 1; from <= ranks; from *= 2) {
+        Shared folder;
+        Options o = base(from == 1 ? 3 : 1, from == 2 ? Z3D_BF16 : Z3D_F32);
+        o.tensor = from;
+        Trainer saved(o);
+        Trace trace;
+        z3d_store *store;
+        ASSERT_Z3D(saved.create());
+        ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
+        steps(saved, 2, trace);
+        ASSERT_Z3D(save(store, 2 * o.global_batch));
+        z3d_store_close(store);
+        auto wanted = everything(saved);
+        for (int to = 1; to <= ranks; to *= 2)
+            for (int stage = 0; stage <= 3; stage++) {
+                SCOPED_TRACE(::testing::Message() << "from tensor " << from << " to tensor " << to
+                                                  << " stage " << stage);
+                Options other = base(stage, stage == 2 ? Z3D_F16 : Z3D_F32);
+                other.tensor = to;
+                Trainer t(other);
+                resume(t, folder.path);
+                EXPECT_EQ(everything(t), wanted);
+                Trace next;
+                steps(t, 1, next); // it runs
+            }
+    }
+}
+
+// The newest is damaged: the one before is used, the damaged one is put aside, its step can be
+// saved.
+TEST(Engine, FallsBackToTheOneBefore) {
+    Shared folder;
+    Options o = base(2, Z3D_BF16);
+    Trace trace;
+    {
+        Trainer t(o);
+        z3d_store *store;
+        ASSERT_Z3D(t.create());
+        ASSERT_Z3D(open_store(t, folder.path, false, 2, &store));
+        for (int k = 1; k <= 4; k++) {
+            steps(t, 1, trace);
+            ASSERT_Z3D(save(store, k * o.global_batch));
+        }
+        z3d_store_close(store);
+    }
+    int64_t *kept;
+    int count;
+    ASSERT_Z3D(z3d_checkpoint_list(folder.path.c_str(), &kept, &count));
+    ASSERT_EQ(count, 2); // keep
+    EXPECT_EQ(kept[0], 3);
+    free(kept);
+    Shared::barrier();
+    if (z3d_world_rank(world) == 0) {
+        std::string file = folder.path + "/step-00000004/shard-00000.h5", bytes = slurp(file);
+        bytes[bytes.size() / 2] = (char)(bytes[bytes.size() / 2] ^ 16);
+        spill(file, bytes);
+        // Remains of a save that did not end.
+        std::filesystem::create_directories(folder.path + "/step-00000009");
+        spill(folder.path + "/step-00000009/shard-00000.h5.part", "x");
+    }
+    Shared::barrier();
+    Trainer t(o);
+    resume(t, folder.path);
+    EXPECT_EQ(t.next_step, 4);
+    EXPECT_FALSE(std::filesystem::exists(folder.path + "/step-00000009"));
+    EXPECT_TRUE(std::filesystem::exists(folder.path + "/step-00000004.damaged"));
+    Trace again;
+    steps(t, 1, again);
+    EXPECT_EQ(again.loss[0], trace.loss[3]);
+    z3d_store *store;
+    ASSERT_Z3D(open_store(t, folder.path, false, 2, &store));
+    ASSERT_Z3D(save(store, 0));
+    z3d_store_close(store);
+}
+
+// A second job in the same folder is refused while the first lives, and only then.
+TEST(Engine, OneJobAFolder) {
+    Shared folder;
+    Trainer t(base(1, Z3D_F32));
+    z3d_store *first, *second;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, false, 0, &first));
+    EXPECT_EQ(Z3D_ERR_IO, open_store(t, folder.path, false, 0, &second));
+    EXPECT_NE(strstr(z3d_error_message(), "another job"), nullptr) << z3d_error_message();
+    Shared::barrier();
+    z3d_store_close(first);
+    Shared::barrier();
+    ASSERT_Z3D(open_store(t, folder.path, false, 0, &second));
+    z3d_store_close(second);
+}
+
+TEST(Engine, AnotherModelIsRefusedByName) {
+    Shared folder;
+    z3d_store *store;
+    int64_t step;
+    {
+        Trainer t(base(1, Z3D_F32));
+        ASSERT_Z3D(t.create());
+        ASSERT_Z3D(open_store(t, folder.path, false, 0, &store));
+        ASSERT_Z3D(save(store, 0));
+        z3d_store_close(store);
+    }
+    for (int change = 0; change < 3; change++) {
+        Options o = base(1, Z3D_F32);
+        if (change == 0) o.layers = 3;
+        if (change == 1) o.layers = 1;
+        if (change == 2) o.sequence = 8;
+        const char *wanted[] = {"block.2/ln_1.weight is not in it",
+                                "its block.1/ln_1.weight is not in this one",
+                                "wpe/weight is 16 x 32 there and 8 x 32 here"};
+        Trainer t(o);
+        ASSERT_Z3D(t.create());
+        ASSERT_Z3D(open_store(t, folder.path, false, 0, &store));
+        EXPECT_EQ(Z3D_ERR_CONFIG,
+                  z3d_store_resume(store, Z3D_VERIFY_READ, nullptr, nullptr, nullptr, &step));
+        EXPECT_NE(strstr(z3d_error_message(), wanted[change]), nullptr) << z3d_error_message();
+        z3d_store_close(store);
+    }
+}
+
+int main(int argc, char **argv) {
+    return harness::main_with_world(argc, argv);
+}

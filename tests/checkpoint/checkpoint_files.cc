@@ -1,0 +1,214 @@
+// Files of checkpoints, written and read in one process for every pair of topologies.
+#include "folder.h"
+
+// Catches: a part that is written twice or not at all, a slice mapped to wrong rows, padding that
+// is stored.
+static void expect_whole(z3d_checkpoint *c) {
+    for (int t = 0; t < z3d_checkpoint_num_tensors(c); t++) {
+        const char *group, *name;
+        const int64_t *shape;
+        int dims;
+        z3d_checkpoint_tensor(c, t, &group, &name, &dims, &shape);
+        z3d_part whole = {1, 1, 1, 0, 1, 0, 0};
+        // Any folding that matches the tensor's own will do: take it from the model's parameters.
+        Gpt gpt;
+        z3d_model *model = gpt.make(1);
+        z3d_tensor *tensors;
+        int count;
+        ASSERT_Z3D_OK(z3d_tensors_of(model, &tensors, &count));
+        whole = {tensors[t].outer, tensors[t].global, tensors[t].inner, 0, tensors[t].global, 0, 0};
+        int64_t elements = z3d_tensor_elements(&tensors[t]);
+        for (int kind = 0; kind < 3; kind++) {
+            std::vector<float> values((size_t)elements, -1);
+            ASSERT_Z3D_OK(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &whole, 0, elements,
+                                              values.data()));
+            for (int64_t i = 0; i < elements; i++)
+                ASSERT_EQ(values[(size_t)i], value_of(t, kind, i))
+                    << group << "/" << name << " " << i;
+        }
+        free(tensors);
+        z3d_model_destroy(model);
+    }
+}
+
+// Every part that the ranks of tensor x data keep (all_rows: of stage 0) has the right values.
+static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows) {
+    Gpt gpt;
+    z3d_model *model = gpt.make(tensor);
+    z3d_tensor *tensors;
+    int count;
+    ASSERT_Z3D_OK(z3d_tensors_of(model, &tensors, &count));
+    std::vector<int64_t> covered((size_t)count);
+    for (int r = 0; r < tensor * data; r++) {
+        z3d_topology place;
+        z3d_layout *layout;
+        ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D_OK(z3d_layout_create(model, &place, &layout));
+        for (int g = 0, t = 0; g < model->num_groups; g++)
+            for (int i = 0; i < model->group[g].num_parameters; i++, t++) {
+                z3d_part part;
+                z3d_layout_part(layout, model, g, i, all_rows, &part);
+                std::vector<float> values((size_t)part.count + 1, -1);
+                ASSERT_Z3D_OK(z3d_checkpoint_read(c, Z3D_TENSOR_MOMENTUM, t, &part, part.first,
+                                                  part.count, values.data()));
+                for (int64_t k = 0; k < part.count; k++) {
+                    int64_t e = part.first + k, plane = part.valid * part.inner;
+                    int64_t logical =
+                        (e / plane * part.global + part.offset) * part.inner + e % plane;
+                    ASSERT_EQ(values[(size_t)k], value_of(t, 1, logical));
+                }
+                covered[(size_t)t] += part.count;
+            }
+        z3d_layout_destroy(layout);
+    }
+    for (int t = 0; t < count; t++) {
+        int copies = (tensors[t].split_dim < 0 ? tensor : 1) * (all_rows ? data : 1);
+        EXPECT_EQ(covered[(size_t)t], copies * z3d_tensor_elements(&tensors[t]));
+    }
+    free(tensors);
+    z3d_model_destroy(model);
+}
+
+TEST(Files, EveryTopologyReadsEveryOther) {
+    const int sizes[] = {1, 2, 4};
+    TemporaryFolder folder;
+    for (int tensor : sizes)
+        for (int data : sizes) {
+            std::string path = folder / std::to_string(tensor * 10 + data);
+            write_checkpoint(path, Gpt(), tensor, data);
+            z3d_checkpoint *c;
+            ASSERT_Z3D_OK(z3d_checkpoint_open(path.c_str(), &c));
+            for (int part = 0; part < 3; part++)
+                EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, part, 3, nullptr))
+                    << z3d_error_message();
+            expect_whole(c);
+            for (int t : sizes)
+                for (int d : sizes) expect_parts(c, t, d, (t + d) % 2);
+            EXPECT_EQ(z3d_checkpoint_get_info(c)->engine.step, 7);
+            EXPECT_STREQ(z3d_checkpoint_get_info(c)->config, "# a \"text\"\n");
+            z3d_checkpoint_close(c);
+        }
+}
+
+// Catches: metadata with times or addresses in it.
+TEST(Files, SameStateGivesSameBytes) {
+    TemporaryFolder folder;
+    for (const char *name : {"a", "b"}) write_checkpoint(folder / name, Gpt(), 2, 2);
+    for (const auto &entry : std::filesystem::directory_iterator(folder / "a"))
+        EXPECT_EQ(slurp(entry.path()), slurp(folder / "b/" + entry.path().filename().string()))
+            << entry.path();
+}
+
+// Each rank reads the blocks it needs, not the model: a shard of several blocks.
+TEST(Files, ReadsOnlyWhatItNeeds) {
+    TemporaryFolder folder;
+    Gpt gpt;
+    gpt.hidden = 128, gpt.vocabulary = 1000, gpt.layers = 6;
+    write_checkpoint(folder / "c", gpt, 1, 4);
+    z3d_checkpoint *c;
+    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    z3d_model *model = gpt.make(1);
+    z3d_topology place;
+    z3d_layout *layout;
+    ASSERT_Z3D_OK(z3d_topology_make(1, 4, 1, 2, &place));
+    ASSERT_Z3D_OK(z3d_layout_create(model, &place, &layout));
+    int64_t wanted = 0;
+    for (int kind = 0; kind < 3; kind++)
+        for (int g = 0, t = 0; g < model->num_groups; g++)
+            for (int i = 0; i < model->group[g].num_parameters; i++, t++) {
+                z3d_part part;
+                z3d_layout_part(layout, model, g, i, false, &part);
+                std::vector<float> values((size_t)part.count + 1);
+                ASSERT_Z3D_OK(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &part, part.first,
+                                                  part.count, values.data()));
+                wanted += part.count * 4;
+            }
+    EXPECT_GE(z3d_checkpoint_bytes_read(c), wanted);
+    EXPECT_LE(z3d_checkpoint_bytes_read(c), wanted + wanted / 10 + (4 << 20));
+    EXPECT_GT(wanted, 3 << 20);
+    z3d_layout_destroy(layout);
+    z3d_model_destroy(model);
+    z3d_checkpoint_close(c);
+}
+
+TEST(Files, WhatIsNoCheckpointIsRefused) {
+    TemporaryFolder folder;
+    z3d_checkpoint *c;
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "nothing").c_str(), &c));
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
+    EXPECT_NE(strstr(z3d_error_message(), "no complete checkpoint"), nullptr);
+    for (const char *text : {"", "{", "{\"xxh3_128\":\"\"}",
+                             "not json at all, but long enough to be one, perhaps, or not"}) {
+        spill(folder / "manifest.json", text);
+        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open(folder.path.c_str(), &c)) << text;
+    }
+}
+
+// A newer version is told apart from damage. The digest is made right, as its writer would.
+TEST(Files, NewerVersionIsRefusedByName) {
+    TemporaryFolder folder;
+    write_checkpoint(folder / "c", Gpt(), 1, 1);
+    std::string text = slurp(folder / "c/manifest.json");
+    std::string body = text.substr(text.find('\n') + 1);
+    size_t at = body.find("\"version\":1");
+    ASSERT_NE(at, std::string::npos);
+    body.replace(at, 11, "\"version\":9");
+    char digest[Z3D_DIGEST_TEXT];
+    z3d_digest_text(z3d_digest_of(body.data(), (int64_t)body.size()), digest);
+    spill(folder / "c/manifest.json", "{\"xxh3_128\":\"" + std::string(digest) + "\",\n" + body);
+    z3d_checkpoint *c;
+    EXPECT_EQ(Z3D_ERR_UNSUPPORTED, z3d_checkpoint_open((folder / "c").c_str(), &c));
+    EXPECT_NE(strstr(z3d_error_message(), "version 9"), nullptr) << z3d_error_message();
+}
+
+// Every single-bit flip and every truncation of every file is found and the file named; nothing
+// crashes. A sample here, evenly spread; ZERO3D_FLIPS says how many.
+TEST(Files, DamageIsFoundAndNamed) {
+    const char *many = getenv("ZERO3D_FLIPS");
+    size_t flips = many ? (size_t)atol(many) : 600, cuts = flips / 10;
+    TemporaryFolder folder;
+    Gpt gpt;
+    gpt.layers = 1, gpt.hidden = 8, gpt.heads = 2, gpt.sequence = 4, gpt.vocabulary = 11;
+    std::string path = folder / "c";
+    write_checkpoint(path, gpt, 2, 2);
+    std::vector<std::pair<std::string, std::string>> files;
+    size_t total = 0;
+    for (const auto &entry : std::filesystem::directory_iterator(path)) {
+        files.push_back({entry.path().string(), slurp(entry.path())});
+        total += files.back().second.size();
+    }
+    ASSERT_EQ(files.size(), 10u);
+    auto expect_found = [&](const std::string &file) {
+        z3d_checkpoint *c;
+        z3d_status status = z3d_checkpoint_open(path.c_str(), &c);
+        if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr);
+        ASSERT_EQ(status, Z3D_ERR_DATA) << file;
+        std::string name = std::filesystem::path(file).filename().string();
+        ASSERT_NE(std::string(z3d_error_message()).find(name), std::string::npos)
+            << z3d_error_message();
+        z3d_checkpoint_close(c);
+    };
+    for (size_t k = 0; k < flips + cuts; k++) {
+        bool cut = k >= flips;
+        size_t at = cut ? (k - flips) * total / cuts : k * total / flips, f = 0;
+        while (at >= files[f].second.size()) at -= files[f++].second.size();
+        std::string bytes = files[f].second;
+        if (cut)
+            bytes.resize(at);
+        else
+            bytes[at] = (char)(bytes[at] ^ 1 << (k % 8));
+        spill(files[f].first, bytes);
+        expect_found(files[f].first);
+        spill(files[f].first, files[f].second);
+        if (::testing::Test::HasFatalFailure()) FAIL() << files[f].first << " at " << at;
+    }
+    z3d_checkpoint *c;
+    ASSERT_Z3D_OK(z3d_checkpoint_open(path.c_str(), &c));
+    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
+    z3d_checkpoint_close(c);
+}
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
