@@ -13,6 +13,10 @@
 #include "src/device/cpu/memory.h"
 #include "src/device/interface/ops.h"
 
+#ifdef Z3D_HAVE_X86_ISAS
+#include <cpuid.h>
+#endif
+
 #define MAX_THREADS 4096
 
 /* Best first. */
@@ -20,6 +24,15 @@ typedef struct instruction_set {
     const z3d_cpu_isa *isa;
     bool here; /* this CPU has it */
 } instruction_set;
+
+#ifdef Z3D_HAVE_X86_ISAS
+/* clang 14 has no name for it in __builtin_cpu_supports; the callers' AVX says that the system
+ * keeps the registers. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+#endif
 
 static z3d_status pick_isa(const char *wanted, const z3d_cpu_isa **out) {
     const instruction_set sets[] = {
