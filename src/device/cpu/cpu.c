@@ -36,12 +36,13 @@ static bool has_f16c(void) {
 
 static z3d_status pick_isa(const char *wanted, const z3d_cpu_isa **out) {
     const instruction_set sets[] = {
-#ifdef Z3D_HAVE_X86_ISAS /* F16C is older than AVX2: no CPU has the one without the other */
+#ifdef Z3D_HAVE_X86_ISAS
         {&z3d_cpu_isa_avx512,
          __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("fma")},
-        {&z3d_cpu_isa_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+             __builtin_cpu_supports("fma") && has_f16c()},
+        {&z3d_cpu_isa_avx2,
+         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()},
 #endif
         {&z3d_cpu_isa_generic, true},
     };
