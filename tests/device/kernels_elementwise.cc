@@ -263,6 +263,35 @@ TEST(Gelu, DoesNotDependOnAlignment) {
     });
 }
 
+// Nothing to do, nothing touched.
+TEST(Empty, NoElements) {
+    on_every_device([](Device &device, Bytes &) {
+        z3d_step_state state;
+        std::memset(&state, 0, sizeof state);
+        Array x(Z3D_BF16, 0), f(Z3D_F32, 0);
+        double out = 0;
+        LAUNCH(device, fill, k.x = x.data(), k.dtype = Z3D_BF16, k.value = 1.0f);
+        LAUNCH(device, cast, k.destination = f.data(), k.source = x.data(),
+               k.destination_dtype = Z3D_F32, k.source_dtype = Z3D_BF16);
+        LAUNCH(device, add_bias, k.y = x.data(), k.bias = x.data(), k.cols = 0, k.rows = 5,
+               k.dtype = Z3D_BF16);
+        LAUNCH(device, sum_squares, k.x = f.data(), k.out = &out);
+        LAUNCH(device, adamw, k.master = f.f32(), k.momentum = f.f32(), k.variance = f.f32(),
+               k.gradient = x.data(), k.gradient_dtype = Z3D_BF16, k.beta1 = 0.9f, k.beta2 = 0.9f,
+               k.state = &state);
+        LAUNCH(device, embedding_backward, k.dy = x.data(), k.table_gradient = f.data(), k.cols = 4,
+               k.dtype = Z3D_BF16, k.gradient_dtype = Z3D_F32);
+        LAUNCH(device, cross_entropy_loss, k.state = &state);
+        EXPECT_EQ(out, 0);
+        EXPECT_EQ(state.loss_sum, 0);
+        // No rows: column sums are 0.
+        Array gradient(Z3D_F32, 5);
+        LAUNCH(device, bias_backward, k.dy = x.data(), k.gradient = gradient.data(), k.cols = 5,
+               k.dtype = Z3D_BF16, k.gradient_dtype = Z3D_F32);
+        for (int i = 0; i < 5; i++) EXPECT_EQ(gradient[i], 0);
+    });
+}
+
 TEST(Poll, LongKernelsPollOften) {
     for (const std::string &isa : isas())
         for (int threads : {1, 2}) {
