@@ -37,6 +37,7 @@ typedef struct z3d_executor {
     z3d_ticket *ticket; /* by instruction: of a started collective */
     int *start;         /* by instruction: of a wait, its start */
     int64_t *live;      /* by buffer: bytes counted in the ledger */
+    double *sums;       /* host's copy of the control vector */
     z3d_ledger measured;
     int next_child;        /* of the unit that runs */
     float last_loss_scale; /* of the last step's gradients */

@@ -6,6 +6,11 @@
 #ifndef ZERO3D_DEVICE_CPU_ISA_ISA_H
 #define ZERO3D_DEVICE_CPU_ISA_ISA_H
 
+/* `omp simd` is a wish: Clang warns where sanitizers keep it from being granted. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
 #include <omp.h>
 #include <string.h>
 
@@ -52,6 +57,7 @@ typedef void (*block_body)(const void *context, int64_t first, int64_t end);
  * count, in elements. */
 static inline void for_blocks(z3d_cpu *cpu, int64_t count, int64_t block, int64_t weight,
                               block_body body, const void *context) {
+    if (count <= 0) return;
     const int64_t blocks = (count + block - 1) / block;
     const int threads = blocks < cpu->threads ? (int)blocks : cpu->threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
