@@ -4,6 +4,7 @@
 #include "src/base/config_table.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Divisors of n nearest to `value` from below and above: what would be right. */
 static int64_t divisor_below(int64_t n, int64_t value) {
@@ -162,6 +163,25 @@ static z3d_status check_schedule(const z3d_config *c) {
     return Z3D_OK;
 }
 
+static z3d_status check_checkpoint(const z3d_config *c) {
+    const idle_key keys[] = {
+        {"checkpoint.dir", c->checkpoint_dir[0] != '\0'},
+        {"checkpoint.keep", c->checkpoint_keep != 3},
+        {"checkpoint.async", c->checkpoint_async},
+    };
+    bool from_path =
+        strcmp(c->checkpoint_resume, "auto") != 0 && strcmp(c->checkpoint_resume, "never") != 0;
+    if (c->checkpoint_resume[0] == '\0')
+        return z3d_config_error(c, "checkpoint.resume",
+                                "is empty; want auto, never or the path of a checkpoint");
+    if (from_path && c->checkpoint_init_from[0] != '\0')
+        return z3d_config_error(c, "checkpoint.init_from",
+                                "has no effect with checkpoint.resume from a path: a run goes on "
+                                "or begins anew; leave one out");
+    if (c->checkpoint_interval > 0) return Z3D_OK;
+    return refuse_idle(c, keys, 3, "while checkpoint.interval is 0: say every how many steps");
+}
+
 static z3d_status check_rest(const z3d_config *c) {
     if (c->data_tokenizer == Z3D_TOKENIZER_GPT2) {
         return z3d_config_error(c, "data.tokenizer", "gpt2 is not supported yet; write bytes");
@@ -178,5 +198,6 @@ z3d_status z3d_config_check(const z3d_config *config) {
     Z3D_TRY(check_precision(config));
     Z3D_TRY(check_activation(config));
     Z3D_TRY(check_schedule(config));
+    Z3D_TRY(check_checkpoint(config));
     return check_rest(config);
 }

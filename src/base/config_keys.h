@@ -68,6 +68,14 @@
   X(training_digest, "training.digest", BOOL, "false", "", "write a digest of every instruction's output (slow)") \
   X(training_trace_steps, "training.trace_steps", INT, "0", "[0,1e6]", "first steps whose timeline is written for Perfetto") \
   X(training_verify, "training.verify", BOOL, "true", "", "verify the step program before running it") \
+  X(training_time_limit, "training.time_limit", FLOAT, "0", "[0,1e9]", "seconds after which the run ends as if a signal had asked for it, saving a checkpoint where there are any; 0: none") \
+  X(checkpoint_dir, "checkpoint.dir", STRING, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
+  X(checkpoint_interval, "checkpoint.interval", INT, "0", "[0,1e12]", "steps between checkpoints; with any there is one at the end and when the run is asked to stop too; 0: none") \
+  X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "newest checkpoints that stay; 0: all") \
+  X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: go on from the newest checkpoint in checkpoint.dir, if there is one; never: start anew, in a folder without any; or the path of the checkpoint to go on from") \
+  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint whose weights a new run begins with") \
+  X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked against its digest before a checkpoint is used: every byte, the bytes that this run reads, or only the files' sizes") \
+  X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training goes on") \
   X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \
   X(run_tensorboard, "run.tensorboard", BOOL, "true", "", "write TensorBoard event files") \
   X(generate_prompt, "generate.prompt", STRING, "", "", "text to continue at the end of the run; unset: no sample") \
@@ -128,7 +136,6 @@
       "a chosen number of activation checkpoints")                                                 \
     X("communication_data_type", "null", "another type for communication")                         \
     X("fp16.auto_cast", "false", "casts of the model's inputs")                                    \
-    X("fp16.consecutive_hysteresis", "false", "hysteresis that starts anew")                       \
-    X("checkpoint", "", "checkpoints on disk")
+    X("fp16.consecutive_hysteresis", "false", "hysteresis that starts anew")
 
 #endif

@@ -9,7 +9,12 @@
 #include "src/base/config.h"
 
 /* Exit codes: wrong usage is told apart from failed work. */
-enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+enum {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+    CLI_UNFINISHED = 75 /* saved before its end: start it again (EX_TEMPFAIL of sysexits.h) */
+};
 
 typedef struct cli_command {
     const char *name, *summary;

@@ -25,9 +25,16 @@ static const char help[] =
     "and\n"
     "TensorBoard event files.\n"
     "\n"
-    "SIGUSR1, SIGTERM or Ctrl-C end the run cleanly after the current step; a second signal at "
-    "once.\n"
-    "Exit code: 0 the run ended as asked, 1 it failed, 2 wrong usage.\n"
+    "With checkpoint.interval=N checkpoints are saved every N steps, and the same command started "
+    "again\n"
+    "goes on from the newest, on any number of ranks.\n"
+    "\n"
+    "SIGUSR1, SIGTERM, Ctrl-C or training.time_limit end the run cleanly after the current step, "
+    "with a\n"
+    "checkpoint where there are any; a second signal at once.\n"
+    "Exit code: 0 the run ended as asked, 1 it failed, 2 wrong usage, 75 it saved a checkpoint "
+    "before its\n"
+    "end: start it again.\n"
     "\n"
     "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";
@@ -58,6 +65,7 @@ static z3d_status agree(z3d_world *world, z3d_status mine) {
 static int run(int argc, char **argv) {
     z3d_config *config = NULL;
     z3d_world *world = NULL;
+    bool unfinished = false;
     /* MPI comes first, so that a mistake ends all ranks in order and is told once. */
     z3d_status status = z3d_world_create(NULL, NULL, &world);
     if (status != Z3D_OK) return cli_finish(status, NULL);
@@ -65,9 +73,10 @@ static int run(int argc, char **argv) {
     status = agree(world, read_arguments(argc, argv, &config));
     if (status == Z3D_OK) {
         z3d_world_catch_signals(world);
-        status = z3d_train(world, config);
+        status = z3d_train_part(world, config, &unfinished);
     }
     int code = cli_finish(status, "train");
+    if (code == CLI_OK && unfinished) code = CLI_UNFINISHED;
     z3d_config_destroy(config);
     z3d_world_destroy(world);
     return code;

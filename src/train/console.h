@@ -52,7 +52,8 @@ void z3d_console_say(z3d_console *console, const char *format, ...)
 
 typedef struct z3d_run_end {
     int64_t steps, skipped; /* made, of which skipped */
-    bool stopped;           /* by a signal */
+    bool stopped;           /* before the last step */
+    bool time_is_over;      /* by training.time_limit, else by a signal */
     double seconds;         /* of the training loop, validation included */
     double first_loss, last_loss;
     double validation_loss; /* NAN: none */

@@ -19,6 +19,42 @@ z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
     return Z3D_OK;
 }
 
+/* Where the first line begins that does not belong to a step up to `step`; the file's end if all
+ * do. */
+static off_t end_of_step(FILE *in, int64_t step) {
+    char *line = NULL;
+    size_t capacity = 0;
+    off_t end = 0;
+    for (ssize_t length; (length = getline(&line, &capacity, in)) > 0; end += length) {
+        long long of;
+        if (line[length - 1] != '\n' || sscanf(line, "{\"step\":%lld,", &of) != 1 || of > step)
+            break;
+    }
+    free(line);
+    return end;
+}
+
+z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step) {
+    FILE *in = fopen(path, "re");
+    if (!in) return z3d_line_file_open(file, path);
+    off_t end = end_of_step(in, step);
+    fclose(in);
+    *file = (z3d_line_file){.fd = -1};
+    file->path = strdup(path);
+    if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
+    file->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (file->fd < 0 || ftruncate(file->fd, end) != 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot go on with it: %s", path, strerror(errno));
+    return Z3D_OK;
+}
+
+z3d_status z3d_line_file_sync(z3d_line_file *file) {
+    /* Pipes and devices have no disk to be brought to. */
+    if (file->fd >= 0 && fsync(file->fd) != 0 && errno != EINVAL && errno != EROFS)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno));
+    return Z3D_OK;
+}
+
 z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count) {
     const char *at = bytes;
     while (count > 0) {

@@ -17,6 +17,11 @@ typedef struct z3d_line_file {
 
 /* Empties or makes the file. ERR_IO. */
 z3d_status z3d_line_file_open(z3d_line_file *file, const char *path);
+/* Goes on with the file of a run that is resumed behind `step`: lines of later steps, and one that
+ * was not finished, are removed. Makes the file when there is none. */
+z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step);
+/* Brings the lines to the disk. */
+z3d_status z3d_line_file_sync(z3d_line_file *file);
 z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count);
 z3d_status z3d_line_file_close(z3d_line_file *file);
 

@@ -77,10 +77,14 @@ static z3d_status open_run_files(z3d_trainer *trainer) {
     z3d_string path = {0};
     Z3D_TRY(write_config(trainer));
     z3d_status status = run_path(trainer, "metrics.jsonl", &path);
-    if (status == Z3D_OK) status = z3d_line_file_open(&trainer->metrics, path.text);
+    int64_t step = trainer->resumed_step;
+    if (status == Z3D_OK)
+        status = step > 0 ? z3d_line_file_continue(&trainer->metrics, path.text, step)
+                          : z3d_line_file_open(&trainer->metrics, path.text);
     z3d_string_free(&path);
     if (status != Z3D_OK || !trainer->config->run_tensorboard) return status;
-    return z3d_tensorboard_open(&trainer->board, trainer->config->run_dir, (double)time(NULL));
+    return (step > 0 ? z3d_tensorboard_continue : z3d_tensorboard_open)(
+        &trainer->board, trainer->config->run_dir, (double)time(NULL));
 }
 
 static z3d_status make_device(z3d_trainer *trainer, int threads) {
@@ -200,11 +204,14 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
     z3d_watchdog_config watchdog = {.timeout_seconds = trainer->config->training_watchdog_timeout};
     Z3D_TRY(z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, &watchdog)));
     Z3D_TRY(build(trainer));
+    Z3D_TRY(z3d_trainer_resume(trainer));
     status = trainer->rank == 0 ? open_run_files(trainer) : Z3D_OK;
     return z3d_trainer_agree(trainer, status);
 }
 
 void z3d_trainer_destroy(z3d_trainer *trainer) {
+    z3d_store_close(trainer->store);
+    free(trainer->checkpoint_dir);
     z3d_line_file_close(&trainer->metrics);
     z3d_tensorboard_close(&trainer->board);
     z3d_engine_destroy(trainer->engine);

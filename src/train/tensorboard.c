@@ -97,9 +97,13 @@ static void remove_old(const char *folder) {
 }
 
 z3d_status z3d_tensorboard_open(z3d_tensorboard *board, const char *folder, double wall_time) {
+    remove_old(folder);
+    return z3d_tensorboard_continue(board, folder, wall_time);
+}
+
+z3d_status z3d_tensorboard_continue(z3d_tensorboard *board, const char *folder, double wall_time) {
     z3d_string text = {0};
     board->file = (z3d_line_file){.fd = -1};
-    remove_old(folder);
     z3d_string_append(&text, "%s/events.out.tfevents.%lld.zero3d", folder, (long long)wall_time);
     z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_line_file_open(&board->file, text.text);

@@ -12,5 +12,8 @@
  * folder, builds, trains, evaluates, generates, writes the run folder. Collective over the world.
  * The error is agreed: the same status on every rank. */
 z3d_status z3d_train(z3d_world *world, z3d_config *config);
+/* The same; *unfinished tells whether the run was asked to stop (a signal, training.time_limit)
+ * before its last step and saved a checkpoint, so that starting it again goes on from there. */
+z3d_status z3d_train_part(z3d_world *world, z3d_config *config, bool *unfinished);
 
 #endif

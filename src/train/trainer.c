@@ -135,6 +135,11 @@ static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result
     return Z3D_OK;
 }
 
+static bool time_is_over(const z3d_trainer *trainer) {
+    double limit = trainer->config->training_time_limit;
+    return limit > 0 && z3d_now() - trainer->begin >= limit;
+}
+
 static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t step) {
     const z3d_config *config = trainer->config;
     double begin = z3d_now();
@@ -144,8 +149,8 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
         .sample_base = (step - 1) * config->train_batch_size,
         .global_targets = config->train_batch_size * config->model_seq_length,
         .learning_rate = z3d_learning_rate(config, step),
-        .stop_requested =
-            z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK,
+        .stop_requested = z3d_world_stop_requested(trainer->world) || time_is_over(trainer) ||
+                          trainer->write_status != Z3D_OK,
     };
     say_place(trainer, step, "reading data");
     z3d_status status = z3d_trainer_read_step(trainer, step);
@@ -196,11 +201,16 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
 static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     const z3d_config *config = trainer->config;
     int64_t interval = config->training_eval_interval;
-    for (int64_t step = 1; step <= config->training_steps; step++) {
+    for (int64_t step = trainer->resumed_step + 1; step <= config->training_steps; step++) {
         Z3D_TRY(train_step(trainer, progress, step));
-        if (progress->stopped) return Z3D_OK; /* a signal's time is short: no validation */
+        bool last = progress->stopped || step == config->training_steps;
         bool due = step == config->training_steps || (interval > 0 && step % interval == 0);
-        if (trainer->validation && due) Z3D_TRY(validate(trainer, progress, step));
+        /* A signal's time is short: no validation. Before the checkpoint, whose resumption goes on
+         * behind this step with all its lines. */
+        if (trainer->validation && due && !progress->stopped)
+            Z3D_TRY(validate(trainer, progress, step));
+        Z3D_TRY(z3d_trainer_checkpoint(trainer, step, last));
+        if (last) return Z3D_OK;
     }
     return Z3D_OK;
 }
@@ -225,6 +235,11 @@ static void say_start(z3d_trainer *trainer) {
 
 /* Rank 0: the traffic of the whole run as a file, and the summary. */
 static void say_end(z3d_trainer *trainer, const progress *progress) {
+    if (progress->steps == 0) {
+        z3d_console_say(&trainer->console, "\nnothing to do: the run had ended with step %lld",
+                        (long long)trainer->resumed_step);
+        return;
+    }
     double tokens = (double)(progress->steps - 1) * (double)trainer->config->train_batch_size *
                     (double)trainer->config->model_seq_length;
     double rate = tokens > 0 ? tokens / progress->steady_seconds : NAN;
@@ -233,6 +248,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .steps = progress->steps,
         .skipped = progress->skipped,
         .stopped = progress->stopped && trainer->write_status == Z3D_OK,
+        .time_is_over = progress->stopped && !z3d_world_stop_requested(trainer->world),
         .seconds = z3d_now() - progress->begin,
         .first_loss = progress->first_loss,
         .last_loss = progress->last_loss,
@@ -278,7 +294,7 @@ static z3d_status generate_sample(z3d_trainer *trainer) {
     return status;
 }
 
-static z3d_status run(z3d_trainer *trainer) {
+static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     Z3D_TRY(z3d_trainer_setup(trainer));
     progress progress = {.begin = z3d_now(), .validation_loss = NAN};
     say_start(trainer);
@@ -286,6 +302,8 @@ static z3d_status run(z3d_trainer *trainer) {
     z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;
+    *unfinished = progress.stopped && trainer->store &&
+                  trainer->resumed_step + progress.steps < trainer->config->training_steps;
     if (trainer->rank == 0) say_end(trainer, &progress);
     if (trainer->tokenizer && !progress.stopped) Z3D_TRY(generate_sample(trainer));
     if (trainer->rank == 0) {
@@ -296,8 +314,14 @@ static z3d_status run(z3d_trainer *trainer) {
 }
 
 z3d_status z3d_train(z3d_world *world, z3d_config *config) {
-    z3d_trainer trainer = {.world = world, .config = config};
-    z3d_status status = run(&trainer);
+    bool unused;
+    return z3d_train_part(world, config, &unused);
+}
+
+z3d_status z3d_train_part(z3d_world *world, z3d_config *config, bool *unfinished) {
+    z3d_trainer trainer = {.world = world, .config = config, .begin = z3d_now()};
+    *unfinished = false;
+    z3d_status status = run(&trainer, unfinished);
     /* Taking things down may overwrite the message. */
     z3d_string message = {0};
     if (status != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());

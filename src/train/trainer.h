@@ -2,6 +2,7 @@
 #ifndef ZERO3D_TRAIN_TRAINER_H
 #define ZERO3D_TRAIN_TRAINER_H
 
+#include "checkpoint/checkpoint.h"
 #include "parallel/parallel.h"
 #include "src/base/config.h"
 #include "src/model/model.h"
@@ -25,6 +26,11 @@ typedef struct z3d_trainer {
     z3d_engine *engine;
     z3d_dataset *train, *validation; /* validation: NULL without */
     z3d_tokenizer *tokenizer;        /* NULL unless text is generated */
+
+    z3d_store *store;     /* NULL: no checkpoints are saved */
+    char *checkpoint_dir; /* of the store */
+    int64_t resumed_step; /* 0: a new run */
+    double begin;         /* when the process came here, for the time limit */
 
     double peak_tflops; /* of one rank; 0: unknown */
     bool peak_measured;
@@ -61,6 +67,15 @@ z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtyp
 
 /* z3d_world_agree; rank 0 keeps the message of its own failure as it is. */
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
+
+/* checkpoints.c. All collective and agreed. */
+/* Takes the run's folder of checkpoints, and goes on from one of them or begins with weights, as
+ * the configuration says. After the engine was made. */
+z3d_status z3d_trainer_resume(z3d_trainer *trainer);
+/* After step `step`: moves on a save in flight, begins one where it is due. last: the run ends
+ * here.
+ */
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last);
 
 /* batches.c: fills micro with the data of training step `step` / of validation call `call` of
  * z3d_trainer_validation_calls. */

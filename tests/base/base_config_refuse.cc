@@ -217,8 +217,8 @@ TEST(refuse, keys_of_later_versions_unless_they_ask_for_nothing) {
                    "1:21: zero_optimization.offload_optimizer:", "not supported yet");
     expect_refused("zero_optimization: {offload_optimizer: {pin_memory: true}}\n",
                    "1:21: zero_optimization.offload_optimizer:");
-    expect_refused("checkpoint: {dir: x, interval: 100}\n",
-                   "1:1: checkpoint: checkpoints on disk: not supported yet; leave it out");
+    expect_refused("communication_data_type: fp16\n",
+                   "1:1: communication_data_type:", "not supported yet");
     Config off("activation_checkpointing: {partition_activations: false, cpu_checkpointing: false, "
                "number_checkpoints: null}\n"
                "zero_optimization: {offload_optimizer: {device: none, ratio: [1, {a: b}]}}\n");
@@ -241,8 +241,8 @@ TEST(refuse, overrides) {
         {"model={num_layers: 1, num_layers: 2}",
          "override model={num_layers: 1, num_layers: 2}: model.num_layers is set twice; first at "
          "override model={num_layers: 1, num_layers: 2}"},
-        {"checkpoint.dir=x", "override checkpoint.dir=x: checkpoint: checkpoints on disk: not "
-                             "supported yet; leave it out"},
+        {"checkpoint.directory=x", "override checkpoint.directory=x: unknown key "
+                                   "checkpoint.directory; did you mean checkpoint.dir?"},
         {"fp16.enabled=[", nullptr},
         {"run.dir=a\x1b", nullptr},
         {"run.dir=a\xff", nullptr},

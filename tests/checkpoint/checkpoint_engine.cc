@@ -1,4 +1,6 @@
 // Saving from and loading into engines, on several ranks.
+#include <cmath>
+
 #include "../zero/harness.h"
 #include "folder.h"
 
@@ -126,10 +128,11 @@ void expect_resume_is_never_stopped(Options o, bool asynchronous) {
     steps(t, 3, rest);
     for (size_t k = 0; k < 3 && k < rest.loss.size(); k++) {
         EXPECT_EQ(rest.loss[k], whole.loss[k + 3]);
-        EXPECT_EQ(rest.norm[k], whole.norm[k + 3]);
+        EXPECT_EQ(memcmp(&rest.norm[k], &whole.norm[k + 3], sizeof(double)), 0);
         EXPECT_EQ(rest.scale[k], whole.scale[k + 3]);
     }
     EXPECT_EQ(everything(t), end);
+    EXPECT_FALSE(std::isnan(rest.norm.back())); // not only skipped steps were compared
 }
 
 Options base(int stage, z3d_dtype dtype) {
@@ -139,7 +142,7 @@ Options base(int stage, z3d_dtype dtype) {
     o.dtype = dtype;
     o.dropout = 0.1;
     o.accumulation = 2;
-    if (dtype == Z3D_F16) o.scaler = {true, 1048576.0f * 4096, 1, 2, 1}; // overflows at first
+    if (dtype == Z3D_F16) o.scaler = {true, 8388608.0f, 1, 2, 1}; // overflows at first
     return o;
 }
 

@@ -1,0 +1,250 @@
+/* The run's checkpoints: where they lie, when one is saved, and how a run goes on from one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/trainer.h"
+
+static bool says(const char *value, const char *word) {
+    return strcmp(value, word) == 0;
+}
+
+/* ---- which keys a resumed run must keep ---- */
+
+/* Paths, or sections with their point. What is not here may change: topology, stage, precision, how
+ * the batch is cut, where files lie, how long the run is. */
+static const char *const kept[] = {"model.",       "train_batch_size", "gradient_clipping",
+                                   "optimizer.",   "scheduler.",       "data.seed",
+                                   "training.seed"};
+
+static bool must_keep(const z3d_config *config, const char *path) {
+    if (says(path, "model.make_vocab_size_divisible_by")) return false; /* padding is not stored */
+    if (says(path, "scheduler.params.total_num_steps"))                 /* where it has no effect */
+        return config->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
+               config->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        size_t length = strlen(kept[i]);
+        if (kept[i][length - 1] == '.' ? strncmp(path, kept[i], length) == 0 : says(path, kept[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Values as text, by the types of the key table. */
+static void text_INT(const char *rule, const int64_t *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append(out, "%lld", (long long)*value);
+}
+static void text_FLOAT(const char *rule, const double *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append_number(out, *value);
+}
+static void text_FLOAT2(const char *rule, const z3d_config_FLOAT2 *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append_number(out, value->value[0]);
+    z3d_string_append(out, ", ");
+    z3d_string_append_number(out, value->value[1]);
+}
+static void text_BOOL(const char *rule, const bool *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append(out, "%s", *value ? "true" : "false");
+}
+static void text_ENUM(const char *rule, const int *value, z3d_string *out) {
+    for (int i = 0; i < *value && strchr(rule, '|'); i++) rule = strchr(rule, '|') + 1;
+    z3d_string_append(out, "%.*s", (int)strcspn(rule, "|"), rule);
+}
+static void text_STRING(const char *rule, const char *const *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append(out, "%s", *value ? *value : "");
+}
+/* Files may have moved; how many there are and their shares may not change. */
+static void text_LIST(const char *rule, const z3d_data_list *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append(out, "%d file%s with weights", value->count, value->count == 1 ? "" : "s");
+    for (int i = 0; i < value->count; i++) {
+        z3d_string_append(out, " ");
+        z3d_string_append_number(out, value->weight[i]);
+    }
+}
+
+typedef struct difference {
+    char path[64];
+    z3d_string here, there;
+} difference;
+
+static bool texts_differ(difference *d, const char *path) {
+    const char *a = d->here.text ? d->here.text : "", *b = d->there.text ? d->there.text : "";
+    snprintf(d->path, sizeof d->path, "%s", path);
+    return strcmp(a, b) != 0;
+}
+
+/* The first key that had to stay and did not. */
+static bool find_difference(const z3d_config *here, const z3d_config *there, difference *d) {
+#define X(field, path, type, standard, rule, help)                                                 \
+    if (must_keep(here, path) || says(path, "data.train")) {                                       \
+        d->here.length = d->there.length = 0;                                                      \
+        text_##type(rule, &here->field, &d->here);                                                 \
+        text_##type(rule, &there->field, &d->there);                                               \
+        if (texts_differ(d, path)) return true;                                                    \
+    }
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    return false;
+}
+
+static z3d_status compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info) {
+    z3d_config *there;
+    difference d = {0};
+    Z3D_TRY(z3d_config_create(&there));
+    z3d_status status =
+        z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
+    if (status == Z3D_OK && find_difference(trainer->config, there, &d))
+        status = z3d_config_error(
+            trainer->config, d.path,
+            "%s here, %s in the checkpoint of step %lld; a run that is resumed must keep it "
+            "(checkpoint.init_from starts a new run from a checkpoint's weights)",
+            d.here.text ? d.here.text : "", d.there.text ? d.there.text : "",
+            (long long)info->engine.step);
+    z3d_string_free(&d.here);
+    z3d_string_free(&d.there);
+    z3d_config_destroy(there);
+    return status;
+}
+
+static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
+    const z3d_trainer *trainer = context;
+    int64_t tokens = z3d_dataset_tokens(trainer->train);
+    Z3D_TRY(compare_configs(trainer, info));
+    if (info->train_tokens != tokens)
+        return z3d_config_error(trainer->config, "data.train",
+                                "%lld tokens here, %lld in the run whose checkpoint of step %lld "
+                                "this is: other data cannot go on in its place",
+                                (long long)tokens, (long long)info->train_tokens,
+                                (long long)info->engine.step);
+    return Z3D_OK;
+}
+
+/* ---- at the start ---- */
+
+static z3d_status open_store(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    z3d_string dir = {0};
+    if (config->checkpoint_dir && *config->checkpoint_dir)
+        z3d_string_append(&dir, "%s", config->checkpoint_dir);
+    else
+        z3d_string_append(&dir, "%s/checkpoints", config->run_dir);
+    trainer->checkpoint_dir = dir.text;
+    z3d_status status =
+        dir.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name") : Z3D_OK;
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_store_config store = {
+        .world = trainer->world,
+        .topology = &trainer->topology,
+        .model = trainer->model,
+        .engine = trainer->engine,
+        .dir = trainer->checkpoint_dir,
+        .keep = config->checkpoint_keep,
+        .asynchronous = config->checkpoint_async,
+        .program = "zero3d " ZERO3D_VERSION,
+        .dtype = trainer->program.dtype,
+        .zero_stage = trainer->program.stage,
+    };
+    return z3d_store_open(&store, &trainer->store);
+}
+
+static z3d_status load(z3d_trainer *trainer, const char *folder, bool weights_only,
+                       z3d_checkpoint_info *info) {
+    return z3d_checkpoint_load_all(trainer->world, folder, trainer->model, trainer->engine,
+                                   (z3d_checkpoint_verify)trainer->config->checkpoint_verify,
+                                   weights_only, weights_only ? NULL : accept, trainer, info);
+}
+
+/* A new run among another's checkpoints, or one that goes on before the newest, would leave a
+ * folder in which the newest is none of its own. */
+static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
+    int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
+    if (newest <= step) return Z3D_OK;
+    return z3d_config_error(trainer->config, "checkpoint.resume",
+                            "%s, but %s has a checkpoint of step %lld, which would stay the "
+                            "newest; go on from it with auto, remove it, or give this run a "
+                            "checkpoint.dir of its own",
+                            trainer->config->checkpoint_resume, trainer->checkpoint_dir,
+                            (long long)newest);
+}
+
+static void say(const z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,
+                const char *from) {
+    if (trainer->rank == 0)
+        z3d_log(Z3D_LOG_INFO,
+                "%s step %lld of %s (saved with tensor %d x data %d, ZeRO stage %d, %s)", what,
+                (long long)info->engine.step, from, info->tensor_size, info->data_size,
+                info->zero_stage, z3d_dtype_name(info->dtype));
+}
+
+z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    const char *resume = config->checkpoint_resume, *init = config->checkpoint_init_from;
+    z3d_checkpoint_info info = {0};
+    int64_t step = -1;
+    if (config->checkpoint_interval > 0) Z3D_TRY(open_store(trainer));
+    if (says(resume, "auto")) {
+        if (trainer->store)
+            Z3D_TRY(z3d_store_resume(trainer->store,
+                                     (z3d_checkpoint_verify)config->checkpoint_verify, accept,
+                                     trainer, &info, &step));
+        if (step >= 0) say(trainer, &info, "going on behind", trainer->checkpoint_dir);
+    } else if (!says(resume, "never")) {
+        Z3D_TRY(load(trainer, resume, false, &info));
+        step = info.engine.step;
+        say(trainer, &info, "going on behind", resume);
+    }
+    if (!says(resume, "auto")) Z3D_TRY(check_folder(trainer, step));
+    if (step < 0 && *init) {
+        Z3D_TRY(load(trainer, init, true, &info));
+        say(trainer, &info, "beginning with the weights of", init);
+    }
+    trainer->resumed_step = step > 0 ? step : 0;
+    return Z3D_OK;
+}
+
+/* ---- as the run goes ---- */
+
+static void say_saved(z3d_trainer *trainer, int64_t step) {
+    double whole, stalled;
+    char seconds[32];
+    if (step < 0 || trainer->rank != 0) return;
+    z3d_store_seconds(trainer->store, &whole, &stalled);
+    z3d_console_say(&trainer->console, "checkpoint of step %lld saved in %s", (long long)step,
+                    z3d_format_seconds(whole, seconds, sizeof seconds));
+}
+
+static z3d_status save(z3d_trainer *trainer, int64_t step) {
+    const z3d_config *config = trainer->config;
+    z3d_string text = {0};
+    z3d_config_write(config, &text);
+    z3d_checkpoint_info info = {.samples = step * config->train_batch_size,
+                                .train_tokens = z3d_dataset_tokens(trainer->train),
+                                .config = text.text};
+    z3d_status status =
+        text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text") : Z3D_OK;
+    if (status == Z3D_OK && trainer->rank == 0) status = z3d_line_file_sync(&trainer->metrics);
+    status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK) status = z3d_store_save(trainer->store, &info);
+    z3d_string_free(&text);
+    return status;
+}
+
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last) {
+    int64_t interval = trainer->config->checkpoint_interval, durable;
+    if (!trainer->store) return Z3D_OK;
+    bool due = last || step % interval == 0;
+    z3d_watchdog_place(trainer->world, false, "saving a checkpoint");
+    /* Two saves are never in flight. */
+    Z3D_TRY(z3d_store_poll(trainer->store, due, &durable));
+    say_saved(trainer, durable);
+    if (!due) return Z3D_OK;
+    Z3D_TRY(save(trainer, step));
+    bool now = !trainer->config->checkpoint_async;
+    if (last && !now) Z3D_TRY(z3d_store_poll(trainer->store, true, &durable));
+    if (last || now) say_saved(trainer, step);
+    return Z3D_OK;
+}
