@@ -110,9 +110,24 @@ static z3d_status compare_configs(const z3d_trainer *trainer, const z3d_checkpoi
     return status;
 }
 
+/* A new run among another's checkpoints, or one that goes on before the newest, would leave a
+ * folder in which the newest is none of its own. */
+static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
+    int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
+    if (newest <= step) return Z3D_OK;
+    return z3d_config_error(trainer->config, "checkpoint.resume",
+                            "%s, but %s has a checkpoint of step %lld, which would stay the "
+                            "newest; go on from it with auto, remove it, or give this run a "
+                            "checkpoint.dir of its own",
+                            trainer->config->checkpoint_resume, trainer->checkpoint_dir,
+                            (long long)newest);
+}
+
 static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     const z3d_trainer *trainer = context;
     int64_t tokens = z3d_dataset_tokens(trainer->train);
+    if (!says(trainer->config->checkpoint_resume, "auto"))
+        Z3D_TRY(check_folder(trainer, info->engine.step));
     Z3D_TRY(compare_configs(trainer, info));
     if (info->train_tokens != tokens)
         return z3d_config_error(trainer->config, "data.train",
@@ -158,19 +173,6 @@ static z3d_status load(z3d_trainer *trainer, const char *folder, bool weights_on
                                    weights_only, weights_only ? NULL : accept, trainer, info);
 }
 
-/* A new run among another's checkpoints, or one that goes on before the newest, would leave a
- * folder in which the newest is none of its own. */
-static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
-    int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
-    if (newest <= step) return Z3D_OK;
-    return z3d_config_error(trainer->config, "checkpoint.resume",
-                            "%s, but %s has a checkpoint of step %lld, which would stay the "
-                            "newest; go on from it with auto, remove it, or give this run a "
-                            "checkpoint.dir of its own",
-                            trainer->config->checkpoint_resume, trainer->checkpoint_dir,
-                            (long long)newest);
-}
-
 static void say(const z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,
                 const char *from) {
     if (trainer->rank == 0)
@@ -197,7 +199,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
         step = info.engine.step;
         say(trainer, &info, "going on behind", resume);
     }
-    if (!says(resume, "auto")) Z3D_TRY(check_folder(trainer, step));
+    if (says(resume, "never")) Z3D_TRY(check_folder(trainer, -1));
     if (step < 0 && *init) {
         Z3D_TRY(load(trainer, init, true, &info));
         say(trainer, &info, "beginning with the weights of", init);
