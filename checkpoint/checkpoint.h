@@ -56,6 +56,8 @@ void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const ch
                            const char **name, int *dims, const int64_t **shape);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
                         const char *name); /* -1: not there */
+/* The slice that is the whole of a tensor: first 0, count its elements. */
+void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out);
 /* `count` elements from `first` on of a slice of a tensor, flattened as z3d_part says (its first
  * and count are not looked at), as fp32. kind: parameter (the fp32 master copy), momentum or
  * variance. */
@@ -77,6 +79,9 @@ z3d_status z3d_checkpoint_load(z3d_checkpoint *checkpoint, const z3d_model *mode
 /* Steps of the checkpoints in a folder, ascending: those that have a manifest. *steps is malloc'ed.
  * A folder that is not there has none. */
 z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count);
+/* The checkpoint that a user's path means: itself, or the newest one in that folder of checkpoints.
+ * malloc'ed. */
+z3d_status z3d_checkpoint_resolve(const char *path, char **out);
 /* DIR/step-00000020, malloc'ed. */
 z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out);
 

@@ -119,6 +119,11 @@ void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const ch
     *shape = t->shape;
 }
 
+void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out) {
+    const z3d_tensor *t = &checkpoint->manifest.tensor[tensor];
+    *out = (z3d_part){t->outer, t->global, t->inner, 0, t->global, 0, z3d_tensor_elements(t)};
+}
+
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, const char *name) {
     for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
         if (strcmp(checkpoint->manifest.tensor[i].group, group) == 0 &&

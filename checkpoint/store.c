@@ -69,6 +69,24 @@ z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count) {
     return list_folders(dir, true, steps, count);
 }
 
+z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
+    int64_t *steps = NULL;
+    int count = 0;
+    char *manifest;
+    *out = NULL;
+    Z3D_TRY(z3d_io_join(path, Z3D_MANIFEST, &manifest));
+    bool itself = access(manifest, F_OK) == 0;
+    free(manifest);
+    if (!itself && z3d_checkpoint_list(path, &steps, &count) == Z3D_OK && count > 0) {
+        z3d_status status = z3d_checkpoint_path(path, steps[count - 1], out);
+        free(steps);
+        return status;
+    }
+    free(steps);
+    *out = strdup(path);
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+}
+
 /* ---- taking the folder ---- */
 
 /* An open-file-description lock ends with the process, however it ends. */

@@ -23,7 +23,7 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_train, cli_plan, cli_data, cli_config, cli_doctor, cli_digest,
-    cli_completion;
+    cli_completion, cli_checkpoint, cli_generate;
 /* All commands in the order of the help text; ends with NULL. */
 extern const cli_command *const cli_commands[];
 

@@ -166,11 +166,21 @@ static z3d_status open_store(z3d_trainer *trainer) {
     return z3d_store_open(&store, &trainer->store);
 }
 
-static z3d_status load(z3d_trainer *trainer, const char *folder, bool weights_only,
+static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only,
                        z3d_checkpoint_info *info) {
-    return z3d_checkpoint_load_all(trainer->world, folder, trainer->model, trainer->engine,
-                                   (z3d_checkpoint_verify)trainer->config->checkpoint_verify,
-                                   weights_only, weights_only ? NULL : accept, trainer, info);
+    char *folder;
+    Z3D_TRY(z3d_checkpoint_resolve(path, &folder));
+    z3d_status status =
+        z3d_checkpoint_load_all(trainer->world, folder, trainer->model, trainer->engine,
+                                (z3d_checkpoint_verify)trainer->config->checkpoint_verify,
+                                weights_only, weights_only ? NULL : accept, trainer, info);
+    free(folder);
+    return status;
+}
+
+z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path) {
+    z3d_checkpoint_info info;
+    return load(trainer, path, true, &info);
 }
 
 static void say(const z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,

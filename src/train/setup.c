@@ -188,14 +188,27 @@ static z3d_status build(z3d_trainer *trainer) {
     return Z3D_OK;
 }
 
-z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
-    z3d_status status;
+/* One configuration, this rank's place in it. */
+static z3d_status begin_setup(z3d_trainer *trainer) {
     trainer->rank = z3d_world_rank(trainer->world);
     trainer->metrics.fd = trainer->board.file.fd = -1;
     Z3D_TRY(z3d_trainer_agree_config(trainer));
     z3d_plan_gpt_config(trainer->config, &trainer->gpt);
     z3d_plan_program_config(trainer->config, &trainer->program);
-    Z3D_TRY(z3d_trainer_find_place(trainer));
+    return z3d_trainer_find_place(trainer);
+}
+
+z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer) {
+    Z3D_TRY(begin_setup(trainer));
+    Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
+    z3d_watchdog_config watchdog = {.timeout_seconds = trainer->config->training_watchdog_timeout};
+    Z3D_TRY(z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, &watchdog)));
+    return build(trainer);
+}
+
+z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
+    z3d_status status;
+    Z3D_TRY(begin_setup(trainer));
     Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
     Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
     status = trainer->rank == 0 ? make_run_folder(trainer) : Z3D_OK;

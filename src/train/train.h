@@ -16,4 +16,10 @@ z3d_status z3d_train(z3d_world *world, z3d_config *config);
  * before its last step and saved a checkpoint, so that starting it again goes on from there. */
 z3d_status z3d_train_part(z3d_world *world, z3d_config *config, bool *unfinished);
 
+/* Text from a checkpoint's weights, on any number of ranks. `path`: a checkpoint, or a folder of
+ * them; its configuration holds, with its generate section and the `count` key=value texts over it.
+ * The sample (prompt first) is appended to *out on every rank. Collective; agreed. */
+z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *assignments,
+                             int count, z3d_string *out);
+
 #endif

@@ -52,6 +52,8 @@ typedef struct z3d_trainer {
 /* setup.c. Zero-initialise with world and config set; destroy also after a failure. Collective,
  * agreed. */
 z3d_status z3d_trainer_setup(z3d_trainer *trainer);
+/* For generation only: no data, no run folder. */
+z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer);
 void z3d_trainer_destroy(z3d_trainer *trainer);
 
 /* start.c: what is checked or chosen before anything is built. All collective, agreed. */
@@ -72,6 +74,8 @@ z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
 /* Takes the run's folder of checkpoints, and goes on from one of them or begins with weights, as
  * the configuration says. After the engine was made. */
 z3d_status z3d_trainer_resume(z3d_trainer *trainer);
+/* Only the weights, of the checkpoint that a user's path means. */
+z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path);
 /* After step `step`: moves on a save in flight, begins one where it is due. last: the run ends
  * here.
  */

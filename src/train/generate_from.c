@@ -1,0 +1,86 @@
+/* Text from a checkpoint: its own configuration, cut for the ranks that there are. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/generate.h"
+#include "src/train/text_files.h"
+#include "src/train/train.h"
+#include "src/train/trainer.h"
+
+static int common_divisor(int a, int b) {
+    return b ? common_divisor(b, a % b) : a;
+}
+
+/* One sample a rank and step, as many tensor ranks as the heads allow. */
+static void fit_config(z3d_config *config, int ranks) {
+    int tensor = common_divisor(ranks, (int)config->model_num_attention_heads);
+    config->parallel_tensor_model_parallel_size = tensor;
+    config->parallel_world_size = Z3D_AUTO;
+    config->train_batch_size = Z3D_AUTO;
+    config->train_micro_batch_size_per_gpu = 1;
+    config->gradient_accumulation_steps = 1;
+    config->zero_optimization_stage = 3;
+    config->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
+    config->training_threads = Z3D_AUTO;
+    config->parallel_allow_tensor_across_nodes = tensor > 1;
+}
+
+static z3d_status read_config(const char *path, int ranks, char *const *assignments, int count,
+                              z3d_config **out) {
+    char *folder = NULL;
+    z3d_checkpoint *checkpoint = NULL;
+    *out = NULL;
+    z3d_status status = z3d_checkpoint_resolve(path, &folder);
+    if (status == Z3D_OK) status = z3d_checkpoint_open(folder, &checkpoint);
+    if (status == Z3D_OK) status = z3d_config_create(out);
+    if (status == Z3D_OK) {
+        const char *text = z3d_checkpoint_get_info(checkpoint)->config;
+        status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
+    }
+    if (status == Z3D_OK) fit_config(*out, ranks);
+    for (int i = 0; i < count && status == Z3D_OK; i++)
+        status = z3d_config_override(*out, assignments[i]);
+    z3d_checkpoint_close(checkpoint);
+    free(folder);
+    return status;
+}
+
+static z3d_status generate(z3d_trainer *trainer, const char *path, z3d_string *out) {
+    const z3d_config *config = trainer->config;
+    Z3D_TRY(z3d_trainer_setup_generate(trainer));
+    Z3D_TRY(z3d_trainer_load_weights(trainer, path));
+    z3d_generate_options options = {.prompt = config->generate_prompt,
+                                    .tokens = config->generate_tokens,
+                                    .temperature = config->generate_temperature,
+                                    .top_k = config->generate_top_k,
+                                    .seed = (uint64_t)config->generate_seed};
+    z3d_string text = {0};
+    z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text);
+    z3d_string_append(out, "%s", options.prompt);
+    if (status == Z3D_OK) z3d_text_printable(text.text ? text.text : "", text.length, out);
+    z3d_string_append(out, "\n");
+    z3d_string_free(&text);
+    return z3d_trainer_agree(trainer, status);
+}
+
+z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *assignments,
+                             int count, z3d_string *out) {
+    z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world)};
+    z3d_string message = {0};
+    trainer.metrics.fd = trainer.board.file.fd = -1;
+    z3d_status status =
+        read_config(path, z3d_world_size(world), assignments, count, &trainer.config);
+    if (status == Z3D_OK && (!trainer.config->generate_prompt || !*trainer.config->generate_prompt))
+        status =
+            Z3D_ERROR(Z3D_ERR_CONFIG, "what to continue? the checkpoint's configuration has no "
+                                      "generate.prompt either");
+    status = z3d_trainer_agree(&trainer, status);
+    if (status == Z3D_OK) status = generate(&trainer, path, out);
+    if (status != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());
+    z3d_config *config = trainer.config;
+    z3d_trainer_destroy(&trainer);
+    z3d_config_destroy(config);
+    if (status != Z3D_OK) status = Z3D_ERROR(status, "%s", message.text ? message.text : "?");
+    z3d_string_free(&message);
+    return status;
+}

@@ -1,0 +1,60 @@
+#!/bin/sh
+# zero3d checkpoint list, show, verify, diff; zero3d generate.
+. "$(dirname "$0")/../cli/lib.sh"
+tiny
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=2 checkpoint.interval=1 parallel.tensor_model_parallel_size=2
+expect 0 "$ZERO3D" checkpoint list run/checkpoints
+[ "$(wc -l <out)" -eq 2 ] || fail "not two checkpoints are listed"
+expect 0 "$ZERO3D" checkpoint show run/checkpoints
+grep -q '^step: 2 ' out || fail "show: not the newest"
+grep -q 'block.1/attn.c_attn.weight \[3, 4, 8, 32\]' out || fail "show: no tensors"
+expect 0 "$ZERO3D" checkpoint verify run/checkpoints/step-00000001
+expect 1 "$ZERO3D" checkpoint diff run/checkpoints/step-00000001 run/checkpoints/step-00000002
+grep -q 'parameter of wte/weight: .* differ' out || fail "diff: no difference between two steps"
+
+# The same state saved by other ranks is equal.
+expect 0 "$ZERO3D" train tiny.yaml run.dir=other checkpoint.resume=run/checkpoints training.steps=2
+expect 0 "$ZERO3D" train tiny.yaml run.dir=again checkpoint.interval=1 checkpoint.resume=run/checkpoints/step-00000001 training.steps=2
+expect 0 "$ZERO3D" checkpoint diff run/checkpoints/step-00000001 run/checkpoints/step-00000001
+grep -q '^equal' out || fail "diff: equal checkpoints are not"
+
+# Text, the same on any number of ranks.
+for n in 1 2 3; do
+    expect 0 "$LAUNCH" -n $n "$ZERO3D" generate run/checkpoints --prompt 'A "line": {x}' --tokens 12 --temperature 0 --seed 3
+    head -c 13 out | grep -Fxq 'A "line": {x}' || fail "the prompt does not stand in front"
+    cp out text.$n
+done
+cmp -s text.1 text.2 && cmp -s text.1 text.3 || fail "generated text depends on the ranks"
+expect 1 "$ZERO3D" generate run/checkpoints
+says 'what to continue'
+expect 1 "$ZERO3D" generate run/checkpoints --prompt x --tokens many
+says 'generate.tokens'
+expect 2 "$ZERO3D" generate
+says 'from which checkpoint'
+
+# Damage is named; a missing shard too.
+file=run/checkpoints/step-00000002/shard-00001.h5
+cp $file keep
+printf 'y' | dd of=$file bs=1 seek=60000 conv=notrunc 2>/dev/null
+expect 1 "$ZERO3D" checkpoint verify run/checkpoints
+says 'shard-00001.h5: damaged: bytes .* in dataset /'
+expect 1 "$ZERO3D" generate run/checkpoints --prompt x
+says 'shard-00001.h5: damaged'
+rm $file
+expect 1 "$ZERO3D" checkpoint verify run/checkpoints
+says 'shard-00001.h5: this file of the checkpoint is missing'
+cp keep $file
+expect 0 "$ZERO3D" checkpoint verify run/checkpoints
+
+expect 1 "$ZERO3D" checkpoint list .
+says 'there is no checkpoint in it'
+expect 2 "$ZERO3D" checkpoint
+expect 2 "$ZERO3D" checkpoint prune run
+expect 2 "$ZERO3D" checkpoint diff run/checkpoints
+
+# Two jobs, one folder: the second is refused while the first lives. A read-only folder is refused before training.
+if [ "$(id -u)" != 0 ]; then
+    mkdir closed && chmod 555 closed
+    expect 1 "$ZERO3D" train tiny.yaml run.dir=readonly checkpoint.interval=1 checkpoint.dir=closed/here
+    says 'closed'
+fi
