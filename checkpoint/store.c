@@ -125,10 +125,23 @@ static z3d_status clean(z3d_store *store) {
     return status;
 }
 
+/* The folder's own name, and its parents', may be new: they must outlast a power loss too. Parents
+ * that may not be opened were not made by us. */
+static void sync_parents(z3d_store *store) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s", store->dir);
+    for (char *slash; (slash = strrchr(path, '/')) && slash > path;) {
+        *slash = '\0';
+        (void)z3d_io_sync_folder(store->config.hook, path);
+    }
+    (void)z3d_io_sync_folder(store->config.hook, path[0] == '/' ? "/" : ".");
+}
+
 static z3d_status take_folder(z3d_store *store) {
     int64_t *steps = NULL;
     int count = 0;
     Z3D_TRY(z3d_make_folders(store->dir));
+    sync_parents(store);
     Z3D_TRY(take_lock(store));
     Z3D_TRY(clean(store));
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));

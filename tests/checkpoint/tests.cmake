@@ -1,5 +1,6 @@
 zero3d_test(checkpoint_files ROOM checkpoint)
 zero3d_test(checkpoint_engine ROOM checkpoint RANKS 1 2 4)
+zero3d_test(checkpoint_crash ROOM checkpoint RANKS 1 2)
 
 # The program as a whole.
 if(TARGET zero3d_program)
