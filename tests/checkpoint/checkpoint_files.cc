@@ -90,6 +90,51 @@ TEST(Files, EveryTopologyReadsEveryOther) {
         }
 }
 
+// What h5py and others see: checkpoint.h5 read through HDF5, every tensor whole, wherever the
+// folder lies.
+static void expect_virtual(const std::string &file) {
+    Gpt gpt;
+    z3d_model *model = gpt.make(1);
+    z3d_tensor *tensors;
+    int count;
+    ASSERT_Z3D_OK(z3d_tensors_of(model, &tensors, &count));
+    hid_t h5 = H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+    ASSERT_GE(h5, 0) << file;
+    for (int t = 0; t < count; t++)
+        for (int kind = 0; kind < 3; kind++) {
+            char path[160];
+            hsize_t shape[Z3D_MAX_DIMS] = {};
+            ASSERT_Z3D_OK(z3d_hdf5_path(&tensors[t], kind, path, sizeof path));
+            hid_t dataset = H5Dopen2(h5, path, H5P_DEFAULT);
+            ASSERT_GE(dataset, 0) << path;
+            hid_t space = H5Dget_space(dataset);
+            ASSERT_EQ(H5Sget_simple_extent_dims(space, shape, nullptr), tensors[t].dims);
+            for (int d = 0; d < tensors[t].dims; d++)
+                EXPECT_EQ((int64_t)shape[d], tensors[t].shape[d]) << path;
+            std::vector<float> values((size_t)z3d_tensor_elements(&tensors[t]), -1);
+            ASSERT_GE(
+                H5Dread(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
+                0);
+            for (size_t i = 0; i < values.size(); i++)
+                ASSERT_EQ(values[i], value_of(t, kind, (int64_t)i)) << path << " " << i;
+            H5Sclose(space);
+            H5Dclose(dataset);
+        }
+    H5Fclose(h5);
+    free(tensors);
+    z3d_model_destroy(model);
+}
+
+TEST(Files, OneFileShowsTheModel) {
+    for (int tensor : {1, 2, 4})
+        for (int data : {1, 2, 4}) {
+            TemporaryFolder folder;
+            write_checkpoint(folder / "c", Gpt(), tensor, data);
+            std::filesystem::rename(folder / "c", folder / "moved");
+            expect_virtual(folder / "moved/checkpoint.h5");
+        }
+}
+
 // Catches: metadata with times or addresses in it.
 TEST(Files, SameStateGivesSameBytes) {
     TemporaryFolder folder;
