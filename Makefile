@@ -1,6 +1,6 @@
 # The jobs of this repository. Each does all its own set-up: Debian packages (apt, with sudo where not root), the CMake build, the job.
 # V=1 shows everything that a stage prints.
-.PHONY: help demo test fuzz bench format lint install clean
+.PHONY: help demo test test-long fuzz bench format lint install clean
 .DEFAULT_GOAL := help
 
 BUILD ?= build
@@ -12,6 +12,7 @@ PREFIX ?= /usr/local
 help:
 	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
 	@echo "make test            build and run all tests (TESTS=regex: some of them)"
+	@echo "make test-long       the long ones: 200 kills, 10000 bit flips (an hour)"
 	@echo "make fuzz            fuzz the parsers for SECONDS=$(SECONDS)"
 	@echo "make bench           measure; writes docs/results/"
 	@echo "make format          format the sources in place"
@@ -25,6 +26,11 @@ test:
 	@scripts/stage "packages" scripts/setup
 	@scripts/stage "build" scripts/build $(BUILD)
 	@scripts/test $(BUILD) -R "$(TESTS)"
+
+test-long:
+	@scripts/stage "packages" scripts/setup
+	@scripts/stage "build" scripts/build $(BUILD)
+	@ZERO3D_FLIPS=10000 ZERO3D_KILLS=200 scripts/test $(BUILD) -R checkpoint
 
 fuzz:
 	@scripts/stage "packages" scripts/setup --ci
