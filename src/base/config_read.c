@@ -441,7 +441,7 @@ static z3d_status read_yaml(config_reader *r, const char *path) {
 
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name) {
-    config_reader r = {.config = config, .text = text, .length = length};
+    config_reader r = {.config = config, .text = text ? text : "", .length = length};
     if (length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0) { /* an editor's byte order mark */
         r.text += 3;
         r.length -= 3;

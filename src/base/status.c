@@ -3,6 +3,7 @@
 #include "src/base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +99,9 @@ const char *z3d_error_place(void) {
 }
 
 z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_pointer) {
-    void *memory = calloc(count ? count : 1, bytes ? bytes : 1);
+    size_t total;
+    bool fits = !__builtin_mul_overflow(count ? count : 1, bytes ? bytes : 1, &total);
+    void *memory = fits ? calloc(1, total) : NULL;
     if (!memory) {
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %s: %zu x %zu bytes", what, count, bytes);
     }

@@ -154,6 +154,11 @@ TEST(config, files_without_keys_change_nothing) {
     }
 }
 
+TEST(config, no_text_at_all) {
+    Config c;
+    EXPECT_EQ(z3d_config_read_text(c.get, nullptr, 0, "nothing"), Z3D_OK);
+}
+
 TEST(config, byte_order_mark_and_carriage_returns) {
     Config c("\xEF\xBB\xBFmodel:\r\n  num_layers: 3\r\nbf16:\r\n  enabled: true\r\n");
     EXPECT_EQ(c->model_num_layers, 3);

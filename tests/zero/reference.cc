@@ -188,11 +188,12 @@ void compare(const Reference &r, int tensor, int stage, int accumulation, bool r
 
 TEST(Reference, LikePyTorch) {
     Reference r = load();
-    ASSERT_EQ(0u, (size_t)::testing::Test::HasFailure());
+    ASSERT_FALSE(HasFailure());
     int size = z3d_world_size(world);
-    for (int tensor = 1; tensor <= size; tensor *= 2)
-        for (int stage = 0; stage <= 3; stage++)
-            compare(r, tensor, stage, size / tensor < 4 && stage % 2 ? 2 : 1, stage >= 2);
+    // Every stage somewhere; that stages agree to the bit is the equivalence test's.
+    for (int tensor = 1, odd = 1; tensor <= size; tensor *= 2, odd = !odd)
+        for (int stage = odd; stage <= 3; stage += 2)
+            compare(r, tensor, stage, size / tensor < 4 && stage > 1 ? 2 : 1, stage >= 2);
 }
 
 } // namespace
