@@ -173,21 +173,32 @@ static void print_children(const z3d_instruction *in, z3d_string *out) {
     }
 }
 
+/* Columns of a line are padded; nothing is left hanging behind the last one in use. */
+static void append_trimmed(z3d_string *out, const char *line) {
+    size_t length = strlen(line);
+    while (length > 0 && line[length - 1] == ' ') length--;
+    z3d_string_append_bytes(out, line, length);
+}
+
 static void print_instruction(const z3d_program *p, int index, int width, z3d_string *out) {
     const z3d_instruction *in = &p->instruction[index];
     char columns[48] = "", bytes[32] = "", micro[16] = "";
+    z3d_string line = {0};
     if (in->count > 0) {
         columns_text(in, columns, sizeof columns);
         if (moves_tensors(in)) z3d_format_bytes(bucket_bytes(p, in), bytes, sizeof bytes);
     }
     if (in->micro >= 0) snprintf(micro, sizeof micro, "%d", in->micro);
-    z3d_string_append(out, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
+    z3d_string_append(&line, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
                       z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);
-    print_buffers(p, in, out);
+    print_buffers(p, in, &line);
     if (in->opcode == Z3D_OP_RECOMPUTE && !in->need_output) {
-        z3d_string_append(out, "  (without output)");
+        z3d_string_append(&line, "  (without output)");
     }
+    append_trimmed(out, line.text ? line.text : "");
     z3d_string_append(out, "\n");
+    out->failed |= line.failed;
+    z3d_string_free(&line);
     print_children(in, out);
 }
 

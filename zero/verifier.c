@@ -274,6 +274,7 @@ static z3d_status backward(z3d_flow *flow) {
     if (trace->reads_input) Z3D_TRY(read_input(flow));
     if (trace->saved > 0) {
         Z3D_TRY(read_plain(flow, Z3D_SLOT_SAVED, trace->saved, saved_of(in->unit, in->micro)));
+        Z3D_TRY(write_plain(flow, Z3D_SLOT_SAVED, trace->saved, nothing)); /* may work in place */
     }
     int64_t bytes = output_bytes(flow, in->unit);
     if (bytes > 0) {
@@ -325,9 +326,11 @@ static z3d_status gather_parameters(z3d_flow *flow, bool start) {
 
 static z3d_status release_parameters(z3d_flow *flow) {
     int group = entry(flow)->group;
+    z3d_access all = matrix(flow, Z3D_SLOT_PARAMETERS, Z3D_ROWS_ALL, group);
     Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_PARAMETERS, 0));
     Z3D_TRY(must_not_persist(flow, Z3D_SLOT_PARAMETERS));
-    return z3d_flow_write(flow, matrix(flow, Z3D_SLOT_PARAMETERS, Z3D_ROWS_ALL, group), nothing);
+    Z3D_TRY(z3d_flow_read(flow, all, parameters_of(group, flow->stepped[group])));
+    return z3d_flow_write(flow, all, nothing);
 }
 
 /* ---- gradients ---- */
@@ -452,12 +455,28 @@ static bool same_operands(const z3d_instruction *a, const z3d_instruction *b) {
     return same;
 }
 
+/* A wait finds its start by what it moves: that must not be in flight twice, not even between
+ * different buffers. */
+static z3d_status check_not_in_flight(const z3d_flow *flow) {
+    const z3d_instruction *in = entry(flow);
+    for (int i = 0; i < flow->num_pending; i++) {
+        const z3d_instruction *other = &flow->program->instruction[flow->pending[i]];
+        if (other->opcode == in->opcode && other->group == in->group &&
+            other->first < in->first + in->count && in->first < other->first + other->count) {
+            return z3d_flow_fail(flow, "entry %d moves these columns and is still in flight",
+                                 flow->pending[i]);
+        }
+    }
+    return Z3D_OK;
+}
+
 /* Whether the entry is a start (or the one wait for a start that came before). */
 static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     const z3d_instruction *in = entry(flow);
     *start = in->phase == Z3D_PHASE_START;
     if (in->phase == Z3D_PHASE_WHOLE) return Z3D_OK;
     if (*start) {
+        Z3D_TRY(check_not_in_flight(flow));
         flow->pending[flow->num_pending++] = flow->at;
         return Z3D_OK;
     }

@@ -18,6 +18,13 @@ const char *z3d_collective_name(z3d_collective_kind kind) {
 
 /* ---- making ---- */
 
+static bool on_one_node(const z3d_world *world, const z3d_topology *topology, z3d_axis axis) {
+    for (int i = 0; i < topology->size[axis]; i++)
+        if (world->node[z3d_topology_peer(topology, axis, i)] != world->node[world->rank])
+            return false;
+    return true;
+}
+
 static z3d_status create_mpi(z3d_group *group, const z3d_topology *topology) {
     MPI_Comm comm = MPI_COMM_NULL;
     int first = z3d_topology_peer(topology, group->axis, 0);
@@ -25,7 +32,8 @@ static z3d_status create_mpi(z3d_group *group, const z3d_topology *topology) {
         MPI_Comm_split(group->world->comm, first, group->index, &comm), "splitting the world");
     if (status != Z3D_OK) return status;
     group->ops = &z3d_mpi_ops;
-    return z3d_mpi_group_create(group, comm);
+    bool share = on_one_node(group->world, topology, group->axis);
+    return z3d_mpi_group_create(group, comm, share ? group->world->sharing : Z3D_SHARE_NOTHING);
 }
 
 static void link_group(z3d_world *world, z3d_group *group) {

@@ -14,6 +14,13 @@ enum {
     Z3D_SMALL_BYTES = 4096 /* an all_reduce up to this size is summed in member order */
 };
 
+/* What the members of a group on one node share. Results are the same; tests ask for less. */
+typedef enum z3d_sharing {
+    Z3D_SHARE_EVERYTHING, /* slots, and each other's memory where the kernel lets them read it */
+    Z3D_SHARE_SLOTS,      /* slots for small vectors, messages for the rest */
+    Z3D_SHARE_NOTHING     /* messages only, as between nodes */
+} z3d_sharing;
+
 /* One collective from its start to its wait. */
 typedef struct z3d_operation {
     int64_t id; /* the ticket */
@@ -67,6 +74,7 @@ struct z3d_world {
     int *node; /* by rank */
     char hostname[64];
     int cores;             /* that this process may use */
+    z3d_sharing sharing;   /* of groups made from now on */
     bool progressing;      /* guards against a poll inside a poll */
     z3d_group *groups;     /* all that were made on this world */
     struct z3d_side *side; /* the side channel, NULL: none (alone, or not started) */
@@ -74,8 +82,9 @@ struct z3d_world {
 
 extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_mpi_ops;
 
-/* mpi/: makes the state of a group over `comm`, which it owns from then on. */
-z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm);
+/* mpi/: makes the state of a group over `comm`, which it owns from then on. Collective over the
+ * world. */
+z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm, z3d_sharing sharing);
 
 /* group.c: an operation has ended. */
 void z3d_operation_finish(z3d_group *group, z3d_operation *operation, z3d_status status);

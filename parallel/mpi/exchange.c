@@ -15,18 +15,17 @@ z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {
     int64_t bytes = bytes_of(call);
     char *mine = mpi->small + (int64_t)group->index * Z3D_SMALL_BYTES;
     if (bytes > 0) memcpy(mine, call->buffer, (size_t)bytes);
-    mpi->ring.active = mpi->ring.small = true;
     /* Starting with the next member, so that nobody is everybody's first. */
     for (int k = 1; k < group->size; k++) {
         int from = (group->index + group->size - k) % group->size;
-        Z3D_TRY(z3d_mpi_check(MPI_Irecv(mpi->small + (int64_t)from * Z3D_SMALL_BYTES, (int)bytes,
-                                        MPI_BYTE, from, mpi->ring.tag, mpi->comm,
-                                        &mpi->small_request[from]),
-                              "posting a receive"));
+        Z3D_TRY(
+            z3d_mpi_check(MPI_Irecv(mpi->small + (int64_t)from * Z3D_SMALL_BYTES, (int)bytes,
+                                    MPI_BYTE, from, mpi->tag, mpi->comm, &mpi->small_request[from]),
+                          "posting a receive"));
     }
     for (int k = 1; k < group->size; k++) {
         int to = (group->index + k) % group->size;
-        Z3D_TRY(z3d_mpi_check(MPI_Isend(mine, (int)bytes, MPI_BYTE, to, mpi->ring.tag, mpi->comm,
+        Z3D_TRY(z3d_mpi_check(MPI_Isend(mine, (int)bytes, MPI_BYTE, to, mpi->tag, mpi->comm,
                                         &mpi->small_request[group->size + to]),
                               "posting a send"));
     }
@@ -48,7 +47,7 @@ z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, boo
             reduce(call->buffer, call->buffer, mpi->small + (int64_t)member * Z3D_SMALL_BYTES,
                    call->count);
     }
-    mpi->ring.active = mpi->ring.small = false;
+    mpi->active = false;
     *moved = true;
     return Z3D_OK;
 }

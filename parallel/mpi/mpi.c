@@ -13,27 +13,40 @@ z3d_status z3d_mpi_check(int code, const char *what) {
     return Z3D_ERROR(Z3D_ERR_COMM, "%s: MPI says: %s", what, text);
 }
 
-z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm) {
-    z3d_mpi_group *mpi = NULL;
-    z3d_status status = z3d_new(1, sizeof *mpi, "a process group", &mpi);
-    if (status != Z3D_OK) {
-        MPI_Comm_free(&comm);
-        group->ops = &z3d_self_ops;
-        return status;
+/* What messages need: less, or nothing, where shared memory does the work. */
+static z3d_status make_buffers(z3d_mpi_group *mpi, size_t size, int64_t *bytes) {
+    bool exchange = !mpi->node, ring = !mpi->node || !z3d_node_takes_all(mpi->node);
+    *bytes = mpi->node ? z3d_node_buffer_bytes() : 0;
+    if (exchange) {
+        Z3D_TRY(z3d_new(2 * size, sizeof(MPI_Request), "requests", &mpi->small_request));
+        Z3D_TRY(z3d_new(size, Z3D_SMALL_BYTES, "small communication buffers", &mpi->small));
+        for (size_t i = 0; i < 2 * size; i++) mpi->small_request[i] = MPI_REQUEST_NULL;
+        *bytes += (int64_t)size * Z3D_SMALL_BYTES;
     }
+    if (ring) {
+        Z3D_TRY(z3d_new(Z3D_RING_WINDOW, Z3D_RING_SEGMENT, "communication slots", &mpi->slots));
+        *bytes += (int64_t)Z3D_RING_WINDOW * Z3D_RING_SEGMENT;
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm, z3d_sharing sharing) {
+    z3d_mpi_group *mpi = NULL;
+    size_t size = (size_t)group->size;
+    z3d_status status = z3d_new(1, sizeof *mpi, "a process group", &mpi);
+    Z3D_TRY_GOTO(status, z3d_world_agree(group->world, status), failed);
     group->state = mpi;
     mpi->comm = comm;
-    size_t size = (size_t)group->size;
     Z3D_TRY(z3d_mpi_check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "a communicator"));
+    if (sharing != Z3D_SHARE_NOTHING)
+        Z3D_TRY(z3d_node_create(comm, sharing == Z3D_SHARE_EVERYTHING, &mpi->node));
     Z3D_TRY(z3d_new(size, sizeof(int64_t), "send counts", &mpi->sent_to));
     Z3D_TRY(z3d_new(size, sizeof(int64_t), "receive counts", &mpi->received_from));
-    Z3D_TRY(z3d_new(2 * size, sizeof(MPI_Request), "requests", &mpi->small_request));
-    Z3D_TRY(z3d_new(size, Z3D_SMALL_BYTES, "small communication buffers", &mpi->small));
-    Z3D_TRY(z3d_new(Z3D_RING_WINDOW, Z3D_RING_SEGMENT, "communication slots", &mpi->slots));
-    for (size_t i = 0; i < 2 * size; i++) mpi->small_request[i] = MPI_REQUEST_NULL;
-    group->buffer_bytes =
-        (int64_t)size * Z3D_SMALL_BYTES + (int64_t)Z3D_RING_WINDOW * Z3D_RING_SEGMENT;
-    return Z3D_OK;
+    return make_buffers(mpi, size, &group->buffer_bytes);
+failed:
+    MPI_Comm_free(&comm);
+    free(mpi);
+    return status;
 }
 
 static void drop_request(MPI_Request *request) {
@@ -45,7 +58,7 @@ static void drop_request(MPI_Request *request) {
 /* After an error operations may still be pending: nothing may write into freed memory. */
 static void drop_requests(z3d_mpi_group *mpi, int size) {
     z3d_ring *ring = &mpi->ring;
-    if (ring->active && !ring->small) {
+    if (mpi->active && mpi->way == Z3D_WAY_RING) {
         for (int64_t q = ring->received; q < ring->posted; q++)
             drop_request(&ring->recv_request[q % Z3D_RING_WINDOW]);
         for (int64_t q = ring->sent; q < ring->sending; q++)
@@ -59,6 +72,7 @@ static void mpi_destroy(z3d_group *group) {
     z3d_mpi_group *mpi = group->state;
     if (!mpi) return;
     drop_requests(mpi, group->size);
+    z3d_node_destroy(mpi->node);
     MPI_Comm_free(&mpi->comm);
     free(mpi->slots);
     free(mpi->small);
@@ -77,18 +91,39 @@ static bool is_small(const z3d_collective *call) {
 static z3d_status begin_head(z3d_group *group) {
     enum { TAGS = 1 << 19 };
     z3d_mpi_group *mpi = group->state;
-    mpi->ring.tag = (int)(mpi->sequence++ % TAGS) * 2;
-    return is_small(&mpi->head->call) ? z3d_exchange_begin(group, mpi->head)
-                                      : z3d_ring_begin(group, mpi->head);
+    z3d_operation *head = mpi->head;
+    mpi->tag = (int)(mpi->sequence++ % TAGS) * 2;
+    mpi->active = true;
+    if (mpi->node) {
+        bool taken = z3d_node_takes(mpi->node, &head->call);
+        mpi->way = taken ? Z3D_WAY_NODE : Z3D_WAY_RING;
+        if (taken)
+            z3d_node_begin(mpi->node, &head->call, (uint64_t)mpi->sequence);
+        else
+            z3d_node_skip(mpi->node, (uint64_t)mpi->sequence);
+    } else {
+        mpi->way = is_small(&head->call) ? Z3D_WAY_EXCHANGE : Z3D_WAY_RING;
+    }
+    if (mpi->way == Z3D_WAY_EXCHANGE) return z3d_exchange_begin(group, head);
+    return mpi->way == Z3D_WAY_RING ? z3d_ring_begin(group, head) : Z3D_OK;
+}
+
+static z3d_status progress_head(z3d_group *group, bool *moved) {
+    z3d_mpi_group *mpi = group->state;
+    if (mpi->way == Z3D_WAY_EXCHANGE) return z3d_exchange_progress(group, mpi->head, moved);
+    if (mpi->way == Z3D_WAY_RING) return z3d_ring_progress(group, mpi->head, moved);
+    bool done;
+    Z3D_TRY(z3d_node_progress(mpi->node, &mpi->head->call, moved, &done));
+    if (done) mpi->active = false;
+    return Z3D_OK;
 }
 
 static z3d_status progress_collectives(z3d_group *group, bool *moved) {
     z3d_mpi_group *mpi = group->state;
     while (mpi->head) {
-        if (!mpi->ring.active) Z3D_TRY(begin_head(group));
-        Z3D_TRY(mpi->ring.small ? z3d_exchange_progress(group, mpi->head, moved)
-                                : z3d_ring_progress(group, mpi->head, moved));
-        if (mpi->ring.active) return Z3D_OK;
+        if (!mpi->active) Z3D_TRY(begin_head(group));
+        Z3D_TRY(progress_head(group, moved));
+        if (mpi->active) return Z3D_OK;
         z3d_operation *done = mpi->head;
         mpi->head = done->queued;
         if (!mpi->head) mpi->tail = NULL;

@@ -49,8 +49,7 @@ z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation) {
     z3d_ring *ring = &mpi->ring;
     const z3d_collective *call = &operation->call;
     int64_t steps = group->size - 1, rows = call->count;
-    int tag = ring->tag;
-    *ring = (z3d_ring){.active = true, .tag = tag};
+    *ring = (z3d_ring){.segments = 0};
     if (call->kind == Z3D_COLLECTIVE_ALL_REDUCE) {
         rows = z3d_row_count(call->count, group->size, 0);
         steps *= 2;
@@ -130,14 +129,14 @@ static z3d_status post_more(z3d_group *group, const z3d_collective *call, bool *
         place at = locate(group, ring, call, ring->posted, false);
         Z3D_TRY(
             z3d_mpi_check(MPI_Irecv(target_of(mpi, &at, ring->posted), (int)(at.elements * size),
-                                    MPI_BYTE, previous, ring->tag, mpi->comm,
+                                    MPI_BYTE, previous, mpi->tag, mpi->comm,
                                     &ring->recv_request[ring->posted % Z3D_RING_WINDOW]),
                           "posting a receive"));
     }
     for (; may_send(ring); ring->sending++, *moved = true) {
         place at = locate(group, ring, call, ring->sending, true);
         Z3D_TRY(z3d_mpi_check(MPI_Isend(at.pointer, (int)(at.elements * size), MPI_BYTE, next,
-                                        ring->tag, mpi->comm,
+                                        mpi->tag, mpi->comm,
                                         &ring->send_request[ring->sending % Z3D_RING_WINDOW]),
                               "posting a send"));
     }
@@ -151,6 +150,6 @@ z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *m
     Z3D_TRY(finish_receives(group, call, moved));
     Z3D_TRY(finish_sends(ring, moved));
     Z3D_TRY(post_more(group, call, moved));
-    if (ring->received == ring->receives && ring->sent == ring->sends) ring->active = false;
+    if (ring->received == ring->receives && ring->sent == ring->sends) mpi->active = false;
     return Z3D_OK;
 }

@@ -3,6 +3,7 @@
 #define ZERO3D_PARALLEL_MPI_RING_H
 
 #include "parallel/interface/internal.h"
+#include "parallel/node/node.h"
 #include "parallel/reduce/reduce.h"
 
 enum {
@@ -14,7 +15,6 @@ enum {
  * segment q % segments of step q / segments. A member sends its q-th segment to the next member
  * when it has received its (q - lag)-th from the previous one. */
 typedef struct z3d_ring {
-    bool active, small;
     int first_step;           /* 0; an all_gather is the second half of an all_reduce */
     int64_t segments, lag;    /* segments: of one row */
     int64_t receives, sends;  /* in total */
@@ -22,11 +22,17 @@ typedef struct z3d_ring {
     int64_t sending, sent;    /* sends: posted; finished */
     MPI_Request recv_request[Z3D_RING_WINDOW], send_request[Z3D_RING_WINDOW];
     z3d_reduce_function reduce;
-    int tag;
 } z3d_ring;
+
+/* How the collective at the head is done. */
+typedef enum z3d_mpi_way { Z3D_WAY_RING, Z3D_WAY_EXCHANGE, Z3D_WAY_NODE } z3d_mpi_way;
 
 typedef struct z3d_mpi_group {
     MPI_Comm comm;
+    z3d_node *node;  /* NULL: members on several nodes, or no shared memory */
+    z3d_mpi_way way; /* of the collective at the head */
+    bool active;     /* it has begun */
+    int tag;
     z3d_operation *head, *tail;       /* collectives, in the order of their starts */
     z3d_operation *p2p;               /* sends and receives: these do not queue behind anything */
     int64_t sequence;                 /* of the collectives: gives their tags */

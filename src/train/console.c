@@ -211,8 +211,9 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     if (isfinite(end->validation_loss))
         snprintf(validation, sizeof validation, ", validation loss %.6f", end->validation_loss);
     if (isfinite(end->mfu)) snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * end->mfu);
-    z3d_console_say(console, "\n%s: %lld steps%s in %s, loss %.6f -> %.6f%s",
-                    end->stopped ? "stopped by a signal" : "done", (long long)end->steps, skipped,
+    z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s",
+                    end->stopped ? "stopped by a signal" : "done", (long long)end->steps,
+                    end->steps == 1 ? "" : "s", skipped,
                     z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
                     end->last_loss, validation);
     z3d_console_say(console, "speed: %s tokens/s%s",

@@ -16,12 +16,14 @@ export PKG_CONFIG_PATH
 
 cat >faces.c <<'END'
 #include <stdio.h>
+#include <string.h>
 #include <zero3d.h>
+static const char text[] = "train_batch_size: 1\ngradient_accumulation_steps: 1\n";
 int main(void) {
     z3d_config *config;
     z3d_plan *plan;
     if (z3d_config_create(&config) != Z3D_OK) return 1;
-    if (z3d_config_read_text(config, "train_batch_size: 1\ngradient_accumulation_steps: 1", 51, "text") != Z3D_OK ||
+    if (z3d_config_read_text(config, text, strlen(text), "text") != Z3D_OK ||
         z3d_plan_create(config, 1, 0, &plan) != Z3D_OK) {
         puts(z3d_error_message());
         return 1;
@@ -35,7 +37,7 @@ END
 cp "$example" two_spirals.c
 for program in faces two_spirals; do
     # shellcheck disable=SC2046 # words
-    expect 0 ${CC:-cc} -std=c11 ${SANITIZE:+-fsanitize=$SANITIZE} $program.c -o with-pkg-config-$program $(pkg-config --cflags --libs zero3d)
+    expect 0 ${CC:-cc} -std=gnu11 ${SANITIZE:+-fsanitize=$SANITIZE} $program.c -o with-pkg-config-$program $(pkg-config --cflags --libs zero3d)
 done
 expect 0 ./with-pkg-config-faces
 grep -qx 124439808 out || fail "GPT-2 124M has 124439808 parameters"

@@ -14,12 +14,26 @@ extern "C" {
 static z3d_world *world;
 static z3d_device *device;
 static z3d_topology topology;
-static z3d_group *group; // of the whole world
+static z3d_group *group; // of the whole world, of the way that is tested
+
+// Shared memory and reading each other's memory, shared slots and messages, messages only.
+static z3d_group *groups[3];
+
+class Collectives : public testing::TestWithParam<int> {
+    void SetUp() override {
+        group = groups[GetParam()];
+        world->sharing = z3d_sharing(GetParam());
+    }
+};
+INSTANTIATE_TEST_SUITE_P(, Collectives, testing::Values(0, 1, 2), [](const auto &info) {
+    return std::string(info.param == 0 ? "everything" : info.param == 1 ? "slots" : "messages");
+});
 
 static const z3d_dtype kTypes[] = {Z3D_F32, Z3D_F64, Z3D_BF16, Z3D_F16, Z3D_I32};
-// Bytes of a row or vector: nothing, one element, around 4096 (the small path), the segments, 3 MB.
-static const int64_t kBytes[] = {0,      8,      24,     1000,   4088,   4096,        4104,
-                                 262136, 262152, 524280, 524288, 524296, 1048576 + 8, 3 << 20};
+// Bytes of a row or vector: nothing, one element, around 4096 (the small path), the chunks, the
+// segments, the slots, 3 MB.
+static const int64_t kBytes[] = {0,      8,      24,     4096,        4104,
+                                 262136, 262152, 524296, 1048576 + 8, 3 << 20};
 
 static z3d_collective call_of(z3d_collective_kind kind, z3d_dtype dtype, void *buffer,
                               int64_t count) {
@@ -43,7 +57,7 @@ static void run(const z3d_collective &call) {
     ASSERT_EQ(z3d_collective_run(group, &call), Z3D_OK) << z3d_error_message();
 }
 
-TEST(Collectives, AllReduceIsTheContractToTheBit) {
+TEST_P(Collectives, AllReduceIsTheContractToTheBit) {
     uint64_t seed = 10;
     for (z3d_dtype dtype : kTypes)
         for (int64_t bytes : kBytes)
@@ -61,7 +75,7 @@ TEST(Collectives, AllReduceIsTheContractToTheBit) {
 }
 
 // Rows are longer than what takes part: the rest of a row must stay as it was.
-TEST(Collectives, ReduceScatterOfColumns) {
+TEST_P(Collectives, ReduceScatterOfColumns) {
     uint64_t seed = 1000;
     int size = z3d_group_size(group), index = z3d_group_index(group);
     for (z3d_dtype dtype : kTypes)
@@ -89,7 +103,7 @@ TEST(Collectives, ReduceScatterOfColumns) {
         }
 }
 
-TEST(Collectives, AllGatherOfColumns) {
+TEST_P(Collectives, AllGatherOfColumns) {
     uint64_t seed = 2000;
     int size = z3d_group_size(group), index = z3d_group_index(group);
     for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F64, Z3D_U8})
@@ -109,7 +123,7 @@ TEST(Collectives, AllGatherOfColumns) {
         }
 }
 
-TEST(Collectives, BroadcastFromEveryRoot) {
+TEST_P(Collectives, BroadcastFromEveryRoot) {
     uint64_t seed = 3000;
     for (int root = 0; root < z3d_group_size(group); root++)
         for (int64_t bytes : kBytes) {
@@ -125,7 +139,7 @@ TEST(Collectives, BroadcastFromEveryRoot) {
 
 // Everybody starts a large send, then a receive, on top of a collective: nothing may wait for the
 // order of the starts.
-TEST(Collectives, SendsAndReceivesDoNotQueue) {
+TEST_P(Collectives, SendsAndReceivesDoNotQueue) {
     int size = z3d_group_size(group), index = z3d_group_index(group);
     if (size == 1) {
         float x = 0;
@@ -162,7 +176,7 @@ TEST(Collectives, SendsAndReceivesDoNotQueue) {
     EXPECT_TRUE(sum == reference_all_reduce(Z3D_F32, Z3D_SUM, sum_inputs));
 }
 
-TEST(Collectives, BarrierWaitsForEverybody) {
+TEST_P(Collectives, BarrierWaitsForEverybody) {
     z3d_collective call = call_of(Z3D_COLLECTIVE_BARRIER, Z3D_F32, nullptr, 0);
     for (int i = 0; i < 20; i++) run(call);
     // Nobody is through before the last one has come: rank 0 comes late.
@@ -185,7 +199,7 @@ TEST(Collectives, BarrierWaitsForEverybody) {
 }
 
 // Many collectives of two groups are under way; each rank waits for them in an order of its own.
-TEST(Collectives, ManyInFlightWaitedInAnyOrder) {
+TEST_P(Collectives, ManyInFlightWaitedInAnyOrder) {
     z3d_group *second;
     ASSERT_EQ(z3d_group_create(world, &topology, Z3D_AXIS_DATA, device, &second), Z3D_OK);
     const int ops = 40;
@@ -233,7 +247,7 @@ TEST(Collectives, ManyInFlightWaitedInAnyOrder) {
 }
 
 // The device's poll alone finishes what was started: no test, no wait.
-TEST(Collectives, PollingMovesThem) {
+TEST_P(Collectives, PollingMovesThem) {
     auto inputs = inputs_of_all(Z3D_F32, 500000, 6000);
     Bytes mine = inputs[size_t(z3d_group_index(group))];
     z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, mine.data(), 500000);
@@ -258,7 +272,7 @@ static z3d_status observe(void *context, z3d_group *, const z3d_collective *call
     return seen->fail ? z3d_error_set(Z3D_ERR_PROGRAM, "here", 1, "not what was recorded") : Z3D_OK;
 }
 
-TEST(Collectives, ObserverSeesEveryStartAndCanRefuse) {
+TEST_P(Collectives, ObserverSeesEveryStartAndCanRefuse) {
     Seen seen;
     z3d_group_set_observer(group, observe, &seen);
     float x[3] = {1, 2, 3};
@@ -277,7 +291,7 @@ TEST(Collectives, ObserverSeesEveryStartAndCanRefuse) {
     EXPECT_EQ(x[0], float(z3d_group_size(group) * z3d_group_size(group)));
 }
 
-TEST(Collectives, TrafficIsTheFormula) {
+TEST_P(Collectives, TrafficIsTheFormula) {
     z3d_group *fresh;
     ASSERT_EQ(z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &fresh), Z3D_OK);
     int64_t n = z3d_group_size(fresh);
@@ -308,7 +322,7 @@ TEST(Collectives, TrafficIsTheFormula) {
     z3d_group_destroy(fresh);
 }
 
-TEST(Collectives, BadCallsAreRefused) {
+TEST_P(Collectives, BadCallsAreRefused) {
     float x[8] = {};
     z3d_ticket ticket;
     auto refused = [&](z3d_collective call) {
@@ -346,7 +360,7 @@ TEST(Collectives, BadCallsAreRefused) {
     EXPECT_EQ(z3d_collective_test(group, z3d_ticket{0}), Z3D_ERR_USAGE);
 }
 
-TEST(Collectives, RecordingGroupsDoNothingButCountAndObserve) {
+TEST_P(Collectives, RecordingGroupsDoNothingButCountAndObserve) {
     z3d_group *recording;
     ASSERT_EQ(z3d_group_create_recording(Z3D_AXIS_TENSOR, 8, 3, &recording), Z3D_OK);
     EXPECT_EQ(z3d_group_size(recording), 8);
@@ -423,14 +437,18 @@ int main(int argc, char **argv) {
     config.backend = "cpu";
     config.threads = 1;
     int result = 1;
-    if (z3d_device_create(&config, &device) == Z3D_OK &&
-        z3d_topology_make(1, z3d_world_size(world), 1, z3d_world_rank(world), &topology) ==
-            Z3D_OK &&
-        z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &group) == Z3D_OK)
+    z3d_status status = z3d_device_create(&config, &device);
+    if (status == Z3D_OK)
+        status = z3d_topology_make(1, z3d_world_size(world), 1, z3d_world_rank(world), &topology);
+    for (int way = 0; way < 3 && status == Z3D_OK; way++) {
+        world->sharing = z3d_sharing(way);
+        status = z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &groups[way]);
+    }
+    if (status == Z3D_OK)
         result = RUN_ALL_TESTS();
     else
         fprintf(stderr, "%s\n", z3d_error_message());
-    z3d_group_destroy(group);
+    for (z3d_group *each : groups) z3d_group_destroy(each);
     z3d_device_destroy(device);
     z3d_world_destroy(world);
     return result;

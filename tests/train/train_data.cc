@@ -197,7 +197,7 @@ TEST(Megatron, FollowsItsPointers) {
     EXPECT_EQ(read_all(folder / "x", 10), (std::vector<int32_t>{4, 5, 1, 2, 3, 7}));
     z3d_token_file *file;
     ASSERT_EQ(z3d_token_file_open((folder / "x.idx").c_str(), &file), Z3D_OK);
-    int32_t out[3];
+    int32_t out[6];
     ASSERT_EQ(z3d_token_file_read(file, 1, 3, 10, out), Z3D_OK);
     EXPECT_EQ(std::vector<int32_t>(out, out + 3), (std::vector<int32_t>{5, 1, 2}));
     // A value is named by its place in the stream.

@@ -160,7 +160,9 @@ TEST(Planner, PacksRandomLifetimes) {
         expect_disjoint(*p);
         for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST}) {
             EXPECT_EQ(p->bound[space], largest_live(*p, space));
-            if (p->bound[space] > 0) EXPECT_LT(over_bound(*p, space), 0.12) << round;
+            if (p->bound[space] > 0) {
+                EXPECT_LT(over_bound(*p, space), 0.12) << round;
+            }
         }
     }
 }

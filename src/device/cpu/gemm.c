@@ -165,6 +165,7 @@ static bool run_tile(const product *p, int thread, range pm, range pn, range pk,
         operand b =
             locate(p, p->panel_b, gemm->b, gemm->transpose_b, gemm->ldb, pk, pn, k.first, n.first);
         ok = multiply(p, thread, m, n, k, a, b, sum, ld, add) && ok;
+        if (thread == 0) z3d_cpu_poll(p->cpu);
         add = true;
     }
     if (end == gemm->k) finish_tile(p, thread, m, n, sum, ld);
@@ -188,7 +189,6 @@ static void run_tiles(product *p, range pm, range pn, range pk) {
 #pragma omp atomic write
                 p->failed = 1;
             }
-            if (thread == 0) z3d_cpu_poll(p->cpu);
         }
     }
 }

@@ -4,12 +4,12 @@
 #include "src/base/strings.h"
 
 enum {
-    TILE_M = 256,
-    TILE_N = 384,            /* eight times oneDNN's 48 columns */
+    TILE_M = 512,
+    TILE_N = 768,            /* 16 times oneDNN's 48 columns */
     SMALLEST_TILE_M = 32,    /* below this, packing costs more than multiplying */
-    SMALLEST_TILE_N = 96,    /* ... */
+    SMALLEST_TILE_N = 192,   /* ... */
     FEWEST_TILES = 8,        /* small products are cut finer, to have work for several threads */
-    CHUNK_K = 2048,          /* 0.4 GFLOP in the largest tile */
+    CHUNK_K = 1024,          /* 0.8 GFLOP in the largest tile */
     PANEL_ELEMENTS = 1 << 22 /* 16 MiB of fp32 */
 };
 
@@ -27,20 +27,20 @@ static int64_t equal_parts(int64_t length, int64_t part, int64_t unit) {
     return z3d_round_up(ceil_div(length, ceil_div(length, part)), unit);
 }
 
+/* Columns are cut first: for each tile B's part is packed anew, and that of a transposed B (every
+ * forward) is the most expensive. */
 static void cut_tiles(const z3d_gemm *gemm, z3d_gemm_plan *plan) {
-    int64_t tile_m = TILE_M, tile_n = TILE_N;
+    int64_t tile_m = equal_parts(gemm->m, TILE_M, 8), tile_n = equal_parts(gemm->n, TILE_N, 16);
     while (ceil_div(gemm->m, tile_m) * ceil_div(gemm->n, tile_n) < FEWEST_TILES) {
-        bool narrow = tile_n > tile_m || tile_m <= SMALLEST_TILE_M;
-        if (narrow && tile_n <= SMALLEST_TILE_N) narrow = false;
-        if (narrow)
-            tile_n /= 2;
-        else if (tile_m > SMALLEST_TILE_M)
-            tile_m /= 2;
+        if (tile_n / 2 >= SMALLEST_TILE_N)
+            tile_n = equal_parts(gemm->n, tile_n / 2, 16);
+        else if (tile_m / 2 >= SMALLEST_TILE_M)
+            tile_m = equal_parts(gemm->m, tile_m / 2, 8);
         else
             break;
     }
-    plan->tile_m = equal_parts(gemm->m, tile_m, 8);
-    plan->tile_n = equal_parts(gemm->n, tile_n, 16);
+    plan->tile_m = tile_m;
+    plan->tile_n = tile_n;
     plan->chunk_k = equal_parts(gemm->k, CHUNK_K, 16);
 }
 
@@ -50,7 +50,7 @@ z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method) {
     plan.widened = gemm->dtype != Z3D_F32 && method != Z3D_GEMM_MATMUL;
     plan.wide_c = gemm->c_dtype != Z3D_F32;
     if (plan.widened) {
-        plan.panel_k = smaller(gemm->k, 2 * plan.chunk_k);
+        plan.panel_k = smaller(gemm->k, 4 * plan.chunk_k);
         int64_t lines = PANEL_ELEMENTS / (plan.panel_k > 0 ? plan.panel_k : 1);
         plan.panel_m = smaller(gemm->m, lines / plan.tile_m * plan.tile_m);
         plan.panel_n = smaller(gemm->n, lines / plan.tile_n * plan.tile_n);

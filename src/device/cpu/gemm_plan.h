@@ -1,18 +1,18 @@
 /* How a product is cut, from its shape and types alone, because the cuts decide the order of sums:
  * the number of threads, the method and polling have no say. Inside cpu/ only.
  *
- * C is cut into tiles; a tile is one thread's task and one call of the multiplier, and the
- * launching thread polls between its tiles. Along k a tile is summed in chunks, so that the time
- * between polls is bounded. 16-bit operands that are multiplied in fp32 are widened by panels: a
- * panel of A (some rows, k range) and one of B (k range, some columns) at a time, each a few
- * megabytes, so that scratch stays small at any size and no element is widened once per tile. */
+ * C is cut into tiles: one thread's tasks. Along k a tile is summed in chunks, each one call of the
+ * multiplier of 0.8 GFLOP at most, between which the launching thread polls. 16-bit operands that
+ * are multiplied in fp32 are widened by panels: a panel of A (some rows, k range) and one of B (k
+ * range, some columns) at a time, each a few megabytes, so that scratch stays small at any size and
+ * no element is widened once per tile. */
 #ifndef ZERO3D_DEVICE_CPU_GEMM_PLAN_H
 #define ZERO3D_DEVICE_CPU_GEMM_PLAN_H
 
 #include "src/device/cpu/cpu.h"
 
 typedef struct z3d_gemm_plan {
-    int64_t tile_m, tile_n;            /* one task: about 0.3 GFLOP or less */
+    int64_t tile_m, tile_n;            /* one task */
     int64_t chunk_k;                   /* one call of the multiplier */
     int64_t panel_m, panel_n, panel_k; /* multiples of the above; everything where nothing is
                                           widened */

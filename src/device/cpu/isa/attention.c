@@ -147,7 +147,7 @@ static void forward_block(const attention *with, const forward_scratch *s, int64
 
 /* Query rows first .. end - 1 of one head. */
 static void forward_task(const attention *with, const z3d_attention_forward *kernel, char *scratch,
-                         int64_t sample, int64_t head, int64_t first, int64_t end) {
+                         int64_t sample, int64_t head, int64_t first, int64_t end, bool polls) {
     const int64_t d = with->head_dim, heads = with->heads, seq = with->seq;
     forward_scratch s;
     s.keys = take(&scratch, seq, d);
@@ -175,6 +175,7 @@ static void forward_task(const attention *with, const z3d_attention_forward *ker
         }
         store_rows(with, s.out, kernel->out, (sample * seq * heads + head) * d, heads * d, query,
                    queries);
+        if (polls) z3d_cpu_poll(with->cpu);
     }
 }
 
@@ -198,9 +199,12 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
     const int64_t per_thread = z3d_scratch_attention_forward(kernel, 1);
     const attention with = attention_of(cpu, kernel->seq, kernel->heads, kernel->head_dim,
                                         kernel->first_head, kernel->dtype, &kernel->dropout);
-    const int64_t per_head = (kernel->seq + Z3D_ATTENTION_FORWARD - 1) / Z3D_ATTENTION_FORWARD;
-    const int64_t heads = kernel->batch * kernel->heads, tasks = heads * per_head;
-#pragma omp parallel num_threads(cpu->threads)
+    /* Whole heads, or parts of them where threads would lack work: the results are the same. */
+    const int64_t heads = kernel->batch * kernel->heads;
+    const int64_t rows = heads >= 4 * cpu->threads ? kernel->seq : Z3D_ATTENTION_FORWARD;
+    const int64_t per_head = kernel->seq > 0 ? (kernel->seq + rows - 1) / rows : 0;
+    const int64_t tasks = heads * per_head;
+#pragma omp parallel num_threads((int)min_int64(cpu->threads, tasks < 1 ? 1 : tasks))
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;
@@ -208,11 +212,10 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
          * leave no thread waiting. */
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tasks; task++) {
-            const int64_t first = (per_head - 1 - task / heads) * Z3D_ATTENTION_FORWARD;
+            const int64_t first = (per_head - 1 - task / heads) * rows;
             const int64_t sample = task % heads / kernel->heads, head = task % kernel->heads;
             forward_task(&with, kernel, scratch, sample, head, first,
-                         min_int64(first + Z3D_ATTENTION_FORWARD, kernel->seq));
-            if (thread == 0) z3d_cpu_poll(cpu);
+                         min_int64(first + rows, kernel->seq), thread == 0);
         }
     }
     return Z3D_OK;
@@ -335,7 +338,7 @@ z3d_status Z3D_CPU_NAME(attention_backward)(z3d_cpu *cpu, const z3d_kernel *laun
     const attention with = attention_of(cpu, kernel->seq, kernel->heads, kernel->head_dim,
                                         kernel->first_head, kernel->dtype, &kernel->dropout);
     const int64_t tasks = kernel->batch * kernel->heads;
-#pragma omp parallel num_threads(cpu->threads)
+#pragma omp parallel num_threads((int)min_int64(cpu->threads, tasks < 1 ? 1 : tasks))
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;

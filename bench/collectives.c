@@ -1,0 +1,171 @@
+/* Bus bandwidth of our collectives beside MPI's own and beside direct shared memory, in one run:
+ *   scripts/launch -n 4 build/bin/bench_collectives [MB ...]
+ * Bytes are of the whole buffer and bus bandwidth is counted as by nccl-tests: an all_reduce moves
+ * 2 (N-1)/N of them, the others (N-1)/N. "direct" keeps the buffers in a shared window and has each
+ * rank read its peers' rows where they lie: what one node can do at best. fp32, the best of several
+ * rounds, the three ways taking turns. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/parallel.h"
+
+typedef struct bench {
+    z3d_world *world;
+    z3d_group *group;
+    int rank, size;
+    MPI_Win window;
+    float *shared;    /* this rank's buffer in the window */
+    float **peer;     /* everybody's */
+    float *own, *out; /* private memory */
+    int64_t elements;
+} bench;
+
+typedef enum { OURS, LIBRARY, DIRECT, WAYS } way;
+
+static void must(z3d_status status, bench *b) {
+    if (status != Z3D_OK) z3d_world_abort(b->world, status, z3d_error_message());
+}
+
+/* ---- one collective, three ways ---- */
+
+static void ours(bench *b, z3d_collective_kind kind) {
+    bool whole = kind == Z3D_COLLECTIVE_ALL_REDUCE;
+    int64_t row = b->elements / b->size;
+    z3d_collective call = {.kind = kind,
+                           .dtype = Z3D_F32,
+                           .buffer = b->own,
+                           .count = whole ? b->elements : row,
+                           .stride = row};
+    must(z3d_collective_run(b->group, &call), b);
+}
+
+static void library(bench *b, z3d_collective_kind kind) {
+    int row = (int)(b->elements / b->size);
+    if (kind == Z3D_COLLECTIVE_ALL_REDUCE)
+        MPI_Allreduce(MPI_IN_PLACE, b->own, (int)b->elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    else if (kind == Z3D_COLLECTIVE_REDUCE_SCATTER)
+        MPI_Reduce_scatter_block(b->own, b->out, row, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    else
+        MPI_Allgather(MPI_IN_PLACE, 0, MPI_FLOAT, b->own, row, MPI_FLOAT, MPI_COMM_WORLD);
+}
+
+static void direct_reduce(bench *b, int64_t row) {
+    float *to = b->shared + b->rank * row;
+    for (int k = 1; k < b->size; k++) {
+        const float *from = b->peer[(b->rank + k) % b->size] + b->rank * row;
+        for (int64_t i = 0; i < row; i++) to[i] += from[i];
+    }
+}
+
+static void direct_gather(bench *b, int64_t row) {
+    for (int k = 1; k < b->size; k++) {
+        int from = (b->rank + k) % b->size;
+        memcpy(b->shared + from * row, b->peer[from] + from * row, (size_t)row * sizeof(float));
+    }
+}
+
+static void direct(bench *b, z3d_collective_kind kind) {
+    int64_t row = b->elements / b->size;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (kind != Z3D_COLLECTIVE_ALL_GATHER) direct_reduce(b, row);
+    if (kind == Z3D_COLLECTIVE_ALL_REDUCE) MPI_Barrier(MPI_COMM_WORLD);
+    if (kind != Z3D_COLLECTIVE_REDUCE_SCATTER) direct_gather(b, row);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* ---- measuring ---- */
+
+static double seconds_of(bench *b, z3d_collective_kind kind, way which, int repeats) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    double begun = z3d_now(), mine, slowest;
+    for (int i = 0; i < repeats; i++) {
+        if (which == OURS) ours(b, kind);
+        if (which == LIBRARY) library(b, kind);
+        if (which == DIRECT) direct(b, kind);
+    }
+    mine = (z3d_now() - begun) / repeats;
+    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    return slowest;
+}
+
+static void measure(bench *b, z3d_collective_kind kind, double megabytes) {
+    enum { ROUNDS = 7 };
+    double best[WAYS] = {1e9, 1e9, 1e9}, rate[WAYS];
+    double bytes = (double)b->elements * sizeof(float);
+    int repeats = bytes < 4e6 ? 20 : 3;
+    for (int round = 0; round < ROUNDS; round++)
+        for (way w = OURS; w < WAYS; w++) {
+            double seconds = seconds_of(b, kind, w, repeats);
+            if (seconds < best[w]) best[w] = seconds;
+        }
+    double moved = bytes * (b->size - 1) / b->size;
+    if (kind == Z3D_COLLECTIVE_ALL_REDUCE) moved *= 2;
+    for (way w = OURS; w < WAYS; w++) rate[w] = moved / best[w] / 1e9;
+    if (b->rank == 0)
+        printf("%5d  %-15s %7.2f  %8.2f %8.2f %8.2f  %8.2f %8.2f\n", b->size,
+               z3d_collective_name(kind), megabytes, rate[OURS], rate[LIBRARY], rate[DIRECT],
+               rate[OURS] / rate[LIBRARY], rate[OURS] / rate[DIRECT]);
+}
+
+static void make_buffers(bench *b, double megabytes) {
+    b->elements = (int64_t)(megabytes * 1048576 / sizeof(float)) / b->size * b->size;
+    MPI_Aint bytes = (MPI_Aint)(b->elements * (int64_t)sizeof(float));
+    b->own = calloc((size_t)bytes, 1);
+    b->out = calloc((size_t)bytes, 1);
+    b->peer = calloc((size_t)b->size, sizeof *b->peer);
+    if (!b->own || !b->out || !b->peer)
+        must(Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %.0f MB", megabytes), b);
+    MPI_Win_allocate_shared(bytes, sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD, &b->shared,
+                            &b->window);
+    for (int r = 0; r < b->size; r++) {
+        MPI_Aint size;
+        int unit;
+        MPI_Win_shared_query(b->window, r, &size, &unit, &b->peer[r]);
+    }
+    memset(b->shared, 0, (size_t)bytes);
+    memset(b->own, 0, (size_t)bytes);
+    memset(b->out, 0, (size_t)bytes);
+}
+
+static void free_buffers(bench *b) {
+    MPI_Win_free(&b->window);
+    free(b->peer);
+    free(b->out);
+    free(b->own);
+}
+
+int main(int argc, char **argv) {
+    static const double standard[] = {0.00390625, 0.0625, 1, 16, 64};
+    static const z3d_collective_kind kinds[] = {
+        Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_COLLECTIVE_ALL_GATHER, Z3D_COLLECTIVE_ALL_REDUCE};
+    bench b = {0};
+    z3d_topology topology;
+    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
+        fprintf(stderr, "bench_collectives: %s\n", z3d_error_message());
+        return EXIT_FAILURE;
+    }
+    b.rank = z3d_world_rank(b.world);
+    b.size = z3d_world_size(b.world);
+    if (b.size < 2 || z3d_world_nodes(b.world) > 1)
+        must(Z3D_ERROR(Z3D_ERR_USAGE, "start on 2 or more ranks of one node, by scripts/launch"),
+             &b);
+    must(z3d_topology_make(1, b.size, 1, b.rank, &topology), &b);
+    must(z3d_group_create(b.world, &topology, Z3D_AXIS_DATA, NULL, &b.group), &b);
+    if (b.rank == 0)
+        printf("bus bandwidth, GB/s, backend %s\nranks  %-15s %7s  %8s %8s %8s  %8s %8s\n",
+               z3d_group_backend(b.group), "collective", "MB", "ours", "MPI", "direct", "/ MPI",
+               "/ direct");
+    int count = argc > 1 ? argc - 1 : (int)(sizeof standard / sizeof standard[0]);
+    for (int k = 0; k < 3; k++)
+        for (int i = 0; i < count; i++) {
+            double megabytes = argc > 1 ? atof(argv[i + 1]) : standard[i];
+            make_buffers(&b, megabytes);
+            measure(&b, kinds[k], megabytes);
+            free_buffers(&b);
+        }
+    z3d_group_destroy(b.group);
+    z3d_world_destroy(b.world);
+    return EXIT_SUCCESS;
+}

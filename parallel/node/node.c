@@ -1,0 +1,384 @@
+/* Collectives inside a node. What is small goes through slots of shared memory: every member copies
+ * its vector in, posts the number of the collective, and reads from the others' slots. What is
+ * large stays where it is: members read each other's memory (process_vm_readv), one copy, which
+ * moves on even while the owner computes. Every flag has one writer and only grows.
+ *
+ *   posted    my slot or buffer may be read for this collective
+ *   reduced   my row of it is complete
+ *   finished  I read nothing more of it
+ *
+ * Slots and posted addresses are kept twice, by the parity of the number: a member posts n when
+ * everybody has finished n - 2. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "parallel/node/node.h"
+#include "parallel/reduce/reduce.h"
+
+enum {
+    SLOT = 1024 * 1024, /* bytes of a vector that goes through shared memory */
+    CHUNK = 256 * 1024, /* bytes of one piece of work: two of them stay in the cache */
+    LINE = 128          /* flags of different writers do not share a cache line */
+};
+
+typedef struct member {
+    _Alignas(LINE) _Atomic uint64_t posted;
+    _Alignas(LINE) _Atomic uint64_t reduced;
+    _Alignas(LINE) _Atomic uint64_t finished;
+    _Alignas(LINE) _Atomic uint64_t address[2];
+    _Atomic int64_t pid;
+} member;
+
+typedef enum { POST, SUM_SMALL, REDUCE, GATHER, FINISH, DRAIN } stage;
+
+struct z3d_node {
+    int size, index;
+    member *members; /* shared, and behind them the slots */
+    char *slots;
+    size_t shared_bytes;
+    bool can_read;            /* each other's memory */
+    pid_t *pid;               /* by member */
+    char *partial, *incoming; /* CHUNK bytes each */
+    /* The collective under way. */
+    uint64_t number;
+    stage stage;
+    bool large;
+    int next;   /* gather: members done */
+    int64_t at; /* bytes done of the current row */
+};
+
+/* ---- making ---- */
+
+/* Containers and hardened kernels may forbid it: try. */
+static bool try_reading(z3d_node *node, MPI_Comm comm) {
+    enum { MAGIC = 0x5a3d };
+    uint64_t mine = MAGIC + (uint64_t)node->index, read = 0;
+    int next = (node->index + 1) % node->size, good, all = 0;
+    member *self = &node->members[node->index];
+    atomic_store(&self->address[0], (uint64_t)(uintptr_t)&mine);
+    atomic_store(&self->pid, getpid());
+    MPI_Barrier(comm);
+    for (int m = 0; m < node->size; m++) node->pid[m] = (pid_t)atomic_load(&node->members[m].pid);
+    struct iovec to = {.iov_base = &read, .iov_len = sizeof read};
+    struct iovec from = {.iov_base =
+                             (void *)(uintptr_t)atomic_load(&node->members[next].address[0]),
+                         .iov_len = sizeof read};
+    ssize_t got = process_vm_readv(node->pid[next], &to, 1, &from, 1, 0);
+    good = got == (ssize_t)sizeof read && read == MAGIC + (uint64_t)next;
+    /* Also the barrier behind which `mine` may go. */
+    MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, comm);
+    return all != 0;
+}
+
+z3d_status z3d_node_create(MPI_Comm comm, bool may_read, z3d_node **out) {
+    z3d_node *node = NULL;
+    void *shared = NULL;
+    int mine = 0, all = 0;
+    *out = NULL;
+    z3d_status status = z3d_new(1, sizeof *node, "a node's group", &node);
+    if (status == Z3D_OK) {
+        MPI_Comm_size(comm, &node->size);
+        MPI_Comm_rank(comm, &node->index);
+        size_t size = (size_t)node->size;
+        node->shared_bytes = size * (sizeof(member) + 2 * (size_t)SLOT);
+        status = z3d_new(size, sizeof *node->pid, "a node's group", &node->pid);
+        if (status == Z3D_OK) status = z3d_new(2, CHUNK, "communication buffers", &node->partial);
+    }
+    mine = status == Z3D_OK;
+    z3d_status agreed = z3d_mpi_check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm),
+                                      "making a node's group");
+    if (agreed == Z3D_OK && all) agreed = z3d_shared_create(comm, node->shared_bytes, &shared);
+    if (status == Z3D_OK) status = agreed;
+    if (status != Z3D_OK || !shared) {
+        z3d_node_destroy(node);
+        return status;
+    }
+    node->incoming = node->partial + CHUNK;
+    node->members = shared;
+    node->slots = (char *)shared + (size_t)node->size * sizeof(member);
+    memset(node->slots + (size_t)node->index * 2 * SLOT, 0, 2 * SLOT); /* first touch */
+    node->can_read = may_read && try_reading(node, comm);
+    *out = node;
+    return Z3D_OK;
+}
+
+void z3d_node_destroy(z3d_node *node) {
+    if (!node) return;
+    z3d_shared_destroy(node->members, node->shared_bytes);
+    free(node->partial);
+    free(node->pid);
+    free(node);
+}
+
+int64_t z3d_node_buffer_bytes(void) {
+    return (int64_t)(sizeof(member) + 2 * (size_t)SLOT + 2 * (size_t)CHUNK);
+}
+
+bool z3d_node_takes_all(const z3d_node *node) {
+    return node->can_read;
+}
+
+/* ---- where things are ---- */
+
+static int64_t element_size(const z3d_collective *call) {
+    return (int64_t)z3d_dtype_size(call->dtype);
+}
+
+static bool has_rows(const z3d_collective *call) {
+    return call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER || call->kind == Z3D_COLLECTIVE_ALL_GATHER;
+}
+
+/* Bytes of everybody's part together. */
+static int64_t whole_bytes(const z3d_node *node, const z3d_collective *call) {
+    if (call->kind == Z3D_COLLECTIVE_BARRIER) return 0;
+    return call->count * element_size(call) * (has_rows(call) ? node->size : 1);
+}
+
+bool z3d_node_takes(const z3d_node *node, const z3d_collective *call) {
+    return node->can_read || whole_bytes(node, call) <= SLOT;
+}
+
+/* A row's bytes, and its first byte in the user's buffer and in a slot, where rows are packed. */
+typedef struct row {
+    int64_t bytes, in_buffer, in_slot;
+} row;
+
+static row find_row(const z3d_node *node, const z3d_collective *call, int index) {
+    int64_t size = element_size(call);
+    if (call->kind == Z3D_COLLECTIVE_BROADCAST) return (row){.bytes = call->count * size};
+    if (has_rows(call))
+        return (row){.bytes = call->count * size,
+                     .in_buffer = index * call->stride * size,
+                     .in_slot = index * call->count * size};
+    int64_t first = z3d_row_first(call->count, node->size, index) * size;
+    return (row){.bytes = z3d_row_count(call->count, node->size, index) * size,
+                 .in_buffer = first,
+                 .in_slot = first};
+}
+
+static char *slot_of(const z3d_node *node, int m) {
+    return node->slots + ((size_t)m * 2 + node->number % 2) * SLOT;
+}
+
+static uint64_t flag(_Atomic uint64_t *value) {
+    return atomic_load_explicit(value, memory_order_acquire);
+}
+
+static void raise_flag(_Atomic uint64_t *value, uint64_t number) {
+    atomic_store_explicit(value, number, memory_order_release);
+}
+
+static bool all_posted(const z3d_node *node) {
+    for (int m = 0; m < node->size; m++)
+        if (flag(&node->members[m].posted) < node->number) return false;
+    return true;
+}
+
+static bool all_finished(const z3d_node *node, uint64_t number) {
+    for (int m = 0; m < node->size; m++)
+        if (flag(&node->members[m].finished) < number) return false;
+    return true;
+}
+
+static z3d_status read_peer(const z3d_node *node, int m, int64_t offset, void *to, int64_t bytes) {
+    uint64_t base =
+        atomic_load_explicit(&node->members[m].address[node->number % 2], memory_order_relaxed);
+    while (bytes > 0) {
+        struct iovec here = {.iov_base = to, .iov_len = (size_t)bytes};
+        struct iovec there = {.iov_base = (void *)(uintptr_t)(base + (uint64_t)offset),
+                              .iov_len = (size_t)bytes};
+        ssize_t got = process_vm_readv(node->pid[m], &here, 1, &there, 1, 0);
+        if (got <= 0)
+            return Z3D_ERROR(Z3D_ERR_COMM, "reading the memory of group member %d (pid %d): %s", m,
+                             (int)node->pid[m], got < 0 ? strerror(errno) : "nothing there");
+        to = (char *)to + got;
+        offset += got;
+        bytes -= got;
+    }
+    return Z3D_OK;
+}
+
+/* ---- the stages ---- */
+
+static stage after_post(const z3d_node *node, const z3d_collective *call) {
+    switch (call->kind) {
+    case Z3D_COLLECTIVE_REDUCE_SCATTER:
+        return REDUCE;
+    case Z3D_COLLECTIVE_ALL_REDUCE:
+        return whole_bytes(node, call) <= Z3D_SMALL_BYTES ? SUM_SMALL : REDUCE;
+    case Z3D_COLLECTIVE_BROADCAST:
+        return node->index == call->peer ? FINISH : GATHER;
+    case Z3D_COLLECTIVE_ALL_GATHER:
+        return GATHER;
+    default:
+        return SUM_SMALL; /* a barrier is a sum of nothing */
+    }
+}
+
+/* What the others will read of this member. */
+static void copy_in(const z3d_node *node, const z3d_collective *call) {
+    char *slot = slot_of(node, node->index);
+    const char *buffer = call->buffer;
+    if (call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return;
+    if (call->kind == Z3D_COLLECTIVE_BROADCAST) {
+        if (node->index == call->peer) memcpy(slot, buffer, (size_t)find_row(node, call, 0).bytes);
+        return;
+    }
+    bool small = after_post(node, call) == SUM_SMALL;
+    for (int r = 0; r < node->size; r++) {
+        row at = find_row(node, call, r);
+        bool wanted =
+            call->kind == Z3D_COLLECTIVE_ALL_GATHER ? r == node->index : small || r != node->index;
+        if (wanted) memcpy(slot + at.in_slot, buffer + at.in_buffer, (size_t)at.bytes);
+    }
+}
+
+static bool post(z3d_node *node, const z3d_collective *call) {
+    member *self = &node->members[node->index];
+    if (node->number > 2 && !all_finished(node, node->number - 2)) return false;
+    if (node->large)
+        atomic_store_explicit(&self->address[node->number % 2], (uint64_t)(uintptr_t)call->buffer,
+                              memory_order_relaxed);
+    else
+        copy_in(node, call);
+    raise_flag(&self->posted, node->number);
+    node->stage = after_post(node, call);
+    return true;
+}
+
+static bool sum_small(z3d_node *node, const z3d_collective *call) {
+    if (!all_posted(node)) return false;
+    int64_t bytes = whole_bytes(node, call);
+    if (bytes > 0) {
+        z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
+        memcpy(call->buffer, slot_of(node, 0), (size_t)bytes);
+        for (int m = 1; m < node->size; m++)
+            reduce(call->buffer, call->buffer, slot_of(node, m), call->count);
+    }
+    node->stage = FINISH;
+    return true;
+}
+
+/* Members' parts of one chunk of the own row, in the contract's order: the next member's first, the
+ * own last. */
+static z3d_status reduce_chunk(z3d_node *node, const z3d_collective *call, const row *at,
+                               int64_t bytes) {
+    z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
+    int64_t count = bytes / element_size(call);
+    const char *sum = NULL;
+    for (int k = 1; k < node->size; k++) {
+        int m = (node->index + k) % node->size;
+        const char *part = slot_of(node, m) + at->in_slot + node->at;
+        if (node->large) {
+            char *to = k == 1 ? node->partial : node->incoming;
+            Z3D_TRY(read_peer(node, m, at->in_buffer + node->at, to, bytes));
+            part = to;
+        }
+        if (sum) reduce(node->partial, sum, part, count);
+        sum = sum ? node->partial : part;
+    }
+    char *own = (char *)call->buffer + at->in_buffer + node->at;
+    reduce(own, sum, own, count);
+    if (!node->large && call->kind == Z3D_COLLECTIVE_ALL_REDUCE)
+        memcpy(slot_of(node, node->index) + at->in_slot + node->at, own, (size_t)bytes);
+    return Z3D_OK;
+}
+
+static z3d_status reduce_own_row(z3d_node *node, const z3d_collective *call, bool *moved) {
+    if (node->at == 0 && !all_posted(node)) return Z3D_OK;
+    row at = find_row(node, call, node->index);
+    int64_t left = at.bytes - node->at, bytes = left < CHUNK ? left : CHUNK;
+    if (bytes > 0) Z3D_TRY(reduce_chunk(node, call, &at, bytes));
+    node->at += bytes;
+    *moved = true;
+    if (node->at < at.bytes) return Z3D_OK;
+    node->at = 0;
+    raise_flag(&node->members[node->index].reduced, node->number);
+    node->stage = call->kind == Z3D_COLLECTIVE_ALL_REDUCE ? GATHER : FINISH;
+    return Z3D_OK;
+}
+
+/* The next member's row, or a chunk of it; a broadcast has one row, the root's. */
+static z3d_status gather_row(z3d_node *node, const z3d_collective *call, bool *moved) {
+    bool broadcast = call->kind == Z3D_COLLECTIVE_BROADCAST;
+    int m = broadcast ? call->peer : (node->index + 1 + node->next) % node->size;
+    member *from = &node->members[m];
+    bool reduced = call->kind == Z3D_COLLECTIVE_ALL_REDUCE;
+    if (flag(reduced ? &from->reduced : &from->posted) < node->number) return Z3D_OK;
+    row at = find_row(node, call, m);
+    int64_t left = at.bytes - node->at, bytes = left < CHUNK ? left : CHUNK;
+    char *to = (char *)call->buffer + at.in_buffer + node->at;
+    if (node->large)
+        Z3D_TRY(read_peer(node, m, at.in_buffer + node->at, to, bytes));
+    else if (bytes > 0)
+        memcpy(to, slot_of(node, m) + at.in_slot + node->at, (size_t)bytes);
+    node->at += bytes;
+    *moved = true;
+    if (node->at < at.bytes) return Z3D_OK;
+    node->at = 0;
+    node->next++;
+    if (broadcast || node->next == node->size - 1) node->stage = FINISH;
+    return Z3D_OK;
+}
+
+/* Who read from slots may go; who let others read its buffer waits until they have. */
+static bool finish(z3d_node *node, const z3d_collective *call) {
+    raise_flag(&node->members[node->index].finished, node->number);
+    bool read_by_others =
+        node->large && (call->kind != Z3D_COLLECTIVE_BROADCAST || node->index == call->peer);
+    node->stage = DRAIN;
+    return !read_by_others;
+}
+
+void z3d_node_begin(z3d_node *node, const z3d_collective *call, uint64_t number) {
+    node->number = number;
+    node->stage = POST;
+    node->large = whole_bytes(node, call) > SLOT;
+    node->next = 0;
+    node->at = 0;
+}
+
+void z3d_node_skip(z3d_node *node, uint64_t number) {
+    member *self = &node->members[node->index];
+    raise_flag(&self->posted, number);
+    raise_flag(&self->reduced, number);
+    raise_flag(&self->finished, number);
+}
+
+z3d_status z3d_node_progress(z3d_node *node, const z3d_collective *call, bool *moved, bool *done) {
+    bool step = true;
+    *done = false;
+    while (step && !*done) {
+        stage before = node->stage;
+        bool work = false;
+        switch (node->stage) {
+        case POST:
+            work = post(node, call);
+            break;
+        case SUM_SMALL:
+            work = sum_small(node, call);
+            break;
+        case REDUCE:
+            Z3D_TRY(reduce_own_row(node, call, &work));
+            break;
+        case GATHER:
+            Z3D_TRY(gather_row(node, call, &work));
+            break;
+        case FINISH:
+            *done = finish(node, call);
+            work = true;
+            break;
+        case DRAIN:
+            work = *done = all_finished(node, node->number);
+            break;
+        }
+        if (work) *moved = true;
+        /* A large chunk is enough for one poll; the stages between cost nothing. */
+        step = work && (!node->large || node->stage != before);
+    }
+    return Z3D_OK;
+}

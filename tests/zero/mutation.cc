@@ -1,0 +1,457 @@
+// The verifier by mutation: every entry of a dozen programs is deleted, swapped, shortened and
+// bent, one change at a time. The verifier refuses the changed program, or the change is shown to
+// be none by running it: two training steps from the same start, with every byte that the step must
+// not depend on poisoned, give the same bits. A mutant is tried on rank 0 alone and on all ranks.
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "tests/zero/harness.h"
+#include "tests/zero/programs.h"
+
+namespace {
+
+using programs::Copy;
+
+// ---- mutations ----
+
+struct Mutation {
+    std::string name;
+    bool settle; // lifetimes and plan are made anew, so that only the list is judged
+    std::function<void(Copy &)> apply;
+};
+
+const char *text(const z3d_program &p, int index, char *buf) {
+    return z3d_instruction_describe(&p, index, buf, 160);
+}
+
+// The entry at `index`, seen from a copy.
+z3d_instruction &at(Copy &c, int index) {
+    return c.entries[(size_t)index];
+}
+
+int wait_of(const z3d_program &p, int start) {
+    const z3d_instruction &s = p.instruction[start];
+    for (int i = start + 1; i < p.num_instructions; i++) {
+        const z3d_instruction &w = p.instruction[i];
+        if (w.phase == Z3D_PHASE_WAIT && w.opcode == s.opcode && w.group == s.group &&
+            w.first == s.first)
+            return i;
+    }
+    return -1;
+}
+
+void swaps(const z3d_program &p, int i, std::mt19937 &random, std::vector<Mutation> &out) {
+    int n = p.num_instructions, other = (int)(random() % (unsigned)n);
+    auto swap = [i](int j) { return [i, j](Copy &c) { std::swap(at(c, i), at(c, j)); }; };
+    if (i + 1 < n) {
+        out.push_back({"swapped with the next", true, swap(i + 1)});
+    }
+    if (other != i)
+        out.push_back({"swapped with entry " + std::to_string(other), true, swap(other)});
+}
+
+void deletions(const z3d_program &p, int i, std::vector<Mutation> &out) {
+    out.push_back({"deleted", true, [i](Copy &c) { c.entries.erase(c.entries.begin() + i); }});
+    int wait = p.instruction[i].phase == Z3D_PHASE_START ? wait_of(p, i) : -1;
+    if (wait >= 0) {
+        out.push_back({"deleted with its wait", true, [i, wait](Copy &c) {
+                           c.entries.erase(c.entries.begin() + wait);
+                           c.entries.erase(c.entries.begin() + i);
+                       }});
+    }
+    out.push_back({"doubled", true, [i](Copy &c) {
+                       z3d_instruction entry = at(c, i);
+                       c.entries.insert(c.entries.begin() + i, entry);
+                   }});
+}
+
+void shorter_columns(const z3d_program &p, int i, std::vector<Mutation> &out) {
+    const z3d_instruction &in = p.instruction[i];
+    if (in.count <= 0) return;
+    out.push_back({"one column less", false, [i](Copy &c) { at(c, i).count--; }});
+    out.push_back({"one column more", false, [i](Copy &c) { at(c, i).count++; }});
+    out.push_back({"begins a column later", false, [i](Copy &c) {
+                       at(c, i).first++;
+                       at(c, i).count--;
+                   }});
+    int wait = in.phase == Z3D_PHASE_START ? wait_of(p, i) : -1;
+    if (wait < 0) return;
+    out.push_back({"one column less, its wait too", false, [i, wait](Copy &c) {
+                       at(c, i).count--;
+                       at(c, wait).count--;
+                   }});
+}
+
+void shorter_children(const z3d_program &p, int i, std::vector<Mutation> &out) {
+    int count = p.instruction[i].num_children;
+    if (count == 0) return;
+    out.push_back(
+        {"without its last collective", false, [i](Copy &c) { at(c, i).num_children--; }});
+    out.push_back({"without its first collective", false, [i](Copy &c) {
+                       at(c, i).num_children--;
+                       at(c, i).child++;
+                   }});
+    for (int k = 0; k < count; k++) {
+        out.push_back(
+            {"collective " + std::to_string(k) + " one element shorter", false, [i, k](Copy &c) {
+                 z3d_instruction &in = at(c, i);
+                 c.children.assign(in.child, in.child + in.num_children);
+                 c.children[(size_t)k].count--;
+                 in.child = c.children.data();
+             }});
+    }
+}
+
+void shorter_buffers(const z3d_program &p, int i, std::mt19937 &random,
+                     std::vector<Mutation> &out) {
+    for (int slot = 0; slot < Z3D_SLOT_COUNT; slot++) {
+        int buffer = p.instruction[i].buffer[slot];
+        if (buffer < 0) continue;
+        std::string name = p.buffer[buffer].name;
+        out.push_back({name + " a byte shorter", false,
+                       [buffer](Copy &c) { c.buffers[(size_t)buffer].bytes--; }});
+        out.push_back({name + " half as long", false,
+                       [buffer](Copy &c) { c.buffers[(size_t)buffer].bytes /= 2; }});
+        if (!p.buffer[buffer].persistent) {
+            out.push_back({name + " dies an entry earlier", false,
+                           [buffer](Copy &c) { c.buffers[(size_t)buffer].last--; }});
+            out.push_back({name + " is born an entry later", false,
+                           [buffer](Copy &c) { c.buffers[(size_t)buffer].first++; }});
+        }
+        int other = (int)(random() % (unsigned)p.num_buffers);
+        out.push_back({"slot " + std::to_string(slot) + " in buffer " + std::to_string(other), true,
+                       [i, slot, other](Copy &c) { at(c, i).buffer[slot] = other; }});
+        out.push_back({"slot " + std::to_string(slot) + " empty", true,
+                       [i, slot](Copy &c) { at(c, i).buffer[slot] = -1; }});
+    }
+}
+
+// Other operands of an entry, where its opcode has them.
+void bends(const z3d_program &p, int i, std::vector<Mutation> &out) {
+    const z3d_instruction &in = p.instruction[i];
+    bool forward = in.opcode == Z3D_OP_FORWARD || in.opcode == Z3D_OP_RECOMPUTE;
+    if (in.opcode == Z3D_OP_BACKWARD || in.opcode == Z3D_OP_KEEP_SHARD)
+        out.push_back({"adds or overwrites", false, [i](Copy &c) { at(c, i).accumulate ^= 1; }});
+    if (forward) {
+        out.push_back({"keeps or not", false, [i](Copy &c) { at(c, i).keep ^= true; }});
+        out.push_back(
+            {"wants its output or not", false, [i](Copy &c) { at(c, i).need_output ^= true; }});
+    }
+    out.push_back(
+        {"phase", true, [i](Copy &c) { at(c, i).phase = (z3d_phase)((at(c, i).phase + 1) % 3); }});
+    out.push_back({"opcode", true, [i](Copy &c) {
+                       at(c, i).opcode = (z3d_opcode)((at(c, i).opcode + 1) % Z3D_OPCODE_COUNT);
+                   }});
+    if (in.count > 0 || in.opcode == Z3D_OP_STEP_CONTROL) {
+        out.push_back({"axis", false, [i](Copy &c) {
+                           at(c, i).axis = (z3d_axis)((at(c, i).axis + 1) % Z3D_AXIS_COUNT);
+                       }});
+    }
+    if (in.micro >= 0) {
+        out.push_back({"next micro-batch", false, [i](Copy &c) { at(c, i).micro++; }});
+        out.push_back({"micro-batch before", false, [i](Copy &c) { at(c, i).micro--; }});
+    }
+    if (in.unit >= 0) out.push_back({"next unit", false, [i](Copy &c) { at(c, i).unit++; }});
+    if (in.group >= 0) out.push_back({"next group", false, [i](Copy &c) { at(c, i).group++; }});
+}
+
+std::vector<Mutation> mutations_of(const z3d_program &p, int i, std::mt19937 &random) {
+    std::vector<Mutation> list;
+    deletions(p, i, list);
+    swaps(p, i, random, list);
+    shorter_columns(p, i, list);
+    shorter_children(p, i, list);
+    shorter_buffers(p, i, random, list);
+    bends(p, i, list);
+    return list;
+}
+
+// The changed copy of p, or false when it cannot even be planned (which refuses it, too).
+bool mutate(const Mutation &m, Copy &c) {
+    m.apply(c);
+    c.sync();
+    return !m.settle || c.settle() == Z3D_OK;
+}
+
+// ---- running a mutant ----
+
+harness::Options trainer_options(const programs::Options &o) {
+    harness::Options t;
+    t.tensor = o.tensor;
+    t.stage = o.stage;
+    t.accumulation = o.accumulation;
+    t.global_batch = (int)o.micro_batch * o.data * o.accumulation;
+    t.dtype = o.dtype;
+    t.grad_fp32 = o.grad_dtype == Z3D_F32;
+    t.reduce_per_step = o.per_step;
+    t.recompute = o.recompute;
+    t.replay_full = o.replay_full;
+    t.overlap = o.overlap;
+    t.bucket = o.bucket;
+    t.layers = o.layers;
+    t.hidden = o.hidden;
+    t.heads = o.heads;
+    t.sequence = o.sequence;
+    t.vocabulary = o.vocabulary;
+    return t;
+}
+
+class Runner {
+  public:
+    harness::Trainer trainer;
+
+    explicit Runner(const programs::Options &o) : trainer(trainer_options(o)) {}
+
+    z3d_status create() {
+        Z3D_TRY(trainer.create());
+        own_ = engine()->program[Z3D_MODE_TRAIN];
+        start_ = read(0, persistent_bytes());
+        poison_start();
+        return Z3D_OK;
+    }
+
+    const z3d_program &program() const {
+        return *own_;
+    }
+
+    // Bits of two steps of `program` from the start: losses, norms, and all that the next step may
+    // use.
+    z3d_status run(z3d_program *program, std::vector<char> &bits) {
+        z3d_engine *e = engine();
+        Z3D_TRY(make_room(program->arena[Z3D_SPACE_DEVICE]));
+        Z3D_TRY(install(program));
+        e->step = e->optimizer_step = e->skipped_in_a_row = 0;
+        trainer.next_step = 1;
+        write(0, start_);
+        bits.clear();
+        z3d_status status = Z3D_OK;
+        for (int k = 0; k < 2 && status == Z3D_OK; k++) {
+            z3d_step_result r{};
+            write((int64_t)start_.size(),
+                  std::vector<char>((size_t)e->arena_bytes[0] - start_.size(), (char)0xff));
+            status = trainer.step(&r);
+            const double numbers[] = {r.loss, r.grad_norm};
+            bits.insert(bits.end(), (const char *)numbers, (const char *)(numbers + 2));
+        }
+        if (status == Z3D_OK) read_result(bits);
+        z3d_status back = install(own_);
+        return status != Z3D_OK ? status : back;
+    }
+
+  private:
+    z3d_program *own_ = nullptr;
+    std::vector<char> start_;
+
+    z3d_engine *engine() {
+        return trainer.engine;
+    }
+
+    int64_t persistent_bytes() const {
+        int64_t end = 0;
+        for (int i = 0; i < own_->num_buffers; i++) {
+            const z3d_buffer &b = own_->buffer[i];
+            if (b.persistent) end = std::max(end, z3d_round_up(b.offset + b.bytes, 256));
+        }
+        return end;
+    }
+
+    std::vector<char> read(int64_t from, int64_t bytes) {
+        std::vector<char> out((size_t)bytes);
+        EXPECT_Z3D(z3d_device_read(trainer.device, out.data(), engine()->arena[0] + from, bytes));
+        return out;
+    }
+
+    void write(int64_t at, const std::vector<char> &data) {
+        EXPECT_Z3D(z3d_device_write(trainer.device, engine()->arena[0] + at, data.data(),
+                                    (int64_t)data.size()));
+    }
+
+    // The bytes of a group's part that a step may start from: this rank's rows, or all where it
+    // steps all.
+    void rows(int group, z3d_group_part part, int64_t *first, int64_t *bytes) const {
+        const z3d_buffer &b = own_->buffer[z3d_program_group_buffer(own_, group, part)];
+        int64_t size = own_->layout->data_size;
+        bool all = z3d_program_keeps_all_rows(&own_->config, part);
+        bool stepped = z3d_program_keeps_all_rows(&own_->config, Z3D_PART_OPTIMIZER);
+        *first = b.offset;
+        *bytes = b.bytes;
+        if (!all || stepped) return;
+        *bytes = b.bytes / size;
+        *first += own_->layout->data_index * *bytes;
+    }
+
+    // Parameters and optimizer states are what a step starts from; the rest is garbage to it.
+    void poison_start() {
+        std::vector<char> poisoned(start_.size(), (char)0xff);
+        for (int g = 0; g < own_->layout->num_groups; g++) {
+            for (z3d_group_part part : {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER}) {
+                int64_t first, bytes;
+                rows(g, part, &first, &bytes);
+                std::copy_n(start_.begin() + first, bytes, poisoned.begin() + first);
+            }
+        }
+        start_ = poisoned;
+    }
+
+    void read_result(std::vector<char> &bits) {
+        for (int g = 0; g < own_->layout->num_groups; g++) {
+            for (z3d_group_part part :
+                 {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER, Z3D_PART_GRADIENTS}) {
+                int64_t first, bytes;
+                rows(g, part, &first, &bytes);
+                std::vector<char> part_bits = read(first, bytes);
+                bits.insert(bits.end(), part_bits.begin(), part_bits.end());
+            }
+        }
+    }
+
+    // A mutant may live in a larger arena than the program it came from.
+    z3d_status make_room(int64_t bytes) {
+        z3d_engine *e = engine();
+        if (bytes <= e->arena_bytes[0]) return Z3D_OK;
+        void *arena;
+        Z3D_TRY(z3d_device_alloc(trainer.device, Z3D_SPACE_DEVICE, bytes, &arena));
+        memcpy(arena, e->arena[0], (size_t)e->arena_bytes[0]);
+        z3d_device_free(trainer.device, Z3D_SPACE_DEVICE, e->arena[0], e->arena_bytes[0]);
+        e->arena[0] = (char *)arena;
+        e->arena_bytes[0] = bytes;
+        const z3d_buffer &scratch = own_->buffer[Z3D_BUFFER_SCRATCH];
+        z3d_device_set_scratch(trainer.device, e->arena[0] + scratch.offset, scratch.bytes);
+        return Z3D_OK;
+    }
+
+    z3d_status install(z3d_program *program) {
+        z3d_engine *e = engine();
+        z3d_executor *executor = &e->executor[Z3D_MODE_TRAIN];
+        z3d_executor fresh{};
+        fresh.device = e->config.device;
+        fresh.group = e->config.group;
+        fresh.world = e->config.world;
+        fresh.optimizer = {e->config.beta1, e->config.beta2, e->config.epsilon,
+                           e->config.weight_decay};
+        memcpy(fresh.arena, e->arena, sizeof fresh.arena);
+        z3d_executor_destroy(executor);
+        *executor = fresh;
+        e->program[Z3D_MODE_TRAIN] = program;
+        return z3d_executor_create(program, executor);
+    }
+};
+
+// ---- the test ----
+
+// refused: by the verifier of one program; on_one: it passes, but ranks that still have the program
+// itself cannot play with it; same: passes on rank 0 alone.
+struct Counts {
+    int mutants = 0, refused = 0, on_one = 0, same = 0;
+};
+
+enum Verdict : char { REFUSED, SAME_ON_ALL, SAME_ALONE };
+
+// Judges one mutant of every rank's program.
+Verdict judge(programs::World &world, Copy &own, const Mutation &m, Counts &counts) {
+    int size = world.size();
+    bool good = z3d_program_verify(&own.program) == Z3D_OK;
+    std::vector<std::unique_ptr<Copy>> copies;
+    std::vector<z3d_program *> all, one = world.programs;
+    for (z3d_program *p : world.programs) {
+        copies.push_back(std::make_unique<Copy>(*p));
+        m.apply(*copies.back());
+        all.push_back(copies.back()->sync());
+    }
+    one[0] = all[0];
+    // Played even where the mutant is refused already: it must end.
+    bool on_all = z3d_program_verify_world(all.data(), size) == Z3D_OK;
+    bool on_one = z3d_program_verify_world(one.data(), size) == Z3D_OK;
+    if (!good || !on_all) {
+        counts.refused++;
+        return REFUSED;
+    }
+    (on_one ? counts.same : counts.on_one)++;
+    return on_one ? SAME_ALONE : SAME_ON_ALL;
+}
+
+void expect_agreed(const std::vector<char> &verdicts) {
+    int size = z3d_world_size(harness::world);
+    std::vector<char> all(verdicts.size() * (size_t)size);
+    ASSERT_Z3D(z3d_world_gather_all(harness::world, verdicts.data(), all.data(),
+                                    (int64_t)verdicts.size()));
+    for (int rank = 0; rank < size; rank++)
+        ASSERT_TRUE(std::equal(verdicts.begin(), verdicts.end(),
+                               all.begin() + (long)verdicts.size() * rank))
+            << "rank " << rank << " judges otherwise";
+}
+
+void judge_all(programs::World &world, const z3d_program &own, std::vector<char> &verdicts,
+               Counts &counts) {
+    std::mt19937 random(1);
+    for (int i = 0; i < own.num_instructions; i++) {
+        for (const Mutation &m : mutations_of(own, i, random)) {
+            Copy copy(own);
+            counts.mutants++;
+            bool planned = mutate(m, copy);
+            verdicts.push_back(planned ? judge(world, copy, m, counts) : REFUSED);
+            if (!planned) counts.refused++;
+        }
+    }
+}
+
+// Runs what was not refused: on rank 0 alone, or on all ranks where they must change together.
+void run_accepted(Runner &runner, const std::vector<char> &verdicts) {
+    const z3d_program &own = runner.program();
+    std::vector<char> expected, bits;
+    std::mt19937 random(1);
+    size_t next = 0;
+    char entry[160];
+    {
+        Copy same(own);
+        ASSERT_Z3D(runner.run(same.sync(), expected));
+        ASSERT_Z3D(runner.run(same.sync(), bits));
+        ASSERT_TRUE(bits == expected) << "the program itself does not repeat";
+    }
+    for (int i = 0; i < own.num_instructions; i++) {
+        for (const Mutation &m : mutations_of(own, i, random)) {
+            char verdict = verdicts[next++];
+            if (verdict == REFUSED) continue;
+            Copy copy(own);
+            bool mine = verdict == SAME_ON_ALL || z3d_world_rank(harness::world) == 0;
+            if (mine) mutate(m, copy);
+            ASSERT_Z3D(runner.run(copy.sync(), bits)) << text(own, i, entry) << ": " << m.name;
+            EXPECT_TRUE(bits == expected)
+                << text(own, i, entry) << ": " << m.name << ": accepted, but another result";
+        }
+    }
+}
+
+void try_world(const programs::Options &o) {
+    SCOPED_TRACE(programs::name_of(o));
+    programs::World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Runner runner(o);
+    ASSERT_Z3D(runner.create());
+    Counts counts;
+    std::vector<char> verdicts;
+    judge_all(world, runner.program(), verdicts, counts);
+    ASSERT_NO_FATAL_FAILURE(expect_agreed(verdicts));
+    ASSERT_NO_FATAL_FAILURE(run_accepted(runner, verdicts));
+    EXPECT_GT(counts.refused, counts.mutants / 2);
+    if (z3d_world_rank(harness::world) != 0) return;
+    printf("%s: %d mutants, %d refused, %d refused beside the program itself, %d run: same bits\n",
+           programs::name_of(o).c_str(), counts.mutants, counts.refused, counts.on_one,
+           counts.on_one + counts.same);
+}
+
+// The configurations that fit this world; RANKS 1, 2 and 4 together run all of them.
+TEST(Mutants, AreRefusedOrGiveTheSameBits) {
+    for (const programs::Options &o : programs::dozen()) {
+        if (o.tensor * o.data != z3d_world_size(harness::world)) continue;
+        ASSERT_NO_FATAL_FAILURE(try_world(o));
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    return harness::main_with_world(argc, argv);
+}

@@ -1,0 +1,212 @@
+// Programs of all ranks of a world, built in one process: the builder is pure.
+#ifndef ZERO3D_TESTS_ZERO_PROGRAMS_H
+#define ZERO3D_TESTS_ZERO_PROGRAMS_H
+
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "src/model/model.h"
+#include "zero/program.h"
+}
+
+namespace programs {
+
+struct Options {
+    int tensor = 1, data = 1, stage = 0, accumulation = 1;
+    bool per_step = true, recompute = true, replay_full = false, overlap = true;
+    z3d_dtype dtype = Z3D_BF16, grad_dtype = Z3D_BF16;
+    int64_t bucket = 1024, micro_batch = 2;
+    int64_t layers = 2, hidden = 16, heads = 2, sequence = 8, vocabulary = 27;
+};
+
+inline std::string name_of(const Options &o) {
+    return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +
+           std::to_string(o.data) + " accumulation" + std::to_string(o.accumulation) +
+           (o.per_step ? " per_step" : " per_microbatch") + (o.recompute ? " recompute" : "") +
+           (o.replay_full ? " replay" : "") + (o.overlap ? " overlap" : "") + " bucket" +
+           std::to_string(o.bucket);
+}
+
+class World {
+  public:
+    Options o;
+    z3d_model *model = nullptr;
+    z3d_traces *traces = nullptr;
+    std::vector<z3d_layout *> layouts;
+    std::vector<z3d_program *> programs; // by rank, of the mode built last
+
+    explicit World(const Options &options) : o(options) {}
+    World(const World &) = delete;
+    World &operator=(const World &) = delete;
+    ~World() {
+        clear();
+        for (z3d_layout *layout : layouts) z3d_layout_destroy(layout);
+        z3d_traces_destroy(traces);
+        z3d_model_destroy(model);
+    }
+
+    int size() const {
+        return o.tensor * o.data;
+    }
+
+    z3d_program_config config() const {
+        z3d_program_config c{};
+        c.stage = o.stage;
+        c.dtype = o.dtype;
+        c.grad_dtype = o.grad_dtype;
+        c.micro_batch = o.micro_batch;
+        c.accumulation = o.accumulation;
+        c.reduce_per_step = o.per_step;
+        c.recompute = o.recompute;
+        c.replay_full = o.replay_full;
+        c.overlap = o.overlap;
+        c.reduce_bucket = c.gather_bucket = o.bucket;
+        return c;
+    }
+
+    z3d_status prepare() {
+        z3d_gpt_config gpt{};
+        gpt.num_layers = o.layers;
+        gpt.hidden_size = o.hidden;
+        gpt.num_heads = o.heads;
+        gpt.seq_length = o.sequence;
+        gpt.vocab_size = o.vocabulary;
+        gpt.vocab_multiple = 8;
+        gpt.init_std = 0.02;
+        gpt.tensor_size = o.tensor;
+        z3d_program_config c = config();
+        Z3D_TRY(z3d_gpt_create(&gpt, &model));
+        for (int rank = 0; rank < size(); rank++) {
+            z3d_topology t;
+            z3d_layout *layout;
+            Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_layout_create(model, &t, &layout));
+            layouts.push_back(layout);
+        }
+        return z3d_traces_record(model, layouts[0], &c, 1, &traces);
+    }
+
+    // Planned programs of every rank in `mode`.
+    z3d_status build(z3d_mode mode = Z3D_MODE_TRAIN) {
+        z3d_program_config c = config();
+        clear();
+        for (int rank = 0; rank < size(); rank++) {
+            z3d_topology t;
+            z3d_program *p;
+            Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_program_build(model, layouts[(size_t)rank], traces, &t, &c, mode, &p));
+            programs.push_back(p);
+            Z3D_TRY(z3d_program_plan(&p, 1));
+        }
+        return Z3D_OK;
+    }
+
+  private:
+    void clear() {
+        for (z3d_program *p : programs) z3d_program_destroy(p);
+        programs.clear();
+    }
+};
+
+// A copy of a program whose entries and buffers a test may change. The copy shares the rest.
+class Copy {
+  public:
+    std::vector<z3d_instruction> entries;
+    std::vector<z3d_buffer> buffers;
+    std::vector<z3d_child> children; // of one changed entry
+    z3d_program program;
+
+    explicit Copy(const z3d_program &p)
+        : entries(p.instruction, p.instruction + p.num_instructions),
+          buffers(p.buffer, p.buffer + p.num_buffers), program(p) {
+        sync();
+    }
+    Copy(const Copy &) = delete;
+    Copy &operator=(const Copy &) = delete;
+
+    // After a change of the number of entries.
+    z3d_program *sync() {
+        program.instruction = entries.data();
+        program.num_instructions = (int)entries.size();
+        program.buffer = buffers.data();
+        program.num_buffers = (int)buffers.size();
+        return &program;
+    }
+
+    // Lifetimes as the entries use the buffers now, as the builder would have them, and a new plan:
+    // so that a change of the list is judged by what it does, not by leftover lifetimes.
+    z3d_status settle() {
+        sync();
+        for (z3d_buffer &b : buffers) {
+            if (!b.persistent) b.first = INT_MAX, b.last = -1;
+        }
+        for (int i = 0; i < program.num_instructions; i++) {
+            for (int index : entries[(size_t)i].buffer) {
+                if (index < 0 || buffers[(size_t)index].persistent) continue;
+                z3d_buffer &b = buffers[(size_t)index];
+                if (b.first == INT_MAX) b.first = i;
+                b.last = i;
+            }
+        }
+        for (z3d_buffer &b : buffers) {
+            if (b.last < 0) b.first = b.last = 0, b.bytes = 0;
+        }
+        z3d_program *p = &program;
+        return z3d_program_plan(&p, 1);
+    }
+
+    int find(z3d_opcode opcode, int skip = 0, z3d_phase phase = Z3D_PHASE_WHOLE) const {
+        for (size_t i = 0; i < entries.size(); i++) {
+            if (entries[i].opcode == opcode && entries[i].phase == phase && skip-- == 0)
+                return (int)i;
+        }
+        return -1;
+    }
+};
+
+// A dozen and more configurations: every stage, parallel size, accumulation, recompute, overlap,
+// bucket size and reduction policy at least once.
+inline std::vector<Options> dozen() {
+    std::vector<Options> list;
+    auto add = [&list](int stage, int tensor, int data, int accumulation, bool per_step,
+                       bool recompute, bool overlap, int64_t bucket) {
+        Options o;
+        o.stage = stage;
+        o.tensor = tensor;
+        o.data = data;
+        o.accumulation = accumulation;
+        o.per_step = per_step;
+        o.recompute = recompute;
+        o.overlap = overlap;
+        o.bucket = bucket;
+        list.push_back(o);
+    };
+    add(0, 1, 1, 1, true, false, false, 1 << 20);
+    add(0, 1, 2, 1, true, true, true, 2048);
+    add(0, 1, 4, 2, true, true, true, 2048);
+    add(0, 2, 2, 3, false, false, true, 2048);
+    add(1, 1, 2, 2, true, true, false, 2048);
+    add(1, 2, 2, 1, true, false, true, 1024);
+    add(1, 1, 4, 3, false, true, true, 2048);
+    add(2, 1, 2, 1, false, true, true, 1024);
+    add(2, 2, 2, 2, false, true, true, 2048);
+    add(2, 1, 4, 3, true, false, true, 2048);
+    add(3, 1, 2, 2, false, true, true, 2048);
+    add(3, 2, 2, 1, false, true, false, 1024);
+    add(3, 1, 4, 2, true, true, true, 2048);
+    add(3, 2, 1, 3, false, false, true, 1 << 20);
+    list[3].dtype = list[3].grad_dtype = Z3D_F32;
+    list[8].grad_dtype = Z3D_F32;
+    list[11].replay_full = true;
+    return list;
+}
+
+} // namespace programs
+
+#endif

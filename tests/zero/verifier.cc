@@ -1,0 +1,438 @@
+// The verifier: accepts what the builder makes, in every configuration; names the first entry that
+// is wrong and why; finds circular waits between ranks. Also the text of programs and their volume.
+#include <functional>
+
+#include "tests/zero/programs.h"
+
+namespace {
+
+using programs::Copy;
+using programs::Options;
+using programs::World;
+
+#define ASSERT_Z3D(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
+
+Options options(int stage, int tensor, int data, int accumulation) {
+    Options o;
+    o.stage = stage;
+    o.tensor = tensor;
+    o.data = data;
+    o.accumulation = accumulation;
+    o.per_step = stage < 2;
+    return o;
+}
+
+void expect_accepted(const Options &o) {
+    SCOPED_TRACE(programs::name_of(o));
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    for (z3d_mode mode : {Z3D_MODE_TRAIN, Z3D_MODE_EVALUATE, Z3D_MODE_GENERATE}) {
+        ASSERT_Z3D(world.build(mode));
+        for (z3d_program *p : world.programs) {
+            ASSERT_Z3D(z3d_program_verify(p)) << "mode " << mode;
+            EXPECT_LE((double)p->arena[Z3D_SPACE_DEVICE], 1.02 * (double)p->bound[0]);
+        }
+        ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+    }
+}
+
+TEST(Verifier, AcceptsTheBuildersPrograms) {
+    for (const Options &o : programs::dozen()) expect_accepted(o);
+    for (int stage = 0; stage < 4; stage++) {
+        for (int data : {1, 2, 3}) {
+            for (int accumulation : {1, 2}) {
+                for (int bits = 0; bits < 8; bits++) {
+                    Options o = options(stage, 1 + (bits & 1), data, accumulation);
+                    o.per_step = bits & 2;
+                    o.recompute = bits & 4;
+                    o.overlap = bits != 5;
+                    o.layers = 1 + bits % 3;
+                    o.bucket = 300 + 2000 * (bits % 2);
+                    ASSERT_NO_FATAL_FAILURE(expect_accepted(o));
+                }
+            }
+        }
+    }
+}
+
+// A model too large for a test's memory costs nothing: only lists are made.
+TEST(Verifier, AcceptsADeepModelWithManyMicroBatches) {
+    Options o = options(3, 2, 4, 16);
+    o.layers = 96;
+    o.hidden = 12288;
+    o.heads = 96;
+    o.sequence = 2048;
+    o.vocabulary = 50257;
+    o.bucket = 500000000;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    ASSERT_Z3D(z3d_program_verify(world.programs[0]));
+    ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+    const z3d_program *p = world.programs[0];
+    EXPECT_LE((double)p->arena[Z3D_SPACE_DEVICE], 1.02 * (double)p->bound[Z3D_SPACE_DEVICE]);
+}
+
+// ---- one wrong entry, named ----
+
+struct Wrong {
+    const char *what;
+    Options o;
+    std::function<void(Copy &)> apply;
+    std::vector<const char *> words; // of the message
+};
+
+void expect_refused(const Wrong &wrong) {
+    SCOPED_TRACE(wrong.what);
+    World world(wrong.o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[0]);
+    wrong.apply(c);
+    ASSERT_EQ(z3d_program_verify(c.sync()), Z3D_ERR_PROGRAM);
+    for (const char *word : wrong.words)
+        EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+            << z3d_error_message() << "\n  lacks: " << word;
+}
+
+void erase(Copy &c, int index) {
+    c.entries.erase(c.entries.begin() + index);
+    c.settle();
+}
+
+TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
+    Options plain = options(0, 1, 2, 2), sharded = options(3, 1, 2, 1);
+    plain.recompute = false;
+    const Wrong list[] = {
+        {"a forward left out",
+         plain,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_FORWARD, 1)); },
+         {"forward block.1 (micro 0)", "input must hold output of block.0, micro-batch 0",
+          "holds nothing defined"}},
+        {"a forward reads another micro-batch",
+         plain,
+         [](Copy &c) {
+             int a = c.find(Z3D_OP_FORWARD, 2), b = c.find(Z3D_OP_FORWARD, 6);
+             c.entries[(size_t)b].buffer[Z3D_SLOT_INPUT] =
+                 c.entries[(size_t)a].buffer[Z3D_SLOT_INPUT];
+             c.settle();
+         },
+         {"forward block.1 (micro 1)", "output of block.0, micro-batch 1",
+          "holds output of block.0, micro-batch 0"}},
+        {"a backward left out",
+         plain,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_BACKWARD, 1)); },
+         {"backward block.0 (micro 0)", "output gradient of block.0"}},
+        {"the first gradient is added to garbage",
+         plain,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)].accumulate = 1; },
+         {"backward block.1 (micro 0)", "adds to gradients of block.1, of which 0"}},
+        {"the second micro-batch overwrites the first",
+         plain,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 5)].accumulate = 0; },
+         {"backward block.1 (micro 1)", "overwrites gradients of block.1, of which 1"}},
+        {"a gather is used before its wait",
+         sharded,
+         [](Copy &c) {
+             int wait = c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_WAIT);
+             std::swap(c.entries[(size_t)wait], c.entries[(size_t)c.find(Z3D_OP_FORWARD)]);
+             c.settle();
+         },
+         {"forward embedding", "parameters is being written by entry", "start gather_params wte"}},
+        {"a gather without a wait",
+         sharded,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT)); },
+         {"keep_shard", "gradients is being written by entry", "start reduce_grads"}},
+        {"parameters used after their release",
+         sharded,
+         [](Copy &c) {
+             z3d_instruction release = c.entries[(size_t)c.find(Z3D_OP_RELEASE_PARAMS)];
+             c.entries.insert(c.entries.begin() + c.find(Z3D_OP_FORWARD), release);
+             c.settle();
+         },
+         {"forward embedding", "must hold parameters of w", "holds nothing defined"}},
+        {"a bucket that ends early",
+         sharded,
+         [](Copy &c) {
+             for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
+                 c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, phase)].count--;
+         },
+         {"forward embedding", "must hold parameters of wte", "holds nothing defined"}},
+        {"an optimizer step before the control",
+         plain,
+         [](Copy &c) {
+             int control = c.find(Z3D_OP_STEP_CONTROL), step = c.find(Z3D_OP_OPTIMIZER_STEP);
+             std::swap(c.entries[(size_t)control], c.entries[(size_t)step]);
+             c.settle();
+         },
+         {"optimizer_step", "before step_control"}},
+        {"an optimizer step left out",
+         plain,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_OPTIMIZER_STEP, 2)); },
+         {"the end of the program", "after the optimizer step", "before the optimizer step"}},
+        {"a reduction left out",
+         plain,
+         [](Copy &c) {
+             erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT));
+             erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START));
+         },
+         {"gather_grads", "must hold reduced gradients", "not reduced"}},
+    };
+    for (const Wrong &wrong : list) expect_refused(wrong);
+}
+
+TEST(Verifier, NamesWrongMemory) {
+    Options plain = options(2, 1, 2, 1);
+    const Wrong list[] = {
+        {"two buffers at one place",
+         plain,
+         [](Copy &c) {
+             const z3d_instruction &forward = c.entries[(size_t)c.find(Z3D_OP_FORWARD, 1)];
+             c.buffers[(size_t)forward.buffer[Z3D_SLOT_OUTPUT]].offset =
+                 c.buffers[(size_t)forward.buffer[Z3D_SLOT_INPUT]].offset;
+         },
+         {"output block.0 m0", "output embedding m0", "share addresses"}},
+        {"a buffer beyond the arena",
+         plain,
+         [](Copy &c) { c.buffers.back().offset = c.program.arena[0]; },
+         {"the arena has"}},
+        {"a buffer that dies too early",
+         plain,
+         [](Copy &c) {
+             const z3d_instruction &backward = c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)];
+             c.buffers[(size_t)backward.buffer[Z3D_SLOT_INPUT]].last--;
+         },
+         {"lives from entry"}},
+        {"a buffer that is too small",
+         plain,
+         [](Copy &c) {
+             const z3d_instruction &backward = c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)];
+             c.buffers[(size_t)backward.buffer[Z3D_SLOT_GRADIENTS]].bytes--;
+         },
+         {"backward block.1", "gradients", "must have"}},
+        {"a persistent buffer cut short",
+         plain,
+         [](Copy &c) { c.buffers[Z3D_BUFFER_STATE].bytes--; },
+         {"the step state"}},
+        {"an output over the batch",
+         plain,
+         [](Copy &c) {
+             c.buffers[Z3D_BUFFER_BATCH].bytes = 1 << 20;
+             c.entries[(size_t)c.find(Z3D_OP_FORWARD)].buffer[Z3D_SLOT_OUTPUT] = Z3D_BUFFER_BATCH;
+         },
+         {"batch"}},
+        {"indices out of range",
+         plain,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_FORWARD)].unit = 99; },
+         {"unit is 99; 0 to 3 exist"}},
+        {"columns out of range",
+         plain,
+         [](Copy &c) {
+             c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)].first = INT64_MAX;
+         },
+         {"the shard has columns 0 to"}},
+    };
+    for (const Wrong &wrong : list) expect_refused(wrong);
+}
+
+TEST(Verifier, NamesWrongInnerCollectives) {
+    World world(options(0, 2, 1, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[0]);
+    z3d_instruction &in = c.entries[(size_t)c.find(Z3D_OP_FORWARD, 1)];
+    ASSERT_EQ(in.num_children, 2); // Megatron's two all-reduces
+    c.children.assign(in.child, in.child + 2);
+    c.children[1].op = Z3D_MAX;
+    in.child = c.children.data();
+    ASSERT_EQ(z3d_program_verify(c.sync()), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("inner collective 2"), std::string::npos);
+}
+
+// ---- all ranks ----
+
+TEST(World, NamesRanksThatDoDifferentCollectives) {
+    World world(options(3, 1, 2, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[1]);
+    int first = c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START);
+    int second = c.find(Z3D_OP_GATHER_PARAMS, 1, Z3D_PHASE_START);
+    std::swap(c.entries[(size_t)first], c.entries[(size_t)second]);
+    z3d_program *programs[] = {world.programs[0], c.sync()};
+    ASSERT_EQ(z3d_program_verify_world(programs, 2), Z3D_ERR_PROGRAM);
+    for (const char *word : {"rank 0", "rank 1", "start gather_params wte", "all_gather"})
+        EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+            << z3d_error_message();
+}
+
+TEST(World, NamesWhoWaitsForARankThatEnds) {
+    World world(options(1, 1, 2, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[1]);
+    c.entries.resize((size_t)c.find(Z3D_OP_STEP_CONTROL));
+    z3d_program *programs[] = {world.programs[0], c.sync()};
+    ASSERT_EQ(z3d_program_verify_world(programs, 2), Z3D_ERR_PROGRAM);
+    for (const char *word : {"1 of 2 ranks wait", "rank 0 waits in", "step_control",
+                             "over the world group", "rank 1 has ended"})
+        EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+            << z3d_error_message();
+}
+
+// Each group's order is alike on its members, but across groups the ranks wait in a circle: 0 for
+// 2 (data), 2 for 3 (tensor), 3 for 1 (data), 1 for 0 (tensor).
+TEST(World, FindsACircleAcrossGroups) {
+    World world(options(2, 2, 2, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy zero(*world.programs[0]), three(*world.programs[3]);
+    for (Copy *c : {&zero, &three}) {
+        int start = c->find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START), last = start;
+        while (c->entries[(size_t)last].num_children == 0) last++;
+        z3d_instruction unit = c->entries[(size_t)last];
+        ASSERT_GT(unit.num_children, 0);
+        c->entries.erase(c->entries.begin() + last);
+        c->entries.insert(c->entries.begin() + start, unit); // the unit before the reduction
+    }
+    z3d_program *programs[] = {zero.sync(), world.programs[1], world.programs[2], three.sync()};
+    ASSERT_EQ(z3d_program_verify_world(programs, 4), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("no progress, 4 of 4 ranks wait"),
+              std::string::npos)
+        << z3d_error_message();
+}
+
+TEST(World, PlaysThousandsOfRanks) {
+    Options o = options(3, 8, 2, 2);
+    o.hidden = 64;
+    o.heads = 8;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    // Programs of one tensor place are alike in what they communicate: 512 data ranks share one.
+    Copy shared(*world.programs[0]);
+    shared.program.topology.size[Z3D_AXIS_DATA] = 512;
+    shared.program.topology.size[Z3D_AXIS_WORLD] = 4096;
+    std::vector<z3d_program *> all(4096, shared.sync());
+    ASSERT_Z3D(z3d_program_verify_world(all.data(), 4096));
+    Copy other(shared.program);
+    erase(other, other.find(Z3D_OP_REDUCE_GRADS, 3, Z3D_PHASE_START));
+    all[4095] = other.sync();
+    EXPECT_EQ(z3d_program_verify_world(all.data(), 4096), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("rank 4095"), std::string::npos);
+}
+
+TEST(World, RefusesProgramsOfAnotherWorld) {
+    World two(options(1, 1, 2, 1)), split(options(1, 2, 1, 1));
+    ASSERT_Z3D(two.prepare());
+    ASSERT_Z3D(two.build());
+    ASSERT_Z3D(split.prepare());
+    ASSERT_Z3D(split.build());
+    z3d_program *mixed[] = {two.programs[0], split.programs[1]};
+    EXPECT_EQ(z3d_program_verify_world(mixed, 2), Z3D_ERR_PROGRAM);
+    EXPECT_EQ(z3d_program_verify_world(two.programs.data(), 1), Z3D_ERR_PROGRAM);
+    EXPECT_EQ(z3d_program_verify_world(two.programs.data(), 0), Z3D_ERR_PROGRAM);
+}
+
+// ---- volume ----
+
+int64_t volume(const Options &o, z3d_axis axis, bool children, int64_t *padded) {
+    World world(o);
+    EXPECT_EQ(world.prepare(), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(world.build(), Z3D_OK) << z3d_error_message();
+    *padded = world.layouts[0]->padded_total;
+    return z3d_program_volume(world.programs[0], axis, children);
+}
+
+TEST(Volume, OverTheDataGroupIsTheFormula) {
+    for (int data : {1, 2, 4}) {
+        for (int m : {1, 3}) {
+            int64_t p;
+            int64_t per_step0 = volume(options(0, 1, data, m), Z3D_AXIS_DATA, true, &p);
+            EXPECT_EQ(per_step0, 2 * p * (data - 1) / data);
+            EXPECT_EQ(volume(options(1, 1, data, m), Z3D_AXIS_DATA, true, &p),
+                      2 * p * (data - 1) / data);
+            EXPECT_EQ(volume(options(2, 1, data, m), Z3D_AXIS_DATA, true, &p),
+                      (m + 1) * p * (data - 1) / data);
+            Options o = options(0, 1, data, m);
+            o.per_step = false;
+            EXPECT_EQ(volume(o, Z3D_AXIS_DATA, true, &p), (m + 1) * p * (data - 1) / data);
+        }
+    }
+}
+
+TEST(Volume, OverTheTensorGroupIsTenBshABlock) {
+    for (bool replay : {false, true}) {
+        Options o = options(0, 2, 1, 1);
+        o.replay_full = replay;
+        int64_t p, bsh = o.micro_batch * o.sequence * o.hidden;
+        o.layers = 2;
+        int64_t two = volume(o, Z3D_AXIS_TENSOR, true, &p);
+        EXPECT_EQ(volume(o, Z3D_AXIS_TENSOR, false, &p), 0);
+        o.layers = 5;
+        int64_t five = volume(o, Z3D_AXIS_TENSOR, true, &p);
+        EXPECT_EQ(five - two, 3 * (replay ? 12 : 10) * bsh / 2);
+        EXPECT_EQ(two - 2 * (five - two) / 3,
+                  2 * bsh); // outside the blocks: 2 bsh (t - 1) / t twice
+    }
+}
+
+// ---- text ----
+
+TEST(Print, ShowsConfigurationEntriesAndInnerCollectives) {
+    Options o = options(2, 2, 2, 2);
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    z3d_string out = {};
+    z3d_program_print(world.programs[3], &out);
+    ASSERT_FALSE(out.failed);
+    std::string text(out.text, out.length);
+    z3d_string_free(&out);
+    for (const char *part :
+         {"train, ZeRO stage 2, bf16", "2 samples x 2 micro-batches", "every micro-batch",
+          "rank 3 of 4: tensor 1/2, data 1/2", "legend", "start reduce_grads", "wait  reduce_grads",
+          "block.1", "optimizer_step", "2 x all_reduce tensor 256 x bf16", "(without output)"})
+        EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+    std::string line;
+    int lines = 0;
+    for (char c : text) {
+        if (c != '\n') {
+            line += c;
+            continue;
+        }
+        EXPECT_TRUE(line.empty() || line.back() != ' ') << "blanks at the end of: " << line;
+        line.clear();
+        lines++;
+    }
+    EXPECT_GE(lines, world.programs[3]->num_instructions);
+}
+
+TEST(Print, DescribesEntries) {
+    World world(options(2, 1, 2, 2));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[0]);
+    char text[160], small[8];
+    auto describe = [&](int index) {
+        return std::string(z3d_instruction_describe(&c.program, index, text, sizeof text));
+    };
+    int reduce = c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT);
+    c.entries[(size_t)reduce].first = 0;
+    c.entries[(size_t)reduce].count = 4096;
+    EXPECT_EQ(describe(reduce), "wait reduce_grads ln_f (micro 0, columns 0-4095)");
+    EXPECT_EQ(describe(0), "step_begin");
+    EXPECT_EQ(describe(c.find(Z3D_OP_FORWARD, 1)), "forward block.0 (micro 0)");
+    EXPECT_EQ(describe(-1), "the end of the program");
+    EXPECT_EQ(describe((int)c.entries.size()), "the end of the program");
+    EXPECT_STREQ(z3d_instruction_describe(&c.program, 0, small, sizeof small), "step_be");
+    EXPECT_STREQ(z3d_opcode_name(Z3D_OP_KEEP_SHARD), "keep_shard");
+    EXPECT_STREQ(z3d_opcode_name((z3d_opcode)99), "?");
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
