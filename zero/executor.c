@@ -303,6 +303,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .batch = batch,
         .sample = (i->micro * data_size + data_index) * batch,
         .need_output = i->need_output,
+        .lean = p->config.selective,
         .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
         .output = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
         .output_gradient =
