@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/zero.h"
+#include "zero/builder.h"
 
 /* Stage 1 shards the optimizer states, 2 the gradients too, 3 the parameters too (the paper's P_os,
  * P_os+g, P_os+g+p). Gradients that are reduced once a step must be whole on every rank until then.
@@ -24,17 +24,6 @@ bool z3d_program_keeps_all_rows(const z3d_program_config *config, z3d_group_part
     return config->stage < 3;
 }
 
-/* What the stage and the reduction policy mean for the list. */
-struct decisions {
-    bool gather_each_use;  /* parameters: gathered before each use, released after */
-    bool gather_at_start;  /* parameters: each rank stepped its rows; the others' are fetched at the
-                              start of the next step */
-    bool gather_gradients; /* gradients: after the reduction every rank wants all rows */
-    bool reduce_kept; /* backward accumulates into the kept gradients, which are reduced in place in
-                         the last micro-batch; otherwise each micro-batch has gradients of its own,
-                         reduced and added to the kept ones */
-};
-
 static struct decisions decide(const z3d_program_config *config) {
     bool all_parameters = z3d_program_keeps_all_rows(config, Z3D_PART_PARAMETERS);
     bool all_gradients = z3d_program_keeps_all_rows(config, Z3D_PART_GRADIENTS);
@@ -46,25 +35,6 @@ static struct decisions decide(const z3d_program_config *config) {
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
     };
 }
-
-struct group_state {
-    int parameters;  /* buffer to read parameters from, -1: not gathered */
-    bool started;    /* a gather of it was started and not yet waited for */
-    int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
-    bool written;    /* something was written to it: add from now on */
-    int last_writer; /* the unit whose backward completes the gradient */
-    bool reducing;   /* a reduction was started and not yet waited for */
-};
-
-struct builder {
-    z3d_program *program;
-    int instruction_capacity, buffer_capacity;
-    struct decisions decisions;
-    struct group_state *group;
-    int *activation, *gradient,
-        *saved; /* by unit, of the current micro-batch: output, its gradient, kept saved memory */
-    z3d_status status; /* first allocation failure; later emits do nothing */
-};
 
 /* ---- appending ---- */
 
@@ -80,8 +50,8 @@ static void *grow(struct builder *b, void *array, int count, int *capacity, size
     return bigger;
 }
 
-static int add_buffer(struct builder *b, z3d_tenant tenant, int64_t bytes, const char *what,
-                      const char *whose, int micro) {
+int z3d_builder_buffer(struct builder *b, z3d_tenant tenant, int64_t bytes, const char *what,
+                       const char *whose, int micro) {
     z3d_program *p = b->program;
     if (b->status != Z3D_OK || bytes == 0) return -1;
     p->buffer = grow(b, p->buffer, p->num_buffers, &b->buffer_capacity, sizeof *p->buffer);
@@ -98,7 +68,7 @@ static int add_buffer(struct builder *b, z3d_tenant tenant, int64_t bytes, const
 
 /* The new entry; after a failure a throw-away one (there is always room for it: see
  * z3d_program_build). */
-static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase) {
+z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase) {
     z3d_program *p = b->program;
     if (b->status == Z3D_OK)
         p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
@@ -137,7 +107,7 @@ static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, 
         opcode == Z3D_OP_REDUCE_GRADS ? p->config.reduce_bucket : p->config.gather_bucket;
     int64_t columns = bucket_columns(p->layout, g, bucket);
     for (int64_t first = 0; first < shard; first += columns) {
-        z3d_instruction *i = emit(b, opcode, phase);
+        z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
         i->group = g;
         i->micro = micro;
         i->axis = Z3D_AXIS_DATA;
@@ -168,75 +138,28 @@ static void add_persistent(struct builder *b) {
     static const z3d_tenant tenant[] = {Z3D_TENANT_PARAMETERS, Z3D_TENANT_GRADIENTS,
                                         Z3D_TENANT_OPTIMIZER};
     static const char *const name[] = {"parameters", "gradients", "optimizer"};
-    add_buffer(b, Z3D_TENANT_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state", -1);
-    add_buffer(b, Z3D_TENANT_COMMUNICATION, 8 * (4 + p->model->num_groups), "control", "vector",
-               -1);
-    add_buffer(b, Z3D_TENANT_TEMPORARY, p->traces->scratch > 0 ? p->traces->scratch : 64, "kernel",
-               "scratch", -1);
+    z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state",
+                       -1);
+    z3d_builder_buffer(b, Z3D_TENANT_COMMUNICATION, 8 * (4 + p->model->num_groups), "control",
+                       "vector", -1);
+    z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, p->traces->scratch > 0 ? p->traces->scratch : 64,
+                       "kernel", "scratch", -1);
     for (int m = 0; m < c->accumulation; m++)
         for (int f = 0; f < p->model->num_fields; f++)
-            add_buffer(b, Z3D_TENANT_TEMPORARY,
-                       c->micro_batch * p->model->field[f].bytes_per_sample, "batch",
-                       p->model->field[f].name, m);
+            z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY,
+                               c->micro_batch * p->model->field[f].bytes_per_sample, "batch",
+                               p->model->field[f].name, m);
     for (int g = 0; g < p->model->num_groups; g++) {
         const z3d_group_layout *layout = &p->layout->group[g];
         for (int part = 0; part < 3; part++) {
             bool all = z3d_program_keeps_all_rows(c, (z3d_group_part)part);
-            int buffer =
-                add_buffer(b, tenant[part], (all ? layout->padded : layout->shard) * bytes[part],
-                           name[part], p->model->group[g].name, -1);
+            int buffer = z3d_builder_buffer(b, tenant[part],
+                                            (all ? layout->padded : layout->shard) * bytes[part],
+                                            name[part], p->model->group[g].name, -1);
             if (buffer >= 0) p->buffer[buffer].group = g;
         }
     }
     for (int i = 0; i < p->num_buffers; i++) p->buffer[i].persistent = true;
-}
-
-/* ---- the order of work: forward through all units, backward through all, for every micro-batch
- * ---- */
-
-struct work {
-    int unit, micro;
-    bool backward;
-};
-
-static int num_work(const z3d_program *p) {
-    return p->mode == Z3D_MODE_TRAIN ? 2 * p->model->num_units * p->config.accumulation
-                                     : p->model->num_units;
-}
-
-static struct work work_at(const z3d_program *p, int step) {
-    int units = p->model->num_units;
-    int within = step % (2 * units);
-    bool backward = within >= units;
-    return (struct work){backward ? 2 * units - 1 - within : within, step / (2 * units), backward};
-}
-
-/* The last unit's backward follows its forward at once: recomputing it would only repeat what is
- * still there. */
-static bool recomputes(const z3d_program *p, int unit) {
-    return p->config.recompute && p->model->unit[unit].checkpoint &&
-           unit != p->model->num_units - 1;
-}
-
-static const z3d_trace *trace_of(const z3d_program *p, int unit, z3d_call call) {
-    return z3d_traces_get(p->traces, p->mode, p->model->unit[unit].kind, call);
-}
-
-/* Whether the piece of work reads the parameters in the unit's slot: known from its recording. */
-static bool reads_slot(const z3d_program *p, struct work w, int slot) {
-    if (!w.backward) return trace_of(p, w.unit, Z3D_CALL_FORWARD)->reads_parameters[slot];
-    return trace_of(p, w.unit, Z3D_CALL_BACKWARD)->reads_parameters[slot] ||
-           (recomputes(p, w.unit) &&
-            trace_of(p, w.unit, Z3D_CALL_RECOMPUTE)->reads_parameters[slot]);
-}
-
-static bool reads_group(const z3d_program *p, int step, int group) {
-    if (step >= num_work(p)) return false;
-    struct work w = work_at(p, step);
-    const z3d_unit *unit = &p->model->unit[w.unit];
-    for (int s = 0; s < unit->num_groups; s++)
-        if (unit->group[s] == group && reads_slot(p, w, s)) return true;
-    return false;
 }
 
 /* ---- parameters: gathered before use ---- */
@@ -247,8 +170,8 @@ static void start_gather(struct builder *b, int g) {
     int from = -1;
     if (b->decisions.gather_each_use) {
         int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.dtype);
-        b->group[g].parameters =
-            add_buffer(b, Z3D_TENANT_TEMPORARY, bytes, "gathered", p->model->group[g].name, -1);
+        b->group[g].parameters = z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, bytes, "gathered",
+                                                    p->model->group[g].name, -1);
         from = own;
     } else {
         b->group[g].parameters = own;
@@ -267,31 +190,35 @@ static void wait_gather(struct builder *b, int g) {
 
 /* Starts the gathers of the groups that work `step` reads and that are not there yet. */
 static void start_gathers_for(struct builder *b, int step) {
-    if (step >= num_work(b->program)) return;
-    const z3d_unit *unit = &b->program->model->unit[work_at(b->program, step).unit];
+    if (step >= b->num_work) return;
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++)
         if (b->group[unit->group[s]].parameters < 0 &&
-            reads_group(b->program, step, unit->group[s]))
+            z3d_builder_reads_group(b, step, unit->group[s]))
             start_gather(b, unit->group[s]);
 }
 
 /* Before work `step`: what it reads is there, and what the next one reads is on its way. */
 static void gather_before(struct builder *b, int step) {
-    const z3d_unit *unit = &b->program->model->unit[work_at(b->program, step).unit];
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     if (b->decisions.gather_each_use) start_gathers_for(b, step);
     for (int s = 0; s < unit->num_groups; s++)
-        if (b->group[unit->group[s]].started && reads_group(b->program, step, unit->group[s]))
+        if (b->group[unit->group[s]].started && z3d_builder_reads_group(b, step, unit->group[s]))
             wait_gather(b, unit->group[s]);
-    if (b->decisions.gather_each_use && b->program->config.overlap) start_gathers_for(b, step + 1);
+    if (!b->decisions.gather_each_use || !b->program->config.overlap) return;
+    int next = step + 1; /* of another unit: its parameters travel while this one computes */
+    while (next < b->num_work && b->work[next].unit == b->work[step].unit) next++;
+    start_gathers_for(b, next);
 }
 
 static void release_after(struct builder *b, int step) {
     if (!b->decisions.gather_each_use) return;
-    const z3d_unit *unit = &b->program->model->unit[work_at(b->program, step).unit];
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
-        if (!reads_group(b->program, step, g) || reads_group(b->program, step + 1, g)) continue;
-        z3d_instruction *i = emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE);
+        if (!z3d_builder_reads_group(b, step, g) || z3d_builder_reads_group(b, step + 1, g))
+            continue;
+        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE);
         i->group = g;
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
         b->group[g].parameters = -1;
@@ -301,11 +228,11 @@ static void release_after(struct builder *b, int step) {
 /* At the start of a step, in the order of first use, so that they overlap the forward. */
 static void gather_at_start(struct builder *b) {
     const z3d_program *p = b->program;
-    for (int step = 0; step < num_work(p); step++) {
-        const z3d_unit *unit = &p->model->unit[work_at(p, step).unit];
+    for (int step = 0; step < b->num_work; step++) {
+        const z3d_unit *unit = &p->model->unit[b->work[step].unit];
         for (int s = 0; s < unit->num_groups; s++) {
             int g = unit->group[s];
-            if (b->group[g].parameters >= 0 || !reads_group(p, step, g)) continue;
+            if (b->group[g].parameters >= 0 || !z3d_builder_reads_group(b, step, g)) continue;
             start_gather(b, g);
             if (!p->config.overlap) wait_gather(b, g);
         }
@@ -323,7 +250,7 @@ static void wait_reductions(struct builder *b, int micro) {
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, g, micro, Z3D_SLOT_GRADIENTS,
                      group->gradients, -1);
         if (!b->decisions.reduce_kept) {
-            z3d_instruction *i = emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
+            z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
             i->group = g;
             i->micro = micro;
             i->buffer[Z3D_SLOT_GRADIENTS] = group->gradients;
@@ -354,73 +281,49 @@ static void reduce_after(struct builder *b, struct work w) {
 
 /* ---- units ---- */
 
-/* An entry that runs unit u: its parameters, inner collectives and workspace. */
-static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, z3d_call call,
-                                  struct work w) {
+static int output_of(const struct builder *b, int unit) {
+    return unit >= 0 ? b->unit[unit].output : -1;
+}
+
+/* An entry that runs a unit: its parameters, inner collectives and workspace. */
+static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct work w) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    const z3d_trace *trace = trace_of(p, w.unit, call);
-    int workspace =
-        add_buffer(b, Z3D_TENANT_TEMPORARY, trace->workspace, "workspace", unit->name, w.micro);
-    z3d_instruction *i = emit(b, opcode, Z3D_PHASE_WHOLE);
+    const z3d_trace *trace = z3d_builder_trace(p, w);
+    int workspace = z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, trace->workspace, "workspace",
+                                       unit->name, w.micro);
+    z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE);
     i->unit = w.unit;
     i->micro = w.micro;
     i->axis = Z3D_AXIS_TENSOR;
     i->num_children = trace->num_children;
     i->child = trace->child;
     i->buffer[Z3D_SLOT_WORKSPACE] = workspace;
-    i->buffer[Z3D_SLOT_INPUT] = w.unit > 0 ? b->activation[w.unit - 1] : -1;
+    i->buffer[Z3D_SLOT_INPUT] = output_of(b, w.unit - 1);
     for (int s = 0; s < unit->num_groups; s++)
         if (trace->reads_parameters[s])
             i->buffer[Z3D_SLOT_PARAMETERS + s] = b->group[unit->group[s]].parameters;
     return i;
 }
 
-static void forward(struct builder *b, struct work w) {
+/* Forward and recompute differ in what is kept and in whether the output is wanted. */
+static void forward(struct builder *b, struct work w, bool keep, bool need_output) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    const z3d_trace *trace = trace_of(p, w.unit, Z3D_CALL_FORWARD);
-    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    bool keep = p->mode == Z3D_MODE_TRAIN && !recomputes(p, w.unit);
-    b->activation[w.unit] = add_buffer(b, Z3D_TENANT_ACTIVATIONS,
-                                       samples * unit->output_elements[p->mode] *
-                                           (int64_t)z3d_dtype_size(p->config.dtype),
-                                       "output", unit->name, w.micro);
-    b->saved[w.unit] = add_buffer(b, keep ? Z3D_TENANT_ACTIVATIONS : Z3D_TENANT_TEMPORARY,
-                                  trace->saved, "saved", unit->name, w.micro);
-    z3d_instruction *i = emit_unit(b, Z3D_OP_FORWARD, Z3D_CALL_FORWARD, w);
+    struct unit_state *state = &b->unit[w.unit];
+    state->output = -1;
+    if (need_output)
+        state->output =
+            z3d_builder_buffer(b, Z3D_TENANT_ACTIVATIONS, z3d_builder_output_bytes(p, w.unit),
+                               "output", unit->name, w.micro);
+    state->saved = z3d_builder_buffer(b, keep ? Z3D_TENANT_ACTIVATIONS : Z3D_TENANT_TEMPORARY,
+                                      z3d_builder_trace(p, w)->saved, "saved", unit->name, w.micro);
+    z3d_instruction *i =
+        emit_unit(b, w.kind == WORK_FORWARD ? Z3D_OP_FORWARD : Z3D_OP_RECOMPUTE, w);
     i->keep = keep;
-    i->need_output = true;
-    i->buffer[Z3D_SLOT_OUTPUT] = b->activation[w.unit];
-    i->buffer[Z3D_SLOT_SAVED] = b->saved[w.unit];
-    if (p->mode != Z3D_MODE_TRAIN || !recomputes(p, w.unit)) return;
-    int input = i->buffer[Z3D_SLOT_INPUT];
-    i = emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE);
-    i->unit = w.unit;
-    i->micro = w.micro;
-    i->buffer[Z3D_SLOT_INPUT] = i->buffer[Z3D_SLOT_OUTPUT] = input;
-}
-
-static void recompute(struct builder *b, struct work w) {
-    z3d_program *p = b->program;
-    const z3d_unit *unit = &p->model->unit[w.unit];
-    int input = w.unit > 0 ? b->activation[w.unit - 1] : -1;
-    z3d_instruction *i = emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE);
-    i->unit = w.unit;
-    i->micro = w.micro;
-    i->buffer[Z3D_SLOT_INPUT] = i->buffer[Z3D_SLOT_OUTPUT] = input;
-    b->saved[w.unit] =
-        add_buffer(b, Z3D_TENANT_ACTIVATIONS, trace_of(p, w.unit, Z3D_CALL_RECOMPUTE)->saved,
-                   "saved", unit->name, w.micro);
-    int output = -1;
-    if (p->config.replay_full && b->activation[w.unit] >= 0)
-        output = add_buffer(b, Z3D_TENANT_TEMPORARY, p->buffer[b->activation[w.unit]].bytes,
-                            "replayed", unit->name, w.micro);
-    i = emit_unit(b, Z3D_OP_RECOMPUTE, Z3D_CALL_RECOMPUTE, w);
-    i->keep = true;
-    i->need_output = p->config.replay_full;
-    i->buffer[Z3D_SLOT_OUTPUT] = output;
-    i->buffer[Z3D_SLOT_SAVED] = b->saved[w.unit];
+    i->need_output = need_output;
+    i->buffer[Z3D_SLOT_OUTPUT] = state->output;
+    i->buffer[Z3D_SLOT_SAVED] = state->saved;
 }
 
 /* Where this micro-batch's backward writes group g's gradients. */
@@ -432,8 +335,8 @@ static int gradient_buffer(struct builder *b, int g, int micro) {
         group->written = false;
     } else if (group->gradients < 0) {
         int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
-        group->gradients = add_buffer(b, Z3D_TENANT_TEMPORARY, bytes, "full gradients",
-                                      p->model->group[g].name, micro);
+        group->gradients = z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, bytes, "full gradients",
+                                              p->model->group[g].name, micro);
         group->written = false;
     }
     return group->gradients;
@@ -442,22 +345,21 @@ static int gradient_buffer(struct builder *b, int g, int micro) {
 static void backward(struct builder *b, struct work w) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    const z3d_trace *trace = trace_of(p, w.unit, Z3D_CALL_BACKWARD);
-    if (recomputes(p, w.unit)) recompute(b, w);
-    int input = w.unit > 0 ? b->activation[w.unit - 1] : -1;
+    const z3d_trace *trace = z3d_builder_trace(p, w);
+    int input = output_of(b, w.unit - 1), input_gradient = -1;
     if (input >= 0)
-        b->gradient[w.unit - 1] =
-            add_buffer(b, Z3D_TENANT_ACTIVATIONS, p->buffer[input].bytes, "output gradient",
-                       p->model->unit[w.unit - 1].name, w.micro);
+        input_gradient = b->unit[w.unit - 1].output_gradient =
+            z3d_builder_buffer(b, Z3D_TENANT_ACTIVATIONS, z3d_builder_output_bytes(p, w.unit - 1),
+                               "output gradient", p->model->unit[w.unit - 1].name, w.micro);
     int gradients[Z3D_MAX_UNIT_GROUPS];
     for (int s = 0; s < unit->num_groups; s++)
         gradients[s] =
             trace->writes_gradients[s] ? gradient_buffer(b, unit->group[s], w.micro) : -1;
-    z3d_instruction *i = emit_unit(b, Z3D_OP_BACKWARD, Z3D_CALL_BACKWARD, w);
+    z3d_instruction *i = emit_unit(b, Z3D_OP_BACKWARD, w);
     if (!trace->reads_input) i->buffer[Z3D_SLOT_INPUT] = -1;
-    i->buffer[Z3D_SLOT_SAVED] = b->saved[w.unit];
-    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = b->activation[w.unit] >= 0 ? b->gradient[w.unit] : -1;
-    i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input >= 0 ? b->gradient[w.unit - 1] : -1;
+    i->buffer[Z3D_SLOT_SAVED] = b->unit[w.unit].saved;
+    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = b->unit[w.unit].output_gradient;
+    i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
     for (int s = 0; s < unit->num_groups; s++) {
         if (gradients[s] < 0) continue;
         i->buffer[Z3D_SLOT_GRADIENTS + s] = gradients[s];
@@ -467,16 +369,38 @@ static void backward(struct builder *b, struct work w) {
     reduce_after(b, w);
 }
 
+static void do_work(struct builder *b, struct work w) {
+    const z3d_program *p = b->program;
+    bool recomputes = z3d_builder_recomputes(p, w.unit);
+    switch (w.kind) {
+    case WORK_FORWARD:
+        forward(b, w, p->mode == Z3D_MODE_TRAIN && !recomputes, true);
+        z3d_builder_finish_saves(b, w);
+        z3d_builder_save_input(b, w);
+        break;
+    case WORK_RECOMPUTE:
+        z3d_builder_load_input(b, w);
+        z3d_builder_prefetch_input(b, w);
+        forward(b, w, true, z3d_builder_replays_output(p, w.unit));
+        break;
+    case WORK_BACKWARD:
+        z3d_builder_finish_saves(b, w);
+        z3d_builder_prefetch_input(b, w);
+        backward(b, w);
+        break;
+    }
+}
+
 /* ---- whole programs ---- */
 
 static void optimize(struct builder *b) {
     z3d_program *p = b->program;
-    emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE);
+    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         if (b->decisions.gather_gradients)
             emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_SHARD, kept, -1);
-        z3d_instruction *i = emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE);
+        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE);
         i->group = g;
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
@@ -490,22 +414,18 @@ static void build(struct builder *b) {
     for (int g = 0; g < p->model->num_groups; g++)
         if (!b->decisions.gather_each_use && !b->decisions.gather_at_start)
             b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
-    emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE);
+    z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE);
     if (b->decisions.gather_at_start) gather_at_start(b);
-    for (int step = 0; step < num_work(p) && b->status == Z3D_OK; step++) {
-        struct work w = work_at(p, step);
+    for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
         gather_before(b, step);
-        if (w.backward)
-            backward(b, w);
-        else
-            forward(b, w);
+        do_work(b, b->work[step]);
         release_after(b, step);
     }
     if (p->mode == Z3D_MODE_TRAIN) {
         optimize(b);
     } else {
-        z3d_instruction *i = emit(b, Z3D_OP_GATHER_OUTPUT, Z3D_PHASE_WHOLE);
-        i->buffer[Z3D_SLOT_INPUT] = b->activation[p->model->num_units - 1];
+        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_GATHER_OUTPUT, Z3D_PHASE_WHOLE);
+        i->buffer[Z3D_SLOT_INPUT] = b->unit[p->model->num_units - 1].output;
     }
 }
 
@@ -533,7 +453,7 @@ static z3d_status find_writers(struct builder *b) {
         for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--)
             for (int s = 0; s < p->model->unit[u].num_groups; s++)
                 if (p->model->unit[u].group[s] == g &&
-                    trace_of(p, u, Z3D_CALL_BACKWARD)->writes_gradients[s])
+                    z3d_builder_trace(p, (struct work){WORK_BACKWARD, u, 0})->writes_gradients[s])
                     b->group[g].last_writer = u;
         if (p->mode == Z3D_MODE_TRAIN && b->group[g].last_writer < 0)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
@@ -577,14 +497,13 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                                .model = model,
                                .layout = layout,
                                .traces = traces};
-    int *by_unit = NULL;
     Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_groups, sizeof *b.group, "builder", &b.group),
                  end);
-    Z3D_TRY_GOTO(status,
-                 z3d_new(3 * (size_t)model->num_units, sizeof *by_unit, "builder", &by_unit), end);
-    b.activation = by_unit;
-    b.gradient = by_unit + model->num_units;
-    b.saved = by_unit + 2 * model->num_units;
+    Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_units, sizeof *b.unit, "builder", &b.unit),
+                 end);
+    for (int u = 0; u < model->num_units; u++)
+        b.unit[u] = (struct unit_state){-1, -1, -1, -1, false, -1, false, false};
+    Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing
      * entry. */
@@ -597,7 +516,8 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     find_lifetimes(b.program);
 end:
     free(b.group);
-    free(by_unit);
+    free(b.unit);
+    free(b.work);
     if (status != Z3D_OK)
         z3d_program_destroy(b.program);
     else

@@ -256,13 +256,6 @@ z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro,
     return run(engine, Z3D_MODE_GENERATE, micro, 1, &host);
 }
 
-z3d_status z3d_engine_replace_program(z3d_engine *engine, z3d_mode mode, z3d_program *program) {
-    z3d_executor_destroy(&engine->executor[mode]);
-    z3d_program_destroy(engine->program[mode]);
-    engine->program[mode] = program;
-    return make_executor(engine, mode);
-}
-
 /* ---- looking in ---- */
 
 void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {

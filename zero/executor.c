@@ -9,8 +9,11 @@
 /* ---- creation: pairs every wait with its start ---- */
 
 static bool same_work(const z3d_instruction *a, const z3d_instruction *b) {
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+        if (a->buffer[s] != b->buffer[s]) return false;
     return a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
-           a->group == b->group && a->first == b->first;
+           a->group == b->group && a->first == b->first && a->count == b->count &&
+           a->space == b->space;
 }
 
 static z3d_status pair_waits(const z3d_program *program, int *start) {
@@ -128,18 +131,11 @@ static z3d_status start_matrix(z3d_executor *executor, int index, z3d_collective
     return z3d_collective_start(executor->group[Z3D_AXIS_DATA], &call, &executor->ticket[index]);
 }
 
-static z3d_status start_collective(z3d_executor *executor, int index) {
+static z3d_status start_gather_params(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
-    const z3d_layout *layout = p->layout;
-    if (i->opcode == Z3D_OP_REDUCE_GRADS)
-        return start_matrix(executor, index, Z3D_COLLECTIVE_REDUCE_SCATTER,
-                            i->buffer[Z3D_SLOT_GRADIENTS], p->config.grad_dtype);
-    if (i->opcode == Z3D_OP_GATHER_GRADS)
-        return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, i->buffer[Z3D_SLOT_SHARD],
-                            p->config.grad_dtype);
     int full = i->buffer[Z3D_SLOT_PARAMETERS], shard = i->buffer[Z3D_SLOT_INPUT];
-    int64_t row = layout->data_index * layout->group[i->group].shard;
+    int64_t row = p->layout->data_index * p->layout->group[i->group].shard;
     if (shard >= 0)
         Z3D_TRY(Z3D_LAUNCH(
             executor->device, cast,
@@ -150,9 +146,109 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
     return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, full, p->config.dtype);
 }
 
-static z3d_status wait_collective(z3d_executor *executor, int index) {
+/* ---- activation checkpoints ---- */
+
+/* This rank's part of unit u's input: elements `first` .. `first + count - 1` of it. */
+static void checkpoint_part(const z3d_program *p, const z3d_instruction *i, int64_t *first,
+                            int64_t *count) {
+    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
+    int64_t elements = samples * p->model->unit[i->unit - 1].output_elements[p->mode];
+    *first = p->config.partition_activations ? i->count * p->layout->tensor_index : 0;
+    *count = elements - *first < i->count ? elements - *first : i->count;
+    if (*count < 0) *count = 0;
+}
+
+static z3d_status copy_part(z3d_executor *executor, const z3d_instruction *i, bool save,
+                            int64_t first, int64_t count) {
+    z3d_dtype dtype = executor->program->config.dtype;
+    int from = i->buffer[Z3D_SLOT_INPUT], to = i->buffer[Z3D_SLOT_OUTPUT];
+    return Z3D_LAUNCH(executor->device, cast,
+                      .destination = z3d_executor_address(executor, to, save ? 0 : first, dtype),
+                      .source = z3d_executor_address(executor, from, save ? first : 0, dtype),
+                      .count = count, .destination_dtype = dtype, .source_dtype = dtype);
+}
+
+/* To or from host memory: this rank's part, beside compute. */
+static z3d_status start_transfer(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_dtype dtype = executor->program->config.dtype;
+    bool save = i->opcode == Z3D_OP_SAVE_INPUT;
+    int64_t first, count;
+    checkpoint_part(executor->program, i, &first, &count);
+    z3d_copy copy;
+    Z3D_TRY(z3d_copy_start(
+        executor->device,
+        z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], save ? 0 : first, dtype),
+        z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], save ? first : 0, dtype),
+        count * (int64_t)z3d_dtype_size(dtype), &copy));
+    executor->ticket[index].id = copy.id;
+    return Z3D_OK;
+}
+
+/* From the tensor group: every rank's part. */
+static z3d_status start_load_gather(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_dtype dtype = executor->program->config.dtype;
+    int64_t first, count;
+    checkpoint_part(executor->program, i, &first, &count);
+    if (i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT])
+        Z3D_TRY(copy_part(executor, i, false, first, count));
+    z3d_collective call = {
+        .kind = Z3D_COLLECTIVE_ALL_GATHER,
+        .dtype = dtype,
+        .buffer = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, dtype),
+        .count = i->count,
+        .stride = i->count,
+    };
+    return z3d_collective_start(executor->group[Z3D_AXIS_TENSOR], &call, &executor->ticket[index]);
+}
+
+/* A checkpoint that is the input itself takes nothing but its lifetime. */
+static z3d_status save_input(z3d_executor *executor, const z3d_instruction *i) {
+    int64_t first, count;
+    if (i->buffer[Z3D_SLOT_INPUT] == i->buffer[Z3D_SLOT_OUTPUT]) return Z3D_OK;
+    checkpoint_part(executor->program, i, &first, &count);
+    return copy_part(executor, i, true, first, count);
+}
+
+/* ---- what runs beside compute ---- */
+
+static bool is_transfer(const z3d_instruction *i) {
+    return i->space == Z3D_SPACE_HOST;
+}
+
+static z3d_status start(z3d_executor *executor, int index) {
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[index];
+    if (is_transfer(i)) return start_transfer(executor, index);
+    switch (i->opcode) {
+    case Z3D_OP_GATHER_PARAMS:
+        return start_gather_params(executor, index);
+    case Z3D_OP_REDUCE_GRADS:
+        return start_matrix(executor, index, Z3D_COLLECTIVE_REDUCE_SCATTER,
+                            i->buffer[Z3D_SLOT_GRADIENTS], p->config.grad_dtype);
+    case Z3D_OP_GATHER_GRADS:
+        return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, i->buffer[Z3D_SLOT_SHARD],
+                            p->config.grad_dtype);
+    case Z3D_OP_LOAD_INPUT:
+        return start_load_gather(executor, index);
+    default:
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%s has no start", z3d_opcode_name(i->opcode));
+    }
+}
+
+static z3d_status wait(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
     z3d_ticket ticket = executor->ticket[executor->start[index]];
-    z3d_group *group = executor->group[Z3D_AXIS_DATA];
+    if (is_transfer(i)) {
+        z3d_copy copy = {ticket.id};
+        double begin = z3d_now();
+        z3d_status status = executor->blocking ? z3d_copy_wait(executor->device, copy)
+                                               : z3d_copy_test(executor->device, copy);
+        executor->transfer_wait_seconds += z3d_now() - begin;
+        return status;
+    }
+    z3d_group *group = executor->group[i->axis];
     return executor->blocking ? z3d_collective_wait(group, ticket)
                               : z3d_collective_test(group, ticket);
 }
@@ -213,6 +309,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .batch = batch,
         .sample = (i->micro * data_size + data_index) * batch,
         .need_output = i->need_output,
+        .lean = p->config.selective,
         .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
         .output = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
         .output_gradient =
@@ -404,8 +501,8 @@ static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i
 
 static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host) {
     const z3d_instruction *i = &executor->program->instruction[index];
-    if (i->phase == Z3D_PHASE_START) return start_collective(executor, index);
-    if (i->phase == Z3D_PHASE_WAIT) return wait_collective(executor, index);
+    if (i->phase == Z3D_PHASE_START) return start(executor, index);
+    if (i->phase == Z3D_PHASE_WAIT) return wait(executor, index);
     switch (i->opcode) {
     case Z3D_OP_STEP_BEGIN:
         return step_begin(executor, host);
@@ -413,8 +510,8 @@ static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host
     case Z3D_OP_RECOMPUTE:
     case Z3D_OP_BACKWARD:
         return run_unit(executor, index);
-    case Z3D_OP_SAVE_INPUT: /* the checkpoint is the input itself: its lifetime is all that it takes
-                             */
+    case Z3D_OP_SAVE_INPUT:
+        return save_input(executor, i);
     case Z3D_OP_LOAD_INPUT:
     case Z3D_OP_RELEASE_PARAMS:
         return Z3D_OK;

@@ -33,11 +33,12 @@ typedef struct z3d_executor {
     FILE *digest, *trace; /* NULL: none */
     bool blocking;        /* false: a wait that is not over makes run answer AGAIN */
 
-    int position;       /* next instruction */
-    z3d_ticket *ticket; /* by instruction: of a started collective */
-    int *start;         /* by instruction: of a wait, its start */
-    int64_t *live;      /* by buffer: bytes counted in the ledger */
-    double *sums;       /* host's copy of the control vector */
+    int position;                 /* next instruction */
+    z3d_ticket *ticket;           /* by instruction: of a started collective or transfer */
+    int *start;                   /* by instruction: of a wait, its start */
+    int64_t *live;                /* by buffer: bytes counted in the ledger */
+    double *sums;                 /* host's copy of the control vector */
+    double transfer_wait_seconds; /* since creation: exposed time of transfers */
     z3d_ledger measured;
     int next_child;        /* of the unit that runs */
     float last_loss_scale; /* of the last step's gradients */

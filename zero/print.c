@@ -55,7 +55,8 @@ const char *z3d_instruction_describe(const z3d_program *program, int index, char
 
 static bool moves_tensors(const z3d_instruction *in) {
     return in->opcode == Z3D_OP_GATHER_PARAMS || in->opcode == Z3D_OP_REDUCE_GRADS ||
-           in->opcode == Z3D_OP_GATHER_GRADS;
+           in->opcode == Z3D_OP_GATHER_GRADS ||
+           (in->opcode == Z3D_OP_LOAD_INPUT && in->phase == Z3D_PHASE_START);
 }
 
 static int64_t child_volume(const z3d_child *child, int64_t size) {

@@ -18,9 +18,15 @@ typedef struct z3d_program_config {
     bool reduce_per_step; /* full gradients accumulate, one reduction a step; else every micro-batch
                              is reduced */
     bool recompute;       /* activation_checkpointing.granularity full */
+    bool selective;       /* units keep less and compute again what is cheap (granularity
+                             selective): no unit is recomputed whole */
     bool replay_full; /* recompute repeats the whole forward (activation_checkpointing.replay full)
                        */
-    bool overlap;     /* collectives run beside compute */
+    int checkpoint_every; /* units from one activation checkpoint to the next (number_checkpoints);
+                             0 means 1 */
+    bool partition_activations;           /* P_a: a checkpoint is split over the tensor group */
+    bool offload_activations;             /* P_a+cpu: checkpoints lie in host memory */
+    bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
 } z3d_program_config;
 
@@ -158,8 +164,9 @@ typedef struct z3d_instruction {
     z3d_phase phase;
     int unit, micro, group; /* -1: not about one */
     z3d_axis axis;          /* of its collective */
-    z3d_space space;        /* where its result lies */
-    int64_t first, count;   /* collectives: columns of the [N x shard] matrix */
+    z3d_space space;        /* save_input, load_input: HOST: a transfer to, from host memory */
+    int64_t first, count;   /* collectives: columns of the [N x shard] matrix; moved activation
+                               checkpoints: elements of one rank's part */
     int buffer[Z3D_SLOT_COUNT];
     bool keep;              /* forward: saved is for backward */
     bool need_output;       /* recompute: false leaves out what only leads to the output */

@@ -96,6 +96,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         .mode = mode,
         .batch = mode == Z3D_MODE_GENERATE ? 1 : config->micro_batch,
         .need_output = true,
+        .lean = config->selective,
         .state = region_base(REGION_STATE),
         .saved = {region_base(REGION_SAVED), 0, 0, REGION_BYTES},
         .workspace = {region_base(REGION_WORKSPACE), 0, 0, REGION_BYTES},
@@ -118,13 +119,13 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
 }
 
 static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *device,
-                              z3d_group *tensor, int threads, bool replay_full, z3d_trace *trace) {
+                              z3d_group *tensor, int threads, z3d_trace *trace) {
     struct recorder recorder = {.trace = trace, .threads = threads};
     run.device = device;
     run.tensor = tensor;
     z3d_device_set_recorder(device, record_kernel, &recorder);
     z3d_group_set_observer(tensor, record_collective, &recorder);
-    if (call == Z3D_CALL_RECOMPUTE && !replay_full) {
+    if (call == Z3D_CALL_RECOMPUTE) {
         run.need_output = false;
         run.output = NULL;
     }
@@ -148,8 +149,7 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
     int calls = mode == Z3D_MODE_TRAIN ? Z3D_CALL_COUNT : 1;
     for (int call = 0; call < calls; call++) {
         if (call == Z3D_CALL_RECOMPUTE && !run.unit->checkpoint) continue;
-        Z3D_TRY(record_call(run, (z3d_call)call, device, tensor, threads, config->replay_full,
-                            &trace[call]));
+        Z3D_TRY(record_call(run, (z3d_call)call, device, tensor, threads, &trace[call]));
     }
     for (int call = 1; call < calls; call++)
         if (trace[call].kernels > 0 && trace[call].saved != trace[0].saved)

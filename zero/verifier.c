@@ -220,14 +220,13 @@ static z3d_status forward(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_trace *trace;
     bool again = in->opcode == Z3D_OP_RECOMPUTE;
-    bool wanted = again ? config_of(flow)->replay_full : true;
+    bool wanted = in->need_output;
     int64_t bytes = output_bytes(flow, in->unit);
-    Z3D_TRY(begin_unit(flow, again ? Z3D_CALL_RECOMPUTE : Z3D_CALL_FORWARD, &trace));
+    Z3D_TRY(begin_unit(flow, wanted ? Z3D_CALL_FORWARD : Z3D_CALL_RECOMPUTE, &trace));
     Z3D_TRY(read_input(flow));
     Z3D_TRY(add_loss(flow));
-    if (in->need_output != wanted) {
-        return z3d_flow_fail(flow, "its output is%s wanted, it was recorded otherwise",
-                             in->need_output ? "" : " not");
+    if (!wanted && (!again || config_of(flow)->replay_full)) {
+        return z3d_flow_fail(flow, "its output must be computed");
     }
     if (wanted && bytes > 0) {
         Z3D_TRY(write_plain(flow, Z3D_SLOT_OUTPUT, bytes, output_of(in->unit, in->micro)));
@@ -288,14 +287,6 @@ static z3d_status backward(z3d_flow *flow) {
     if (!has_input(flow, in->unit)) return Z3D_OK;
     return write_plain(flow, Z3D_SLOT_INPUT_GRADIENT, output_bytes(flow, in->unit - 1),
                        output_gradient_of(in->unit - 1, in->micro));
-}
-
-/* The activation checkpoint may be the input itself: then the entry only marks it. */
-static z3d_status move_input(z3d_flow *flow) {
-    const z3d_instruction *in = entry(flow);
-    Z3D_TRY(read_input(flow));
-    if (in->buffer[Z3D_SLOT_OUTPUT] == in->buffer[Z3D_SLOT_INPUT]) return Z3D_OK;
-    return z3d_flow_fail(flow, "it would move the input to another buffer");
 }
 
 /* ---- parameters ---- */
@@ -483,13 +474,7 @@ static z3d_status check_not_in_flight(const z3d_flow *flow) {
 static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     const z3d_instruction *in = entry(flow);
     *start = in->phase == Z3D_PHASE_START;
-    if (in->phase == Z3D_PHASE_WHOLE) {
-        return z3d_flow_fail(flow, "it must be started and waited for");
-    }
-    if (in->axis != Z3D_AXIS_DATA) {
-        return z3d_flow_fail(flow, "it goes over the %s group, must go over the data group",
-                             z3d_axis_name(in->axis));
-    }
+    if (in->phase == Z3D_PHASE_WHOLE) return Z3D_OK;
     if (*start) {
         Z3D_TRY(check_not_in_flight(flow));
         flow->pending[flow->num_pending++] = flow->at;
@@ -507,6 +492,13 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
 
 static z3d_status collective(z3d_flow *flow) {
     bool start;
+    if (entry(flow)->phase == Z3D_PHASE_WHOLE) {
+        return z3d_flow_fail(flow, "it must be started and waited for");
+    }
+    if (entry(flow)->axis != Z3D_AXIS_DATA) {
+        return z3d_flow_fail(flow, "it goes over the %s group, must go over the data group",
+                             z3d_axis_name(entry(flow)->axis));
+    }
     Z3D_TRY(enter_phase(flow, &start));
     switch (entry(flow)->opcode) {
     case Z3D_OP_GATHER_PARAMS:
@@ -516,6 +508,12 @@ static z3d_status collective(z3d_flow *flow) {
     default:
         return gather_gradients(flow, start);
     }
+}
+
+static z3d_status move_input(z3d_flow *flow) {
+    bool start;
+    Z3D_TRY(enter_phase(flow, &start));
+    return z3d_verify_move_input(flow, start);
 }
 
 /* ---- the program ---- */
@@ -535,8 +533,9 @@ static z3d_status check_kind(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     bool unit = in->opcode == Z3D_OP_FORWARD || in->opcode == Z3D_OP_RECOMPUTE ||
                 in->opcode == Z3D_OP_BACKWARD;
-    if (!is_collective(in->opcode) && in->phase != Z3D_PHASE_WHOLE) {
-        return z3d_flow_fail(flow, "only collectives are started and waited for");
+    bool moves = in->opcode == Z3D_OP_SAVE_INPUT || in->opcode == Z3D_OP_LOAD_INPUT;
+    if (!is_collective(in->opcode) && !moves && in->phase != Z3D_PHASE_WHOLE) {
+        return z3d_flow_fail(flow, "only what runs beside compute is started and waited for");
     }
     if ((in->opcode == Z3D_OP_STEP_CONTROL || in->opcode == Z3D_OP_GATHER_OUTPUT) &&
         in->axis != Z3D_AXIS_WORLD) {

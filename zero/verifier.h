@@ -12,6 +12,7 @@
 typedef enum z3d_value_kind {
     Z3D_VALUE_NOTHING,         /* never written, released, overwritten or left undefined */
     Z3D_VALUE_OUTPUT,          /* of unit `of`, micro-batch `micro` */
+    Z3D_VALUE_OUTPUT_PART,     /* this tensor rank's part of that output */
     Z3D_VALUE_OUTPUT_GRADIENT, /* the loss's gradient with respect to that output */
     Z3D_VALUE_SAVED,           /* what unit `of` saved for its backward */
     Z3D_VALUE_PARAMETERS,      /* of group `of`; count: 0 before, 1 after the optimizer step */
@@ -74,6 +75,8 @@ const char *z3d_slot_text(int slot); /* "output gradient" */
 
 /* The operand must be there, alive at this entry, in device memory, and at least `bytes` long. */
 z3d_status z3d_flow_operand(const z3d_flow *flow, int slot, int64_t bytes);
+/* The same in the given memory space. */
+z3d_status z3d_flow_operand_in(const z3d_flow *flow, int slot, int64_t bytes, z3d_space space);
 /* The operand must hold `value`, and nothing in flight may be writing it. */
 z3d_status z3d_flow_read(z3d_flow *flow, z3d_access access, z3d_value value);
 /* Nothing in flight may be using the operand; it holds `value` from here. */
@@ -86,6 +89,8 @@ z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_access access, bool write);
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, int rows, z3d_value value);
 z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, int rows, z3d_value value);
 
+/* residual/verify_checkpoints.c: a save_input or load_input entry. start: not its wait. */
+z3d_status z3d_verify_move_input(z3d_flow *flow, bool start);
 /* Lifetimes, sizes of what no slot names, addresses (verifier_memory.c). */
 z3d_status z3d_verify_memory(const z3d_program *program);
 /* Indices and enums of every entry are within their ranges. */

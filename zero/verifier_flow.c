@@ -79,7 +79,8 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
     const char *name = v.kind == Z3D_VALUE_NOTHING ? ""
                        : unit                      ? p->model->unit[v.of].name
                                                    : p->model->group[v.of].name;
-    static const char *const unit_words[] = {"output", "output gradient", "saved memory"};
+    static const char *const unit_words[] = {"output", "part of the output", "output gradient",
+                                             "saved memory"};
     if (unit) {
         snprintf(buf, size, "%s of %s, micro-batch %d", unit_words[v.kind - Z3D_VALUE_OUTPUT], name,
                  v.micro);
@@ -219,12 +220,16 @@ static int operand_of(const z3d_flow *flow, int slot) {
 }
 
 z3d_status z3d_flow_operand(const z3d_flow *flow, int slot, int64_t bytes) {
+    return z3d_flow_operand_in(flow, slot, bytes, Z3D_SPACE_DEVICE);
+}
+
+z3d_status z3d_flow_operand_in(const z3d_flow *flow, int slot, int64_t bytes, z3d_space space) {
     int index = operand_of(flow, slot);
     if (index < 0) return z3d_flow_fail(flow, "its %s is missing", z3d_slot_text(slot));
     const z3d_buffer *b = &flow->program->buffer[index];
-    if (b->space != Z3D_SPACE_DEVICE) {
-        return z3d_flow_fail(flow, "its %s, %s, does not lie on the device", z3d_slot_text(slot),
-                             b->name);
+    if (b->space != space) {
+        return z3d_flow_fail(flow, "its %s, %s, does not lie %s", z3d_slot_text(slot), b->name,
+                             space == Z3D_SPACE_HOST ? "in host memory" : "on the device");
     }
     if (flow->at < b->first || flow->at > b->last) {
         return z3d_flow_fail(flow, "its %s, %s, lives from entry %d to %d only",

@@ -61,9 +61,15 @@ static bool is_bucket(z3d_opcode opcode) {
            opcode == Z3D_OP_GATHER_GRADS;
 }
 
+/* An all-gather of a partitioned activation checkpoint. */
+static bool gathers_input(const z3d_instruction *in) {
+    return in->opcode == Z3D_OP_LOAD_INPUT && in->phase != Z3D_PHASE_WHOLE &&
+           in->space == Z3D_SPACE_DEVICE;
+}
+
 /* Whether the entry itself (not its children) communicates. */
 static bool communicates(const z3d_program *p, const z3d_instruction *in) {
-    return is_bucket(in->opcode) || in->opcode == Z3D_OP_STEP_CONTROL ||
+    return is_bucket(in->opcode) || gathers_input(in) || in->opcode == Z3D_OP_STEP_CONTROL ||
            (in->opcode == Z3D_OP_GATHER_OUTPUT && p->mode == Z3D_MODE_EVALUATE);
 }
 
@@ -87,14 +93,13 @@ static call call_of(const z3d_program *p, queued q) {
     c.axis = in->axis;
     c.first = in->first;
     c.count = in->count;
-    c.scalar = !is_bucket(in->opcode);
+    c.scalar = !is_bucket(in->opcode) && !gathers_input(in);
     if (c.scalar) c.count = 4 + (p->mode == Z3D_MODE_TRAIN ? p->model->num_groups : 0);
     c.kind = in->opcode == Z3D_OP_REDUCE_GRADS ? Z3D_COLLECTIVE_REDUCE_SCATTER
              : c.scalar                        ? Z3D_COLLECTIVE_ALL_REDUCE
                                                : Z3D_COLLECTIVE_ALL_GATHER;
-    c.dtype = c.scalar                             ? Z3D_F64
-              : in->opcode == Z3D_OP_GATHER_PARAMS ? p->config.dtype
-                                                   : p->config.grad_dtype;
+    bool parameters = in->opcode == Z3D_OP_GATHER_PARAMS || gathers_input(in);
+    c.dtype = c.scalar ? Z3D_F64 : parameters ? p->config.dtype : p->config.grad_dtype;
     return c;
 }
 
@@ -218,8 +223,9 @@ static z3d_status enqueue(world *w, int rank, queued q) {
 /* ---- one rank ---- */
 
 static bool same_operands(const z3d_instruction *a, const z3d_instruction *b) {
-    return a->opcode == b->opcode && a->micro == b->micro && a->group == b->group &&
-           a->axis == b->axis && a->first == b->first && a->count == b->count;
+    return a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
+           a->group == b->group && a->axis == b->axis && a->space == b->space &&
+           a->first == b->first && a->count == b->count;
 }
 
 /* The started entry that the wait at p->entry is for; -1: none. */

@@ -195,8 +195,7 @@ void z3d_world_abort(z3d_world *world, z3d_status status, const char *message) {
     strcat(line, "\n");
     fflush(NULL);
     if (world->side) z3d_side_abort(world, line);
-    ssize_t ignored = write(STDERR_FILENO, line, strlen(line));
-    (void)ignored;
+    z3d_side_print(line);
     if (world->mpi) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     _exit(EXIT_FAILURE);
 }

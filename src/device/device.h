@@ -83,6 +83,19 @@ z3d_status z3d_device_synchronize(z3d_device *device);
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes);
 z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host, int64_t bytes);
 
+/* Copies `bytes` between device and host space beside compute, after the kernels launched so far,
+ * in the order of the starts; neither end may be touched until the copy's wait. *copy is used in
+ * wait or test. The cpu device copies with a thread of its own. Errors: ERR_DEVICE. */
+typedef struct z3d_copy {
+    int64_t id;
+} z3d_copy;
+z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_t bytes,
+                          z3d_copy *copy);
+/* Kernels launched after this see the copied bytes. */
+z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
+/* OK when over, AGAIN when not yet: never blocks. */
+z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy);
+
 /* What one kernel reads, writes and costs, from its struct alone; the same on every device. */
 typedef struct z3d_operand {
     const void *pointer;

@@ -187,6 +187,9 @@ harness::Options trainer_options(const programs::Options &o) {
     t.reduce_per_step = o.per_step;
     t.recompute = o.recompute;
     t.replay_full = o.replay_full;
+    t.partition = o.partition;
+    t.offload = o.offload;
+    t.checkpoint_every = o.checkpoint_every;
     t.overlap = o.overlap;
     t.bucket = o.bucket;
     t.layers = o.layers;
@@ -219,7 +222,7 @@ class Runner {
     // use.
     z3d_status run(z3d_program *program, std::vector<char> &bits) {
         z3d_engine *e = engine();
-        Z3D_TRY(make_room(program->arena[Z3D_SPACE_DEVICE]));
+        Z3D_TRY(make_room(program->arena));
         Z3D_TRY(install(program));
         e->step = e->optimizer_step = e->skipped_in_a_row = 0;
         trainer.next_step = 1;
@@ -306,16 +309,20 @@ class Runner {
         }
     }
 
-    // A mutant may live in a larger arena than the program it came from.
-    z3d_status make_room(int64_t bytes) {
+    // A mutant may live in larger arenas than the program it came from.
+    z3d_status make_room(const int64_t *bytes) {
         z3d_engine *e = engine();
-        if (bytes <= e->arena_bytes[0]) return Z3D_OK;
-        void *arena;
-        Z3D_TRY(z3d_device_alloc(trainer.device, Z3D_SPACE_DEVICE, bytes, &arena));
-        memcpy(arena, e->arena[0], (size_t)e->arena_bytes[0]);
-        z3d_device_free(trainer.device, Z3D_SPACE_DEVICE, e->arena[0], e->arena_bytes[0]);
-        e->arena[0] = (char *)arena;
-        e->arena_bytes[0] = bytes;
+        for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
+            if (bytes[s] <= e->arena_bytes[s]) continue;
+            void *arena;
+            Z3D_TRY(z3d_device_alloc(trainer.device, (z3d_space)s, bytes[s], &arena));
+            if (e->arena[s]) {
+                memcpy(arena, e->arena[s], (size_t)e->arena_bytes[s]);
+                z3d_device_free(trainer.device, (z3d_space)s, e->arena[s], e->arena_bytes[s]);
+            }
+            e->arena[s] = (char *)arena;
+            e->arena_bytes[s] = bytes[s];
+        }
         const z3d_buffer &scratch = own_->buffer[Z3D_BUFFER_SCRATCH];
         z3d_device_set_scratch(trainer.device, e->arena[0] + scratch.offset, scratch.bytes);
         return Z3D_OK;

@@ -11,6 +11,7 @@
 #include "src/device/cpu/matmul.h"
 #include "src/device/cpu/measure.h"
 #include "src/device/cpu/memory.h"
+#include "src/device/cpu/transfer.h"
 #include "src/device/interface/ops.h"
 
 #ifdef Z3D_HAVE_X86_ISAS
@@ -135,6 +136,7 @@ static void describe(z3d_cpu *cpu) {
 
 static void destroy(void *self) {
     z3d_cpu *cpu = self;
+    z3d_cpu_transfer_destroy(cpu->transfer);
     z3d_cpu_gemm_state_destroy(cpu->gemm_state);
     free(cpu);
 }
@@ -223,6 +225,19 @@ static z3d_status measure_gemm(void *self, z3d_dtype dtype, int64_t m, int64_t n
     return status;
 }
 
+/* The engine's thread exists only where something is copied. */
+static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
+    z3d_cpu *cpu = self;
+    if (!cpu->transfer) Z3D_TRY(z3d_cpu_transfer_create(&cpu->transfer));
+    return z3d_cpu_transfer_start(cpu->transfer, to, from, bytes, id);
+}
+
+static z3d_status copy_finish(void *self, int64_t id, bool block) {
+    z3d_cpu *cpu = self;
+    Z3D_REQUIRE(cpu->transfer, "a wait for a copy, but none was started");
+    return z3d_cpu_transfer_finish(cpu->transfer, id, block);
+}
+
 const z3d_device_ops z3d_device_ops_cpu = {
     .name = "cpu",
     .create = create,
@@ -236,5 +251,7 @@ const z3d_device_ops z3d_device_ops_cpu = {
     .launch = launch,
     .read = copy,
     .write = copy,
+    .copy_start = copy_start,
+    .copy_finish = copy_finish,
     .measure_gemm = measure_gemm,
 };

@@ -15,6 +15,7 @@ typedef struct z3d_cpu {
     void *poll_context;
     const struct z3d_cpu_isa *isa;
     char description[256];
+    struct z3d_cpu_transfer *transfer; /* NULL until the first copy between spaces */
     struct z3d_gemm_state *gemm_state; /* gemm.c's own: cached primitives */
 } z3d_cpu;
 

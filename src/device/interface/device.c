@@ -103,6 +103,24 @@ z3d_status z3d_device_synchronize(z3d_device *device) {
     return device->ops->synchronize ? device->ops->synchronize(device->self) : Z3D_OK;
 }
 
+z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_t bytes,
+                          z3d_copy *copy) {
+    Z3D_REQUIRE(bytes >= 0, "copy of %lld bytes", (long long)bytes);
+    copy->id = 0;
+    if (!device->ops->copy_start) return Z3D_OK;
+    return device->ops->copy_start(device->self, to, from, bytes, &copy->id);
+}
+
+z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy) {
+    return device->ops->copy_finish ? device->ops->copy_finish(device->self, copy.id, true)
+                                    : Z3D_OK;
+}
+
+z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy) {
+    return device->ops->copy_finish ? device->ops->copy_finish(device->self, copy.id, false)
+                                    : Z3D_OK;
+}
+
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
     return device->ops->read(device->self, host, source, bytes);

@@ -1,0 +1,18 @@
+/* Inside the cpu backend: copies between memory spaces, by a thread of their own, in the order of
+ * their starts. */
+#ifndef ZERO3D_DEVICE_CPU_TRANSFER_H
+#define ZERO3D_DEVICE_CPU_TRANSFER_H
+
+#include "src/device/device.h"
+
+typedef struct z3d_cpu_transfer z3d_cpu_transfer;
+
+z3d_status z3d_cpu_transfer_create(z3d_cpu_transfer **out);
+void z3d_cpu_transfer_destroy(
+    z3d_cpu_transfer *transfer); /* NULL is fine; what was started ends first */
+z3d_status z3d_cpu_transfer_start(z3d_cpu_transfer *transfer, void *to, const void *from,
+                                  int64_t bytes, int64_t *id);
+/* block: until it is over; otherwise AGAIN while it is not. */
+z3d_status z3d_cpu_transfer_finish(z3d_cpu_transfer *transfer, int64_t id, bool block);
+
+#endif
