@@ -239,8 +239,8 @@ TEST(refuse, overrides) {
         {"model={num_layers: 1, num_layers: 2}",
          "override model={num_layers: 1, num_layers: 2}: model.num_layers is set twice; first at "
          "override model={num_layers: 1, num_layers: 2}"},
-        {"checkpoint.directory=x", "override checkpoint.directory=x: unknown key "
-                                   "checkpoint.directory; did you mean checkpoint.dir?"},
+        {"checkpoint.keeps=2", "override checkpoint.keeps=2: unknown key checkpoint.keeps; did you "
+                               "mean checkpoint.keep?"},
         {"fp16.enabled=[", nullptr},
         {"run.dir=a\x1b", nullptr},
         {"run.dir=a\xff", nullptr},
