@@ -74,6 +74,10 @@ int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 z3d_status z3d_checkpoint_load(z3d_checkpoint *checkpoint, const z3d_model *model,
                                z3d_engine *engine, bool weights_only);
 
+/* Writes FOLDER/model.safetensors and FOLDER/config.json as Hugging Face's GPT-2 has them: fp32,
+ * weights only. ERR_DATA when it is no GPT's checkpoint. Not collective. */
+z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, const char *folder);
+
 /* ---- the checkpoints of a folder ---- */
 
 /* Steps of the checkpoints in a folder, ascending: those that have a manifest. *steps is malloc'ed.

@@ -50,6 +50,11 @@ z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path) {
     return error ? failed(path, "bring it to the disk", error) : Z3D_OK;
 }
 
+void z3d_io_close(int fd, const char *path, z3d_status *status) {
+    /* Network file systems report a full disk here. */
+    if (close(fd) != 0 && *status == Z3D_OK) *status = failed(path, "write", errno);
+}
+
 z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *to) {
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_RENAME, .path = from, .to = to});
     if (error == 0 && rename(from, to) != 0) error = errno;
@@ -131,7 +136,7 @@ z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const 
     if (status == Z3D_OK) status = z3d_io_create(hook, part, &fd);
     if (status == Z3D_OK) status = z3d_io_write(hook, fd, part, data, bytes, 0);
     if (status == Z3D_OK) status = z3d_io_sync(hook, fd, part);
-    if (fd >= 0 && close(fd) != 0 && status == Z3D_OK) status = failed(part, "write", errno);
+    if (fd >= 0) z3d_io_close(fd, part, &status);
     if (status == Z3D_OK) status = z3d_io_rename(hook, part, path);
     if (status == Z3D_OK) status = z3d_io_sync_folder(hook, folder);
     z3d_string_free(&part_name);

@@ -45,6 +45,8 @@ z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd);
 z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
                         int64_t bytes, int64_t offset);
 z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path);
+/* *status keeps an earlier failure. */
+void z3d_io_close(int fd, const char *path, z3d_status *status);
 z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *to);
 z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path);
 /* There already: fine. */

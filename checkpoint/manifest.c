@@ -224,8 +224,8 @@ end:
 
 static z3d_status read_blocks(const z3d_json *root, z3d_shard *shard) {
     const z3d_json *array;
-    int count;
-    int64_t block;
+    int count = 0;
+    int64_t block = 0;
     Z3D_TRY(z3d_json_get_int(root, "block", &block));
     Z3D_TRY(get_array(root, "blocks", sizeof *shard->block, &array, &shard->block, &count));
     shard->num_blocks = count;

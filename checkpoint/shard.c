@@ -177,8 +177,7 @@ static z3d_status write_shard(stream *s, const z3d_io_hook *hook, const char *fo
     if (status == Z3D_OK) status = z3d_io_join(folder, name, &part);
     if (status == Z3D_OK) status = z3d_io_create(hook, part, &fd);
     if (status == Z3D_OK) status = write_all(s, hook, fd, part);
-    if (fd >= 0 && close(fd) != 0 && status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", part, strerror(errno));
+    if (fd >= 0) z3d_io_close(fd, part, &status);
     if (status == Z3D_OK) status = z3d_io_rename(hook, part, path);
     free(path);
     free(part);

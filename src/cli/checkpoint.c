@@ -1,4 +1,4 @@
-/* zero3d checkpoint list | show | verify | diff */
+/* zero3d checkpoint list | show | verify | diff | export */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +11,13 @@ static const char help[] =
     "       zero3d checkpoint show CHECKPOINT\n"
     "       zero3d checkpoint verify CHECKPOINT\n"
     "       zero3d checkpoint diff A B\n"
+    "       zero3d checkpoint export CHECKPOINT FOLDER\n"
     "\n"
     "  list     the checkpoints in a folder (a run's are in RUN/checkpoints), oldest first\n"
     "  show     what a checkpoint is of: step, topology, tensors, the run's configuration\n"
     "  verify   reads every byte of a checkpoint and checks it against its digests\n"
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
+    "  export   writes model.safetensors and config.json, as Hugging Face's GPT-2 has them\n"
     "\n"
     "CHECKPOINT is a checkpoint's folder, or a folder of checkpoints: its newest is meant.\n"
     "Exit code: 0, or 1 when there is damage or a difference.\n"
@@ -143,7 +145,10 @@ typedef struct difference {
 /* Bit by bit: two NaNs of the same bits are equal, 0 and -0 are not. */
 static void compare_chunk(const float *a, const float *b, int64_t count, difference *d) {
     for (int64_t k = 0; k < count; k++) {
-        if (memcmp(&a[k], &b[k], sizeof *a) == 0) continue;
+        uint32_t bits_a, bits_b;
+        memcpy(&bits_a, &a[k], sizeof bits_a);
+        memcpy(&bits_b, &b[k], sizeof bits_b);
+        if (bits_a == bits_b) continue;
         double distance = fabs((double)a[k] - (double)b[k]);
         d->elements++;
         if (!(distance <= d->largest)) d->largest = distance;
@@ -228,11 +233,30 @@ static z3d_status diff(int count, char **arguments, z3d_string *text, bool *bad)
     return status;
 }
 
+/* ---- export ---- */
+
+static z3d_status export(int count, char **arguments, z3d_string *text, bool *bad) {
+    z3d_checkpoint *c;
+    (void)bad;
+    (void)count;
+    Z3D_TRY(open_path(arguments[0], &c));
+    z3d_status status = z3d_checkpoint_export(c, arguments[1]);
+    if (status == Z3D_OK)
+        z3d_string_append(text, "step %lld: written to %s/model.safetensors and config.json\n",
+                          (long long)z3d_checkpoint_get_info(c)->engine.step, arguments[1]);
+    z3d_checkpoint_close(c);
+    return status;
+}
+
 static const struct {
     const char *name;
     int arguments;
     z3d_status (*run)(int count, char **arguments, z3d_string *text, bool *bad);
-} tools[] = {{"list", 1, list}, {"show", 1, show}, {"verify", 1, verify}, {"diff", 2, diff}};
+} tools[] = {{"list", 1, list},
+             {"show", 1, show},
+             {"verify", 1, verify},
+             {"diff", 2, diff},
+             {"export", 2, export}};
 
 static z3d_status run_tool(int argc, char **argv, z3d_string *text, bool *bad) {
     const cli_option options[] = {{NULL, NULL, NULL}};
@@ -246,7 +270,7 @@ static z3d_status run_tool(int argc, char **argv, z3d_string *text, bool *bad) {
         return tools[i].run(count - 1, argv + 2, text, bad);
     }
     return Z3D_ERROR(Z3D_ERR_USAGE, "what to do with checkpoints? there are list, show, verify, "
-                                    "diff");
+                                    "diff, export");
 }
 
 static int run(int argc, char **argv) {

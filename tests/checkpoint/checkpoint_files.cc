@@ -206,6 +206,54 @@ TEST(Files, NewerVersionIsRefusedByName) {
     EXPECT_NE(strstr(z3d_error_message(), "version 9"), nullptr) << z3d_error_message();
 }
 
+// model.safetensors as Hugging Face's GPT-2 has it: names, Conv1D weights [in, out], no holes.
+TEST(Files, ExportsAsHuggingFacesGpt2) {
+    TemporaryFolder folder;
+    Gpt gpt;
+    write_checkpoint(folder / "c", gpt, 2, 2);
+    z3d_checkpoint *c;
+    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D_OK(z3d_checkpoint_export(c, (folder / "hf").c_str()));
+    std::string bytes = slurp(folder / "hf/model.safetensors");
+    uint64_t length = 0;
+    memcpy(&length, bytes.data(), 8);
+    ASSERT_EQ(length % 8, 0u);
+    std::string header = bytes.substr(8, length);
+    auto find = [&](const std::string &name, const std::string &shape) {
+        std::string wanted =
+            "\"" + name + "\":{\"dtype\":\"F32\",\"shape\":" + shape + ",\"data_offsets\":[";
+        size_t at = header.find(wanted);
+        EXPECT_NE(at, std::string::npos) << wanted << "\n" << header;
+        return (const float *)(bytes.data() + 8 + length +
+                               atoll(header.c_str() + at + wanted.size()));
+    };
+    int attention = z3d_checkpoint_find(c, "block.1", "attn.c_attn.weight");
+    int table = z3d_checkpoint_find(c, "wte", "weight");
+    const float *w = find("h.1.attn.c_attn.weight", "[32,96]"),
+                *wte = find("wte.weight", "[67,32]");
+    for (int out = 0; out < 96; out++)
+        for (int in = 0; in < 32; in++)
+            ASSERT_EQ(w[in * 96 + out], value_of(attention, 0, out * 32 + in));
+    for (int i = 0; i < 67 * 32; i++) ASSERT_EQ(wte[i], value_of(table, 0, i));
+    find("h.0.attn.c_proj.weight", "[32,32]");
+    find("h.0.attn.c_attn.bias", "[96]");
+    find("h.0.mlp.c_fc.weight", "[32,128]");
+    find("h.0.mlp.c_proj.weight", "[128,32]");
+    find("ln_f.bias", "[32]");
+    int64_t elements = 0;
+    for (int t = 0; t < z3d_checkpoint_num_tensors(c); t++) {
+        z3d_part whole;
+        z3d_checkpoint_whole(c, t, &whole);
+        elements += whole.count;
+    }
+    EXPECT_EQ((int64_t)bytes.size(), 8 + (int64_t)length + 4 * elements);
+    std::string config = slurp(folder / "hf/config.json");
+    for (const char *wanted : {"\"n_layer\": 2", "\"n_head\": 4", "\"n_embd\": 32",
+                               "\"n_positions\": 16", "\"vocab_size\": 67"})
+        EXPECT_NE(config.find(wanted), std::string::npos) << config;
+    z3d_checkpoint_close(c);
+}
+
 // Every single-bit flip and every truncation of every file is found and the file named; nothing
 // crashes. A sample here, evenly spread; ZERO3D_FLIPS says how many.
 TEST(Files, DamageIsFoundAndNamed) {

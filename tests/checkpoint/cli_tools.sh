@@ -32,6 +32,11 @@ says 'generate.tokens'
 expect 2 "$ZERO3D" generate
 says 'from which checkpoint'
 
+expect 0 "$ZERO3D" checkpoint export run/checkpoints exported
+[ -s exported/model.safetensors ] || fail "nothing is exported"
+expect 1 "$ZERO3D" checkpoint export nowhere exported
+says 'nowhere: No such file'
+
 # Damage is named; a missing shard too.
 file=run/checkpoints/step-00000002/shard-00001.h5
 cp $file keep
