@@ -19,15 +19,6 @@ typedef struct progress {
     int64_t comm_bytes;    /* counted so far */
 } progress;
 
-/* A failure within a step is this rank's alone: the others wait in a collective for what will not
- * come. */
-static z3d_status stop_all(z3d_trainer *trainer, z3d_status status) {
-    if (z3d_world_size(trainer->world) == 1) return status;
-    char message[1024];
-    snprintf(message, sizeof message, "%s", z3d_error_message());
-    z3d_world_abort(trainer->world, status, message);
-}
-
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
 static void note_write(z3d_trainer *trainer, z3d_status status) {
     if (status == Z3D_OK && trainer->console.out && ferror(trainer->console.out))
@@ -39,6 +30,7 @@ static void note_write(z3d_trainer *trainer, z3d_status status) {
 
 /* Collective: the failure to write, if there was one, becomes everybody's. */
 static z3d_status agree_writes(z3d_trainer *trainer) {
+    z3d_trainer_place(trainer, "end: writing results");
     z3d_status status = trainer->write_status;
     if (status != Z3D_OK)
         status = Z3D_ERROR(status, "%s",
@@ -62,14 +54,6 @@ static void write_line(z3d_trainer *trainer, z3d_string *line) {
 static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *scalars, int count) {
     if (trainer->board.file.fd < 0) return;
     note_write(trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
-}
-
-/* For reports of who waits for whom: the engine names its instructions, this is what lies between.
- */
-static void say_place(z3d_trainer *trainer, int64_t step, const char *what) {
-    char text[64];
-    snprintf(text, sizeof text, "step %lld: %s", (long long)step, what);
-    z3d_watchdog_place(trainer->world, false, text);
 }
 
 /* Rank 0. */
@@ -102,6 +86,7 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     progress->comm_bytes = bytes;
     memcpy(record.memory, z3d_engine_measured(trainer->engine)->peak, sizeof record.memory);
     z3d_string line = {0};
+    z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)result->step);
     z3d_metrics_step_line(&record, &line);
     write_line(trainer, &line);
     z3d_scalar scalars[] = {{"train/loss", record.loss},
@@ -147,10 +132,10 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
         .stop_requested =
             z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK,
     };
-    say_place(trainer, step, "reading data");
+    z3d_trainer_place(trainer, "step %lld: reading data", (long long)step);
     z3d_status status = z3d_trainer_read_step(trainer, step);
     if (status == Z3D_OK) status = z3d_engine_train_step(trainer->engine, &input, &result);
-    if (status != Z3D_OK) return stop_all(trainer, status);
+    if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
     double seconds = z3d_now() - begin;
     if (trainer->rank == 0) record_step(trainer, progress, &result, input.learning_rate, seconds);
     if (progress->steps == 0)
@@ -166,6 +151,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
 
 static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
     double begin = z3d_now(), loss_sum = 0, targets = 0;
+    bool stop = false;
     int64_t calls = z3d_trainer_validation_calls(trainer);
     for (int64_t call = 0; call < calls; call++) {
         z3d_step_input input = {
@@ -174,17 +160,18 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
             .global_targets = trainer->program.micro_batch * trainer->config->model_seq_length *
                               trainer->topology.size[Z3D_AXIS_DATA],
         };
-        say_place(trainer, step, "reading validation data");
+        z3d_trainer_place(trainer, "step %lld: reading validation data", (long long)step);
         z3d_status status = z3d_trainer_read_validation(trainer, call);
         if (status == Z3D_OK)
-            status = z3d_engine_evaluate(trainer->engine, &input, &loss_sum, &targets);
-        if (status != Z3D_OK) return stop_all(trainer, status);
+            status = z3d_engine_evaluate(trainer->engine, &input, &loss_sum, &targets, &stop);
+        if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
     }
     double seconds = z3d_now() - begin;
     progress->validation_loss = targets > 0 ? loss_sum / targets : NAN;
     progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
     if (trainer->rank != 0) return Z3D_OK;
     z3d_string line = {0};
+    z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
     z3d_metrics_validation_line(step, progress->validation_loss, (int64_t)targets, seconds, &line);
     write_line(trainer, &line);
     z3d_scalar scalar = {"validation/loss", progress->validation_loss};
@@ -264,7 +251,7 @@ static z3d_status generate_sample(z3d_trainer *trainer) {
                                     .seed = (uint64_t)config->generate_seed};
     z3d_string text = {0};
     z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text);
-    if (status != Z3D_OK) status = stop_all(trainer, status);
+    if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
     if (status == Z3D_OK && trainer->console.out) {
         z3d_string printable = {0};
         z3d_text_printable(text.text ? text.text : "", text.length, &printable);
