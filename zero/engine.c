@@ -113,7 +113,8 @@ static void count_group_buffers(z3d_engine *engine) {
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
         int64_t bytes = z3d_group_buffer_bytes(engine->config.group[axis]);
         engine->group_bytes += bytes;
-        z3d_ledger_add(&engine->planned, Z3D_TENANT_COMMUNICATION, bytes);
+        engine->planned.peak[Z3D_TENANT_COMMUNICATION] += bytes;
+        engine->planned.total_peak += bytes;
         z3d_ledger_add(&engine->executor[Z3D_MODE_TRAIN].measured, Z3D_TENANT_COMMUNICATION, bytes);
     }
 }
