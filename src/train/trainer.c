@@ -120,6 +120,11 @@ static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result
     return Z3D_OK;
 }
 
+/* This rank's part of an agreed end: a signal, or results that cannot be written. */
+static bool wants_stop(const z3d_trainer *trainer) {
+    return z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK;
+}
+
 static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t step) {
     const z3d_config *config = trainer->config;
     double begin = z3d_now();
@@ -129,8 +134,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
         .sample_base = (step - 1) * config->train_batch_size,
         .global_targets = config->train_batch_size * config->model_seq_length,
         .learning_rate = z3d_learning_rate(config, step),
-        .stop_requested =
-            z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK,
+        .stop_requested = wants_stop(trainer),
     };
     z3d_trainer_place(trainer, "step %lld: reading data", (long long)step);
     z3d_status status = z3d_trainer_read_step(trainer, step);
@@ -149,23 +153,32 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     return check_result(trainer, &result);
 }
 
-static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
-    double begin = z3d_now(), loss_sum = 0, targets = 0;
-    bool stop = false;
+/* Adds up the loss of all validation batches; a requested stop leaves it at once. */
+static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, double *loss_sum,
+                                 double *targets, bool *stopped) {
     int64_t calls = z3d_trainer_validation_calls(trainer);
-    for (int64_t call = 0; call < calls; call++) {
+    for (int64_t call = 0; call < calls && !*stopped; call++) {
         z3d_step_input input = {
             .micro = trainer->micro,
             .sample_base = 0,
             .global_targets = trainer->program.micro_batch * trainer->config->model_seq_length *
                               trainer->topology.size[Z3D_AXIS_DATA],
+            .stop_requested = wants_stop(trainer),
         };
         z3d_trainer_place(trainer, "step %lld: reading validation data", (long long)step);
         z3d_status status = z3d_trainer_read_validation(trainer, call);
         if (status == Z3D_OK)
-            status = z3d_engine_evaluate(trainer->engine, &input, &loss_sum, &targets, &stop);
+            status = z3d_engine_evaluate(trainer->engine, &input, loss_sum, targets, stopped);
         if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
     }
+    return Z3D_OK;
+}
+
+/* A validation that a stop cut short leaves no result. */
+static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
+    double begin = z3d_now(), loss_sum = 0, targets = 0;
+    Z3D_TRY(sum_validation(trainer, step, &loss_sum, &targets, &progress->stopped));
+    if (progress->stopped) return Z3D_OK;
     double seconds = z3d_now() - begin;
     progress->validation_loss = targets > 0 ? loss_sum / targets : NAN;
     progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
@@ -188,6 +201,7 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
         if (progress->stopped) return Z3D_OK; /* a signal's time is short: no validation */
         bool due = step == config->training_steps || (interval > 0 && step % interval == 0);
         if (trainer->validation && due) Z3D_TRY(validate(trainer, progress, step));
+        if (progress->stopped) return Z3D_OK;
     }
     return Z3D_OK;
 }
@@ -248,17 +262,22 @@ static z3d_status generate_sample(z3d_trainer *trainer) {
                                     .tokens = config->generate_tokens,
                                     .temperature = config->generate_temperature,
                                     .top_k = config->generate_top_k,
-                                    .seed = (uint64_t)config->generate_seed};
+                                    .seed = (uint64_t)config->generate_seed,
+                                    .world = trainer->world};
     z3d_string text = {0};
-    z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text);
+    bool stopped;
+    z3d_trainer_place(trainer, "generation");
+    z3d_status status =
+        z3d_generate(trainer->engine, trainer->tokenizer, &options, &text, &stopped);
     if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
     if (status == Z3D_OK && trainer->console.out) {
         z3d_string printable = {0};
         z3d_text_printable(text.text ? text.text : "", text.length, &printable);
         z3d_console_say(&trainer->console,
-                        "\nsample (%lld tokens, temperature %g, top-k %lld):\n%s%s",
-                        (long long)options.tokens, options.temperature, (long long)options.top_k,
-                        options.prompt, printable.text ? printable.text : "");
+                        "\nsample (%lld tokens%s, temperature %g, top-k %lld):\n%s%s",
+                        (long long)options.tokens, stopped ? ", stopped early by a signal" : "",
+                        options.temperature, (long long)options.top_k, options.prompt,
+                        printable.text ? printable.text : "");
         z3d_string_free(&printable);
     }
     z3d_string_free(&text);
@@ -273,6 +292,7 @@ static z3d_status run(z3d_trainer *trainer) {
     z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;
+    z3d_trainer_place(trainer, "end: writing results");
     if (trainer->rank == 0) say_end(trainer, &progress);
     if (trainer->tokenizer && !progress.stopped) Z3D_TRY(generate_sample(trainer));
     if (trainer->rank == 0) {

@@ -58,7 +58,7 @@ inline std::vector<uint16_t> some_tokens(size_t count, unsigned seed = 1) {
 }
 
 struct Outcome {
-    z3d_status status;
+    z3d_status status = Z3D_OK;
     std::string message, said; // the error; standard output
 };
 
@@ -81,7 +81,8 @@ inline Outcome train(const SharedFolder &folder, const std::string &more) {
                 << line << ": " << z3d_error_message();
         }
     ::testing::internal::CaptureStdout();
-    Outcome outcome{z3d_train(the_world(), config), "", ""};
+    Outcome outcome;
+    outcome.status = z3d_train(the_world(), config);
     outcome.said = ::testing::internal::GetCapturedStdout();
     if (outcome.status != Z3D_OK) outcome.message = z3d_error_message();
     z3d_config_destroy(config);
