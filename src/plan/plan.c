@@ -53,6 +53,18 @@ static bool call_of(z3d_opcode opcode, z3d_call *call) {
     }
 }
 
+double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt) {
+    double replayed = 0;
+    for (int i = 0; i < program->num_instructions; i++) {
+        const z3d_instruction *instruction = &program->instruction[i];
+        if (instruction->opcode != Z3D_OP_RECOMPUTE || instruction->phase == Z3D_PHASE_WAIT)
+            continue;
+        replayed += z3d_gpt_replay_flops_per_token(gpt, instruction->need_output);
+    }
+    return z3d_gpt_flops_per_token(gpt, false) + replayed / program->config.accumulation;
+}
+
+/* A replay that gives the block's output is its forward. */
 static double count_flops(const z3d_plan *plan) {
     const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
     double flops = 0;
@@ -60,6 +72,7 @@ static double count_flops(const z3d_plan *plan) {
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
         if (instruction->phase == Z3D_PHASE_WAIT || !call_of(instruction->opcode, &call)) continue;
+        if (call == Z3D_CALL_RECOMPUTE && instruction->need_output) call = Z3D_CALL_FORWARD;
         flops += z3d_traces_get(plan->traces, Z3D_MODE_TRAIN,
                                 plan->model->unit[instruction->unit].kind, call)
                      ->flops;

@@ -20,6 +20,12 @@ void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
 /* What the builder decides from. The configuration must have been resolved (z3d_config_resolve). */
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
 
+/* Hardware FLOPs per token (for HFU) by the papers' formula: the model FLOPs and what this training
+ * step really replays. Blocks replayed whole are Narayanan et al.'s 4/3; a minimal replay saves 8
+ * h^2 a block; without activation checkpoints it is the model FLOPs (what selective recompute
+ * repeats are no matrix products). */
+double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt);
+
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
     z3d_topology topology;

@@ -199,7 +199,8 @@ static z3d_status build(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: building the program");
     Z3D_TRY(make_engine(trainer));
     trainer->model_flops = z3d_gpt_flops_per_token(&trainer->gpt, false);
-    trainer->hardware_flops = z3d_gpt_flops_per_token(&trainer->gpt, trainer->program.recompute);
+    trainer->hardware_flops =
+        z3d_plan_hardware_flops(z3d_engine_program(trainer->engine, Z3D_MODE_TRAIN), &trainer->gpt);
     return Z3D_OK;
 }
 

@@ -82,6 +82,7 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
         .hfu = trainer->hardware_flops * tera / peak,
         .exposed_comm_seconds = result->exposed_seconds,
         .comm_bytes = bytes - progress->comm_bytes,
+        .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
     progress->comm_bytes = bytes;
     memcpy(record.memory, z3d_engine_measured(trainer->engine)->peak, sizeof record.memory);
@@ -242,6 +243,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .mfu = rate / z3d_world_size(trainer->world) * trainer->model_flops / peak,
         .planned = z3d_engine_planned(trainer->engine),
         .measured = z3d_engine_measured(trainer->engine),
+        .outside_memory = z3d_trainer_outside_bytes(trainer),
         .group = trainer->group,
         .run_dir = trainer->config->run_dir,
     };

@@ -29,7 +29,7 @@ typedef struct z3d_trainer {
 
     double peak_tflops; /* of one rank; 0: unknown */
     bool peak_measured;
-    double model_flops, hardware_flops; /* a token */
+    double model_flops, hardware_flops; /* a token; the latter with what is replayed */
 
     /* Host memory of one step's data on this rank. */
     int32_t *tokens, *targets; /* [accumulation, micro_batch, seq] */
@@ -73,6 +73,10 @@ z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
 /* A failure that is this rank's alone, where the others go on to a collective or stand in one: ends
  * the run on all ranks, without return. In a world of one it returns `status`. Not collective. */
 z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
+
+/* memory.c: peak of this process' resident memory less what its tenants own (arenas and
+ * communication buffers): MPI, oneDNN, libraries, the program itself. At least 0; -1: unknown. */
+int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
 
 /* batches.c: fills micro with the data of training step `step` / of validation call `call` of
  * z3d_trainer_validation_calls. */
