@@ -139,16 +139,17 @@ static void own_place(struct z3d_side *side, z3d_place *out) {
     z3d_place_read(&side->slots[side->slot_of[side->rank]], out);
 }
 
+/* The first hub's own goes to rank 1, which is to know it if the hub dies. */
 static void send_place(struct z3d_side *side, bool answer) {
-    int hub = find_connection(side, side->hub);
+    int to = find_connection(side, is_hub(side) ? 1 : side->hub);
     z3d_place place;
     own_place(side, &place);
-    if (hub < 0) return;
+    if (to < 0) return;
     z3d_wire_place message = {.age = place.since == 0 ? -1 : z3d_now() - place.since,
                               .waiting = place.waiting,
                               .answer = answer};
     memcpy(message.text, place.text, sizeof message.text);
-    z3d_wire_send(side->connections[hub].fd, Z3D_WIRE_PLACE, &message, sizeof message);
+    z3d_wire_send(side->connections[to].fd, Z3D_WIRE_PLACE, &message, sizeof message);
     side->told = place;
 }
 
@@ -339,8 +340,7 @@ static void say_goodbyes(struct z3d_side *side) {
 static void timers(struct z3d_side *side) {
     z3d_place place;
     own_place(side, &place);
-    if (!is_hub(side) && !side->stopping &&
-        (place.since != side->told.since || place.waiting != side->told.waiting))
+    if (!side->stopping && (place.since != side->told.since || place.waiting != side->told.waiting))
         send_place(side, false);
     if (!side->stopping) check_own_wait(side);
     if (side->collecting) finish_collecting(side);

@@ -53,9 +53,14 @@ static z3d_status generate(z3d_trainer *trainer, const char *path, z3d_string *o
                                     .tokens = config->generate_tokens,
                                     .temperature = config->generate_temperature,
                                     .top_k = config->generate_top_k,
-                                    .seed = (uint64_t)config->generate_seed};
+                                    .seed = (uint64_t)config->generate_seed,
+                                    .world = trainer->world};
     z3d_string text = {0};
-    z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text);
+    bool stopped;
+    z3d_trainer_place(trainer, "generation");
+    z3d_status status =
+        z3d_generate(trainer->engine, trainer->tokenizer, &options, &text, &stopped);
+    if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
     z3d_string_append(out, "%s", options.prompt);
     if (status == Z3D_OK) z3d_text_printable(text.text ? text.text : "", text.length, out);
     z3d_string_append(out, "\n");

@@ -10,7 +10,7 @@ run() { # run FOLDER more...
     folder=$1
     shift
     "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$work/$folder" training.steps=$steps checkpoint.interval=1 checkpoint.keep=2 \
-        model.hidden_dropout=0.1 zero_optimization.stage=2 bf16.enabled=true "$@"
+        model.hidden_dropout=0.1 zero_optimization.stage=2 bf16.enabled=true training.gemm.fp32=auto training.gemm.bf16=sgemm "$@"
 }
 newest() { ls killed/checkpoints 2>/dev/null | while read -r f; do [ -e "killed/checkpoints/$f/manifest.json" ] && echo "$f"; done | tail -n 1; }
 

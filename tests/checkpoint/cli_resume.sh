@@ -18,8 +18,8 @@ same() { # same RUN-A RUN-B
 }
 
 # Stopped in the middle by its time limit, and later by its end: two processes in place of one.
-for options in "fp16.enabled=true zero_optimization.stage=2" "zero_optimization.stage=3 checkpoint.async=true" \
-    "bf16.enabled=true zero_optimization.stage=0"; do
+for options in "fp16.enabled=true training.gemm.fp32=auto training.gemm.fp16=sgemm zero_optimization.stage=2" "zero_optimization.stage=3 checkpoint.async=true" \
+    "bf16.enabled=true training.gemm.fp32=auto training.gemm.bf16=sgemm zero_optimization.stage=0"; do
     # shellcheck disable=SC2086 # lists of words
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=100 run.dir=whole
     # shellcheck disable=SC2086
@@ -45,7 +45,7 @@ expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=4 checkpoint.in
 expect 0 "$ZERO3D" train tiny.yaml training.steps=6 checkpoint.interval=2 run.dir=first zero_optimization.stage=3
 grep -q 'going on behind step 4' err || fail "does not say where it goes on"
 expect 0 "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml training.steps=8 checkpoint.interval=2 run.dir=first zero_optimization.stage=2 \
-    bf16.enabled=true parallel.tensor_model_parallel_size=2
+    bf16.enabled=true training.gemm.fp32=auto parallel.tensor_model_parallel_size=2
 [ "$(wc -l <first/metrics.jsonl)" -eq 8 ] || fail "not eight lines of metrics"
 
 # Refusals.
