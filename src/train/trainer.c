@@ -252,7 +252,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .steps = progress->steps,
         .skipped = progress->skipped,
         .stopped = progress->stopped && trainer->write_status == Z3D_OK,
-        .time_is_over = progress->stopped && !z3d_world_stop_requested(trainer->world),
+        .time_is_over = time_is_over(trainer),
         .seconds = z3d_now() - progress->begin,
         .first_loss = progress->first_loss,
         .last_loss = progress->last_loss,
