@@ -1,5 +1,5 @@
 /* Bus bandwidth of our collectives beside MPI's own and beside direct shared memory, in one run:
- *   scripts/launch -n 4 build/bin/bench_collectives [MB ...]
+ *   scripts/launch -n 4 build/bin/collectives [MB ...]
  * Bytes are of the whole buffer and bus bandwidth is counted as by nccl-tests: an all_reduce moves
  * 2 (N-1)/N of them, the others (N-1)/N. "direct" keeps the buffers in a shared window and has each
  * rank read its peers' rows where they lie: what one node can do at best. fp32, the best of several
@@ -13,13 +13,14 @@
 
 typedef struct bench {
     z3d_world *world;
+    z3d_device *device;
     z3d_group *group;
     int rank, size;
     MPI_Win window;
-    float *shared;    /* this rank's buffer in the window */
-    float **peer;     /* everybody's */
-    float *own, *out; /* private memory */
-    int64_t elements;
+    float *shared;           /* this rank's buffer in the window */
+    float **peer;            /* everybody's */
+    float *own, *out;        /* private memory */
+    int64_t bytes, elements; /* of the buffers; of the size that is measured */
 } bench;
 
 typedef enum { OURS, LIBRARY, DIRECT, WAYS } way;
@@ -93,6 +94,7 @@ static double seconds_of(bench *b, z3d_collective_kind kind, way which, int repe
 static void measure(bench *b, z3d_collective_kind kind, double megabytes) {
     enum { ROUNDS = 7 };
     double best[WAYS] = {1e9, 1e9, 1e9}, rate[WAYS];
+    b->elements = (int64_t)(megabytes * 1048576 / sizeof(float)) / b->size * b->size;
     double bytes = (double)b->elements * sizeof(float);
     int repeats = bytes < 4e6 ? 20 : 3;
     for (int round = 0; round < ROUNDS; round++)
@@ -109,31 +111,31 @@ static void measure(bench *b, z3d_collective_kind kind, double megabytes) {
                rate[OURS] / rate[LIBRARY], rate[OURS] / rate[DIRECT]);
 }
 
+/* One block for all sizes, as the engine's arena is: small ones would miss its huge pages. */
 static void make_buffers(bench *b, double megabytes) {
-    b->elements = (int64_t)(megabytes * 1048576 / sizeof(float)) / b->size * b->size;
-    MPI_Aint bytes = (MPI_Aint)(b->elements * (int64_t)sizeof(float));
-    b->own = calloc((size_t)bytes, 1);
-    b->out = calloc((size_t)bytes, 1);
-    b->peer = calloc((size_t)b->size, sizeof *b->peer);
-    if (!b->own || !b->out || !b->peer)
-        must(Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %.0f MB", megabytes), b);
-    MPI_Win_allocate_shared(bytes, sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD, &b->shared,
-                            &b->window);
+    int64_t bytes = (int64_t)(megabytes * 1048576);
+    void *own, *out;
+    must(z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, bytes, &own), b);
+    must(z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, bytes, &out), b);
+    must(z3d_new((size_t)b->size, sizeof *b->peer, "pointers", &b->peer), b);
+    b->bytes = bytes;
+    b->own = own;
+    b->out = out;
+    MPI_Win_allocate_shared((MPI_Aint)bytes, sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD,
+                            &b->shared, &b->window);
     for (int r = 0; r < b->size; r++) {
         MPI_Aint size;
         int unit;
         MPI_Win_shared_query(b->window, r, &size, &unit, &b->peer[r]);
     }
     memset(b->shared, 0, (size_t)bytes);
-    memset(b->own, 0, (size_t)bytes);
-    memset(b->out, 0, (size_t)bytes);
 }
 
 static void free_buffers(bench *b) {
     MPI_Win_free(&b->window);
     free(b->peer);
-    free(b->out);
-    free(b->own);
+    z3d_device_free(b->device, Z3D_SPACE_DEVICE, b->own, b->bytes);
+    z3d_device_free(b->device, Z3D_SPACE_DEVICE, b->out, b->bytes);
 }
 
 int main(int argc, char **argv) {
@@ -143,7 +145,7 @@ int main(int argc, char **argv) {
     bench b = {0};
     z3d_topology topology;
     if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
-        fprintf(stderr, "bench_collectives: %s\n", z3d_error_message());
+        fprintf(stderr, "collectives: %s\n", z3d_error_message());
         return EXIT_FAILURE;
     }
     b.rank = z3d_world_rank(b.world);
@@ -151,21 +153,29 @@ int main(int argc, char **argv) {
     if (b.size < 2 || z3d_world_nodes(b.world) > 1)
         must(Z3D_ERROR(Z3D_ERR_USAGE, "start on 2 or more ranks of one node, by scripts/launch"),
              &b);
+    const z3d_device_config config = {.backend = "cpu", .threads = 1};
+    must(z3d_device_create(&config, &b.device), &b);
     must(z3d_topology_make(1, b.size, 1, b.rank, &topology), &b);
-    must(z3d_group_create(b.world, &topology, Z3D_AXIS_DATA, NULL, &b.group), &b);
+    must(z3d_group_create(b.world, &topology, Z3D_AXIS_DATA, b.device, &b.group), &b);
     if (b.rank == 0)
         printf("bus bandwidth, GB/s, backend %s\nranks  %-15s %7s  %8s %8s %8s  %8s %8s\n",
                z3d_group_backend(b.group), "collective", "MB", "ours", "MPI", "direct", "/ MPI",
                "/ direct");
     int count = argc > 1 ? argc - 1 : (int)(sizeof standard / sizeof standard[0]);
+    double largest = 0;
+    for (int i = 0; i < count; i++) {
+        double megabytes = argc > 1 ? atof(argv[i + 1]) : standard[i];
+        if (!(megabytes > 0 && megabytes <= 4096))
+            must(Z3D_ERROR(Z3D_ERR_USAGE, "sizes are MB between 0 and 4096"), &b);
+        if (megabytes > largest) largest = megabytes;
+    }
+    make_buffers(&b, largest);
     for (int k = 0; k < 3; k++)
-        for (int i = 0; i < count; i++) {
-            double megabytes = argc > 1 ? atof(argv[i + 1]) : standard[i];
-            make_buffers(&b, megabytes);
-            measure(&b, kinds[k], megabytes);
-            free_buffers(&b);
-        }
+        for (int i = 0; i < count; i++)
+            measure(&b, kinds[k], argc > 1 ? atof(argv[i + 1]) : standard[i]);
+    free_buffers(&b);
     z3d_group_destroy(b.group);
+    z3d_device_destroy(b.device);
     z3d_world_destroy(b.world);
     return EXIT_SUCCESS;
 }

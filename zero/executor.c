@@ -43,6 +43,8 @@ z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executo
     Z3D_TRY(z3d_new(count, sizeof *executor->start, "executor", &executor->start));
     Z3D_TRY(
         z3d_new((size_t)program->num_buffers, sizeof *executor->live, "executor", &executor->live));
+    Z3D_TRY(z3d_new(4 + (size_t)program->layout->num_groups, sizeof *executor->sums, "executor",
+                    &executor->sums));
     for (int b = 0; b < program->num_buffers; b++)
         if (program->buffer[b].persistent)
             z3d_ledger_add(&executor->measured, program->buffer[b].tenant,
@@ -54,6 +56,7 @@ void z3d_executor_destroy(z3d_executor *executor) {
     free(executor->ticket);
     free(executor->start);
     free(executor->live);
+    free(executor->sums);
     *executor = (z3d_executor){0};
 }
 
@@ -303,6 +306,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .batch = batch,
         .sample = (i->micro * data_size + data_index) * batch,
         .need_output = i->need_output,
+        .lean = p->config.selective,
         .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
         .output = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
         .output_gradient =
@@ -395,8 +399,8 @@ static z3d_status sum_gradient_squares(z3d_executor *executor, double *control) 
 
 /* One small collective over the world: loss, targets, stop requests, and the squared gradient norm
  * by group (train). */
-static z3d_status exchange_control(z3d_executor *executor, z3d_host_step *host, double *sums,
-                                   int count) {
+static z3d_status exchange_control(z3d_executor *executor, z3d_host_step *host, int count) {
+    double *sums = executor->sums;
     z3d_step_state state;
     double *control = z3d_executor_address(executor, Z3D_BUFFER_CONTROL, 0, Z3D_F64);
     memset(sums, 0, (size_t)count * sizeof *sums);
@@ -424,15 +428,13 @@ static z3d_status exchange_control(z3d_executor *executor, z3d_host_step *host, 
 
 static z3d_status step_control(z3d_executor *executor, z3d_host_step *host) {
     int groups = executor->program->layout->num_groups;
-    double *sums = NULL, squares = 0;
-    Z3D_TRY(z3d_new(4 + (size_t)groups, sizeof *sums, "control vector", &sums));
-    z3d_status status = exchange_control(executor, host, sums, 4 + groups);
+    double squares = 0;
+    const double *sums = executor->sums;
+    Z3D_TRY(exchange_control(executor, host, 4 + groups));
     host->overflow_group = -1;
     for (int g = groups - 1; g >= 0; g--)
         if (!isfinite(sums[4 + g])) host->overflow_group = g;
     for (int g = 0; g < groups; g++) squares += sums[4 + g];
-    free(sums);
-    if (status != Z3D_OK) return status;
     z3d_step_state *state = &host->state;
     executor->last_loss_scale = state->loss_scale;
     host->grad_norm = sqrt(squares) / state->loss_scale;
@@ -474,23 +476,22 @@ static z3d_status optimizer_step(z3d_executor *executor, int g) {
 static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,
                                 z3d_host_step *host) {
     const z3d_program *p = executor->program;
-    if (p->mode == Z3D_MODE_EVALUATE) {
-        double sums[4];
-        return exchange_control(executor, host, sums, 4);
-    }
+    if (p->mode == Z3D_MODE_EVALUATE) return exchange_control(executor, host, 4);
     int result = i->buffer[Z3D_SLOT_INPUT];
     z3d_dtype dtype = p->config.dtype;
     int64_t count = p->buffer[result].bytes / (int64_t)z3d_dtype_size(dtype);
     void *from = z3d_executor_address(executor, result, 0, dtype);
     if (dtype == Z3D_F32) return z3d_device_read(executor->device, host->output, from, count * 4);
-    uint16_t *narrow = NULL;
-    Z3D_TRY(z3d_new((size_t)count, sizeof *narrow, "generate's output", &narrow));
-    z3d_status status = z3d_device_read(executor->device, narrow, from, count * 2);
-    for (int64_t k = 0; k < count && status == Z3D_OK; k++)
-        host->output[k] =
-            dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
-    free(narrow);
-    return status;
+    uint16_t narrow[1024];
+    for (int64_t done = 0; done < count;) {
+        int64_t part = count - done < 1024 ? count - done : 1024;
+        Z3D_TRY(z3d_device_read(executor->device, narrow, (const uint16_t *)from + done, part * 2));
+        for (int64_t k = 0; k < part; k++)
+            host->output[done + k] =
+                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
+        done += part;
+    }
+    return Z3D_OK;
 }
 
 /* ---- the loop ---- */

@@ -39,6 +39,7 @@ typedef struct z3d_executor {
     z3d_ticket *ticket;           /* by instruction: of a started collective or transfer */
     int *start;                   /* by instruction: of a wait, its start */
     int64_t *live;                /* by buffer: bytes counted in the ledger */
+    double *sums;                 /* host's copy of the control vector */
     double transfer_wait_seconds; /* since creation: exposed time of transfers */
     z3d_ledger measured;
     int next_child;        /* of the unit that runs */

@@ -26,8 +26,10 @@ static const char *subject(const z3d_program *p, const z3d_instruction *in) {
     return "";
 }
 
+/* A wrong program is described, too: the sum may leave the range. */
 static void columns_text(const z3d_instruction *in, char *buf, size_t size) {
-    snprintf(buf, size, "%lld-%lld", (long long)in->first, (long long)(in->first + in->count - 1));
+    uint64_t last = (uint64_t)in->first + (uint64_t)in->count - 1;
+    snprintf(buf, size, "%lld-%lld", (long long)in->first, (long long)last);
 }
 
 const char *z3d_instruction_describe(const z3d_program *program, int index, char *buf,

@@ -18,6 +18,8 @@ typedef struct z3d_program_config {
     bool reduce_per_step; /* full gradients accumulate, one reduction a step; else every micro-batch
                              is reduced */
     bool recompute;       /* activation_checkpointing.granularity full */
+    bool selective;       /* units keep less and compute again what is cheap (granularity
+                             selective): no unit is recomputed whole */
     bool replay_full; /* recompute repeats the whole forward (activation_checkpointing.replay full)
                        */
     int checkpoint_every; /* units from one activation checkpoint to the next (number_checkpoints);

@@ -96,6 +96,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         .mode = mode,
         .batch = mode == Z3D_MODE_GENERATE ? 1 : config->micro_batch,
         .need_output = true,
+        .lean = config->selective,
         .state = region_base(REGION_STATE),
         .saved = {region_base(REGION_SAVED), 0, 0, REGION_BYTES},
         .workspace = {region_base(REGION_WORKSPACE), 0, 0, REGION_BYTES},

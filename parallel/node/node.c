@@ -21,6 +21,7 @@
 
 enum {
     SLOT = 1024 * 1024, /* bytes of a vector that goes through shared memory */
+    ROW = 128 * 1024,   /* from here on a row that is only copied is read where it lies */
     CHUNK = 256 * 1024, /* bytes of one piece of work: two of them stay in the cache */
     LINE = 128          /* flags of different writers do not share a cache line */
 };
@@ -138,8 +139,15 @@ static int64_t whole_bytes(const z3d_node *node, const z3d_collective *call) {
     return call->count * element_size(call) * (has_rows(call) ? node->size : 1);
 }
 
+/* Two copies through a slot, both in the cache, beat one by the kernel for a while: measured. */
+static bool is_large(const z3d_node *node, const z3d_collective *call) {
+    if (whole_bytes(node, call) > SLOT) return true;
+    return call->kind == Z3D_COLLECTIVE_ALL_GATHER && node->can_read &&
+           call->count * element_size(call) >= ROW;
+}
+
 bool z3d_node_takes(const z3d_node *node, const z3d_collective *call) {
-    return node->can_read || whole_bytes(node, call) <= SLOT;
+    return node->can_read || !is_large(node, call);
 }
 
 /* A row's bytes, and its first byte in the user's buffer and in a slot, where rows are packed. */
@@ -337,7 +345,7 @@ static bool finish(z3d_node *node, const z3d_collective *call) {
 void z3d_node_begin(z3d_node *node, const z3d_collective *call, uint64_t number) {
     node->number = number;
     node->stage = POST;
-    node->large = whole_bytes(node, call) > SLOT;
+    node->large = is_large(node, call);
     node->next = 0;
     node->at = 0;
 }

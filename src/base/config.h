@@ -15,7 +15,11 @@
 #define Z3D_AUTO INT64_MIN
 
 /* Enumerations, in the order of their key's option list in the table. */
-typedef enum { Z3D_GRANULARITY_FULL, Z3D_GRANULARITY_NONE } z3d_granularity;
+typedef enum {
+    Z3D_GRANULARITY_FULL,
+    Z3D_GRANULARITY_SELECTIVE,
+    Z3D_GRANULARITY_NONE
+} z3d_granularity;
 typedef enum { Z3D_REPLAY_MINIMAL, Z3D_REPLAY_FULL } z3d_replay;
 typedef enum {
     Z3D_GRAD_REDUCE_AUTO,

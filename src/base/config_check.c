@@ -119,6 +119,26 @@ static z3d_status check_precision(const z3d_config *c) {
 }
 
 static z3d_status check_activation(const z3d_config *c) {
+    bool full = c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL;
+    const idle_key keys[] = {
+        {"activation_checkpointing.partition_activations",
+         c->activation_checkpointing_partition_activations},
+        {"activation_checkpointing.cpu_checkpointing",
+         c->activation_checkpointing_cpu_checkpointing},
+        {"activation_checkpointing.number_checkpoints",
+         c->activation_checkpointing_number_checkpoints != Z3D_AUTO},
+    };
+    if (!full) {
+        Z3D_TRY(refuse_idle(c, keys, 3,
+                            "unless activation_checkpointing.granularity is full: only then are "
+                            "there activation checkpoints"));
+    }
+    if (c->activation_checkpointing_partition_activations &&
+        c->parallel_tensor_model_parallel_size == 1) {
+        return z3d_config_error(c, "activation_checkpointing.partition_activations",
+                                "true has no effect with parallel.tensor_model_parallel_size 1: "
+                                "there is nobody to share a checkpoint with; write false");
+    }
     if (c->activation_checkpointing_granularity != Z3D_GRANULARITY_FULL &&
         c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL) {
         return z3d_config_error(c, "activation_checkpointing.replay",

@@ -29,7 +29,10 @@
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "elements gathered at once") \
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "let collectives run beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch") \
-  X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|none", "full keeps one input per block and recomputes the rest; none keeps all") \
+  X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "full keeps one input per block and recomputes the rest; selective keeps 10 b s h a block and recomputes what is cheap; none keeps 12") \
+  X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h a block") \
+  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", BOOL, "false", "", "P_a+cpu: activation checkpoints lie in host memory; each goes there and back once") \
+  X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "activation checkpoints in the model, spread evenly; auto: one per block") \
   X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "full repeats a block's forward whole, as the paper's systems do; minimal leaves out what backward does not read") \
   X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's") \
   X(fp16_enabled, "fp16.enabled", BOOL, "false", "", "train in fp16 with loss scaling") \
@@ -102,6 +105,8 @@
     X("zero_allow_untested_optimizer", "there is one optimizer")                                   \
     X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
       "streams are ordered by the step program")                                                   \
+    X("activation_checkpointing.contiguous_memory_optimization",                                   \
+      "the memory planner packs everything; nothing fragments")                                    \
     X("activation_checkpointing.profile", "use training.trace_steps")                              \
     X("bf16.check_grad_overflow", "overflow is always checked")                                    \
     X("prescale_gradients", "the loss is scaled once, by the global batch")                        \
@@ -119,13 +124,6 @@
     X("zero_optimization.zero_quantized_weights", "false", "quantised gathers")                    \
     X("zero_optimization.zero_quantized_gradients", "false", "quantised reductions")               \
     X("zero_optimization.zero_hpz_partition_size", "1", "hierarchical partitions")                 \
-    X("activation_checkpointing.partition_activations", "false",                                   \
-      "partitioned activation checkpoints")                                                        \
-    X("activation_checkpointing.cpu_checkpointing", "false",                                       \
-      "activation checkpoints in host memory")                                                     \
-    X("activation_checkpointing.contiguous_memory_optimization", "false", "constant-size buffers") \
-    X("activation_checkpointing.number_checkpoints", "null",                                       \
-      "a chosen number of activation checkpoints")                                                 \
     X("communication_data_type", "null", "another type for communication")                         \
     X("fp16.auto_cast", "false", "casts of the model's inputs")                                    \
     X("fp16.consecutive_hysteresis", "false", "hysteresis that starts anew")                       \

@@ -5,7 +5,8 @@
  *
  * Each half is one column-parallel and one row-parallel product: two all-reduces forward, two
  * backward. Kept for backward besides the input: at most 11 batch x seq x hidden and the
- * statistics; gelu's output is computed again. A recompute that need not give the output stops
+ * statistics; gelu's output is computed again. A lean run keeps 9: the layernorms' outputs are
+ * computed again too. A recompute that need not give the output stops
  * before the last product, and so before the second all-reduce. */
 #include "src/model/gpt.h"
 
@@ -23,14 +24,17 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
     int64_t rows = gpt_rows(run), hidden = gpt->config.hidden_size;
     int64_t heads = gpt->local_heads * (int64_t)sizeof(float);
-    Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, hidden), &saved->ln_1));
+    saved->ln_1 = saved->ln_2 = NULL;
+    if (!run->lean) {
+        Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, hidden), &saved->ln_1));
+        Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, hidden), &saved->ln_2));
+    }
     Z3D_TRY(z3d_unit_take_saved(run, rows, sizeof(float), &saved->mean_1));
     Z3D_TRY(z3d_unit_take_saved(run, rows, sizeof(float), &saved->rstd_1));
     Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, 3 * gpt->local_hidden), &saved->qkv));
     Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, gpt->local_hidden), &saved->attention));
     Z3D_TRY(z3d_unit_take_saved(run, rows, heads, &saved->log_sum_exp));
     Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, hidden), &saved->x1));
-    Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, hidden), &saved->ln_2));
     Z3D_TRY(z3d_unit_take_saved(run, rows, sizeof(float), &saved->mean_2));
     Z3D_TRY(z3d_unit_take_saved(run, rows, sizeof(float), &saved->rstd_2));
     return z3d_unit_take_saved(run, rows, width(run, gpt->local_inner), &saved->fc);
@@ -61,11 +65,16 @@ static z3d_linear mlp_projection_layer(const z3d_unit_run *run) {
     return linear_at(run, GPT_MLP_PROJ_WEIGHT, gpt->local_inner, gpt->config.hidden_size);
 }
 
-static z3d_status layernorm(const z3d_unit_run *run, int weight, const void *x, void *y,
-                            float *mean, float *rstd) {
+/* *y, in workspace where it is not kept, = layernorm of x. */
+static z3d_status layernorm(z3d_unit_run *run, int weight, const void *x, void **y, float *mean,
+                            float *rstd) {
+    if (run->lean) {
+        int64_t hidden = gpt_of(run)->config.hidden_size;
+        Z3D_TRY(z3d_unit_take_workspace(run, gpt_rows(run), width(run, hidden), y));
+    }
     return Z3D_LAUNCH(run->device, layernorm_forward, .x = x,
                       .weight = z3d_unit_parameter(run, 0, weight),
-                      .bias = z3d_unit_parameter(run, 0, weight + 1), .y = y, .mean = mean,
+                      .bias = z3d_unit_parameter(run, 0, weight + 1), .y = *y, .mean = mean,
                       .rstd = rstd, .rows = gpt_rows(run), .cols = gpt_of(run)->config.hidden_size,
                       .epsilon = GPT_EPSILON, .dtype = run->dtype);
 }
@@ -80,11 +89,14 @@ static z3d_status add_residual(const z3d_unit_run *run, void *y, const void *bia
 }
 
 static z3d_status attention_half(z3d_unit_run *run, const z3d_tensor_lane *lane,
-                                 const block_saved *saved) {
+                                 block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
     z3d_linear qkv = qkv_layer(run), projection = projection_layer(run);
-    Z3D_TRY(layernorm(run, GPT_LN_1_WEIGHT, run->input, saved->ln_1, saved->mean_1, saved->rstd_1));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(
+        layernorm(run, GPT_LN_1_WEIGHT, run->input, &saved->ln_1, saved->mean_1, saved->rstd_1));
     Z3D_TRY(z3d_column_linear_forward(lane, &qkv, saved->ln_1, saved->qkv));
+    z3d_unit_workspace_release(run, mark);
     Z3D_TRY(Z3D_LAUNCH(
         run->device, attention_forward, .qkv = saved->qkv, .out = saved->attention,
         .log_sum_exp = saved->log_sum_exp, .batch = run->batch, .seq = gpt->config.seq_length,
@@ -108,8 +120,10 @@ static z3d_status forward(z3d_unit_run *run) {
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &lane, &saved));
     z3d_linear fc = fc_layer(run), projection = mlp_projection_layer(run);
-    Z3D_TRY(layernorm(run, GPT_LN_2_WEIGHT, saved.x1, saved.ln_2, saved.mean_2, saved.rstd_2));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(layernorm(run, GPT_LN_2_WEIGHT, saved.x1, &saved.ln_2, saved.mean_2, saved.rstd_2));
     Z3D_TRY(z3d_column_linear_forward(&lane, &fc, saved.ln_2, saved.fc));
+    z3d_unit_workspace_release(run, mark);
     if (!run->need_output) return Z3D_OK;
 
     void *gelu;
@@ -147,8 +161,7 @@ static z3d_status layernorm_gradient(const z3d_unit_run *run, int weight, const 
 }
 
 /* output_gradient -> the gradient of x1, in input_gradient. */
-static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
-                               const block_saved *saved) {
+static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
     z3d_linear fc = fc_layer(run), projection = mlp_projection_layer(run);
     int64_t rows = gpt_rows(run), inner = gpt->local_inner;
@@ -163,6 +176,9 @@ static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
     Z3D_TRY(Z3D_LAUNCH(run->device, gelu_backward, .x = saved->fc, .dy = d_inner, .dx = d_inner,
                        .count = rows * inner, .dtype = run->dtype));
     Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, gpt->config.hidden_size), &d_ln_2));
+    if (run->lean)
+        Z3D_TRY(
+            layernorm(run, GPT_LN_2_WEIGHT, saved->x1, &saved->ln_2, saved->mean_2, saved->rstd_2));
     Z3D_TRY(z3d_column_linear_backward(lane, &fc, saved->ln_2, d_inner, d_ln_2));
     return layernorm_gradient(run, GPT_LN_2_WEIGHT, d_ln_2, saved->x1, saved->mean_2, saved->rstd_2,
                               run->output_gradient, run->input_gradient);
@@ -170,7 +186,7 @@ static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
 
 /* The gradient of x1 in input_gradient becomes that of the block's input. */
 static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
-                                     const block_saved *saved) {
+                                     block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
     z3d_linear qkv = qkv_layer(run), projection = projection_layer(run);
     int64_t rows = gpt_rows(run);
@@ -189,6 +205,9 @@ static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *l
         .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention")));
     z3d_unit_workspace_release(run, mark);
     Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, gpt->config.hidden_size), &d_ln_1));
+    if (run->lean)
+        Z3D_TRY(layernorm(run, GPT_LN_1_WEIGHT, run->input, &saved->ln_1, saved->mean_1,
+                          saved->rstd_1));
     Z3D_TRY(z3d_column_linear_backward(lane, &qkv, saved->ln_1, d_qkv, d_ln_1));
     return layernorm_gradient(run, GPT_LN_1_WEIGHT, d_ln_1, run->input, saved->mean_1,
                               saved->rstd_1, run->input_gradient, run->input_gradient);

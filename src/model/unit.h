@@ -86,6 +86,8 @@ struct z3d_unit_run {
     bool need_output; /* forward: false when only what backward reads is wanted (recompute): output
                          may be left unwritten, and what only leads to it left out; then output is
                          NULL */
+    bool lean; /* keep less for backward: what is cheap to compute again is not saved. Forward and
+                  backward of a micro-batch are given the same */
     const void *field[Z3D_MAX_FIELDS]; /* the micro-batch's data, as the model declared it */
     const void *input;                 /* previous unit's output (NULL for the first) */
     void *output;                      /* NULL for a unit without */

@@ -20,6 +20,13 @@ z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out) {
     return z3d_gpt_create(&gpt, out);
 }
 
+/* Blocks from one activation checkpoint to the next, so that there are as many as asked for. */
+static int checkpoint_every(const z3d_config *config) {
+    int64_t count = config->activation_checkpointing_number_checkpoints;
+    int64_t layers = config->model_num_layers;
+    return count == Z3D_AUTO || count >= layers ? 1 : (int)((layers + count - 1) / count);
+}
+
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out) {
     z3d_dtype dtype = config->fp16_enabled ? Z3D_F16 : config->bf16_enabled ? Z3D_BF16 : Z3D_F32;
     *out = (z3d_program_config){
@@ -30,6 +37,10 @@ void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out) 
         .accumulation = (int)config->gradient_accumulation_steps,
         .reduce_per_step = config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_PER_STEP,
         .recompute = config->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL,
+        .selective = config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE,
+        .checkpoint_every = checkpoint_every(config),
+        .partition_activations = config->activation_checkpointing_partition_activations,
+        .offload_activations = config->activation_checkpointing_cpu_checkpointing,
         .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,

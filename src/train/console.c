@@ -186,7 +186,8 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
             const z3d_traffic *traffic =
                 z3d_group_traffic(end->group[axis], (z3d_collective_kind)kind);
-            if (!traffic->calls && !traffic->scalar_calls) continue;
+            int64_t calls = traffic->calls + traffic->scalar_calls;
+            if (calls == 0) continue;
             if (!any)
                 z3d_console_say(console, "communication of rank 0           calls       bytes  "
                                          "     time     exposed");
@@ -195,8 +196,7 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
             snprintf(name, sizeof name, "%s %s", z3d_axis_name((z3d_axis)axis),
                      z3d_collective_name((z3d_collective_kind)kind));
             z3d_console_say(
-                console, "  %-26s %10lld %11s %11s %11s", name,
-                (long long)(traffic->calls + traffic->scalar_calls),
+                console, "  %-26s %10lld %11s %11s %11s", name, (long long)calls,
                 z3d_format_bytes(traffic->bytes + traffic->scalar_bytes, bytes, sizeof bytes),
                 z3d_format_seconds(traffic->seconds, seconds, sizeof seconds),
                 z3d_format_seconds(traffic->exposed_seconds, exposed, sizeof exposed));
@@ -216,8 +216,9 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
                     end->steps == 1 ? "" : "s", skipped,
                     z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
                     end->last_loss, validation);
-    z3d_console_say(console, "speed: %s tokens/s%s",
-                    z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
+    if (isfinite(end->tokens_per_second)) /* a single step only warms up */
+        z3d_console_say(console, "speed: %s tokens/s%s",
+                        z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
     say_memory(console, end);
     say_traffic(console, end);
     z3d_console_say(console, "run folder: %s", end->run_dir);

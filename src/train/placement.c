@@ -16,10 +16,11 @@ static z3d_status find_sharers(z3d_world *world, int *sharers, int *place) {
     sched_getaffinity(0, sizeof mine, &mine); /* more than 1024 CPUs: empty, and no binding */
     Z3D_TRY(z3d_new((size_t)size, sizeof mine, "the ranks' cores", &all));
     z3d_status status = z3d_world_gather_all(world, &mine, all, (int64_t)sizeof mine);
-    *sharers = *place = 0;
+    *sharers = 1;
+    *place = 0;
     for (int i = 0; i < size && status == Z3D_OK; i++) {
         if (z3d_world_node(world, i) != z3d_world_node(world, rank)) continue;
-        if (!CPU_EQUAL(&all[i], &mine)) continue;
+        if (i == rank || !CPU_EQUAL(&all[i], &mine)) continue;
         *place += i < rank;
         *sharers += 1;
     }

@@ -64,6 +64,14 @@ static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *sc
     note_write(trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
 }
 
+/* For reports of who waits for whom: the engine names its instructions, this is what lies between.
+ */
+static void say_place(z3d_trainer *trainer, int64_t step, const char *what) {
+    char text[64];
+    snprintf(text, sizeof text, "step %lld: %s", (long long)step, what);
+    z3d_watchdog_place(trainer->world, false, text);
+}
+
 /* Rank 0. */
 static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step_result *result,
                         float lr, double seconds) {
@@ -139,6 +147,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
         .stop_requested =
             z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK,
     };
+    say_place(trainer, step, "reading data");
     z3d_status status = z3d_trainer_read_step(trainer, step);
     if (status == Z3D_OK) status = z3d_engine_train_step(trainer->engine, &input, &result);
     if (status != Z3D_OK) return stop_all(trainer, status);
@@ -165,6 +174,7 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
             .global_targets = trainer->program.micro_batch * trainer->config->model_seq_length *
                               trainer->topology.size[Z3D_AXIS_DATA],
         };
+        say_place(trainer, step, "reading validation data");
         z3d_status status = z3d_trainer_read_validation(trainer, call);
         if (status == Z3D_OK)
             status = z3d_engine_evaluate(trainer->engine, &input, &loss_sum, &targets);

@@ -1,7 +1,9 @@
 // The cost table tells the truth: every kernel is built with addresses of the recording device, its
 // operands are given memory of exactly the extents that z3d_kernel_cost says, and it is run on the
 // cpu device: what is not said to be written stays, what is not said to be read has no influence,
-// what is said to be read has, and nothing lies outside (guards; the sanitizers see reads).
+// what is said to be read has, and a page that cannot be touched follows each operand.
+#include <sys/mman.h>
+
 #include "tests/device/kernels_harness.h"
 
 namespace {
@@ -47,6 +49,35 @@ struct Case {
 
 using Contents = std::vector<std::vector<unsigned char>>;
 
+// Memory that ends where the operand does.
+class Fenced {
+  public:
+    explicit Fenced(const std::vector<unsigned char> &bytes) : bytes_(bytes.size()) {
+        length_ = (bytes_ + PAGE - 1) / PAGE * PAGE + PAGE;
+        void *mapped =
+            mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        EXPECT_NE(mapped, MAP_FAILED);
+        mapped_ = (unsigned char *)mapped;
+        EXPECT_EQ(mprotect(mapped_ + length_ - PAGE, PAGE, PROT_NONE), 0);
+        std::memcpy(data(), bytes.data(), bytes_);
+    }
+    Fenced(const Fenced &) = delete;
+    ~Fenced() {
+        munmap(mapped_, length_);
+    }
+    unsigned char *data() {
+        return mapped_ + length_ - PAGE - bytes_;
+    }
+    std::vector<unsigned char> contents() {
+        return {data(), data() + bytes_};
+    }
+
+  private:
+    static constexpr size_t PAGE = 4096;
+    size_t bytes_, length_;
+    unsigned char *mapped_;
+};
+
 // Values near 1, or near 2 when changed; indices 0, 1, 2, or one further.
 std::vector<unsigned char> contents_of(const Slot &slot, bool changed, bool skips) {
     if (slot.fill == Fill::STATE) {
@@ -90,22 +121,16 @@ void redirect(z3d_kernel &kernel, const void *fake, void *real) {
 
 // Runs the case with the contents of slot `changed` (or none: -1) changed; all contents after it.
 Contents run(const Case &with, z3d_device *device, int changed, bool skips) {
-    std::vector<Array> arrays;
+    std::vector<std::unique_ptr<Fenced>> memory;
     z3d_kernel kernel = with.kernel;
     for (size_t i = 0; i < with.slots.size(); i++) {
-        const Slot &slot = with.slots[i];
-        // Arrays of 16-bit words, aligned for every type.
-        arrays.emplace_back(Z3D_BF16, slot.bytes / 2, 0);
-        std::vector<unsigned char> bytes = contents_of(slot, (int)i == changed, skips);
-        std::memcpy(arrays[i].data(), bytes.data(), bytes.size());
-        redirect(kernel, slot.fake, arrays[i].data());
+        memory.push_back(
+            std::make_unique<Fenced>(contents_of(with.slots[i], (int)i == changed, skips)));
+        redirect(kernel, with.slots[i].fake, memory[i]->data());
     }
     EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_OK) << z3d_error_message();
     Contents after;
-    for (Array &array : arrays) {
-        after.emplace_back();
-        array.append_to(after.back());
-    }
+    for (auto &block : memory) after.push_back(block->contents());
     return after;
 }
 

@@ -23,8 +23,8 @@ inline uint64_t mix(uint64_t x) {
 // Values of many magnitudes, so that the order of a sum shows in its bits.
 inline void put_value(z3d_dtype dtype, void *to, uint64_t random) {
     double sign = random & 1 ? -1 : 1;
-    double value =
-        sign * (1 + double(random >> 40) / 0x1p24) * std::ldexp(1, int(random >> 8 & 7) - 4);
+    static const double scale[] = {0.0625, 0.125, 0.25, 0.5, 1, 2, 4, 8};
+    double value = sign * (1 + double(random >> 40) / 0x1p24) * scale[random >> 8 & 7];
     float single = float(value);
     int32_t integer = int32_t(random >> 16);
     uint16_t half;

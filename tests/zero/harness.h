@@ -29,6 +29,7 @@ struct Options {
     bool grad_fp32 = false;
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto
     bool recompute = true, replay_full = false, overlap = true, verify = true;
+    bool selective = false;
     bool partition = false, offload = false; // P_a, P_a+cpu
     int checkpoint_every = 1;
     int64_t bucket = 4096;
@@ -119,6 +120,7 @@ class Trainer {
             o.reduce_per_step >= 0 ? o.reduce_per_step == 1 : o.stage < 2;
         config.program.recompute = o.recompute;
         config.program.replay_full = o.replay_full;
+        config.program.selective = o.selective;
         config.program.checkpoint_every = o.checkpoint_every;
         config.program.partition_activations = o.partition;
         config.program.offload_activations = o.offload;

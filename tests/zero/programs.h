@@ -20,6 +20,8 @@ namespace programs {
 struct Options {
     int tensor = 1, data = 1, stage = 0, accumulation = 1;
     bool per_step = true, recompute = true, replay_full = false, overlap = true;
+    bool partition = false, offload = false; // P_a, P_a+cpu
+    int checkpoint_every = 1;
     z3d_dtype dtype = Z3D_BF16, grad_dtype = Z3D_BF16;
     int64_t bucket = 1024, micro_batch = 2;
     int64_t layers = 2, hidden = 16, heads = 2, sequence = 8, vocabulary = 27;
@@ -29,8 +31,9 @@ inline std::string name_of(const Options &o) {
     return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +
            std::to_string(o.data) + " accumulation" + std::to_string(o.accumulation) +
            (o.per_step ? " per_step" : " per_microbatch") + (o.recompute ? " recompute" : "") +
-           (o.replay_full ? " replay" : "") + (o.overlap ? " overlap" : "") + " bucket" +
-           std::to_string(o.bucket);
+           (o.replay_full ? " replay" : "") + (o.partition ? " P_a" : "") +
+           (o.offload ? " cpu" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
+           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
 }
 
 class World {
@@ -65,6 +68,9 @@ class World {
         c.reduce_per_step = o.per_step;
         c.recompute = o.recompute;
         c.replay_full = o.replay_full;
+        c.partition_activations = o.partition;
+        c.offload_activations = o.offload;
+        c.checkpoint_every = o.checkpoint_every;
         c.overlap = o.overlap;
         c.reduce_bucket = c.gather_bucket = o.bucket;
         return c;
@@ -204,6 +210,17 @@ inline std::vector<Options> dozen() {
     list[3].dtype = list[3].grad_dtype = Z3D_F32;
     list[8].grad_dtype = Z3D_F32;
     list[11].replay_full = true;
+    // ZeRO-R: checkpoints split, in host memory, both, and fewer than blocks.
+    add(2, 2, 1, 1, false, true, true, 2048);
+    list.back().partition = true;
+    add(3, 1, 2, 1, false, true, true, 2048);
+    list.back().offload = true;
+    add(1, 2, 2, 2, true, true, true, 2048);
+    list.back().partition = list.back().offload = true;
+    add(3, 2, 1, 1, false, true, false, 1 << 20);
+    list.back().partition = list.back().offload = true;
+    list.back().layers = 3;
+    list.back().checkpoint_every = 2;
     return list;
 }
 

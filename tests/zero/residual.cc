@@ -8,18 +8,18 @@ namespace {
 
 struct Way {
     const char *name;
-    bool recompute, partition, offload;
+    bool recompute, selective, partition, offload;
     int every;
 };
 
 const Way WAYS[] = {
-    {"none", false, false, false, 1},
-    {"P_a", true, true, false, 1},
-    {"cpu", true, false, true, 1},
-    {"P_a+cpu", true, true, true, 1},
-    {"every 2", true, false, false, 2},
-    {"every 3, P_a", true, true, false, 3},
-    {"every 2, P_a+cpu", true, true, true, 2},
+    {"none", false, false, false, false, 1},
+    {"selective", false, true, false, false, 1},
+    {"P_a", true, false, true, false, 1},
+    {"cpu", true, false, false, true, 1},
+    {"P_a+cpu", true, false, true, true, 1},
+    {"every 3", true, false, false, false, 3},
+    {"every 2, P_a+cpu", true, false, true, true, 2},
 };
 
 Options base(int tensor, int stage, z3d_dtype dtype) {
@@ -50,6 +50,7 @@ TEST(Residual, ChangesNoBit) {
                     if (way.partition && tensor == 1) continue;
                     if (stage != 3 && way.every > 1) continue;
                     o.recompute = way.recompute;
+                    o.selective = way.selective;
                     o.partition = way.partition;
                     o.offload = way.offload;
                     o.checkpoint_every = way.every;

@@ -9,3 +9,8 @@ zero3d_test(residual ROOM zero RANKS 1 2 4)
 zero3d_test(verifier ROOM zero)
 # Together the three worlds run all configurations.
 zero3d_test(mutation ROOM zero RANKS 1 2 4 TIMEOUT 600)
+zero3d_test(communication ROOM zero RANKS 1 2 4)
+zero3d_test(memory ROOM zero RANKS 1 2 4)
+foreach(function malloc calloc realloc posix_memalign aligned_alloc mmap)
+  target_link_options(memory PRIVATE -Wl,--wrap=${function})
+endforeach()

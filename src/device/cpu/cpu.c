@@ -14,6 +14,10 @@
 #include "src/device/cpu/transfer.h"
 #include "src/device/interface/ops.h"
 
+#ifdef Z3D_HAVE_X86_ISAS
+#include <cpuid.h>
+#endif
+
 #define MAX_THREADS 4096
 
 /* Best first. */
@@ -22,15 +26,24 @@ typedef struct instruction_set {
     bool here; /* this CPU has it */
 } instruction_set;
 
+#ifdef Z3D_HAVE_X86_ISAS
+/* clang 14 has no name for it in __builtin_cpu_supports; the callers' AVX says that the system
+ * keeps the registers. */
+static bool has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+#endif
+
 static z3d_status pick_isa(const char *wanted, const z3d_cpu_isa **out) {
     const instruction_set sets[] = {
 #ifdef Z3D_HAVE_X86_ISAS
         {&z3d_cpu_isa_avx512,
          __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
              __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-             __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")},
-        {&z3d_cpu_isa_avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                                __builtin_cpu_supports("f16c")},
+             __builtin_cpu_supports("fma") && has_f16c()},
+        {&z3d_cpu_isa_avx2,
+         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()},
 #endif
         {&z3d_cpu_isa_generic, true},
     };

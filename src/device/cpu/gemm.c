@@ -18,7 +18,7 @@ typedef struct product {
     z3d_gemm_plan plan;
     z3d_gemm_scratch bytes;
     float *panel_a, *panel_b, *panel_c;
-    char *per_thread; /* by thread: tile, bias, the library's */
+    char *per_thread; /* by thread: tile, bias */
     /* By (tile is the last in m, in n, chunk is the last in k, adds to C). */
     z3d_matmul *matmul[2][2][2][2];
     int failed; /* set by any thread, read after the parallel region */
@@ -79,10 +79,7 @@ static bool multiply(const product *p, int thread, range m, range n, range k, op
     case Z3D_GEMM_MATMUL: {
         z3d_matmul *matmul = p->matmul[m.length < p->plan.tile_m][n.length < p->plan.tile_n]
                                       [k.length < p->plan.chunk_k][add];
-        char *scratch = p->per_thread +
-                        thread * (p->bytes.tile + p->bytes.bias + p->bytes.library) +
-                        p->bytes.tile + p->bytes.bias;
-        return z3d_cpu_matmul_run(p->cpu, matmul, thread, a.pointer, b.pointer, c, scratch);
+        return z3d_cpu_matmul_run(p->cpu, matmul, thread, a.pointer, b.pointer, c);
     }
     case Z3D_GEMM_PORTABLE:
         p->cpu->isa->portable_gemm(m.length, n.length, k.length, ta, tb, a.pointer, a.ld, b.pointer,
@@ -103,8 +100,7 @@ static void finish_tile(const product *p, int thread, range m, range n, float *s
     if (gemm->bias && gemm->dtype == Z3D_F32) bias = (const float *)gemm->bias + n.first;
     if (gemm->bias && gemm->dtype != Z3D_F32) {
         float *wide =
-            (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias + p->bytes.library) +
-                      p->bytes.tile);
+            (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias) + p->bytes.tile);
         isa->widen(wide, (const uint16_t *)gemm->bias + n.first, gemm->dtype, n.length);
         bias = wide;
     }
@@ -133,7 +129,7 @@ static float *tile_sum(const product *p, int thread, range pm, range pn, range m
         return p->panel_c + (m.first - pm.first) * pn.length + n.first - pn.first;
     }
     *ld = n.length;
-    return (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias + p->bytes.library));
+    return (float *)(p->per_thread + thread * (p->bytes.tile + p->bytes.bias));
 }
 
 /* What is in C before the first chunk: false where it counts as zero and need not be there. */
@@ -239,14 +235,14 @@ static z3d_status get_matmuls(product *p) {
         bool adds = gemm->accumulate || gemm->k > full[2], begins = !gemm->accumulate;
         if (!shape.m || !shape.n || !shape.k || (add ? !adds : !begins)) continue;
         shape.ldc = p->plan.wide_c ? shape.n : gemm->ldc;
-        Z3D_TRY(z3d_cpu_matmul_get(p->cpu, &shape, p->bytes.library, &p->matmul[lm][ln][lk][add]));
+        Z3D_TRY(z3d_cpu_matmul_get(p->cpu, &shape, &p->matmul[lm][ln][lk][add]));
     }
     return Z3D_OK;
 }
 
 static z3d_status take_scratch(product *p) {
     z3d_cpu *cpu = p->cpu;
-    p->bytes = z3d_cpu_gemm_scratch(p->gemm, &p->plan, p->method);
+    p->bytes = z3d_cpu_gemm_scratch(p->gemm, &p->plan);
     int64_t wanted = z3d_cpu_gemm_scratch_total(&p->bytes, cpu->threads);
     Z3D_REQUIRE(wanted <= cpu->scratch_bytes,
                 "kernel gemm: scratch of %lld bytes, %lld wanted for %lld x %lld x %lld",

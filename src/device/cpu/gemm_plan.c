@@ -63,8 +63,7 @@ static int64_t floats(int64_t rows, int64_t cols) {
     return z3d_round_up(rows * cols * (int64_t)sizeof(float), 64);
 }
 
-z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan *plan,
-                                      z3d_gemm_method method) {
+z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan *plan) {
     z3d_gemm_scratch scratch = {0};
     if (plan->widened) {
         scratch.a = floats(plan->panel_m, plan->panel_k);
@@ -75,14 +74,9 @@ z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan 
     else if (plan->wide_c)
         scratch.tile = floats(plan->tile_m, plan->tile_n);
     if (gemm->bias && gemm->dtype != Z3D_F32) scratch.bias = floats(1, plan->tile_n);
-    /* oneDNN copies operands that lie badly; where it wants more it allocates itself. */
-    if (method == Z3D_GEMM_MATMUL)
-        scratch.library =
-            floats(plan->tile_m + plan->tile_n, plan->chunk_k) + floats(plan->tile_m, plan->tile_n);
     return scratch;
 }
 
 int64_t z3d_cpu_gemm_scratch_total(const z3d_gemm_scratch *scratch, int threads) {
-    return scratch->a + scratch->b + scratch->c +
-           threads * (scratch->tile + scratch->bias + scratch->library);
+    return scratch->a + scratch->b + scratch->c + threads * (scratch->tile + scratch->bias);
 }

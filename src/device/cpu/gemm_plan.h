@@ -25,12 +25,10 @@ typedef struct z3d_gemm_plan {
 typedef struct z3d_gemm_scratch {
     int64_t a, b, c;    /* panels */
     int64_t tile, bias; /* per thread: fp32 tile of C, fp32 bias */
-    int64_t library;    /* per thread: the matmul primitives' scratchpad */
 } z3d_gemm_scratch;
 
 z3d_gemm_plan z3d_cpu_gemm_plan(const z3d_gemm *gemm, z3d_gemm_method method);
-z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan *plan,
-                                      z3d_gemm_method method);
+z3d_gemm_scratch z3d_cpu_gemm_scratch(const z3d_gemm *gemm, const z3d_gemm_plan *plan);
 int64_t z3d_cpu_gemm_scratch_total(const z3d_gemm_scratch *scratch, int threads);
 
 #endif

@@ -15,14 +15,12 @@ struct z3d_matmul {
     dnnl_primitive_t primitive;
     const_dnnl_primitive_desc_t description; /* of the primitive, which owns it */
     arguments *thread;
-    int64_t scratch_bytes;
-    bool own_scratch; /* more than z3d_launch's caller gives: the state's */
 };
 
 struct z3d_gemm_state {
     dnnl_engine_t engine;
     dnnl_stream_t *stream; /* by thread: a stream is not thread-safe */
-    void **scratch;        /* by thread, for primitives that want more than ours */
+    void **scratch;        /* by thread: what the greediest primitive wants */
     int64_t scratch_bytes;
     int threads;
     z3d_matmul **made;
@@ -126,7 +124,7 @@ static z3d_status make_primitive(z3d_matmul *matmul, dnnl_engine_t engine,
     return Z3D_OK;
 }
 
-static z3d_status make_own_scratch(struct z3d_gemm_state *state, int64_t bytes) {
+static z3d_status make_scratch(struct z3d_gemm_state *state, int64_t bytes) {
     if (bytes <= state->scratch_bytes) return Z3D_OK;
     state->scratch_bytes = 0;
     size_t size = (size_t)((bytes + 4095) / 4096 * 4096);
@@ -156,7 +154,7 @@ static z3d_status make_arguments(z3d_matmul *matmul, struct z3d_gemm_state *stat
     return Z3D_OK;
 }
 
-static z3d_status make(struct z3d_gemm_state *state, z3d_matmul *matmul, int64_t scratch_bytes) {
+static z3d_status make(struct z3d_gemm_state *state, z3d_matmul *matmul) {
     const z3d_matmul_shape *shape = &matmul->shape;
     dnnl_memory_desc_t description[3];
     DNNL_TRY(
@@ -170,9 +168,8 @@ static z3d_status make(struct z3d_gemm_state *state, z3d_matmul *matmul, int64_t
     Z3D_TRY(make_primitive(matmul, state->engine, description));
     const dnnl_memory_desc_t *scratch =
         dnnl_primitive_desc_query_md(matmul->description, dnnl_query_scratchpad_md, 0);
-    matmul->scratch_bytes = scratch ? (int64_t)dnnl_memory_desc_get_size(scratch) : 0;
-    matmul->own_scratch = matmul->scratch_bytes > scratch_bytes;
-    if (matmul->own_scratch) Z3D_TRY(make_own_scratch(state, matmul->scratch_bytes));
+    if (!scratch) return Z3D_ERROR(Z3D_ERR_DEVICE, "oneDNN: a primitive does not know its scratch");
+    Z3D_TRY(make_scratch(state, (int64_t)dnnl_memory_desc_get_size(scratch)));
     return make_arguments(matmul, state, description, scratch);
 }
 
@@ -183,8 +180,7 @@ static bool same_shape(const z3d_matmul_shape *x, const z3d_matmul_shape *y) {
            x->dtype == y->dtype;
 }
 
-z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, int64_t scratch_bytes,
-                              z3d_matmul **out) {
+z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, z3d_matmul **out) {
     struct z3d_gemm_state *state = cpu->gemm_state;
     for (int i = 0; i < state->count; i++)
         if (same_shape(&state->made[i]->shape, shape)) {
@@ -201,7 +197,7 @@ z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, int64
     z3d_matmul *matmul;
     Z3D_TRY(z3d_new(1, sizeof *matmul, "a product", &matmul));
     matmul->shape = *shape;
-    z3d_status status = make(state, matmul, scratch_bytes);
+    z3d_status status = make(state, matmul);
     if (status != Z3D_OK) {
         destroy_matmul(matmul, state->threads);
         return z3d_error_context(status, "gemm by matmul, tile %lld x %lld x %lld of %s",
@@ -214,15 +210,14 @@ z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, int64
 }
 
 bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void *a, const void *b,
-                        float *c, void *scratch) {
+                        float *c) {
     const struct z3d_gemm_state *state = cpu->gemm_state;
     const arguments *with = &matmul->thread[thread];
-    if (matmul->own_scratch) scratch = state->scratch[thread];
     /* The library's interface knows no pointers to constants; it does not write to A and B. */
     bool ok = dnnl_memory_set_data_handle(with->a, (void *)(uintptr_t)a) == dnnl_success &&
               dnnl_memory_set_data_handle(with->b, (void *)(uintptr_t)b) == dnnl_success &&
               dnnl_memory_set_data_handle(with->c, c) == dnnl_success &&
-              dnnl_memory_set_data_handle(with->scratch, scratch) == dnnl_success;
+              dnnl_memory_set_data_handle(with->scratch, state->scratch[thread]) == dnnl_success;
     const dnnl_exec_arg_t arguments[] = {{DNNL_ARG_SRC, with->a},
                                          {DNNL_ARG_WEIGHTS, with->b},
                                          {DNNL_ARG_DST, with->c},

@@ -15,14 +15,14 @@ typedef struct z3d_matmul_shape {
 
 typedef struct z3d_matmul z3d_matmul;
 
-/* Finds or makes the primitive; `scratch_bytes` is what each thread will have. Not thread-safe.
- * Errors: ERR_UNSUPPORTED (oneDNN has none for this type on this CPU), ERR_MEMORY. */
-z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, int64_t scratch_bytes,
-                              z3d_matmul **out);
+/* Finds or makes the primitive; scratch that it wants (AMX does) is allocated then, not when it
+ * runs. Not thread-safe. Errors: ERR_UNSUPPORTED (oneDNN has none for this type on this CPU),
+ * ERR_MEMORY. */
+z3d_status z3d_cpu_matmul_get(z3d_cpu *cpu, const z3d_matmul_shape *shape, z3d_matmul **out);
 /* Runs it on the calling thread; false on an error of the library. Pointers differ from call to
  * call. */
 bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void *a, const void *b,
-                        float *c, void *scratch);
+                        float *c);
 z3d_status z3d_cpu_gemm_state_create(int threads, struct z3d_gemm_state **out);
 void z3d_cpu_gemm_state_destroy(struct z3d_gemm_state *state);
 

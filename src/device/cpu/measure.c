@@ -7,10 +7,13 @@
 #include "src/base/strings.h"
 
 enum { REPETITIONS = 4 };
+#define ENOUGH_SECONDS 0.05 /* for one method: slow ones are repeated less often */
 
 /* Methods much slower than the best so far are not measured on the whole product. */
-#define HOPELESS 4.0
+#define HOPELESS 2.0
 #define PROBE 96
+/* Methods in doubt: the first one, so that noise does not decide from run to run. */
+#define MARGIN 0.95
 
 typedef struct buffers {
     void *a, *b;
@@ -46,11 +49,13 @@ static z3d_status time_method(z3d_cpu *cpu, const z3d_kernel *kernel, z3d_gemm_m
     cpu->gemm[kernel->as.gemm.dtype] = method;
     z3d_status status = z3d_cpu_gemm(cpu, kernel);
     if (status == Z3D_ERR_UNSUPPORTED) return Z3D_OK;
-    for (int i = 0; i < REPETITIONS && status == Z3D_OK; i++) {
+    double total = 0;
+    for (int i = 0; i < REPETITIONS && total < ENOUGH_SECONDS && status == Z3D_OK; i++) {
         double start = z3d_now();
         status = z3d_cpu_gemm(cpu, kernel);
         double taken = z3d_now() - start;
         if (taken < *seconds) *seconds = taken;
+        total += taken;
     }
     return status;
 }
@@ -70,6 +75,9 @@ static z3d_status make_buffers(z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
     Z3D_TRY(z3d_new((size_t)(mk > least ? mk : least), (size_t)size, "A", &out->a));
     Z3D_TRY(z3d_new((size_t)(nk > least ? nk : least), (size_t)size, "B", &out->b));
     Z3D_TRY(z3d_new((size_t)(mn > least ? mn : least), sizeof(float), "C", &out->c));
+    /* A small number in every type; and untouched memory would be one and the same page. */
+    memset(out->a, 0x3c, (size_t)((mk > least ? mk : least) * size));
+    memset(out->b, 0x3c, (size_t)((nk > least ? nk : least) * size));
     size_t scratch_size = (size_t)z3d_round_up(out->scratch_bytes + 1, 4096);
     out->scratch = aligned_alloc(4096, scratch_size);
     if (!out->scratch)
@@ -77,7 +85,6 @@ static z3d_status make_buffers(z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
     return Z3D_OK;
 }
 
-/* Zeros multiply as fast as numbers do, and need no conversion. */
 static z3d_status compare(z3d_cpu *cpu, const buffers *with, z3d_dtype dtype, int64_t m, int64_t n,
                           int64_t k, z3d_gemm_method *best, double *gflops) {
     static const z3d_gemm_method methods[] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL, Z3D_GEMM_PORTABLE};
@@ -91,7 +98,7 @@ static z3d_status compare(z3d_cpu *cpu, const buffers *with, z3d_dtype dtype, in
         if (seconds > HOPELESS * least_probe) continue;
         if (seconds < least_probe) least_probe = seconds;
         Z3D_TRY(time_method(cpu, &kernel, methods[i], &seconds));
-        if (seconds < least) {
+        if (seconds < MARGIN * least) {
             least = seconds;
             *best = methods[i];
         }

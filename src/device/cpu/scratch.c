@@ -13,7 +13,7 @@ static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
     int64_t most = 0;
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         z3d_gemm_plan plan = z3d_cpu_gemm_plan(gemm, methods[i]);
-        z3d_gemm_scratch scratch = z3d_cpu_gemm_scratch(gemm, &plan, methods[i]);
+        z3d_gemm_scratch scratch = z3d_cpu_gemm_scratch(gemm, &plan);
         most = larger(most, z3d_cpu_gemm_scratch_total(&scratch, threads));
     }
     return most;

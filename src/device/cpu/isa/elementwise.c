@@ -138,13 +138,18 @@ static inline void gelu_forward_tile(float *y, const float *x, int64_t n) {
     }
 }
 
-/* Beyond +-10 the derivative is 1 or 0 in fp32; the clamp keeps inf * 0 away. */
+/* Beyond +-10 the derivative is 1 or 0 in fp32; the clamp keeps inf * 0 away. It has a loop of its
+ * own: in one with the rest, compilers compute everything for x and for the bounds. */
 static inline void gelu_backward_tile(float *dx, const float *dy, const float *x, int64_t n) {
+    float clamped[TILE];
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
         float v = x[i] > 10.0f ? 10.0f : x[i];
-        v = v < -10.0f ? -10.0f : v;
-        float square = v * v;
+        clamped[i] = v < -10.0f ? -10.0f : v;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float v = clamped[i], square = v * v;
         float e = z3d_exp(-(v * (GELU_LINEAR + GELU_CUBIC * square)));
         float s = 1.0f / (1.0f + e); /* and 1 - s is s e */
         float slope = s + v * (GELU_LINEAR + 3.0f * GELU_CUBIC * square) * (s * (s * e));

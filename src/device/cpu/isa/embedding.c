@@ -61,7 +61,7 @@ typedef struct scatter {
 
 enum {
     SCATTER_KEYS = 64, /* a task has the table rows whose first key is among that many */
-    SCATTER_COLS = 256
+    SCATTER_COLS = TILE
 };
 
 static inline uint64_t table_row(const scatter *s, int64_t key) {

@@ -52,6 +52,7 @@ typedef void (*block_body)(const void *context, int64_t first, int64_t end);
  * count, in elements. */
 static inline void for_blocks(z3d_cpu *cpu, int64_t count, int64_t block, int64_t weight,
                               block_body body, const void *context) {
+    if (count <= 0) return;
     const int64_t blocks = (count + block - 1) / block;
     const int threads = blocks < cpu->threads ? (int)blocks : cpu->threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
