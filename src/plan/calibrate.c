@@ -13,10 +13,10 @@ static const struct constant {
 } constants[] = {
     {"device.overhead_gb", 2.6, 4.1},
     {"device.gemm_efficiency", 0.5, 0.95},
-    {"device.gemm_half", 0, 256},
+    {"device.gemm_half", 0, 512},
     {"device.memory_efficiency", 0.2, 0.9},
     {"device.attention_efficiency", 0.05, 0.6},
-    {"device.launch_us", 2, 30},
+    {"device.launch_us", 2, 50},
     {"node.link_efficiency", 0.4, 1},
     {"node.link_latency_us", 1, 30},
     {"node.network_efficiency", 0.36, 0.5},
@@ -54,8 +54,9 @@ static z3d_hardware at_point(const search *s, const double *x) {
 static double misfit(const run *r, const z3d_hardware *hardware) {
     if (!(r->row->shows & PAPER_FITS)) return 0;
     double free = (r->need.free + r->need.overhead) * 1e-9 - hardware->overhead_gb;
-    if (r->row->fits) return free < 0 ? -free : 0;
-    return free >= 0 ? free + 0.01 : 0;
+    const double margin = 0.05;
+    if (r->row->fits) return free < margin ? margin - free : 0;
+    return free > -margin ? free + margin : 0;
 }
 
 static double error_of(search *s, const run *r, const z3d_hardware *hardware, int *count) {

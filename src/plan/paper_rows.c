@@ -40,7 +40,7 @@ const z3d_paper_row z3d_paper_rows[] = {
     {"fig2", "megatron", "100B", 125, 8192, 128, 384, 128, 2, MEGATRON, TUNED(3.8)},
     {"fig2", "megatron", "120B", 150, 8192, 128, 384, 128, 2, MEGATRON, SPEED(NAN)},
     {"fig2", "megatron", "140B", 175, 8192, 128, 384, 128, 2, MEGATRON, SPEED(NAN)},
-    {"fig2", "megatron", "170B", 212, 8192, 256, 256, 256, 2, MEGATRON, SPEED(2.2)},
+    {"fig2", "megatron", "170B", 212, 8192, 256, 256, 256, 2, MEGATRON, TUNED(2.2)},
 
     {"fig3", "zero", "60B", 75, 8192, 32, 64, 16, 16, C4, TUNED(25.7)},
     {"fig3", "zero", "60B", 75, 8192, 32, 128, 16, 48, C4, SPEED(NAN)},

@@ -140,7 +140,8 @@ static double wait(player *p, int l, int64_t id) {
     if (missing <= 0) return 0;
     span(p, "wait", "wait", 0, p->now, p->now + missing);
     p->now += missing;
-    for (int other = 0; other < LANES; other++) p->lane[other].clock += missing;
+    for (int other = 0; other < LANES; other++)
+        p->lane[other].clock += missing * (other == l ? 1 : p->hardware->overlap);
     return missing;
 }
 
@@ -161,6 +162,13 @@ static z3d_status start_collective(player *p, const z3d_event *event) {
     return start(p, event->axis, event->id, seconds);
 }
 
+/* Software that does not go on before a copy is over waits at its start. */
+static z3d_status start_copy(player *p, const z3d_event *event) {
+    Z3D_TRY(start(p, LANE_COPY, event->id, z3d_hardware_copy(p->hardware, event->bytes)));
+    if (p->hardware->copy_overlap < 1) p->out->transfer += wait(p, LANE_COPY, event->id);
+    return Z3D_OK;
+}
+
 static z3d_status play(player *p, const z3d_event *event) {
     switch (event->kind) {
     case Z3D_EVENT_INSTRUCTION:
@@ -178,7 +186,7 @@ static z3d_status play(player *p, const z3d_event *event) {
         p->out->exposed[event->axis] += wait(p, event->axis, event->id);
         return Z3D_OK;
     case Z3D_EVENT_COPY_START:
-        return start(p, LANE_COPY, event->id, z3d_hardware_copy(p->hardware, event->bytes));
+        return start_copy(p, event);
     case Z3D_EVENT_COPY_WAIT:
         p->out->transfer += wait(p, LANE_COPY, event->id);
         return Z3D_OK;

@@ -20,6 +20,7 @@
   X(launch_us, "device.launch_us", 0, 1e5, 0, "from one kernel to the next") \
   X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
   X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
+  X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "speed of not fused attention products whose head size is no multiple of 8, against others: no tensor cores") \
   X(devices, "node.devices", 1, 65536, NAN, "devices in a node") \
   X(link_bandwidth, "node.link_gb_per_s", 0.001, 1e5, NAN, "between devices of a node, one way, each device") \
   X(link_efficiency, "node.link_efficiency", 0.01, 1, 1, "share of it that collectives reach") \
@@ -31,7 +32,8 @@
   X(host_sharing, "node.host_sharing", 1, 64, 1, "devices that share one such link") \
   X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of it that copies reach") \
   X(host_memory_gib, "node.host_memory_gib", 0.01, 1e6, NAN, "GiB of host memory of a node") \
-  X(overlap, "software.overlap", 0, 1, 1, "speed of collectives and copies while kernels run, against alone") \
+  X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
+  X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
   X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
   X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again")
 /* clang-format on */

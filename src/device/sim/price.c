@@ -45,7 +45,9 @@ static double attention(const z3d_hardware *hardware, const z3d_event *kernel, b
             memory_seconds(hardware, (double)kernel->bytes));
     double flops = (backward ? 8 : 4) * squares * (double)kernel->k;
     double passes = (backward ? 12 : 8) * squares * (double)z3d_dtype_size(kernel->dtype);
-    return compute_seconds(hardware, kernel->dtype, flops, hardware->attention_efficiency) +
+    double efficiency = hardware->attention_efficiency;
+    if (kernel->k % 8 != 0) efficiency *= hardware->attention_unaligned;
+    return compute_seconds(hardware, kernel->dtype, flops, efficiency) +
            memory_seconds(hardware, passes);
 }
 
