@@ -107,11 +107,13 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     if (needs && !prediction.hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--calibration, --tokens, --json and --trace want --hardware");
+    if (print_program && prediction.json)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program and --json do not go together");
     z3d_config *config;
     z3d_plan *plan = NULL;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
     z3d_status status = Z3D_OK;
-    if (!prediction.json) {
+    if (!prediction.hardware || print_program) {
         status = z3d_plan_create(config, ranks, rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, print_program, text);
         if (prediction.hardware) z3d_string_append(text, "\n");

@@ -5,6 +5,23 @@ static const z3d_ledger *ledger_of(const z3d_case *of) {
     return z3d_engine_planned(of->simulation->engine);
 }
 
+static void print_case(const z3d_case *of, z3d_string *out) {
+    const z3d_program_config *c = &of->program;
+    const int *size = of->topology.size;
+    char parameters[32];
+    z3d_string_append(
+        out,
+        "%s parameters: %lld layers, hidden %lld, %lld heads, sequence %lld; %d ranks "
+        "= tensor %d x data %d\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s\n\n",
+        z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
+                         sizeof parameters),
+        (long long)of->gpt.num_layers, (long long)of->gpt.hidden_size, (long long)of->gpt.num_heads,
+        (long long)of->gpt.seq_length, size[Z3D_AXIS_WORLD], size[Z3D_AXIS_TENSOR],
+        size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch,
+        c->accumulation, c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
+        c->offload_activations ? ", checkpoints in host memory" : "");
+}
+
 static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
                          const z3d_memory_need *need, z3d_string *out) {
     z3d_string_append(out, "memory of rank %d on %s, GB\n", of->topology.coordinate[Z3D_AXIS_WORLD],
@@ -60,6 +77,7 @@ void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const 
                         double train_tokens, z3d_string *out) {
     char text[32];
     int devices = of->topology.size[Z3D_AXIS_WORLD];
+    print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
     print_time(&e->time, out);
     z3d_string_append(out,
