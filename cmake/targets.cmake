@@ -11,6 +11,7 @@ file(GLOB cli_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/cli/*.c)
 add_executable(zero3d_program ${cli_sources})
 set_target_properties(zero3d_program PROPERTIES OUTPUT_NAME zero3d)
 target_compile_definitions(zero3d_program PRIVATE ZERO3D_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(zero3d_train PRIVATE ZERO3D_VERSION="${PROJECT_VERSION}")
 target_link_libraries(zero3d_program PRIVATE zero3d_flags zero3d)
 
 file(GLOB example_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.c)

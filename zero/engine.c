@@ -258,13 +258,6 @@ z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro,
     return run(engine, Z3D_MODE_GENERATE, micro, 1, &host);
 }
 
-z3d_status z3d_engine_replace_program(z3d_engine *engine, z3d_mode mode, z3d_program *program) {
-    z3d_executor_destroy(&engine->executor[mode]);
-    z3d_program_destroy(engine->program[mode]);
-    engine->program[mode] = program;
-    return make_executor(engine, mode);
-}
-
 /* ---- looking in ---- */
 
 const z3d_ledger *z3d_engine_planned(const z3d_engine *engine) {

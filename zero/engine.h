@@ -23,9 +23,4 @@ struct z3d_engine {
  * master copy. */
 z3d_status z3d_engine_init_parameters(z3d_engine *engine);
 
-/* Runs `program` in place of the one built for `mode`, which is destroyed; the engine owns it from
- * here, also on failure. It must be planned like the one it replaces. For tests that execute
- * altered programs. */
-z3d_status z3d_engine_replace_program(z3d_engine *engine, z3d_mode mode, z3d_program *program);
-
 #endif

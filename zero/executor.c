@@ -9,8 +9,11 @@
 /* ---- creation: pairs every wait with its start ---- */
 
 static bool same_work(const z3d_instruction *a, const z3d_instruction *b) {
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+        if (a->buffer[s] != b->buffer[s]) return false;
     return a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
-           a->group == b->group && a->first == b->first && a->space == b->space;
+           a->group == b->group && a->first == b->first && a->count == b->count &&
+           a->space == b->space;
 }
 
 static z3d_status pair_waits(const z3d_program *program, int *start) {

@@ -141,6 +141,11 @@ static z3d_status mpi_progress(z3d_group *group, bool *moved) {
 static z3d_status mpi_start(z3d_group *group, z3d_operation *operation) {
     z3d_mpi_group *mpi = group->state;
     z3d_collective_kind kind = operation->call.kind;
+    if (operation->call.count == 0 && kind != Z3D_COLLECTIVE_BARRIER) {
+        /* Nothing for everybody: nobody sends it. */
+        z3d_operation_finish(group, operation, Z3D_OK);
+        return Z3D_OK;
+    }
     if (kind == Z3D_COLLECTIVE_SEND || kind == Z3D_COLLECTIVE_RECV)
         return z3d_p2p_start(group, operation);
     if (mpi->tail)

@@ -128,7 +128,7 @@ TABLE(plain)
             __m256 y = _mm256_cvtph_ps(_mm_loadu_si128((const void *)(q + i)));                    \
             _mm_storeu_si128((void *)(t + i), _mm256_cvtps_ph(combine(x, y), 0));                  \
         }                                                                                          \
-        name(t + i, p + i, q + i, count - i);                                                      \
+        if (i < count) name(t + i, p + i, q + i, count - i);                                       \
     }
 /* maxps answers its second operand when either is NaN: right unless the NaN is the first. */
 #define ADD_AVX2(x, y) _mm256_add_ps(x, y)

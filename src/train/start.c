@@ -6,10 +6,6 @@
 #include "src/plan/plan.h"
 #include "src/train/trainer.h"
 
-#ifndef ZERO3D_VERSION
-#define ZERO3D_VERSION "unversioned"
-#endif
-
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
     z3d_string message = {0};
     if (mine != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());

@@ -81,6 +81,27 @@ TEST(check, precision) {
               std::string::npos);
 }
 
+TEST(check, activation_checkpoints_with_effect_only) {
+    EXPECT_NE(check("activation_checkpointing: {partition_activations: true}")
+                  .find("activation_checkpointing.partition_activations: true has no effect with "
+                        "parallel.tensor_model_parallel_size 1"),
+              std::string::npos);
+    EXPECT_EQ(
+        check("parallel: {tensor_model_parallel_size: 2}\n"
+              "activation_checkpointing: {partition_activations: true, cpu_checkpointing: true}"),
+        "accepted");
+    for (const char *granularity : {"none", "selective"})
+        for (const char *key :
+             {"partition_activations: true", "cpu_checkpointing: true", "number_checkpoints: 3"})
+            EXPECT_NE(
+                check("parallel: {tensor_model_parallel_size: 2}\n"
+                      "activation_checkpointing: {granularity: " +
+                      std::string(granularity) + ", " + key + "}")
+                    .find("has no effect unless activation_checkpointing.granularity is full"),
+                std::string::npos)
+                << granularity << " " << key;
+}
+
 TEST(check, replay_needs_recompute) {
     EXPECT_NE(check("activation_checkpointing: {granularity: none, replay: full}")
                   .find("run.yaml:1:47: activation_checkpointing.replay: full has no effect"),

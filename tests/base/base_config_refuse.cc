@@ -210,17 +210,17 @@ TEST(refuse, bombs_at_once) {
 }
 
 TEST(refuse, keys_of_later_versions_unless_they_ask_for_nothing) {
-    expect_refused("activation_checkpointing: {partition_activations: true}\n",
-                   "1:28: activation_checkpointing.partition_activations:",
-                   "not supported yet; leave it out or write false");
     expect_refused("zero_optimization: {offload_optimizer: {device: cpu}}\n",
                    "1:21: zero_optimization.offload_optimizer:", "not supported yet");
     expect_refused("zero_optimization: {offload_optimizer: {pin_memory: true}}\n",
                    "1:21: zero_optimization.offload_optimizer:");
+    expect_refused(
+        "zero_optimization: {cpu_offload: true}\n",
+        "1:21: zero_optimization.cpu_offload:", "not supported yet; leave it out or write false");
     expect_refused("checkpoint: {dir: x, interval: 100}\n",
                    "1:1: checkpoint: checkpoints on disk: not supported yet; leave it out");
     Config off("activation_checkpointing: {partition_activations: false, cpu_checkpointing: false, "
-               "number_checkpoints: null}\n"
+               "number_checkpoints: auto, contiguous_memory_optimization: true}\n"
                "zero_optimization: {offload_optimizer: {device: none, ratio: [1, {a: b}]}}\n");
 }
 

@@ -204,7 +204,7 @@ TEST(describe, every_key_with_its_help_and_default) {
 #undef X
     EXPECT_NE(text.find("zero_optimization.stage: "), std::string::npos);
     EXPECT_NE(text.find("    an integer from 0 to 3; default 2\n"), std::string::npos);
-    EXPECT_NE(text.find("    one of full, none; default full\n"), std::string::npos);
+    EXPECT_NE(text.find("    one of full, selective, none; default full\n"), std::string::npos);
 }
 
 TEST(describe, the_reference_page_is_up_to_date) {

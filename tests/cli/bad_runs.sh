@@ -2,6 +2,7 @@
 # Runs that cannot be: one clear line, a non-zero exit code, on one rank and on several.
 . "$(dirname "$0")/lib.sh"
 tiny
+export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
 
 run() { expect fail timeout 60 "$LAUNCH" -n "$1" "$ZERO3D" train tiny.yaml "$2"; }
 

@@ -173,7 +173,8 @@ static void run_tiles(product *p, range pm, range pn, range pk) {
     const int64_t tile_m = p->plan.tile_m, tile_n = p->plan.tile_n;
     const int64_t count_m = (pm.length + tile_m - 1) / tile_m;
     const int64_t count = count_m * ((pn.length + tile_n - 1) / tile_n);
-    const int threads = (int)smaller(p->cpu->threads, count);
+    /* All or one: OpenMP would end the threads that a smaller team spares, and make them anew. */
+    const int threads = count > 1 ? p->cpu->threads : 1;
 #pragma omp parallel num_threads(threads)
     {
         const int thread = omp_get_thread_num();

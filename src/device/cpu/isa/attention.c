@@ -39,6 +39,11 @@ static attention attention_of(const z3d_cpu *cpu, int64_t seq, int64_t heads, in
     return with;
 }
 
+/* All or one: OpenMP would end the threads that a smaller team spares, and make them anew. */
+static int team_for(const z3d_cpu *cpu, int64_t tasks) {
+    return tasks > 1 ? cpu->threads : 1;
+}
+
 /* The next `rows` x `cols` floats of a thread's scratch. */
 static float *take(char **at, int64_t rows, int64_t cols) {
     float *taken = (float *)*at;
@@ -204,7 +209,7 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
     const int64_t rows = heads >= 4 * cpu->threads ? kernel->seq : Z3D_ATTENTION_FORWARD;
     const int64_t per_head = kernel->seq > 0 ? (kernel->seq + rows - 1) / rows : 0;
     const int64_t tasks = heads * per_head;
-#pragma omp parallel num_threads((int)min_int64(cpu->threads, tasks < 1 ? 1 : tasks))
+#pragma omp parallel num_threads(team_for(cpu, tasks))
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;
@@ -338,7 +343,7 @@ z3d_status Z3D_CPU_NAME(attention_backward)(z3d_cpu *cpu, const z3d_kernel *laun
     const attention with = attention_of(cpu, kernel->seq, kernel->heads, kernel->head_dim,
                                         kernel->first_head, kernel->dtype, &kernel->dropout);
     const int64_t tasks = kernel->batch * kernel->heads;
-#pragma omp parallel num_threads((int)min_int64(cpu->threads, tasks < 1 ? 1 : tasks))
+#pragma omp parallel num_threads(team_for(cpu, tasks))
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;

@@ -1,7 +1,7 @@
 /* Dropout with bias and residual, and its backward. dropout.h decides what is dropped. */
-#include "src/device/cpu/isa/dropout.h"
-
 #include "src/device/cpu/isa/isa.h"
+/* After isa.h, which quiets a warning. */
+#include "src/device/cpu/isa/dropout.h"
 
 typedef struct forward {
     const z3d_dropout_forward *kernel;

@@ -6,6 +6,11 @@
 #ifndef ZERO3D_DEVICE_CPU_ISA_ISA_H
 #define ZERO3D_DEVICE_CPU_ISA_ISA_H
 
+/* `omp simd` is a wish: Clang warns where sanitizers keep it from being granted. */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
 #include <omp.h>
 #include <string.h>
 
@@ -54,7 +59,8 @@ static inline void for_blocks(z3d_cpu *cpu, int64_t count, int64_t block, int64_
                               block_body body, const void *context) {
     if (count <= 0) return;
     const int64_t blocks = (count + block - 1) / block;
-    const int threads = blocks < cpu->threads ? (int)blocks : cpu->threads;
+    /* All or one: OpenMP would end the threads that a smaller team spares, and make them anew. */
+    const int threads = blocks > 1 ? cpu->threads : 1;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
