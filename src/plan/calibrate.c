@@ -12,15 +12,15 @@ static const struct constant {
     double low, high;
 } constants[] = {
     {"device.overhead_gb", 2.6, 4.1},
-    {"device.gemm_efficiency", 0.5, 0.95},
-    {"device.gemm_half", 0, 512},
+    {"device.gemm_efficiency", 0.4, 0.95},
+    {"device.gemm_half", 32, 512},
     {"device.memory_efficiency", 0.2, 0.9},
     {"device.attention_efficiency", 0.05, 0.6},
     {"device.launch_us", 2, 50},
-    {"node.link_efficiency", 0.4, 1},
+    {"node.link_efficiency", 0.4, 0.9},
     {"node.link_latency_us", 1, 30},
     {"node.network_efficiency", 0.36, 0.5},
-    {"node.network_latency_us", 20, 90},
+    {"node.network_latency_us", 30, 90},
     {"software.overlap", 0, 1},
     {"software.allocator_slowdown", 0, 1},
 };
