@@ -79,8 +79,9 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const priced 
     Z3D_TRY(z3d_hardware_read(options->hardware, &hardware));
     if (options->calibration) Z3D_TRY(z3d_hardware_adjust(options->calibration, &hardware));
     bool cpu = strcmp(hardware.kind, "cpu") == 0;
-    int64_t threads = config->training_threads != Z3D_AUTO ? config->training_threads : 1;
-    Z3D_TRY(z3d_case_create(config, ranks, rank, cpu ? (int)threads : 0, &of));
+    int local = ranks > 0 && ranks < (int)hardware.devices ? ranks : (int)hardware.devices;
+    int threads = cpu ? z3d_plan_threads(config, local) : 0;
+    Z3D_TRY(z3d_case_create(config, ranks, rank, threads, &of));
     z3d_status status = price(of, &hardware, options, text);
     z3d_case_destroy(of);
     return status;
@@ -89,7 +90,7 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const priced 
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL;
     bool print_program = false;
-    priced prediction = {NULL};
+    priced prediction = {.json = false};
     const cli_option options[] = {{"hardware", &prediction.hardware, NULL},
                                   {"calibration", &prediction.calibration, NULL},
                                   {"tokens", &prediction.tokens, NULL},

@@ -21,7 +21,7 @@ static int64_t implied_ranks(const z3d_config *config) {
 
 /* Threads of a rank as on this machine with all its ranks on one node: only scratch depends on
  * them. */
-static int threads_of(const z3d_config *config, int ranks) {
+int z3d_plan_threads(const z3d_config *config, int ranks) {
     if (config->training_threads != Z3D_AUTO) return (int)config->training_threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     return cores > ranks ? (int)(cores / ranks) : 1;
@@ -88,7 +88,7 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
     ranks = plan->topology.size[Z3D_AXIS_WORLD];
     z3d_plan_gpt_config(config, &plan->gpt);
     z3d_plan_program_config(config, &plan->program_config);
-    plan->threads = threads_of(config, ranks);
+    plan->threads = z3d_plan_threads(config, ranks);
     Z3D_TRY(z3d_plan_model(config, &plan->model));
     Z3D_TRY(z3d_layout_create(plan->model, &plan->topology, &plan->layout));
     Z3D_TRY(z3d_traces_record(plan->model, plan->layout, &plan->program_config, plan->threads,

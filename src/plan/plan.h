@@ -25,6 +25,9 @@ void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
  * gives the place of `rank` in it. Errors: ERR_CONFIG, ERR_TOPOLOGY. */
 z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topology *out);
 
+/* Threads of each of `ranks` ranks on this machine: training.threads, or its cores shared. */
+int z3d_plan_threads(const z3d_config *config, int ranks);
+
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
     z3d_topology topology;

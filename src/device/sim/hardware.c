@@ -9,6 +9,8 @@
 
 enum { FILE_LIMIT = 1 << 20, MAX_DEPTH = 3, PATH = 96 };
 
+static const char RATES[] = "device.kernel_gb_per_s.";
+
 static const struct number {
     const char *path;
     size_t offset;
@@ -34,7 +36,7 @@ typedef struct reader {
     const char *name;
     yaml_parser_t parser;
     z3d_hardware *hardware;
-    bool seen[NUMBERS + TEXTS];
+    bool seen[NUMBERS + TEXTS], rate_seen[Z3D_KERNEL_COUNT];
 } reader;
 
 static double *number_at(z3d_hardware *hardware, int index) {
@@ -72,7 +74,25 @@ static z3d_status set_text(reader *r, yaml_mark_t mark, int index, const char *v
     return Z3D_OK;
 }
 
+static z3d_status set_rate(reader *r, yaml_mark_t mark, const char *path, const char *value) {
+    char what[160];
+    for (int k = 0; k < Z3D_KERNEL_COUNT; k++) {
+        double rate;
+        if (strcmp(path + strlen(RATES), z3d_kernel_name((z3d_kernel_kind)k)) != 0) continue;
+        if (r->rate_seen[k]) return refuse(r, mark, path, "is written twice");
+        r->rate_seen[k] = true;
+        if (z3d_parse_float(value, &rate) != Z3D_OK || rate < 0 || rate > 1e6) {
+            snprintf(what, sizeof what, "'%.40s' is not a number from 0 to 1e6", value);
+            return refuse(r, mark, path, what);
+        }
+        r->hardware->kernel_rate[k] = rate;
+        return Z3D_OK;
+    }
+    return refuse(r, mark, path, "there is no such kernel");
+}
+
 static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value) {
+    if (strncmp(path, RATES, strlen(RATES)) == 0) return set_rate(r, mark, path, value);
     for (int i = 0; i < NUMBERS + TEXTS; i++) {
         const char *known = i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path;
         if (strcmp(known, path) != 0) continue;
@@ -204,6 +224,18 @@ bool z3d_hardware_describe(const char *path, double *low, double *high, const ch
     return false;
 }
 
+static void write_rates(const z3d_hardware *hardware, z3d_string *out) {
+    char number[32];
+    bool any = false;
+    for (int k = 0; k < Z3D_KERNEL_COUNT; k++) {
+        if (hardware->kernel_rate[k] <= 0) continue;
+        if (!any) z3d_string_append(out, "  kernel_gb_per_s:\n");
+        any = true;
+        z3d_string_append(out, "    %s: %s\n", z3d_kernel_name((z3d_kernel_kind)k),
+                          z3d_format_number(hardware->kernel_rate[k], number, sizeof number));
+    }
+}
+
 /* Flat "a.b: value" pairs as nested mappings: the table's paths stand in the order of the file. */
 void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out) {
     char number[32];
@@ -219,6 +251,7 @@ void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_s
         const char *dot = strchr(numbers[i].path, '.'), *deeper = strchr(dot + 1, '.');
         size_t length = (size_t)(dot - numbers[i].path);
         if (strncmp(section, numbers[i].path, length) != 0) {
+            if (strcmp(section, "device") == 0) write_rates(hardware, out);
             section = numbers[i].path;
             z3d_string_append(out, "%.*s:\n", (int)length, section);
         }

@@ -43,6 +43,9 @@ typedef struct z3d_hardware {
 #define X(field, path, low, high, standard, meaning) double field;
     Z3D_HARDWARE_MAP(X)
 #undef X
+    double kernel_rate[Z3D_KERNEL_COUNT]; /* "device.kernel_gb_per_s.<kernel>": bytes that this
+                                             kernel reads and writes in a second, where arithmetic
+                                             limits it and not memory; 0: memory does */
 } z3d_hardware;
 
 /* Reads a description. Unknown, doubled and missing keys, numbers out of range: ERR_CONFIG with

@@ -65,6 +65,8 @@ double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel
         break;
     default:
         seconds = memory_seconds(hardware, (double)kernel->bytes);
+        if (hardware->kernel_rate[kernel->of] > 0)
+            seconds = (double)kernel->bytes / (hardware->kernel_rate[kernel->of] * 1e9);
     }
     return seconds + hardware->launch_us * 1e-6;
 }

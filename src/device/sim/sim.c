@@ -57,40 +57,8 @@ static void free_block(void *self, z3d_space space, void *block, int64_t bytes) 
     (void)self, (void)space, (void)block, (void)bytes;
 }
 
-static void describe_gemm(const z3d_gemm *kernel, z3d_event *event) {
-    event->m = kernel->m;
-    event->n = kernel->n;
-    event->k = kernel->k;
-    event->dtype = kernel->dtype;
-}
-
-static void describe_attention(int64_t matrices, int64_t seq, int64_t head_dim, z3d_dtype dtype,
-                               z3d_event *event) {
-    event->m = matrices;
-    event->n = seq;
-    event->k = head_dim;
-    event->dtype = dtype;
-}
-
 static z3d_status launch(void *self, const z3d_kernel *kernel) {
-    sim *to = self;
-    z3d_cost cost;
-    z3d_kernel_cost(kernel, &cost);
-    z3d_event event = {.kind = Z3D_EVENT_KERNEL,
-                       .of = (int)kernel->kind,
-                       .dtype = Z3D_F32,
-                       .bytes = cost.bytes_read + cost.bytes_written,
-                       .flops = cost.flops};
-    const z3d_attention_forward *forward = &kernel->as.attention_forward;
-    const z3d_attention_backward *backward = &kernel->as.attention_backward;
-    if (kernel->kind == Z3D_KERNEL_gemm) describe_gemm(&kernel->as.gemm, &event);
-    if (kernel->kind == Z3D_KERNEL_attention_forward)
-        describe_attention(forward->batch * forward->heads, forward->seq, forward->head_dim,
-                           forward->dtype, &event);
-    if (kernel->kind == Z3D_KERNEL_attention_backward)
-        describe_attention(backward->batch * backward->heads, backward->seq, backward->head_dim,
-                           backward->dtype, &event);
-    return z3d_tape_append(to->tape, &event);
+    return z3d_tape_kernel(((const sim *)self)->tape, kernel, 0);
 }
 
 static z3d_status read_zeros(void *self, void *host, const void *source, int64_t bytes) {
