@@ -1,7 +1,9 @@
 /* parallel: who sits where (topology), process groups, and collectives on device buffers, behind
- * one table per backend (mpi, self, record; nccl and sim later); the side channel over which ranks
- * tell each other what they are doing when MPI is blocked. It may call src/base and src/device.
- * Start reading at the topology, then z3d_collective. */
+ * one table per backend (mpi, self, record; nccl and sim later; within a node the mpi backend moves
+ * data through shared memory); the side channel over which ranks tell each other what they are
+ * doing when MPI is blocked. It may call src/base and src/device. Start reading at the topology,
+ * then z3d_collective; inside: interface/group.c, interface/progress.c, then mpi/mpi.c,
+ * side/side.h. */
 #ifndef ZERO3D_PARALLEL_PARALLEL_H
 #define ZERO3D_PARALLEL_PARALLEL_H
 
@@ -43,9 +45,10 @@ int z3d_topology_peer(const z3d_topology *topology, z3d_axis axis, int index);
 
 typedef struct z3d_world z3d_world;
 
-/* Starts MPI (MPI_THREAD_FUNNELED; a process started alone is a world of size 1), finds nodes and
- * opens the side channel. Collective over all processes. argc, argv may be NULL. Errors: ERR_COMM.
- */
+/* Starts MPI (MPI_THREAD_FUNNELED; a process that no launcher started is a world of size 1 without
+ * MPI), finds nodes and opens the side channel. Collective over all processes. argc, argv may be
+ * NULL. Errors: ERR_COMM; so also where Slurm started several tasks that MPI cannot see as one
+ * world (srun without PMIx). */
 z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out);
 /* Collective: after success on all ranks only. Ends MPI. */
 void z3d_world_destroy(z3d_world *world);
@@ -123,8 +126,8 @@ typedef struct z3d_collective {
 } z3d_collective;
 
 /* Makes the group of this rank along `axis`. Collective over the world, every rank the same axes in
- * the same order. Size-1 groups get the self backend. The group calls the device's poll, so that
- * pending collectives move during kernels. */
+ * the same order. Size-1 groups get the self backend. The device's poll is set, so that pending
+ * collectives move during kernels; the device must outlive its groups (NULL: no polling). */
 z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_axis axis,
                             z3d_device *device, z3d_group **out);
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
@@ -198,7 +201,8 @@ void z3d_watchdog_stop(z3d_world *world);
 void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text);
 
 /* Whether a stop was asked for (SIGUSR1, SIGTERM, SIGINT) on this rank. Handlers are installed by
- * z3d_world_catch_signals; a second signal ends the process at once. */
+ * z3d_world_catch_signals; a second signal, half a second or more after the first (one Ctrl-C can
+ * arrive as several), ends the process at once with code 128 + its number. */
 void z3d_world_catch_signals(z3d_world *world);
 bool z3d_world_stop_requested(const z3d_world *world);
 

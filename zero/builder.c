@@ -9,6 +9,9 @@
 
 #include "zero/builder.h"
 
+/* Longer steps are refused: a list of some ten entries each would take minutes to plan. */
+enum { MAX_UNIT_RUNS = 200000 };
+
 /* Stage 1 shards the optimizer states, 2 the gradients too, 3 the parameters too (the paper's P_os,
  * P_os+g, P_os+g+p). Gradients that are reduced once a step must be whole on every rank until then.
  */
@@ -488,6 +491,12 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, z3d_mode mode, z3d_program **out) {
     *out = NULL;
     Z3D_TRY(check_config(config));
+    if ((int64_t)model->num_units * config->accumulation > MAX_UNIT_RUNS)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "%d units x %d micro-batches a step: a step program has at most %d unit runs; "
+            "take fewer gradient accumulation steps",
+            model->num_units, config->accumulation, MAX_UNIT_RUNS);
     struct builder b = {.decisions = decide(config)};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;

@@ -6,14 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Worlds up to this size are played whole; the classes of larger ones are the same programs. */
-enum { MAX_VERIFIED_WORLD = 64 };
+/* Up to this size every rank's program is built apart; in a larger world all ranks are played with
+ * this rank's (without pipeline stages programs differ in nothing but the rank). */
+enum { BUILT_APART = 64 };
 
 /* ---- programs ---- */
-
-static bool has_mode(const z3d_model *model, int mode) {
-    return mode != Z3D_MODE_GENERATE || model->unit[model->num_units - 1].output_elements[mode] > 0;
-}
 
 static z3d_status build_programs(z3d_engine *engine) {
     const z3d_engine_config *c = &engine->config;
@@ -23,7 +20,7 @@ static z3d_status build_programs(z3d_engine *engine) {
     Z3D_TRY(z3d_traces_record(c->model, engine->layout, &c->program, z3d_device_threads(c->device),
                               &engine->traces));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
-        if (!has_mode(c->model, mode)) continue;
+        if (!z3d_model_has_mode(c->model, (z3d_mode)mode)) continue;
         Z3D_TRY(z3d_program_build(c->model, engine->layout, engine->traces, &c->topology,
                                   &c->program, (z3d_mode)mode, &engine->program[mode]));
         all[count++] = engine->program[mode];
@@ -33,34 +30,36 @@ static z3d_status build_programs(z3d_engine *engine) {
     return Z3D_OK;
 }
 
+static z3d_status build_for_rank(const z3d_engine *engine, z3d_mode mode, int rank,
+                                 z3d_layout **layout, z3d_program **program) {
+    const z3d_engine_config *c = &engine->config;
+    const int *size = c->topology.size;
+    z3d_topology topology;
+    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
+                              rank, &topology));
+    Z3D_TRY(z3d_layout_create(c->model, &topology, layout));
+    return z3d_program_build(c->model, *layout, engine->traces, &topology, &c->program, mode,
+                             program);
+}
+
 /* The builder is pure, so every rank can build every rank's program and play them against each
  * other. */
 static z3d_status verify_world(const z3d_engine *engine, z3d_mode mode) {
-    const z3d_engine_config *c = &engine->config;
-    const int *size = c->topology.size;
-    int world = size[Z3D_AXIS_WORLD];
-    z3d_program *program[MAX_VERIFIED_WORLD] = {NULL};
-    z3d_layout *layout[MAX_VERIFIED_WORLD] = {NULL};
+    int world = engine->config.topology.size[Z3D_AXIS_WORLD];
+    int apart = world <= BUILT_APART ? world : 0;
+    z3d_program **program = NULL;
+    z3d_layout *layout[BUILT_APART] = {NULL};
+    Z3D_TRY(z3d_new((size_t)world, sizeof *program, "programs of all ranks", &program));
     z3d_status status = Z3D_OK;
-    if (world > MAX_VERIFIED_WORLD) return Z3D_OK;
-    for (int rank = 0; rank < world; rank++) {
-        z3d_topology topology;
-        Z3D_TRY_GOTO(status,
-                     z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
-                                       size[Z3D_AXIS_PIPELINE], rank, &topology),
-                     end);
-        Z3D_TRY_GOTO(status, z3d_layout_create(c->model, &topology, &layout[rank]), end);
-        Z3D_TRY_GOTO(status,
-                     z3d_program_build(c->model, layout[rank], engine->traces, &topology,
-                                       &c->program, mode, &program[rank]),
-                     end);
-    }
-    status = z3d_program_verify_world(program, world);
-end:
-    for (int rank = 0; rank < world; rank++) {
+    for (int rank = 0; rank < apart && status == Z3D_OK; rank++)
+        status = build_for_rank(engine, mode, rank, &layout[rank], &program[rank]);
+    for (int rank = apart; rank < world; rank++) program[rank] = engine->program[mode];
+    if (status == Z3D_OK) status = z3d_program_verify_world(program, world);
+    for (int rank = 0; rank < apart; rank++) {
         z3d_program_destroy(program[rank]);
         z3d_layout_destroy(layout[rank]);
     }
+    free(program);
     return status;
 }
 
@@ -111,6 +110,17 @@ static z3d_status make_executor(z3d_engine *engine, int mode) {
     return z3d_executor_create(engine->program[mode], executor);
 }
 
+/* The collectives' own buffers lie outside the arena, in the communication tenant all the same. */
+static void count_group_buffers(z3d_engine *engine) {
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        int64_t bytes = z3d_group_buffer_bytes(engine->config.group[axis]);
+        engine->group_bytes += bytes;
+        engine->planned.peak[Z3D_TENANT_COMMUNICATION] += bytes;
+        engine->planned.total_peak += bytes;
+        z3d_ledger_add(&engine->executor[Z3D_MODE_TRAIN].measured, Z3D_TENANT_COMMUNICATION, bytes);
+    }
+}
+
 static z3d_status create(z3d_engine *engine) {
     const z3d_engine_config *c = &engine->config;
     Z3D_TRY(build_programs(engine));
@@ -123,6 +133,7 @@ static z3d_status create(z3d_engine *engine) {
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         if (engine->program[mode]) Z3D_TRY(make_executor(engine, mode));
     z3d_program_ledger(engine->program[Z3D_MODE_TRAIN], &engine->planned);
+    count_group_buffers(engine);
     engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
     return z3d_engine_init_parameters(engine);
 }
@@ -190,6 +201,12 @@ static double exposed_seconds(const z3d_engine *engine) {
     return sum;
 }
 
+/* A full disk is a failure of the step, not of the end of the run. */
+static z3d_status flush_output(FILE *file, const char *what, const char *path) {
+    if (!file || (fflush(file) == 0 && !ferror(file))) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
+}
+
 /* One whole run. After a failure the executor begins anew at its first instruction. */
 static z3d_status run(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *micro, int count,
                       z3d_host_step *host) {
@@ -199,8 +216,10 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
     Z3D_TRY(write_batch(engine, mode, micro, count));
     z3d_status status = z3d_executor_run(executor, host);
-    if (status != Z3D_OK) executor->position = 0;
-    return status;
+    if (status != Z3D_OK && status != Z3D_AGAIN) executor->position = 0;
+    if (status != Z3D_OK) return status;
+    Z3D_TRY(flush_output(engine->digest, "digest file", engine->config.digest_path));
+    return flush_output(executor->trace, "trace file", engine->config.trace_path);
 }
 
 static z3d_step_state step_state(const z3d_engine *engine, const z3d_step_input *input) {
@@ -244,17 +263,19 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
 }
 
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
-                               double *targets) {
-    z3d_host_step host = {.state = step_state(engine, input)};
+                               double *targets, bool *stop) {
+    z3d_host_step host = {.state = step_state(engine, input),
+                          .stop_requested = input->stop_requested};
     Z3D_TRY(run(engine, Z3D_MODE_EVALUATE, input->micro, 1, &host));
     *loss_sum += host.loss_sum;
     *targets += host.targets;
+    *stop = host.stop;
     return Z3D_OK;
 }
 
 z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
                                float *out) {
-    z3d_host_step host = {.state = {.position = position}, .output = out};
+    z3d_host_step host = {.state = {.step = engine->step, .position = position}, .output = out};
     return run(engine, Z3D_MODE_GENERATE, micro, 1, &host);
 }
 

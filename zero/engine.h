@@ -14,6 +14,7 @@ struct z3d_engine {
     char *arena[Z3D_SPACE_COUNT];
     int64_t arena_bytes[Z3D_SPACE_COUNT];
     z3d_ledger planned;
+    int64_t group_bytes; /* of the collectives' own buffers */
     z3d_loss_scale loss_scale;
     int64_t step, optimizer_step, skipped_in_a_row;
     FILE *digest, *trace;

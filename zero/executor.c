@@ -72,6 +72,21 @@ void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t ele
     return executor->arena[b->space] + b->offset + element * (int64_t)z3d_dtype_size(dtype);
 }
 
+z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
+                                    int64_t count, float *out) {
+    uint16_t narrow[1024];
+    if (dtype == Z3D_F32) return z3d_device_read(executor->device, out, from, count * 4);
+    for (int64_t done = 0; done < count;) {
+        int64_t part = count - done < 1024 ? count - done : 1024;
+        Z3D_TRY(z3d_device_read(executor->device, narrow, (const uint16_t *)from + done, part * 2));
+        for (int64_t k = 0; k < part; k++)
+            out[done + k] =
+                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
+        done += part;
+    }
+    return Z3D_OK;
+}
+
 /* The ledger measures what was really used: a buffer counts from its first touch, with the bytes
  * taken from it, to its last. */
 static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
@@ -267,6 +282,33 @@ static z3d_status keep_shard(z3d_executor *executor, const z3d_instruction *i) {
                       .count = count, .destination_dtype = dtype, .source_dtype = dtype);
 }
 
+/* ---- where this rank is ---- */
+
+/* Tells the watchdog where this rank is. `call`: an inner collective of the unit that runs. */
+static void announce(z3d_executor *executor, int64_t step, const z3d_child *call) {
+    if (!executor->world) return;
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[executor->position];
+    bool exchange = i->opcode == Z3D_OP_STEP_CONTROL ||
+                    (i->opcode == Z3D_OP_GATHER_OUTPUT && p->mode == Z3D_MODE_EVALUATE);
+    bool collective = i->phase == Z3D_PHASE_WAIT && i->space == Z3D_SPACE_DEVICE;
+    char what[64], place[96];
+    z3d_instruction_describe(p, executor->position, what, sizeof what);
+    if (call)
+        snprintf(place, sizeof place, "step %lld: %.40s: %s (%s group)", (long long)step, what,
+                 z3d_collective_name(call->kind), z3d_axis_name(call->axis));
+    else if (collective || exchange)
+        snprintf(place, sizeof place, "step %lld: %.50s (%s group)", (long long)step, what,
+                 z3d_axis_name(i->axis));
+    else
+        snprintf(place, sizeof place, "step %lld: %.60s", (long long)step, what);
+    z3d_watchdog_place(executor->world, call || exchange || i->phase == Z3D_PHASE_WAIT, place);
+}
+
+static void announce_end(const z3d_executor *executor) {
+    if (executor->world) z3d_watchdog_place(executor->world, false, "between steps");
+}
+
 /* ---- units ---- */
 
 static z3d_status check_child(void *context, z3d_group *group, const z3d_collective *call) {
@@ -284,6 +326,7 @@ static z3d_status check_child(void *context, z3d_group *group, const z3d_collect
                          n + 1, z3d_collective_name(call->kind), (long long)call->count,
                          z3d_dtype_name(call->dtype), z3d_collective_name(child->kind),
                          (long long)child->count, z3d_dtype_name(child->dtype));
+    announce(executor, executor->step, child);
     return Z3D_OK;
 }
 
@@ -482,19 +525,9 @@ static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i
     if (p->mode == Z3D_MODE_EVALUATE) return exchange_control(executor, host, 4);
     int result = i->buffer[Z3D_SLOT_INPUT];
     z3d_dtype dtype = p->config.dtype;
-    int64_t count = p->buffer[result].bytes / (int64_t)z3d_dtype_size(dtype);
-    void *from = z3d_executor_address(executor, result, 0, dtype);
-    if (dtype == Z3D_F32) return z3d_device_read(executor->device, host->output, from, count * 4);
-    uint16_t narrow[1024];
-    for (int64_t done = 0; done < count;) {
-        int64_t part = count - done < 1024 ? count - done : 1024;
-        Z3D_TRY(z3d_device_read(executor->device, narrow, (const uint16_t *)from + done, part * 2));
-        for (int64_t k = 0; k < part; k++)
-            host->output[done + k] =
-                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
-        done += part;
-    }
-    return Z3D_OK;
+    return z3d_executor_read_floats(executor, z3d_executor_address(executor, result, 0, dtype),
+                                    dtype, p->buffer[result].bytes / (int64_t)z3d_dtype_size(dtype),
+                                    host->output);
 }
 
 /* ---- the loop ---- */
@@ -532,32 +565,24 @@ static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host
     return Z3D_ERROR(Z3D_ERR_PROGRAM, "no instruction (opcode %d)", (int)i->opcode);
 }
 
-static void announce(z3d_executor *executor, int index, int64_t step) {
-    if (!executor->world) return;
-    const z3d_instruction *i = &executor->program->instruction[index];
-    bool waits = i->phase == Z3D_PHASE_WAIT || i->num_children > 0 ||
-                 i->opcode == Z3D_OP_STEP_CONTROL || i->opcode == Z3D_OP_GATHER_OUTPUT;
-    char what[96], place[96];
-    z3d_instruction_describe(executor->program, index, what, sizeof what);
-    snprintf(place, sizeof place, "step %lld: %.70s", (long long)step, what);
-    z3d_watchdog_place(executor->world, waits, place);
-}
-
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
     const z3d_program *p = executor->program;
     char what[96];
+    executor->step = host->state.step;
     for (; executor->position < p->num_instructions; executor->position++) {
         int n = executor->position;
-        announce(executor, n, host->state.step);
+        announce(executor, host->state.step, NULL);
         double begin = executor->trace ? z3d_now() : 0;
         if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
         z3d_status status = execute(executor, n, host);
         if (status == Z3D_AGAIN) return status;
         if (status == Z3D_OK && executor->digest)
             status = z3d_executor_digest(executor, n, host->state.step);
-        if (status != Z3D_OK)
+        if (status != Z3D_OK) {
+            announce_end(executor);
             return z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
                                      z3d_instruction_describe(p, n, what, sizeof what));
+        }
         if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
         for (int s = 0; s < Z3D_SLOT_COUNT; s++)
             if (s != Z3D_SLOT_SAVED && s != Z3D_SLOT_WORKSPACE && p->instruction[n].buffer[s] >= 0)
@@ -566,5 +591,6 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
         release_dead(executor, n);
     }
     executor->position = 0;
+    announce_end(executor);
     return Z3D_OK;
 }

@@ -35,6 +35,7 @@ typedef struct z3d_executor {
     void *enter_context;
     bool blocking; /* false: a wait that is not over makes run answer AGAIN */
 
+    int64_t step;                 /* of the run that is under way: for places */
     int position;                 /* next instruction */
     z3d_ticket *ticket;           /* by instruction: of a started collective or transfer */
     int *start;                   /* by instruction: of a wait, its start */
@@ -56,6 +57,10 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
 /* Address of element `element` (of `dtype`) of a buffer. */
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
                            z3d_dtype dtype);
+
+/* Device memory of fp32, bf16 or fp16 as fp32 on the host. */
+z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
+                                    int64_t count, float *out);
 
 /* observe.c: one line a finished instruction, into the files. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);

@@ -88,6 +88,7 @@ typedef struct z3d_child {
 } z3d_child;
 
 typedef struct z3d_trace {
+    bool recorded;
     int num_children;
     z3d_child *child;
     double flops; /* all kernels of the call */

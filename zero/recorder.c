@@ -125,6 +125,8 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *devic
     run.tensor = tensor;
     z3d_device_set_recorder(device, record_kernel, &recorder);
     z3d_group_set_observer(tensor, record_collective, &recorder);
+    for (int slot = 0; slot < run.unit->num_groups && call != Z3D_CALL_BACKWARD; slot++)
+        run.group[slot].gradients = NULL;
     if (call == Z3D_CALL_RECOMPUTE) {
         run.need_output = false;
         run.output = NULL;
@@ -136,6 +138,7 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *devic
     if (status != Z3D_OK)
         return z3d_error_context(status, "recording unit %s, %s", run.unit->name,
                                  call == Z3D_CALL_BACKWARD ? "backward" : "forward");
+    trace->recorded = true;
     trace->saved = run.saved.used;
     trace->workspace = run.workspace.peak;
     return Z3D_OK;
@@ -152,7 +155,7 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
         Z3D_TRY(record_call(run, (z3d_call)call, device, tensor, threads, &trace[call]));
     }
     for (int call = 1; call < calls; call++)
-        if (trace[call].kernels > 0 && trace[call].saved != trace[0].saved)
+        if (trace[call].recorded && trace[call].saved != trace[0].saved)
             return Z3D_ERROR(
                 Z3D_ERR_PROGRAM,
                 "unit %s: %s takes %lld bytes of saved memory, forward took %lld: both "
@@ -160,10 +163,6 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
                 run.unit->name, call == Z3D_CALL_BACKWARD ? "backward" : "recompute",
                 (long long)trace[call].saved, (long long)trace[0].saved);
     return Z3D_OK;
-}
-
-static bool mode_exists(const z3d_model *model, z3d_mode mode) {
-    return mode != Z3D_MODE_GENERATE || model->unit[model->num_units - 1].output_elements[mode] > 0;
 }
 
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
@@ -187,10 +186,10 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                                             layout->tensor_index, &tensor),
                  end);
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
-        for (int u = 0; u < model->num_units && mode_exists(model, (z3d_mode)mode); u++) {
+        for (int u = 0; u < model->num_units && z3d_model_has_mode(model, (z3d_mode)mode); u++) {
             z3d_trace *trace = &traces->trace[(size_t)mode * per_mode +
                                               (size_t)model->unit[u].kind * Z3D_CALL_COUNT];
-            if (trace[0].kernels > 0) continue; /* its kind is recorded */
+            if (trace[0].recorded) continue; /* its kind is recorded */
             Z3D_TRY_GOTO(status,
                          record_unit(model, layout, config, (z3d_mode)mode, u, device, tensor,
                                      threads, trace),

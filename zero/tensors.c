@@ -147,22 +147,11 @@ static z3d_status check_parameter(const z3d_engine *engine, int group, int param
 }
 
 static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {
+    const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
     z3d_dtype dtype = engine->config.program.grad_dtype;
-    float scale = engine->executor[Z3D_MODE_TRAIN].last_loss_scale;
-    uint16_t narrow[1024];
-    for (int64_t done = 0; done < piece->count;) {
-        int64_t part = piece->count - done < 1024 ? piece->count - done : 1024;
-        const void *from = part_address(engine, g, Z3D_PART_GRADIENTS, piece->flat + done, dtype);
-        if (dtype == Z3D_F32)
-            Z3D_TRY(z3d_device_read(engine->config.device, out + done, from, part * 4));
-        else
-            Z3D_TRY(z3d_device_read(engine->config.device, narrow, from, part * 2));
-        for (int64_t k = 0; k < part && dtype != Z3D_F32; k++)
-            out[done + k] =
-                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
-        for (int64_t k = 0; k < part; k++) out[done + k] /= scale;
-        done += part;
-    }
+    const void *from = part_address(engine, g, Z3D_PART_GRADIENTS, piece->flat, dtype);
+    Z3D_TRY(z3d_executor_read_floats(executor, from, dtype, piece->count, out));
+    for (int64_t k = 0; k < piece->count; k++) out[k] /= executor->last_loss_scale;
     return Z3D_OK;
 }
 

@@ -79,13 +79,15 @@ typedef struct z3d_step_result {
     double seconds, exposed_seconds; /* of the step; spent in waits */
 } z3d_step_result;
 
-/* One optimizer step. Collective over the world. */
+/* One optimizer step. Collective over the world. An error may have met this rank alone while the
+ * others wait in a collective: the caller ends the run with z3d_world_abort, which stops them too.
+ * That holds for every collective function here. */
 z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
                                  z3d_step_result *out);
 /* Loss of one micro-batch a rank without training (no dropout): adds to *loss_sum and *targets the
  * whole world's sums. Collective. */
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
-                               double *targets);
+                               double *targets, bool *stop);
 /* The last unit's GENERATE output as fp32 [batch, elements] into host memory, equal on all ranks of
  * a tensor group. Collective. */
 z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,

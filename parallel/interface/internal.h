@@ -121,6 +121,8 @@ void z3d_shared_destroy(void *at, size_t bytes);
 z3d_status z3d_side_open(z3d_world *world);
 void z3d_side_close(z3d_world *world);
 void z3d_side_abort(z3d_world *world, const char *line);
+/* Writes to standard error at once. */
+void z3d_side_print(const char *text);
 /* The port on which a rank listens, 0: none. */
 int z3d_side_port(const z3d_world *world, int rank);
 

@@ -1,16 +1,28 @@
 /* Asking a run to stop: SIGUSR1 (which mpirun forwards), SIGTERM and SIGINT set a flag that the
  * trainer reads between steps; a second one ends the process at once. A signal handler can reach
- * nothing but a static variable: these two are the exception to having no global state. */
+ * nothing but static variables: these are the exception to having no global state. */
 #include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "parallel/interface/internal.h"
 
-static volatile sig_atomic_t stop_signals;
+/* Milliseconds of the first signal, 0: none came yet. */
+static atomic_llong first_signal;
 
+static long long milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000 + 1;
+}
+
+/* One Ctrl-C can arrive as a SIGINT from the terminal and one or two SIGTERM from mpirun: what
+ * comes within half a second is one request. */
 static void on_stop_signal(int number) {
-    if (stop_signals) _exit(128 + number);
-    stop_signals = 1;
+    long long none = 0, now = milliseconds();
+    if (atomic_compare_exchange_strong(&first_signal, &none, now)) return;
+    if (now - none > 500) _exit(128 + number);
 }
 
 void z3d_world_catch_signals(z3d_world *world) {
@@ -24,5 +36,5 @@ void z3d_world_catch_signals(z3d_world *world) {
 
 bool z3d_world_stop_requested(const z3d_world *world) {
     (void)world;
-    return stop_signals != 0;
+    return atomic_load(&first_signal) != 0;
 }

@@ -133,16 +133,33 @@ const char *z3d_world_hostname(const z3d_world *world) {
 
 /* ---- helpers on host memory ---- */
 
+/* Pending collectives of the groups move on meanwhile: another rank may need them before it comes
+ * here. */
+static z3d_status finish_request(z3d_world *world, MPI_Request *request, const char *what) {
+    for (int64_t idle = 0;;) {
+        int done = 0;
+        Z3D_TRY(z3d_mpi_check(MPI_Test(request, &done, MPI_STATUS_IGNORE), what));
+        if (done) return Z3D_OK;
+        if (z3d_world_progress(world))
+            idle = 0;
+        else
+            z3d_world_idle(world, idle++);
+    }
+}
+
 z3d_status z3d_world_broadcast(z3d_world *world, void *data, int64_t bytes, int root) {
     enum { PIECE = 64 * 1024 * 1024 }; /* MPI counts are ints */
+    static const char *const what = "broadcasting over the world";
     if (root < 0 || root >= world->size || bytes < 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "broadcast of %lld bytes from rank %d of %d",
                          (long long)bytes, root, world->size);
     if (world->size == 1) return Z3D_OK;
     for (int64_t at = 0; at < bytes; at += PIECE) {
         int piece = (int)(bytes - at < PIECE ? bytes - at : PIECE);
-        Z3D_TRY(z3d_mpi_check(MPI_Bcast((char *)data + at, piece, MPI_BYTE, root, world->comm),
-                              "broadcasting over the world"));
+        MPI_Request request;
+        Z3D_TRY(z3d_mpi_check(
+            MPI_Ibcast((char *)data + at, piece, MPI_BYTE, root, world->comm, &request), what));
+        Z3D_TRY(finish_request(world, &request, what));
     }
     return Z3D_OK;
 }
@@ -155,17 +172,23 @@ z3d_status z3d_world_gather_all(z3d_world *world, const void *mine, void *all, i
         if (bytes > 0) memmove(all, mine, (size_t)bytes);
         return Z3D_OK;
     }
-    return z3d_mpi_check(
-        MPI_Allgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, world->comm),
-        "gathering from the world");
+    static const char *const what = "gathering from the world";
+    MPI_Request request;
+    Z3D_TRY(z3d_mpi_check(MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                                         world->comm, &request),
+                          what));
+    return finish_request(world, &request, what);
 }
 
 z3d_status z3d_world_agree(z3d_world *world, z3d_status status) {
     if (world->size == 1) return status;
     /* The lowest rank that failed speaks: all others are beyond the world's end. */
     int mine = status == Z3D_OK ? world->size : world->rank, first = 0;
-    Z3D_TRY(z3d_mpi_check(MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, world->comm),
-                          "agreeing on a status"));
+    static const char *const what = "agreeing on a status";
+    MPI_Request request;
+    Z3D_TRY(z3d_mpi_check(MPI_Iallreduce(&mine, &first, 1, MPI_INT, MPI_MIN, world->comm, &request),
+                          what));
+    Z3D_TRY(finish_request(world, &request, what));
     if (first == world->size) return Z3D_OK;
     struct {
         int status;
@@ -195,8 +218,7 @@ void z3d_world_abort(z3d_world *world, z3d_status status, const char *message) {
     strcat(line, "\n");
     fflush(NULL);
     if (world->side) z3d_side_abort(world, line);
-    ssize_t ignored = write(STDERR_FILENO, line, strlen(line));
-    (void)ignored;
+    z3d_side_print(line);
     if (world->mpi) MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
     _exit(EXIT_FAILURE);
 }

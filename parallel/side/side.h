@@ -143,8 +143,6 @@ void *z3d_hub_thread(void *side);
 int z3d_hub_connected(const struct z3d_side *side);
 /* This process ends here with a non-zero code; what it had printed is flushed. */
 void z3d_side_exit(void) __attribute__((noreturn));
-/* Writes to standard error at once. */
-void z3d_side_print(const char *text);
 
 /* ---- report.c ---- */
 

@@ -71,11 +71,10 @@ z3d_status z3d_wire_listen(bool one_node, z3d_peer *self, int *fd) {
     if (*fd < 0 || listen(*fd, 512) != 0 || getsockname(*fd, &bound.any, &length) != 0)
         return Z3D_ERROR(Z3D_ERR_COMM, "opening the side channel's port: %s", strerror(errno));
     self->port = ntohs(bound.any.sa_family == AF_INET ? bound.four.sin_port : bound.six.sin6_port);
-    if (one_node) {
+    if (!one_node) find_addresses(self);
+    if (self->num_addresses == 0) {
         strcpy(self->address[0], "127.0.0.1");
         self->num_addresses = 1;
-    } else {
-        find_addresses(self);
     }
     return Z3D_OK;
 }

@@ -182,6 +182,44 @@ static z3d_status check_schedule(const z3d_config *c) {
     return Z3D_OK;
 }
 
+/* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
+static z3d_status check_types(const z3d_config *c) {
+    bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
+    const idle_key accumulation = {"data_types.grad_accum_dtype",
+                                   fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32};
+    const idle_key gemm[] = {
+        {"training.gemm.fp32", !fp32 && c->training_gemm_fp32 != 0},
+        {"training.gemm.bf16", !c->bf16_enabled && c->training_gemm_bf16 != 0},
+        {"training.gemm.fp16", !c->fp16_enabled && c->training_gemm_fp16 != 0},
+    };
+    Z3D_TRY(refuse_idle(c, &accumulation, 1,
+                        "in an fp32 run, whose gradients are fp32: set bf16.enabled or "
+                        "fp16.enabled to true"));
+    return refuse_idle(c, gemm, 3,
+                       c->bf16_enabled   ? "in a bf16 run: training.gemm.bf16 has"
+                       : c->fp16_enabled ? "in an fp16 run: training.gemm.fp16 has"
+                                         : "in an fp32 run: training.gemm.fp32 has");
+}
+
+/* What is done with files or a prompt that are not given. */
+static z3d_status check_unused_parts(const z3d_config *c) {
+    const idle_key validation[] = {
+        {"training.eval_interval", c->training_eval_interval != 100},
+        {"training.eval_steps", c->training_eval_steps != 10},
+    };
+    const idle_key generate[] = {
+        {"generate.tokens", c->generate_tokens != 200},
+        {"generate.temperature", c->generate_temperature != 0.8},
+        {"generate.top_k", c->generate_top_k != 40},
+        {"generate.seed", c->generate_seed != 1},
+    };
+    if (c->data_validation.count == 0)
+        Z3D_TRY(refuse_idle(c, validation, 2, "without data.validation: give a file there"));
+    if (!c->generate_prompt || !*c->generate_prompt)
+        return refuse_idle(c, generate, 4, "without generate.prompt: give a text there");
+    return Z3D_OK;
+}
+
 static z3d_status check_rest(const z3d_config *c) {
     if (c->data_tokenizer == Z3D_TOKENIZER_GPT2) {
         return z3d_config_error(c, "data.tokenizer", "gpt2 is not supported yet; write bytes");
@@ -198,5 +236,7 @@ z3d_status z3d_config_check(const z3d_config *config) {
     Z3D_TRY(check_precision(config));
     Z3D_TRY(check_activation(config));
     Z3D_TRY(check_schedule(config));
+    Z3D_TRY(check_types(config));
+    Z3D_TRY(check_unused_parts(config));
     return check_rest(config);
 }

@@ -24,17 +24,17 @@
   X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch; any two of the three batch keys give the third") \
   X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
   X(gradient_clipping, "gradient_clipping", FLOAT, "0", "[0,1e9]", "largest global gradient norm; 0: off") \
-  X(zero_optimization_stage, "zero_optimization.stage", INT, "2", "[0,3]", "ZeRO stage: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters are partitioned over the data group") \
+  X(zero_optimization_stage, "zero_optimization.stage", INT, "2", "[0,3]", "ZeRO stage: 0 nothing, 1 optimizer states, 2 and gradients, 3 and parameters are partitioned over the data group; with one data rank all stages are alike, and allowed") \
   X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, "5e8", "[1,1e12]", "elements reduced at once") \
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "elements gathered at once") \
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "let collectives run beside compute") \
-  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch") \
+  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch; allowed, without effect, where there is one micro-batch a step or one data rank") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "full keeps one input per block and recomputes the rest; selective keeps 10 b s h a block and recomputes what is cheap; none keeps 12") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h a block") \
   X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", BOOL, "false", "", "P_a+cpu: activation checkpoints lie in host memory; each goes there and back once") \
   X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "activation checkpoints in the model, spread evenly; auto: one per block") \
   X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "full repeats a block's forward whole, as the paper's systems do; minimal leaves out what backward does not read") \
-  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's") \
+  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's; fp32 only where that is bf16 or fp16") \
   X(fp16_enabled, "fp16.enabled", BOOL, "false", "", "train in fp16 with loss scaling") \
   X(fp16_loss_scale, "fp16.loss_scale", FLOAT, "0", "[0,1e38]", "0: dynamic") \
   X(fp16_initial_scale_power, "fp16.initial_scale_power", INT, "16", "[0,126]", "first loss scale is 2 to this power") \
@@ -59,12 +59,12 @@
   X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "initial weights and dropout") \
   X(training_device, "training.device", ENUM, "cpu", "cpu", "where to compute") \
   X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores shared among its ranks") \
-  X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of fp32; auto measures once and keeps the choice") \
-  X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of bf16 (sgemm: widened to fp32)") \
-  X(training_gemm_fp16, "training.gemm.fp16", ENUM, "auto", "auto|sgemm|portable", "matrix products of fp16 (always widened to fp32)") \
+  X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of an fp32 run; auto measures once and keeps the choice") \
+  X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of a bf16 run (sgemm: widened to fp32)") \
+  X(training_gemm_fp16, "training.gemm.fp16", ENUM, "auto", "auto|sgemm|portable", "matrix products of an fp16 run (always widened to fp32)") \
   X(training_log_interval, "training.log_interval", INT, "10", "[1,1e9]", "steps between console lines") \
-  X(training_eval_interval, "training.eval_interval", INT, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; without data.validation never") \
-  X(training_eval_steps, "training.eval_steps", INT, "10", "[1,1e9]", "batches per validation loss") \
+  X(training_eval_interval, "training.eval_interval", INT, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; only with data.validation") \
+  X(training_eval_steps, "training.eval_steps", INT, "10", "[1,1e9]", "batches per validation loss; only with data.validation") \
   X(training_max_skipped_steps, "training.max_skipped_steps", INT, "20", "[1,1e9]", "steps in a row that may be skipped for overflow before the run stops") \
   X(training_peak_tflops, "training.peak_tflops", FLOAT, "0", "[0,1e6]", "peak of one rank for MFU; 0: measured matrix products on the cpu device") \
   X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, "600", "[0,1e9]", "seconds in one wait before the run is ended with a report of who waits for whom; 0: off") \
@@ -74,7 +74,7 @@
   X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \
   X(run_tensorboard, "run.tensorboard", BOOL, "true", "", "write TensorBoard event files") \
   X(generate_prompt, "generate.prompt", STRING, "", "", "text to continue at the end of the run; unset: no sample") \
-  X(generate_tokens, "generate.tokens", INT, "200", "[1,1e6]", "tokens to generate") \
+  X(generate_tokens, "generate.tokens", INT, "200", "[1,1e6]", "tokens to generate; this and the keys below only with generate.prompt") \
   X(generate_temperature, "generate.temperature", FLOAT, "0.8", "[0,100]", "0: the most likely token") \
   X(generate_top_k, "generate.top_k", INT, "40", "[0,16777216]", "draw from the k most likely; 0: from all") \
   X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of the draw")
@@ -125,6 +125,8 @@
     X("zero_optimization.zero_quantized_gradients", "false", "quantised reductions")               \
     X("zero_optimization.zero_hpz_partition_size", "1", "hierarchical partitions")                 \
     X("communication_data_type", "null", "another type for communication")                         \
+    X("scheduler.params.warmup_min_lr", "0", "a warm-up that does not begin at 0")                 \
+    X("scheduler.params.warmup_type", "linear", "a warm-up that is not linear")                    \
     X("fp16.auto_cast", "false", "casts of the model's inputs")                                    \
     X("fp16.consecutive_hysteresis", "false", "hysteresis that starts anew")                       \
     X("checkpoint", "", "checkpoints on disk")

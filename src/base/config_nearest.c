@@ -21,6 +21,7 @@ static const struct {
     {"max_grad_norm", "gradient_clipping"},
     {"learning_rate", "optimizer.params.lr"},
     {"warmup_max_lr", "optimizer.params.lr"},
+    {"cos_min_ratio", "scheduler.params.min_lr"},
     {"adam_eps", "optimizer.params.eps"},
     {"beta1", "optimizer.params.betas"},
     {"beta2", "optimizer.params.betas"},

@@ -55,6 +55,15 @@ static z3d_status agree(z3d_world *world, z3d_status mine) {
     return status;
 }
 
+/* Every failure of a run is agreed, save when agreeing itself failed: then the others wait
+ * somewhere, and a goodbye would wait for theirs. */
+static void end_if_alone_in_failure(z3d_world *world, z3d_status status) {
+    if (status != Z3D_ERR_COMM || z3d_world_size(world) == 1) return;
+    char message[1024];
+    snprintf(message, sizeof message, "%s", z3d_error_message());
+    z3d_world_abort(world, status, message);
+}
+
 static int run(int argc, char **argv) {
     z3d_config *config = NULL;
     z3d_world *world = NULL;
@@ -67,6 +76,7 @@ static int run(int argc, char **argv) {
         z3d_world_catch_signals(world);
         status = z3d_train(world, config);
     }
+    end_if_alone_in_failure(world, status);
     int code = cli_finish(status, "train");
     z3d_config_destroy(config);
     z3d_world_destroy(world);

@@ -9,3 +9,8 @@ double z3d_gpt_flops_per_token(const z3d_gpt_config *config, bool recompute) {
     double block = 24 * h * h + 4 * s * h;
     return l * block * (recompute ? 4 : 3) + 6 * v * h;
 }
+
+double z3d_gpt_replay_flops_per_token(const z3d_gpt_config *config, bool output) {
+    double h = (double)config->hidden_size, s = (double)config->seq_length;
+    return (output ? 24 : 16) * h * h + 4 * s * h;
+}

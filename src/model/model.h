@@ -28,5 +28,8 @@ int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config);
  * (Narayanan et al., 2104.04473, eq. 3 without recompute, no causal half); with recompute (HFU) 96
  * l h^2 (1 + s/6h + V/16lh). */
 double z3d_gpt_flops_per_token(const z3d_gpt_config *config, bool recompute);
+/* Of one block that is replayed from its activation checkpoint, per token: its forward; without its
+ * output, which only the next block's replay reads, the last matrix (8 h^2) is left out. */
+double z3d_gpt_replay_flops_per_token(const z3d_gpt_config *config, bool output);
 
 #endif

@@ -114,3 +114,7 @@ int64_t z3d_model_parameter_count(const z3d_model *model) {
         }
     return count;
 }
+
+bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode) {
+    return mode != Z3D_MODE_GENERATE || model->unit[model->num_units - 1].output_elements[mode] > 0;
+}

@@ -166,6 +166,8 @@ typedef struct z3d_model {
 /* Allocates an empty model with room for so many groups and units. */
 z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out);
 void z3d_model_destroy(z3d_model *model);
+/* Only a model whose last unit has a GENERATE output can generate. */
+bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode);
 /* Parameters as users count them: logical, unpadded, whole model. */
 int64_t z3d_model_parameter_count(const z3d_model *model);
 

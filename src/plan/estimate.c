@@ -51,7 +51,8 @@ static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_es
     e->tflops_96 = rate * z3d_gpt_flops_per_token(&of->gpt, true);
     e->tflops_72 = rate * z3d_gpt_flops_per_token(&of->gpt, false);
     e->mfu = peak > 0 ? e->tflops_72 / peak : -1;
-    e->hfu = peak > 0 ? (of->program.recompute ? e->tflops_96 : e->tflops_72) / peak : -1;
+    const z3d_program *train = z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN);
+    e->hfu = peak > 0 ? rate * z3d_plan_hardware_flops(train, &of->gpt) / peak : -1;
 }
 
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,

@@ -4,6 +4,9 @@
 
 #include "src/plan/plan.h"
 
+/* Worlds up to this size are played whole; of larger ones only the planned rank is verified. */
+enum { MAX_PLAYED_WORLD = 64 };
+
 /* Ranks that the file itself asks for: parallel.world_size, or tensor x pipeline x the data size
  * for which the batch keys agree. */
 static int64_t implied_ranks(const z3d_config *config) {
@@ -37,6 +40,40 @@ static z3d_status build_programs(z3d_plan *plan) {
     return z3d_program_plan(plan->program, Z3D_MODE_COUNT);
 }
 
+/* The builder is pure: this process can build every rank's program. */
+static z3d_status build_for(const z3d_plan *plan, int rank, z3d_mode mode, z3d_layout **layout,
+                            z3d_program **program) {
+    const int *size = plan->topology.size;
+    z3d_topology topology;
+    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
+                              rank, &topology));
+    Z3D_TRY(z3d_layout_create(plan->model, &topology, layout));
+    return z3d_program_build(plan->model, *layout, plan->traces, &topology, &plan->program_config,
+                             mode, program);
+}
+
+static z3d_status verify_world(const z3d_plan *plan, z3d_mode mode) {
+    int world = plan->topology.size[Z3D_AXIS_WORLD];
+    z3d_program *program[MAX_PLAYED_WORLD] = {NULL};
+    z3d_layout *layout[MAX_PLAYED_WORLD] = {NULL};
+    z3d_status status = Z3D_OK;
+    for (int rank = 0; rank < world && status == Z3D_OK; rank++)
+        status = build_for(plan, rank, mode, &layout[rank], &program[rank]);
+    if (status == Z3D_OK) status = z3d_program_verify_world(program, world);
+    for (int rank = 0; rank < world; rank++) {
+        z3d_program_destroy(program[rank]);
+        z3d_layout_destroy(layout[rank]);
+    }
+    return status;
+}
+
+static z3d_status verify_worlds(z3d_plan *plan) {
+    if (plan->topology.size[Z3D_AXIS_WORLD] > MAX_PLAYED_WORLD) return Z3D_OK;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(verify_world(plan, (z3d_mode)mode));
+    plan->world_verified = true;
+    return Z3D_OK;
+}
+
 static bool call_of(z3d_opcode opcode, z3d_call *call) {
     switch (opcode) {
     case Z3D_OP_FORWARD:
@@ -53,6 +90,18 @@ static bool call_of(z3d_opcode opcode, z3d_call *call) {
     }
 }
 
+double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt) {
+    double replayed = 0;
+    for (int i = 0; i < program->num_instructions; i++) {
+        const z3d_instruction *instruction = &program->instruction[i];
+        if (instruction->opcode != Z3D_OP_RECOMPUTE || instruction->phase == Z3D_PHASE_WAIT)
+            continue;
+        replayed += z3d_gpt_replay_flops_per_token(gpt, instruction->need_output);
+    }
+    return z3d_gpt_flops_per_token(gpt, false) + replayed / program->config.accumulation;
+}
+
+/* A replay that gives the block's output is its forward. */
 static double count_flops(const z3d_plan *plan) {
     const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
     double flops = 0;
@@ -60,6 +109,7 @@ static double count_flops(const z3d_plan *plan) {
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
         if (instruction->phase == Z3D_PHASE_WAIT || !call_of(instruction->opcode, &call)) continue;
+        if (call == Z3D_CALL_RECOMPUTE && instruction->need_output) call = Z3D_CALL_FORWARD;
         flops += z3d_traces_get(plan->traces, Z3D_MODE_TRAIN,
                                 plan->model->unit[instruction->unit].kind, call)
                      ->flops;
@@ -94,6 +144,7 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
     Z3D_TRY(z3d_traces_record(plan->model, plan->layout, &plan->program_config, plan->threads,
                               &plan->traces));
     Z3D_TRY(build_programs(plan));
+    Z3D_TRY(verify_worlds(plan));
     plan->flops = count_flops(plan);
     return Z3D_OK;
 }

@@ -28,6 +28,12 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topol
 /* Threads of each of `ranks` ranks on this machine: training.threads, or its cores shared. */
 int z3d_plan_threads(const z3d_config *config, int ranks);
 
+/* Hardware FLOPs per token (for HFU) by the papers' formula: the model FLOPs and what this training
+ * step really replays. Blocks replayed whole are Narayanan et al.'s 4/3; a minimal replay saves 8
+ * h^2 a block; without activation checkpoints it is the model FLOPs (what selective recompute
+ * repeats are no matrix products). */
+double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt);
+
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
     z3d_topology topology;
@@ -39,14 +45,16 @@ typedef struct z3d_plan {
     z3d_traces *traces;
     z3d_program *program[Z3D_MODE_COUNT];
     z3d_ledger ledger[Z3D_MODE_COUNT];
+    bool world_verified; /* all ranks' programs against each other, not this rank's alone */
     double flops; /* of one training step on this rank, recompute included, kernels counted as
                      cost.c does */
 } z3d_plan;
 
 /* Plans rank `rank` of a world of `ranks` ranks (0: parallel.world_size, or else the smallest world
  * that the configuration fits: tensor x pipeline x the data size that the batch keys imply, 1
- * without). Resolves `config`; records, builds, verifies and lays out the programs. Not collective,
- * allocates no device memory. Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_PROGRAM. */
+ * without). Resolves `config`; records, builds, verifies and lays out the programs; up to 64 ranks
+ * also plays all ranks' programs against each other. Not collective, allocates no device memory.
+ * Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_PROGRAM. */
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
 

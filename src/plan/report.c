@@ -85,8 +85,13 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                       z3d_format_count(formula, model, sizeof model));
     static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "generate"};
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        z3d_string_append(out, "  %-21s %16d  instructions, %d buffers, verified\n", names[mode],
+        z3d_string_append(out, "  %-21s %16d  instructions, %d buffers\n", names[mode],
                           plan->program[mode]->num_instructions, plan->program[mode]->num_buffers);
+    z3d_string_append(out, "  verified: %s\n",
+                      plan->world_verified
+                          ? "these programs, and those of all ranks against each other"
+                          : "these programs; only those of up to 64 ranks are played against "
+                            "each other");
 }
 
 void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out) {

@@ -177,6 +177,9 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
     z3d_console_say(console, "  %-14s  %12s%12s", "at once",
                     z3d_format_bytes(end->planned->total_peak, planned, sizeof planned),
                     z3d_format_bytes(end->measured->total_peak, measured, sizeof measured));
+    if (end->outside_memory >= 0)
+        z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
+                        "-", z3d_format_bytes(end->outside_memory, measured, sizeof measured));
 }
 
 static void say_traffic(z3d_console *console, const z3d_run_end *end) {

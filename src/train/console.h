@@ -58,6 +58,7 @@ typedef struct z3d_run_end {
     double validation_loss; /* NAN: none */
     double tokens_per_second, mfu;
     const z3d_ledger *planned, *measured;
+    int64_t outside_memory;  /* beyond the tenants; -1: unknown */
     z3d_group *const *group; /* by axis */
     const char *run_dir;
 } z3d_run_end;

@@ -68,7 +68,6 @@ typedef struct z3d_token_file z3d_token_file;
  * ERR_DATA (empty, truncated, trailing bytes, wrong magic or version, not a token type). */
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
-const char *z3d_token_file_path(const z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
 /* Tokens first .. first+count-1. ERR_DATA with file, position and value when one is not in
  * 0 .. vocab_size-1; ERR_IO when the file became shorter while the run goes. */

@@ -66,12 +66,13 @@ typedef struct generation {
     z3d_engine *engine;
     const z3d_tokenizer *tokenizer;
     const z3d_generate_options *options;
-    int64_t batch, seq, columns; /* rows the program takes, tokens of each, logits of a row */
-    int32_t *history;            /* all tokens so far */
+    int64_t seq, columns; /* tokens that the program takes, logits that it gives */
+    int32_t *history;     /* all tokens so far */
     int64_t length;
-    int32_t *tokens, *targets; /* [batch, seq] */
-    float *logits;             /* [batch, columns] */
+    int32_t *tokens, *targets; /* [seq] */
+    float *logits;             /* [columns] */
     int32_t *scratch;
+    bool *asked; /* by rank: for a stop */
 } generation;
 
 static z3d_status prepare(generation *g) {
@@ -79,7 +80,6 @@ static z3d_status prepare(generation *g) {
     const z3d_program *program = z3d_engine_program(g->engine, Z3D_MODE_GENERATE);
     const z3d_unit *last = &program->model->unit[program->model->num_units - 1];
     size_t prompt = strlen(g->options->prompt), encoded;
-    g->batch = program->config.micro_batch;
     g->seq = program->model->field[0].bytes_per_sample / (int64_t)sizeof(int32_t);
     g->columns = last->output_elements[Z3D_MODE_GENERATE];
     if (g->columns < ops->vocab_size)
@@ -88,27 +88,24 @@ static z3d_status prepare(generation *g) {
                          "model.vocab_size to at least that",
                          (long long)g->columns, ops->name, ops->vocab_size);
     size_t room = ops->most_tokens(prompt) + 1 + (size_t)g->options->tokens;
-    size_t fed = (size_t)(g->batch * g->seq);
     Z3D_TRY(z3d_new(room, sizeof(int32_t), "generated tokens", &g->history));
-    Z3D_TRY(z3d_new(fed, sizeof(int32_t), "generation's input", &g->tokens));
-    Z3D_TRY(z3d_new(fed, sizeof(int32_t), "generation's input", &g->targets));
-    Z3D_TRY(z3d_new((size_t)(g->batch * g->columns), sizeof(float), "logits", &g->logits));
+    Z3D_TRY(z3d_new((size_t)g->seq, sizeof(int32_t), "generation's input", &g->tokens));
+    Z3D_TRY(z3d_new((size_t)g->columns, sizeof(float), "logits", &g->logits));
     Z3D_TRY(z3d_new((size_t)ops->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
-    for (size_t i = 0; i < fed; i++) g->targets[i] = -1;
+    if (g->options->world)
+        Z3D_TRY(z3d_new((size_t)z3d_world_size(g->options->world), sizeof(bool), "stop requests",
+                        &g->asked));
     g->history[0] = ops->end_of_text;
     Z3D_TRY(ops->encode(g->tokenizer, g->options->prompt, prompt, g->history + 1, &encoded));
     g->length = 1 + (int64_t)encoded;
     return Z3D_OK;
 }
 
-/* The next token behind the history. The program's shapes are fixed, so that every row carries the
- * same text and the first one is read. */
+/* The next token behind the history: the program takes one sample, its last seq tokens. */
 static z3d_status next_token(generation *g, uint64_t draw) {
     int64_t known = g->length < g->seq ? g->length : g->seq;
-    for (int64_t row = 0; row < g->batch; row++)
-        memcpy(g->tokens + row * g->seq, g->history + g->length - known,
-               (size_t)known * sizeof(int32_t));
-    z3d_micro_batch micro = {.field = {g->tokens, g->targets}};
+    memcpy(g->tokens, g->history + g->length - known, (size_t)known * sizeof(int32_t));
+    z3d_micro_batch micro = {.field = {g->tokens}}; /* no targets: nothing is compared */
     Z3D_TRY(z3d_engine_generate(g->engine, &micro, known - 1, g->logits));
     float uniform =
         z3d_philox_uniform(z3d_philox(z3d_key(g->options->seed, "generate"), draw, 0).word[0]);
@@ -135,18 +132,34 @@ static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
 }
 
+/* Whether some rank was asked to stop. Collective. */
+static z3d_status agree_on_stop(generation *g, bool *stop) {
+    z3d_world *world = g->options->world;
+    if (!world) return Z3D_OK;
+    bool mine = z3d_world_stop_requested(world);
+    z3d_watchdog_place(world, true, "generation: waiting for all ranks");
+    Z3D_TRY(z3d_world_gather_all(world, &mine, g->asked, sizeof mine));
+    for (int rank = 0; rank < z3d_world_size(world); rank++) *stop |= g->asked[rank];
+    return Z3D_OK;
+}
+
 z3d_status z3d_generate(z3d_engine *engine, const z3d_tokenizer *tokenizer,
-                        const z3d_generate_options *options, z3d_string *out) {
+                        const z3d_generate_options *options, z3d_string *out, bool *stopped) {
+    enum { TOKENS_A_QUESTION = 8 };
     generation g = {.engine = engine, .tokenizer = tokenizer, .options = options};
     z3d_status status = prepare(&g);
     int64_t first = g.length;
-    for (int64_t i = 0; i < options->tokens && status == Z3D_OK; i++)
+    *stopped = false;
+    for (int64_t i = 0; i < options->tokens && status == Z3D_OK; i++) {
+        if (i % TOKENS_A_QUESTION == 0) status = agree_on_stop(&g, stopped);
+        if (status != Z3D_OK || *stopped) break;
         status = next_token(&g, (uint64_t)i);
+    }
     if (status == Z3D_OK) status = decode(&g, first, out);
     free(g.history);
     free(g.tokens);
-    free(g.targets);
     free(g.logits);
     free(g.scratch);
+    free(g.asked);
     return status;
 }

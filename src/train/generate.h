@@ -2,8 +2,10 @@
 #ifndef ZERO3D_TRAIN_GENERATE_H
 #define ZERO3D_TRAIN_GENERATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "parallel/parallel.h"
 #include "src/base/base.h"
 #include "src/train/tokenizer.h"
 #include "zero/zero.h"
@@ -14,15 +16,17 @@ typedef struct z3d_generate_options {
     double temperature; /* 0: always the most likely token */
     int64_t top_k;      /* draw from the k most likely; 0: from all */
     uint64_t seed;      /* draw i is a pure function of (seed, i) */
+    z3d_world *world;   /* every few tokens all ranks agree on a requested stop; NULL: none */
 } z3d_generate_options;
 
 /* Continues the prompt; *out receives the new text only, a document's end as a line
  * "<|endoftext|>". When the text is longer than the model's sequence, the last seq tokens count.
- * The model's field 0 is int32 tokens[seq], its output the logits of one position. Collective over
- * the world: every rank feeds the same tokens and draws the same choice. Errors: the engine's,
- * ERR_NUMERIC when the logits are no numbers. */
+ * The model's field 0 is int32 tokens[seq], its output the logits of one position. *stopped: some
+ * rank was asked to stop, and the text is shorter. Collective over the world: every rank feeds the
+ * same tokens and draws the same choice. Errors (not agreed): the engine's, ERR_NUMERIC when the
+ * logits are no numbers. */
 z3d_status z3d_generate(z3d_engine *engine, const z3d_tokenizer *tokenizer,
-                        const z3d_generate_options *options, z3d_string *out);
+                        const z3d_generate_options *options, z3d_string *out, bool *stopped);
 
 /* One draw: uniform in (0,1] picks from softmax(logits / temperature) over the top_k largest (equal
  * logits: the smaller id first). scratch: int32[count]. -1 when a logit is NaN or none is finite.

@@ -37,6 +37,7 @@ typedef struct z3d_step_record {
     double exposed_comm_seconds;
     int64_t comm_bytes;               /* this rank's, over all groups */
     int64_t memory[Z3D_TENANT_COUNT]; /* measured peaks of this rank, bytes */
+    int64_t outside_memory;           /* beyond the tenants; -1: unknown, left out */
 } z3d_step_record;
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);

@@ -14,8 +14,9 @@ static z3d_status find_sharers(z3d_world *world, int *sharers, int *place) {
     cpu_set_t mine, *all = NULL;
     CPU_ZERO(&mine);
     sched_getaffinity(0, sizeof mine, &mine); /* more than 1024 CPUs: empty, and no binding */
-    Z3D_TRY(z3d_new((size_t)size, sizeof mine, "the ranks' cores", &all));
-    z3d_status status = z3d_world_gather_all(world, &mine, all, (int64_t)sizeof mine);
+    z3d_status status = z3d_new((size_t)size, sizeof mine, "the ranks' cores", &all);
+    status = z3d_world_agree(world, status);
+    if (status == Z3D_OK) status = z3d_world_gather_all(world, &mine, all, (int64_t)sizeof mine);
     *sharers = 1;
     *place = 0;
     for (int i = 0; i < size && status == Z3D_OK; i++) {

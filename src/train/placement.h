@@ -11,7 +11,7 @@
  * process may use divided by the ranks of this node that may use the same ones, at least 1. When
  * every one of them gets cores of its own, this process is bound to its share (mpirun's own binding
  * would put all threads of a rank on one core; our launch line turns it off). Collective over the
- * world. */
+ * world; failures are agreed. */
 z3d_status z3d_place_threads(z3d_world *world, int64_t wanted, int *threads);
 
 #endif

@@ -139,7 +139,7 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
     memcpy(out->group, trainer->group, sizeof out->group);
 }
 
-/* Collective; the engine agrees itself. */
+/* Collective, agreed. */
 static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
     z3d_string digest = {0}, trace = {0};
@@ -150,7 +150,6 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     if (status == Z3D_OK && trainer->config->training_digest) {
         snprintf(name, sizeof name, "digest-rank%d.txt", trainer->rank);
         status = run_path(trainer, name, &digest);
-        if (status == Z3D_OK) unlink(digest.text); /* the engine appends */
         engine.digest_path = digest.text;
     }
     if (status == Z3D_OK && trainer->config->training_trace_steps > 0) {
@@ -159,29 +158,67 @@ static z3d_status make_engine(z3d_trainer *trainer) {
         engine.trace_path = trace.text;
     }
     status = z3d_trainer_agree(trainer, status);
-    if (status == Z3D_OK)
-        status = z3d_trainer_agree(trainer, z3d_engine_create(&engine, &trainer->engine));
+    if (status == Z3D_OK) {
+        status = z3d_engine_create(&engine, &trainer->engine);
+        /* What the configuration alone decides fails everywhere; memory or a file may be one
+         * rank's, and the others are in the collectives of their creation. */
+        if (status == Z3D_ERR_MEMORY || status == Z3D_ERR_IO || status == Z3D_ERR_COMM)
+            status = z3d_trainer_stop_all(trainer, status);
+        status = z3d_trainer_agree(trainer, status);
+    }
     z3d_string_free(&digest);
     z3d_string_free(&trace);
     return status;
 }
 
-static z3d_status build(z3d_trainer *trainer) {
-    int threads;
+/* Collective, agreed. */
+static z3d_status make_groups(z3d_trainer *trainer) {
     static const z3d_axis axes[] = {Z3D_AXIS_TENSOR, Z3D_AXIS_DATA, Z3D_AXIS_PIPELINE,
                                     Z3D_AXIS_WORLD};
+    z3d_trainer_place(trainer, "start-up: making process groups");
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
+        z3d_trainer_wait_place(trainer);
+        z3d_status status = z3d_group_create(trainer->world, &trainer->topology, axes[i],
+                                             trainer->device, &trainer->group[axes[i]]);
+        Z3D_TRY(z3d_trainer_agree(trainer, status));
+    }
+    return Z3D_OK;
+}
+
+/* Collective, agreed. */
+static z3d_status build(z3d_trainer *trainer) {
+    int threads;
+    z3d_trainer_place(trainer, "start-up: sharing the cores");
+    z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, &threads));
     Z3D_TRY(z3d_trainer_choose_gemm(trainer, threads));
     trainer->config->training_threads = threads;
+    z3d_trainer_place(trainer, "start-up: opening the device");
     Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
-    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
-        Z3D_TRY(z3d_trainer_agree(trainer,
-                                  z3d_group_create(trainer->world, &trainer->topology, axes[i],
-                                                   trainer->device, &trainer->group[axes[i]])));
+    Z3D_TRY(make_groups(trainer));
+    z3d_trainer_place(trainer, "start-up: building the program");
     Z3D_TRY(make_engine(trainer));
     trainer->model_flops = z3d_gpt_flops_per_token(&trainer->gpt, false);
-    trainer->hardware_flops = z3d_gpt_flops_per_token(&trainer->gpt, trainer->program.recompute);
+    trainer->hardware_flops =
+        z3d_plan_hardware_flops(z3d_engine_program(trainer->engine, Z3D_MODE_TRAIN), &trainer->gpt);
     return Z3D_OK;
+}
+
+static z3d_status start_watchdog(z3d_trainer *trainer) {
+    z3d_watchdog_config watchdog = {.timeout_seconds = trainer->config->training_watchdog_timeout};
+    return z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, &watchdog));
+}
+
+/* Collective, agreed: what the run reads and where it writes. */
+static z3d_status open_inputs(z3d_trainer *trainer) {
+    z3d_trainer_place(trainer, "start-up: opening data");
+    Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
+    Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
+    z3d_trainer_place(trainer, "start-up: making the run folder");
+    z3d_status status = trainer->rank == 0 ? make_run_folder(trainer) : Z3D_OK;
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_trainer_place(trainer, "start-up: checking tokens");
+    return z3d_trainer_agree(trainer, check_data(trainer));
 }
 
 z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
@@ -189,17 +226,14 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
     trainer->rank = z3d_world_rank(trainer->world);
     trainer->metrics.fd = trainer->board.file.fd = -1;
     Z3D_TRY(z3d_trainer_agree_config(trainer));
+    /* From here on a rank that stands still is noticed. */
+    Z3D_TRY(start_watchdog(trainer));
     z3d_plan_gpt_config(trainer->config, &trainer->gpt);
     z3d_plan_program_config(trainer->config, &trainer->program);
     Z3D_TRY(z3d_trainer_find_place(trainer));
-    Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
-    Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
-    status = trainer->rank == 0 ? make_run_folder(trainer) : Z3D_OK;
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
-    Z3D_TRY(z3d_trainer_agree(trainer, check_data(trainer)));
-    z3d_watchdog_config watchdog = {.timeout_seconds = trainer->config->training_watchdog_timeout};
-    Z3D_TRY(z3d_trainer_agree(trainer, z3d_watchdog_start(trainer->world, &watchdog)));
+    Z3D_TRY(open_inputs(trainer));
     Z3D_TRY(build(trainer));
+    z3d_trainer_place(trainer, "start-up: opening the run's files");
     status = trainer->rank == 0 ? open_run_files(trainer) : Z3D_OK;
     return z3d_trainer_agree(trainer, status);
 }

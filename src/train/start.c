@@ -1,20 +1,44 @@
 /* What is checked and chosen before anything is built: one configuration on all ranks, places, the
  * way matrices are multiplied. */
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/plan.h"
 #include "src/train/trainer.h"
 
+void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(trainer->place, sizeof trainer->place, format, arguments);
+    va_end(arguments);
+    z3d_watchdog_place(trainer->world, false, trainer->place);
+}
+
+void z3d_trainer_wait_place(z3d_trainer *trainer) {
+    char text[sizeof trainer->place + 32];
+    snprintf(text, sizeof text, "%s: waiting for all ranks", trainer->place);
+    z3d_watchdog_place(trainer->world, true, text);
+}
+
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
     z3d_string message = {0};
     if (mine != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());
+    z3d_trainer_wait_place(trainer);
     z3d_status status = z3d_world_agree(trainer->world, mine);
+    z3d_watchdog_place(trainer->world, false, trainer->place);
     /* What rank 0 found itself needs no "rank 0:" in front: mostly all ranks found the same. */
     if (mine != Z3D_OK && trainer->rank == 0 && message.text)
         status = Z3D_ERROR(mine, "%s", message.text);
     z3d_string_free(&message);
     return status;
+}
+
+z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status) {
+    if (z3d_world_size(trainer->world) == 1) return status;
+    char message[1024];
+    snprintf(message, sizeof message, "%s", z3d_error_message());
+    z3d_world_abort(trainer->world, status, message);
 }
 
 /* First line in which two texts differ, in each (up to 120 bytes). */
@@ -40,10 +64,12 @@ static z3d_status compare_with_rank_0(z3d_trainer *trainer) {
         mine.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text") : Z3D_OK;
     int64_t length = (int64_t)mine.length;
     Z3D_TRY_GOTO(status, z3d_trainer_agree(trainer, status), end);
+    z3d_trainer_wait_place(trainer);
     Z3D_TRY_GOTO(status, z3d_world_broadcast(trainer->world, &length, sizeof length, 0), end);
     status = z3d_new((size_t)length + 1, 1, "rank 0's configuration", &theirs);
     Z3D_TRY_GOTO(status, z3d_trainer_agree(trainer, status), end);
     if (trainer->rank == 0) memcpy(theirs, mine.text, mine.length);
+    z3d_trainer_wait_place(trainer);
     Z3D_TRY_GOTO(status, z3d_world_broadcast(trainer->world, theirs, length, 0), end);
     if (strcmp(mine.text, theirs) != 0) {
         first_difference(mine.text, theirs, line_a, line_b, sizeof line_a);
@@ -62,6 +88,7 @@ end:
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     z3d_config *config = trainer->config;
     int data_size = 1;
+    z3d_trainer_place(trainer, "start-up: checking the configuration");
     z3d_status status = z3d_config_check(config);
     if (status == Z3D_OK)
         status = z3d_config_resolve(config, z3d_world_size(trainer->world), &data_size);
@@ -76,26 +103,6 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     return compare_with_rank_0(trainer);
 }
 
-/* Tensor groups talk within every block: across nodes is the paper's < 5 % case. */
-static z3d_status check_nodes(const z3d_trainer *trainer) {
-    const z3d_topology *topology = &trainer->topology;
-    int first = z3d_topology_peer(topology, Z3D_AXIS_TENSOR, 0);
-    for (int i = 1; i < topology->size[Z3D_AXIS_TENSOR]; i++) {
-        int peer = z3d_topology_peer(topology, Z3D_AXIS_TENSOR, i);
-        int a = z3d_world_node(trainer->world, first), b = z3d_world_node(trainer->world, peer);
-        if (a != b)
-            return Z3D_ERROR(
-                Z3D_ERR_TOPOLOGY,
-                "tensor group of ranks %d to %d straddles nodes (rank %d on node %d, "
-                "rank %d on node %d): start a multiple of %d ranks on each node, or "
-                "set parallel.allow_tensor_across_nodes: true for a slow run",
-                first,
-                z3d_topology_peer(topology, Z3D_AXIS_TENSOR, topology->size[Z3D_AXIS_TENSOR] - 1),
-                first, a, peer, b, topology->size[Z3D_AXIS_TENSOR]);
-    }
-    return Z3D_OK;
-}
-
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     int tensor = (int)config->parallel_tensor_model_parallel_size;
@@ -104,7 +111,7 @@ z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     z3d_status status =
         z3d_topology_make(tensor, data, pipeline, trainer->rank, &trainer->topology);
     if (status == Z3D_OK && !config->parallel_allow_tensor_across_nodes)
-        status = check_nodes(trainer);
+        status = z3d_topology_check_nodes(trainer->world, &trainer->topology);
     return z3d_trainer_agree(trainer, status);
 }
 
@@ -173,8 +180,10 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
     z3d_status status = Z3D_OK;
     trainer->peak_tflops = config->training_peak_tflops;
     if (!choose && config->training_peak_tflops > 0) return Z3D_OK;
+    z3d_trainer_place(trainer, "start-up: measuring matrix products");
     if (trainer->rank == 0) status = measure(trainer, threads, &chosen);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
     if (choose) *key = value_of(dtype, (z3d_gemm_method)chosen.method);
     if (config->training_peak_tflops == 0) {

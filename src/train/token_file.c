@@ -139,10 +139,6 @@ void z3d_token_file_close(z3d_token_file *file) {
     free(file);
 }
 
-const char *z3d_token_file_path(const z3d_token_file *file) {
-    return file->path;
-}
-
 int64_t z3d_token_file_tokens(const z3d_token_file *file) {
     return file->tokens;
 }

@@ -19,15 +19,6 @@ typedef struct progress {
     int64_t comm_bytes;    /* counted so far */
 } progress;
 
-/* A failure within a step is this rank's alone: the others wait in a collective for what will not
- * come. */
-static z3d_status stop_all(z3d_trainer *trainer, z3d_status status) {
-    if (z3d_world_size(trainer->world) == 1) return status;
-    char message[1024];
-    snprintf(message, sizeof message, "%s", z3d_error_message());
-    z3d_world_abort(trainer->world, status, message);
-}
-
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
 static void note_write(z3d_trainer *trainer, z3d_status status) {
     if (status == Z3D_OK && trainer->console.out && ferror(trainer->console.out))
@@ -39,6 +30,7 @@ static void note_write(z3d_trainer *trainer, z3d_status status) {
 
 /* Collective: the failure to write, if there was one, becomes everybody's. */
 static z3d_status agree_writes(z3d_trainer *trainer) {
+    z3d_trainer_place(trainer, "end: writing results");
     z3d_status status = trainer->write_status;
     if (status != Z3D_OK)
         status = Z3D_ERROR(status, "%s",
@@ -62,14 +54,6 @@ static void write_line(z3d_trainer *trainer, z3d_string *line) {
 static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *scalars, int count) {
     if (trainer->board.file.fd < 0) return;
     note_write(trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
-}
-
-/* For reports of who waits for whom: the engine names its instructions, this is what lies between.
- */
-static void say_place(z3d_trainer *trainer, int64_t step, const char *what) {
-    char text[64];
-    snprintf(text, sizeof text, "step %lld: %s", (long long)step, what);
-    z3d_watchdog_place(trainer->world, false, text);
 }
 
 /* Rank 0. */
@@ -98,10 +82,12 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
         .hfu = trainer->hardware_flops * tera / peak,
         .exposed_comm_seconds = result->exposed_seconds,
         .comm_bytes = bytes - progress->comm_bytes,
+        .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
     progress->comm_bytes = bytes;
     memcpy(record.memory, z3d_engine_measured(trainer->engine)->peak, sizeof record.memory);
     z3d_string line = {0};
+    z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)result->step);
     z3d_metrics_step_line(&record, &line);
     write_line(trainer, &line);
     z3d_scalar scalars[] = {{"train/loss", record.loss},
@@ -135,6 +121,11 @@ static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result
     return Z3D_OK;
 }
 
+/* This rank's part of an agreed end: a signal, or results that cannot be written. */
+static bool wants_stop(const z3d_trainer *trainer) {
+    return z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK;
+}
+
 static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t step) {
     const z3d_config *config = trainer->config;
     double begin = z3d_now();
@@ -144,13 +135,12 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
         .sample_base = (step - 1) * config->train_batch_size,
         .global_targets = config->train_batch_size * config->model_seq_length,
         .learning_rate = z3d_learning_rate(config, step),
-        .stop_requested =
-            z3d_world_stop_requested(trainer->world) || trainer->write_status != Z3D_OK,
+        .stop_requested = wants_stop(trainer),
     };
-    say_place(trainer, step, "reading data");
+    z3d_trainer_place(trainer, "step %lld: reading data", (long long)step);
     z3d_status status = z3d_trainer_read_step(trainer, step);
     if (status == Z3D_OK) status = z3d_engine_train_step(trainer->engine, &input, &result);
-    if (status != Z3D_OK) return stop_all(trainer, status);
+    if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
     double seconds = z3d_now() - begin;
     if (trainer->rank == 0) record_step(trainer, progress, &result, input.learning_rate, seconds);
     if (progress->steps == 0)
@@ -164,27 +154,38 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     return check_result(trainer, &result);
 }
 
-static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
-    double begin = z3d_now(), loss_sum = 0, targets = 0;
+/* Adds up the loss of all validation batches; a requested stop leaves it at once. */
+static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, double *loss_sum,
+                                 double *targets, bool *stopped) {
     int64_t calls = z3d_trainer_validation_calls(trainer);
-    for (int64_t call = 0; call < calls; call++) {
+    for (int64_t call = 0; call < calls && !*stopped; call++) {
         z3d_step_input input = {
             .micro = trainer->micro,
             .sample_base = 0,
             .global_targets = trainer->program.micro_batch * trainer->config->model_seq_length *
                               trainer->topology.size[Z3D_AXIS_DATA],
+            .stop_requested = wants_stop(trainer),
         };
-        say_place(trainer, step, "reading validation data");
+        z3d_trainer_place(trainer, "step %lld: reading validation data", (long long)step);
         z3d_status status = z3d_trainer_read_validation(trainer, call);
         if (status == Z3D_OK)
-            status = z3d_engine_evaluate(trainer->engine, &input, &loss_sum, &targets);
-        if (status != Z3D_OK) return stop_all(trainer, status);
+            status = z3d_engine_evaluate(trainer->engine, &input, loss_sum, targets, stopped);
+        if (status != Z3D_OK) return z3d_trainer_stop_all(trainer, status);
     }
+    return Z3D_OK;
+}
+
+/* A validation that a stop cut short leaves no result. */
+static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t step) {
+    double begin = z3d_now(), loss_sum = 0, targets = 0;
+    Z3D_TRY(sum_validation(trainer, step, &loss_sum, &targets, &progress->stopped));
+    if (progress->stopped) return Z3D_OK;
     double seconds = z3d_now() - begin;
     progress->validation_loss = targets > 0 ? loss_sum / targets : NAN;
     progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
     if (trainer->rank != 0) return Z3D_OK;
     z3d_string line = {0};
+    z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
     z3d_metrics_validation_line(step, progress->validation_loss, (int64_t)targets, seconds, &line);
     write_line(trainer, &line);
     z3d_scalar scalar = {"validation/loss", progress->validation_loss};
@@ -201,6 +202,7 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
         if (progress->stopped) return Z3D_OK; /* a signal's time is short: no validation */
         bool due = step == config->training_steps || (interval > 0 && step % interval == 0);
         if (trainer->validation && due) Z3D_TRY(validate(trainer, progress, step));
+        if (progress->stopped) return Z3D_OK;
     }
     return Z3D_OK;
 }
@@ -241,6 +243,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .mfu = rate / z3d_world_size(trainer->world) * trainer->model_flops / peak,
         .planned = z3d_engine_planned(trainer->engine),
         .measured = z3d_engine_measured(trainer->engine),
+        .outside_memory = z3d_trainer_outside_bytes(trainer),
         .group = trainer->group,
         .run_dir = trainer->config->run_dir,
     };
@@ -261,17 +264,22 @@ static z3d_status generate_sample(z3d_trainer *trainer) {
                                     .tokens = config->generate_tokens,
                                     .temperature = config->generate_temperature,
                                     .top_k = config->generate_top_k,
-                                    .seed = (uint64_t)config->generate_seed};
+                                    .seed = (uint64_t)config->generate_seed,
+                                    .world = trainer->world};
     z3d_string text = {0};
-    z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text);
-    if (status != Z3D_OK) status = stop_all(trainer, status);
+    bool stopped;
+    z3d_trainer_place(trainer, "generation");
+    z3d_status status =
+        z3d_generate(trainer->engine, trainer->tokenizer, &options, &text, &stopped);
+    if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
     if (status == Z3D_OK && trainer->console.out) {
         z3d_string printable = {0};
         z3d_text_printable(text.text ? text.text : "", text.length, &printable);
         z3d_console_say(&trainer->console,
-                        "\nsample (%lld tokens, temperature %g, top-k %lld):\n%s%s",
-                        (long long)options.tokens, options.temperature, (long long)options.top_k,
-                        options.prompt, printable.text ? printable.text : "");
+                        "\nsample (%lld tokens%s, temperature %g, top-k %lld):\n%s%s",
+                        (long long)options.tokens, stopped ? ", stopped early by a signal" : "",
+                        options.temperature, (long long)options.top_k, options.prompt,
+                        printable.text ? printable.text : "");
         z3d_string_free(&printable);
     }
     z3d_string_free(&text);
@@ -286,6 +294,7 @@ static z3d_status run(z3d_trainer *trainer) {
     z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;
+    z3d_trainer_place(trainer, "end: writing results");
     if (trainer->rank == 0) say_end(trainer, &progress);
     if (trainer->tokenizer && !progress.stopped) Z3D_TRY(generate_sample(trainer));
     if (trainer->rank == 0) {

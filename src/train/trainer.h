@@ -15,6 +15,7 @@ typedef struct z3d_trainer {
     z3d_world *world;
     z3d_config *config; /* resolved by setup */
     int rank;
+    char place[64]; /* the last z3d_trainer_place */
     z3d_topology topology;
     z3d_gpt_config gpt;
     z3d_program_config program;
@@ -28,7 +29,7 @@ typedef struct z3d_trainer {
 
     double peak_tflops; /* of one rank; 0: unknown */
     bool peak_measured;
-    double model_flops, hardware_flops; /* a token */
+    double model_flops, hardware_flops; /* a token; the latter with what is replayed */
 
     /* Host memory of one step's data on this rank. */
     int32_t *tokens, *targets; /* [accumulation, micro_batch, seq] */
@@ -59,8 +60,23 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 /* What training.gemm says for operands of `dtype` (fp32, bf16, fp16). */
 z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtype);
 
+/* What this rank does between the engine's instructions, for reports of who waits for whom:
+ * "start-up: opening data" (up to 60 bytes). */
+void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The same, standing in a wait for the other ranks; until the next place. */
+void z3d_trainer_wait_place(z3d_trainer *trainer);
+
 /* z3d_world_agree; rank 0 keeps the message of its own failure as it is. */
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
+
+/* A failure that is this rank's alone, where the others go on to a collective or stand in one: ends
+ * the run on all ranks, without return. In a world of one it returns `status`. Not collective. */
+z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
+
+/* memory.c: peak of this process' resident memory less what its tenants own (arenas and
+ * communication buffers): MPI, oneDNN, libraries, the program itself. At least 0; -1: unknown. */
+int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
 
 /* batches.c: fills micro with the data of training step `step` / of validation call `call` of
  * z3d_trainer_validation_calls. */

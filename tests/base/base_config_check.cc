@@ -136,6 +136,49 @@ TEST(check, schedule) {
               std::string::npos);
 }
 
+TEST(check, types_that_a_run_does_not_use) {
+    expect_check("data_types: {grad_accum_dtype: fp32}",
+                 "run.yaml:1:14: data_types.grad_accum_dtype: has no effect in an fp32 run, whose "
+                 "gradients are fp32: set bf16.enabled or fp16.enabled to true; leave it out");
+    EXPECT_EQ(check("bf16: {enabled: true}\ndata_types: {grad_accum_dtype: fp32}"), "accepted");
+    EXPECT_EQ(check("data_types: {grad_accum_dtype: auto}"), "accepted");
+    const std::string types[] = {"fp32", "bf16", "fp16"};
+    for (const std::string &run : types)
+        for (const std::string &type : types) {
+            std::string text = run == "fp32" ? "" : run + ": {enabled: true}\n";
+            std::string answer = check(text + "training: {gemm: {" + type + ": portable}}");
+            if (type == run)
+                EXPECT_EQ(answer, "accepted") << run;
+            else
+                EXPECT_NE(answer.find("training.gemm." + type + ": has no effect in a"),
+                          std::string::npos)
+                    << run << ": " << answer;
+            EXPECT_EQ(check(text + "training: {gemm: {" + type + ": auto}}"), "accepted");
+        }
+}
+
+TEST(check, options_of_parts_that_are_off) {
+    for (const char *option : {"eval_interval: 7", "eval_steps: 7"}) {
+        std::string text = std::string("training: {") + option + "}\n";
+        EXPECT_NE(check(text).find("has no effect without data.validation: give a file there"),
+                  std::string::npos)
+            << option;
+        EXPECT_EQ(check(text + "data: {validation: val.bin}"), "accepted");
+    }
+    for (const char *option : {"tokens: 7", "temperature: 0", "top_k: 7", "seed: 7"}) {
+        EXPECT_NE(check(std::string("generate: {") + option + "}")
+                      .find("has no effect without generate.prompt: give a text there"),
+                  std::string::npos)
+            << option;
+        EXPECT_EQ(check(std::string("generate: {prompt: x, ") + option + "}"), "accepted");
+    }
+    EXPECT_EQ(check("training: {eval_interval: 100, eval_steps: 10}\n"
+                    "generate: {tokens: 200, temperature: 0.8, top_k: 40, seed: 1}"),
+              "accepted");
+    /* Without effect where there is one data rank or one micro-batch, but no mistake. */
+    EXPECT_EQ(check("zero_optimization: {stage: 3, grad_reduce: per_step}"), "accepted");
+}
+
 TEST(check, run_folder) {
     EXPECT_NE(check("run: {dir: ''}").find("run.yaml:1:7: run.dir: is empty"), std::string::npos);
 }

@@ -118,6 +118,16 @@ TEST(refuse, unknown_keys_with_the_nearest) {
     expect_refused("optimizer: {lr: 1}\n", "1:13: unknown key optimizer.lr",
                    "did you mean optimizer.params.lr?");
     expect_refused("global_batch_size: 8\n", "1:1: unknown key", "did you mean train_batch_size?");
+    expect_refused("scheduler: {params: {warmup_max_lr: 1e-3}}\n", "1:22: unknown key",
+                   "did you mean optimizer.params.lr?");
+    expect_refused("scheduler: {params: {cos_min_ratio: 0.1}}\n", "1:22: unknown key",
+                   "did you mean scheduler.params.min_lr?");
+    expect_refused(
+        "scheduler: {params: {warmup_min_lr: 1e-4}}\n", "1:22: scheduler.params.warmup_min_lr:",
+        "a warm-up that does not begin at 0: not supported yet; leave it out or write 0");
+    expect_refused("scheduler: {params: {warmup_type: log}}\n",
+                   "1:22: scheduler.params.warmup_type:",
+                   "a warm-up that is not linear: not supported yet; leave it out or write linear");
     expect_refused("clip-grad: 1\n", "1:1: unknown key", "did you mean gradient_clipping?");
     expect_refused("model: {n_layer: 8}\n", "1:9: unknown key", "did you mean model.num_layers?");
     expect_refused("model: {Num_Layers: 8}\n", "1:9: unknown key", "model.num_layers?");

@@ -59,7 +59,7 @@ train_batch_size: 8
 gradient_accumulation_steps: 1
 optimizer: { params: { lr: 1e-3 } }
 data: { train: train.bin }
-training: { steps: 5, threads: 1, log_interval: 1, gemm: { fp32: sgemm, bf16: sgemm, fp16: sgemm } }
+training: { steps: 5, threads: 1, log_interval: 1, gemm: { fp32: sgemm } }
 run: { dir: run, tensorboard: false }
 END
 }

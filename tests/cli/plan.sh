@@ -28,6 +28,12 @@ done
 plan --print-program zero_optimization.stage=0
 ! grep -q release_params out || fail "the program of stage 0 releases parameters"
 
+# What was verified is said: all ranks against each other, or in large worlds this one.
+plan
+grep -q 'verified: these programs, and those of all ranks against each other' out || fail "nothing verified"
+expect 0 "$ZERO3D" plan "$demo" parallel.world_size=auto train_batch_size=256 --ranks 128
+grep -q 'verified: these programs; only those of up to 64' out || fail "a large world was not played whole"
+
 expect 1 "$ZERO3D" plan "$demo" --ranks 3
 expect 1 "$ZERO3D" plan "$demo" parallel.world_size=auto --ranks 3
 says 'tensor'

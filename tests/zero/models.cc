@@ -1,0 +1,179 @@
+// Models that users bring: what is wrong with one is said before anything is built; unusual but
+// right ones work.
+#include "tests/zero/harness.h"
+
+#include <functional>
+
+using namespace harness;
+
+namespace {
+
+z3d_status nothing(z3d_unit_run *) {
+    return Z3D_OK;
+}
+
+// A unit that only communicates: no kernel of its own.
+z3d_status only_collectives(z3d_unit_run *run) {
+    for (int k = 0; k < 9; k++) {
+        z3d_collective call = {};
+        call.kind = Z3D_COLLECTIVE_ALL_REDUCE;
+        call.dtype = Z3D_F64;
+        call.buffer = &run->state->loss_sum;
+        call.count = 1;
+        call.scalar = true;
+        Z3D_TRY(z3d_collective_run(run->tensor, &call));
+    }
+    return Z3D_OK;
+}
+
+const z3d_unit_ops NOTHING = {nothing, nothing};
+const z3d_unit_ops COLLECTIVES = {only_collectives, nothing};
+
+struct Model {
+    z3d_model *model = nullptr;
+    Model() {
+        EXPECT_Z3D(z3d_model_create(1, 3, &model));
+        model->tensor_size = 1;
+        snprintf(model->group[0].name, Z3D_NAME, "group");
+        model->group[0].num_parameters = 1;
+        z3d_parameter *p = &model->group[0].parameter[0];
+        snprintf(p->name, Z3D_NAME, "weight");
+        p->dims = 2;
+        p->shape[0] = 4;
+        p->shape[1] = 6;
+        p->split_dim = -1;
+        for (int u = 0; u < 3; u++) {
+            z3d_unit *unit = &model->unit[u];
+            snprintf(unit->name, Z3D_NAME, "unit.%d", u);
+            unit->ops = &NOTHING;
+            unit->index = u;
+            unit->num_groups = 1;
+        }
+    }
+    ~Model() {
+        z3d_model_destroy(model);
+    }
+    z3d_status lay_out(int tensor = 1) {
+        z3d_topology topology;
+        model->tensor_size = tensor;
+        EXPECT_Z3D(z3d_topology_make(tensor, 1, 1, 0, &topology));
+        z3d_layout *layout = nullptr;
+        z3d_status status = z3d_layout_create(model, &topology, &layout);
+        z3d_layout_destroy(layout);
+        return status;
+    }
+};
+
+} // namespace
+
+TEST(Models, WrongOnesAreRefused) {
+    const struct {
+        std::function<void(z3d_model *)> spoil;
+        const char *message;
+        int tensor;
+    } cases[] = {
+        {[](z3d_model *m) { m->unit[1].num_groups = 7; },
+         "unit unit.1: 7 parameter groups, at most 4", 1},
+        {[](z3d_model *m) { m->unit[1].ops = nullptr; }, "forward and backward are needed", 1},
+        {[](z3d_model *m) { m->unit[1].kind = -1; }, "unit unit.1: kind -1", 1},
+        {[](z3d_model *m) { m->unit[2].group[0] = 1; }, "parameter group 1 does not exist", 1},
+        {[](z3d_model *m) { m->unit[2].output_elements[0] = -4; }, "an output of -4 elements", 1},
+        {[](z3d_model *m) { m->group[0].num_parameters = 99; }, "it has 99", 1},
+        {[](z3d_model *m) { m->group[0].parameter[0].dims = 5; }, "5 dimensions", 1},
+        {[](z3d_model *m) { m->group[0].parameter[0].split_dim = 3; }, "split along 3", 1},
+        {[](z3d_model *m) { m->group[0].parameter[0].shape[1] = 0; }, "dimension 1 is 0", 1},
+        {[](z3d_model *m) { m->group[0].parameter[0].split_dim = 0; },
+         "does not divide among 3 tensor ranks", 3},
+        {[](z3d_model *m) {
+             m->group[0].parameter[0].split_dim = 1;
+             m->group[0].parameter[0].padded_dim = 3;
+         },
+         "does not divide among 3 tensor ranks", 3},
+        {[](z3d_model *m) { memset(m->group[0].parameter[0].name, 'x', Z3D_NAME); }, "has no name",
+         1},
+        {[](z3d_model *m) {
+             m->group[0].num_parameters = 2;
+             m->group[0].parameter[1] = m->group[0].parameter[0];
+         },
+         "two parameters are called weight", 1},
+        {[](z3d_model *m) { m->num_fields = 1; }, "field 0: 0 bytes per sample", 1},
+    };
+    for (const auto &c : cases) {
+        Model m;
+        EXPECT_Z3D(m.lay_out());
+        c.spoil(m.model);
+        EXPECT_EQ(m.lay_out(c.tensor), Z3D_ERR_CONFIG) << c.message;
+        EXPECT_NE(std::string(z3d_error_message()).find(c.message), std::string::npos)
+            << z3d_error_message();
+    }
+}
+
+TEST(Models, UnitsOfOneKindThatOnlyCommunicateAreRecordedOnce) {
+    Model m;
+    for (int u = 0; u < 3; u++) m.model->unit[u].ops = &COLLECTIVES;
+    z3d_topology topology;
+    z3d_layout *layout = nullptr;
+    z3d_traces *traces = nullptr;
+    z3d_program_config config = {};
+    config.micro_batch = 1;
+    EXPECT_Z3D(z3d_topology_make(1, 1, 1, 0, &topology));
+    ASSERT_Z3D(z3d_layout_create(m.model, &topology, &layout));
+    ASSERT_Z3D(z3d_traces_record(m.model, layout, &config, 1, &traces));
+    EXPECT_EQ(z3d_traces_get(traces, Z3D_MODE_TRAIN, 0, Z3D_CALL_FORWARD)->num_children, 9);
+    z3d_traces_destroy(traces);
+    z3d_layout_destroy(layout);
+}
+
+TEST(Models, StepsBeyondAllMeasureAreRefused) {
+    Options o;
+    o.accumulation = 1000000;
+    o.global_batch = 1000000 * z3d_world_size(world);
+    o.verify = false;
+    Trainer t(o);
+    EXPECT_EQ(t.create(), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("take fewer gradient accumulation steps"),
+              std::string::npos)
+        << z3d_error_message();
+}
+
+// Waits that answer "again": the same bits as waits that block.
+TEST(Executor, CanBeResumed) {
+    Options o;
+    o.steps = 1;
+    o.stage = 3;
+    o.global_batch = 8 * z3d_world_size(world);
+    Trainer blocking(o), resumed(o);
+    ASSERT_Z3D(blocking.create());
+    ASSERT_Z3D(resumed.create());
+    for (int step = 1; step <= 2; step++) {
+        z3d_step_result expected;
+        ASSERT_Z3D(blocking.step(&expected));
+        std::vector<std::vector<int32_t>> storage;
+        std::vector<z3d_micro_batch> micro;
+        resumed.batch(step, storage, micro);
+        z3d_executor *executor = &resumed.engine->executor[Z3D_MODE_TRAIN];
+        for (int f = 0; f < 2; f++) {
+            int buffer = z3d_program_batch_buffer(executor->program, 0, f);
+            ASSERT_Z3D(z3d_device_write(resumed.device,
+                                        z3d_executor_address(executor, buffer, 0, Z3D_U8),
+                                        micro[0].field[f], (int64_t)storage[(size_t)f].size() * 4));
+        }
+        z3d_host_step host = {};
+        host.state.step = host.state.optimizer_step = step;
+        host.state.learning_rate = 1e-2f;
+        host.state.loss_scale = 1;
+        host.state.gradient_seed = 1.f / (float)(o.global_batch * o.sequence);
+        host.gradient_clipping = o.clipping;
+        executor->blocking = false;
+        z3d_status status;
+        do status = z3d_executor_run(executor, &host);
+        while (status == Z3D_AGAIN);
+        ASSERT_Z3D(status);
+        EXPECT_EQ(host.loss_sum / host.targets, expected.loss);
+        EXPECT_EQ(host.grad_norm, expected.grad_norm);
+    }
+}
+
+int main(int argc, char **argv) {
+    return main_with_world(argc, argv);
+}
