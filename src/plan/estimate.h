@@ -29,7 +29,7 @@ typedef struct z3d_estimate {
     z3d_step_time time;
     double samples, tokens;      /* of one step */
     double tflops_96, tflops_72; /* per device */
-    double mfu, hfu;            /* of the peak in the model's type; -1: the peak is not known */
+    double mfu, hfu;             /* of the peak in the model's type; -1: the peak is not known */
 } z3d_estimate;
 
 /* Prices a case. extra: bytes of a caller's named memory line. timeline: as z3d_simulation_play.

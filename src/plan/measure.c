@@ -121,7 +121,8 @@ static void find_rates(const z3d_tape *tape, z3d_hardware *out) {
  */
 static void find_products(const z3d_tape *tape, double *rate, double *half) {
     double best = INFINITY;
-    for (double h = 0; h <= 256; h += 8) {
+    for (int size = 0; size <= 256; size += 8) {
+        double h = size;
         double sum = 0, square = 0;
         int count = 0;
         for (int64_t i = 0; i < tape->count; i++) {

@@ -43,8 +43,8 @@ static void open_chart(const char *title, const char *unit, double top, z3d_stri
     double step = grid_step(top), base = HEIGHT - BOTTOM;
     z3d_string_append(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH,
                       HEIGHT, title);
-    for (double value = 0; value <= top * 1.0001; value += step) {
-        double y = base - height_of(value, top);
+    for (int i = 0; i * step <= top * 1.0001; i++) {
+        double value = i * step, y = base - height_of(value, top);
         z3d_string_append(out,
                           "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
                           "<text class=\"tick\" x=\"%d\" y=\"%.1f\">%g</text>\n",
