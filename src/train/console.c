@@ -100,11 +100,14 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_method(console, facts);
     say_data(console, facts);
     z3d_string memory = {0};
-    char bytes[32];
+    char bytes[32], buffers[32], beside[96] = "";
     append_ledger(&memory, z3d_engine_planned(facts->engine));
-    z3d_console_say(console, "memory      %s a rank in one block, at most: %s",
+    if (facts->buffer_bytes > 0)
+        snprintf(beside, sizeof beside, " and %s of communication buffers",
+                 z3d_format_bytes(facts->buffer_bytes, buffers, sizeof buffers));
+    z3d_console_say(console, "memory      %s a rank in one block%s; at most:\n            %s",
                     z3d_format_bytes(z3d_engine_arena_bytes(facts->engine), bytes, sizeof bytes),
-                    memory.text ? memory.text : "?");
+                    beside, memory.text ? memory.text : "?");
     z3d_string_free(&memory);
     z3d_console_say(console, "run folder  %s", facts->config->run_dir);
 }

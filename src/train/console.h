@@ -23,7 +23,8 @@ typedef struct z3d_run_facts {
     const z3d_topology *topology;
     const char *device; /* description */
     int nodes;
-    double peak_tflops; /* of one rank; 0: unknown */
+    int64_t buffer_bytes; /* of communication, beside the arena */
+    double peak_tflops;   /* of one rank; 0: unknown */
     bool peak_measured;
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;

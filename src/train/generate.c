@@ -137,7 +137,7 @@ static z3d_status agree_on_stop(generation *g, bool *stop) {
     z3d_world *world = g->options->world;
     if (!world) return Z3D_OK;
     bool mine = z3d_world_stop_requested(world);
-    z3d_watchdog_place(world, true, "generation: waiting for all ranks");
+    z3d_watchdog_place(world, true, "generation (waiting for all ranks)");
     Z3D_TRY(z3d_world_gather_all(world, &mine, g->asked, sizeof mine));
     for (int rank = 0; rank < z3d_world_size(world); rank++) *stop |= g->asked[rank];
     return Z3D_OK;

@@ -15,8 +15,15 @@ static int64_t peak_resident(void) {
     return kilobytes < 0 ? -1 : kilobytes * 1024;
 }
 
-static int64_t owned(const z3d_trainer *trainer) {
+int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer) {
     int64_t bytes = 0;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        if (trainer->group[axis]) bytes += z3d_group_buffer_bytes(trainer->group[axis]);
+    return bytes;
+}
+
+static int64_t owned(const z3d_trainer *trainer) {
+    int64_t bytes = z3d_trainer_buffer_bytes(trainer);
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
         int64_t arena = 0;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
@@ -25,8 +32,6 @@ static int64_t owned(const z3d_trainer *trainer) {
         }
         bytes += arena;
     }
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        if (trainer->group[axis]) bytes += z3d_group_buffer_bytes(trainer->group[axis]);
     return bytes;
 }
 

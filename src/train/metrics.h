@@ -33,7 +33,8 @@ typedef struct z3d_step_record {
     int64_t tokens;             /* of this step, over all ranks */
     double seconds;             /* of this step on the wall, reading data included */
     double model_tflops;        /* of one rank: model FLOPs without recompute */
-    double mfu, hfu;            /* shares of one rank's peak, NAN when that is unknown */
+    double mfu, hfu;            /* shares of one rank's peak, NAN when that is unknown; hfu with
+                                   what is replayed (z3d_plan_hardware_flops) */
     double exposed_comm_seconds;
     int64_t comm_bytes;               /* this rank's, over all groups */
     int64_t memory[Z3D_TENANT_COUNT]; /* measured peaks of this rank, bytes */

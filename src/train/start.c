@@ -17,7 +17,7 @@ void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...) {
 
 void z3d_trainer_wait_place(z3d_trainer *trainer) {
     char text[sizeof trainer->place + 32];
-    snprintf(text, sizeof text, "%s: waiting for all ranks", trainer->place);
+    snprintf(text, sizeof text, "%s (waiting for all ranks)", trainer->place);
     z3d_watchdog_place(trainer->world, true, text);
 }
 

@@ -216,6 +216,7 @@ static void say_start(z3d_trainer *trainer) {
         .topology = &trainer->topology,
         .device = z3d_device_description(trainer->device),
         .nodes = z3d_world_nodes(trainer->world),
+        .buffer_bytes = z3d_trainer_buffer_bytes(trainer),
         .peak_tflops = trainer->peak_tflops,
         .peak_measured = trainer->peak_measured,
         .train_tokens = z3d_dataset_tokens(trainer->train),

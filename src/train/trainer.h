@@ -77,6 +77,8 @@ z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
 /* memory.c: peak of this process' resident memory less what its tenants own (arenas and
  * communication buffers): MPI, oneDNN, libraries, the program itself. At least 0; -1: unknown. */
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
+/* Of this rank's groups. */
+int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 
 /* batches.c: fills micro with the data of training step `step` / of validation call `call` of
  * z3d_trainer_validation_calls. */

@@ -43,3 +43,8 @@ if [ -c /dev/full ]; then
     expect 1 "$ZERO3D" train tiny.yaml run.dir=full
     says 'metrics.jsonl'
 fi
+
+# What one rank alone cannot do while the engine is built: the others do not wait for it.
+mkdir -p apart/digest-rank1.txt
+expect fail timeout 60 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=apart --digest
+says 'rank 1: .*digest-rank1.txt'
