@@ -132,6 +132,11 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_
                             z3d_device *device, z3d_group **out);
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
 z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_group **out);
+/* The same, and every start and wait is written on the tape, which must outlive the group: for the
+ * sim device. Not collective. */
+struct z3d_tape;
+z3d_status z3d_group_create_sim(z3d_axis axis, int size, int index, struct z3d_tape *tape,
+                                z3d_group **out);
 void z3d_group_destroy(z3d_group *group);
 
 z3d_axis z3d_group_axis(const z3d_group *group);

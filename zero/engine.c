@@ -101,6 +101,8 @@ static z3d_status make_executor(z3d_engine *engine, int mode) {
         .device = c->device,
         .group = engine->config.group,
         .world = c->world,
+        .enter = c->enter,
+        .enter_context = c->enter_context,
         .optimizer = {c->beta1, c->beta2, c->epsilon, c->weight_decay},
         .digest = mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
     };

@@ -573,6 +573,7 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
         int n = executor->position;
         announce(executor, host->state.step, NULL);
         double begin = executor->trace ? z3d_now() : 0;
+        if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
         z3d_status status = execute(executor, n, host);
         if (status == Z3D_AGAIN) return status;
         if (status == Z3D_OK && executor->digest)

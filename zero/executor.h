@@ -30,8 +30,10 @@ typedef struct z3d_executor {
     z3d_world *world;        /* NULL: nobody watches */
     char *arena[Z3D_SPACE_COUNT];
     z3d_optimizer_constants optimizer;
-    FILE *digest, *trace; /* NULL: none */
-    bool blocking;        /* false: a wait that is not over makes run answer AGAIN */
+    FILE *digest, *trace;                                                      /* NULL: none */
+    z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
+    void *enter_context;
+    bool blocking; /* false: a wait that is not over makes run answer AGAIN */
 
     int64_t step;                 /* of the run that is under way: for places */
     int position;                 /* next instruction */

@@ -292,6 +292,7 @@ z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3
 
 static z3d_status take_result(z3d_group *group, z3d_operation *operation) {
     z3d_status status = operation->status;
+    if (group->ops->waited) Z3D_TRY(group->ops->waited(group, operation));
     give_operation(group, operation);
     return status == Z3D_OK ? Z3D_OK : Z3D_ERROR(status, "%s", group->broken_text);
 }

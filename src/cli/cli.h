@@ -22,8 +22,8 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
 } cli_command;
 
-extern const cli_command cli_train, cli_plan, cli_data, cli_config, cli_doctor, cli_digest,
-    cli_completion, cli_checkpoint, cli_generate;
+extern const cli_command cli_train, cli_plan, cli_reproduce, cli_data, cli_checkpoint, cli_generate,
+    cli_config, cli_doctor, cli_digest, cli_completion;
 /* All commands in the order of the help text; ends with NULL. */
 extern const cli_command *const cli_commands[];
 

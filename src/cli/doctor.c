@@ -1,5 +1,7 @@
 /* zero3d doctor: is this machine fit to train, and how fast is it. */
+#include <errno.h>
 #include <hwloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -8,14 +10,22 @@
 #include "src/cli/cli.h"
 #include "src/cli/version.h"
 #include "src/device/device.h"
+#include "src/plan/measure.h"
 
 static const char help[] =
-    "usage: zero3d doctor\n"
+    "usage: zero3d doctor [--measure FILE]\n"
     "\n"
     "Looks at this machine: libraries, CPU and instruction set, cores, memory, shared memory, and "
     "the\n"
     "measured speed of matrix products in each precision with the method that a run would choose.\n"
-    "A line that begins with '!' names something that will slow down or stop a run.\n";
+    "A line that begins with '!' names something that will slow down or stop a run.\n"
+    "\n"
+    "  --measure FILE   instead, measures kernels, copies and the links between the ranks that it "
+    "is\n"
+    "                   started on, and describes the machine in FILE for `zero3d plan "
+    "--hardware`\n"
+    "\n"
+    "example: scripts/launch -n 2 zero3d doctor --measure configs/hardware/this-machine.yaml\n";
 
 static void check_cores(z3d_string *out) {
     hwloc_topology_t topology;
@@ -69,15 +79,51 @@ static z3d_status measure(z3d_string *out) {
     return status;
 }
 
+static z3d_status write_description(const char *path, int ranks, const z3d_hardware *hardware) {
+    char comment[256];
+    z3d_string text = {0};
+    snprintf(comment, sizeof comment,
+             "# Measured by `zero3d doctor --measure` on %d ranks of this machine, all at once.\n",
+             ranks);
+    z3d_hardware_write(hardware, comment, &text);
+    FILE *file = text.failed ? NULL : fopen(path, "w");
+    bool written = file && fwrite(text.text, 1, text.length, file) == text.length;
+    if (file && fclose(file) != 0) written = false;
+    z3d_string_free(&text);
+    return written ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+}
+
+/* Collective over the ranks that a launcher started. */
+static z3d_status describe_machine(const char *path, z3d_string *out) {
+    z3d_world *world;
+    z3d_hardware hardware;
+    Z3D_TRY(z3d_world_create(NULL, NULL, &world));
+    int ranks = z3d_world_local_size(world);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int threads = cores > ranks ? (int)(cores / ranks) : 1;
+    double memory = (double)sysconf(_SC_PAGESIZE) * (double)sysconf(_SC_PHYS_PAGES);
+    z3d_status status = z3d_measure_machine(world, threads, memory, &hardware);
+    if (status == Z3D_OK && z3d_world_rank(world) == 0)
+        status = write_description(path, ranks, &hardware);
+    status = z3d_world_agree(world, status);
+    if (status != Z3D_OK) z3d_world_abort(world, status, z3d_error_message());
+    if (z3d_world_rank(world) == 0)
+        z3d_string_append(out, "%s describes %d ranks of %d threads\n", path, ranks, threads);
+    z3d_world_destroy(world);
+    return Z3D_OK;
+}
+
 static int run(int argc, char **argv) {
-    const cli_option options[] = {{NULL, NULL, NULL}};
+    const char *path = NULL;
+    const cli_option options[] = {{"measure", &path, NULL}, {NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && count > 0)
         status = Z3D_ERROR(Z3D_ERR_USAGE, "doctor takes no arguments");
-    if (status == Z3D_OK) status = cli_version(&text);
-    if (status == Z3D_OK) {
+    if (status == Z3D_OK && path) status = describe_machine(path, &text);
+    if (status == Z3D_OK && !path) status = cli_version(&text);
+    if (status == Z3D_OK && !path) {
         check_cores(&text);
         check_memory(&text);
         status = measure(&text);

@@ -1,9 +1,15 @@
 /* zero3d plan */
-#include "src/plan/plan.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "src/cli/cli.h"
+#include "src/plan/estimate.h"
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
+    "                   [--hardware FILE [--calibration FILE] [--tokens N] [--json] [--trace "
+    "FILE]]\n"
     "\n"
     "Says what a run would take, without running it and without its ranks: one process makes the\n"
     "step program of any rank of any world. Prints that rank's memory by tenant (parameters,\n"
@@ -16,6 +22,14 @@ static const char help[] =
     "                    the batch keys imply\n"
     "  --rank R          the rank to plan (default 0)\n"
     "  --print-program   also print its training step, one instruction a line\n"
+    "  --hardware FILE   a described machine (configs/hardware): also prints whether it fits, the "
+    "time\n"
+    "                    of a step and where it goes, TFLOPS, MFU and HFU; everything is "
+    "predicted\n"
+    "  --calibration FILE  numbers that replace some of the machine's\n"
+    "  --tokens N        time and device hours of a training on N tokens\n"
+    "  --json            the prediction as one JSON object\n"
+    "  --trace FILE      the predicted timeline, opens in Perfetto\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 zero_optimization.stage=3\n";
@@ -30,10 +44,59 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
     return Z3D_OK;
 }
 
+typedef struct priced {
+    const char *hardware, *calibration, *tokens, *trace;
+    bool json;
+} priced;
+
+static z3d_status price(const z3d_case *of, const z3d_hardware *hardware, const priced *options,
+                        z3d_string *text) {
+    z3d_estimate estimate;
+    double tokens = 0;
+    FILE *timeline = NULL;
+    if (options->tokens &&
+        (z3d_parse_float(options->tokens, &tokens) != Z3D_OK || tokens < 1 || tokens > 1e18))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokens %s: a number from 1 to 1e18 is wanted",
+                         options->tokens);
+    if (options->trace && !(timeline = fopen(options->trace, "w")))
+        return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: %s", options->trace, strerror(errno));
+    z3d_status status = z3d_estimate_make(of, hardware, 0, timeline, &estimate);
+    if (timeline && fclose(timeline) != 0 && status == Z3D_OK)
+        status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: %s", options->trace, strerror(errno));
+    Z3D_TRY(status);
+    if (options->json)
+        z3d_estimate_json(of, hardware, &estimate, tokens, text);
+    else
+        z3d_estimate_print(of, hardware, &estimate, tokens, text);
+    return Z3D_OK;
+}
+
+/* The same configuration on the sim device. */
+static z3d_status predict(z3d_config *config, int ranks, int rank, const priced *options,
+                          z3d_string *text) {
+    z3d_hardware hardware;
+    z3d_case *of;
+    Z3D_TRY(z3d_hardware_read(options->hardware, &hardware));
+    if (options->calibration) Z3D_TRY(z3d_hardware_adjust(options->calibration, &hardware));
+    bool cpu = strcmp(hardware.kind, "cpu") == 0;
+    int local = ranks > 0 && ranks < (int)hardware.devices ? ranks : (int)hardware.devices;
+    int threads = cpu ? z3d_plan_threads(config, local) : 0;
+    Z3D_TRY(z3d_case_create(config, ranks, rank, threads, &of));
+    z3d_status status = price(of, &hardware, options, text);
+    z3d_case_destroy(of);
+    return status;
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL;
     bool print_program = false;
-    const cli_option options[] = {{"ranks", &ranks_text, NULL},
+    priced prediction = {.json = false};
+    const cli_option options[] = {{"hardware", &prediction.hardware, NULL},
+                                  {"calibration", &prediction.calibration, NULL},
+                                  {"tokens", &prediction.tokens, NULL},
+                                  {"trace", &prediction.trace, NULL},
+                                  {"json", NULL, &prediction.json},
+                                  {"ranks", &ranks_text, NULL},
                                   {"rank", &rank_text, NULL},
                                   {"print-program", NULL, &print_program},
                                   {NULL, NULL, NULL}};
@@ -41,11 +104,23 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));
     Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
+    bool needs = prediction.calibration || prediction.tokens || prediction.trace || prediction.json;
+    if (needs && !prediction.hardware)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--calibration, --tokens, --json and --trace want --hardware");
+    if (print_program && prediction.json)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program and --json do not go together");
     z3d_config *config;
-    z3d_plan *plan;
+    z3d_plan *plan = NULL;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
-    z3d_status status = z3d_plan_create(config, ranks, rank, &plan);
-    if (status == Z3D_OK) z3d_plan_print(plan, print_program, text);
+    z3d_status status = Z3D_OK;
+    if (!prediction.hardware || print_program) {
+        status = z3d_plan_create(config, ranks, rank, &plan);
+        if (status == Z3D_OK) z3d_plan_print(plan, print_program, text);
+        if (prediction.hardware) z3d_string_append(text, "\n");
+    }
+    if (status == Z3D_OK && prediction.hardware)
+        status = predict(config, ranks, rank, &prediction, text);
     z3d_plan_destroy(plan);
     z3d_config_destroy(config);
     return status;

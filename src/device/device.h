@@ -41,12 +41,17 @@ typedef enum z3d_gemm_method {
 
 const char *z3d_gemm_method_name(z3d_gemm_method method);
 
+struct z3d_tape;
+
 typedef struct z3d_device_config {
-    const char *backend; /* "cpu" or "record" */
-    int threads;         /* cpu: OpenMP threads of this rank; 0: all cores this process may use */
+    const char *backend; /* "cpu", "record", "sim", or "timed": the cpu device with a clock */
+    int threads; /* cpu: OpenMP threads of this rank; 0: all cores this process may use. sim:
+                    what scratch is counted for, 0: none */
     z3d_gemm_method gemm[Z3D_DTYPE_COUNT]; /* by operand type; AUTO means SGEMM */
     const char
         *isa; /* cpu: "avx512", "avx2", "generic" to force one, NULL: the best this CPU has */
+    struct z3d_tape
+        *tape; /* sim, timed: what is launched is written on it (src/device/sim/tape.h) */
 } z3d_device_config;
 
 /* Errors: ERR_UNSUPPORTED (unknown backend, isa not in this CPU), ERR_MEMORY. */

@@ -24,7 +24,7 @@ static int64_t implied_ranks(const z3d_config *config) {
 
 /* Threads of a rank as on this machine with all its ranks on one node: only scratch depends on
  * them. */
-static int threads_of(const z3d_config *config, int ranks) {
+int z3d_plan_threads(const z3d_config *config, int ranks) {
     if (config->training_threads != Z3D_AUTO) return (int)config->training_threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     return cores > ranks ? (int)(cores / ranks) : 1;
@@ -117,7 +117,7 @@ static double count_flops(const z3d_plan *plan) {
     return flops;
 }
 
-static z3d_status fill(z3d_plan *plan, z3d_config *config, int64_t ranks, int rank) {
+z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topology *out) {
     int data;
     if (ranks == 0) ranks = implied_ranks(config);
     if (ranks < 1 || ranks > INT32_MAX)
@@ -129,12 +129,16 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int64_t ranks, int ra
     if (rank < 0 || rank >= ranks)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld: 0 to %lld are", rank,
                          (long long)ranks, (long long)ranks - 1);
-    Z3D_TRY(z3d_topology_make((int)config->parallel_tensor_model_parallel_size, data,
-                              (int)config->parallel_pipeline_model_parallel_size, rank,
-                              &plan->topology));
+    return z3d_topology_make((int)config->parallel_tensor_model_parallel_size, data,
+                             (int)config->parallel_pipeline_model_parallel_size, rank, out);
+}
+
+static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) {
+    Z3D_TRY(z3d_plan_place(config, ranks, rank, &plan->topology));
+    ranks = plan->topology.size[Z3D_AXIS_WORLD];
     z3d_plan_gpt_config(config, &plan->gpt);
     z3d_plan_program_config(config, &plan->program_config);
-    plan->threads = threads_of(config, (int)ranks);
+    plan->threads = z3d_plan_threads(config, ranks);
     Z3D_TRY(z3d_plan_model(config, &plan->model));
     Z3D_TRY(z3d_layout_create(plan->model, &plan->topology, &plan->layout));
     Z3D_TRY(z3d_traces_record(plan->model, plan->layout, &plan->program_config, plan->threads,

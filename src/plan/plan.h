@@ -1,8 +1,9 @@
 /* src/plan: what a configuration comes to, without running it: from the configuration to the model
  * and the values that the step-program builder decides from (the trainer uses the same two
  * functions), and the memory, communication and work of the resulting programs for any rank of any
- * world. Later: time on described hardware. It may call every floor below src/train. Start reading
- * here, then plan.c. */
+ * world. estimate.h adds time and memory on
+ * described hardware, paper.h the rows of the ZeRO paper. It may call every floor below src/train.
+ * Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
 
@@ -19,6 +20,13 @@ z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
 void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
 /* What the builder decides from. The configuration must have been resolved (z3d_config_resolve). */
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
+
+/* Checks and resolves `config` for a world of `ranks` ranks (0: as z3d_plan_create finds them) and
+ * gives the place of `rank` in it. Errors: ERR_CONFIG, ERR_TOPOLOGY. */
+z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topology *out);
+
+/* Threads of each of `ranks` ranks on this machine: training.threads, or its cores shared. */
+int z3d_plan_threads(const z3d_config *config, int ranks);
 
 /* Hardware FLOPs per token (for HFU) by the papers' formula: the model FLOPs and what this training
  * step really replays. Blocks replayed whole are Narayanan et al.'s 4/3; a minimal replay saves 8

@@ -20,6 +20,7 @@ static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
 }
 
 int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads) {
+    if (threads < 1) return 0; /* sim: of a device whose libraries bring their own */
     switch (kernel->kind) {
     case Z3D_KERNEL_gemm:
         return gemm_scratch(&kernel->as.gemm, threads);

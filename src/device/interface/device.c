@@ -12,7 +12,8 @@ struct z3d_device {
     void *self;
 };
 
-static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record};
+static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record,
+                                                 &z3d_device_ops_sim, &z3d_device_ops_timed};
 
 const char *z3d_gemm_method_name(z3d_gemm_method method) {
     static const char *const names[] = {
@@ -39,8 +40,9 @@ z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) 
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         if (!strcmp(backends[i]->name, name)) ops = backends[i];
     if (!ops)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                         "device backend '%s' is unknown; there are 'cpu' and 'record'", name);
+        return Z3D_ERROR(
+            Z3D_ERR_UNSUPPORTED,
+            "device backend '%s' is unknown; there are 'cpu', 'record', 'sim' and 'timed'", name);
 
     z3d_device *device;
     Z3D_TRY(z3d_new(1, sizeof *device, "a device", &device));

@@ -1,0 +1,114 @@
+/* Collectives on described links: a ring moves what NCCL's and our own rings move; its time is the
+ * volume over the narrowest link it passes, plus a latency per step along the ring, or along a tree
+ * where that is shorter. */
+#include "parallel/sim/links.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Nodes that this rank's group spans along `axis`; members are in ascending order of rank. */
+static int nodes_of(const z3d_topology *at, z3d_axis axis, int devices) {
+    int nodes = 0, last = -1;
+    for (int i = 0; i < at->size[axis]; i++) {
+        int node = z3d_topology_peer(at, axis, i) / devices;
+        if (node != last) nodes++;
+        last = node;
+    }
+    return nodes;
+}
+
+/* Adds one to `crossing` of every node that this rank's group touches, when it leaves a node. */
+static void mark(const z3d_topology *at, z3d_axis axis, int devices, int *crossing) {
+    int last = -1;
+    for (int i = 0; i < at->size[axis]; i++) {
+        int node = z3d_topology_peer(at, axis, i) / devices;
+        if (node != last) crossing[node]++;
+        last = node;
+    }
+}
+
+static z3d_status each_group(const z3d_topology *topology, z3d_axis axis, int devices,
+                             int *crossing, z3d_links *out) {
+    int world = topology->size[Z3D_AXIS_WORLD];
+    for (int rank = 0; rank < world; rank++) {
+        z3d_topology at;
+        Z3D_TRY(z3d_topology_make(topology->size[Z3D_AXIS_TENSOR], topology->size[Z3D_AXIS_DATA],
+                                  topology->size[Z3D_AXIS_PIPELINE], rank, &at));
+        if (at.coordinate[axis] != 0) continue;
+        int nodes = nodes_of(&at, axis, devices);
+        if (nodes > out->nodes) out->nodes = nodes;
+        if (nodes > 1) mark(&at, axis, devices, crossing);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_links_find(const z3d_topology *topology, z3d_axis axis, int devices,
+                          z3d_links *out) {
+    int world = topology->size[Z3D_AXIS_WORLD], nodes = (world + devices - 1) / devices;
+    int *crossing;
+    Z3D_TRY(z3d_new((size_t)nodes, sizeof *crossing, "a map of nodes", &crossing));
+    *out = (z3d_links){.members = topology->size[axis], .nodes = 1, .sharing = 1};
+    z3d_status status = Z3D_OK;
+    if (axis == Z3D_AXIS_WORLD)
+        out->nodes = nodes;
+    else
+        status = each_group(topology, axis, devices, crossing, out);
+    for (int n = 0; n < nodes; n++)
+        if (crossing[n] > out->sharing) out->sharing = crossing[n];
+    if (out->nodes > 1) out->hops = out->nodes;
+    free(crossing);
+    return status;
+}
+
+/* Bytes of the whole vector or matrix of a call. */
+static double total_bytes(const z3d_links *links, const z3d_event *call) {
+    bool rows = call->of == Z3D_COLLECTIVE_REDUCE_SCATTER || call->of == Z3D_COLLECTIVE_ALL_GATHER;
+    return (double)call->count * (rows ? links->members : 1) * (double)z3d_dtype_size(call->dtype);
+}
+
+/* How often a ring passes over the data: twice for a sum that everybody gets. */
+static double passes(const z3d_links *links, const z3d_event *call) {
+    double share = (double)(links->members - 1) / links->members;
+    switch (call->of) {
+    case Z3D_COLLECTIVE_ALL_REDUCE:
+        return 2 * share;
+    case Z3D_COLLECTIVE_REDUCE_SCATTER:
+    case Z3D_COLLECTIVE_ALL_GATHER:
+        return share;
+    case Z3D_COLLECTIVE_BARRIER:
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+double z3d_links_bytes(const z3d_links *links, const z3d_event *call, double *between_nodes) {
+    double bytes = links->members > 1 ? passes(links, call) * total_bytes(links, call) : 0;
+    *between_nodes = bytes * links->hops / links->members;
+    return bytes;
+}
+
+static double tree_depth(int members) {
+    return members > 1 ? ceil(log2((double)members)) : 0;
+}
+
+/* One way along the ring, or up a tree that has the nodes on top. */
+static double latency(const z3d_hardware *hardware, const z3d_links *links, bool tree) {
+    double inside = hardware->link_latency_us * 1e-6, across = hardware->network_latency_us * 1e-6;
+    int per_node = (links->members + links->nodes - 1) / links->nodes;
+    if (tree) return tree_depth(per_node) * inside + tree_depth(links->nodes) * across;
+    return (links->members - links->nodes) * inside + (links->nodes - 1) * across;
+}
+
+double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links,
+                            const z3d_event *call) {
+    if (links->members < 2) return 0;
+    double width = hardware->link_bandwidth * 1e9 * hardware->link_efficiency;
+    double share =
+        hardware->network_bandwidth * 1e9 * hardware->network_efficiency / links->sharing;
+    if (links->nodes > 1 && share < width) width = share;
+    double bytes = passes(links, call) * total_bytes(links, call);
+    bool both_ways = call->of == Z3D_COLLECTIVE_ALL_REDUCE;
+    bool tree = both_ways && total_bytes(links, call) <= hardware->tree_kib * 1024;
+    return bytes / width + (both_ways ? 2 : 1) * latency(hardware, links, tree);
+}

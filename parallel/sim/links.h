@@ -1,0 +1,28 @@
+/* What collectives take on a described machine: how an axis' groups lie on the nodes, and the ring
+ * and tree costs over the links they share. */
+#ifndef ZERO3D_PARALLEL_SIM_LINKS_H
+#define ZERO3D_PARALLEL_SIM_LINKS_H
+
+#include "parallel/parallel.h"
+#include "src/device/sim/hardware.h"
+
+/* The slowest group along one axis. */
+typedef struct z3d_links {
+    int members;
+    int nodes;   /* that it spans */
+    int hops;    /* of a ring over it that cross nodes: 0 or one a node */
+    int sharing; /* groups of the axis that leave the fullest of its nodes, and share its adapters
+                  */
+} z3d_links;
+
+/* From the full map of who sits where: rank r on node r / devices. Errors: ERR_MEMORY. */
+z3d_status z3d_links_find(const z3d_topology *topology, z3d_axis axis, int devices, z3d_links *out);
+
+/* Seconds of one collective event of a tape (Z3D_EVENT_START) alone on its links. */
+double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links,
+                            const z3d_event *call);
+/* Bytes that it sends from this rank, and how many of them leave the node, on average over a ring's
+ * members. */
+double z3d_links_bytes(const z3d_links *links, const z3d_event *call, double *between_nodes);
+
+#endif

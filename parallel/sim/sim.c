@@ -1,0 +1,41 @@
+/* The backend of sim groups: any size, no data, no peers; every start and wait is written on a
+ * tape, to be priced by topology afterwards. */
+#include "parallel/interface/internal.h"
+#include "src/device/sim/tape.h"
+
+static z3d_status sim_start(z3d_group *group, z3d_operation *operation) {
+    const z3d_collective *call = &operation->call;
+    z3d_event event = {.kind = Z3D_EVENT_START,
+                       .of = (int)call->kind,
+                       .dtype = call->dtype,
+                       .axis = (int)group->axis,
+                       .id = operation->id,
+                       .count = call->count};
+    Z3D_TRY(z3d_tape_append(group->state, &event));
+    z3d_operation_finish(group, operation, Z3D_OK);
+    return Z3D_OK;
+}
+
+static z3d_status sim_waited(z3d_group *group, const z3d_operation *operation) {
+    z3d_event event = {.kind = Z3D_EVENT_WAIT,
+                       .of = (int)operation->call.kind,
+                       .axis = (int)group->axis,
+                       .id = operation->id};
+    return z3d_tape_append(group->state, &event);
+}
+
+static void sim_destroy(z3d_group *group) {
+    (void)group; /* the tape is the caller's */
+}
+
+static const z3d_group_ops sim_ops = {
+    .name = "sim", .start = sim_start, .waited = sim_waited, .destroy = sim_destroy};
+
+z3d_status z3d_group_create_sim(z3d_axis axis, int size, int index, z3d_tape *tape,
+                                z3d_group **out) {
+    Z3D_TRY(z3d_group_create_recording(axis, size, index, out));
+    if (size == 1) return Z3D_OK; /* a group of one has nobody to wait for */
+    (*out)->ops = &sim_ops;
+    (*out)->state = tape;
+    return Z3D_OK;
+}

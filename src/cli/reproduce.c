@@ -1,0 +1,124 @@
+/* zero3d reproduce */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/cli/cli.h"
+#include "src/plan/paper.h"
+
+static const char help[] =
+    "usage: zero3d reproduce [table1|table2|fig2|fig3|fig4|fig6|fig7|fig8|all] [--json]\n"
+    "                        [--page FILE] [--hardware FILE] [--calibration FILE]\n"
+    "       zero3d reproduce --calibrate [--calibration FILE]\n"
+    "       zero3d reproduce --write-configs DIR\n"
+    "\n"
+    "The numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a configuration "
+    "that\n"
+    "runs here at full size on the sim device: the step program that training runs, without "
+    "memory\n"
+    "behind it, on a virtual clock. docs/reproducing-the-paper.md tells what is assumed.\n"
+    "\n"
+    "  --json              one array of objects: figure, system, size, gpus, quantity, published, "
+    "ours\n"
+    "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
+    "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml\n"
+    "  --calibration FILE  default: configs/paper/calibration.yaml\n"
+    "  --calibrate         fits the calibration's constants anew on the points marked `fitted`, "
+    "and\n"
+    "                      writes the file (about a minute)\n"
+    "  --write-configs DIR writes every row as a configuration file (configs/paper)\n";
+
+static z3d_status write_file(const char *path, const z3d_string *text) {
+    if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "writing %.200s", path);
+    FILE *file = fopen(path, "w");
+    if (!file) return Z3D_ERROR(Z3D_ERR_IO, "%.200s: %s", path, strerror(errno));
+    bool written = fwrite(text->text, 1, text->length, file) == text->length;
+    if (fclose(file) != 0 || !written)
+        return Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    return Z3D_OK;
+}
+
+static z3d_status write_configs(const char *folder, z3d_string *text) {
+    Z3D_TRY(z3d_make_folders(folder));
+    for (int i = 0; i < z3d_paper_row_count; i++) {
+        char name[96], path[512];
+        z3d_string config = {0};
+        snprintf(path, sizeof path, "%.380s/%s", folder,
+                 z3d_paper_file(&z3d_paper_rows[i], name, sizeof name));
+        z3d_paper_config(&z3d_paper_rows[i], &config);
+        z3d_status status = write_file(path, &config);
+        z3d_string_free(&config);
+        Z3D_TRY(status);
+    }
+    z3d_string_append(text, "%d configurations written to %s\n", z3d_paper_row_count, folder);
+    return Z3D_OK;
+}
+
+static z3d_status calibrate(z3d_hardware *hardware, const char *path, z3d_string *text) {
+    enum { ROUNDS = 6 };
+    double before, after;
+    z3d_string file = {0};
+    Z3D_TRY(z3d_paper_calibrate(hardware, ROUNDS, &before, &after));
+    z3d_paper_write_calibration(hardware, &file);
+    z3d_status status = write_file(path, &file);
+    if (status == Z3D_OK)
+        z3d_string_append(text,
+                          "%sroot of the mean squared log error on the fitted points: %.4f "
+                          "before, %.4f after; written to %s\n",
+                          file.text, before, after, path);
+    z3d_string_free(&file);
+    return status;
+}
+
+static z3d_status reproduce(const char *what, const z3d_hardware *hardware, bool json,
+                            const char *page, z3d_string *text) {
+    z3d_points points = {0};
+    z3d_string html = {0};
+    z3d_status status = z3d_paper_reproduce(what, hardware, &points);
+    if (status == Z3D_OK && page) {
+        z3d_points_page(&points, hardware, &html);
+        status = write_file(page, &html);
+    }
+    if (status == Z3D_OK) {
+        if (json)
+            z3d_points_json(&points, text);
+        else
+            z3d_points_print(&points, text);
+    }
+    z3d_string_free(&html);
+    z3d_points_free(&points);
+    return status;
+}
+
+static z3d_status make(int argc, char **argv, z3d_string *text) {
+    const char *machine = "configs/hardware/dgx2-v100.yaml";
+    const char *calibration = "configs/paper/calibration.yaml", *page = NULL, *configs = NULL;
+    bool json = false, fit = false;
+    const cli_option options[] = {{"hardware", &machine, NULL},
+                                  {"calibration", &calibration, NULL},
+                                  {"page", &page, NULL},
+                                  {"write-configs", &configs, NULL},
+                                  {"json", NULL, &json},
+                                  {"calibrate", NULL, &fit},
+                                  {NULL, NULL, NULL}};
+    int count;
+    z3d_hardware hardware;
+    Z3D_TRY(cli_parse(argc, argv, options, &count));
+    if (count > 1)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "one thing at a time: '%.40s' is too many", argv[2]);
+    if (configs) return write_configs(configs, text);
+    Z3D_TRY(z3d_hardware_read(machine, &hardware));
+    if (fit) return calibrate(&hardware, calibration, text);
+    Z3D_TRY(z3d_hardware_adjust(calibration, &hardware));
+    return reproduce(count == 1 ? argv[1] : "all", &hardware, json, page, text);
+}
+
+static int run(int argc, char **argv) {
+    z3d_string text = {0};
+    z3d_status status = make(argc, argv, &text);
+    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "reproduce");
+    z3d_string_free(&text);
+    return code;
+}
+
+const cli_command cli_reproduce = {"reproduce", "the ZeRO paper's numbers beside ours", help, run};

@@ -1,0 +1,264 @@
+/* Reading and writing hardware descriptions. */
+#include "src/device/sim/hardware.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+enum { FILE_LIMIT = 1 << 20, MAX_DEPTH = 3, PATH = 96 };
+
+static const char RATES[] = "device.kernel_gb_per_s.";
+
+static const struct number {
+    const char *path;
+    size_t offset;
+    double low, high, standard;
+    const char *meaning;
+} numbers[] = {
+#define X(field, path, low, high, standard, meaning)                                               \
+    {path, offsetof(z3d_hardware, field), low, high, standard, meaning},
+    Z3D_HARDWARE_MAP(X)
+#undef X
+};
+enum { NUMBERS = sizeof numbers / sizeof *numbers };
+
+static const struct text {
+    const char *path;
+    size_t offset, size;
+} texts[] = {{"name", offsetof(z3d_hardware, name), sizeof((z3d_hardware *)0)->name},
+             {"device.name", offsetof(z3d_hardware, device), sizeof((z3d_hardware *)0)->device},
+             {"device.kind", offsetof(z3d_hardware, kind), sizeof((z3d_hardware *)0)->kind}};
+enum { TEXTS = sizeof texts / sizeof *texts };
+
+typedef struct reader {
+    const char *name;
+    yaml_parser_t parser;
+    z3d_hardware *hardware;
+    bool seen[NUMBERS + TEXTS], rate_seen[Z3D_KERNEL_COUNT];
+} reader;
+
+static double *number_at(z3d_hardware *hardware, int index) {
+    return (double *)(void *)((char *)hardware + numbers[index].offset);
+}
+
+static z3d_status refuse(const reader *r, yaml_mark_t mark, const char *path, const char *what) {
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s:%zu:%zu: %.96s%s%.200s", r->name, mark.line + 1,
+                     mark.column + 1, path, path[0] ? ": " : "", what);
+}
+
+static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char *value) {
+    const struct number *n = &numbers[index];
+    char what[160];
+    double number;
+    if (z3d_parse_float(value, &number) != Z3D_OK || number < n->low || number > n->high) {
+        snprintf(what, sizeof what, "'%.40s' is not a number from %g to %g", value, n->low,
+                 n->high);
+        return refuse(r, mark, n->path, what);
+    }
+    *number_at(r->hardware, index) = number;
+    return Z3D_OK;
+}
+
+static z3d_status set_text(reader *r, yaml_mark_t mark, int index, const char *value) {
+    char *to = (char *)r->hardware + texts[index].offset;
+    if (value[0] == 0 || strlen(value) >= texts[index].size)
+        return refuse(r, mark, texts[index].path, "a text of 1 to 63 bytes is wanted");
+    if (index == 2 && strcmp(value, "gpu") != 0 && strcmp(value, "cpu") != 0)
+        return refuse(r, mark, texts[index].path, "there are gpu and cpu");
+    for (const char *c = value; *c; c++)
+        if ((unsigned char)*c < 0x20)
+            return refuse(r, mark, texts[index].path, "control character");
+    snprintf(to, texts[index].size, "%s", value);
+    return Z3D_OK;
+}
+
+static z3d_status set_rate(reader *r, yaml_mark_t mark, const char *path, const char *value) {
+    char what[160];
+    for (int k = 0; k < Z3D_KERNEL_COUNT; k++) {
+        double rate;
+        if (strcmp(path + strlen(RATES), z3d_kernel_name((z3d_kernel_kind)k)) != 0) continue;
+        if (r->rate_seen[k]) return refuse(r, mark, path, "is written twice");
+        r->rate_seen[k] = true;
+        if (z3d_parse_float(value, &rate) != Z3D_OK || rate < 0 || rate > 1e6) {
+            snprintf(what, sizeof what, "'%.40s' is not a number from 0 to 1e6", value);
+            return refuse(r, mark, path, what);
+        }
+        r->hardware->kernel_rate[k] = rate;
+        return Z3D_OK;
+    }
+    return refuse(r, mark, path, "there is no such kernel");
+}
+
+static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value) {
+    if (strncmp(path, RATES, strlen(RATES)) == 0) return set_rate(r, mark, path, value);
+    for (int i = 0; i < NUMBERS + TEXTS; i++) {
+        const char *known = i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path;
+        if (strcmp(known, path) != 0) continue;
+        if (r->seen[i]) return refuse(r, mark, path, "is written twice");
+        r->seen[i] = true;
+        return i < NUMBERS ? set_number(r, mark, i, value) : set_text(r, mark, i - NUMBERS, value);
+    }
+    return refuse(r, mark, path, "there is no such key in a hardware description");
+}
+
+static z3d_status next(reader *r, yaml_event_t *event) {
+    if (yaml_parser_parse(&r->parser, event)) return Z3D_OK;
+    memset(event, 0, sizeof *event);
+    return refuse(r, r->parser.problem_mark, "",
+                  r->parser.problem ? r->parser.problem : "no valid YAML");
+}
+
+/* The pairs of one mapping; `prefix` ends with a dot, or is empty. */
+static z3d_status read_mapping(reader *r, const char *prefix, int depth) {
+    for (;;) {
+        yaml_event_t key, value;
+        char path[PATH];
+        Z3D_TRY(next(r, &key));
+        yaml_mark_t mark = key.start_mark;
+        bool end = key.type == YAML_MAPPING_END_EVENT, scalar = key.type == YAML_SCALAR_EVENT;
+        int length = !scalar ? 0
+                             : snprintf(path, sizeof path, "%s%s", prefix,
+                                        (const char *)key.data.scalar.value);
+        yaml_event_delete(&key);
+        if (end) return Z3D_OK;
+        if (!scalar || length <= 0 || length >= PATH - 2)
+            return refuse(r, mark, "", "a short key is wanted here");
+        Z3D_TRY(next(r, &value));
+        z3d_status status;
+        if (value.type == YAML_SCALAR_EVENT) {
+            status = set(r, value.start_mark, path, (const char *)value.data.scalar.value);
+        } else if (value.type == YAML_MAPPING_START_EVENT && depth < MAX_DEPTH) {
+            path[length] = '.';
+            path[length + 1] = 0;
+            status = read_mapping(r, path, depth + 1);
+        } else {
+            status = refuse(r, value.start_mark, path, "one number or text is wanted");
+        }
+        yaml_event_delete(&value);
+        Z3D_TRY(status);
+    }
+}
+
+static z3d_status read_document(reader *r) {
+    static const yaml_event_type_t opening[] = {YAML_STREAM_START_EVENT, YAML_DOCUMENT_START_EVENT,
+                                                YAML_MAPPING_START_EVENT};
+    for (int i = 0; i < 3; i++) {
+        yaml_event_t event;
+        Z3D_TRY(next(r, &event));
+        yaml_event_type_t type = event.type;
+        yaml_mark_t mark = event.start_mark;
+        yaml_event_delete(&event);
+        if (type != opening[i])
+            return refuse(r, mark, "", "no hardware description: 'key: value' lines are wanted");
+    }
+    return read_mapping(r, "", 1);
+}
+
+static z3d_status read_over(const char *text, size_t length, const char *name, bool whole,
+                            z3d_hardware *hardware) {
+    reader r = {.name = name, .hardware = hardware};
+    if (memchr(text, 0, length))
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: is this a text file?", name);
+    if (!yaml_parser_initialize(&r.parser))
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %.200s", name);
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, length);
+    z3d_status status = read_document(&r);
+    yaml_parser_delete(&r.parser);
+    Z3D_TRY(status);
+    for (int i = 0; i < NUMBERS + TEXTS && whole; i++) {
+        if (r.seen[i] || (i < NUMBERS && !isnan(numbers[i].standard))) continue;
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: %s is missing%s%s", name,
+                         i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path,
+                         i < NUMBERS ? ": " : "", i < NUMBERS ? numbers[i].meaning : "");
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
+                                  z3d_hardware *out) {
+    *out = (z3d_hardware){.name = ""};
+    for (int i = 0; i < NUMBERS; i++)
+        *number_at(out, i) = isnan(numbers[i].standard) ? 0 : numbers[i].standard;
+    return read_over(text, length, name, true, out);
+}
+
+z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char *name,
+                                    z3d_hardware *hardware) {
+    return read_over(text, length, name, false, hardware);
+}
+
+static z3d_status read_path(const char *path, bool whole, z3d_hardware *hardware) {
+    char *text;
+    size_t length;
+    Z3D_TRY(z3d_read_file(path, FILE_LIMIT, &text, &length));
+    z3d_status status = whole ? z3d_hardware_read_text(text, length, path, hardware)
+                              : z3d_hardware_adjust_text(text, length, path, hardware);
+    free(text);
+    return status;
+}
+
+z3d_status z3d_hardware_read(const char *path, z3d_hardware *out) {
+    return read_path(path, true, out);
+}
+
+z3d_status z3d_hardware_adjust(const char *path, z3d_hardware *hardware) {
+    return read_path(path, false, hardware);
+}
+
+double *z3d_hardware_number(z3d_hardware *hardware, const char *path) {
+    for (int i = 0; i < NUMBERS; i++)
+        if (strcmp(numbers[i].path, path) == 0) return number_at(hardware, i);
+    return NULL;
+}
+
+bool z3d_hardware_describe(const char *path, double *low, double *high, const char **meaning) {
+    for (int i = 0; i < NUMBERS; i++) {
+        if (strcmp(numbers[i].path, path) != 0) continue;
+        *low = numbers[i].low;
+        *high = numbers[i].high;
+        *meaning = numbers[i].meaning;
+        return true;
+    }
+    return false;
+}
+
+static void write_rates(const z3d_hardware *hardware, z3d_string *out) {
+    char number[32];
+    bool any = false;
+    for (int k = 0; k < Z3D_KERNEL_COUNT; k++) {
+        if (hardware->kernel_rate[k] <= 0) continue;
+        if (!any) z3d_string_append(out, "  kernel_gb_per_s:\n");
+        any = true;
+        z3d_string_append(out, "    %s: %s\n", z3d_kernel_name((z3d_kernel_kind)k),
+                          z3d_format_number(hardware->kernel_rate[k], number, sizeof number));
+    }
+}
+
+/* Flat "a.b: value" pairs as nested mappings: the table's paths stand in the order of the file. */
+void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out) {
+    char number[32];
+    const char *section = "";
+    z3d_hardware copy = *hardware;
+    z3d_string_append(out, "%sname: ", comment);
+    z3d_string_append_json(out, copy.name);
+    z3d_string_append(out, "\ndevice:\n  name: ");
+    z3d_string_append_json(out, copy.device);
+    z3d_string_append(out, "\n  kind: %s\n", copy.kind);
+    section = "device";
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *dot = strchr(numbers[i].path, '.'), *deeper = strchr(dot + 1, '.');
+        size_t length = (size_t)(dot - numbers[i].path);
+        if (strncmp(section, numbers[i].path, length) != 0) {
+            if (strcmp(section, "device") == 0) write_rates(hardware, out);
+            section = numbers[i].path;
+            z3d_string_append(out, "%.*s:\n", (int)length, section);
+        }
+        if (deeper && strcmp(deeper, ".fp16") == 0)
+            z3d_string_append(out, "  %.*s:\n", (int)(deeper - dot - 1), dot + 1);
+        z3d_string_append(
+            out, "%s%s: %s   # %s\n", deeper ? "    " : "  ", deeper ? deeper + 1 : dot + 1,
+            z3d_format_number(*number_at(&copy, i), number, sizeof number), numbers[i].meaning);
+    }
+}

@@ -1,0 +1,76 @@
+/* A described machine: what a step program's time and memory are priced on. Read from a YAML file
+ * (configs/hardware) through one table; every number of such a file has its source in a comment. */
+#ifndef ZERO3D_DEVICE_SIM_HARDWARE_H
+#define ZERO3D_DEVICE_SIM_HARDWARE_H
+
+#include "src/device/sim/tape.h"
+
+/* X(field, path, lowest, highest, standard, meaning). standard NAN: the file must give it. */
+/* clang-format off */
+#define Z3D_HARDWARE_MAP(X) \
+  X(memory_gib, "device.memory_gib", 0.01, 1e6, NAN, "GiB of device memory that a process can allocate") \
+  X(overhead_gb, "device.overhead_gb", 0, 100, 0, "GB outside the arena: context, libraries' workspaces and buffers, the allocator's waste") \
+  X(peak_fp16, "device.peak_tflops.fp16", 0, 1e5, 0, "dense products in fp16; 0: not known") \
+  X(peak_bf16, "device.peak_tflops.bf16", 0, 1e5, 0, "dense products in bf16; 0: not known") \
+  X(peak_fp32, "device.peak_tflops.fp32", 0, 1e5, 0, "dense products in fp32; 0: not known") \
+  X(gemm_efficiency, "device.gemm_efficiency", 0.01, 1, NAN, "share of the peak that a large product reaches") \
+  X(gemm_half, "device.gemm_half", 0, 1e5, 0, "a dimension m, n or k of a product this small halves its speed") \
+  X(memory_bandwidth, "device.memory_gb_per_s", 0.1, 1e6, NAN, "device memory's peak") \
+  X(memory_efficiency, "device.memory_efficiency", 0.01, 1, NAN, "share of it that kernels reach") \
+  X(launch_us, "device.launch_us", 0, 1e5, 0, "from one kernel to the next") \
+  X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
+  X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
+  X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "speed of not fused attention products whose head size is no multiple of 8, against others: no tensor cores") \
+  X(devices, "node.devices", 1, 65536, NAN, "devices in a node") \
+  X(link_bandwidth, "node.link_gb_per_s", 0.001, 1e5, NAN, "between devices of a node, one way, each device") \
+  X(link_efficiency, "node.link_efficiency", 0.01, 1, 1, "share of it that collectives reach") \
+  X(link_latency_us, "node.link_latency_us", 0, 1e6, 0, "one step of a collective within a node") \
+  X(network_bandwidth, "node.network_gb_per_s", 0.0001, 1e5, NAN, "from a node to the others, one way, all its adapters together") \
+  X(network_efficiency, "node.network_efficiency", 0.001, 1, 1, "share of it that collectives reach") \
+  X(network_latency_us, "node.network_latency_us", 0, 1e6, 0, "one step of a collective between nodes") \
+  X(host_bandwidth, "node.host_gb_per_s", 0.001, 1e5, NAN, "between a device and host memory, one way, one link") \
+  X(host_sharing, "node.host_sharing", 1, 64, 1, "devices that share one such link") \
+  X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of it that copies reach") \
+  X(host_memory_gib, "node.host_memory_gib", 0.01, 1e6, NAN, "GiB of host memory of a node") \
+  X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
+  X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
+  X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
+  X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again")
+/* clang-format on */
+
+typedef struct z3d_hardware {
+    char name[64], device[64], kind[8]; /* kind: gpu or cpu */
+#define X(field, path, low, high, standard, meaning) double field;
+    Z3D_HARDWARE_MAP(X)
+#undef X
+    double kernel_rate[Z3D_KERNEL_COUNT]; /* "device.kernel_gb_per_s.<kernel>": bytes that this
+                                             kernel reads and writes in a second, where arithmetic
+                                             limits it and not memory; 0: memory does */
+} z3d_hardware;
+
+/* Reads a description. Unknown, doubled and missing keys, numbers out of range: ERR_CONFIG with
+ * "file:line:column: ..." and what would be right. */
+z3d_status z3d_hardware_read(const char *path, z3d_hardware *out);
+z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
+                                  z3d_hardware *out);
+/* The same keys, any of them, over a machine that was read: a calibration. */
+z3d_status z3d_hardware_adjust(const char *path, z3d_hardware *hardware);
+z3d_status z3d_hardware_adjust_text(const char *text, size_t length, const char *name,
+                                    z3d_hardware *hardware);
+/* The number behind a path, NULL: there is none. */
+double *z3d_hardware_number(z3d_hardware *hardware, const char *path);
+/* Its meaning and bounds; false: there is none. */
+bool z3d_hardware_describe(const char *path, double *low, double *high, const char **meaning);
+/* The file that describes `hardware`, with `comment` lines on top. */
+void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_string *out);
+
+/* Peak of products in `dtype`, FLOP/s; 0: not known. */
+double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype);
+
+/* Seconds of one kernel of a tape: a roofline of products' efficiency by shape and memory traffic,
+ * plus the launch. */
+double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel);
+/* Seconds of a copy between device and host with all devices of a node copying. */
+double z3d_hardware_copy(const z3d_hardware *hardware, int64_t bytes);
+
+#endif

@@ -1,0 +1,46 @@
+/* What one rank did, in order, with nothing behind it: the sim device and the sim groups write
+ * every kernel, transfer and collective on a tape while the executor runs the step program on them.
+ * The program never looks at a clock, so a tape is priced afterwards, on any hardware
+ * (src/plan/simulate.c plays it). */
+#ifndef ZERO3D_DEVICE_SIM_TAPE_H
+#define ZERO3D_DEVICE_SIM_TAPE_H
+
+#include "src/device/device.h"
+
+typedef enum z3d_event_kind {
+    Z3D_EVENT_INSTRUCTION, /* id: index in the program; what follows belongs to it */
+    Z3D_EVENT_KERNEL,
+    Z3D_EVENT_START, /* a collective; `of` is its kind, `axis` its group */
+    Z3D_EVENT_WAIT,
+    Z3D_EVENT_COPY_START, /* a transfer between device and host */
+    Z3D_EVENT_COPY_WAIT
+} z3d_event_kind;
+
+typedef struct z3d_event {
+    z3d_event_kind kind;
+    int of; /* kernels: z3d_kernel_kind; collectives: z3d_collective_kind */
+    z3d_dtype dtype;
+    int axis;
+    int64_t id;      /* of a start and its wait, counted from 1 by axis (copies: by device) */
+    int64_t m, n, k; /* products: the shape; attention: batch x heads, sequence, head_dim */
+    int64_t count;   /* collectives: elements, as z3d_collective counts them */
+    int64_t bytes;   /* kernels: read and written; copies: moved */
+    double flops;
+    double seconds; /* kernels that really ran (the timed device); else 0 */
+} z3d_event;
+
+typedef struct z3d_tape {
+    z3d_event *event;
+    int64_t count, capacity;
+} z3d_tape;
+
+z3d_status z3d_tape_create(z3d_tape **out);
+void z3d_tape_destroy(z3d_tape *tape);
+/* Forgets what was written so far. */
+void z3d_tape_clear(z3d_tape *tape);
+/* Errors: ERR_MEMORY. */
+z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event);
+/* A kernel with its shape and cost. */
+z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds);
+
+#endif

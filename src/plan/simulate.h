@@ -1,0 +1,61 @@
+/* A step on the sim device: the engine itself runs the program at full size with no memory behind
+ * it; what it did is then priced on described hardware, as often as wanted. */
+#ifndef ZERO3D_PLAN_SIMULATE_H
+#define ZERO3D_PLAN_SIMULATE_H
+
+#include <stdio.h>
+
+#include "parallel/sim/links.h"
+#include "zero/zero.h"
+
+/* One training step of one rank, as the executor ran it. Every rank of a world without pipeline
+ * stages has the same program, so this one stands for all: collectives are priced by the slowest
+ * group of their axis on the full map of ranks and nodes. */
+typedef struct z3d_simulation {
+    z3d_topology topology;
+    z3d_tape *tape;
+    z3d_engine *engine; /* program, layout and ledgers can be looked at */
+    z3d_device *device;
+    z3d_group *group[Z3D_AXIS_COUNT];
+} z3d_simulation;
+
+/* Runs one step on the sim device. threads: of the ranks of a cpu machine (their scratch), 0: a
+ * gpu. model must outlive it. Not collective, allocates no device memory. Errors: as
+ * z3d_engine_create. */
+z3d_status z3d_simulation_create(const z3d_model *model, const z3d_topology *topology,
+                                 const z3d_program_config *program, double gradient_clipping,
+                                 int threads, z3d_simulation **out);
+void z3d_simulation_destroy(z3d_simulation *simulation);
+
+/* Where the seconds of a step go on this rank, and what travels. */
+typedef struct z3d_step_time {
+    double seconds, compute, transfer; /* in all; kernels; exposed copies from and to the host */
+    double exposed[Z3D_AXIS_COUNT];    /* waits for collectives, by group */
+    double control;                    /* waits for the world's one small collective a step */
+    double allocator;                  /* what a nearly full device adds */
+    double kernel_flops;               /* as the kernels count */
+    double bytes[Z3D_AXIS_COUNT];      /* sent by this rank, of them between nodes: */
+    double bytes_between_nodes[Z3D_AXIS_COUNT];
+    double busy[Z3D_AXIS_COUNT]; /* seconds of collectives if each were alone */
+} z3d_step_time;
+
+/* Plays the tape on a clock: a compute lane, one lane a group's collectives, one lane for copies;
+ * a start waits for compute's position and its lane, a wait makes compute wait. memory_used: share
+ * of the device's memory in use (for the allocator). timeline: NULL, or a file that gets Chrome
+ * trace events. Errors: ERR_MEMORY, ERR_IO. */
+z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardware *hardware,
+                               double memory_used, FILE *timeline, z3d_step_time *out);
+
+/* Bytes of device memory a rank takes on this machine: the arena, and what lies outside. */
+typedef struct z3d_memory_need {
+    int64_t arena, host_arena; /* bytes; host_arena: of this rank */
+    double overhead, extra;    /* bytes outside the arena; a caller's named line */
+    double capacity, free;     /* free < 0: does not fit by so much */
+    double host_capacity;      /* a rank's share of the node's host memory */
+    bool fits;
+} z3d_memory_need;
+
+void z3d_simulation_memory(const z3d_simulation *simulation, const z3d_hardware *hardware,
+                           double extra, z3d_memory_need *out);
+
+#endif

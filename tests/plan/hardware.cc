@@ -1,0 +1,172 @@
+// Hardware descriptions: the files here are read, absurd or missing numbers are refused with their
+// place, and prices behave as the machine's numbers say.
+#include <gtest/gtest.h>
+
+#include <string>
+
+extern "C" {
+#include "src/device/sim/hardware.h"
+}
+
+namespace {
+
+const char *const complete = R"(name: box
+device:
+  name: chip
+  kind: gpu
+  memory_gib: 16
+  peak_tflops: { fp16: 100, fp32: 10 }
+  gemm_efficiency: 0.5
+  memory_gb_per_s: 1000
+  memory_efficiency: 1
+  attention_efficiency: 0.5
+node:
+  devices: 4
+  link_gb_per_s: 100
+  network_gb_per_s: 10
+  host_gb_per_s: 10
+  host_memory_gib: 64
+)";
+
+z3d_status read(const std::string &text, z3d_hardware *out) {
+    return z3d_hardware_read_text(text.data(), text.size(), "box.yaml", out);
+}
+
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+    size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return text.replace(at, from.size(), to);
+}
+
+void refused(const std::string &text, const std::string &word) {
+    z3d_hardware hardware;
+    EXPECT_EQ(read(text, &hardware), Z3D_ERR_CONFIG) << text;
+    EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+        << z3d_error_message();
+}
+
+z3d_event gemm(int64_t m, int64_t n, int64_t k) {
+    z3d_event event{};
+    event.kind = Z3D_EVENT_KERNEL;
+    event.of = Z3D_KERNEL_gemm;
+    event.dtype = Z3D_F16;
+    event.m = m;
+    event.n = n;
+    event.k = k;
+    event.flops = 2.0 * m * n * k;
+    event.bytes = 2 * (m * k + n * k + m * n);
+    return event;
+}
+
+TEST(Hardware, FilesOfThisRepository) {
+    for (const char *name : {"dgx2-v100", "dgx-a100", "dgx-h100", "h200"}) {
+        z3d_hardware hardware;
+        std::string path = std::string(ZERO3D_CONFIGS) + "/hardware/" + name + ".yaml";
+        ASSERT_EQ(z3d_hardware_read(path.c_str(), &hardware), Z3D_OK) << z3d_error_message();
+        EXPECT_GT(hardware.peak_fp16, 100);
+    }
+    z3d_hardware v100;
+    std::string folder = ZERO3D_CONFIGS;
+    ASSERT_EQ(z3d_hardware_read((folder + "/hardware/dgx2-v100.yaml").c_str(), &v100), Z3D_OK);
+    EXPECT_DOUBLE_EQ(v100.memory_gib, 31.75);
+    ASSERT_EQ(z3d_hardware_adjust((folder + "/paper/calibration.yaml").c_str(), &v100), Z3D_OK);
+    EXPECT_GE(v100.overhead_gb, 2.6);
+    EXPECT_LE(v100.overhead_gb, 4.1);
+    EXPECT_GE(v100.network_efficiency, 0.36);
+    EXPECT_LE(v100.network_efficiency, 0.50);
+}
+
+TEST(Hardware, EveryNumberIsRead) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK) << z3d_error_message();
+    EXPECT_STREQ(hardware.name, "box");
+    EXPECT_DOUBLE_EQ(hardware.peak_fp32, 10);
+    EXPECT_DOUBLE_EQ(hardware.devices, 4);
+    EXPECT_DOUBLE_EQ(hardware.overlap, 1); // what a file leaves out has a standard
+    z3d_string text{};
+    z3d_hardware again;
+    hardware.network_latency_us = 12.5;
+    z3d_hardware_write(&hardware, "# written\n", &text);
+    ASSERT_EQ(read(text.text, &again), Z3D_OK) << z3d_error_message() << "\n" << text.text;
+    EXPECT_DOUBLE_EQ(again.network_latency_us, 12.5);
+    EXPECT_DOUBLE_EQ(again.host_bandwidth, 10);
+    EXPECT_STREQ(again.kind, "gpu");
+    z3d_string_free(&text);
+}
+
+TEST(Hardware, Refused) {
+    const std::string text = complete;
+    refused(replaced(text, "  memory_gib: 16\n", ""), "device.memory_gib is missing");
+    refused(replaced(text, "name: box\n", ""), "name is missing");
+    refused(replaced(text, "gemm_efficiency: 0.5", "gemm_efficiency: 1.5"), "from 0.01 to 1");
+    refused(replaced(text, "devices: 4", "devices: 0"), "box.yaml:12:12");
+    refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: -1"), "memory_gb_per_s");
+    refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: nan"), "not a number");
+    refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: [1]"), "one number");
+    refused(replaced(text, "kind: gpu", "kind: tpu"), "gpu and cpu");
+    refused(text + "device:\n  name: twice\n", "twice");
+    refused(text + "nodes: 3\n", "no such key");
+    refused("[1, 2]\n", "key: value");
+    refused("", "key: value");
+    refused("a: {b: {c: {d: {e: 1}}}}\n", "one number");
+    refused(": :\n  -", "box.yaml");
+    z3d_hardware hardware;
+    EXPECT_NE(z3d_hardware_read("no-such-file.yaml", &hardware), Z3D_OK);
+}
+
+TEST(Hardware, Products) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK);
+    z3d_event large = gemm(8192, 8192, 8192);
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &large), large.flops / 50e12, 1e-9);
+    hardware.gemm_half = 8192; // each of three dimensions halves the speed
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &large), 8 * large.flops / 50e12, 1e-9);
+    hardware.gemm_half = 0;
+    z3d_event thin = gemm(8192, 8192, 1); // memory-bound
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &thin), thin.bytes / 1e12, 1e-9);
+    hardware.launch_us = 7;
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &thin), thin.bytes / 1e12 + 7e-6, 1e-9);
+    large.dtype = Z3D_F32;
+    hardware.launch_us = 0;
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &large), large.flops / 5e12, 1e-7);
+    large.dtype = Z3D_BF16; // its peak is not known: as fast as memory lets it be
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &large), large.bytes / 1e12, 1e-9);
+}
+
+TEST(Hardware, AttentionThatIsNotFusedPaysForItsScores) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK);
+    z3d_event event{};
+    event.of = Z3D_KERNEL_attention_forward;
+    event.dtype = Z3D_F16;
+    event.m = 16;
+    event.n = 1024;
+    event.k = 64;
+    event.flops = 4.0 * 16 * 512 * 1025 * 64;
+    double fused = z3d_hardware_kernel(&hardware, &event);
+    hardware.attention_fused = 0;
+    double scores = 16.0 * 1024 * 1024;
+    double whole = 4 * scores * 64 / 50e12, traffic = 8 * scores * 2 / 1e12;
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), whole + traffic, 1e-9);
+    EXPECT_GT(whole + traffic, fused);
+    hardware.attention_unaligned = 0.25;
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), whole + traffic, 1e-9);
+    event.k = 100; // no multiple of 8
+    EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 4 * whole * 100 / 64 + traffic, 1e-9);
+}
+
+TEST(Hardware, CopiesShareTheirLink) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK);
+    EXPECT_NEAR(z3d_hardware_copy(&hardware, 1000000000), 0.1, 1e-12);
+    hardware.host_sharing = 2;
+    hardware.host_efficiency = 0.5;
+    EXPECT_NEAR(z3d_hardware_copy(&hardware, 1000000000), 0.4, 1e-12);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

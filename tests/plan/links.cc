@@ -1,0 +1,107 @@
+// How groups lie on nodes, who shares the adapters, and what collectives cost there.
+#include <gtest/gtest.h>
+
+extern "C" {
+#include "parallel/sim/links.h"
+}
+
+namespace {
+
+z3d_links find(int tensor, int data, int devices, z3d_axis axis) {
+    z3d_topology topology;
+    z3d_links links{};
+    EXPECT_EQ(z3d_topology_make(tensor, data, 1, 0, &topology), Z3D_OK);
+    EXPECT_EQ(z3d_links_find(&topology, axis, devices, &links), Z3D_OK);
+    return links;
+}
+
+z3d_hardware machine() {
+    z3d_hardware hardware{};
+    hardware.devices = 4;
+    hardware.link_bandwidth = 100;
+    hardware.link_efficiency = 0.5;
+    hardware.network_bandwidth = 10;
+    hardware.network_efficiency = 0.5;
+    hardware.link_latency_us = 1;
+    hardware.network_latency_us = 100;
+    return hardware;
+}
+
+z3d_event call(z3d_collective_kind kind, int64_t count) {
+    z3d_event event{};
+    event.kind = Z3D_EVENT_START;
+    event.of = kind;
+    event.dtype = Z3D_F16;
+    event.count = count;
+    return event;
+}
+
+TEST(Links, Map) {
+    z3d_links inside = find(4, 8, 4, Z3D_AXIS_TENSOR);
+    EXPECT_EQ(inside.members, 4);
+    EXPECT_EQ(inside.nodes, 1);
+    EXPECT_EQ(inside.hops, 0);
+    z3d_links across = find(4, 8, 4, Z3D_AXIS_DATA); // one member a node, four groups a node
+    EXPECT_EQ(across.members, 8);
+    EXPECT_EQ(across.nodes, 8);
+    EXPECT_EQ(across.sharing, 4);
+    z3d_links half = find(2, 8, 4, Z3D_AXIS_DATA); // two members a node, two groups a node
+    EXPECT_EQ(half.nodes, 4);
+    EXPECT_EQ(half.sharing, 2);
+    z3d_links wide = find(8, 4, 4, Z3D_AXIS_TENSOR); // a group over two nodes, alone on them
+    EXPECT_EQ(wide.nodes, 2);
+    EXPECT_EQ(wide.sharing, 1);
+    z3d_links odd = find(3, 4, 4, Z3D_AXIS_TENSOR); // ranks 3-5 and 6-8 straddle nodes
+    EXPECT_EQ(odd.nodes, 2);
+    EXPECT_EQ(odd.sharing, 2);
+    EXPECT_EQ(find(4, 3, 4, Z3D_AXIS_WORLD).nodes, 3);
+}
+
+TEST(Links, RingInsideANode) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(4, 8, 4, Z3D_AXIS_TENSOR);
+    z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000);
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &sum), 2 * 0.75 * 2e6 / 50e9 + 2 * 3e-6,
+                1e-12);
+    double between;
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&links, &sum, &between), 3e6);
+    EXPECT_DOUBLE_EQ(between, 0);
+}
+
+TEST(Links, RingsThatShareTheAdapters) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(4, 8, 4, Z3D_AXIS_DATA);
+    z3d_event gather = call(Z3D_COLLECTIVE_ALL_GATHER, 1000000); // a row; the matrix has 8
+    double bytes = 7 * 2e6, width = 5e9 / 4;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gather), bytes / width + 7 * 1e-4, 1e-9);
+    double between;
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&links, &gather, &between), bytes);
+    EXPECT_DOUBLE_EQ(between, bytes); // every hop leaves a node
+    z3d_event scatter = call(Z3D_COLLECTIVE_REDUCE_SCATTER, 1000000);
+    EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &scatter),
+                     z3d_links_collective(&hardware, &links, &gather));
+}
+
+TEST(Links, SmallSumsTakeATree) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(16, 1, 4, Z3D_AXIS_TENSOR);
+    z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 512);
+    double ring = z3d_links_collective(&hardware, &links, &sum);
+    hardware.tree_kib = 1;
+    double tree = z3d_links_collective(&hardware, &links, &sum);
+    EXPECT_NEAR(ring - tree, 2 * ((12 - 2) * 1e-6 + (3 - 2) * 1e-4), 1e-12);
+}
+
+TEST(Links, OneMemberCostsNothing) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(1, 4, 4, Z3D_AXIS_TENSOR);
+    z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000);
+    EXPECT_EQ(z3d_links_collective(&hardware, &links, &sum), 0);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,0 +1,48 @@
+#!/bin/sh
+# `zero3d reproduce` and `zero3d plan --hardware`: forms of output, files written, what is refused.
+. "$SOURCE/tests/cli/lib.sh"
+v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml"
+fit="--calibration $SOURCE/configs/paper/calibration.yaml"
+run() { # shellcheck disable=SC2086 # two options each
+    expect "$1" "$ZERO3D" reproduce $v100 $fit "$2" "$3" "$4"
+}
+
+run 0 fig8 --json --page=page.html
+grep -q '^{"figure": "fig8", "system": "C1", "size": "60B", "gpus": 128, "quantity": "tflops_per_gpu", "published": 11.9, "ours": ' out ||
+    fail "the JSON has another form"
+grep -q '"quantity": "tflops_per_gpu", "published": null, "ours": ' out || fail "a point left out has no null"
+grep -q '"quantity": "fits", "published": false, "ours": false' out || fail "fits is no truth value"
+grep -q '<svg' page.html || fail "the page has no figure"
+! grep -Eq 'https?://|src=' page.html || fail "the page is not self-contained"
+run 1 fig5 --json --page=other.html
+says 'no .fig5. to reproduce'
+[ ! -e other.html ] || fail "a page of nothing was written"
+
+config=$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan "$config" $v100 $fit --tokens 3e11 --trace timeline.json --rank 399
+grep -q 'predicted' out || fail "a prediction that does not say so"
+grep -q 'device hours' out || fail "no device hours"
+grep -q '"name":"backward block.7 (micro 0)"' timeline.json || fail "the timeline has no backward"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan "$config" $v100 --json
+grep -q '"fits": true' out || fail "the JSON does not say whether it fits"
+expect 2 "$ZERO3D" plan "$config" --json
+says 'want --hardware'
+echo "name: x" >bad.yaml
+expect 1 "$ZERO3D" plan "$config" --hardware bad.yaml
+says 'bad.yaml'
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" plan "$config" $v100 --trace no/such/folder.json
+says 'no/such/folder.json'
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-megatron-40B-384gpus.yaml" $v100 parallel.allow_tensor_across_nodes=false
+says 'straddle nodes'
+
+# A description of this machine, measured on two ranks, is one that plan takes.
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" doctor --measure here.yaml
+expect 0 "$ZERO3D" plan "$SOURCE/configs/demo.yaml" --ranks 4 --hardware here.yaml
+grep -q 'MFU [0-9]' out || fail "no MFU from a measured peak"
+grep -Eq '  devices: 2 ' here.yaml || fail "two ranks were measured, the file says otherwise"
+expect 1 "$ZERO3D" doctor --measure no/such/here.yaml
+says 'no/such/here.yaml'
