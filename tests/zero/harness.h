@@ -23,8 +23,15 @@ inline z3d_world *world = nullptr;
 #define ASSERT_Z3D(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
 #define EXPECT_Z3D(call) EXPECT_EQ(Z3D_OK, (call)) << z3d_error_message()
 
+// Sanitizers look for other mistakes than the last bits of long runs.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr int STEPS = 6;
+#else
+constexpr int STEPS = 20;
+#endif
+
 struct Options {
-    int tensor = 1, stage = 0, accumulation = 1, steps = 20, global_batch = 8, threads = 1;
+    int tensor = 1, stage = 0, accumulation = 1, steps = STEPS, global_batch = 8, threads = 1;
     z3d_dtype dtype = Z3D_F32, grad_dtype = Z3D_F32;
     bool grad_fp32 = false;
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto

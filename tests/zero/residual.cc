@@ -28,7 +28,6 @@ Options base(int tensor, int stage, z3d_dtype dtype) {
     o.stage = stage;
     o.dtype = dtype;
     o.layers = 4;
-    o.steps = 20;
     o.sequence =
         15; // 8 x 15 x 32 elements: a part of a quarter is even, of a micro-batch is not always
     o.hidden = 36;
