@@ -21,7 +21,7 @@ static unsigned written_slots(const z3d_instruction *i) {
     case Z3D_OP_KEEP_SHARD:
         return 1u << Z3D_SLOT_SHARD;
     case Z3D_OP_OPTIMIZER_STEP:
-        return 1u << Z3D_SLOT_OPTIMIZER;
+        return 1u << Z3D_SLOT_OPTIMIZER | 1u << Z3D_SLOT_PARAMETERS;
     default:
         return 0;
     }
