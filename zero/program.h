@@ -75,7 +75,7 @@ typedef enum z3d_call {
     Z3D_CALL_COUNT
 } z3d_call;
 
-/* One inner collective of a unit, or the compute before it. */
+/* One inner collective of a unit. */
 typedef struct z3d_child {
     z3d_collective_kind kind;
     z3d_reduce_op op;
@@ -83,8 +83,6 @@ typedef struct z3d_child {
     z3d_axis axis;
     int64_t count;
     bool scalar;
-    double flops_before; /* work launched since the previous child */
-    int64_t bytes_before;
 } z3d_child;
 
 typedef struct z3d_trace {
@@ -96,7 +94,7 @@ typedef struct z3d_trace {
     int64_t saved, workspace, scratch; /* bytes; scratch is the device's (see z3d_kernel_scratch) */
     bool reads_parameters[Z3D_MAX_UNIT_GROUPS];
     bool writes_gradients[Z3D_MAX_UNIT_GROUPS];
-    bool reads_input, reads_output_gradient;
+    bool reads_input;
 } z3d_trace;
 
 /* Traces by [mode][unit kind][call]. */

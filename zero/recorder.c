@@ -30,14 +30,11 @@ static void *region_base(int region) {
 struct recorder {
     z3d_trace *trace;
     int threads, capacity;
-    double flops_at_child;
-    int64_t bytes_at_child;
 };
 
 static void note_operand(z3d_trace *trace, const z3d_operand *operand) {
     int region = (int)((uintptr_t)operand->pointer >> REGION_SHIFT);
     if (region == REGION_INPUT && operand->read) trace->reads_input = true;
-    if (region == REGION_OUTPUT_GRADIENT && operand->read) trace->reads_output_gradient = true;
     int slot = region - REGION_PARAMETERS;
     if (slot >= 0 && slot < Z3D_MAX_UNIT_GROUPS && operand->read)
         trace->reads_parameters[slot] = true;
@@ -77,11 +74,7 @@ static z3d_status record_collective(void *context, z3d_group *group, const z3d_c
         .axis = z3d_group_axis(group),
         .count = call->count,
         .scalar = call->scalar,
-        .flops_before = trace->flops - recorder->flops_at_child,
-        .bytes_before = trace->bytes - recorder->bytes_at_child,
     };
-    recorder->flops_at_child = trace->flops;
-    recorder->bytes_at_child = trace->bytes;
     return Z3D_OK;
 }
 
