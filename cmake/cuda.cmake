@@ -1,0 +1,45 @@
+# CUDA, where the toolkit is: ZERO3D_CUDA=AUTO (if found) | ON (or fail) | OFF. Kernels (src/device/cuda/kernels/*.cu) become the object library
+# zero3d_cuda_kernels. Nothing here needs a GPU.
+set(ZERO3D_CUDA AUTO CACHE STRING "CUDA device: AUTO (where a toolkit is found), ON, OFF")
+set_property(CACHE ZERO3D_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(ZERO3D_HAS_CUDA OFF)
+if(ZERO3D_CUDA STREQUAL "OFF")
+  return()
+endif()
+
+if(NOT CMAKE_CUDA_COMPILER)
+  find_program(ZERO3D_NVCC nvcc HINTS ENV CUDACXX ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  if(ZERO3D_NVCC)
+    set(CMAKE_CUDA_COMPILER ${ZERO3D_NVCC})
+  elseif(ZERO3D_CUDA STREQUAL "AUTO")
+    message(STATUS "CUDA device: off (no nvcc found; ZERO3D_CUDA=ON with CUDACXX=/path/to/nvcc asks for it)")
+    return()
+  else()
+    message(FATAL_ERROR "ZERO3D_CUDA=ON, but no nvcc was found: set CUDACXX=/path/to/nvcc")
+  endif()
+endif()
+
+# One binary per generation, no PTX: what is tested is what runs. 90a has Hopper's own instructions; V100 (70) ended with CUDA 12.
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
+  set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real")
+  if(nvcc_version MATCHES "release ([0-9]+)\\." AND CMAKE_MATCH_1 LESS 13)
+    list(PREPEND CMAKE_CUDA_ARCHITECTURES 70-real)
+  endif()
+endif()
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+set(ZERO3D_HAS_CUDA ON)
+message(STATUS "CUDA device: on (CUDA ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES})")
+
+file(GLOB cuda_kernel_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/kernels/*.cu)
+if(cuda_kernel_sources)
+  add_library(zero3d_cuda_kernels OBJECT ${cuda_kernel_sources})
+  set_target_properties(zero3d_cuda_kernels PROPERTIES CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(zero3d_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
+  # -Wextra's pedantry is about the host code that nvcc generates; what ptxas says of registers and spills is kept beside each object.
+  target_compile_options(zero3d_cuda_kernels PRIVATE -Xcompiler=-Wall -Xptxas=-v -lineinfo
+    $<$<BOOL:${ZERO3D_WERROR}>:-Werror=all-warnings -Xcompiler=-Werror>)
+endif()

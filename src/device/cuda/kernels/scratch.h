@@ -1,0 +1,51 @@
+/* How much scratch the CUDA kernels want, and how the kernels cut it: functions of the shape alone,
+ * because the cuts decide the order of sums. Inline, so that a program is planned without the
+ * plugin. */
+#ifndef ZERO3D_DEVICE_CUDA_KERNELS_SCRATCH_H
+#define ZERO3D_DEVICE_CUDA_KERNELS_SCRATCH_H
+
+#include "src/device/kernels.h"
+
+/* Sums over rows are cut into this many chunks: a few for each of an H200's 132 multiprocessors,
+ * few enough that adding the chunks up costs little. Chunk c has rows [rows * c / chunks,
+ * rows * (c + 1) / chunks). */
+static inline int64_t z3d_cuda_row_chunks(int64_t rows) {
+    const int64_t chunks = (rows + 15) / 16;
+    return chunks < 1 ? 1 : chunks > 512 ? 512 : chunks;
+}
+
+/* Elements that one block of sum_squares takes: at most 1024 blocks, in steps that keep 16-byte
+ * accesses whole. */
+static inline int64_t z3d_cuda_square_chunk(int64_t count) {
+    const int64_t step = 4096, chunk = (count + 1023) / 1024;
+    return (chunk + step - 1) / step * step;
+}
+
+/* Bytes of scratch for one kernel, at most; 0 for those that want none and for gemm. */
+static inline int64_t z3d_cuda_kernel_scratch(const z3d_kernel *kernel) {
+    switch (kernel->kind) {
+    case Z3D_KERNEL_bias_backward: {
+        const z3d_bias_backward *k = &kernel->as.bias_backward;
+        return z3d_cuda_row_chunks(k->rows) * k->cols * (int64_t)sizeof(float);
+    }
+    case Z3D_KERNEL_layernorm_backward: { /* weight's and bias's */
+        const z3d_layernorm_backward *k = &kernel->as.layernorm_backward;
+        return 2 * z3d_cuda_row_chunks(k->rows) * k->cols * (int64_t)sizeof(float);
+    }
+    case Z3D_KERNEL_embedding_backward: /* the rows sorted by token */
+        return kernel->as.embedding_backward.rows * (int64_t)sizeof(int32_t);
+    case Z3D_KERNEL_attention_backward: { /* a number per row and head */
+        const z3d_attention_backward *k = &kernel->as.attention_backward;
+        return k->batch * k->heads * k->seq * (int64_t)sizeof(float);
+    }
+    case Z3D_KERNEL_sum_squares: { /* a sum per block */
+        const int64_t count = kernel->as.sum_squares.count;
+        const int64_t chunk = z3d_cuda_square_chunk(count);
+        return count > 0 ? (count + chunk - 1) / chunk * (int64_t)sizeof(double) : 0;
+    }
+    default:
+        return 0;
+    }
+}
+
+#endif
