@@ -237,7 +237,8 @@ static z3d_step_state step_state(const z3d_engine *engine, const z3d_step_input 
 
 z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
                                  z3d_step_result *out) {
-    double begin = z3d_now(), exposed = exposed_seconds(engine);
+    const double *transfer = &engine->executor[Z3D_MODE_TRAIN].transfer_wait_seconds;
+    double begin = z3d_now(), exposed = exposed_seconds(engine), transfer_before = *transfer;
     engine->step++;
     z3d_host_step host = {.state = step_state(engine, input),
                           .stop_requested = input->stop_requested,
@@ -258,6 +259,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .stop = host.stop,
         .seconds = z3d_now() - begin,
         .exposed_seconds = exposed_seconds(engine) - exposed,
+        .exposed_transfer_seconds = *transfer - transfer_before,
     };
     return Z3D_OK;
 }

@@ -61,14 +61,32 @@ static z3d_status hash_columns(z3d_executor *executor, XXH3_state_t *hash,
     return Z3D_OK;
 }
 
+/* The leg that makes a unit's input whole again; a part's padding and what another leg will bring
+ * are nobody's output. */
+static bool completes_input(const z3d_program *p, const z3d_instruction *i) {
+    return i->opcode == Z3D_OP_LOAD_INPUT &&
+           (i->space == Z3D_SPACE_DEVICE || !p->config.partition_activations);
+}
+
+static z3d_status hash_input(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    int64_t elements = p->config.micro_batch * p->model->unit[i->unit - 1].output_elements[p->mode];
+    return hash_bytes(executor, hash,
+                      z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
+                      elements * (int64_t)z3d_dtype_size(p->config.dtype));
+}
+
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
     unsigned slots = written_slots(i);
-    if (!slots && i->phase != Z3D_PHASE_WAIT) return Z3D_OK;
+    bool over = i->phase == Z3D_PHASE_WAIT;
+    bool columns = over && i->group >= 0, input = over && completes_input(p, i);
+    if (!slots && !columns && !input) return Z3D_OK;
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
-    if (i->phase == Z3D_PHASE_WAIT) Z3D_TRY(hash_columns(executor, &hash, i));
+    if (columns) Z3D_TRY(hash_columns(executor, &hash, i));
+    if (input) Z3D_TRY(hash_input(executor, &hash, i));
     for (int s = 0; s < Z3D_SLOT_COUNT; s++)
         if (slots >> s & 1 && i->buffer[s] >= 0)
             Z3D_TRY(hash_bytes(executor, &hash,

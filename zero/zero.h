@@ -76,7 +76,8 @@ typedef struct z3d_step_result {
     int overflow_group; /* first parameter group with an infinity or NaN, -1: none */
     int64_t skipped_in_a_row;
     bool stop;                       /* some rank asked for a stop */
-    double seconds, exposed_seconds; /* of the step; spent in waits */
+    double seconds, exposed_seconds; /* of the step; spent in waits for collectives */
+    double exposed_transfer_seconds; /* spent in waits for copies from and to host memory */
 } z3d_step_result;
 
 /* One optimizer step. Collective over the world. An error may have met this rank alone while the

@@ -210,6 +210,16 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
     }
 }
 
+static void say_transfers(z3d_console *console, const z3d_run_end *end) {
+    char seconds[32];
+    if (!end->offloaded) return;
+    z3d_console_say(console,
+                    "host transfers: %s exposed, %.2f %% of the steps' time (checkpoints in host "
+                    "memory)",
+                    z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
+                    100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
+}
+
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     if (!console->out) return;
     char seconds[32], tokens[32], skipped[48] = "", validation[48] = "", mfu[32] = "";
@@ -229,5 +239,6 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
                         z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
     say_memory(console, end);
     say_traffic(console, end);
+    say_transfers(console, end);
     z3d_console_say(console, "run folder: %s", end->run_dir);
 }

@@ -60,8 +60,10 @@ typedef struct z3d_run_end {
     double validation_loss; /* NAN: none */
     double tokens_per_second, mfu;
     const z3d_ledger *planned, *measured;
-    int64_t outside_memory;  /* beyond the tenants; -1: unknown */
-    z3d_group *const *group; /* by axis */
+    int64_t outside_memory;                /* beyond the tenants; -1: unknown */
+    z3d_group *const *group;               /* by axis */
+    bool offloaded;                        /* activation checkpoints lie in host memory: */
+    double step_seconds, transfer_seconds; /* of all steps; of them waits for copies */
     const char *run_dir;
 } z3d_run_end;
 

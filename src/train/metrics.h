@@ -34,13 +34,14 @@ typedef struct z3d_step_record {
     double loss, grad_norm;
     float lr, loss_scale;
     bool skipped;
-    const char *overflow_group; /* of a skipped step, or NULL */
-    int64_t tokens;             /* of this step, over all ranks */
-    double seconds;             /* of this step on the wall, reading data included */
-    double model_tflops;        /* of one rank: model FLOPs without recompute */
-    double mfu, hfu;            /* shares of one rank's peak, NAN when that is unknown; hfu with
-                                   what is replayed (z3d_plan_hardware_flops) */
-    double exposed_comm_seconds;
+    const char *overflow_group;  /* of a skipped step, or NULL */
+    int64_t tokens;              /* of this step, over all ranks */
+    double seconds;              /* of this step on the wall, reading data included */
+    double model_tflops;         /* of one rank: model FLOPs without recompute */
+    double mfu, hfu;             /* shares of one rank's peak, NAN when that is unknown; hfu with
+                                    what is replayed (z3d_plan_hardware_flops) */
+    double exposed_comm_seconds; /* compute waited for collectives */
+    double exposed_transfer_seconds;  /* and for copies from and to host memory */
     int64_t comm_bytes;               /* this rank's, over all groups */
     int64_t memory[Z3D_TENANT_COUNT]; /* measured peaks of this rank, bytes */
     int64_t outside_memory;           /* beyond the tenants; -1: unknown, left out */

@@ -16,7 +16,8 @@ typedef struct progress {
     bool stopped;
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
-    int64_t comm_bytes;    /* counted so far */
+    double step_seconds, transfer_seconds; /* of all steps; exposed transfers among them */
+    int64_t comm_bytes;                    /* counted so far */
 } progress;
 
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
@@ -81,6 +82,7 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
         .mfu = trainer->model_flops * tera / peak,
         .hfu = trainer->hardware_flops * tera / peak,
         .exposed_comm_seconds = result->exposed_seconds,
+        .exposed_transfer_seconds = result->exposed_transfer_seconds,
         .comm_bytes = bytes - progress->comm_bytes,
         .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
@@ -94,7 +96,9 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                             {"train/grad_norm", record.grad_norm},
                             {"train/learning_rate", (double)lr},
                             {"speed/tokens_per_second", (double)tokens / seconds},
-                            {"speed/model_tflops", record.model_tflops}};
+                            {"speed/model_tflops", record.model_tflops},
+                            {"speed/exposed_comm_seconds", record.exposed_comm_seconds},
+                            {"speed/exposed_transfer_seconds", record.exposed_transfer_seconds}};
     write_board(trainer, record.step, scalars, sizeof scalars / sizeof *scalars);
     z3d_console_step(&trainer->console, &record);
     note_write(trainer, Z3D_OK); /* looks at standard output */
@@ -155,6 +159,8 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     else
         progress->steady_seconds += seconds;
     progress->steps++;
+    progress->step_seconds += seconds;
+    progress->transfer_seconds += result.exposed_transfer_seconds;
     progress->skipped += result.skipped;
     progress->last_loss = result.loss;
     progress->stopped = result.stop;
@@ -263,6 +269,9 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .measured = z3d_engine_measured(trainer->engine),
         .outside_memory = z3d_trainer_outside_bytes(trainer),
         .group = trainer->group,
+        .offloaded = trainer->program.offload_activations,
+        .step_seconds = progress->step_seconds,
+        .transfer_seconds = progress->transfer_seconds,
         .run_dir = trainer->config->run_dir,
     };
     z3d_console_end(&trainer->console, &end);

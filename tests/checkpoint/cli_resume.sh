@@ -6,7 +6,7 @@ tiny
 more="model.hidden_dropout=0.1 gradient_accumulation_steps=2 training.steps=8"
 
 # What must be equal: everything of a line but clocks and memory.
-facts() { sed -E 's/,"(seconds|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
+facts() { sed -E 's/,"(seconds|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
 
 same() { # same RUN-A RUN-B
     facts "$1" >a.facts

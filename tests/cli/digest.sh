@@ -24,5 +24,13 @@ for run in one two; do
 done
 expect 0 "$ZERO3D" train tiny.yaml run.dir=three training.steps=2 optimizer.params.lr=2e-3 bf16.enabled=true training.gemm.fp32=auto training.gemm.bf16=sgemm --digest
 expect 0 "$ZERO3D" digest one/digest-rank0.txt two/digest-rank0.txt
+# Checkpoints that went to host memory come back with the same bytes.
+for run in four five; do
+    expect 0 "$ZERO3D" train tiny.yaml run.dir=$run training.steps=2 activation_checkpointing.cpu_checkpointing=true --digest
+    grep -q '^host transfers: .* exposed, ' out || fail "the summary does not say what was exposed"
+    grep -q '"exposed_transfer_seconds":[0-9.e-]*[1-9]' $run/metrics.jsonl || fail "no exposed transfers in the metrics"
+done
+expect 0 "$ZERO3D" digest four/digest-rank0.txt five/digest-rank0.txt
+grep -q ' load_input' four/digest-rank0.txt || fail "no digest of what came back"
 expect 1 "$ZERO3D" digest one/digest-rank0.txt three/digest-rank0.txt
 grep -q 'optimizer_step' out || fail "another learning rate shows first in the optimizer step"

@@ -24,6 +24,7 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
     record.model_tflops = 0.125;
     record.mfu = 0.5;
     record.hfu = NAN;
+    record.exposed_transfer_seconds = 0.001953125;
     record.comm_bytes = 123;
     for (int i = 0; i < Z3D_TENANT_COUNT; i++) record.memory[i] = 100 + i;
     record.outside_memory = 4711;
@@ -34,7 +35,8 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
         "{\"step\":7,\"loss\":2.345678901234568,\"lr\":0.000600000028,\"grad_norm\":0.1,"
         "\"tokens\":4096,\"seconds\":0.5,\"tokens_per_second\":8192,"
         "\"model_tflops\":0.125,\"mfu\":0.5,\"hfu\":null,\"exposed_comm_seconds\":0,"
-        "\"comm_bytes\":123,\"loss_scale\":65536,\"skipped\":false,"
+        "\"exposed_transfer_seconds\":0.00195312,\"comm_bytes\":123,\"loss_scale\":65536,"
+        "\"skipped\":false,"
         "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
         "\"activations\":103,\"temporary\":104,\"communication\":105,\"outside\":4711}}\n");
     z3d_string_free(&line);

@@ -1,0 +1,192 @@
+/* What ZeRO-R's options cost in time: one GPT of hidden size HIDDEN trains with each of them in
+ * turn, all in one process, taking turns step by step so that a noisy machine is noisy for all.
+ * offload HIDDEN LAYERS SEQ BATCH [rounds] [fp32|bf16] [pair]; all ranks form one tensor group;
+ * pair: only plain checkpoints and P_a+cpu, which takes less memory. Rank 0 prints one line a way.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model/model.h"
+#include "zero/zero.h"
+
+struct way {
+    const char *name;
+    bool recompute, selective, replay_full, partition, offload, overlap;
+};
+
+static const struct way ways[] = {
+    {"none", false, false, false, false, false, true},
+    {"selective", false, true, false, false, false, true},
+    {"full", true, false, false, false, false, true},
+    {"full, replay: full", true, false, true, false, false, true},
+    {"P_a", true, false, false, true, false, true},
+    {"cpu", true, false, false, false, true, true},
+    {"P_a+cpu", true, false, false, true, true, true},
+    {"P_a+cpu, no overlap", true, false, false, true, true, false},
+};
+
+enum {
+    WAYS = sizeof ways / sizeof *ways,
+    PLAIN = 2, /* the reference */
+    BOTH = 6,
+    MOST_ROUNDS = 32,
+    VOCABULARY = 512
+};
+
+struct bench {
+    z3d_world *world;
+    z3d_topology topology;
+    z3d_model *model;
+    z3d_device *device;
+    z3d_group *group[Z3D_AXIS_COUNT];
+    int64_t hidden, layers, seq, batch;
+    int rounds;
+    bool pair;
+    z3d_dtype dtype;
+    int32_t *tokens;
+    z3d_engine *engine[WAYS];
+    double seconds[WAYS][MOST_ROUNDS], exposed[WAYS][MOST_ROUNDS];
+};
+
+static bool runs(const struct bench *b, int w) {
+    return !b->pair || w == PLAIN || w == BOTH;
+}
+
+static z3d_status create_engine(struct bench *b, int w) {
+    z3d_engine_config config = {.model = b->model,
+                                .topology = b->topology,
+                                .device = b->device,
+                                .world = b->world,
+                                .program = {.stage = 2,
+                                            .dtype = b->dtype,
+                                            .grad_dtype = b->dtype,
+                                            .micro_batch = b->batch,
+                                            .accumulation = 1,
+                                            .recompute = ways[w].recompute,
+                                            .selective = ways[w].selective,
+                                            .replay_full = ways[w].replay_full,
+                                            .partition_activations = ways[w].partition,
+                                            .offload_activations = ways[w].offload,
+                                            .overlap = ways[w].overlap,
+                                            .reduce_bucket = 500000000,
+                                            .gather_bucket = 500000000},
+                                .beta1 = 0.9F,
+                                .beta2 = 0.95F,
+                                .epsilon = 1e-8F,
+                                .gradient_clipping = 1,
+                                .scaler = {.scale = 1},
+                                .seed = 1};
+    memcpy(config.group, b->group, sizeof b->group);
+    return z3d_engine_create(&config, &b->engine[w]);
+}
+
+static z3d_status create(struct bench *b) {
+    int ranks = z3d_world_size(b->world);
+    z3d_gpt_config gpt = {.num_layers = b->layers,
+                          .hidden_size = b->hidden,
+                          .num_heads = b->hidden / 64,
+                          .seq_length = b->seq,
+                          .vocab_size = VOCABULARY,
+                          .vocab_multiple = 128,
+                          .init_std = 0.02,
+                          .tensor_size = ranks};
+    Z3D_TRY(z3d_topology_make(ranks, 1, 1, z3d_world_rank(b->world), &b->topology));
+    Z3D_TRY(z3d_gpt_create(&gpt, &b->model));
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = 1}, &b->device));
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        Z3D_TRY(
+            z3d_group_create(b->world, &b->topology, (z3d_axis)axis, b->device, &b->group[axis]));
+    Z3D_TRY(z3d_new((size_t)(b->batch * b->seq), sizeof *b->tokens, "tokens", &b->tokens));
+    for (int64_t i = 0; i < b->batch * b->seq; i++) b->tokens[i] = (int32_t)(i * 7919 % VOCABULARY);
+    for (int w = 0; w < WAYS; w++)
+        if (runs(b, w)) Z3D_TRY(create_engine(b, w));
+    return Z3D_OK;
+}
+
+/* One step. The engines share a device and the last one's scratch: their kernels are the same. */
+static z3d_status step(struct bench *b, int w, int round) {
+    z3d_micro_batch micro = {.field = {b->tokens, b->tokens}};
+    z3d_step_input input = {
+        .micro = &micro, .global_targets = b->batch * b->seq, .learning_rate = 1e-5F};
+    z3d_step_result result;
+    Z3D_TRY(z3d_engine_train_step(b->engine[w], &input, &result));
+    if (round < 0) return Z3D_OK;
+    b->seconds[w][round] = result.seconds;
+    b->exposed[w][round] = result.exposed_transfer_seconds;
+    return Z3D_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *values, int count) {
+    double sorted[MOST_ROUNDS];
+    memcpy(sorted, values, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_value);
+    return sorted[count / 2];
+}
+
+/* Medians of the ratios to the reference in the same round. */
+static void print(const struct bench *b) {
+    printf("hidden %lld, %lld layers, sequence %lld, batch %lld, %s, tensor %d\n",
+           (long long)b->hidden, (long long)b->layers, (long long)b->seq, (long long)b->batch,
+           z3d_dtype_name(b->dtype), b->topology.size[Z3D_AXIS_TENSOR]);
+    for (int w = 0; w < WAYS; w++) {
+        if (!runs(b, w)) continue;
+        double ratio[MOST_ROUNDS];
+        const z3d_ledger *planned = z3d_engine_planned(b->engine[w]);
+        for (int r = 0; r < b->rounds; r++) ratio[r] = b->seconds[w][r] / b->seconds[PLAIN][r];
+        printf(
+            "%-20s %8.4f s/step, %.3f of full, transfers exposed %.5f s, activations %8.3f MB, "
+            "host %8.3f MB\n",
+            ways[w].name, median(b->seconds[w], b->rounds), median(ratio, b->rounds),
+            median(b->exposed[w], b->rounds), (double)planned->peak[Z3D_TENANT_ACTIVATIONS] * 1e-6,
+            (double)z3d_engine_program(b->engine[w], Z3D_MODE_TRAIN)->arena[Z3D_SPACE_HOST] * 1e-6);
+    }
+}
+
+static z3d_status measure(struct bench *b) {
+    Z3D_TRY(create(b));
+    for (int round = -1; round < b->rounds; round++)
+        for (int w = 0; w < WAYS; w++)
+            if (runs(b, w)) Z3D_TRY(step(b, w, round));
+    if (z3d_world_rank(b->world) == 0) print(b);
+    return Z3D_OK;
+}
+
+static void destroy(struct bench *b) {
+    for (int w = 0; w < WAYS; w++) z3d_engine_destroy(b->engine[w]);
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b->group[axis]);
+    z3d_device_destroy(b->device);
+    z3d_model_destroy(b->model);
+    free(b->tokens);
+    z3d_world_destroy(b->world);
+}
+
+int main(int argc, char **argv) {
+    struct bench b = {.rounds = 7, .dtype = Z3D_F32};
+    if (argc < 5) {
+        fprintf(stderr, "usage: offload HIDDEN LAYERS SEQ BATCH [rounds] [fp32|bf16] [pair]\n");
+        return 2;
+    }
+    b.hidden = atoll(argv[1]);
+    b.layers = atoll(argv[2]);
+    b.seq = atoll(argv[3]);
+    b.batch = atoll(argv[4]);
+    if (argc > 5) b.rounds = atoi(argv[5]);
+    if (b.rounds < 1 || b.rounds > MOST_ROUNDS) b.rounds = 7;
+    if (argc > 6 && strcmp(argv[6], "bf16") == 0) b.dtype = Z3D_BF16;
+    b.pair = argc > 7 && strcmp(argv[7], "pair") == 0;
+    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
+        fprintf(stderr, "%s\n", z3d_error_message());
+        return 1;
+    }
+    z3d_status status = measure(&b);
+    if (status != Z3D_OK) z3d_world_abort(b.world, status, z3d_error_message());
+    destroy(&b);
+    return 0;
+}
