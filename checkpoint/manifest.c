@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "checkpoint/format.h"
-#include "checkpoint/json.h"
 
 enum { MAX_TEXT = 1 << 30 };
 #define FIRST_LINE "{\"xxh3_128\":\""

@@ -16,8 +16,12 @@ static const char help[] =
     "  --fraction F        share of the documents held out (default 0.1)\n"
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
     "  --limit BYTES       stop after so much text: 100MB, 2GiB\n"
+    "  --tokenizer HOW     bytes (default), or gpt2: GPT-2's byte-level BPE\n"
+    "  --vocab PATH        for gpt2: vocab.json, or the folder with vocab.json and merges.txt\n"
+    "  --merges FILE       for gpt2: merges.txt, where it is not beside vocab.json\n"
     "\n"
-    "Tokens are bytes (0-255) and 256 at the end of a document: model.vocab_size 257.\n"
+    "With bytes, tokens are bytes (0-255) and 256 at the end of a document: model.vocab_size 257.\n"
+    "With gpt2, <|endoftext|> in a text is the token that ends a document, as with Hugging Face.\n"
     "\n"
     "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n";
 
@@ -45,8 +49,24 @@ static z3d_status read_options(const char *fraction, const char *split, const ch
     return Z3D_OK;
 }
 
+static z3d_status make_tokenizer(const char *name, const char *vocab, const char *merges,
+                                 z3d_tokenizer **out) {
+    bool gpt2 = name && strcmp(name, "gpt2") == 0;
+    *out = NULL;
+    if (name && !gpt2 && strcmp(name, "bytes") != 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s: bytes or gpt2 is wanted", name);
+    if (!gpt2 && (vocab || merges))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --tokenizer gpt2", vocab ? "vocab" : "merges");
+    if (gpt2 && !vocab)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer gpt2 needs --vocab: vocab.json, or the folder "
+                                        "with vocab.json and merges.txt");
+    return z3d_tokenizer_create(gpt2 ? Z3D_TOKENIZER_GPT2 : Z3D_TOKENIZER_BYTES, vocab, merges,
+                                out);
+}
+
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
+    const char *tokenizer = NULL, *vocab = NULL, *merges = NULL;
     z3d_tokenize_options tokenize = {0};
     z3d_tokenize_result result;
     const cli_option options[] = {{"output", &tokenize.output_train, NULL},
@@ -54,6 +74,9 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
                                   {"fraction", &fraction, NULL},
                                   {"split", &split, NULL},
                                   {"limit", &limit, NULL},
+                                  {"tokenizer", &tokenizer, NULL},
+                                  {"vocab", &vocab, NULL},
+                                  {"merges", &merges, NULL},
                                   {NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -63,9 +86,11 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(read_options(fraction, split, limit, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
-    Z3D_TRY(z3d_data_tokenize(&tokenize, &result));
-    z3d_tokenize_summary(&tokenize, &result, text);
-    return Z3D_OK;
+    Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
+    z3d_status status = z3d_data_tokenize(&tokenize, &result);
+    if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
+    z3d_tokenizer_destroy(tokenize.tokenizer);
+    return status;
 }
 
 static int run(int argc, char **argv) {

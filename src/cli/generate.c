@@ -16,35 +16,47 @@ static const char help[] =
     "  --temperature T      0: always the most likely token\n"
     "  --top-k K            draw from the K most likely tokens; 0: from all\n"
     "  --seed N             of the draws\n"
+    "  --vocab PATH         GPT-2's vocab.json, or the folder with vocab.json and merges.txt\n"
+    "                       (default: data.vocab of the run, or the folder that was imported)\n"
+    "  --merges FILE        GPT-2's merges.txt, where it is not beside vocab.json\n"
     "  key=value            other keys of the configuration\n"
     "\n"
     "example: zero3d generate runs/demo/checkpoints --prompt \"It was\" --tokens 200\n";
 
-enum { MAX_ASSIGNMENTS = 64 };
+enum { MAX_ASSIGNMENTS = 64, KEYS = 7 };
 
 typedef struct arguments {
     const char *path;
     int count;
     char *assignment[MAX_ASSIGNMENTS];
-    z3d_string text[5]; /* of those made from options */
+    z3d_string text[KEYS]; /* of those made from options */
 } arguments;
 
 static z3d_status read_arguments(int argc, char **argv, arguments *a) {
-    static const char *const keys[] = {"prompt", "tokens", "temperature", "top_k", "seed"};
-    const char *value[5] = {NULL};
+    static const struct {
+        const char *key;
+        bool is_text; /* any text: as a quoted YAML scalar, which JSON's are */
+    } keys[KEYS] = {
+        {"generate.prompt", true}, {"generate.tokens", false}, {"generate.temperature", false},
+        {"generate.top_k", false}, {"generate.seed", false},   {"data.vocab", true},
+        {"data.merges", true}};
+    const char *value[KEYS] = {NULL};
     const cli_option options[] = {{"prompt", &value[0], NULL},      {"tokens", &value[1], NULL},
                                   {"temperature", &value[2], NULL}, {"top-k", &value[3], NULL},
-                                  {"seed", &value[4], NULL},        {NULL, NULL, NULL}};
+                                  {"seed", &value[4], NULL},        {"vocab", &value[5], NULL},
+                                  {"merges", &value[6], NULL},      {NULL, NULL, NULL}};
+    static char gpt2[] = "data.tokenizer=gpt2";
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "from which checkpoint? its folder is wanted");
-    if (count - 1 + 5 > MAX_ASSIGNMENTS) return Z3D_ERROR(Z3D_ERR_USAGE, "too many arguments");
+    if (count + KEYS > MAX_ASSIGNMENTS) return Z3D_ERROR(Z3D_ERR_USAGE, "too many arguments");
     a->path = argv[1];
     for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
-    for (int k = 0; k < 5; k++) {
+    if (value[5]) a->assignment[a->count++] = gpt2;
+    for (int k = 0; k < KEYS; k++) {
         if (!value[k]) continue;
-        z3d_string_append(&a->text[k], "generate.%s=", keys[k]);
-        if (k == 0) /* any text: as a quoted YAML scalar, which JSON's are */
+        z3d_string_append(&a->text[k], "%s=", keys[k].key);
+        if (keys[k].is_text)
             z3d_string_append_json(&a->text[k], value[k]);
         else
             z3d_string_append(&a->text[k], "%s", value[k]);
@@ -66,7 +78,7 @@ static int run(int argc, char **argv) {
     int code = cli_finish(status, "generate");
     if (status == Z3D_OK && z3d_world_rank(world) == 0) code = cli_print(&text);
     z3d_string_free(&text);
-    for (int k = 0; k < 5; k++) z3d_string_free(&a.text[k]);
+    for (int k = 0; k < KEYS; k++) z3d_string_free(&a.text[k]);
     z3d_world_destroy(world);
     return code;
 }

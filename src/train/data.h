@@ -32,7 +32,7 @@ typedef struct z3d_tokenize_options {
     double validation_fraction;    /* in (0,1) with output_validation; a share of documents */
     int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
     z3d_tokenize_split split;
-    const z3d_tokenizer *tokenizer; /* NULL: bytes */
+    z3d_tokenizer *tokenizer; /* NULL: bytes */
 } z3d_tokenize_options;
 
 typedef struct z3d_tokenize_result {

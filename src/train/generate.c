@@ -64,7 +64,7 @@ int32_t z3d_sample_token(const float *logits, int32_t count, double temperature,
 
 typedef struct generation {
     z3d_engine *engine;
-    const z3d_tokenizer *tokenizer;
+    z3d_tokenizer *tokenizer;
     const z3d_generate_options *options;
     int64_t seq, columns; /* tokens that the program takes, logits that it gives */
     int32_t *history;     /* all tokens so far */
@@ -76,27 +76,28 @@ typedef struct generation {
 } generation;
 
 static z3d_status prepare(generation *g) {
-    const struct z3d_tokenizer_ops *ops = g->tokenizer->ops;
+    const z3d_tokenizer *tokenizer = g->tokenizer;
     const z3d_program *program = z3d_engine_program(g->engine, Z3D_MODE_GENERATE);
     const z3d_unit *last = &program->model->unit[program->model->num_units - 1];
     size_t prompt = strlen(g->options->prompt), encoded;
     g->seq = program->model->field[0].bytes_per_sample / (int64_t)sizeof(int32_t);
     g->columns = last->output_elements[Z3D_MODE_GENERATE];
-    if (g->columns < ops->vocab_size)
+    if (g->columns < tokenizer->vocab_size)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "the model has %lld token ids, the %s tokenizer needs %d: set "
                          "model.vocab_size to at least that",
-                         (long long)g->columns, ops->name, ops->vocab_size);
-    size_t room = ops->most_tokens(prompt) + 1 + (size_t)g->options->tokens;
+                         (long long)g->columns, tokenizer->ops->name, tokenizer->vocab_size);
+    size_t room = prompt + 1 + (size_t)g->options->tokens;
     Z3D_TRY(z3d_new(room, sizeof(int32_t), "generated tokens", &g->history));
     Z3D_TRY(z3d_new((size_t)g->seq, sizeof(int32_t), "generation's input", &g->tokens));
     Z3D_TRY(z3d_new((size_t)g->columns, sizeof(float), "logits", &g->logits));
-    Z3D_TRY(z3d_new((size_t)ops->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
+    Z3D_TRY(z3d_new((size_t)tokenizer->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
     if (g->options->world)
         Z3D_TRY(z3d_new((size_t)z3d_world_size(g->options->world), sizeof(bool), "stop requests",
                         &g->asked));
-    g->history[0] = ops->end_of_text;
-    Z3D_TRY(ops->encode(g->tokenizer, g->options->prompt, prompt, g->history + 1, &encoded));
+    g->history[0] = tokenizer->end_of_text;
+    Z3D_TRY(
+        tokenizer->ops->encode(g->tokenizer, g->options->prompt, prompt, g->history + 1, &encoded));
     g->length = 1 + (int64_t)encoded;
     return Z3D_OK;
 }
@@ -110,9 +111,8 @@ static z3d_status next_token(generation *g, uint64_t draw) {
     float uniform =
         z3d_philox_uniform(z3d_philox(z3d_key(g->options->seed, "generate"), draw, 0).word[0]);
     /* Only ids that the tokenizer knows: the model's vocabulary may be larger, or padded. */
-    int32_t token =
-        z3d_sample_token(g->logits, g->tokenizer->ops->vocab_size, g->options->temperature,
-                         g->options->top_k, uniform, g->scratch);
+    int32_t token = z3d_sample_token(g->logits, g->tokenizer->vocab_size, g->options->temperature,
+                                     g->options->top_k, uniform, g->scratch);
     if (token < 0)
         return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are no numbers",
                          (unsigned long long)draw);
@@ -121,11 +121,11 @@ static z3d_status next_token(generation *g, uint64_t draw) {
 }
 
 static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
-    const struct z3d_tokenizer_ops *ops = g->tokenizer->ops;
+    const z3d_tokenizer *tokenizer = g->tokenizer;
     for (int64_t i = first, begin = first; i <= g->length; i++) {
-        bool end = i < g->length && g->history[i] == ops->end_of_text;
+        bool end = i < g->length && g->history[i] == tokenizer->end_of_text;
         if (i < g->length && !end) continue;
-        Z3D_TRY(ops->decode(g->tokenizer, g->history + begin, (size_t)(i - begin), out));
+        Z3D_TRY(tokenizer->ops->decode(tokenizer, g->history + begin, (size_t)(i - begin), out));
         if (end) z3d_string_append(out, "\n<|endoftext|>\n");
         begin = i + 1;
     }
@@ -143,7 +143,7 @@ static z3d_status agree_on_stop(generation *g, bool *stop) {
     return Z3D_OK;
 }
 
-z3d_status z3d_generate(z3d_engine *engine, const z3d_tokenizer *tokenizer,
+z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
                         const z3d_generate_options *options, z3d_string *out, bool *stopped) {
     enum { TOKENS_A_QUESTION = 8 };
     generation g = {.engine = engine, .tokenizer = tokenizer, .options = options};

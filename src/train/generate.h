@@ -25,7 +25,7 @@ typedef struct z3d_generate_options {
  * rank was asked to stop, and the text is shorter. Collective over the world: every rank feeds the
  * same tokens and draws the same choice. Errors (not agreed): the engine's, ERR_NUMERIC when the
  * logits are no numbers. */
-z3d_status z3d_generate(z3d_engine *engine, const z3d_tokenizer *tokenizer,
+z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
                         const z3d_generate_options *options, z3d_string *out, bool *stopped);
 
 /* One draw: uniform in (0,1] picks from softmax(logits / temperature) over the top_k largest (equal

@@ -37,12 +37,16 @@ static z3d_status check_data(const z3d_trainer *trainer) {
 static z3d_status make_tokenizer(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     if (!config->generate_prompt || !*config->generate_prompt) return Z3D_OK;
-    Z3D_TRY(z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, &trainer->tokenizer));
-    const struct z3d_tokenizer_ops *ops = trainer->tokenizer->ops;
-    if (config->model_vocab_size >= ops->vocab_size) return Z3D_OK;
+    z3d_status status =
+        z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, config->data_vocab,
+                             config->data_merges, &trainer->tokenizer);
+    if (status != Z3D_OK) return z3d_error_context(status, "data.vocab");
+    const z3d_tokenizer *tokenizer = trainer->tokenizer;
+    if (config->model_vocab_size >= tokenizer->vocab_size) return Z3D_OK;
     return z3d_config_error(config, "model.vocab_size",
                             "%lld, but the %s tokenizer, which generate.prompt needs, has %d ids",
-                            (long long)config->model_vocab_size, ops->name, ops->vocab_size);
+                            (long long)config->model_vocab_size, tokenizer->ops->name,
+                            tokenizer->vocab_size);
 }
 
 /* RUN/name, malloc'ed into out. */

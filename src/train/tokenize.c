@@ -26,8 +26,7 @@ typedef struct document {
 typedef struct work {
     const z3d_tokenize_options *options;
     z3d_tokenize_result *result;
-    const struct z3d_tokenizer_ops *ops;
-    const z3d_tokenizer *tokenizer;
+    z3d_tokenizer *tokenizer;
     z3d_text_list list;
     z3d_hash_set files_seen, documents_seen;
     z3d_token_writer stream, train, validation;
@@ -74,8 +73,8 @@ static z3d_status add_document(work *w, const unsigned char *text, size_t bytes)
         w->document = grown;
         w->capacity = capacity;
     }
-    Z3D_TRY(w->ops->encode(w->tokenizer, (const char *)text, bytes, w->ids, &count));
-    w->ids[count++] = w->ops->end_of_text;
+    Z3D_TRY(w->tokenizer->ops->encode(w->tokenizer, (const char *)text, bytes, w->ids, &count));
+    w->ids[count++] = w->tokenizer->end_of_text;
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids, count));
     w->document[w->result->documents++] =
         (document){.hash = hash.word[0], .tokens = (int64_t)count};
@@ -168,8 +167,7 @@ static z3d_status read_all(work *w) {
                       : cut > LARGEST_DOCUMENT ? LARGEST_DOCUMENT
                                                : cut);
     Z3D_TRY(z3d_new(w->cut, 1, "a document's text", &w->text));
-    Z3D_TRY(
-        z3d_new(w->ops->most_tokens(w->cut) + 1, sizeof(int32_t), "a document's tokens", &w->ids));
+    Z3D_TRY(z3d_new(w->cut + 1, sizeof(int32_t), "a document's tokens", &w->ids));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
     if (w->result->documents == 0)
@@ -249,7 +247,7 @@ static z3d_status deal_out(work *w) {
 static z3d_status run(work *w) {
     const z3d_tokenize_options *options = w->options;
     z3d_tokenize_result *result = w->result;
-    int32_t vocab_size = w->ops->vocab_size;
+    int32_t vocab_size = w->tokenizer->vocab_size;
     z3d_string stream = {0};
     /* Opened first: an output that cannot be written is told before gigabytes are read. */
     Z3D_TRY(z3d_token_writer_open(&w->train, options->output_train, vocab_size));
@@ -280,10 +278,9 @@ z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_r
     *result = (z3d_tokenize_result){0};
     Z3D_TRY_GOTO(status, check_options(options), end);
     if (!w.tokenizer) {
-        Z3D_TRY_GOTO(status, z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, &own), end);
+        Z3D_TRY_GOTO(status, z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, NULL, NULL, &own), end);
         w.tokenizer = own;
     }
-    w.ops = w.tokenizer->ops;
     status = run(&w);
 end:
     z3d_token_writer_discard(&w.stream);

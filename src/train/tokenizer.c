@@ -1,11 +1,13 @@
-/* The tokenizers: `bytes`. */
+/* The tokenizers by kind, and `bytes`. */
 #include "src/train/tokenizer.h"
 
 #include <stdlib.h>
 
+#include "src/train/gpt2.h"
+
 enum { BYTES_END_OF_TEXT = 256, BYTES_VOCABULARY = 257 };
 
-static z3d_status bytes_encode(const z3d_tokenizer *tokenizer, const char *text, size_t length,
+static z3d_status bytes_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
                                int32_t *ids, size_t *count) {
     (void)tokenizer;
     for (size_t i = 0; i < length; i++) ids[i] = (unsigned char)text[i];
@@ -28,30 +30,28 @@ static z3d_status bytes_decode(const z3d_tokenizer *tokenizer, const int32_t *id
                        : Z3D_OK;
 }
 
-static size_t bytes_most_tokens(size_t length) {
-    return length;
+static void bytes_destroy(z3d_tokenizer *tokenizer) {
+    free(tokenizer);
 }
 
 static const struct z3d_tokenizer_ops bytes_ops = {
     .name = "bytes",
-    .vocab_size = BYTES_VOCABULARY,
-    .end_of_text = BYTES_END_OF_TEXT,
     .encode = bytes_encode,
     .decode = bytes_decode,
-    .most_tokens = bytes_most_tokens,
+    .destroy = bytes_destroy,
 };
 
-z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, z3d_tokenizer **out) {
+z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
+                                z3d_tokenizer **out) {
+    bool files = (vocab && *vocab) || (merges && *merges);
     *out = NULL;
-    if (kind != Z3D_TOKENIZER_BYTES)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                         "data.tokenizer: only `bytes` (vocabulary %d) exists so far",
-                         BYTES_VOCABULARY);
+    if (kind == Z3D_TOKENIZER_GPT2) return z3d_gpt2_tokenizer_create(vocab, merges, out);
+    if (files) return Z3D_ERROR(Z3D_ERR_USAGE, "the bytes tokenizer has no vocabulary files");
     Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
-    (*out)->ops = &bytes_ops;
+    **out = (z3d_tokenizer){&bytes_ops, BYTES_VOCABULARY, BYTES_END_OF_TEXT};
     return Z3D_OK;
 }
 
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
-    free(tokenizer);
+    if (tokenizer) tokenizer->ops->destroy(tokenizer);
 }

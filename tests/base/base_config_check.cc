@@ -43,8 +43,16 @@ TEST(check, what_comes_later) {
     expect_check("parallel: {pipeline_model_parallel_size: 2}",
                  "run.yaml:1:12: parallel.pipeline_model_parallel_size: 2: pipeline parallelism is "
                  "not supported yet; write 1");
+}
+
+TEST(check, tokenizer_files) {
     expect_check("data: {tokenizer: gpt2}",
-                 "run.yaml:1:8: data.tokenizer: gpt2 is not supported yet; write bytes");
+                 "run.yaml:1:8: data.tokenizer: gpt2 needs data.vocab: vocab.json, or the folder "
+                 "with vocab.json and merges.txt");
+    EXPECT_NE(check("data: {vocab: gpt2}").find("run.yaml:1:8: data.vocab:"), std::string::npos);
+    EXPECT_NE(check("data: {merges: m.txt}").find("write gpt2 there"), std::string::npos);
+    EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: gpt2}"), "accepted");
+    EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: v.json, merges: m.txt}"), "accepted");
 }
 
 TEST(check, straddling_with_nothing_to_straddle) {

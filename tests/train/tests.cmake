@@ -1,6 +1,7 @@
 zero3d_test(train_order ROOM train)
 zero3d_test(train_data ROOM train)
 zero3d_test(train_tokenize ROOM train)
+zero3d_test(train_gpt2 ROOM train)
 zero3d_test(train_metrics ROOM train)
 zero3d_test(train_sampling ROOM train)
 zero3d_test(train_flops ROOM train)

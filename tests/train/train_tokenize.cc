@@ -284,11 +284,11 @@ TEST(Utf8, PrintableTextHasNoControls) {
 
 TEST(Bytes, RoundTrip) {
     z3d_tokenizer *tokenizer;
-    ASSERT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, &tokenizer), Z3D_OK);
+    ASSERT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, nullptr, "", &tokenizer), Z3D_OK);
     const auto *ops = tokenizer->ops;
     std::string text;
     for (int i = 0; i < 256; i++) text.push_back(static_cast<char>(i));
-    std::vector<int32_t> ids(ops->most_tokens(text.size()));
+    std::vector<int32_t> ids(text.size());
     size_t count = 0;
     ASSERT_EQ(ops->encode(tokenizer, text.data(), text.size(), ids.data(), &count), Z3D_OK);
     ASSERT_EQ(count, 256u);
@@ -298,7 +298,8 @@ TEST(Bytes, RoundTrip) {
     for (int32_t bad : {-1, 257}) EXPECT_EQ(ops->decode(tokenizer, &bad, 1, &out), Z3D_ERR_DATA);
     z3d_string_free(&out);
     z3d_tokenizer_destroy(tokenizer);
-    EXPECT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_GPT2, &tokenizer), Z3D_ERR_UNSUPPORTED);
+    EXPECT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "vocab.json", nullptr, &tokenizer),
+              Z3D_ERR_USAGE);
 }
 
 } // namespace

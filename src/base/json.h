@@ -1,11 +1,11 @@
-/* Inside checkpoint/ only: reads JSON (RFC 8259) into a tree. Any bytes are safe to give it. */
-#ifndef ZERO3D_CHECKPOINT_JSON_H
-#define ZERO3D_CHECKPOINT_JSON_H
+/* Reads JSON (RFC 8259) into a tree. Any bytes are safe to give it. */
+#ifndef ZERO3D_BASE_JSON_H
+#define ZERO3D_BASE_JSON_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "src/base/base.h"
+#include "src/base/status.h"
 
 typedef enum z3d_json_type {
     Z3D_JSON_NULL,
@@ -21,12 +21,14 @@ typedef struct z3d_json {
     const char *key;  /* of a member, else NULL */
     const char *text; /* of a string, as UTF-8 with a NUL behind; of a number, as it was written */
     bool truth;
+    int64_t line;                  /* on which it ends in the text, from 1 */
     int64_t count;                 /* of an array or object */
     struct z3d_json *first, *next; /* members; the next sibling */
 } z3d_json;
 
-/* Parses a whole text. ERR_DATA with "name: byte N: what". Strings with a NUL character and more
- * than 64 levels are refused; of members with one name the first counts. Free with z3d_json_free.
+/* Parses a whole text. ERR_DATA with "name:LINE: byte N: what". Strings with a NUL character and
+ * more than 64 levels are refused; of members with one name the first counts. Free with
+ * z3d_json_free.
  */
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out);
 void z3d_json_free(z3d_json *json);

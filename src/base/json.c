@@ -1,9 +1,11 @@
 /* A JSON reader: recursive descent with a limit, all memory in one list of blocks. */
-#include "checkpoint/json.h"
+#include "src/base/json.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "src/base/strings.h"
 
 enum { MAX_DEPTH = 64, BLOCK = 1 << 16 };
 
@@ -16,12 +18,19 @@ typedef struct block {
 
 typedef struct parser {
     const char *begin, *at, *end, *name;
+    const char *counted; /* up to here, lines are counted */
+    int64_t line;
     block *blocks;
 } parser;
 
-static z3d_status refuse(const parser *p, const char *what) {
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: byte %lld: %s", p->name, (long long)(p->at - p->begin),
-                     what);
+static int64_t line_here(parser *p) {
+    for (; p->counted < p->at; p->counted++) p->line += *p->counted == '\n';
+    return p->line;
+}
+
+static z3d_status refuse(parser *p, const char *what) {
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: byte %lld: %s", p->name, (long long)line_here(p),
+                     (long long)(p->at - p->begin), what);
 }
 
 static void *take(parser *p, size_t bytes) {
@@ -193,6 +202,7 @@ static z3d_status read_members(parser *p, z3d_json *value, int depth) {
         skip_space(p);
         if (close == '}') Z3D_TRY(read_key(p, &member->key));
         Z3D_TRY(read_value(p, member, depth + 1));
+        member->line = line_here(p);
         *link = member;
         link = &member->next;
         value->count++;
@@ -246,7 +256,7 @@ typedef struct document {
 } document;
 
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out) {
-    parser p = {text, text, text + length, name, NULL};
+    parser p = {text, text, text + length, name, text, 1, NULL};
     *out = NULL;
     document *whole = calloc(1, sizeof *whole);
     if (!whole) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", name);

@@ -1,0 +1,242 @@
+/* Reads GPT-2's vocab.json ({"token": id}) and merges.txt ("left right" in order of rank). Both
+ * write bytes as characters: 33-126, 161-172 and 174-255 as themselves, the other 68 as U+0100 on,
+ * in their order. */
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "src/train/gpt2.h"
+
+enum { MAX_FILE = 1 << 26, CODES = 256 + 68 };
+
+/* Only while reading. */
+typedef struct reader {
+    z3d_gpt2_vocabulary *out;
+    const char *vocab, *merges;
+    int16_t byte_of[CODES]; /* of a character; -1: none */
+    int32_t *place;         /* tokens by their bytes: a hash table of ids, -1: empty */
+    size_t places;
+} reader;
+
+static void make_alphabet(reader *r) {
+    int next = 256;
+    memset(r->byte_of, -1, sizeof r->byte_of);
+    for (int b = 0; b < 256; b++) {
+        bool itself = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+        r->byte_of[itself ? b : next++] = (int16_t)b;
+    }
+}
+
+/* Appends the bytes that `length` bytes of characters stand for; false when one stands for none. */
+static bool append_token(const reader *r, const char *text, size_t length, z3d_string *out) {
+    for (size_t i = 0; i < length; i++) {
+        unsigned code = (unsigned char)text[i];
+        if (code >= 0x80) { /* the alphabet ends before three bytes begin */
+            if (code < 0xc2 || code > 0xdf || i + 1 >= length) return false;
+            unsigned low = (unsigned char)text[++i];
+            if ((low & 0xc0) != 0x80) return false;
+            code = (code & 31) << 6 | (low & 63);
+        }
+        if (code >= CODES || r->byte_of[code] < 0) return false;
+        char byte = (char)r->byte_of[code];
+        z3d_string_append_bytes(out, &byte, 1);
+    }
+    return length > 0;
+}
+
+/* ---- tokens by their bytes ---- */
+
+/* The token's place in the table, or the empty one where it would be. */
+static int32_t *find_place(const reader *r, const char *bytes, size_t length) {
+    const z3d_gpt2_vocabulary *v = r->out;
+    size_t at = XXH3_64bits(bytes, length) & (r->places - 1);
+    for (;; at = (at + 1) & (r->places - 1)) {
+        int32_t id = r->place[at];
+        if (id < 0 || (v->token[id].length == length &&
+                       memcmp(v->text.text + v->token[id].begin, bytes, length) == 0))
+            return &r->place[at];
+    }
+}
+
+static size_t table_size(size_t count) {
+    size_t size = 16;
+    while (size < 2 * count) size *= 2;
+    return size;
+}
+
+/* ---- vocab.json ---- */
+
+static z3d_status refuse_vocab(const reader *r, int64_t line, int64_t id, const char *what) {
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: the token with id %lld %s", r->vocab, (long long)line,
+                     (long long)id, what);
+}
+
+static z3d_status add_token(reader *r, const z3d_json *member) {
+    z3d_gpt2_vocabulary *v = r->out;
+    int64_t id;
+    if (!z3d_json_int(member, &id))
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: a token without an id: {\"token\": id} is wanted",
+                         r->vocab, (long long)member->line);
+    if (id >= v->size)
+        return refuse_vocab(r, member->line, id, "is one too many: ids are 0 on, without a hole");
+    if (v->token[id].length > 0)
+        return refuse_vocab(r, member->line, id, "is not the only one with this id");
+    size_t begin = v->text.length;
+    if (!append_token(r, member->key, strlen(member->key), &v->text))
+        return refuse_vocab(r, member->line, id,
+                            "has a character that stands for no byte: this is no vocabulary of "
+                            "GPT-2's kind");
+    if (v->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the tokens' bytes");
+    size_t length = v->text.length - begin;
+    int32_t *place = find_place(r, v->text.text + begin, length);
+    if (*place >= 0)
+        return refuse_vocab(r, member->line, id, "has the text of another one before it");
+    v->token[id] = (z3d_gpt2_token){begin, length};
+    *place = (int32_t)id;
+    return Z3D_OK;
+}
+
+static z3d_status check_tokens(reader *r) {
+    z3d_gpt2_vocabulary *v = r->out;
+    for (int b = 0; b < 256; b++) {
+        char byte = (char)b;
+        v->byte[b] = *find_place(r, &byte, 1);
+        if (v->byte[b] < 0)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%s: no token for byte %d: this is no vocabulary of GPT-2's kind",
+                             r->vocab, b);
+    }
+    v->end_of_text = *find_place(r, Z3D_END_OF_TEXT, sizeof Z3D_END_OF_TEXT - 1);
+    if (v->end_of_text < 0)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: no token %s, which ends a document", r->vocab,
+                         Z3D_END_OF_TEXT);
+    return Z3D_OK;
+}
+
+static z3d_status add_tokens(reader *r, const z3d_json *root) {
+    z3d_gpt2_vocabulary *v = r->out;
+    if (root->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:1: no vocabulary: {\"token\": id, ...} is wanted",
+                         r->vocab);
+    if (root->count >= 1 << 24)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens: fewer than 2^24 are wanted", r->vocab,
+                         (long long)root->count);
+    v->size = (int32_t)root->count;
+    r->places = table_size((size_t)v->size);
+    Z3D_TRY(z3d_new((size_t)v->size + 1, sizeof *v->token, "the tokens", &v->token));
+    Z3D_TRY(z3d_new(r->places, sizeof *r->place, "the tokens", &r->place));
+    for (size_t i = 0; i < r->places; i++) r->place[i] = -1;
+    for (const z3d_json *member = root->first; member; member = member->next)
+        Z3D_TRY(add_token(r, member));
+    return check_tokens(r);
+}
+
+static z3d_status read_vocab(reader *r) {
+    char *text;
+    size_t length;
+    z3d_json *root = NULL;
+    Z3D_TRY(z3d_read_file(r->vocab, MAX_FILE, &text, &length));
+    z3d_status status = z3d_json_parse(text, length, r->vocab, &root);
+    if (status == Z3D_OK) status = add_tokens(r, root);
+    z3d_json_free(root);
+    free(text);
+    return status;
+}
+
+/* ---- merges.txt ---- */
+
+static z3d_merge *merge_place(const z3d_gpt2_vocabulary *v, int32_t left, int32_t right) {
+    uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
+    size_t at = (key ^ key >> 32) & (v->places - 1);
+    while (v->merge[at].left >= 0 && (v->merge[at].left != left || v->merge[at].right != right))
+        at = (at + 1) & (v->places - 1);
+    return &v->merge[at];
+}
+
+const z3d_merge *z3d_gpt2_find_merge(const z3d_gpt2_vocabulary *v, int32_t left, int32_t right) {
+    const z3d_merge *merge = merge_place(v, left, right);
+    return merge->left < 0 ? NULL : merge;
+}
+
+/* Appends a token's bytes to `joined` and finds its id: -1 when there is none. */
+static int32_t find_token(const reader *r, const char *text, size_t length, z3d_string *joined) {
+    size_t begin = joined->length;
+    if (!append_token(r, text, length, joined) || joined->failed) return -1;
+    return *find_place(r, joined->text + begin, joined->length - begin);
+}
+
+/* One line without its end; `joined` is memory to work in. */
+static z3d_status add_merge(reader *r, int64_t line, const char *text, size_t length,
+                            z3d_string *joined) {
+    z3d_gpt2_vocabulary *v = r->out;
+    const char *space = memchr(text, ' ', length), *what = NULL;
+    int32_t left = -1, right = -1, merged = -1;
+    joined->length = 0;
+    if (!space) {
+        what = "two tokens with a space between them are wanted";
+    } else {
+        size_t first = (size_t)(space - text);
+        left = find_token(r, text, first, joined);
+        right = find_token(r, space + 1, length - first - 1, joined);
+        if (left >= 0 && right >= 0) merged = *find_place(r, joined->text, joined->length);
+    }
+    if (joined->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens");
+    if (!what && merged < 0)
+        what = left < 0    ? "its first token is not in the vocabulary"
+               : right < 0 ? "its second token is not in the vocabulary"
+                           : "what it makes is not in the vocabulary";
+    z3d_merge *place = what ? NULL : merge_place(v, left, right);
+    if (place && place->left >= 0) what = "the same two tokens as on a line before";
+    if (what) return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s", r->merges, (long long)line, what);
+    *place = (z3d_merge){left, right, (int32_t)line, merged};
+    return Z3D_OK;
+}
+
+static z3d_status add_merges(reader *r, const char *text, size_t length) {
+    z3d_gpt2_vocabulary *v = r->out;
+    z3d_string joined = {0};
+    size_t lines = 1;
+    for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
+    v->places = table_size(lines);
+    Z3D_TRY(z3d_new(v->places, sizeof *v->merge, "the merges", &v->merge));
+    for (size_t i = 0; i < v->places; i++) v->merge[i].left = -1;
+    z3d_status status = Z3D_OK;
+    int64_t line = 1;
+    for (const char *at = text, *end = text + length; at < end && status == Z3D_OK; line++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        size_t bytes = (size_t)((newline ? newline : end) - at);
+        bool version = line == 1 && bytes >= 8 && memcmp(at, "#version", 8) == 0;
+        size_t used = bytes > 0 && at[bytes - 1] == '\r' ? bytes - 1 : bytes;
+        if (!version && used > 0) status = add_merge(r, line, at, used, &joined);
+        at += bytes + 1;
+    }
+    z3d_string_free(&joined);
+    return status;
+}
+
+static z3d_status read_merges(reader *r) {
+    char *text;
+    size_t length;
+    Z3D_TRY(z3d_read_file(r->merges, MAX_FILE, &text, &length));
+    z3d_status status = add_merges(r, text, length);
+    free(text);
+    return status;
+}
+
+z3d_status z3d_gpt2_vocabulary_read(const char *vocab, const char *merges,
+                                    z3d_gpt2_vocabulary *out) {
+    reader r = {.out = out, .vocab = vocab, .merges = merges};
+    *out = (z3d_gpt2_vocabulary){0};
+    make_alphabet(&r);
+    z3d_status status = read_vocab(&r);
+    if (status == Z3D_OK) status = read_merges(&r);
+    free(r.place);
+    return status;
+}
+
+void z3d_gpt2_vocabulary_free(z3d_gpt2_vocabulary *v) {
+    free(v->token);
+    free(v->merge);
+    z3d_string_free(&v->text);
+    *v = (z3d_gpt2_vocabulary){0};
+}

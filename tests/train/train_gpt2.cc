@@ -1,0 +1,203 @@
+// GPT-2's tokenizer against others: tests/data/gpt2_tiny/encodings.txt was made by Hugging Face's
+// `tokenizers` and by `tiktoken` with `regex` (scripts/make-gpt2-fixture.py).
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+extern "C" {
+#include "src/train/data.h"
+#include "src/train/tokenizer.h"
+}
+#include "files.h"
+
+namespace {
+
+const std::string fixture = ZERO3D_TEST_DATA "/gpt2_tiny";
+
+struct Tokenizer {
+    explicit Tokenizer(const std::string &vocab = fixture, const char *merges = nullptr) {
+        status = z3d_tokenizer_create(Z3D_TOKENIZER_GPT2, vocab.c_str(), merges, &tokenizer);
+        if (status != Z3D_OK) message = z3d_error_message();
+    }
+    ~Tokenizer() {
+        z3d_tokenizer_destroy(tokenizer);
+    }
+    std::vector<int32_t> encode(const std::string &text) {
+        std::vector<int32_t> ids(text.size());
+        size_t count = 0;
+        EXPECT_EQ(tokenizer->ops->encode(tokenizer, text.data(), text.size(), ids.data(), &count),
+                  Z3D_OK);
+        ids.resize(count);
+        return ids;
+    }
+    std::string decode(const std::vector<int32_t> &ids) {
+        z3d_string out = {};
+        EXPECT_EQ(tokenizer->ops->decode(tokenizer, ids.data(), ids.size(), &out), Z3D_OK);
+        std::string text(out.text ? out.text : "", out.length);
+        z3d_string_free(&out);
+        return text;
+    }
+    z3d_tokenizer *tokenizer = nullptr;
+    z3d_status status;
+    std::string message;
+};
+
+std::string from_hex(const std::string &hex) {
+    std::string out;
+    for (size_t i = 0; hex != "-" && i < hex.size(); i += 2)
+        out.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+    return out;
+}
+
+std::string without_marks(std::string text) {
+    const std::string mark = "<|endoftext|>";
+    for (size_t at; (at = text.find(mark)) != std::string::npos;) text.erase(at, mark.size());
+    return text;
+}
+
+TEST(Gpt2, EncodesLikeOthersAndBack) {
+    Tokenizer t;
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.tokenizer->vocab_size, 557);
+    EXPECT_EQ(t.tokenizer->end_of_text, 556);
+    std::istringstream lines(read_file(fixture + "/encodings.txt"));
+    int texts = 0, number = 0;
+    for (std::string line; std::getline(lines, line); texts++) {
+        std::istringstream in(line);
+        std::string hex;
+        in >> hex;
+        std::vector<int32_t> wanted;
+        for (int32_t id; in >> id;) wanted.push_back(id);
+        std::string text = from_hex(hex);
+        for (int time = 0; time < 2; time++) // the second one from what is remembered
+            ASSERT_EQ(t.encode(text), wanted) << "line " << texts + 1 << ": " << text;
+        EXPECT_EQ(t.decode(wanted), without_marks(text)) << "line " << texts + 1;
+        number += static_cast<int>(wanted.size());
+    }
+    EXPECT_GT(texts, 70);
+    EXPECT_GT(number, 2000);
+}
+
+TEST(Gpt2, LongWordsAndAnyBytesComeBack) {
+    Tokenizer t;
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    std::string text;
+    uint32_t state = 1;
+    for (int i = 0; i < 200000; i++) {
+        state = state * 1664525u + 1013904223u;
+        text.push_back(static_cast<char>(state >> 24));
+    }
+    for (const std::string &s : {text, std::string(1 << 20, 'e'), std::string(100000, ' ')}) {
+        std::vector<int32_t> ids = t.encode(s);
+        EXPECT_TRUE(t.decode(ids) == s);
+        EXPECT_LE(ids.size(), s.size());
+    }
+    z3d_string out = {};
+    for (int32_t bad : {-1, 557})
+        EXPECT_EQ(t.tokenizer->ops->decode(t.tokenizer, &bad, 1, &out), Z3D_ERR_DATA);
+    z3d_string_free(&out);
+}
+
+TEST(Gpt2, FilesAreFoundByFolderByFileAndByName) {
+    Folder folder;
+    std::string merges = folder / "other/m.txt";
+    write_file(merges, read_file(fixture + "/merges.txt"));
+    EXPECT_EQ(Tokenizer(fixture + "/vocab.json").status, Z3D_OK);
+    EXPECT_EQ(Tokenizer(fixture + "/vocab.json", merges.c_str()).status, Z3D_OK);
+    EXPECT_EQ(Tokenizer(fixture, merges.c_str()).status, Z3D_OK);
+    EXPECT_EQ(Tokenizer("").status, Z3D_ERR_USAGE);
+    Tokenizer none(folder.path);
+    EXPECT_EQ(none.status, Z3D_ERR_IO);
+    EXPECT_NE(none.message.find(folder / "vocab.json"), std::string::npos) << none.message;
+}
+
+// What is said of a vocab.json or merges.txt that `from` was replaced in by `to` (all of it when
+// `from` is empty).
+class Hostile : public ::testing::Test {
+  protected:
+    void expect_refused(const std::string &name, const std::string &from, const std::string &to,
+                        const std::string &what) {
+        for (const char *file : {"vocab.json", "merges.txt"})
+            write_file(folder / file, read_file(fixture + "/" + file));
+        std::string text = read_file(folder / name);
+        size_t at = from.empty() ? 0 : text.find(from);
+        ASSERT_NE(at, std::string::npos) << from;
+        text.replace(at, from.empty() ? text.size() : from.size(), to);
+        write_file(folder / name, text);
+        Tokenizer t(folder.path);
+        EXPECT_EQ(t.status, Z3D_ERR_DATA);
+        EXPECT_NE(t.message.find((folder / name) + what), std::string::npos) << t.message;
+    }
+    Folder folder;
+};
+
+TEST_F(Hostile, VocabIsRefusedWithItsLine) {
+    expect_refused("vocab.json", "", "", ":1: byte 0: the text ends");
+    expect_refused("vocab.json", "", "[1]", ":1: no vocabulary");
+    expect_refused("vocab.json", "\"%\": 4", "\n\"%\": -4", ":2: a token without an id");
+    expect_refused("vocab.json", "\"%\": 4", "\n\n\"%\": 557", ":3: the token with id 557 is one");
+    expect_refused("vocab.json", "\"%\": 4", "\"%\": 1e2", ":1: a token without an id");
+    expect_refused("vocab.json", "\"%\": 4", "\"%\": \"4\"", ":1: a token without an id");
+    expect_refused("vocab.json", "\"%\": 4", "\"%\": 5", ":1: the token with id 5 is not the only");
+    expect_refused("vocab.json", "\"%\": 4", "\"#\": 4", ":1: the token with id 4 has the text of");
+    expect_refused("vocab.json", "\"%\": 4", "\"\": 4", ":1: the token with id 4 has a character");
+    expect_refused("vocab.json", "\"%\": 4", "\"\\u65e5\": 4", ":1: the token with id 4 has a");
+    expect_refused("vocab.json", "\"%\": 4", "\"\\u0144\": 4", ":1: the token with id 4 has a");
+    expect_refused("vocab.json", "\"%\": 4", "\"%%\": 4", ": no token for byte 37");
+    expect_refused("vocab.json", "<|endoftext|>", "<|end|>", ": no token <|endoftext|>");
+    expect_refused("vocab.json", "\"%\": 4", "\"%: 4", ":1: byte ");
+}
+
+TEST_F(Hostile, MergesAreRefusedWithTheirLine) {
+    std::string text = read_file(fixture + "/merges.txt");
+    std::string first = text.substr(14, text.find('\n', 14) - 14);
+    expect_refused("merges.txt", first, "ab", ":2: two tokens");
+    expect_refused("merges.txt", first, "zqj a", ":2: its first token is not");
+    expect_refused("merges.txt", first, "a zqj", ":2: its second token is not");
+    expect_refused("merges.txt", first, "a ", ":2: its second token is not");
+    expect_refused("merges.txt", first, " a", ":2: its first token is not");
+    expect_refused("merges.txt", first, "a b c", ":2: its second token is not");
+    expect_refused("merges.txt", first, "~ ~", ":2: what it makes is not");
+    expect_refused("merges.txt", first, "a \xc4", ":2: its second token is not");
+    expect_refused("merges.txt", first, "a \xff", ":2: its second token is not");
+    expect_refused("merges.txt", first, first + "\n" + first, ":3: the same two tokens");
+    expect_refused("merges.txt", "", std::string("a\0b", 3), ":1: two tokens");
+}
+
+TEST_F(Hostile, WindowsLinesAndNoVersionAreFine) {
+    std::string merges = read_file(fixture + "/merges.txt"), windows;
+    for (char c : merges.substr(merges.find('\n') + 1))
+        windows += c == '\n' ? "\r\n" : std::string(1, c);
+    write_file(folder / "vocab.json", read_file(fixture + "/vocab.json"));
+    write_file(folder / "merges.txt", windows);
+    Tokenizer t(folder.path), plain;
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.encode(merges), plain.encode(merges));
+}
+
+TEST(Gpt2, TokenFilesHoldItsTokens) {
+    Folder folder;
+    std::string input = folder / "text", output = folder / "train.bin";
+    const std::string text = "It's a text.\n\nGr\xc3\xb6\xc3\x9f"
+                             "e<|endoftext|>two";
+    write_file(input, text);
+    Tokenizer t;
+    const char *name = input.c_str();
+    z3d_tokenize_options options{};
+    options.inputs = &name, options.count = 1;
+    options.output_train = output.c_str(), options.tokenizer = t.tokenizer;
+    z3d_tokenize_result result;
+    ASSERT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();
+    std::vector<int32_t> wanted = t.encode(text);
+    wanted.push_back(556);
+    EXPECT_EQ(result.vocab_size, 557);
+    std::vector<uint16_t> narrow(wanted.begin(), wanted.end());
+    EXPECT_TRUE(read_file(output) == token_bytes(narrow));
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
