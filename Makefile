@@ -12,7 +12,7 @@ PREFIX ?= /usr/local
 help:
 	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
 	@echo "make test            build and run all tests (TESTS=regex: some of them)"
-	@echo "make test-long       the long ones: 200 kills, 10000 bit flips (an hour)"
+	@echo "make test-long       the long ones: 200 kills, 10000 bit flips, every pair of topologies (half an hour)"
 	@echo "make fuzz            fuzz the parsers for SECONDS=$(SECONDS)"
 	@echo "make bench           measure; writes docs/results/"
 	@echo "make format          format the sources in place"
@@ -30,7 +30,7 @@ test:
 test-long:
 	@scripts/stage "packages" scripts/setup
 	@scripts/stage "build" scripts/build $(BUILD)
-	@ZERO3D_FLIPS=10000 ZERO3D_KILLS=200 scripts/test $(BUILD) -R checkpoint
+	@ZERO3D_LONG=1 scripts/test $(BUILD) -C long -L long
 
 fuzz:
 	@scripts/stage "packages" scripts/setup --ci

@@ -1,5 +1,6 @@
-# zero3d_test(NAME ROOM room [RANKS n]): tests/<room>/<NAME>.cc, linked with the room and the floors below it, run by mpirun on n ranks
-# (default: started alone).
+# zero3d_test(NAME ROOM room [RANKS n...] [LONG]): tests/<room>/<NAME>.cc, linked with the room and the floors below it, run by mpirun on n
+# ranks (default: started alone). LONG: with ZERO3D_LONG in its environment it does more, in `make test-long`, which runs what has the
+# label `long`. SCRIPT file: a long test only, which the script tests/<room>/<file> runs: file LAUNCH PROGRAM.
 find_package(GTest REQUIRED)
 set(ZERO3D_FLOOR_base base)
 set(ZERO3D_FLOOR_device base device)
@@ -12,7 +13,7 @@ set(ZERO3D_FLOOR_plan ${ZERO3D_FLOOR_checkpoint} plan)
 set(ZERO3D_FLOOR_train ${ZERO3D_FLOOR_plan} train)
 
 function(zero3d_test name)
-  cmake_parse_arguments(ARG "" "ROOM;TIMEOUT" "RANKS" ${ARGN})
+  cmake_parse_arguments(ARG "LONG" "ROOM;TIMEOUT;SCRIPT" "RANKS" ${ARGN})
   set(source ${CMAKE_SOURCE_DIR}/tests/${ARG_ROOM}/${name}.cc)
   set(objects "")
   foreach(room ${ZERO3D_FLOOR_${ARG_ROOM}})
@@ -30,13 +31,22 @@ function(zero3d_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  if(NOT ARG_RANKS)
+  set(labels "")
+  if(ARG_LONG)
+    set(ARG_TIMEOUT 3600)
+    set(labels LABELS long)
+  endif()
+  if(ARG_SCRIPT)
+    add_test(NAME ${name} CONFIGURATIONS long COMMAND ${CMAKE_SOURCE_DIR}/tests/${ARG_ROOM}/${ARG_SCRIPT} ${CMAKE_SOURCE_DIR}/scripts/launch
+      $<TARGET_FILE:${name}>)
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 8 ${labels})
+  elseif(NOT ARG_RANKS)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${labels})
   endif()
   foreach(ranks ${ARG_RANKS})
     add_test(NAME ${name}.${ranks} COMMAND ${CMAKE_SOURCE_DIR}/scripts/launch -n ${ranks} $<TARGET_FILE:${name}>)
-    set_tests_properties(${name}.${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks})
+    set_tests_properties(${name}.${ranks} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${ranks} ${labels})
   endforeach()
 endfunction()
 

@@ -205,5 +205,7 @@ void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text);
  * arrive as several), ends the process at once with code 128 + its number. */
 void z3d_world_catch_signals(z3d_world *world);
 bool z3d_world_stop_requested(const z3d_world *world);
+/* Whether one was asked for on any rank. Collective; the same answer everywhere. */
+z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop);
 
 #endif

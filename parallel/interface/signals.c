@@ -3,6 +3,7 @@
  * nothing but static variables: these are the exception to having no global state. */
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,4 +38,17 @@ void z3d_world_catch_signals(z3d_world *world) {
 bool z3d_world_stop_requested(const z3d_world *world) {
     (void)world;
     return atomic_load(&first_signal) != 0;
+}
+
+z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop) {
+    int ranks = z3d_world_size(world);
+    bool mine = z3d_world_stop_requested(world), *all = NULL;
+    z3d_status status = z3d_new((size_t)ranks, sizeof *all, "who was asked to stop", &all);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
+    Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, all, sizeof mine), end);
+    *stop = false;
+    for (int rank = 0; rank < ranks; rank++) *stop |= all[rank];
+end:
+    free(all);
+    return status;
 }

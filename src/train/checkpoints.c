@@ -138,9 +138,9 @@ static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     return Z3D_OK;
 }
 
-/* ---- at the start ---- */
+/* ---- before the engine is made ---- */
 
-static z3d_status open_store(z3d_trainer *trainer) {
+z3d_status z3d_trainer_name_checkpoints(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_string dir = {0};
     if (config->checkpoint_dir && *config->checkpoint_dir)
@@ -148,9 +148,59 @@ static z3d_status open_store(z3d_trainer *trainer) {
     else
         z3d_string_append(&dir, "%s/checkpoints", config->run_dir);
     trainer->checkpoint_dir = dir.text;
-    z3d_status status =
-        dir.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name") : Z3D_OK;
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    return dir.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name") : Z3D_OK;
+}
+
+/* The configuration in one checkpoint. */
+static z3d_status read_config(const char *folder, z3d_config **out) {
+    z3d_checkpoint *checkpoint;
+    Z3D_TRY(z3d_checkpoint_open(folder, &checkpoint));
+    const char *text = z3d_checkpoint_get_info(checkpoint)->config;
+    z3d_status status = z3d_config_create(out);
+    if (status == Z3D_OK)
+        status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's config");
+    z3d_checkpoint_close(checkpoint);
+    return status;
+}
+
+/* In the newest checkpoint of `dir` that can be read: which one is whole, loading finds out. */
+static z3d_status read_newest_config(const char *dir, z3d_config **out) {
+    int64_t *steps;
+    int count;
+    Z3D_TRY(z3d_checkpoint_list(dir, &steps, &count));
+    z3d_status status = Z3D_OK;
+    for (int i = count - 1; i >= 0 && status == Z3D_OK && !*out; i--) {
+        char *folder;
+        status = z3d_checkpoint_path(dir, steps[i], &folder);
+        if (status == Z3D_OK && read_config(folder, out) != Z3D_OK) {
+            z3d_config_destroy(*out);
+            *out = NULL;
+        }
+        free(folder);
+    }
+    free(steps);
+    return status;
+}
+
+z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out) {
+    const z3d_config *config = trainer->config;
+    const char *resume = config->checkpoint_resume;
+    char *folder;
+    *out = NULL;
+    if (says(resume, "never")) return Z3D_OK;
+    if (says(resume, "auto"))
+        return config->checkpoint_interval > 0 ? read_newest_config(trainer->checkpoint_dir, out)
+                                               : Z3D_OK;
+    Z3D_TRY(z3d_checkpoint_resolve(resume, &folder));
+    z3d_status status = read_config(folder, out);
+    free(folder);
+    return status;
+}
+
+/* ---- at the start ---- */
+
+static z3d_status open_store(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
     z3d_store_config store = {
         .world = trainer->world,
         .topology = &trainer->topology,

@@ -72,7 +72,6 @@ typedef struct generation {
     int32_t *tokens, *targets; /* [seq] */
     float *logits;             /* [columns] */
     int32_t *scratch;
-    bool *asked; /* by rank: for a stop */
 } generation;
 
 static z3d_status prepare(generation *g) {
@@ -92,9 +91,6 @@ static z3d_status prepare(generation *g) {
     Z3D_TRY(z3d_new((size_t)g->seq, sizeof(int32_t), "generation's input", &g->tokens));
     Z3D_TRY(z3d_new((size_t)g->columns, sizeof(float), "logits", &g->logits));
     Z3D_TRY(z3d_new((size_t)tokenizer->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
-    if (g->options->world)
-        Z3D_TRY(z3d_new((size_t)z3d_world_size(g->options->world), sizeof(bool), "stop requests",
-                        &g->asked));
     g->history[0] = tokenizer->end_of_text;
     Z3D_TRY(
         tokenizer->ops->encode(g->tokenizer, g->options->prompt, prompt, g->history + 1, &encoded));
@@ -136,11 +132,8 @@ static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
 static z3d_status agree_on_stop(generation *g, bool *stop) {
     z3d_world *world = g->options->world;
     if (!world) return Z3D_OK;
-    bool mine = z3d_world_stop_requested(world);
     z3d_watchdog_place(world, true, "generation (waiting for all ranks)");
-    Z3D_TRY(z3d_world_gather_all(world, &mine, g->asked, sizeof mine));
-    for (int rank = 0; rank < z3d_world_size(world); rank++) *stop |= g->asked[rank];
-    return Z3D_OK;
+    return z3d_world_agree_stop(world, stop);
 }
 
 z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
@@ -160,6 +153,5 @@ z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
     free(g.tokens);
     free(g.logits);
     free(g.scratch);
-    free(g.asked);
     return status;
 }

@@ -210,6 +210,11 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
 static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     const z3d_config *config = trainer->config;
     int64_t interval = config->training_eval_interval;
+    /* A signal that came during a long start-up. Not the time limit: a run that is started again
+     * and again must get on by a step at least. */
+    z3d_trainer_wait_place(trainer);
+    Z3D_TRY(z3d_world_agree_stop(trainer->world, &progress->stopped));
+    if (progress->stopped) return Z3D_OK;
     for (int64_t step = trainer->resumed_step + 1; step <= config->training_steps; step++) {
         Z3D_TRY(train_step(trainer, progress, step));
         bool due = step == config->training_steps || (interval > 0 && step % interval == 0);
@@ -246,7 +251,10 @@ static void say_start(z3d_trainer *trainer) {
 /* Rank 0: the traffic of the whole run as a file, and the summary. */
 static void say_end(z3d_trainer *trainer, const progress *progress) {
     if (progress->steps == 0) {
-        z3d_console_say(&trainer->console, "\nnothing to do: the run had ended with step %lld",
+        z3d_console_say(&trainer->console,
+                        progress->stopped
+                            ? "\nstopped by a signal, with no step made behind step %lld"
+                            : "\nnothing to do: the run had ended with step %lld",
                         (long long)trainer->resumed_step);
         return;
     }

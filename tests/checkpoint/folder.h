@@ -22,6 +22,11 @@ extern "C" {
 
 #define ASSERT_Z3D_OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
 
+// `make test-long`: all of what is only sampled otherwise.
+inline bool is_long() {
+    return getenv("ZERO3D_LONG") != nullptr;
+}
+
 class TemporaryFolder {
   public:
     TemporaryFolder() {

@@ -1,0 +1,252 @@
+// Runs that end and go on, in this process: a run that goes on is one that never stopped, and what
+// it may not go on from is refused by name. ZERO3D_LONG: every combination, and longer.
+#include <cmath>
+
+#include "run.h"
+
+extern "C" {
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/io.h"
+}
+
+namespace {
+
+int rank() {
+    return z3d_world_rank(the_world());
+}
+
+bool is_long() {
+    return getenv("ZERO3D_LONG") != nullptr;
+}
+
+class Resume : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        on_rank_0([&] { write_file(folder / "train.bin", token_bytes(some_tokens(20000))); });
+    }
+    template <typename F> void on_rank_0(F f) {
+        SharedFolder::barrier();
+        if (rank() == 0) f();
+        SharedFolder::barrier();
+    }
+    std::string dir(int64_t step) {
+        char name[40];
+        snprintf(name, sizeof name, "run/checkpoints/step-%08d", (int)step);
+        return folder / name;
+    }
+    Outcome go(const std::string &more) {
+        return train(folder, "run.tensorboard=false\ncheckpoint.interval=3\n" + more);
+    }
+    void expect_runs(const std::string &more) {
+        Outcome o = go(more);
+        ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    }
+    void expect_refusal(const std::string &more, z3d_status status,
+                        const std::vector<std::string> &words) {
+        Outcome o = go(more);
+        EXPECT_EQ(o.status, status) << o.message;
+        for (const std::string &word : words)
+            EXPECT_NE(o.message.find(word), std::string::npos) << word << " in: " << o.message;
+    }
+    // Every line of metrics without what clocks and memory say.
+    std::vector<std::string> facts(const std::string &run) {
+        std::vector<std::string> out;
+        for (const std::string &line : metrics(folder, run)) {
+            out.emplace_back();
+            for (const char *name :
+                 {"step", "loss", "lr", "grad_norm", "tokens", "loss_scale", "skipped"})
+                out.back() += field(line, name) + " ";
+        }
+        return out;
+    }
+    SharedFolder folder;
+};
+
+struct Combination {
+    int stage;
+    const char *type;
+    int accumulation;
+    const char *dropout, *async;
+};
+
+std::vector<Combination> combinations() {
+    std::vector<Combination> all;
+    const char *types[] = {"fp32", "bf16", "fp16"};
+    for (int stage = 0; stage < 4; stage++)
+        for (int type = 0; type < 3; type++)
+            for (int bits = 0; bits < 8; bits++)
+                all.push_back({stage, types[type], bits & 1 ? 2 : 1, bits & 2 ? "0.1" : "0",
+                               bits & 4 ? "true" : "false"});
+    if (is_long()) return all;
+    // Every value of every choice, each stage once.
+    return {{0, "bf16", 2, "0", "true"},
+            {1, "fp32", 1, "0.1", "false"},
+            {2, "fp16", 2, "0.1", "true"},
+            {3, "bf16", 1, "0.1", "false"}};
+}
+
+TEST_F(Resume, IsNeverStopped) {
+    int half = is_long() ? 20 : 4, whole = 2 * half;
+    for (const Combination &c : combinations()) {
+        std::string options =
+            "zero_optimization.stage=" + std::to_string(c.stage) +
+            "\ngradient_accumulation_steps=" + std::to_string(c.accumulation) +
+            "\ntrain_micro_batch_size_per_gpu=auto\nmodel.hidden_dropout=" + c.dropout +
+            "\nmodel.attention_dropout=" + c.dropout + "\ncheckpoint.async=" + c.async +
+            "\nscheduler.type=WarmupCosineLR\nscheduler.params.warmup_num_steps="
+            "2\nscheduler.params.total_num_steps=" +
+            std::to_string(whole) + "\n";
+        if (strcmp(c.type, "fp32") != 0) options += c.type + std::string(".enabled=true\n");
+        // Overflows at first, so that scale, skipped steps and optimizer steps differ.
+        if (!strcmp(c.type, "fp16"))
+            options += "fp16.initial_scale_power=25\nfp16.hysteresis=1\nfp16.loss_scale_window=4\n";
+        SCOPED_TRACE(options);
+        std::string steps = "training.steps=";
+        expect_runs(options + steps + std::to_string(whole) + "\nrun.dir=" + folder / "whole");
+        expect_runs(options + steps + std::to_string(half));
+        EXPECT_EQ(metrics(folder).size(), (size_t)half);
+        expect_runs(options + steps + std::to_string(whole));
+        auto wanted = facts("whole"), got = facts("run");
+        ASSERT_EQ(wanted.size(), (size_t)whole);
+        EXPECT_EQ(got, wanted);
+        auto losses = series(metrics(folder), "loss");
+        EXPECT_TRUE(std::isfinite(losses.back())); // not only skipped steps were compared
+        on_rank_0([&] {
+            std::filesystem::remove_all(folder / "whole");
+            std::filesystem::remove_all(folder / "run");
+        });
+        if (::testing::Test::HasFailure()) return;
+    }
+}
+
+// Lines beyond the checkpoint, as a crash leaves them, are removed; at its end nothing is to do.
+TEST_F(Resume, LinesBeyondTheCheckpointAreRemoved) {
+    expect_runs("");
+    auto wanted = metrics(folder);
+    on_rank_0([&] {
+        std::filesystem::remove_all(dir(6));
+        std::ofstream out(folder / "run/metrics.jsonl", std::ios::app);
+        out << "{\"step\":7,\"loss\":1.5,\"lr\":1}\n{\"step\":8,\"lo";
+    });
+    expect_runs("");
+    auto lines = metrics(folder);
+    ASSERT_EQ(lines.size(), 6u);
+    for (size_t i = 0; i < 6; i++) EXPECT_EQ(field(lines[i], "loss"), field(wanted[i], "loss"));
+    Outcome o = go("");
+    EXPECT_EQ(o.status, Z3D_OK) << o.message;
+    EXPECT_EQ(o.said.find("nothing to do") != std::string::npos, rank() == 0) << o.said;
+    EXPECT_EQ(metrics(folder).size(), 6u);
+}
+
+// Another way to multiply gives other bits: what a run chose is kept when it goes on.
+TEST_F(Resume, KeepsTheWayToMultiply) {
+    for (const char *method : {"portable", "sgemm"}) {
+        std::string chosen = std::string("training.gemm.fp32=") + method;
+        expect_runs("training.steps=3\n" + chosen);
+        expect_runs("training.gemm.fp32=auto");
+        EXPECT_NE(read_file(folder / "run/config.yaml").find(std::string("fp32: ") + method),
+                  std::string::npos)
+            << read_file(folder / "run/config.yaml");
+        // From a path, and past a newest one that cannot be read.
+        expect_runs("training.gemm.fp32=auto\nrun.dir=" + folder / "other" +
+                    "\ncheckpoint.resume=" + dir(3));
+        EXPECT_NE(read_file(folder / "other/config.yaml").find(std::string("fp32: ") + method),
+                  std::string::npos);
+        on_rank_0([&] { write_file(dir(6) + "/manifest.json", "?"); });
+        expect_runs("training.gemm.fp32=auto");
+        EXPECT_NE(read_file(folder / "run/config.yaml").find(std::string("fp32: ") + method),
+                  std::string::npos);
+        on_rank_0([&] {
+            std::filesystem::remove_all(folder / "run");
+            std::filesystem::remove_all(folder / "other");
+        });
+    }
+}
+
+TEST_F(Resume, WhatMustStayIsRefusedByName) {
+    expect_runs("");
+    expect_refusal("training.steps=9\noptimizer.params.lr=2e-3", Z3D_ERR_CONFIG,
+                   {"optimizer.params.lr: 0.002 here, 0.01 in the checkpoint of step 6"});
+    expect_refusal("training.steps=9\nmodel.num_layers=2", Z3D_ERR_CONFIG,
+                   {"model.num_layers: 2 here, 1 in the checkpoint of step 6"});
+    expect_refusal("checkpoint.resume=never", Z3D_ERR_CONFIG,
+                   {"checkpoint.resume: never, but", "has a checkpoint of step 6"});
+    expect_refusal("checkpoint.resume=" + dir(3), Z3D_ERR_CONFIG, {"has a checkpoint of step 6"});
+    expect_refusal("checkpoint.interval=0\ncheckpoint.keep=2", Z3D_ERR_CONFIG,
+                   {"checkpoint.keep: has no effect while checkpoint.interval is 0"});
+    on_rank_0([&] { write_file(folder / "train.bin", token_bytes(some_tokens(19000))); });
+    expect_refusal("training.steps=9", Z3D_ERR_CONFIG, {"data.train: 19000 tokens here, 20000"});
+}
+
+TEST_F(Resume, WhatIsNoCheckpointOfThisModelIsRefused) {
+    expect_runs("");
+    std::string other = "run.dir=" + folder / "other" + "\ncheckpoint.";
+    expect_refusal(other + "resume=" + folder / "nowhere", Z3D_ERR_IO, {"nowhere: No such file"});
+    expect_refusal(other + "resume=" + folder / "run", Z3D_ERR_IO,
+                   {folder / "run is no complete checkpoint"});
+    // Weights of another model: names or shapes.
+    expect_refusal(other + "init_from=" + dir(6) + "\nmodel.num_layers=2", Z3D_ERR_CONFIG,
+                   {"of another model", "block.1/ln_1.weight is not in it"});
+    expect_refusal(other + "init_from=" + dir(6) + "\nmodel.hidden_size=32", Z3D_ERR_CONFIG,
+                   {"of another model", "wte/weight is 257 x 16 there and 257 x 32 here"});
+    // As a newer program would write it: with a right digest.
+    on_rank_0([&] {
+        std::string text = read_file(dir(6) + "/manifest.json");
+        std::string body = text.substr(text.find('\n') + 1), old = "\"version\":1";
+        body.replace(body.find(old), old.size(), "\"version\":9");
+        char digest[Z3D_DIGEST_TEXT];
+        z3d_digest_text(z3d_digest_of(body.data(), (int64_t)body.size()), digest);
+        write_file(dir(6) + "/manifest.json",
+                   "{\"xxh3_128\":\"" + std::string(digest) + "\",\n" + body);
+    });
+    expect_refusal("training.steps=9", Z3D_ERR_UNSUPPORTED,
+                   {"step-00000006", "format version 9; this program reads version 1"});
+    EXPECT_TRUE(std::filesystem::exists(dir(6))); // it is not damaged: nothing is put aside
+}
+
+TEST_F(Resume, FallsBackLoudlyAndOnlyWhereItCan) {
+    expect_runs("");
+    on_rank_0([&] { std::filesystem::remove(dir(6) + "/shard-00000.h5"); });
+    ::testing::internal::CaptureStderr();
+    expect_runs("");
+    std::string said = ::testing::internal::GetCapturedStderr();
+    if (rank() == 0) {
+        EXPECT_NE(said.find("step 6 cannot be used"), std::string::npos) << said;
+        EXPECT_NE(said.find("shard-00000.h5: this file of the checkpoint is missing"),
+                  std::string::npos)
+            << said;
+    }
+    EXPECT_TRUE(std::filesystem::exists(dir(6) + ".damaged"));
+    EXPECT_TRUE(std::filesystem::exists(dir(6))); // made again
+    // None is whole: the run ends and moves nothing.
+    on_rank_0([&] {
+        for (int step : {3, 6}) {
+            std::string shard = dir(step) + "/shard-00000.h5", bytes = read_file(shard);
+            bytes[bytes.size() / 2] = (char)(bytes[bytes.size() / 2] ^ 1);
+            write_file(shard, bytes);
+        }
+    });
+    ::testing::internal::CaptureStderr();
+    expect_refusal("", Z3D_ERR_DATA, {"step-00000003/shard-00000.h5: damaged", "in dataset /"});
+    (void)::testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(std::filesystem::exists(dir(3)) && std::filesystem::exists(dir(6)));
+}
+
+TEST_F(Resume, FromAPathAndWithWeightsOnly) {
+    expect_runs("");
+    std::string other = "run.dir=" + folder / "other" + "\ncheckpoint.";
+    expect_runs("training.steps=5\n" + other + "resume=" + dir(3));
+    EXPECT_EQ(field(metrics(folder, "other").at(0), "step"), "4");
+    EXPECT_EQ(field(metrics(folder, "other").at(0), "loss"), field(metrics(folder).at(3), "loss"));
+    other = "run.dir=" + folder / "third" + "\ncheckpoint.";
+    expect_runs("training.steps=1\noptimizer.params.lr=1e-4\n" + other + "init_from=" + dir(3));
+    auto first = metrics(folder, "third").at(0);
+    EXPECT_EQ(field(first, "step"), "1");
+    EXPECT_NE(field(first, "loss"), field(metrics(folder).at(0), "loss"));
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    return run_tests_on_ranks(argc, argv);
+}
