@@ -6,7 +6,8 @@ set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/format.c checkpoint/io.c checkpoin
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*.c)
 foreach(source ${fuzzers})
   get_filename_component(name ${source} NAME_WE)
-  add_executable(fuzz_${name} ${source} ${ZERO3D_FUZZ_SOURCES_${name}} $<TARGET_OBJECTS:zero3d_base>)
+  add_executable(fuzz_${name} ${source} ${ZERO3D_FUZZ_SOURCES_${name}} $<TARGET_OBJECTS:zero3d_base>
+    ${ZERO3D_PROGRAM_OBJECTS})
   target_link_libraries(fuzz_${name} PRIVATE zero3d_flags ${ZERO3D_EXTERNAL})
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
 endforeach()

@@ -135,7 +135,7 @@ static z3d_status create(z3d_engine *engine) {
     z3d_program_ledger(engine->program[Z3D_MODE_TRAIN], &engine->planned);
     count_group_buffers(engine);
     engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
-    return z3d_engine_init_parameters(engine);
+    return c->without_values ? Z3D_OK : z3d_engine_init_parameters(engine);
 }
 
 z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out) {

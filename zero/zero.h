@@ -33,6 +33,7 @@ typedef struct z3d_engine_config {
     z3d_loss_scaler scaler;
     uint64_t seed;           /* initial values and dropout */
     bool verify;             /* verify the programs before anything runs */
+    bool without_values;     /* no memory behind the device: parameters are not initialised */
     const char *digest_path; /* NULL: no digests; else one text line per instruction is appended to
                                 this file */
     const char *

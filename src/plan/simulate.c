@@ -27,6 +27,7 @@ static z3d_status run_step(z3d_simulation *simulation, const z3d_model *model,
         .epsilon = 1e-8F,
         .gradient_clipping = gradient_clipping,
         .scaler = {.scale = 1},
+        .without_values = true,
         .enter = enter,
         .enter_context = simulation,
     };

@@ -26,8 +26,10 @@ z3d_hardware machine() {
     return hardware;
 }
 
+// A figure's or a table's points, worked out once for all tests that look at them.
 struct Points {
     z3d_points all{};
+    Points(const Points &) = delete;
     explicit Points(const char *what) {
         z3d_hardware hardware = machine();
         EXPECT_EQ(z3d_paper_reproduce(what, &hardware, &all), Z3D_OK) << z3d_error_message();
@@ -50,8 +52,13 @@ struct Points {
     }
 };
 
+const Points &points_of(const std::string &what) {
+    static std::map<std::string, Points> known;
+    return known.try_emplace(what, what.c_str()).first->second;
+}
+
 TEST(Paper, Table1IsExact) {
-    Points table("table1");
+    const Points &table = points_of("table1");
     EXPECT_EQ(table.all.count, 54);
     for (int i = 0; i < table.all.count; i++)
         EXPECT_DOUBLE_EQ(table.all.point[i].ours, table.all.point[i].published)
@@ -67,7 +74,7 @@ TEST(Paper, PrintedAsThePaperPrints) {
 }
 
 TEST(Paper, Table2) {
-    Points table("table2");
+    const Points &table = points_of("table2");
     for (int i = 0; i < table.all.count; i++) {
         const z3d_point &p = table.all.point[i];
         bool measured = std::string(p.system).find("measured") == 0;
@@ -81,24 +88,24 @@ TEST(Paper, Table2) {
 }
 
 TEST(Paper, EverythingFitsAsPublished) {
-    z3d_hardware hardware = machine();
-    for (int i = 0; i < z3d_paper_row_count; i++) {
-        const z3d_paper_row &row = z3d_paper_rows[i];
-        z3d_case *of;
-        z3d_estimate e;
-        if (!(row.shows & PAPER_FITS)) continue;
-        ASSERT_EQ(z3d_paper_case(&row, 0, &of), Z3D_OK) << z3d_error_message();
-        ASSERT_EQ(z3d_paper_estimate(&row, of, &hardware, &e), Z3D_OK) << z3d_error_message();
-        EXPECT_EQ(e.memory.fits, row.fits)
-            << row.figure << " " << row.system << " " << row.size << ", free " << e.memory.free;
-        z3d_case_destroy(of);
+    int rows = 0, seen = 0;
+    for (int i = 0; i < z3d_paper_row_count; i++) rows += !!(z3d_paper_rows[i].shows & PAPER_FITS);
+    for (const char *figure : {"fig2", "fig3", "fig4", "fig6", "fig8"}) {
+        const Points &points = points_of(figure);
+        for (int i = 0; i < points.all.count; i++) {
+            const z3d_point &p = points.all.point[i];
+            if (std::string(p.quantity) != "fits") continue;
+            EXPECT_EQ(p.ours, p.published) << figure << " " << p.system << " " << p.size;
+            seen++;
+        }
     }
+    EXPECT_EQ(seen, rows);
 }
 
 TEST(Paper, Speeds) {
     std::vector<double> errors;
     for (const char *figure : {"fig2", "fig3", "fig4", "fig8"}) {
-        Points points(figure);
+        const Points &points = points_of(figure);
         for (int i = 0; i < points.all.count; i++) {
             const z3d_point &p = points.all.point[i];
             if (std::string(p.quantity) != "tflops_per_gpu" || std::isnan(p.published)) continue;
@@ -116,7 +123,7 @@ TEST(Paper, Speeds) {
 }
 
 TEST(Paper, Shapes) {
-    Points two("fig2"), three("fig3"), eight("fig8");
+    const Points &two = points_of("fig2"), &three = points_of("fig3"), &eight = points_of("fig8");
     EXPECT_GE(two.speed("zero", "100B", 400), 7 * two.speed("megatron", "100B", 384));
     EXPECT_LT(two.speed("megatron", "40B", 384), 0.5 * two.speed("megatron", "8B", 400));
     EXPECT_GT(three.speed("zero", "60B", 128), three.speed("zero", "60B", 64));
@@ -131,7 +138,7 @@ TEST(Paper, Shapes) {
 }
 
 TEST(Paper, CachedMemory) {
-    Points seven("fig7");
+    const Points &seven = points_of("fig7");
     int beyond = 0;
     for (int i = 0; i < seven.all.count; i++) {
         const z3d_point &p = seven.all.point[i];

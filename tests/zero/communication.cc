@@ -105,6 +105,35 @@ TEST(Communication, TensorGroup) {
     }
 }
 
+// Counted apart: the cross entropy's largest logit, then its two sums, of every row and
+// micro-batch, and one small collective of the world a step.
+TEST(Communication, Scalars) {
+    for (int tensor : tensor_sizes()) {
+        Options o;
+        o.tensor = tensor;
+        o.stage = 3;
+        o.accumulation = 2;
+        Trainer t(o);
+        z3d_step_result result;
+        ASSERT_Z3D(t.create());
+        ASSERT_Z3D(t.step(&result));
+        auto reduced = [&](z3d_axis axis) {
+            return *z3d_group_traffic(t.group[axis], Z3D_COLLECTIVE_ALL_REDUCE);
+        };
+        z3d_traffic in_tensor = reduced(Z3D_AXIS_TENSOR), in_world = reduced(Z3D_AXIS_WORLD);
+        ASSERT_Z3D(t.step(&result));
+        int64_t rows = t.micro_batch() * o.sequence, ranks = z3d_world_size(world);
+        EXPECT_EQ(reduced(Z3D_AXIS_TENSOR).scalar_calls - in_tensor.scalar_calls,
+                  2 * o.accumulation);
+        EXPECT_EQ(reduced(Z3D_AXIS_TENSOR).scalar_bytes - in_tensor.scalar_bytes,
+                  o.accumulation * 3 * rows * 2 * (tensor - 1) / tensor * 4);
+        EXPECT_EQ(reduced(Z3D_AXIS_WORLD).scalar_calls - in_world.scalar_calls, 1);
+        EXPECT_EQ(reduced(Z3D_AXIS_WORLD).scalar_bytes - in_world.scalar_bytes,
+                  2 * (4 + t.model->num_groups) * (ranks - 1) / ranks * 8);
+        EXPECT_EQ(reduced(Z3D_AXIS_WORLD).volume_elements, 0);
+    }
+}
+
 int main(int argc, char **argv) {
     return main_with_world(argc, argv);
 }

@@ -2,6 +2,7 @@
 // trains like one rank.
 #include "tests/zero/harness.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -18,13 +19,14 @@ struct Precision {
 const Precision PRECISIONS[] = {
     {"fp32", Z3D_F32, {false, 1, 1, 1000, 2}},
     {"bf16", Z3D_BF16, {false, 1, 1, 1000, 2}},
-    // The first scale overflows fp16: some steps are skipped before it fits.
-    {"fp16", Z3D_F16, {true, 16777216.f * 16, 1, 1000, 1}},
+    // The first scale overflows fp16: two steps are skipped before it fits.
+    {"fp16", Z3D_F16, {true, 1048576, 1, 1000, 1}},
 };
 
 std::vector<int> tensor_sizes() {
     std::vector<int> sizes;
     int ranks = z3d_world_size(world);
+    if (ranks == 8) return {2}; // with data 4: the one that fewer ranks do not have
     for (int t = 1; t <= 4 && t <= ranks; t *= 2)
         if (ranks % t == 0 && 8 % (ranks / t) == 0) sizes.push_back(t);
     return sizes;
@@ -46,7 +48,6 @@ TEST(Equivalence, StagesAreBitwiseEqual) {
             o.tensor = tensor;
             o.dtype = precision.dtype;
             o.scaler = precision.scaler;
-            if (precision.dtype == Z3D_F16) o.steps = 20; // until the scale fits
             Result zero = train(o);
             ASSERT_EQ(zero.loss.size(), (size_t)o.steps);
             EXPECT_LT(zero.loss.back(), zero.loss.front()) << "it must learn";
@@ -66,16 +67,18 @@ TEST(Equivalence, StagesAreBitwiseEqual) {
 }
 
 TEST(Equivalence, Accumulation) {
+    if (z3d_world_size(world) > 4) GTEST_SKIP() << "fewer ranks show it";
     for (int tensor : tensor_sizes()) {
-        if (z3d_world_size(world) / tensor > 4) continue;
-        for (const Precision &precision : {PRECISIONS[0], PRECISIONS[1]}) {
+        for (const Precision &precision : PRECISIONS) {
             for (int wide = 0; wide < 2; wide++) {
+                if (SANITIZED && wide != (precision.dtype == Z3D_BF16)) continue;
                 Options o;
                 o.tensor = tensor;
                 o.dtype = precision.dtype;
+                o.scaler = precision.scaler;
                 o.grad_fp32 = wide == 1;
                 o.accumulation = 2;
-                o.steps = 8;
+                o.steps = std::min(8, STEPS);
                 Result by_stage[4], per_step[4], per_micro[4];
                 for (o.stage = 0; o.stage < 4; o.stage++) {
                     o.reduce_per_step = -1;
@@ -84,6 +87,10 @@ TEST(Equivalence, Accumulation) {
                     per_step[o.stage] = train(o);
                     o.reduce_per_step = 0;
                     per_micro[o.stage] = train(o);
+                }
+                if (precision.dtype == Z3D_F16 && !wide) {
+                    EXPECT_TRUE(by_stage[0].skipped.front()) << "it wants an overflow";
+                    EXPECT_FALSE(by_stage[0].skipped.back());
                 }
                 expect_same(by_stage[0], by_stage[1], "by default 0 = 1");
                 expect_same(by_stage[2], by_stage[3], "by default 2 = 3");
@@ -102,13 +109,15 @@ TEST(Equivalence, Accumulation) {
 
 // What changes only the schedule or what is recomputed changes no bit.
 TEST(Equivalence, ScheduleAndRecomputeChangeNoBit) {
+    if (z3d_world_size(world) > 4) GTEST_SKIP() << "fewer ranks show it";
     for (int tensor : tensor_sizes()) {
         for (const Precision &precision : {PRECISIONS[0], PRECISIONS[1]}) {
+            if (SANITIZED && precision.dtype == Z3D_F32) continue;
             Options o;
             o.tensor = tensor;
             o.stage = 3;
             o.dtype = precision.dtype;
-            o.steps = 6;
+            o.steps = std::min(6, STEPS);
             o.dropout = 0.1;
             Result reference = train(o);
             Options other = o;
@@ -137,6 +146,7 @@ TEST(Equivalence, LikeOneRank) {
     static const char *const PATH = "equivalence-one-rank.bin";
     for (double dropout : {0.0, 0.1}) {
         for (int accumulation : {1, 2}) {
+            if (z3d_world_size(world) > 4 && (dropout == 0 || accumulation > 1)) continue;
             Options o;
             o.dropout = dropout;
             o.accumulation = accumulation;

@@ -24,11 +24,17 @@ inline z3d_world *world = nullptr;
 #define EXPECT_Z3D(call) EXPECT_EQ(Z3D_OK, (call)) << z3d_error_message()
 
 // Sanitizers look for other mistakes than the last bits of long runs.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr int STEPS = 6;
-#else
-constexpr int STEPS = 20;
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1 // clang's word for it
 #endif
+#endif
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool SANITIZED = true;
+#else
+constexpr bool SANITIZED = false;
+#endif
+constexpr int STEPS = SANITIZED ? 4 : 20;
 
 struct Options {
     int tensor = 1, stage = 0, accumulation = 1, steps = STEPS, global_batch = 8, threads = 1;

@@ -404,16 +404,7 @@ void judge_all(programs::World &world, const z3d_program &own, std::vector<char>
 }
 
 // Sanitizers look for what the first runs show already, and make every run slow.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1 // clang's word for it
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
-const int run_every = 10;
-#else
-const int run_every = 1;
-#endif
+const int run_every = harness::SANITIZED ? 30 : 1;
 
 // Runs what was not refused: on rank 0 alone, or on all ranks where they must change together.
 void run_accepted(Runner &runner, const std::vector<char> &verdicts) {

@@ -1,9 +1,9 @@
 zero3d_test(planner ROOM zero)
 
 # The one-rank run leaves the losses that the others are compared with.
-zero3d_test(equivalence ROOM zero RANKS 1 2 4)
+zero3d_test(equivalence ROOM zero RANKS 1 2 4 8)
 set_tests_properties(equivalence.1 PROPERTIES FIXTURES_SETUP one_rank)
-set_tests_properties(equivalence.2 equivalence.4 PROPERTIES FIXTURES_REQUIRED one_rank)
+set_tests_properties(equivalence.2 equivalence.4 equivalence.8 PROPERTIES FIXTURES_REQUIRED one_rank)
 zero3d_test(reference ROOM zero RANKS 1 2 4)
 zero3d_test(residual ROOM zero RANKS 1 2 4)
 zero3d_test(verifier ROOM zero)
