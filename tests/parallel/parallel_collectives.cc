@@ -36,8 +36,13 @@ static const int64_t kBytes[] = {0,      8,      24,     4096,        4104,
                                  262136, 262152, 524296, 1048576 + 8, 3 << 20};
 // The way a collective goes depends on its bytes, its arithmetic on the type: all sizes for one
 // type, the small ones for all.
+#ifdef __SANITIZE_ADDRESS__
+static const int64_t kMostOfAll = 5000;
+#else
+static const int64_t kMostOfAll = 300000;
+#endif
 static bool too_much(z3d_dtype dtype, int64_t bytes) {
-    return dtype != Z3D_BF16 && bytes > 300000;
+    return dtype != Z3D_BF16 && bytes > kMostOfAll;
 }
 
 static z3d_collective call_of(z3d_collective_kind kind, z3d_dtype dtype, void *buffer,
