@@ -25,9 +25,12 @@ static bool on_one_node(const z3d_world *world, const z3d_topology *topology, z3
     return true;
 }
 
-static z3d_status create_mpi(z3d_group *group, const z3d_topology *topology) {
+static z3d_status create_backend(z3d_group *group, const z3d_topology *topology) {
     MPI_Comm comm = MPI_COMM_NULL;
+    void *unused;
     int first = z3d_topology_peer(topology, group->axis, 0);
+    if (group->device && z3d_device_collectives(group->device, &unused))
+        return z3d_nccl_group_create(group, first);
     z3d_status status = z3d_mpi_check(
         MPI_Comm_split(group->world->comm, first, group->index, &comm), "splitting the world");
     if (status != Z3D_OK) return status;
@@ -75,7 +78,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_
     }
     /* Everybody takes part in the split, or nobody. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
-    if (group->size > 1) status = create_mpi(group, topology);
+    if (group->size > 1) status = create_backend(group, topology);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     link_group(world, group);
     if (device) z3d_device_set_poll(device, z3d_world_poll, world);
@@ -102,9 +105,10 @@ z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_gr
     return Z3D_OK;
 }
 
-static void free_operations(z3d_operation *list) {
+static void free_operations(z3d_group *group, z3d_operation *list) {
     while (list) {
         z3d_operation *next = list->next;
+        z3d_staging_free(group, list);
         free(list);
         list = next;
     }
@@ -114,8 +118,8 @@ void z3d_group_destroy(z3d_group *group) {
     if (!group) return;
     if (group->world) unlink_group(group);
     group->ops->destroy(group);
-    free_operations(group->live);
-    free_operations(group->free);
+    free_operations(group, group->live);
+    free_operations(group, group->free);
     free(group);
 }
 
@@ -237,7 +241,10 @@ static z3d_status take_operation(z3d_group *group, z3d_operation **out) {
         group->free = operation->next;
     else
         Z3D_TRY(z3d_new(1, sizeof *operation, "a pending collective", &operation));
-    *operation = (z3d_operation){.id = ++group->next_id, .request = MPI_REQUEST_NULL};
+    *operation = (z3d_operation){.id = ++group->next_id,
+                                 .request = MPI_REQUEST_NULL,
+                                 .staging = operation->staging,
+                                 .staging_bytes = operation->staging_bytes};
     *out = operation;
     return Z3D_OK;
 }
@@ -269,7 +276,8 @@ z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3
     Z3D_TRY(check_call(group, call));
     Z3D_TRY(answer_broken(group));
     if (group->observe) Z3D_TRY(group->observe(group->observe_context, group, call));
-    if (group->device) Z3D_TRY(z3d_device_synchronize(group->device));
+    bool staged = !group->ops->on_stream && group->device && !z3d_device_host_reads(group->device);
+    if (!group->ops->on_stream && group->device) Z3D_TRY(z3d_device_synchronize(group->device));
     z3d_operation *operation;
     Z3D_TRY(take_operation(group, &operation));
     operation->call = *call;
@@ -277,7 +285,8 @@ z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3
     group->live = operation;
     group->pending++;
     if (group->world) operation->started = z3d_now();
-    z3d_status status = group->ops->start(group, operation);
+    z3d_status status = staged ? z3d_staging_begin(group, operation) : Z3D_OK;
+    if (status == Z3D_OK) status = group->ops->start(group, operation);
     if (status != Z3D_OK) {
         if (!operation->done) group->pending--;
         give_operation(group, operation);
@@ -292,9 +301,13 @@ z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3
 
 static z3d_status take_result(z3d_group *group, z3d_operation *operation) {
     z3d_status status = operation->status;
-    if (group->ops->waited) Z3D_TRY(group->ops->waited(group, operation));
+    if (status != Z3D_OK)
+        status = Z3D_ERROR(status, "%s", group->broken_text);
+    else if (operation->target.buffer)
+        status = z3d_staging_end(group, operation);
+    if (status == Z3D_OK && group->ops->waited) status = group->ops->waited(group, operation);
     give_operation(group, operation);
-    return status == Z3D_OK ? Z3D_OK : Z3D_ERROR(status, "%s", group->broken_text);
+    return status;
 }
 
 static z3d_status unknown_ticket(const z3d_group *group, z3d_ticket ticket) {

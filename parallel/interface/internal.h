@@ -30,14 +30,21 @@ typedef struct z3d_operation {
     double started;
     struct z3d_operation *next;   /* in the group's list of live or of free operations */
     struct z3d_operation *queued; /* in the backend's own queue */
-    MPI_Request request;          /* send, recv: the piece under way */
-    int64_t moved;                /* send, recv: bytes finished */
+    z3d_collective target;        /* staged: the call as it came, on device memory */
+    void *staging;                /* staged: host memory for it, kept for the next operation */
+    int64_t staging_bytes;
+    int64_t device_id;   /* nccl: the device's own number of it */
+    MPI_Request request; /* send, recv: the piece under way */
+    int64_t moved;       /* send, recv: bytes finished */
     int tag;
 } z3d_operation;
 
 /* A collectives backend. */
 typedef struct z3d_group_ops {
     const char *name;
+    /* Works behind the kernels launched so far by itself, on device memory. Else start is called
+     * when they are over, and with host memory. */
+    bool on_stream;
     /* Takes an operation whose arguments are checked; may finish it at once. Never blocks. */
     z3d_status (*start)(z3d_group *group, z3d_operation *operation);
     /* Moves what can move without blocking; sets *moved if anything did. NULL: nothing is ever
@@ -82,11 +89,21 @@ struct z3d_world {
     struct z3d_side *side; /* the side channel, NULL: none (alone, or not started) */
 };
 
-extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_mpi_ops;
+extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_mpi_ops, z3d_nccl_ops;
 
 /* mpi/: makes the state of a group over `comm`, which it owns from then on. Collective over the
  * world. */
 z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm, z3d_sharing sharing);
+
+/* nccl/: the same on the device's own collectives (z3d_device_collectives is not NULL). Members of
+ * one group call with the same colour. Collective over the world. */
+z3d_status z3d_nccl_group_create(z3d_group *group, int colour);
+
+/* staging.c: where the host cannot follow device pointers, an operation works on a packed copy in
+ * host memory; its result is copied back when it is waited for. */
+z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation);
+z3d_status z3d_staging_end(z3d_group *group, const z3d_operation *operation);
+void z3d_staging_free(z3d_group *group, z3d_operation *operation);
 
 /* group.c: an operation has ended. */
 void z3d_operation_finish(z3d_group *group, z3d_operation *operation, z3d_status status);

@@ -11,5 +11,8 @@ static void record_destroy(z3d_group *group) {
     (void)group;
 }
 
-const z3d_group_ops z3d_record_ops = {
-    .name = "record", .start = record_start, .progress = NULL, .destroy = record_destroy};
+const z3d_group_ops z3d_record_ops = {.name = "record",
+                                      .on_stream = true,
+                                      .start = record_start,
+                                      .progress = NULL,
+                                      .destroy = record_destroy};

@@ -14,5 +14,8 @@ static void self_destroy(z3d_group *group) {
     (void)group;
 }
 
-const z3d_group_ops z3d_self_ops = {
-    .name = "self", .start = self_start, .progress = NULL, .destroy = self_destroy};
+const z3d_group_ops z3d_self_ops = {.name = "self",
+                                    .on_stream = true,
+                                    .start = self_start,
+                                    .progress = NULL,
+                                    .destroy = self_destroy};

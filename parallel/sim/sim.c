@@ -28,8 +28,11 @@ static void sim_destroy(z3d_group *group) {
     (void)group; /* the tape is the caller's */
 }
 
-static const z3d_group_ops sim_ops = {
-    .name = "sim", .start = sim_start, .waited = sim_waited, .destroy = sim_destroy};
+static const z3d_group_ops sim_ops = {.name = "sim",
+                                      .on_stream = true,
+                                      .start = sim_start,
+                                      .waited = sim_waited,
+                                      .destroy = sim_destroy};
 
 z3d_status z3d_group_create_sim(z3d_axis axis, int size, int index, z3d_tape *tape,
                                 z3d_group **out) {

@@ -221,6 +221,35 @@ static z3d_status check_types(const z3d_config *c) {
                                          : "in an fp32 run: training.gemm.fp32 has");
 }
 
+/* Keys of one device with the other. */
+static z3d_status check_device(const z3d_config *c) {
+    bool fp32 = !c->fp16_enabled && !c->bf16_enabled, cudnn = c->training_attention == 1;
+    const idle_key cuda[] = {
+        {"training.collectives", c->training_collectives == Z3D_COLLECTIVES_NCCL},
+        {"training.attention", c->training_attention != 0},
+        {"training.tf32", c->training_tf32},
+        {"training.deterministic", !c->training_deterministic},
+    };
+    const idle_key cpu[] = {
+        {"training.gemm.fp32", c->training_gemm_fp32 != 0},
+        {"training.gemm.bf16", c->training_gemm_bf16 != 0},
+        {"training.gemm.fp16", c->training_gemm_fp16 != 0},
+    };
+    const idle_key tf32 = {"training.tf32", c->training_tf32 && !fp32};
+    const idle_key any_order = {"training.deterministic", !c->training_deterministic};
+    if (c->training_device == Z3D_TRAINING_CPU)
+        return refuse_idle(c, cuda, 4, "on the cpu device: set training.device to cuda");
+    Z3D_TRY(refuse_idle(c, cpu, 3, "on the cuda device, whose products are cuBLASLt's"));
+    Z3D_TRY(refuse_idle(c, &tf32, 1, "in a 16-bit run"));
+    if (fp32 || c->training_attention == 2)
+        Z3D_TRY(refuse_idle(c, &any_order, 1, "where cuDNN does not compute attention"));
+    if (cudnn && (fp32 || c->model_attention_dropout > 0))
+        return z3d_config_error(c, "training.attention",
+                                "cudnn computes attention in bf16 and fp16 without dropout on the "
+                                "probabilities; write auto");
+    return Z3D_OK;
+}
+
 /* What is done with files or a prompt that are not given. */
 static z3d_status check_unused_parts(const z3d_config *c) {
     const idle_key validation[] = {
@@ -264,6 +293,7 @@ z3d_status z3d_config_check(const z3d_config *config) {
     Z3D_TRY(check_schedule(config));
     Z3D_TRY(check_checkpoint(config));
     Z3D_TRY(check_types(config));
+    Z3D_TRY(check_device(config));
     Z3D_TRY(check_unused_parts(config));
     return check_rest(config);
 }

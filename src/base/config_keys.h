@@ -59,7 +59,11 @@
   X(data_merges, "data.merges", STRING, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
   X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
   X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "initial weights and dropout") \
-  X(training_device, "training.device", ENUM, "cpu", "cpu", "where to compute") \
+  X(training_device, "training.device", ENUM, "cpu", "cpu|cuda", "where to compute; cuda: one GPU a rank") \
+  X(training_collectives, "training.collectives", ENUM, "auto", "auto|nccl|mpi", "auto: nccl on cuda, mpi on cpu; mpi on cuda goes through host memory: slow, the cpu device's order of sums, and ranks may share a GPU") \
+  X(training_attention, "training.attention", ENUM, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN where it is there and can (16-bit types, no dropout on the probabilities), else own kernels") \
+  X(training_deterministic, "training.deterministic", BOOL, "true", "", "cuda: false lets cuDNN add up attention's input gradient in any order, which is faster and takes less memory; two runs then differ in their last bits") \
+  X(training_tf32, "training.tf32", BOOL, "false", "", "cuda: an fp32 run multiplies matrices in TF32, fast and with 10 bits of mantissa") \
   X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores shared among its ranks") \
   X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of an fp32 run; auto measures once and keeps the choice") \
   X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of a bf16 run (sgemm: widened to fp32)") \

@@ -1,8 +1,8 @@
-/* src/device: memory and kernels of one device, behind one table per backend (cpu, record; cuda and
- * sim later). It may call src/base. Start reading at kernels.h: every kernel is one struct,
- * launched by Z3D_LAUNCH; each backend has a table by kernel kind, and interface/cost.c says for
- * every kind which memory it reads and writes and what it costs, which is all that the recording
- * device (and later sim) needs.
+/* src/device: memory and kernels of one device, behind one table per backend (cpu, record, sim,
+ * timed; cuda's comes out of a plugin: cuda/plugin.h). It may call src/base. Start reading at
+ * kernels.h: every kernel is one struct, launched by Z3D_LAUNCH; each backend has a table by kernel
+ * kind, and interface/cost.c says for every kind which memory it reads and writes and what it
+ * costs, which is all that the recording device (and later sim) needs.
  *
  * A device belongs to one rank. Kernels of one device run in the order of their launches. Pointers
  * passed to kernels are device pointers: only kernels (and z3d_device_read/_write) touch what is
@@ -43,18 +43,34 @@ const char *z3d_gemm_method_name(z3d_gemm_method method);
 
 struct z3d_tape;
 
+/* cuda: who computes attention. AUTO: cuDNN where it is there and can (fp16 and bf16, no dropout),
+ * else our own kernels; CUDNN refuses what it cannot. */
+typedef enum z3d_attention_method {
+    Z3D_ATTENTION_AUTO,
+    Z3D_ATTENTION_CUDNN,
+    Z3D_ATTENTION_OWN
+} z3d_attention_method;
+
 typedef struct z3d_device_config {
-    const char *backend; /* "cpu", "record", "sim", or "timed": the cpu device with a clock */
+    const char *backend; /* "cpu", "cuda", "record", "sim", or "timed": the cpu device with a clock
+                          */
     int threads; /* cpu: OpenMP threads of this rank; 0: all cores this process may use. sim:
                     what scratch is counted for, 0: none */
     z3d_gemm_method gemm[Z3D_DTYPE_COUNT]; /* by operand type; AUTO means SGEMM */
     const char
         *isa; /* cpu: "avx512", "avx2", "generic" to force one, NULL: the best this CPU has */
     struct z3d_tape
-        *tape; /* sim, timed: what is launched is written on it (src/device/sim/tape.h) */
+        *tape;      /* sim, timed: what is launched is written on it (src/device/sim/tape.h) */
+    int local_rank; /* cuda: this rank among those of its node; GPU local_rank modulo their
+                       number is its own */
+    bool host_collectives; /* cuda: collectives go through host memory (MPI), not NCCL */
+    bool tf32; /* cuda: products of fp32 in TF32 (10 bits of mantissa), several times as fast */
+    z3d_attention_method attention;
+    bool nondeterministic; /* cuda: results may differ from run to run in their last bits */
 } z3d_device_config;
 
-/* Errors: ERR_UNSUPPORTED (unknown backend, isa not in this CPU), ERR_MEMORY. */
+/* Errors: ERR_UNSUPPORTED (unknown backend, isa not in this CPU; cuda: no plugin, no driver, no or
+ * too old a GPU), ERR_MEMORY, ERR_DEVICE. */
 z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out);
 void z3d_device_destroy(z3d_device *device);
 
@@ -64,7 +80,24 @@ const char *z3d_device_backend(const z3d_device *device);
 const char *z3d_device_description(const z3d_device *device);
 int z3d_device_threads(const z3d_device *device);
 
-/* One block of `bytes` in `space`, 4096-aligned, first-touched. The engine calls this once per
+/* A number of the physical device: equal for two ranks exactly if they share one. 0: sharing it
+ * means nothing (cpu). */
+uint64_t z3d_device_identity(const z3d_device *device);
+/* Bytes of the device's own memory in use by everything on it, other processes too; -1: it has none
+ * of its own. */
+int64_t z3d_device_used_bytes(const z3d_device *device);
+/* Whether the host may follow device pointers. Where not, collectives over MPI copy. */
+bool z3d_device_host_reads(const z3d_device *device);
+
+/* Collectives that run on the device's own streams; NULL: none, or config.host_collectives. The
+ * table is parallel/nccl/collectives.h's; *self is what its functions are given. */
+const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *device, void **self);
+/* Where a failed call of that table has left its text: it goes into this thread's error. Returns
+ * `status`. */
+z3d_status z3d_device_heard(const z3d_device *device, z3d_status status);
+
+/* One block of `bytes` in `space`, 4096-aligned, first-touched (cuda: 512-aligned, zeroed; host
+ * memory is pinned). The engine calls this once per
  * space: everything else is planned inside. On the record device the addresses are unbacked. */
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out);
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes);

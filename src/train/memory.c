@@ -36,6 +36,8 @@ static int64_t owned(const z3d_trainer *trainer) {
 }
 
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
+    int64_t used = z3d_device_used_bytes(trainer->device);
+    if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
     int64_t peak = peak_resident(), ours = owned(trainer);
     if (peak < 0) return -1;
     return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */

@@ -92,7 +92,17 @@ static z3d_status open_run_files(z3d_trainer *trainer) {
 }
 
 static z3d_status make_device(z3d_trainer *trainer, int threads) {
-    z3d_device_config device = {.backend = "cpu", .threads = threads};
+    const z3d_config *config = trainer->config;
+    bool cuda = config->training_device == Z3D_TRAINING_CUDA;
+    z3d_device_config device = {
+        .backend = cuda ? "cuda" : "cpu",
+        .threads = threads,
+        .local_rank = z3d_world_local_rank(trainer->world),
+        .host_collectives = config->training_collectives == Z3D_COLLECTIVES_MPI,
+        .tf32 = config->training_tf32,
+        .attention = (z3d_attention_method)config->training_attention,
+        .nondeterministic = !config->training_deterministic,
+    };
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         device.gemm[types[i]] = z3d_trainer_gemm_method(trainer->config, types[i]);
@@ -203,6 +213,8 @@ static z3d_status build(z3d_trainer *trainer) {
     trainer->config->training_threads = threads;
     z3d_trainer_place(trainer, "start-up: opening the device");
     Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
+    Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer)));
+    Z3D_TRY(z3d_trainer_measure_peak(trainer));
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");
     Z3D_TRY(make_engine(trainer));

@@ -192,6 +192,7 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
     choice chosen = {0};
     z3d_status status = Z3D_OK;
     trainer->peak_tflops = config->training_peak_tflops;
+    if (config->training_device != Z3D_TRAINING_CPU) return Z3D_OK;
     if (!choose && config->training_peak_tflops > 0) return Z3D_OK;
     z3d_trainer_place(trainer, "start-up: measuring matrix products");
     if (trainer->rank == 0) status = measure(trainer, threads, &chosen);
@@ -204,4 +205,43 @@ z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads) {
         trainer->peak_measured = true;
     }
     return Z3D_OK;
+}
+
+z3d_status z3d_trainer_measure_peak(z3d_trainer *trainer) {
+    enum { SIZE = 8192 };
+    z3d_gemm_method unused;
+    double gflops = 0;
+    z3d_status status = Z3D_OK;
+    if (trainer->config->training_device == Z3D_TRAINING_CPU || trainer->peak_tflops > 0)
+        return Z3D_OK;
+    z3d_trainer_place(trainer, "start-up: measuring matrix products");
+    if (trainer->rank == 0)
+        status = z3d_device_measure_gemm(trainer->device, trainer->program.dtype, SIZE, SIZE, SIZE,
+                                         &unused, &gflops);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_trainer_wait_place(trainer);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &gflops, sizeof gflops, 0));
+    trainer->peak_tflops = gflops / 1e3;
+    trainer->peak_measured = true;
+    return Z3D_OK;
+}
+
+z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer) {
+    z3d_world *world = trainer->world;
+    int size = z3d_world_size(world);
+    uint64_t mine = z3d_device_identity(trainer->device), *all = NULL;
+    z3d_status status = z3d_new((size_t)size, sizeof mine, "the ranks' devices", &all);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_trainer_wait_place(trainer);
+    status = z3d_world_gather_all(world, &mine, all, sizeof mine);
+    bool allowed = trainer->config->training_collectives == Z3D_COLLECTIVES_MPI || mine == 0;
+    for (int i = 0; i < trainer->rank && status == Z3D_OK && !allowed; i++)
+        if (all[i] == mine)
+            status = Z3D_ERROR(Z3D_ERR_TOPOLOGY,
+                               "fewer GPUs than ranks: ranks %d and %d on %s have one GPU; start "
+                               "at most as many ranks a node as it has GPUs, or let them share "
+                               "with training.collectives: mpi (slow)",
+                               i, trainer->rank, z3d_world_hostname(world));
+    free(all);
+    return status;
 }

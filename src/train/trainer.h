@@ -68,6 +68,12 @@ z3d_status z3d_trainer_keep_gemm(z3d_trainer *trainer);
 /* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 
+/* ERR_TOPOLOGY where this rank shares its GPU with a lower one, unless training.collectives is mpi.
+ */
+z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer);
+/* Where the device multiplies in one way only: rank 0 measures the peak, if none is configured. */
+z3d_status z3d_trainer_measure_peak(z3d_trainer *trainer);
+
 /* What training.gemm says for operands of `dtype` (fp32, bf16, fp16). */
 z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtype);
 
@@ -102,7 +108,9 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last)
 z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
 
 /* memory.c: peak of this process' resident memory less what its tenants own (arenas and
- * communication buffers): MPI, oneDNN, libraries, the program itself. At least 0; -1: unknown. */
+ * communication buffers): MPI, oneDNN, libraries, the program itself. On a device with memory of
+ * its own: what is in use of that, by anybody, less the arena: context, libraries' workspaces,
+ * kernels' scratch. At least 0; -1: unknown. */
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
 /* Of this rank's groups. */
 int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);

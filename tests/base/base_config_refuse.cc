@@ -63,8 +63,8 @@ TEST(refuse, bools_and_choices) {
                    "want one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR");
     expect_refused("optimizer: {type: adamw}", "1:19: optimizer.type: 'adamw' is not known",
                    "did you mean AdamW?");
-    expect_refused("training: {device: cuda}", "1:20: training.device: 'cuda' is not known",
-                   "want cpu");
+    expect_refused("training: {device: abacus}", "1:20: training.device: 'abacus' is not known",
+                   "want one of cpu, cuda");
 }
 
 TEST(refuse, shapes) {

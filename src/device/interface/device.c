@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "src/device/interface/ops.h"
+#include "src/device/plugin/plugin.h"
 
 struct z3d_device {
     const z3d_device_ops *ops;
     void *self;
+    const z3d_plugin *plugin; /* NULL: the table is our own */
+    bool host_collectives;
 };
 
 static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record,
@@ -33,21 +36,33 @@ const char *z3d_kernel_name(z3d_kernel_kind kind) {
     return (unsigned)kind < Z3D_KERNEL_COUNT ? names[kind] : "?";
 }
 
-z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) {
-    *out = NULL;
-    const char *name = config->backend ? config->backend : "";
-    const z3d_device_ops *ops = NULL;
+z3d_status z3d_device_heard(const z3d_device *device, z3d_status status) {
+    if (status == Z3D_OK || status == Z3D_AGAIN || !device->plugin) return status;
+    return Z3D_ERROR(status, "%s", device->plugin->message());
+}
+
+static z3d_status find_backend(const char *name, z3d_device *device) {
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        if (!strcmp(backends[i]->name, name)) ops = backends[i];
-    if (!ops)
+        if (!strcmp(backends[i]->name, name)) device->ops = backends[i];
+    if (device->ops) return Z3D_OK;
+    if (strcmp(name, "cuda") != 0)
         return Z3D_ERROR(
             Z3D_ERR_UNSUPPORTED,
-            "device backend '%s' is unknown; there are 'cpu', 'record', 'sim' and 'timed'", name);
+            "device backend '%s' is unknown; there are 'cpu', 'cuda', 'record', 'sim' and 'timed'",
+            name);
+    Z3D_TRY(z3d_plugin_load(&device->plugin));
+    device->ops = device->plugin->device;
+    return Z3D_OK;
+}
 
+z3d_status z3d_device_create(const z3d_device_config *config, z3d_device **out) {
+    *out = NULL;
     z3d_device *device;
     Z3D_TRY(z3d_new(1, sizeof *device, "a device", &device));
-    device->ops = ops;
-    z3d_status status = ops->create(config, &device->self);
+    device->host_collectives = config->host_collectives;
+    z3d_status status = find_backend(config->backend ? config->backend : "", device);
+    if (status == Z3D_OK)
+        status = z3d_device_heard(device, device->ops->create(config, &device->self));
     if (status != Z3D_OK) {
         free(device);
         return status;
@@ -74,12 +89,29 @@ int z3d_device_threads(const z3d_device *device) {
     return device->ops->threads(device->self);
 }
 
+uint64_t z3d_device_identity(const z3d_device *device) {
+    return device->ops->identity ? device->ops->identity(device->self) : 0;
+}
+
+int64_t z3d_device_used_bytes(const z3d_device *device) {
+    return device->ops->used_bytes ? device->ops->used_bytes(device->self) : -1;
+}
+
+bool z3d_device_host_reads(const z3d_device *device) {
+    return !device->ops->apart;
+}
+
+const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *device, void **self) {
+    *self = device->self;
+    return device->plugin && !device->host_collectives ? device->plugin->collectives : NULL;
+}
+
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out) {
     *out = NULL;
     Z3D_REQUIRE((unsigned)space < Z3D_SPACE_COUNT, "device memory in space %d of %d", (int)space,
                 (int)Z3D_SPACE_COUNT);
     Z3D_REQUIRE(bytes >= 0, "%lld bytes of device memory asked for", (long long)bytes);
-    return device->ops->alloc(device->self, space, bytes, out);
+    return z3d_device_heard(device, device->ops->alloc(device->self, space, bytes, out));
 }
 
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes) {
@@ -98,11 +130,12 @@ void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
     Z3D_REQUIRE((unsigned)kernel->kind < Z3D_KERNEL_COUNT, "kernel kind %d of %d",
                 (int)kernel->kind, (int)Z3D_KERNEL_COUNT);
-    return device->ops->launch(device->self, kernel);
+    return z3d_device_heard(device, device->ops->launch(device->self, kernel));
 }
 
 z3d_status z3d_device_synchronize(z3d_device *device) {
-    return device->ops->synchronize ? device->ops->synchronize(device->self) : Z3D_OK;
+    if (!device->ops->synchronize) return Z3D_OK;
+    return z3d_device_heard(device, device->ops->synchronize(device->self));
 }
 
 z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_t bytes,
@@ -110,28 +143,32 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
     Z3D_REQUIRE(bytes >= 0, "copy of %lld bytes", (long long)bytes);
     copy->id = 0;
     if (!device->ops->copy_start) return Z3D_OK;
-    return device->ops->copy_start(device->self, to, from, bytes, &copy->id);
+    return z3d_device_heard(device,
+                            device->ops->copy_start(device->self, to, from, bytes, &copy->id));
+}
+
+static z3d_status finish_copy(z3d_device *device, z3d_copy copy, bool block) {
+    if (!device->ops->copy_finish) return Z3D_OK;
+    return z3d_device_heard(device, device->ops->copy_finish(device->self, copy.id, block));
 }
 
 z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy) {
-    return device->ops->copy_finish ? device->ops->copy_finish(device->self, copy.id, true)
-                                    : Z3D_OK;
+    return finish_copy(device, copy, true);
 }
 
 z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy) {
-    return device->ops->copy_finish ? device->ops->copy_finish(device->self, copy.id, false)
-                                    : Z3D_OK;
+    return finish_copy(device, copy, false);
 }
 
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
-    return device->ops->read(device->self, host, source, bytes);
+    return z3d_device_heard(device, device->ops->read(device->self, host, source, bytes));
 }
 
 z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host,
                             int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "write of %lld bytes", (long long)bytes);
-    return device->ops->write(device->self, destination, host, bytes);
+    return z3d_device_heard(device, device->ops->write(device->self, destination, host, bytes));
 }
 
 z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
@@ -141,7 +178,8 @@ z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t 
     Z3D_REQUIRE(m > 0 && n > 0 && k > 0, "measuring a product of %lld x %lld x %lld", (long long)m,
                 (long long)n, (long long)k);
     if (!device->ops->measure_gemm) return Z3D_OK;
-    return device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops);
+    return z3d_device_heard(device,
+                            device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));
 }
 
 void z3d_device_set_recorder(z3d_device *device,

@@ -12,6 +12,11 @@ typedef struct z3d_device_ops {
     void (*destroy)(void *self);
     const char *(*description)(const void *self);
     int (*threads)(const void *self);
+    /* Optional: see device.h. */
+    uint64_t (*identity)(const void *self);
+    int64_t (*used_bytes)(const void *self);
+    /* Whether the host must not follow device pointers. */
+    bool apart;
     /* One block; bytes is not negative. */
     z3d_status (*alloc)(void *self, z3d_space space, int64_t bytes, void **out);
     void (*free)(void *self, z3d_space space, void *block, int64_t bytes);

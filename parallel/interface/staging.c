@@ -1,0 +1,87 @@
+/* Collectives of backends that work on host memory, for devices whose memory is apart: the operands
+ * are packed into pinned host memory at the start, and results go back at the wait. The packed
+ * matrix has the rows of the bucket side by side: the same sums in the same order. */
+#include "parallel/interface/internal.h"
+
+/* Rows of a call's matrix that are sent from here, or filled in by it. */
+typedef struct rows {
+    int first, end;
+    int left_out; /* -1: none */
+} rows;
+
+static bool has_rows(const z3d_collective *call) {
+    return call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER || call->kind == Z3D_COLLECTIVE_ALL_GATHER;
+}
+
+static rows rows_sent(const z3d_group *group, const z3d_collective *call) {
+    int index = group->index;
+    switch (call->kind) {
+    case Z3D_COLLECTIVE_REDUCE_SCATTER:
+        return (rows){0, group->size, -1};
+    case Z3D_COLLECTIVE_ALL_GATHER:
+        return (rows){index, index + 1, -1};
+    case Z3D_COLLECTIVE_BROADCAST:
+        return (rows){0, call->peer == index, -1};
+    case Z3D_COLLECTIVE_RECV:
+        return (rows){0, 0, -1};
+    default:
+        return (rows){0, 1, -1};
+    }
+}
+
+static rows rows_filled(const z3d_group *group, const z3d_collective *call) {
+    int index = group->index;
+    switch (call->kind) {
+    case Z3D_COLLECTIVE_REDUCE_SCATTER:
+        return (rows){index, index + 1, -1};
+    case Z3D_COLLECTIVE_ALL_GATHER:
+        return (rows){0, group->size, index};
+    case Z3D_COLLECTIVE_BROADCAST:
+        return (rows){0, call->peer != index, -1};
+    case Z3D_COLLECTIVE_SEND:
+        return (rows){0, 0, -1};
+    default:
+        return (rows){0, 1, -1};
+    }
+}
+
+static z3d_status move(z3d_group *group, const z3d_operation *operation, rows which, bool back) {
+    const z3d_collective *call = &operation->target;
+    int64_t size = (int64_t)z3d_dtype_size(call->dtype), bytes = call->count * size;
+    for (int row = which.first; row < which.end; row++) {
+        if (row == which.left_out) continue;
+        char *there = (char *)call->buffer + (has_rows(call) ? row * call->stride * size : 0);
+        char *here = (char *)operation->staging + row * bytes;
+        Z3D_TRY(back ? z3d_device_write(group->device, there, here, bytes)
+                     : z3d_device_read(group->device, here, there, bytes));
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_staging_begin(z3d_group *group, z3d_operation *operation) {
+    z3d_collective *call = &operation->call;
+    if (call->kind == Z3D_COLLECTIVE_BARRIER || call->count == 0) return Z3D_OK;
+    int64_t bytes =
+        (has_rows(call) ? group->size : 1) * call->count * (int64_t)z3d_dtype_size(call->dtype);
+    if (bytes > operation->staging_bytes) {
+        z3d_staging_free(group, operation);
+        Z3D_TRY(z3d_device_alloc(group->device, Z3D_SPACE_HOST, bytes, &operation->staging));
+        operation->staging_bytes = bytes;
+    }
+    operation->target = *call;
+    call->buffer = operation->staging;
+    call->stride = call->count;
+    return move(group, operation, rows_sent(group, &operation->target), false);
+}
+
+z3d_status z3d_staging_end(z3d_group *group, const z3d_operation *operation) {
+    return move(group, operation, rows_filled(group, &operation->target), true);
+}
+
+void z3d_staging_free(z3d_group *group, z3d_operation *operation) {
+    if (operation->staging)
+        z3d_device_free(group->device, Z3D_SPACE_HOST, operation->staging,
+                        operation->staging_bytes);
+    operation->staging = NULL;
+    operation->staging_bytes = 0;
+}

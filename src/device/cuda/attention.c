@@ -1,0 +1,444 @@
+/* Causal attention by cuDNN: the graphs that its fused engines know. Scores are scale x Q K^T with
+ * minus infinity above the diagonal. Forward keeps log(sum of exp) a row, from which backward makes
+ * the probabilities P again:
+ *
+ *   dV = P^T dO,  dS = scale x P (dO V^T - rowsum(dO O)),  dK = dS^T Q,  dQ = dS K
+ *
+ * cuDNN adds dQ up in fp32 by atomics, or (deterministic) keeps 16-bit dS of all scores in its
+ * workspace: 2 x batch x heads x seq^2 bytes. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/strings.h"
+#include "src/device/cuda/cuda.h"
+
+#if __has_include(<cudnn.h>)
+#include "src/device/cuda/attention.h"
+
+enum {
+    Q = 1,
+    K,
+    V,
+    O,
+    STATISTICS,
+    SCALE,
+    MINUS_INFINITY,
+    ONE,
+    D_O,
+    D_Q,
+    D_K,
+    D_V,
+    ROW_SUMS,
+    D_Q_SUM
+};
+
+typedef cudnnBackendDescriptor_t tensor;
+
+/* ---- graphs ---- */
+
+/* What both directions are made of. */
+typedef struct builder {
+    z3d_cudnn_graph *graph;
+    cudnnDataType_t type;
+    z3d_cudnn_shape packed, packed_transposed; /* of Q, K, V in qkv: [b,h,s,d] and [b,h,d,s] */
+    z3d_cudnn_shape plain;                     /* of O */
+    z3d_cudnn_shape plain_transposed;
+    z3d_cudnn_shape scores, scores_transposed; /* [b,h,s,s] */
+    z3d_cudnn_shape rows;                      /* [b,h,s,1] */
+    z3d_cudnn_shape scalar;
+    tensor scale, minus_infinity;
+} builder;
+
+static z3d_cudnn_shape swap_last(z3d_cudnn_shape s) {
+    int64_t size = s.size[2], stride = s.stride[2];
+    s.size[2] = s.size[3], s.stride[2] = s.stride[3];
+    s.size[3] = size, s.stride[3] = stride;
+    return s;
+}
+
+static builder begin(z3d_cudnn_graph *graph, const z3d_attention_shape *s) {
+    int64_t b = s->batch, h = s->heads, t = s->seq, d = s->head_dim;
+    builder m = {.graph = graph,
+                 .type = s->dtype == Z3D_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF,
+                 .packed = {{b, h, t, d}, {t * 3 * h * d, d, 3 * h * d, 1}},
+                 .plain = {{b, h, t, d}, {t * h * d, d, h * d, 1}},
+                 .scores = {{b, h, t, t}, {h * t * t, t * t, t, 1}},
+                 .rows = {{b, h, t, 1}, {h * t, t, 1, 1}},
+                 .scalar = {{1, 1, 1, 1}, {1, 1, 1, 1}}};
+    m.packed_transposed = swap_last(m.packed);
+    m.plain_transposed = swap_last(m.plain);
+    m.scores_transposed = swap_last(m.scores);
+    m.scale = z3d_cudnn_tensor(graph, SCALE, CUDNN_DATA_FLOAT, &m.scalar, true);
+    m.minus_infinity = z3d_cudnn_tensor(graph, MINUS_INFINITY, CUDNN_DATA_FLOAT, &m.scalar, true);
+    return m;
+}
+
+static tensor inside(builder *m, const z3d_cudnn_shape *shape) {
+    return z3d_cudnn_virtual(m->graph, CUDNN_DATA_FLOAT, shape);
+}
+
+/* A new tensor = mode(x, b), in fp32. */
+static tensor apply(builder *m, cudnnPointwiseMode_t mode, tensor x, tensor b,
+                    const z3d_cudnn_shape *shape) {
+    tensor y = inside(m, shape);
+    z3d_cudnn_pointwise(m->graph, mode, CUDNN_DATA_FLOAT, -1, x, b, NULL, y);
+    return y;
+}
+
+static tensor multiply(builder *m, tensor a, tensor b, const z3d_cudnn_shape *shape) {
+    tensor c = inside(m, shape);
+    z3d_cudnn_matmul(m->graph, a, b, c);
+    return c;
+}
+
+/* What lies above the diagonal becomes minus infinity. */
+static tensor mask(builder *m, tensor scores) {
+    tensor row = z3d_cudnn_virtual(m->graph, CUDNN_DATA_INT32, &m->scores);
+    tensor column = z3d_cudnn_virtual(m->graph, CUDNN_DATA_INT32, &m->scores);
+    tensor seen = z3d_cudnn_virtual(m->graph, CUDNN_DATA_BOOLEAN, &m->scores);
+    tensor masked = inside(m, &m->scores);
+    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, 2, scores, NULL,
+                        NULL, row);
+    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_INT32, 3, scores, NULL,
+                        NULL, column);
+    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, column, NULL,
+                        seen);
+    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, scores,
+                        m->minus_infinity, seen, masked);
+    return masked;
+}
+
+static tensor reduce(builder *m, cudnnReduceTensorOp_t op, tensor x) {
+    tensor y = inside(m, &m->rows);
+    z3d_cudnn_reduce(m->graph, op, x, y);
+    return y;
+}
+
+static void build_forward(z3d_cudnn_graph *graph, const z3d_attention_shape *s) {
+    builder m = begin(graph, s);
+    tensor q = z3d_cudnn_tensor(graph, Q, m.type, &m.packed, false);
+    tensor kt = z3d_cudnn_tensor(graph, K, m.type, &m.packed_transposed, false);
+    tensor v = z3d_cudnn_tensor(graph, V, m.type, &m.packed, false);
+    tensor o = z3d_cudnn_tensor(graph, O, m.type, &m.plain, false);
+    tensor statistics = z3d_cudnn_tensor(graph, STATISTICS, CUDNN_DATA_FLOAT, &m.rows, false);
+    tensor scores = multiply(&m, q, kt, &m.scores);
+    scores = apply(&m, CUDNN_POINTWISE_MUL, scores, m.scale, &m.scores);
+    scores = mask(&m, scores);
+    tensor most = reduce(&m, CUDNN_REDUCE_TENSOR_MAX, scores);
+    tensor e = apply(&m, CUDNN_POINTWISE_SUB, scores, most, &m.scores);
+    e = apply(&m, CUDNN_POINTWISE_EXP, e, NULL, &m.scores);
+    tensor sum = reduce(&m, CUDNN_REDUCE_TENSOR_ADD, e);
+    tensor log_sum = apply(&m, CUDNN_POINTWISE_LOG, sum, NULL, &m.rows);
+    z3d_cudnn_pointwise(graph, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, -1, most, log_sum, NULL,
+                        statistics);
+    tensor p = z3d_cudnn_virtual(graph, m.type, &m.scores);
+    z3d_cudnn_pointwise(graph, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, -1, e, sum, NULL, p);
+    z3d_cudnn_matmul(graph, p, v, o);
+}
+
+/* x's transpose, narrowed to the model's type: an operand of a product. */
+static tensor transpose(builder *m, tensor x) {
+    tensor y = z3d_cudnn_virtual(m->graph, m->type, &m->scores_transposed);
+    z3d_cudnn_reshape(m->graph, x, y);
+    return y;
+}
+
+/* P from the kept statistics. */
+static tensor probabilities(builder *m, tensor q, tensor kt) {
+    tensor statistics = z3d_cudnn_tensor(m->graph, STATISTICS, CUDNN_DATA_FLOAT, &m->rows, false);
+    tensor scores = multiply(m, q, kt, &m->scores);
+    scores = apply(m, CUDNN_POINTWISE_MUL, scores, m->scale, &m->scores);
+    scores = apply(m, CUDNN_POINTWISE_SUB, scores, statistics, &m->scores);
+    scores = mask(m, scores);
+    return apply(m, CUDNN_POINTWISE_EXP, scores, NULL, &m->scores);
+}
+
+/* rowsum(dO O), which the engines want to keep in memory. */
+static tensor row_sums(builder *m, tensor d_o) {
+    tensor o = z3d_cudnn_tensor(m->graph, O, m->type, &m->plain, false);
+    tensor one = z3d_cudnn_tensor(m->graph, ONE, CUDNN_DATA_FLOAT, &m->scalar, true);
+    tensor sums = z3d_cudnn_tensor(m->graph, ROW_SUMS, CUDNN_DATA_FLOAT, &m->rows, false);
+    tensor products = apply(m, CUDNN_POINTWISE_MUL, d_o, o, &m->plain);
+    tensor sum = reduce(m, CUDNN_REDUCE_TENSOR_ADD, products);
+    z3d_cudnn_pointwise(m->graph, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum, one, NULL, sums);
+    return sums;
+}
+
+static void build_backward(z3d_cudnn_graph *graph, const z3d_attention_shape *s) {
+    builder m = begin(graph, s);
+    tensor q = z3d_cudnn_tensor(graph, Q, m.type, &m.packed, false);
+    tensor kt = z3d_cudnn_tensor(graph, K, m.type, &m.packed_transposed, false);
+    tensor vt = z3d_cudnn_tensor(graph, V, m.type, &m.packed_transposed, false);
+    tensor d_o = z3d_cudnn_tensor(graph, D_O, m.type, &m.plain, false);
+    tensor dq = z3d_cudnn_tensor(graph, D_Q, m.type, &m.packed, false);
+    tensor dk = z3d_cudnn_tensor(graph, D_K, m.type, &m.packed, false);
+    tensor dv = z3d_cudnn_tensor(graph, D_V, m.type, &m.packed, false);
+    tensor sums = row_sums(&m, d_o);
+    tensor p = probabilities(&m, q, kt);
+    z3d_cudnn_matmul(graph, transpose(&m, p), d_o, dv);
+    tensor ds = multiply(&m, d_o, vt, &m.scores);
+    ds = apply(&m, CUDNN_POINTWISE_SUB, ds, sums, &m.scores);
+    ds = apply(&m, CUDNN_POINTWISE_MUL, ds, p, &m.scores);
+    ds = apply(&m, CUDNN_POINTWISE_MUL, ds, m.scale, &m.scores);
+    z3d_cudnn_matmul(graph, transpose(&m, ds), q, dk);
+    tensor k = z3d_cudnn_virtual(graph, m.type, &m.packed);
+    z3d_cudnn_reshape(graph, kt, k);
+    if (s->deterministic) {
+        z3d_cudnn_matmul(graph, ds, k, dq);
+        return;
+    }
+    tensor sum = z3d_cudnn_tensor(
+        graph, D_Q_SUM, CUDNN_DATA_FLOAT,
+        &(z3d_cudnn_shape){{s->batch, s->heads, s->seq, s->head_dim},
+                           {s->heads * s->seq * s->head_dim, s->seq * s->head_dim, s->head_dim, 1}},
+        false);
+    z3d_cudnn_matmul(graph, ds, k, sum);
+    z3d_cudnn_pointwise(graph, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, dq);
+}
+
+z3d_status z3d_attention_make_plan(const z3d_cudnn *cudnn, const z3d_attention_shape *shape,
+                                   z3d_cudnn_plan *out) {
+    *out = (z3d_cudnn_plan){.graph = {.cudnn = cudnn}};
+    if (shape->backward)
+        build_backward(&out->graph, shape);
+    else
+        build_forward(&out->graph, shape);
+    z3d_status status = z3d_cudnn_make_plan(out, shape->deterministic);
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_cudnn_drop_plan(out);
+    return z3d_error_context(
+        status, "attention %s of %s, batch %lld, %lld tokens, %lld heads of %lld",
+        shape->backward ? "backward" : "forward", z3d_dtype_name((z3d_dtype)shape->dtype),
+        (long long)shape->batch, (long long)shape->seq, (long long)shape->heads,
+        (long long)shape->head_dim);
+}
+
+/* ---- plans ---- */
+
+/* Both directions of one shape, or neither. */
+typedef struct kept_plans {
+    z3d_attention_shape shape;
+    bool usable;
+    z3d_cudnn_plan forward, backward;
+    struct kept_plans *next;
+} kept_plans;
+
+struct z3d_cuda_attention {
+    z3d_cudnn cudnn;
+    kept_plans *plans;
+    bool required, deterministic;
+    char version[24];
+};
+
+static z3d_status make_both(const struct z3d_cuda_attention *a, kept_plans *plans) {
+    z3d_attention_shape shape = plans->shape;
+    Z3D_TRY(z3d_attention_make_plan(&a->cudnn, &shape, &plans->forward));
+    shape.backward = true;
+    z3d_status status = z3d_attention_make_plan(&a->cudnn, &shape, &plans->backward);
+    if (status != Z3D_OK) z3d_cudnn_drop_plan(&plans->forward);
+    plans->usable = status == Z3D_OK;
+    return status;
+}
+
+/* A model has one or two shapes. What cuDNN has no engines for is remembered too. */
+static z3d_status get_plans(struct z3d_cuda_attention *a, const z3d_attention_shape *shape,
+                            kept_plans **out) {
+    for (*out = a->plans; *out; *out = (*out)->next)
+        if (memcmp(&(*out)->shape, shape, sizeof *shape) == 0) return Z3D_OK;
+    kept_plans *made;
+    Z3D_TRY(z3d_new(1, sizeof *made, "plans of attention", &made));
+    made->shape = *shape;
+    z3d_status status = make_both(a, made);
+    if (status != Z3D_OK && (status != Z3D_ERR_UNSUPPORTED || a->required)) {
+        free(made);
+        return status;
+    }
+    made->next = a->plans;
+    a->plans = made;
+    *out = made;
+    return Z3D_OK;
+}
+
+static z3d_attention_shape shape_of(const struct z3d_cuda_attention *a, z3d_dtype dtype,
+                                    int64_t batch, int64_t seq, int64_t heads, int64_t head_dim) {
+    z3d_attention_shape shape;
+    memset(&shape, 0, sizeof shape);
+    shape.batch = batch, shape.seq = seq, shape.heads = heads, shape.head_dim = head_dim;
+    shape.dtype = (int64_t)dtype;
+    shape.deterministic = a->deterministic;
+    return shape;
+}
+
+z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *a, const z3d_attention_forward *k,
+                                    bool *takes) {
+    enum { ANY_LENGTH = 91600 }; /* before it, lengths are multiples of 128 */
+    kept_plans *plans;
+    *takes = false;
+    if (!a || k->dtype == Z3D_F32 || k->dropout.p > 0 || k->batch * k->seq * k->heads == 0 ||
+        (k->seq % 128 != 0 && a->cudnn.cudnnGetVersion() < ANY_LENGTH)) {
+        if (!a || !a->required) return Z3D_OK;
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "training.attention cudnn: attention of %s over %lld tokens, dropout %g, "
+                         "is none of its; leave training.attention at auto",
+                         z3d_dtype_name(k->dtype), (long long)k->seq, (double)k->dropout.p);
+    }
+    z3d_attention_shape shape = shape_of(a, k->dtype, k->batch, k->seq, k->heads, k->head_dim);
+    Z3D_TRY(get_plans(a, &shape, &plans));
+    *takes = plans->usable;
+    return Z3D_OK;
+}
+
+/* ---- running ---- */
+
+typedef struct arguments {
+    int count;
+    int64_t id[16];
+    void *pointer[16];
+} arguments;
+
+static void give(arguments *to, int64_t id, const void *pointer) {
+    to->id[to->count] = id;
+    to->pointer[to->count++] = (void *)(uintptr_t)pointer;
+}
+
+/* Q, K and V lie beside each other in each row of qkv. */
+static void give_parts(arguments *to, int64_t first, const void *qkv, int64_t columns) {
+    for (int i = 0; i < 3; i++) give(to, first + i, (const uint16_t *)qkv + i * columns);
+}
+
+z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
+    struct z3d_cuda_attention *a = cuda->attention;
+    z3d_attention_shape shape =
+        shape_of(a, kernel->dtype, kernel->batch, kernel->seq, kernel->heads, kernel->head_dim);
+    float scale = 1 / sqrtf((float)kernel->head_dim), least = -FLT_MAX;
+    arguments given = {0};
+    kept_plans *plans = NULL;
+    Z3D_TRY(get_plans(a, &shape, &plans));
+    Z3D_TRY(z3d_cuda_reserve(cuda, plans->forward.workspace_bytes));
+    give_parts(&given, Q, kernel->qkv, kernel->heads * kernel->head_dim);
+    give(&given, O, kernel->out);
+    give(&given, STATISTICS, kernel->log_sum_exp);
+    give(&given, SCALE, &scale);
+    give(&given, MINUS_INFINITY, &least);
+    return z3d_cudnn_run(&plans->forward, given.count, given.id, given.pointer, cuda->lane.scratch);
+}
+
+z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel) {
+    struct z3d_cuda_attention *a = cuda->attention;
+    z3d_attention_shape shape =
+        shape_of(a, kernel->dtype, kernel->batch, kernel->seq, kernel->heads, kernel->head_dim);
+    float scale = 1 / sqrtf((float)kernel->head_dim), least = -FLT_MAX, one = 1;
+    int64_t columns = kernel->heads * kernel->head_dim;
+    int64_t rows = kernel->batch * kernel->heads * kernel->seq, size = (int64_t)sizeof(float);
+    int64_t sums = z3d_round_up(rows * size, 256);
+    int64_t dq = a->deterministic ? 0 : z3d_round_up(rows * kernel->head_dim * size, 256);
+    arguments given = {0};
+    kept_plans *plans = NULL;
+    Z3D_TRY(get_plans(a, &shape, &plans));
+    Z3D_TRY(z3d_cuda_reserve(cuda, sums + dq + plans->backward.workspace_bytes));
+    char *scratch = cuda->lane.scratch;
+    if (dq > 0) Z3D_CUDA_TRY(cudaMemsetAsync(scratch + sums, 0, (size_t)dq, cuda->compute));
+    give_parts(&given, Q, kernel->qkv, columns);
+    give_parts(&given, D_Q, kernel->dqkv, columns);
+    give(&given, O, kernel->out);
+    give(&given, D_O, kernel->dout);
+    give(&given, STATISTICS, kernel->log_sum_exp);
+    give(&given, SCALE, &scale);
+    give(&given, MINUS_INFINITY, &least);
+    give(&given, ONE, &one);
+    give(&given, ROW_SUMS, scratch);
+    if (dq > 0) give(&given, D_Q_SUM, scratch + sums);
+    return z3d_cudnn_run(&plans->backward, given.count, given.id, given.pointer,
+                         scratch + sums + dq);
+}
+
+/* ---- making ---- */
+
+const char *z3d_cuda_attention_version(const struct z3d_cuda_attention *attention) {
+    return attention->version;
+}
+
+void z3d_cuda_attention_destroy(struct z3d_cuda_attention *a) {
+    if (!a) return;
+    while (a->plans) {
+        kept_plans *next = a->plans->next;
+        if (a->plans->usable) z3d_cudnn_drop_plan(&a->plans->forward);
+        if (a->plans->usable) z3d_cudnn_drop_plan(&a->plans->backward);
+        free(a->plans);
+        a->plans = next;
+    }
+    if (a->cudnn.handle) a->cudnn.cudnnDestroy(a->cudnn.handle);
+    free(a);
+}
+
+z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool deterministic,
+                                     struct z3d_cuda_attention **out) {
+    struct z3d_cuda_attention *a;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *a, "attention by cuDNN", &a));
+    a->required = required;
+    a->deterministic = deterministic;
+    z3d_status status = z3d_cudnn_load(&a->cudnn);
+    if (status != Z3D_OK) {
+        free(a);
+        return required ? status : Z3D_OK;
+    }
+    status = z3d_cudnn_check(&a->cudnn, a->cudnn.cudnnCreate(&a->cudnn.handle), "cudnnCreate");
+    if (status == Z3D_OK)
+        status = z3d_cudnn_check(&a->cudnn, a->cudnn.cudnnSetStream(a->cudnn.handle, cuda->compute),
+                                 "cudnnSetStream");
+    if (status != Z3D_OK) {
+        z3d_cuda_attention_destroy(a);
+        return status;
+    }
+    size_t version = a->cudnn.cudnnGetVersion();
+    snprintf(a->version, sizeof a->version, "%zu.%zu.%zu", version / 10000, version / 100 % 100,
+             version % 100);
+    *out = a;
+    return Z3D_OK;
+}
+
+#else /* a toolkit without cuDNN: own kernels only */
+
+z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool deterministic,
+                                     struct z3d_cuda_attention **out) {
+    (void)cuda, (void)deterministic;
+    *out = NULL;
+    if (!required) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "training.attention cudnn: the plugin was built without cuDNN (no cudnn.h); "
+                     "leave training.attention at auto");
+}
+
+void z3d_cuda_attention_destroy(struct z3d_cuda_attention *attention) {
+    (void)attention;
+}
+
+const char *z3d_cuda_attention_version(const struct z3d_cuda_attention *attention) {
+    (void)attention;
+    return "";
+}
+
+z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *attention,
+                                    const z3d_attention_forward *kernel, bool *takes) {
+    (void)attention, (void)kernel;
+    *takes = false;
+    return Z3D_OK;
+}
+
+z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
+    (void)cuda;
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "attention of %lld heads by cuDNN",
+                     (long long)kernel->heads);
+}
+
+z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel) {
+    (void)cuda;
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "attention of %lld heads by cuDNN",
+                     (long long)kernel->heads);
+}
+
+#endif

@@ -1,0 +1,68 @@
+/* Inside the CUDA plugin only. device.c is the table: memory, streams, copies, dispatch of kernels;
+ * gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN where it can, kernels/ is
+ * the rest; nccl.c are the collectives. Every CUDA call goes through z3d_cuda_check, so that an
+ * error names the call. */
+#ifndef ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
+#define ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "src/device/cuda/kernels/cuda_kernels.h"
+#include "src/device/device.h"
+
+enum { Z3D_CUDA_COPIES = 64 }; /* copies beside compute that can be told apart */
+
+typedef struct z3d_cuda {
+    z3d_cuda_lane lane; /* what kernels are launched on; first, so that a lane is its device */
+    int gpu;
+    int compute_capability; /* 90: 9.0 */
+    cudaStream_t compute, offload;
+    cudaEvent_t compute_position; /* recorded where another stream begins to wait for compute */
+    cudaEvent_t copied[Z3D_CUDA_COPIES]; /* copy n's end, at n modulo their number */
+    int64_t copies;                      /* started so far */
+    struct z3d_cuda_gemms *gemms;
+    struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
+    struct z3d_cuda_nccl *nccl;           /* NULL until connected */
+    uint64_t identity;
+    char description[256];
+} z3d_cuda;
+
+/* OK, or ERR_DEVICE (ERR_MEMORY) with the call and what CUDA says. */
+z3d_status z3d_cuda_check(cudaError_t error, const char *call);
+#define Z3D_CUDA_TRY(call) Z3D_TRY(z3d_cuda_check((call), #call))
+
+/* `stream` goes on when compute has come to where it is now. */
+z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream);
+/* Waits on the host until compute is done, or a communicator has failed. */
+z3d_status z3d_cuda_synchronize(z3d_cuda *cuda);
+/* At least `bytes` of scratch in the lane; waits for all kernels where it has to grow. */
+z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes);
+
+/* gemm.c */
+z3d_status z3d_cuda_gemms_create(bool tf32, struct z3d_cuda_gemms **out);
+void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms);
+/* z3d_cuda_gemm is here: cuBLASLt's choice of an algorithm is made once per shape and kept. */
+
+/* attention.c. *out is NULL where cuDNN is not there. required: that is an error then, and so is
+ * what it cannot compute. */
+z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool deterministic,
+                                     struct z3d_cuda_attention **out);
+void z3d_cuda_attention_destroy(struct z3d_cuda_attention *attention);
+/* "9.19.0" */
+const char *z3d_cuda_attention_version(const struct z3d_cuda_attention *attention);
+/* Whether cuDNN computes this one: 16-bit, no dropout, a shape that it has engines for; only what
+ * decides that is looked at. The same answer forward and backward. Errors: ERR_UNSUPPORTED where
+ * cuDNN is required. */
+z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *attention,
+                                    const z3d_attention_forward *kernel, bool *takes);
+z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel);
+z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention_backward *kernel);
+
+/* nccl.c: an error that a communicator met meanwhile, its group and rank named; all are aborted
+ * then. */
+z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl);
+void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl);
+/* Times of collectives that are over go to where they are counted. After a synchronisation. */
+void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl);
+
+#endif

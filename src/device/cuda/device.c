@@ -1,0 +1,432 @@
+/* The table of the cuda device: choice of the GPU, memory, streams, copies, dispatch of kernels. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/strings.h"
+#include "src/device/cuda/cuda.h"
+#include "src/device/cuda/kernels/scratch.h"
+#include "src/device/cuda/tables.h"
+#include "src/device/plugin/plugin.h"
+
+/* ---- errors ---- */
+
+/* Met by a kernel while it ran, and reported by whatever call came next. */
+static bool is_belated(cudaError_t error) {
+    return (error >= cudaErrorIllegalAddress && error <= cudaErrorLaunchFailure) ||
+           error == cudaErrorUnknown;
+}
+
+z3d_status z3d_cuda_check(cudaError_t error, const char *call) {
+    if (error == cudaSuccess) return Z3D_OK;
+    int name = (int)strcspn(call, "(");
+    cudaGetLastError(); /* one that can be got over is told once */
+    return Z3D_ERROR(error == cudaErrorMemoryAllocation ? Z3D_ERR_MEMORY : Z3D_ERR_DEVICE,
+                     "cuda device: %.*s: %s (%s)%s", name, call, cudaGetErrorString(error),
+                     cudaGetErrorName(error),
+                     is_belated(error) ? "; kernels run on after their launch: with "
+                                         "CUDA_LAUNCH_BLOCKING=1 the one that failed is named"
+                                       : "");
+}
+
+/* ---- choice of the GPU ---- */
+
+static z3d_status count_gpus(int *count) {
+    *count = 0; /* left alone where there is no driver */
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaErrorInsufficientDriver)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "training.device cuda: no NVIDIA driver on this machine, or one older "
+                         "than CUDA %d.%d, which the plugin was built with",
+                         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (error == cudaErrorNoDevice || (error == cudaSuccess && *count == 0))
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "training.device cuda: this machine has a driver but no GPU that this "
+                         "process may use; look at nvidia-smi and CUDA_VISIBLE_DEVICES");
+    return z3d_cuda_check(error, "cudaGetDeviceCount");
+}
+
+/* FNV-1a of the GPU's own number; never 0. */
+static uint64_t hash_identity(const cudaUUID_t *uuid) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < sizeof uuid->bytes; i++)
+        hash = (hash ^ (unsigned char)uuid->bytes[i]) * 0x100000001b3u;
+    return hash ? hash : 1;
+}
+
+static z3d_status choose_gpu(z3d_cuda *cuda, int local_rank) {
+    int count;
+    struct cudaDeviceProp properties;
+    Z3D_TRY(count_gpus(&count));
+    cuda->gpu = local_rank % count;
+    Z3D_CUDA_TRY(cudaGetDeviceProperties(&properties, cuda->gpu));
+    cuda->compute_capability = properties.major * 10 + properties.minor;
+    if (cuda->compute_capability < Z3D_CUDA_OLDEST)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "training.device cuda: GPU %d (%s) has compute capability %d.%d; this "
+                         "build wants %d.%d or later",
+                         cuda->gpu, properties.name, properties.major, properties.minor,
+                         Z3D_CUDA_OLDEST / 10, Z3D_CUDA_OLDEST % 10);
+    Z3D_CUDA_TRY(cudaSetDevice(cuda->gpu));
+    cuda->identity = hash_identity(&properties.uuid);
+    char bytes[32];
+    snprintf(cuda->description, sizeof cuda->description, "cuda: GPU %d, %.100s, %s, compute %d.%d",
+             cuda->gpu, properties.name,
+             z3d_format_bytes((int64_t)properties.totalGlobalMem, bytes, sizeof bytes),
+             properties.major, properties.minor);
+    return Z3D_OK;
+}
+
+/* ---- creation ---- */
+
+static void destroy(void *self) {
+    z3d_cuda *cuda = self;
+    cudaDeviceSynchronize(); /* nothing may run on what is freed */
+    z3d_cuda_nccl_destroy(cuda->nccl);
+    z3d_cuda_attention_destroy(cuda->attention);
+    z3d_cuda_gemms_destroy(cuda->gemms);
+    for (int i = 0; i < Z3D_CUDA_COPIES; i++)
+        if (cuda->copied[i]) cudaEventDestroy(cuda->copied[i]);
+    if (cuda->compute_position) cudaEventDestroy(cuda->compute_position);
+    if (cuda->lane.scratch) cudaFree(cuda->lane.scratch);
+    if (cuda->offload) cudaStreamDestroy(cuda->offload);
+    if (cuda->compute) cudaStreamDestroy(cuda->compute);
+    free(cuda);
+}
+
+static z3d_status make_streams(z3d_cuda *cuda) {
+    Z3D_CUDA_TRY(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
+    Z3D_CUDA_TRY(cudaStreamCreateWithFlags(&cuda->offload, cudaStreamNonBlocking));
+    Z3D_CUDA_TRY(cudaEventCreateWithFlags(&cuda->compute_position, cudaEventDisableTiming));
+    for (int i = 0; i < Z3D_CUDA_COPIES; i++)
+        Z3D_CUDA_TRY(cudaEventCreateWithFlags(&cuda->copied[i], cudaEventDisableTiming));
+    cuda->lane.stream = cuda->compute;
+    return Z3D_OK;
+}
+
+static void describe_libraries(z3d_cuda *cuda, bool tf32) {
+    size_t length = strlen(cuda->description);
+    snprintf(cuda->description + length, sizeof cuda->description - length,
+             ", CUDA %d.%d, attention by %s%s%s", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+             cuda->attention ? "cuDNN " : "own kernels",
+             cuda->attention ? z3d_cuda_attention_version(cuda->attention) : "",
+             tf32 ? ", fp32 products in TF32" : "");
+}
+
+static z3d_status create(const z3d_device_config *config, void **self) {
+    z3d_cuda *cuda;
+    z3d_status status;
+    Z3D_TRY(z3d_new(1, sizeof *cuda, "the cuda device", &cuda));
+    bool only_cudnn = config->attention == Z3D_ATTENTION_CUDNN;
+    Z3D_TRY_GOTO(status, choose_gpu(cuda, config->local_rank), failed);
+    Z3D_TRY_GOTO(status, make_streams(cuda), failed);
+    Z3D_TRY_GOTO(status, z3d_cuda_gemms_create(config->tf32, &cuda->gemms), failed);
+    if (config->attention != Z3D_ATTENTION_OWN)
+        Z3D_TRY_GOTO(status,
+                     z3d_cuda_attention_create(cuda, only_cudnn, !config->nondeterministic,
+                                               &cuda->attention),
+                     failed);
+    describe_libraries(cuda, config->tf32);
+    *self = cuda;
+    return Z3D_OK;
+failed:
+    destroy(cuda);
+    return status;
+}
+
+static const char *description(const void *self) {
+    return ((const z3d_cuda *)self)->description;
+}
+
+/* Kernels take no scratch from the arena: the lane has its own. */
+static int threads(const void *self) {
+    (void)self;
+    return 0;
+}
+
+static uint64_t identity(const void *self) {
+    return ((const z3d_cuda *)self)->identity;
+}
+
+/* ---- memory ---- */
+
+static int64_t used_bytes(const void *self) {
+    (void)self;
+    size_t available, total;
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess) return -1;
+    return (int64_t)(total - available);
+}
+
+static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
+    size_t available, total;
+    Z3D_CUDA_TRY(cudaMemGetInfo(&available, &total));
+    char wanted[32], have[32], whole[32];
+    if ((size_t)bytes > available)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "cuda device: %s wanted, but %s of GPU %d's %s are free",
+                         z3d_format_bytes(bytes, wanted, sizeof wanted),
+                         z3d_format_bytes((int64_t)available, have, sizeof have), cuda->gpu,
+                         z3d_format_bytes((int64_t)total, whole, sizeof whole));
+    Z3D_CUDA_TRY(cudaMalloc(out, (size_t)bytes));
+    z3d_status status = z3d_cuda_check(cudaMemset(*out, 0, (size_t)bytes), "cudaMemset");
+    if (status == Z3D_OK) status = z3d_cuda_check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    if (status != Z3D_OK) {
+        cudaFree(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+static z3d_status alloc_host(int64_t bytes, void **out) {
+    char wanted[32];
+    if (cudaHostAlloc(out, (size_t)bytes, cudaHostAllocDefault) != cudaSuccess) {
+        cudaGetLastError();
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "cuda device: %s of pinned host memory are not to be had",
+                         z3d_format_bytes(bytes, wanted, sizeof wanted));
+    }
+    memset(*out, 0, (size_t)bytes);
+    return Z3D_OK;
+}
+
+static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
+    *out = NULL;
+    int64_t size = bytes > 0 ? bytes : 1;
+    return space == Z3D_SPACE_HOST ? alloc_host(size, out) : alloc_device(self, size, out);
+}
+
+static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
+    (void)self, (void)bytes;
+    cudaDeviceSynchronize();
+    if (space == Z3D_SPACE_HOST)
+        cudaFreeHost(block);
+    else
+        cudaFree(block);
+}
+
+z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
+    if (bytes <= cuda->lane.scratch_bytes) return Z3D_OK;
+    int64_t size = z3d_round_up(bytes, (int64_t)1 << 20);
+    Z3D_TRY(z3d_cuda_synchronize(cuda));
+    if (cuda->lane.scratch) Z3D_CUDA_TRY(cudaFree(cuda->lane.scratch));
+    cuda->lane.scratch = NULL;
+    cuda->lane.scratch_bytes = 0;
+    z3d_status status = alloc_device(cuda, size, &cuda->lane.scratch);
+    if (status != Z3D_OK) return z3d_error_context(status, "kernels' scratch");
+    cuda->lane.scratch_bytes = size;
+    return Z3D_OK;
+}
+
+/* ---- order ---- */
+
+z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream) {
+    Z3D_CUDA_TRY(cudaEventRecord(cuda->compute_position, cuda->compute));
+    Z3D_CUDA_TRY(cudaStreamWaitEvent(stream, cuda->compute_position, 0));
+    return Z3D_OK;
+}
+
+/* With communicators a failed peer would let the wait last for ever: so they are looked at. */
+z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
+    enum { TURNS = 1000 };
+    if (!cuda->nccl) {
+        Z3D_CUDA_TRY(cudaStreamSynchronize(cuda->compute));
+        return Z3D_OK;
+    }
+    for (int64_t turn = 1;; turn++) {
+        cudaError_t error = cudaStreamQuery(cuda->compute);
+        if (error == cudaSuccess) break;
+        if (error != cudaErrorNotReady) return z3d_cuda_check(error, "cudaStreamQuery");
+        if (turn % TURNS != 0) continue;
+        Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
+        sched_yield();
+    }
+    Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
+    z3d_cuda_nccl_collect(cuda->nccl);
+    return Z3D_OK;
+}
+
+static z3d_status synchronize(void *self) {
+    return z3d_cuda_synchronize(self);
+}
+
+static z3d_status read_device(void *self, void *host, const void *source, int64_t bytes) {
+    z3d_cuda *cuda = self;
+    Z3D_TRY(z3d_cuda_synchronize(cuda));
+    Z3D_CUDA_TRY(cudaMemcpyAsync(host, source, (size_t)bytes, cudaMemcpyDefault, cuda->compute));
+    Z3D_CUDA_TRY(cudaStreamSynchronize(cuda->compute));
+    return Z3D_OK;
+}
+
+static z3d_status write_device(void *self, void *destination, const void *host, int64_t bytes) {
+    z3d_cuda *cuda = self;
+    Z3D_CUDA_TRY(
+        cudaMemcpyAsync(destination, host, (size_t)bytes, cudaMemcpyDefault, cuda->compute));
+    return z3d_cuda_synchronize(cuda);
+}
+
+static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
+    z3d_cuda *cuda = self;
+    cudaEvent_t end = cuda->copied[(cuda->copies + 1) % Z3D_CUDA_COPIES];
+    if (cuda->copies >= Z3D_CUDA_COPIES) Z3D_CUDA_TRY(cudaEventSynchronize(end));
+    Z3D_TRY(z3d_cuda_follow_compute(cuda, cuda->offload));
+    Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, cuda->offload));
+    Z3D_CUDA_TRY(cudaEventRecord(end, cuda->offload));
+    *id = ++cuda->copies;
+    return Z3D_OK;
+}
+
+/* A copy whose event another has taken was over when it was taken. */
+static z3d_status copy_finish(void *self, int64_t id, bool block) {
+    z3d_cuda *cuda = self;
+    Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
+    if (id <= cuda->copies - Z3D_CUDA_COPIES) return Z3D_OK;
+    cudaEvent_t end = cuda->copied[id % Z3D_CUDA_COPIES];
+    if (!block) {
+        cudaError_t error = cudaEventQuery(end);
+        if (error == cudaErrorNotReady) return Z3D_AGAIN;
+        Z3D_TRY(z3d_cuda_check(error, "cudaEventQuery"));
+    }
+    Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
+    return Z3D_OK;
+}
+
+/* ---- kernels ---- */
+
+static z3d_status attention_forward(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
+    bool takes;
+    Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, kernel, &takes));
+    return takes ? z3d_cuda_attention_forward_cudnn(cuda, kernel)
+                 : z3d_cuda_attention_forward(&cuda->lane, kernel);
+}
+
+static z3d_status attention_backward(z3d_cuda *cuda, const z3d_attention_backward *kernel) {
+    bool takes;
+    z3d_attention_forward same = {.batch = kernel->batch,
+                                  .seq = kernel->seq,
+                                  .heads = kernel->heads,
+                                  .head_dim = kernel->head_dim,
+                                  .dtype = kernel->dtype,
+                                  .dropout = kernel->dropout};
+    Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, &same, &takes));
+    return takes ? z3d_cuda_attention_backward_cudnn(cuda, kernel)
+                 : z3d_cuda_attention_backward(&cuda->lane, kernel);
+}
+
+static z3d_status launch(void *self, const z3d_kernel *kernel) {
+    z3d_cuda *cuda = self;
+    Z3D_TRY(z3d_cuda_reserve(cuda, z3d_cuda_kernel_scratch(kernel)));
+    if (kernel->kind == Z3D_KERNEL_attention_forward)
+        return attention_forward(cuda, &kernel->as.attention_forward);
+    if (kernel->kind == Z3D_KERNEL_attention_backward)
+        return attention_backward(cuda, &kernel->as.attention_backward);
+    switch (kernel->kind) {
+#define X(name)                                                                                    \
+    case Z3D_KERNEL_##name:                                                                        \
+        return z3d_cuda_##name(&cuda->lane, &kernel->as.name);
+        Z3D_KERNEL_MAP(X)
+#undef X
+    case Z3D_KERNEL_COUNT:
+        break;
+    }
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "kernel kind %d", (int)kernel->kind);
+}
+
+/* ---- how fast products are ---- */
+
+typedef struct probe {
+    float *wide;
+    void *matrix[3];
+    cudaEvent_t begin, end;
+} probe;
+
+static void drop_probe(probe *p) {
+    cudaFree(p->wide);
+    for (int i = 0; i < 3; i++) cudaFree(p->matrix[i]);
+    if (p->begin) cudaEventDestroy(p->begin);
+    if (p->end) cudaEventDestroy(p->end);
+}
+
+/* Random numbers: zeros would flatter, since they cost less power. */
+static z3d_status fill_probe(z3d_cuda *cuda, probe *p, z3d_dtype dtype, const int64_t *count) {
+    int64_t most = 0;
+    for (int i = 0; i < 3; i++) most = count[i] > most ? count[i] : most;
+    Z3D_TRY(alloc_device(cuda, most * (int64_t)sizeof(float), (void **)&p->wide));
+    for (int i = 0; i < 3; i++) {
+        Z3D_TRY(alloc_device(cuda, count[i] * (int64_t)z3d_dtype_size(dtype), &p->matrix[i]));
+        Z3D_TRY(z3d_cuda_init_normal(&cuda->lane, &(z3d_init_normal){.x = p->wide,
+                                                                     .count = count[i],
+                                                                     .outer = 1,
+                                                                     .local = count[i],
+                                                                     .global = count[i],
+                                                                     .inner = 1,
+                                                                     .key = (uint64_t)i + 1,
+                                                                     .standard_deviation = 1}));
+        Z3D_TRY(z3d_cuda_cast(&cuda->lane, &(z3d_cast){.destination = p->matrix[i],
+                                                       .source = p->wide,
+                                                       .count = count[i],
+                                                       .destination_dtype = dtype,
+                                                       .source_dtype = Z3D_F32}));
+    }
+    Z3D_CUDA_TRY(cudaEventCreate(&p->begin));
+    Z3D_CUDA_TRY(cudaEventCreate(&p->end));
+    return Z3D_OK;
+}
+
+static z3d_status time_products(z3d_cuda *cuda, const probe *p, const z3d_gemm *gemm,
+                                double *gflops) {
+    enum { WARM = 3, TIMED = 10 };
+    float milliseconds = 0;
+    for (int i = 0; i < WARM + TIMED; i++) {
+        if (i == WARM) Z3D_CUDA_TRY(cudaEventRecord(p->begin, cuda->compute));
+        Z3D_TRY(z3d_cuda_gemm(&cuda->lane, gemm));
+    }
+    Z3D_CUDA_TRY(cudaEventRecord(p->end, cuda->compute));
+    Z3D_TRY(z3d_cuda_synchronize(cuda));
+    Z3D_CUDA_TRY(cudaEventElapsedTime(&milliseconds, p->begin, p->end));
+    double flops = 2.0 * (double)gemm->m * (double)gemm->n * (double)gemm->k * TIMED;
+    *gflops = milliseconds > 0 ? flops / ((double)milliseconds * 1e6) : 0;
+    return Z3D_OK;
+}
+
+/* As training's forward multiplies: B transposed. There is one method. */
+static z3d_status measure_gemm(void *self, z3d_dtype dtype, int64_t m, int64_t n, int64_t k,
+                               z3d_gemm_method *best, double *gflops) {
+    z3d_cuda *cuda = self;
+    probe p = {0};
+    *best = Z3D_GEMM_MATMUL;
+    z3d_status status = fill_probe(cuda, &p, dtype, (const int64_t[]){m * k, n * k, m * n});
+    z3d_gemm gemm = {.m = m,
+                     .n = n,
+                     .k = k,
+                     .transpose_b = true,
+                     .a = p.matrix[0],
+                     .b = p.matrix[1],
+                     .c = p.matrix[2],
+                     .lda = k,
+                     .ldb = k,
+                     .ldc = n,
+                     .dtype = dtype,
+                     .c_dtype = dtype};
+    if (status == Z3D_OK) status = time_products(cuda, &p, &gemm, gflops);
+    drop_probe(&p);
+    return status;
+}
+
+const z3d_device_ops z3d_device_ops_cuda = {
+    .name = "cuda",
+    .create = create,
+    .destroy = destroy,
+    .description = description,
+    .threads = threads,
+    .identity = identity,
+    .used_bytes = used_bytes,
+    .apart = true,
+    .alloc = alloc,
+    .free = free_block,
+    .launch = launch,
+    .synchronize = synchronize,
+    .read = read_device,
+    .write = write_device,
+    .copy_start = copy_start,
+    .copy_finish = copy_finish,
+    .measure_gemm = measure_gemm,
+};

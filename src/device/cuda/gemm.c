@@ -1,0 +1,261 @@
+/* Matrix products by cuBLASLt. It knows column-major matrices only: our row-major C = op(A) op(B)
+ * is its C^T = op(B)^T op(A)^T, where every stored matrix is read as its own transpose; so A and B
+ * change places and the flags stay. A bias of C's columns becomes one of its rows, which is what
+ * its epilogue adds.
+ *
+ * What the heuristic answers depends on alignment, and another algorithm gives other bits: where
+ * buffers lie must not decide. So it is told of at most 16 bytes, which offsets within a parameter
+ * group decide on their own, equal for every ZeRO stage. */
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/strings.h"
+#include "src/device/cuda/cuda.h"
+
+enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16 };
+
+/* What decides about a plan; compared as bytes, so made from zeros. */
+typedef struct shape {
+    int64_t m, n, k, lda, ldb, ldc;
+    int32_t transpose_a, transpose_b, accumulate, bias;
+    int32_t dtype, c_dtype;
+    int32_t align_a, align_b, align_c, align_bias;
+} shape;
+
+typedef struct plan {
+    shape shape;
+    cublasLtMatmulDesc_t operation;
+    cublasLtMatrixLayout_t first, second, result;
+    cublasLtMatmulAlgo_t algorithm;
+} plan;
+
+struct z3d_cuda_gemms {
+    cublasLtHandle_t handle;
+    void *workspace;
+    bool tf32;
+    plan *plans;
+    int count, capacity;
+};
+
+static z3d_status check(cublasStatus_t code, const char *call) {
+    if (code == CUBLAS_STATUS_SUCCESS) return Z3D_OK;
+    return Z3D_ERROR(code == CUBLAS_STATUS_ALLOC_FAILED ? Z3D_ERR_MEMORY : Z3D_ERR_DEVICE,
+                     "cuda device: %.*s: %s", (int)strcspn(call, "("), call,
+                     cublasLtGetStatusName(code));
+}
+#define LT_TRY(call) Z3D_TRY(check((call), #call))
+
+static cudaDataType_t type_of(int32_t dtype) {
+    return dtype == Z3D_F32 ? CUDA_R_32F : dtype == Z3D_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+/* ---- plans ---- */
+
+static void drop_plan(plan *p) {
+    if (p->operation) cublasLtMatmulDescDestroy(p->operation);
+    if (p->first) cublasLtMatrixLayoutDestroy(p->first);
+    if (p->second) cublasLtMatrixLayoutDestroy(p->second);
+    if (p->result) cublasLtMatrixLayoutDestroy(p->result);
+}
+
+/* A matrix stored as `rows` rows of `cols` elements, `ld` apart. */
+static z3d_status describe_matrix(cublasLtMatrixLayout_t *out, int32_t dtype, int64_t rows,
+                                  int64_t cols, int64_t ld) {
+    LT_TRY(cublasLtMatrixLayoutCreate(out, type_of(dtype), (uint64_t)cols, (uint64_t)rows, ld));
+    return Z3D_OK;
+}
+
+static z3d_status describe_product(const struct z3d_cuda_gemms *gemms, plan *p) {
+    const shape *s = &p->shape;
+    bool fast = gemms->tf32 && s->dtype == Z3D_F32;
+    LT_TRY(cublasLtMatmulDescCreate(
+        &p->operation, fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    int32_t transpose_first = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int32_t transpose_second = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSA,
+                                          &transpose_first, sizeof transpose_first));
+    LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSB,
+                                          &transpose_second, sizeof transpose_second));
+    if (s->bias) {
+        int32_t epilogue = CUBLASLT_EPILOGUE_BIAS, type = (int32_t)type_of(s->dtype);
+        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
+                                              &epilogue, sizeof epilogue));
+        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+                                              &type, sizeof type));
+    }
+    Z3D_TRY(describe_matrix(&p->first, s->dtype, s->transpose_b ? s->n : s->k,
+                            s->transpose_b ? s->k : s->n, s->ldb));
+    Z3D_TRY(describe_matrix(&p->second, s->dtype, s->transpose_a ? s->k : s->m,
+                            s->transpose_a ? s->m : s->k, s->lda));
+    return describe_matrix(&p->result, s->c_dtype, s->m, s->n, s->ldc);
+}
+
+/* Where the bias lies is part of the description, but decides nothing. */
+static z3d_status set_bias(plan *p, const void *bias) {
+    if (bias)
+        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                              &bias, sizeof bias));
+    return Z3D_OK;
+}
+
+static z3d_status set_preference(cublasLtMatmulPreference_t preference, const shape *s) {
+    /* Sums of parts in C's type would round twice, and the in-place one may do so in any order. */
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    size_t workspace = WORKSPACE_BYTES;
+    uint32_t first = (uint32_t)s->align_b, second = (uint32_t)s->align_a;
+    uint32_t result = (uint32_t)s->align_c;
+#define SET(name, value)                                                                           \
+    LT_TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_##name, &(value), \
+                                                sizeof(value)))
+    SET(MAX_WORKSPACE_BYTES, workspace);
+    SET(REDUCTION_SCHEME_MASK, reduction);
+    SET(MIN_ALIGNMENT_A_BYTES, first);
+    SET(MIN_ALIGNMENT_B_BYTES, second);
+    SET(MIN_ALIGNMENT_C_BYTES, result);
+    SET(MIN_ALIGNMENT_D_BYTES, result);
+#undef SET
+    return Z3D_OK;
+}
+
+static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) {
+    const shape *s = &p->shape;
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasLtMatmulHeuristicResult_t answer = {0};
+    int answers = 0;
+    LT_TRY(cublasLtMatmulPreferenceCreate(&preference));
+    z3d_status status = set_preference(preference, s);
+    if (status == Z3D_OK) {
+        cublasStatus_t code =
+            cublasLtMatmulAlgoGetHeuristic(gemms->handle, p->operation, p->first, p->second,
+                                           p->result, p->result, preference, 1, &answer, &answers);
+        if (code != CUBLAS_STATUS_SUCCESS || answers == 0)
+            status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                               "cuda device: cuBLASLt has no product of %lld x %lld x %lld, %s to "
+                               "%s (%s)",
+                               (long long)s->m, (long long)s->n, (long long)s->k,
+                               z3d_dtype_name((z3d_dtype)s->dtype),
+                               z3d_dtype_name((z3d_dtype)s->c_dtype), cublasLtGetStatusName(code));
+    }
+    cublasLtMatmulPreferenceDestroy(preference);
+    p->algorithm = answer.algo;
+    return status;
+}
+
+static z3d_status grow(struct z3d_cuda_gemms *gemms) {
+    if (gemms->count < gemms->capacity) return Z3D_OK;
+    int capacity = gemms->capacity ? 2 * gemms->capacity : 32;
+    plan *plans = realloc(gemms->plans, (size_t)capacity * sizeof *plans);
+    if (!plans) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for plans of products");
+    gemms->plans = plans;
+    gemms->capacity = capacity;
+    return Z3D_OK;
+}
+
+/* A model has a few dozen shapes: looking through them costs less than a launch. */
+static z3d_status get_plan(struct z3d_cuda_gemms *gemms, const shape *s, const void *bias,
+                           plan **out) {
+    for (int i = 0; i < gemms->count; i++) {
+        *out = &gemms->plans[i];
+        if (memcmp(&(*out)->shape, s, sizeof *s) == 0) return Z3D_OK;
+    }
+    Z3D_TRY(grow(gemms));
+    plan made = {.shape = *s};
+    z3d_status status = describe_product(gemms, &made);
+    if (status == Z3D_OK) status = set_bias(&made, bias);
+    if (status == Z3D_OK) status = choose_algorithm(gemms, &made);
+    if (status != Z3D_OK) {
+        drop_plan(&made);
+        return status;
+    }
+    gemms->plans[gemms->count] = made;
+    *out = &gemms->plans[gemms->count++];
+    return Z3D_OK;
+}
+
+/* ---- the kernel ---- */
+
+static z3d_status check_arguments(const z3d_gemm *g) {
+    Z3D_REQUIRE(g->m >= 0 && g->n >= 0 && g->k >= 0, "kernel gemm: %lld x %lld x %lld",
+                (long long)g->m, (long long)g->n, (long long)g->k);
+    Z3D_REQUIRE(g->dtype <= Z3D_F16 && g->c_dtype <= Z3D_F16,
+                "kernel gemm: types %s and %s; fp32, bf16 and fp16 are possible",
+                z3d_dtype_name(g->dtype), z3d_dtype_name(g->c_dtype));
+    Z3D_REQUIRE(g->lda >= (g->transpose_a ? g->m : g->k) &&
+                    g->ldb >= (g->transpose_b ? g->k : g->n) && g->ldc >= g->n,
+                "kernel gemm: %lld x %lld x %lld with rows of %lld, %lld, %lld elements: too short",
+                (long long)g->m, (long long)g->n, (long long)g->k, (long long)g->lda,
+                (long long)g->ldb, (long long)g->ldc);
+    return Z3D_OK;
+}
+
+static int32_t alignment(const void *pointer) {
+    uintptr_t bits = (uintptr_t)pointer | MOST_ALIGNED;
+    return (int32_t)(bits & (~bits + 1));
+}
+
+static shape shape_of(const z3d_gemm *g) {
+    shape s;
+    memset(&s, 0, sizeof s);
+    s.m = g->m, s.n = g->n, s.k = g->k;
+    s.lda = g->lda, s.ldb = g->ldb, s.ldc = g->ldc;
+    s.transpose_a = g->transpose_a, s.transpose_b = g->transpose_b;
+    s.accumulate = g->accumulate, s.bias = g->bias != NULL;
+    s.dtype = (int32_t)g->dtype, s.c_dtype = (int32_t)g->c_dtype;
+    s.align_a = alignment(g->a), s.align_b = alignment(g->b), s.align_c = alignment(g->c);
+    s.align_bias = g->bias ? alignment(g->bias) : 0;
+    return s;
+}
+
+/* A sum over nothing: zeros, rows of C apart. */
+static z3d_status clear(z3d_cuda *cuda, const z3d_gemm *g) {
+    size_t size = z3d_dtype_size(g->c_dtype);
+    Z3D_CUDA_TRY(cudaMemset2DAsync(g->c, (size_t)g->ldc * size, 0, (size_t)g->n * size,
+                                   (size_t)g->m, cuda->compute));
+    return Z3D_OK;
+}
+
+z3d_status z3d_cuda_gemm(const z3d_cuda_lane *lane, const z3d_gemm *g) {
+    z3d_cuda *cuda = (z3d_cuda *)lane; /* its first member */
+    struct z3d_cuda_gemms *gemms = cuda->gemms;
+    Z3D_TRY(check_arguments(g));
+    if (g->m == 0 || g->n == 0) return Z3D_OK;
+    if (g->k == 0 && !g->bias) return g->accumulate ? Z3D_OK : clear(cuda, g);
+    Z3D_REQUIRE(g->k > 0, "kernel gemm: a bias and a sum over nothing");
+    shape s = shape_of(g);
+    plan *p = NULL;
+    Z3D_TRY(get_plan(gemms, &s, g->bias, &p));
+    Z3D_TRY(set_bias(p, g->bias));
+    const float one = 1, beta = g->accumulate ? 1 : 0;
+    LT_TRY(cublasLtMatmul(gemms->handle, p->operation, &one, g->b, p->first, g->a, p->second, &beta,
+                          g->c, p->result, g->c, p->result, &p->algorithm, gemms->workspace,
+                          WORKSPACE_BYTES, cuda->compute));
+    return Z3D_OK;
+}
+
+/* ---- making ---- */
+
+void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms) {
+    if (!gemms) return;
+    for (int i = 0; i < gemms->count; i++) drop_plan(&gemms->plans[i]);
+    free(gemms->plans);
+    if (gemms->workspace) cudaFree(gemms->workspace);
+    if (gemms->handle) cublasLtDestroy(gemms->handle);
+    free(gemms);
+}
+
+z3d_status z3d_cuda_gemms_create(bool tf32, struct z3d_cuda_gemms **out) {
+    struct z3d_cuda_gemms *gemms;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *gemms, "matrix products", &gemms));
+    gemms->tf32 = tf32;
+    z3d_status status = check(cublasLtCreate(&gemms->handle), "cublasLtCreate");
+    if (status == Z3D_OK)
+        status = z3d_cuda_check(cudaMalloc(&gemms->workspace, WORKSPACE_BYTES), "cudaMalloc");
+    if (status != Z3D_OK) {
+        z3d_cuda_gemms_destroy(gemms);
+        return status;
+    }
+    *out = gemms;
+    return Z3D_OK;
+}

@@ -1,0 +1,399 @@
+/* Collectives by NCCL, which is loaded when first needed. Each communicator has a stream: NCCL runs
+ * what was enqueued on one in order, and all ranks enqueue in the same order, across communicators
+ * too (the program was verified to). NCCL sums in the order of its own rings and trees, chosen by
+ * machine and size: equal calls give equal bits on one machine, but not those of the other
+ * backends. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/nccl/collectives.h"
+#include "src/device/cuda/cuda.h"
+#include "src/device/cuda/tables.h"
+
+#if __has_include(<nccl.h>)
+#include <dlfcn.h>
+#include <nccl.h>
+
+#define NCCL_LIBRARY "libnccl.so.2"
+#define NCCL_FUNCTIONS(X)                                                                          \
+    X(ncclGetErrorString)                                                                          \
+    X(ncclGetLastError)                                                                            \
+    X(ncclGetUniqueId)                                                                             \
+    X(ncclCommInitRank)                                                                            \
+    X(ncclCommSplit)                                                                               \
+    X(ncclCommDestroy)                                                                             \
+    X(ncclCommAbort)                                                                               \
+    X(ncclCommGetAsyncError)                                                                       \
+    X(ncclGroupStart)                                                                              \
+    X(ncclGroupEnd)                                                                                \
+    X(ncclAllReduce)                                                                               \
+    X(ncclReduceScatter)                                                                           \
+    X(ncclAllGather)                                                                               \
+    X(ncclReduce)                                                                                  \
+    X(ncclBroadcast)                                                                               \
+    X(ncclSend)                                                                                    \
+    X(ncclRecv)
+
+enum { SLOTS = 512 }; /* collectives whose times are not counted yet, per communicator */
+
+typedef struct slot {
+    cudaEvent_t begin, end;           /* on the communicator's stream */
+    cudaEvent_t wait_begin, wait_end; /* on compute */
+    double *seconds, *exposed;
+    bool started, waited;
+} slot;
+
+typedef struct communicator {
+    z3d_cuda *cuda;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    char name[16];
+    int size, index;
+    int *token; /* of a barrier */
+    int64_t started;
+    slot *slots;
+    struct communicator *next;
+} communicator;
+
+struct z3d_cuda_nccl {
+    void *library;
+#define X(name) __typeof__(&name) name;
+    NCCL_FUNCTIONS(X)
+#undef X
+    ncclComm_t world; /* NULL: not connected */
+    int rank;
+    communicator *communicators;
+    bool aborted;
+};
+
+/* ---- errors ---- */
+
+static z3d_status check(const struct z3d_cuda_nccl *nccl, ncclResult_t code, ncclComm_t comm,
+                        const char *name, const char *call) {
+    if (code == ncclSuccess || code == ncclInProgress) return Z3D_OK;
+    const char *more = nccl->ncclGetLastError(comm);
+    return Z3D_ERROR(Z3D_ERR_COMM, "%s of the %s group on rank %d: %s%s%s", call, name, nccl->rank,
+                     nccl->ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
+}
+
+/* Kernels that wait for a dead peer end only by this. */
+static void abort_all(struct z3d_cuda_nccl *nccl) {
+    if (nccl->aborted) return;
+    nccl->aborted = true;
+    for (communicator *c = nccl->communicators; c; c = c->next)
+        if (c->comm) nccl->ncclCommAbort(c->comm);
+    if (nccl->world) nccl->ncclCommAbort(nccl->world);
+}
+
+z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
+    for (communicator *c = nccl->communicators; c; c = c->next) {
+        ncclResult_t code = ncclSuccess;
+        if (!nccl->aborted) nccl->ncclCommGetAsyncError(c->comm, &code);
+        z3d_status status = check(nccl, code, c->comm, c->name, "NCCL: a collective");
+        if (status == Z3D_OK) continue;
+        abort_all(nccl);
+        return status;
+    }
+    if (nccl->aborted) return Z3D_ERROR(Z3D_ERR_COMM, "NCCL: the communicators were aborted");
+    return Z3D_OK;
+}
+
+/* ---- making ---- */
+
+static z3d_status load(void *device) {
+    z3d_cuda *cuda = device;
+    struct z3d_cuda_nccl *nccl;
+    if (cuda->nccl) return Z3D_OK;
+    Z3D_TRY(z3d_new(1, sizeof *nccl, "NCCL", &nccl));
+    nccl->library = dlopen(NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    bool whole = nccl->library != NULL;
+#define X(name)                                                                                    \
+    if (whole) {                                                                                   \
+        void *symbol = dlsym(nccl->library, #name);                                                \
+        memcpy(&nccl->name, &symbol, sizeof symbol);                                               \
+        whole = symbol != NULL;                                                                    \
+    }
+    NCCL_FUNCTIONS(X)
+#undef X
+    if (!whole) {
+        z3d_status status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                                      "training.collectives nccl: %s; install NCCL 2.18 or later "
+                                      "(LD_LIBRARY_PATH), or set training.collectives: mpi",
+                                      dlerror());
+        if (nccl->library) dlclose(nccl->library);
+        free(nccl);
+        return status;
+    }
+    cuda->nccl = nccl;
+    return Z3D_OK;
+}
+
+static z3d_status make_id(void *device, void *id) {
+    const z3d_cuda *cuda = device;
+    ncclUniqueId made;
+    Z3D_TRY(check(cuda->nccl, cuda->nccl->ncclGetUniqueId(&made), NULL, "world",
+                  "NCCL: ncclGetUniqueId"));
+    memcpy(id, &made, sizeof made);
+    return Z3D_OK;
+}
+
+static z3d_status connect_ranks(void *device, const void *id, int size, int rank) {
+    const z3d_cuda *cuda = device;
+    ncclUniqueId made;
+    _Static_assert(sizeof made == Z3D_COLLECTIVES_ID_BYTES, "the id's size");
+    memcpy(&made, id, sizeof made);
+    cuda->nccl->rank = rank;
+    return check(cuda->nccl, cuda->nccl->ncclCommInitRank(&cuda->nccl->world, size, made, rank),
+                 NULL, "world", "NCCL: ncclCommInitRank");
+}
+
+static bool connected(const void *device) {
+    const z3d_cuda *cuda = device;
+    return cuda->nccl && cuda->nccl->world;
+}
+
+static void drop_slots(communicator *c) {
+    for (int i = 0; c->slots && i < SLOTS; i++) {
+        cudaEvent_t events[] = {c->slots[i].begin, c->slots[i].end, c->slots[i].wait_begin,
+                                c->slots[i].wait_end};
+        for (int e = 0; e < 4; e++)
+            if (events[e]) cudaEventDestroy(events[e]);
+    }
+    free(c->slots);
+}
+
+static void destroy(void *self) {
+    communicator *c = self;
+    struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    if (c->stream) cudaStreamSynchronize(c->stream);
+    for (communicator **link = &nccl->communicators; *link; link = &(*link)->next) {
+        if (*link != c) continue;
+        *link = c->next;
+        break;
+    }
+    if (c->comm && !nccl->aborted) nccl->ncclCommDestroy(c->comm);
+    drop_slots(c);
+    if (c->token) cudaFree(c->token);
+    if (c->stream) cudaStreamDestroy(c->stream);
+    free(c);
+}
+
+static z3d_status make_events(communicator *c) {
+    Z3D_TRY(z3d_new(SLOTS, sizeof *c->slots, "collectives", &c->slots));
+    for (int i = 0; i < SLOTS; i++) {
+        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].begin));
+        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].end));
+        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].wait_begin));
+        Z3D_CUDA_TRY(cudaEventCreate(&c->slots[i].wait_end));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status fill(communicator *c, int colour) {
+    struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    int lowest = 0, highest = 0;
+    Z3D_TRY(check(nccl, nccl->ncclCommSplit(nccl->world, colour, c->index, &c->comm, NULL),
+                  nccl->world, c->name, "NCCL: ncclCommSplit"));
+    /* What waits for other ranks goes before what only computes. */
+    Z3D_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&lowest, &highest));
+    Z3D_CUDA_TRY(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, highest));
+    Z3D_CUDA_TRY(cudaMalloc((void **)&c->token, sizeof *c->token));
+    Z3D_CUDA_TRY(cudaMemset(c->token, 0, sizeof *c->token));
+    return make_events(c);
+}
+
+static z3d_status split(void *device, int colour, int index, int size, const char *name,
+                        void **out) {
+    z3d_cuda *cuda = device;
+    communicator *c;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *c, "a communicator", &c));
+    c->cuda = cuda;
+    c->index = index;
+    c->size = size;
+    snprintf(c->name, sizeof c->name, "%s", name);
+    z3d_status status = fill(c, colour);
+    if (status != Z3D_OK) {
+        destroy(c);
+        return status;
+    }
+    c->next = cuda->nccl->communicators;
+    cuda->nccl->communicators = c;
+    *out = c;
+    return Z3D_OK;
+}
+
+void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
+    if (!nccl) return;
+    if (nccl->world && !nccl->aborted) nccl->ncclCommDestroy(nccl->world);
+    free(nccl); /* the library stays: it does not like to be unloaded */
+}
+
+/* ---- times ---- */
+
+static void collect_slot(slot *s) {
+    float took = 0, waited = 0;
+    if (!s->started || !s->waited || cudaEventQuery(s->wait_end) != cudaSuccess) return;
+    if (cudaEventElapsedTime(&took, s->begin, s->end) == cudaSuccess)
+        *s->seconds += (double)took * 1e-3;
+    if (cudaEventElapsedTime(&waited, s->wait_begin, s->wait_end) == cudaSuccess)
+        *s->exposed += (double)waited * 1e-3;
+    s->started = s->waited = false;
+}
+
+void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl) {
+    for (communicator *c = nccl->communicators; c; c = c->next)
+        for (int i = 0; i < SLOTS; i++) collect_slot(&c->slots[i]);
+}
+
+/* ---- collectives ---- */
+
+static ncclDataType_t type_of(z3d_dtype dtype) {
+    static const ncclDataType_t types[Z3D_DTYPE_COUNT] = {
+        [Z3D_F32] = ncclFloat32, [Z3D_BF16] = ncclBfloat16, [Z3D_F16] = ncclFloat16,
+        [Z3D_F64] = ncclFloat64, [Z3D_I32] = ncclInt32,     [Z3D_U8] = ncclUint8};
+    return types[dtype];
+}
+
+static char *row_at(const z3d_collective *call, int row) {
+    return (char *)call->buffer + row * call->stride * (int64_t)z3d_dtype_size(call->dtype);
+}
+
+/* Rows that touch are one call; a bucket's rows, which lie apart in the group's matrix, are one
+ * reduction or broadcast each, run as one. */
+static ncclResult_t run_rows(const communicator *c, const z3d_collective *call) {
+    const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    ncclDataType_t type = type_of(call->dtype);
+    ncclRedOp_t op = call->op == Z3D_MAX ? ncclMax : ncclSum;
+    size_t count = (size_t)call->count;
+    bool reduce = call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
+    char *own = row_at(call, c->index);
+    if (call->count == call->stride)
+        return reduce
+                   ? nccl->ncclReduceScatter(call->buffer, own, count, type, op, c->comm, c->stream)
+                   : nccl->ncclAllGather(own, call->buffer, count, type, c->comm, c->stream);
+    ncclResult_t first = nccl->ncclGroupStart();
+    for (int row = 0; row < c->size && first == ncclSuccess; row++) {
+        char *at = row_at(call, row);
+        first = reduce ? nccl->ncclReduce(at, at, count, type, op, row, c->comm, c->stream)
+                       : nccl->ncclBroadcast(at, at, count, type, row, c->comm, c->stream);
+    }
+    ncclResult_t last = nccl->ncclGroupEnd();
+    return first != ncclSuccess ? first : last;
+}
+
+static ncclResult_t run(const communicator *c, const z3d_collective *call) {
+    const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    ncclDataType_t type = type_of(call->dtype);
+    ncclRedOp_t op = call->op == Z3D_MAX ? ncclMax : ncclSum;
+    size_t count = (size_t)call->count;
+    void *at = call->buffer;
+    switch (call->kind) {
+    case Z3D_COLLECTIVE_ALL_REDUCE:
+        return nccl->ncclAllReduce(at, at, count, type, op, c->comm, c->stream);
+    case Z3D_COLLECTIVE_REDUCE_SCATTER:
+    case Z3D_COLLECTIVE_ALL_GATHER:
+        return run_rows(c, call);
+    case Z3D_COLLECTIVE_BROADCAST:
+        return nccl->ncclBroadcast(at, at, count, type, call->peer, c->comm, c->stream);
+    case Z3D_COLLECTIVE_SEND:
+        return nccl->ncclSend(at, count, type, call->peer, c->comm, c->stream);
+    case Z3D_COLLECTIVE_RECV:
+        return nccl->ncclRecv(at, count, type, call->peer, c->comm, c->stream);
+    case Z3D_COLLECTIVE_BARRIER:
+        return nccl->ncclAllReduce(c->token, c->token, 1, ncclInt32, ncclSum, c->comm, c->stream);
+    case Z3D_COLLECTIVE_COUNT:
+        break;
+    }
+    return ncclInvalidArgument;
+}
+
+/* A slot that is over and counted; the host waits for one only when all are in use. */
+static z3d_status take_slot(communicator *c, slot **out) {
+    *out = &c->slots[(c->started + 1) % SLOTS];
+    if ((*out)->started) Z3D_TRY(z3d_cuda_synchronize(c->cuda));
+    Z3D_REQUIRE(!(*out)->started, "%d collectives of the %s group are under way", SLOTS, c->name);
+    return Z3D_OK;
+}
+
+static z3d_status start(void *self, const z3d_collective *call, double *seconds, double *exposed,
+                        int64_t *id) {
+    communicator *c = self;
+    static const char *const names[] = {
+#define X(NAME, name) "NCCL: " #name,
+        Z3D_COLLECTIVE_MAP(X)
+#undef X
+    };
+    slot *s;
+    if (c->cuda->nccl->aborted) return z3d_cuda_nccl_check(c->cuda->nccl);
+    Z3D_TRY(take_slot(c, &s));
+    Z3D_TRY(z3d_cuda_follow_compute(c->cuda, c->stream));
+    Z3D_CUDA_TRY(cudaEventRecord(s->begin, c->stream));
+    z3d_status status = check(c->cuda->nccl, run(c, call), c->comm, c->name, names[call->kind]);
+    if (status != Z3D_OK) {
+        abort_all(c->cuda->nccl);
+        return status;
+    }
+    Z3D_CUDA_TRY(cudaEventRecord(s->end, c->stream));
+    s->started = true;
+    s->waited = false;
+    s->seconds = seconds;
+    s->exposed = exposed;
+    *id = ++c->started;
+    return Z3D_OK;
+}
+
+static z3d_status wait(void *self, int64_t id) {
+    communicator *c = self;
+    slot *s = &c->slots[id % SLOTS];
+    Z3D_REQUIRE(id >= 1 && id <= c->started && s->started && !s->waited,
+                "collective %lld of the %s group", (long long)id, c->name);
+    Z3D_CUDA_TRY(cudaEventRecord(s->wait_begin, c->cuda->compute));
+    Z3D_CUDA_TRY(cudaStreamWaitEvent(c->cuda->compute, s->end, 0));
+    Z3D_CUDA_TRY(cudaEventRecord(s->wait_end, c->cuda->compute));
+    s->waited = true;
+    return Z3D_OK;
+}
+
+const z3d_stream_collectives z3d_cuda_collectives = {
+    .load = load,
+    .make_id = make_id,
+    .connect = connect_ranks,
+    .connected = connected,
+    .split = split,
+    .destroy = destroy,
+    .start = start,
+    .wait = wait,
+};
+
+#else /* a toolkit without NCCL: its first function says so, and no other is called */
+
+static z3d_status load(void *device) {
+    (void)device;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "training.collectives nccl: the plugin was built without NCCL (no nccl.h); "
+                     "build it where there is one, or set training.collectives: mpi");
+}
+
+static bool connected(const void *device) {
+    (void)device;
+    return false;
+}
+
+z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
+    (void)nccl;
+    return Z3D_OK;
+}
+
+void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
+    (void)nccl;
+}
+
+void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl) {
+    (void)nccl;
+}
+
+const z3d_stream_collectives z3d_cuda_collectives = {.load = load, .connected = connected};
+
+#endif

@@ -1,0 +1,40 @@
+/* What the program and its CUDA plugin (libzero3d_cuda.so) tell each other. The plugin is loaded
+ * only when a cuda device is created: everything that links CUDA lies in it, so that the program
+ * runs on machines without. It has its own copy of src/base; of its symbols only one is seen. */
+#ifndef ZERO3D_DEVICE_CUDA_PLUGIN_H
+#define ZERO3D_DEVICE_CUDA_PLUGIN_H
+
+#include "src/device/interface/ops.h"
+
+/* Raised with every change of what a shared struct means; changes of size are noticed anyway. */
+#define Z3D_PLUGIN_INTERFACE 1
+#define Z3D_PLUGIN_MAGIC "zero3d plugin"
+#define Z3D_PLUGIN_SYMBOL "z3d_plugin_tables"
+#define Z3D_PLUGIN_FILE "libzero3d_cuda.so"
+
+struct z3d_stream_collectives;
+
+typedef struct z3d_plugin {
+    char magic[16];
+    uint32_t interface;           /* Z3D_PLUGIN_INTERFACE of its build */
+    uint32_t bytes;               /* Z3D_PLUGIN_BYTES of its build */
+    const char *(*message)(void); /* the plugin's z3d_error_message */
+    const z3d_device_ops *device;
+    const struct z3d_stream_collectives *collectives; /* parallel/nccl/collectives.h */
+} z3d_plugin;
+
+/* The sizes of all structs that cross the border. */
+#define Z3D_PLUGIN_BYTES                                                                           \
+    ((uint32_t)(sizeof(z3d_plugin) + 64 * sizeof(z3d_kernel) + sizeof(z3d_device_config) +         \
+                sizeof(z3d_device_ops) + sizeof(z3d_step_state)))
+
+/* The plugin's one symbol. */
+typedef const z3d_plugin *z3d_plugin_tables_function(void);
+
+/* load.c: finds, loads and checks the plugin: in the folders of the environment's
+ * ZERO3D_PLUGIN_PATH (separated by colons) if that is set, else in the program's folder and
+ * ../lib/zero3d beside it. It stays loaded until the process ends. Errors: ERR_UNSUPPORTED, with
+ * where it was looked for or what is wrong with it. */
+z3d_status z3d_plugin_load(const z3d_plugin **out);
+
+#endif

@@ -1,0 +1,68 @@
+#!/bin/sh
+# The cuda device where it cannot be: one clear line on one rank and on several, before any step. Needs no GPU, and no CUDA either: only
+# the last part uses the plugin, where it was built.
+. "$(dirname "$0")/lib.sh"
+tiny
+export ZERO3D_GRACE_SECONDS=1
+sed 's/, gemm: {[^}]*}//' tiny.yaml >cuda.yaml
+
+# run OVERRIDE...: it must fail, and nothing be trained; run_two: on two ranks.
+run() {
+    rm -rf run
+    # shellcheck disable=SC2086 # a list of words
+    expect fail timeout 60 ${launch:-} "$ZERO3D" train cuda.yaml training.device=cuda "$@"
+    [ ! -e run/metrics.jsonl ] || fail "it began to train"
+}
+run_two() {
+    launch="$LAUNCH -n 2"
+    run "$@"
+    launch=""
+}
+
+# No plugin, where it is looked for.
+export ZERO3D_PLUGIN_PATH="$PWD/nowhere:$PWD/empty"
+mkdir empty
+run
+says "no libzero3d_cuda.so in $PWD/nowhere:$PWD/empty; .*ZERO3D_PLUGIN_PATH"
+
+# What is no library, no plugin, or one of another version.
+mkdir letters plain other
+echo 'no library' >letters/libzero3d_cuda.so
+ZERO3D_PLUGIN_PATH=$PWD/letters run
+says 'libzero3d_cuda.so cannot be loaded: '
+echo 'int nothing;' >plain.c
+cat >other.c <<END
+#include "src/device/plugin/plugin.h"
+const z3d_plugin *z3d_plugin_tables(void);
+const z3d_plugin *z3d_plugin_tables(void) {
+    static const z3d_plugin other = {.magic = Z3D_PLUGIN_MAGIC, .interface = Z3D_PLUGIN_INTERFACE + 1, .bytes = Z3D_PLUGIN_BYTES};
+    return &other;
+}
+END
+for name in plain other; do
+    "${CC:-cc}" -shared -fPIC -I "$SOURCE" $name.c -o $name/libzero3d_cuda.so || fail "compiling $name.c"
+done
+ZERO3D_PLUGIN_PATH=$PWD/plain run
+says 'libzero3d_cuda.so is no plugin of zero3d'
+ZERO3D_PLUGIN_PATH=$PWD/other run_two
+says 'libzero3d_cuda.so was built from another version: .*same source'
+
+# Options of the other device.
+for key in training.tf32=true training.attention=own training.collectives=nccl training.deterministic=false; do
+    expect fail "$ZERO3D" train cuda.yaml $key
+    says "${key%=*}: has no effect on the cpu device"
+done
+run training.gemm.fp32=sgemm
+says 'training.gemm.fp32: has no effect on the cuda device'
+run bf16.enabled=true training.tf32=true
+says 'training.tf32: has no effect in a 16-bit run'
+run training.attention=cudnn
+says 'training.attention: cudnn computes attention in bf16 and fp16'
+
+# The plugin itself, with every GPU hidden.
+unset ZERO3D_PLUGIN_PATH
+if [ -e "$(dirname "$ZERO3D")/libzero3d_cuda.so" ]; then
+    export CUDA_VISIBLE_DEVICES=
+    run
+    says 'no NVIDIA driver on this machine|no GPU that this process may use'
+fi
