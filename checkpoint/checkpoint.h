@@ -3,8 +3,8 @@
  * loads any other's, each rank reading the blocks that it needs. May call zero/ and the floors
  * below. Files: io.c is the only one that changes a disk; format.c writes and manifest.c reads what
  * describes a checkpoint; shard.c writes tensors, reader.c reads them; store.c is a run's folder of
- * checkpoints, save.c and load.c move an engine's state. Start reading at
- * docs/checkpoint-format.md, then save.c. */
+ * checkpoints, save.c and load.c move an engine's state; import.c and export.c meet other programs'
+ * files (foreign.h). Start reading at docs/checkpoint-format.md, then save.c. */
 #ifndef ZERO3D_CHECKPOINT_CHECKPOINT_H
 #define ZERO3D_CHECKPOINT_CHECKPOINT_H
 
@@ -54,6 +54,8 @@ int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
 /* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */
 void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
                            const char **name, int *dims, const int64_t **shape);
+/* Whether it has this state of the tensors: imported ones have only parameters. */
+bool z3d_checkpoint_has(const z3d_checkpoint *checkpoint, z3d_tensor_kind kind);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
                         const char *name); /* -1: not there */
 /* The slice that is the whole of a tensor: first 0, count its elements. */
@@ -74,9 +76,32 @@ int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 z3d_status z3d_checkpoint_load(z3d_checkpoint *checkpoint, const z3d_model *model,
                                z3d_engine *engine, bool weights_only);
 
-/* Writes FOLDER/model.safetensors and FOLDER/config.json as Hugging Face's GPT-2 has them: fp32,
- * weights only. ERR_DATA when it is no GPT's checkpoint. Not collective. */
-z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, const char *folder);
+/* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
+
+typedef enum z3d_foreign_format {
+    Z3D_FOREIGN_HUGGINGFACE, /* a folder with model.safetensors and config.json */
+    Z3D_FOREIGN_LLMC         /* a file: magic 20240326, version 3 (fp32) or 5 (bf16) */
+} z3d_foreign_format;
+
+/* Writes the folder or file `to` from a GPT's checkpoint, values rounded to dtype: fp32, bf16, or
+ * (Hugging Face only) fp16. One state has one file, to the bit. ERR_DATA when it is no GPT's
+ * checkpoint, ERR_USAGE for other types. */
+z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_foreign_format format,
+                                 z3d_dtype dtype, const char *to);
+
+typedef struct z3d_import {
+    const char *from;    /* a folder of Hugging Face's or a file of llm.c's, fp32 or 16-bit */
+    const char *to;      /* a folder of checkpoints: TO/step-00000000 is made */
+    const char *program; /* "zero3d 0.1.0" */
+    /* The tokenizer's files (data.vocab, data.merges); NULL: those that lie in `from`, if any. */
+    const char *vocab, *merges;
+} z3d_import;
+
+/* Makes a checkpoint of one shard and of no momentum and variance, which
+ * checkpoint.init_from and generation start from. Needs a fixed amount of memory. *folder is its
+ * path, malloc'ed. ERR_IO, ERR_DATA (file and tensor named), ERR_UNSUPPORTED (a model that is not
+ * computed as ours). */
+z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder);
 
 /* ---- the checkpoints of a folder ---- */
 

@@ -1,157 +1,134 @@
-/* To Hugging Face's GPT-2: model.safetensors and config.json, from any checkpoint of a GPT. Names
- * are GPT-2's; its Conv1D weights are [in, out], ours [out, in], so they are transposed on the way.
- */
+/* From any checkpoint of a GPT to other programs' files: Hugging Face's model.safetensors and
+ * config.json, and llm.c's. Hugging Face's Conv1D weights are [in, out], ours [out, in], so they
+ * are turned on the way. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/format.h"
+#include "checkpoint/foreign.h"
 
-typedef struct exported {
-    char name[2 * Z3D_NAME + 8];
-    int tensor;
-    bool transposed;
-    int64_t rows, columns; /* of ours; a vector has rows 0 */
-    int64_t begin, end;    /* in the file's data */
-} exported;
-
-/* "block.3" and "attn.c_attn.weight" become "h.3.attn.c_attn.weight". */
-static void hugging_face_name(const char *group, const char *name, char *out, size_t size) {
-    if (strncmp(group, "block.", 6) == 0)
-        snprintf(out, size, "h.%s.%s", group + 6, name);
-    else
-        snprintf(out, size, "%s.%s", group, name);
-}
-
-static bool is_conv1d(const char *name) {
-    size_t length = strlen(name);
-    return (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0) && length > 7 &&
-           strcmp(name + length - 7, ".weight") == 0;
-}
-
-/* Output features are attention's first three dimensions of four, else the first. */
-static void describe(const z3d_checkpoint *c, int index, exported *out) {
-    const char *group, *name;
-    const int64_t *shape;
-    int dims, outputs = 1;
-    z3d_part whole;
-    z3d_checkpoint_tensor(c, index, &group, &name, &dims, &shape);
-    z3d_checkpoint_whole(c, index, &whole);
-    *out = (exported){.tensor = index, .transposed = is_conv1d(name)};
-    hugging_face_name(group, name, out->name, sizeof out->name);
-    out->columns = whole.count;
-    size_t length = strlen(name);
-    if (length < 6 || strcmp(name + length - 6, "weight") != 0 || dims < 2) return;
-    if (dims == 4) outputs = 3;
-    out->rows = 1;
-    for (int d = 0; d < outputs; d++) out->rows *= shape[d];
-    out->columns = whole.count / out->rows;
-}
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(((const exported *)a)->name, ((const exported *)b)->name);
-}
-
-/* Names sorted, data in that order without holes, the header padded with spaces to a multiple of 8:
- * one state has one file. */
-static void write_header(exported *tensors, int count, z3d_string *out) {
-    int64_t at = 0;
-    qsort(tensors, (size_t)count, sizeof *tensors, by_name);
-    z3d_string_append(out, "{\"__metadata__\":{\"format\":\"pt\"}");
-    for (int i = 0; i < count; i++) {
-        exported *t = &tensors[i];
-        int64_t first = t->transposed ? t->columns : t->rows;
-        int64_t second = t->transposed ? t->rows : t->columns;
-        t->begin = at;
-        t->end = at += (t->rows ? t->rows : 1) * t->columns * 4;
-        z3d_string_append(out, ",\"%s\":{\"dtype\":\"F32\",\"shape\":[", t->name);
-        if (t->rows) z3d_string_append(out, "%lld,", (long long)first);
-        z3d_string_append(out, "%lld],\"data_offsets\":[%lld,%lld]}",
-                          (long long)(t->rows ? second : t->columns), (long long)t->begin,
-                          (long long)t->end);
-    }
-    z3d_string_append(out, "}");
-    while (out->length % 8 != 0 && !out->failed) z3d_string_append(out, " ");
-}
+/* ---- one tensor ---- */
 
 static void transpose(const float *in, int64_t rows, int64_t columns, float *out) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = 0; k < columns; k++) out[k * rows + r] = in[r * columns + k];
 }
 
-static z3d_status write_tensor(z3d_checkpoint *c, const exported *t, int fd, const char *path,
-                               int64_t base) {
-    float *values = NULL, *turned = NULL;
+/* In place: the narrow values never catch up with the wide ones. */
+static void narrow(float *values, int64_t count, z3d_dtype dtype) {
+    uint16_t *out = (uint16_t *)values;
+    for (int64_t i = 0; i < count && dtype != Z3D_F32; i++) {
+        float value;
+        memcpy(&value, (char *)values + 4 * i, sizeof value);
+        uint16_t half = dtype == Z3D_BF16 ? z3d_float_to_bf16(value) : z3d_float_to_f16(value);
+        memcpy(&out[i], &half, sizeof half);
+    }
+}
+
+z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view, bool turned,
+                             z3d_dtype dtype, int fd, const char *path, int64_t offset) {
+    float *values = NULL, *other = NULL;
     z3d_part whole;
-    z3d_checkpoint_whole(c, t->tensor, &whole);
+    z3d_checkpoint_whole(c, tensor, &whole);
     z3d_status status = z3d_new((size_t)whole.count, sizeof *values, "a tensor", &values);
     if (status == Z3D_OK)
         status =
-            z3d_checkpoint_read(c, Z3D_TENSOR_PARAMETER, t->tensor, &whole, 0, whole.count, values);
-    if (status == Z3D_OK && t->transposed)
-        status = z3d_new((size_t)whole.count, sizeof *turned, "a tensor", &turned);
-    if (status == Z3D_OK && t->transposed) transpose(values, t->rows, t->columns, turned);
+            z3d_checkpoint_read(c, Z3D_TENSOR_PARAMETER, tensor, &whole, 0, whole.count, values);
+    if (status == Z3D_OK && turned)
+        status = z3d_new((size_t)whole.count, sizeof *other, "a tensor", &other);
+    if (status == Z3D_OK && turned) transpose(values, view->rows, view->columns, other);
+    float *out = turned ? other : values;
+    if (status == Z3D_OK) narrow(out, whole.count, dtype);
     if (status == Z3D_OK)
-        status = z3d_io_write(NULL, fd, path, turned ? turned : values, whole.count * 4,
-                              base + t->begin);
+        status =
+            z3d_io_write(NULL, fd, path, out, whole.count * (int64_t)z3d_dtype_size(dtype), offset);
     free(values);
-    free(turned);
+    free(other);
     return status;
 }
 
-static z3d_status write_model(z3d_checkpoint *c, exported *tensors, int count, const char *folder) {
+/* ---- Hugging Face ---- */
+
+typedef struct exported {
+    z3d_view view;
+    int tensor;
+    int64_t begin; /* in the file's data */
+} exported;
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const exported *)a)->view.name, ((const exported *)b)->view.name);
+}
+
+/* Names sorted, data in that order without holes, the header padded with spaces to a multiple of 8:
+ * one state has one file. */
+static void write_header(exported *tensors, int count, z3d_dtype dtype, z3d_string *out) {
+    static const char *const types[] = {[Z3D_F32] = "F32", [Z3D_BF16] = "BF16", [Z3D_F16] = "F16"};
+    int64_t at = 0;
+    qsort(tensors, (size_t)count, sizeof *tensors, by_name);
+    z3d_string_append(out, "{\"__metadata__\":{\"format\":\"pt\"}");
+    for (int i = 0; i < count; i++) {
+        const z3d_view *v = &tensors[i].view;
+        int64_t first = v->conv1d ? v->columns : v->rows;
+        int64_t second = v->conv1d ? v->rows : v->columns;
+        tensors[i].begin = at;
+        at += (v->rows ? v->rows : 1) * v->columns * (int64_t)z3d_dtype_size(dtype);
+        z3d_string_append(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", v->name, types[dtype]);
+        if (v->rows) z3d_string_append(out, "%lld,", (long long)first);
+        z3d_string_append(out, "%lld],\"data_offsets\":[%lld,%lld]}", (long long)second,
+                          (long long)tensors[i].begin, (long long)at);
+    }
+    z3d_string_append(out, "}");
+    while (out->length % 8 != 0 && !out->failed) z3d_string_append(out, " ");
+}
+
+static z3d_status write_safetensors(z3d_checkpoint *c, exported *tensors, int count,
+                                    z3d_dtype dtype, int fd, const char *path) {
     z3d_string header = {0};
-    char *path = NULL, *part = NULL;
     uint8_t length[8];
-    int fd = -1;
-    write_header(tensors, count, &header);
-    z3d_status status = header.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a header")
-                                      : z3d_io_join(folder, "model.safetensors", &path);
-    if (status == Z3D_OK) status = z3d_io_join(folder, "model.safetensors.part", &part);
-    if (status == Z3D_OK) status = z3d_io_create(NULL, part, &fd);
+    write_header(tensors, count, dtype, &header);
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(header.length >> (8 * i));
-    if (status == Z3D_OK) status = z3d_io_write(NULL, fd, part, length, 8, 0);
+    z3d_status status = header.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a header")
+                                      : z3d_io_write(NULL, fd, path, length, 8, 0);
     if (status == Z3D_OK)
-        status = z3d_io_write(NULL, fd, part, header.text, (int64_t)header.length, 8);
+        status = z3d_io_write(NULL, fd, path, header.text, (int64_t)header.length, 8);
     for (int i = 0; i < count && status == Z3D_OK; i++)
-        status = write_tensor(c, &tensors[i], fd, part, 8 + (int64_t)header.length);
-    if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part);
-    if (fd >= 0) z3d_io_close(fd, part, &status);
-    if (status == Z3D_OK) status = z3d_io_rename(NULL, part, path);
+        status = z3d_export_tensor(c, tensors[i].tensor, &tensors[i].view, tensors[i].view.conv1d,
+                                   dtype, fd, path, 8 + (int64_t)header.length + tensors[i].begin);
     z3d_string_free(&header);
-    free(path);
-    free(part);
     return status;
 }
 
-/* The sizes are the tensors' own; heads are attention's second dimension. */
-static z3d_status write_config(const z3d_checkpoint *c, const char *folder) {
-    int wte = z3d_checkpoint_find(c, "wte", "weight"),
-        wpe = z3d_checkpoint_find(c, "wpe", "weight");
-    int attention = z3d_checkpoint_find(c, "block.0", "attn.c_attn.weight"), dims, layers = 0;
-    const char *group, *name;
-    const int64_t *table, *places, *heads;
-    char block[32];
+static z3d_status write_model(z3d_checkpoint *c, z3d_dtype dtype, int fd, const char *path) {
+    int count = z3d_checkpoint_num_tensors(c);
+    exported *tensors;
+    Z3D_TRY(z3d_new((size_t)count + 1, sizeof *tensors, "the list of tensors", &tensors));
+    for (int i = 0; i < count; i++) {
+        const char *group, *name;
+        const int64_t *shape;
+        int dims;
+        z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
+        z3d_view_make(group, name, dims, shape, &tensors[i].view);
+        tensors[i].tensor = i;
+    }
+    z3d_status status = write_safetensors(c, tensors, count, dtype, fd, path);
+    free(tensors);
+    return status;
+}
+
+static z3d_status write_config(const z3d_gpt_config *gpt, z3d_dtype dtype, const char *folder) {
+    static const char *const types[] = {
+        [Z3D_F32] = "float32", [Z3D_BF16] = "bfloat16", [Z3D_F16] = "float16"};
     z3d_string text = {0};
-    if (wte < 0 || wpe < 0 || attention < 0)
-        return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2: it lacks wte/weight, "
-                                       "wpe/weight or block.0/attn.c_attn.weight");
-    z3d_checkpoint_tensor(c, wte, &group, &name, &dims, &table);
-    z3d_checkpoint_tensor(c, wpe, &group, &name, &dims, &places);
-    z3d_checkpoint_tensor(c, attention, &group, &name, &dims, &heads);
-    if (dims != 4) return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2 of ours");
-    do {
-        snprintf(block, sizeof block, "block.%d", ++layers);
-    } while (z3d_checkpoint_find(c, block, "ln_1.weight") >= 0);
     z3d_string_append(
         &text,
         "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
         "  \"activation_function\": \"gelu_new\",\n  \"layer_norm_epsilon\": 1e-05,\n"
-        "  \"n_layer\": %d,\n  \"n_head\": %lld,\n  \"n_embd\": %lld,\n"
+        "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_embd\": %lld,\n"
         "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
-        "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"float32\"\n}\n",
-        layers, (long long)heads[1], (long long)table[1], (long long)places[0],
-        (long long)places[0], (long long)table[0]);
+        "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"%s\"\n}\n",
+        (long long)gpt->num_layers, (long long)gpt->num_heads, (long long)gpt->hidden_size,
+        (long long)gpt->seq_length, (long long)gpt->seq_length, (long long)gpt->vocab_size,
+        types[dtype]);
     z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for config.json")
                                     : z3d_io_write_file(NULL, folder, "config.json", text.text,
                                                         (int64_t)text.length);
@@ -159,14 +136,67 @@ static z3d_status write_config(const z3d_checkpoint *c, const char *folder) {
     return status;
 }
 
-z3d_status z3d_checkpoint_export(z3d_checkpoint *c, const char *folder) {
-    int count = z3d_checkpoint_num_tensors(c);
-    exported *tensors;
-    Z3D_TRY(z3d_make_folders(folder));
-    Z3D_TRY(write_config(c, folder));
-    Z3D_TRY(z3d_new((size_t)count + 1, sizeof *tensors, "the list of tensors", &tensors));
-    for (int i = 0; i < count; i++) describe(c, i, &tensors[i]);
-    z3d_status status = write_model(c, tensors, count, folder);
-    free(tensors);
+/* ---- both ---- */
+
+/* The sizes are the tensors' own; heads are attention's second dimension. */
+static z3d_status read_sizes(const z3d_checkpoint *c, z3d_gpt_config *gpt) {
+    int wte = z3d_checkpoint_find(c, "wte", "weight"),
+        wpe = z3d_checkpoint_find(c, "wpe", "weight");
+    int attention = z3d_checkpoint_find(c, "block.0", "attn.c_attn.weight"), dims;
+    const char *group, *name;
+    const int64_t *table, *places, *heads;
+    char block[32];
+    *gpt = (z3d_gpt_config){0};
+    if (wte < 0 || wpe < 0 || attention < 0)
+        return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2: it lacks wte/weight, "
+                                       "wpe/weight or block.0/attn.c_attn.weight");
+    z3d_checkpoint_tensor(c, wpe, &group, &name, &dims, &places);
+    z3d_checkpoint_tensor(c, attention, &group, &name, &dims, &heads);
+    if (dims != 4) return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2 of ours");
+    z3d_checkpoint_tensor(c, wte, &group, &name, &dims, &table);
+    if (dims != 2) return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2 of ours");
+    do {
+        snprintf(block, sizeof block, "block.%lld", (long long)++gpt->num_layers);
+    } while (z3d_checkpoint_find(c, block, "ln_1.weight") >= 0);
+    gpt->num_heads = heads[1];
+    gpt->hidden_size = table[1];
+    gpt->vocab_size = table[0];
+    gpt->seq_length = places[0];
+    return Z3D_OK;
+}
+
+/* PATH.part, synced and renamed when it is whole. */
+static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_foreign_format format,
+                             z3d_dtype dtype, const char *path) {
+    z3d_string part = {0};
+    int fd = -1;
+    z3d_string_append(&part, "%s.part", path);
+    z3d_status status = part.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                                    : z3d_io_create(NULL, part.text, &fd);
+    if (status == Z3D_OK)
+        status = format == Z3D_FOREIGN_LLMC ? z3d_llmc_write(c, gpt, dtype, fd, part.text)
+                                            : write_model(c, dtype, fd, part.text);
+    if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part.text);
+    if (fd >= 0) z3d_io_close(fd, part.text, &status);
+    if (status == Z3D_OK) status = z3d_io_rename(NULL, part.text, path);
+    z3d_string_free(&part);
+    return status;
+}
+
+z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_foreign_format format, z3d_dtype dtype,
+                                 const char *to) {
+    z3d_gpt_config gpt;
+    char *path;
+    if (dtype != Z3D_F32 && dtype != Z3D_BF16 && (dtype != Z3D_F16 || format == Z3D_FOREIGN_LLMC))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%s is exported as fp32 or bf16%s, not as %s",
+                         format == Z3D_FOREIGN_LLMC ? "llm.c's format" : "Hugging Face's format",
+                         format == Z3D_FOREIGN_LLMC ? "" : " or fp16", z3d_dtype_name(dtype));
+    Z3D_TRY(read_sizes(c, &gpt));
+    if (format == Z3D_FOREIGN_LLMC) return write_file(c, &gpt, format, dtype, to);
+    Z3D_TRY(z3d_make_folders(to));
+    Z3D_TRY(write_config(&gpt, dtype, to));
+    Z3D_TRY(z3d_io_join(to, "model.safetensors", &path));
+    z3d_status status = write_file(c, &gpt, format, dtype, path);
+    free(path);
     return status;
 }

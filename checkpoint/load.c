@@ -84,6 +84,11 @@ z3d_status z3d_checkpoint_load(z3d_checkpoint *c, const z3d_model *model, z3d_en
                                bool weights_only) {
     float *chunk;
     Z3D_TRY(compare_models(c, model));
+    if (!weights_only && !z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "the checkpoint of step %lld was imported: it has weights only, and no "
+                         "run can go on from it; checkpoint.init_from begins one with them",
+                         (long long)z3d_checkpoint_get_info(c)->engine.step);
     Z3D_TRY(z3d_new(CHUNK, sizeof *chunk, "a buffer to load through", &chunk));
     int kinds = weights_only ? 1 : Z3D_STATE_KINDS;
     z3d_status status = Z3D_OK;

@@ -124,6 +124,14 @@ void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part
     *out = (z3d_part){t->outer, t->global, t->inner, 0, t->global, 0, z3d_tensor_elements(t)};
 }
 
+bool z3d_checkpoint_has(const z3d_checkpoint *checkpoint, z3d_tensor_kind kind) {
+    const int *first = checkpoint->first_source;
+    for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
+        if (first[i * Z3D_STATE_KINDS + (int)kind] < first[i * Z3D_STATE_KINDS + (int)kind + 1])
+            return true;
+    return false;
+}
+
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, const char *name) {
     for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
         if (strcmp(checkpoint->manifest.tensor[i].group, group) == 0 &&

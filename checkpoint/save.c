@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "checkpoint/store.h"
 
@@ -52,18 +50,7 @@ static z3d_status write_phase(z3d_store *store) {
 /* Rank 0. The checkpoint exists from the manifest's rename on. */
 static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
-    z3d_manifest *m = &save->manifest;
-    z3d_string text = {0};
-    z3d_status status =
-        z3d_virtual_write(m, store->config.hook, save->folder, &m->file[m->num_files]);
-    if (status == Z3D_OK) {
-        m->num_files++;
-        status = z3d_manifest_write(m, &text);
-    }
-    if (status == Z3D_OK)
-        status = z3d_io_write_file(store->config.hook, save->folder, Z3D_MANIFEST, text.text,
-                                   (int64_t)text.length);
-    z3d_string_free(&text);
+    z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
     if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "an old checkpoint could not be removed: %s", z3d_error_message());
     return status;
@@ -103,11 +90,6 @@ static z3d_status end_phase(z3d_store *store) {
 static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info) {
     const z3d_store_config *c = &store->config;
     z3d_manifest *m = &store->save.manifest;
-    unsigned major = 0, minor = 0, release = 0, xxhash = XXH_versionNumber();
-    char libraries[96];
-    H5get_libversion(&major, &minor, &release);
-    snprintf(libraries, sizeof libraries, "HDF5 %u.%u.%u, xxHash %u.%u.%u", major, minor, release,
-             xxhash / 10000, xxhash / 100 % 100, xxhash % 100);
     m->info = (z3d_checkpoint_info){
         .samples = info->samples,
         .train_tokens = info->train_tokens,
@@ -118,9 +100,9 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
         .dtype = c->dtype,
         .config = strdup(info->config ? info->config : ""),
         .program = strdup(c->program ? c->program : ""),
-        .libraries = strdup(libraries),
     };
-    if (!m->info.config || !m->info.program || !m->info.libraries)
+    Z3D_TRY(z3d_libraries(&m->info.libraries));
+    if (!m->info.config || !m->info.program)
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for what a checkpoint says of the run");
     z3d_engine_get_state(c->engine, &m->info.engine);
     Z3D_TRY(z3d_tensors_of(c->model, &m->tensor, &m->num_tensors));
@@ -162,36 +144,6 @@ static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }
 
-/* Rank 0: room for all shards and what describes them. */
-static z3d_status check_space(const z3d_store *store, const int64_t *sizes, int ranks) {
-    struct statvfs disk;
-    char need_text[32], free_text[32];
-    int64_t need = 1 << 20;
-    for (int r = 0; r < ranks; r++) need += sizes[r] + sizes[r] / 1000 + 65536;
-    if (statvfs(store->dir, &disk) != 0 || disk.f_blocks == 0) return Z3D_OK; /* nobody knows */
-    int64_t room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
-    if (room >= need) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%s: too little space for a checkpoint: %s are needed, %s are free",
-                     store->dir, z3d_format_bytes(need, need_text, sizeof need_text),
-                     z3d_format_bytes(room, free_text, sizeof free_text));
-}
-
-/* Rank 0: an empty folder for the step. */
-static z3d_status make_folder(z3d_store *store) {
-    const z3d_io_hook *hook = store->config.hook;
-    char *manifest;
-    Z3D_TRY(z3d_io_join(store->save.folder, Z3D_MANIFEST, &manifest));
-    bool complete = access(manifest, F_OK) == 0;
-    free(manifest);
-    if (complete)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already",
-                         store->save.folder);
-    Z3D_TRY(z3d_io_remove_tree(hook, store->save.folder, NULL));
-    Z3D_TRY(z3d_io_make_folder(hook, store->save.folder));
-    return z3d_io_sync_folder(hook, store->dir);
-}
-
 static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) {
     z3d_world *world = store->config.world;
     int ranks = z3d_world_size(world);
@@ -202,8 +154,9 @@ static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) 
     Z3D_TRY_GOTO(status,
                  z3d_world_gather_all(world, &store->save.image.shard.size, sizes, sizeof *sizes),
                  end);
-    if (is_root(store)) status = check_space(store, sizes, ranks);
-    if (is_root(store) && status == Z3D_OK) status = make_folder(store);
+    if (is_root(store)) status = z3d_space_check(store->dir, sizes, ranks);
+    if (is_root(store) && status == Z3D_OK)
+        status = z3d_step_folder_make(store->config.hook, store->dir, store->save.folder);
     status = z3d_world_agree(world, status);
 end:
     free(sizes);

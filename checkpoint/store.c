@@ -89,24 +89,6 @@ z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
 
 /* ---- taking the folder ---- */
 
-/* An open-file-description lock ends with the process, however it ends. */
-static z3d_status take_lock(z3d_store *store) {
-    char *path;
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    Z3D_TRY(z3d_io_join(store->dir, "lock", &path));
-    store->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    z3d_status status = Z3D_OK;
-    if (store->lock < 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", store->dir, strerror(errno));
-    else if (fcntl(store->lock, F_OFD_SETLK, &whole) != 0 && (errno == EAGAIN || errno == EACCES))
-        status = Z3D_ERROR(Z3D_ERR_IO,
-                           "%s: another job saves its checkpoints there now; give this run a "
-                           "checkpoint.dir of its own, or wait for the other's end",
-                           store->dir);
-    free(path);
-    return status;
-}
-
 /* What unfinished saves and removals left has no manifest. */
 static z3d_status clean(z3d_store *store) {
     int64_t *steps;
@@ -142,7 +124,7 @@ static z3d_status take_folder(z3d_store *store) {
     int count = 0;
     Z3D_TRY(z3d_make_folders(store->dir));
     sync_parents(store);
-    Z3D_TRY(take_lock(store));
+    Z3D_TRY(z3d_folder_lock(store->dir, &store->lock));
     Z3D_TRY(clean(store));
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
     store->newest = count ? steps[count - 1] : -1;

@@ -1,5 +1,5 @@
-/* Inside checkpoint/ only: a run's folder of checkpoints. store.c opens and resumes, save.c saves.
- */
+/* Inside checkpoint/ only: a run's folder of checkpoints. store.c opens and resumes, save.c saves,
+ * commit.c has what an import needs too. */
 #ifndef ZERO3D_CHECKPOINT_STORE_H
 #define ZERO3D_CHECKPOINT_STORE_H
 
@@ -36,6 +36,19 @@ struct z3d_store {
     z3d_save save;
     double whole_seconds, stalled_seconds;
 };
+
+/* Takes DIR/lock, held by *fd until it is closed: ERR_IO when another process has it. */
+z3d_status z3d_folder_lock(const char *dir, int *fd);
+/* "HDF5 1.10.8, ...", malloc'ed. */
+z3d_status z3d_libraries(char **out);
+/* Whether there is room for shards of these sizes and what describes them. */
+z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards);
+/* An empty folder for a step, DIR's entry of it durable. */
+z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *dir,
+                                const char *folder);
+/* When all shards are durable: writes checkpoint.h5 and the manifest, from whose rename on the
+ * checkpoint exists. manifest->file has room for one more. */
+z3d_status z3d_commit(z3d_manifest *manifest, const struct z3d_io_hook *hook, const char *folder);
 
 /* Rank 0: removes complete checkpoints beyond the newest `keep`. */
 z3d_status z3d_store_retain(const z3d_store *store);

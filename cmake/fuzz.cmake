@@ -2,6 +2,7 @@
 # test is compiled with ZERO3D_SANITIZE=address,undefined,fuzzer-no-link.
 set(ZERO3D_FUZZ_SOURCES_config "")
 set(ZERO3D_FUZZ_SOURCES_tokens src/train/token_file.c src/train/megatron_file.c)
+set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/tokenizer.c src/train/gpt2_tokenizer.c src/train/gpt2_vocabulary.c src/train/gpt2_words.c)
 set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*.c)
 foreach(source ${fuzzers})

@@ -270,15 +270,10 @@ static z3d_status check_unused_parts(const z3d_config *c) {
 }
 
 static z3d_status check_rest(const z3d_config *c) {
-    bool gpt2 = c->data_tokenizer == Z3D_TOKENIZER_GPT2;
-    if (gpt2 && c->data_vocab[0] == '\0') {
-        return z3d_config_error(c, "data.tokenizer",
-                                "gpt2 needs data.vocab: vocab.json, or the folder with vocab.json "
-                                "and merges.txt");
-    }
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
-    if (!gpt2) Z3D_TRY(refuse_idle(c, files, 2, "with data.tokenizer bytes: write gpt2 there"));
+    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2)
+        Z3D_TRY(refuse_idle(c, files, 2, "with data.tokenizer bytes: write gpt2 there"));
     if (c->run_dir[0] == '\0') {
         return z3d_config_error(c, "run.dir", "is empty; want a folder to write to");
     }

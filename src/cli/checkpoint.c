@@ -1,4 +1,4 @@
-/* zero3d checkpoint list | show | verify | diff | export */
+/* zero3d checkpoint list | show | verify | diff | export | import */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,18 +11,37 @@ static const char help[] =
     "       zero3d checkpoint show CHECKPOINT\n"
     "       zero3d checkpoint verify CHECKPOINT\n"
     "       zero3d checkpoint diff A B\n"
-    "       zero3d checkpoint export CHECKPOINT FOLDER\n"
+    "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
+    "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "\n"
     "  list     the checkpoints in a folder (a run's are in RUN/checkpoints), oldest first\n"
     "  show     what a checkpoint is of: step, topology, tensors, the run's configuration\n"
     "  verify   reads every byte of a checkpoint and checks it against its digests\n"
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
-    "  export   writes model.safetensors and config.json, as Hugging Face's GPT-2 has them\n"
+    "  export   writes the weights for other programs: Hugging Face's GPT-2 into the folder TO\n"
+    "           (model.safetensors and config.json), or llm.c's checkpoint as the file TO\n"
+    "  import   makes a checkpoint in the folder of checkpoints DIR from Hugging Face's GPT-2 "
+    "(FROM\n"
+    "           is its folder) or llm.c's (FROM is its file), to generate text from or to begin a\n"
+    "           run with (checkpoint.init_from)\n"
+    "\n"
+    "  --format FORMAT   huggingface (default) or llm.c\n"
+    "  --dtype TYPE      fp32 (default), bf16, or for huggingface fp16\n"
+    "  --vocab PATH      GPT-2's vocab.json, or the folder with vocab.json and merges.txt, for\n"
+    "                    generate; default: those in FROM, if there are any\n"
+    "  --merges FILE     GPT-2's merges.txt, where it is not beside vocab.json\n"
     "\n"
     "CHECKPOINT is a checkpoint's folder, or a folder of checkpoints: its newest is meant.\n"
     "Exit code: 0, or 1 when there is damage or a difference.\n"
     "\n"
     "example: zero3d checkpoint verify runs/demo/checkpoints\n";
+
+typedef struct request {
+    char **arguments;
+    const char *format, *dtype, *vocab, *merges;
+    z3d_string *text; /* to print */
+    bool bad;         /* damage or a difference was found */
+} request;
 
 static z3d_status open_path(const char *path, z3d_checkpoint **out) {
     char *folder;
@@ -52,17 +71,15 @@ static void list_line(const char *dir, int64_t step, z3d_string *text) {
     free(folder);
 }
 
-static z3d_status list(int count, char **arguments, z3d_string *text, bool *bad) {
+static z3d_status list(request *r) {
     int64_t *steps;
     int found;
-    (void)bad;
-    (void)count;
-    Z3D_TRY(z3d_checkpoint_list(arguments[0], &steps, &found));
+    Z3D_TRY(z3d_checkpoint_list(r->arguments[0], &steps, &found));
     if (found == 0) {
         free(steps);
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is no checkpoint in it", arguments[0]);
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is no checkpoint in it", r->arguments[0]);
     }
-    for (int i = 0; i < found; i++) list_line(arguments[0], steps[i], text);
+    for (int i = 0; i < found; i++) list_line(r->arguments[0], steps[i], r->text);
     free(steps);
     return Z3D_OK;
 }
@@ -85,30 +102,30 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
             z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)shape[d]);
         z3d_string_append(text, "]\n");
     }
-    z3d_string_append(text, "parameters: %s, each with momentum and variance, fp32\n",
-                      z3d_format_count((double)parameters, number, sizeof number));
+    z3d_string_append(text, "parameters: %s, %s, fp32\n",
+                      z3d_format_count((double)parameters, number, sizeof number),
+                      z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM) ? "each with momentum and variance"
+                                                                 : "without momentum and variance");
 }
 
-static z3d_status show(int count, char **arguments, z3d_string *text, bool *bad) {
+static z3d_status show(request *r) {
     z3d_checkpoint *c;
-    (void)bad;
-    (void)count;
-    Z3D_TRY(open_path(arguments[0], &c));
+    Z3D_TRY(open_path(r->arguments[0], &c));
     const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
-    z3d_string_append(text,
+    z3d_string_append(r->text,
                       "step: %lld (%lld optimizer steps, %lld samples)\n"
                       "saved by: %s (%s), tensor %d x data %d, ZeRO stage %d, %s\n",
                       (long long)info->engine.step, (long long)info->engine.optimizer_step,
                       (long long)info->samples, info->program, info->libraries, info->tensor_size,
                       info->data_size, info->zero_stage, z3d_dtype_name(info->dtype));
     if (info->dtype == Z3D_F16)
-        z3d_string_append(text, "loss scale: %g\n", (double)info->engine.loss_scale);
-    z3d_string_append(text, "tensors:\n");
-    show_tensors(c, text);
-    z3d_string_append(text, "configuration:\n");
+        z3d_string_append(r->text, "loss scale: %g\n", (double)info->engine.loss_scale);
+    z3d_string_append(r->text, "tensors:\n");
+    show_tensors(c, r->text);
+    z3d_string_append(r->text, "configuration:\n");
     for (const char *line = info->config; *line;) {
         int length = (int)strcspn(line, "\n");
-        z3d_string_append(text, "  %.*s\n", length, line);
+        z3d_string_append(r->text, "  %.*s\n", length, line);
         line += length + (line[length] == '\n');
     }
     z3d_checkpoint_close(c);
@@ -117,16 +134,14 @@ static z3d_status show(int count, char **arguments, z3d_string *text, bool *bad)
 
 /* ---- verify ---- */
 
-static z3d_status verify(int count, char **arguments, z3d_string *text, bool *bad) {
+static z3d_status verify(request *r) {
     z3d_checkpoint *c;
     int64_t bytes = 0;
     char size[32];
-    (void)bad;
-    (void)count;
-    Z3D_TRY(open_path(arguments[0], &c));
+    Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_status status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, &bytes);
     if (status == Z3D_OK)
-        z3d_string_append(text, "step %lld: whole, all %s give their digests\n",
+        z3d_string_append(r->text, "step %lld: whole, all %s give their digests\n",
                           (long long)z3d_checkpoint_get_info(c)->engine.step,
                           z3d_format_bytes(bytes, size, sizeof size));
     z3d_checkpoint_close(c);
@@ -200,6 +215,13 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
         }
         for (int kind = 0; kind < 3; kind++) {
             difference d = {0};
+            bool in_a = z3d_checkpoint_has(a, (z3d_tensor_kind)kind);
+            if (in_a != z3d_checkpoint_has(b, (z3d_tensor_kind)kind)) {
+                z3d_string_append(text, "%s of %s/%s: only in the %s\n", kinds[kind], group, name,
+                                  in_a ? "first" : "second");
+                *bad = true;
+            }
+            if (!in_a || !z3d_checkpoint_has(b, (z3d_tensor_kind)kind)) continue;
             Z3D_TRY(compare_state(a, b, kind, i, j, chunk, &d));
             if (d.elements == 0) continue;
             z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n",
@@ -215,16 +237,15 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
     return Z3D_OK;
 }
 
-static z3d_status diff(int count, char **arguments, z3d_string *text, bool *bad) {
+static z3d_status diff(request *r) {
     z3d_checkpoint *a = NULL, *b = NULL;
     float *chunk = NULL;
-    (void)count;
-    z3d_status status = open_path(arguments[0], &a);
-    if (status == Z3D_OK) status = open_path(arguments[1], &b);
+    z3d_status status = open_path(r->arguments[0], &a);
+    if (status == Z3D_OK) status = open_path(r->arguments[1], &b);
     if (status == Z3D_OK) status = z3d_new(2 * CHUNK, sizeof *chunk, "a buffer", &chunk);
-    if (status == Z3D_OK) status = compare_tensors(a, b, chunk, text, bad);
-    if (status == Z3D_OK && !*bad)
-        z3d_string_append(text, "equal: all tensors of step %lld and step %lld, to the bit\n",
+    if (status == Z3D_OK) status = compare_tensors(a, b, chunk, r->text, &r->bad);
+    if (status == Z3D_OK && !r->bad)
+        z3d_string_append(r->text, "equal: all tensors of step %lld and step %lld, to the bit\n",
                           (long long)z3d_checkpoint_get_info(a)->engine.step,
                           (long long)z3d_checkpoint_get_info(b)->engine.step);
     free(chunk);
@@ -233,54 +254,98 @@ static z3d_status diff(int count, char **arguments, z3d_string *text, bool *bad)
     return status;
 }
 
-/* ---- export ---- */
+/* ---- export and import ---- */
 
-static z3d_status export(int count, char **arguments, z3d_string *text, bool *bad) {
+static z3d_status read_format(const request *r, z3d_foreign_format *format, z3d_dtype *dtype) {
+    static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
+    bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
+    if (r->format && !llmc && strcmp(r->format, "huggingface") != 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--format %s: huggingface or llm.c is wanted", r->format);
+    *format = llmc ? Z3D_FOREIGN_LLMC : Z3D_FOREIGN_HUGGINGFACE;
+    *dtype = Z3D_F32;
+    if (!r->dtype) return Z3D_OK;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(r->dtype, z3d_dtype_name(types[i])) == 0) {
+            *dtype = types[i];
+            return Z3D_OK;
+        }
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--dtype %s: fp32, bf16 or fp16 is wanted", r->dtype);
+}
+
+static z3d_status export(request *r) {
     z3d_checkpoint *c;
-    (void)bad;
-    (void)count;
-    Z3D_TRY(open_path(arguments[0], &c));
-    z3d_status status = z3d_checkpoint_export(c, arguments[1]);
+    z3d_foreign_format format;
+    z3d_dtype dtype;
+    Z3D_TRY(read_format(r, &format, &dtype));
+    Z3D_TRY(open_path(r->arguments[0], &c));
+    z3d_status status = z3d_checkpoint_export(c, format, dtype, r->arguments[1]);
     if (status == Z3D_OK)
-        z3d_string_append(text, "step %lld: written to %s/model.safetensors and config.json\n",
-                          (long long)z3d_checkpoint_get_info(c)->engine.step, arguments[1]);
+        z3d_string_append(r->text, "step %lld: written to %s%s, %s\n",
+                          (long long)z3d_checkpoint_get_info(c)->engine.step, r->arguments[1],
+                          format == Z3D_FOREIGN_HUGGINGFACE ? "/model.safetensors and config.json"
+                                                            : "",
+                          z3d_dtype_name(dtype));
     z3d_checkpoint_close(c);
+    return status;
+}
+
+static z3d_status import(request *r) {
+    char *folder;
+    z3d_import what = {.from = r->arguments[0],
+                       .to = r->arguments[1],
+                       .program = "zero3d " ZERO3D_VERSION,
+                       .vocab = r->vocab,
+                       .merges = r->merges};
+    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
+    z3d_status status = z3d_checkpoint_import(&what, &folder);
+    if (status == Z3D_OK) z3d_string_append(r->text, "written to %s\n", folder);
+    free(folder);
     return status;
 }
 
 static const struct {
     const char *name;
     int arguments;
-    z3d_status (*run)(int count, char **arguments, z3d_string *text, bool *bad);
-} tools[] = {{"list", 1, list},
-             {"show", 1, show},
-             {"verify", 1, verify},
-             {"diff", 2, diff},
-             {"export", 2, export}};
+    bool exports, imports; /* which options it has */
+    z3d_status (*run)(request *r);
+} tools[] = {{"list", 1, false, false, list},     {"show", 1, false, false, show},
+             {"verify", 1, false, false, verify}, {"diff", 2, false, false, diff},
+             {"export", 2, true, false, export},  {"import", 2, false, true, import}};
 
-static z3d_status run_tool(int argc, char **argv, z3d_string *text, bool *bad) {
-    const cli_option options[] = {{NULL, NULL, NULL}};
+static z3d_status run_tool(int argc, char **argv, request *r) {
+    const cli_option options[] = {{"format", &r->format, NULL},
+                                  {"dtype", &r->dtype, NULL},
+                                  {"vocab", &r->vocab, NULL},
+                                  {"merges", &r->merges, NULL},
+                                  {NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     for (size_t i = 0; count > 0 && i < sizeof tools / sizeof *tools; i++) {
         if (strcmp(tools[i].name, argv[1]) != 0) continue;
         if (count - 1 != tools[i].arguments)
             return Z3D_ERROR(Z3D_ERR_USAGE, "checkpoint %s takes %s", argv[1],
-                             tools[i].arguments == 1 ? "one folder" : "two folders");
-        return tools[i].run(count - 1, argv + 2, text, bad);
+                             tools[i].arguments == 1 ? "one folder" : "two paths");
+        if ((r->format || r->dtype) && !tools[i].exports)
+            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
+                             r->format ? "format" : "dtype");
+        if ((r->vocab || r->merges) && !tools[i].imports)
+            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import",
+                             r->vocab ? "vocab" : "merges");
+        r->arguments = argv + 2;
+        return tools[i].run(r);
     }
     return Z3D_ERROR(Z3D_ERR_USAGE, "what to do with checkpoints? there are list, show, verify, "
-                                    "diff, export");
+                                    "diff, export, import");
 }
 
 static int run(int argc, char **argv) {
     z3d_string text = {0};
-    bool bad = false;
-    z3d_status status = run_tool(argc, argv, &text, &bad);
+    request r = {.text = &text};
+    z3d_status status = run_tool(argc, argv, &r);
     int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "checkpoint");
     z3d_string_free(&text);
-    return code == CLI_OK && bad ? CLI_FAILED : code;
+    return code == CLI_OK && r.bad ? CLI_FAILED : code;
 }
 
-const cli_command cli_checkpoint = {"checkpoint", "look at checkpoints, verify, compare", help,
-                                    run};
+const cli_command cli_checkpoint = {"checkpoint", "look at checkpoints, verify, compare, convert",
+                                    help, run};

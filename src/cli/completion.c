@@ -45,7 +45,7 @@ static const char script_tail[] =
     "        ;;\n"
     "    checkpoint)\n"
     "        if [ \"$COMP_CWORD\" -eq 2 ]; then COMPREPLY=($(compgen -W 'list show verify diff "
-    "export' -- "
+    "export import' -- "
     "\"$word\")) && return; fi\n"
     "        ;;\n"
     "    completion)\n"

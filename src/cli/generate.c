@@ -49,10 +49,11 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "from which checkpoint? its folder is wanted");
-    if (count + KEYS > MAX_ASSIGNMENTS) return Z3D_ERROR(Z3D_ERR_USAGE, "too many arguments");
+    if (count + KEYS >= MAX_ASSIGNMENTS) return Z3D_ERROR(Z3D_ERR_USAGE, "too many arguments");
     a->path = argv[1];
     for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
     if (value[5]) a->assignment[a->count++] = gpt2;
+    if (value[5] && !value[6]) value[6] = ""; /* those of another vocabulary are none of it */
     for (int k = 0; k < KEYS; k++) {
         if (!value[k]) continue;
         z3d_string_append(&a->text[k], "%s=", keys[k].key);

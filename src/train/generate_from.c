@@ -45,10 +45,8 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
     return status;
 }
 
-static z3d_status generate(z3d_trainer *trainer, const char *path, z3d_string *out) {
+z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped) {
     const z3d_config *config = trainer->config;
-    Z3D_TRY(z3d_trainer_setup_generate(trainer));
-    Z3D_TRY(z3d_trainer_load_weights(trainer, path));
     z3d_generate_options options = {.prompt = config->generate_prompt,
                                     .tokens = config->generate_tokens,
                                     .temperature = config->generate_temperature,
@@ -56,16 +54,25 @@ static z3d_status generate(z3d_trainer *trainer, const char *path, z3d_string *o
                                     .seed = (uint64_t)config->generate_seed,
                                     .world = trainer->world};
     z3d_string text = {0};
-    bool stopped;
     z3d_trainer_place(trainer, "generation");
-    z3d_status status =
-        z3d_generate(trainer->engine, trainer->tokenizer, &options, &text, &stopped);
+    z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text, stopped);
     if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
-    z3d_string_append(out, "%s", options.prompt);
-    if (status == Z3D_OK) z3d_text_printable(text.text ? text.text : "", text.length, out);
-    z3d_string_append(out, "\n");
+    if (status == Z3D_OK) {
+        z3d_string_append(out, "%s", options.prompt);
+        z3d_text_printable(text.text ? text.text : "", text.length, out);
+        if (out->failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text");
+    }
     z3d_string_free(&text);
     return z3d_trainer_agree(trainer, status);
+}
+
+static z3d_status generate(z3d_trainer *trainer, const char *path, z3d_string *out) {
+    bool stopped;
+    Z3D_TRY(z3d_trainer_setup_generate(trainer));
+    Z3D_TRY(z3d_trainer_load_weights(trainer, path));
+    Z3D_TRY(z3d_trainer_sample(trainer, out, &stopped));
+    z3d_string_append(out, "\n");
+    return Z3D_OK;
 }
 
 z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *assignments,

@@ -197,8 +197,8 @@ static bool is_folder(const char *path) {
 static z3d_status find_files(const char *vocab, const char *merges, z3d_string *vocab_path,
                              z3d_string *merges_path) {
     if (!vocab || !*vocab)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "the gpt2 tokenizer needs its vocabulary: vocab.json, or "
-                                        "the folder with vocab.json and merges.txt");
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "the gpt2 tokenizer needs its vocabulary: vocab.json, or "
+                                         "the folder with vocab.json and merges.txt");
     bool folder = is_folder(vocab);
     const char *slash = strrchr(vocab, '/');
     z3d_string_append(vocab_path, "%s%s", vocab, folder ? "/vocab.json" : "");

@@ -16,6 +16,9 @@ static z3d_status open_data(z3d_trainer *trainer) {
                                .vocab_size = (int32_t)config->model_vocab_size,
                                .seed = (uint64_t)config->data_seed,
                                .whole_windows = true};
+    if (config->data_train.count == 0)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "data.train: no token file given; `zero3d data tokenize` "
+                                         "makes one from text");
     z3d_status status = z3d_dataset_open(&data, &trainer->train);
     if (status != Z3D_OK) return z3d_error_context(status, "data.train");
     if (config->data_validation.count == 0) return Z3D_OK;

@@ -46,7 +46,7 @@ z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, cons
     bool files = (vocab && *vocab) || (merges && *merges);
     *out = NULL;
     if (kind == Z3D_TOKENIZER_GPT2) return z3d_gpt2_tokenizer_create(vocab, merges, out);
-    if (files) return Z3D_ERROR(Z3D_ERR_USAGE, "the bytes tokenizer has no vocabulary files");
+    if (files) return Z3D_ERROR(Z3D_ERR_CONFIG, "the bytes tokenizer has no vocabulary files");
     Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
     **out = (z3d_tokenizer){&bytes_ops, BYTES_VOCABULARY, BYTES_END_OF_TEXT};
     return Z3D_OK;

@@ -32,8 +32,8 @@ struct z3d_tokenizer {
 };
 
 /* bytes: vocab and merges are NULL or "". gpt2: `vocab` is vocab.json, `merges` is merges.txt;
- * without it the one beside vocab.json; `vocab` may be the folder that has both. ERR_USAGE when the
- * files do not go with the kind, ERR_IO, ERR_DATA naming the file and the line, ERR_MEMORY. */
+ * without it the one beside vocab.json; `vocab` may be the folder that has both. ERR_CONFIG when
+ * the files do not go with the kind, ERR_IO, ERR_DATA naming the file and the line, ERR_MEMORY. */
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out);
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */

@@ -5,9 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "src/train/generate.h"
 #include "src/train/schedule.h"
-#include "src/train/text_files.h"
 #include "src/train/trainer.h"
 
 /* What the loop carries from step to step. */
@@ -295,28 +293,15 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
 
 static z3d_status generate_sample(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
-    z3d_generate_options options = {.prompt = config->generate_prompt,
-                                    .tokens = config->generate_tokens,
-                                    .temperature = config->generate_temperature,
-                                    .top_k = config->generate_top_k,
-                                    .seed = (uint64_t)config->generate_seed,
-                                    .world = trainer->world};
     z3d_string text = {0};
     bool stopped;
-    z3d_trainer_place(trainer, "generation");
-    z3d_status status =
-        z3d_generate(trainer->engine, trainer->tokenizer, &options, &text, &stopped);
-    if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
-    if (status == Z3D_OK && trainer->console.out) {
-        z3d_string printable = {0};
-        z3d_text_printable(text.text ? text.text : "", text.length, &printable);
+    z3d_status status = z3d_trainer_sample(trainer, &text, &stopped);
+    if (status == Z3D_OK && trainer->console.out)
         z3d_console_say(&trainer->console,
-                        "\nsample (%lld tokens%s, temperature %g, top-k %lld):\n%s%s",
-                        (long long)options.tokens, stopped ? ", stopped early by a signal" : "",
-                        options.temperature, (long long)options.top_k, options.prompt,
-                        printable.text ? printable.text : "");
-        z3d_string_free(&printable);
-    }
+                        "\nsample (%lld tokens%s, temperature %g, top-k %lld):\n%s",
+                        (long long)config->generate_tokens,
+                        stopped ? ", stopped early by a signal" : "", config->generate_temperature,
+                        (long long)config->generate_top_k, text.text ? text.text : "");
     z3d_string_free(&text);
     return status;
 }

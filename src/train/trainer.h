@@ -103,6 +103,11 @@ z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path);
  * here. */
 z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last);
 
+/* generate_from.c: continues generate.prompt as the configuration says; the prompt and what follows
+ * it, fit for a terminal, are appended to *out on every rank. *stopped: a signal cut it short.
+ * Collective, agreed. */
+z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped);
+
 /* A failure that is this rank's alone, where the others go on to a collective or stand in one: ends
  * the run on all ranks, without return. In a world of one it returns `status`. Not collective. */
 z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);

@@ -213,7 +213,8 @@ TEST(Files, ExportsAsHuggingFacesGpt2) {
     write_checkpoint(folder / "c", gpt, 2, 2);
     z3d_checkpoint *c;
     ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
-    ASSERT_Z3D_OK(z3d_checkpoint_export(c, (folder / "hf").c_str()));
+    ASSERT_Z3D_OK(
+        z3d_checkpoint_export(c, Z3D_FOREIGN_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
     std::string bytes = slurp(folder / "hf/model.safetensors");
     uint64_t length = 0;
     memcpy(&length, bytes.data(), 8);

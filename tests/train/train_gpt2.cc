@@ -105,7 +105,7 @@ TEST(Gpt2, FilesAreFoundByFolderByFileAndByName) {
     EXPECT_EQ(Tokenizer(fixture + "/vocab.json").status, Z3D_OK);
     EXPECT_EQ(Tokenizer(fixture + "/vocab.json", merges.c_str()).status, Z3D_OK);
     EXPECT_EQ(Tokenizer(fixture, merges.c_str()).status, Z3D_OK);
-    EXPECT_EQ(Tokenizer("").status, Z3D_ERR_USAGE);
+    EXPECT_EQ(Tokenizer("").status, Z3D_ERR_CONFIG);
     Tokenizer none(folder.path);
     EXPECT_EQ(none.status, Z3D_ERR_IO);
     EXPECT_NE(none.message.find(folder / "vocab.json"), std::string::npos) << none.message;

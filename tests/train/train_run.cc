@@ -289,7 +289,7 @@ TEST_F(Run, GeneratesAndNeedsAVocabularyForIt) {
     expect_failure("generate.prompt=Hello\nmodel.vocab_size=256\n", Z3D_ERR_CONFIG,
                    {"model.vocab_size", "257"});
     expect_failure("generate.prompt=Hello\ndata.tokenizer=gpt2\n", Z3D_ERR_CONFIG,
-                   {"data.tokenizer", "data.vocab"});
+                   {"data.vocab: the gpt2 tokenizer needs its vocabulary"});
     expect_failure("generate.prompt=Hello\ndata.tokenizer=gpt2\ndata.vocab=nowhere\n", Z3D_ERR_IO,
                    {"data.vocab: cannot open nowhere"});
 }

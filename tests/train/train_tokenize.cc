@@ -299,7 +299,7 @@ TEST(Bytes, RoundTrip) {
     z3d_string_free(&out);
     z3d_tokenizer_destroy(tokenizer);
     EXPECT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "vocab.json", nullptr, &tokenizer),
-              Z3D_ERR_USAGE);
+              Z3D_ERR_CONFIG);
 }
 
 } // namespace

@@ -1,0 +1,78 @@
+/* What saving a run's state and importing a model share: room, a folder for the step, the manifest
+ * that makes it a checkpoint, and the lock that keeps two from doing it in one folder. */
+#include <errno.h>
+#include <fcntl.h>
+#include <hdf5.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "checkpoint/store.h"
+
+/* An open-file-description lock ends with the process, however it ends. */
+z3d_status z3d_folder_lock(const char *dir, int *fd) {
+    char *path;
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    Z3D_TRY(z3d_io_join(dir, "lock", &path));
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    z3d_status status = Z3D_OK;
+    if (*fd < 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", dir, strerror(errno));
+    else if (fcntl(*fd, F_OFD_SETLK, &whole) != 0 && (errno == EAGAIN || errno == EACCES))
+        status = Z3D_ERROR(Z3D_ERR_IO,
+                           "%s: another job saves its checkpoints there now; give this run a "
+                           "checkpoint.dir of its own, or wait for the other's end",
+                           dir);
+    free(path);
+    return status;
+}
+
+z3d_status z3d_libraries(char **out) {
+    unsigned major = 0, minor = 0, release = 0, xxhash = XXH_versionNumber();
+    z3d_string text = {0};
+    H5get_libversion(&major, &minor, &release);
+    z3d_string_append(&text, "HDF5 %u.%u.%u, xxHash %u.%u.%u", major, minor, release,
+                      xxhash / 10000, xxhash / 100 % 100, xxhash % 100);
+    *out = text.text;
+    return text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts") : Z3D_OK;
+}
+
+z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
+    struct statvfs disk;
+    char need_text[32], free_text[32];
+    int64_t need = 1 << 20;
+    for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
+    if (statvfs(dir, &disk) != 0 || disk.f_blocks == 0) return Z3D_OK; /* nobody knows */
+    int64_t room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
+    if (room >= need) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s: too little space for a checkpoint: %s are needed, %s are free", dir,
+                     z3d_format_bytes(need, need_text, sizeof need_text),
+                     z3d_format_bytes(room, free_text, sizeof free_text));
+}
+
+z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *dir, const char *folder) {
+    char *manifest;
+    Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &manifest));
+    bool complete = access(manifest, F_OK) == 0;
+    free(manifest);
+    if (complete)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already", folder);
+    Z3D_TRY(z3d_io_remove_tree(hook, folder, NULL));
+    Z3D_TRY(z3d_io_make_folder(hook, folder));
+    return z3d_io_sync_folder(hook, dir);
+}
+
+z3d_status z3d_commit(z3d_manifest *m, const z3d_io_hook *hook, const char *folder) {
+    z3d_string text = {0};
+    Z3D_TRY(z3d_virtual_write(m, hook, folder, &m->file[m->num_files]));
+    m->num_files++;
+    z3d_status status = z3d_manifest_write(m, &text);
+    if (status == Z3D_OK)
+        status = z3d_io_write_file(hook, folder, Z3D_MANIFEST, text.text, (int64_t)text.length);
+    z3d_string_free(&text);
+    return status;
+}

@@ -1,0 +1,134 @@
+/* From another program's GPT-2 to a checkpoint of one shard: parameters only, step 0. Values go
+ * from file to file through the shard writer's buffer. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/foreign.h"
+#include "checkpoint/store.h"
+#include "src/base/config.h"
+
+/* ---- the configuration ---- */
+
+/* Where a file lies whatever the working directory: "/home/me/gpt2". */
+static z3d_status set_path(z3d_config *config, const char *key, const char *path) {
+    z3d_string text = {0};
+    char *whole = realpath(path, NULL);
+    if (!whole) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s: %s", key, path, strerror(errno));
+    z3d_string_append(&text, "%s=", key);
+    z3d_string_append_json(&text, whole);
+    z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
+                                    : z3d_config_override(config, text.text);
+    z3d_string_free(&text);
+    free(whole);
+    return status;
+}
+
+static bool has_file(const char *folder, const char *name) {
+    char *path;
+    if (z3d_io_join(folder, name, &path) != Z3D_OK) return false;
+    bool there = access(path, R_OK) == 0;
+    free(path);
+    return there;
+}
+
+static z3d_status fill_config(const z3d_import *import, const z3d_gpt_config *gpt,
+                              z3d_config *config) {
+    bool beside = has_file(import->from, "vocab.json") && has_file(import->from, "merges.txt");
+    const char *vocab = import->vocab ? import->vocab : beside ? import->from : NULL;
+    config->model_num_layers = gpt->num_layers;
+    config->model_hidden_size = gpt->hidden_size;
+    config->model_num_attention_heads = gpt->num_heads;
+    config->model_seq_length = gpt->seq_length;
+    config->model_vocab_size = gpt->vocab_size;
+    config->data_tokenizer = Z3D_TOKENIZER_GPT2;
+    if (!vocab) return Z3D_OK; /* generation will ask for it */
+    Z3D_TRY(set_path(config, "data.vocab", vocab));
+    return import->merges ? set_path(config, "data.merges", import->merges) : Z3D_OK;
+}
+
+static z3d_status describe_model(const z3d_import *import, const z3d_gpt_config *gpt, char **out) {
+    z3d_config *config;
+    z3d_string text = {0};
+    Z3D_TRY(z3d_config_create(&config));
+    z3d_status status = fill_config(import, gpt, config);
+    if (status == Z3D_OK) status = z3d_config_check(config);
+    if (status == Z3D_OK) z3d_config_write(config, &text);
+    if (status == Z3D_OK && text.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text");
+    z3d_config_destroy(config);
+    *out = text.text; /* owned by the manifest, also after a failure */
+    return status;
+}
+
+/* ---- the checkpoint ---- */
+
+static z3d_status foreign_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
+                                 float *out) {
+    return z3d_foreign_read(context, e->tensor, e->first + at, count, out);
+}
+
+static z3d_status describe(const z3d_import *import, const z3d_foreign *f, z3d_manifest *m) {
+    m->info = (z3d_checkpoint_info){.engine = {.loss_scale = 1},
+                                    .tensor_size = 1,
+                                    .data_size = 1,
+                                    .pipeline_size = 1,
+                                    .dtype = Z3D_F32};
+    m->info.program = strdup(import->program);
+    Z3D_TRY(z3d_libraries(&m->info.libraries));
+    if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
+    Z3D_TRY(describe_model(import, &f->gpt, &m->info.config));
+    Z3D_TRY(z3d_tensors_of(f->model, &m->tensor, &m->num_tensors));
+    Z3D_TRY(z3d_new(1, sizeof *m->shard, "the list of shards", &m->shard));
+    return z3d_new(2, sizeof *m->file, "the list of files", &m->file);
+}
+
+/* One rank's shard, less what is no parameter: plans go state by state. */
+static z3d_status make_image(const z3d_foreign *f, const z3d_manifest *m, z3d_image *image) {
+    z3d_topology alone;
+    z3d_extent *extent;
+    int count;
+    Z3D_TRY(z3d_topology_make(1, 1, 1, 0, &alone));
+    Z3D_TRY(z3d_shard_plan(f->model, &alone, &count, &extent));
+    while (count > 0 && extent[count - 1].kind != Z3D_TENSOR_PARAMETER) count--;
+    return z3d_image_make(m->tensor, 0, 0, count, extent, image);
+}
+
+static z3d_status write_checkpoint(z3d_foreign *f, z3d_manifest *m, z3d_image *image,
+                                   const char *dir, const char *folder) {
+    Z3D_TRY(z3d_space_check(dir, &image->shard.size, 1));
+    Z3D_TRY(z3d_step_folder_make(NULL, dir, folder));
+    z3d_status status = z3d_image_write(image, NULL, folder, foreign_values, f, &m->file[0]);
+    m->shard[0] = image->shard; /* from here on the manifest's */
+    image->shard = (z3d_shard){0};
+    m->num_shards = m->num_files = 1;
+    if (status == Z3D_OK) status = z3d_commit(m, NULL, folder);
+    if (status != Z3D_OK) (void)z3d_io_remove_tree(NULL, folder, NULL);
+    return status;
+}
+
+static z3d_status import_locked(const z3d_import *import, z3d_foreign *f, const char *folder) {
+    z3d_manifest m = {0};
+    z3d_image image = {.fd = -1};
+    z3d_status status = describe(import, f, &m);
+    if (status == Z3D_OK) status = make_image(f, &m, &image);
+    if (status == Z3D_OK) status = write_checkpoint(f, &m, &image, import->to, folder);
+    z3d_image_free(&image);
+    z3d_manifest_free(&m);
+    return status;
+}
+
+z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {
+    z3d_foreign f;
+    int lock = -1;
+    *folder = NULL;
+    z3d_status status = z3d_foreign_open(import->from, &f);
+    if (status == Z3D_OK) status = z3d_make_folders(import->to);
+    if (status == Z3D_OK) status = z3d_folder_lock(import->to, &lock);
+    if (status == Z3D_OK) status = z3d_checkpoint_path(import->to, 0, folder);
+    if (status == Z3D_OK) status = import_locked(import, &f, *folder);
+    if (lock >= 0) close(lock);
+    z3d_foreign_close(&f);
+    return status;
+}

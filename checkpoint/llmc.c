@@ -1,0 +1,128 @@
+/* llm.c's GPT-2 checkpoint: 256 int32 of header (magic, version, positions, vocabulary, layers,
+ * heads, channels, padded vocabulary), then the tensors, each of all layers at once, matrices [out,
+ * in], all in one type: version 3 fp32, version 5 bf16. */
+#include <stdio.h>
+#include <string.h>
+
+#include "checkpoint/foreign.h"
+
+enum { MAGIC = 20240326, HEADER = 256, MULTIPLE = 128, VERSION_FP32 = 3, VERSION_BF16 = 5 };
+
+/* Names of ours in llm.c's order; those of a block come once for each layer before the next. */
+static const struct {
+    const char *group; /* NULL: each block's */
+    const char *name;
+} order[] = {{"wte", "weight"},
+             {"wpe", "weight"},
+             {NULL, "ln_1.weight"},
+             {NULL, "ln_1.bias"},
+             {NULL, "attn.c_attn.weight"},
+             {NULL, "attn.c_attn.bias"},
+             {NULL, "attn.c_proj.weight"},
+             {NULL, "attn.c_proj.bias"},
+             {NULL, "ln_2.weight"},
+             {NULL, "ln_2.bias"},
+             {NULL, "mlp.c_fc.weight"},
+             {NULL, "mlp.c_fc.bias"},
+             {NULL, "mlp.c_proj.weight"},
+             {NULL, "mlp.c_proj.bias"},
+             {"ln_f", "weight"},
+             {"ln_f", "bias"}};
+enum { ENTRIES = sizeof order / sizeof *order };
+
+/* The group that entry `i` of the order means for a layer; false: it has no such layer. */
+static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t size) {
+    if (order[i].group)
+        snprintf(out, size, "%s", order[i].group);
+    else
+        snprintf(out, size, "block.%lld", (long long)layer);
+    return layer < (order[i].group ? 1 : layers);
+}
+
+/* ---- reading ---- */
+
+static int find(const z3d_foreign *f, const char *group, const char *name) {
+    for (int i = 0; i < f->count; i++)
+        if (strcmp(f->tensor[i].group, group) == 0 && strcmp(f->tensor[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+static z3d_status place_tensors(z3d_foreign *f, z3d_dtype dtype, int64_t padded) {
+    int64_t at = HEADER * 4, size = (int64_t)z3d_dtype_size(dtype);
+    char group[Z3D_NAME];
+    for (int i = 0; i < ENTRIES; i++)
+        for (int64_t l = 0; group_of(i, l, f->gpt.num_layers, group, sizeof group); l++) {
+            int tensor = find(f, group, order[i].name);
+            Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
+            f->place[tensor] = (z3d_place){true, dtype, at};
+            at += (i == 0 ? padded * f->gpt.hidden_size : z3d_tensor_elements(&f->tensor[tensor])) *
+                  size;
+        }
+    if (at == f->bytes) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: is %lld bytes long, its header wants %lld", f->path,
+                     (long long)f->bytes, (long long)at);
+}
+
+z3d_status z3d_llmc_open(z3d_foreign *f) {
+    int32_t header[HEADER];
+    if (f->bytes < (int64_t)sizeof header)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: neither a folder with config.json and model.safetensors nor llm.c's "
+                         "checkpoint",
+                         f->path);
+    Z3D_TRY(z3d_io_read(f->fd, f->path, header, sizeof header, 0));
+    if (header[0] != MAGIC)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: is no checkpoint of llm.c: it begins with %d, %d is wanted (a model "
+                         "of Hugging Face is imported by its folder)",
+                         f->path, header[0], MAGIC);
+    if (header[1] != VERSION_FP32 && header[1] != VERSION_BF16)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "%s: version %d of llm.c's checkpoints; 3 (fp32) and 5 (bf16) are read",
+                         f->path, header[1]);
+    f->gpt.seq_length = header[2];
+    f->gpt.vocab_size = header[3];
+    f->gpt.num_layers = header[4];
+    f->gpt.num_heads = header[5];
+    f->gpt.hidden_size = header[6];
+    Z3D_TRY(z3d_foreign_make_model(f));
+    if (header[7] < header[3])
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: a padded vocabulary of %d is smaller than the %d ids",
+                         f->path, header[7], header[3]);
+    return place_tensors(f, header[1] == VERSION_FP32 ? Z3D_F32 : Z3D_BF16, header[7]);
+}
+
+/* ---- writing ---- */
+
+z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_dtype dtype, int fd,
+                          const char *path) {
+    int64_t padded = z3d_round_up(gpt->vocab_size, MULTIPLE), at = HEADER * 4;
+    int32_t header[HEADER] = {MAGIC,
+                              dtype == Z3D_F32 ? VERSION_FP32 : VERSION_BF16,
+                              (int32_t)gpt->seq_length,
+                              (int32_t)gpt->vocab_size,
+                              (int32_t)gpt->num_layers,
+                              (int32_t)gpt->num_heads,
+                              (int32_t)gpt->hidden_size,
+                              (int32_t)padded};
+    char group[Z3D_NAME];
+    Z3D_TRY(z3d_io_write(NULL, fd, path, header, sizeof header, 0));
+    for (int i = 0; i < ENTRIES; i++)
+        for (int64_t l = 0; group_of(i, l, gpt->num_layers, group, sizeof group); l++) {
+            const char *unused_group, *unused_name;
+            const int64_t *shape;
+            int dims, tensor = z3d_checkpoint_find(c, group, order[i].name);
+            z3d_view view;
+            if (tensor < 0)
+                return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2: it lacks %s/%s",
+                                 group, order[i].name);
+            z3d_checkpoint_tensor(c, tensor, &unused_group, &unused_name, &dims, &shape);
+            z3d_view_make(group, order[i].name, dims, shape, &view);
+            Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at));
+            /* Rows of padding stay a hole: zeros. */
+            at += (i == 0 ? padded : view.rows ? view.rows : 1) * view.columns *
+                  (int64_t)z3d_dtype_size(dtype);
+        }
+    return Z3D_OK;
+}
