@@ -91,7 +91,7 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_foreign_format 
 
 typedef struct z3d_import {
     const char *from;    /* a folder of Hugging Face's or a file of llm.c's, fp32 or 16-bit */
-    const char *to;      /* a folder of checkpoints: TO/step-00000000 is made */
+    const char *to;      /* a folder without checkpoints: TO/step-00000000 is made */
     const char *program; /* "zero3d 0.1.0" */
     /* The tokenizer's files (data.vocab, data.merges); NULL: those that lie in `from`, if any. */
     const char *vocab, *merges;

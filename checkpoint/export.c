@@ -166,8 +166,8 @@ static z3d_status read_sizes(const z3d_checkpoint *c, z3d_gpt_config *gpt) {
 }
 
 /* PATH.part, synced and renamed when it is whole. */
-static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_foreign_format format,
-                             z3d_dtype dtype, const char *path) {
+static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
+                             z3d_foreign_format format, z3d_dtype dtype, const char *path) {
     z3d_string part = {0};
     int fd = -1;
     z3d_string_append(&part, "%s.part", path);

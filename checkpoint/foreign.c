@@ -28,9 +28,9 @@ void z3d_view_make(const char *group, const char *name, int dims, const int64_t 
         snprintf(out->name, sizeof out->name, "%s.%s", group, name);
     bool matrix = dims > 1 && ends_with(name, "weight");
     if (matrix) out->rows = 1;
-    for (int d = 0; d < dims; d++) *(matrix && d < outputs ? &out->rows : &out->columns) *= shape[d];
-    out->conv1d =
-        matrix && (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0);
+    for (int d = 0; d < dims; d++)
+        *(matrix && d < outputs ? &out->rows : &out->columns) *= shape[d];
+    out->conv1d = matrix && (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0);
 }
 
 /* ---- opening ---- */
@@ -114,7 +114,8 @@ z3d_status z3d_foreign_read_run(const z3d_foreign *f, z3d_dtype dtype, int64_t o
         int64_t some = count - at < RUN ? count - at : RUN;
         Z3D_TRY(z3d_io_read(f->fd, f->path, half, some * 2, offset + at * 2));
         for (int64_t i = 0; i < some; i++)
-            out[at + i] = dtype == Z3D_BF16 ? z3d_bf16_to_float(half[i]) : z3d_f16_to_float(half[i]);
+            out[at + i] =
+                dtype == Z3D_BF16 ? z3d_bf16_to_float(half[i]) : z3d_f16_to_float(half[i]);
     }
     return Z3D_OK;
 }

@@ -99,6 +99,17 @@ static bool ends_with(const char *text, const char *end) {
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
+enum { SHOWN = 100 };
+
+/* A name from the file, fit for a message. */
+static const char *shown(const char *name, char out[SHOWN + 1]) {
+    size_t i = 0;
+    for (; name[i] && i < SHOWN; i++)
+        out[i] = (char)(name[i] < ' ' || name[i] > '~' ? '?' : name[i]);
+    out[i] = '\0';
+    return out;
+}
+
 static bool read_dtype(const z3d_json *entry, z3d_dtype *out) {
     static const struct {
         const char *name;
@@ -124,29 +135,31 @@ static bool has_shape(const z3d_json *shape, int64_t first, int64_t second) {
 static z3d_status read_entry(const header *h, const z3d_json *entry, int tensor, z3d_place *out) {
     const z3d_foreign *f = h->f;
     const z3d_view *v = &f->view[tensor];
+    char text[SHOWN + 1];
     int64_t first = v->rows ? v->rows : v->columns, second = v->rows ? v->columns : 0, begin, end;
     if (v->conv1d) first = v->columns, second = v->rows;
     if (!read_dtype(entry, &out->dtype))
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %.100s: F32, F16 or BF16 is wanted", f->path,
-                         entry->key);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: F32, F16 or BF16 is wanted", f->path,
+                         shown(entry->key, text));
     if (!has_shape(z3d_json_member(entry, "shape"), first, second))
         return second ? Z3D_ERROR(Z3D_ERR_DATA,
-                                  "%s: tensor %.100s has another shape than config.json says: "
+                                  "%s: tensor %s has another shape than config.json says: "
                                   "[%lld, %lld] is wanted",
-                                  f->path, entry->key, (long long)first, (long long)second)
+                                  f->path, shown(entry->key, text), (long long)first,
+                                  (long long)second)
                       : Z3D_ERROR(Z3D_ERR_DATA,
-                                  "%s: tensor %.100s has another shape than config.json says: "
+                                  "%s: tensor %s has another shape than config.json says: "
                                   "[%lld] is wanted",
-                                  f->path, entry->key, (long long)first);
+                                  f->path, shown(entry->key, text), (long long)first);
     const z3d_json *range = z3d_json_member(entry, "data_offsets");
     int64_t bytes = first * (second ? second : 1) * (int64_t)z3d_dtype_size(out->dtype);
     if (!range || range->type != Z3D_JSON_ARRAY || range->count != 2 ||
         !z3d_json_int(range->first, &begin) || !z3d_json_int(range->first->next, &end) ||
         begin > end || end - begin != bytes || end > f->bytes - h->data)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: tensor %.100s: its \"data_offsets\" are not those of %lld bytes of "
+                         "%s: tensor %s: its \"data_offsets\" are not those of %lld bytes of "
                          "the file",
-                         f->path, entry->key, (long long)bytes);
+                         f->path, shown(entry->key, text), (long long)bytes);
     out->offset = h->data + begin;
     out->found = true;
     return Z3D_OK;
@@ -155,6 +168,7 @@ static z3d_status read_entry(const header *h, const z3d_json *entry, int tensor,
 static z3d_status add_entry(header *h, const z3d_json *entry) {
     static const char prefix[] = "transformer.";
     const char *name = entry->key;
+    char text[SHOWN + 1];
     if (strcmp(name, "__metadata__") == 0) return Z3D_OK;
     if (strcmp(name, "lm_head.weight") == 0) {
         h->own_head = entry;
@@ -169,11 +183,12 @@ static z3d_status add_entry(header *h, const z3d_json *entry) {
     const listed *found =
         bsearch(&wanted, h->by_name, (size_t)h->f->count, sizeof wanted, compare_names);
     if (!found)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %.100s is none of a GPT-2 of %lld layers",
-                         h->f->path, entry->key, (long long)h->f->gpt.num_layers);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is none of a GPT-2 of %lld layers",
+                         h->f->path, shown(entry->key, text), (long long)h->f->gpt.num_layers);
     z3d_place *place = &h->f->place[found->tensor];
     if (place->found)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %.100s is there twice", h->f->path, name);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is there twice", h->f->path,
+                         shown(name, text));
     return read_entry(h, entry, found->tensor, place);
 }
 

@@ -119,6 +119,19 @@ static z3d_status import_locked(const z3d_import *import, z3d_foreign *f, const 
     return status;
 }
 
+/* An older import, or a run: its newest checkpoint would be taken for the imported one. */
+static z3d_status check_empty(const char *dir) {
+    int64_t *steps;
+    int count;
+    Z3D_TRY(z3d_checkpoint_list(dir, &steps, &count));
+    free(steps);
+    if (count == 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s: there are checkpoints in it already; an import needs a "
+                     "folder of its own",
+                     dir);
+}
+
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {
     z3d_foreign f;
     int lock = -1;
@@ -126,6 +139,7 @@ z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {
     z3d_status status = z3d_foreign_open(import->from, &f);
     if (status == Z3D_OK) status = z3d_make_folders(import->to);
     if (status == Z3D_OK) status = z3d_folder_lock(import->to, &lock);
+    if (status == Z3D_OK) status = check_empty(import->to);
     if (status == Z3D_OK) status = z3d_checkpoint_path(import->to, 0, folder);
     if (status == Z3D_OK) status = import_locked(import, &f, *folder);
     if (lock >= 0) close(lock);

@@ -121,8 +121,10 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_dtyp
             z3d_view_make(group, order[i].name, dims, shape, &view);
             Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at));
             /* Rows of padding stay a hole: zeros. */
-            at += (i == 0 ? padded : view.rows ? view.rows : 1) * view.columns *
-                  (int64_t)z3d_dtype_size(dtype);
+            at += (i == 0      ? padded
+                   : view.rows ? view.rows
+                               : 1) *
+                  view.columns * (int64_t)z3d_dtype_size(dtype);
         }
     return Z3D_OK;
 }

@@ -131,9 +131,10 @@ static bool has_state(const z3d_manifest *manifest, int kind) {
 static z3d_status describe(hid_t file, const z3d_manifest *manifest) {
     Z3D_TRY(z3d_hdf5_text_attribute(file, "format", "zero3d checkpoint"));
     Z3D_TRY(z3d_hdf5_attribute(file, "step", &manifest->info.engine.step, 1));
-    for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
-        for (int t = 0; has_state(manifest, kind) && t < manifest->num_tensors; t++)
-            Z3D_TRY(add_tensor(file, manifest, t, kind));
+    for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
+        int count = has_state(manifest, kind) ? manifest->num_tensors : 0;
+        for (int t = 0; t < count; t++) Z3D_TRY(add_tensor(file, manifest, t, kind));
+    }
     return Z3D_OK;
 }
 

@@ -20,9 +20,8 @@ static const char help[] =
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
     "  export   writes the weights for other programs: Hugging Face's GPT-2 into the folder TO\n"
     "           (model.safetensors and config.json), or llm.c's checkpoint as the file TO\n"
-    "  import   makes a checkpoint in the folder of checkpoints DIR from Hugging Face's GPT-2 "
-    "(FROM\n"
-    "           is its folder) or llm.c's (FROM is its file), to generate text from or to begin a\n"
+    "  import   makes a checkpoint in the new folder DIR from Hugging Face's GPT-2 (FROM is\n"
+    "           its folder) or llm.c's (FROM is its file), to generate text from or to begin a\n"
     "           run with (checkpoint.init_from)\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
@@ -256,13 +255,13 @@ static z3d_status diff(request *r) {
 
 /* ---- export and import ---- */
 
+/* What is not said stays. */
 static z3d_status read_format(const request *r, z3d_foreign_format *format, z3d_dtype *dtype) {
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
     if (r->format && !llmc && strcmp(r->format, "huggingface") != 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--format %s: huggingface or llm.c is wanted", r->format);
-    *format = llmc ? Z3D_FOREIGN_LLMC : Z3D_FOREIGN_HUGGINGFACE;
-    *dtype = Z3D_F32;
+    if (llmc) *format = Z3D_FOREIGN_LLMC;
     if (!r->dtype) return Z3D_OK;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(r->dtype, z3d_dtype_name(types[i])) == 0) {
@@ -274,8 +273,8 @@ static z3d_status read_format(const request *r, z3d_foreign_format *format, z3d_
 
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
-    z3d_foreign_format format;
-    z3d_dtype dtype;
+    z3d_foreign_format format = Z3D_FOREIGN_HUGGINGFACE;
+    z3d_dtype dtype = Z3D_F32;
     Z3D_TRY(read_format(r, &format, &dtype));
     Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_status status = z3d_checkpoint_export(c, format, dtype, r->arguments[1]);

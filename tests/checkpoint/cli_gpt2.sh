@@ -53,7 +53,7 @@ expect 1 "$ZERO3D" train run.yaml run.dir=other checkpoint.resume=imported check
     generate.tokens=200 generate.temperature=0.8
 says 'imported|kept|must keep'
 expect 1 "$ZERO3D" checkpoint import "$gpt2" imported
-says 'there is a checkpoint of this step already'
+says 'imported: there are checkpoints in it already'
 expect 1 "$ZERO3D" checkpoint import train.bin x
 says 'train.bin: is no checkpoint of llm.c'
 expect 1 "$ZERO3D" checkpoint import nowhere x
