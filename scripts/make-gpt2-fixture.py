@@ -15,6 +15,7 @@ the committed files and need none of them.
                                 `tokenizers`, and all by `regex` (words) and `tiktoken` (merges), which must
                                 agree. Bytes that are no UTF-8 are lone surrogates to the pattern.
   config.json, model.safetensors  as transformers saves them, after a short training
+  text.txt                      what it was trained on
   logits.bin                    int32 count, int32[count] tokens, float32[count, vocabulary] logits, fp32
   greedy.txt                    a prompt and transformers' greedy continuation of it
   llmc.txt                      XXH3-128 of the same weights in llm.c's format, fp32 and bf16
@@ -132,6 +133,7 @@ def train_model(reference):
     model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_positions=32, n_embd=32, n_layer=2, n_head=4,
                                        bos_token_id=reference.end, eos_token_id=reference.end))
     text = (TREE / "docs/architecture.md").read_text()[:6000]
+    (OUT / "text.txt").write_text(text)
     ids = torch.tensor([reference.end, *reference.encode(text.encode())])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     model.train()

@@ -99,7 +99,9 @@ Options tiny(int tensor) {
 // Rank 0 imports; every way to divide the ranks gives PyTorch's logits.
 void expect_logits(const std::string &from) {
     Shared shared;
-    if (z3d_world_rank(world) == 0) ASSERT_Z3D(import(from, shared.path));
+    if (z3d_world_rank(world) == 0) {
+        EXPECT_Z3D(import(from, shared.path));
+    }
     Shared::barrier();
     std::string file = slurp(fixture + "/logits.bin");
     int32_t count = 0;
@@ -125,7 +127,6 @@ void expect_logits(const std::string &from) {
                 worst = std::max(worst, (double)std::fabs(logits[v] - wanted[v]));
         }
         EXPECT_LT(worst, 1e-4) << "tensor " << tensor;
-        RecordProperty("worst_logit_" + std::to_string(tensor), std::to_string(worst));
         // Only weights: no run goes on from them.
         EXPECT_EQ(Z3D_ERR_CONFIG, z3d_checkpoint_load_all(
                                       world, (shared.path + "/step-00000000").c_str(), t.model,
