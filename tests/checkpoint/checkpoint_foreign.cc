@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <regex>
 
 namespace {
 
@@ -25,12 +24,17 @@ struct Tensors {
         uint64_t length = 0;
         memcpy(&length, file.data(), 8);
         std::string header = file.substr(8, length), data = file.substr(8 + length);
-        std::regex entry("\"([a-z0-9_.]+)\":\\{\"dtype\":\"(\\w+)\",\"shape\":\\[([0-9,]+)\\],"
-                         "\"data_offsets\":\\[(\\d+),(\\d+)\\]\\}");
-        for (std::sregex_iterator i(header.begin(), header.end(), entry), end; i != end; ++i)
-            t.all.push_back(
-                {(*i)[1], (*i)[2], (*i)[3],
-                 data.substr(std::stoul((*i)[4]), std::stoul((*i)[5]) - std::stoul((*i)[4]))});
+        const std::string middle = "\":{\"dtype\":\"", offsets = "\"data_offsets\":[";
+        for (size_t at = 0; (at = header.find(middle, at)) != std::string::npos; at++) {
+            size_t name = header.rfind('"', at - 1) + 1, type = at + middle.size();
+            size_t shape = header.find('[', at) + 1, place = header.find(offsets, at);
+            unsigned long begin = 0, end = 0;
+            sscanf(header.c_str() + place + offsets.size(), "%lu,%lu", &begin, &end);
+            t.all.push_back({header.substr(name, at - name),
+                             header.substr(type, header.find('"', type) - type),
+                             header.substr(shape, header.find(']', shape) - shape),
+                             data.substr(begin, end - begin)});
+        }
         EXPECT_EQ(t.all.size(), 28u);
         return t;
     }
