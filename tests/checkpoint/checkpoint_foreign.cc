@@ -368,7 +368,8 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
     with("\"scale_attn_weights\": true", "\"scale_attn_weights\": false", Z3D_ERR_UNSUPPORTED,
          "\"scale_attn_weights\" must be true");
     with("\"n_layer\": 2", "\"n_layer\": 1", Z3D_ERR_DATA, "is none of a GPT-2 of 1 layers");
-    with("\"n_layer\": 2", "\"n_layer\": 3", Z3D_ERR_DATA, "too few");
+    with("\"n_layer\": 2", "\"n_layer\": 3", Z3D_ERR_DATA, "tensor h.2.ln_1.weight is missing");
+    with("\"n_layer\": 2", "\"n_layer\": 30", Z3D_ERR_DATA, "too few");
     with("\"n_layer\": 2", "\"n_layers\": 2", Z3D_ERR_DATA, "config.json: \"n_layer\" is missing");
     with("\"n_head\": 4", "\"n_head\": 5", Z3D_ERR_CONFIG, "heads");
     with("\"n_embd\": 32", "\"n_embd\": -1", Z3D_ERR_DATA, "\"n_embd\": -1 is no count");

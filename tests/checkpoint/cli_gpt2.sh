@@ -9,10 +9,8 @@ grep -q '^written to imported/step-00000000$' out || fail "import does not say w
 expect 0 "$ZERO3D" checkpoint verify imported
 expect 0 "$ZERO3D" checkpoint show imported
 grep -q 'without momentum and variance' out || fail "show: an imported model has no momentum"
-for n in 1 2; do
-    expect 0 "$LAUNCH" -n $n "$ZERO3D" generate imported --prompt "Every rank" --tokens 18 --temperature 0
-    cmp -s out "$gpt2/greedy.txt" || fail "not the continuation of transformers"
-done
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate imported --prompt "Every rank" --tokens 18 --temperature 0
+cmp -s out "$gpt2/greedy.txt" || fail "not the continuation of transformers"
 
 # The same from llm.c's file, which has no tokenizer beside it.
 expect 0 "$ZERO3D" checkpoint export imported model.bin --format llm.c
@@ -21,9 +19,6 @@ expect 0 "$ZERO3D" checkpoint diff imported from-llmc
 grep -q '^equal' out || fail "llm.c's file holds other weights"
 expect 0 "$ZERO3D" generate from-llmc --vocab "$gpt2" --prompt "Every rank" --tokens 18 --temperature 0
 cmp -s out "$gpt2/greedy.txt" || fail "llm.c's file: another continuation"
-expect 0 "$ZERO3D" checkpoint import model.bin with-files --vocab "$gpt2/vocab.json" --merges "$gpt2/merges.txt"
-expect 0 "$ZERO3D" generate with-files --prompt "Every rank" --tokens 18 --temperature 0
-cmp -s out "$gpt2/greedy.txt" || fail "named tokenizer files: another continuation"
 
 # A run that begins with it, on its own tokens; then out again, and in again.
 expect 0 "$ZERO3D" data tokenize "$gpt2/text.txt" --output train.bin --tokenizer gpt2 --vocab "$gpt2"
@@ -45,7 +40,7 @@ awk "BEGIN { exit !($loss < 2) }" || fail "the first loss, $loss, is not that of
 expect 1 "$ZERO3D" checkpoint diff imported run/checkpoints
 grep -q 'only in the second' out || fail "diff: momentum is not said to be in one only"
 expect 0 "$ZERO3D" checkpoint export run/checkpoints hf --dtype bf16
-expect 0 "$ZERO3D" checkpoint import hf back --vocab "$gpt2"
+expect 0 "$ZERO3D" checkpoint import hf back --vocab "$gpt2/vocab.json" --merges "$gpt2/merges.txt"
 expect 0 "$ZERO3D" generate back --prompt "Every rank" --tokens 4
 
 # No run goes on from an imported model.
