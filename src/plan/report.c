@@ -56,6 +56,23 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     }
 }
 
+/* A bucket beyond the largest group is never full, which is fine. */
+static void print_bucket(const z3d_plan *plan, const char *name, int64_t bucket, z3d_string *out) {
+    int64_t largest = 0;
+    char size[32], group[32];
+    for (int g = 0; g < plan->layout->num_groups; g++)
+        if (plan->layout->group[g].padded > largest) largest = plan->layout->group[g].padded;
+    z3d_format_count((double)bucket, size, sizeof size);
+    z3d_format_count((double)largest, group, sizeof group);
+    z3d_string_append(out, "  %-21s %16s  ", name, size);
+    if (bucket >= largest)
+        z3d_string_append(out, "larger than any parameter group (%s): each goes in one piece\n",
+                          group);
+    else
+        z3d_string_append(out, "the largest parameter group (%s) goes in %lld pieces\n", group,
+                          (long long)((largest + bucket - 1) / bucket));
+}
+
 static void print_communication(const z3d_plan *plan, z3d_string *out) {
     const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
     z3d_string_append(out, "\ncommunication a step    %16s\n", "elements sent");
@@ -71,6 +88,9 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
         z3d_string_append(out, "\n");
     }
     if (plan->topology.size[Z3D_AXIS_WORLD] == 1) z3d_string_append(out, "  none: one rank\n");
+    if (plan->topology.size[Z3D_AXIS_DATA] == 1) return;
+    print_bucket(plan, "reduce bucket", plan->program_config.reduce_bucket, out);
+    print_bucket(plan, "gather bucket", plan->program_config.gather_bucket, out);
 }
 
 static void print_work(const z3d_plan *plan, z3d_string *out) {

@@ -21,6 +21,11 @@ for stage in 0 1 2 3; do
         fail "stage $stage: $parameters $gradients $optimizer bytes, the formulas give $wanted"
 done
 
+# Buckets without effect are told.
+plan zero_optimization.reduce_bucket_size=100000
+grep -Eq 'reduce bucket .* goes in [0-9]+ pieces' out || fail "nothing about a bucket that cuts"
+grep -Eq 'gather bucket .* larger than any parameter group' out || fail "nothing about a bucket that is never full"
+
 plan --rank 7 --print-program zero_optimization.stage=3
 for word in gather_params release_params forward backward reduce_grads step_control optimizer_step; do
     grep -q "$word" out || fail "the program of stage 3 has no $word"
