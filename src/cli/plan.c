@@ -4,10 +4,13 @@
 #include <string.h>
 
 #include "src/cli/cli.h"
+#include "src/plan/advice.h"
 #include "src/plan/choose.h"
+#include "src/plan/memory.h"
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
+    "                   [--memory [FILE.svg]]\n"
     "                   [--hardware FILE [--calibration FILE] [--tokens N] [--json] [--trace "
     "FILE]]\n"
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
@@ -24,6 +27,11 @@ static const char help[] =
     "                    the batch keys imply\n"
     "  --rank R          the rank to plan (default 0)\n"
     "  --print-program   also print its training step, one instruction a line\n"
+    "  --memory          also the memory over its training step: the least that any placement "
+    "takes,\n"
+    "                    what the plan takes, what a first-fit and a caching allocator would; with "
+    "a\n"
+    "                    file, a picture of it\n"
     "  --hardware FILE   a described machine (configs/hardware): also prints whether it fits, the "
     "time\n"
     "                    of a step and where it goes, TFLOPS, MFU and HFU; everything is "
@@ -53,12 +61,21 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 }
 
 typedef struct priced {
-    const char *hardware, *calibration, *tokens, *trace, *fit, *write;
-    bool json;
+    const char *hardware, *calibration, *tokens, *trace, *fit, *write, *picture;
+    bool json, print_program, memory;
 } priced;
 
-static z3d_status price(const z3d_case *of, const z3d_hardware *hardware, const priced *options,
-                        z3d_string *text) {
+/* Of a case that does not fit. */
+static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
+                         const z3d_memory_need *need, z3d_string *text) {
+    z3d_room room = {.device = need->arena + (int64_t)need->free,
+                     .host = (int64_t)need->host_capacity};
+    z3d_string_append(text, "\n");
+    return z3d_plan_advice(config, of->topology.size[Z3D_AXIS_WORLD], threads, &room, text);
+}
+
+static z3d_status price(const z3d_config *config, const z3d_case *of, int threads,
+                        const z3d_hardware *hardware, const priced *options, z3d_string *text) {
     z3d_estimate estimate;
     double tokens = 0;
     FILE *timeline = NULL;
@@ -76,7 +93,8 @@ static z3d_status price(const z3d_case *of, const z3d_hardware *hardware, const 
         z3d_estimate_json(of, hardware, &estimate, tokens, text);
     else
         z3d_estimate_print(of, hardware, &estimate, tokens, text);
-    return Z3D_OK;
+    if (estimate.memory.fits || options->json) return Z3D_OK;
+    return advise(config, of, threads, &estimate.memory, text);
 }
 
 /* The same configuration on the sim device. */
@@ -85,7 +103,7 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_har
     z3d_case *of;
     int threads = z3d_case_threads(config, ranks, hardware);
     Z3D_TRY(z3d_case_create(config, ranks, rank, threads, &of));
-    z3d_status status = price(of, hardware, options, text);
+    z3d_status status = price(config, of, threads, hardware, options, text);
     z3d_case_destroy(of);
     return status;
 }
@@ -144,8 +162,19 @@ static z3d_status fit_config(z3d_config *config, int ranks, const priced *option
     return Z3D_OK;
 }
 
-static z3d_status plan_config(z3d_config *config, int ranks, int rank, bool print_program,
-                              const priced *options, z3d_string *text) {
+/* What --memory adds. */
+static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_string *text) {
+    z3d_string drawn = {0};
+    Z3D_TRY(z3d_plan_memory_print(plan, text));
+    if (!picture) return Z3D_OK;
+    z3d_status status = z3d_plan_picture(plan, &drawn);
+    if (status == Z3D_OK) status = cli_write(picture, &drawn);
+    z3d_string_free(&drawn);
+    return status;
+}
+
+static z3d_status plan_config(z3d_config *config, int ranks, int rank, const priced *options,
+                              z3d_string *text) {
     z3d_hardware hardware;
     z3d_plan *plan = NULL;
     z3d_string why = {0};
@@ -155,9 +184,10 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, bool prin
         status = z3d_choose_offload(config, ranks, known ? &hardware : NULL, &why);
     if (status == Z3D_OK && why.length && !options->json)
         z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", why.text);
-    if (status == Z3D_OK && (!options->hardware || print_program)) {
+    if (status == Z3D_OK && (!options->hardware || options->print_program || options->memory)) {
         status = z3d_plan_create(config, ranks, rank, &plan);
-        if (status == Z3D_OK) z3d_plan_print(plan, print_program, text);
+        if (status == Z3D_OK) z3d_plan_print(plan, options->print_program, text);
+        if (status == Z3D_OK && options->memory) status = show_memory(plan, options->picture, text);
         if (options->hardware) z3d_string_append(text, "\n");
     }
     if (status == Z3D_OK && options->hardware)
@@ -169,7 +199,6 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, bool prin
 
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL;
-    bool print_program = false;
     priced prediction = {.json = false};
     const cli_option options[] = {{"fit", &prediction.fit, NULL},
                                   {"write", &prediction.write, NULL},
@@ -180,7 +209,8 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                                   {"json", NULL, &prediction.json},
                                   {"ranks", &ranks_text, NULL},
                                   {"rank", &rank_text, NULL},
-                                  {"print-program", NULL, &print_program},
+                                  {"print-program", NULL, &prediction.print_program},
+                                  {"memory", &prediction.picture, &prediction.memory},
                                   {NULL, NULL, NULL}};
     int count, ranks = 0, rank = 0;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -188,7 +218,8 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
     bool needs = prediction.calibration || prediction.tokens || prediction.trace ||
                  (prediction.json && !prediction.fit);
-    if (prediction.fit && (prediction.tokens || prediction.trace || print_program || rank_text))
+    if (prediction.fit && (prediction.tokens || prediction.trace || rank_text ||
+                           prediction.print_program || prediction.memory))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--fit goes with --hardware, --calibration, --ranks, --json and --write");
     if (prediction.write && !prediction.fit)
@@ -196,13 +227,12 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     if (needs && !prediction.hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--calibration, --tokens, --json and --trace want --hardware");
-    if (print_program && prediction.json)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program and --json do not go together");
+    if ((prediction.print_program || prediction.memory) && prediction.json)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program, --memory and --json do not go together");
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
-    z3d_status status = prediction.fit
-                            ? fit_config(config, ranks, &prediction, text)
-                            : plan_config(config, ranks, rank, print_program, &prediction, text);
+    z3d_status status = prediction.fit ? fit_config(config, ranks, &prediction, text)
+                                       : plan_config(config, ranks, rank, &prediction, text);
     z3d_config_destroy(config);
     return status;
 }
