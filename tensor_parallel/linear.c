@@ -1,15 +1,7 @@
-/* Column- and row-parallel linear layers. Two all-reduces make the pair: the row-parallel one in
- * forward (g of Megatron-LM's figure 3) and the column-parallel one in backward (f), which travels
- * while the weight gradient is computed. */
+/* Column- and row-parallel linear layers. Two sums over the group make the pair: the row-parallel
+ * one in forward (g of Megatron-LM's figure 3) and the column-parallel one in backward (f), which
+ * travels while the weight gradient is computed. */
 #include "tensor_parallel/tensor_parallel.h"
-
-static z3d_collective sum_of(const z3d_tensor_lane *lane, void *buffer, int64_t count) {
-    return (z3d_collective){.kind = Z3D_COLLECTIVE_ALL_REDUCE,
-                            .op = Z3D_SUM,
-                            .dtype = lane->dtype,
-                            .buffer = buffer,
-                            .count = count};
-}
 
 /* y[rows,out] = x[rows,in] W[out,in]^T (+ bias) */
 static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear, const void *x,
@@ -28,16 +20,18 @@ static z3d_status input_gradient(const z3d_tensor_lane *lane, const z3d_linear *
                       .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->dtype);
 }
 
-/* dW[out,in] (+)= dy^T x, db[out] (+)= sum of dy's rows. */
+/* dW[out,in] (+)= dy^T x, db[out] (+)= sum of dy's rows in `bias_rows`. */
 static z3d_status parameter_gradients(const z3d_tensor_lane *lane, const z3d_linear *linear,
-                                      const void *x, const void *dy) {
+                                      const void *x, const void *dy, z3d_row_range bias_rows) {
+    int64_t row = linear->out * (int64_t)z3d_dtype_size(lane->dtype);
     Z3D_TRY(Z3D_LAUNCH(lane->device, gemm, .m = linear->out, .n = linear->in, .k = linear->rows,
                        .transpose_a = true, .accumulate = linear->accumulate, .a = dy, .b = x,
                        .c = linear->weight_gradient, .lda = linear->out, .ldb = linear->in,
                        .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->gradient_dtype));
     if (!linear->bias_gradient) return Z3D_OK;
-    return Z3D_LAUNCH(lane->device, bias_backward, .dy = dy, .gradient = linear->bias_gradient,
-                      .rows = linear->rows, .cols = linear->out, .dtype = lane->dtype,
+    return Z3D_LAUNCH(lane->device, bias_backward, .dy = (const char *)dy + bias_rows.first * row,
+                      .gradient = linear->bias_gradient, .rows = bias_rows.count,
+                      .cols = linear->out, .dtype = lane->dtype,
                       .gradient_dtype = lane->gradient_dtype, .accumulate = linear->accumulate);
 }
 
@@ -48,18 +42,19 @@ z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_line
 
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, void *dx) {
-    if (!dx) return parameter_gradients(lane, linear, x, dy);
-    z3d_collective sum = sum_of(lane, dx, linear->rows * linear->in);
+    z3d_row_range all = {0, linear->rows};
+    if (!dx) return parameter_gradients(lane, linear, x, dy, all);
+    z3d_collective sum = z3d_sum_rows(lane, dx, linear->rows, linear->in);
     z3d_ticket ticket;
     Z3D_TRY(input_gradient(lane, linear, dy, dx));
     Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
-    Z3D_TRY(parameter_gradients(lane, linear, x, dy));
+    Z3D_TRY(parameter_gradients(lane, linear, x, dy, all));
     return z3d_collective_wait(lane->group, ticket);
 }
 
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                   const void *x, void *y) {
-    z3d_collective sum = sum_of(lane, y, linear->rows * linear->out);
+    z3d_collective sum = z3d_sum_rows(lane, y, linear->rows, linear->out);
     Z3D_TRY(multiply(lane, linear, x, NULL, y));
     return z3d_collective_run(lane->group, &sum);
 }
@@ -67,5 +62,5 @@ z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear 
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx) {
     if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx));
-    return parameter_gradients(lane, linear, x, dy);
+    return parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows));
 }

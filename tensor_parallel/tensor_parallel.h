@@ -1,9 +1,10 @@
 /* tensor_parallel: Megatron-LM's layers (Shoeybi et al., 1909.08053): column- and row-parallel
  * linear, vocab-parallel embedding and cross entropy. Stateless functions over device kernels and
  * the tensor group's collectives; memory is the caller's. May call parallel/, src/device, src/base.
- * The place of sequence parallelism: the two all-reduces here (row-parallel forward,
- * column-parallel backward) become reduce-scatter and all-gather. Every function: collective over
- * the tensor group; errors are those of kernels and collectives. T = lane->dtype. */
+ * With sequence parallelism (Korthikanti et al., 2205.05198) the rows are split over the group
+ * between the layers: each sum over the group then leaves a rank its own rows, and the caller
+ * gathers them all again in front of the next layer. Every function: collective over the tensor
+ * group; errors are those of kernels and collectives. T = lane->dtype. */
 #ifndef ZERO3D_TENSOR_PARALLEL_TENSOR_PARALLEL_H
 #define ZERO3D_TENSOR_PARALLEL_TENSOR_PARALLEL_H
 
@@ -14,7 +15,27 @@ typedef struct z3d_tensor_lane {
     z3d_device *device;
     z3d_group *group; /* the tensor group */
     z3d_dtype dtype, gradient_dtype;
+    bool sequence_parallel; /* between the layers every rank has its own rows only */
 } z3d_tensor_lane;
+
+/* ---- rows ---- */
+
+/* The rows that are this rank's between the layers, of a micro-batch's `rows` tokens, sample by
+ * sample: all of them, or with sequence parallelism one of group size equal parts, in rank order
+ * (so that a part is one range; it need not end with a sample). Not collective. */
+typedef struct z3d_row_range {
+    int64_t first, count;
+} z3d_row_range;
+z3d_row_range z3d_own_rows(const z3d_tensor_lane *lane, int64_t rows);
+/* How buffer T[rows,cols] is summed over the group: all of it, or with sequence parallelism so that
+ * this rank's own rows are the sum and the others' are undefined. To be started; not collective. */
+z3d_collective z3d_sum_rows(const z3d_tensor_lane *lane, void *buffer, int64_t rows, int64_t cols);
+/* buffer T[rows,cols] holds this rank's own rows, and then everybody's. Without sequence
+ * parallelism nothing is done. */
+z3d_status z3d_gather_rows(const z3d_tensor_lane *lane, void *buffer, int64_t rows, int64_t cols);
+
+/* ---- layers: all their operands have all rows; of a sum over the group, a rank gets its own ----
+ */
 
 /* A linear layer y = x W^T + b on rows x in -> rows x out. W is T[out, in] of the local part:
  * column-parallel splits `out`, row-parallel splits `in`; these are the local sizes. */
@@ -28,15 +49,15 @@ typedef struct z3d_linear {
 /* y T[rows,out] = x W^T + b. No communication: x is replicated, y is this rank's columns. */
 z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                      const void *x, void *y);
-/* dx = sum over the group of dy W (one all-reduce, started before the weight gradient is computed);
- * dW, db. dx NULL: not wanted. */
+/* dx = sum over the group of dy W (started before the weight gradient is computed); dW, db. dx
+ * NULL: not wanted. */
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, void *dx);
-/* y = sum over the group of x W^T (one all-reduce). The bias is not added: the caller fuses it into
- * what follows. */
+/* y = sum over the group of x W^T. The bias is not added: the caller fuses it into what follows. */
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                   const void *x, void *y);
-/* dx = dy W (local), dW, db from the replicated dy (equal bits on all ranks). */
+/* dx = dy W (local), dW, db. db comes from the own rows of dy: without sequence parallelism it has
+ * equal bits on all ranks, with it the sum over the group is meant. */
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx);
 
@@ -48,7 +69,7 @@ typedef struct z3d_vocab_range {
 /* The range of tensor rank `index` of `size` for a padded vocabulary. */
 z3d_vocab_range z3d_vocab_range_of(int64_t vocab, int64_t padded_vocab, int size, int index);
 
-/* out T[rows,hidden] = table[token], summed over the group (one all-reduce). */
+/* out T[rows,hidden] = table[token], summed over the group. */
 z3d_status z3d_vocab_embedding_forward(const z3d_tensor_lane *lane, z3d_vocab_range range,
                                        const int32_t *tokens, const void *table, int64_t rows,
                                        int64_t hidden, void *out);

@@ -17,11 +17,7 @@ z3d_status z3d_vocab_embedding_forward(const z3d_tensor_lane *lane, z3d_vocab_ra
     Z3D_TRY(Z3D_LAUNCH(lane->device, embedding_forward, .tokens = tokens, .table = table,
                        .out = out, .rows = rows, .cols = hidden, .first = range.first,
                        .table_rows = range.local, .dtype = lane->dtype));
-    z3d_collective sum = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
-                          .op = Z3D_SUM,
-                          .dtype = lane->dtype,
-                          .buffer = out,
-                          .count = rows * hidden};
+    z3d_collective sum = z3d_sum_rows(lane, out, rows, hidden);
     return z3d_collective_run(lane->group, &sum);
 }
 

@@ -28,7 +28,7 @@ bool z3d_program_keeps_all_rows(const z3d_program_config *config, z3d_group_part
     return config->stage < 3;
 }
 
-static struct decisions decide(const z3d_program_config *config) {
+static struct decisions decide(const z3d_program_config *config, const z3d_model *model) {
     bool all_parameters = z3d_program_keeps_all_rows(config, Z3D_PART_PARAMETERS);
     bool all_gradients = z3d_program_keeps_all_rows(config, Z3D_PART_GRADIENTS);
     bool all_optimizer = z3d_program_keeps_all_rows(config, Z3D_PART_OPTIMIZER);
@@ -37,6 +37,7 @@ static struct decisions decide(const z3d_program_config *config) {
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
+        .sum_replicated = model->sequence_parallel,
     };
 }
 
@@ -245,8 +246,34 @@ static void gather_at_start(struct builder *b) {
 
 /* ---- gradients: reduced as soon as a group's backward is done ---- */
 
+/* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
+ * stage. */
+static void emit_sum(struct builder *b, z3d_phase phase, int g) {
+    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_SUM_REPLICATED, phase);
+    i->group = g;
+    i->axis = Z3D_AXIS_TENSOR;
+    i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+}
+
+/* The own row of group g's gradients is complete. */
+static void share_gradients(struct builder *b, int g) {
+    int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    if (b->decisions.gather_gradients)
+        emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, g, -1, Z3D_SLOT_SHARD, kept, -1);
+}
+
+static void wait_sums(struct builder *b) {
+    for (int g = b->program->model->num_groups - 1; g >= 0; g--) {
+        if (!b->group[g].summing) continue;
+        emit_sum(b, Z3D_PHASE_WAIT, g);
+        b->group[g].summing = false;
+        share_gradients(b, g);
+    }
+}
+
 static void wait_reductions(struct builder *b, int micro) {
     z3d_program *p = b->program;
+    wait_sums(b);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
         struct group_state *group = &b->group[g];
         if (!group->reducing) continue;
@@ -261,11 +288,16 @@ static void wait_reductions(struct builder *b, int micro) {
             i->buffer[Z3D_SLOT_SHARD] = kept;
             i->accumulate = micro > 0;
         }
-        if (b->decisions.gather_gradients && micro == p->config.accumulation - 1)
-            emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, g, -1, Z3D_SLOT_SHARD, kept, -1);
         group->reducing = false;
         if (!b->decisions.reduce_kept) group->gradients = -1;
+        if (micro < p->config.accumulation - 1) continue;
+        group->summing = b->decisions.sum_replicated && z3d_layout_replicates(p->layout, g);
+        if (group->summing)
+            emit_sum(b, Z3D_PHASE_START, g);
+        else
+            share_gradients(b, g);
     }
+    if (!p->config.overlap) wait_sums(b);
 }
 
 static void reduce_after(struct builder *b, struct work w) {
@@ -401,6 +433,7 @@ static void do_work(struct builder *b, struct work w) {
 
 static void optimize(struct builder *b) {
     z3d_program *p = b->program;
+    wait_sums(b);
     z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
@@ -503,7 +536,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
             "%d units x %d micro-batches a step: a step program has at most %d unit runs; "
             "take fewer gradient accumulation steps",
             model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.decisions = decide(config)};
+    struct builder b = {.decisions = decide(config, model)};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,
@@ -512,6 +545,8 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                                .model = model,
                                .layout = layout,
                                .traces = traces};
+    /* There a checkpoint, a unit's input, is this rank's part already. */
+    if (model->sequence_parallel) b.program->config.partition_activations = false;
     Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_groups, sizeof *b.group, "builder", &b.group),
                  end);
     Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_units, sizeof *b.unit, "builder", &b.unit),

@@ -13,6 +13,8 @@ struct decisions {
     bool reduce_kept; /* backward accumulates into the kept gradients, which are reduced in place in
                          the last micro-batch; otherwise each micro-batch has gradients of its own,
                          reduced and added to the kept ones */
+    bool sum_replicated; /* the reduced gradients of replicated parameters are parts of a sum over
+                            the tensor group */
 };
 
 struct group_state {
@@ -22,6 +24,7 @@ struct group_state {
     bool written;    /* something was written to it: add from now on */
     int last_writer; /* the unit whose backward completes the gradient */
     bool reducing;   /* a reduction was started and not yet waited for */
+    bool summing;    /* and so a sum over the tensor group */
 };
 
 /* The current micro-batch's memory of one unit. */

@@ -148,6 +148,22 @@ static z3d_status start_matrix(z3d_executor *executor, int index, z3d_collective
     return z3d_collective_start(executor->group[Z3D_AXIS_DATA], &call, &executor->ticket[index]);
 }
 
+/* Over the tensor group, whose members have the same part in their shards, or all none. */
+static z3d_status start_sum_replicated(z3d_executor *executor, int index) {
+    int group = executor->program->instruction[index].group;
+    int64_t first, count;
+    z3d_layout_replicated_part(executor->program->layout, group, &first, &count);
+    if (count == 0) return Z3D_OK;
+    z3d_collective call = {
+        .kind = Z3D_COLLECTIVE_ALL_REDUCE,
+        .op = Z3D_SUM,
+        .dtype = executor->program->config.grad_dtype,
+        .buffer = kept_address(executor, group, Z3D_PART_GRADIENTS, first),
+        .count = count,
+    };
+    return z3d_collective_start(executor->group[Z3D_AXIS_TENSOR], &call, &executor->ticket[index]);
+}
+
 static z3d_status start_gather_params(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
@@ -247,6 +263,8 @@ static z3d_status start(z3d_executor *executor, int index) {
     case Z3D_OP_GATHER_GRADS:
         return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, i->buffer[Z3D_SLOT_SHARD],
                             p->config.grad_dtype);
+    case Z3D_OP_SUM_REPLICATED:
+        return start_sum_replicated(executor, index);
     case Z3D_OP_LOAD_INPUT:
         return start_load_gather(executor, index);
     default:
@@ -264,6 +282,11 @@ static z3d_status wait(z3d_executor *executor, int index) {
                                                : z3d_copy_test(executor->device, copy);
         executor->transfer_wait_seconds += z3d_now() - begin;
         return status;
+    }
+    if (i->opcode == Z3D_OP_SUM_REPLICATED) {
+        int64_t first, count;
+        z3d_layout_replicated_part(executor->program->layout, i->group, &first, &count);
+        if (count == 0) return Z3D_OK;
     }
     z3d_group *group = executor->group[i->axis];
     return executor->blocking ? z3d_collective_wait(group, ticket)
@@ -560,6 +583,7 @@ static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host
         return gather_output(executor, i, host);
     case Z3D_OP_GATHER_PARAMS: /* only ever started and waited for */
     case Z3D_OP_REDUCE_GRADS:
+    case Z3D_OP_SUM_REPLICATED:
     case Z3D_OP_GATHER_GRADS:
     case Z3D_OPCODE_COUNT:
         break;

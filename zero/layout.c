@@ -5,16 +5,17 @@
 
 #include "zero/zero.h"
 
-/* Parameters are sorted by this, so that a shard is at most four ranges: decayed and split first,
- * plain and replicated last. */
+/* Parameters are sorted by this, so that a shard is at most four ranges: decayed ones before plain
+ * ones, the replicated of both next to each other. */
 static int range_class(const z3d_parameter *parameter) {
-    return (parameter->weight_decay ? 0 : 2) + (parameter->split_dim < 0 ? 1 : 0);
+    bool replicated = parameter->split_dim < 0;
+    return parameter->weight_decay ? replicated : 3 - replicated;
 }
 
 static z3d_status lay_out_group(const z3d_parameter_group *group, int tensor_size, int data_size,
                                 z3d_group_layout *out) {
     for (int class = 0; class < 4; class ++) {
-        z3d_range range = {out->elements, 0, class < 2, class % 2 == 1};
+        z3d_range range = {out->elements, 0, class < 2, class == 1 || class == 2};
         for (int i = 0; i < group->num_parameters; i++) {
             const z3d_parameter *p = &group->parameter[i];
             if (range_class(p) != class) continue;
@@ -173,4 +174,23 @@ bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, int 
     out->first = from;
     out->count = to - from;
     return to > from;
+}
+
+bool z3d_layout_replicates(const z3d_layout *layout, int group) {
+    for (int r = 0; r < layout->group[group].num_ranges; r++)
+        if (layout->group[group].range[r].replicated) return true;
+    return false;
+}
+
+void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
+                                int64_t *count) {
+    *first = *count = 0;
+    for (int r = 0; r < layout->group[group].num_ranges; r++) {
+        z3d_range range;
+        if (!layout->group[group].range[r].replicated ||
+            !z3d_layout_shard_range(layout, group, r, layout->data_index, &range))
+            continue;
+        if (*count == 0) *first = range.first;
+        *count += range.count;
+    }
 }

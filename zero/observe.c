@@ -61,6 +61,19 @@ static z3d_status hash_columns(z3d_executor *executor, XXH3_state_t *hash,
     return Z3D_OK;
 }
 
+/* Of the own row, what was summed over the tensor group. */
+static z3d_status hash_sum(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    z3d_dtype dtype = p->config.grad_dtype;
+    int64_t first, count;
+    z3d_layout_replicated_part(p->layout, i->group, &first, &count);
+    if (!z3d_program_keeps_all_rows(&p->config, Z3D_PART_GRADIENTS))
+        first -= p->layout->data_index * p->layout->group[i->group].shard;
+    return hash_bytes(executor, hash,
+                      z3d_executor_address(executor, i->buffer[Z3D_SLOT_SHARD], first, dtype),
+                      count * (int64_t)z3d_dtype_size(dtype));
+}
+
 /* The leg that makes a unit's input whole again; a part's padding and what another leg will bring
  * are nobody's output. */
 static bool completes_input(const z3d_program *p, const z3d_instruction *i) {
@@ -81,12 +94,14 @@ z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) 
     const z3d_instruction *i = &p->instruction[index];
     unsigned slots = written_slots(i);
     bool over = i->phase == Z3D_PHASE_WAIT;
-    bool columns = over && i->group >= 0, input = over && completes_input(p, i);
-    if (!slots && !columns && !input) return Z3D_OK;
+    bool sum = over && i->opcode == Z3D_OP_SUM_REPLICATED;
+    bool columns = over && i->group >= 0 && !sum, input = over && completes_input(p, i);
+    if (!slots && !columns && !input && !sum) return Z3D_OK;
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
     if (columns) Z3D_TRY(hash_columns(executor, &hash, i));
     if (input) Z3D_TRY(hash_input(executor, &hash, i));
+    if (sum) Z3D_TRY(hash_sum(executor, &hash, i));
     for (int s = 0; s < Z3D_SLOT_COUNT; s++)
         if (slots >> s & 1 && i->buffer[s] >= 0)
             Z3D_TRY(hash_bytes(executor, &hash,

@@ -53,22 +53,29 @@ const char *z3d_instruction_describe(const z3d_program *program, int index, char
 
 /* ---- volume ---- */
 
+/* Elements of this rank's shard that sum_replicated is about. */
+static int64_t summed(const z3d_program *p, const z3d_instruction *in) {
+    int64_t first, count;
+    z3d_layout_replicated_part(p->layout, in->group, &first, &count);
+    return count;
+}
+
 static bool moves_tensors(const z3d_instruction *in) {
     return in->opcode == Z3D_OP_GATHER_PARAMS || in->opcode == Z3D_OP_REDUCE_GRADS ||
            in->opcode == Z3D_OP_GATHER_GRADS ||
            (in->opcode == Z3D_OP_LOAD_INPUT && in->phase == Z3D_PHASE_START);
 }
 
-static int64_t child_volume(const z3d_child *child, int64_t size) {
-    switch (child->kind) {
+static int64_t volume_of(z3d_collective_kind kind, int64_t count, int64_t size) {
+    switch (kind) {
     case Z3D_COLLECTIVE_ALL_REDUCE:
-        return 2 * child->count * (size - 1) / size;
+        return 2 * count * (size - 1) / size;
     case Z3D_COLLECTIVE_REDUCE_SCATTER:
     case Z3D_COLLECTIVE_ALL_GATHER:
-        return child->count * (size - 1);
+        return count * (size - 1);
     case Z3D_COLLECTIVE_BROADCAST:
     case Z3D_COLLECTIVE_SEND:
-        return child->count;
+        return count;
     default:
         return 0;
     }
@@ -80,9 +87,11 @@ int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axis a
     int64_t volume = 0, size = program->topology.size[axis];
     if (in->phase == Z3D_PHASE_WAIT) return 0;
     if (moves_tensors(in) && in->axis == axis) volume += in->count * (size - 1);
+    if (in->opcode == Z3D_OP_SUM_REPLICATED && in->axis == axis)
+        volume += volume_of(Z3D_COLLECTIVE_ALL_REDUCE, summed(program, in), size);
     for (int c = 0; children && c < in->num_children; c++)
         if (in->child[c].axis == axis && !in->child[c].scalar)
-            volume += child_volume(&in->child[c], size);
+            volume += volume_of(in->child[c].kind, in->child[c].count, size);
     return volume;
 }
 
@@ -109,7 +118,9 @@ static const char *slot_name(int slot, char *buf, size_t size) {
 /* Bytes of the matrix columns that a collective takes part with, of all members. */
 static int64_t bucket_bytes(const z3d_program *p, const z3d_instruction *in) {
     z3d_dtype dtype = in->opcode == Z3D_OP_GATHER_PARAMS ? p->config.dtype : p->config.grad_dtype;
-    return in->count * p->topology.size[in->axis] * (int64_t)z3d_dtype_size(dtype);
+    int64_t elements = in->opcode == Z3D_OP_SUM_REPLICATED ? summed(p, in)
+                                                           : in->count * p->topology.size[in->axis];
+    return elements * (int64_t)z3d_dtype_size(dtype);
 }
 
 static void print_header(const z3d_program *p, z3d_string *out) {
@@ -127,6 +138,12 @@ static void print_header(const z3d_program *p, z3d_string *out) {
                       c->reduce_per_step ? "once a step" : "every micro-batch",
                       c->recompute ? (c->replay_full ? ", full recompute" : ", recompute") : "",
                       c->overlap ? ", overlapped" : "");
+    if (p->model->sequence_parallel)
+        z3d_string_append(out,
+                          "sequence parallel: between its tensor-parallel layers a unit works on "
+                          "1/%d of the rows; inputs and activation checkpoints are such parts "
+                          "without partition_activations\n",
+                          t->size[Z3D_AXIS_TENSOR]);
     z3d_string_append(out, "rank %d of %d: tensor %d/%d, data %d/%d, pipeline %d/%d\n",
                       t->coordinate[Z3D_AXIS_WORLD], t->size[Z3D_AXIS_WORLD],
                       t->coordinate[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_TENSOR],
@@ -191,10 +208,9 @@ static void print_instruction(const z3d_program *p, int index, int width, z3d_st
     const z3d_instruction *in = &p->instruction[index];
     char columns[48] = "", bytes[32] = "", micro[16] = "";
     z3d_string line = {0};
-    if (in->count > 0) {
-        columns_text(in, columns, sizeof columns);
-        if (moves_tensors(in)) z3d_format_bytes(bucket_bytes(p, in), bytes, sizeof bytes);
-    }
+    if (in->count > 0) columns_text(in, columns, sizeof columns);
+    if ((in->count > 0 && moves_tensors(in)) || in->opcode == Z3D_OP_SUM_REPLICATED)
+        z3d_format_bytes(bucket_bytes(p, in), bytes, sizeof bytes);
     if (in->micro >= 0) snprintf(micro, sizeof micro, "%d", in->micro);
     z3d_string_append(&line, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
                       z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);

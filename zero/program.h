@@ -24,7 +24,9 @@ typedef struct z3d_program_config {
                        */
     int checkpoint_every; /* units from one activation checkpoint to the next (number_checkpoints);
                              0 means 1 */
-    bool partition_activations;           /* P_a: a checkpoint is split over the tensor group */
+    bool partition_activations;           /* P_a: a checkpoint is split over the tensor group; of
+                                             a sequence-parallel model it is split anyway, and a
+                                             program's own configuration says false */
     bool offload_activations;             /* P_a+cpu: checkpoints lie in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
@@ -67,6 +69,11 @@ void z3d_layout_destroy(z3d_layout *layout);
  * the flat buffer. */
 bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, int index,
                             z3d_range *out);
+/* Whether all tensor ranks hold some parameter of the group; the run of these in this rank's shard
+ * (first is in the flat buffer; count 0: none of it there). */
+bool z3d_layout_replicates(const z3d_layout *layout, int group);
+void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
+                                int64_t *count);
 
 /* ---- traces: what a unit does, recorded once per kind and call ---- */
 
@@ -125,10 +132,12 @@ const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kin
     X(LOAD_INPUT, load_input)                                                                      \
     X(RECOMPUTE, recompute)                                                                        \
     X(BACKWARD, backward)                                                                          \
-    X(REDUCE_GRADS, reduce_grads) /* reduce-scatter of group g's gradients, one bucket */          \
-    X(KEEP_SHARD, keep_shard)     /* the reduced own shard is added to the gradients kept */       \
-    X(STEP_CONTROL, step_control) /* norm, overflow, loss, stop: one small collective */           \
-    X(GATHER_GRADS, gather_grads) /* stage 0: all-gather of reduced gradients, one bucket */       \
+    X(REDUCE_GRADS, reduce_grads)     /* reduce-scatter of group g's gradients, one bucket */      \
+    X(KEEP_SHARD, keep_shard)         /* the reduced own shard is added to the gradients kept */   \
+    X(SUM_REPLICATED, sum_replicated) /* all-reduce over the tensor group of the kept own shard's  \
+                                         part that is of group g's replicated parameters */        \
+    X(STEP_CONTROL, step_control)     /* norm, overflow, loss, stop: one small collective */       \
+    X(GATHER_GRADS, gather_grads)     /* stage 0: all-gather of reduced gradients, one bucket */   \
     X(OPTIMIZER_STEP, optimizer_step)                                                              \
     X(GATHER_OUTPUT, gather_output) /* evaluate, generate: hand the result over */
 

@@ -53,12 +53,17 @@ static z3d_value gradient_sum(int group, int sum, int count) {
     return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count};
 }
 
-static z3d_value reduced(int group, int first_sum, int count) {
-    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count};
+/* What a reduction over the data group leaves in the own row. In a sequence-parallel model some of
+ * it is still this tensor rank's part, where the group has replicated parameters. */
+static z3d_value reduced(const z3d_flow *flow, int group, int first_sum, int count) {
+    const z3d_program *p = flow->program;
+    bool part = p->model->sequence_parallel && z3d_layout_replicates(p->layout, group);
+    return (z3d_value){part ? Z3D_VALUE_GRADIENT_PART : Z3D_VALUE_GRADIENT_REDUCED, group,
+                       first_sum, count};
 }
 
 static z3d_value final_gradient(const z3d_flow *flow, int group) {
-    return reduced(group, 0, sums(flow));
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow)};
 }
 
 static const z3d_value nothing = {Z3D_VALUE_NOTHING, 0, 0, 0};
@@ -353,7 +358,7 @@ static z3d_status reduce_gradients(z3d_flow *flow, bool start) {
     Z3D_TRY(z3d_flow_unlock(flow, all, true));
     Z3D_TRY(z3d_flow_write(flow, bucket(flow, Z3D_SLOT_GRADIENTS, Z3D_ROWS_OTHERS), nothing));
     return z3d_flow_write(flow, bucket(flow, Z3D_SLOT_GRADIENTS, Z3D_ROWS_OWN),
-                          reduced(in->group, sum_of(flow), 1));
+                          reduced(flow, in->group, sum_of(flow), 1));
 }
 
 static z3d_status keep_shard(z3d_flow *flow) {
@@ -366,14 +371,30 @@ static z3d_status keep_shard(z3d_flow *flow) {
     Z3D_TRY(must_not_persist(flow, Z3D_SLOT_GRADIENTS));
     Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, in->group, Z3D_PART_GRADIENTS));
     if (flow->controlled) return z3d_flow_fail(flow, "it comes after step_control");
-    Z3D_TRY(z3d_flow_read(flow, from, reduced(in->group, sum, 1)));
+    Z3D_TRY(z3d_flow_read(flow, from, reduced(flow, in->group, sum, 1)));
     if ((in->accumulate != 0) != (sum > 0)) {
         return z3d_flow_fail(flow, "it %s the kept gradients, micro-batch %d must %s",
                              in->accumulate ? "adds to" : "overwrites", sum,
                              sum > 0 ? "add" : "overwrite");
     }
-    if (sum > 0) Z3D_TRY(z3d_flow_read(flow, to, reduced(in->group, 0, sum)));
-    return z3d_flow_write(flow, to, reduced(in->group, 0, sum + 1));
+    if (sum > 0) Z3D_TRY(z3d_flow_read(flow, to, reduced(flow, in->group, 0, sum)));
+    return z3d_flow_write(flow, to, reduced(flow, in->group, 0, sum + 1));
+}
+
+/* After the last reduction, once a step: the parts of all tensor ranks are added. Which columns
+ * these are is the layout's, and not the same for all data ranks: the entry stands for the whole
+ * row. */
+static z3d_status sum_replicated(z3d_flow *flow, bool start) {
+    int group = entry(flow)->group;
+    z3d_access own = matrix(flow, Z3D_SLOT_SHARD, Z3D_ROWS_OWN, group);
+    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, group, Z3D_PART_GRADIENTS));
+    if (start) {
+        z3d_value part = {Z3D_VALUE_GRADIENT_PART, group, 0, sums(flow)};
+        Z3D_TRY(z3d_flow_read(flow, own, part));
+        return z3d_flow_lock(flow, own, true);
+    }
+    Z3D_TRY(z3d_flow_unlock(flow, own, true));
+    return z3d_flow_write(flow, own, final_gradient(flow, group));
 }
 
 static z3d_status gather_gradients(z3d_flow *flow, bool start) {
@@ -495,9 +516,10 @@ static z3d_status collective(z3d_flow *flow) {
     if (entry(flow)->phase == Z3D_PHASE_WHOLE) {
         return z3d_flow_fail(flow, "it must be started and waited for");
     }
-    if (entry(flow)->axis != Z3D_AXIS_DATA) {
-        return z3d_flow_fail(flow, "it goes over the %s group, must go over the data group",
-                             z3d_axis_name(entry(flow)->axis));
+    z3d_axis axis = entry(flow)->opcode == Z3D_OP_SUM_REPLICATED ? Z3D_AXIS_TENSOR : Z3D_AXIS_DATA;
+    if (entry(flow)->axis != axis) {
+        return z3d_flow_fail(flow, "it goes over the %s group, must go over the %s group",
+                             z3d_axis_name(entry(flow)->axis), z3d_axis_name(axis));
     }
     Z3D_TRY(enter_phase(flow, &start));
     switch (entry(flow)->opcode) {
@@ -505,6 +527,8 @@ static z3d_status collective(z3d_flow *flow) {
         return gather_parameters(flow, start);
     case Z3D_OP_REDUCE_GRADS:
         return reduce_gradients(flow, start);
+    case Z3D_OP_SUM_REPLICATED:
+        return sum_replicated(flow, start);
     default:
         return gather_gradients(flow, start);
     }
@@ -520,7 +544,7 @@ static z3d_status move_input(z3d_flow *flow) {
 
 static bool is_collective(z3d_opcode opcode) {
     return opcode == Z3D_OP_GATHER_PARAMS || opcode == Z3D_OP_REDUCE_GRADS ||
-           opcode == Z3D_OP_GATHER_GRADS;
+           opcode == Z3D_OP_SUM_REPLICATED || opcode == Z3D_OP_GATHER_GRADS;
 }
 
 static bool only_in_training(z3d_opcode opcode) {

@@ -1,7 +1,8 @@
 /* Inside of the verifier: what buffers hold, as names of values. A step's values are named by what
  * the naive step calls them: for every micro-batch forward through all units and backward through
  * all, gradients added in that order, reduced over the data group once a step or once a
- * micro-batch, one optimizer step a group. That naive step knows no stages, buckets or overlap; an
+ * micro-batch, those of replicated parameters of a sequence-parallel model summed over the tensor
+ * group, one optimizer step a group. That naive step knows no stages, buckets or overlap; an
  * entry whose operands hold the values that the naive step would use gives the value that the naive
  * step would get. */
 #ifndef ZERO3D_ZERO_VERIFIER_H
@@ -19,6 +20,7 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_OPTIMIZER,       /* its optimizer state, likewise */
     Z3D_VALUE_GRADIENT_SUM,    /* this rank's gradients of group `of`: the first `count`
                                   contributions to sum `micro` (a micro-batch's, or the step's 0) */
+    Z3D_VALUE_GRADIENT_PART,   /* reduced as below, but some of it this tensor rank's part only */
     Z3D_VALUE_GRADIENT_REDUCED /* over the data group: sums micro .. micro + count - 1, added */
 } z3d_value_kind;
 

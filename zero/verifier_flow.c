@@ -91,9 +91,10 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
     } else if (v.kind == Z3D_VALUE_GRADIENT_SUM) {
         snprintf(buf, size, "%d contributions to sum %d of %s's gradients, not reduced", v.count,
                  v.micro, name);
-    } else if (v.kind == Z3D_VALUE_GRADIENT_REDUCED) {
-        snprintf(buf, size, "reduced gradients of %s, sums %d to %d", name, v.micro,
-                 v.micro + v.count - 1);
+    } else if (v.kind == Z3D_VALUE_GRADIENT_REDUCED || v.kind == Z3D_VALUE_GRADIENT_PART) {
+        snprintf(buf, size, "reduced gradients of %s, sums %d to %d%s", name, v.micro,
+                 v.micro + v.count - 1,
+                 v.kind == Z3D_VALUE_GRADIENT_PART ? ", still to be summed" : "");
     } else {
         snprintf(buf, size, "nothing defined");
     }

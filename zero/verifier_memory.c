@@ -35,7 +35,8 @@ static z3d_status check_entry(const z3d_program *p, int index) {
                 in->opcode == Z3D_OP_LOAD_INPUT;
     bool matrix = in->opcode == Z3D_OP_GATHER_PARAMS || in->opcode == Z3D_OP_REDUCE_GRADS ||
                   in->opcode == Z3D_OP_GATHER_GRADS;
-    bool group = matrix || in->opcode == Z3D_OP_RELEASE_PARAMS || in->opcode == Z3D_OP_KEEP_SHARD ||
+    bool group = matrix || in->opcode == Z3D_OP_SUM_REPLICATED ||
+                 in->opcode == Z3D_OP_RELEASE_PARAMS || in->opcode == Z3D_OP_KEEP_SHARD ||
                  in->opcode == Z3D_OP_OPTIMIZER_STEP;
     int units = p->model->num_units, groups = p->model->num_groups;
     int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;

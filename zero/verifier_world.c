@@ -58,7 +58,7 @@ typedef struct world {
 
 static bool is_bucket(z3d_opcode opcode) {
     return opcode == Z3D_OP_GATHER_PARAMS || opcode == Z3D_OP_REDUCE_GRADS ||
-           opcode == Z3D_OP_GATHER_GRADS;
+           opcode == Z3D_OP_SUM_REPLICATED || opcode == Z3D_OP_GATHER_GRADS;
 }
 
 /* An all-gather of a partitioned activation checkpoint. */
@@ -95,8 +95,10 @@ static call call_of(const z3d_program *p, queued q) {
     c.count = in->count;
     c.scalar = !is_bucket(in->opcode) && !gathers_input(in);
     if (c.scalar) c.count = 4 + (p->mode == Z3D_MODE_TRAIN ? p->model->num_groups : 0);
+    bool sum = in->opcode == Z3D_OP_SUM_REPLICATED;
+    if (sum) z3d_layout_replicated_part(p->layout, in->group, &c.first, &c.count);
     c.kind = in->opcode == Z3D_OP_REDUCE_GRADS ? Z3D_COLLECTIVE_REDUCE_SCATTER
-             : c.scalar                        ? Z3D_COLLECTIVE_ALL_REDUCE
+             : c.scalar || sum                 ? Z3D_COLLECTIVE_ALL_REDUCE
                                                : Z3D_COLLECTIVE_ALL_GATHER;
     bool parameters = in->opcode == Z3D_OP_GATHER_PARAMS || gathers_input(in);
     c.dtype = c.scalar ? Z3D_F64 : parameters ? p->config.dtype : p->config.grad_dtype;
@@ -372,7 +374,9 @@ static z3d_status check_world(z3d_program *const *programs, int count) {
         }
         for (int i = 0; i < p->num_instructions; i++) {
             const z3d_instruction *in = &p->instruction[i];
-            bool known = (unsigned)in->axis < Z3D_AXIS_COUNT;
+            bool known = (unsigned)in->axis < Z3D_AXIS_COUNT &&
+                         (in->opcode != Z3D_OP_SUM_REPLICATED ||
+                          (in->group >= 0 && in->group < p->model->num_groups));
             for (int c = 0; c < in->num_children && known; c++) {
                 known = (unsigned)in->child[c].axis < Z3D_AXIS_COUNT &&
                         in->child[c].kind != Z3D_COLLECTIVE_SEND &&

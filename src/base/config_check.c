@@ -55,6 +55,29 @@ static z3d_status check_model(const z3d_config *c) {
     return check_model_size(c);
 }
 
+/* The sequence, not a micro-batch's tokens: generation has one sample. */
+static z3d_status check_sequence(const z3d_config *c) {
+    int64_t tensor = c->parallel_tensor_model_parallel_size, length = c->model_seq_length;
+    int64_t below = length / tensor * tensor, above = below + tensor;
+    if (!c->parallel_sequence_parallel) return Z3D_OK;
+    if (tensor == 1) {
+        return z3d_config_error(c, "parallel.sequence_parallel",
+                                "true has no effect with tensor_model_parallel_size 1: there is "
+                                "nobody to share a sequence with; leave it out");
+    }
+    if (below == length) return Z3D_OK;
+    z3d_string right = {0};
+    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
+    z3d_string_append(&right, "%lld", (long long)above);
+    z3d_status status =
+        z3d_config_error(c, "model.seq_length",
+                         "%lld cannot be shared out to %lld tensor ranks, as "
+                         "parallel.sequence_parallel does; %s can",
+                         (long long)length, (long long)tensor, right.failed ? "" : right.text);
+    z3d_string_free(&right);
+    return status;
+}
+
 static z3d_status check_parallel(const z3d_config *c) {
     int64_t tensor = c->parallel_tensor_model_parallel_size;
     if (c->parallel_pipeline_model_parallel_size != 1) {
@@ -71,7 +94,7 @@ static z3d_status check_parallel(const z3d_config *c) {
                                 "true has no effect with tensor_model_parallel_size 1; leave it "
                                 "out");
     }
-    return Z3D_OK;
+    return check_sequence(c);
 }
 
 /* A key of a part that is off: set by the user to what is not the default. */

@@ -17,6 +17,7 @@
   X(model_attention_dropout, "model.attention_dropout", FLOAT, "0", "[0,1)", "dropout on attention probabilities") \
   X(model_init_method_std, "model.init_method_std", FLOAT, "0.02", "(0,10]", "standard deviation of initial weights; residual projections use this / sqrt(2 num_layers), as GPT-2") \
   X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
+  X(parallel_sequence_parallel, "parallel.sequence_parallel", BOOL, "false", "", "Megatron's sequence parallelism: layernorms, dropout and residuals on 1/tp of a micro-batch's tokens; all-reduces become reduce-scatter and all-gather; needs a seq_length that tp divides") \
   X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,65536]", "pipeline stages; only 1 so far") \
   X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "permit tensor groups that straddle nodes (slow: the paper's < 5 % case)") \
   X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "ranks the run must have; auto accepts what it is started with") \
@@ -30,7 +31,7 @@
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "let collectives run beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch; allowed, without effect, where there is one micro-batch a step or one data rank") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "full keeps one input per block and recomputes the rest; selective keeps 10 b s h a block and recomputes what is cheap; none keeps 12") \
-  X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h a block") \
+  X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h a block; with parallel.sequence_parallel that is so anyway, and costs nothing") \
   X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: activation checkpoints lie in host memory; each goes there and back once; auto: where the copies hide behind compute, or the run fits only so") \
   X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "activation checkpoints in the model, spread evenly; auto: one per block") \
   X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "full repeats a block's forward whole, as the paper's systems do; minimal leaves out what backward does not read") \

@@ -138,12 +138,13 @@ typedef struct z3d_gelu_backward {
 } z3d_gelu_backward;
 
 /* y[rows,cols] = residual + dropout(x + bias). residual T or NULL (0), bias T[cols] or NULL; y may
- * be x. rows = batch x seq; dropout's counter is (sample, head 0, row within the sample, column).
- */
+ * be x. The rows are rows first .. first + rows - 1 of the micro-batch's batch x seq; dropout's
+ * counter is (sample, head 0, row within the sample, column), so that who has which rows changes
+ * nothing. */
 typedef struct z3d_dropout_forward {
     const void *x, *bias, *residual;
     void *y;
-    int64_t batch, seq, cols;
+    int64_t rows, first, seq, cols;
     z3d_dtype dtype;
     z3d_dropout dropout;
 } z3d_dropout_forward;
@@ -152,7 +153,7 @@ typedef struct z3d_dropout_forward {
 typedef struct z3d_dropout_backward {
     const void *dy;
     void *dx;
-    int64_t batch, seq, cols;
+    int64_t rows, first, seq, cols;
     z3d_dtype dtype;
     z3d_dropout dropout;
 } z3d_dropout_backward;
@@ -201,19 +202,21 @@ typedef struct z3d_embedding_backward {
     bool accumulate;
 } z3d_embedding_backward;
 
-/* x[batch,seq,cols] += positions[seq,cols], in place. */
+/* x[rows,cols] += positions[seq,cols] of each row, in place. The rows are rows first .. first +
+ * rows - 1 of the micro-batch's batch x seq. */
 typedef struct z3d_position_forward {
     void *x;
     const void *positions;
-    int64_t batch, seq, cols;
+    int64_t rows, first, seq, cols;
     z3d_dtype dtype;
 } z3d_position_forward;
 
-/* gradient[seq,cols] (+)= sum over batch of dy. */
+/* gradient[seq,cols] (+)= sum over the samples of dy[rows,cols], whose rows are as above; not
+ * accumulate: positions that no row has become 0. */
 typedef struct z3d_position_backward {
     const void *dy;
     void *gradient;
-    int64_t batch, seq, cols;
+    int64_t rows, first, seq, cols;
     z3d_dtype dtype, gradient_dtype;
     bool accumulate;
 } z3d_position_backward;

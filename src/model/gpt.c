@@ -40,6 +40,11 @@ static z3d_status check(const z3d_gpt_config *c) {
                          "GPT: num_attention_heads %lld is not divisible by "
                          "tensor_model_parallel_size %d",
                          (long long)c->num_heads, c->tensor_size);
+    if (c->sequence_parallel && (c->tensor_size == 1 || c->seq_length % c->tensor_size))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "GPT: sequence parallelism splits seq_length %lld over "
+                         "tensor_model_parallel_size %d: that must be above 1 and divide it",
+                         (long long)c->seq_length, c->tensor_size);
     const double drop[] = {c->hidden_dropout, c->attention_dropout};
     for (int i = 0; i < 2; i++)
         if (!(drop[i] >= 0 && drop[i] < 1))
@@ -139,13 +144,15 @@ static void describe_groups(z3d_model *model, const z3d_gpt *gpt) {
 
 static void describe_units(z3d_model *model, const z3d_gpt *gpt) {
     int layers = (int)gpt->config.num_layers, last = layers + 1;
+    int64_t rows = gpt->config.seq_length;
+    if (gpt->config.sequence_parallel) rows /= gpt->config.tensor_size;
     for (int i = 0; i <= last; i++) {
         z3d_unit *unit = &model->unit[i];
         unit->data = gpt;
         unit->index = i;
         if (i == last) continue;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-            unit->output_elements[mode] = gpt->config.seq_length * gpt->config.hidden_size;
+            unit->output_elements[mode] = rows * gpt->config.hidden_size;
     }
 
     z3d_unit *embedding = &model->unit[0];
@@ -200,6 +207,7 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     model->data = gpt;
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
+    model->sequence_parallel = config->sequence_parallel;
     model->num_fields = 2;
     for (int f = 0; f < 2; f++) {
         snprintf(model->field[f].name, Z3D_NAME, "%s", f ? "targets" : "tokens");

@@ -60,4 +60,18 @@ static inline z3d_dropout gpt_dropout(const z3d_unit_run *run, double p, const c
                          .state = run->state};
 }
 
+/* ---- gpt_rows.c: the rows between the tensor-parallel layers ---- */
+
+z3d_tensor_lane z3d_gpt_lane(const z3d_unit_run *run);
+/* Of T[rows, hidden], the rows that are this rank's own between the layers, and the bytes in front
+ * of them in a buffer of all rows. */
+z3d_row_range z3d_gpt_own_rows(const z3d_unit_run *run);
+int64_t z3d_gpt_own_offset(const z3d_unit_run *run);
+/* *all = room for all rows, of which the own ones will go to `own`: itself, where these are all. */
+z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all);
+/* *all = the gradient of all rows in front of a dropout, from dy of the own rows behind it; dy
+ * itself where nothing drops and all rows are own. */
+z3d_status z3d_gpt_dropout_gradient(z3d_unit_run *run, const void *dy, const char *site,
+                                    const void **all);
+
 #endif

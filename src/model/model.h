@@ -10,6 +10,7 @@ typedef struct z3d_gpt_config {
     int64_t num_layers, hidden_size, num_heads, seq_length, vocab_size, vocab_multiple;
     double hidden_dropout, attention_dropout, init_std;
     int tensor_size;
+    bool sequence_parallel; /* layernorms, dropout and residuals on 1/tensor_size of the tokens */
 } z3d_gpt_config;
 
 /* GPT-2: groups "wte" (the tied table, [vocab, hidden], split along the vocabulary), "wpe",
@@ -18,7 +19,7 @@ typedef struct z3d_gpt_config {
  * matrices are stored [out, in] (attn.c_attn.weight [3, heads, head_dim, hidden]). Fields: tokens
  * and targets, int32[seq]. In mode GENERATE the head's output is the logits T[batch, padded
  * vocabulary] of row state->position. Errors: ERR_CONFIG (heads do not divide hidden, tensor size
- * does not divide heads). Not collective. */
+ * does not divide heads; nor, with sequence parallelism, the sequence length). Not collective. */
 z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out);
 
 /* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */

@@ -158,8 +158,11 @@ typedef struct z3d_model {
     z3d_parameter_group *group;
     z3d_unit *unit;
     z3d_field field[Z3D_MAX_FIELDS];
-    int tensor_size; /* that the model was made for */
-    void *data;      /* the model's own */
+    int tensor_size;        /* that the model was made for */
+    bool sequence_parallel; /* between units every tensor rank has 1/tensor_size of the rows: a
+                               unit's output is that part, and its gradients of replicated
+                               parameters are parts of a sum over the tensor group */
+    void *data;             /* the model's own */
     void (*destroy)(struct z3d_model *model);
 } z3d_model;
 

@@ -11,7 +11,8 @@ void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out) {
                             .hidden_dropout = config->model_hidden_dropout,
                             .attention_dropout = config->model_attention_dropout,
                             .init_std = config->model_init_method_std,
-                            .tensor_size = (int)config->parallel_tensor_model_parallel_size};
+                            .tensor_size = (int)config->parallel_tensor_model_parallel_size,
+                            .sequence_parallel = config->parallel_sequence_parallel};
 }
 
 z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out) {

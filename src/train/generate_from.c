@@ -23,6 +23,9 @@ static void fit_config(z3d_config *config, int ranks) {
     config->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
     config->training_threads = Z3D_AUTO;
     config->parallel_allow_tensor_across_nodes = tensor > 1;
+    /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
+    config->parallel_sequence_parallel = false;
+    config->activation_checkpointing_partition_activations = false;
 }
 
 static z3d_status read_config(const char *path, int ranks, char *const *assignments, int count,

@@ -99,6 +99,11 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     if (config->scheduler_params_total_num_steps == Z3D_AUTO)
         config->scheduler_params_total_num_steps = config->training_steps;
+    if (config->parallel_sequence_parallel &&
+        config->activation_checkpointing_partition_activations)
+        z3d_log(Z3D_LOG_INFO, "activation_checkpointing.partition_activations moves nothing: with "
+                              "parallel.sequence_parallel every tensor rank has its part of a "
+                              "block's input, and no other");
     return compare_with_rank_0(trainer);
 }
 

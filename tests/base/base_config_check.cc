@@ -113,6 +113,26 @@ TEST(check, activation_checkpoints_with_effect_only) {
                 << granularity << " " << key;
 }
 
+TEST(check, sequence_parallel) {
+    EXPECT_EQ(check("parallel: {sequence_parallel: true}"),
+              "run.yaml:1:12: parallel.sequence_parallel: true has no effect with "
+              "tensor_model_parallel_size 1: there is nobody to share a sequence with; leave it "
+              "out");
+    EXPECT_EQ(check("parallel: {tensor_model_parallel_size: 4, sequence_parallel: true}\n"
+                    "activation_checkpointing: {partition_activations: true}"),
+              "accepted");
+    EXPECT_EQ(check("parallel: {tensor_model_parallel_size: 4, sequence_parallel: true}\n"
+                    "model: {seq_length: 1023}"),
+              "run.yaml:2:9: model.seq_length: 1023 cannot be shared out to 4 tensor ranks, as "
+              "parallel.sequence_parallel does; 1020 or 1024 can");
+    EXPECT_NE(check("parallel: {tensor_model_parallel_size: 4, sequence_parallel: true}\n"
+                    "model: {seq_length: 3}")
+                  .find("does; 4 can"),
+              std::string::npos);
+    EXPECT_EQ(check("parallel: {tensor_model_parallel_size: 4}\nmodel: {seq_length: 1023}"),
+              "accepted");
+}
+
 TEST(check, replay_needs_recompute) {
     EXPECT_NE(check("activation_checkpointing: {granularity: none, replay: full}")
                   .find("run.yaml:1:47: activation_checkpointing.replay: full has no effect"),

@@ -73,6 +73,7 @@ TEST(Engine, LoadsAnywhere) {
             Shared folder;
             Options o = base(from_stage, from == 2 ? Z3D_BF16 : Z3D_F32);
             o.tensor = from;
+            o.sequence_parallel = from > 1;
             Trainer saved(o);
             Trace trace;
             z3d_store *store;
@@ -90,6 +91,7 @@ TEST(Engine, LoadsAnywhere) {
                     if (!is_long() && stage != (from + to) % 4 && stage != 3) continue;
                     Options other = base(stage, stage == 2 ? Z3D_F16 : Z3D_F32);
                     other.tensor = to;
+                    other.sequence_parallel = to > 1 && stage % 2 == 1;
                     Trainer t(other);
                     resume(t, folder.path);
                     EXPECT_EQ(everything(t), wanted);

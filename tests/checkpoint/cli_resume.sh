@@ -39,7 +39,7 @@ expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=4 checkpoint.in
 expect 0 "$ZERO3D" train tiny.yaml training.steps=6 checkpoint.interval=2 run.dir=first zero_optimization.stage=3
 grep -q 'going on behind step 4' err || fail "does not say where it goes on"
 expect 0 "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml training.steps=8 checkpoint.interval=2 run.dir=first zero_optimization.stage=2 \
-    bf16.enabled=true training.gemm.fp32=auto parallel.tensor_model_parallel_size=2
+    bf16.enabled=true training.gemm.fp32=auto parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true
 [ "$(wc -l <first/metrics.jsonl)" -eq 8 ] || fail "not eight lines of metrics"
 expect 1 "$ZERO3D" train tiny.yaml training.steps=9 checkpoint.interval=2 run.dir=first optimizer.params.lr=2e-3
 says 'optimizer.params.lr: 0.002 here, 0.001 in the checkpoint of step 8'

@@ -2,7 +2,9 @@
 # zero3d checkpoint list, show, verify, diff; zero3d generate.
 . "$(dirname "$0")/../cli/lib.sh"
 tiny
-expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=2 checkpoint.interval=1 parallel.tensor_model_parallel_size=2
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=2 checkpoint.interval=1 parallel.tensor_model_parallel_size=2 \
+    parallel.sequence_parallel=true activation_checkpointing.partition_activations=true
+grep -q 'partition_activations moves nothing' err || fail "does not say that partition_activations moves nothing"
 expect 0 "$ZERO3D" checkpoint list run/checkpoints
 [ "$(wc -l <out)" -eq 2 ] || fail "not two checkpoints are listed"
 expect 0 "$ZERO3D" checkpoint show run/checkpoints

@@ -34,3 +34,8 @@ expect 0 "$ZERO3D" digest four/digest-rank0.txt five/digest-rank0.txt
 grep -q ' load_input' four/digest-rank0.txt || fail "no digest of what came back"
 expect 1 "$ZERO3D" digest one/digest-rank0.txt three/digest-rank0.txt
 grep -q 'optimizer_step' out || fail "another learning rate shows first in the optimizer step"
+
+# A sum over the tensor group has a digest, too.
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=sums training.steps=1 parallel.tensor_model_parallel_size=2 \
+    parallel.sequence_parallel=true --digest
+grep -q 'wait sum_replicated ln_f' sums/digest-rank1.txt || fail "no digest of a sum over the tensor group"

@@ -269,12 +269,12 @@ TEST_F(Cost, Dropout) {
         z3d_dropout_forward &k = f.kernel.as.dropout_forward;
         k.x = f.numbers(T, 60), k.y = f.numbers(T, 60);
         k.bias = f.numbers(T, 10), k.residual = f.numbers(T, 60);
-        k.batch = 2, k.seq = 3, k.cols = 10, k.dtype = T;
+        k.rows = 6, k.first = 2, k.seq = 5, k.cols = 10, k.dtype = T;
         if (p > 0) k.dropout = f.dropout(p);
         Case &b = add(Z3D_KERNEL_dropout_backward, std::to_string(p));
         z3d_dropout_backward &l = b.kernel.as.dropout_backward;
         l.dy = b.numbers(T, 60), l.dx = b.numbers(T, 60);
-        l.batch = 2, l.seq = 3, l.cols = 10, l.dtype = T;
+        l.rows = 6, l.first = 2, l.seq = 5, l.cols = 10, l.dtype = T;
         if (p > 0) l.dropout = b.dropout(p);
     }
 }
@@ -310,7 +310,9 @@ TEST_F(Cost, Embedding) {
                                      table,
                                      T};
     Case &p = add(Z3D_KERNEL_position_forward);
-    p.kernel.as.position_forward = {p.numbers(T, 24), p.numbers(T, 12), 2, 3, 4, T};
+    p.kernel.as.position_forward = {p.numbers(T, 24), p.numbers(T, 12), 6, 0, 3, 4, T};
+    Case &part = add(Z3D_KERNEL_position_forward, "part"); // rows 5 and 6 are positions 0 and 1
+    part.kernel.as.position_forward = {part.numbers(T, 8), part.numbers(T, 8), 2, 5, 5, 4, T};
     for (bool accumulate : {false, true}) {
         Case &b = add(Z3D_KERNEL_embedding_backward, accumulate ? "accumulate" : "");
         b.kernel.as.embedding_backward = {b.indices(rows),
@@ -324,7 +326,7 @@ TEST_F(Cost, Embedding) {
                                           T,
                                           accumulate};
         Case &q = add(Z3D_KERNEL_position_backward, accumulate ? "accumulate" : "");
-        q.kernel.as.position_backward = {q.numbers(T, 24), q.numbers(T, 12), 2, 3, 4, T, T,
+        q.kernel.as.position_backward = {q.numbers(T, 24), q.numbers(T, 12), 6, 2, 3, 4, T, T,
                                          accumulate};
     }
     Case &select = add(Z3D_KERNEL_select_row);

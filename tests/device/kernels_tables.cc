@@ -102,8 +102,8 @@ TEST(Position, ForwardAndBackward) {
                             positions.random(2);
                             Array old = x.copy();
                             LAUNCH(device, position_forward, k.x = x.data(),
-                                   k.positions = positions.data(), k.batch = batch, k.seq = seq,
-                                   k.cols = cols, k.dtype = dtype);
+                                   k.positions = positions.data(), k.rows = batch * seq,
+                                   k.seq = seq, k.cols = cols, k.dtype = dtype);
                             for (int64_t i = 0; i < batch * sample; i++)
                                 ASSERT_EQ(x[i],
                                           round_to(dtype, (double)((float)old[i] +
@@ -112,7 +112,7 @@ TEST(Position, ForwardAndBackward) {
                             if (accumulate) gradient.random(4);
                             Array before = gradient.copy();
                             LAUNCH(device, position_backward, k.dy = x.data(),
-                                   k.gradient = gradient.data(), k.batch = batch, k.seq = seq,
+                                   k.gradient = gradient.data(), k.rows = batch * seq, k.seq = seq,
                                    k.cols = cols, k.dtype = dtype, k.gradient_dtype = Z3D_F32,
                                    k.accumulate = accumulate);
                             for (int64_t i = 0; i < sample; i++) {
@@ -123,6 +123,54 @@ TEST(Position, ForwardAndBackward) {
                             x.append_to(bytes);
                             gradient.append_to(bytes);
                         }
+    });
+}
+
+// Any cut of the rows among several launches gives what one launch over all of them gives.
+TEST(Rows, PartsAreThoseOfTheWhole) {
+    const int64_t seq = 5, cols = 37, rows = 3 * seq;
+    on_every_device([&](Device &device, Bytes &) {
+        for (z3d_dtype dtype : float_types()) {
+            z3d_step_state state;
+            std::memset(&state, 0, sizeof state);
+            z3d_dropout rule = {0.4f, 7, 1, &state};
+            Array x(dtype, rows * cols), residual(dtype, rows * cols), positions(dtype, seq * cols);
+            x.random(1), residual.random(2), positions.random(3);
+            const auto launch = [&](int64_t first, int64_t count, Array &y, Array &dx, Array &sum,
+                                    Array &gradient, bool accumulate) {
+                const int64_t skip = first * cols * (int64_t)z3d_dtype_size(dtype);
+                const auto part = [&](Array &whole) { return (char *)whole.data() + skip; };
+                LAUNCH(device, dropout_forward, k.x = part(x), k.residual = part(residual),
+                       k.y = part(y), k.rows = count, k.first = first, k.seq = seq, k.cols = cols,
+                       k.dtype = dtype, k.dropout = rule);
+                LAUNCH(device, dropout_backward, k.dy = part(x), k.dx = part(dx), k.rows = count,
+                       k.first = first, k.seq = seq, k.cols = cols, k.dtype = dtype,
+                       k.dropout = rule);
+                LAUNCH(device, position_forward, k.x = part(sum), k.positions = positions.data(),
+                       k.rows = count, k.first = first, k.seq = seq, k.cols = cols,
+                       k.dtype = dtype);
+                LAUNCH(device, position_backward, k.dy = part(x), k.gradient = gradient.data(),
+                       k.rows = count, k.first = first, k.seq = seq, k.cols = cols, k.dtype = dtype,
+                       k.gradient_dtype = Z3D_F32, k.accumulate = accumulate);
+            };
+            Array y(dtype, rows * cols), dx(dtype, rows * cols), sum = x.copy();
+            Array gradient(Z3D_F32, seq * cols);
+            launch(0, rows, y, dx, sum, gradient, false);
+            for (int64_t cut : {1, 5, 7, 12}) {
+                Array y_2(dtype, rows * cols), dx_2(dtype, rows * cols), sum_2 = x.copy();
+                Array gradient_2(Z3D_F32, seq * cols);
+                gradient_2.random(9); // must be overwritten, where no row is too
+                launch(0, cut, y_2, dx_2, sum_2, gradient_2, false);
+                launch(cut, rows - cut, y_2, dx_2, sum_2, gradient_2, true);
+                for (int64_t i = 0; i < rows * cols; i++) {
+                    ASSERT_EQ(y[i], y_2[i]);
+                    ASSERT_EQ(dx[i], dx_2[i]);
+                    ASSERT_EQ(sum[i], sum_2[i]);
+                }
+                for (int64_t i = 0; i < seq * cols; i++)
+                    expect_near(gradient_2, i, gradient[i], 6, 1e-6);
+            }
+        }
     });
 }
 
@@ -165,9 +213,9 @@ Dropped dropout(Device &device, z3d_dtype dtype, int64_t batch, int64_t seq, int
     z3d_dropout rule = {p, 7, sample, p > 0 ? &state : nullptr};
     Dropped out{Array(dtype, batch * seq * cols, 3), Array(dtype, batch * seq * cols, 5)};
     LAUNCH(device, dropout_forward, k.x = x.data(), k.bias = bias ? bias->data() : nullptr,
-           k.residual = residual ? residual->data() : nullptr, k.y = out.y.data(), k.batch = batch,
-           k.seq = seq, k.cols = cols, k.dtype = dtype, k.dropout = rule);
-    LAUNCH(device, dropout_backward, k.dy = x.data(), k.dx = out.dx.data(), k.batch = batch,
+           k.residual = residual ? residual->data() : nullptr, k.y = out.y.data(),
+           k.rows = batch * seq, k.seq = seq, k.cols = cols, k.dtype = dtype, k.dropout = rule);
+    LAUNCH(device, dropout_backward, k.dy = x.data(), k.dx = out.dx.data(), k.rows = batch * seq,
            k.seq = seq, k.cols = cols, k.dtype = dtype, k.dropout = rule);
     return out;
 }
@@ -256,10 +304,10 @@ TEST(Dropout, InPlace) {
             for (int form = 0; form < 2; form++)
                 LAUNCH(device, dropout_forward, k.x = form ? in_place.data() : x.data(),
                        k.residual = residual.data(), k.y = form ? in_place.data() : y.data(),
-                       k.batch = 1, k.seq = seq, k.cols = cols, k.dtype = dtype, k.dropout = rule);
+                       k.rows = seq, k.seq = seq, k.cols = cols, k.dtype = dtype, k.dropout = rule);
             for (int form = 0; form < 2; form++)
                 LAUNCH(device, dropout_backward, k.dy = form ? gradient.data() : x.data(),
-                       k.dx = form ? gradient.data() : dx.data(), k.batch = 1, k.seq = seq,
+                       k.dx = form ? gradient.data() : dx.data(), k.rows = seq, k.seq = seq,
                        k.cols = cols, k.dtype = dtype, k.dropout = rule);
             for (int64_t i = 0; i < count; i++) {
                 ASSERT_EQ(in_place[i], y[i]);

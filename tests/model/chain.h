@@ -59,6 +59,7 @@ struct Chain {
     int size, index;
     bool recompute = false;        // throw saved memory of checkpointed units away, run them again
     bool accumulate_again = false; // run backward twice: gradients double
+    bool lean = false;             // keep less
     z3d_step_state state{};
     std::vector<int32_t> tokens, targets;
     std::vector<std::vector<std::vector<double>>> whole; // [group][parameter][element]
@@ -144,6 +145,7 @@ struct Chain {
         run.batch = batch;
         run.sample = 3;
         run.need_output = true;
+        run.lean = lean;
         run.field[0] = tokens.data();
         run.field[1] = targets.data();
         run.input = u ? output[(size_t)u - 1].data() : NULL;
@@ -204,12 +206,30 @@ struct Chain {
         return Z3D_OK;
     }
 
+    // What a sequence-parallel model leaves to be done: replicated parameters' gradients are parts.
+    z3d_status sum_replicated() {
+        for (size_t g = 0; g < whole.size() && model->sequence_parallel; g++)
+            for (size_t i = 0; i < whole[g].size(); i++) {
+                if (parameter(g, i).split_dim >= 0) continue;
+                z3d_collective sum{};
+                sum.kind = Z3D_COLLECTIVE_ALL_REDUCE;
+                sum.dtype = gradient_dtype;
+                sum.buffer =
+                    gradients[g].data() + offset[g][i] * (int64_t)z3d_dtype_size(gradient_dtype);
+                sum.count = z3d_parameter_local_elements(&parameter(g, i), size);
+                Z3D_TRY(z3d_collective_run(tensor, &sum));
+            }
+        return Z3D_OK;
+    }
+
     z3d_status train() {
         Z3D_TRY(forward(Z3D_MODE_TRAIN));
         Z3D_TRY(backward(false));
-        if (!accumulate_again) return Z3D_OK;
-        Z3D_TRY(forward(Z3D_MODE_TRAIN));
-        return backward(true);
+        if (accumulate_again) {
+            Z3D_TRY(forward(Z3D_MODE_TRAIN));
+            Z3D_TRY(backward(true));
+        }
+        return sum_replicated();
     }
 
     double mean_loss() const {

@@ -14,28 +14,29 @@ z3d_device *device;
 z3d_group *tensor, *alone; // all ranks; this one
 int ranks;
 
+constexpr int64_t BATCH = 3, SEQ = 8, VOCAB = 11;
+
 struct Gpt {
     z3d_model *model = NULL;
-    Gpt(int tensor_size, double dropout = 0) {
+    Gpt(int tensor_size, double dropout = 0, bool sequence_parallel = false) {
         z3d_gpt_config config{};
         config.num_layers = 2;
         config.hidden_size = 16;
         config.num_heads = 4;
-        config.seq_length = 6;
+        config.seq_length = SEQ;
         config.vocab_size = 11;
         config.vocab_multiple = 4;
         config.hidden_dropout = dropout;
         config.attention_dropout = dropout / 2;
         config.init_std = 0.02;
         config.tensor_size = tensor_size;
+        config.sequence_parallel = sequence_parallel;
         if (z3d_gpt_create(&config, &model) != Z3D_OK) ADD_FAILURE() << z3d_error_message();
     }
     ~Gpt() {
         z3d_model_destroy(model);
     }
 };
-
-constexpr int64_t BATCH = 2, SEQ = 6, VOCAB = 11;
 
 void fill(Chain &chain) {
     std::vector<int32_t> tokens, targets;
@@ -121,8 +122,8 @@ void expect_same(const Chain &one, const Chain &split, double tolerance, const c
         }
 }
 
-void compare_sizes(double dropout) {
-    Gpt whole(1, dropout), split(ranks, dropout);
+void compare_sizes(double dropout, bool sequence_parallel) {
+    Gpt whole(1, dropout), split(ranks, dropout, sequence_parallel);
     Chain one(whole.model, device, alone, BATCH), many(split.model, device, tensor, BATCH);
     fill(one), fill(many);
     OK(one.train());
@@ -133,6 +134,9 @@ void compare_sizes(double dropout) {
     // Recomputing blocks from their inputs gives the same bits; so does no memory of the first run.
     std::vector<std::vector<char>> kept = many.gradients;
     many.recompute = true;
+    OK(many.train());
+    EXPECT_EQ(kept, many.gradients);
+    many.recompute = false, many.lean = true;
     OK(many.train());
     EXPECT_EQ(kept, many.gradients);
 
@@ -152,11 +156,33 @@ void compare_sizes(double dropout) {
 }
 
 TEST(TensorParallel, LikeOneRank) {
-    compare_sizes(0);
+    compare_sizes(0, false);
 }
 
 TEST(TensorParallel, LikeOneRankWithDropout) {
-    compare_sizes(0.3);
+    compare_sizes(0.3, false);
+}
+
+// Three samples on four ranks: a rank's rows begin and end inside samples.
+TEST(SequenceParallel, LikeOneRank) {
+    if (ranks == 1) GTEST_SKIP() << "nothing to split";
+    compare_sizes(0, true);
+    compare_sizes(0.3, true);
+}
+
+TEST(SequenceParallel, WantsRowsThatDivide) {
+    z3d_gpt_config config{};
+    z3d_model *model = NULL;
+    config.num_layers = 1, config.hidden_size = 16, config.num_heads = 4, config.vocab_size = 11;
+    config.vocab_multiple = 4, config.init_std = 0.02;
+    config.sequence_parallel = true;
+    for (int tensor_size : {1, 2, 4}) {
+        config.tensor_size = tensor_size;
+        config.seq_length = 6;
+        z3d_status status = z3d_gpt_create(&config, &model);
+        EXPECT_EQ(tensor_size == 2 ? Z3D_OK : Z3D_ERR_CONFIG, status) << tensor_size;
+        z3d_model_destroy(model);
+    }
 }
 
 TEST(Dropout, OnlyInTraining) {
@@ -172,8 +198,8 @@ TEST(Dropout, OnlyInTraining) {
 }
 
 // The logits that GENERATE hands out give the loss that EVALUATE computes.
-TEST(Generate, LogitsAreThoseOfTheLoss) {
-    Gpt gpt(ranks);
+void compare_logits(bool sequence_parallel) {
+    Gpt gpt(ranks, 0, sequence_parallel);
     Chain chain(gpt.model, device, tensor, BATCH);
     fill(chain);
     OK(chain.forward(Z3D_MODE_EVALUATE));
@@ -193,9 +219,14 @@ TEST(Generate, LogitsAreThoseOfTheLoss) {
     EXPECT_NEAR(expected, loss, 1e-5 * expected);
 }
 
+TEST(Generate, LogitsAreThoseOfTheLoss) {
+    compare_logits(false);
+    if (ranks > 1) compare_logits(true);
+}
+
 TEST(Precision, SixteenBits) {
     for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16}) {
-        Gpt whole(1), split(ranks);
+        Gpt whole(1), split(ranks, 0, dtype == Z3D_BF16 && ranks > 1);
         Chain one(whole.model, device, alone, BATCH);
         Chain many(split.model, device, tensor, BATCH, dtype, Z3D_F32);
         fill(one), fill(many);

@@ -148,6 +148,25 @@ TEST(Simulate, CopiesBesideKernels) {
     expect_complete(beside.time);
 }
 
+// As much over the tensor group as partitioned checkpoints, but for the sums of the replicated
+// parameters' gradients (6 h a block, s h and 2 h, of which a shard has at most all); in less
+// memory.
+TEST(Simulate, SequenceParallelism) {
+    const int layers = 8, hidden = 2048, tensor = 16;
+    std::string text = config(layers, hidden, 16, tensor, 8, 2,
+                              "activation_checkpointing: { partition_activations: true }\n");
+    Case parts(text, 64);
+    std::string key = "tensor_model_parallel_size: 16";
+    text.replace(text.find(key), key.size(), key + ", sequence_parallel: true");
+    Case sequence(text, 64);
+    z3d_estimate a = parts.estimate(), b = sequence.estimate();
+    double more = b.time.bytes[Z3D_AXIS_TENSOR] - a.time.bytes[Z3D_AXIS_TENSOR];
+    EXPECT_GE(more, 0);
+    EXPECT_LE(more, 2 * 2.0 * hidden * (6 * layers + 1024 + 2) * (tensor - 1) / tensor);
+    EXPECT_LT(b.memory.arena, a.memory.arena);
+    expect_complete(b.time);
+}
+
 TEST(Simulate, AFullDeviceIsSlower) {
     Case of(config(4, 1024, 16, 16, 2, 2), 64);
     of.hardware.allocator_slowdown = 0.5;

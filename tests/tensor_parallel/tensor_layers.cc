@@ -55,12 +55,17 @@ struct Tensor {
 struct Types {
     z3d_dtype dtype, gradient;
     double tolerance;
+    bool sequence_parallel;
 };
 
 class Layers : public ::testing::TestWithParam<Types> {
   protected:
     Types types = GetParam();
-    z3d_tensor_lane lane{device, group, types.dtype, types.gradient};
+    z3d_tensor_lane lane{device, group, types.dtype, types.gradient, types.sequence_parallel};
+    bool own(int64_t row, int64_t rows) const {
+        z3d_row_range range = z3d_own_rows(&lane, rows);
+        return row >= range.first && row < range.first + range.count;
+    }
     // A whole matrix: rounded to the dtype, so that the reference multiplies the same numbers.
     double element(int salt, int64_t i) {
         Tensor t(types.dtype, 1);
@@ -73,7 +78,7 @@ class Layers : public ::testing::TestWithParam<Types> {
 };
 
 enum { X = 1, W, B, DY, ACC, ACCB, TABLE, LOGITS };
-constexpr int64_t ROWS = 5, IN = 8, OUT = 12;
+constexpr int64_t ROWS = 8, IN = 8, OUT = 12;
 
 TEST_P(Layers, ColumnParallel) {
     int64_t local = OUT / ranks, first = local * rank_index;
@@ -100,7 +105,7 @@ TEST_P(Layers, ColumnParallel) {
             double sum = 0;
             for (int64_t o = 0; o < OUT; o++)
                 sum += element(DY, r * OUT + o) * element(W, o * IN + i);
-            near(sum, dx[r * IN + i], OUT, "dx", r * IN + i);
+            if (own(r, ROWS)) near(sum, dx[r * IN + i], OUT, "dx", r * IN + i);
         }
     for (int pass = 1; pass <= 2; pass++) { // the second adds the same again
         for (int64_t o = 0; o < local; o++) {
@@ -137,7 +142,7 @@ TEST_P(Layers, RowParallel) {
         for (int64_t o = 0; o < OUT; o++) {
             double sum = 0; // the bias is the caller's
             for (int64_t i = 0; i < IN; i++) sum += element(X, r * IN + i) * element(W, o * IN + i);
-            near(sum, y[r * OUT + o], IN, "y", r * OUT + o);
+            if (own(r, ROWS)) near(sum, y[r * OUT + o], IN, "y", r * OUT + o);
         }
     for (int64_t i = 0; i < local; i++) {
         for (int64_t r = 0; r < ROWS; r++) {
@@ -154,8 +159,8 @@ TEST_P(Layers, RowParallel) {
         }
     }
     for (int64_t o = 0; o < OUT; o++) {
-        double sum = 0;
-        for (int64_t r = 0; r < ROWS; r++) sum += element(DY, r * OUT + o);
+        double sum = 0; // of this rank's rows
+        for (int64_t r = 0; r < ROWS; r++) sum += own(r, ROWS) ? element(DY, r * OUT + o) : 0;
         near(sum, db[o], ROWS, "db", o);
     }
 }
@@ -166,12 +171,19 @@ TEST_P(Layers, VocabEmbedding) {
     Tensor table(types.dtype, range.local * HIDDEN);
     for (int64_t i = 0; i < range.local * HIDDEN; i++)
         table.set(i, value(TABLE, range.first * HIDDEN + i));
-    std::vector<int32_t> tokens = {9, 0, 3, 4, 4, 7, 8};
+    std::vector<int32_t> tokens = {9, 0, 3, 4, 4, 7, 8, 1};
     Tensor out(types.dtype, (int64_t)tokens.size() * HIDDEN);
     OK(z3d_vocab_embedding_forward(&lane, range, tokens.data(), table.data(),
                                    (int64_t)tokens.size(), HIDDEN, out.data()));
     for (size_t r = 0; r < tokens.size(); r++)
-        for (int64_t c = 0; c < HIDDEN; c++) // one rank has it, the others add zeros: exact
+        for (int64_t c = 0; c < HIDDEN; c++) { // one rank has it, the others add zeros: exact
+            if (!own((int64_t)r, (int64_t)tokens.size())) continue;
+            ASSERT_EQ(element(TABLE, tokens[r] * HIDDEN + c), out[(int64_t)r * HIDDEN + c]);
+        }
+    // Everybody's own rows are all rows.
+    OK(z3d_gather_rows(&lane, out.data(), (int64_t)tokens.size(), HIDDEN));
+    for (size_t r = 0; r < tokens.size(); r++)
+        for (int64_t c = 0; c < HIDDEN; c++)
             ASSERT_EQ(element(TABLE, tokens[r] * HIDDEN + c), out[(int64_t)r * HIDDEN + c]);
 }
 
@@ -218,9 +230,11 @@ TEST_P(Layers, VocabCrossEntropy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Layers,
-                         ::testing::Values(Types{Z3D_F32, Z3D_F32, 1e-6},
-                                           Types{Z3D_BF16, Z3D_F32, 1e-2},
-                                           Types{Z3D_F16, Z3D_F16, 2e-3}));
+                         ::testing::Values(Types{Z3D_F32, Z3D_F32, 1e-6, false},
+                                           Types{Z3D_BF16, Z3D_F32, 1e-2, false},
+                                           Types{Z3D_F16, Z3D_F16, 2e-3, false},
+                                           Types{Z3D_F32, Z3D_F32, 1e-6, true},
+                                           Types{Z3D_BF16, Z3D_BF16, 2e-2, true}));
 
 TEST(Vocab, RangesCoverTheVocabularyOnce) {
     for (int size : {1, 2, 4, 8})
@@ -264,7 +278,7 @@ TEST(Communication, OrderAndAmount) {
     Events events;
     z3d_device_set_recorder(recorder, Events::kernel, &events);
     z3d_group_set_observer(group2, Events::collective, &events);
-    z3d_tensor_lane lane{recorder, group2, Z3D_BF16, Z3D_BF16};
+    z3d_tensor_lane lane{recorder, group2, Z3D_BF16, Z3D_BF16, false};
     std::vector<char> memory(16);
     void *p = memory.data();
     z3d_linear linear = {4, 6, 8, p, p, p, p, false};
@@ -294,6 +308,17 @@ TEST(Communication, OrderAndAmount) {
     OK(z3d_vocab_cross_entropy_backward(&lane, range, p, (int32_t *)p, 4, (float *)p,
                                         (z3d_step_state *)p));
     EXPECT_EQ("cross_entropy_backward ", take());
+
+    // With sequence parallelism a sum is half an all-reduce, and a gather is the other half.
+    lane.sequence_parallel = true;
+    OK(z3d_column_linear_backward(&lane, &linear, p, p, p));
+    EXPECT_EQ("gemm reduce_scatter:12 gemm bias_backward ", take());
+    OK(z3d_row_linear_forward(&lane, &linear, p, p));
+    EXPECT_EQ("gemm reduce_scatter:16 ", take());
+    OK(z3d_vocab_embedding_forward(&lane, range, (int32_t *)p, p, 4, 6, p));
+    EXPECT_EQ("embedding_forward reduce_scatter:12 ", take());
+    OK(z3d_gather_rows(&lane, p, 4, 6));
+    EXPECT_EQ("all_gather:12 ", take());
     z3d_group_destroy(group2);
     z3d_device_destroy(recorder);
 }

@@ -184,12 +184,20 @@ TEST_F(Run, TensorAndDataParallelRunsAgree) {
                     common + "parallel.tensor_model_parallel_size=2\nrun.dir=" + folder / "tensor")
                   .status,
               Z3D_OK);
-    for (const char *name : {"loss", "validation_loss", "grad_norm"}) {
-        auto a = series(metrics(folder, "data"), name), b = series(metrics(folder, "tensor"), name);
-        ASSERT_EQ(a.size(), b.size());
-        ASSERT_FALSE(a.empty());
-        for (size_t i = 0; i < a.size(); i++) EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << name << i;
-    }
+    ASSERT_EQ(train(folder, common +
+                                "parallel.tensor_model_parallel_size=2\n"
+                                "parallel.sequence_parallel=true\nrun.dir=" +
+                                folder / "sequence")
+                  .status,
+              Z3D_OK);
+    for (const char *name : {"loss", "validation_loss", "grad_norm"})
+        for (const char *run : {"tensor", "sequence"}) {
+            auto a = series(metrics(folder, "data"), name), b = series(metrics(folder, run), name);
+            ASSERT_EQ(a.size(), b.size());
+            ASSERT_FALSE(a.empty());
+            for (size_t i = 0; i < a.size(); i++)
+                EXPECT_NEAR(a[i], b[i], 1e-4 * a[i]) << run << " " << name << i;
+        }
 }
 
 // ZeRO is a layout of memory: what a run writes down does not depend on its stage, to the digit.

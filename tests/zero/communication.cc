@@ -241,6 +241,67 @@ TEST(Communication, PartitionedActivations) {
     }
 }
 
+// Sequence parallelism: each all-reduce becomes a reduce-scatter and an all-gather of the same
+// volume together. A replay gathers what its products read, too, and a lean backward (selective)
+// gathers the layernorms' outputs again: 11 b s h a block (10 without), 10 (8).
+TEST(Communication, TensorGroupOfSequenceParallelism) {
+    struct {
+        const char *name;
+        bool recompute, replay_full, selective;
+        int64_t scatters, gathers; // of b s h, a block
+    } ways[] = {{"minimal", true, false, false, 5, 6},
+                {"full", true, true, false, 6, 6},
+                {"selective", false, false, true, 4, 6},
+                {"none", false, false, false, 4, 4}};
+    for (int tensor : tensor_sizes()) {
+        if (tensor == 1) continue;
+        for (const auto &way : ways) {
+            Options o;
+            o.tensor = tensor;
+            o.stage = 2;
+            o.accumulation = 2;
+            o.recompute = way.recompute;
+            o.replay_full = way.replay_full;
+            o.selective = way.selective;
+            o.partition = way.recompute; // brings nothing more
+            o.sequence_parallel = true;
+            Trainer t(o);
+            Traffic got = one_step(t, Z3D_AXIS_TENSOR);
+            int64_t share = t.micro_batch() * o.sequence * o.hidden / tensor * (tensor - 1);
+            int64_t outside = 2; // each: the embedding's and the head's
+            EXPECT_EQ(got.reduce_scatter,
+                      (way.scatters * o.layers + outside) * o.accumulation * share)
+                << way.name << ", tensor " << tensor;
+            EXPECT_EQ(got.all_gather, (way.gathers * o.layers + outside) * o.accumulation * share)
+                << way.name << ", tensor " << tensor;
+            // Once a step: what all tensor ranks hold, of this rank's shard.
+            const z3d_layout *layout = z3d_engine_layout(t.engine);
+            int64_t sums = 0, calls = 0;
+            for (int g = 0; g < layout->num_groups; g++) {
+                int64_t count = 0;
+                for (int r = 0; r < layout->group[g].num_ranges; r++) {
+                    z3d_range range;
+                    if (z3d_layout_shard_range(layout, g, r, layout->data_index, &range) &&
+                        range.replicated)
+                        count += range.count;
+                }
+                sums += 2 * count * (tensor - 1) / tensor;
+                calls += count > 0;
+            }
+            EXPECT_EQ(got.all_reduce, sums) << way.name << ", tensor " << tensor;
+            EXPECT_EQ(got.calls, calls) << way.name << ", tensor " << tensor;
+            EXPECT_EQ(got.reduce_scatter + got.all_gather + got.all_reduce,
+                      z3d_program_volume(z3d_engine_program(t.engine, Z3D_MODE_TRAIN),
+                                         Z3D_AXIS_TENSOR, true));
+            if (strcmp(way.name, "none") != 0) continue;
+            o.sequence_parallel = false;
+            Trainer plain(o);
+            EXPECT_EQ(one_step(plain, Z3D_AXIS_TENSOR).all_reduce,
+                      got.reduce_scatter + got.all_gather);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     return main_with_world(argc, argv);
 }

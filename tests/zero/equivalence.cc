@@ -66,6 +66,35 @@ TEST(Equivalence, StagesAreBitwiseEqual) {
     }
 }
 
+// The sums over the tensor group stand behind the reductions, on the same elements in every stage.
+TEST(Equivalence, StagesAreBitwiseEqualUnderSequenceParallelism) {
+    for (int tensor : tensor_sizes()) {
+        if (tensor == 1) continue;
+        for (const Precision &precision : {PRECISIONS[0], PRECISIONS[1]}) {
+            Options o;
+            o.tensor = tensor;
+            o.dtype = precision.dtype;
+            o.sequence_parallel = true;
+            o.dropout = 0.1;
+            o.steps = 6;
+            Result zero = train(o);
+            for (o.stage = 1; o.stage <= 3; o.stage++)
+                expect_same(zero, train(o),
+                            std::string(precision.name) + ", tensor size " +
+                                std::to_string(tensor) + ", stage " + std::to_string(o.stage));
+            Result per_micro[2];
+            for (int way = 0; way < 2; way++) { // with accumulation, reduced every micro-batch
+                o.stage = way == 0 ? 0 : 3;
+                o.overlap = way == 0;
+                o.accumulation = z3d_world_size(world) / tensor > 4 ? 1 : 2;
+                o.reduce_per_step = 0;
+                per_micro[way] = train(o);
+            }
+            expect_same(per_micro[0], per_micro[1], "per_microbatch, stage 3, no overlap");
+        }
+    }
+}
+
 TEST(Equivalence, Accumulation) {
     if (z3d_world_size(world) > 4) GTEST_SKIP() << "fewer ranks show it";
     for (int tensor : tensor_sizes()) {
@@ -170,12 +199,26 @@ TEST(Equivalence, LikeOneRank) {
             for (int tensor : tensor_sizes()) {
                 o.tensor = tensor;
                 if (o.global_batch % (z3d_world_size(world) / tensor * accumulation)) continue;
+                Result r;
                 for (o.stage = 0; o.stage < 4; o.stage++) {
-                    Result r = train(o);
+                    r = train(o);
                     ASSERT_EQ(r.loss.size(), one.size());
                     for (size_t k = 0; k < one.size(); k++)
                         EXPECT_LT(std::fabs(r.loss[k] - one[k]) / one[k], 1e-5)
                             << "tensor " << tensor << " stage " << o.stage << " step " << k + 1;
+                }
+                if (tensor == 1) continue;
+                Options sequence = o; // all stages are equal under it: see above
+                sequence.sequence_parallel = true;
+                sequence.stage = 2;
+                Result s = train(sequence);
+                ASSERT_EQ(s.loss.size(), one.size());
+                for (size_t k = 0; k < one.size(); k++) {
+                    EXPECT_LT(std::fabs(s.loss[k] - one[k]) / one[k], 1e-5)
+                        << "tensor " << tensor << " sequence parallel, step " << k + 1;
+                    // Replicated parameters count once in the norm.
+                    EXPECT_LT(std::fabs(s.norm[k] - r.norm[k]) / r.norm[k], 1e-4)
+                        << "tensor " << tensor << " sequence parallel, step " << k + 1;
                 }
             }
         }

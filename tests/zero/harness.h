@@ -46,6 +46,7 @@ struct Options {
     bool recompute = true, replay_full = false, overlap = true, verify = true;
     bool selective = false;
     bool partition = false, offload = false; // P_a, P_a+cpu
+    bool sequence_parallel = false;
     int checkpoint_every = 1;
     int64_t bucket = 4096;
     double dropout = 0, clipping = 1.0;
@@ -119,6 +120,7 @@ class Trainer {
         gpt.hidden_dropout = gpt.attention_dropout = o.dropout;
         gpt.init_std = 0.08;
         gpt.tensor_size = o.tensor;
+        gpt.sequence_parallel = o.sequence_parallel;
         Z3D_TRY(z3d_gpt_create(&gpt, &model));
         z3d_device_config device_config = {};
         device_config.backend = "cpu";

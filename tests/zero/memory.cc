@@ -136,6 +136,7 @@ TEST(Memory, PlannedIsMeasuredByTenant) {
                 o.dtype = Z3D_BF16;
                 o.recompute = bits & 1;
                 o.accumulation = bits & 2 ? 2 : 1;
+                o.sequence_parallel = tensor > 1 && stage % 2 == bits / 2;
                 Trainer t(o);
                 ASSERT_Z3D(t.create());
                 z3d_step_result result;
@@ -162,6 +163,7 @@ TEST(Memory, NoAllocationInAStep) {
                 o.tensor = tensor;
                 o.stage = stage;
                 o.dtype = dtype;
+                o.sequence_parallel = tensor > 1 && stage % 2 == 1;
                 Trainer t(o);
                 long before = allocations;
                 ASSERT_Z3D(t.create());

@@ -189,6 +189,7 @@ harness::Options trainer_options(const programs::Options &o) {
     t.replay_full = o.replay_full;
     t.partition = o.partition;
     t.offload = o.offload;
+    t.sequence_parallel = o.sequence_parallel;
     t.checkpoint_every = o.checkpoint_every;
     t.overlap = o.overlap;
     t.bucket = o.bucket;

@@ -21,6 +21,7 @@ struct Options {
     int tensor = 1, data = 1, stage = 0, accumulation = 1;
     bool per_step = true, recompute = true, replay_full = false, overlap = true;
     bool partition = false, offload = false; // P_a, P_a+cpu
+    bool sequence_parallel = false, selective = false;
     int checkpoint_every = 1;
     z3d_dtype dtype = Z3D_BF16, grad_dtype = Z3D_BF16;
     int64_t bucket = 1024, micro_batch = 2;
@@ -32,8 +33,9 @@ inline std::string name_of(const Options &o) {
            std::to_string(o.data) + " accumulation" + std::to_string(o.accumulation) +
            (o.per_step ? " per_step" : " per_microbatch") + (o.recompute ? " recompute" : "") +
            (o.replay_full ? " replay" : "") + (o.partition ? " P_a" : "") +
-           (o.offload ? " cpu" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
-           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
+           (o.offload ? " cpu" : "") + (o.sequence_parallel ? " sequence" : "") +
+           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
+           std::to_string(o.bucket);
 }
 
 class World {
@@ -68,6 +70,7 @@ class World {
         c.reduce_per_step = o.per_step;
         c.recompute = o.recompute;
         c.replay_full = o.replay_full;
+        c.selective = o.selective;
         c.partition_activations = o.partition;
         c.offload_activations = o.offload;
         c.checkpoint_every = o.checkpoint_every;
@@ -86,6 +89,7 @@ class World {
         gpt.vocab_multiple = 8;
         gpt.init_std = 0.02;
         gpt.tensor_size = o.tensor;
+        gpt.sequence_parallel = o.sequence_parallel;
         z3d_program_config c = config();
         Z3D_TRY(z3d_gpt_create(&gpt, &model));
         for (int rank = 0; rank < size(); rank++) {
@@ -221,6 +225,13 @@ inline std::vector<Options> dozen() {
     list.back().partition = list.back().offload = true;
     list.back().layers = 3;
     list.back().checkpoint_every = 2;
+    // Sequence parallelism: sums over the tensor group beside compute, over one data rank and two.
+    add(0, 2, 2, 1, true, true, true, 2048);
+    list.back().sequence_parallel = list.back().partition = true;
+    add(3, 2, 1, 1, false, true, true, 2048);
+    list.back().sequence_parallel = list.back().offload = true;
+    add(2, 2, 1, 2, false, false, false, 2048);
+    list.back().sequence_parallel = true;
     return list;
 }
 

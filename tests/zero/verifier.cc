@@ -1,5 +1,6 @@
 // The verifier: accepts what the builder makes, in every configuration; names the first entry that
 // is wrong and why; finds circular waits between ranks. Also the text of programs and their volume.
+#include <algorithm>
 #include <functional>
 
 #include "tests/zero/programs.h"
@@ -374,6 +375,133 @@ TEST(Volume, OverTheTensorGroupIsTenBshABlock) {
         EXPECT_EQ(five - two, 3 * (replay ? 12 : 10) * bsh / 2);
         EXPECT_EQ(two - 2 * (five - two) / 3,
                   2 * bsh); // outside the blocks: 2 bsh (t - 1) / t twice
+    }
+}
+
+// ---- sequence parallelism ----
+
+int count_of(const z3d_program &p, z3d_opcode opcode, z3d_phase phase, z3d_axis axis) {
+    int count = 0;
+    for (int i = 0; i < p.num_instructions; i++) {
+        const z3d_instruction &in = p.instruction[i];
+        count += in.opcode == opcode && in.phase == phase && in.axis == axis;
+    }
+    return count;
+}
+
+// Every group but wte has replicated parameters: each is summed once a step, however many
+// micro-batches; a checkpoint is a part by nature, so partition_activations brings no gather.
+TEST(SequenceParallel, SumsOnceAStepAndGathersNoCheckpoint) {
+    for (int stage = 0; stage < 4; stage++) {
+        Options o = options(stage, 2, 2, 3);
+        o.sequence_parallel = o.partition = true;
+        o.per_step = stage < 2;
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        const z3d_program &p = *world.programs[0];
+        ASSERT_Z3D(z3d_program_verify(&p));
+        ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), 4));
+        for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
+            EXPECT_EQ(count_of(p, Z3D_OP_SUM_REPLICATED, phase, Z3D_AXIS_TENSOR),
+                      world.model->num_groups - 1);
+        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, Z3D_AXIS_TENSOR), 0);
+        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_AXIS_WORLD),
+                  o.layers * o.accumulation);
+        z3d_string out = {};
+        z3d_program_print(&p, &out);
+        for (const char *part :
+             {"sequence parallel: ", "activation checkpoints are such parts",
+              "start sum_replicated", "all_gather tensor", "reduce_scatter tensor"})
+            EXPECT_NE(std::string(out.text).find(part), std::string::npos) << part;
+        z3d_string_free(&out);
+    }
+}
+
+// Of all ranks together, the sums are about every replicated parameter once: wpe (s h), 6 h a
+// block, ln_f (2 h).
+TEST(SequenceParallel, SumsEveryReplicatedElementOnce) {
+    Options o = options(3, 2, 4, 1);
+    o.sequence_parallel = true;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    int64_t sum = 0;
+    for (int data = 0; data < 4; data++)
+        sum += z3d_program_volume(world.programs[(size_t)(2 * data)], Z3D_AXIS_TENSOR, false);
+    EXPECT_EQ(sum, o.sequence * o.hidden + 6 * o.hidden * o.layers + 2 * o.hidden);
+}
+
+// Without the sum, or with it in front of the last reduction, the step would be another.
+TEST(SequenceParallel, TheSumIsNeededAfterTheReduction) {
+    Options o = options(2, 2, 1, 2);
+    o.sequence_parallel = true;
+    o.per_step = false;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy without(*world.programs[0]);
+    for (z3d_phase phase : {Z3D_PHASE_WAIT, Z3D_PHASE_START})
+        erase(without, without.find(Z3D_OP_SUM_REPLICATED, 0, phase));
+    ASSERT_Z3D(without.settle());
+    EXPECT_EQ(z3d_program_verify(&without.program), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("step_control"), std::string::npos)
+        << z3d_error_message();
+    EXPECT_NE(std::string(z3d_error_message()).find("still to be summed"), std::string::npos)
+        << z3d_error_message();
+    Copy early(*world.programs[0]);
+    int start = early.find(Z3D_OP_SUM_REPLICATED, 0, Z3D_PHASE_START);
+    int keep = start; // of the second micro-batch
+    while (early.entries[(size_t)keep].opcode != Z3D_OP_KEEP_SHARD ||
+           early.entries[(size_t)keep].group != early.entries[(size_t)start].group)
+        keep--;
+    std::rotate(early.entries.begin() + keep, early.entries.begin() + start,
+                early.entries.begin() + start + 1);
+    ASSERT_Z3D(early.settle());
+    EXPECT_EQ(z3d_program_verify(&early.program), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("sum_replicated"), std::string::npos)
+        << z3d_error_message();
+}
+
+// Bytes of activations when backward begins: L blocks' inputs, the head's input and its gradient,
+// what the head saved, and what the blocks saved where nothing is recomputed.
+int64_t live_at_backward(const z3d_program &p) {
+    int first = 0;
+    int64_t live = 0;
+    while (p.instruction[first].opcode != Z3D_OP_BACKWARD) first++;
+    for (int b = 0; b < p.num_buffers; b++)
+        if (p.buffer[b].tenant == Z3D_TENANT_ACTIVATIONS && p.buffer[b].first <= first &&
+            p.buffer[b].last >= first)
+            live += p.buffer[b].bytes;
+    return live;
+}
+
+TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
+    const int64_t b = 4, s = 64, h = 64, heads = 4, layers = 3, w = 2;
+    const int64_t bsh = b * s * h * w, floats = 4 * b * s;
+    for (int64_t t : {1, 2, 4}) {
+        for (bool sequence : {false, true}) {
+            for (int granularity = 0; granularity < 3; granularity++) { // full, selective, none
+                if (sequence && t == 1) continue;
+                Options o = options(2, (int)t, 1, 1);
+                o.micro_batch = b, o.sequence = s, o.hidden = h, o.heads = heads, o.layers = layers;
+                o.vocabulary = 128;
+                o.sequence_parallel = sequence;
+                o.recompute = granularity == 0;
+                o.selective = granularity == 1;
+                World world(o);
+                ASSERT_Z3D(world.prepare());
+                ASSERT_Z3D(world.build());
+                int64_t own = sequence ? t : 1; // what layernorms and residuals are divided by
+                int64_t norms = granularity == 2 ? 2 * bsh : 0; // whole, where they are kept
+                int64_t block =
+                    norms + bsh / own + 8 * bsh / t + 4 * floats / own + heads * floats / t;
+                int64_t head = bsh + 128 * b * s * w / t + 2 * floats / own + 3 * floats;
+                int64_t live = (layers + 2) * bsh / own + head + (granularity ? layers * block : 0);
+                EXPECT_EQ(live_at_backward(*world.programs[0]), live)
+                    << "t " << t << " granularity " << granularity << " sequence " << sequence;
+            }
+        }
     }
 }
 

@@ -142,7 +142,7 @@ static void cost_gelu_backward(const z3d_gelu_backward *kernel, z3d_cost *cost) 
 }
 
 static void cost_dropout_forward(const z3d_dropout_forward *kernel, z3d_cost *cost) {
-    int64_t count = kernel->batch * kernel->seq * kernel->cols;
+    int64_t count = kernel->rows * kernel->cols;
     int64_t bytes = count * size_of(kernel->dtype);
     if (count > 0) {
         reads(cost, kernel->x, bytes);
@@ -156,7 +156,7 @@ static void cost_dropout_forward(const z3d_dropout_forward *kernel, z3d_cost *co
 }
 
 static void cost_dropout_backward(const z3d_dropout_backward *kernel, z3d_cost *cost) {
-    int64_t count = kernel->batch * kernel->seq * kernel->cols;
+    int64_t count = kernel->rows * kernel->cols;
     int64_t bytes = count * size_of(kernel->dtype);
     if (count > 0) {
         reads(cost, kernel->dy, bytes);
@@ -224,18 +224,23 @@ static void cost_embedding_backward(const z3d_embedding_backward *kernel, z3d_co
 }
 
 static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *cost) {
-    int64_t sample = kernel->seq * kernel->cols;
-    updates(cost, kernel->x, kernel->batch * sample * size_of(kernel->dtype));
-    if (kernel->batch > 0) reads(cost, kernel->positions, sample * size_of(kernel->dtype));
-    cost->flops = (double)kernel->batch * (double)sample;
+    int64_t count = kernel->rows * kernel->cols, row = kernel->cols * size_of(kernel->dtype);
+    updates(cost, kernel->x, count * size_of(kernel->dtype));
+    if (count > 0) {
+        int64_t first = kernel->first % kernel->seq, end = first + kernel->rows;
+        if (end > kernel->seq) first = 0, end = kernel->seq; /* of more than one sample */
+        reads(cost, (const char *)kernel->positions + first * row, (end - first) * row);
+    }
+    cost->flops = (double)count;
 }
 
 static void cost_position_backward(const z3d_position_backward *kernel, z3d_cost *cost) {
-    int64_t sample = kernel->seq * kernel->cols;
-    reads(cost, kernel->dy, kernel->batch * sample * size_of(kernel->dtype));
-    writes_or_adds(cost, kernel->gradient, sample * size_of(kernel->gradient_dtype),
+    int64_t count = kernel->rows * kernel->cols;
+    reads(cost, kernel->dy, count * size_of(kernel->dtype));
+    writes_or_adds(cost, kernel->gradient,
+                   kernel->seq * kernel->cols * size_of(kernel->gradient_dtype),
                    kernel->accumulate);
-    cost->flops = (double)kernel->batch * (double)sample;
+    cost->flops = (double)count;
 }
 
 /* The padding columns of the last row lie beyond what the reading parts look at. */

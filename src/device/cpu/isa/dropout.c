@@ -24,8 +24,9 @@ static void forward_rows(const void *context, int64_t first, int64_t end) {
                 for (int64_t j = 0; j < n; j++) sum[j] += bias[j];
             }
             if (kernel->dropout.p > 0.0f) {
-                z3d_dropout_mask(&f->rule, row / kernel->seq, 0, row % kernel->seq, column, n,
-                                 mask);
+                const int64_t of_batch = kernel->first + row;
+                z3d_dropout_mask(&f->rule, of_batch / kernel->seq, 0, of_batch % kernel->seq,
+                                 column, n, mask);
 #pragma omp simd
                 for (int64_t j = 0; j < n; j++) sum[j] *= mask[j];
             }
@@ -42,7 +43,7 @@ z3d_status Z3D_CPU_NAME(dropout_forward)(z3d_cpu *cpu, const z3d_kernel *kernel)
     forward f = {.kernel = &kernel->as.dropout_forward};
     REQUIRE_FLOAT(dropout_forward, f.kernel->dtype);
     if (f.kernel->dropout.p > 0.0f) f.rule = z3d_dropout_rule_of(&f.kernel->dropout);
-    for_rows(cpu, f.kernel->batch * f.kernel->seq, f.kernel->cols, forward_rows, &f);
+    for_rows(cpu, f.kernel->rows, f.kernel->cols, forward_rows, &f);
     return Z3D_OK;
 }
 
@@ -61,7 +62,9 @@ static void backward_rows(const void *context, int64_t first, int64_t end) {
             float dy_tile[TILE], dx_tile[TILE], mask[TILE];
             const float *dy = load_tile(dy_tile, kernel->dy, kernel->dtype, i, n);
             float *dx = open_tile(dx_tile, kernel->dx, kernel->dtype, i);
-            z3d_dropout_mask(&b->rule, row / kernel->seq, 0, row % kernel->seq, column, n, mask);
+            const int64_t of_batch = kernel->first + row;
+            z3d_dropout_mask(&b->rule, of_batch / kernel->seq, 0, of_batch % kernel->seq, column, n,
+                             mask);
 #pragma omp simd
             for (int64_t j = 0; j < n; j++) dx[j] = dy[j] * mask[j];
             close_tile(dx, kernel->dx, kernel->dtype, i, n);
@@ -78,11 +81,10 @@ static void copy_rows(const void *context, int64_t first, int64_t end) {
 z3d_status Z3D_CPU_NAME(dropout_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     backward b = {.kernel = &kernel->as.dropout_backward};
     REQUIRE_FLOAT(dropout_backward, b.kernel->dtype);
-    const int64_t rows = b.kernel->batch * b.kernel->seq;
     if (b.kernel->dropout.p > 0.0f) {
         b.rule = z3d_dropout_rule_of(&b.kernel->dropout);
-        for_rows(cpu, rows, b.kernel->cols, backward_rows, &b);
+        for_rows(cpu, b.kernel->rows, b.kernel->cols, backward_rows, &b);
     } else if (b.kernel->dx != b.kernel->dy)
-        for_rows(cpu, rows, b.kernel->cols, copy_rows, &b);
+        for_rows(cpu, b.kernel->rows, b.kernel->cols, copy_rows, &b);
     return Z3D_OK;
 }

@@ -136,7 +136,8 @@ static void position_forward_rows(const void *context, int64_t first, int64_t en
     for (int64_t row = first; row < end; row++)
         for (int64_t column = 0; column < cols; column += TILE) {
             const int64_t n = min_int64(TILE, cols - column);
-            const int64_t i = row % position->seq * cols + column, at = row * cols + column;
+            const int64_t i = (position->first + row) % position->seq * cols + column;
+            const int64_t at = row * cols + column;
             float position_tile[TILE], x_tile[TILE];
             const float *add = load_tile(position_tile, position->positions, position->dtype, i, n);
             const float *x = load_tile(x_tile, position->x, position->dtype, at, n);
@@ -150,20 +151,25 @@ static void position_forward_rows(const void *context, int64_t first, int64_t en
 z3d_status Z3D_CPU_NAME(position_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_position_forward *position = &kernel->as.position_forward;
     REQUIRE_FLOAT(position_forward, position->dtype);
-    for_rows(cpu, position->batch * position->seq, position->cols, position_forward_rows, position);
+    for_rows(cpu, position->rows, position->cols, position_forward_rows, position);
     return Z3D_OK;
 }
 
 static void position_backward_block(const void *context, int64_t first, int64_t end) {
     const z3d_position_backward *position = context;
     const int64_t sample = position->seq * position->cols;
+    const int64_t begin = position->first * position->cols; /* elements of the micro-batch */
+    const int64_t limit = begin + position->rows * position->cols;
     for (int64_t i = first; i < end; i += TILE) {
         const int64_t n = min_int64(TILE, end - i);
         float sum[TILE] = {0}, tile[TILE];
-        for (int64_t b = 0; b < position->batch; b++) {
-            const float *dy = load_tile(tile, position->dy, position->dtype, b * sample + i, n);
+        for (int64_t at = begin - begin % sample + i; at < limit; at += sample) {
+            const int64_t skip = at < begin ? begin - at : 0, count = min_int64(n, limit - at);
+            if (skip >= count) continue;
+            const float *dy =
+                load_tile(tile, position->dy, position->dtype, at + skip - begin, count - skip);
 #pragma omp simd
-            for (int64_t j = 0; j < n; j++) sum[j] += dy[j];
+            for (int64_t j = skip; j < count; j++) sum[j] += dy[j - skip];
         }
         if (position->accumulate) {
             const float *old = load_tile(tile, position->gradient, position->gradient_dtype, i, n);
@@ -179,7 +185,8 @@ z3d_status Z3D_CPU_NAME(position_backward)(z3d_cpu *cpu, const z3d_kernel *kerne
     const z3d_position_backward *position = &kernel->as.position_backward;
     REQUIRE_FLOAT(position_backward, position->dtype);
     REQUIRE_FLOAT(position_backward, position->gradient_dtype);
-    for_blocks(cpu, position->seq * position->cols, TILE, position->batch, position_backward_block,
+    const int64_t samples = (position->rows + position->seq - 1) / position->seq;
+    for_blocks(cpu, position->seq * position->cols, TILE, samples, position_backward_block,
                position);
     return Z3D_OK;
 }

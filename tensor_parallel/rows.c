@@ -1,0 +1,33 @@
+/* Whose the rows are between the tensor-parallel layers, and the two operators that lead from one
+ * side to the other: g-bar, the sum of which each rank gets its own rows, and g, which gathers all
+ * rows from everybody's own (Korthikanti et al., 2205.05198, figure 5). Together they move what
+ * the all-reduce moves that stands in their place without sequence parallelism. */
+#include "tensor_parallel/tensor_parallel.h"
+
+z3d_row_range z3d_own_rows(const z3d_tensor_lane *lane, int64_t rows) {
+    if (!lane->sequence_parallel) return (z3d_row_range){0, rows};
+    int64_t count = rows / z3d_group_size(lane->group);
+    return (z3d_row_range){z3d_group_index(lane->group) * count, count};
+}
+
+z3d_collective z3d_sum_rows(const z3d_tensor_lane *lane, void *buffer, int64_t rows, int64_t cols) {
+    int64_t count = z3d_own_rows(lane, rows).count * cols;
+    return (z3d_collective){.kind = lane->sequence_parallel ? Z3D_COLLECTIVE_REDUCE_SCATTER
+                                                            : Z3D_COLLECTIVE_ALL_REDUCE,
+                            .op = Z3D_SUM,
+                            .dtype = lane->dtype,
+                            .buffer = buffer,
+                            .count = count,
+                            .stride = count};
+}
+
+z3d_status z3d_gather_rows(const z3d_tensor_lane *lane, void *buffer, int64_t rows, int64_t cols) {
+    int64_t count = z3d_own_rows(lane, rows).count * cols;
+    if (!lane->sequence_parallel) return Z3D_OK;
+    z3d_collective gather = {.kind = Z3D_COLLECTIVE_ALL_GATHER,
+                             .dtype = lane->dtype,
+                             .buffer = buffer,
+                             .count = count,
+                             .stride = count};
+    return z3d_collective_run(lane->group, &gather);
+}
