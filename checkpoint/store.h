@@ -14,10 +14,9 @@ typedef enum z3d_save_phase { Z3D_SAVE_IDLE, Z3D_SAVE_WRITE, Z3D_SAVE_COMMIT } z
 typedef struct z3d_save {
     z3d_save_phase phase;
     z3d_manifest manifest; /* rank 0's is written; of others only the info */
-    z3d_image image;
+    z3d_image image; /* its extents from the start on, the rest from the write phase */
     char *folder;         /* DIR/step-N */
-    float *snapshot;      /* asynchronous: this rank's extents one behind the other; else NULL */
-    int64_t *position;    /* of each extent in it */
+    int64_t *position; /* asynchronous: of each tensor's states in the snapshot */
     z3d_file_entry entry; /* of this rank's index */
     /* The phase on this rank, in `thread` or on the spot. */
     pthread_t thread;
@@ -34,9 +33,12 @@ struct z3d_store {
     int lock;
     int64_t newest;
     z3d_save save;
+    float *snapshot; /* asynchronous: this rank's extents one behind the other; else NULL */
     double whole_seconds, stalled_seconds;
 };
 
+/* Asynchronous: takes the memory of the one planned copy of this rank's states. */
+z3d_status z3d_store_plan_snapshot(z3d_store *store);
 /* Rank 0: removes complete checkpoints beyond the newest `keep`. */
 z3d_status z3d_store_retain(const z3d_store *store);
 
