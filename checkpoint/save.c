@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -75,6 +76,8 @@ static z3d_status commit_phase(z3d_store *store) {
 static void *run_phase(void *context) {
     z3d_store *store = context;
     z3d_save *save = &store->save;
+    /* Where cores are short training goes first. A thread of Linux has a priority of its own. */
+    if (save->has_thread) (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
     save->status = save->phase == Z3D_SAVE_WRITE ? write_phase(store)
                    : is_root(store)              ? commit_phase(store)
                                                  : Z3D_OK;
@@ -88,8 +91,9 @@ static void begin_phase(z3d_store *store, z3d_save_phase phase) {
     z3d_save *save = &store->save;
     save->phase = phase;
     atomic_store(&save->finished, false);
-    save->has_thread =
-        store->config.asynchronous && pthread_create(&save->thread, NULL, run_phase, store) == 0;
+    save->has_thread = store->config.asynchronous;
+    if (save->has_thread && pthread_create(&save->thread, NULL, run_phase, store) != 0)
+        save->has_thread = false;
     if (!save->has_thread) run_phase(store);
 }
 
