@@ -40,11 +40,20 @@ z3d_status z3d_libraries(char **out) {
     return text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts") : Z3D_OK;
 }
 
-z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
+int64_t z3d_shard_needs(const z3d_shard *plan) {
+    int64_t bytes = 65536;
+    for (int i = 0; i < plan->num_extents; i++) {
+        int64_t values = plan->extent[i].count * 4;
+        bytes += values + values / 1000 + 4096;
+    }
+    return bytes;
+}
+
+z3d_status z3d_space_check(const char *dir, const int64_t *needs, int shards) {
     struct statvfs disk;
     char need_text[32], free_text[32];
     int64_t need = 1 << 20;
-    for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
+    for (int s = 0; s < shards; s++) need += needs[s];
     if (statvfs(dir, &disk) != 0 || disk.f_blocks == 0) return Z3D_OK; /* nobody knows */
     int64_t room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
     if (room >= need) return Z3D_OK;
