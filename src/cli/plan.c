@@ -78,10 +78,12 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const priced 
     z3d_case *of;
     Z3D_TRY(z3d_hardware_read(options->hardware, &hardware));
     if (options->calibration) Z3D_TRY(z3d_hardware_adjust(options->calibration, &hardware));
-    bool cpu = strcmp(hardware.kind, "cpu") == 0;
-    int local = ranks > 0 && ranks < (int)hardware.devices ? ranks : (int)hardware.devices;
-    int threads = cpu ? z3d_plan_threads(config, local) : 0;
-    Z3D_TRY(z3d_case_create(config, ranks, rank, threads, &of));
+    z3d_sim_node node = {0};
+    if (strcmp(hardware.kind, "cpu") == 0) {
+        node = (z3d_sim_node){.threads = (int)hardware.threads, .ranks = (int)hardware.devices};
+        if (config->training_threads != Z3D_AUTO) node.threads = (int)config->training_threads;
+    }
+    Z3D_TRY(z3d_case_create(config, ranks, rank, node, &of));
     z3d_status status = price(of, &hardware, options, text);
     z3d_case_destroy(of);
     return status;

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, int threads, z3d_case **out) {
+z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
+                           z3d_case **out) {
     *out = NULL;
     z3d_case *made;
     z3d_status status = z3d_new(1, sizeof *made, "a case", &made);
@@ -15,7 +16,7 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, int threads,
     Z3D_TRY_GOTO(status, z3d_plan_model(config, &made->model), failed);
     Z3D_TRY_GOTO(status,
                  z3d_simulation_create(made->model, &made->topology, &made->program,
-                                       config->gradient_clipping, threads, &made->simulation),
+                                       config->gradient_clipping, node, &made->simulation),
                  failed);
     *out = made;
     return Z3D_OK;
