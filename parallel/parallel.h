@@ -133,10 +133,13 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
 z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_group **out);
 /* The same, and every start and wait is written on the tape, which must outlive the group: for the
- * sim device. Not collective. */
+ * sim device. buffer_bytes: what the group counts as its own. Not collective. */
 struct z3d_tape;
 z3d_status z3d_group_create_sim(z3d_axis axis, int size, int index, struct z3d_tape *tape,
-                                z3d_group **out);
+                                int64_t buffer_bytes, z3d_group **out);
+/* Bytes of buffers that each rank of a group of `size` ranks on cpus owns; one_node: they share a
+ * node, whose kernel lets them read each other's memory. */
+int64_t z3d_group_buffers_on_cpus(int size, bool one_node);
 void z3d_group_destroy(z3d_group *group);
 
 z3d_axis z3d_group_axis(const z3d_group *group);

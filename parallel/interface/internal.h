@@ -91,6 +91,9 @@ struct z3d_world {
 
 extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_mpi_ops, z3d_nccl_ops;
 
+/* mpi/: bytes of buffers that a group of `size` members has. node: they share memory; reads: they
+ * also read each other's. */
+int64_t z3d_mpi_buffer_bytes(int size, bool node, bool reads);
 /* mpi/: makes the state of a group over `comm`, which it owns from then on. Collective over the
  * world. */
 z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm, z3d_sharing sharing);

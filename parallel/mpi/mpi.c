@@ -13,20 +13,22 @@ z3d_status z3d_mpi_check(int code, const char *what) {
     return Z3D_ERROR(Z3D_ERR_COMM, "%s: MPI says: %s", what, text);
 }
 
+int64_t z3d_mpi_buffer_bytes(int size, bool node, bool reads) {
+    int64_t bytes = node ? z3d_node_buffer_bytes() : (int64_t)size * Z3D_SMALL_BYTES;
+    return bytes + (reads ? 0 : (int64_t)Z3D_RING_WINDOW * Z3D_RING_SEGMENT);
+}
+
 /* What messages need: less, or nothing, where shared memory does the work. */
 static z3d_status make_buffers(z3d_mpi_group *mpi, size_t size, int64_t *bytes) {
-    bool exchange = !mpi->node, ring = !mpi->node || !z3d_node_takes_all(mpi->node);
-    *bytes = mpi->node ? z3d_node_buffer_bytes() : 0;
-    if (exchange) {
+    bool reads = mpi->node && z3d_node_takes_all(mpi->node);
+    *bytes = z3d_mpi_buffer_bytes((int)size, mpi->node, reads);
+    if (!mpi->node) {
         Z3D_TRY(z3d_new(2 * size, sizeof(MPI_Request), "requests", &mpi->small_request));
         Z3D_TRY(z3d_new(size, Z3D_SMALL_BYTES, "small communication buffers", &mpi->small));
         for (size_t i = 0; i < 2 * size; i++) mpi->small_request[i] = MPI_REQUEST_NULL;
-        *bytes += (int64_t)size * Z3D_SMALL_BYTES;
     }
-    if (ring) {
+    if (!reads)
         Z3D_TRY(z3d_new(Z3D_RING_WINDOW, Z3D_RING_SEGMENT, "communication slots", &mpi->slots));
-        *bytes += (int64_t)Z3D_RING_WINDOW * Z3D_RING_SEGMENT;
-    }
     return Z3D_OK;
 }
 

@@ -34,9 +34,14 @@ static const z3d_group_ops sim_ops = {.name = "sim",
                                       .waited = sim_waited,
                                       .destroy = sim_destroy};
 
+int64_t z3d_group_buffers_on_cpus(int size, bool one_node) {
+    return size > 1 ? z3d_mpi_buffer_bytes(size, one_node, one_node) : 0;
+}
+
 z3d_status z3d_group_create_sim(z3d_axis axis, int size, int index, z3d_tape *tape,
-                                z3d_group **out) {
+                                int64_t buffer_bytes, z3d_group **out) {
     Z3D_TRY(z3d_group_create_recording(axis, size, index, out));
+    (*out)->buffer_bytes = buffer_bytes;
     if (size == 1) return Z3D_OK; /* a group of one has nobody to wait for */
     (*out)->ops = &sim_ops;
     (*out)->state = tape;

@@ -101,9 +101,9 @@ static z3d_status price(const z3d_config *config, const z3d_case *of, int thread
 static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
                           const priced *options, z3d_string *text) {
     z3d_case *of;
-    int threads = z3d_case_threads(config, ranks, hardware);
-    Z3D_TRY(z3d_case_create(config, ranks, rank, threads, &of));
-    z3d_status status = price(config, of, threads, hardware, options, text);
+    z3d_sim_node node = z3d_case_node(config, hardware);
+    Z3D_TRY(z3d_case_create(config, ranks, rank, node, &of));
+    z3d_status status = price(config, of, node.threads, hardware, options, text);
     z3d_case_destroy(of);
     return status;
 }

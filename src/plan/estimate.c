@@ -4,13 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-int z3d_case_threads(const z3d_config *config, int ranks, const z3d_hardware *hardware) {
-    int local = (int)hardware->devices;
-    if (strcmp(hardware->kind, "cpu") != 0) return 0;
-    return z3d_plan_threads(config, ranks > 0 && ranks < local ? ranks : local);
+z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware) {
+    if (strcmp(hardware->kind, "cpu") != 0) return (z3d_sim_node){0};
+    bool open = config->training_threads == Z3D_AUTO;
+    return (z3d_sim_node){.threads = (int)(open ? hardware->threads : config->training_threads),
+                          .ranks = (int)hardware->devices};
 }
 
-z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, int threads, z3d_case **out) {
+z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
+                           z3d_case **out) {
     *out = NULL;
     z3d_case *made;
     z3d_status status = z3d_new(1, sizeof *made, "a case", &made);
@@ -22,7 +24,7 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, int threads,
     Z3D_TRY_GOTO(status, z3d_plan_model(config, &made->model), failed);
     Z3D_TRY_GOTO(status,
                  z3d_simulation_create(made->model, &made->topology, &made->program,
-                                       config->gradient_clipping, threads, &made->simulation),
+                                       config->gradient_clipping, node, &made->simulation),
                  failed);
     *out = made;
     return Z3D_OK;

@@ -16,13 +16,14 @@ typedef struct z3d_case {
     bool tensor_across_nodes; /* allowed */
 } z3d_case;
 
-/* Threads that a case of `ranks` ranks is made for: a gpu's ranks have none. */
-int z3d_case_threads(const z3d_config *config, int ranks, const z3d_hardware *hardware);
+/* The node that a case is made for: the machine's, with training.threads where that is set. */
+z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware);
 
 /* Resolves `config` for a world of `ranks` (0: what it asks for) and runs a step of `rank` on the
- * sim device. threads: of the ranks of a cpu machine, 0 for a gpu. Errors: ERR_CONFIG (also sizes
+ * sim device, on a node as z3d_case_node gives. Errors: ERR_CONFIG (also sizes
  * that overflow), ERR_TOPOLOGY, ERR_PROGRAM, ERR_MEMORY. */
-z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, int threads, z3d_case **out);
+z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
+                           z3d_case **out);
 void z3d_case_destroy(z3d_case *of);
 
 /* FLOPs are counted by Narayanan et al.'s formula (2104.04473): 96 B s l h^2 (1 + s/6h + V/16lh)

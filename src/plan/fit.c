@@ -49,7 +49,7 @@ static z3d_status price_steps(const z3d_fit_frame *w, const z3d_fit_row *row, in
     z3d_estimate e;
     z3d_fit_apply(w, row, accumulation);
     z3d_status status =
-        z3d_case_create(w->config, w->topology.size[Z3D_AXIS_WORLD], 0, w->threads, &of);
+        z3d_case_create(w->config, w->topology.size[Z3D_AXIS_WORLD], 0, w->node, &of);
     Z3D_TRY(status);
     status = z3d_estimate_make(of, w->hardware, 0, NULL, &e);
     if (status == Z3D_OK) {

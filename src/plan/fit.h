@@ -14,7 +14,7 @@ typedef struct z3d_fit_frame {
     bool reduce_auto; /* when gradients are reduced follows from the stage */
     int replay;       /* as given: rows without checkpoints have neither */
     int64_t checkpoints;
-    int threads;
+    z3d_sim_node node;
     z3d_topology topology;
     z3d_model *model;
     z3d_layout *layout;

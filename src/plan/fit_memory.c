@@ -26,7 +26,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
         c->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
     }
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->topology));
-    w->threads = z3d_case_threads(c, w->topology.size[Z3D_AXIS_WORLD], w->hardware);
+    w->node = z3d_case_node(c, w->hardware);
     Z3D_TRY(z3d_plan_model(c, &w->model));
     Z3D_TRY(z3d_layout_create(w->model, &w->topology, &w->layout));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
@@ -60,7 +60,7 @@ static z3d_status plan_programs(const z3d_fit_frame *w, z3d_fit_row *row,
                                    (z3d_mode)mode, &program[mode]);
     if (status == Z3D_OK) status = z3d_program_plan(program, Z3D_MODE_COUNT);
     if (status == Z3D_OK) {
-        z3d_program_ledger(program[Z3D_MODE_TRAIN], &row->ledger);
+        z3d_program_ledger(program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &row->ledger);
         z3d_memory_find(program[Z3D_MODE_TRAIN]->arena, w->hardware, 0, &row->memory);
     }
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) z3d_program_destroy(program[mode]);
@@ -77,7 +77,7 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
         status = z3d_config_resolve(w->config, w->topology.size[Z3D_AXIS_WORLD], &data);
     z3d_plan_program_config(w->config, &config);
     Z3D_TRY(status);
-    Z3D_TRY(z3d_traces_record(w->model, w->layout, &config, w->threads, &traces));
+    Z3D_TRY(z3d_traces_record(w->model, w->layout, &config, w->node.threads, &traces));
     status = plan_programs(w, row, &config, traces);
     z3d_traces_destroy(traces);
     Z3D_TRY(status);

@@ -8,8 +8,7 @@ static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardw
                         z3d_estimate *out) {
     z3d_case *of;
     config->activation_checkpointing_cpu_checkpointing = offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
-    int threads = z3d_case_threads(config, ranks, hardware);
-    Z3D_TRY(z3d_case_create(config, ranks, 0, threads, &of));
+    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
     z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, out);
     z3d_case_destroy(of);
     return status;

@@ -144,7 +144,7 @@ z3d_status z3d_paper_case(const z3d_paper_row *row, int layers, z3d_case **out) 
     z3d_status status = z3d_config_create(&config);
     if (status == Z3D_OK)
         status = z3d_config_read_text(config, text.text, text.length, "a row of the paper");
-    if (status == Z3D_OK) status = z3d_case_create(config, row->gpus, 0, 0, out);
+    if (status == Z3D_OK) status = z3d_case_create(config, row->gpus, 0, (z3d_sim_node){0}, out);
     if (status != Z3D_OK)
         status = z3d_error_context(status, "%s %s %s", row->figure, row->system, row->size);
     z3d_config_destroy(config);

@@ -190,23 +190,26 @@ static int by_size(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Median and worst of the errors of speeds: all points, and those the calibration never saw. */
-static void print_errors(const z3d_points *points, bool only_validation, z3d_string *out) {
+/* Median and worst of the errors of speeds: of all points, of those the calibration fitted, of
+ * those it never saw. */
+typedef enum { ALL, FITTED, VALIDATION } choice;
+static void print_errors(const z3d_points *points, choice which, z3d_string *out) {
+    static const char *const names[] = {
+        "all published points:", "points fitted on:", "points not fitted on:"};
     double *error;
     int count = 0;
     if (z3d_new((size_t)points->count + 1, sizeof *error, "errors", &error) != Z3D_OK) return;
     for (int i = 0; i < points->count; i++) {
         const z3d_point *p = &points->point[i];
         if (strcmp(p->quantity, "tflops_per_gpu") != 0 || isnan(p->published)) continue;
-        if (only_validation && p->fitted) continue;
+        if (which != ALL && p->fitted != (which == FITTED)) continue;
         error[count++] = fabs(p->ours / p->published - 1);
     }
     if (count > 0) {
         qsort(error, (size_t)count, sizeof *error, by_size);
-        z3d_string_append(
-            out, "TFLOPS per GPU, %-25s %2d points: median error %.1f %%, worst %.1f %%\n",
-            only_validation ? "points not fitted on:" : "all published points:", count,
-            100 * error[count / 2], 100 * error[count - 1]);
+        z3d_string_append(out,
+                          "TFLOPS per GPU, %-25s %2d points: median error %.1f %%, worst %.1f %%\n",
+                          names[which], count, 100 * error[count / 2], 100 * error[count - 1]);
     }
     free(error);
 }
@@ -224,8 +227,7 @@ void z3d_points_print(const z3d_points *points, z3d_string *out) {
         print_point(point, out);
     }
     z3d_string_append(out, "\n");
-    print_errors(points, false, out);
-    print_errors(points, true, out);
+    for (choice which = ALL; which <= VALIDATION; which++) print_errors(points, which, out);
     z3d_string_append(
         out,
         "TFLOPS count the recomputed forward: 96 B s l h^2 (1 + s/6h + V/16lh); the last column "

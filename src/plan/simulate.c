@@ -41,23 +41,31 @@ static z3d_status run_step(z3d_simulation *simulation, const z3d_model *model,
     return status;
 }
 
+static z3d_status create_group(z3d_simulation *simulation, z3d_axis axis, int node_ranks) {
+    const z3d_topology *at = &simulation->topology;
+    int size = at->size[axis];
+    int64_t buffers = 0;
+    if (node_ranks > 0) { /* ranks of a group ascend */
+        int first = z3d_topology_peer(at, axis, 0), last = z3d_topology_peer(at, axis, size - 1);
+        buffers = z3d_group_buffers_on_cpus(size, first / node_ranks == last / node_ranks);
+    }
+    return z3d_group_create_sim(axis, size, at->coordinate[axis], simulation->tape, buffers,
+                                &simulation->group[axis]);
+}
+
 z3d_status z3d_simulation_create(const z3d_model *model, const z3d_topology *topology,
                                  const z3d_program_config *program, double gradient_clipping,
-                                 int threads, z3d_simulation **out) {
+                                 z3d_sim_node node, z3d_simulation **out) {
     *out = NULL;
     z3d_simulation *made;
     z3d_status status = z3d_new(1, sizeof *made, "a simulation", &made);
     if (status != Z3D_OK) return status;
     made->topology = *topology;
     Z3D_TRY_GOTO(status, z3d_tape_create(&made->tape), failed);
-    z3d_device_config device = {.backend = "sim", .threads = threads, .tape = made->tape};
+    z3d_device_config device = {.backend = "sim", .threads = node.threads, .tape = made->tape};
     Z3D_TRY_GOTO(status, z3d_device_create(&device, &made->device), failed);
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        Z3D_TRY_GOTO(status,
-                     z3d_group_create_sim((z3d_axis)axis, topology->size[axis],
-                                          topology->coordinate[axis], made->tape,
-                                          &made->group[axis]),
-                     failed);
+        Z3D_TRY_GOTO(status, create_group(made, (z3d_axis)axis, node.ranks), failed);
     Z3D_TRY_GOTO(status, run_step(made, model, program, gradient_clipping), failed);
     *out = made;
     return Z3D_OK;
@@ -78,10 +86,11 @@ void z3d_simulation_destroy(z3d_simulation *simulation) {
 /* ---- playing ---- */
 
 /* Something that works beside compute, in order: a group's collectives, or the copies. Its clock
- * counts what it could have worked so far, at the hardware's `overlap` speed while kernels run. */
+ * counts what it could have worked so far, at its `overlap` speed while kernels run. */
 enum { LANE_COPY = Z3D_AXIS_COUNT, LANES };
 typedef struct lane {
     double clock, free; /* free: when the last that was started will be over, on the lane's clock */
+    double overlap;     /* speed while something else runs */
     double *end;        /* by id: when each will be over */
     int64_t ids;
 } lane;
@@ -91,7 +100,7 @@ typedef struct player {
     const z3d_hardware *hardware;
     z3d_links links[Z3D_AXIS_COUNT];
     lane lane[LANES];
-    double now;
+    double now, crowding;
     FILE *timeline;
     int instruction; /* that runs, -1: none */
     double entered;
@@ -115,7 +124,7 @@ static void span(const player *p, const char *name, const char *what, int row, d
 static void compute(player *p, double seconds) {
     p->now += seconds;
     p->out->compute += seconds;
-    for (int l = 0; l < LANES; l++) p->lane[l].clock += seconds * p->hardware->overlap;
+    for (int l = 0; l < LANES; l++) p->lane[l].clock += seconds * p->lane[l].overlap;
 }
 
 static z3d_status start(player *p, int l, int64_t id, double seconds) {
@@ -142,7 +151,7 @@ static double wait(player *p, int l, int64_t id) {
     span(p, "wait", "wait", 0, p->now, p->now + missing);
     p->now += missing;
     for (int other = 0; other < LANES; other++)
-        p->lane[other].clock += missing * (other == l ? 1 : p->hardware->overlap);
+        p->lane[other].clock += missing * (other == l ? 1 : p->lane[other].overlap);
     return missing;
 }
 
@@ -157,6 +166,7 @@ static void leave_instruction(player *p) {
 static z3d_status start_collective(player *p, const z3d_event *event) {
     const z3d_links *links = &p->links[event->axis];
     double seconds = z3d_links_collective(p->hardware, links, event), between;
+    if (links->nodes == 1) seconds *= p->crowding; /* on a cpu cores move the data */
     p->out->busy[event->axis] += seconds;
     p->out->bytes[event->axis] += z3d_links_bytes(links, event, &between);
     p->out->bytes_between_nodes[event->axis] += between;
@@ -179,7 +189,7 @@ static z3d_status play(player *p, const z3d_event *event) {
         return Z3D_OK;
     case Z3D_EVENT_KERNEL:
         p->out->kernel_flops += event->flops;
-        compute(p, z3d_hardware_kernel(p->hardware, event));
+        compute(p, p->crowding * z3d_hardware_kernel(p->hardware, event));
         return Z3D_OK;
     case Z3D_EVENT_START:
         return start_collective(p, event);
@@ -193,6 +203,20 @@ static z3d_status play(player *p, const z3d_event *event) {
         return Z3D_OK;
     }
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "event %d on a tape", (int)event->kind);
+}
+
+static z3d_status open_lanes(player *p) {
+    const z3d_topology *topology = &p->simulation->topology;
+    const z3d_hardware *hardware = p->hardware;
+    p->crowding = z3d_hardware_crowding(hardware, topology->size[Z3D_AXIS_WORLD]);
+    p->lane[LANE_COPY].overlap = hardware->overlap;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        z3d_links *links = &p->links[axis];
+        Z3D_TRY(z3d_links_find(topology, (z3d_axis)axis, (int)hardware->devices, links));
+        bool network = links->nodes > 1 && hardware->network_overlap >= 0;
+        p->lane[axis].overlap = network ? hardware->network_overlap : hardware->overlap;
+    }
+    return Z3D_OK;
 }
 
 static void begin_timeline(const player *p) {
@@ -228,9 +252,7 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
                 .out = out,
                 .instruction = -1};
     z3d_status status = Z3D_OK;
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        Z3D_TRY(z3d_links_find(&simulation->topology, (z3d_axis)axis, (int)hardware->devices,
-                               &p.links[axis]));
+    Z3D_TRY(open_lanes(&p));
     begin_timeline(&p);
     for (int64_t i = 0; i < simulation->tape->count && status == Z3D_OK; i++)
         status = play(&p, &simulation->tape->event[i]);

@@ -19,12 +19,17 @@ typedef struct z3d_simulation {
     z3d_group *group[Z3D_AXIS_COUNT];
 } z3d_simulation;
 
-/* Runs one step on the sim device. threads: of the ranks of a cpu machine (their scratch), 0: a
- * gpu. model must outlive it. Not collective, allocates no device memory. Errors: as
- * z3d_engine_create. */
+/* What scratch and groups' buffers of the ranks of a cpu machine depend on; all 0: gpus. */
+typedef struct z3d_sim_node {
+    int threads; /* of a rank */
+    int ranks;   /* of a node */
+} z3d_sim_node;
+
+/* Runs one step on the sim device. model must outlive it. Not collective, allocates no device
+ * memory. Errors: as z3d_engine_create. */
 z3d_status z3d_simulation_create(const z3d_model *model, const z3d_topology *topology,
                                  const z3d_program_config *program, double gradient_clipping,
-                                 int threads, z3d_simulation **out);
+                                 z3d_sim_node node, z3d_simulation **out);
 void z3d_simulation_destroy(z3d_simulation *simulation);
 
 /* Where the seconds of a step go on this rank, and what travels. */

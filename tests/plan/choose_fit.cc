@@ -42,7 +42,7 @@ z3d_hardware machine(double mib) {
 z3d_estimate estimate(z3d_config *config, const z3d_hardware &hardware) {
     z3d_case *of = nullptr;
     z3d_estimate e{};
-    EXPECT_EQ(z3d_case_create(config, 0, 0, 0, &of), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_case_create(config, 0, 0, {}, &of), Z3D_OK) << z3d_error_message();
     if (!of) return e;
     EXPECT_EQ(z3d_estimate_make(of, &hardware, 0, nullptr, &e), Z3D_OK) << z3d_error_message();
     z3d_case_destroy(of);

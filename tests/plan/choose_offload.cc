@@ -82,7 +82,7 @@ TEST(Offload, OnWhereNothingElseFits) {
         ASSERT_EQ(z3d_config_create(&config), Z3D_OK);
         ASSERT_EQ(z3d_config_read_text(config, text.data(), text.size(), "test"), Z3D_OK);
         config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
-        ASSERT_EQ(z3d_case_create(config, 2, 0, 0, &of), Z3D_OK);
+        ASSERT_EQ(z3d_case_create(config, 2, 0, {}, &of), Z3D_OK);
         ASSERT_EQ(z3d_estimate_make(of, &h, 0, nullptr, &e), Z3D_OK);
         h.memory_gib = (double(e.memory.arena) - missing) / 1073741824.0;
         z3d_case_destroy(of);

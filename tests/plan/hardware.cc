@@ -155,6 +155,86 @@ TEST(Hardware, AttentionThatIsNotFusedPaysForItsScores) {
     EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 4 * whole * 100 / 64 + traffic, 1e-9);
 }
 
+z3d_event kernel(z3d_kernel_kind of, int64_t bytes) {
+    z3d_event event{};
+    event.of = of;
+    event.dtype = Z3D_F32;
+    event.bytes = bytes;
+    return event;
+}
+
+TEST(Hardware, MeasuredSizesAreMet) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(std::string(complete) + "measured_us:\n  adamw plain fp32 1000: 4\n"
+                                           "  adamw plain fp32 8000: 16\n"
+                                           "  gemm nt fp16 64x64x64: 20\n"
+                                           "  gemm nt fp16 64x64x512: 120\n"
+                                           "  gemm nt fp16 512x64x64: 120\n"
+                                           "  gemm nt fp16 64x512x64: 120\n",
+                   &hardware),
+              Z3D_OK)
+        << z3d_error_message();
+    auto price = [&](const z3d_event &event) {
+        return 1e6 * z3d_hardware_kernel(&hardware, &event);
+    };
+    EXPECT_NEAR(price(kernel(Z3D_KERNEL_adamw, 1000)), 4, 0.02);
+    EXPECT_NEAR(price(kernel(Z3D_KERNEL_adamw, 8000)), 16, 0.1);
+    // Three octaves, four times the time: the power law between, as usual beyond.
+    EXPECT_NEAR(price(kernel(Z3D_KERNEL_adamw, 2828)), 8, 0.3);
+    EXPECT_NEAR(price(kernel(Z3D_KERNEL_adamw, 80000)), 160, 2);
+    EXPECT_NEAR(price(kernel(Z3D_KERNEL_adamw, 100)), 0.4, 0.02);
+    z3d_event small = gemm(64, 64, 64), large = gemm(512, 512, 512);
+    small.form = large.form = 1;
+    EXPECT_NEAR(price(small), 20, 0.2);
+    EXPECT_NEAR(price(large), 20 * 6 * 6 * 6,
+                20 * 6 * 6); // 512 times the work at 216 times the time
+    // Nothing like it was measured: the roofline.
+    EXPECT_NEAR(price(kernel(Z3D_KERNEL_fill, 1000000)), 1, 1e-6);
+    small.form = 0;
+    EXPECT_LT(price(small), 1);
+    small.m = 0;
+    EXPECT_GE(price(small), 0);
+    z3d_string text{};
+    z3d_hardware again;
+    z3d_hardware_write(&hardware, "", &text);
+    ASSERT_EQ(read(text.text, &again), Z3D_OK) << z3d_error_message() << "\n" << text.text;
+    EXPECT_EQ(again.measured.count, 6);
+    EXPECT_EQ(again.measured.sample[5].size[1], 512);
+    EXPECT_DOUBLE_EQ(again.measured.sample[1].seconds, 16e-6);
+    z3d_string_free(&text);
+}
+
+TEST(Hardware, MeasuredSizesThatMakeNoSense) {
+    const std::string text = std::string(complete) + "measured_us:\n  ";
+    refused(text + "adamw plain fp32 0: 4\n", "no measured size");
+    refused(text + "adamw plain fp32 1x2: 4\n", "no measured size");
+    refused(text + "adamw plain fp32 8bytes: 4\n", "no measured size");
+    refused(text + "adamw plain fp33 1: 4\n", "no measured size");
+    refused(text + "adamw fast fp32 1: 4\n", "no measured size");
+    refused(text + "adam plain fp32 1: 4\n", "no measured size");
+    refused(text + "gemm nt fp32 1x2x3x4: 4\n", "no measured size");
+    refused(text + "gemm nt fp32 1x2xnan: 4\n", "no measured size");
+    refused(text + "adamw plain fp32 8: 0\n", "microseconds");
+    refused(text + "adamw plain fp32 8: nan\n", "microseconds");
+    std::string many = text;
+    for (int i = 0; i < 1025; i++)
+        many += "gemm nt fp32 " + std::to_string(1 << (i % 10)) + "x" +
+                std::to_string(1 << (i / 10 % 10)) + "x" + std::to_string(1 << (i / 100)) +
+                ": 1\n  ";
+    refused(many + "adamw plain fp32 8: 1\n", "more than 1024");
+}
+
+TEST(Hardware, RanksShareCores) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK);
+    EXPECT_EQ(z3d_hardware_crowding(&hardware, 64), 1); // a gpu each
+    hardware.cores = 8;
+    hardware.threads = 4;
+    EXPECT_EQ(z3d_hardware_crowding(&hardware, 2), 1);
+    EXPECT_EQ(z3d_hardware_crowding(&hardware, 3), 1.5);
+    EXPECT_EQ(z3d_hardware_crowding(&hardware, 64), 2); // 4 a node
+}
+
 TEST(Hardware, CopiesShareTheirLink) {
     z3d_hardware hardware;
     ASSERT_EQ(read(complete, &hardware), Z3D_OK);

@@ -92,6 +92,24 @@ TEST(Links, SmallSumsTakeATree) {
     EXPECT_NEAR(ring - tree, 2 * ((12 - 2) * 1e-6 + (3 - 2) * 1e-4), 1e-12);
 }
 
+TEST(Links, MeasuredInsideANode) {
+    z3d_hardware hardware = machine();
+    z3d_links inside = find(4, 8, 4, Z3D_AXIS_TENSOR), across = find(4, 8, 4, Z3D_AXIS_DATA);
+    z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000),
+              gather = call(Z3D_COLLECTIVE_ALL_GATHER, 500);
+    double between = z3d_links_collective(&hardware, &across, &sum);
+    z3d_sample sample;
+    ASSERT_EQ(z3d_sample_parse("all_reduce plain fp16 3000", &sample), Z3D_OK);
+    sample.seconds = 7e-6;
+    ASSERT_EQ(z3d_measured_add(&hardware.measured, &sample), Z3D_OK);
+    ASSERT_EQ(z3d_sample_parse("all_gather plain fp32 3000", &sample), Z3D_OK); // of any type
+    sample.seconds = 5e-6;
+    ASSERT_EQ(z3d_measured_add(&hardware.measured, &sample), Z3D_OK);
+    EXPECT_NEAR(z3d_links_collective(&hardware, &inside, &sum), 7e-6, 1e-9); // 2 x 3/4 x 2000 bytes
+    EXPECT_NEAR(z3d_links_collective(&hardware, &inside, &gather), 5e-6, 1e-9);
+    EXPECT_EQ(z3d_links_collective(&hardware, &across, &sum), between);
+}
+
 TEST(Links, OneMemberCostsNothing) {
     z3d_hardware hardware = machine();
     z3d_links links = find(1, 4, 4, Z3D_AXIS_TENSOR);

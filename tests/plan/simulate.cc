@@ -1,8 +1,8 @@
 // A step on the sim device: what is counted, how lanes order work, what is refused, how large a
 // world may be.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
-#include <chrono>
 #include <cmath>
 #include <string>
 
@@ -23,7 +23,7 @@ struct Case {
             << z3d_error_message();
         std::string path = std::string(ZERO3D_CONFIGS) + "/hardware/dgx2-v100.yaml";
         EXPECT_EQ(z3d_hardware_read(path.c_str(), &hardware), Z3D_OK) << z3d_error_message();
-        status = z3d_case_create(config, ranks, rank, 0, &of);
+        status = z3d_case_create(config, ranks, rank, {}, &of);
     }
     ~Case() {
         z3d_case_destroy(of);
@@ -91,6 +91,21 @@ TEST(Simulate, PersistentMemoryIsThePapersFormula) {
                          sizeof ledger->peak),
                   0);
     }
+}
+
+TEST(Simulate, RanksThatShareCoresComputeLonger) {
+    Case of(config(2, 1024, 16, 1, 2, 2), 4);
+    of.hardware.overlap = 0;
+    z3d_step_time alone = of.estimate().time;
+    of.hardware.cores = 1; // for the four ranks of this one node
+    z3d_step_time crowded = of.estimate().time;
+    EXPECT_NEAR(crowded.compute, 4 * alone.compute, 1e-9);
+    EXPECT_NEAR(crowded.seconds, 4 * alone.seconds, 1e-9); // cores also move the data
+    of.hardware.devices = 1; // every rank a node: its own core, but the network between
+    z3d_step_time nodes = of.estimate().time;
+    EXPECT_NEAR(nodes.compute, alone.compute, 1e-9);
+    of.hardware.network_overlap = 1; // which works while cores compute
+    EXPECT_LT(of.estimate().time.seconds, nodes.seconds);
 }
 
 TEST(Simulate, MoreOverlapIsNeverSlower) {
@@ -225,6 +240,11 @@ TEST(Simulate, ATrillionParametersOn1024Ranks) {
     EXPECT_GT((double)z3d_model_parameter_count(of.of->model), 1e12);
     EXPECT_TRUE(e.memory.fits); // 16P/N: 15.6 GB of states
     expect_complete(e.time);
+#ifndef __SANITIZE_ADDRESS__
+    rusage used{};
+    ASSERT_EQ(getrusage(RUSAGE_SELF, &used), 0);
+    EXPECT_LT(used.ru_maxrss, 200 * 1024); // of this whole test program
+#endif
 }
 
 } // namespace

@@ -9,7 +9,7 @@
 
 enum { FILE_LIMIT = 1 << 20, MAX_DEPTH = 3, PATH = 96 };
 
-static const char RATES[] = "device.kernel_gb_per_s.";
+static const char MEASURED[] = "measured_us.";
 
 static const struct number {
     const char *path;
@@ -36,7 +36,7 @@ typedef struct reader {
     const char *name;
     yaml_parser_t parser;
     z3d_hardware *hardware;
-    bool seen[NUMBERS + TEXTS], rate_seen[Z3D_KERNEL_COUNT];
+    bool seen[NUMBERS + TEXTS];
 } reader;
 
 static double *number_at(z3d_hardware *hardware, int index) {
@@ -74,25 +74,25 @@ static z3d_status set_text(reader *r, yaml_mark_t mark, int index, const char *v
     return Z3D_OK;
 }
 
-static z3d_status set_rate(reader *r, yaml_mark_t mark, const char *path, const char *value) {
-    char what[160];
-    for (int k = 0; k < Z3D_KERNEL_COUNT; k++) {
-        double rate;
-        if (strcmp(path + strlen(RATES), z3d_kernel_name((z3d_kernel_kind)k)) != 0) continue;
-        if (r->rate_seen[k]) return refuse(r, mark, path, "is written twice");
-        r->rate_seen[k] = true;
-        if (z3d_parse_float(value, &rate) != Z3D_OK || rate < 0 || rate > 1e6) {
-            snprintf(what, sizeof what, "'%.40s' is not a number from 0 to 1e6", value);
-            return refuse(r, mark, path, what);
-        }
-        r->hardware->kernel_rate[k] = rate;
-        return Z3D_OK;
+static z3d_status set_measured(reader *r, yaml_mark_t mark, const char *path, const char *value) {
+    z3d_sample sample;
+    double microseconds;
+    z3d_status status = z3d_sample_parse(path + strlen(MEASURED), &sample);
+    if (status == Z3D_OK && (z3d_parse_float(value, &microseconds) != Z3D_OK || microseconds <= 0 ||
+                             microseconds > 1e12))
+        return refuse(r, mark, path, "microseconds above 0 and up to 1e12 are wanted");
+    if (status == Z3D_OK) {
+        sample.seconds = microseconds * 1e-6;
+        status = z3d_measured_add(&r->hardware->measured, &sample);
     }
-    return refuse(r, mark, path, "there is no such kernel");
+    if (status == Z3D_OK) return Z3D_OK;
+    char why[200];
+    snprintf(why, sizeof why, "%s", z3d_error_message());
+    return refuse(r, mark, "", why);
 }
 
 static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value) {
-    if (strncmp(path, RATES, strlen(RATES)) == 0) return set_rate(r, mark, path, value);
+    if (strncmp(path, MEASURED, strlen(MEASURED)) == 0) return set_measured(r, mark, path, value);
     for (int i = 0; i < NUMBERS + TEXTS; i++) {
         const char *known = i < NUMBERS ? numbers[i].path : texts[i - NUMBERS].path;
         if (strcmp(known, path) != 0) continue;
@@ -224,15 +224,15 @@ bool z3d_hardware_describe(const char *path, double *low, double *high, const ch
     return false;
 }
 
-static void write_rates(const z3d_hardware *hardware, z3d_string *out) {
-    char number[32];
-    bool any = false;
-    for (int k = 0; k < Z3D_KERNEL_COUNT; k++) {
-        if (hardware->kernel_rate[k] <= 0) continue;
-        if (!any) z3d_string_append(out, "  kernel_gb_per_s:\n");
-        any = true;
-        z3d_string_append(out, "    %s: %s\n", z3d_kernel_name((z3d_kernel_kind)k),
-                          z3d_format_number(hardware->kernel_rate[k], number, sizeof number));
+static void write_measured(const z3d_measured *measured, z3d_string *out) {
+    char number[32], name[96];
+    if (measured->count > 0)
+        z3d_string_append(out, "measured_us:   # kernel, form, type and sizes: microseconds\n");
+    for (int i = 0; i < measured->count; i++) {
+        const z3d_sample *sample = &measured->sample[i];
+        double microseconds = fmax(1, round(sample->seconds * 1e8)) / 100;
+        z3d_string_append(out, "  %s: %s\n", z3d_sample_name(sample, name, sizeof name),
+                          z3d_format_number(microseconds, number, sizeof number));
     }
 }
 
@@ -251,7 +251,6 @@ void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_s
         const char *dot = strchr(numbers[i].path, '.'), *deeper = strchr(dot + 1, '.');
         size_t length = (size_t)(dot - numbers[i].path);
         if (strncmp(section, numbers[i].path, length) != 0) {
-            if (strcmp(section, "device") == 0) write_rates(hardware, out);
             section = numbers[i].path;
             z3d_string_append(out, "%.*s:\n", (int)length, section);
         }
@@ -261,4 +260,5 @@ void z3d_hardware_write(const z3d_hardware *hardware, const char *comment, z3d_s
             out, "%s%s: %s   # %s\n", deeper ? "    " : "  ", deeper ? deeper + 1 : dot + 1,
             z3d_format_number(*number_at(&copy, i), number, sizeof number), numbers[i].meaning);
     }
+    write_measured(&hardware->measured, out);
 }

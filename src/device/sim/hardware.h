@@ -3,7 +3,7 @@
 #ifndef ZERO3D_DEVICE_SIM_HARDWARE_H
 #define ZERO3D_DEVICE_SIM_HARDWARE_H
 
-#include "src/device/sim/tape.h"
+#include "src/device/sim/measured.h"
 
 /* X(field, path, lowest, highest, standard, meaning). standard NAN: the file must give it. */
 /* clang-format off */
@@ -17,11 +17,13 @@
   X(gemm_half, "device.gemm_half", 0, 1e5, 0, "a dimension m, n or k of a product this small halves its speed") \
   X(memory_bandwidth, "device.memory_gb_per_s", 0.1, 1e6, NAN, "device memory's peak") \
   X(memory_efficiency, "device.memory_efficiency", 0.01, 1, NAN, "share of it that kernels reach") \
+  X(threads, "device.threads", 1, 65536, 1, "threads of a rank of a cpu machine") \
   X(launch_us, "device.launch_us", 0, 1e5, 0, "from one kernel to the next") \
   X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
   X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
   X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "speed of not fused attention products whose head size is no multiple of 8, against others: no tensor cores") \
   X(devices, "node.devices", 1, 65536, NAN, "devices in a node") \
+  X(cores, "node.cores", 0, 1e6, 0, "cores that the ranks of a cpu node share; 0: nothing is shared") \
   X(link_bandwidth, "node.link_gb_per_s", 0.001, 1e5, NAN, "between devices of a node, one way, each device") \
   X(link_efficiency, "node.link_efficiency", 0.01, 1, 1, "share of it that collectives reach") \
   X(link_latency_us, "node.link_latency_us", 0, 1e6, 0, "one step of a collective within a node") \
@@ -33,6 +35,7 @@
   X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of it that copies reach") \
   X(host_memory_gib, "node.host_memory_gib", 0.01, 1e6, NAN, "GiB of host memory of a node") \
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
+  X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
   X(tree_kib, "software.tree_kib", 0, 1e9, 0, "all-reduces up to this many KiB go up and down a tree instead of around a ring") \
   X(allocator_slowdown, "software.allocator_slowdown", 0, 10, 0, "a full device (from 88 % on, growing to its end) adds this share to a step: the allocator frees its cache and tries again")
@@ -43,13 +46,12 @@ typedef struct z3d_hardware {
 #define X(field, path, low, high, standard, meaning) double field;
     Z3D_HARDWARE_MAP(X)
 #undef X
-    double kernel_rate[Z3D_KERNEL_COUNT]; /* "device.kernel_gb_per_s.<kernel>": bytes that this
-                                             kernel reads and writes in a second, where arithmetic
-                                             limits it and not memory; 0: memory does */
+    z3d_measured measured; /* what is in it is priced by it */
 } z3d_hardware;
 
-/* Reads a description. Unknown, doubled and missing keys, numbers out of range: ERR_CONFIG with
- * "file:line:column: ..." and what would be right. */
+/* Reads a description. "measured_us" holds pairs of a sample's name and its microseconds. Unknown,
+ * doubled and missing keys, numbers out of range: ERR_CONFIG with "file:line:column: ..." and what
+ * would be right. */
 z3d_status z3d_hardware_read(const char *path, z3d_hardware *out);
 z3d_status z3d_hardware_read_text(const char *text, size_t length, const char *name,
                                   z3d_hardware *out);
@@ -70,6 +72,9 @@ double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype);
 /* Seconds of one kernel of a tape: a roofline of products' efficiency by shape and memory traffic,
  * plus the launch. */
 double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel);
+/* How much longer a rank of a cpu machine computes because a node's ranks (of `ranks` in all) want
+ * more threads than it has cores; 1: each has its own, and on gpus. */
+double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks);
 /* Seconds of a copy between device and host with all devices of a node copying. */
 double z3d_hardware_copy(const z3d_hardware *hardware, int64_t bytes);
 

@@ -51,24 +51,35 @@ static double attention(const z3d_hardware *hardware, const z3d_event *kernel, b
            memory_seconds(hardware, passes);
 }
 
-double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel) {
-    double seconds = 0;
+/* What the machine's numbers come to, where nothing like the kernel was measured. */
+static double roofline(const z3d_hardware *hardware, const z3d_event *kernel) {
     switch (kernel->of) {
     case Z3D_KERNEL_gemm:
-        seconds = gemm(hardware, kernel);
-        break;
+        return gemm(hardware, kernel);
     case Z3D_KERNEL_attention_forward:
-        seconds = attention(hardware, kernel, false);
-        break;
+        return attention(hardware, kernel, false);
     case Z3D_KERNEL_attention_backward:
-        seconds = attention(hardware, kernel, true);
-        break;
+        return attention(hardware, kernel, true);
     default:
-        seconds = memory_seconds(hardware, (double)kernel->bytes);
-        if (hardware->kernel_rate[kernel->of] > 0)
-            seconds = (double)kernel->bytes / (hardware->kernel_rate[kernel->of] * 1e9);
+        return memory_seconds(hardware, (double)kernel->bytes);
     }
+}
+
+static bool is_empty(const z3d_sample *sample) {
+    return sample->size[0] < 1 || sample->size[1] < 1 || sample->size[2] < 1;
+}
+
+double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel) {
+    z3d_sample sample = z3d_sample_of_kernel(kernel);
+    double seconds = is_empty(&sample) ? 0 : z3d_measured_seconds(&hardware->measured, &sample);
+    if (seconds < 0) seconds = roofline(hardware, kernel);
     return seconds + hardware->launch_us * 1e-6;
+}
+
+double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks) {
+    double devices = ranks < hardware->devices ? ranks : hardware->devices;
+    double wanted = devices * hardware->threads;
+    return hardware->cores > 0 ? larger(1, wanted / hardware->cores) : 1;
 }
 
 double z3d_hardware_copy(const z3d_hardware *hardware, int64_t bytes) {

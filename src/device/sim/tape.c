@@ -33,15 +33,51 @@ static void describe_gemm(const z3d_gemm *kernel, z3d_event *event) {
     event->m = kernel->m;
     event->n = kernel->n;
     event->k = kernel->k;
-    event->dtype = kernel->dtype;
+    event->form = 2 * kernel->transpose_a + kernel->transpose_b;
 }
 
-static void describe_attention(int64_t matrices, int64_t seq, int64_t head_dim, z3d_dtype dtype,
-                               z3d_event *event) {
+static void describe_attention(int64_t matrices, int64_t seq, int64_t head_dim,
+                               const z3d_dropout *dropout, z3d_event *event) {
     event->m = matrices;
     event->n = seq;
     event->k = head_dim;
-    event->dtype = dtype;
+    event->form = dropout->p > 0;
+}
+
+/* Of what the kernel mostly reads and writes. */
+static z3d_dtype dtype_of(const z3d_kernel *kernel) {
+    switch (kernel->kind) {
+#define TYPED(name, field)                                                                         \
+    case Z3D_KERNEL_##name:                                                                        \
+        return kernel->as.name.field;
+        TYPED(gemm, dtype)
+        TYPED(fill, dtype)
+        TYPED(cast, destination_dtype)
+        TYPED(accumulate, x_dtype)
+        TYPED(add_bias, dtype)
+        TYPED(bias_backward, dtype)
+        TYPED(layernorm_forward, dtype)
+        TYPED(layernorm_backward, dtype)
+        TYPED(gelu_forward, dtype)
+        TYPED(gelu_backward, dtype)
+        TYPED(dropout_forward, dtype)
+        TYPED(dropout_backward, dtype)
+        TYPED(attention_forward, dtype)
+        TYPED(attention_backward, dtype)
+        TYPED(embedding_forward, dtype)
+        TYPED(embedding_backward, dtype)
+        TYPED(position_forward, dtype)
+        TYPED(position_backward, dtype)
+        TYPED(cross_entropy_max, dtype)
+        TYPED(cross_entropy_sum, dtype)
+        TYPED(cross_entropy_backward, dtype)
+        TYPED(select_row, dtype)
+        TYPED(adamw, dtype)
+        TYPED(sum_squares, dtype)
+#undef TYPED
+    default:
+        return Z3D_F32;
+    }
 }
 
 z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds) {
@@ -49,18 +85,32 @@ z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seco
     z3d_kernel_cost(kernel, &cost);
     z3d_event event = {.kind = Z3D_EVENT_KERNEL,
                        .of = (int)kernel->kind,
-                       .dtype = Z3D_F32,
+                       .dtype = dtype_of(kernel),
                        .bytes = cost.bytes_read + cost.bytes_written,
                        .flops = cost.flops,
                        .seconds = seconds};
     const z3d_attention_forward *forward = &kernel->as.attention_forward;
     const z3d_attention_backward *backward = &kernel->as.attention_backward;
-    if (kernel->kind == Z3D_KERNEL_gemm) describe_gemm(&kernel->as.gemm, &event);
-    if (kernel->kind == Z3D_KERNEL_attention_forward)
+    switch (kernel->kind) {
+    case Z3D_KERNEL_gemm:
+        describe_gemm(&kernel->as.gemm, &event);
+        break;
+    case Z3D_KERNEL_attention_forward:
         describe_attention(forward->batch * forward->heads, forward->seq, forward->head_dim,
-                           forward->dtype, &event);
-    if (kernel->kind == Z3D_KERNEL_attention_backward)
+                           &forward->dropout, &event);
+        break;
+    case Z3D_KERNEL_attention_backward:
         describe_attention(backward->batch * backward->heads, backward->seq, backward->head_dim,
-                           backward->dtype, &event);
+                           &backward->dropout, &event);
+        break;
+    case Z3D_KERNEL_dropout_forward:
+        event.form = kernel->as.dropout_forward.dropout.p > 0;
+        break;
+    case Z3D_KERNEL_dropout_backward:
+        event.form = kernel->as.dropout_backward.dropout.p > 0;
+        break;
+    default:
+        break;
+    }
     return z3d_tape_append(tape, &event);
 }

@@ -20,6 +20,7 @@ typedef struct z3d_event {
     z3d_event_kind kind;
     int of; /* kernels: z3d_kernel_kind; collectives: z3d_collective_kind */
     z3d_dtype dtype;
+    int form; /* products: 2 (A transposed) + (B transposed); with dropout: 1; else 0 */
     int axis;
     int64_t id;      /* of a start and its wait, counted from 1 by axis (copies: by device) */
     int64_t m, n, k; /* products: the shape; attention: batch x heads, sequence, head_dim */
