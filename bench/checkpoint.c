@@ -1,8 +1,11 @@
-/* Bandwidth of saving and loading a shard beside the same bytes written and read raw, in one run:
+/* Saving and loading a training state beside the same bytes written and read raw, in one run, alone
+ * or on the ranks of scripts/launch:
  *   build/bin/checkpoint FOLDER [MB]
  * FOLDER is on the disk to be measured. The ways take turns; medians of five. Raw: writes of 4 MiB,
- * fsync; reads of 4 MiB. Reading finds the bytes in the page cache in both ways, so that what is
- * compared is our work. */
+ * one fsync; reads of 4 MiB. Save: z3d_store_save until it is durable. Load: all of a resumption,
+ * every byte against its digest. Cold: both files are dropped from the page cache before; warm:
+ * both are in it. Stall: what an asynchronous save adds to the step that begins it, beside a plain
+ * copy of the states; then the steps while it is written, beside those without. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,148 +13,297 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/shard.h"
+#include "checkpoint/checkpoint.h"
 #include "src/model/model.h"
 
-enum { ROUNDS = 5, PIECE = 4 << 20 };
+enum { ROUNDS = 5, PIECE = 4 << 20, SEQ = 64 };
+
+typedef enum way {
+    RAW_WRITE,
+    SAVE,
+    RAW_COLD,
+    LOAD_COLD,
+    RAW_WARM,
+    LOAD_WARM,
+    COPY,
+    STALL,
+    STEP,
+    STEP_BESIDE,
+    WAYS
+} way;
 
 typedef struct bench {
     const char *folder;
+    z3d_world *world;
+    z3d_topology topology;
     z3d_model *model;
-    z3d_tensor *tensor;
-    int num_tensors;
-    float *values; /* a piece's worth, for every read of values */
-    char *raw;
-    int64_t bytes;
+    z3d_device *device;
+    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_engine *engine;
+    z3d_store *store, *beside;
+    int64_t bytes; /* of this rank's shard */
+    char *state, *copy;
+    int32_t *tokens;
+    double seconds[WAYS][ROUNDS];
 } bench;
 
-static void must(z3d_status status) {
-    if (status == Z3D_OK) return;
-    fprintf(stderr, "%s\n", z3d_error_message());
-    exit(1);
+static void must(bench *b, z3d_status status) {
+    if (status != Z3D_OK) z3d_world_abort(b->world, status, z3d_error_message());
 }
 
-static z3d_status some_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
-                              float *out) {
-    (void)e, (void)at;
-    memcpy(out, ((bench *)context)->values, (size_t)count * sizeof *out);
-    return Z3D_OK;
+static void meet(bench *b) {
+    must(b, z3d_world_agree(b->world, Z3D_OK));
 }
 
-/* What the last round left is no part of this one. */
-static void clear(const bench *b, const char *name) {
+/* ---- what is saved ---- */
+
+static z3d_store *open_store(bench *b, const char *name, bool asynchronous) {
     char path[4096];
+    z3d_store *store;
     snprintf(path, sizeof path, "%s/%s", b->folder, name);
-    unlink(path);
+    z3d_store_config config = {.world = b->world,
+                               .topology = &b->topology,
+                               .model = b->model,
+                               .engine = b->engine,
+                               .dir = path,
+                               .asynchronous = asynchronous,
+                               .program = "bench",
+                               .zero_stage = 1};
+    must(b, z3d_store_open(&config, &store));
+    return store;
 }
 
-/* As one rank, whole: shard, index, manifest. */
-static double save(bench *b) {
-    z3d_topology alone;
-    z3d_extent *extent;
-    z3d_image image;
-    int count;
-    z3d_string text = {0};
-    double begin = z3d_now();
-    z3d_manifest m = {.num_shards = 1, .num_files = 1};
-    z3d_shard shard;
-    z3d_file_entry entry;
-    must(z3d_topology_make(1, 1, 1, 0, &alone));
-    must(z3d_shard_plan(b->model, &alone, &count, &extent));
-    must(z3d_image_make(b->tensor, 0, 1, count, extent, &image));
-    must(z3d_image_write(&image, NULL, b->folder, some_values, b, &entry));
-    b->bytes = image.shard.size;
-    shard = image.shard;
-    m.tensor = b->tensor, m.num_tensors = b->num_tensors;
-    m.shard = &shard, m.file = &entry;
-    m.info = (z3d_checkpoint_info){.config = "", .program = "", .libraries = ""};
-    must(z3d_manifest_write(&m, &text));
-    must(z3d_io_write_file(NULL, b->folder, Z3D_MANIFEST, text.text, (int64_t)text.length));
-    double seconds = z3d_now() - begin;
-    z3d_string_free(&text);
-    z3d_image_free(&image);
-    return seconds;
+static void create(bench *b, int64_t megabytes) {
+    int ranks = z3d_world_size(b->world);
+    /* A block of hidden size 512 has 38 MB of states. */
+    z3d_gpt_config gpt = {.num_layers = megabytes / 38 + 1,
+                          .hidden_size = 512,
+                          .num_heads = 8,
+                          .seq_length = SEQ,
+                          .vocab_size = 1024,
+                          .vocab_multiple = 1,
+                          .init_std = 0.02,
+                          .tensor_size = 1};
+    must(b, z3d_topology_make(1, ranks, 1, z3d_world_rank(b->world), &b->topology));
+    must(b, z3d_gpt_create(&gpt, &b->model));
+    must(b, z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = ranks > 1 ? 1 : 0},
+                              &b->device));
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        must(b,
+             z3d_group_create(b->world, &b->topology, (z3d_axis)axis, b->device, &b->group[axis]));
+    z3d_engine_config config = {.model = b->model,
+                                .topology = b->topology,
+                                .device = b->device,
+                                .world = b->world,
+                                .program = {.stage = 1,
+                                            .micro_batch = 1,
+                                            .accumulation = 1,
+                                            .reduce_per_step = true,
+                                            .overlap = true,
+                                            .reduce_bucket = 4 << 20,
+                                            .gather_bucket = 4 << 20},
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .epsilon = 1e-8f,
+                                .scaler = {.scale = 1},
+                                .seed = 1};
+    memcpy(config.group, b->group, sizeof b->group);
+    must(b, z3d_engine_create(&config, &b->engine));
+    b->store = open_store(b, "store", false);
+    b->beside = open_store(b, "beside", true);
+    must(b, z3d_new(SEQ, sizeof *b->tokens, "tokens", &b->tokens));
+    for (int i = 0; i < SEQ; i++) b->tokens[i] = i * 7919 % 1024;
 }
 
-static double load(bench *b) {
-    z3d_checkpoint *c;
+static double step(bench *b) {
+    z3d_micro_batch micro = {.field = {b->tokens, b->tokens}};
+    z3d_step_result result;
+    z3d_step_input input = {
+        .micro = &micro, .global_targets = SEQ * z3d_world_size(b->world), .learning_rate = 1e-4f};
+    meet(b);
     double begin = z3d_now();
-    must(z3d_checkpoint_open(b->folder, &c));
-    for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
-        for (int t = 0; t < b->num_tensors; t++) {
-            z3d_part whole;
-            z3d_checkpoint_whole(c, t, &whole);
-            for (int64_t at = 0; at < whole.count; at += PIECE / 4)
-                must(z3d_checkpoint_read(
-                    c, (z3d_tensor_kind)kind, t, &whole, at,
-                    whole.count - at < PIECE / 4 ? whole.count - at : PIECE / 4, b->values));
-        }
-    z3d_checkpoint_close(c);
+    must(b, z3d_engine_train_step(b->engine, &input, &result));
     return z3d_now() - begin;
+}
+
+/* ---- the ways ---- */
+
+static void shard_path(const bench *b, char *path, size_t size) {
+    z3d_engine_state state;
+    z3d_engine_get_state(b->engine, &state);
+    snprintf(path, size, "%s/store/step-%08lld/shard-%05d.h5", b->folder, (long long)state.step,
+             z3d_world_rank(b->world));
+}
+
+static void raw_path(const bench *b, char *path, size_t size) {
+    snprintf(path, size, "%s/raw-%d", b->folder, z3d_world_rank(b->world));
 }
 
 static double raw(bench *b, bool write) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/raw", b->folder);
+    raw_path(b, path, sizeof path);
+    meet(b);
     double begin = z3d_now();
     int fd = open(path, write ? O_RDWR | O_CREAT | O_TRUNC : O_RDONLY, 0666);
     for (int64_t at = 0; fd >= 0 && at < b->bytes; at += PIECE) {
         size_t some = (size_t)(b->bytes - at < PIECE ? b->bytes - at : PIECE);
-        ssize_t done = write ? pwrite(fd, b->raw, some, at) : pread(fd, b->raw, some, at);
-        if (done != (ssize_t)some) fd = -1;
+        ssize_t done = write ? pwrite(fd, b->state + at, some, at) : pread(fd, b->copy, some, at);
+        if (done != (ssize_t)some) must(b, Z3D_ERROR(Z3D_ERR_IO, "%s: failed", path));
     }
-    if (fd < 0 || (write && fsync(fd) != 0)) must(Z3D_ERROR(Z3D_ERR_IO, "%s: failed", path));
+    if (fd < 0 || (write && fsync(fd) != 0)) must(b, Z3D_ERROR(Z3D_ERR_IO, "%s: failed", path));
     close(fd);
+    meet(b);
     return z3d_now() - begin;
 }
+
+static double save(bench *b, z3d_store *store) {
+    z3d_checkpoint_info info = {.config = ""};
+    meet(b);
+    double begin = z3d_now();
+    must(b, z3d_store_save(store, &info));
+    return z3d_now() - begin;
+}
+
+static double load(bench *b) {
+    char path[4096];
+    shard_path(b, path, sizeof path);
+    *strrchr(path, '/') = '\0';
+    meet(b);
+    double begin = z3d_now();
+    must(b, z3d_checkpoint_load_all(b->world, path, b->model, b->engine, Z3D_VERIFY_FULL, false,
+                                    NULL, NULL, NULL));
+    return z3d_now() - begin;
+}
+
+/* Its pages are clean after an fsync. */
+static void drop(bench *b, const char *path) {
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) != 0)
+        must(b, Z3D_ERROR(Z3D_ERR_IO, "%s: cannot be dropped from the cache", path));
+    close(fd);
+}
+
+/* What the last round left is no part of the next one. */
+static void clear(bench *b) {
+    char text[4200];
+    meet(b);
+    if (z3d_world_rank(b->world) > 0) return;
+    snprintf(text, sizeof text, "rm -rf '%s'/store/step-* '%s'/beside/step-* '%s'/raw-*", b->folder,
+             b->folder, b->folder);
+    if (system(text) != 0) must(b, Z3D_ERROR(Z3D_ERR_IO, "%s failed", text));
+    sync();
+}
+
+static double copy(bench *b) {
+    meet(b);
+    double begin = z3d_now();
+    memcpy(b->copy, b->state, (size_t)b->bytes);
+    return z3d_now() - begin;
+}
+
+/* The size of the shard is known from the first save. */
+static void prepare(bench *b) {
+    char path[4096];
+    struct stat info;
+    step(b);
+    save(b, b->store);
+    shard_path(b, path, sizeof path);
+    if (stat(path, &info) != 0) must(b, Z3D_ERROR(Z3D_ERR_IO, "%s: not there", path));
+    b->bytes = info.st_size;
+    must(b, z3d_new((size_t)b->bytes + PIECE, 1, "bytes", &b->state));
+    must(b, z3d_new((size_t)b->bytes + PIECE, 1, "bytes", &b->copy));
+    int fd = open(path, O_RDONLY);
+    if (fd < 0 || pread(fd, b->state, (size_t)b->bytes, 0) != b->bytes)
+        must(b, Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it", path));
+    close(fd);
+    memset(b->copy, 1, (size_t)b->bytes);
+}
+
+static void round_of_all(bench *b, int r) {
+    char shard[4096], other[4096];
+    int64_t durable;
+    clear(b);
+    b->seconds[STEP][r] = step(b);
+    meet(b);
+    sync();
+    b->seconds[RAW_WRITE][r] = raw(b, true);
+    b->seconds[SAVE][r] = save(b, b->store);
+    shard_path(b, shard, sizeof shard);
+    raw_path(b, other, sizeof other);
+    drop(b, shard);
+    drop(b, other);
+    b->seconds[RAW_COLD][r] = raw(b, false);
+    b->seconds[LOAD_COLD][r] = load(b);
+    b->seconds[RAW_WARM][r] = raw(b, false);
+    b->seconds[LOAD_WARM][r] = load(b);
+    b->seconds[COPY][r] = copy(b);
+    b->seconds[STALL][r] = save(b, b->beside);
+    b->seconds[STEP_BESIDE][r] = step(b);
+    must(b, z3d_store_poll(b->beside, true, &durable));
+}
+
+/* ---- results ---- */
 
 static int ascending(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
 }
 
-static void report(const char *what, double *ours, double *theirs, int64_t bytes) {
-    qsort(ours, ROUNDS, sizeof *ours, ascending);
-    qsort(theirs, ROUNDS, sizeof *theirs, ascending);
-    double a = (double)bytes / ours[ROUNDS / 2] / 1e6, b = (double)bytes / theirs[ROUNDS / 2] / 1e6;
-    printf("%-5s %8.0f MB/s  raw %8.0f MB/s  ratio %.2f\n", what, a, b, a / b);
+/* Median over the rounds of the slowest rank's seconds. */
+static double median(bench *b, way w) {
+    double all[ROUNDS][64];
+    double slowest[ROUNDS] = {0};
+    for (int r = 0; r < ROUNDS; r++) {
+        must(b, z3d_world_gather_all(b->world, &b->seconds[w][r], all[r], sizeof(double)));
+        for (int k = 0; k < z3d_world_size(b->world); k++)
+            if (all[r][k] > slowest[r]) slowest[r] = all[r][k];
+    }
+    qsort(slowest, ROUNDS, sizeof *slowest, ascending);
+    return slowest[ROUNDS / 2];
+}
+
+static void report(bench *b) {
+    static const struct {
+        const char *name;
+        way ours, raw;
+    } line[] = {{"save", SAVE, RAW_WRITE},
+                {"load, cold", LOAD_COLD, RAW_COLD},
+                {"load, warm", LOAD_WARM, RAW_WARM}};
+    double bytes = (double)b->bytes * z3d_world_size(b->world), of[WAYS];
+    for (int w = 0; w < WAYS; w++) of[w] = median(b, (way)w);
+    if (z3d_world_rank(b->world) > 0) return;
+    printf("%d rank%s, %.0f MB\n", z3d_world_size(b->world),
+           z3d_world_size(b->world) > 1 ? "s" : "", bytes / 1e6);
+    for (size_t i = 0; i < sizeof line / sizeof *line; i++)
+        printf("%-12s %7.0f MB/s  raw %7.0f MB/s  ratio %.2f\n", line[i].name,
+               bytes / of[line[i].ours] / 1e6, bytes / of[line[i].raw] / 1e6,
+               of[line[i].raw] / of[line[i].ours]);
+    printf("asynchronous save: stalls %.3f s, a plain copy takes %.3f s: ratio %.2f\n", of[STALL],
+           of[COPY], of[STALL] / of[COPY]);
+    printf("a step %.3f s, while it is written %.3f s\n", of[STEP], of[STEP_BESIDE]);
 }
 
 int main(int argc, char **argv) {
     bench b = {.folder = argc > 1 ? argv[1] : "."};
-    double saved[ROUNDS], written[ROUNDS], loaded[ROUNDS], read[ROUNDS];
     int64_t megabytes = argc > 2 ? atoll(argv[2]) : 512;
-    /* A block of hidden size 512 has 38 MB of states. */
-    z3d_gpt_config gpt = {.num_layers = megabytes / 38 + 1,
-                          .hidden_size = 512,
-                          .num_heads = 8,
-                          .seq_length = 256,
-                          .vocab_size = 1024,
-                          .vocab_multiple = 1,
-                          .init_std = 0.02,
-                          .tensor_size = 1};
-    must(z3d_gpt_create(&gpt, &b.model));
-    must(z3d_tensors_of(b.model, &b.tensor, &b.num_tensors));
-    must(z3d_new(PIECE, 1, "values", &b.values));
-    must(z3d_new(PIECE, 1, "bytes", &b.raw));
-    for (int i = 0; i < PIECE / 4; i++) b.values[i] = (float)i;
-    memcpy(b.raw, b.values, PIECE);
-    must(z3d_make_folders(b.folder));
-    save(&b); /* tells the size */
-    for (int r = 0; r < ROUNDS; r++) {
-        clear(&b, "raw");
-        clear(&b, "shard-00000.h5");
-        written[r] = raw(&b, true);
-        saved[r] = save(&b);
-        read[r] = raw(&b, false);
-        loaded[r] = load(&b);
+    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK || z3d_world_size(b.world) > 64) {
+        fprintf(stderr, "%s\n", z3d_error_message());
+        return 1;
     }
-    printf("one rank, %.0f MB\n", (double)b.bytes / 1e6);
-    report("save", saved, written, b.bytes);
-    report("load", loaded, read, b.bytes);
+    create(&b, megabytes);
+    prepare(&b);
+    for (int r = 0; r < ROUNDS; r++) round_of_all(&b, r);
+    report(&b);
+    clear(&b);
+    z3d_store_close(b.store);
+    z3d_store_close(b.beside);
+    z3d_engine_destroy(b.engine);
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b.group[axis]);
+    z3d_device_destroy(b.device);
     z3d_model_destroy(b.model);
-    free(b.tensor);
-    free(b.values);
-    free(b.raw);
+    free(b.state);
+    free(b.copy);
+    free(b.tokens);
+    z3d_world_destroy(b.world);
     return 0;
 }

@@ -49,6 +49,10 @@ const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpo
  * the dataset. `bytes_read`, when not NULL, is added to. */
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
                                 int part, int parts, int64_t *bytes_read);
+/* The same without the blocks that hold values of the first `kinds` states: for those who are going
+ * to read all of these, which checks them. */
+z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
+                                     int kinds, int part, int parts, int64_t *bytes_read);
 
 int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
 /* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */

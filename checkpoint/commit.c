@@ -54,7 +54,7 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
                      z3d_format_bytes(room, free_text, sizeof free_text));
 }
 
-z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *dir, const char *folder) {
+z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {
     char *manifest;
     Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &manifest));
     bool complete = access(manifest, F_OK) == 0;
@@ -62,8 +62,7 @@ z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *dir, const 
     if (complete)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already", folder);
     Z3D_TRY(z3d_io_remove_tree(hook, folder, NULL));
-    Z3D_TRY(z3d_io_make_folder(hook, folder));
-    return z3d_io_sync_folder(hook, dir);
+    return z3d_io_make_folder(hook, folder);
 }
 
 z3d_status z3d_commit(z3d_manifest *m, const z3d_io_hook *hook, const char *folder) {

@@ -117,10 +117,12 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
+    int kinds = weights_only ? 1 : Z3D_STATE_KINDS; /* all that the ranks read, together */
     z3d_status status = z3d_world_agree(world, z3d_checkpoint_open(folder, &c));
     if (status == Z3D_OK)
-        status = z3d_world_agree(world, z3d_checkpoint_check(c, verify, z3d_world_rank(world),
-                                                             z3d_world_size(world), NULL));
+        status = z3d_world_agree(world,
+                                 z3d_checkpoint_check_rest(c, verify, kinds, z3d_world_rank(world),
+                                                           z3d_world_size(world), NULL));
     if (status == Z3D_OK && accept) status = accept(context, z3d_checkpoint_get_info(c));
     if (status == Z3D_OK) {
         z3d_checkpoint_set_verify(c, verify);

@@ -156,6 +156,7 @@ static z3d_status open_file(const z3d_checkpoint *c, const char *name, int64_t s
     else if (!S_ISREG(info.st_mode) || info.st_size != size)
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, %lld were written", path,
                            (long long)info.st_size, (long long)size);
+    if (status == Z3D_OK) (void)posix_fadvise(*fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint */
     if (status != Z3D_OK && *fd >= 0) {
         close(*fd);
         *fd = -1;
@@ -333,43 +334,77 @@ static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry
     return status;
 }
 
-/* Blocks of shard s whose turn it is: the counter goes on over all shards, so that parts are even.
+/* Marks the shard's blocks that hold values of the first `kinds` states. */
+static void mark_blocks(const z3d_shard *shard, int kinds, bool *mark) {
+    for (int i = 0; i < shard->num_extents; i++) {
+        const z3d_extent *e = &shard->extent[i];
+        if (e->kind >= kinds || e->count == 0) continue;
+        for (int64_t b = e->offset / Z3D_BLOCK_BYTES;
+             b <= (e->offset + e->count * 4 - 1) / Z3D_BLOCK_BYTES; b++)
+            mark[b] = true;
+    }
+}
+
+/* Part `part` of the blocks of all shards: the counter goes on over them, so that parts are even.
  */
-static z3d_status check_shard(const z3d_checkpoint *c, int s, int part, int parts, int64_t *counter,
-                              char *bytes, int64_t *bytes_read) {
+typedef struct turns {
+    int kinds, part, parts;
+    int64_t counter;
+    char *bytes; /* a block's */
+} turns;
+
+static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t, const bool *left,
+                               int64_t *bytes_read) {
     const z3d_shard *shard = &c->manifest.shard[s];
-    int fd;
-    Z3D_TRY(open_file(c, shard->name, shard->size, &fd));
-    z3d_status status = Z3D_OK;
-    for (int64_t b = 0; b < shard->num_blocks && status == Z3D_OK; b++) {
-        if ((*counter)++ / 16 % parts != part) continue;
+    for (int64_t b = 0; b < shard->num_blocks; b++) {
+        if (left[b] || t->counter++ / 16 % t->parts != t->part) continue;
         int64_t count = block_bytes(shard, b);
-        status = z3d_io_read(fd, shard->name, bytes, count, b * Z3D_BLOCK_BYTES);
-        if (status == Z3D_OK) status = check_block(c, s, b, bytes, count);
+        Z3D_TRY(z3d_io_read(fd, shard->name, t->bytes, count, b * Z3D_BLOCK_BYTES));
+        Z3D_TRY(check_block(c, s, b, t->bytes, count));
         *bytes_read += count;
     }
-    close(fd);
+    return Z3D_OK;
+}
+
+static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t *bytes_read) {
+    const z3d_shard *shard = &c->manifest.shard[s];
+    bool *left = NULL;
+    int fd = -1;
+    z3d_status status = open_file(c, shard->name, shard->size, &fd);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)shard->num_blocks + 1, sizeof *left, "blocks to check", &left);
+    if (status == Z3D_OK) {
+        mark_blocks(shard, t->kinds, left);
+        status = check_blocks(c, s, fd, t, left, bytes_read);
+    }
+    free(left);
+    if (fd >= 0) close(fd);
     return status;
 }
 
-z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify, int part,
-                                int parts, int64_t *bytes_read) {
-    int64_t counter = 0, unused = 0;
-    char *bytes = NULL;
+z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
+                                     int kinds, int part, int parts, int64_t *bytes_read) {
+    turns t = {.kinds = kinds, .part = part, .parts = parts};
+    int64_t unused = 0;
     if (!bytes_read) bytes_read = &unused;
     for (int i = part; i < c->manifest.num_files; i += parts)
         Z3D_TRY(check_small_file(c, &c->manifest.file[i], verify, bytes_read));
-    Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &bytes));
+    Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &t.bytes));
     z3d_status status = Z3D_OK;
     for (int s = 0; s < c->manifest.num_shards && status == Z3D_OK; s++) {
         int fd;
         if (verify == Z3D_VERIFY_FULL) {
-            status = check_shard(c, s, part, parts, &counter, bytes, bytes_read);
+            status = check_shard(c, s, &t, bytes_read);
         } else if (s % parts == part) {
             status = open_file(c, c->manifest.shard[s].name, c->manifest.shard[s].size, &fd);
             if (status == Z3D_OK) close(fd);
         }
     }
-    free(bytes);
+    free(t.bytes);
     return status;
+}
+
+z3d_status z3d_checkpoint_check(const z3d_checkpoint *c, z3d_checkpoint_verify verify, int part,
+                                int parts, int64_t *bytes_read) {
+    return z3d_checkpoint_check_rest(c, verify, 0, part, parts, bytes_read);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "checkpoint/store.h"
@@ -31,9 +32,9 @@ static z3d_status engine_values(void *context, const z3d_extent *e, int64_t at, 
 
 static z3d_status snapshot_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                   float *out) {
-    const z3d_save *save = context;
-    int64_t index = e - save->image.shard.extent;
-    memcpy(out, save->snapshot + save->position[index] + at, (size_t)count * sizeof *out);
+    const z3d_store *store = context;
+    int64_t begin = store->save.position[e->tensor * Z3D_STATE_KINDS + e->kind];
+    memcpy(out, store->snapshot + begin + at, (size_t)count * sizeof *out);
     return Z3D_OK;
 }
 
@@ -41,10 +42,13 @@ static z3d_status snapshot_values(void *context, const z3d_extent *e, int64_t at
 
 static z3d_status write_phase(z3d_store *store) {
     z3d_save *save = &store->save;
-    bool copied = save->snapshot != NULL;
+    z3d_shard *plan = &save->image.shard;
+    if (is_root(store)) Z3D_TRY(z3d_io_sync_folder(store->config.hook, store->dir));
+    Z3D_TRY(z3d_image_make(save->manifest.tensor, z3d_world_rank(store->config.world),
+                           save->manifest.info.engine.step, plan->num_extents, plan->extent,
+                           &save->image));
     return z3d_image_write(&save->image, store->config.hook, save->folder,
-                           copied ? snapshot_values : engine_values,
-                           copied ? (void *)save : (void *)store, &save->entry);
+                           store->snapshot ? snapshot_values : engine_values, store, &save->entry);
 }
 
 /* Rank 0. The checkpoint exists from the manifest's rename on. */
@@ -59,6 +63,8 @@ static z3d_status commit_phase(z3d_store *store) {
 static void *run_phase(void *context) {
     z3d_store *store = context;
     z3d_save *save = &store->save;
+    /* Where cores are short training goes first. A thread of Linux has a priority of its own. */
+    if (save->has_thread) (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
     save->status = save->phase == Z3D_SAVE_WRITE ? write_phase(store)
                    : is_root(store)              ? commit_phase(store)
                                                  : Z3D_OK;
@@ -72,8 +78,9 @@ static void begin_phase(z3d_store *store, z3d_save_phase phase) {
     z3d_save *save = &store->save;
     save->phase = phase;
     atomic_store(&save->finished, false);
-    save->has_thread =
-        store->config.asynchronous && pthread_create(&save->thread, NULL, run_phase, store) == 0;
+    save->has_thread = store->config.asynchronous;
+    if (save->has_thread && pthread_create(&save->thread, NULL, run_phase, store) != 0)
+        save->has_thread = false;
     if (!save->has_thread) run_phase(store);
 }
 
@@ -109,39 +116,54 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
 }
 
-/* Asynchronous: the one planned copy of this rank's states. */
-static z3d_status take_snapshot(z3d_store *store) {
-    z3d_save *save = &store->save;
-    const z3d_shard *shard = &save->image.shard;
+/* Its pages are touched here, so that no save waits for them. */
+z3d_status z3d_store_plan_snapshot(z3d_store *store) {
+    z3d_extent *extent;
+    int count;
     int64_t total = 0;
-    Z3D_TRY(z3d_new((size_t)shard->num_extents + 1, sizeof *save->position, "a snapshot's places",
-                    &save->position));
-    for (int i = 0; i < shard->num_extents; i++) {
-        save->position[i] = total;
-        total += shard->extent[i].count;
-    }
-    save->snapshot = malloc((size_t)total * sizeof(float) + 64);
-    if (!save->snapshot)
+    Z3D_TRY(z3d_shard_plan(store->config.model, store->config.topology, &count, &extent));
+    for (int i = 0; i < count; i++) total += extent[i].count;
+    free(extent);
+    size_t bytes = (size_t)total * sizeof(float) + 64;
+    store->snapshot = malloc(bytes);
+    if (!store->snapshot)
         return Z3D_ERROR(Z3D_ERR_MEMORY,
                          "no memory for a snapshot of %lld bytes (checkpoint.async: false needs "
                          "none)",
                          (long long)total * 4);
-    for (int i = 0; i < shard->num_extents; i++)
-        Z3D_TRY(engine_values(store, &shard->extent[i], 0, shard->extent[i].count,
-                              save->snapshot + save->position[i]));
+    memset(store->snapshot, 0, bytes);
+    return Z3D_OK;
+}
+
+static z3d_status take_snapshot(z3d_store *store) {
+    z3d_save *save = &store->save;
+    const z3d_shard *plan = &save->image.shard;
+    int64_t total = 0;
+    Z3D_TRY(z3d_new((size_t)save->manifest.num_tensors * Z3D_STATE_KINDS, sizeof *save->position,
+                    "a snapshot's places", &save->position));
+    for (int i = 0; i < plan->num_extents; i++) {
+        const z3d_extent *e = &plan->extent[i];
+        save->position[e->tensor * Z3D_STATE_KINDS + e->kind] = total;
+        Z3D_TRY(engine_values(store, e, 0, e->count, store->snapshot + total));
+        total += e->count;
+    }
     return Z3D_OK;
 }
 
 static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     const z3d_store_config *c = &store->config;
-    z3d_save *save = &store->save;
-    z3d_extent *extent;
-    int count;
+    z3d_shard *plan = &store->save.image.shard;
     Z3D_TRY(describe_run(store, info));
-    Z3D_TRY(z3d_shard_plan(c->model, c->topology, &count, &extent));
-    Z3D_TRY(z3d_image_make(save->manifest.tensor, z3d_world_rank(c->world),
-                           save->manifest.info.engine.step, count, extent, &save->image));
+    Z3D_TRY(z3d_shard_plan(c->model, c->topology, &plan->num_extents, &plan->extent));
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
+}
+
+/* Bytes that this rank's shard will have at most: values, and what HDF5 and the index say of each.
+ */
+static int64_t most_bytes(const z3d_shard *plan) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->num_extents; i++) bytes += plan->extent[i].count * 4 + 4096;
+    return bytes;
 }
 
 static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) {
@@ -151,12 +173,11 @@ static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) 
     z3d_status status = z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes);
     if (status == Z3D_OK) status = prepare(store, info);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
-    Z3D_TRY_GOTO(status,
-                 z3d_world_gather_all(world, &store->save.image.shard.size, sizes, sizeof *sizes),
-                 end);
+    int64_t mine = most_bytes(&store->save.image.shard);
+    Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, sizes, sizeof *sizes), end);
     if (is_root(store)) status = z3d_space_check(store->dir, sizes, ranks);
     if (is_root(store) && status == Z3D_OK)
-        status = z3d_step_folder_make(store->config.hook, store->dir, store->save.folder);
+        status = z3d_step_folder_make(store->config.hook, store->save.folder);
     status = z3d_world_agree(world, status);
 end:
     free(sizes);
@@ -169,7 +190,6 @@ static void forget_save(z3d_store *store) {
     z3d_manifest_free(&save->manifest);
     z3d_image_free(&save->image);
     free(save->folder);
-    free(save->snapshot);
     free(save->position);
     memset(save, 0, sizeof *save);
     save->image.fd = -1;
@@ -296,6 +316,7 @@ void z3d_store_close(z3d_store *store) {
     if (!store) return;
     forget_save(store);
     if (store->lock >= 0) close(store->lock);
+    free(store->snapshot);
     free(store->dir);
     free(store);
 }

@@ -142,6 +142,7 @@ z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out) {
         store->dir = strdup(config->dir);
         if (!store->dir) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
     }
+    if (status == Z3D_OK && config->asynchronous) status = z3d_store_plan_snapshot(store);
     if (status == Z3D_OK && z3d_world_rank(config->world) == 0) status = take_folder(store);
     status = z3d_world_agree(config->world, status);
     if (status == Z3D_OK)

@@ -14,11 +14,10 @@ typedef enum z3d_save_phase { Z3D_SAVE_IDLE, Z3D_SAVE_WRITE, Z3D_SAVE_COMMIT } z
 typedef struct z3d_save {
     z3d_save_phase phase;
     z3d_manifest manifest; /* rank 0's is written; of others only the info */
-    z3d_image image;
-    char *folder;         /* DIR/step-N */
-    float *snapshot;      /* asynchronous: this rank's extents one behind the other; else NULL */
-    int64_t *position;    /* of each extent in it */
-    z3d_file_entry entry; /* of this rank's index */
+    z3d_image image;       /* its extents from the start on, the rest from the write phase */
+    char *folder;          /* DIR/step-N */
+    int64_t *position;     /* asynchronous: of each tensor's states in the snapshot */
+    z3d_file_entry entry;  /* of this rank's index */
     /* The phase on this rank, in `thread` or on the spot. */
     pthread_t thread;
     bool has_thread;
@@ -34,6 +33,7 @@ struct z3d_store {
     int lock;
     int64_t newest;
     z3d_save save;
+    float *snapshot; /* asynchronous: this rank's extents one behind the other; else NULL */
     double whole_seconds, stalled_seconds;
 };
 
@@ -43,13 +43,14 @@ z3d_status z3d_folder_lock(const char *dir, int *fd);
 z3d_status z3d_libraries(char **out);
 /* Whether there is room for shards of these sizes and what describes them. */
 z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards);
-/* An empty folder for a step, DIR's entry of it durable. */
-z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *dir,
-                                const char *folder);
+/* An empty folder for a step. Its entry in DIR is the caller's to sync. */
+z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *folder);
 /* When all shards are durable: writes checkpoint.h5 and the manifest, from whose rename on the
  * checkpoint exists. manifest->file has room for one more. */
 z3d_status z3d_commit(z3d_manifest *manifest, const struct z3d_io_hook *hook, const char *folder);
 
+/* Asynchronous: takes the memory of the one planned copy of this rank's states. */
+z3d_status z3d_store_plan_snapshot(z3d_store *store);
 /* Rank 0: removes complete checkpoints beyond the newest `keep`. */
 z3d_status z3d_store_retain(const z3d_store *store);
 
