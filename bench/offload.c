@@ -138,7 +138,7 @@ static void print(const struct bench *b) {
     for (int w = 0; w < WAYS; w++) {
         if (!runs(b, w)) continue;
         double ratio[MOST_ROUNDS];
-        const z3d_ledger *planned = z3d_engine_planned(b->engine[w]);
+        const z3d_ledger *planned = z3d_engine_planned(b->engine[w], Z3D_SPACE_DEVICE);
         for (int r = 0; r < b->rounds; r++) ratio[r] = b->seconds[w][r] / b->seconds[PLAIN][r];
         printf(
             "%-20s %8.4f s/step, %.3f of full, transfers exposed %.5f s, activations %8.3f MB, "

@@ -19,8 +19,9 @@ bool z3d_program_keeps_all_rows(const z3d_program_config *config, z3d_group_part
     switch (part) {
     case Z3D_PART_OPTIMIZER:
         return config->stage < 1;
-    case Z3D_PART_GRADIENTS:
-        return config->stage < 2 || (config->reduce_per_step && config->accumulation > 1);
+    case Z3D_PART_GRADIENTS: /* reduced by micro-batch: others' rows are kept only to be gathered */
+        if (config->accumulation > 1) return config->stage < 1 || config->reduce_per_step;
+        return config->stage < 2;
     case Z3D_PART_PARAMETERS:
         break;
     }
@@ -319,7 +320,9 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
         state->output =
             z3d_builder_buffer(b, Z3D_TENANT_ACTIVATIONS, z3d_builder_output_bytes(p, w.unit),
                                "output", unit->name, w.micro);
-    state->saved = z3d_builder_buffer(b, keep ? Z3D_TENANT_ACTIVATIONS : Z3D_TENANT_TEMPORARY,
+    /* The last unit's backward follows at once: its logits are temporary. */
+    bool activation = keep && w.unit != p->model->num_units - 1;
+    state->saved = z3d_builder_buffer(b, activation ? Z3D_TENANT_ACTIVATIONS : Z3D_TENANT_TEMPORARY,
                                       z3d_builder_trace(p, w)->saved, "saved", unit->name, w.micro);
     z3d_instruction *i =
         emit_unit(b, w.kind == WORK_FORWARD ? Z3D_OP_FORWARD : Z3D_OP_RECOMPUTE, w);

@@ -115,9 +115,10 @@ static void count_group_buffers(z3d_engine *engine) {
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
         int64_t bytes = z3d_group_buffer_bytes(engine->config.group[axis]);
         engine->group_bytes += bytes;
-        engine->planned.peak[Z3D_TENANT_COMMUNICATION] += bytes;
-        engine->planned.total_peak += bytes;
-        z3d_ledger_add(&engine->executor[Z3D_MODE_TRAIN].measured, Z3D_TENANT_COMMUNICATION, bytes);
+        engine->planned[Z3D_SPACE_DEVICE].peak[Z3D_TENANT_COMMUNICATION] += bytes;
+        engine->planned[Z3D_SPACE_DEVICE].total_peak += bytes;
+        z3d_ledger_add(&engine->executor[Z3D_MODE_TRAIN].measured[Z3D_SPACE_DEVICE],
+                       Z3D_TENANT_COMMUNICATION, bytes);
     }
 }
 
@@ -132,7 +133,9 @@ static z3d_status create(z3d_engine *engine) {
     Z3D_TRY(allocate(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         if (engine->program[mode]) Z3D_TRY(make_executor(engine, mode));
-    z3d_program_ledger(engine->program[Z3D_MODE_TRAIN], &engine->planned);
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        z3d_program_ledger(engine->program[Z3D_MODE_TRAIN], (z3d_space)space,
+                           &engine->planned[space]);
     count_group_buffers(engine);
     engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
     return c->without_values ? Z3D_OK : z3d_engine_init_parameters(engine);
@@ -303,16 +306,21 @@ void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {
         (z3d_loss_scale){state->loss_scale, state->good_steps, state->hysteresis_left};
 }
 
-const z3d_ledger *z3d_engine_planned(const z3d_engine *engine) {
-    return &engine->planned;
+const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space) {
+    return &engine->planned[space];
 }
 
-const z3d_ledger *z3d_engine_measured(const z3d_engine *engine) {
-    return &engine->executor[Z3D_MODE_TRAIN].measured;
+const z3d_ledger *z3d_engine_measured(const z3d_engine *engine, z3d_space space) {
+    return &engine->executor[Z3D_MODE_TRAIN].measured[space];
 }
 
 int64_t z3d_engine_arena_bytes(const z3d_engine *engine) {
     return engine->arena_bytes[Z3D_SPACE_DEVICE];
+}
+
+const void *z3d_engine_arena(const z3d_engine *engine, z3d_space space, int64_t *bytes) {
+    *bytes = engine->arena_bytes[space];
+    return engine->arena[space];
 }
 
 const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode) {

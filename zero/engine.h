@@ -13,7 +13,7 @@ struct z3d_engine {
     z3d_executor executor[Z3D_MODE_COUNT];
     char *arena[Z3D_SPACE_COUNT];
     int64_t arena_bytes[Z3D_SPACE_COUNT];
-    z3d_ledger planned;
+    z3d_ledger planned[Z3D_SPACE_COUNT];
     int64_t group_bytes; /* of the collectives' own buffers */
     z3d_loss_scale loss_scale;
     int64_t step, optimizer_step, skipped_in_a_row;

@@ -50,7 +50,7 @@ z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executo
                     &executor->sums));
     for (int b = 0; b < program->num_buffers; b++)
         if (program->buffer[b].persistent)
-            z3d_ledger_add(&executor->measured, program->buffer[b].tenant,
+            z3d_ledger_add(&executor->measured[program->buffer[b].space], program->buffer[b].tenant,
                            program->buffer[b].bytes);
     return pair_waits(program, executor->start);
 }
@@ -94,7 +94,8 @@ static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
     if (buffer < 0 || p->buffer[buffer].persistent) return;
     int64_t more = bytes - executor->live[buffer];
     if (more > 0) {
-        z3d_ledger_add(&executor->measured, p->buffer[buffer].tenant, more);
+        z3d_ledger_add(&executor->measured[p->buffer[buffer].space], p->buffer[buffer].tenant,
+                       more);
         executor->live[buffer] = bytes;
     }
 }
@@ -104,7 +105,8 @@ static void release_dead(z3d_executor *executor, int index) {
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
         int b = p->instruction[index].buffer[s];
         if (b < 0 || p->buffer[b].persistent || p->buffer[b].last != index) continue;
-        z3d_ledger_add(&executor->measured, p->buffer[b].tenant, -executor->live[b]);
+        z3d_ledger_add(&executor->measured[p->buffer[b].space], p->buffer[b].tenant,
+                       -executor->live[b]);
         executor->live[b] = 0;
     }
 }

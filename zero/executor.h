@@ -42,7 +42,7 @@ typedef struct z3d_executor {
     int64_t *live;                /* by buffer: bytes counted in the ledger */
     double *sums;                 /* host's copy of the control vector */
     double transfer_wait_seconds; /* since creation: exposed time of transfers */
-    z3d_ledger measured;
+    z3d_ledger measured[Z3D_SPACE_COUNT];
     int next_child;        /* of the unit that runs */
     float last_loss_scale; /* of the last step's gradients */
 } z3d_executor;

@@ -124,7 +124,7 @@ static int by_time(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-void z3d_program_ledger(const z3d_program *program, z3d_ledger *out) {
+void z3d_program_ledger(const z3d_program *program, z3d_space space, z3d_ledger *out) {
     change *changes = NULL;
     int count = 0;
     memset(out, 0, sizeof *out);
@@ -134,6 +134,7 @@ void z3d_program_ledger(const z3d_program *program, z3d_ledger *out) {
     }
     for (int i = 0; i < program->num_buffers; i++) {
         const z3d_buffer *b = &program->buffer[i];
+        if (b->space != space) continue;
         if (b->persistent) {
             z3d_ledger_add(out, b->tenant, b->bytes);
             continue;

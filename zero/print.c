@@ -74,17 +74,22 @@ static int64_t child_volume(const z3d_child *child, int64_t size) {
     }
 }
 
-int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children) {
+int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axis axis,
+                               bool children) {
+    const z3d_instruction *in = &program->instruction[index];
     int64_t volume = 0, size = program->topology.size[axis];
-    for (int i = 0; i < program->num_instructions; i++) {
-        const z3d_instruction *in = &program->instruction[i];
-        if (in->phase == Z3D_PHASE_WAIT) continue;
-        if (moves_tensors(in) && in->axis == axis) volume += in->count * (size - 1);
-        for (int c = 0; children && c < in->num_children; c++) {
-            if (in->child[c].axis != axis || in->child[c].scalar) continue;
+    if (in->phase == Z3D_PHASE_WAIT) return 0;
+    if (moves_tensors(in) && in->axis == axis) volume += in->count * (size - 1);
+    for (int c = 0; children && c < in->num_children; c++)
+        if (in->child[c].axis == axis && !in->child[c].scalar)
             volume += child_volume(&in->child[c], size);
-        }
-    }
+    return volume;
+}
+
+int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children) {
+    int64_t volume = 0;
+    for (int i = 0; i < program->num_instructions; i++)
+        volume += z3d_instruction_volume(program, i, axis, children);
     return volume;
 }
 

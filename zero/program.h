@@ -226,8 +226,8 @@ void z3d_program_destroy(z3d_program *program);
  * list in each) get the same offsets, the rest is packed per program behind them; the arena is the
  * maximum. */
 z3d_status z3d_program_plan(z3d_program **programs, int count);
-/* Peak bytes by tenant and in total, from lifetimes. */
-void z3d_program_ledger(const z3d_program *program, z3d_ledger *out);
+/* Peak bytes by tenant and in total in one memory space, from lifetimes. */
+void z3d_program_ledger(const z3d_program *program, z3d_space space, z3d_ledger *out);
 
 /* Dataflow of one program against what a step must compute (symbolically), lifetimes, overlaps.
  * ERR_PROGRAM with the first entry that is wrong and why. */
@@ -239,6 +239,8 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count);
 /* Elements x (N-1)/N that this rank's program moves over `axis` with data of parameters and
  * gradients (children: with_children). */
 int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children);
+/* The same of one instruction. */
+int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axis axis, bool children);
 
 /* The list as text, one instruction a line, with bytes and children. */
 void z3d_program_print(const z3d_program *program, z3d_string *out);

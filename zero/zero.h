@@ -96,11 +96,13 @@ z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro,
                                float *out);
 
 /* Planned (from the memory plan) and measured (live bytes as the executor touches them) by tenant,
- * in bytes on this rank. */
-const z3d_ledger *z3d_engine_planned(const z3d_engine *engine);
-const z3d_ledger *z3d_engine_measured(const z3d_engine *engine);
+ * in bytes on this rank, of one memory space. */
+const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space);
+const z3d_ledger *z3d_engine_measured(const z3d_engine *engine, z3d_space space);
 /* Size of the one block of device memory. */
 int64_t z3d_engine_arena_bytes(const z3d_engine *engine);
+/* The block of a memory space and its size; NULL and 0 where there is none. */
+const void *z3d_engine_arena(const z3d_engine *engine, z3d_space space, int64_t *bytes);
 const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode);
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine);
 

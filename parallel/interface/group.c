@@ -271,12 +271,23 @@ void z3d_operation_finish(z3d_group *group, z3d_operation *operation, z3d_status
         group->traffic[operation->call.kind].seconds += z3d_now() - operation->started;
 }
 
+/* The device is told which of its bytes a collective works on. */
+static void touch_memory(const z3d_group *group, const z3d_collective *call) {
+    bool matrix =
+        call->kind == Z3D_COLLECTIVE_ALL_GATHER || call->kind == Z3D_COLLECTIVE_REDUCE_SCATTER;
+    int64_t element = (int64_t)z3d_dtype_size(call->dtype);
+    for (int row = 0; row < (matrix ? group->size : 1) && call->buffer; row++)
+        z3d_device_touch(group->device, (const char *)call->buffer + row * call->stride * element,
+                         call->count * element);
+}
+
 z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3d_ticket *ticket) {
     ticket->id = 0;
     Z3D_TRY(check_call(group, call));
     Z3D_TRY(answer_broken(group));
     if (group->observe) Z3D_TRY(group->observe(group->observe_context, group, call));
     bool staged = !group->ops->on_stream && group->device && !z3d_device_host_reads(group->device);
+    if (group->device) touch_memory(group, call);
     if (!group->ops->on_stream && group->device) Z3D_TRY(z3d_device_synchronize(group->device));
     z3d_operation *operation;
     Z3D_TRY(take_operation(group, &operation));

@@ -28,7 +28,8 @@ extern const cli_command cli_train, cli_plan, cli_reproduce, cli_data, cli_check
 extern const cli_command *const cli_commands[];
 
 /* One option of a command: "--name VALUE" (or "--name=VALUE") when `value` is not NULL, else
- * "--name", which sets *flag. */
+ * "--name", which sets *flag. With both, "--name" may go without its value, a picture's file: an
+ * argument that ends in .svg. */
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     const char **value;

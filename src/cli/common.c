@@ -13,13 +13,24 @@ static const cli_option *find_option(const cli_option *options, const char *name
     return NULL;
 }
 
+static bool is_picture(const char *argument) {
+    size_t length = argument ? strlen(argument) : 0;
+    return length > 4 && strcmp(argument + length - 4, ".svg") == 0 && !strchr(argument, '=');
+}
+
 /* argv[*i] is "--something": stores it and moves *i past its value. */
 static z3d_status take_option(int argc, char **argv, int *i, const cli_option *options) {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     const cli_option *option = find_option(options, name, length);
     if (!option) return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s", argv[*i]);
-    if (option->flag) {
+    if (option->flag && option->value) {
+        *option->flag = true;
+        if (equals)
+            *option->value = equals + 1;
+        else if (*i + 1 < argc && is_picture(argv[*i + 1]))
+            *option->value = argv[++*i];
+    } else if (option->flag) {
         if (equals) return Z3D_ERROR(Z3D_ERR_USAGE, "option --%s takes no value", option->name);
         *option->flag = true;
     } else if (equals) {

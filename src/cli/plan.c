@@ -4,10 +4,13 @@
 #include <string.h>
 
 #include "src/cli/cli.h"
+#include "src/plan/advice.h"
 #include "src/plan/estimate.h"
+#include "src/plan/memory.h"
 
 static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
+    "                   [--memory [FILE.svg]]\n"
     "                   [--hardware FILE [--calibration FILE] [--tokens N] [--json] [--trace "
     "FILE]]\n"
     "\n"
@@ -22,6 +25,11 @@ static const char help[] =
     "                    the batch keys imply\n"
     "  --rank R          the rank to plan (default 0)\n"
     "  --print-program   also print its training step, one instruction a line\n"
+    "  --memory          also the memory over its training step: the least that any placement "
+    "takes,\n"
+    "                    what the plan takes, what a first-fit and a caching allocator would; with "
+    "a\n"
+    "                    file, a picture of it\n"
     "  --hardware FILE   a described machine (configs/hardware): also prints whether it fits, the "
     "time\n"
     "                    of a step and where it goes, TFLOPS, MFU and HFU; everything is "
@@ -49,8 +57,17 @@ typedef struct priced {
     bool json;
 } priced;
 
-static z3d_status price(const z3d_case *of, const z3d_hardware *hardware, const priced *options,
-                        z3d_string *text) {
+/* Of a case that does not fit. */
+static z3d_status advise(const z3d_config *config, const z3d_case *of, int threads,
+                         const z3d_memory_need *need, z3d_string *text) {
+    z3d_room room = {.device = need->arena + (int64_t)need->free,
+                     .host = (int64_t)need->host_capacity};
+    z3d_string_append(text, "\n");
+    return z3d_plan_advice(config, of->topology.size[Z3D_AXIS_WORLD], threads, &room, text);
+}
+
+static z3d_status price(const z3d_config *config, const z3d_case *of, int threads,
+                        const z3d_hardware *hardware, const priced *options, z3d_string *text) {
     z3d_estimate estimate;
     double tokens = 0;
     FILE *timeline = NULL;
@@ -68,7 +85,8 @@ static z3d_status price(const z3d_case *of, const z3d_hardware *hardware, const 
         z3d_estimate_json(of, hardware, &estimate, tokens, text);
     else
         z3d_estimate_print(of, hardware, &estimate, tokens, text);
-    return Z3D_OK;
+    if (estimate.memory.fits || options->json) return Z3D_OK;
+    return advise(config, of, threads, &estimate.memory, text);
 }
 
 /* The same configuration on the sim device. */
@@ -82,14 +100,31 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const priced 
     int local = ranks > 0 && ranks < (int)hardware.devices ? ranks : (int)hardware.devices;
     int threads = cpu ? z3d_plan_threads(config, local) : 0;
     Z3D_TRY(z3d_case_create(config, ranks, rank, threads, &of));
-    z3d_status status = price(of, &hardware, options, text);
+    z3d_status status = price(config, of, threads, &hardware, options, text);
     z3d_case_destroy(of);
     return status;
 }
 
+/* What --memory adds. */
+static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_string *text) {
+    z3d_string drawn = {0};
+    Z3D_TRY(z3d_plan_memory_print(plan, text));
+    if (!picture) return Z3D_OK;
+    z3d_status status = z3d_plan_picture(plan, &drawn);
+    if (status == Z3D_OK && drawn.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the picture");
+    FILE *file = status == Z3D_OK ? fopen(picture, "w") : NULL;
+    bool written = file && fwrite(drawn.text, 1, drawn.length, file) == drawn.length;
+    if (file && fclose(file) != 0) written = false;
+    if (status == Z3D_OK && !written)
+        status = Z3D_ERROR(Z3D_ERR_IO, "--memory %.200s: %s", picture, strerror(errno));
+    z3d_string_free(&drawn);
+    return status;
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
-    const char *ranks_text = NULL, *rank_text = NULL;
-    bool print_program = false;
+    const char *ranks_text = NULL, *rank_text = NULL, *picture = NULL;
+    bool print_program = false, memory = false;
     priced prediction = {.json = false};
     const cli_option options[] = {{"hardware", &prediction.hardware, NULL},
                                   {"calibration", &prediction.calibration, NULL},
@@ -99,6 +134,7 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                                   {"ranks", &ranks_text, NULL},
                                   {"rank", &rank_text, NULL},
                                   {"print-program", NULL, &print_program},
+                                  {"memory", &picture, &memory},
                                   {NULL, NULL, NULL}};
     int count, ranks = 0, rank = 0;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -108,15 +144,16 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     if (needs && !prediction.hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--calibration, --tokens, --json and --trace want --hardware");
-    if (print_program && prediction.json)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program and --json do not go together");
+    if ((print_program || memory) && prediction.json)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program, --memory and --json do not go together");
     z3d_config *config;
     z3d_plan *plan = NULL;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
     z3d_status status = Z3D_OK;
-    if (!prediction.hardware || print_program) {
+    if (!prediction.hardware || print_program || memory) {
         status = z3d_plan_create(config, ranks, rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, print_program, text);
+        if (status == Z3D_OK && memory) status = show_memory(plan, picture, text);
         if (prediction.hardware) z3d_string_append(text, "\n");
     }
     if (status == Z3D_OK && prediction.hardware)

@@ -102,6 +102,10 @@ z3d_status z3d_device_heard(const z3d_device *device, z3d_status status);
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out);
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes);
 
+/* Bytes that device memory could still give; INT64_MAX where nobody knows. On the cpu device all
+ * ranks of a node, and host space, share them. */
+int64_t z3d_device_available(const z3d_device *device);
+
 /* Scratch that kernels may use while they run (see z3d_kernel_scratch). Owned by the caller. */
 void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes);
 
@@ -133,6 +137,14 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
 z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
 /* OK when over, AGAIN when not yet: never blocks. */
 z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy);
+
+/* Called with every range of device (and host-space) memory that something is about to touch:
+ * kernels and their scratch, copies, reads, writes, collectives. For tests that measure what memory
+ * is used apart from what was planned. NULL: none. */
+typedef void (*z3d_witness)(void *context, const void *memory, int64_t bytes);
+void z3d_device_set_witness(z3d_device *device, z3d_witness witness, void *context);
+/* What touches device memory without a call of this room says so (the collectives). */
+void z3d_device_touch(const z3d_device *device, const void *memory, int64_t bytes);
 
 /* What one kernel reads, writes and costs, from its struct alone; the same on every device. */
 typedef struct z3d_operand {

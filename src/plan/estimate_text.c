@@ -2,7 +2,7 @@
 #include "src/plan/estimate.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
-    return z3d_engine_planned(of->simulation->engine);
+    return z3d_engine_planned(of->simulation->engine, Z3D_SPACE_DEVICE);
 }
 
 static void print_case(const z3d_case *of, z3d_string *out) {

@@ -56,8 +56,6 @@ static z3d_status states(const z3d_model *model, int data, int stage, double *by
         status =
             z3d_program_build(model, layout, traces, &topology, &config, Z3D_MODE_TRAIN, &program);
     if (status == Z3D_OK) {
-        z3d_ledger ledger;
-        z3d_program_ledger(program, &ledger);
         *bytes = 0;
         for (int b = 0; b < program->num_buffers; b++)
             if (program->buffer[b].persistent && program->buffer[b].group >= 0)

@@ -35,7 +35,8 @@ static z3d_status build_programs(z3d_plan *plan) {
         Z3D_TRY(z3d_program_build(plan->model, plan->layout, plan->traces, &plan->topology,
                                   &plan->program_config, mode, &plan->program[mode]));
         Z3D_TRY(z3d_program_verify(plan->program[mode]));
-        z3d_program_ledger(plan->program[mode], &plan->ledger[mode]);
+        for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+            z3d_program_ledger(plan->program[mode], (z3d_space)space, &plan->ledger[mode][space]);
     }
     return z3d_program_plan(plan->program, Z3D_MODE_COUNT);
 }

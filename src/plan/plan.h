@@ -44,7 +44,7 @@ typedef struct z3d_plan {
     z3d_layout *layout;
     z3d_traces *traces;
     z3d_program *program[Z3D_MODE_COUNT];
-    z3d_ledger ledger[Z3D_MODE_COUNT];
+    z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
     bool world_verified; /* all ranks' programs against each other, not this rank's alone */
     double flops; /* of one training step on this rank, recompute included, kernels counted as
                      cost.c does */

@@ -35,11 +35,15 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     char buf[32], bound[32];
     z3d_string_append(out, "\nmemory of rank %d   %16s\n",
                       plan->topology.coordinate[Z3D_AXIS_WORLD], "peak bytes");
-    const z3d_ledger *ledger = &plan->ledger[Z3D_MODE_TRAIN];
+    const z3d_ledger *ledger = plan->ledger[Z3D_MODE_TRAIN];
     for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
         z3d_string_append(out, "  %-16s %16lld  %10s\n", z3d_tenant_name(tenant),
-                          (long long)ledger->peak[tenant],
-                          z3d_format_bytes(ledger->peak[tenant], buf, sizeof buf));
+                          (long long)ledger[Z3D_SPACE_DEVICE].peak[tenant],
+                          z3d_format_bytes(ledger[Z3D_SPACE_DEVICE].peak[tenant], buf, sizeof buf));
+    int64_t host = ledger[Z3D_SPACE_HOST].peak[Z3D_TENANT_ACTIVATIONS];
+    if (host > 0)
+        z3d_string_append(out, "  %-16s %16lld  %10s  in host memory\n", "activations",
+                          (long long)host, z3d_format_bytes(host, buf, sizeof buf));
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
         int64_t arena = 0, least = 0;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
@@ -56,6 +60,42 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     }
 }
 
+/* What P_a's gathers add to the tensor group, beside what the blocks send anyway: a block's b s h
+ * of 10 b s h (12 with replay: full), each x (t-1)/t. */
+static void print_partitioning(const z3d_program *program, z3d_string *out) {
+    int64_t extra = 0, blocks = 0;
+    for (int i = 0; i < program->num_instructions; i++) {
+        const z3d_instruction *in = &program->instruction[i];
+        int64_t volume = z3d_instruction_volume(program, i, Z3D_AXIS_TENSOR, true);
+        if (in->opcode == Z3D_OP_LOAD_INPUT)
+            extra += volume;
+        else if (in->unit >= 0 && program->model->unit[in->unit].checkpoint)
+            blocks += volume;
+    }
+    if (extra > 0)
+        z3d_string_append(out,
+                          "    of them P_a         %16lld  = %.1f %% of what the recomputed units "
+                          "send besides\n",
+                          (long long)extra, 100.0 * (double)extra / (double)blocks);
+}
+
+/* Buckets beyond the largest group change nothing. */
+static void print_buckets(const z3d_plan *plan, z3d_string *out) {
+    const z3d_program_config *c = &plan->program_config;
+    char size[32], most[32];
+    int64_t largest = 0;
+    for (int g = 0; g < plan->layout->num_groups; g++)
+        if (plan->layout->group[g].padded > largest) largest = plan->layout->group[g].padded;
+    if (plan->topology.size[Z3D_AXIS_DATA] == 1) return;
+    const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
+    static const char *const name[] = {"reduce bucket", "gather bucket"};
+    for (int k = 0; k < 2; k++)
+        z3d_string_append(out, "  %-21s %16s  elements at most, of the largest group's %s%s\n",
+                          name[k], z3d_format_count((double)bucket[k], size, sizeof size),
+                          z3d_format_count((double)largest, most, sizeof most),
+                          bucket[k] >= largest ? ": every group goes whole" : "");
+}
+
 static void print_communication(const z3d_plan *plan, z3d_string *out) {
     const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
     z3d_string_append(out, "\ncommunication a step    %16s\n", "elements sent");
@@ -69,7 +109,9 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
             z3d_string_append(out, "  = %.4g P (N-1)/N with N = %d",
                               (double)volume / p * size / (size - 1), size);
         z3d_string_append(out, "\n");
+        if (axis == Z3D_AXIS_TENSOR) print_partitioning(program, out);
     }
+    print_buckets(plan, out);
     if (plan->topology.size[Z3D_AXIS_WORLD] == 1) z3d_string_append(out, "  none: one rank\n");
 }
 

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 void z3d_console_say(z3d_console *console, const char *format, ...) {
@@ -101,7 +102,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_data(console, facts);
     z3d_string memory = {0};
     char bytes[32], buffers[32], beside[96] = "";
-    append_ledger(&memory, z3d_engine_planned(facts->engine));
+    append_ledger(&memory, z3d_engine_planned(facts->engine, Z3D_SPACE_DEVICE));
     if (facts->buffer_bytes > 0)
         snprintf(beside, sizeof beside, " and %s of communication buffers",
                  z3d_format_bytes(facts->buffer_bytes, buffers, sizeof buffers));
@@ -183,6 +184,34 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
     if (end->outside_memory >= 0)
         z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
                         "-", z3d_format_bytes(end->outside_memory, measured, sizeof measured));
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
+        if (end->planned->peak[tenant] != end->measured->peak[tenant])
+            z3d_console_say(console, "  ! %s: %lld bytes were planned, %lld used",
+                            z3d_tenant_name((z3d_tenant)tenant),
+                            (long long)end->planned->peak[tenant],
+                            (long long)end->measured->peak[tenant]);
+}
+
+/* The process as the system sees it. */
+static void say_resident(z3d_console *console, const z3d_run_end *end) {
+    char text[32], other[32];
+    const z3d_resident *r = end->resident;
+    if (!r) return;
+    z3d_console_say(console, "resident memory of rank 0 now");
+    for (int part = 0; part < Z3D_RESIDENT_COUNT; part++)
+        if (r->bytes[part] > 0)
+            z3d_console_say(console, "  %-30s%11s", z3d_resident_name((z3d_resident_part)part),
+                            z3d_format_bytes(r->bytes[part], text, sizeof text));
+    z3d_console_say(console, "  %-30s%11s  (the system says %s)", "in all",
+                    z3d_format_bytes(r->sum, text, sizeof text),
+                    z3d_format_bytes(r->system, other, sizeof other));
+    if (llabs((long long)(r->sum - r->system)) > Z3D_RESIDENT_TOLERANCE)
+        z3d_console_say(console, "  ! these differ by more than %d MiB: not all is explained",
+                        Z3D_RESIDENT_TOLERANCE >> 20);
+    int64_t missing = end->arena_bytes - r->bytes[Z3D_RESIDENT_ARENAS];
+    if (missing > 0)
+        z3d_console_say(console, "  ! %s of the arenas are not resident: the machine swaps",
+                        z3d_format_bytes(missing, text, sizeof text));
 }
 
 static void say_traffic(z3d_console *console, const z3d_run_end *end) {
@@ -238,6 +267,7 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
         z3d_console_say(console, "speed: %s tokens/s%s",
                         z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
     say_memory(console, end);
+    say_resident(console, end);
     say_traffic(console, end);
     say_transfers(console, end);
     z3d_console_say(console, "run folder: %s", end->run_dir);

@@ -12,6 +12,7 @@
 #include "src/base/config.h"
 #include "src/model/model.h"
 #include "src/train/metrics.h"
+#include "src/train/resident.h"
 #include "zero/zero.h"
 
 /* Everything the start summary tells. */
@@ -60,6 +61,8 @@ typedef struct z3d_run_end {
     double validation_loss; /* NAN: none */
     double tokens_per_second, mfu;
     const z3d_ledger *planned, *measured;
+    int64_t arena_bytes;                   /* of all memory spaces */
+    const z3d_resident *resident;          /* NULL: unknown */
     int64_t outside_memory;                /* beyond the tenants; -1: unknown */
     z3d_group *const *group;               /* by axis */
     bool offloaded;                        /* activation checkpoints lie in host memory: */

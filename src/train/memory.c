@@ -22,23 +22,33 @@ int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer) {
     return bytes;
 }
 
-static int64_t owned(const z3d_trainer *trainer) {
-    int64_t bytes = z3d_trainer_buffer_bytes(trainer);
-    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
-        int64_t arena = 0;
-        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
-            const z3d_program *program = z3d_engine_program(trainer->engine, (z3d_mode)mode);
-            if (program && program->arena[space] > arena) arena = program->arena[space];
-        }
-        bytes += arena;
-    }
-    return bytes;
+bool z3d_trainer_device_is_host(const z3d_trainer *trainer) {
+    return z3d_device_host_reads(trainer->device);
+}
+
+/* Of a memory space, in this process' own memory. */
+static z3d_stretch arena_of(const z3d_trainer *trainer, z3d_space space) {
+    z3d_stretch arena = {NULL, 0};
+    if (space == Z3D_SPACE_HOST || z3d_trainer_device_is_host(trainer))
+        arena.at = z3d_engine_arena(trainer->engine, space, &arena.bytes);
+    return arena;
+}
+
+int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer) {
+    return arena_of(trainer, Z3D_SPACE_DEVICE).bytes + arena_of(trainer, Z3D_SPACE_HOST).bytes;
+}
+
+bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out) {
+    const z3d_stretch arena[] = {arena_of(trainer, Z3D_SPACE_DEVICE),
+                                 arena_of(trainer, Z3D_SPACE_HOST)};
+    return z3d_resident_read(arena, Z3D_SPACE_COUNT, out);
 }
 
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     int64_t used = z3d_device_used_bytes(trainer->device);
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
-    int64_t peak = peak_resident(), ours = owned(trainer);
+    int64_t peak = peak_resident(),
+            ours = z3d_trainer_arena_bytes(trainer) + z3d_trainer_buffer_bytes(trainer);
     if (peak < 0) return -1;
     return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
 }

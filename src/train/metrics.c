@@ -147,6 +147,8 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
         z3d_string_append(out, "%s\"%s\":%lld", tenant ? "," : "",
                           z3d_tenant_name((z3d_tenant)tenant), (long long)record->memory[tenant]);
+    if (record->host_memory > 0)
+        z3d_string_append(out, ",\"host\":%lld", (long long)record->host_memory);
     if (record->outside_memory >= 0)
         z3d_string_append(out, ",\"outside\":%lld", (long long)record->outside_memory);
     z3d_string_append(out, "}}\n");

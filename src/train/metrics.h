@@ -44,6 +44,7 @@ typedef struct z3d_step_record {
     double exposed_transfer_seconds;  /* and for copies from and to host memory */
     int64_t comm_bytes;               /* this rank's, over all groups */
     int64_t memory[Z3D_TENANT_COUNT]; /* measured peaks of this rank, bytes */
+    int64_t host_memory;              /* of its arena in host memory; 0: none, left out */
     int64_t outside_memory;           /* beyond the tenants; -1: unknown, left out */
 } z3d_step_record;
 

@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/plan/plan.h"
+#include "src/plan/advice.h"
 #include "src/train/placement.h"
 #include "src/train/trainer.h"
 
@@ -192,6 +192,23 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
+/* Before any rank takes memory: whether all of this node find room. The first rank, which has what
+ * the others have, looks for all. Collective, agreed. */
+static z3d_status check_room(z3d_trainer *trainer, int threads) {
+    z3d_status status = Z3D_OK;
+    int64_t available = z3d_device_available(trainer->device);
+    z3d_room room = {.device = available, .host = INT64_MAX};
+    if (z3d_trainer_device_is_host(trainer)) {
+        room.device = available / z3d_world_local_size(trainer->world);
+        room.shared = true;
+    }
+    z3d_trainer_place(trainer, "start-up: looking for memory");
+    if (trainer->rank == 0 && available != INT64_MAX)
+        status =
+            z3d_plan_check_room(trainer->config, z3d_world_size(trainer->world), threads, &room);
+    return z3d_trainer_agree(trainer, status);
+}
+
 /* Collective, agreed. */
 static z3d_status make_groups(z3d_trainer *trainer) {
     static const z3d_axis axes[] = {Z3D_AXIS_TENSOR, Z3D_AXIS_DATA, Z3D_AXIS_PIPELINE,
@@ -217,6 +234,7 @@ static z3d_status build(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: opening the device");
     Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
     Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer)));
+    Z3D_TRY(check_room(trainer, threads));
     Z3D_TRY(z3d_trainer_measure_peak(trainer));
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");

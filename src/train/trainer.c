@@ -85,7 +85,9 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
         .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
     progress->comm_bytes = bytes;
-    memcpy(record.memory, z3d_engine_measured(trainer->engine)->peak, sizeof record.memory);
+    memcpy(record.memory, z3d_engine_measured(trainer->engine, Z3D_SPACE_DEVICE)->peak,
+           sizeof record.memory);
+    record.host_memory = z3d_engine_measured(trainer->engine, Z3D_SPACE_HOST)->total_peak;
     z3d_string line = {0};
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)result->step);
     z3d_metrics_step_line(&record, &line);
@@ -260,6 +262,8 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
                     (double)trainer->config->model_seq_length;
     double rate = tokens > 0 ? tokens / progress->steady_seconds : NAN;
     double peak = trainer->peak_tflops > 0 ? trainer->peak_tflops * 1e12 : NAN;
+    z3d_resident resident;
+    bool explained = z3d_trainer_resident(trainer, &resident);
     z3d_run_end end = {
         .steps = progress->steps,
         .skipped = progress->skipped,
@@ -271,8 +275,10 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .validation_loss = progress->validation_loss,
         .tokens_per_second = rate,
         .mfu = rate / z3d_world_size(trainer->world) * trainer->model_flops / peak,
-        .planned = z3d_engine_planned(trainer->engine),
-        .measured = z3d_engine_measured(trainer->engine),
+        .planned = z3d_engine_planned(trainer->engine, Z3D_SPACE_DEVICE),
+        .measured = z3d_engine_measured(trainer->engine, Z3D_SPACE_DEVICE),
+        .arena_bytes = z3d_trainer_arena_bytes(trainer),
+        .resident = explained ? &resident : NULL,
         .outside_memory = z3d_trainer_outside_bytes(trainer),
         .group = trainer->group,
         .offloaded = trainer->program.offload_activations,

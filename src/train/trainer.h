@@ -117,7 +117,12 @@ z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
  * its own: what is in use of that, by anybody, less the arena: context, libraries' workspaces,
  * kernels' scratch. At least 0; -1: unknown. */
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
-/* Of this rank's groups. */
+/* What the process' resident memory is for; false: the system does not say. */
+bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out);
+/* Device memory is the process' own memory. */
+bool z3d_trainer_device_is_host(const z3d_trainer *trainer);
+/* Of this rank's arenas in its own memory; of its groups' buffers. */
+int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer);
 int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 
 /* batches.c: fills micro with the data of training step `step` / of validation call `call` of

@@ -41,3 +41,21 @@ expect 1 "$ZERO3D" plan "$demo" --rank 4
 says 'rank 4'
 expect 1 "$ZERO3D" plan "$demo" parallel.world_size=auto --ranks 2000000000
 says .
+
+# The memory over a step, its picture, and where neither can be.
+plan --memory arena.svg
+for word in 'lower bound' 'arena, as planned' 'a first-fit allocator' 'a caching allocator'; do
+    grep -q "$word" out || fail "--memory says nothing of $word"
+done
+head -c 5 arena.svg | grep -q '<svg ' || fail "--memory drew no picture"
+plan --memory
+plan --memory=other.picture
+[ -s other.picture ] || fail "--memory=FILE drew no picture"
+expect 1 "$ZERO3D" plan "$demo" --memory nowhere/arena.svg
+says 'nowhere/arena.svg'
+
+# What does not fit gets advice.
+expect 0 "$ZERO3D" plan "$SOURCE/configs/paper/fig8-C4-170B-400gpus.yaml" --hardware "$SOURCE/configs/hardware/dgx2-v100.yaml"
+for word in 'does not fit: rank 0 needs' 'the largest tenant is parameters' 'zero_optimization.stage=3 takes'; do
+    grep -q "$word" out || fail "the advice says nothing of $word"
+done

@@ -80,8 +80,13 @@ void compare(const Options &o) {
     EXPECT_FALSE(order.empty());
     expect_paired(sim->tape);
     int64_t groups = group_bytes(real.group);
-    expect_same_ledger(z3d_engine_planned(real.engine), z3d_engine_planned(sim->engine), groups);
-    expect_same_ledger(z3d_engine_measured(real.engine), z3d_engine_measured(sim->engine), groups);
+    for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST}) {
+        int64_t own = space == Z3D_SPACE_DEVICE ? groups : 0;
+        expect_same_ledger(z3d_engine_planned(real.engine, space),
+                           z3d_engine_planned(sim->engine, space), own);
+        expect_same_ledger(z3d_engine_measured(real.engine, space),
+                           z3d_engine_measured(sim->engine, space), own);
+    }
     EXPECT_EQ(z3d_engine_arena_bytes(real.engine), z3d_engine_arena_bytes(sim->engine));
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
         SCOPED_TRACE(z3d_axis_name(static_cast<z3d_axis>(axis)));

@@ -80,13 +80,14 @@ TEST(Simulate, PersistentMemoryIsThePapersFormula) {
     for (int stage = 0; stage < 4; stage++) {
         Case of(config(4, 1024, 16, 16, 2, stage), 64);
         ASSERT_EQ(of.status, Z3D_OK) << z3d_error_message();
-        const z3d_ledger *ledger = z3d_engine_planned(of.of->simulation->engine);
+        const z3d_ledger *ledger = z3d_engine_planned(of.of->simulation->engine, Z3D_SPACE_DEVICE);
         double p = (double)z3d_engine_layout(of.of->simulation->engine)->padded_total;
         double states =
             (double)(ledger->peak[Z3D_TENANT_PARAMETERS] + ledger->peak[Z3D_TENANT_GRADIENTS] +
                      ledger->peak[Z3D_TENANT_OPTIMIZER]);
         EXPECT_DOUBLE_EQ(states, p * bytes[stage]) << "stage " << stage;
-        EXPECT_EQ(memcmp(ledger->peak, z3d_engine_measured(of.of->simulation->engine)->peak,
+        EXPECT_EQ(memcmp(ledger->peak,
+                         z3d_engine_measured(of.of->simulation->engine, Z3D_SPACE_DEVICE)->peak,
                          sizeof ledger->peak),
                   0);
     }

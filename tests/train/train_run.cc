@@ -316,8 +316,11 @@ TEST_F(Run, ConsoleIsAlignedAndOnlyRank0Speaks) {
     }
     EXPECT_EQ(steps, 11); // step 1, then every second
     EXPECT_EQ(rate_columns.size(), 1u);
-    for (const char *word : {"model", "ranks", "device", "peak", "memory", "GFLOP/s/rank", "done:"})
+    for (const char *word : {"model", "ranks", "device", "peak", "memory", "GFLOP/s/rank",
+                             "done:", "resident memory of rank 0 now"})
         EXPECT_NE(said.find(word), std::string::npos) << word;
+    // Planned bytes are measured bytes, and the process' memory is explained.
+    EXPECT_EQ(said.find("  ! "), std::string::npos) << said;
 }
 
 } // namespace

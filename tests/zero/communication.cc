@@ -134,6 +134,31 @@ TEST(Communication, Scalars) {
     }
 }
 
+// P_a brings each block's input back by one all-gather over the tensor group, b s h (t-1)/t
+// elements a rank; nothing else changes, with the parts in host memory neither.
+TEST(Communication, PartitionedActivations) {
+    for (int tensor : tensor_sizes()) {
+        if (tensor == 1) continue;
+        for (bool offload : {false, true}) {
+            Options o;
+            o.tensor = tensor;
+            o.stage = 2;
+            o.accumulation = 2;
+            Trainer plain(o);
+            Traffic before = one_step(plain, Z3D_AXIS_TENSOR);
+            o.partition = true;
+            o.offload = offload;
+            Trainer split(o);
+            Traffic got = one_step(split, Z3D_AXIS_TENSOR);
+            int64_t bsh = split.micro_batch() * o.sequence * o.hidden;
+            EXPECT_EQ(got.all_gather, o.layers * o.accumulation * bsh * (tensor - 1) / tensor);
+            EXPECT_EQ(got.all_reduce, before.all_reduce);
+            EXPECT_EQ(got.calls, before.calls);
+            EXPECT_EQ(got.reduce_scatter, 0);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     return main_with_world(argc, argv);
 }

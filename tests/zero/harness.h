@@ -16,6 +16,8 @@ extern "C" {
 #include "zero/zero.h"
 }
 
+#include "tests/zero/witness.h"
+
 namespace harness {
 
 inline z3d_world *world = nullptr;
@@ -83,9 +85,14 @@ class Trainer {
     z3d_engine *engine = nullptr;
     z3d_engine_config config{};
     int64_t next_step = 1;
+    Witness witness; // of the first step, unless the test looks on itself
 
     explicit Trainer(const Options &options) : o(options) {}
+    Trainer(const Trainer &) = delete;
+    Trainer &operator=(const Trainer &) = delete;
+    // Whatever was trained, its memory was as planned.
     ~Trainer() {
+        if (stepped) witness.expect_as_planned(engine);
         z3d_engine_destroy(engine);
         for (z3d_group *g : group) z3d_group_destroy(g);
         z3d_device_destroy(device);
@@ -148,6 +155,7 @@ class Trainer {
         config.seed = 42;
         config.verify = o.verify;
         config.digest_path = o.digest;
+        if (!config.enter) witness.watch(device, &config);
         return z3d_engine_create(&config, &engine);
     }
 
@@ -180,8 +188,13 @@ class Trainer {
         input.global_targets = o.global_batch * o.sequence;
         input.learning_rate = 1e-2f;
         next_step++;
-        return z3d_engine_train_step(engine, &input, out);
+        Z3D_TRY(z3d_engine_train_step(engine, &input, out));
+        stepped = true;
+        return Z3D_OK;
     }
+
+  private:
+    bool stepped = false;
 };
 
 inline Result train(const Options &o) {

@@ -249,14 +249,17 @@ TEST(Ledger, CountsExactBytesByTenantAndTheirPeaks) {
     b.add("c", 20, 2, 2);
     b.add("t", 7, 2, 3, Z3D_SPACE_HOST, Z3D_TENANT_TEMPORARY);
     z3d_ledger ledger;
-    z3d_program_ledger(b.make(4), &ledger);
+    z3d_program_ledger(b.make(4), Z3D_SPACE_DEVICE, &ledger);
     EXPECT_EQ(ledger.peak[Z3D_TENANT_PARAMETERS], 1001);
     EXPECT_EQ(ledger.live[Z3D_TENANT_PARAMETERS], 1001);
     EXPECT_EQ(ledger.peak[Z3D_TENANT_ACTIVATIONS], 150); // a and b at 1, though a ends there
     EXPECT_EQ(ledger.live[Z3D_TENANT_ACTIVATIONS], 0);
-    EXPECT_EQ(ledger.peak[Z3D_TENANT_TEMPORARY], 7);
+    EXPECT_EQ(ledger.peak[Z3D_TENANT_TEMPORARY], 0);
     EXPECT_EQ(ledger.total_peak, 1151);
     EXPECT_EQ(ledger.total_live, 1001);
+    z3d_program_ledger(b.make(4), Z3D_SPACE_HOST, &ledger);
+    EXPECT_EQ(ledger.peak[Z3D_TENANT_TEMPORARY], 7);
+    EXPECT_EQ(ledger.total_peak, 7);
 }
 
 TEST(Ledger, DoesNotCountWhatFollowsAsAliveTogether) {
@@ -264,7 +267,7 @@ TEST(Ledger, DoesNotCountWhatFollowsAsAliveTogether) {
     b.add("a", 100, 0, 0);
     b.add("b", 100, 1, 1);
     z3d_ledger ledger;
-    z3d_program_ledger(b.make(2), &ledger);
+    z3d_program_ledger(b.make(2), Z3D_SPACE_DEVICE, &ledger);
     EXPECT_EQ(ledger.total_peak, 100);
 }
 

@@ -238,6 +238,11 @@ static z3d_status copy_finish(void *self, int64_t id, bool block) {
     return z3d_cpu_transfer_finish(cpu->transfer, id, block);
 }
 
+static int64_t available(const void *self) {
+    (void)self;
+    return z3d_cpu_memory_available();
+}
+
 const z3d_device_ops z3d_device_ops_cpu = {
     .name = "cpu",
     .create = create,
@@ -246,6 +251,7 @@ const z3d_device_ops z3d_device_ops_cpu = {
     .threads = threads,
     .alloc = alloc,
     .free = free_block,
+    .available = available,
     .set_scratch = set_scratch,
     .set_poll = set_poll,
     .launch = launch,

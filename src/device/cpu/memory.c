@@ -12,8 +12,7 @@
 #define PAGE ((int64_t)4096)
 #define HUGE_PAGE ((int64_t)2 << 20)
 
-/* What the kernel thinks can still be used without swapping; INT64_MAX where it does not say. */
-static int64_t available_bytes(void) {
+int64_t z3d_cpu_memory_available(void) {
     FILE *file = fopen("/proc/meminfo", "r");
     if (!file) return INT64_MAX;
     char line[256];
@@ -48,7 +47,7 @@ z3d_status z3d_cpu_memory_map(int64_t bytes, int threads, void **out) {
     *out = NULL;
     if (bytes < 0 || !mapped_size(bytes, &size)) return too_much(bytes, "no such size");
     /* Untouched memory is only promised: without this the run would be killed while touching it. */
-    int64_t available = available_bytes();
+    int64_t available = z3d_cpu_memory_available();
     char text[32], why[64];
     snprintf(why, sizeof why, "%s are available", z3d_format_bytes(available, text, sizeof text));
     if (size > available) return too_much(bytes, why);

@@ -158,6 +158,13 @@ static int64_t used_bytes(const void *self) {
     return (int64_t)(total - available);
 }
 
+static int64_t available(const void *self) {
+    (void)self;
+    size_t available, total;
+    if (cudaMemGetInfo(&available, &total) != cudaSuccess) return INT64_MAX;
+    return (int64_t)available;
+}
+
 static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
     size_t available, total;
     Z3D_CUDA_TRY(cudaMemGetInfo(&available, &total));
@@ -419,6 +426,7 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .threads = threads,
     .identity = identity,
     .used_bytes = used_bytes,
+    .available = available,
     .apart = true,
     .alloc = alloc,
     .free = free_block,

@@ -13,6 +13,9 @@ struct z3d_device {
     void *self;
     const z3d_plugin *plugin; /* NULL: the table is our own */
     bool host_collectives;
+    void *scratch;
+    z3d_witness witness; /* NULL: none */
+    void *witness_context;
 };
 
 static const z3d_device_ops *const backends[] = {&z3d_device_ops_cpu, &z3d_device_ops_record,
@@ -118,7 +121,12 @@ void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t b
     if (block) device->ops->free(device->self, space, block, bytes);
 }
 
+int64_t z3d_device_available(const z3d_device *device) {
+    return device->ops->available ? device->ops->available(device->self) : INT64_MAX;
+}
+
 void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes) {
+    device->scratch = scratch;
     if (device->ops->set_scratch)
         device->ops->set_scratch(device->self, scratch, scratch && bytes > 0 ? bytes : 0);
 }
@@ -127,9 +135,31 @@ void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *
     if (device->ops->set_poll) device->ops->set_poll(device->self, poll, context);
 }
 
+/* ---- who touches what ---- */
+
+void z3d_device_set_witness(z3d_device *device, z3d_witness witness, void *context) {
+    device->witness = witness;
+    device->witness_context = context;
+}
+
+void z3d_device_touch(const z3d_device *device, const void *memory, int64_t bytes) {
+    if (device->witness && bytes > 0) device->witness(device->witness_context, memory, bytes);
+}
+
+static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
+    z3d_cost cost;
+    z3d_kernel_cost(kernel, &cost);
+    for (int i = 0; i < cost.num_operands; i++)
+        z3d_device_touch(device, cost.operands[i].pointer, cost.operands[i].bytes);
+    if (device->scratch)
+        z3d_device_touch(device, device->scratch,
+                         z3d_kernel_scratch(kernel, z3d_device_threads(device)));
+}
+
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
     Z3D_REQUIRE((unsigned)kernel->kind < Z3D_KERNEL_COUNT, "kernel kind %d of %d",
                 (int)kernel->kind, (int)Z3D_KERNEL_COUNT);
+    if (device->witness) touch_operands(device, kernel);
     return z3d_device_heard(device, device->ops->launch(device->self, kernel));
 }
 
@@ -142,6 +172,8 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
                           z3d_copy *copy) {
     Z3D_REQUIRE(bytes >= 0, "copy of %lld bytes", (long long)bytes);
     copy->id = 0;
+    z3d_device_touch(device, from, bytes);
+    z3d_device_touch(device, to, bytes);
     if (!device->ops->copy_start) return Z3D_OK;
     return z3d_device_heard(device,
                             device->ops->copy_start(device->self, to, from, bytes, &copy->id));
@@ -162,12 +194,14 @@ z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy) {
 
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
+    z3d_device_touch(device, source, bytes);
     return z3d_device_heard(device, device->ops->read(device->self, host, source, bytes));
 }
 
 z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host,
                             int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "write of %lld bytes", (long long)bytes);
+    z3d_device_touch(device, destination, bytes);
     return z3d_device_heard(device, device->ops->write(device->self, destination, host, bytes));
 }
 

@@ -20,6 +20,8 @@ typedef struct z3d_device_ops {
     /* One block; bytes is not negative. */
     z3d_status (*alloc)(void *self, z3d_space space, int64_t bytes, void **out);
     void (*free)(void *self, z3d_space space, void *block, int64_t bytes);
+    /* Optional: see z3d_device_available. */
+    int64_t (*available)(const void *self);
     /* Optional: scratch and poll, where kernels use them. */
     void (*set_scratch)(void *self, void *scratch, int64_t bytes);
     void (*set_poll)(void *self, void (*poll)(void *context), void *context);

@@ -1,0 +1,36 @@
+/* A program's memory plan looked at: what is alive when, how close the packing comes to the least
+ * that any could take, and what allocators that serve one request after the other would have taken.
+ */
+#ifndef ZERO3D_PLAN_MEMORY_H
+#define ZERO3D_PLAN_MEMORY_H
+
+#include "src/plan/plan.h"
+
+/* One program in one memory space; bytes. */
+typedef struct z3d_packing {
+    int64_t bound;     /* the largest sum of live bytes: no placement takes less */
+    int peak;          /* the first instruction at which they are alive */
+    int64_t arena;     /* as planned: the end of its highest buffer */
+    int64_t first_fit; /* the same requests, served in program order: lowest gap that is large
+                          enough, freed neighbours merged, 256-byte granules */
+    int64_t caching;   /* the same, by a caching allocator as deep-learning frameworks use: 512-byte
+                          granules; small requests (to 1 MiB) from segments of 2 MiB, others below
+                          10 MiB from segments of 20 MiB, larger ones from their own, in steps of 2
+                          MiB; the tightest free block is split (large: if more than 1 MiB is left);
+                          freed neighbours of a segment merge, no segment is ever given back */
+} z3d_packing;
+
+/* The program must have been planned. ERR_MEMORY. */
+z3d_status z3d_plan_packing(const z3d_program *program, z3d_space space, z3d_packing *out);
+
+/* The training step's memory as text: per space the bound and what is alive there by tenant, the
+ * packing's overhead and the other allocators'. ERR_MEMORY. */
+z3d_status z3d_plan_memory_print(const z3d_plan *plan, z3d_string *out);
+/* The arenas over the training step as an SVG picture: offsets against instructions, coloured by
+ * tenant. ERR_MEMORY. */
+z3d_status z3d_plan_picture(const z3d_plan *plan, z3d_string *out);
+
+/* Bytes alive in `space` at every instruction of the program, malloc'ed. ERR_MEMORY. */
+z3d_status z3d_plan_live_bytes(const z3d_program *program, z3d_space space, int64_t **out);
+
+#endif

@@ -1,0 +1,50 @@
+/* A memory plan as text. */
+#include <stdlib.h>
+
+#include "src/plan/memory.h"
+
+static const char *const space_names[] = {"device", "host"};
+
+/* Bytes by tenant that are alive at instruction `n`. */
+static void print_alive(const z3d_program *program, z3d_space space, int n, z3d_string *out) {
+    int64_t sum[Z3D_TENANT_COUNT] = {0};
+    char text[32];
+    for (int i = 0; i < program->num_buffers; i++) {
+        const z3d_buffer *b = &program->buffer[i];
+        if (b->space == space && b->first <= n && n <= b->last) sum[b->tenant] += b->bytes;
+    }
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
+        if (sum[tenant] > 0)
+            z3d_string_append(out, "    %-20s %16lld  %10s\n", z3d_tenant_name((z3d_tenant)tenant),
+                              (long long)sum[tenant],
+                              z3d_format_bytes(sum[tenant], text, sizeof text));
+}
+
+static void line(const char *name, int64_t bytes, int64_t bound, z3d_string *out) {
+    char text[32];
+    z3d_string_append(out, "  %-22s %16lld  %10s  %.2f %% above the bound\n", name,
+                      (long long)bytes, z3d_format_bytes(bytes, text, sizeof text),
+                      100 * (double)(bytes - bound) / (double)bound);
+}
+
+z3d_status z3d_plan_memory_print(const z3d_plan *plan, z3d_string *out) {
+    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+        z3d_packing packing;
+        char what[96], text[32];
+        Z3D_TRY(z3d_plan_packing(program, (z3d_space)space, &packing));
+        if (packing.bound == 0) continue;
+        z3d_string_append(out,
+                          "\n%s memory of the training step on rank %d\n"
+                          "  %-22s %16lld  %10s  the largest sum of live bytes, at %d: %s\n",
+                          space_names[space], plan->topology.coordinate[Z3D_AXIS_WORLD],
+                          "lower bound", (long long)packing.bound,
+                          z3d_format_bytes(packing.bound, text, sizeof text), packing.peak,
+                          z3d_instruction_describe(program, packing.peak, what, sizeof what));
+        print_alive(program, (z3d_space)space, packing.peak, out);
+        line("arena, as planned", packing.arena, packing.bound, out);
+        line("a first-fit allocator", packing.first_fit, packing.bound, out);
+        line("a caching allocator", packing.caching, packing.bound, out);
+    }
+    return Z3D_OK;
+}

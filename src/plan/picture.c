@@ -1,0 +1,242 @@
+/* The arenas over a training step as an SVG picture: every buffer is a rectangle from its first
+ * instruction to its last, from its first byte to its last. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/plan/memory.h"
+
+/* In pixels. */
+enum { WIDTH = 1280, LEFT = 96, RIGHT = 24, TOP = 118, PLOT = WIDTH - LEFT - RIGHT, BELOW = 58 };
+static const double panel_height[] = {460, 170}; /* device, host */
+static const double least_size = 0.15;           /* smaller rectangles are left out */
+
+/* Told apart by people with colour-blindness too (Okabe and Ito's palette). */
+static const char *const colours[Z3D_TENANT_COUNT] = {"#0072b2", "#e69f00", "#56b4e9",
+                                                      "#009e73", "#cc79a7", "#d55e00"};
+
+typedef struct panel {
+    const z3d_program *program;
+    z3d_space space;
+    double top, height;
+    int64_t bytes; /* full scale */
+    z3d_string *out;
+} panel;
+
+static double x_of(const panel *p, double instruction) {
+    return LEFT + PLOT * instruction / p->program->num_instructions;
+}
+
+static double y_of(const panel *p, double bytes) {
+    return p->top + p->height * (1 - bytes / (double)p->bytes);
+}
+
+/* 1, 2 or 5 times a power of `base`'s kind, about a sixth of the range. */
+static double step_of(double range) {
+    double power = pow(10, floor(log10(range / 6))), share = range / 6 / power;
+    return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
+}
+
+static void text_at(z3d_string *out, double x, double y, const char *anchor, const char *text) {
+    z3d_string_append(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y,
+                      anchor, text);
+}
+
+static void scale_bytes(int64_t bytes, double *unit, const char **name) {
+    static const char *const names[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    int k = 0;
+    for (*unit = 1; k < 4 && (double)bytes >= 2 * 1024 * *unit; k++) *unit *= 1024;
+    *name = names[k];
+}
+
+static void draw_axes(const panel *p) {
+    double unit, bottom = p->top + p->height;
+    const char *name;
+    char text[64];
+    scale_bytes(p->bytes, &unit, &name);
+    double step = step_of((double)p->bytes / unit);
+    for (double v = 0; v * unit <= (double)p->bytes; v += step) {
+        double y = y_of(p, v * unit);
+        z3d_string_append(p->out, "<path d=\"M%d %.1fh-5\"/>\n", LEFT, y);
+        snprintf(text, sizeof text, "%g", v);
+        text_at(p->out, LEFT - 9, y + 4, "end", text);
+    }
+    step = fmax(1, step_of(p->program->num_instructions));
+    for (double n = 0; n <= p->program->num_instructions; n += step) {
+        z3d_string_append(p->out, "<path d=\"M%.1f %.1fv5\"/>\n", x_of(p, n), bottom);
+        snprintf(text, sizeof text, "%g", n);
+        text_at(p->out, x_of(p, n), bottom + 19, "middle", text);
+    }
+    z3d_string_append(p->out,
+                      "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\" fill=\"none\"/>\n"
+                      "<text transform=\"translate(24 %.1f) rotate(-90)\" text-anchor=\"middle\">"
+                      "offset in the %s arena, %s</text>\n",
+                      LEFT, p->top, PLOT, p->height, p->top + p->height / 2,
+                      p->space == Z3D_SPACE_DEVICE ? "device" : "host", name);
+    text_at(p->out, LEFT + PLOT / 2.0, bottom + 40, "middle",
+            "instruction of the training step (its number in --print-program)");
+}
+
+/* What the step is at: runs of one kind of work, named where there is room. */
+static const char *phase_of(const z3d_instruction *i) {
+    switch (i->opcode) {
+    case Z3D_OP_FORWARD:
+        return "forward";
+    case Z3D_OP_RECOMPUTE:
+    case Z3D_OP_BACKWARD:
+        return "backward";
+    case Z3D_OP_STEP_CONTROL:
+    case Z3D_OP_OPTIMIZER_STEP:
+        return "optimizer";
+    default:
+        return NULL;
+    }
+}
+
+static void draw_phase(const panel *p, int first, int end, const char *phase) {
+    double x = x_of(p, first), width = x_of(p, end) - x;
+    z3d_string_append(p->out, "<path d=\"M%.1f %.1fV%.1f\"/>\n", x, p->top, p->top - 16);
+    if (phase && width > 60) text_at(p->out, x + width / 2, p->top - 5, "middle", phase);
+}
+
+/* What belongs to no phase goes with the one before it. */
+static void draw_phases(const panel *p) {
+    const char *phase = NULL;
+    int first = 0, end = p->program->num_instructions;
+    for (int n = 0; n < end; n++) {
+        const char *next = phase_of(&p->program->instruction[n]);
+        if (next && phase && next != phase) {
+            draw_phase(p, first, n, phase);
+            first = n;
+        }
+        if (next) phase = next;
+    }
+    draw_phase(p, first, end, phase);
+}
+
+/* Returns how many are too small to see. */
+static int draw_buffers(const panel *p) {
+    const z3d_program *program = p->program;
+    char bytes[32];
+    int left_out = 0;
+    for (int i = 0; i < program->num_buffers; i++) {
+        const z3d_buffer *b = &program->buffer[i];
+        if (b->space != p->space) continue;
+        int first = b->persistent ? 0 : b->first;
+        int end = b->persistent ? program->num_instructions : b->last + 1;
+        double x = x_of(p, first), width = x_of(p, end) - x;
+        double y = y_of(p, (double)(b->offset + b->bytes)), height = y_of(p, (double)b->offset) - y;
+        if (width < least_size || height < least_size) {
+            left_out++;
+            continue;
+        }
+        z3d_string_append(p->out,
+                          "<rect class=\"t%d\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
+                          "height=\"%.2f\"><title>%s: %s, %s, ",
+                          (int)b->tenant, x, y, width, height, b->name, z3d_tenant_name(b->tenant),
+                          z3d_format_bytes(b->bytes, bytes, sizeof bytes));
+        if (b->persistent)
+            z3d_string_append(p->out, "persists</title></rect>\n");
+        else
+            z3d_string_append(p->out, "%d to %d</title></rect>\n", b->first, b->last);
+    }
+    return left_out;
+}
+
+/* The sum of live bytes, and its highest value right through. */
+static z3d_status draw_bound(const panel *p) {
+    int64_t *live, most = 0;
+    Z3D_TRY(z3d_plan_live_bytes(p->program, p->space, &live));
+    z3d_string_append(p->out, "<path class=\"live\" d=\"M%d %.1f", LEFT, y_of(p, 0));
+    for (int n = 0; n < p->program->num_instructions; n++) {
+        if (live[n] > most) most = live[n];
+        if (n == 0 || live[n] != live[n - 1])
+            z3d_string_append(p->out, "H%.1fV%.1f", x_of(p, n), y_of(p, (double)live[n]));
+    }
+    free(live);
+    z3d_string_append(p->out,
+                      "H%d\"/>\n<path d=\"M%d %.1fh%d\" stroke=\"#000\" "
+                      "stroke-dasharray=\"7 5\"/>\n",
+                      LEFT + PLOT, LEFT, y_of(p, (double)most), PLOT);
+    return Z3D_OK;
+}
+
+/* Tenants with their peaks, then the lines' meaning. */
+static void draw_legend(const z3d_plan *plan, z3d_string *out) {
+    char text[96], bytes[32];
+    double x = LEFT;
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++) {
+        int64_t peak = 0;
+        for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+            peak += plan->ledger[Z3D_MODE_TRAIN][space].peak[tenant];
+        snprintf(text, sizeof text, "%s, %s", z3d_tenant_name((z3d_tenant)tenant),
+                 z3d_format_bytes(peak, bytes, sizeof bytes));
+        z3d_string_append(out,
+                          "<rect class=\"t%d\" x=\"%.0f\" y=\"58\" width=\"13\" height=\"13\"/>\n",
+                          tenant, x);
+        text_at(out, x + 19, 69, "start", text);
+        x += PLOT / (double)Z3D_TENANT_COUNT;
+    }
+}
+
+static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
+    const z3d_program_config *c = &plan->program_config;
+    const z3d_topology *t = &plan->topology;
+    char text[256], parameters[32];
+    z3d_string_append(out,
+                      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
+                      "width=\"%d\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"13\">\n"
+                      "<style>rect,path{stroke:#333;stroke-width:.6}path{fill:none}"
+                      "text{fill:#111}.live{stroke:#000;stroke-width:1.6}",
+                      WIDTH, height, WIDTH, height);
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
+        z3d_string_append(out, ".t%d{fill:%s;stroke:#fff;stroke-width:.25}", tenant,
+                          colours[tenant]);
+    z3d_string_append(out, "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\" "
+                           "style=\"stroke:none\"/>\n<g font-size=\"16\">\n");
+    snprintf(text, sizeof text,
+             "Memory of rank %d over a training step: %s parameters, tensor %d x data %d, ZeRO-%d, "
+             "%s, micro-batch %lld x %d%s%s%s",
+             t->coordinate[Z3D_AXIS_WORLD],
+             z3d_format_count((double)z3d_model_parameter_count(plan->model), parameters,
+                              sizeof parameters),
+             t->size[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype),
+             (long long)c->micro_batch, c->accumulation, c->recompute ? ", full recompute" : "",
+             c->partition_activations ? ", P_a" : "", c->offload_activations ? "+cpu" : "");
+    text_at(out, LEFT, 34, "start", text);
+    z3d_string_append(out, "</g>\n");
+    draw_legend(plan, out);
+}
+
+static z3d_status draw_panel(panel *p) {
+    draw_phases(p);
+    int left_out = draw_buffers(p);
+    Z3D_TRY(draw_bound(p));
+    draw_axes(p);
+    if (left_out > 0) {
+        char text[96];
+        snprintf(text, sizeof text, "%d buffers too small to draw", left_out);
+        text_at(p->out, LEFT + PLOT, p->top + p->height + 40, "end", text);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_plan_picture(const z3d_plan *plan, z3d_string *out) {
+    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    panel panels[Z3D_SPACE_COUNT];
+    int count = 0;
+    double top = TOP;
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+        int64_t bytes = program->arena[space];
+        if (bytes == 0) continue;
+        panels[count++] = (panel){program, (z3d_space)space, top, panel_height[space], bytes, out};
+        top += panel_height[space] + BELOW + 30;
+    }
+    draw_head(plan, top - 16, out);
+    text_at(out, LEFT, 91, "start",
+            "black line: sum of live bytes; dashed: its highest value, which no placement can be "
+            "below");
+    for (int k = 0; k < count; k++) Z3D_TRY(draw_panel(&panels[k]));
+    z3d_string_append(out, "</svg>\n");
+    return Z3D_OK;
+}
