@@ -40,20 +40,11 @@ z3d_status z3d_libraries(char **out) {
     return text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts") : Z3D_OK;
 }
 
-int64_t z3d_shard_needs(const z3d_shard *plan) {
-    int64_t bytes = 65536;
-    for (int i = 0; i < plan->num_extents; i++) {
-        int64_t values = plan->extent[i].count * 4;
-        bytes += values + values / 1000 + 4096;
-    }
-    return bytes;
-}
-
-z3d_status z3d_space_check(const char *dir, const int64_t *needs, int shards) {
+z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     struct statvfs disk;
     char need_text[32], free_text[32];
     int64_t need = 1 << 20;
-    for (int s = 0; s < shards; s++) need += needs[s];
+    for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
     if (statvfs(dir, &disk) != 0 || disk.f_blocks == 0) return Z3D_OK; /* nobody knows */
     int64_t room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
     if (room >= need) return Z3D_OK;
@@ -63,7 +54,7 @@ z3d_status z3d_space_check(const char *dir, const int64_t *needs, int shards) {
                      z3d_format_bytes(room, free_text, sizeof free_text));
 }
 
-z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *dir, const char *folder) {
+z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {
     char *manifest;
     Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &manifest));
     bool complete = access(manifest, F_OK) == 0;
@@ -71,8 +62,7 @@ z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *dir, const 
     if (complete)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already", folder);
     Z3D_TRY(z3d_io_remove_tree(hook, folder, NULL));
-    Z3D_TRY(z3d_io_make_folder(hook, folder));
-    return z3d_io_sync_folder(hook, dir);
+    return z3d_io_make_folder(hook, folder);
 }
 
 z3d_status z3d_commit(z3d_manifest *m, const z3d_io_hook *hook, const char *folder) {

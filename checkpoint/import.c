@@ -97,9 +97,9 @@ static z3d_status make_image(const z3d_foreign *f, const z3d_manifest *m, z3d_im
 
 static z3d_status write_checkpoint(z3d_foreign *f, z3d_manifest *m, z3d_image *image,
                                    const char *dir, const char *folder) {
-    int64_t needs = z3d_shard_needs(&image->shard);
-    Z3D_TRY(z3d_space_check(dir, &needs, 1));
-    Z3D_TRY(z3d_step_folder_make(NULL, dir, folder));
+    Z3D_TRY(z3d_space_check(dir, &image->shard.size, 1));
+    Z3D_TRY(z3d_step_folder_make(NULL, folder));
+    Z3D_TRY(z3d_io_sync_folder(NULL, dir));
     z3d_status status = z3d_image_write(image, NULL, folder, foreign_values, f, &m->file[0]);
     m->shard[0] = image->shard; /* from here on the manifest's */
     image->shard = (z3d_shard){0};

@@ -158,6 +158,14 @@ static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }
 
+/* Bytes that this rank's shard will have at most: values, and what HDF5 and the index say of each.
+ */
+static int64_t most_bytes(const z3d_shard *plan) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->num_extents; i++) bytes += plan->extent[i].count * 4 + 4096;
+    return bytes;
+}
+
 static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) {
     z3d_world *world = store->config.world;
     int ranks = z3d_world_size(world);
@@ -165,11 +173,11 @@ static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) 
     z3d_status status = z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes);
     if (status == Z3D_OK) status = prepare(store, info);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
-    int64_t mine = z3d_shard_needs(&store->save.image.shard);
+    int64_t mine = most_bytes(&store->save.image.shard);
     Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, sizes, sizeof *sizes), end);
     if (is_root(store)) status = z3d_space_check(store->dir, sizes, ranks);
     if (is_root(store) && status == Z3D_OK)
-        status = z3d_step_folder_make(store->config.hook, store->dir, store->save.folder);
+        status = z3d_step_folder_make(store->config.hook, store->save.folder);
     status = z3d_world_agree(world, status);
 end:
     free(sizes);

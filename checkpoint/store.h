@@ -41,14 +41,10 @@ struct z3d_store {
 z3d_status z3d_folder_lock(const char *dir, int *fd);
 /* "HDF5 1.10.8, ...", malloc'ed. */
 z3d_status z3d_libraries(char **out);
-/* Bytes that a shard will take at most: values, and what HDF5 and the indexes say of each dataset.
- */
-int64_t z3d_shard_needs(const z3d_shard *plan);
-/* Whether there is room for shards that need so much, and for what describes them. */
-z3d_status z3d_space_check(const char *dir, const int64_t *needs, int shards);
-/* An empty folder for a step, DIR's entry of it durable. */
-z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *dir,
-                                const char *folder);
+/* Whether there is room for shards of these sizes and what describes them. */
+z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards);
+/* An empty folder for a step. Its entry in DIR is the caller's to sync. */
+z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *folder);
 /* When all shards are durable: writes checkpoint.h5 and the manifest, from whose rename on the
  * checkpoint exists. manifest->file has room for one more. */
 z3d_status z3d_commit(z3d_manifest *manifest, const struct z3d_io_hook *hook, const char *folder);

@@ -55,14 +55,15 @@ static void draw_axes(const panel *p) {
     char text[64];
     scale_bytes(p->bytes, &unit, &name);
     double step = step_of((double)p->bytes / unit);
-    for (double v = 0; v * unit <= (double)p->bytes; v += step) {
-        double y = y_of(p, v * unit);
+    for (int k = 0; k * step * unit <= (double)p->bytes; k++) {
+        double v = k * step, y = y_of(p, v * unit);
         z3d_string_append(p->out, "<path d=\"M%d %.1fh-5\"/>\n", LEFT, y);
         snprintf(text, sizeof text, "%g", v);
         text_at(p->out, LEFT - 9, y + 4, "end", text);
     }
     step = fmax(1, step_of(p->program->num_instructions));
-    for (double n = 0; n <= p->program->num_instructions; n += step) {
+    for (int k = 0; k * step <= p->program->num_instructions; k++) {
+        double n = k * step;
         z3d_string_append(p->out, "<path d=\"M%.1f %.1fv5\"/>\n", x_of(p, n), bottom);
         snprintf(text, sizeof text, "%g", n);
         text_at(p->out, x_of(p, n), bottom + 19, "middle", text);

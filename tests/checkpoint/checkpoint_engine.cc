@@ -148,6 +148,38 @@ TEST(Engine, FallsBackToTheOneBefore) {
     z3d_store_close(store);
 }
 
+// What is read is checked as it is read, the rest before: a flip anywhere is found by a load.
+TEST(Engine, LoadingFindsAFlipAnywhere) {
+    Shared folder;
+    Trainer t(base(3, Z3D_F32));
+    z3d_store *store;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, false, 0, &store));
+    ASSERT_Z3D(save(store, 0));
+    z3d_store_close(store);
+    std::string step = folder.path + "/step-00000000",
+                names[] = {"/shard-00000.h5", "/shard-00000.json", "/checkpoint.h5",
+                           "/manifest.json"};
+    for (const std::string &name : names)
+        for (int k = 0; k < 8; k++) {
+            std::string bytes = slurp(step + name), damaged = bytes;
+            size_t at = bytes.size() * (size_t)k / 8;
+            damaged[at] = (char)(damaged[at] ^ 1 << k);
+            Shared::barrier();
+            if (z3d_world_rank(world) == 0) spill(step + name, damaged);
+            Shared::barrier();
+            EXPECT_EQ(Z3D_ERR_DATA,
+                      z3d_checkpoint_load_all(world, step.c_str(), t.model, t.engine,
+                                              Z3D_VERIFY_FULL, false, nullptr, nullptr, nullptr))
+                << name << " at " << at;
+            Shared::barrier();
+            if (z3d_world_rank(world) == 0) spill(step + name, bytes);
+            Shared::barrier();
+        }
+    EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), t.model, t.engine, Z3D_VERIFY_FULL,
+                                       false, nullptr, nullptr, nullptr));
+}
+
 // A second job in the same folder is refused while the first lives, and only then.
 TEST(Engine, OneJobAFolder) {
     Shared folder;
