@@ -90,6 +90,7 @@ z3d_status z3d_checkpoint_load(z3d_checkpoint *c, const z3d_model *model, z3d_en
                          "run can go on from it; checkpoint.init_from begins one with them",
                          (long long)z3d_checkpoint_get_info(c)->engine.step);
     Z3D_TRY(z3d_new(CHUNK, sizeof *chunk, "a buffer to load through", &chunk));
+    z3d_engine_parameters_changed(engine);
     int kinds = weights_only ? 1 : Z3D_STATE_KINDS;
     z3d_status status = Z3D_OK;
     /* State by state, as they lie in the files. */

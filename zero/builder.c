@@ -34,7 +34,7 @@ static struct decisions decide(const z3d_program_config *config) {
     bool all_optimizer = z3d_program_keeps_all_rows(config, Z3D_PART_OPTIMIZER);
     return (struct decisions){
         .gather_each_use = !all_parameters,
-        .gather_at_start = all_parameters && !all_optimizer,
+        .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
     };
@@ -494,6 +494,9 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, z3d_mode mode, z3d_program **out) {
     *out = NULL;
     Z3D_TRY(check_config(config));
+    if (config->gathered && mode == Z3D_MODE_TRAIN)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "a training step cannot rely on gathered parameters: the "
+                                         "one before it has changed them");
     if ((int64_t)model->num_units * config->accumulation > MAX_UNIT_RUNS)
         return Z3D_ERROR(
             Z3D_ERR_CONFIG,

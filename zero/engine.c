@@ -12,9 +12,23 @@ enum { BUILT_APART = 64 };
 
 /* ---- programs ---- */
 
+/* Parameters that every rank keeps whole, but of which it steps its own rows, are gathered once a
+ * step, not once a run. */
+static bool relies_on_gathers(const z3d_program_config *c, z3d_mode mode) {
+    return mode != Z3D_MODE_TRAIN && z3d_program_keeps_all_rows(c, Z3D_PART_PARAMETERS) &&
+           !z3d_program_keeps_all_rows(c, Z3D_PART_OPTIMIZER);
+}
+
+static z3d_program_config config_again(const z3d_engine *engine) {
+    z3d_program_config config = engine->config.program;
+    config.gathered = true;
+    return config;
+}
+
 static z3d_status build_programs(z3d_engine *engine) {
     const z3d_engine_config *c = &engine->config;
-    z3d_program *all[Z3D_MODE_COUNT];
+    z3d_program_config again = config_again(engine);
+    z3d_program *all[2 * Z3D_MODE_COUNT];
     int count = 0;
     Z3D_TRY(z3d_layout_create(c->model, &c->topology, &engine->layout));
     Z3D_TRY(z3d_traces_record(c->model, engine->layout, &c->program, z3d_device_threads(c->device),
@@ -24,13 +38,17 @@ static z3d_status build_programs(z3d_engine *engine) {
         Z3D_TRY(z3d_program_build(c->model, engine->layout, engine->traces, &c->topology,
                                   &c->program, (z3d_mode)mode, &engine->program[mode]));
         all[count++] = engine->program[mode];
+        if (!relies_on_gathers(&c->program, (z3d_mode)mode)) continue;
+        Z3D_TRY(z3d_program_build(c->model, engine->layout, engine->traces, &c->topology, &again,
+                                  (z3d_mode)mode, &engine->again[mode]));
+        all[count++] = engine->again[mode];
     }
     Z3D_TRY(z3d_program_plan(all, count));
     for (int k = 0; k < count && c->verify; k++) Z3D_TRY(z3d_program_verify(all[k]));
     return Z3D_OK;
 }
 
-static z3d_status build_for_rank(const z3d_engine *engine, z3d_mode mode, int rank,
+static z3d_status build_for_rank(const z3d_engine *engine, const z3d_program *mine, int rank,
                                  z3d_layout **layout, z3d_program **program) {
     const z3d_engine_config *c = &engine->config;
     const int *size = c->topology.size;
@@ -38,22 +56,23 @@ static z3d_status build_for_rank(const z3d_engine *engine, z3d_mode mode, int ra
     Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
                               rank, &topology));
     Z3D_TRY(z3d_layout_create(c->model, &topology, layout));
-    return z3d_program_build(c->model, *layout, engine->traces, &topology, &c->program, mode,
-                             program);
+    return z3d_program_build(c->model, *layout, engine->traces, &topology, &mine->config,
+                             mine->mode, program);
 }
 
 /* The builder is pure, so every rank can build every rank's program and play them against each
  * other. */
-static z3d_status verify_world(const z3d_engine *engine, z3d_mode mode) {
+static z3d_status verify_world(const z3d_engine *engine, z3d_program *mine) {
     int world = engine->config.topology.size[Z3D_AXIS_WORLD];
     int apart = world <= BUILT_APART ? world : 0;
     z3d_program **program = NULL;
     z3d_layout *layout[BUILT_APART] = {NULL};
+    if (!mine) return Z3D_OK;
     Z3D_TRY(z3d_new((size_t)world, sizeof *program, "programs of all ranks", &program));
     z3d_status status = Z3D_OK;
     for (int rank = 0; rank < apart && status == Z3D_OK; rank++)
-        status = build_for_rank(engine, mode, rank, &layout[rank], &program[rank]);
-    for (int rank = apart; rank < world; rank++) program[rank] = engine->program[mode];
+        status = build_for_rank(engine, mine, rank, &layout[rank], &program[rank]);
+    for (int rank = apart; rank < world; rank++) program[rank] = mine;
     if (status == Z3D_OK) status = z3d_program_verify_world(program, world);
     for (int rank = 0; rank < apart; rank++) {
         z3d_program_destroy(program[rank]);
@@ -94,9 +113,10 @@ static z3d_status open_output(const char *path, const char *what, FILE **out) {
     return Z3D_OK;
 }
 
-static z3d_status make_executor(z3d_engine *engine, int mode) {
+static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
+                                z3d_executor *executor) {
     const z3d_engine_config *c = &engine->config;
-    z3d_executor *executor = &engine->executor[mode];
+    if (!program) return Z3D_OK;
     *executor = (z3d_executor){
         .device = c->device,
         .group = engine->config.group,
@@ -104,10 +124,10 @@ static z3d_status make_executor(z3d_engine *engine, int mode) {
         .enter = c->enter,
         .enter_context = c->enter_context,
         .optimizer = {c->beta1, c->beta2, c->epsilon, c->weight_decay},
-        .digest = mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
+        .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
     };
     memcpy(executor->arena, engine->arena, sizeof executor->arena);
-    return z3d_executor_create(engine->program[mode], executor);
+    return z3d_executor_create(program, executor);
 }
 
 /* The collectives' own buffers lie outside the arena, in the communication tenant all the same. */
@@ -125,14 +145,18 @@ static void count_group_buffers(z3d_engine *engine) {
 static z3d_status create(z3d_engine *engine) {
     const z3d_engine_config *c = &engine->config;
     Z3D_TRY(build_programs(engine));
-    for (int mode = 0; mode < Z3D_MODE_COUNT && c->verify; mode++)
-        if (engine->program[mode]) Z3D_TRY(verify_world(engine, (z3d_mode)mode));
+    for (int mode = 0; mode < Z3D_MODE_COUNT && c->verify; mode++) {
+        Z3D_TRY(verify_world(engine, engine->program[mode]));
+        Z3D_TRY(verify_world(engine, engine->again[mode]));
+    }
     Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
     Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
     if (engine->trace) fprintf(engine->trace, "[\n");
     Z3D_TRY(allocate(engine));
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        if (engine->program[mode]) Z3D_TRY(make_executor(engine, mode));
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        Z3D_TRY(make_executor(engine, engine->program[mode], &engine->executor[mode]));
+        Z3D_TRY(make_executor(engine, engine->again[mode], &engine->again_executor[mode]));
+    }
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
         z3d_program_ledger(engine->program[Z3D_MODE_TRAIN], (z3d_space)space,
                            &engine->planned[space]);
@@ -159,7 +183,9 @@ void z3d_engine_destroy(z3d_engine *engine) {
     if (!engine) return;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         z3d_executor_destroy(&engine->executor[mode]);
+        z3d_executor_destroy(&engine->again_executor[mode]);
         z3d_program_destroy(engine->program[mode]);
+        z3d_program_destroy(engine->again[mode]);
     }
     z3d_device_set_scratch(engine->config.device, NULL, 0);
     for (int s = 0; s < Z3D_SPACE_COUNT; s++)
@@ -213,7 +239,8 @@ static z3d_status flush_output(FILE *file, const char *what, const char *path) {
 /* One whole run. After a failure the executor begins anew at its first instruction. */
 static z3d_status run(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *micro, int count,
                       z3d_host_step *host) {
-    z3d_executor *executor = &engine->executor[mode];
+    z3d_executor *executor =
+        engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
     if (!engine->program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "the model has no output to generate from");
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
@@ -221,6 +248,7 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *
     z3d_status status = z3d_executor_run(executor, host);
     if (status != Z3D_OK && status != Z3D_AGAIN) executor->position = 0;
     if (status != Z3D_OK) return status;
+    engine->gathered[mode] = engine->again[mode] != NULL;
     Z3D_TRY(flush_output(engine->digest, "digest file", engine->config.digest_path));
     return flush_output(executor->trace, "trace file", engine->config.trace_path);
 }
@@ -243,6 +271,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     const double *transfer = &engine->executor[Z3D_MODE_TRAIN].transfer_wait_seconds;
     double begin = z3d_now(), exposed = exposed_seconds(engine), transfer_before = *transfer;
     engine->step++;
+    z3d_engine_parameters_changed(engine);
     z3d_host_step host = {.state = step_state(engine, input),
                           .stop_requested = input->stop_requested,
                           .gradient_clipping = engine->config.gradient_clipping};
@@ -285,6 +314,10 @@ z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro,
 }
 
 /* ---- looking in ---- */
+
+void z3d_engine_parameters_changed(z3d_engine *engine) {
+    memset(engine->gathered, 0, sizeof engine->gathered);
+}
 
 void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
     *out = (z3d_engine_state){

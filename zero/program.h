@@ -28,6 +28,8 @@ typedef struct z3d_program_config {
     bool offload_activations;             /* P_a+cpu: checkpoints lie in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
+    bool gathered; /* evaluate, generate: no parameter changed since this mode's gathers ran, so
+                      that what every rank keeps whole is whole already */
 } z3d_program_config;
 
 /* ---- layout: parameter groups as flat buffers and shards ---- */

@@ -187,6 +187,7 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     if (kind == Z3D_TENSOR_GRADIENT) return Z3D_ERROR(Z3D_ERR_USAGE, "gradients cannot be set");
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
     int64_t from, to;
+    z3d_engine_parameters_changed(engine);
     kept_rows(engine, group, &from, &to);
     for (int64_t o = 0; o < z3d_slice_of(p, engine->layout).outer; o++) {
         struct piece piece;

@@ -581,13 +581,14 @@ static z3d_status perform(z3d_flow *flow) {
 }
 
 /* Every rank keeps its own rows. Those of the others are as new as its own where it steps them
- * itself; otherwise they are those of the step before. */
+ * itself or they were gathered since; otherwise they are those of the step before. */
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     int rows = rows_of(flow, Z3D_PART_OPTIMIZER);
+    int parameter_rows = p->config.gathered ? rows_of(flow, Z3D_PART_PARAMETERS) : rows;
     for (int g = 0; g < p->model->num_groups; g++) {
-        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS), rows,
-                             parameters_of(g, false)));
+        Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
+                             parameter_rows, parameters_of(g, false)));
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
                              optimizer_of(g, false)));
     }

@@ -117,8 +117,8 @@ typedef enum z3d_tensor_kind {
 } z3d_tensor_kind;
 z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                           float *out);
-/* Sets a parameter from a whole logical tensor in host memory. Not collective: each rank takes its
- * part. */
+/* Sets a parameter from a whole logical tensor in host memory. Every rank calls it and takes its
+ * part; nothing is communicated. */
 z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                           const float *values);
 
@@ -147,6 +147,9 @@ z3d_status z3d_engine_read_part(z3d_engine *engine, z3d_tensor_kind kind, int gr
                                 int64_t first, int64_t count, float *out);
 z3d_status z3d_engine_write_part(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                                  int64_t first, int64_t count, const float *values);
+/* Said by every rank where some have written parts of parameters: what the others hold of them, for
+ * evaluation, is old from here. */
+void z3d_engine_parameters_changed(z3d_engine *engine);
 
 /* What changes from step to step beside the tensors; equal on all ranks. */
 typedef struct z3d_engine_state {

@@ -20,6 +20,7 @@ typedef enum {
     Z3D_GRANULARITY_SELECTIVE,
     Z3D_GRANULARITY_NONE
 } z3d_granularity;
+typedef enum { Z3D_OFFLOAD_OFF, Z3D_OFFLOAD_ON, Z3D_OFFLOAD_AUTO } z3d_offload;
 typedef enum { Z3D_REPLAY_MINIMAL, Z3D_REPLAY_FULL } z3d_replay;
 typedef enum {
     Z3D_GRAD_REDUCE_AUTO,

@@ -125,10 +125,16 @@ static z3d_status check_activation(const z3d_config *c) {
         {"activation_checkpointing.partition_activations",
          c->activation_checkpointing_partition_activations},
         {"activation_checkpointing.cpu_checkpointing",
-         c->activation_checkpointing_cpu_checkpointing},
+         c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON},
         {"activation_checkpointing.number_checkpoints",
          c->activation_checkpointing_number_checkpoints != Z3D_AUTO},
     };
+    const idle_key hardware = {"training.hardware", c->training_hardware[0] != '\0'};
+    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) {
+        Z3D_TRY(refuse_idle(c, &hardware, 1,
+                            "unless activation_checkpointing.cpu_checkpointing is auto, which is "
+                            "what it decides"));
+    }
     if (!full) {
         Z3D_TRY(refuse_idle(c, keys, 3,
                             "unless activation_checkpointing.granularity is full: only then are "

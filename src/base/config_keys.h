@@ -31,7 +31,7 @@
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch; allowed, without effect, where there is one micro-batch a step or one data rank") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "full keeps one input per block and recomputes the rest; selective keeps 10 b s h a block and recomputes what is cheap; none keeps 12") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h a block") \
-  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", BOOL, "false", "", "P_a+cpu: activation checkpoints lie in host memory; each goes there and back once") \
+  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: activation checkpoints lie in host memory; each goes there and back once; auto: where the copies hide behind compute, or the run fits only so") \
   X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "activation checkpoints in the model, spread evenly; auto: one per block") \
   X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "full repeats a block's forward whole, as the paper's systems do; minimal leaves out what backward does not read") \
   X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's; fp32 only where that is bf16 or fp16") \
@@ -64,6 +64,7 @@
   X(training_attention, "training.attention", ENUM, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN where it is there and can (16-bit types, no dropout on the probabilities), else own kernels") \
   X(training_deterministic, "training.deterministic", BOOL, "true", "", "cuda: false lets cuDNN add up attention's input gradient in any order, which is faster and takes less memory; two runs then differ in their last bits") \
   X(training_tf32, "training.tf32", BOOL, "false", "", "cuda: an fp32 run multiplies matrices in TF32, fast and with 10 bits of mantissa") \
+  X(training_hardware, "training.hardware", STRING, "", "", "what cpu_checkpointing auto is decided on: the path of a description (`zero3d doctor --measure FILE`, configs/hardware), or measure: this machine, at start-up; unset: auto means off") \
   X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores shared among its ranks") \
   X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of an fp32 run; auto measures once and keeps the choice") \
   X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of a bf16 run (sgemm: widened to fp32)") \

@@ -51,6 +51,8 @@ int cli_launched_rank(void);
 /* Prints the last error as "zero3d: ..." from launched rank 0; returns the exit code for `status`
  * (0 for OK). */
 int cli_finish(z3d_status status, const char *command);
+/* Writes a small file. ERR_IO. */
+z3d_status cli_write(const char *path, const z3d_string *text);
 /* Writes text to standard output; CLI_FAILED with one line when that fails (a full disk, a closed
  * pipe). */
 int cli_print(const z3d_string *text);

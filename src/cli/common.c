@@ -105,6 +105,14 @@ int cli_finish(z3d_status status, const char *command) {
     return usage ? CLI_USAGE : CLI_FAILED;
 }
 
+z3d_status cli_write(const char *path, const z3d_string *text) {
+    if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %.200s", path);
+    FILE *file = fopen(path, "w");
+    bool written = file && fwrite(text->text, 1, text->length, file) == text->length;
+    if (file && fclose(file) != 0) written = false;
+    return written ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+}
+
 int cli_print(const z3d_string *text) {
     if (text->failed)
         return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "out of memory for the text to print"), NULL);

@@ -86,11 +86,9 @@ static z3d_status write_description(const char *path, int ranks, const z3d_hardw
              "# Measured by `zero3d doctor --measure` on %d ranks of this machine, all at once.\n",
              ranks);
     z3d_hardware_write(hardware, comment, &text);
-    FILE *file = text.failed ? NULL : fopen(path, "w");
-    bool written = file && fwrite(text.text, 1, text.length, file) == text.length;
-    if (file && fclose(file) != 0) written = false;
+    z3d_status status = cli_write(path, &text);
     z3d_string_free(&text);
-    return written ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    return status;
 }
 
 /* Collective over the ranks that a launcher started. */

@@ -5,7 +5,7 @@
 
 #include "src/cli/cli.h"
 #include "src/plan/advice.h"
-#include "src/plan/estimate.h"
+#include "src/plan/choose.h"
 #include "src/plan/memory.h"
 
 static const char help[] =
@@ -13,6 +13,8 @@ static const char help[] =
     "                   [--memory [FILE.svg]]\n"
     "                   [--hardware FILE [--calibration FILE] [--tokens N] [--json] [--trace "
     "FILE]]\n"
+    "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
+    "                   [--write FILE]\n"
     "\n"
     "Says what a run would take, without running it and without its ranks: one process makes the\n"
     "step program of any rank of any world. Prints that rank's memory by tenant (parameters,\n"
@@ -38,6 +40,12 @@ static const char help[] =
     "  --tokens N        time and device hours of a training on N tokens\n"
     "  --json            the prediction as one JSON object\n"
     "  --trace FILE      the predicted timeline, opens in Perfetto\n"
+    "  --fit SIZE        the fastest way of training this model and batch on devices of SIZE "
+    "(16GiB;\n"
+    "                    device: that of --hardware): walks ZeRO stage, granularity, P_a, host "
+    "memory and\n"
+    "                    micro-batch; one line a combination. --write FILE saves the first as a "
+    "config\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 zero_optimization.stage=3\n";
@@ -53,7 +61,7 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 }
 
 typedef struct priced {
-    const char *hardware, *calibration, *tokens, *trace;
+    const char *hardware, *calibration, *tokens, *trace, *fit, *write;
     bool json;
 } priced;
 
@@ -90,17 +98,12 @@ static z3d_status price(const z3d_config *config, const z3d_case *of, int thread
 }
 
 /* The same configuration on the sim device. */
-static z3d_status predict(z3d_config *config, int ranks, int rank, const priced *options,
-                          z3d_string *text) {
-    z3d_hardware hardware;
+static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
+                          const priced *options, z3d_string *text) {
     z3d_case *of;
-    Z3D_TRY(z3d_hardware_read(options->hardware, &hardware));
-    if (options->calibration) Z3D_TRY(z3d_hardware_adjust(options->calibration, &hardware));
-    bool cpu = strcmp(hardware.kind, "cpu") == 0;
-    int local = ranks > 0 && ranks < (int)hardware.devices ? ranks : (int)hardware.devices;
-    int threads = cpu ? z3d_plan_threads(config, local) : 0;
+    int threads = z3d_case_threads(config, ranks, hardware);
     Z3D_TRY(z3d_case_create(config, ranks, rank, threads, &of));
-    z3d_status status = price(config, of, threads, &hardware, options, text);
+    z3d_status status = price(config, of, threads, hardware, options, text);
     z3d_case_destroy(of);
     return status;
 }
@@ -122,11 +125,97 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
     return status;
 }
 
+/* The machine of --hardware, or the one that the configuration names. */
+static z3d_status read_hardware(const z3d_config *config, const priced *options, bool *known,
+                                z3d_hardware *out) {
+    const char *path = options->hardware;
+    if (!path && config->training_hardware[0] && strcmp(config->training_hardware, "measure") != 0)
+        path = config->training_hardware;
+    *known = path != NULL;
+    if (path) Z3D_TRY(z3d_hardware_read(path, out));
+    return options->calibration ? z3d_hardware_adjust(options->calibration, out) : Z3D_OK;
+}
+
+static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *hardware) {
+    int64_t bytes;
+    if (strcmp(wanted, "device") == 0 && known) return Z3D_OK;
+    if (strcmp(wanted, "device") == 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit device: whose? --hardware FILE says it");
+    if (z3d_parse_bytes(wanted, &bytes) != Z3D_OK || bytes < 1)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit %s: a size is wanted, 16GiB say, or device", wanted);
+    hardware->memory_gib = (double)bytes / 1073741824.0;
+    return Z3D_OK;
+}
+
+/* The configuration of a fit's first row as a file. */
+static z3d_status write_fit(const z3d_config *config, const z3d_fit *fit, const priced *options) {
+    z3d_string text = {0};
+    z3d_string_append(&text,
+                      "# Written by `zero3d plan --fit %s --write`: %.4g s a step, predicted on "
+                      "%s.\n",
+                      options->fit, fit->row[0].seconds, fit->hardware.name);
+    z3d_config_write(config, &text);
+    z3d_status status = cli_write(options->write, &text);
+    z3d_string_free(&text);
+    return status;
+}
+
+static z3d_status fit_config(z3d_config *config, int ranks, const priced *options,
+                             z3d_string *text) {
+    z3d_hardware hardware;
+    z3d_fit fit;
+    bool known;
+    Z3D_TRY(read_hardware(config, options, &known, &hardware));
+    if (!known) Z3D_TRY(z3d_nominal_machine(config, &hardware));
+    Z3D_TRY(fit_capacity(options->fit, known, &hardware));
+    Z3D_TRY(z3d_fit_walk(config, ranks, &hardware, &fit));
+    if (options->json)
+        z3d_fit_json(&fit, text);
+    else
+        z3d_fit_print(&fit, text);
+    if (!options->write) return Z3D_OK;
+    Z3D_TRY(write_fit(config, &fit, options));
+    if (!options->json) z3d_string_append(text, "written: %s\n", options->write);
+    return Z3D_OK;
+}
+
+/* What is shown beside the plan. */
+typedef struct shown {
+    bool program, memory;
+    const char *picture; /* file of the memory's picture, or NULL */
+} shown;
+
+static z3d_status plan_config(z3d_config *config, int ranks, int rank, const shown *show,
+                              const priced *options, z3d_string *text) {
+    z3d_hardware hardware;
+    z3d_plan *plan = NULL;
+    z3d_string why = {0};
+    bool known;
+    z3d_status status = read_hardware(config, options, &known, &hardware);
+    if (status == Z3D_OK)
+        status = z3d_choose_offload(config, ranks, known ? &hardware : NULL, &why);
+    if (status == Z3D_OK && why.length && !options->json)
+        z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", why.text);
+    if (status == Z3D_OK && (!options->hardware || show->program || show->memory)) {
+        status = z3d_plan_create(config, ranks, rank, &plan);
+        if (status == Z3D_OK) z3d_plan_print(plan, show->program, text);
+        if (status == Z3D_OK && show->memory) status = show_memory(plan, show->picture, text);
+        if (options->hardware) z3d_string_append(text, "\n");
+    }
+    if (status == Z3D_OK && options->hardware)
+        status = predict(config, ranks, rank, &hardware, options, text);
+    z3d_plan_destroy(plan);
+    z3d_string_free(&why);
+    return status;
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL, *picture = NULL;
     bool print_program = false, memory = false;
     priced prediction = {.json = false};
-    const cli_option options[] = {{"hardware", &prediction.hardware, NULL},
+    const cli_option options[] = {{"fit", &prediction.fit, NULL},
+                                  {"write", &prediction.write, NULL},
+                                  {"hardware", &prediction.hardware, NULL},
                                   {"calibration", &prediction.calibration, NULL},
                                   {"tokens", &prediction.tokens, NULL},
                                   {"trace", &prediction.trace, NULL},
@@ -140,25 +229,24 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));
     Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
-    bool needs = prediction.calibration || prediction.tokens || prediction.trace || prediction.json;
+    bool needs = prediction.calibration || prediction.tokens || prediction.trace ||
+                 (prediction.json && !prediction.fit);
+    if (prediction.fit &&
+        (prediction.tokens || prediction.trace || print_program || memory || rank_text))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--fit goes with --hardware, --calibration, --ranks, --json and --write");
+    if (prediction.write && !prediction.fit)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--write wants --fit: it saves what that finds");
     if (needs && !prediction.hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--calibration, --tokens, --json and --trace want --hardware");
     if ((print_program || memory) && prediction.json)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program, --memory and --json do not go together");
+    const shown show = {print_program, memory, picture};
     z3d_config *config;
-    z3d_plan *plan = NULL;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
-    z3d_status status = Z3D_OK;
-    if (!prediction.hardware || print_program || memory) {
-        status = z3d_plan_create(config, ranks, rank, &plan);
-        if (status == Z3D_OK) z3d_plan_print(plan, print_program, text);
-        if (status == Z3D_OK && memory) status = show_memory(plan, picture, text);
-        if (prediction.hardware) z3d_string_append(text, "\n");
-    }
-    if (status == Z3D_OK && prediction.hardware)
-        status = predict(config, ranks, rank, &prediction, text);
-    z3d_plan_destroy(plan);
+    z3d_status status = prediction.fit ? fit_config(config, ranks, &prediction, text)
+                                       : plan_config(config, ranks, rank, &show, &prediction, text);
     z3d_config_destroy(config);
     return status;
 }

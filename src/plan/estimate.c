@@ -2,6 +2,13 @@
 #include "src/plan/estimate.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+int z3d_case_threads(const z3d_config *config, int ranks, const z3d_hardware *hardware) {
+    int local = (int)hardware->devices;
+    if (strcmp(hardware->kind, "cpu") != 0) return 0;
+    return z3d_plan_threads(config, ranks > 0 && ranks < local ? ranks : local);
+}
 
 z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, int threads, z3d_case **out) {
     *out = NULL;

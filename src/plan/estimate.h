@@ -16,6 +16,9 @@ typedef struct z3d_case {
     bool tensor_across_nodes; /* allowed */
 } z3d_case;
 
+/* Threads that a case of `ranks` ranks is made for: a gpu's ranks have none. */
+int z3d_case_threads(const z3d_config *config, int ranks, const z3d_hardware *hardware);
+
 /* Resolves `config` for a world of `ranks` (0: what it asks for) and runs a step of `rank` on the
  * sim device. threads: of the ranks of a cpu machine, 0 for a gpu. Errors: ERR_CONFIG (also sizes
  * that overflow), ERR_TOPOLOGY, ERR_PROGRAM, ERR_MEMORY. */

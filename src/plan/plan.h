@@ -18,7 +18,8 @@
 z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
 /* The same as numbers: for FLOPs per token and the padded vocabulary. */
 void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
-/* What the builder decides from. The configuration must have been resolved (z3d_config_resolve). */
+/* What the builder decides from. The configuration must have been resolved (z3d_config_resolve);
+ * cpu_checkpointing `auto` counts as off: z3d_choose_offload settles it first. */
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
 
 /* Checks and resolves `config` for a world of `ranks` ranks (0: as z3d_plan_create finds them) and

@@ -40,7 +40,7 @@ void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out) 
         .selective = config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE,
         .checkpoint_every = checkpoint_every(config),
         .partition_activations = config->activation_checkpointing_partition_activations,
-        .offload_activations = config->activation_checkpointing_cpu_checkpointing,
+        .offload_activations = config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON,
         .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,

@@ -243,12 +243,11 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
 
 /* ---- memory ---- */
 
-void z3d_simulation_memory(const z3d_simulation *simulation, const z3d_hardware *hardware,
-                           double extra, z3d_memory_need *out) {
-    const z3d_program *train = z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN);
+void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], const z3d_hardware *hardware,
+                     double extra, z3d_memory_need *out) {
     *out = (z3d_memory_need){
-        .arena = train->arena[Z3D_SPACE_DEVICE],
-        .host_arena = train->arena[Z3D_SPACE_HOST],
+        .arena = arena[Z3D_SPACE_DEVICE],
+        .host_arena = arena[Z3D_SPACE_HOST],
         .overhead = hardware->overhead_gb * 1e9,
         .extra = extra,
         .capacity = hardware->memory_gib * 1073741824.0,
@@ -256,4 +255,10 @@ void z3d_simulation_memory(const z3d_simulation *simulation, const z3d_hardware 
     };
     out->free = out->capacity - (double)out->arena - out->overhead - extra;
     out->fits = out->free >= 0 && (double)out->host_arena <= out->host_capacity;
+}
+
+void z3d_simulation_memory(const z3d_simulation *simulation, const z3d_hardware *hardware,
+                           double extra, z3d_memory_need *out) {
+    const z3d_program *train = z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN);
+    z3d_memory_find(train->arena, hardware, extra, out);
 }

@@ -55,6 +55,9 @@ typedef struct z3d_memory_need {
     bool fits;
 } z3d_memory_need;
 
+/* arena: bytes by space. */
+void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], const z3d_hardware *hardware,
+                     double extra, z3d_memory_need *out);
 void z3d_simulation_memory(const z3d_simulation *simulation, const z3d_hardware *hardware,
                            double extra, z3d_memory_need *out);
 

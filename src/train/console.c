@@ -54,6 +54,8 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                     program->stage, precision_name(config),
                     program->reduce_per_step ? "step" : "micro-batch",
                     program->recompute ? "activations recomputed" : "activations kept");
+    if (facts->offload_why)
+        z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
     int64_t data = facts->topology->size[Z3D_AXIS_DATA];
     char tokens[32];
     z3d_console_say(console,

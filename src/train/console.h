@@ -24,8 +24,9 @@ typedef struct z3d_run_facts {
     const z3d_topology *topology;
     const char *device; /* description */
     int nodes;
-    int64_t buffer_bytes; /* of communication, beside the arena */
-    double peak_tflops;   /* of one rank; 0: unknown */
+    const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */
+    int64_t buffer_bytes;    /* of communication, beside the arena */
+    double peak_tflops;      /* of one rank; 0: unknown */
     bool peak_measured;
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;

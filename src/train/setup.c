@@ -229,8 +229,9 @@ static z3d_status build(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "start-up: sharing the cores");
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, &threads));
-    Z3D_TRY(z3d_trainer_choose_gemm(trainer, threads));
     trainer->config->training_threads = threads;
+    Z3D_TRY(z3d_trainer_choose_offload(trainer, threads));
+    Z3D_TRY(z3d_trainer_choose_gemm(trainer, threads));
     z3d_trainer_place(trainer, "start-up: opening the device");
     Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
     Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer)));
@@ -277,6 +278,9 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
 z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer) {
     Z3D_TRY(begin_setup(trainer));
     Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
+    /* Nothing is trained: no activation checkpoints, no reason to measure. */
+    if (trainer->config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO)
+        trainer->config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
     return build(trainer);
 }
 
@@ -309,4 +313,5 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     free(trainer->targets);
     free(trainer->micro);
     z3d_string_free(&trainer->write_error);
+    z3d_string_free(&trainer->offload_why);
 }

@@ -3,8 +3,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "src/plan/plan.h"
+#include "src/plan/choose.h"
+#include "src/plan/measure.h"
 #include "src/train/trainer.h"
 
 void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...) {
@@ -110,6 +112,50 @@ z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     if (status == Z3D_OK && !config->parallel_allow_tensor_across_nodes)
         status = z3d_topology_check_nodes(trainer->world, &trainer->topology);
     return z3d_trainer_agree(trainer, status);
+}
+
+/* The machine that training.hardware means. measure: collective; otherwise rank 0 reads. */
+static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *known,
+                                   z3d_hardware *out) {
+    const char *named = trainer->config->training_hardware;
+    *known = named[0] != '\0';
+    if (strcmp(named, "measure") == 0 && trainer->config->training_device != Z3D_TRAINING_CPU)
+        return z3d_config_error(trainer->config, "training.hardware",
+                                "measure measures the cpu device; give the path of a description, "
+                                "configs/hardware has some");
+    if (strcmp(named, "measure") == 0) {
+        double memory = (double)sysconf(_SC_PAGESIZE) * (double)sysconf(_SC_PHYS_PAGES);
+        z3d_trainer_place(trainer, "start-up: measuring the machine");
+        z3d_trainer_wait_place(trainer);
+        return z3d_measure_machine(trainer->world, threads, memory, out);
+    }
+    if (!*known || trainer->rank != 0) return Z3D_OK;
+    z3d_status status = z3d_hardware_read(named, out);
+    return status == Z3D_OK ? status : z3d_error_context(status, "training.hardware");
+}
+
+z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads) {
+    z3d_config *config = trainer->config;
+    z3d_hardware hardware;
+    bool known;
+    int chosen = config->activation_checkpointing_cpu_checkpointing;
+    if (chosen != Z3D_OFFLOAD_AUTO) return Z3D_OK;
+    Z3D_TRY(z3d_trainer_agree(trainer, describe_machine(trainer, threads, &known, &hardware)));
+    z3d_trainer_place(trainer, "start-up: choosing where checkpoints lie");
+    z3d_status status = Z3D_OK;
+    if (trainer->rank == 0) {
+        status = z3d_choose_offload(config, z3d_world_size(trainer->world),
+                                    known ? &hardware : NULL, &trainer->offload_why);
+        chosen = config->activation_checkpointing_cpu_checkpointing;
+    } else {
+        status = z3d_config_override(config, "training.hardware=");
+    }
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_trainer_wait_place(trainer);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
+    config->activation_checkpointing_cpu_checkpointing = chosen;
+    z3d_plan_program_config(config, &trainer->program);
+    return Z3D_OK;
 }
 
 /* The method that a key's enumeration value names, and back. fp16 has no `matmul`. */

@@ -33,6 +33,8 @@ typedef struct z3d_trainer {
     int64_t resumed_step; /* 0: a new run */
     double begin;         /* when the process came here, for the time limit */
 
+    z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
+
     double peak_tflops; /* of one rank; 0: unknown */
     bool peak_measured;
     double model_flops, hardware_flops; /* a token; the latter with what is replayed */
@@ -65,6 +67,9 @@ z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
 /* A run that goes on multiplies matrices as it did before: training.gemm's `auto` becomes what the
  * checkpoint's configuration says. */
 z3d_status z3d_trainer_keep_gemm(z3d_trainer *trainer);
+/* Settles cpu_checkpointing auto: rank 0 decides, after all have measured where that is asked for.
+ */
+z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads);
 /* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 

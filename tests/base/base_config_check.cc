@@ -96,6 +96,11 @@ TEST(check, activation_checkpoints_with_effect_only) {
         check("parallel: {tensor_model_parallel_size: 2}\n"
               "activation_checkpointing: {partition_activations: true, cpu_checkpointing: true}"),
         "accepted");
+    EXPECT_EQ(check("activation_checkpointing: {granularity: none, cpu_checkpointing: auto}\n"
+                    "training: {hardware: here.yaml}"),
+              "accepted");
+    EXPECT_NE(check("training: {hardware: here.yaml}").find("has no effect unless"),
+              std::string::npos);
     for (const char *granularity : {"none", "selective"})
         for (const char *key :
              {"partition_activations: true", "cpu_checkpointing: true", "number_checkpoints: 3"})

@@ -81,6 +81,36 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
     EXPECT_NE(read_file(folder / "run/communication.json").find("\"steps\":6"), std::string::npos);
 }
 
+// cpu_checkpointing auto is settled by rank 0, for all, and said; the run is the same.
+TEST_F(Run, SettlesWhereCheckpointsLie) {
+    ASSERT_EQ(train(folder, "").status, Z3D_OK);
+    auto losses = series(metrics(folder), "loss");
+    std::string machine =
+        "name: m\ndevice: {name: d, kind: cpu, memory_gib: 1, gemm_efficiency: 1, "
+        "memory_gb_per_s: 1, memory_efficiency: 1, attention_efficiency: 1, peak_tflops: {fp32: "
+        "0.001}}\nnode: {devices: 8, link_gb_per_s: 1, network_gb_per_s: 1, host_memory_gib: 1, "
+        "host_gb_per_s: ";
+    if (rank() == 0) write_file(folder / "fast.yaml", machine + "100}\n");
+    if (rank() == 0) write_file(folder / "slow.yaml", machine + "0.001}\n");
+    SharedFolder::barrier();
+    for (const char *speed : {"fast", "slow", ""}) {
+        std::string file = *speed ? folder / (std::string(speed) + ".yaml") : "";
+        Outcome o = train(folder, "activation_checkpointing.cpu_checkpointing=auto\n" +
+                                      (*speed ? "training.hardware=" + file + "\n" : ""));
+        ASSERT_EQ(o.status, Z3D_OK) << o.message;
+        bool on = speed == std::string("fast");
+        EXPECT_EQ(series(metrics(folder), "loss"), losses);
+        std::string resolved = read_file(folder / "run/config.yaml");
+        EXPECT_NE(resolved.find(on ? "cpu_checkpointing: true" : "cpu_checkpointing: false"),
+                  std::string::npos);
+        const char *said = on ? "cpu_checkpointing auto: on:" : "cpu_checkpointing auto: off:";
+        EXPECT_TRUE(rank() != 0 || o.said.find(said) != std::string::npos) << o.said;
+    }
+    expect_failure("activation_checkpointing.cpu_checkpointing=auto\ntraining.hardware=" +
+                       folder / "none.yaml",
+                   Z3D_ERR_IO, {"training.hardware", "none.yaml"});
+}
+
 TEST_F(Run, ANewRunStartsItsFilesAnew) {
     ASSERT_EQ(train(folder, "").status, Z3D_OK);
     ASSERT_EQ(train(folder, "training.steps=2").status, Z3D_OK);

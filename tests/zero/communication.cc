@@ -159,6 +159,89 @@ TEST(Communication, PartitionedActivations) {
     }
 }
 
+namespace {
+
+std::vector<z3d_micro_batch> one_batch(Trainer &t, std::vector<std::vector<int32_t>> &storage) {
+    std::vector<z3d_micro_batch> micro;
+    t.batch(1, storage, micro);
+    return micro;
+}
+
+// Elements that all ranks' gathers of one evaluation or one generated token move on this rank.
+int64_t evaluation(Trainer &t, double *loss) {
+    std::vector<std::vector<int32_t>> storage;
+    std::vector<z3d_micro_batch> micro = one_batch(t, storage);
+    z3d_step_input input = {};
+    input.micro = micro.data();
+    input.global_targets = t.o.global_batch * t.o.sequence;
+    double targets = 0;
+    bool stop;
+    int64_t before = traffic_of(t, Z3D_AXIS_DATA).all_gather;
+    *loss = 0;
+    EXPECT_Z3D(z3d_engine_evaluate(t.engine, &input, loss, &targets, &stop));
+    return traffic_of(t, Z3D_AXIS_DATA).all_gather - before;
+}
+
+int64_t token(Trainer &t, std::vector<float> *logits) {
+    std::vector<std::vector<int32_t>> storage;
+    std::vector<z3d_micro_batch> micro = one_batch(t, storage);
+    logits->assign(static_cast<size_t>(t.o.vocabulary + 64), 0);
+    int64_t before = traffic_of(t, Z3D_AXIS_DATA).all_gather;
+    EXPECT_Z3D(z3d_engine_generate(t.engine, micro.data(), 3, logits->data()));
+    return traffic_of(t, Z3D_AXIS_DATA).all_gather - before;
+}
+
+} // namespace
+
+// Stages 1 and 2 fetch the others' rows once after a change, not for every evaluation and
+// token.
+TEST(Communication, ParametersAreGatheredOnceAfterAChange) {
+    int ranks = z3d_world_size(world);
+    for (int stage = 0; stage < 4; stage++) {
+        Options o;
+        o.stage = stage;
+        o.accumulation = stage == 3 ? 1 : 2;
+        Trainer t(o);
+        ASSERT_Z3D(t.create());
+        int64_t whole = z3d_engine_layout(t.engine)->padded_total / ranks * (ranks - 1);
+        int64_t first = stage == 0 ? 0 : whole, later = stage == 3 ? whole : 0;
+        double loss, again, before = 0;
+        std::vector<float> logits, same;
+        z3d_step_result result;
+        for (int round = 0; round < 2; round++) {
+            EXPECT_GE(evaluation(t, &loss), first) << "stage " << stage;
+            EXPECT_NE(before, loss) << "the step's changes were not fetched";
+            before = loss;
+            for (int k = 0; k < 2; k++) {
+                EXPECT_EQ(evaluation(t, &again) > 0, later > 0) << "stage " << stage;
+                EXPECT_EQ(loss, again);
+            }
+            EXPECT_EQ(token(t, &logits) > 0, first > 0) << "stage " << stage;
+            EXPECT_EQ(token(t, &same) > 0, later > 0) << "stage " << stage;
+            EXPECT_EQ(logits, same);
+            ASSERT_Z3D(t.step(&result));
+        }
+        evaluation(t, &loss);
+        // The program without gathers is right only where they have run.
+        if ((stage == 1 || stage == 2) && ranks > 1) {
+            z3d_program stale = *t.engine->again[Z3D_MODE_EVALUATE];
+            EXPECT_Z3D(z3d_program_verify(&stale));
+            stale.config.gathered = false;
+            EXPECT_EQ(z3d_program_verify(&stale), Z3D_ERR_PROGRAM);
+        }
+        // A parameter that is set is fetched too.
+        const z3d_parameter &p = t.model->group[0].parameter[0];
+        int64_t count = 1;
+        for (int d = 0; d < p.dims; d++) count *= p.shape[d];
+        std::vector<float> values(static_cast<size_t>(count));
+        ASSERT_Z3D(z3d_engine_get(t.engine, Z3D_TENSOR_PARAMETER, 0, 0, values.data()));
+        for (float &v : values) v *= 0.5f;
+        ASSERT_Z3D(z3d_engine_set(t.engine, Z3D_TENSOR_PARAMETER, 0, 0, values.data()));
+        EXPECT_EQ(evaluation(t, &again) > 0, first > 0) << "stage " << stage;
+        EXPECT_NE(loss, again);
+    }
+}
+
 int main(int argc, char **argv) {
     return main_with_world(argc, argv);
 }

@@ -1,0 +1,164 @@
+// plan --fit: the walk finds what looking at every way one by one finds, and its rows are true.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "src/plan/choose.h"
+}
+
+namespace {
+
+const std::string TEXT =
+    "model: {num_layers: 3, hidden_size: 256, num_attention_heads: 4, seq_length: 256, vocab_size: "
+    "512}\nparallel: {tensor_model_parallel_size: 2, world_size: 8}\ntrain_batch_size: 32\n"
+    "bf16: {enabled: true}\n";
+
+struct Config {
+    explicit Config(const std::string &text) {
+        EXPECT_EQ(z3d_config_create(&it), Z3D_OK);
+        EXPECT_EQ(z3d_config_read_text(it, text.data(), text.size(), "test"), Z3D_OK)
+            << z3d_error_message();
+    }
+    ~Config() {
+        z3d_config_destroy(it);
+    }
+    Config(const Config &) = delete;
+    Config &operator=(const Config &) = delete;
+    z3d_config *it = nullptr;
+};
+
+z3d_hardware machine(double mib) {
+    z3d_hardware hardware{};
+    EXPECT_EQ(z3d_hardware_read(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", &hardware), Z3D_OK);
+    hardware.overhead_gb = 0;
+    hardware.memory_gib = mib / 1024;
+    return hardware;
+}
+
+z3d_estimate estimate(z3d_config *config, const z3d_hardware &hardware) {
+    z3d_case *of = nullptr;
+    z3d_estimate e{};
+    EXPECT_EQ(z3d_case_create(config, 0, 0, 0, &of), Z3D_OK) << z3d_error_message();
+    if (!of) return e;
+    EXPECT_EQ(z3d_estimate_make(of, &hardware, 0, nullptr, &e), Z3D_OK) << z3d_error_message();
+    z3d_case_destroy(of);
+    return e;
+}
+
+struct Way {
+    int stage;
+    const char *granularity, *partition, *offload;
+    int micro;
+};
+
+std::string text_of(const Way &w) {
+    return TEXT + "zero_optimization: {stage: " + std::to_string(w.stage) +
+           "}\nactivation_checkpointing: {granularity: " + w.granularity +
+           ", partition_activations: " + w.partition + ", cpu_checkpointing: " + w.offload +
+           "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(w.micro) + "\n";
+}
+
+void each_way(const std::function<void(const Way &)> &look) {
+    for (int stage = 0; stage < 4; stage++)
+        for (int micro : {1, 2, 4, 8}) {
+            look({stage, "none", "false", "false", micro});
+            look({stage, "selective", "false", "false", micro});
+            for (const char *partition : {"false", "true"})
+                for (const char *offload : {"false", "true"})
+                    look({stage, "full", partition, offload, micro});
+        }
+}
+
+TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
+    for (double mib : {14.0, 24.0, 200.0}) {
+        z3d_hardware hardware = machine(mib);
+        double best = INFINITY;
+        each_way([&](const Way &w) {
+            Config c(text_of(w));
+            z3d_estimate e = estimate(c.it, hardware);
+            if (e.memory.fits) best = std::fmin(best, e.time.seconds);
+        });
+        Config c(TEXT);
+        z3d_fit fit;
+        ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(fit.count, 24);
+        EXPECT_NEAR(fit.row[0].seconds, best, 1e-3 * best) << mib << " MiB";
+        for (int i = 1; i < fit.count; i++) {
+            const z3d_fit_row &a = fit.row[i - 1], &b = fit.row[i];
+            EXPECT_TRUE(a.fits || !b.fits);
+            EXPECT_TRUE(!b.fits || a.seconds <= b.seconds);
+        }
+    }
+}
+
+// A row is what the configuration made of it comes to, micro-batches that were left out included.
+TEST(Fit, RowsAreTrue) {
+    z3d_hardware hardware = machine(14);
+    Config c(TEXT);
+    z3d_fit fit;
+    ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    static const char *const granularity[] = {"full", "selective", "none"};
+    int seen = 0, many = 0;
+    for (int i = 0; i < fit.count; i++) {
+        const z3d_fit_row &r = fit.row[i];
+        Config one(text_of({r.stage, granularity[r.granularity], r.partition ? "true" : "false",
+                            r.offload ? "true" : "false", static_cast<int>(r.micro_batch)}));
+        z3d_estimate e = estimate(one.it, hardware);
+        EXPECT_EQ(r.micro_batch * r.accumulation, 8);
+        EXPECT_EQ(r.fits, e.memory.fits) << i;
+        EXPECT_NEAR(double(r.memory.arena), double(e.memory.arena), 0.01 * double(r.memory.arena));
+        if (!r.fits) continue;
+        EXPECT_NEAR(r.seconds, e.time.seconds, 1e-3 * r.seconds) << i;
+        seen++;
+        many += r.accumulation > 3;
+    }
+    EXPECT_GT(seen, 5);
+    EXPECT_LT(seen, fit.count);
+    EXPECT_GT(many, 0);
+}
+
+// The configuration left behind is the first row's, resolved, and reads back.
+TEST(Fit, WritesTheBest) {
+    z3d_hardware hardware = machine(24);
+    Config c(TEXT + "activation_checkpointing: {cpu_checkpointing: auto}\n"
+                    "training: {hardware: here.yaml}\n");
+    z3d_fit fit;
+    ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    z3d_string text = {};
+    z3d_config_write(c.it, &text);
+    Config again(text.text);
+    z3d_string_free(&text);
+    EXPECT_EQ(again.it->train_batch_size, 32);
+    EXPECT_EQ(again.it->train_micro_batch_size_per_gpu, fit.row[0].micro_batch);
+    z3d_estimate e = estimate(again.it, hardware);
+    EXPECT_TRUE(e.memory.fits);
+    EXPECT_NEAR(e.time.seconds, fit.row[0].seconds, 1e-3 * e.time.seconds);
+}
+
+TEST(Fit, NothingFitsIsOneLineWithByHowMuch) {
+    z3d_hardware hardware = machine(4);
+    double least = INFINITY;
+    each_way([&](const Way &w) {
+        Config c(text_of(w));
+        least = std::fmin(least, double(estimate(c.it, hardware).memory.arena));
+    });
+    Config c(TEXT);
+    z3d_fit fit;
+    ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_ERR_MEMORY);
+    std::string said = z3d_error_message();
+    char missing[32];
+    z3d_format_bytes(int64_t(least - 4 * 1048576.0), missing, sizeof missing);
+    EXPECT_NE(said.find("nothing fits 4.00 MiB"), std::string::npos) << said;
+    EXPECT_NE(said.find(std::string(missing) + " more"), std::string::npos) << said << missing;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
