@@ -61,6 +61,21 @@ function(zero3d_test name)
   endforeach()
 endfunction()
 
+# The CUDA kernels for the host (tests/device/cuda_shim): no toolkit needed, and no undefined behaviour looked for in what is a GPU's.
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/kernels/*.cu)
+set(shim_sources ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/fibres.cc)
+foreach(source ${cuda_sources})
+  get_filename_component(name ${source} NAME_WE)
+  set(shim_source ${CMAKE_BINARY_DIR}/generated/cuda_shim/${name}.cc)
+  file(CONFIGURE OUTPUT ${shim_source} CONTENT "#include \"${source}\"\n")
+  list(APPEND shim_sources ${shim_source})
+endforeach()
+add_library(zero3d_cuda_shim OBJECT ${shim_sources})
+target_include_directories(zero3d_cuda_shim BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim)
+target_link_libraries(zero3d_cuda_shim PRIVATE zero3d_flags)
+target_compile_options(zero3d_cuda_shim PRIVATE -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>
+  $<$<CXX_COMPILER_ID:GNU>:--param=asan-use-after-return=0>) # fibres come and go too often for fake stacks
+
 # Each room lists its tests in tests/<room>/tests.cmake.
 foreach(room ${ZERO3D_ROOMS})
   include(${CMAKE_SOURCE_DIR}/tests/${room}/tests.cmake OPTIONAL)
