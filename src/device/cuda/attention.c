@@ -15,7 +15,7 @@
 #include "src/base/strings.h"
 #include "src/device/cuda/cuda.h"
 
-#if __has_include(<cudnn.h>)
+#if __has_include(<cudnn.h>) && !defined(Z3D_CUDA_SHIM)
 #include "src/device/cuda/attention.h"
 
 enum {

@@ -11,7 +11,7 @@
 #include "src/device/cuda/cuda.h"
 #include "src/device/cuda/tables.h"
 
-#if __has_include(<nccl.h>)
+#if __has_include(<nccl.h>) && !defined(Z3D_CUDA_SHIM)
 #include <dlfcn.h>
 #include <nccl.h>
 

@@ -1,0 +1,191 @@
+/* The shim's cuBLASLt: D = alpha op(A) op(B) + beta C (+ bias), summed in double, rounded once. */
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cublasLt.h"
+#include "src/base/dtype.h"
+
+struct cuda_shim_blas {
+    int alive;
+};
+
+struct cuda_shim_product {
+    int32_t transpose_a, transpose_b, epilogue, bias_type;
+    const void *bias;
+};
+
+struct cuda_shim_matrix {
+    cudaDataType_t type;
+    int64_t rows, cols, ld;
+};
+
+/* The alignments that pointers were promised to have, by A, B, C, D. */
+struct cuda_shim_preference {
+    uint32_t alignment[4];
+};
+
+const char *cublasLtGetStatusName(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
+                                                 : "CUBLAS_STATUS_INVALID_VALUE";
+}
+
+static cublasStatus_t make(void *out, size_t bytes) {
+    void *made = calloc(1, bytes);
+    memcpy(out, &made, sizeof made);
+    return made ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+static cublasStatus_t drop(void *self) {
+    free(self);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) {
+    return make(out, sizeof **out);
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    return drop(handle);
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+    if (scale != CUDA_R_32F ||
+        (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    return make(out, sizeof **out);
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
+    return drop(product);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, int attribute,
+                                              const void *value, size_t bytes) {
+    void *to = attribute == CUBLASLT_MATMUL_DESC_TRANSA           ? (void *)&product->transpose_a
+               : attribute == CUBLASLT_MATMUL_DESC_TRANSB         ? (void *)&product->transpose_b
+               : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE       ? (void *)&product->epilogue
+               : attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE ? (void *)&product->bias_type
+               : attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER   ? (void *)&product->bias
+                                                                  : NULL;
+    size_t wanted = attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof(void *) : 4;
+    if (!to || bytes != wanted) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType_t type,
+                                          uint64_t rows, uint64_t cols, int64_t ld) {
+    if (ld < (int64_t)rows || rows == 0 || cols == 0) return CUBLAS_STATUS_INVALID_VALUE;
+    cublasStatus_t status = make(out, sizeof **out);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        **out = (struct cuda_shim_matrix){type, (int64_t)rows, (int64_t)cols, ld};
+    return status;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matrix) {
+    return drop(matrix);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out) {
+    cublasStatus_t status = make(out, sizeof **out);
+    for (int i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++) (*out)->alignment[i] = 256;
+    return status;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+    return drop(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    int attribute, const void *value,
+                                                    size_t bytes) {
+    int matrix = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+    if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        return bytes == sizeof(size_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    if (bytes != 4) return CUBLAS_STATUS_INVALID_VALUE;
+    if (matrix >= 0 && matrix < 4) memcpy(&preference->alignment[matrix], value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static void inner_sizes(const struct cuda_shim_product *p, const struct cuda_shim_matrix *a,
+                        const struct cuda_shim_matrix *b, int64_t *m, int64_t *n, int64_t *ka,
+                        int64_t *kb) {
+    *m = p->transpose_a ? a->cols : a->rows;
+    *ka = p->transpose_a ? a->rows : a->cols;
+    *kb = p->transpose_b ? b->cols : b->rows;
+    *n = p->transpose_b ? b->rows : b->cols;
+}
+
+/* The algorithm carries what was promised. */
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t *answers,
+                                              int *count) {
+    int64_t m, n, ka, kb;
+    inner_sizes(product, a, b, &m, &n, &ka, &kb);
+    *count = 0;
+    if (!handle || wanted < 1 || ka != kb || c->rows != m || c->cols != n || d->rows != m ||
+        d->cols != n || c->type != d->type)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    for (int i = 0; i < 4; i++) answers[0].algo.data[i] = preference->alignment[i];
+    *count = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static double get(const void *from, cudaDataType_t type, int64_t at) {
+    if (type == CUDA_R_32F) return (double)((const float *)from)[at];
+    uint16_t bits = ((const uint16_t *)from)[at];
+    return (double)(type == CUDA_R_16BF ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+}
+
+static void put(void *to, cudaDataType_t type, int64_t at, double value) {
+    if (type == CUDA_R_32F)
+        ((float *)to)[at] = (float)value;
+    else
+        ((uint16_t *)to)[at] =
+            type == CUDA_R_16BF ? z3d_float_to_bf16((float)value) : z3d_float_to_f16((float)value);
+}
+
+/* Element (row, col) of op(X), stored by columns. */
+static double element(const void *x, const struct cuda_shim_matrix *layout, int32_t transposed,
+                      int64_t row, int64_t col) {
+    return get(x, layout->type, transposed ? row * layout->ld + col : col * layout->ld + row);
+}
+
+static bool aligned(const cublasLtMatmulAlgo_t *algorithm, const void *const *pointers) {
+    for (int i = 0; i < 4; i++)
+        if ((uintptr_t)pointers[i] % (uintptr_t)algorithm->data[i] != 0) return false;
+    return true;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
+                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout,
+                              const cublasLtMatmulAlgo_t *algorithm, void *workspace,
+                              size_t workspace_bytes, cudaStream_t stream) {
+    const void *pointers[] = {a, b, c, d};
+    float factor = *(const float *)alpha, keep = *(const float *)beta;
+    int64_t m, n, k, unused;
+    inner_sizes(product, a_layout, b_layout, &m, &n, &k, &unused);
+    if (!handle || !stream || !workspace || workspace_bytes == 0 || !aligned(algorithm, pointers))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    for (int64_t col = 0; col < n; col++)
+        for (int64_t row = 0; row < m; row++) {
+            double sum = 0;
+            for (int64_t i = 0; i < k; i++)
+                sum += element(a, a_layout, product->transpose_a, row, i) *
+                       element(b, b_layout, product->transpose_b, i, col);
+            sum *= (double)factor;
+            if (keep != 0) sum += (double)keep * get(c, c_layout->type, col * c_layout->ld + row);
+            if (product->epilogue == CUBLASLT_EPILOGUE_BIAS)
+                sum += get(product->bias, (cudaDataType_t)product->bias_type, row);
+            put(d, d_layout->type, col * d_layout->ld + row, sum);
+        }
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,369 @@
+/* One case of every kernel: random operands in host memory. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/gpu/check.h"
+
+typedef struct maker {
+    const check_sizes *s;
+    z3d_dtype t;
+    check_case c;
+    z3d_status status;
+    uint64_t random;
+    z3d_status (*use)(void *argument, check_case *c);
+    void *argument;
+} maker;
+
+static double uniform(maker *m) { /* in -1 .. 1 */
+    m->random = m->random * 6364136223846793005u + 1442695040888963407u;
+    return (double)(int64_t)(m->random >> 11) * 0x1p-52 - 1;
+}
+
+static void *block(maker *m, int64_t bytes) {
+    void *made = NULL;
+    if (m->status == Z3D_OK)
+        m->status = z3d_new((size_t)(bytes > 0 ? bytes : 1), 1, "an operand", &made);
+    if (made) m->c.block[m->c.blocks++] = made;
+    return made;
+}
+
+/* `count` numbers of around `scale`. */
+static void *numbers(maker *m, z3d_dtype type, int64_t count, double scale) {
+    void *made = block(m, count * (int64_t)z3d_dtype_size(type));
+    for (int64_t i = 0; made && i < count; i++) {
+        float x = (float)(uniform(m) * scale);
+        if (type == Z3D_F32)
+            ((float *)made)[i] = x;
+        else if (type == Z3D_F64)
+            ((double *)made)[i] = (double)x;
+        else
+            ((uint16_t *)made)[i] = type == Z3D_BF16 ? z3d_float_to_bf16(x) : z3d_float_to_f16(x);
+    }
+    return made;
+}
+
+static void *model_numbers(maker *m, int64_t count, double scale) {
+    return numbers(m, m->t, count, scale);
+}
+
+static int32_t *tokens(maker *m, int64_t count, int64_t vocabulary) {
+    int32_t *made = block(m, count * 4);
+    for (int64_t i = 0; made && i < count; i++)
+        made[i] = (int32_t)((uniform(m) * 0.5 + 0.5) * (double)vocabulary * 0.999);
+    return made;
+}
+
+static z3d_step_state *state(maker *m) {
+    z3d_step_state *made = block(m, sizeof *made);
+    if (made)
+        *made = (z3d_step_state){.step = 3,
+                                 .optimizer_step = 3,
+                                 .seed = 11,
+                                 .learning_rate = 1e-2f,
+                                 .loss_scale = 1,
+                                 .gradient_seed = 0.01f,
+                                 .gradient_factor = 0.5f,
+                                 .position = 1};
+    return made;
+}
+
+static void result(maker *m, const void *pointer, z3d_dtype type) {
+    int i = 0;
+    while (i < CHECK_RESULTS - 1 && m->c.result[i]) i++;
+    m->c.result[i] = pointer;
+    m->c.type[i] = type;
+}
+
+/* Hands the case over and begins the next one. */
+static void done(maker *m, const char *name, z3d_kernel_kind kind, double tolerance) {
+    snprintf(m->c.name, sizeof m->c.name, "%s %s", name, z3d_dtype_name(m->t));
+    m->c.kernel.kind = kind;
+    m->c.tolerance = tolerance;
+    if (m->status == Z3D_OK) m->status = m->use(m->argument, &m->c);
+    for (int i = 0; i < m->c.blocks; i++) free(m->c.block[i]);
+    memset(&m->c, 0, sizeof m->c);
+}
+
+/* DONE(m, gelu_forward, 1e-5, .x = x, ...) */
+#define DONE(m, kind, tolerance, ...)                                                              \
+    do {                                                                                           \
+        (m)->c.kernel.as.kind = (z3d_##kind){__VA_ARGS__};                                         \
+        done((m), #kind, Z3D_KERNEL_##kind, (tolerance));                                          \
+    } while (0)
+
+static int64_t rows(const maker *m) {
+    return m->s->batch * m->s->seq;
+}
+
+static int64_t width(const maker *m) {
+    return m->s->heads * m->s->head_dim;
+}
+
+/* ---- products ---- */
+
+static void gemm(maker *m, bool ta, bool tb, bool accumulate, bool with_bias, z3d_dtype c_type) {
+    int64_t r = rows(m), k = width(m), n = 3 * width(m);
+    void *a = model_numbers(m, r * k, 1), *b = model_numbers(m, k * n, 0.1);
+    void *c = numbers(m, c_type, r * n, 1);
+    void *bias = with_bias ? model_numbers(m, n, 1) : NULL;
+    result(m, c, c_type);
+    DONE(m, gemm, 1e-5, .m = r, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb,
+         .accumulate = accumulate, .a = a, .b = b, .c = c, .lda = ta ? r : k, .ldb = tb ? k : n,
+         .ldc = n, .dtype = m->t, .c_dtype = c_type, .bias = bias);
+}
+
+static void products(maker *m) {
+    gemm(m, false, true, false, true, m->t);
+    gemm(m, false, false, false, false, m->t);
+    gemm(m, true, false, false, false, m->t);
+    gemm(m, true, false, true, false, m->t);
+    gemm(m, true, true, true, false, Z3D_F32);
+}
+
+/* ---- elementwise ---- */
+
+static void elementwise(maker *m) {
+    int64_t count = rows(m) * width(m), cols = width(m);
+    void *x = model_numbers(m, count, 3), *y = model_numbers(m, count, 3);
+    result(m, y, m->t);
+    DONE(m, gelu_forward, 1e-5, .x = x, .y = y, .count = count, .dtype = m->t);
+    x = model_numbers(m, count, 3), y = model_numbers(m, count, 1);
+    result(m, y, m->t);
+    DONE(m, gelu_backward, 1e-5, .x = x, .dy = y, .dx = y, .count = count, .dtype = m->t);
+    x = numbers(m, Z3D_F32, count, 3), y = model_numbers(m, count, 1);
+    result(m, y, m->t);
+    DONE(m, cast, 0, .destination = y, .source = x, .count = count, .destination_dtype = m->t,
+         .source_dtype = Z3D_F32);
+    x = model_numbers(m, count, 3), y = numbers(m, Z3D_F32, count, 1);
+    result(m, y, Z3D_F32);
+    DONE(m, accumulate, 1e-6, .y = y, .x = x, .count = count, .y_dtype = Z3D_F32, .x_dtype = m->t);
+    x = model_numbers(m, count, 3);
+    result(m, x, m->t);
+    DONE(m, fill, 0, .x = x, .count = count, .dtype = m->t, .value = 0.5f);
+    x = model_numbers(m, cols, 3), y = model_numbers(m, count, 1);
+    result(m, y, m->t);
+    DONE(m, add_bias, 1e-6, .y = y, .bias = x, .rows = rows(m), .cols = cols, .dtype = m->t);
+    float *drawn = numbers(m, Z3D_F32, count, 1);
+    result(m, drawn, Z3D_F32);
+    DONE(m, init_normal, 1e-5, .x = drawn, .count = count, .outer = 1, .local = count,
+         .global = count, .inner = 1, .key = 5, .standard_deviation = 0.02f);
+}
+
+static void dropout(maker *m) {
+    int64_t count = rows(m) * width(m);
+    z3d_dropout drop = {.p = 0.25f, .site = 99, .sample = 2, .state = state(m)};
+    void *x = model_numbers(m, count, 1), *y = model_numbers(m, count, 1);
+    void *residual = model_numbers(m, count, 1), *bias = model_numbers(m, width(m), 1);
+    result(m, y, m->t);
+    DONE(m, dropout_forward, 1e-6, .x = x, .bias = bias, .residual = residual, .y = y,
+         .batch = m->s->batch, .seq = m->s->seq, .cols = width(m), .dtype = m->t, .dropout = drop);
+    drop.state = state(m);
+    x = model_numbers(m, count, 1), y = model_numbers(m, count, 1);
+    result(m, y, m->t);
+    DONE(m, dropout_backward, 1e-6, .dy = x, .dx = y, .batch = m->s->batch, .seq = m->s->seq,
+         .cols = width(m), .dtype = m->t, .dropout = drop);
+}
+
+/* ---- rows ---- */
+
+static void layernorm(maker *m) {
+    int64_t r = rows(m), cols = width(m);
+    void *x = model_numbers(m, r * cols, 2), *weight = model_numbers(m, cols, 1);
+    void *bias = model_numbers(m, cols, 1), *y = model_numbers(m, r * cols, 1);
+    float *mean = numbers(m, Z3D_F32, r, 1), *rstd = numbers(m, Z3D_F32, r, 1);
+    result(m, y, m->t);
+    result(m, mean, Z3D_F32);
+    result(m, rstd, Z3D_F32);
+    DONE(m, layernorm_forward, 1e-5, .x = x, .weight = weight, .bias = bias, .y = y, .mean = mean,
+         .rstd = rstd, .rows = r, .cols = cols, .epsilon = 1e-5f, .dtype = m->t);
+    x = model_numbers(m, r * cols, 2), weight = model_numbers(m, cols, 1);
+    void *dy = model_numbers(m, r * cols, 1), *dx = model_numbers(m, r * cols, 1);
+    void *dw = numbers(m, m->t, cols, 1), *db = numbers(m, m->t, cols, 1);
+    mean = numbers(m, Z3D_F32, r, 0.1), rstd = numbers(m, Z3D_F32, r, 1);
+    result(m, dx, m->t);
+    result(m, dw, m->t);
+    result(m, db, m->t);
+    DONE(m, layernorm_backward, 1e-4, .dy = dy, .x = x, .weight = weight, .mean = mean,
+         .rstd = rstd, .add_to = dx, .dx = dx, .weight_gradient = dw, .bias_gradient = db,
+         .rows = r, .cols = cols, .dtype = m->t, .gradient_dtype = m->t, .accumulate = true);
+    dy = model_numbers(m, r * cols, 1), db = numbers(m, Z3D_F32, cols, 1);
+    result(m, db, Z3D_F32);
+    DONE(m, bias_backward, 1e-4, .dy = dy, .gradient = db, .rows = r, .cols = cols, .dtype = m->t,
+         .gradient_dtype = Z3D_F32, .accumulate = false);
+}
+
+static void cross_entropy(maker *m) {
+    int64_t r = rows(m), cols = (m->s->vocabulary + 127) / 128 * 128, valid = m->s->vocabulary;
+    void *logits = model_numbers(m, r * cols, 4);
+    float *max = numbers(m, Z3D_F32, r, 1);
+    result(m, max, Z3D_F32);
+    DONE(m, cross_entropy_max, 0, .logits = logits, .max_out = max, .rows = r, .cols = cols,
+         .valid = valid, .dtype = m->t);
+    logits = model_numbers(m, r * cols, 4), max = numbers(m, Z3D_F32, r, 1);
+    float *sums = numbers(m, Z3D_F32, 2 * r, 1);
+    int32_t *targets = tokens(m, r, valid);
+    result(m, sums, Z3D_F32);
+    DONE(m, cross_entropy_sum, 1e-4, .logits = logits, .max = max, .targets = targets, .sums = sums,
+         .rows = r, .cols = cols, .valid = valid, .dtype = m->t);
+    sums = numbers(m, Z3D_F32, 2 * r, 1), targets = tokens(m, r, valid);
+    for (int64_t i = 0; sums && i < r; i++) sums[i] = sums[i] * sums[i] + 1;
+    z3d_step_state *s = state(m);
+    result(m, s, Z3D_U8); /* its two sums, in fp64 */
+    DONE(m, cross_entropy_loss, 1e-6, .sums = sums, .targets = targets, .rows = r, .state = s);
+    logits = model_numbers(m, r * cols, 4), max = numbers(m, Z3D_F32, r, 1);
+    sums = numbers(m, Z3D_F32, 2 * r, 1), targets = tokens(m, r, valid);
+    for (int64_t i = 0; sums && i < r; i++) sums[i] = sums[i] * sums[i] + (float)cols;
+    if (targets) targets[0] = -1;
+    result(m, logits, m->t);
+    DONE(m, cross_entropy_backward, 1e-4, .logits = logits, .max = max, .sums = sums,
+         .targets = targets, .rows = r, .cols = cols, .valid = valid, .dtype = m->t,
+         .state = state(m));
+}
+
+/* ---- tables ---- */
+
+static void tables(maker *m) {
+    int64_t r = rows(m), cols = width(m), table = m->s->vocabulary;
+    int32_t *t = tokens(m, r, table);
+    void *weights = model_numbers(m, table * cols, 1), *out = model_numbers(m, r * cols, 1);
+    result(m, out, m->t);
+    DONE(m, embedding_forward, 0, .tokens = t, .table = weights, .out = out, .rows = r,
+         .cols = cols, .table_rows = table, .dtype = m->t);
+    t = tokens(m, r, table);
+    void *dy = model_numbers(m, r * cols, 1), *gradient = model_numbers(m, table * cols, 1);
+    result(m, gradient, m->t);
+    DONE(m, embedding_backward, 1e-5, .tokens = t, .dy = dy, .table_gradient = gradient, .rows = r,
+         .cols = cols, .table_rows = table, .dtype = m->t, .gradient_dtype = m->t,
+         .accumulate = true);
+    void *x = model_numbers(m, r * cols, 1), *positions = model_numbers(m, m->s->seq * cols, 1);
+    result(m, x, m->t);
+    DONE(m, position_forward, 1e-6, .x = x, .positions = positions, .batch = m->s->batch,
+         .seq = m->s->seq, .cols = cols, .dtype = m->t);
+    dy = model_numbers(m, r * cols, 1), gradient = model_numbers(m, m->s->seq * cols, 1);
+    result(m, gradient, m->t);
+    DONE(m, position_backward, 1e-5, .dy = dy, .gradient = gradient, .batch = m->s->batch,
+         .seq = m->s->seq, .cols = cols, .dtype = m->t, .gradient_dtype = m->t);
+    x = model_numbers(m, r * cols, 1), out = model_numbers(m, m->s->batch * cols, 1);
+    result(m, out, m->t);
+    DONE(m, select_row, 0, .x = x, .y = out, .batch = m->s->batch, .seq = m->s->seq, .cols = cols,
+         .dtype = m->t, .state = state(m));
+}
+
+static void optimizer(maker *m) {
+    int64_t count = rows(m) * width(m) + 3;
+    float *master = numbers(m, Z3D_F32, count, 1), *momentum = numbers(m, Z3D_F32, count, 0.1);
+    float *variance = numbers(m, Z3D_F32, count, 0.1);
+    for (int64_t i = 0; variance && i < count; i++) variance[i] *= variance[i];
+    void *gradient = model_numbers(m, count, 1), *parameter = model_numbers(m, count, 1);
+    bool apart = m->t != Z3D_F32;
+    result(m, master, Z3D_F32);
+    result(m, momentum, Z3D_F32);
+    result(m, variance, Z3D_F32);
+    if (apart) result(m, parameter, m->t);
+    DONE(m, adamw, 1e-5, .master = master, .momentum = momentum, .variance = variance,
+         .gradient = gradient, .parameter = apart ? parameter : NULL, .count = count, .dtype = m->t,
+         .gradient_dtype = m->t, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f,
+         .weight_decay = 0.1f, .state = state(m));
+    void *x = model_numbers(m, count, 1);
+    double *sum = numbers(m, Z3D_F64, 1, 1);
+    result(m, sum, Z3D_F64);
+    DONE(m, sum_squares, 1e-6, .x = x, .count = count, .dtype = m->t, .out = sum);
+}
+
+/* ---- attention ---- */
+
+/* Backward needs what forward left: made here by the plain formula, in double. At large sizes,
+ * where only time is looked at, anything will do. */
+static void reference_attention(maker *m, const void *qkv, void *out, float *log_sum_exp);
+
+/* Tensor cores take probabilities rounded to 16 bits: half a unit of their last place (2^-9, 2^-12)
+ * times values of up to 1, beside results of around 0.15. */
+static double attention_tolerance(const maker *m) {
+    return m->t == Z3D_BF16 ? 0x1p-9 / 0.15 : m->t == Z3D_F16 ? 0x1p-12 / 0.15 : 1e-4;
+}
+
+static void attention(maker *m, float p) {
+    const check_sizes *s = m->s;
+    int64_t count = rows(m) * width(m);
+    z3d_dropout drop = {.p = p, .site = 7, .state = state(m)};
+    void *qkv = model_numbers(m, 3 * count, 1), *out = model_numbers(m, count, 1);
+    float *log_sum_exp = numbers(m, Z3D_F32, rows(m) * s->heads, 1);
+    result(m, out, m->t);
+    result(m, log_sum_exp, Z3D_F32);
+    DONE(m, attention_forward, attention_tolerance(m), .qkv = qkv, .out = out,
+         .log_sum_exp = log_sum_exp, .batch = s->batch, .seq = s->seq, .heads = s->heads,
+         .head_dim = s->head_dim, .dtype = m->t, .dropout = drop);
+    if (p > 0) return; /* its backward needs the dropped output, which training compares */
+    drop.state = state(m);
+    qkv = model_numbers(m, 3 * count, 1), out = model_numbers(m, count, 1);
+    log_sum_exp = numbers(m, Z3D_F32, rows(m) * s->heads, 1);
+    void *dout = model_numbers(m, count, 1), *dqkv = model_numbers(m, 3 * count, 1);
+    if (m->status == Z3D_OK && s->seq <= 256) reference_attention(m, qkv, out, log_sum_exp);
+    result(m, dqkv, m->t);
+    DONE(m, attention_backward, 3 * attention_tolerance(m), .qkv = qkv, .out = out, .dout = dout,
+         .log_sum_exp = log_sum_exp, .dqkv = dqkv, .batch = s->batch, .seq = s->seq,
+         .heads = s->heads, .head_dim = s->head_dim, .dtype = m->t, .dropout = drop);
+}
+
+z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,
+                           z3d_status (*use)(void *argument, check_case *c), void *argument) {
+    maker m = {.s = sizes, .t = dtype, .random = 1, .use = use, .argument = argument};
+    products(&m);
+    elementwise(&m);
+    dropout(&m);
+    layernorm(&m);
+    cross_entropy(&m);
+    tables(&m);
+    optimizer(&m);
+    attention(&m, 0);
+    attention(&m, 0.1f);
+    return m.status;
+}
+
+/* ---- the reference ---- */
+
+static double number(const void *from, z3d_dtype type, int64_t i) {
+    if (type == Z3D_F32) return (double)((const float *)from)[i];
+    uint16_t bits = ((const uint16_t *)from)[i];
+    return (double)(type == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
+}
+
+static void reference_row(maker *m, const void *qkv, void *out, float *log_sum_exp, double *p,
+                          int64_t b, int64_t h, int64_t i) {
+    const check_sizes *s = m->s;
+    int64_t d = s->head_dim, w = width(m);
+    double most = -INFINITY, sum = 0;
+    for (int64_t j = 0; j <= i; j++) {
+        p[j] = 0;
+        for (int64_t e = 0; e < d; e++)
+            p[j] += number(qkv, m->t, ((b * s->seq + i) * 3) * w + h * d + e) *
+                    number(qkv, m->t, ((b * s->seq + j) * 3 + 1) * w + h * d + e);
+        p[j] /= sqrt((double)d);
+        if (p[j] > most) most = p[j];
+    }
+    for (int64_t j = 0; j <= i; j++) sum += p[j] = exp(p[j] - most);
+    log_sum_exp[(b * s->heads + h) * s->seq + i] = (float)(most + log(sum));
+    for (int64_t e = 0; e < d; e++) {
+        double o = 0;
+        for (int64_t j = 0; j <= i; j++)
+            o += p[j] / sum * number(qkv, m->t, ((b * s->seq + j) * 3 + 2) * w + h * d + e);
+        int64_t at = (b * s->seq + i) * w + h * d + e;
+        if (m->t == Z3D_F32)
+            ((float *)out)[at] = (float)o;
+        else
+            ((uint16_t *)out)[at] =
+                m->t == Z3D_BF16 ? z3d_float_to_bf16((float)o) : z3d_float_to_f16((float)o);
+    }
+}
+
+static void reference_attention(maker *m, const void *qkv, void *out, float *log_sum_exp) {
+    double *p = NULL;
+    m->status = z3d_new((size_t)m->s->seq, sizeof *p, "a row of scores", &p);
+    for (int64_t b = 0; m->status == Z3D_OK && b < m->s->batch; b++)
+        for (int64_t h = 0; h < m->s->heads; h++)
+            for (int64_t i = 0; i < m->s->seq; i++)
+                reference_row(m, qkv, out, log_sum_exp, p, b, h, i);
+    free(p);
+}

@@ -1,0 +1,65 @@
+/* gpu_check: the cuda device against the cpu device, without a test framework, so that it builds
+ * with a C compiler alone. Each check prints one line and is counted. With the host plugin
+ * (tests/device/cuda_shim) it runs on every machine; scripts/gpu-check.sh runs it on a GPU. */
+#ifndef ZERO3D_TESTS_GPU_CHECK_H
+#define ZERO3D_TESTS_GPU_CHECK_H
+
+#include "src/model/model.h"
+#include "zero/zero.h"
+
+typedef struct check_context {
+    z3d_world *world;
+    z3d_device_config cuda; /* how the device under test is made */
+    int failed, passed;
+} check_context;
+
+/* "ok  name  detail" or "FAILED ..."; rank 0 prints. */
+void check_report(check_context *context, bool ok, const char *name, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* ops.c: every kernel in every type, small shapes, random inputs, poisoned outputs. */
+z3d_status check_ops(check_context *context);
+/* train.c: losses of `steps` steps of a small GPT, cuda against cpu and ZeRO stages against each
+ * other, over all ranks of the world (tensor x data). tiny: fp32 with dropout, stages 0 and 3. */
+z3d_status check_training(check_context *context, bool tiny, int steps, int tensor);
+/* bench.c: GPT-2 124M and 1.5B, or one tiny model: speed, memory, products. */
+z3d_status check_speed(check_context *context, bool tiny, int steps);
+/* Kernels at the shapes of GPT-2 1.5B: bandwidth or rate of each. */
+z3d_status check_kernels(check_context *context, bool tiny);
+
+/* ---- kernels with their operands ---- */
+
+enum { CHECK_RESULTS = 4 };
+
+/* A kernel on host memory, and what is to be compared. */
+typedef struct check_case {
+    char name[64];
+    z3d_kernel kernel;
+    const void *result[CHECK_RESULTS];
+    z3d_dtype type[CHECK_RESULTS];
+    double tolerance; /* of a result's root mean square, beside its type's rounding */
+    void *block[16];  /* host memory, freed with the case */
+    int blocks;
+} check_case;
+
+/* cases.c: calls `use` with one case after the other, at the given sizes; `use` must not keep it.
+ */
+typedef struct check_sizes {
+    int64_t batch, seq, heads, head_dim, vocabulary;
+} check_sizes;
+z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,
+                           z3d_status (*use)(void *argument, check_case *c), void *argument);
+
+/* Copies of a case's operands on a device. */
+typedef struct check_copy {
+    z3d_device *device;
+    z3d_kernel kernel; /* on that device's memory */
+    z3d_cost cost;     /* of the original */
+    void *block[Z3D_MAX_OPERANDS];
+} check_copy;
+z3d_status check_copy_make(const check_case *c, z3d_device *device, check_copy *out);
+void check_copy_drop(check_copy *copy);
+/* Where an operand of the original lies in the copy; NULL: nowhere. */
+void *check_copy_find(const check_copy *copy, const void *original);
+
+#endif

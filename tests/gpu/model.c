@@ -1,0 +1,95 @@
+/* A GPT with its engine. */
+#include "tests/gpu/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static z3d_status make_engine(check_context *context, check_model *m) {
+    int64_t micro = m->batch / m->topology.size[Z3D_AXIS_DATA];
+    z3d_engine_config config = {.model = m->model,
+                                .topology = m->topology,
+                                .device = m->device,
+                                .world = context->world,
+                                .program = {.stage = m->stage,
+                                            .dtype = m->dtype,
+                                            .grad_dtype = m->dtype,
+                                            .micro_batch = micro,
+                                            .accumulation = 1,
+                                            .reduce_per_step = m->stage < 2,
+                                            .recompute = m->recompute,
+                                            .checkpoint_every = 1,
+                                            .overlap = true,
+                                            .reduce_bucket = 64 << 20,
+                                            .gather_bucket = 64 << 20},
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .epsilon = 1e-8f,
+                                .weight_decay = 0.1f,
+                                .gradient_clipping = 1,
+                                .scaler = {.scale = 1},
+                                .seed = 42,
+                                .verify = true};
+    memcpy(config.group, m->group, sizeof m->group);
+    size_t count = (size_t)(micro * m->seq);
+    Z3D_TRY(z3d_new(count, sizeof *m->tokens, "tokens", &m->tokens));
+    Z3D_TRY(z3d_new(count, sizeof *m->targets, "targets", &m->targets));
+    return z3d_engine_create(&config, &m->engine);
+}
+
+z3d_status check_model_create(check_context *context, const z3d_device_config *device,
+                              check_model *m) {
+    int ranks = z3d_world_size(context->world);
+    if (m->tensor == 0) m->tensor = 1;
+    Z3D_TRY(z3d_topology_make(m->tensor, ranks / m->tensor, 1, z3d_world_rank(context->world),
+                              &m->topology));
+    z3d_gpt_config gpt = {.num_layers = m->layers,
+                          .hidden_size = m->hidden,
+                          .num_heads = m->heads,
+                          .seq_length = m->seq,
+                          .vocab_size = m->vocabulary,
+                          .vocab_multiple = 128,
+                          .hidden_dropout = m->dropout,
+                          .attention_dropout = m->dropout,
+                          .init_std = 0.02,
+                          .tensor_size = m->tensor};
+    Z3D_TRY(z3d_gpt_create(&gpt, &m->model));
+    Z3D_TRY(z3d_device_create(device, &m->device));
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        Z3D_TRY(z3d_group_create(context->world, &m->topology, (z3d_axis)axis, m->device,
+                                 &m->group[axis]));
+    return make_engine(context, m);
+}
+
+void check_model_destroy(check_model *m) {
+    z3d_engine_destroy(m->engine);
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(m->group[axis]);
+    z3d_device_destroy(m->device);
+    z3d_model_destroy(m->model);
+    free(m->tokens);
+    free(m->targets);
+}
+
+/* A counting sequence with noise: something to learn, a function of the global sample. */
+static int32_t token(int64_t sample, int64_t i, int64_t vocabulary) {
+    uint64_t r = ((uint64_t)sample * 1000003u + (uint64_t)i) * 0x9e3779b97f4a7c15u;
+    r ^= r >> 29;
+    return (int32_t)((r % 4 == 0 ? r >> 7 : (uint64_t)(sample * 7 + i * 3)) % (uint64_t)vocabulary);
+}
+
+z3d_status check_model_step(check_model *m, z3d_step_result *out) {
+    int64_t micro = m->batch / m->topology.size[Z3D_AXIS_DATA];
+    int64_t base = m->step * m->batch;
+    int64_t first = base + micro * m->topology.coordinate[Z3D_AXIS_DATA];
+    for (int64_t b = 0; b < micro; b++)
+        for (int64_t i = 0; i < m->seq; i++) {
+            m->tokens[b * m->seq + i] = token(first + b, i, m->vocabulary);
+            m->targets[b * m->seq + i] = token(first + b, i + 1, m->vocabulary);
+        }
+    z3d_micro_batch batch = {.field = {m->tokens, m->targets}};
+    z3d_step_input input = {.micro = &batch,
+                            .sample_base = base,
+                            .global_targets = m->batch * m->seq,
+                            .learning_rate = 1e-3f};
+    m->step++;
+    return z3d_engine_train_step(m->engine, &input, out);
+}
