@@ -1,3 +1,6 @@
+# Of src/base, what the plugin has its own copy of.
+set(ZERO3D_PLUGIN_BASE src/base/status.c src/base/dtype.c src/base/numbers.c src/base/format.c)
+
 # CUDA, where the toolkit is: ZERO3D_CUDA=AUTO (if found) | ON (or fail) | OFF. Kernels (src/device/cuda/kernels/*.cu) become the object library
 # zero3d_cuda_kernels. Nothing here needs a GPU.
 set(ZERO3D_CUDA AUTO CACHE STRING "CUDA device: AUTO (where a toolkit is found), ON, OFF")
@@ -39,23 +42,30 @@ if(cuda_kernel_sources)
   add_library(zero3d_cuda_kernels OBJECT ${cuda_kernel_sources})
   set_target_properties(zero3d_cuda_kernels PROPERTIES CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
   target_include_directories(zero3d_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
-  # -Wextra's pedantry is about the host code that nvcc generates; what ptxas says of registers and spills is kept beside each object.
-  target_compile_options(zero3d_cuda_kernels PRIVATE -Xcompiler=-Wall -Xptxas=-v -lineinfo
+  # -Wextra's pedantry is about the host code that nvcc generates. A register that spills to memory is an error.
+  target_compile_options(zero3d_cuda_kernels PRIVATE -Xcompiler=-Wall -Xptxas=-warn-spills -lineinfo
     $<$<BOOL:${ZERO3D_WERROR}>:-Werror=all-warnings -Xcompiler=-Werror>)
 endif()
 
 # The plugin: what links CUDA, with its own copy of the few things of src/base that it needs. One symbol is seen from outside.
 if(cuda_kernel_sources)
   file(GLOB plugin_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c)
-  list(APPEND plugin_sources src/base/status.c src/base/dtype.c src/base/numbers.c src/base/format.c)
   list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "[^0-9].*" "" OUTPUT_VARIABLE cuda_generations)
   list(SORT cuda_generations COMPARE NATURAL)
   list(GET cuda_generations 0 cuda_oldest)
-  add_library(zero3d_cuda MODULE ${plugin_sources} $<TARGET_OBJECTS:zero3d_cuda_kernels>)
+  # A Python package of cuBLAS has no libcublasLt.so, which is what FindCUDAToolkit looks for.
+  if(TARGET CUDA::cublasLt)
+    set(cublaslt CUDA::cublasLt)
+  else()
+    string(REPLACE ":" ";" library_path "$ENV{LD_LIBRARY_PATH}")
+    find_library(ZERO3D_CUBLASLT NAMES libcublasLt.so.${CUDAToolkit_VERSION_MAJOR} HINTS ${library_path} REQUIRED)
+    set(cublaslt ${ZERO3D_CUBLASLT})
+  endif()
+  add_library(zero3d_cuda MODULE ${plugin_sources} ${ZERO3D_PLUGIN_BASE} $<TARGET_OBJECTS:zero3d_cuda_kernels>)
   set_target_properties(zero3d_cuda PROPERTIES C_VISIBILITY_PRESET hidden LINKER_LANGUAGE CXX
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
   target_compile_definitions(zero3d_cuda PRIVATE Z3D_CUDA_OLDEST=${cuda_oldest})
   target_include_directories(zero3d_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(zero3d_cuda PRIVATE zero3d_flags CUDA::cudart_static CUDA::cublasLt Threads::Threads ${CMAKE_DL_LIBS} m)
-  target_link_options(zero3d_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,defs)
+  target_link_libraries(zero3d_cuda PRIVATE zero3d_flags CUDA::cudart_static ${cublaslt} Threads::Threads ${CMAKE_DL_LIBS} m)
+  target_link_options(zero3d_cuda PRIVATE -Wl,--exclude-libs,ALL $<$<NOT:$<BOOL:${ZERO3D_SANITIZE}>>:-Wl,-z,defs>)
 endif()

@@ -61,9 +61,58 @@ function(zero3d_test name)
   endforeach()
 endfunction()
 
+# The CUDA kernels for the host (tests/device/cuda_shim): no toolkit needed, and no undefined behaviour looked for in what is a GPU's.
+file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/kernels/*.cu)
+set(shim_sources ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/fibres.cc)
+foreach(source ${cuda_sources})
+  get_filename_component(name ${source} NAME_WE)
+  set(shim_source ${CMAKE_BINARY_DIR}/generated/cuda_shim/${name}.cc)
+  file(CONFIGURE OUTPUT ${shim_source} CONTENT "#include \"${source}\"\n")
+  list(APPEND shim_sources ${shim_source})
+endforeach()
+add_library(zero3d_cuda_shim OBJECT ${shim_sources})
+target_include_directories(zero3d_cuda_shim BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim)
+target_link_libraries(zero3d_cuda_shim PRIVATE zero3d_flags)
+target_compile_options(zero3d_cuda_shim PRIVATE -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:Clang>:-Wno-pass-failed>
+  $<$<CXX_COMPILER_ID:GNU>:--param=asan-use-after-return=0>) # fibres come and go too often for fake stacks
+
 # Each room lists its tests in tests/<room>/tests.cmake.
 foreach(room ${ZERO3D_ROOMS})
   include(${CMAKE_SOURCE_DIR}/tests/${room}/tests.cmake OPTIONAL)
 endforeach()
 # The program as a whole.
 include(${CMAKE_SOURCE_DIR}/tests/cli/tests.cmake OPTIONAL)
+
+# The cuda device: the real plugin's code over the host's kernels and library calls (tests/device/cuda_shim), so that it runs here.
+# Not under sanitizers: the kernels' own tests run there.
+if(TARGET zero3d_cuda_shim AND NOT ZERO3D_SANITIZE)
+  file(GLOB plugin_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/plugin/*.c)
+  add_library(zero3d_cuda_host MODULE ${plugin_sources} ${ZERO3D_PLUGIN_BASE} $<TARGET_OBJECTS:zero3d_cuda_shim>)
+  set_target_properties(zero3d_cuda_host PROPERTIES OUTPUT_NAME zero3d_cuda C_VISIBILITY_PRESET hidden LINKER_LANGUAGE CXX
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/host_plugin)
+  target_compile_definitions(zero3d_cuda_host PRIVATE Z3D_CUDA_SHIM Z3D_CUDA_OLDEST=80)
+  target_include_directories(zero3d_cuda_host BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/plugin)
+  target_link_libraries(zero3d_cuda_host PRIVATE zero3d_flags Threads::Threads ${CMAKE_DL_LIBS} m)
+  add_dependencies(gpu_check zero3d_cuda_host)
+  set(host_plugin "ZERO3D_PLUGIN_PATH=${CMAKE_BINARY_DIR}/host_plugin;OMP_WAIT_POLICY=passive")
+  add_test(NAME gpu_check COMMAND gpu_check --tiny --steps 2 ops train speed kernels)
+  add_test(NAME gpu_check.2 COMMAND ${CMAKE_SOURCE_DIR}/scripts/launch -n 2 $<TARGET_FILE:gpu_check> --host-collectives --tiny --steps 1 train)
+  set_tests_properties(gpu_check gpu_check.2 PROPERTIES TIMEOUT 300 ENVIRONMENT "${host_plugin}")
+  set_tests_properties(gpu_check.2 PROPERTIES PROCESSORS 2)
+endif()
+
+# cuDNN's answer to attention's graphs, where the toolkit has cuDNN and its stub of the driver.
+if(TARGET zero3d_cuda)
+  find_path(ZERO3D_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(ZERO3D_STUB_DRIVER cuda HINTS ${CUDAToolkit_LIBRARY_ROOT} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib/stubs lib64/stubs stubs)
+  if(ZERO3D_CUDNN_INCLUDE AND ZERO3D_STUB_DRIVER)
+    add_library(zero3d_cudnn OBJECT src/device/cuda/attention.c src/device/cuda/cudnn_graph.c)
+    target_link_libraries(zero3d_cudnn PRIVATE zero3d_flags)
+    target_include_directories(zero3d_cudnn SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${ZERO3D_CUDNN_INCLUDE})
+    zero3d_test(cuda_cudnn ROOM device)
+    target_sources(cuda_cudnn PRIVATE $<TARGET_OBJECTS:zero3d_cudnn>)
+    target_include_directories(cuda_cudnn SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${ZERO3D_CUDNN_INCLUDE})
+    target_compile_definitions(cuda_cudnn PRIVATE CUDA_STUB_DRIVER="${ZERO3D_STUB_DRIVER}")
+    target_link_libraries(cuda_cudnn PRIVATE CUDA::cudart_static)
+  endif()
+endif()

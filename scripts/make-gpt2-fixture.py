@@ -14,6 +14,7 @@ the committed files and need none of them.
   encodings.txt                 lines "HEX ID ID ...": a text's bytes and its tokens. Of valid UTF-8 by
                                 `tokenizers`, and all by `regex` (words) and `tiktoken` (merges), which must
                                 agree. Bytes that are no UTF-8 are lone surrogates to the pattern.
+  words.txt                     lines "HEX HEX ...": the words of the same texts, by `regex`
   config.json, model.safetensors  as transformers saves them, after a short training
   text.txt                      what it was trained on
   logits.bin                    int32 count, int32[count] tokens, float32[count, vocabulary] logits, fp32
@@ -50,6 +51,7 @@ TEXTS = [
     "I'm you're we've they'll he'd it's can't", "I'M YOU'RE IT'S", "''s 's' '' 'sss 'lll 'r 're've",
     "don\u2019t", "x'd've", "tabs\tand\n\nnewlines\r\n  indented\n\t\tmore", "\n\n\nfoo\n \n bar \n",
     "a\u00a0b\u00a0\u00a0c", "a \u00a0b", "\u3000\u3000x \u3000y", "\u2028line\u2029para\u0085nel",
+    "a \u0085b !\u0085! \u2028\u2028x \u2029!",
     "\u200bzero\u200bwidth \ufeffbom", "\x1c\x1d\x1e\x1f \x0b\x0c x\x00y\x7f\x80",
     "12345 3.14 1,000 x2y3", "½ ² Ⅷ ٣٤ १२ 𝟘𝟙 ①", " ½a²b", "Größe schön naïve café", "e\u0301a\u0308 n\u0303",
     "Это текст, и ещё.", "日本語の文章です。", "한국어 텍스트", "العربية: نص", "ไทย ภาษา", "हिन्दी पाठ",
@@ -58,6 +60,7 @@ TEXTS = [
     "  " + END + "  tail", "<|endoftext|>>", "a" * 300, " " * 300, "ab" * 500, "é" * 100, "日" * 70 + " ",
     "_under_score_ __init__", "trailing space ", "trailing newline\n", "µm ŉ ǅ ʰ ª º", "\ue000\uffff\U0010ffff",
     "the quick brown fox jumps over the lazy dog " * 3,
+    " lowfigge estodella rogramerame roupicmodel derndist estis-|-| estrametramet",  # merges that take others' place
 ]
 BROKEN = [
     b"\xff", b"a\xffb", b" \xff\xfe x", b"\xc3", b"caf\xc3", b"\xc3\x28", b"\xe2\x82", b"\xe2\x82 x",
@@ -125,6 +128,13 @@ def write_encodings(reference):
     with open(OUT / "encodings.txt", "w") as out:
         for data in [t.encode() for t in TEXTS] + BROKEN:
             print(data.hex() or "-", *reference.encode(data), file=out)
+
+
+def write_words():
+    with open(OUT / "words.txt", "w") as out:
+        for data in [t.encode() for t in TEXTS] + BROKEN:
+            words = regex.findall(PATTERN, data.decode("utf-8", "surrogateescape"))
+            print(*[w.encode("utf-8", "surrogateescape").hex() for w in words], file=out)
 
 
 def train_model(reference):
@@ -216,6 +226,7 @@ def main():
     train_vocabulary()
     reference = Reference()
     write_encodings(reference)
+    write_words()
     model = train_model(reference)
     text = "Every rank gathers what it needs, it's the same program — größer für alle 👍."
     write_logits(model, [reference.end, *reference.encode(text.encode())][:32])

@@ -19,6 +19,14 @@ run_two() {
     launch=""
 }
 
+# run_on GPU OVERRIDE...: on a GPU of the host plugin that cannot be used.
+run_on() {
+    export ZERO3D_SHIM_GPU="$1"
+    shift
+    run "$@"
+    unset ZERO3D_SHIM_GPU
+}
+
 # No plugin, where it is looked for.
 export ZERO3D_PLUGIN_PATH="$PWD/nowhere:$PWD/empty"
 mkdir empty
@@ -58,6 +66,22 @@ run bf16.enabled=true training.tf32=true
 says 'training.tf32: has no effect in a 16-bit run'
 run training.attention=cudnn
 says 'training.attention: cudnn computes attention in bf16 and fp16'
+
+# GPUs that cannot be used, by the plugin's own code over the host's library calls (tests/device/cuda_shim).
+if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
+    export ZERO3D_PLUGIN_PATH="$HOST_PLUGIN"
+    run_on 'no driver'
+    says 'no NVIDIA driver on this machine'
+    run_on none
+    says 'no GPU that this process may use'
+    run_on old
+    says 'compute capability 6.0; this build wants 8.0 or later'
+    run_on small training.peak_tflops=1
+    says 'the arena of .* wanted, but .* of GPU 0.s .* are free'
+    run_two training.peak_tflops=1
+    says 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: mpi'
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=mpi training.peak_tflops=1
+fi
 
 # The plugin itself, with every GPU hidden.
 unset ZERO3D_PLUGIN_PATH

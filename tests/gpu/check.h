@@ -20,8 +20,8 @@ void check_report(check_context *context, bool ok, const char *name, const char 
 /* ops.c: every kernel in every type, small shapes, random inputs, poisoned outputs. */
 z3d_status check_ops(check_context *context);
 /* train.c: losses of `steps` steps of a small GPT, cuda against cpu and ZeRO stages against each
- * other, over all ranks of the world (tensor x data). */
-z3d_status check_training(check_context *context, int steps, int tensor);
+ * other, over all ranks of the world (tensor x data). tiny: fp32 with dropout, stages 0 and 3. */
+z3d_status check_training(check_context *context, bool tiny, int steps, int tensor);
 /* bench.c: GPT-2 124M and 1.5B, or one tiny model: speed, memory, products. */
 z3d_status check_speed(check_context *context, bool tiny, int steps);
 /* Kernels at the shapes of GPT-2 1.5B: bandwidth or rate of each. */

@@ -13,7 +13,7 @@ static const char usage[] =
     "  --host-collectives  collectives through host memory; ranks may share a GPU\n"
     "  --own-attention     no cuDNN\n"
     "  --fast-attention    cuDNN, not deterministic\n"
-    "  --tiny              speed and kernels at sizes for a machine without a GPU\n";
+    "  --tiny              train, speed and kernels at sizes for a machine without a GPU\n";
 
 typedef struct options {
     int steps, tensor;
@@ -38,7 +38,7 @@ void check_report(check_context *context, bool ok, const char *name, const char 
 static z3d_status run_part(check_context *context, const options *o, const char *part) {
     if (strcmp(part, "ops") == 0) return check_ops(context);
     if (strcmp(part, "train") == 0)
-        return check_training(context, o->steps ? o->steps : 20, o->tensor);
+        return check_training(context, o->tiny, o->steps ? o->steps : 20, o->tensor);
     if (strcmp(part, "speed") == 0) return check_speed(context, o->tiny, o->steps ? o->steps : 10);
     if (strcmp(part, "kernels") == 0) return check_kernels(context, o->tiny);
     return Z3D_ERROR(Z3D_ERR_USAGE, "there is no part '%s'", part);

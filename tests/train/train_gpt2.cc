@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "src/train/data.h"
+#include "src/train/gpt2.h"
 #include "src/train/tokenizer.h"
 }
 #include "files.h"
@@ -76,6 +77,23 @@ TEST(Gpt2, EncodesLikeOthersAndBack) {
     }
     EXPECT_GT(texts, 70);
     EXPECT_GT(number, 2000);
+}
+
+// The words themselves, by `regex`: where one ends does not always show in the tokens.
+TEST(Gpt2, WordsAreThoseOfThePattern) {
+    std::istringstream lines(read_file(fixture + "/words.txt"));
+    int words = 0;
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream in(line);
+        std::vector<std::string> wanted, found;
+        std::string text;
+        for (std::string hex; in >> hex; text += wanted.back()) wanted.push_back(from_hex(hex));
+        for (size_t at = 0; at < text.size(); at += found.back().size())
+            found.push_back(text.substr(at, z3d_gpt2_word(&text[at], text.size() - at)));
+        EXPECT_EQ(found, wanted) << text;
+        words += static_cast<int>(wanted.size());
+    }
+    EXPECT_GT(words, 300);
 }
 
 TEST(Gpt2, LongWordsAndAnyBytesComeBack) {

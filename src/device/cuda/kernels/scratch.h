@@ -32,8 +32,8 @@ static inline int64_t z3d_cuda_kernel_scratch(const z3d_kernel *kernel) {
         const z3d_layernorm_backward *k = &kernel->as.layernorm_backward;
         return 2 * z3d_cuda_row_chunks(k->rows) * k->cols * (int64_t)sizeof(float);
     }
-    case Z3D_KERNEL_embedding_backward: /* the rows sorted by token */
-        return kernel->as.embedding_backward.rows * (int64_t)sizeof(int32_t);
+    case Z3D_KERNEL_embedding_backward: /* the rows sorted by token: (table row, row) */
+        return kernel->as.embedding_backward.rows * (int64_t)sizeof(uint64_t);
     case Z3D_KERNEL_attention_backward: { /* a number per row and head */
         const z3d_attention_backward *k = &kernel->as.attention_backward;
         return k->batch * k->heads * k->seq * (int64_t)sizeof(float);

@@ -25,8 +25,13 @@ static int is(const char *kind) {
     return given && strcmp(given, kind) == 0;
 }
 
+/* Small: enough for the library's workspace, but for no model. */
 static size_t memory(void) {
-    return is("small") ? (size_t)64 << 10 : (size_t)1 << 30;
+    return is("small") ? ((size_t)32 << 20) + ((size_t)64 << 10) : (size_t)1 << 30;
+}
+
+static size_t left(void) {
+    return used < memory() ? memory() - used : 0;
 }
 
 static cudaError_t check_stream(const struct cuda_shim_stream *stream) {
@@ -79,13 +84,13 @@ cudaError_t cudaDeviceSynchronize(void) {
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     *total = memory();
-    *available = used < memory() ? memory() - used : 0;
+    *available = left();
     return cudaSuccess;
 }
 
 /* Exactly the bytes asked for, so that AddressSanitizer sees their end; new memory is no zeros. */
 cudaError_t cudaMalloc(void **out, size_t bytes) {
-    if (bytes > memory() - used) return cudaErrorMemoryAllocation;
+    if (bytes > left()) return cudaErrorMemoryAllocation;
     *out = NULL;
     if (posix_memalign(out, 256, bytes ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
     memset(*out, 0xff, bytes);

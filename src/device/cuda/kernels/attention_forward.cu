@@ -1,0 +1,142 @@
+// Causal attention in tiles, after Dao et al., "FlashAttention", 2022: a block has 64 queries of a
+// head and goes over the keys they may see, a tile at a time, with a running maximum and sum.
+#include "src/device/cuda/kernels/attention.cuh"
+
+namespace {
+
+// Keys that a block takes at a time: what registers allow.
+template <int DEPTH> constexpr int KEYS = DEPTH == 64 ? 64 : 32;
+
+// What a lane keeps of its two rows, g and g + 8 of the warp's 16.
+struct running {
+    float maximum[2], sum[2]; // maximum: of the scores; sum: this lane's part of the row's
+};
+
+// From scores to exponentials relative to the rows' maximum so far; gives what earlier results are
+// to be multiplied by.
+template <int N>
+__device__ inline void exponentials(float (&scores)[N][4], running &rows, float scale,
+                                    float (&correction)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float largest = rows.maximum[r];
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            largest = fmaxf(largest, fmaxf(scores[j][2 * r], scores[j][2 * r + 1]));
+        largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 2));
+        correction[r] = power_of_two((rows.maximum[r] - largest) * scale);
+        rows.maximum[r] = largest;
+        const float shift = largest * scale;
+        float sum = 0.0f;
+#pragma unroll
+        for (int j = 0; j < N; j++)
+#pragma unroll
+            for (int e = 2 * r; e < 2 * r + 2; e++) {
+                scores[j][e] = power_of_two(scores[j][e] * scale - shift);
+                sum += scores[j][e];
+            }
+        rows.sum[r] = rows.sum[r] * correction[r] + sum;
+    }
+}
+
+// Keys after the query count as minus infinity. query, key: of the lane's first result.
+template <int N> __device__ inline void hide_later_keys(float (&scores)[N][4], int query, int key) {
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            if (key + 8 * j + e % 2 > query + 8 * (e / 2)) scores[j][e] = float_of(0xff800000u);
+}
+
+template <int N>
+__device__ inline void drop(float (&scores)[N][4], const attention_shape &shape,
+                            const head_place &place, int query, int key) {
+    const dropout_draw draw = dropout_begin(shape.rule);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float mask[2];
+            dropout_pair(mask, draw, place.sample, shape.first_head + place.head, query + 8 * r,
+                         key + 8 * j);
+            scores[j][2 * r] *= mask[0];
+            scores[j][2 * r + 1] *= mask[1];
+        }
+}
+
+template <int DEPTH, bool DROPS, class T>
+__global__ void __launch_bounds__(TILE_THREADS)
+    tiled_kernel(const T *qkv, T *out, float *log_sum_exp, attention_shape shape, int heads) {
+    constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, STEP = KEYS<DEPTH>;
+    T *queries = shared_memory<T>(), *keys = queries + TILE * STRIDE;
+    T *values = keys + STEP * STRIDE;
+    // The last queries of all heads come first: they see the most keys.
+    const int tiles = (shape.seq + TILE - 1) / TILE;
+    const int first = (tiles - 1 - (int)blockIdx.x / heads) * TILE;
+    const head_place place = place_of(shape, blockIdx.x % heads);
+    const int warp_row = (int)threadIdx.x / WARP * 16, g = lane_id() / 4, t = lane_id() % 4;
+    const int first_query = first + warp_row + g;
+    const float scale = shape.scale * LOG2_E; // exponentials are powers of two
+
+    running rows = {{float_of(0xff800000u), float_of(0xff800000u)}, {0.0f, 0.0f}};
+    float result[DEPTH / 8][4] = {};
+    load_tile<TILE, DEPTH>(queries, qkv + place.qkv, place.qkv_stride, first, shape);
+    for (int key = 0; key < first + TILE && key < shape.seq; key += STEP) {
+        __syncthreads();
+        load_tile<STEP, DEPTH>(keys, qkv + place.qkv + place.part, place.qkv_stride, key, shape);
+        load_tile<STEP, DEPTH>(values, qkv + place.qkv + 2 * place.part, place.qkv_stride, key,
+                               shape);
+        __syncthreads();
+        float scores[STEP / 8][4], correction[2];
+        multiply_rows<STEP, DEPTH>(scores, queries + warp_row * STRIDE, keys);
+        if (key + STEP > first) hide_later_keys(scores, first_query, key + 2 * t);
+        exponentials(scores, rows, scale, correction);
+        if constexpr (DROPS) drop(scores, shape, place, first_query, key + 2 * t);
+#pragma unroll
+        for (int j = 0; j < DEPTH / 8; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) result[j][e] *= correction[e / 2];
+        multiply_columns<STEP, DEPTH>(result, scores, values);
+    }
+    float inverse[2];
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float sum = rows.sum[r];
+        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+        inverse[r] = 1.0f / sum;
+        if (t == 0 && first_query + 8 * r < shape.seq)
+            log_sum_exp[place.statistics + first_query + 8 * r] =
+                rows.maximum[r] * shape.scale + logf(sum);
+    }
+    // The warp's own queries are not read any more.
+    store_rows<DEPTH>(out + place.out, place.out_stride, first + warp_row, shape,
+                      queries + warp_row * STRIDE, result, inverse[0], inverse[1]);
+}
+
+} // namespace
+
+z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
+                                      const z3d_attention_forward *kernel) {
+    REQUIRE_ATTENTION(attention_forward, kernel);
+    if (!fits_tiles(kernel) || !aligned(kernel->qkv, kernel->out))
+        return z3d_cuda_plain_attention_forward(lane, kernel);
+    const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
+    if (heads * tiles == 0) return Z3D_OK;
+    return with_type(kernel->dtype, [&](auto tag) {
+        return with_depth(kernel->head_dim, [&](auto depth) {
+            return with_dropout(kernel->dropout.p > 0, [&](auto drops) {
+                using T = typename decltype(tag)::type;
+                // fp32 has one tile: a narrow one spills registers on sm_80, and it is not in a
+                // hurry.
+                constexpr int DEPTH = sizeof(T) == 4 ? 128 : decltype(depth)::value;
+                return launch(lane, "attention_forward", heads * tiles, dim3(TILE_THREADS),
+                              sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<DEPTH>),
+                              tiled_kernel<DEPTH, decltype(drops)::value, T>,
+                              static_cast<const T *>(kernel->qkv), static_cast<T *>(kernel->out),
+                              kernel->log_sum_exp, attention_shape_of(kernel), (int)heads);
+            });
+        });
+    });
+}

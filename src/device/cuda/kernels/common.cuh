@@ -1,0 +1,221 @@
+// What all kernels here share: types, 16-byte accesses, sums over a warp or a block, launching.
+// Device code is C++ templates over the element type; everything computes in fp32. Shared memory is
+// always dynamic and sized by the launch, so that the host test (tests/device/cuda_shim) can fence
+// it.
+#ifndef ZERO3D_DEVICE_CUDA_KERNELS_COMMON_CUH
+#define ZERO3D_DEVICE_CUDA_KERNELS_COMMON_CUH
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "src/device/cuda/kernels/cuda_kernels.h"
+#include "src/device/cuda/kernels/scratch.h"
+
+#ifndef __CUDACC__
+extern "C" {
+#include "src/base/dtype.h"
+}
+#endif
+
+namespace {
+
+// Elements that one thread moves at once: 16 bytes of a 16-bit type, twice 16 of fp32.
+constexpr int WIDE = 8;
+constexpr int WARP = 32;
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+struct bf16 {
+    uint16_t bits;
+};
+struct f16 {
+    uint16_t bits;
+};
+
+__device__ inline uint32_t bits_of(float value) {
+    return __float_as_uint(value);
+}
+
+__device__ inline float float_of(uint32_t bits) {
+    return __uint_as_float(bits);
+}
+
+__device__ inline float widen(float value) {
+    return value;
+}
+
+__device__ inline float widen(bf16 value) {
+    return float_of((uint32_t)value.bits << 16);
+}
+
+__device__ inline float widen(f16 value) {
+#ifdef __CUDACC__
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+#else
+    return z3d_f16_to_float(value.bits);
+#endif
+}
+
+// To the nearest, ties to even; NaN stays NaN.
+__device__ inline void narrow(float value, float *to) {
+    *to = value;
+}
+
+__device__ inline void narrow(float value, bf16 *to) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
+#else
+    const uint32_t bits = bits_of(value);
+    const uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+    to->bits = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? bits >> 16 | 0x40u : rounded);
+#endif
+}
+
+__device__ inline void narrow(float value, f16 *to) {
+#ifdef __CUDACC__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to->bits) : "f"(value));
+#else
+    to->bits = z3d_float_to_f16(value);
+#endif
+}
+
+// N elements that are moved together, 16 bytes at a time where they have as many.
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) pack { T at[N]; };
+
+template <int N, class T> __device__ inline void load(float (&to)[N], const T *from) {
+    const pack<T, N> loaded = *reinterpret_cast<const pack<T, N> *>(from);
+#pragma unroll
+    for (int i = 0; i < N; i++) to[i] = widen(loaded.at[i]);
+}
+
+template <int N, class T> __device__ inline void store(T *to, const float (&from)[N]) {
+    pack<T, N> stored;
+#pragma unroll
+    for (int i = 0; i < N; i++) narrow(from[i], &stored.at[i]);
+    *reinterpret_cast<pack<T, N> *>(to) = stored;
+}
+
+// The block's dynamic shared memory.
+template <class T> __device__ inline T *shared_memory() {
+#ifdef __CUDACC__
+    extern __shared__ uint4 z3d_shared_memory[];
+    return reinterpret_cast<T *>(z3d_shared_memory);
+#else
+    return static_cast<T *>(cuda_shim_shared_memory());
+#endif
+}
+
+// The sum over the warp's lanes, on all of them, always by the same tree.
+template <class F> __device__ inline F warp_sum(F value) {
+#pragma unroll
+    for (int lane = WARP / 2; lane > 0; lane /= 2) value += __shfl_xor_sync(ALL_LANES, value, lane);
+    return value;
+}
+
+__device__ inline float warp_max(float value) {
+#pragma unroll
+    for (int lane = WARP / 2; lane > 0; lane /= 2)
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, lane));
+    return value;
+}
+
+// The sum over a one-dimensional block of whole warps, on all threads. `slots` is shared memory for
+// a value of each warp, not used by anything else since the last barrier.
+template <class F> __device__ inline F block_sum(F value, F *slots) {
+    value = warp_sum(value);
+    if (threadIdx.x % WARP == 0) slots[threadIdx.x / WARP] = value;
+    __syncthreads();
+    F sum = slots[0];
+    for (unsigned warp = 1; warp < blockDim.x / WARP; warp++) sum += slots[warp];
+    return sum;
+}
+
+__device__ inline float block_max(float value, float *slots) {
+    value = warp_max(value);
+    if (threadIdx.x % WARP == 0) slots[threadIdx.x / WARP] = value;
+    __syncthreads();
+    float largest = slots[0];
+    for (unsigned warp = 1; warp < blockDim.x / WARP; warp++) largest = fmaxf(largest, slots[warp]);
+    return largest;
+}
+
+// ---- the host's side ----
+
+#define REQUIRE_FLOAT(name, type)                                                                  \
+    Z3D_REQUIRE((type) == Z3D_F32 || (type) == Z3D_BF16 || (type) == Z3D_F16,                      \
+                "kernel " #name ": type number %d, fp32, bf16 or fp16 wanted", (int)(type))
+
+#define REQUIRE_SCRATCH(name, lane, bytes)                                                         \
+    Z3D_REQUIRE((lane)->scratch_bytes >= (int64_t)(bytes),                                         \
+                "kernel " #name ": scratch of %lld bytes, %lld wanted",                            \
+                (long long)(lane)->scratch_bytes, (long long)(bytes))
+
+// What one launch may have, beside the 48 KiB that need no asking.
+constexpr size_t UNASKED_SHARED = 48 << 10;
+
+template <class T> struct type_tag { using type = T; };
+
+// Calls body(type_tag<T>) with the element type; the caller has checked that it is one.
+template <class Body> inline z3d_status with_type(z3d_dtype dtype, Body body) {
+    if (dtype == Z3D_BF16) return body(type_tag<bf16>());
+    if (dtype == Z3D_F16) return body(type_tag<f16>());
+    return body(type_tag<float>());
+}
+
+// Calls body(integral_constant<int, N>) with N = WIDE where it may be, else 1.
+template <class Body> inline z3d_status with_width(bool wide, Body body) {
+    if (wide) return body(std::integral_constant<int, WIDE>());
+    return body(std::integral_constant<int, 1>());
+}
+
+// All pointers (NULL too) are multiples of 16 bytes.
+template <class... Pointers> inline bool aligned(const Pointers *...pointers) {
+    return (... && (reinterpret_cast<uintptr_t>(pointers) % 16 == 0));
+}
+
+inline int64_t divide_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+inline z3d_status check(const char *name, cudaError_t error) {
+    if (error == cudaSuccess) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DEVICE, "kernel %s: %s", name, cudaGetErrorString(error));
+}
+
+inline cudaStream_t stream_of(const z3d_cuda_lane *lane) {
+    return static_cast<cudaStream_t>(lane->stream);
+}
+
+template <class... Parameters, class... Arguments>
+z3d_status launch(const z3d_cuda_lane *lane, const char *name, int64_t blocks, dim3 threads,
+                  size_t shared_bytes, void (*kernel)(Parameters...), Arguments... arguments) {
+    Z3D_REQUIRE(blocks > 0 && blocks <= INT32_MAX, "kernel %s: %lld blocks", name,
+                (long long)blocks);
+    if (shared_bytes > UNASKED_SHARED)
+        if (cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 (int)shared_bytes) != cudaSuccess)
+            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                             "kernel %s: %lld bytes of shared memory, more than this GPU has", name,
+                             (long long)shared_bytes);
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)blocks);
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream_of(lane);
+    const cudaError_t error =
+        cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+    if (error == cudaSuccess) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DEVICE,
+                     "kernel %s: %s (%lld blocks of %u threads, %lld bytes of shared memory)", name,
+                     cudaGetErrorString(error), (long long)blocks, threads.x * threads.y,
+                     (long long)shared_bytes);
+}
+
+} // namespace
+
+#endif

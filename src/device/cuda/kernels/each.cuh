@@ -1,0 +1,62 @@
+// The two ways to go over elements one by one: as a line (elementwise) and as rows of a matrix. An
+// operation is a struct with the pointers and
+//   template <int N> __device__ void at(int64_t i) const              elements i .. i + N - 1
+//   template <int N> __device__ void at(int64_t row, int64_t column) const
+#ifndef ZERO3D_DEVICE_CUDA_KERNELS_EACH_CUH
+#define ZERO3D_DEVICE_CUDA_KERNELS_EACH_CUH
+
+#include "src/device/cuda/kernels/common.cuh"
+
+namespace {
+
+constexpr int EACH_THREADS = 256;
+
+template <int N, class Operation>
+__global__ void __launch_bounds__(EACH_THREADS) element_kernel(Operation operation, int64_t count) {
+    int64_t i = ((int64_t)blockIdx.x * EACH_THREADS + threadIdx.x) * N;
+    if (i + N <= count)
+        operation.template at<N>(i);
+    else
+        for (; i < count; i++) operation.template at<1>(i);
+}
+
+// `wide`: all pointers are aligned.
+template <class Operation>
+z3d_status each_element(const z3d_cuda_lane *lane, const char *name, int64_t count, bool wide,
+                        Operation operation) {
+    if (count <= 0) return Z3D_OK;
+    return with_width(wide, [&](auto width) {
+        constexpr int N = decltype(width)::value;
+        return launch(lane, name, divide_up(count, EACH_THREADS * N), dim3(EACH_THREADS), 0,
+                      element_kernel<N, Operation>, operation, count);
+    });
+}
+
+// threadIdx.y: one of the block's rows.
+template <int N, class Operation>
+__global__ void __launch_bounds__(EACH_THREADS)
+    row_kernel(Operation operation, int64_t rows, int64_t cols) {
+    const int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    for (int64_t column = threadIdx.x * N; column < cols; column += blockDim.x * N)
+        operation.template at<N>(row, column);
+}
+
+// `wide`: all pointers are aligned; whether rows are is seen here.
+template <class Operation>
+z3d_status each_row(const z3d_cuda_lane *lane, const char *name, int64_t rows, int64_t cols,
+                    bool wide, Operation operation) {
+    if (rows <= 0 || cols <= 0) return Z3D_OK;
+    return with_width(wide && cols % WIDE == 0, [&](auto width) {
+        constexpr int N = decltype(width)::value;
+        unsigned across = 1;
+        while (across < EACH_THREADS && across * N < cols) across *= 2;
+        const dim3 threads(across, EACH_THREADS / across);
+        return launch(lane, name, divide_up(rows, threads.y), threads, 0, row_kernel<N, Operation>,
+                      operation, rows, cols);
+    });
+}
+
+} // namespace
+
+#endif

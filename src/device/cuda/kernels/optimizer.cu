@@ -1,0 +1,112 @@
+// AdamW on a shard, and initial values.
+#include "src/device/cuda/kernels/each.cuh"
+#include "src/device/cuda/kernels/philox.cuh"
+
+namespace {
+
+// base^exponent by squaring: each thread affords it, where pow() would cost more than the rest.
+__device__ inline double power(double base, int64_t exponent) {
+    double result = 1.0;
+    for (; exponent > 0; exponent /= 2, base *= base)
+        if (exponent % 2) result *= base;
+    return result;
+}
+
+template <class T, class G> struct adamw_operation {
+    float *master, *momentum, *variance;
+    const G *gradient;
+    T *parameter; // or NULL
+    float beta1, beta2, epsilon, weight_decay;
+    const z3d_step_state *state;
+
+    template <int N> __device__ void at(int64_t i) const {
+        if (state->skip == 1.0f) return;
+        const float factor = state->gradient_factor, rate = state->learning_rate;
+        const float decay = (float)(1.0 - (double)rate * (double)weight_decay);
+        const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
+        const float correction1 = (float)(1.0 - power((double)beta1, state->optimizer_step));
+        const float correction2 = (float)(1.0 - power((double)beta2, state->optimizer_step));
+        float p[N], m[N], v[N], g[N];
+        load(p, master + i);
+        load(m, momentum + i);
+        load(v, variance + i);
+        load(g, gradient + i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const float scaled = g[j] * factor;
+            m[j] = beta1 * m[j] + rest1 * scaled;
+            v[j] = beta2 * v[j] + rest2 * (scaled * scaled);
+            const float denominator = sqrtf(v[j] / correction2) + epsilon;
+            p[j] = p[j] * decay - rate * (m[j] / correction1) / denominator;
+        }
+        store(master + i, p);
+        store(momentum + i, m);
+        store(variance + i, v);
+        if (parameter) store(parameter + i, p);
+    }
+};
+
+} // namespace
+
+z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
+    REQUIRE_FLOAT(adamw, kernel->dtype);
+    REQUIRE_FLOAT(adamw, kernel->gradient_dtype);
+    void *parameter = kernel->parameter == kernel->master ? nullptr : kernel->parameter;
+    const bool wide = aligned(kernel->master, kernel->momentum, kernel->variance) &&
+                      aligned(kernel->gradient, parameter);
+    return with_type(kernel->dtype, [&](auto tag) {
+        return with_type(kernel->gradient_dtype, [&](auto gradient_tag) {
+            using T = typename decltype(tag)::type;
+            using G = typename decltype(gradient_tag)::type;
+            return each_element(
+                lane, "adamw", kernel->count, wide,
+                adamw_operation<T, G>{kernel->master, kernel->momentum, kernel->variance,
+                                      static_cast<const G *>(kernel->gradient),
+                                      static_cast<T *>(parameter), kernel->beta1, kernel->beta2,
+                                      kernel->epsilon, kernel->weight_decay, kernel->state});
+        });
+    });
+}
+
+namespace {
+
+// As z3d_philox_normal: in double, so that the last bits of a libm do not reach the float.
+__device__ inline float normal(uint64_t key, uint64_t index) {
+    uint32_t word[4];
+    philox(word, key, index / 4, 0);
+    const bool second = index % 4 > 1;
+    const uint32_t word0 = second ? word[2] : word[0], word1 = second ? word[3] : word[1];
+    const double uniform = ((double)word0 + 1.0) * 0x1p-32;
+    const double angle = (double)word1 * (0x1p-32 * 6.283185307179586476925);
+    const double radius = sqrt(-2.0 * log(uniform));
+    return (float)(radius * (index % 2 ? sin(angle) : cos(angle)));
+}
+
+struct init_operation {
+    float *x;
+    int64_t first, local, global, inner, offset;
+    uint64_t key;
+    float standard_deviation;
+    template <int N> __device__ void at(int64_t i) const {
+        for (int j = 0; j < N; j++) {
+            const int64_t slice = local * inner, element = first + i + j;
+            const int64_t outer = element / slice, within = element % slice;
+            const int64_t index = (outer * global + offset) * inner + within;
+            x[i + j] = normal(key, (uint64_t)index) * standard_deviation;
+        }
+    }
+};
+
+} // namespace
+
+z3d_status z3d_cuda_init_normal(const z3d_cuda_lane *lane, const z3d_init_normal *kernel) {
+    Z3D_REQUIRE(kernel->local > 0 && kernel->inner > 0 && kernel->offset >= 0 &&
+                    kernel->offset + kernel->local <= kernel->global,
+                "kernel init_normal: rows %lld + %lld of %lld, inner %lld",
+                (long long)kernel->offset, (long long)kernel->local, (long long)kernel->global,
+                (long long)kernel->inner);
+    return each_element(lane, "init_normal", kernel->count, false,
+                        init_operation{kernel->x, kernel->first, kernel->local, kernel->global,
+                                       kernel->inner, kernel->offset, kernel->key,
+                                       kernel->standard_deviation});
+}
