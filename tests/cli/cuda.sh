@@ -77,7 +77,7 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     run_on old
     says 'compute capability 6.0; this build wants 8.0 or later'
     run_on small training.peak_tflops=1
-    says 'the arena of .* wanted, but .* of GPU 0.s .* are free'
+    says 'does not fit: rank 0 needs .*, there is room for .* missing in device memory'
     run_two training.peak_tflops=1
     says 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: mpi'
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=mpi training.peak_tflops=1

@@ -65,3 +65,8 @@ TEST_F(cudnn, engines_take_the_graphs) {
 TEST_F(cudnn, a_head_that_no_engine_takes_is_unsupported) {
     EXPECT_EQ(Z3D_ERR_UNSUPPORTED, plan(72 + 3, Z3D_BF16, false, true));
 }
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -187,12 +187,12 @@ TEST(CudaKernels, LayerNormBackward) {
 
 TEST(CudaKernels, Dropout) {
     z3d_step_state state = state_of();
-    const int64_t batch = 3, seq = 5;
+    const int64_t rows = 13, first = 4, seq = 5; // from within a sample to within another
     for (z3d_dtype dtype : float_types())
         for (int64_t cols : {1, 6, 8, 40})
             for (float p : {0.0f, 0.25f, 1.0f - 0x1p-24f})
                 for (bool whole : {false, true}) {
-                    const int64_t count = batch * seq * cols;
+                    const int64_t count = rows * cols;
                     Array x = random_array(dtype, count, 1), y(dtype, count);
                     Array bias = random_array(dtype, cols, 2);
                     Array residual = random_array(dtype, count, 3);
@@ -200,14 +200,14 @@ TEST(CudaKernels, Dropout) {
                     COMPARE(dropout_forward, results(Result{y.data(), dtype, 0, 0}), k.x = x.data(),
                             k.bias = whole ? bias.data() : nullptr,
                             k.residual = whole ? residual.data() : nullptr, k.y = y.data(),
-                            k.batch = batch, k.seq = seq, k.cols = cols, k.dtype = dtype,
-                            k.dropout = dropout);
+                            k.rows = rows, k.first = first, k.seq = seq, k.cols = cols,
+                            k.dtype = dtype, k.dropout = dropout);
                     COMPARE(dropout_backward, results(Result{y.data(), dtype, 0, 0}),
-                            k.dy = x.data(), k.dx = y.data(), k.batch = batch, k.seq = seq,
-                            k.cols = cols, k.dtype = dtype, k.dropout = dropout);
+                            k.dy = x.data(), k.dx = y.data(), k.rows = rows, k.first = first,
+                            k.seq = seq, k.cols = cols, k.dtype = dtype, k.dropout = dropout);
                     COMPARE(dropout_backward, results(Result{x.data(), dtype, 0, 0}),
-                            k.dy = x.data(), k.dx = x.data(), k.batch = batch, k.seq = seq,
-                            k.cols = cols, k.dtype = dtype, k.dropout = dropout);
+                            k.dy = x.data(), k.dx = x.data(), k.rows = rows, k.first = first,
+                            k.seq = seq, k.cols = cols, k.dtype = dtype, k.dropout = dropout);
                 }
 }
 
@@ -255,22 +255,24 @@ TEST(CudaKernels, Embedding) {
 }
 
 TEST(CudaKernels, Position) {
-    const int64_t batch = 3, seq = 5;
+    const int64_t seq = 5;
     for (z3d_dtype dtype : float_types())
         for (int64_t cols : {1, 7, 8, 40})
-            for (bool accumulate : {false, true}) {
-                const int64_t sample = seq * cols;
-                Array x = random_array(dtype, batch * sample, 1);
-                Array positions = random_array(dtype, sample, 2);
-                Array gradient = random_array(Z3D_F32, sample, 3);
-                COMPARE(position_forward, results(Result{x.data(), dtype, 0, 0}), k.x = x.data(),
-                        k.positions = positions.data(), k.batch = batch, k.seq = seq, k.cols = cols,
-                        k.dtype = dtype);
-                COMPARE(position_backward, results(Result{gradient.data(), Z3D_F32, 0, 0}),
-                        k.dy = x.data(), k.gradient = gradient.data(), k.batch = batch, k.seq = seq,
-                        k.cols = cols, k.dtype = dtype, k.gradient_dtype = Z3D_F32,
-                        k.accumulate = accumulate);
-            }
+            for (int64_t first : {0, 4})
+                for (bool accumulate : {false, true}) {
+                    const int64_t rows = first ? 3 : 15; // 3: positions 4, 0 and 1
+                    const int64_t sample = seq * cols;
+                    Array x = random_array(dtype, rows * cols, 1);
+                    Array positions = random_array(dtype, sample, 2);
+                    Array gradient = random_array(Z3D_F32, sample, 3);
+                    COMPARE(position_forward, results(Result{x.data(), dtype, 0, 0}),
+                            k.x = x.data(), k.positions = positions.data(), k.rows = rows,
+                            k.first = first, k.seq = seq, k.cols = cols, k.dtype = dtype);
+                    COMPARE(position_backward, results(Result{gradient.data(), Z3D_F32, 0, 0}),
+                            k.dy = x.data(), k.gradient = gradient.data(), k.rows = rows,
+                            k.first = first, k.seq = seq, k.cols = cols, k.dtype = dtype,
+                            k.gradient_dtype = Z3D_F32, k.accumulate = accumulate);
+                }
 }
 
 TEST(CudaKernels, SelectRow) {

@@ -158,11 +158,11 @@ static void dropout(maker *m) {
     void *residual = model_numbers(m, count, 1), *bias = model_numbers(m, width(m), 1);
     result(m, y, m->t);
     DONE(m, dropout_forward, 1e-6, .x = x, .bias = bias, .residual = residual, .y = y,
-         .batch = m->s->batch, .seq = m->s->seq, .cols = width(m), .dtype = m->t, .dropout = drop);
+         .rows = rows(m), .seq = m->s->seq, .cols = width(m), .dtype = m->t, .dropout = drop);
     drop.state = state(m);
     x = model_numbers(m, count, 1), y = model_numbers(m, count, 1);
     result(m, y, m->t);
-    DONE(m, dropout_backward, 1e-6, .dy = x, .dx = y, .batch = m->s->batch, .seq = m->s->seq,
+    DONE(m, dropout_backward, 1e-6, .dy = x, .dx = y, .rows = rows(m), .seq = m->s->seq,
          .cols = width(m), .dtype = m->t, .dropout = drop);
 }
 
@@ -239,11 +239,11 @@ static void tables(maker *m) {
          .accumulate = true);
     void *x = model_numbers(m, r * cols, 1), *positions = model_numbers(m, m->s->seq * cols, 1);
     result(m, x, m->t);
-    DONE(m, position_forward, 1e-6, .x = x, .positions = positions, .batch = m->s->batch,
+    DONE(m, position_forward, 1e-6, .x = x, .positions = positions, .rows = rows(m),
          .seq = m->s->seq, .cols = cols, .dtype = m->t);
     dy = model_numbers(m, r * cols, 1), gradient = model_numbers(m, m->s->seq * cols, 1);
     result(m, gradient, m->t);
-    DONE(m, position_backward, 1e-5, .dy = dy, .gradient = gradient, .batch = m->s->batch,
+    DONE(m, position_backward, 1e-5, .dy = dy, .gradient = gradient, .rows = rows(m),
          .seq = m->s->seq, .cols = cols, .dtype = m->t, .gradient_dtype = m->t);
     x = model_numbers(m, r * cols, 1), out = model_numbers(m, m->s->batch * cols, 1);
     result(m, out, m->t);

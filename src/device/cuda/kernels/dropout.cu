@@ -4,7 +4,8 @@
 
 namespace {
 
-// v *= mask for columns column .. column + N - 1; N is 1 or a multiple of 4, and so is column then.
+// v *= mask for columns column .. column + N - 1 of a row of the micro-batch; N is 1 or a multiple
+// of 4, and so is column then.
 template <int N>
 __device__ inline void drop(float (&v)[N], const dropout_rule &rule, uint32_t seq, int64_t row,
                             int64_t column) {
@@ -25,7 +26,7 @@ __device__ inline void drop(float (&v)[N], const dropout_rule &rule, uint32_t se
 template <class T, bool DROPS> struct forward_operation {
     const T *x, *bias, *residual; // bias, residual may be NULL
     T *y;
-    int64_t seq, cols;
+    int64_t first, seq, cols;
     dropout_rule rule;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
         const int64_t i = row * cols + column;
@@ -36,7 +37,7 @@ template <class T, bool DROPS> struct forward_operation {
 #pragma unroll
             for (int j = 0; j < N; j++) sum[j] += added[j];
         }
-        if constexpr (DROPS) drop(sum, rule, (uint32_t)seq, row, column);
+        if constexpr (DROPS) drop(sum, rule, (uint32_t)seq, first + row, column);
         if (residual) {
             load(added, residual + i);
 #pragma unroll
@@ -49,12 +50,12 @@ template <class T, bool DROPS> struct forward_operation {
 template <class T> struct backward_operation {
     const T *dy;
     T *dx;
-    int64_t seq, cols;
+    int64_t first, seq, cols;
     dropout_rule rule;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
         float v[N];
         load(v, dy + row * cols + column);
-        drop(v, rule, (uint32_t)seq, row, column);
+        drop(v, rule, (uint32_t)seq, first + row, column);
         store(dx + row * cols + column, v);
     }
 };
@@ -62,8 +63,9 @@ template <class T> struct backward_operation {
 } // namespace
 
 #define REQUIRE_ROWS(name, kernel)                                                                 \
-    Z3D_REQUIRE((kernel)->batch *(kernel)->seq <= INT32_MAX, "kernel " #name ": %lld x %lld rows", \
-                (long long)(kernel)->batch, (long long)(kernel)->seq)
+    Z3D_REQUIRE((kernel)->first + (kernel)->rows <= INT32_MAX,                                     \
+                "kernel " #name ": %lld rows from %lld on", (long long)(kernel)->rows,             \
+                (long long)(kernel)->first)
 
 z3d_status z3d_cuda_dropout_forward(const z3d_cuda_lane *lane, const z3d_dropout_forward *kernel) {
     REQUIRE_FLOAT(dropout_forward, kernel->dtype);
@@ -74,11 +76,11 @@ z3d_status z3d_cuda_dropout_forward(const z3d_cuda_lane *lane, const z3d_dropout
         using T = typename decltype(tag)::type;
         const auto run = [&](auto drops) {
             return each_row(
-                lane, "dropout_forward", kernel->batch * kernel->seq, kernel->cols, wide,
+                lane, "dropout_forward", kernel->rows, kernel->cols, wide,
                 forward_operation<T, decltype(drops)::value>{
                     static_cast<const T *>(kernel->x), static_cast<const T *>(kernel->bias),
                     static_cast<const T *>(kernel->residual), static_cast<T *>(kernel->y),
-                    kernel->seq, kernel->cols, rule});
+                    kernel->first, kernel->seq, kernel->cols, rule});
         };
         return kernel->dropout.p > 0 ? run(std::true_type()) : run(std::false_type());
     });
@@ -88,7 +90,7 @@ z3d_status z3d_cuda_dropout_backward(const z3d_cuda_lane *lane,
                                      const z3d_dropout_backward *kernel) {
     REQUIRE_FLOAT(dropout_backward, kernel->dtype);
     REQUIRE_ROWS(dropout_backward, kernel);
-    const int64_t rows = kernel->batch * kernel->seq;
+    const int64_t rows = kernel->rows;
     if (!(kernel->dropout.p > 0)) {
         z3d_cast copy = {kernel->dx, kernel->dy, rows * kernel->cols, kernel->dtype, kernel->dtype};
         return kernel->dx == kernel->dy ? Z3D_OK : z3d_cuda_cast(lane, &copy);
@@ -98,6 +100,7 @@ z3d_status z3d_cuda_dropout_backward(const z3d_cuda_lane *lane,
         return each_row(
             lane, "dropout_backward", rows, kernel->cols, aligned(kernel->dy, kernel->dx),
             backward_operation<T>{static_cast<const T *>(kernel->dy), static_cast<T *>(kernel->dx),
-                                  kernel->seq, kernel->cols, dropout_rule_of(&kernel->dropout)});
+                                  kernel->first, kernel->seq, kernel->cols,
+                                  dropout_rule_of(&kernel->dropout)});
     });
 }

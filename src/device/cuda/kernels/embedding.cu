@@ -140,11 +140,11 @@ namespace {
 template <class T> struct add_position_operation {
     T *x;
     const T *positions;
-    int64_t seq, cols;
+    int64_t first, seq, cols;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
         float sum[N], added[N];
         load(sum, x + row * cols + column);
-        load(added, positions + (uint32_t)row % (uint32_t)seq * cols + column);
+        load(added, positions + (uint32_t)(first + row) % (uint32_t)seq * cols + column);
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] += added[j];
         store(x + row * cols + column, sum);
@@ -154,12 +154,13 @@ template <class T> struct add_position_operation {
 template <class T, class G> struct sum_positions_operation {
     const T *dy;
     G *gradient;
-    int64_t batch, sample; // sample: elements
+    int64_t begin, end, sample; // elements: the rows' among the micro-batch's, a sample's
     bool accumulate;
     template <int N> __device__ void at(int64_t i) const {
         float sum[N] = {0}, v[N];
-        for (int64_t b = 0; b < batch; b++) {
-            load(v, dy + b * sample + i);
+        for (int64_t k = begin - begin % sample + i; k < end; k += sample) {
+            if (k < begin) continue;
+            load(v, dy + k - begin);
 #pragma unroll
             for (int j = 0; j < N; j++) sum[j] += v[j];
         }
@@ -177,16 +178,16 @@ template <class T, class G> struct sum_positions_operation {
 z3d_status z3d_cuda_position_forward(const z3d_cuda_lane *lane,
                                      const z3d_position_forward *kernel) {
     REQUIRE_FLOAT(position_forward, kernel->dtype);
-    Z3D_REQUIRE(kernel->batch * kernel->seq <= INT32_MAX,
-                "kernel position_forward: %lld x %lld rows", (long long)kernel->batch,
-                (long long)kernel->seq);
+    Z3D_REQUIRE(kernel->first + kernel->rows <= INT32_MAX,
+                "kernel position_forward: %lld rows from %lld on", (long long)kernel->rows,
+                (long long)kernel->first);
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        return each_row(lane, "position_forward", kernel->batch * kernel->seq, kernel->cols,
+        return each_row(lane, "position_forward", kernel->rows, kernel->cols,
                         aligned(kernel->x, kernel->positions),
                         add_position_operation<T>{static_cast<T *>(kernel->x),
                                                   static_cast<const T *>(kernel->positions),
-                                                  kernel->seq, kernel->cols});
+                                                  kernel->first, kernel->seq, kernel->cols});
     });
 }
 
@@ -194,8 +195,10 @@ z3d_status z3d_cuda_position_backward(const z3d_cuda_lane *lane,
                                       const z3d_position_backward *kernel) {
     REQUIRE_FLOAT(position_backward, kernel->dtype);
     REQUIRE_FLOAT(position_backward, kernel->gradient_dtype);
-    const int64_t sample = kernel->seq * kernel->cols;
-    const bool wide = sample % WIDE == 0 && aligned(kernel->dy, kernel->gradient);
+    const int64_t sample = kernel->seq * kernel->cols, begin = kernel->first * kernel->cols;
+    const int64_t end = begin + kernel->rows * kernel->cols;
+    const bool wide = sample % WIDE == 0 && begin % WIDE == 0 && end % WIDE == 0 &&
+                      aligned(kernel->dy, kernel->gradient);
     return with_type(kernel->dtype, [&](auto tag) {
         return with_type(kernel->gradient_dtype, [&](auto gradient_tag) {
             using T = typename decltype(tag)::type;
@@ -203,7 +206,7 @@ z3d_status z3d_cuda_position_backward(const z3d_cuda_lane *lane,
             return each_element(lane, "position_backward", sample, wide,
                                 sum_positions_operation<T, G>{static_cast<const T *>(kernel->dy),
                                                               static_cast<G *>(kernel->gradient),
-                                                              kernel->batch, sample,
+                                                              begin, end, sample,
                                                               kernel->accumulate});
         });
     });
