@@ -191,6 +191,7 @@ class Trainer {
         input.learning_rate = 1e-2f;
         next_step++;
         Z3D_TRY(z3d_engine_train_step(engine, &input, out));
+        witness.step_is_over();
         stepped = true;
         return Z3D_OK;
     }

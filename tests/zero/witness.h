@@ -28,6 +28,11 @@ class Witness {
         config->enter_context = this;
     }
 
+    // What is touched from here on belongs to no instruction.
+    void step_is_over() {
+        if (position >= 0) position = OVER;
+    }
+
     // After a training step: planned = measured, by space and tenant; and nothing was touched that
     // the instruction does not name.
     void expect_as_planned(const z3d_engine *engine) {
