@@ -79,45 +79,41 @@ static z3d_status measure(z3d_string *out) {
     return status;
 }
 
-static z3d_status write_description(FILE *file, const char *path, int ranks,
-                                    const z3d_hardware *hardware) {
+static z3d_status write_description(const char *path, int ranks, const z3d_hardware *hardware) {
     char comment[256];
     z3d_string text = {0};
     snprintf(comment, sizeof comment,
              "# Measured by `zero3d doctor --measure` on %d ranks of this machine, all at once.\n",
              ranks);
     z3d_hardware_write(hardware, comment, &text);
-    bool written = !text.failed && ftruncate(fileno(file), 0) == 0 &&
-                   fwrite(text.text, 1, text.length, file) == text.length;
+    z3d_status status = cli_write(path, &text);
     z3d_string_free(&text);
-    return written ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    return status;
 }
 
 /* Before anything is measured: is there a place for the result? What is there stays until then.
  * Rank 0's business. */
-static z3d_status open_description(const z3d_world *world, const char *path, FILE **out) {
-    *out = NULL;
+static z3d_status check_place(const z3d_world *world, const char *path) {
     if (z3d_world_rank(world) > 0) return Z3D_OK;
-    *out = fopen(path, "a");
-    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    FILE *file = fopen(path, "a");
+    if (!file) return Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    fclose(file);
+    return Z3D_OK;
 }
 
 /* Collective over the ranks that a launcher started. */
 static z3d_status describe_machine(const char *path, z3d_string *out) {
     z3d_world *world;
     z3d_hardware hardware;
-    FILE *file;
     Z3D_TRY(z3d_world_create(NULL, NULL, &world));
     int ranks = z3d_world_local_size(world);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int threads = cores > ranks ? (int)(cores / ranks) : 1;
     double memory = (double)sysconf(_SC_PAGESIZE) * (double)sysconf(_SC_PHYS_PAGES);
-    z3d_status status = z3d_world_agree(world, open_description(world, path, &file));
-    if (status == Z3D_OK)
-        status = z3d_measure_machine(world, threads, (int)cores, memory, &hardware);
-    if (status == Z3D_OK && file) status = write_description(file, path, ranks, &hardware);
-    if (file && fclose(file) != 0 && status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    z3d_status status = z3d_world_agree(world, check_place(world, path));
+    if (status == Z3D_OK) status = z3d_measure_machine(world, threads, memory, &hardware);
+    if (status == Z3D_OK && z3d_world_rank(world) == 0)
+        status = write_description(path, ranks, &hardware);
     status = z3d_world_agree(world, status);
     if (status != Z3D_OK) z3d_world_abort(world, status, z3d_error_message());
     if (z3d_world_rank(world) == 0)

@@ -6,9 +6,11 @@
 
 z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware) {
     if (strcmp(hardware->kind, "cpu") != 0) return (z3d_sim_node){0};
-    bool open = config->training_threads == Z3D_AUTO;
-    return (z3d_sim_node){.threads = (int)(open ? hardware->threads : config->training_threads),
-                          .ranks = (int)hardware->devices};
+    bool given = config->training_threads != Z3D_AUTO;
+    return (z3d_sim_node){
+        .threads = given ? (int)config->training_threads : (int)hardware->threads,
+        .ranks = (int)hardware->devices,
+    };
 }
 
 z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,

@@ -16,11 +16,11 @@ typedef struct z3d_case {
     bool tensor_across_nodes; /* allowed */
 } z3d_case;
 
-/* The node that a case is made for: the machine's, with training.threads where that is set. */
+/* The node that cases on this machine are made for. */
 z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware);
 
 /* Resolves `config` for a world of `ranks` (0: what it asks for) and runs a step of `rank` on the
- * sim device, on a node as z3d_case_node gives. Errors: ERR_CONFIG (also sizes
+ * sim device. threads: of the ranks of a cpu machine, 0 for a gpu. Errors: ERR_CONFIG (also sizes
  * that overflow), ERR_TOPOLOGY, ERR_PROGRAM, ERR_MEMORY. */
 z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
                            z3d_case **out);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/model/model.h"
 #include "zero/zero.h"
@@ -296,7 +297,7 @@ static z3d_status take_slowest(z3d_world *world, z3d_hardware *out) {
     return status;
 }
 
-z3d_status z3d_measure_machine(z3d_world *world, int threads, int cores, double memory_bytes,
+z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_bytes,
                                z3d_hardware *out) {
     static const char empty[] =
         "name: this machine\ndevice: { name: cpu, kind: cpu, memory_gib: 1, "
@@ -307,7 +308,7 @@ z3d_status z3d_measure_machine(z3d_world *world, int threads, int cores, double 
     Z3D_TRY(z3d_hardware_read_text(empty, sizeof empty - 1, "this machine", out));
     snprintf(out->device, sizeof out->device, "a rank of %d threads", threads);
     out->devices = ranks;
-    out->cores = cores;
+    out->cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
     out->threads = threads;
     Z3D_TRY(measure_kernels(world, threads, out));
     Z3D_TRY(z3d_world_agree(world, measure_copies(threads, out)));

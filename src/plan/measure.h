@@ -7,9 +7,9 @@
 #include "src/device/sim/hardware.h"
 
 /* threads: of each rank, as in the runs to be predicted; every rank computes at the same time, so
- * what they share is in the numbers. cores, memory_bytes: of one node. Collective over the world;
+ * what they share is in the numbers. memory_bytes: of one node. Collective over the world;
  * the result is the same on every rank (the slowest one's). About ten seconds. */
-z3d_status z3d_measure_machine(z3d_world *world, int threads, int cores, double memory_bytes,
+z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_bytes,
                                z3d_hardware *out);
 
 #endif

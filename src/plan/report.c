@@ -80,21 +80,21 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
                           (long long)extra, 100.0 * (double)extra / (double)blocks);
 }
 
-/* A bucket beyond the largest group is never full, which is fine. */
-static void print_bucket(const z3d_plan *plan, const char *name, int64_t bucket, z3d_string *out) {
+/* Buckets beyond the largest group change nothing. */
+static void print_buckets(const z3d_plan *plan, z3d_string *out) {
+    const z3d_program_config *c = &plan->program_config;
+    char size[32], most[32];
     int64_t largest = 0;
-    char size[32], group[32];
     for (int g = 0; g < plan->layout->num_groups; g++)
         if (plan->layout->group[g].padded > largest) largest = plan->layout->group[g].padded;
-    z3d_format_count((double)bucket, size, sizeof size);
-    z3d_format_count((double)largest, group, sizeof group);
-    z3d_string_append(out, "  %-21s %16s  ", name, size);
-    if (bucket >= largest)
-        z3d_string_append(out, "larger than any parameter group (%s): each goes in one piece\n",
-                          group);
-    else
-        z3d_string_append(out, "the largest parameter group (%s) goes in %lld pieces\n", group,
-                          (long long)((largest + bucket - 1) / bucket));
+    if (plan->topology.size[Z3D_AXIS_DATA] == 1) return;
+    const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
+    static const char *const name[] = {"reduce bucket", "gather bucket"};
+    for (int k = 0; k < 2; k++)
+        z3d_string_append(out, "  %-21s %16s  elements at most, of the largest group's %s%s\n",
+                          name[k], z3d_format_count((double)bucket[k], size, sizeof size),
+                          z3d_format_count((double)largest, most, sizeof most),
+                          bucket[k] >= largest ? ": every group goes whole" : "");
 }
 
 static void print_communication(const z3d_plan *plan, z3d_string *out) {
@@ -112,10 +112,8 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
         z3d_string_append(out, "\n");
         if (axis == Z3D_AXIS_TENSOR) print_partitioning(program, out);
     }
+    print_buckets(plan, out);
     if (plan->topology.size[Z3D_AXIS_WORLD] == 1) z3d_string_append(out, "  none: one rank\n");
-    if (plan->topology.size[Z3D_AXIS_DATA] == 1) return;
-    print_bucket(plan, "reduce bucket", plan->program_config.reduce_bucket, out);
-    print_bucket(plan, "gather bucket", plan->program_config.gather_bucket, out);
 }
 
 static void print_work(const z3d_plan *plan, z3d_string *out) {

@@ -132,8 +132,7 @@ static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *know
         double memory = (double)sysconf(_SC_PAGESIZE) * (double)sysconf(_SC_PHYS_PAGES);
         z3d_trainer_place(trainer, "start-up: measuring the machine");
         z3d_trainer_wait_place(trainer);
-        return z3d_measure_machine(trainer->world, threads, (int)sysconf(_SC_NPROCESSORS_ONLN),
-                                   memory, out);
+        return z3d_measure_machine(trainer->world, threads, memory, out);
     }
     if (!*known || trainer->rank != 0) return Z3D_OK;
     z3d_status status = z3d_hardware_read(named, out);

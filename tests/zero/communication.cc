@@ -134,6 +134,31 @@ TEST(Communication, Scalars) {
     }
 }
 
+// P_a brings each block's input back by one all-gather over the tensor group, b s h (t-1)/t
+// elements a rank; nothing else changes, with the parts in host memory neither.
+TEST(Communication, PartitionedActivations) {
+    for (int tensor : tensor_sizes()) {
+        if (tensor == 1) continue;
+        for (bool offload : {false, true}) {
+            Options o;
+            o.tensor = tensor;
+            o.stage = 2;
+            o.accumulation = 2;
+            Trainer plain(o);
+            Traffic before = one_step(plain, Z3D_AXIS_TENSOR);
+            o.partition = true;
+            o.offload = offload;
+            Trainer split(o);
+            Traffic got = one_step(split, Z3D_AXIS_TENSOR);
+            int64_t bsh = split.micro_batch() * o.sequence * o.hidden;
+            EXPECT_EQ(got.all_gather, o.layers * o.accumulation * bsh * (tensor - 1) / tensor);
+            EXPECT_EQ(got.all_reduce, before.all_reduce);
+            EXPECT_EQ(got.calls, before.calls);
+            EXPECT_EQ(got.reduce_scatter, 0);
+        }
+    }
+}
+
 namespace {
 
 std::vector<z3d_micro_batch> one_batch(Trainer &t, std::vector<std::vector<int32_t>> &storage) {
@@ -168,7 +193,8 @@ int64_t token(Trainer &t, std::vector<float> *logits) {
 
 } // namespace
 
-// Stages 1 and 2 fetch the others' rows once after a change, not for every evaluation and token.
+// Stages 1 and 2 fetch the others' rows once after a change, not for every evaluation and
+// token.
 TEST(Communication, ParametersAreGatheredOnceAfterAChange) {
     int ranks = z3d_world_size(world);
     for (int stage = 0; stage < 4; stage++) {
@@ -213,31 +239,6 @@ TEST(Communication, ParametersAreGatheredOnceAfterAChange) {
         ASSERT_Z3D(z3d_engine_set(t.engine, Z3D_TENSOR_PARAMETER, 0, 0, values.data()));
         EXPECT_EQ(evaluation(t, &again) > 0, first > 0) << "stage " << stage;
         EXPECT_NE(loss, again);
-    }
-}
-
-// P_a brings each block's input back by one all-gather over the tensor group, b s h (t-1)/t
-// elements a rank; nothing else changes, with the parts in host memory neither.
-TEST(Communication, PartitionedActivations) {
-    for (int tensor : tensor_sizes()) {
-        if (tensor == 1) continue;
-        for (bool offload : {false, true}) {
-            Options o;
-            o.tensor = tensor;
-            o.stage = 2;
-            o.accumulation = 2;
-            Trainer plain(o);
-            Traffic before = one_step(plain, Z3D_AXIS_TENSOR);
-            o.partition = true;
-            o.offload = offload;
-            Trainer split(o);
-            Traffic got = one_step(split, Z3D_AXIS_TENSOR);
-            int64_t bsh = split.micro_batch() * o.sequence * o.hidden;
-            EXPECT_EQ(got.all_gather, o.layers * o.accumulation * bsh * (tensor - 1) / tensor);
-            EXPECT_EQ(got.all_reduce, before.all_reduce);
-            EXPECT_EQ(got.calls, before.calls);
-            EXPECT_EQ(got.reduce_scatter, 0);
-        }
     }
 }
 

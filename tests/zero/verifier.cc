@@ -464,8 +464,7 @@ TEST(SequenceParallel, TheSumIsNeededAfterTheReduction) {
 }
 
 // Bytes of activations when backward begins: L blocks' inputs, the head's input and its gradient,
-// and what the blocks saved where nothing is recomputed. What the head saved, logits above all, is
-// temporary.
+// and what the blocks saved where nothing is recomputed. (What the head saved is temporary.)
 int64_t live_at_backward(const z3d_program &p) {
     int first = 0;
     int64_t live = 0;
