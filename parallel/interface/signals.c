@@ -26,9 +26,14 @@ static void on_stop_signal(int number) {
     if (now - none > 500) _exit(128 + number);
 }
 
+/* oneDNN's compiled matrix products use the stack pointer as one more register: a handler that ran
+ * on "the stack" then would write into the heap. The kernel hands a process's signals to its main
+ * thread, which calls this. */
 void z3d_world_catch_signals(z3d_world *world) {
+    static char stack[65536];
     (void)world;
-    struct sigaction action = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART};
+    sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    struct sigaction action = {.sa_handler = on_stop_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     sigemptyset(&action.sa_mask);
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

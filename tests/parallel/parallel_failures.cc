@@ -323,6 +323,24 @@ TEST(Failures, SecondSignalEndsAtOnce) {
     EXPECT_EQ(o.code, 128 + SIGINT) << o.text;
 }
 
+// Code that uses the stack pointer as a register must not be hurt by a signal.
+TEST(Failures, SignalsHaveAStackOfTheirOwn) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct sigaction action;
+        stack_t stack;
+        z3d_world_catch_signals(nullptr);
+        bool own = sigaltstack(nullptr, &stack) == 0 && !(stack.ss_flags & SS_DISABLE) &&
+                   stack.ss_size >= 32768;
+        for (int number : {SIGUSR1, SIGTERM, SIGINT})
+            own = own && sigaction(number, nullptr, &action) == 0 && (action.sa_flags & SA_ONSTACK);
+        _exit(own ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    EXPECT_EQ(status, 0);
+}
+
 TEST(Failures, SlurmTasksThatDoNotKnowEachOtherAreRefused) {
     Outcome o = run_command("env SLURM_PROCID=1 SLURM_NTASKS=4 " + self_path + " victim none 0");
     EXPECT_EQ(o.code, 3);
