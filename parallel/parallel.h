@@ -1,8 +1,8 @@
 /* parallel: who sits where (topology), process groups, and collectives on device buffers, behind
- * one table per backend (mpi, self, record; nccl and sim later; within a node the mpi backend moves
- * data through shared memory); the side channel over which ranks tell each other what they are
+ * one table per backend (mpi, self, nccl, record, sim; within a node the mpi backend moves data
+ * through shared memory); the side channel over which ranks tell each other what they are
  * doing when MPI is blocked. It may call src/base and src/device. Start reading at the topology,
- * then z3d_collective; inside: interface/group.c, interface/progress.c, then mpi/mpi.c,
+ * then z3d_collective_start; inside: interface/group.c, interface/progress.c, then mpi/mpi.c,
  * side/side.h. */
 #ifndef ZERO3D_PARALLEL_PARALLEL_H
 #define ZERO3D_PARALLEL_PARALLEL_H
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "src/base/base.h"
+#include "src/device/collectives.h"
 #include "src/device/device.h"
 
 /* ---- topology: pure arithmetic, no communication ---- */
@@ -83,47 +84,15 @@ z3d_status z3d_world_agree(z3d_world *world, z3d_status status);
 
 typedef struct z3d_group z3d_group;
 
-#define Z3D_COLLECTIVE_MAP(X)                                                                      \
-    X(ALL_REDUCE, all_reduce)                                                                      \
-    X(REDUCE_SCATTER, reduce_scatter)                                                              \
-    X(ALL_GATHER, all_gather)                                                                      \
-    X(BROADCAST, broadcast)                                                                        \
-    X(SEND, send)                                                                                  \
-    X(RECV, recv)                                                                                  \
-    X(BARRIER, barrier)
-
-typedef enum z3d_collective_kind {
-#define X(NAME, name) Z3D_COLLECTIVE_##NAME,
-    Z3D_COLLECTIVE_MAP(X)
-#undef X
-        Z3D_COLLECTIVE_COUNT
-} z3d_collective_kind;
-
 const char *z3d_collective_name(z3d_collective_kind kind);
 
-typedef enum z3d_reduce_op { Z3D_SUM, Z3D_MAX } z3d_reduce_op;
-
-/* One collective call. Buffers are device memory of `dtype`, `count` in elements, all in place:
- *   all_reduce      buffer[count] becomes the sum (max) over the group.
- *   reduce_scatter  buffer is [size x stride] seen as rows, one per member; of each row the `count`
- * elements from its start take part; row `index of this rank` becomes the sum over the group; the
- * other rows are left undefined. all_gather      the same matrix: own row's `count` elements are
- * sent, the other rows are filled in. broadcast       buffer[count] from member `peer`. send / recv
- * buffer[count] to / from member `peer`. A bucket is a column range of a group's [N x shard]
- * matrix: buffer points at its first column, stride is the shard's length. Order of sums: element
- * of row r is (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded
- * to dtype; an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter
- * followed by an all_gather; up to 4096 bytes it instead sums in member order 0, 1, ... on every
- * member. So a result depends on sizes only, never on timing or backend. */
-typedef struct z3d_collective {
-    z3d_collective_kind kind;
-    z3d_reduce_op op;
-    z3d_dtype dtype;
-    void *buffer;
-    int64_t count, stride;
-    int peer;
-    bool scalar; /* counted apart: control and statistics, not tensors */
-} z3d_collective;
+/* Order of a sum, of the call that src/device/collectives.h describes: element of row r is
+ * (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded to dtype;
+ * an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter followed by an
+ * all_gather; up to 4096 bytes it instead sums in member order 0, 1, ... on every member. So with
+ * mpi and self a result depends on sizes only, never on timing. NCCL sums in the order of its own
+ * rings and trees, which it chooses by machine and size: its results have equal bits from run to
+ * run on one machine, not those of mpi. */
 
 /* Makes the group of this rank along `axis`. Collective over the world, every rank the same axes in
  * the same order. Size-1 groups get the self backend. The device's poll is set, so that pending
@@ -147,7 +116,7 @@ int z3d_group_size(const z3d_group *group);
 int z3d_group_index(const z3d_group *group); /* this rank's place in it */
 /* Bytes of communication buffers this group owns, allocated when it was made: for the ledger. */
 int64_t z3d_group_buffer_bytes(const z3d_group *group);
-const char *z3d_group_backend(const z3d_group *group); /* "mpi", "self", "record" */
+const char *z3d_group_backend(const z3d_group *group); /* "mpi", "self", "nccl", ... */
 
 /* Starts a collective behind the kernels launched so far; the buffer belongs to it until its wait.
  * Collectives of one group are started in the same order by all members. *ticket is used once, in

@@ -2,8 +2,6 @@
  * host an operation is over as soon as it is enqueued; that compute waits for it is said on its
  * stream. One connection of the whole world, bootstrapped over the world's own broadcast, is split
  * into the groups' communicators. */
-#include "parallel/nccl/collectives.h"
-
 #include "parallel/interface/internal.h"
 
 static z3d_status connect_world(z3d_world *world, z3d_device *device) {

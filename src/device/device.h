@@ -90,7 +90,7 @@ int64_t z3d_device_used_bytes(const z3d_device *device);
 bool z3d_device_host_reads(const z3d_device *device);
 
 /* Collectives that run on the device's own streams; NULL: none, or config.host_collectives. The
- * table is parallel/nccl/collectives.h's; *self is what its functions are given. */
+ * table is collectives.h's; *self is what its functions are given. */
 const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *device, void **self);
 /* Where a failed call of that table has left its text: it goes into this thread's error. Returns
  * `status`. */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/nccl/collectives.h"
 #include "src/device/cuda/cuda.h"
 #include "src/device/cuda/tables.h"
 

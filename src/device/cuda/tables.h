@@ -5,6 +5,6 @@
 #include "src/device/plugin/plugin.h"
 
 extern const z3d_device_ops z3d_device_ops_cuda;
-extern const struct z3d_stream_collectives z3d_cuda_collectives;
+extern const z3d_stream_collectives z3d_cuda_collectives;
 
 #endif

@@ -4,6 +4,7 @@
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_H
 
+#include "src/device/collectives.h"
 #include "src/device/interface/ops.h"
 
 /* Raised with every change of what a shared struct means; changes of size are noticed anyway. */
@@ -12,21 +13,20 @@
 #define Z3D_PLUGIN_SYMBOL "z3d_plugin_tables"
 #define Z3D_PLUGIN_FILE "libzero3d_cuda.so"
 
-struct z3d_stream_collectives;
-
 typedef struct z3d_plugin {
     char magic[16];
     uint32_t interface;           /* Z3D_PLUGIN_INTERFACE of its build */
     uint32_t bytes;               /* Z3D_PLUGIN_BYTES of its build */
     const char *(*message)(void); /* the plugin's z3d_error_message */
     const z3d_device_ops *device;
-    const struct z3d_stream_collectives *collectives; /* parallel/nccl/collectives.h */
+    const z3d_stream_collectives *collectives;
 } z3d_plugin;
 
 /* The sizes of all structs that cross the border. */
 #define Z3D_PLUGIN_BYTES                                                                           \
     ((uint32_t)(sizeof(z3d_plugin) + 64 * sizeof(z3d_kernel) + sizeof(z3d_device_config) +         \
-                sizeof(z3d_device_ops) + sizeof(z3d_step_state)))
+                sizeof(z3d_device_ops) + sizeof(z3d_step_state) + sizeof(z3d_collective) +         \
+                sizeof(z3d_stream_collectives)))
 
 /* The plugin's one symbol. */
 typedef const z3d_plugin *z3d_plugin_tables_function(void);

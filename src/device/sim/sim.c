@@ -1,18 +1,14 @@
-/* The sim device: the same kernels and transfers at any size with no memory behind them. Addresses
- * are numbers that are never followed; every launch is written on a tape with what it costs. What
- * is read back from it is zero. */
+/* The sim device: the same kernels and transfers at any size with no memory behind them; every
+ * launch is written on a tape with what it costs. What is read back from it is zero. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/device/interface/ops.h"
+#include "src/device/interface/unbacked.h"
 #include "src/device/sim/tape.h"
 
-/* Far above what any process maps (47 bits of user addresses). */
-#define FIRST_ADDRESS ((uint64_t)1 << 48)
-#define PAGE 4096
-
 typedef struct sim {
-    uint64_t next; /* address of the next block */
+    z3d_unbacked memory; /* first */
     int threads;
     int64_t next_copy;
     z3d_tape *tape;
@@ -22,7 +18,7 @@ static z3d_status create(const z3d_device_config *config, void **self) {
     if (!config->tape) return Z3D_ERROR(Z3D_ERR_USAGE, "the sim device wants a tape to write on");
     sim *made;
     Z3D_TRY(z3d_new(1, sizeof *made, "the sim device", &made));
-    *made = (sim){.next = FIRST_ADDRESS, .threads = config->threads, .tape = config->tape};
+    *made = (sim){.threads = config->threads, .tape = config->tape};
     *self = made;
     return Z3D_OK;
 }
@@ -41,22 +37,6 @@ static int threads(const void *self) {
     return ((const sim *)self)->threads;
 }
 
-static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) {
-    (void)space;
-    sim *to = self;
-    uint64_t size = ((uint64_t)bytes + PAGE - 1) / PAGE * PAGE + PAGE;
-    if (size > UINTPTR_MAX - to->next)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "sim device: no addresses left for %lld bytes",
-                         (long long)bytes);
-    *out = (void *)(uintptr_t)to->next;
-    to->next += size;
-    return Z3D_OK;
-}
-
-static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
-    (void)self, (void)space, (void)block, (void)bytes;
-}
-
 static z3d_status launch(void *self, const z3d_kernel *kernel) {
     return z3d_tape_kernel(((const sim *)self)->tape, kernel, 0);
 }
@@ -64,11 +44,6 @@ static z3d_status launch(void *self, const z3d_kernel *kernel) {
 static z3d_status read_zeros(void *self, void *host, const void *source, int64_t bytes) {
     (void)self, (void)source;
     memset(host, 0, (size_t)bytes);
-    return Z3D_OK;
-}
-
-static z3d_status write_nothing(void *self, void *destination, const void *host, int64_t bytes) {
-    (void)self, (void)destination, (void)host, (void)bytes;
     return Z3D_OK;
 }
 
@@ -93,11 +68,11 @@ const z3d_device_ops z3d_device_ops_sim = {
     .destroy = destroy,
     .description = description,
     .threads = threads,
-    .alloc = alloc,
-    .free = free_block,
+    .alloc = z3d_unbacked_alloc,
+    .free = z3d_unbacked_free,
     .launch = launch,
     .read = read_zeros,
-    .write = write_nothing,
+    .write = z3d_unbacked_write,
     .copy_start = copy_start,
     .copy_finish = copy_finish,
 };

@@ -1,0 +1,76 @@
+/* What one collective call is, and the table of those that run on a device's own streams. Who takes
+ * part in a call is the business of the room above (parallel.h, which every caller includes). */
+#ifndef ZERO3D_DEVICE_COLLECTIVES_H
+#define ZERO3D_DEVICE_COLLECTIVES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/dtype.h"
+#include "src/base/status.h"
+
+#define Z3D_COLLECTIVE_MAP(X)                                                                      \
+    X(ALL_REDUCE, all_reduce)                                                                      \
+    X(REDUCE_SCATTER, reduce_scatter)                                                              \
+    X(ALL_GATHER, all_gather)                                                                      \
+    X(BROADCAST, broadcast)                                                                        \
+    X(SEND, send)                                                                                  \
+    X(RECV, recv)                                                                                  \
+    X(BARRIER, barrier)
+
+typedef enum z3d_collective_kind {
+#define X(NAME, name) Z3D_COLLECTIVE_##NAME,
+    Z3D_COLLECTIVE_MAP(X)
+#undef X
+        Z3D_COLLECTIVE_COUNT
+} z3d_collective_kind;
+
+typedef enum z3d_reduce_op { Z3D_SUM, Z3D_MAX } z3d_reduce_op;
+
+/* One collective call. Buffers are device memory of `dtype`, `count` in elements, all in place:
+ *   all_reduce      buffer[count] becomes the sum (max) over the group.
+ *   reduce_scatter  buffer is [size x stride] seen as rows, one per member; of each row the `count`
+ *                   elements from its start take part; row `index of this rank` becomes the sum
+ *                   over the group; the other rows are left undefined.
+ *   all_gather      the same matrix: own row's `count` elements are sent, the other rows are filled
+ *                   in.
+ *   broadcast       buffer[count] from member `peer`.
+ *   send, recv      buffer[count] to, from member `peer`.
+ * A bucket is a column range of a parameter group's [N x shard] matrix: buffer points at its first
+ * column, stride is the shard's length. In which order sums are taken is told in parallel.h. */
+typedef struct z3d_collective {
+    z3d_collective_kind kind;
+    z3d_reduce_op op;
+    z3d_dtype dtype;
+    void *buffer;
+    int64_t count, stride;
+    int peer;
+    bool scalar; /* counted apart: control and statistics, not tensors */
+} z3d_collective;
+
+enum { Z3D_COLLECTIVES_ID_BYTES = 128 };
+
+/* Filled in by cuda/nccl.c, called by parallel/nccl/nccl.c. A failed call's text is got by
+ * z3d_device_heard. `device` is what z3d_device_collectives gave. */
+typedef struct z3d_stream_collectives {
+    /* Finds and loads the library. ERR_UNSUPPORTED with where it was looked for. Not collective. */
+    z3d_status (*load)(void *device);
+    /* One rank makes the world's id, which the others need to connect. */
+    z3d_status (*make_id)(void *device, void *id);
+    /* Joins all ranks of the world, once. Collective over the world, blocking. */
+    z3d_status (*connect)(void *device, const void *id, int size, int rank);
+    bool (*connected)(const void *device);
+    /* The communicator of the `size` ranks that call with the same colour, in order of `index`;
+     * `name` is for messages. Collective over the world, blocking. */
+    z3d_status (*split)(void *device, int colour, int index, int size, const char *name,
+                        void **out);
+    void (*destroy)(void *communicator);
+    /* Enqueued behind the kernels launched so far, on the communicator's own stream. When it is
+     * over, its time is added to *seconds, and to *exposed what compute waited for it. */
+    z3d_status (*start)(void *communicator, const z3d_collective *call, double *seconds,
+                        double *exposed, int64_t *id);
+    /* Kernels launched after this see the result. Does not block. */
+    z3d_status (*wait)(void *communicator, int64_t id);
+} z3d_stream_collectives;
+
+#endif
