@@ -516,32 +516,31 @@ static z3d_status step_control(z3d_executor *executor, z3d_host_step *host) {
     return z3d_device_write(executor->device, device_state(executor), state, sizeof *state);
 }
 
+/* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard. */
 static z3d_status optimizer_step(z3d_executor *executor, int g) {
     const z3d_program *p = executor->program;
-    const z3d_layout *layout = p->layout;
+    const z3d_group_layout *group = &p->layout->group[g];
     bool all = z3d_program_keeps_all_rows(&p->config, Z3D_PART_OPTIMIZER);
     bool master_apart = p->config.dtype != Z3D_F32;
-    int64_t rows = all ? layout->group[g].padded : layout->group[g].shard;
+    int64_t rows = all ? group->padded : group->shard;
+    int64_t first = first_kept(executor, g, Z3D_PART_OPTIMIZER), decayed = -first;
+    int64_t count = group->elements - first < rows ? group->elements - first : rows;
+    if (count <= 0) return Z3D_OK; /* padding */
+    for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
+        decayed += group->range[r].count;
     float *states = z3d_executor_address(
         executor, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), 0, Z3D_F32);
-    for (int r = 0; r < layout->group[g].num_ranges; r++) {
-        z3d_range range = layout->group[g].range[r];
-        if (!all && !z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
-        int64_t at = range.first - first_kept(executor, g, Z3D_PART_OPTIMIZER);
-        void *parameter = kept_address(executor, g, Z3D_PART_PARAMETERS, range.first);
-        float *momentum = states + (master_apart ? rows : 0);
-        Z3D_TRY(Z3D_LAUNCH(
-            executor->device, adamw, .master = master_apart ? states + at : (float *)parameter,
-            .momentum = momentum + at, .variance = momentum + rows + at,
-            .gradient = kept_address(executor, g, Z3D_PART_GRADIENTS, range.first),
-            .parameter = master_apart ? parameter : NULL, .count = range.count,
-            .dtype = p->config.dtype, .gradient_dtype = p->config.grad_dtype,
-            .beta1 = executor->optimizer.beta1, .beta2 = executor->optimizer.beta2,
-            .epsilon = executor->optimizer.epsilon,
-            .weight_decay = range.weight_decay ? executor->optimizer.weight_decay : 0,
-            .state = device_state(executor)));
-    }
-    return Z3D_OK;
+    float *momentum = states + (master_apart ? rows : 0);
+    void *parameter = kept_address(executor, g, Z3D_PART_PARAMETERS, first);
+    return Z3D_LAUNCH(executor->device, adamw, .master = master_apart ? states : (float *)parameter,
+                      .momentum = momentum, .variance = momentum + rows,
+                      .gradient = kept_address(executor, g, Z3D_PART_GRADIENTS, first),
+                      .parameter = master_apart ? parameter : NULL, .count = count,
+                      .decayed = decayed, .dtype = p->config.dtype,
+                      .gradient_dtype = p->config.grad_dtype, .beta1 = executor->optimizer.beta1,
+                      .beta2 = executor->optimizer.beta2, .epsilon = executor->optimizer.epsilon,
+                      .weight_decay = executor->optimizer.weight_decay,
+                      .state = device_state(executor));
 }
 
 static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,

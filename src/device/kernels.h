@@ -274,15 +274,16 @@ typedef struct z3d_select_row {
 } z3d_select_row;
 
 /* AdamW (Loshchilov and Hutter, decoupled decay, torch.optim.AdamW's order) on `count` elements of
- * a shard: g = gradient * state->gradient_factor;  master *= 1 - lr * weight_decay; m = beta1 m +
- * (1-beta1) g;  v = beta2 v + (1-beta2) g^2; master -= lr * (m / (1-beta1^t)) / (sqrt(v /
- * (1-beta2^t)) + epsilon),  t = state->optimizer_step; then parameter = master in `dtype` (NULL, or
- * master itself in fp32 runs). Nothing changes when state->skip is 1. */
+ * a shard: g = gradient * state->gradient_factor;  master *= 1 - lr * weight_decay in the first
+ * `decayed` of them (0 or less: none); m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;
+ * master -= lr * (m / (1-beta1^t)) / (sqrt(v / (1-beta2^t)) + epsilon),  t =
+ * state->optimizer_step; then parameter = master in `dtype` (NULL, or master itself in fp32 runs).
+ * Nothing changes when state->skip is 1. */
 typedef struct z3d_adamw {
     float *master, *momentum, *variance;
     const void *gradient; /* gradient_dtype */
     void *parameter;      /* dtype, or NULL */
-    int64_t count;
+    int64_t count, decayed;
     z3d_dtype dtype, gradient_dtype;
     float beta1, beta2, epsilon, weight_decay;
     const z3d_step_state *state;

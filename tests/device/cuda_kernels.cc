@@ -354,6 +354,7 @@ TEST(CudaKernels, AdamW) {
         for (z3d_dtype gradient_dtype : float_types())
             for (int64_t count : COUNTS)
                 for (float skip : {0.0f, 1.0f}) {
+                    const int64_t decayed = skip == 1.0f ? count : count / 2 + 3;
                     state.skip = skip;
                     state.optimizer_step = count;
                     Array master = random_array(Z3D_F32, count, 1);
@@ -370,9 +371,10 @@ TEST(CudaKernels, AdamW) {
                         if (where == parameter.data()) wanted.push_back({where, dtype, 1e-6, 1e-8});
                         COMPARE(adamw, wanted, k.master = master.f32(), k.momentum = momentum.f32(),
                                 k.variance = variance.f32(), k.gradient = gradient.data(),
-                                k.parameter = where, k.count = count, k.dtype = dtype,
-                                k.gradient_dtype = gradient_dtype, k.beta1 = 0.9f, k.beta2 = 0.95f,
-                                k.epsilon = 1e-8f, k.weight_decay = 0.1f, k.state = &state);
+                                k.parameter = where, k.count = count, k.decayed = decayed,
+                                k.dtype = dtype, k.gradient_dtype = gradient_dtype, k.beta1 = 0.9f,
+                                k.beta2 = 0.95f, k.epsilon = 1e-8f, k.weight_decay = 0.1f,
+                                k.state = &state);
                     }
                 }
 }

@@ -26,7 +26,7 @@ void launch(Device &device, Array &master, Array &momentum, Array &variance, con
            k.parameter = parameter ? (char *)parameter->data() +
                                          first * (int64_t)z3d_dtype_size(parameter->dtype())
                                    : nullptr,
-           k.count = count, k.dtype = parameter ? parameter->dtype() : Z3D_F32,
+           k.count = count, k.decayed = count, k.dtype = parameter ? parameter->dtype() : Z3D_F32,
            k.gradient_dtype = gradient.dtype(), k.beta1 = adam.beta1, k.beta2 = adam.beta2,
            k.epsilon = adam.epsilon, k.weight_decay = adam.decay, k.state = state);
 }
@@ -95,6 +95,45 @@ TEST(AdamW, DoesNotDependOnCuts) {
             for (Array *a : {&master, &momentum, &variance, &parameter}) a->append_to(bytes);
             results.push_back(bytes);
             ASSERT_TRUE(results[0] == bytes) << "pieces of " << piece;
+        }
+    });
+}
+
+// A launch whose first elements decay is two launches, one with decay and one without.
+TEST(AdamW, DecaysTheFirst) {
+    const z3d_step_state state = state_of(2);
+    const int64_t count = 9001;
+    on_every_device([&](Device &device, Bytes &) {
+        for (int64_t decayed : {-5, 0, 1, 1023, 1024, 5000, 9001, 9002}) {
+            Array gradient(Z3D_BF16, count);
+            gradient.random(1);
+            Bytes bytes[2];
+            for (bool apart : {false, true}) {
+                Array master(Z3D_F32, count), momentum(Z3D_F32, count), variance(Z3D_F32, count);
+                Array parameter(Z3D_BF16, count);
+                master.random(2);
+                momentum.random(3, 0.1);
+                variance.random(4, 0.01, 0.1);
+                const int64_t border = std::min(std::max<int64_t>(decayed, 0), count);
+                auto step = [&](int64_t first, int64_t end, int64_t decays, float decay) {
+                    LAUNCH(device, adamw, k.master = master.f32() + first,
+                           k.momentum = momentum.f32() + first, k.variance = variance.f32() + first,
+                           k.gradient = (const uint16_t *)gradient.data() + first,
+                           k.parameter = (uint16_t *)parameter.data() + first,
+                           k.count = end - first, k.decayed = decays, k.dtype = Z3D_BF16,
+                           k.gradient_dtype = Z3D_BF16, k.beta1 = 0.9f, k.beta2 = 0.95f,
+                           k.epsilon = 1e-3f, k.weight_decay = decay, k.state = &state);
+                };
+                if (apart) {
+                    step(0, border, border, 0.1f);
+                    step(border, count, count, 0.0f);
+                } else {
+                    step(0, count, decayed, 0.1f);
+                }
+                for (Array *a : {&master, &momentum, &variance, &parameter})
+                    a->append_to(bytes[apart]);
+            }
+            EXPECT_TRUE(bytes[0] == bytes[1]) << decayed;
         }
     });
 }

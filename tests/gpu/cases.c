@@ -263,9 +263,9 @@ static void optimizer(maker *m) {
     result(m, variance, Z3D_F32);
     if (apart) result(m, parameter, m->t);
     DONE(m, adamw, 1e-5, .master = master, .momentum = momentum, .variance = variance,
-         .gradient = gradient, .parameter = apart ? parameter : NULL, .count = count, .dtype = m->t,
-         .gradient_dtype = m->t, .beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f,
-         .weight_decay = 0.1f, .state = state(m));
+         .gradient = gradient, .parameter = apart ? parameter : NULL, .count = count,
+         .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t, .beta1 = 0.9f,
+         .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .state = state(m));
     void *x = model_numbers(m, count, 1);
     double *sum = numbers(m, Z3D_F64, 1, 1);
     result(m, sum, Z3D_F64);

@@ -11,8 +11,11 @@ typedef struct update {
 static void update_block(const void *context, int64_t first, int64_t end) {
     const update u = *(const update *)context;
     const z3d_adamw *kernel = u.kernel;
-    for (int64_t i = first; i < end; i += TILE) {
-        const int64_t n = min_int64(TILE, end - i);
+    int64_t n;
+    for (int64_t i = first; i < end; i += n) {
+        const bool decays = i < kernel->decayed; /* all of a tile or nothing */
+        const float decay = decays ? u.decay : 1.0f;
+        n = min_int64(TILE, (decays ? min_int64(end, kernel->decayed) : end) - i);
         float gradient_tile[TILE];
         const float *gradient =
             load_tile(gradient_tile, kernel->gradient, kernel->gradient_dtype, i, n);
@@ -22,7 +25,7 @@ static void update_block(const void *context, int64_t first, int64_t end) {
 #pragma omp simd
         for (int64_t j = 0; j < n; j++) {
             float g = gradient[j] * u.gradient_factor;
-            float p = master[j] * u.decay;
+            float p = master[j] * decay;
             float m = u.beta1 * momentum[j] + u.rest1 * g;
             float v = u.beta2 * variance[j] + u.rest2 * (g * g);
             float denominator = sqrtf(v / u.correction2) + u.epsilon;

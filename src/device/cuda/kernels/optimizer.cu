@@ -16,6 +16,7 @@ template <class T, class G> struct adamw_operation {
     float *master, *momentum, *variance;
     const G *gradient;
     T *parameter; // or NULL
+    int64_t decayed;
     float beta1, beta2, epsilon, weight_decay;
     const z3d_step_state *state;
 
@@ -37,7 +38,8 @@ template <class T, class G> struct adamw_operation {
             m[j] = beta1 * m[j] + rest1 * scaled;
             v[j] = beta2 * v[j] + rest2 * (scaled * scaled);
             const float denominator = sqrtf(v[j] / correction2) + epsilon;
-            p[j] = p[j] * decay - rate * (m[j] / correction1) / denominator;
+            p[j] =
+                p[j] * (i + j < decayed ? decay : 1.0f) - rate * (m[j] / correction1) / denominator;
         }
         store(master + i, p);
         store(momentum + i, m);
@@ -58,12 +60,13 @@ z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
         return with_type(kernel->gradient_dtype, [&](auto gradient_tag) {
             using T = typename decltype(tag)::type;
             using G = typename decltype(gradient_tag)::type;
-            return each_element(
-                lane, "adamw", kernel->count, wide,
-                adamw_operation<T, G>{kernel->master, kernel->momentum, kernel->variance,
-                                      static_cast<const G *>(kernel->gradient),
-                                      static_cast<T *>(parameter), kernel->beta1, kernel->beta2,
-                                      kernel->epsilon, kernel->weight_decay, kernel->state});
+            return each_element(lane, "adamw", kernel->count, wide,
+                                adamw_operation<T, G>{kernel->master, kernel->momentum,
+                                                      kernel->variance,
+                                                      static_cast<const G *>(kernel->gradient),
+                                                      static_cast<T *>(parameter), kernel->decayed,
+                                                      kernel->beta1, kernel->beta2, kernel->epsilon,
+                                                      kernel->weight_decay, kernel->state});
         });
     });
 }
