@@ -38,7 +38,9 @@ typedef struct check_case {
     const void *result[CHECK_RESULTS];
     z3d_dtype type[CHECK_RESULTS];
     double tolerance; /* of a result's root mean square, beside its type's rounding */
-    void *block[16];  /* host memory, freed with the case */
+    const double
+        *slack[CHECK_RESULTS]; /* what each element may be off beside that; NULL: no more */
+    void *block[16];           /* host memory, freed with the case */
     int blocks;
 } check_case;
 
@@ -49,6 +51,23 @@ typedef struct check_sizes {
 } check_sizes;
 z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,
                            z3d_status (*use)(void *argument, check_case *c), void *argument);
+
+/* Element i of an array of any of our floating types. */
+double check_number(const void *from, z3d_dtype type, int64_t i);
+void check_set_number(void *to, z3d_dtype type, int64_t i, double value);
+
+/* attention.c: the plain formula in double. Fills in out, log_sum_exp, and the slack of out and
+ * (unless NULL) of dqkv, which has to be zeros. The numbers are of dtype, laid out as the kernels
+ * have them. */
+typedef struct check_attention {
+    int64_t batch, seq, heads, head_dim;
+    z3d_dtype dtype;
+    const void *qkv, *dout; /* dout: only for dqkv_slack */
+    void *out;
+    float *log_sum_exp;
+    double *out_slack, *dqkv_slack;
+} check_attention;
+z3d_status check_attention_reference(const check_attention *attention);
 
 /* Copies of a case's operands on a device. */
 typedef struct check_copy {

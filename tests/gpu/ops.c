@@ -64,26 +64,21 @@ void *check_copy_find(const check_copy *copy, const void *original) {
 
 /* ---- comparing ---- */
 
-static double number(const void *from, z3d_dtype type, int64_t i) {
-    if (type == Z3D_F64) return ((const double *)from)[i];
-    if (type == Z3D_F32) return (double)((const float *)from)[i];
-    uint16_t bits = ((const uint16_t *)from)[i];
-    return (double)(type == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits));
-}
-
-/* Largest distance of `got` from `want`, in units of what is allowed: the type's rounding, and
- * `tolerance` times the root mean square. Not finite where only one is a number. */
+/* Largest distance of `got` from `want`, in units of what is allowed: the type's rounding,
+ * `tolerance` times the root mean square, and the element's slack. Not finite where only one is a
+ * number. */
 static double distance(const void *got, const void *want, z3d_dtype type, int64_t count,
-                       double tolerance) {
+                       double tolerance, const double *slack) {
     double squares = 0, most = 0;
     double rounding = type == Z3D_BF16 ? 0x1p-7 : type == Z3D_F16 ? 0x1p-9 : 0x1p-22;
     for (int64_t i = 0; i < count; i++)
-        if (isfinite(number(want, type, i))) squares += pow(number(want, type, i), 2);
+        if (isfinite(check_number(want, type, i))) squares += pow(check_number(want, type, i), 2);
     double typical = count > 0 ? sqrt(squares / (double)count) : 0;
     for (int64_t i = 0; i < count; i++) {
-        double a = number(got, type, i), b = number(want, type, i);
+        double a = check_number(got, type, i), b = check_number(want, type, i);
         if (a == b || (isnan(a) && isnan(b))) continue;
         double allowed = rounding * fabs(b) + (tolerance + rounding * 0x1p-3) * typical;
+        if (slack) allowed += slack[i];
         double far = fabs(a - b) / (allowed > 0 ? allowed : 1e-30);
         if (!(far <= most)) most = isnan(far) ? INFINITY : far;
     }
@@ -101,11 +96,11 @@ static double compare(const check_case *c, int result, const void *got, const vo
                       int64_t bytes) {
     if (c->type[result] == Z3D_U8) {
         const z3d_step_state *a = got, *b = want;
-        double loss = distance(&a->loss_sum, &b->loss_sum, Z3D_F64, 1, c->tolerance);
+        double loss = distance(&a->loss_sum, &b->loss_sum, Z3D_F64, 1, c->tolerance, NULL);
         return a->valid_targets == b->valid_targets ? loss : INFINITY;
     }
     return distance(got, want, c->type[result], bytes / (int64_t)z3d_dtype_size(c->type[result]),
-                    c->tolerance);
+                    c->tolerance, c->slack[result]);
 }
 
 typedef struct pair {
