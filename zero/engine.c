@@ -276,7 +276,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
                           .stop_requested = input->stop_requested,
                           .gradient_clipping = engine->config.gradient_clipping};
     Z3D_TRY(run(engine, Z3D_MODE_TRAIN, input->micro, engine->config.program.accumulation, &host));
-    bool skipped = host.overflow_group >= 0;
+    bool skipped = host.state.skip > 0;
     engine->skipped_in_a_row = skipped ? engine->skipped_in_a_row + 1 : 0;
     if (!skipped) engine->optimizer_step++;
     z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, skipped);

@@ -497,19 +497,37 @@ static z3d_status exchange_control(z3d_executor *executor, z3d_host_step *host, 
     return Z3D_OK;
 }
 
+/* How near the loss group g's gradient goes wrong first: the place of its unit. A group of several
+ * units, as a tied table is, gets it from any of them and says least. */
+static int nearness(const z3d_model *model, int g) {
+    int place = -1, users = 0;
+    for (int u = 0; u < model->num_units; u++)
+        for (int s = 0; s < model->unit[u].num_groups; s++)
+            if (model->unit[u].group[s] == g) place = u, users++;
+    return users == 1 ? place : -1;
+}
+
+/* Backward carries what is not finite down through all units below the one that had it. -1: there
+ * is none, or the loss already is no number, when all are alike. */
+static int overflow_group(const z3d_model *model, double loss, const double *squares) {
+    int group = -1;
+    for (int g = 0; g < model->num_groups && isfinite(loss); g++)
+        if (!isfinite(squares[g]) && (group < 0 || nearness(model, g) > nearness(model, group)))
+            group = g;
+    return group;
+}
+
 static z3d_status step_control(z3d_executor *executor, z3d_host_step *host) {
     int groups = executor->program->layout->num_groups;
     double squares = 0;
     const double *sums = executor->sums;
     Z3D_TRY(exchange_control(executor, host, 4 + groups));
-    host->overflow_group = -1;
-    for (int g = groups - 1; g >= 0; g--)
-        if (!isfinite(sums[4 + g])) host->overflow_group = g;
+    host->overflow_group = overflow_group(executor->program->model, host->loss_sum, sums + 4);
     for (int g = 0; g < groups; g++) squares += sums[4 + g];
     z3d_step_state *state = &host->state;
     executor->last_loss_scale = state->loss_scale;
     host->grad_norm = sqrt(squares) / state->loss_scale;
-    state->skip = host->overflow_group >= 0;
+    state->skip = !isfinite(squares);
     double factor = 1;
     if (host->gradient_clipping > 0) factor = host->gradient_clipping / (host->grad_norm + 1e-6);
     state->gradient_factor = (float)((factor < 1 ? factor : 1) / state->loss_scale);

@@ -14,7 +14,7 @@ typedef struct z3d_host_step {
     double gradient_clipping;
     double loss_sum, targets; /* of the whole world */
     double grad_norm;
-    int overflow_group; /* -1: none */
+    int overflow_group; /* of a skipped step; -1: the loss itself is no number */
     bool stop;
     float *output; /* generate: where the result goes */
 } z3d_host_step;

@@ -74,7 +74,8 @@ typedef struct z3d_step_result {
     double grad_norm;   /* global, each logical parameter once, before clipping, unscaled */
     float loss_scale;   /* used in this step */
     bool skipped;       /* overflow: nothing was changed */
-    int overflow_group; /* first parameter group with an infinity or NaN, -1: none */
+    int overflow_group; /* of a skipped step: the parameter group of the unit that had an infinity
+                           or NaN, the nearest to the loss; -1: the loss itself is no number */
     int64_t skipped_in_a_row;
     bool stop;                       /* some rank asked for a stop */
     double seconds, exposed_seconds; /* of the step; spent in waits for collectives */

@@ -144,7 +144,7 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     if (record->skipped)
         z3d_console_say(console, "%*lld/%lld  skipped: overflow in %s at loss scale %g", width,
                         (long long)record->step, (long long)console->steps,
-                        record->overflow_group ? record->overflow_group : "the loss",
+                        record->overflow_group ? record->overflow_group : "the forward pass",
                         (double)record->loss_scale);
     if (record->step != 1 && record->step % console->log_interval != 0 && !last) return;
     char tokens[32], left[32], mfu[32] = "-";

@@ -34,7 +34,7 @@ typedef struct z3d_step_record {
     double loss, grad_norm;
     float lr, loss_scale;
     bool skipped;
-    const char *overflow_group;  /* of a skipped step, or NULL */
+    const char *overflow_group;  /* of a skipped step; NULL: none, or the forward pass */
     int64_t tokens;              /* of this step, over all ranks */
     double seconds;              /* of this step on the wall, reading data included */
     double model_tflops;         /* of one rank: model FLOPs without recompute */

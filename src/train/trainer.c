@@ -115,7 +115,7 @@ static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result
             "clipping or bf16 may help",
             (long long)result->step, (long long)result->skipped_in_a_row,
             result->overflow_group >= 0 ? trainer->model->group[result->overflow_group].name
-                                        : "the loss",
+                                        : "the forward pass",
             (double)result->loss_scale, (long long)trainer->config->training_max_skipped_steps);
     if (!result->skipped && !isfinite(result->loss))
         return Z3D_ERROR(Z3D_ERR_NUMERIC,
