@@ -21,11 +21,18 @@ z3d_status z3d_folder_lock(const char *dir, int *fd) {
     z3d_status status = Z3D_OK;
     if (*fd < 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", dir, strerror(errno));
-    else if (fcntl(*fd, F_OFD_SETLK, &whole) != 0 && (errno == EAGAIN || errno == EACCES))
+    else if (fcntl(*fd, F_OFD_SETLK, &whole) == 0)
+        status = Z3D_OK;
+    else if (errno == EAGAIN || errno == EACCES)
         status = Z3D_ERROR(Z3D_ERR_IO,
                            "%s: another job saves its checkpoints there now; give this run a "
                            "checkpoint.dir of its own, or wait for the other's end",
                            dir);
+    else
+        z3d_log(Z3D_LOG_WARN,
+                "%s: this file system has no locks (%s): nothing keeps a second job from saving "
+                "its checkpoints there",
+                dir, strerror(errno));
     free(path);
     return status;
 }
@@ -55,10 +62,8 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
 }
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {
-    char *manifest;
-    Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &manifest));
-    bool complete = access(manifest, F_OK) == 0;
-    free(manifest);
+    bool complete;
+    Z3D_TRY(z3d_manifest_exists(folder, &complete));
     if (complete)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already", folder);
     Z3D_TRY(z3d_io_remove_tree(hook, folder, NULL));

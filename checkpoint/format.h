@@ -67,9 +67,12 @@ int64_t z3d_tensor_elements(const z3d_tensor *tensor);
 /* The texts of manifest.json and of a shard's index. */
 z3d_status z3d_manifest_write(const z3d_manifest *manifest, z3d_string *out);
 z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out);
+/* Whether `folder` has a manifest, which makes it a checkpoint. ERR_IO: it cannot be told. */
+z3d_status z3d_manifest_exists(const char *folder, bool *exists);
 /* Reads manifest.json (its digest is checked) and the indexes (sizes and digests are checked) of a
  * checkpoint's folder. Nothing in them is believed: every number is in range afterwards. ERR_DATA
- * naming the file, ERR_IO, ERR_UNSUPPORTED for a newer version. */
+ * naming the file (damage); ERR_IO: no manifest, or a file that cannot be read now;
+ * ERR_UNSUPPORTED: a newer version. */
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out);
 /* manifest.json only: no shards' datasets. */
 z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out);

@@ -151,12 +151,45 @@ z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const 
     return status;
 }
 
+z3d_status z3d_io_exists(const char *path, bool *exists) {
+    *exists = access(path, F_OK) == 0;
+    return *exists || errno == ENOENT || errno == ENOTDIR
+               ? Z3D_OK
+               : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot see whether it is there: %s", path,
+                           strerror(errno));
+}
+
+static z3d_status cannot_read(const char *path, int error) {
+    return Z3D_ERROR(error == EIO ? Z3D_ERR_DATA : Z3D_ERR_IO, "%s: cannot read it: %s", path,
+                     strerror(error));
+}
+
+z3d_status z3d_io_open(const char *path, int *fd, int64_t *size) {
+    struct stat info;
+    z3d_status status = Z3D_OK;
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe does not keep us waiting */
+    if (*fd < 0 && errno == ENOENT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: this file of the checkpoint is missing", path);
+    if (*fd < 0) return cannot_read(path, errno);
+    if (fstat(*fd, &info) != 0)
+        status = cannot_read(path, errno);
+    else if (!S_ISREG(info.st_mode))
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: this is no file", path);
+    if (status != Z3D_OK) {
+        close(*fd);
+        *fd = -1;
+        return status;
+    }
+    *size = info.st_size;
+    return Z3D_OK;
+}
+
 z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset) {
     char *at = out;
     while (bytes > 0) {
         ssize_t count = pread(fd, at, (size_t)bytes, offset);
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return failed(path, "read", errno);
+        if (count < 0) return cannot_read(path, errno);
         if (count == 0)
             return Z3D_ERROR(Z3D_ERR_DATA, "%s: ends at byte %lld, %lld more are missing", path,
                              (long long)offset, (long long)bytes);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "checkpoint/format.h"
 
@@ -57,13 +58,31 @@ static z3d_status get_array(const z3d_json *object, const char *key, size_t elem
 
 static z3d_status read_text(const char *folder, const char *name, char **text, size_t *length) {
     char *path;
+    int fd = -1;
+    int64_t size = 0;
+    *text = NULL;
     Z3D_TRY(z3d_io_join(folder, name, &path));
-    z3d_status status = z3d_read_file(path, MAX_TEXT, text, length);
+    z3d_status status = z3d_io_open(path, &fd, &size);
+    if (status == Z3D_OK && size > MAX_TEXT)
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long", path, (long long)size);
+    if (status == Z3D_OK) status = z3d_new((size_t)size + 1, 1, path, text);
+    if (status == Z3D_OK) status = z3d_io_read(fd, path, *text, size, 0);
+    if (fd >= 0) close(fd);
+    if (status != Z3D_OK) free(*text);
+    *length = (size_t)size;
     free(path);
     return status;
 }
 
 /* ---- the manifest ---- */
+
+z3d_status z3d_manifest_exists(const char *folder, bool *exists) {
+    char *path;
+    Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &path));
+    z3d_status status = z3d_io_exists(path, exists);
+    free(path);
+    return status;
+}
 
 static z3d_status read_dtype(const z3d_json *root, z3d_dtype *out) {
     const char *name;
@@ -199,13 +218,16 @@ z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out) {
     size_t length = 0;
     z3d_json *root = NULL;
     struct stat info;
+    bool exists;
     *out = (z3d_manifest){0};
-    z3d_status status = read_text(folder, Z3D_MANIFEST, &text, &length);
-    if (status != Z3D_OK) {
-        if (stat(folder, &info) != 0)
-            return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", folder, strerror(errno));
-        return z3d_error_context(status, "%s is no complete checkpoint", folder);
-    }
+    z3d_status status = z3d_manifest_exists(folder, &exists);
+    if (status != Z3D_OK) return status;
+    if (!exists && stat(folder, &info) != 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", folder, strerror(errno));
+    if (!exists)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s is no complete checkpoint: it has no %s", folder,
+                         Z3D_MANIFEST);
+    Z3D_TRY(read_text(folder, Z3D_MANIFEST, &text, &length));
     Z3D_TRY_GOTO(status, check_text(text, length), end);
     Z3D_TRY_GOTO(status, z3d_json_parse(text, length, "JSON", &root), end);
     status = read_root(root, out);
@@ -320,7 +342,7 @@ z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out) {
         z3d_status status = read_index(folder, out, &out->shard[i]);
         if (status == Z3D_OK) continue;
         z3d_manifest_free(out);
-        return status;
+        return z3d_error_context(status, "rank %d's shard", i);
     }
     return Z3D_OK;
 }

@@ -1,17 +1,15 @@
 /* Reads a checkpoint: any range of any slice of any tensor, from whichever shards have it. Files
  * are read in blocks, and a block's digest is checked before its bytes are used; HDF5 takes no
  * part. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/format.h"
 
-enum { CACHED_BLOCKS = 8 };
+enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* a process may open 1024 files, often */
 
 typedef struct cached_block {
     int shard; /* -1: empty */
@@ -19,6 +17,11 @@ typedef struct cached_block {
     uint64_t used; /* when */
     char *bytes;
 } cached_block;
+
+typedef struct open_shard {
+    int shard, fd; /* -1: none */
+    uint64_t used; /* when */
+} open_shard;
 
 typedef struct source {
     int shard;
@@ -29,7 +32,7 @@ struct z3d_checkpoint {
     char *folder;
     z3d_manifest manifest;
     z3d_checkpoint_verify verify;
-    int *fd;           /* by shard; -1: not open */
+    open_shard open[OPEN_SHARDS];
     int *first_source; /* by tensor * Z3D_STATE_KINDS + kind, and one more */
     source *source;
     cached_block cache[CACHED_BLOCKS];
@@ -66,13 +69,11 @@ z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *c, "a checkpoint", &c));
     for (int i = 0; i < CACHED_BLOCKS; i++) c->cache[i].shard = -1;
+    for (int i = 0; i < OPEN_SHARDS; i++) c->open[i] = (open_shard){-1, -1, 0};
     c->folder = strdup(folder);
     z3d_status status =
         c->folder ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
     if (status == Z3D_OK) status = z3d_manifest_read(folder, &c->manifest);
-    if (status == Z3D_OK)
-        status = z3d_new((size_t)c->manifest.num_shards + 1, sizeof *c->fd, "open files", &c->fd);
-    for (int s = 0; status == Z3D_OK && s < c->manifest.num_shards; s++) c->fd[s] = -1;
     if (status == Z3D_OK) status = sort_sources(c);
     if (status == Z3D_OK)
         *out = c;
@@ -83,10 +84,9 @@ z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
 
 void z3d_checkpoint_close(z3d_checkpoint *c) {
     if (!c) return;
-    for (int s = 0; c->fd && s < c->manifest.num_shards; s++)
-        if (c->fd[s] >= 0) close(c->fd[s]);
+    for (int i = 0; i < OPEN_SHARDS; i++)
+        if (c->open[i].fd >= 0) close(c->open[i].fd);
     for (int i = 0; i < CACHED_BLOCKS; i++) free(c->cache[i].bytes);
-    free(c->fd);
     free(c->first_source);
     free(c->source);
     free(c->folder);
@@ -145,63 +145,82 @@ int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, con
 /* Opens a file of the checkpoint and makes sure of its length. */
 static z3d_status open_file(const z3d_checkpoint *c, const char *name, int64_t size, int *fd) {
     char *path;
-    struct stat info;
-    z3d_status status = Z3D_OK;
+    int64_t length = 0;
     Z3D_TRY(z3d_io_join(c->folder, name, &path));
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0 || fstat(*fd, &info) != 0)
-        status =
-            Z3D_ERROR(errno == ENOENT ? Z3D_ERR_DATA : Z3D_ERR_IO, "%s: %s", path,
-                      errno == ENOENT ? "this file of the checkpoint is missing" : strerror(errno));
-    else if (!S_ISREG(info.st_mode) || info.st_size != size)
+    z3d_status status = z3d_io_open(path, fd, &length);
+    if (status == Z3D_OK && length != size) {
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, %lld were written", path,
-                           (long long)info.st_size, (long long)size);
-    if (status == Z3D_OK) (void)posix_fadvise(*fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint */
-    if (status != Z3D_OK && *fd >= 0) {
+                           (long long)length, (long long)size);
         close(*fd);
         *fd = -1;
     }
+    if (status == Z3D_OK) (void)posix_fadvise(*fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* a hint */
     free(path);
     return status;
 }
 
-static z3d_status need_shard(z3d_checkpoint *c, int s) {
+static z3d_status open_shard_file(const z3d_checkpoint *c, int s, int *fd) {
     const z3d_shard *shard = &c->manifest.shard[s];
-    return c->fd[s] >= 0 ? Z3D_OK : open_file(c, shard->name, shard->size, &c->fd[s]);
+    z3d_status status = open_file(c, shard->name, shard->size, fd);
+    return status == Z3D_OK ? status : z3d_error_context(status, "rank %d's shard", s);
 }
 
-/* Which dataset begins or goes on in a block, for messages. */
-static const char *dataset_in(const z3d_manifest *m, const z3d_shard *shard, int64_t block,
-                              char *text, size_t size) {
+/* A shard for reading: the one used longest ago is closed for it. */
+static z3d_status need_shard(z3d_checkpoint *c, int s, int *fd) {
+    open_shard *oldest = &c->open[0];
+    for (int i = 0; i < OPEN_SHARDS && oldest->shard != s; i++)
+        if (c->open[i].shard == s || c->open[i].used < oldest->used) oldest = &c->open[i];
+    if (oldest->shard != s) {
+        if (oldest->fd >= 0) close(oldest->fd);
+        *oldest = (open_shard){-1, -1, 0};
+        Z3D_TRY(open_shard_file(c, s, &oldest->fd));
+        oldest->shard = s;
+    }
+    oldest->used = ++c->clock;
+    *fd = oldest->fd;
+    return Z3D_OK;
+}
+
+static void append_dataset(const z3d_manifest *m, const z3d_extent *e, z3d_string *out) {
+    z3d_string_append(out, "/%s/%s/%s", z3d_kind_name(e->kind), m->tensor[e->tensor].group,
+                      m->tensor[e->tensor].name);
+}
+
+/* Which datasets a block has values of, for messages: the first and the last one. */
+static void append_datasets(const z3d_manifest *m, const z3d_shard *shard, int64_t block,
+                            z3d_string *out) {
     int64_t from = block * Z3D_BLOCK_BYTES, to = from + Z3D_BLOCK_BYTES;
-    const z3d_extent *first = NULL;
-    int others = 0;
+    const z3d_extent *first = NULL, *last = NULL;
     for (int i = 0; i < shard->num_extents; i++) {
         const z3d_extent *e = &shard->extent[i];
         if (e->offset >= to || e->offset + e->count * 4 <= from) continue;
-        if (first)
-            others++;
-        else
-            first = e;
+        if (!first || e->offset < first->offset) first = e;
+        if (!last || e->offset > last->offset) last = e;
     }
-    if (!first)
-        snprintf(text, size, "in the file's metadata");
-    else
-        snprintf(text, size, "in dataset /%s/%s/%s%s", z3d_kind_name(first->kind),
-                 m->tensor[first->tensor].group, m->tensor[first->tensor].name,
-                 others ? " or one near it" : "");
-    return text;
+    if (!first) {
+        z3d_string_append(out, "the file's metadata");
+        return;
+    }
+    z3d_string_append(out, first == last ? "dataset " : "datasets ");
+    append_dataset(m, first, out);
+    if (first == last) return;
+    z3d_string_append(out, " to ");
+    append_dataset(m, last, out);
 }
 
 static z3d_status check_block(const z3d_checkpoint *c, int s, int64_t block, const char *bytes,
                               int64_t count) {
     const z3d_shard *shard = &c->manifest.shard[s];
-    char where[200];
+    z3d_string where = {0};
     if (z3d_digest_equal(z3d_digest_of(bytes, count), shard->block[block])) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: bytes %lld-%lld do not give their digest, %s",
-                     c->folder, shard->name, (long long)(block * Z3D_BLOCK_BYTES),
-                     (long long)(block * Z3D_BLOCK_BYTES + count - 1),
-                     dataset_in(&c->manifest, shard, block, where, sizeof where));
+    append_datasets(&c->manifest, shard, block, &where);
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_DATA,
+                  "rank %d's shard: %s/%s: damaged: bytes %lld-%lld do not give their digest: %s",
+                  s, c->folder, shard->name, (long long)(block * Z3D_BLOCK_BYTES),
+                  (long long)(block * Z3D_BLOCK_BYTES + count - 1), where.text ? where.text : "");
+    z3d_string_free(&where);
+    return status;
 }
 
 static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
@@ -213,8 +232,9 @@ static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
 static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, char *bytes) {
     const z3d_shard *shard = &c->manifest.shard[s];
     int64_t count = block_bytes(shard, block);
-    Z3D_TRY(need_shard(c, s));
-    Z3D_TRY(z3d_io_read(c->fd[s], shard->name, bytes, count, block * Z3D_BLOCK_BYTES));
+    int fd;
+    Z3D_TRY(need_shard(c, s, &fd));
+    Z3D_TRY(z3d_io_read(fd, shard->name, bytes, count, block * Z3D_BLOCK_BYTES));
     c->bytes_read += count;
     return c->verify == Z3D_VERIFY_SIZES ? Z3D_OK : check_block(c, s, block, bytes, count);
 }
@@ -370,7 +390,7 @@ static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t 
     const z3d_shard *shard = &c->manifest.shard[s];
     bool *left = NULL;
     int fd = -1;
-    z3d_status status = open_file(c, shard->name, shard->size, &fd);
+    z3d_status status = open_shard_file(c, s, &fd);
     if (status == Z3D_OK)
         status = z3d_new((size_t)shard->num_blocks + 1, sizeof *left, "blocks to check", &left);
     if (status == Z3D_OK) {
@@ -396,7 +416,7 @@ z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_ver
         if (verify == Z3D_VERIFY_FULL) {
             status = check_shard(c, s, &t, bytes_read);
         } else if (s % parts == part) {
-            status = open_file(c, c->manifest.shard[s].name, c->manifest.shard[s].size, &fd);
+            status = open_shard_file(c, s, &fd);
             if (status == Z3D_OK) close(fd);
         }
     }

@@ -27,13 +27,12 @@ static bool parse_name(const char *name, int64_t *step) {
     return name[5] != '\0';
 }
 
-static bool has_manifest(const char *dir, int64_t step) {
-    char *folder = NULL, *path = NULL;
-    bool has = z3d_checkpoint_path(dir, step, &folder) == Z3D_OK &&
-               z3d_io_join(folder, Z3D_MANIFEST, &path) == Z3D_OK && access(path, F_OK) == 0;
+static z3d_status has_manifest(const char *dir, int64_t step, bool *has) {
+    char *folder;
+    Z3D_TRY(z3d_checkpoint_path(dir, step, &folder));
+    z3d_status status = z3d_manifest_exists(folder, has);
     free(folder);
-    free(path);
-    return has;
+    return status;
 }
 
 static int ascending(const void *a, const void *b) {
@@ -41,28 +40,43 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Steps of the folders with (complete) or without a manifest. */
+static z3d_status append_step(int64_t step, int64_t **steps, int *count) {
+    if (*count % 16 == 0) {
+        int64_t *grown = realloc(*steps, (size_t)(*count + 16) * sizeof **steps);
+        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of checkpoints");
+        *steps = grown;
+    }
+    (*steps)[(*count)++] = step;
+    return Z3D_OK;
+}
+
+/* Steps of the folders with (complete) or without a manifest. A list that may lack one is an error:
+ * what is not in it is removed or gone behind. */
 static z3d_status list_folders(const char *dir, bool complete, int64_t **steps, int *count) {
     DIR *folder = opendir(dir);
-    int capacity = 0;
-    int64_t step;
+    z3d_status status = Z3D_OK;
     *steps = NULL;
     *count = 0;
     if (!folder && errno == ENOENT) return Z3D_OK;
-    if (!folder) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", dir, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        if (!parse_name(entry->d_name, &step) || has_manifest(dir, step) != complete) continue;
-        if (*count == capacity) {
-            capacity = 2 * capacity + 16;
-            int64_t *grown = realloc(*steps, (size_t)capacity * sizeof **steps);
-            if (!grown) break;
-            *steps = grown;
-        }
-        (*steps)[(*count)++] = step;
+    while (folder && status == Z3D_OK) {
+        int64_t step;
+        bool has;
+        errno = 0;
+        struct dirent *entry = readdir(folder);
+        if (!entry) break;
+        if (!parse_name(entry->d_name, &step)) continue;
+        status = has_manifest(dir, step, &has);
+        if (status == Z3D_OK && has == complete) status = append_step(step, steps, count);
     }
-    closedir(folder);
-    if (*count) qsort(*steps, (size_t)*count, sizeof **steps, ascending);
-    return Z3D_OK;
+    if (status == Z3D_OK && errno != 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", dir, strerror(errno));
+    if (folder) closedir(folder);
+    if (status == Z3D_OK && *count) qsort(*steps, (size_t)*count, sizeof **steps, ascending);
+    if (status == Z3D_OK) return Z3D_OK;
+    free(*steps);
+    *steps = NULL;
+    *count = 0;
+    return status;
 }
 
 z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count) {
@@ -72,11 +86,9 @@ z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count) {
 z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
     int64_t *steps = NULL;
     int count = 0;
-    char *manifest;
+    bool itself;
     *out = NULL;
-    Z3D_TRY(z3d_io_join(path, Z3D_MANIFEST, &manifest));
-    bool itself = access(manifest, F_OK) == 0;
-    free(manifest);
+    Z3D_TRY(z3d_manifest_exists(path, &itself));
     if (!itself && z3d_checkpoint_list(path, &steps, &count) == Z3D_OK && count > 0) {
         z3d_status status = z3d_checkpoint_path(path, steps[count - 1], out);
         free(steps);
@@ -215,11 +227,7 @@ fail:
     return status;
 }
 
-static bool is_damage(z3d_status status) {
-    return status == Z3D_ERR_DATA || status == Z3D_ERR_IO;
-}
-
-/* Those above steps[good] could not be read. */
+/* Those above steps[good] are damaged. */
 static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good, int count) {
     z3d_status status = Z3D_OK;
     for (int i = good + 1; i < count && z3d_world_rank(store->config.world) == 0; i++)
@@ -242,7 +250,7 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
         status = z3d_checkpoint_load_all(c->world, folder, c->model, c->engine, verify, false,
                                          accept, context, info);
         free(folder);
-        if (!is_damage(status)) break;
+        if (status != Z3D_ERR_DATA) break; /* another failure may be over at the next start */
         if (z3d_world_rank(c->world) == 0)
             z3d_log(Z3D_LOG_ERROR, "the checkpoint of step %lld cannot be used: %s%s",
                     (long long)steps[at], z3d_error_message(),

@@ -6,9 +6,7 @@
 
 #include "checkpoint/shard.h"
 
-/* Selects in the whole tensor what elements [from, to) of the flattened slice are, where they are
- * rows `a` to `b` (of width `inner`, starting at column c0 to c1) of plane `outer`. Logical shapes
- * are row-major, so that a range of one plane's elements is a range of the tensor's. */
+/* Where parts of one dataset of a shard belong in the whole tensor. */
 typedef struct mapping {
     hid_t list, space; /* of the virtual dataset */
     const z3d_tensor *tensor;

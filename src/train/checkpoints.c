@@ -163,7 +163,8 @@ static z3d_status read_config(const char *folder, z3d_config **out) {
     return status;
 }
 
-/* In the newest checkpoint of `dir` that can be read: which one is whole, loading finds out. */
+/* In the newest checkpoint of `dir` that is not damaged there: which one is whole, loading finds
+ * out. */
 static z3d_status read_newest_config(const char *dir, z3d_config **out) {
     int64_t *steps;
     int count;
@@ -172,10 +173,9 @@ static z3d_status read_newest_config(const char *dir, z3d_config **out) {
     for (int i = count - 1; i >= 0 && status == Z3D_OK && !*out; i--) {
         char *folder;
         status = z3d_checkpoint_path(dir, steps[i], &folder);
-        if (status == Z3D_OK && read_config(folder, out) != Z3D_OK) {
-            z3d_config_destroy(*out);
-            *out = NULL;
-        }
+        if (status != Z3D_OK) break;
+        status = read_config(folder, out);
+        if (status == Z3D_ERR_DATA) status = Z3D_OK;
         free(folder);
     }
     free(steps);

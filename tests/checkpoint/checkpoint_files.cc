@@ -1,5 +1,11 @@
 // Files of checkpoints, written and read in one process for every pair of topologies.
+#include <fcntl.h>
+#include <sys/resource.h>
+
 #include "folder.h"
+
+// Of checkpoint/store.h, which is no C++.
+extern "C" z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *folder);
 
 // Catches: a part that is written twice or not at all, a slice mapped to wrong rows, padding that
 // is stored.
@@ -189,6 +195,68 @@ TEST(Files, WhatIsNoCheckpointIsRefused) {
     }
 }
 
+// A manifest that cannot be seen (here: a link to itself; a network file system that is away) is
+// not one that is not there: its folder is neither left out, nor taken for the remains of a save.
+TEST(Files, AManifestThatCannotBeSeenIsNoAbsence) {
+    TemporaryFolder folder;
+    std::string step = folder / "step-00000003";
+    std::filesystem::create_directories(step);
+    std::filesystem::create_symlink("manifest.json", step + "/manifest.json");
+    int64_t *steps;
+    int count;
+    char *resolved;
+    z3d_checkpoint *c;
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_list(folder.path.c_str(), &steps, &count));
+    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot see"), nullptr)
+        << z3d_error_message();
+    EXPECT_EQ(Z3D_ERR_IO, z3d_step_folder_make(nullptr, step.c_str()));
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_resolve(step.c_str(), &resolved));
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(step.c_str(), &c));
+    EXPECT_TRUE(std::filesystem::is_symlink(step + "/manifest.json"));
+}
+
+// What is a file's own fault is damage; what may be over at the next try is not.
+TEST(Files, DamageIsToldFromFailuresThatPass) {
+    TemporaryFolder folder;
+    int fd;
+    int64_t size;
+    char byte;
+    std::filesystem::create_symlink("loop", folder / "loop");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_io_open((folder / "loop").c_str(), &fd, &size));
+    EXPECT_EQ(Z3D_ERR_DATA, z3d_io_open((folder / "missing").c_str(), &fd, &size));
+    EXPECT_EQ(Z3D_ERR_DATA, z3d_io_open(folder.path.c_str(), &fd, &size));
+    ASSERT_EQ(0, mkfifo((folder / "pipe").c_str(), 0600));
+    EXPECT_EQ(Z3D_ERR_DATA, z3d_io_open((folder / "pipe").c_str(), &fd, &size));
+    // A disk that cannot read: EIO, as of an address that this process does not have.
+    ASSERT_Z3D_OK(z3d_io_open("/proc/self/mem", &fd, &size));
+    EXPECT_EQ(Z3D_ERR_DATA, z3d_io_read(fd, "mem", &byte, 1, 0));
+    EXPECT_NE(strstr(z3d_error_message(), strerror(EIO)), nullptr) << z3d_error_message();
+    close(fd);
+    EXPECT_EQ(Z3D_ERR_IO, z3d_io_read(fd, "closed", &byte, 1, 0));
+}
+
+// More shards than files may be open: few are, at a time.
+TEST(Files, ReadsMoreShardsThanFilesMayBeOpen) {
+    TemporaryFolder folder;
+    Gpt gpt;
+    write_checkpoint(folder / "c", gpt, 1, 64);
+    z3d_checkpoint *c;
+    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    int next = open("/dev/null", O_RDONLY);
+    ASSERT_GE(next, 0);
+    close(next);
+    struct rlimit whole, few;
+    ASSERT_EQ(0, getrlimit(RLIMIT_NOFILE, &whole));
+    few = whole;
+    few.rlim_cur = (rlim_t)next + 40;
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &few));
+    expect_whole(c);
+    EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr))
+        << z3d_error_message();
+    ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &whole));
+    z3d_checkpoint_close(c);
+}
+
 // A newer version is told apart from damage. The digest is made right, as its writer would.
 TEST(Files, NewerVersionIsRefusedByName) {
     TemporaryFolder folder;
@@ -255,8 +323,38 @@ TEST(Files, ExportsAsHuggingFacesGpt2) {
     z3d_checkpoint_close(c);
 }
 
-// Every single-bit flip and every truncation of every file is found and the file named; nothing
-// crashes. A sample, evenly spread; ZERO3D_LONG: 10000 flips and 1000 cuts.
+// The rank that wrote it and the datasets of the block, for each block.
+TEST(Files, DamageNamesRankAndDatasets) {
+    TemporaryFolder folder;
+    Gpt gpt;
+    gpt.layers = 1, gpt.hidden = 64, gpt.vocabulary = 20000;
+    write_checkpoint(folder / "c", gpt, 1, 2);
+    std::string file = folder / "c/shard-00001.h5", bytes = slurp(file);
+    ASSERT_GT(bytes.size(), (size_t)7 << 20);
+    const struct {
+        size_t at;
+        const char *wanted;
+    } cases[] = {
+        {2 << 20, "datasets /parameter/wte/weight to /momentum/wte/weight"},
+        {3 << 20, "dataset /momentum/wte/weight"},
+        {bytes.size() - 1, "datasets /variance/wte/weight to /variance/"},
+    };
+    for (const auto &k : cases) {
+        z3d_checkpoint *c;
+        std::string damaged = bytes;
+        damaged[k.at] = (char)(damaged[k.at] ^ 4);
+        spill(file, damaged);
+        ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
+        std::string said = z3d_error_message();
+        EXPECT_NE(said.find("rank 1's shard: "), std::string::npos) << said;
+        EXPECT_NE(said.find(std::string("their digest: ") + k.wanted), std::string::npos) << said;
+        z3d_checkpoint_close(c);
+    }
+}
+
+// Every single-bit flip and every truncation of every file is found and the file named, of a shard
+// the rank too; nothing crashes. A sample, evenly spread; ZERO3D_LONG: 10000 flips and 1000 cuts.
 TEST(Files, DamageIsFoundAndNamed) {
     size_t flips = is_long() ? 10000 : 600, cuts = flips / 10;
     TemporaryFolder folder;
@@ -277,8 +375,12 @@ TEST(Files, DamageIsFoundAndNamed) {
         if (status == Z3D_OK) status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr);
         ASSERT_EQ(status, Z3D_ERR_DATA) << file;
         std::string name = std::filesystem::path(file).filename().string();
-        ASSERT_NE(std::string(z3d_error_message()).find(name), std::string::npos)
-            << z3d_error_message();
+        std::string said = z3d_error_message();
+        ASSERT_NE(said.find(name), std::string::npos) << said;
+        std::string rank = name.rfind("shard-", 0) == 0 ? "rank " + name.substr(10, 1) + "'s" : "";
+        ASSERT_NE(said.find(rank), std::string::npos) << said;
+        const char *what = said.find("their digest") == std::string::npos ? "" : "dataset";
+        ASSERT_NE(said.find(what), std::string::npos) << said;
         z3d_checkpoint_close(c);
     };
     for (size_t k = 0; k < flips + cuts; k++) {

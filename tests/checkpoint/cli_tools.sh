@@ -44,7 +44,7 @@ file=run/checkpoints/step-00000002/shard-00001.h5
 cp $file keep
 printf 'y' | dd of=$file bs=1 seek=60000 conv=notrunc 2>/dev/null
 expect 1 "$ZERO3D" checkpoint verify run/checkpoints
-says 'shard-00001.h5: damaged: bytes .* in dataset /'
+says "rank 1's shard: .*shard-00001.h5: damaged: bytes .*: datasets /.* to /"
 expect 1 "$ZERO3D" generate run/checkpoints --prompt x
 says 'shard-00001.h5: damaged'
 rm $file

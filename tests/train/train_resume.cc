@@ -227,7 +227,8 @@ TEST_F(Resume, FallsBackLoudlyAndOnlyWhereItCan) {
         }
     });
     ::testing::internal::CaptureStderr();
-    expect_refusal("", Z3D_ERR_DATA, {"step-00000003/shard-00000.h5: damaged", "in dataset /"});
+    expect_refusal("", Z3D_ERR_DATA,
+                   {"rank 0's shard: ", "step-00000003/shard-00000.h5: damaged", "datasets /"});
     (void)::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(std::filesystem::exists(dir(3)) && std::filesystem::exists(dir(6)));
 }
