@@ -77,4 +77,8 @@ z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out);
 /* manifest.json only: no shards' datasets. */
 z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out);
 
+/* z3d_world_agree; the watchdog hears that this rank stands in a wait meanwhile, and where: `what`
+ * ("checkpoint: writing shards", up to 60 bytes). It is this rank's place afterwards. */
+z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status mine);
+
 #endif

@@ -113,21 +113,38 @@ z3d_status z3d_checkpoint_load(z3d_checkpoint *c, const z3d_model *model, z3d_en
     return status;
 }
 
+z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status mine) {
+    char text[96];
+    snprintf(text, sizeof text, "%.60s (waiting for all ranks)", what);
+    z3d_watchdog_place(world, true, text);
+    z3d_status status = z3d_world_agree(world, mine);
+    z3d_watchdog_place(world, false, what);
+    return status;
+}
+
 z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
     int kinds = weights_only ? 1 : Z3D_STATE_KINDS; /* all that the ranks read, together */
-    z3d_status status = z3d_world_agree(world, z3d_checkpoint_open(folder, &c));
-    if (status == Z3D_OK)
-        status = z3d_world_agree(world,
-                                 z3d_checkpoint_check_rest(c, verify, kinds, z3d_world_rank(world),
-                                                           z3d_world_size(world), NULL));
+    static const char *const opening = "checkpoint: opening",
+                             *const checking = "checkpoint: checking files",
+                             *const reading = "checkpoint: reading";
+    z3d_watchdog_place(world, false, opening);
+    z3d_status status = z3d_checkpoint_agree(world, opening, z3d_checkpoint_open(folder, &c));
+    if (status == Z3D_OK) {
+        z3d_watchdog_place(world, false, checking);
+        status = z3d_checkpoint_check_rest(c, verify, kinds, z3d_world_rank(world),
+                                           z3d_world_size(world), NULL);
+        status = z3d_checkpoint_agree(world, checking, status);
+    }
     if (status == Z3D_OK && accept) status = accept(context, z3d_checkpoint_get_info(c));
     if (status == Z3D_OK) {
+        z3d_watchdog_place(world, false, reading);
         z3d_checkpoint_set_verify(c, verify);
-        status = z3d_world_agree(world, z3d_checkpoint_load(c, model, engine, weights_only));
+        status = z3d_checkpoint_load(c, model, engine, weights_only);
+        status = z3d_checkpoint_agree(world, reading, status);
     }
     if (status == Z3D_OK && info) {
         *info = *z3d_checkpoint_get_info(c);

@@ -21,6 +21,18 @@ static int extent_group(const z3d_model *model, int tensor, int *parameter) {
     return g;
 }
 
+static const char *place_of(const z3d_store *store) {
+    static const char *const places[] = {[Z3D_SAVE_IDLE] = "checkpoint: beginning to save",
+                                         [Z3D_SAVE_WRITE] = "checkpoint: writing shards",
+                                         [Z3D_SAVE_COMMIT] = "checkpoint: committing"};
+    return places[store->save.phase];
+}
+
+/* All ranks, or where they stand while they wait. */
+static z3d_status agree(const z3d_store *store, z3d_status mine) {
+    return z3d_checkpoint_agree(store->config.world, place_of(store), mine);
+}
+
 /* Values from the engine, on the spot. */
 static z3d_status engine_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                 float *out) {
@@ -77,6 +89,7 @@ static void *run_phase(void *context) {
 static void begin_phase(z3d_store *store, z3d_save_phase phase) {
     z3d_save *save = &store->save;
     save->phase = phase;
+    z3d_watchdog_place(store->config.world, false, place_of(store));
     atomic_store(&save->finished, false);
     save->has_thread = store->config.asynchronous;
     if (save->has_thread && pthread_create(&save->thread, NULL, run_phase, store) != 0)
@@ -171,14 +184,15 @@ static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) 
     int ranks = z3d_world_size(world);
     int64_t *sizes = NULL;
     z3d_status status = z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes);
+    z3d_watchdog_place(world, false, place_of(store));
     if (status == Z3D_OK) status = prepare(store, info);
-    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
+    Z3D_TRY_GOTO(status, agree(store, status), end);
     int64_t mine = most_bytes(&store->save.image.shard);
     Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, sizes, sizeof *sizes), end);
     if (is_root(store)) status = z3d_space_check(store->dir, sizes, ranks);
     if (is_root(store) && status == Z3D_OK)
         status = z3d_step_folder_make(store->config.hook, store->save.folder);
-    status = z3d_world_agree(world, status);
+    status = agree(store, status);
 end:
     free(sizes);
     return status;
@@ -242,7 +256,7 @@ static z3d_status collect(z3d_store *store) {
         status = z3d_new((size_t)ranks, sizeof *m->shard, "the list of shards", &m->shard);
     if (status == Z3D_OK)
         status = z3d_new((size_t)ranks + 1, sizeof *m->file, "the list of files", &m->file);
-    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), end);
+    Z3D_TRY_GOTO(status, agree(store, status), end);
     Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, all, sizeof mine), end);
     m->num_shards = m->num_files = ranks;
     for (int r = 0; r < ranks && is_root(store) && status == Z3D_OK; r++) {
@@ -258,7 +272,7 @@ static z3d_status collect(z3d_store *store) {
             status = z3d_shard_plan(store->config.model, &place, &m->shard[r].num_extents,
                                     &m->shard[r].extent);
     }
-    status = z3d_world_agree(world, status);
+    status = agree(store, status);
 end:
     free(all);
     return status;
@@ -283,8 +297,8 @@ static z3d_status all_finished(z3d_store *store, bool wait, bool *finished) {
 }
 
 static z3d_status advance(z3d_store *store, bool *durable) {
-    z3d_world *world = store->config.world;
-    z3d_status status = z3d_world_agree(world, end_phase(store));
+    z3d_watchdog_place(store->config.world, false, place_of(store));
+    z3d_status status = agree(store, end_phase(store));
     *durable = status == Z3D_OK && store->save.phase == Z3D_SAVE_COMMIT;
     if (status != Z3D_OK || *durable) return status;
     Z3D_TRY(collect(store));

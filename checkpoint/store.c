@@ -145,6 +145,7 @@ static z3d_status take_folder(z3d_store *store) {
 }
 
 z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out) {
+    static const char *const taking = "checkpoint: taking the folder";
     z3d_store *store = NULL;
     *out = NULL;
     z3d_status status = z3d_new(1, sizeof *store, "a folder of checkpoints", &store);
@@ -155,8 +156,9 @@ z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out) {
         if (!store->dir) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
     }
     if (status == Z3D_OK && config->asynchronous) status = z3d_store_plan_snapshot(store);
+    z3d_watchdog_place(config->world, false, taking);
     if (status == Z3D_OK && z3d_world_rank(config->world) == 0) status = take_folder(store);
-    status = z3d_world_agree(config->world, status);
+    status = z3d_checkpoint_agree(config->world, taking, status);
     if (status == Z3D_OK)
         status = z3d_world_broadcast(config->world, &store->newest, sizeof store->newest, 0);
     if (status == Z3D_OK)
@@ -208,16 +210,18 @@ static z3d_status put_aside(z3d_store *store, int64_t step) {
 
 /* Rank 0's list, on all ranks. */
 static z3d_status share_list(z3d_store *store, int64_t **steps, int *count) {
+    static const char *const listing = "checkpoint: listing the folder";
     z3d_world *world = store->config.world;
     z3d_status status = Z3D_OK;
     *steps = NULL;
     *count = 0;
+    z3d_watchdog_place(world, false, listing);
     if (z3d_world_rank(world) == 0) status = z3d_checkpoint_list(store->dir, steps, count);
-    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), fail);
+    Z3D_TRY_GOTO(status, z3d_checkpoint_agree(world, listing, status), fail);
     Z3D_TRY_GOTO(status, z3d_world_broadcast(world, count, sizeof *count, 0), fail);
     if (*count == 0) return Z3D_OK;
     if (!*steps) status = z3d_new((size_t)*count, sizeof **steps, "a list of steps", steps);
-    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), fail);
+    Z3D_TRY_GOTO(status, z3d_checkpoint_agree(world, listing, status), fail);
     Z3D_TRY_GOTO(status, z3d_world_broadcast(world, *steps, *count * (int64_t)sizeof **steps, 0),
                  fail);
     return Z3D_OK;
@@ -229,10 +233,13 @@ fail:
 
 /* Those above steps[good] are damaged. */
 static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good, int count) {
+    static const char *const putting = "checkpoint: putting damaged ones aside";
+    z3d_world *world = store->config.world;
     z3d_status status = Z3D_OK;
-    for (int i = good + 1; i < count && z3d_world_rank(store->config.world) == 0; i++)
+    z3d_watchdog_place(world, false, putting);
+    for (int i = good + 1; i < count && z3d_world_rank(world) == 0; i++)
         if (status == Z3D_OK) status = put_aside(store, steps[i]);
-    return z3d_world_agree(store->config.world, status);
+    return z3d_checkpoint_agree(world, putting, status);
 }
 
 z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,

@@ -173,7 +173,10 @@ static z3d_status check_activation(const z3d_config *c) {
         c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL) {
         return z3d_config_error(c, "activation_checkpointing.replay",
                                 "full has no effect with activation_checkpointing.granularity "
-                                "none, which recomputes nothing; write granularity: full");
+                                "%s; write granularity: full",
+                                c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
+                                    ? "none, which replays nothing"
+                                    : "selective, which never replays a block whole");
     }
     return Z3D_OK;
 }
@@ -214,7 +217,6 @@ static z3d_status check_schedule(const z3d_config *c) {
 
 static z3d_status check_checkpoint(const z3d_config *c) {
     const idle_key keys[] = {
-        {"checkpoint.dir", c->checkpoint_dir[0] != '\0'},
         {"checkpoint.keep", c->checkpoint_keep != 3},
         {"checkpoint.async", c->checkpoint_async},
     };
@@ -228,7 +230,7 @@ static z3d_status check_checkpoint(const z3d_config *c) {
                                 "has no effect with checkpoint.resume from a path: a run goes on "
                                 "or begins anew; leave one out");
     if (c->checkpoint_interval > 0) return Z3D_OK;
-    return refuse_idle(c, keys, 3, "while checkpoint.interval is 0: say every how many steps");
+    return refuse_idle(c, keys, 2, "while checkpoint.interval is 0: say every how many steps");
 }
 
 /* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */

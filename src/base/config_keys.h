@@ -82,8 +82,8 @@
   X(training_time_limit, "training.time_limit", FLOAT, "0", "[0,1e9]", "seconds after which the run ends as if a signal had asked for it, saving a checkpoint where there are any; 0: none") \
   X(checkpoint_dir, "checkpoint.dir", STRING, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
   X(checkpoint_interval, "checkpoint.interval", INT, "0", "[0,1e12]", "steps between checkpoints; with any there is one at the end and when the run is asked to stop too; 0: none") \
-  X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "newest checkpoints that stay; 0: all") \
-  X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: go on from the newest checkpoint in checkpoint.dir, if there is one; never: start anew, in a folder without any; or the path of the checkpoint to go on from") \
+  X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "newest checkpoints that stay; 0: all; what was put aside as damaged stays, uncounted") \
+  X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: go on from the newest checkpoint in checkpoint.dir, if there is one, with checkpoint.interval 0 too; never: start anew, in a folder without any; or the path of the checkpoint to go on from") \
   X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint whose weights a new run begins with") \
   X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked against its digest before a checkpoint is used: every byte, the bytes that this run reads, or only the files' sizes") \
   X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training goes on") \
@@ -113,11 +113,11 @@
     X("zero_optimization.stage3_max_reuse_distance",                                               \
       "a gather is reused only by the next instruction")                                           \
     X("zero_optimization.stage3_gather_16bit_weights_on_model_save",                               \
-      "there are no checkpoints on disk yet")                                                      \
+      "zero3d checkpoint export makes such a file of any checkpoint")                              \
     X("zero_optimization.ignore_unused_parameters",                                                \
       "the step program knows every parameter's use")                                              \
-    X("zero_optimization.elastic_checkpoint", "there are no checkpoints on disk yet")              \
-    X("zero_optimization.load_from_fp32_weights", "there are no checkpoints on disk yet")          \
+    X("zero_optimization.elastic_checkpoint", "every checkpoint loads on any topology")            \
+    X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights, and no others")  \
     X("zero_allow_untested_optimizer", "there is one optimizer")                                   \
     X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
       "streams are ordered by the step program")                                                   \

@@ -1,6 +1,7 @@
 /* The run's checkpoints: where they lie, when one is saved, and how a run goes on from one. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "src/train/trainer.h"
 
@@ -110,11 +111,11 @@ static z3d_status compare_configs(const z3d_trainer *trainer, const z3d_checkpoi
     return status;
 }
 
-/* A new run among another's checkpoints, or one that goes on before the newest, would leave a
- * folder in which the newest is none of its own. */
+/* A new run among another's checkpoints, or one that goes on before the newest, or with the same
+ * step of another folder, would leave a folder in which the newest is none of its own. */
 static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
     int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
-    if (newest <= step) return Z3D_OK;
+    if (newest < step || newest < 0 || (newest == step && trainer->resumes_newest)) return Z3D_OK;
     return z3d_config_error(trainer->config, "checkpoint.resume",
                             "%s, but %s has a checkpoint of step %lld, which would stay the "
                             "newest; go on from it with auto, remove it, or give this run a "
@@ -188,9 +189,7 @@ z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out
     char *folder;
     *out = NULL;
     if (says(resume, "never")) return Z3D_OK;
-    if (says(resume, "auto"))
-        return config->checkpoint_interval > 0 ? read_newest_config(trainer->checkpoint_dir, out)
-                                               : Z3D_OK;
+    if (says(resume, "auto")) return read_newest_config(trainer->checkpoint_dir, out);
     Z3D_TRY(z3d_checkpoint_resolve(resume, &folder));
     z3d_status status = read_config(folder, out);
     free(folder);
@@ -208,12 +207,53 @@ static z3d_status open_store(z3d_trainer *trainer) {
         .engine = trainer->engine,
         .dir = trainer->checkpoint_dir,
         .keep = config->checkpoint_keep,
-        .asynchronous = config->checkpoint_async,
+        .asynchronous = config->checkpoint_async && config->checkpoint_interval > 0,
         .program = "zero3d " ZERO3D_VERSION,
         .dtype = trainer->program.dtype,
         .zero_stage = trainer->program.stage,
     };
     return z3d_store_open(&store, &trainer->store);
+}
+
+/* What rank 0 finds in the run's folder, on all ranks: whether there are checkpoints, and whether
+ * the newest is the one that checkpoint.resume names, by whatever path. */
+typedef struct found {
+    bool any, named;
+} found;
+
+static z3d_status look(const z3d_trainer *trainer, found *out) {
+    struct stat a, b;
+    int64_t *steps;
+    int count;
+    char *newest = NULL, *named = NULL;
+    const char *resume = trainer->config->checkpoint_resume;
+    *out = (found){false, false};
+    Z3D_TRY(z3d_checkpoint_list(trainer->checkpoint_dir, &steps, &count));
+    z3d_status status = Z3D_OK;
+    if (count > 0) {
+        status = z3d_checkpoint_path(trainer->checkpoint_dir, steps[count - 1], &newest);
+        if (status == Z3D_OK && !says(resume, "auto") && !says(resume, "never"))
+            status = z3d_checkpoint_resolve(resume, &named);
+        out->any = true;
+        out->named = named && stat(newest, &a) == 0 && stat(named, &b) == 0 &&
+                     a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    }
+    free(newest);
+    free(named);
+    free(steps);
+    return status;
+}
+
+/* Opens the folder where checkpoints are saved or may be gone on from. */
+static z3d_status take_folder(z3d_trainer *trainer) {
+    found found;
+    z3d_trainer_place(trainer, "start-up: looking for checkpoints");
+    z3d_status status = trainer->rank == 0 ? look(trainer, &found) : Z3D_OK;
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_trainer_wait_place(trainer);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &found, sizeof found, 0));
+    trainer->resumes_newest = found.named;
+    return trainer->config->checkpoint_interval > 0 || found.any ? open_store(trainer) : Z3D_OK;
 }
 
 static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only,
@@ -242,24 +282,38 @@ static void say(const z3d_trainer *trainer, const z3d_checkpoint_info *info, con
                 info->zero_stage, z3d_dtype_name(info->dtype));
 }
 
-z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
+/* Goes on from a checkpoint: *step is its step, -1 where the run is a new one. */
+static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
     const z3d_config *config = trainer->config;
-    const char *resume = config->checkpoint_resume, *init = config->checkpoint_init_from;
+    const char *resume = config->checkpoint_resume;
     z3d_checkpoint_info info = {0};
-    int64_t step = -1;
-    if (config->checkpoint_interval > 0) Z3D_TRY(open_store(trainer));
+    *step = -1;
     if (says(resume, "auto")) {
         if (trainer->store)
             Z3D_TRY(z3d_store_resume(trainer->store,
                                      (z3d_checkpoint_verify)config->checkpoint_verify, accept,
-                                     trainer, &info, &step));
-        if (step >= 0) say(trainer, &info, "going on behind", trainer->checkpoint_dir);
+                                     trainer, &info, step));
+        if (*step >= 0) say(trainer, &info, "going on behind", trainer->checkpoint_dir);
     } else if (!says(resume, "never")) {
         Z3D_TRY(load(trainer, resume, false, &info));
-        step = info.engine.step;
+        *step = info.engine.step;
         say(trainer, &info, "going on behind", resume);
+    } else {
+        Z3D_TRY(check_folder(trainer, -1));
     }
-    if (says(resume, "never")) Z3D_TRY(check_folder(trainer, -1));
+    return Z3D_OK;
+}
+
+z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
+    const char *init = trainer->config->checkpoint_init_from;
+    z3d_checkpoint_info info = {0};
+    int64_t step;
+    Z3D_TRY(take_folder(trainer));
+    Z3D_TRY(go_on(trainer, &step));
+    if (trainer->config->checkpoint_interval == 0) { /* none are saved */
+        z3d_store_close(trainer->store);
+        trainer->store = NULL;
+    }
     if (step < 0 && *init) {
         Z3D_TRY(load(trainer, init, true, &info));
         say(trainer, &info, "beginning with the weights of", init);
@@ -299,7 +353,7 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last)
     int64_t interval = trainer->config->checkpoint_interval, durable;
     if (!trainer->store) return Z3D_OK;
     bool due = last || step % interval == 0;
-    z3d_watchdog_place(trainer->world, false, "saving a checkpoint");
+    z3d_trainer_place(trainer, "step %lld: saving a checkpoint", (long long)step);
     /* Two saves are never in flight. */
     Z3D_TRY(z3d_store_poll(trainer->store, due, &durable));
     say_saved(trainer, durable);

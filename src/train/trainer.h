@@ -28,8 +28,9 @@ typedef struct z3d_trainer {
     z3d_dataset *train, *validation; /* validation: NULL without */
     z3d_tokenizer *tokenizer;        /* NULL unless text is generated */
 
-    z3d_store *store;     /* NULL: no checkpoints are saved */
+    z3d_store *store;     /* NULL behind the start-up: no checkpoints are saved */
     char *checkpoint_dir; /* the run's, whether there are any */
+    bool resumes_newest;  /* checkpoint.resume names the newest one in there */
     int64_t resumed_step; /* 0: a new run */
     double begin;         /* when the process came here, for the time limit */
 

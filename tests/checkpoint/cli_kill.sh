@@ -14,6 +14,11 @@ run() { # run FOLDER more...
     "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$work/$folder" training.steps=$steps checkpoint.interval=1 checkpoint.keep=2 \
         model.hidden_dropout=0.1 zero_optimization.stage=2 bf16.enabled=true training.gemm.fp32=auto training.gemm.bf16=sgemm "$@"
 }
+# What was said to be saved is a checkpoint: the last such line of `out`, its step or a later one, is on the disk.
+expect_said_is_saved() {
+    said=$(sed -n 's/^checkpoint of step \([0-9]*\) saved.*/\1/p' out | tail -n 1)
+    [ -z "$said" ] || [ "$(newest | sed 's/step-0*//')" -ge "$said" ] || fail "step $said was said to be saved, the newest is $(newest)"
+}
 newest() { ls killed/checkpoints 2>/dev/null | while read -r f; do [ -e "killed/checkpoints/$f/manifest.json" ] && echo "$f"; done | tail -n 1; }
 
 expect 0 run whole
@@ -50,11 +55,17 @@ while [ $i -lt "$kills" ]; do
         [ $tries -lt 300 ] || fail "a rank is left"
         sleep 0.1
     done
+    expect_said_is_saved
     [ -z "$last" ] || [ -e "killed/checkpoints/$last/manifest.json" ] || [ "$(newest)" \> "$last" ] || fail "a committed checkpoint is gone: $last"
     i=$((i + 1))
 done
+mkdir -p killed/checkpoints/step-99999999
+echo x >killed/checkpoints/step-99999999/shard-00000.h5.part
 expect 0 run killed
-! grep -q 'cannot be used' err || fail "a committed checkpoint is damaged"
+expect_said_is_saved
+grep -q 'step-99999999: removed, it was left by a save that did not end' err || fail "does not say what it removes"
+[ ! -e killed/checkpoints/step-99999999 ] || fail "the remains of a save are left"
+! ls killed/checkpoints | grep damaged || fail "a committed checkpoint is damaged"
 facts whole >a.facts
 facts killed >b.facts
 cmp -s a.facts b.facts || {

@@ -34,6 +34,22 @@ for options; do
     rm -rf whole parts
 done
 
+# ZERO3D_LONG: 40 steps against 20 and 20 in new processes, every stage and precision, tensor 2 once.
+[ -z "${ZERO3D_LONG:-}" ] || for stage in 0 1 2 3; do
+    for type in fp32 bf16 fp16; do
+        options="zero_optimization.stage=$stage"
+        [ $type = fp32 ] || options="$options $type.enabled=true training.gemm.fp32=auto training.gemm.$type=sgemm"
+        [ $stage != 2 ] || [ $type != bf16 ] || options="$options parallel.tensor_model_parallel_size=2"
+        for part in "40 whole" "20 parts" "40 parts"; do
+            # shellcheck disable=SC2086 # lists of words
+            expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=20 training.steps=${part% *} run.dir=${part#* }
+        done
+        grep -q 'going on behind step 20' err || fail "stage $stage, $type: the second part does not go on"
+        same whole parts
+        rm -rf whole parts
+    done
+done
+
 # Elsewhere: from 2 ranks to 1, to tensor 2 x data 2 and another stage and precision.
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=4 checkpoint.interval=2 run.dir=first zero_optimization.stage=1
 expect 0 "$ZERO3D" train tiny.yaml training.steps=6 checkpoint.interval=2 run.dir=first zero_optimization.stage=3

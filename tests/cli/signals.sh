@@ -4,12 +4,15 @@
 . "$(dirname "$0")/lib.sh"
 tiny
 
-start() { # start RUN OPTION: a run on two ranks in the background that would last for hours; waits until it trains
-    "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$1" training.steps=100000000 "$2" >out 2>err </dev/null &
+start() { # start RUN OPTION...: a run on two ranks in the background that would last for hours; waits until it trains
+    run=$1
+    shift
+    before=$(cat "$run/metrics.jsonl" 2>/dev/null | wc -l)
+    "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$run" training.steps=100000000 "$@" >out 2>err </dev/null &
     pid=$!
     background=$pid
     tries=0
-    until [ "$(cat "$1/metrics.jsonl" 2>/dev/null | wc -l)" -gt 3 ]; do
+    until [ "$(cat "$run/metrics.jsonl" 2>/dev/null | wc -l)" -gt $((before + 3)) ]; do
         tries=$((tries + 1))
         [ $tries -lt 600 ] || fail "the run does not begin"
         kill -0 $pid 2>/dev/null || fail "the run ended before its time"
@@ -37,6 +40,22 @@ for stage in 0 3; do
     # Every line is whole: the last one ends with its newline and its brace.
     [ "$(tail -c 2 stopped-$stage/metrics.jsonl)" = '}' ] || fail "metrics.jsonl ends within a line"
 done
+
+# With checkpoints a signal saves one and asks to be started again, and the run goes on behind it: SIGUSR1, then SIGTERM of one rank.
+for signal in USR1 TERM; do
+    start saved checkpoint.interval=100000000
+    victim=$pid
+    [ $signal = USR1 ] || victim=$(ps -o pid= --ppid $pid | tail -n 1)
+    kill -$signal $victim
+    ended_within 30
+    [ $code -eq 75 ] || fail "SIG$signal with checkpoints: exit code $code"
+    last=$(wc -l <saved/metrics.jsonl)
+    [ -e "saved/checkpoints/step-$(printf %08d "$last")/manifest.json" ] || fail "SIG$signal: step $last is not saved"
+done
+grep -q "going on behind step" err || fail "the second run does not go on from the first one's checkpoint"
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=saved training.steps=$((last + 1)) checkpoint.interval=100000000
+grep -q "going on behind step $last" err || fail "the third run does not go on behind step $last"
+[ "$(wc -l <saved/metrics.jsonl)" -eq $((last + 1)) ] || fail "a step is missing or made twice"
 
 start killed zero_optimization.stage=2
 victim=$(ps -o pid= --ppid $pid | tail -n 1)

@@ -178,6 +178,66 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
     expect_refusal("training.steps=9", Z3D_ERR_CONFIG, {"data.train: 19000 tokens here, 20000"});
 }
 
+// Without an interval a run goes on as well, saves none, and does not start over what is there.
+TEST_F(Resume, GoesOnWithoutAnInterval) {
+    expect_runs("");
+    expect_runs("training.steps=8\ncheckpoint.interval=0");
+    EXPECT_EQ(metrics(folder).size(), 8u);
+    EXPECT_TRUE(std::filesystem::exists(dir(6)) && !std::filesystem::exists(dir(8)));
+    expect_refusal("checkpoint.interval=0\ncheckpoint.resume=never", Z3D_ERR_CONFIG,
+                   {"checkpoint.resume: never, but", "has a checkpoint of step 6"});
+    EXPECT_EQ(metrics(folder).size(), 8u);
+    // From another place than the run's own.
+    expect_runs("training.steps=7\ncheckpoint.interval=0\nrun.dir=" + folder / "other" +
+                "\ncheckpoint.dir=" + folder / "run/checkpoints");
+    EXPECT_EQ(field(metrics(folder, "other").at(0), "step"), "7");
+}
+
+// Another run's checkpoint of the same step: after a kill before the first save, auto would go on
+// with the wrong one. Its own newest is accepted, by whatever path.
+TEST_F(Resume, AnotherRunsCheckpointOfTheSameStepIsRefused) {
+    std::string other = "run.dir=" + folder / "other" + "\ncheckpoint.resume=";
+    expect_runs("training.steps=3");
+    expect_runs("training.steps=3\nrun.dir=" + folder / "other");
+    expect_refusal("training.steps=4\n" + other + dir(3), Z3D_ERR_CONFIG,
+                   {"other/checkpoints has a checkpoint of step 3"});
+    EXPECT_EQ(metrics(folder, "other").size(), 3u);
+    on_rank_0([&] {
+        std::filesystem::create_directory_symlink(folder / "other/checkpoints", folder / "link");
+    });
+    expect_runs("training.steps=4\n" + other + folder / "link");
+    EXPECT_EQ(metrics(folder, "other").size(), 4u);
+}
+
+// What is checked before a checkpoint is used: all of it, what is read, only lengths.
+TEST_F(Resume, ChecksAsMuchAsItIsTold) {
+    expect_runs("");
+    auto damage = [&](const char *name, bool cut) {
+        on_rank_0([&] {
+            std::string file = dir(6) + name, bytes = read_file(file);
+            bytes[bytes.size() / 2] = (char)(bytes[bytes.size() / 2] ^ 1);
+            write_file(file, cut ? bytes.substr(1) : bytes);
+        });
+    };
+    auto falls_back = [&](const char *verify) {
+        expect_runs(std::string("training.steps=6\ncheckpoint.verify=") + verify);
+        bool aside = std::filesystem::exists(dir(6) + ".damaged");
+        on_rank_0([&] { std::filesystem::remove_all(dir(6) + ".damaged"); });
+        return aside;
+    };
+    ::testing::internal::CaptureStderr();
+    damage("/checkpoint.h5", false); // which no run reads
+    EXPECT_FALSE(falls_back("sizes"));
+    EXPECT_FALSE(falls_back("read"));
+    EXPECT_TRUE(falls_back("full"));
+    damage("/shard-00000.h5", false);
+    EXPECT_FALSE(falls_back("sizes"));
+    EXPECT_TRUE(falls_back("read"));
+    damage("/shard-00000.h5", true);
+    EXPECT_TRUE(falls_back("sizes"));
+    (void)::testing::internal::GetCapturedStderr();
+}
+
 TEST_F(Resume, WhatIsNoCheckpointOfThisModelIsRefused) {
     expect_runs("");
     std::string other = "run.dir=" + folder / "other" + "\ncheckpoint.";
