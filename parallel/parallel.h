@@ -172,9 +172,10 @@ void z3d_watchdog_stop(z3d_world *world);
  * Each call is a sign of life. */
 void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text);
 
-/* Whether a stop was asked for (SIGUSR1, SIGTERM, SIGINT) on this rank. Handlers are installed by
- * z3d_world_catch_signals; a second signal, half a second or more after the first (one Ctrl-C can
- * arrive as several), ends the process at once with code 128 + its number. */
+/* Whether a stop was asked for (SIGUSR1, SIGTERM, SIGINT, mpirun's announcement) on this rank.
+ * Handlers are installed by z3d_world_catch_signals; a second signal, half a second or more after
+ * the first (one Ctrl-C can arrive as several), ends the process at once with code 128 + its
+ * number. */
 void z3d_world_catch_signals(z3d_world *world);
 bool z3d_world_stop_requested(const z3d_world *world);
 /* Whether one was asked for on any rank. Collective; the same answer everywhere. */

@@ -1,6 +1,6 @@
 /* Asking a run to stop: SIGUSR1 (which mpirun forwards), SIGTERM and SIGINT set a flag that the
  * trainer reads between steps; a second one ends the process at once. A signal handler can reach
- * nothing but static variables: these are the exception to having no global state. */
+ * nothing but static variables: these two are the exception to having no global state. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 
 /* Milliseconds of the first signal, 0: none came yet. */
 static atomic_llong first_signal;
+/* mpirun is about to end its ranks. */
+static atomic_bool announced;
 
 static long long milliseconds(void) {
     struct timespec now;
@@ -26,6 +28,23 @@ static void on_stop_signal(int number) {
     if (now - none > 500) _exit(128 + number);
 }
 
+/* mpirun ends its ranks by a SIGCONT, a SIGTERM only half the grace time later, a SIGKILL after the
+ * rest (Open MPI 4.1). To whoever hears the first, all of that time is left; the SIGTERM is no
+ * second request then. */
+static void on_continue(int number, siginfo_t *info, void *context) {
+    (void)number, (void)context;
+    if (info->si_code == SI_USER && info->si_pid == getppid()) atomic_store(&announced, true);
+}
+
+/* Under mpirun, unless it was told to hand on job control, when a SIGCONT may mean what it says. */
+static void catch_announcement(void) {
+    struct sigaction action = {.sa_sigaction = on_continue,
+                               .sa_flags = SA_RESTART | SA_ONSTACK | SA_SIGINFO};
+    if (!getenv("OMPI_COMM_WORLD_RANK") || getenv("OMPI_MCA_orte_forward_job_control")) return;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGCONT, &action, NULL);
+}
+
 /* oneDNN's compiled matrix products use the stack pointer as one more register: a handler that ran
  * on "the stack" then would write into the heap. The kernel hands a process's signals to its main
  * thread, which calls this. */
@@ -38,11 +57,12 @@ void z3d_world_catch_signals(z3d_world *world) {
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    catch_announcement();
 }
 
 bool z3d_world_stop_requested(const z3d_world *world) {
     (void)world;
-    return atomic_load(&first_signal) != 0;
+    return atomic_load(&first_signal) != 0 || atomic_load(&announced);
 }
 
 z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop) {

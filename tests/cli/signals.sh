@@ -1,6 +1,6 @@
 #!/bin/sh
-# A run that is asked to stop (SIGUSR1, as mpirun hands it on) ends cleanly after the step; one whose rank is killed ends soon, on all
-# ranks, with our line before mpirun's.
+# A run that is asked to stop ends cleanly after the step: by SIGUSR1, as mpirun hands it on, and by Ctrl-C and SIGTERM, on which mpirun
+# ends the ranks; one whose rank is killed ends soon, on all ranks, with our line before mpirun's.
 . "$(dirname "$0")/lib.sh"
 tiny
 
@@ -32,14 +32,20 @@ ended_within() { # ended_within SECONDS: leaves the exit code in $code
     background=""
 }
 
-for stage in 0 3; do
-    start stopped-$stage zero_optimization.stage=$stage
-    kill -USR1 $pid
+stops_at() { # stops_at SIGNAL STAGE: of two ranks
+    start "$1" zero_optimization.stage="$2"
+    kill -"$1" $pid
     ended_within 30
-    [ $code -eq 0 ] || fail "SIGUSR1: exit code $code"
+    grep -q '^stopped by a signal: ' out || fail "SIG$1: no summary of the stopped run"
     # Every line is whole: the last one ends with its newline and its brace.
-    [ "$(tail -c 2 stopped-$stage/metrics.jsonl)" = '}' ] || fail "metrics.jsonl ends within a line"
-done
+    [ "$(tail -c 2 "$1"/metrics.jsonl)" = '}' ] || fail "SIG$1: metrics.jsonl ends within a line"
+}
+
+stops_at USR1 3
+[ $code -eq 0 ] || fail "SIGUSR1: exit code $code"
+export ZERO3D_GRACE_SECONDS=2
+stops_at TERM 1
+stops_at INT 0
 
 # With checkpoints a signal saves one and asks to be started again, and the run goes on behind it: SIGUSR1, then SIGTERM of one rank.
 for signal in USR1 TERM; do
@@ -57,7 +63,7 @@ expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=saved training.steps=$
 grep -q "going on behind step $last" err || fail "the third run does not go on behind step $last"
 [ "$(wc -l <saved/metrics.jsonl)" -eq $((last + 1)) ] || fail "a step is missing or made twice"
 
-start killed zero_optimization.stage=2
+start "$work/killed" zero_optimization.stage=2
 victim=$(ps -o pid= --ppid $pid | tail -n 1)
 kill -KILL "$victim"
 ended_within 30
@@ -67,7 +73,3 @@ ours=$(grep -n '^zero3d: .*rank [01]' err | head -n 1 | cut -d: -f1)
 theirs=$(grep -n -e '^-----' -e 'mpirun' err | head -n 1 | cut -d: -f1)
 [ -z "$theirs" ] || [ "$ours" -lt "$theirs" ] || fail "mpirun spoke first"
 ! ps -e -o args= | grep -F "$work" | grep -v grep | grep -q 'zero3d train' || fail "a rank is left"
-
-start term zero_optimization.stage=1
-kill -TERM $pid
-ended_within 30

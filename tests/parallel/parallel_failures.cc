@@ -303,7 +303,7 @@ TEST(Failures, SignalsToTheLauncherStopTheRunCleanly) {
                                 [](pid_t pid) { kill(pid, SIGTERM); },
                                 [](pid_t pid) { kill(pid, SIGINT); }};
     for (auto interrupt : signals) {
-        Outcome o = run_command("env ZERO3D_GRACE_SECONDS=5 " + launch_line(3, "until-stopped", 0),
+        Outcome o = run_command("env ZERO3D_GRACE_SECONDS=2 " + launch_line(3, "until-stopped", 0),
                                 interrupt);
         EXPECT_NE(o.text.find("stopped cleanly\nfinished\n"), std::string::npos) << o.text;
         if (interrupt == signals[0]) {
@@ -321,6 +321,32 @@ TEST(Failures, SecondSignalEndsAtOnce) {
         kill(pid, SIGINT);
     });
     EXPECT_EQ(o.code, 128 + SIGINT) << o.text;
+}
+
+// mpirun announces an end by a SIGCONT, sends SIGTERM only after half the grace time, and is no
+// second request then. A SIGCONT from anybody else is no request.
+TEST(Failures, TheLaunchersAnnouncementIsARequest) {
+    for (bool under_mpirun : {true, false}) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            under_mpirun ? setenv("OMPI_COMM_WORLD_RANK", "0", 1)
+                         : unsetenv("OMPI_COMM_WORLD_RANK");
+            z3d_world_catch_signals(nullptr);
+            raise(SIGCONT);
+            bool by_itself = z3d_world_stop_requested(nullptr);
+            raise(SIGSTOP); // until the parent goes on
+            bool by_parent = z3d_world_stop_requested(nullptr);
+            usleep(600000);
+            raise(SIGTERM);
+            _exit(!by_itself && by_parent == under_mpirun ? 0 : 1);
+        }
+        int status = -1;
+        EXPECT_EQ(waitpid(pid, &status, WUNTRACED), pid);
+        EXPECT_TRUE(WIFSTOPPED(status));
+        kill(pid, SIGCONT);
+        EXPECT_EQ(waitpid(pid, &status, 0), pid);
+        EXPECT_EQ(status, 0);
+    }
 }
 
 // Code that uses the stack pointer as a register must not be hurt by a signal.
