@@ -53,12 +53,13 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     int64_t need = 1 << 20;
     for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
     if (statvfs(dir, &disk) != 0 || disk.f_blocks == 0) return Z3D_OK; /* nobody knows */
-    int64_t room = (int64_t)disk.f_bavail * (int64_t)disk.f_frsize;
-    if (room >= need) return Z3D_OK;
+    /* In floating point: some file systems say that they have more than 2^63 bytes. */
+    double room = (double)disk.f_bavail * (double)disk.f_frsize;
+    if (room >= (double)need) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_IO,
                      "%s: too little space for a checkpoint: %s are needed, %s are free", dir,
                      z3d_format_bytes(need, need_text, sizeof need_text),
-                     z3d_format_bytes(room, free_text, sizeof free_text));
+                     z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
 }
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {

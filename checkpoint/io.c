@@ -106,23 +106,23 @@ z3d_status z3d_io_join(const char *folder, const char *name, char **out) {
 
 static z3d_status remove_entry(const z3d_io_hook *hook, const char *folder, const char *name) {
     char *path;
-    struct stat info;
     Z3D_TRY(z3d_io_join(folder, name, &path));
-    bool is_folder = lstat(path, &info) == 0 && S_ISDIR(info.st_mode);
-    z3d_status status =
-        is_folder ? z3d_io_remove_tree(hook, path, NULL) : z3d_io_unlink(hook, path);
+    z3d_status status = z3d_io_remove_tree(hook, path, NULL);
     free(path);
     return status;
 }
 
 z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first) {
-    z3d_status status = Z3D_OK;
+    struct stat info;
+    if (lstat(path, &info) != 0) return errno == ENOENT ? Z3D_OK : failed(path, "remove it", errno);
+    if (!S_ISDIR(info.st_mode)) return z3d_io_unlink(hook, path);
     if (first) {
         Z3D_TRY(remove_entry(hook, path, first));
         Z3D_TRY(z3d_io_sync_folder(hook, path));
     }
     DIR *folder = opendir(path);
-    if (!folder) return errno == ENOENT ? Z3D_OK : failed(path, "open the folder", errno);
+    if (!folder) return failed(path, "open the folder", errno);
+    z3d_status status = Z3D_OK;
     for (struct dirent *entry; status == Z3D_OK && (entry = readdir(folder));)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             status = remove_entry(hook, path, entry->d_name);

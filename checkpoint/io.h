@@ -55,7 +55,7 @@ z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path);
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path);
 z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path);
 /* Removes a folder with everything in it; `first` (a name in it, or NULL) before all else, durably.
- */
+ * Of a link only itself. Not there: fine. */
 z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first);
 
 /* A small file, whole and durable: written to PATH.part, synced, renamed, its folder synced. */

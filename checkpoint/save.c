@@ -97,11 +97,15 @@ static void begin_phase(z3d_store *store, z3d_save_phase phase) {
     if (!save->has_thread) run_phase(store);
 }
 
+static void join_thread(z3d_save *save) {
+    if (save->has_thread) pthread_join(save->thread, NULL);
+    save->has_thread = false;
+}
+
 /* This rank's status of the phase that has ended, its message restored for this thread. */
 static z3d_status end_phase(z3d_store *store) {
     z3d_save *save = &store->save;
-    if (save->has_thread) pthread_join(save->thread, NULL);
-    save->has_thread = false;
+    join_thread(save);
     return save->status == Z3D_OK ? Z3D_OK : Z3D_ERROR(save->status, "%s", save->message);
 }
 
@@ -200,7 +204,7 @@ end:
 
 static void forget_save(z3d_store *store) {
     z3d_save *save = &store->save;
-    if (save->has_thread) pthread_join(save->thread, NULL);
+    join_thread(save);
     z3d_manifest_free(&save->manifest);
     z3d_image_free(&save->image);
     free(save->folder);
@@ -209,15 +213,19 @@ static void forget_save(z3d_store *store) {
     save->image.fd = -1;
 }
 
-/* After a failure: what was written is taken away, as far as that goes. */
+/* After a failure: what was written is taken away, as far as that goes. But what this rank had
+ * committed when another one failed is a checkpoint, and perhaps the last. */
 static void abandon(z3d_store *store) {
+    z3d_save *save = &store->save;
     z3d_string message = {0};
     z3d_string_append(&message, "%s", z3d_error_message());
-    z3d_status status = Z3D_ERR_IO;
-    if (is_root(store) && store->save.folder && store->save.phase != Z3D_SAVE_IDLE)
-        (void)z3d_io_remove_tree(store->config.hook, store->save.folder, Z3D_MANIFEST);
+    join_thread(save);
+    bool begun = save->phase != Z3D_SAVE_IDLE;
+    bool committed = save->phase == Z3D_SAVE_COMMIT && save->status == Z3D_OK;
+    if (is_root(store) && begun && !committed)
+        (void)z3d_io_remove_tree(store->config.hook, save->folder, Z3D_MANIFEST);
     forget_save(store);
-    (void)Z3D_ERROR(status, "%s", message.text ? message.text : "the save failed");
+    (void)Z3D_ERROR(Z3D_ERR_IO, "%s", message.text ? message.text : "the save failed");
     z3d_string_free(&message);
 }
 

@@ -11,20 +11,25 @@
 
 /* ---- names ---- */
 
-z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out) {
-    char name[40];
-    snprintf(name, sizeof name, "step-%08lld", (long long)step);
-    return z3d_io_join(dir, name, out);
+enum { NAME_BYTES = 32 };
+
+static const char *step_name(int64_t step, char out[NAME_BYTES]) {
+    snprintf(out, NAME_BYTES, "step-%08lld", (long long)step);
+    return out;
 }
 
-/* "step-" and digits only. */
+z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out) {
+    char name[NAME_BYTES];
+    return z3d_io_join(dir, step_name(step, name), out);
+}
+
+/* Only what z3d_checkpoint_path gives: "step-7" would be the folder of no step, and a second one of
+ * step 7. */
 static bool parse_name(const char *name, int64_t *step) {
-    char *end;
-    if (strncmp(name, "step-", 5) != 0 || strlen(name) > 5 + 18) return false;
-    for (const char *c = name + 5; *c; c++)
-        if (*c < '0' || *c > '9') return false;
-    *step = strtoll(name + 5, &end, 10);
-    return name[5] != '\0';
+    char wanted[NAME_BYTES];
+    if (strncmp(name, "step-", 5) != 0 || strspn(name + 5, "0123456789") > 18) return false;
+    *step = strtoll(name + 5, NULL, 10);
+    return strcmp(name, step_name(*step, wanted)) == 0;
 }
 
 static z3d_status has_manifest(const char *dir, int64_t step, bool *has) {
@@ -183,7 +188,7 @@ z3d_status z3d_store_retain(const z3d_store *store) {
     if (store->config.keep <= 0) return Z3D_OK;
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
     z3d_status status = Z3D_OK;
-    for (int i = 0; i < count - (int)store->config.keep && status == Z3D_OK; i++) {
+    for (int i = 0; i < count - store->config.keep && status == Z3D_OK; i++) {
         char *path = NULL;
         status = z3d_checkpoint_path(store->dir, steps[i], &path);
         if (status == Z3D_OK) status = z3d_io_remove_tree(store->config.hook, path, Z3D_MANIFEST);
@@ -231,6 +236,14 @@ fail:
     return status;
 }
 
+/* A folder that was given another step's name would be gone on behind that step. */
+static z3d_status check_step(const z3d_store *store, int64_t step) {
+    z3d_engine_state state;
+    z3d_engine_get_state(store->config.engine, &state);
+    if (state.step == step) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "its manifest says step %lld", (long long)state.step);
+}
+
 /* Those above steps[good] are damaged. */
 static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good, int count) {
     static const char *const putting = "checkpoint: putting damaged ones aside";
@@ -257,6 +270,7 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
         status = z3d_checkpoint_load_all(c->world, folder, c->model, c->engine, verify, false,
                                          accept, context, info);
         free(folder);
+        if (status == Z3D_OK) status = check_step(store, steps[at]);
         if (status != Z3D_ERR_DATA) break; /* another failure may be over at the next start */
         if (z3d_world_rank(c->world) == 0)
             z3d_log(Z3D_LOG_ERROR, "the checkpoint of step %lld cannot be used: %s%s",

@@ -1,4 +1,5 @@
 // Saving from and loading into engines, on several ranks.
+#include <atomic>
 #include <cmath>
 
 #include "engine.h"
@@ -280,6 +281,130 @@ TEST(Engine, AnotherModelIsRefusedByName) {
         EXPECT_NE(strstr(z3d_error_message(), wanted[change]), nullptr) << z3d_error_message();
         z3d_store_close(store);
     }
+}
+
+// What lies in the folder of checkpoints beside them, and what is done with it.
+class Folder : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        ASSERT_Z3D(t.create());
+    }
+    void save_steps(int count, int64_t keep) {
+        z3d_store *store;
+        Trace trace;
+        ASSERT_Z3D(open_store(t, shared.path, false, keep, &store));
+        for (int k = 0; k < count; k++) {
+            steps(t, 1, trace);
+            ASSERT_Z3D(save(store, 0));
+        }
+        z3d_store_close(store);
+    }
+    std::vector<int64_t> listed() {
+        int64_t *all = nullptr;
+        int count = 0;
+        EXPECT_Z3D(z3d_checkpoint_list(shared.path.c_str(), &all, &count));
+        std::vector<int64_t> out(all, all + count);
+        free(all);
+        Shared::barrier();
+        return out;
+    }
+    template <typename F> void on_rank_0(F change) {
+        Shared::barrier();
+        if (z3d_world_rank(world) == 0) change();
+        Shared::barrier();
+    }
+    std::string operator/(const std::string &name) const {
+        return shared.path + "/" + name;
+    }
+    Shared shared;
+    Trainer t{base(1, Z3D_F32)};
+};
+
+// A folder that is called almost like a step is none: it would count twice, and the oldest
+// checkpoint be removed for it.
+TEST_F(Folder, OnlyOurOwnNamesAreSteps) {
+    save_steps(1, 2);
+    on_rank_0([&] {
+        for (const char *name : {"step-1", "step-000000001", "step-1x", "step-"})
+            std::filesystem::create_directories(*this / name);
+    });
+    EXPECT_EQ(listed(), std::vector<int64_t>{1});
+    save_steps(1, 2);
+    EXPECT_EQ(listed(), (std::vector<int64_t>{1, 2}));
+    EXPECT_TRUE(std::filesystem::exists(*this / "step-1"));
+}
+
+TEST_F(Folder, KeepsAsManyAsAreAskedFor) {
+    save_steps(2, int64_t(1) << 32);
+    EXPECT_EQ(listed(), (std::vector<int64_t>{1, 2}));
+}
+
+// What a link points to is not ours to remove.
+TEST_F(Folder, LinksAreRemovedNotFollowed) {
+    on_rank_0([&] {
+        std::filesystem::create_directories(*this / "elsewhere");
+        spill(*this / "elsewhere/precious", "x");
+        std::filesystem::create_directory_symlink(*this / "elsewhere", *this / "step-00000007");
+    });
+    save_steps(0, 0);
+    EXPECT_TRUE(std::filesystem::exists(*this / "elsewhere/precious"));
+    EXPECT_FALSE(std::filesystem::is_symlink(*this / "step-00000007"));
+}
+
+TEST_F(Folder, AnotherStepsNameIsNoticed) {
+    save_steps(2, 0);
+    on_rank_0([&] { std::filesystem::rename(*this / "step-00000002", *this / "step-00000009"); });
+    z3d_store *store;
+    int64_t step;
+    ASSERT_Z3D(open_store(t, shared.path, false, 0, &store));
+    EXPECT_Z3D(z3d_store_resume(store, Z3D_VERIFY_FULL, nullptr, nullptr, nullptr, &step));
+    EXPECT_EQ(step, 1);
+    z3d_store_close(store);
+    EXPECT_TRUE(std::filesystem::exists(*this / "step-00000009.damaged"));
+}
+
+namespace {
+
+// Holds rank 0's commit back before its manifest gets its name.
+struct Gate {
+    std::atomic<bool> reached{false}, open{false};
+    z3d_io_hook hook{&Gate::before, this};
+    static int before(void *context, const z3d_io_event *event) {
+        Gate *gate = (Gate *)context;
+        if (event->kind != Z3D_IO_RENAME || !strstr(event->to, Z3D_MANIFEST)) return 0;
+        gate->reached = true;
+        while (!gate->open) usleep(100);
+        return 0;
+    }
+};
+
+} // namespace
+
+// Rank 1 fails while rank 0 commits: the old checkpoint is gone by then, so the new one must stay.
+TEST_F(Folder, WhatIsCommittedOutlivesAnothersFailure) {
+    if (z3d_world_size(world) != 2) GTEST_SKIP();
+    save_steps(1, 1);
+    Gate gate;
+    z3d_store *store;
+    Trace trace;
+    int64_t durable;
+    ASSERT_Z3D(open_store(t, shared.path, true, 1, &store, &gate.hook));
+    steps(t, 1, trace);
+    ASSERT_Z3D(save(store, 0));
+    for (bool reached = false; !reached;) {
+        ASSERT_Z3D(z3d_store_poll(store, false, &durable));
+        reached = gate.reached;
+        ASSERT_Z3D(z3d_world_broadcast(world, &reached, sizeof reached, 0));
+    }
+    gate.open = true;
+    if (z3d_world_rank(world) == 0) {
+        EXPECT_EQ(Z3D_ERR_IO, z3d_store_poll(store, true, &durable));
+    } else {
+        EXPECT_EQ(Z3D_ERR_IO, z3d_world_agree(world, Z3D_ERROR(Z3D_ERR_IO, "rank 1 is ill")));
+    }
+    z3d_store_close(store);
+    Shared::barrier();
+    EXPECT_EQ(listed(), std::vector<int64_t>{2});
 }
 
 int main(int argc, char **argv) {

@@ -1,0 +1,83 @@
+/* Fuzzes what imports other programs' GPT-2. The input's first byte says what the rest is:
+ *   l  llm.c's file
+ *   h  config.json, a zero byte, model.safetensors
+ *   t  config.json, a zero byte, the header of model.safetensors; its length comes in front, and a
+ *      MiB of zeros for its tensors behind it, so that inputs stay small
+ * Whatever is accepted must be readable, to the last element. */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint/foreign.h"
+#include "src/model/gpt.h"
+
+/* A model is only described here: nothing runs its units, so what they do is not linked. */
+const struct z3d_unit_ops z3d_gpt_embedding_ops = {0}, z3d_gpt_block_ops = {0},
+                          z3d_gpt_head_ops = {0};
+
+static char folder[64], file[80]; /* of this process */
+
+/* FOLDER/NAME: `data` behind the 8 bytes of `length`, if it has one; as long as `bytes`, at least.
+ */
+static void put(const char *name, const uint64_t *length, const void *data, size_t size,
+                size_t bytes) {
+    char path[128];
+    size_t front = length ? sizeof *length : 0;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || (length && pwrite(fd, length, front, 0) != (ssize_t)front) ||
+        pwrite(fd, data, size, (off_t)front) != (ssize_t)size ||
+        (bytes > front + size && ftruncate(fd, (off_t)bytes) != 0))
+        abort();
+    close(fd);
+}
+
+/* The first elements of every tensor and the last ones. */
+static void read_all(const z3d_foreign *f) {
+    enum { SOME = 300 };
+    float values[SOME];
+    for (int t = 0; t < f->count; t++) {
+        int64_t elements = z3d_tensor_elements(&f->tensor[t]);
+        int64_t some = elements < SOME ? elements : SOME;
+        if (z3d_foreign_read(f, t, 0, some, values) != Z3D_OK ||
+            z3d_foreign_read(f, t, elements - some, some, values) != Z3D_OK)
+            abort();
+    }
+}
+
+static void import(const char *from) {
+    z3d_foreign f;
+    if (z3d_foreign_open(from, &f) == Z3D_OK) read_all(&f);
+    z3d_foreign_close(&f);
+}
+
+static void remove_folder(void) {
+    (void)z3d_io_remove_tree(NULL, folder, NULL);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    enum { ROOM = 1 << 20 };
+    if (!*folder) {
+        snprintf(folder, sizeof folder, "/dev/shm/zero3d-fuzz-XXXXXX");
+        if (!mkdtemp(folder) || atexit(remove_folder) != 0) abort();
+        snprintf(file, sizeof file, "%s/llmc.bin", folder);
+    }
+    if (size == 0) return 0;
+    uint8_t kind = *data++;
+    const uint8_t *zero = --size ? memchr(data, '\0', size) : NULL;
+    if (kind == 'l') {
+        put("llmc.bin", NULL, data, size, 0);
+        import(file);
+    } else if ((kind == 'h' || kind == 't') && zero) {
+        size_t config = (size_t)(zero - data), rest = size - config - 1;
+        uint64_t length = rest;
+        put("config.json", NULL, data, config, 0);
+        put("model.safetensors", kind == 't' ? &length : NULL, zero + 1, rest,
+            kind == 't' ? 8 + rest + ROOM : 0);
+        import(folder);
+    }
+    return 0;
+}
