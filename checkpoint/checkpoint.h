@@ -136,6 +136,11 @@ typedef struct z3d_store_config {
     const struct z3d_io_hook *hook; /* NULL, but in tests */
 } z3d_store_config;
 
+/* Bytes of host memory that the copy of an asynchronous save takes on the rank of this place: 12
+ * for each element that it writes. ERR_MEMORY. Not collective. */
+z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
+                                         int64_t *bytes);
+
 /* Takes the folder for this run: makes it, locks it (ERR_IO when another job has it), removes what
  * unfinished saves and removals left, and says so. Collective; agreed. */
 z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out);
@@ -151,6 +156,8 @@ z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
 /* Moves an asynchronous save on: *step is set to the step that became durable with this call, else
  * -1. wait: until there is none in flight. Cheap when none is. Collective; agreed. */
 z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step);
+/* Where that copy lies and its bytes; NULL, 0: saves are synchronous. */
+const void *z3d_store_snapshot(const z3d_store *store, int64_t *bytes);
 /* The newest step that is durable, -1: none. */
 int64_t z3d_store_newest(const z3d_store *store);
 /* Seconds that the last save took until it was durable, and that it kept the run waiting. */

@@ -133,23 +133,35 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
 }
 
-/* Its pages are touched here, so that no save waits for them. */
-z3d_status z3d_store_plan_snapshot(z3d_store *store) {
+z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
+                                         int64_t *bytes) {
     z3d_extent *extent;
     int count;
-    int64_t total = 0;
-    Z3D_TRY(z3d_shard_plan(store->config.model, store->config.topology, &count, &extent));
-    for (int i = 0; i < count; i++) total += extent[i].count;
+    *bytes = 0;
+    Z3D_TRY(z3d_shard_plan(model, topology, &count, &extent));
+    for (int i = 0; i < count; i++) *bytes += extent[i].count * (int64_t)sizeof(float);
     free(extent);
-    size_t bytes = (size_t)total * sizeof(float) + 64;
+    return Z3D_OK;
+}
+
+/* Its pages are touched here, so that no save waits for them. */
+z3d_status z3d_store_plan_snapshot(z3d_store *store) {
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(store->config.model, store->config.topology,
+                                          &store->snapshot_bytes));
+    size_t bytes = (size_t)store->snapshot_bytes + 64;
     store->snapshot = malloc(bytes);
     if (!store->snapshot)
         return Z3D_ERROR(Z3D_ERR_MEMORY,
                          "no memory for a snapshot of %lld bytes (checkpoint.async: false needs "
                          "none)",
-                         (long long)total * 4);
+                         (long long)store->snapshot_bytes);
     memset(store->snapshot, 0, bytes);
     return Z3D_OK;
+}
+
+const void *z3d_store_snapshot(const z3d_store *store, int64_t *bytes) {
+    *bytes = store->snapshot_bytes;
+    return store->snapshot;
 }
 
 static z3d_status take_snapshot(z3d_store *store) {

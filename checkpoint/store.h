@@ -34,6 +34,7 @@ struct z3d_store {
     int64_t newest;
     z3d_save save;
     float *snapshot; /* asynchronous: this rank's extents one behind the other; else NULL */
+    int64_t snapshot_bytes;
     double whole_seconds, stalled_seconds;
 };
 

@@ -105,6 +105,8 @@ void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t b
 /* Bytes that device memory could still give; INT64_MAX where nobody knows. On the cpu device all
  * ranks of a node, and host space, share them. */
 int64_t z3d_device_available(const z3d_device *device);
+/* The same of host memory, whatever the device: of this node, for all its ranks together. */
+int64_t z3d_host_available(void);
 
 /* Scratch that kernels may use while they run (see z3d_kernel_scratch). Owned by the caller. */
 void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes);

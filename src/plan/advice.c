@@ -23,7 +23,7 @@ static z3d_status measure(const z3d_config *config, const z3d_topology *topology
     memcpy(out->arena, program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
     z3d_program_ledger(program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
     memcpy(out->peak, ledger.peak, sizeof out->peak);
-    return Z3D_OK;
+    return z3d_plan_snapshot(config, *model, topology, &out->snapshot);
 }
 
 z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
@@ -41,9 +41,17 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
     return status;
 }
 
+static int64_t host_bytes(const z3d_need *need) {
+    return need->arena[Z3D_SPACE_HOST] + need->snapshot;
+}
+
+/* Of device memory. */
+static int64_t total(const z3d_need *need, const z3d_room *room) {
+    return need->arena[Z3D_SPACE_DEVICE] + (room->shared ? host_bytes(need) : 0);
+}
+
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room) {
-    int64_t device = need->arena[Z3D_SPACE_DEVICE], host = need->arena[Z3D_SPACE_HOST];
-    if (room->shared) device += host;
+    int64_t device = total(need, room), host = host_bytes(need);
     if (device > room->device) return device - room->device;
     return !room->shared && host > room->host ? host - room->host : 0;
 }
@@ -100,6 +108,7 @@ static void list_changes(advisor *a, const z3d_config *settled) {
         assign(new_change(a), "activation_checkpointing.partition_activations", "true");
         assign(new_change(a), "activation_checkpointing.cpu_checkpointing", "true");
     }
+    if (settled->checkpoint_async) assign(new_change(a), "checkpoint.async", "false");
     for (int half = 0; half < 2; half++) {
         if (half == 1 && micro % 2 != 0) continue;
         change *c = new_change(a); /* either takes twice the micro-batches for the same batch */
@@ -132,10 +141,6 @@ static void try_change(const advisor *a, change *c) {
 
 /* ---- text ---- */
 
-static int64_t total(const z3d_need *need, const z3d_room *room) {
-    return need->arena[Z3D_SPACE_DEVICE] + (room->shared ? need->arena[Z3D_SPACE_HOST] : 0);
-}
-
 static void say_change(const advisor *a, const change *c, z3d_string *out) {
     char takes[32], missing[32];
     int64_t short_by = z3d_need_missing(&c->need, a->room);
@@ -158,8 +163,7 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
         if (need->peak[tenant] > need->peak[most]) most = tenant;
     z3d_string_append(
         out, "does not fit: rank 0 needs %s, there is room for %s: %s missing in %s memory\n",
-        z3d_format_bytes(device ? total(need, a->room) : need->arena[Z3D_SPACE_HOST], takes,
-                         sizeof takes),
+        z3d_format_bytes(device ? total(need, a->room) : host_bytes(need), takes, sizeof takes),
         z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
         z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
         device ? "device" : "host");

@@ -4,9 +4,10 @@
 
 #include "src/plan/plan.h"
 
-/* Bytes that one rank's arenas take. */
+/* Bytes that one rank's arenas take, and what lies beside them. */
 typedef struct z3d_need {
     int64_t arena[Z3D_SPACE_COUNT];
+    int64_t snapshot;               /* in host memory: z3d_plan_snapshot */
     int64_t peak[Z3D_TENANT_COUNT]; /* of the training step, in device memory */
 } z3d_need;
 
@@ -17,19 +18,19 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
 
 /* Where a rank's memory is. */
 typedef struct z3d_room {
-    int64_t device, host; /* bytes that the arenas may take */
+    int64_t device, host; /* bytes that may be taken */
     bool shared;          /* host space is device memory too (the cpu device): host is not looked
-                             at, both arenas together must find room in `device` */
+                             at, all together must find room in `device` */
 } z3d_room;
 
 /* Bytes that are missing; 0: it fits. */
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
 
 /* Text for one that misses some: by how much, which tenant is the largest, and what single change
- * of the configuration (ZeRO stage, granularity, P_a, P_a+cpu, half the micro-batch, twice the
- * tensor size) would make it fit, each tried by planning it; where none does, the one that helps
- * most. Nothing where it fits. Errors: ERR_MEMORY, and
- * as z3d_plan_create for the configuration itself. */
+ * of the configuration (ZeRO stage, granularity, P_a, P_a+cpu, synchronous checkpoints, half
+ * the micro-batch, twice the tensor size) would make it fit, each tried by planning it; where none
+ * does, the one that helps most. Nothing where it fits. Errors: ERR_MEMORY, and as z3d_plan_create
+ * for the configuration itself. */
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
                            z3d_string *out);
 

@@ -24,6 +24,8 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
     z3d_plan_program_config(config, &made->program);
     made->tensor_across_nodes = config->parallel_allow_tensor_across_nodes;
     Z3D_TRY_GOTO(status, z3d_plan_model(config, &made->model), failed);
+    Z3D_TRY_GOTO(status, z3d_plan_snapshot(config, made->model, &made->topology, &made->snapshot),
+                 failed);
     Z3D_TRY_GOTO(status,
                  z3d_simulation_create(made->model, &made->topology, &made->program,
                                        config->gradient_clipping, node, &made->simulation),
@@ -70,7 +72,7 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
                              FILE *timeline, z3d_estimate *out) {
     *out = (z3d_estimate){0};
     Z3D_TRY(check_nodes(of, hardware));
-    z3d_simulation_memory(of->simulation, hardware, extra, &out->memory);
+    z3d_simulation_memory(of->simulation, of->snapshot, hardware, extra, &out->memory);
     double used = 1 - out->memory.free / out->memory.capacity;
     Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, timeline, &out->time));
     Z3D_REQUIRE(out->time.seconds > 0, "a step that takes no time");

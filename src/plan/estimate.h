@@ -13,6 +13,7 @@ typedef struct z3d_case {
     z3d_program_config program;
     z3d_model *model;
     z3d_simulation *simulation;
+    int64_t snapshot;         /* z3d_plan_snapshot */
     bool tensor_across_nodes; /* allowed */
 } z3d_case;
 

@@ -33,15 +33,19 @@ static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
     z3d_string_append(out, "  %-28s %10.3f\n", "arena (peaks do not coincide)",
                       (double)need->arena * 1e-9);
     z3d_string_append(out, "  %-28s %10.3f\n", "outside the arena", need->overhead * 1e-9);
-    if (need->host_arena > 0)
+    if (need->snapshot > 0)
+        z3d_string_append(out, "  %-28s %10.3f  in host memory\n", "copy of checkpoint.async",
+                          (double)need->snapshot * 1e-9);
+    if (need->host_arena + need->snapshot > 0)
         z3d_string_append(out, "  %-28s %10.3f  of %.1f\n", "host memory",
-                          (double)need->host_arena * 1e-9, need->host_capacity * 1e-9);
+                          (double)(need->host_arena + need->snapshot) * 1e-9,
+                          need->host_capacity * 1e-9);
     z3d_string_append(out, "  %-28s %10.3f  %s by %.3f\n", "capacity", need->capacity * 1e-9,
                       need->free >= 0 ? "fits," : "does not fit,",
                       (need->free >= 0 ? need->free : -need->free) * 1e-9);
     if (need->free >= 0 && !need->fits)
         z3d_string_append(out, "  host memory does not fit, by %.3f\n",
-                          ((double)need->host_arena - need->host_capacity) * 1e-9);
+                          -z3d_memory_host_free(need) * 1e-9);
 }
 
 static void line(z3d_string *out, const char *name, double seconds, double of) {
@@ -127,6 +131,7 @@ static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_str
     }
     more(out, "arena", (double)need->arena);
     more(out, "host_arena", (double)need->host_arena);
+    more(out, "checkpoint_copy", (double)need->snapshot);
     more(out, "outside", need->overhead);
     more(out, "capacity", need->capacity);
     more(out, "free", need->free);

@@ -29,6 +29,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     w->node = z3d_case_node(c, w->hardware);
     Z3D_TRY(z3d_plan_model(c, &w->model));
     Z3D_TRY(z3d_layout_create(w->model, &w->topology, &w->layout));
+    Z3D_TRY(z3d_plan_snapshot(c, w->model, &w->topology, &w->snapshot));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return Z3D_OK;
@@ -61,7 +62,7 @@ static z3d_status plan_programs(const z3d_fit_frame *w, z3d_fit_row *row,
     if (status == Z3D_OK) status = z3d_program_plan(program, Z3D_MODE_COUNT);
     if (status == Z3D_OK) {
         z3d_program_ledger(program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &row->ledger);
-        z3d_memory_find(program[Z3D_MODE_TRAIN]->arena, w->hardware, 0, &row->memory);
+        z3d_memory_find(program[Z3D_MODE_TRAIN]->arena, w->snapshot, w->hardware, 0, &row->memory);
     }
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) z3d_program_destroy(program[mode]);
     return status;

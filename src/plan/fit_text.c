@@ -27,7 +27,7 @@ static void print_row(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *ou
     for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
         z3d_string_append(out, " %8.2f", (double)row->ledger.peak[tenant] * scale);
     z3d_string_append(out, " %8.2f %8.2f", (double)row->memory.arena * scale,
-                      (double)row->memory.host_arena * scale);
+                      (double)(row->memory.host_arena + row->memory.snapshot) * scale);
     if (row->fits)
         z3d_string_append(out, " %8.2f %8.2f %7.1f %% %10.4g\n", row->memory.free * scale,
                           (row->bytes_sent - least_bytes(fit)) * scale, 100 * row->recompute,
@@ -83,6 +83,7 @@ static void row_json(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *out
                           (long long)row->ledger.peak[tenant]);
     number(out, "arena", (double)row->memory.arena);
     number(out, "host_arena", (double)row->memory.host_arena);
+    number(out, "checkpoint_copy", (double)row->memory.snapshot);
     number(out, "free", row->memory.free);
     z3d_string_append(out, "}");
     if (row->fits) {

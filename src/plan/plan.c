@@ -4,6 +4,8 @@
 
 #include "src/plan/plan.h"
 
+#include "checkpoint/checkpoint.h"
+
 /* Worlds up to this size are played whole; of larger ones only the planned rank is verified. */
 enum { MAX_PLAYED_WORLD = 64 };
 
@@ -134,6 +136,13 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topol
                              (int)config->parallel_pipeline_model_parallel_size, rank, out);
 }
 
+z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model,
+                             const z3d_topology *topology, int64_t *bytes) {
+    *bytes = 0;
+    return config->checkpoint_async ? z3d_checkpoint_snapshot_bytes(model, topology, bytes)
+                                    : Z3D_OK;
+}
+
 static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) {
     Z3D_TRY(z3d_plan_place(config, ranks, rank, &plan->topology));
     ranks = plan->topology.size[Z3D_AXIS_WORLD];
@@ -147,7 +156,7 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
     Z3D_TRY(build_programs(plan));
     Z3D_TRY(verify_worlds(plan));
     plan->flops = count_flops(plan);
-    return Z3D_OK;
+    return z3d_plan_snapshot(config, plan->model, &plan->topology, &plan->snapshot);
 }
 
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out) {

@@ -14,6 +14,11 @@
 #include "src/model/model.h"
 #include "zero/program.h"
 
+/* Bytes of host memory beside the arenas on a rank: the copy of an asynchronous save; 0 without
+ * checkpoint.async. */
+z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model,
+                             const z3d_topology *topology, int64_t *bytes);
+
 /* The GPT that a configuration describes, for its tensor size. Errors: z3d_gpt_create's. */
 z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
 /* The same as numbers: for FLOPs per token and the padded vocabulary. */
@@ -46,6 +51,7 @@ typedef struct z3d_plan {
     z3d_traces *traces;
     z3d_program *program[Z3D_MODE_COUNT];
     z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
+    int64_t snapshot;    /* z3d_plan_snapshot */
     bool world_verified; /* all ranks' programs against each other, not this rank's alone */
     double flops; /* of one training step on this rank, recompute included, kernels counted as
                      cost.c does */

@@ -45,6 +45,11 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     if (host > 0)
         z3d_string_append(out, "  %-16s %16lld  %10s  in host memory\n", "activations",
                           (long long)host, z3d_format_bytes(host, buf, sizeof buf));
+    if (plan->snapshot > 0)
+        z3d_string_append(out,
+                          "  %-16s %16lld  %10s  in host memory: the copy of checkpoint.async\n",
+                          "checkpoint copy", (long long)plan->snapshot,
+                          z3d_format_bytes(plan->snapshot, buf, sizeof buf));
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
         int64_t arena = 0, least = 0;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {

@@ -32,7 +32,7 @@ static z3d_status spare(const z3d_paper_row *row, const z3d_hardware *hardware, 
     z3d_estimate estimate;
     Z3D_TRY(z3d_paper_case(row, layers, &of));
     z3d_status status = z3d_paper_estimate(row, of, hardware, &estimate);
-    double host = estimate.memory.host_capacity - (double)estimate.memory.host_arena;
+    double host = z3d_memory_host_free(&estimate.memory);
     *free_bytes = estimate.memory.free < host ? estimate.memory.free : host;
     *parameters = (double)z3d_model_parameter_count(of->model);
     z3d_case_destroy(of);

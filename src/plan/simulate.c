@@ -265,22 +265,27 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
 
 /* ---- memory ---- */
 
-void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], const z3d_hardware *hardware,
-                     double extra, z3d_memory_need *out) {
+double z3d_memory_host_free(const z3d_memory_need *need) {
+    return need->host_capacity - (double)(need->host_arena + need->snapshot);
+}
+
+void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
+                     const z3d_hardware *hardware, double extra, z3d_memory_need *out) {
     *out = (z3d_memory_need){
         .arena = arena[Z3D_SPACE_DEVICE],
         .host_arena = arena[Z3D_SPACE_HOST],
+        .snapshot = snapshot,
         .overhead = hardware->overhead_gb * 1e9,
         .extra = extra,
         .capacity = hardware->memory_gib * 1073741824.0,
         .host_capacity = hardware->host_memory_gib * 1073741824.0 / hardware->devices,
     };
     out->free = out->capacity - (double)out->arena - out->overhead - extra;
-    out->fits = out->free >= 0 && (double)out->host_arena <= out->host_capacity;
+    out->fits = out->free >= 0 && z3d_memory_host_free(out) >= 0;
 }
 
-void z3d_simulation_memory(const z3d_simulation *simulation, const z3d_hardware *hardware,
-                           double extra, z3d_memory_need *out) {
+void z3d_simulation_memory(const z3d_simulation *simulation, int64_t snapshot,
+                           const z3d_hardware *hardware, double extra, z3d_memory_need *out) {
     const z3d_program *train = z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN);
-    z3d_memory_find(train->arena, hardware, extra, out);
+    z3d_memory_find(train->arena, snapshot, hardware, extra, out);
 }

@@ -54,6 +54,7 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
 /* Bytes of device memory a rank takes on this machine: the arena, and what lies outside. */
 typedef struct z3d_memory_need {
     int64_t arena, host_arena; /* bytes; host_arena: of this rank */
+    int64_t snapshot;          /* in host memory too: z3d_plan_snapshot */
     double overhead, extra;    /* bytes outside the arena; a caller's named line */
     double capacity, free;     /* free < 0: does not fit by so much */
     double host_capacity;      /* a rank's share of the node's host memory */
@@ -61,9 +62,11 @@ typedef struct z3d_memory_need {
 } z3d_memory_need;
 
 /* arena: bytes by space. */
-void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], const z3d_hardware *hardware,
-                     double extra, z3d_memory_need *out);
-void z3d_simulation_memory(const z3d_simulation *simulation, const z3d_hardware *hardware,
-                           double extra, z3d_memory_need *out);
+void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
+                     const z3d_hardware *hardware, double extra, z3d_memory_need *out);
+void z3d_simulation_memory(const z3d_simulation *simulation, int64_t snapshot,
+                           const z3d_hardware *hardware, double extra, z3d_memory_need *out);
+/* Bytes of a rank's host memory that are left; < 0: so many are missing. */
+double z3d_memory_host_free(const z3d_memory_need *need);
 
 #endif

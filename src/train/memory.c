@@ -28,7 +28,7 @@ bool z3d_trainer_device_is_host(const z3d_trainer *trainer) {
 
 /* Of a memory space, in this process' own memory. */
 static z3d_stretch arena_of(const z3d_trainer *trainer, z3d_space space) {
-    z3d_stretch arena = {NULL, 0};
+    z3d_stretch arena = {.part = Z3D_RESIDENT_ARENAS};
     if (space == Z3D_SPACE_HOST || z3d_trainer_device_is_host(trainer))
         arena.at = z3d_engine_arena(trainer->engine, space, &arena.bytes);
     return arena;
@@ -38,17 +38,25 @@ int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer) {
     return arena_of(trainer, Z3D_SPACE_DEVICE).bytes + arena_of(trainer, Z3D_SPACE_HOST).bytes;
 }
 
+/* The copy of an asynchronous save. */
+static z3d_stretch snapshot_of(const z3d_trainer *trainer) {
+    z3d_stretch snapshot = {.part = Z3D_RESIDENT_SNAPSHOT};
+    if (trainer->store) snapshot.at = z3d_store_snapshot(trainer->store, &snapshot.bytes);
+    return snapshot;
+}
+
 bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out) {
-    const z3d_stretch arena[] = {arena_of(trainer, Z3D_SPACE_DEVICE),
-                                 arena_of(trainer, Z3D_SPACE_HOST)};
-    return z3d_resident_read(arena, Z3D_SPACE_COUNT, out);
+    const z3d_stretch known[] = {arena_of(trainer, Z3D_SPACE_DEVICE),
+                                 arena_of(trainer, Z3D_SPACE_HOST), snapshot_of(trainer)};
+    return z3d_resident_read(known, sizeof known / sizeof *known, out);
 }
 
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
     int64_t used = z3d_device_used_bytes(trainer->device);
     if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
-    int64_t peak = peak_resident(),
-            ours = z3d_trainer_arena_bytes(trainer) + z3d_trainer_buffer_bytes(trainer);
+    int64_t peak = peak_resident(), ours = z3d_trainer_arena_bytes(trainer) +
+                                           z3d_trainer_buffer_bytes(trainer) +
+                                           snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
     return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
 }

@@ -34,17 +34,26 @@ static z3d_resident_part part_of(const char *path, const char *program) {
     return strncmp(path, "/dev/", 5) == 0 ? Z3D_RESIDENT_HEAP : Z3D_RESIDENT_FILES;
 }
 
-/* Bytes of the mapping that arenas have. */
-static int64_t overlap(uintptr_t begin, uintptr_t end, const z3d_stretch *arenas, int count) {
-    int64_t sum = 0;
+/* Bytes of the mapping that the stretch has. */
+static int64_t overlap(uintptr_t begin, uintptr_t end, const z3d_stretch *stretch) {
+    uintptr_t from = (uintptr_t)stretch->at, to = from + (uintptr_t)stretch->bytes;
+    to = (to + 4095) / 4096 * 4096; /* the last page is the stretch's */
+    if (from < begin) from = begin;
+    if (to > end) to = end;
+    return stretch->bytes > 0 && to > from ? (int64_t)(to - from) : 0;
+}
+
+/* `bytes` of a mapping are resident: those of known stretches first, the rest is `part`'s. */
+static void share(uintptr_t begin, uintptr_t end, z3d_resident_part part, int64_t bytes,
+                  const z3d_stretch *known, int count, z3d_resident *out) {
+    out->sum += bytes;
     for (int i = 0; i < count; i++) {
-        uintptr_t from = (uintptr_t)arenas[i].at, to = from + (uintptr_t)arenas[i].bytes;
-        to = (to + 4095) / 4096 * 4096; /* the last page is the arena's */
-        if (from < begin) from = begin;
-        if (to > end) to = end;
-        if (to > from) sum += (int64_t)(to - from);
+        int64_t of = overlap(begin, end, &known[i]);
+        if (of > bytes) of = bytes;
+        out->bytes[known[i].part] += of;
+        bytes -= of;
     }
-    return sum;
+    out->bytes[part] += bytes;
 }
 
 static bool parse_header(const char *line, uintptr_t *begin, uintptr_t *end, const char **path) {
@@ -58,7 +67,7 @@ static bool parse_header(const char *line, uintptr_t *begin, uintptr_t *end, con
     return true;
 }
 
-bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *arenas, int count,
+bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *known, int count,
                         z3d_resident *out) {
     char line[4096 + 128];
     uintptr_t begin = 0, end = 0;
@@ -70,11 +79,7 @@ bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *are
         long long kilobytes;
         line[strcspn(line, "\n")] = '\0';
         if (sscanf(line, "Rss: %lld kB", &kilobytes) == 1) {
-            int64_t bytes = kilobytes * 1024, arena = overlap(begin, end, arenas, count);
-            if (arena > bytes) arena = bytes;
-            out->bytes[Z3D_RESIDENT_ARENAS] += arena;
-            out->bytes[part] += bytes - arena;
-            out->sum += bytes;
+            share(begin, end, part, kilobytes * 1024, known, count, out);
             understood = true;
         } else if (parse_header(line, &begin, &end, &path)) {
             part = part_of(path, program);
@@ -93,13 +98,13 @@ static int64_t system_count(void) {
     return pages < 0 ? -1 : pages * sysconf(_SC_PAGESIZE);
 }
 
-bool z3d_resident_read(const z3d_stretch *arenas, int count, z3d_resident *out) {
+bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out) {
     char program[4096];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     program[length > 0 ? length : 0] = '\0';
     FILE *file = fopen("/proc/self/smaps", "re");
     if (!file) return false;
-    bool read = z3d_resident_parse(file, program, arenas, count, out);
+    bool read = z3d_resident_parse(file, program, known, count, out);
     fclose(file);
     out->system = system_count();
     return read && out->system >= 0;

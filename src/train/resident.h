@@ -10,6 +10,7 @@
 /* X(NAME, text) */
 #define Z3D_RESIDENT_MAP(X)                                                                        \
     X(ARENAS, "arenas, as planned")                                                                \
+    X(SNAPSHOT, "copy for asynchronous saves")                                                     \
     X(EXCHANGE, "communication buffers") /* shared by the ranks of a node: also the others' */     \
     X(MPI, "MPI: libraries, shared memory")                                                        \
     X(LIBRARIES, "other libraries")                                                                \
@@ -26,10 +27,11 @@ typedef enum z3d_resident_part {
 
 const char *z3d_resident_name(z3d_resident_part part);
 
-/* A stretch of addresses that an arena has. */
+/* A stretch of addresses whose use is known. */
 typedef struct z3d_stretch {
     const void *at;
     int64_t bytes;
+    z3d_resident_part part;
 } z3d_stretch;
 
 typedef struct z3d_resident {
@@ -43,11 +45,11 @@ typedef struct z3d_resident {
 enum { Z3D_RESIDENT_TOLERANCE = 4 << 20 };
 
 /* False where the system does not say. */
-bool z3d_resident_read(const z3d_stretch *arenas, int count, z3d_resident *out);
+bool z3d_resident_read(const z3d_stretch *known, int count, z3d_resident *out);
 
 /* The first half of it: sums up a text as /proc/PID/smaps has it. program: the path of the running
  * program. False when it has no line that is understood. */
-bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *arenas, int count,
+bool z3d_resident_parse(FILE *smaps, const char *program, const z3d_stretch *known, int count,
                         z3d_resident *out);
 
 #endif

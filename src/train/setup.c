@@ -196,14 +196,15 @@ static z3d_status make_engine(z3d_trainer *trainer) {
  * the others have, looks for all. Collective, agreed. */
 static z3d_status check_room(z3d_trainer *trainer, int threads) {
     z3d_status status = Z3D_OK;
-    int64_t available = z3d_device_available(trainer->device);
-    z3d_room room = {.device = available, .host = INT64_MAX};
+    int64_t available = z3d_device_available(trainer->device), host = z3d_host_available();
+    int ranks = z3d_world_local_size(trainer->world);
+    z3d_room room = {.device = available, .host = host == INT64_MAX ? host : host / ranks};
     if (z3d_trainer_device_is_host(trainer)) {
-        room.device = available / z3d_world_local_size(trainer->world);
+        room.device = room.host;
         room.shared = true;
     }
     z3d_trainer_place(trainer, "start-up: looking for memory");
-    if (trainer->rank == 0 && available != INT64_MAX)
+    if (trainer->rank == 0)
         status =
             z3d_plan_check_room(trainer->config, z3d_world_size(trainer->world), threads, &room);
     return z3d_trainer_agree(trainer, status);

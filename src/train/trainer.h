@@ -118,10 +118,10 @@ z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopp
  * the run on all ranks, without return. In a world of one it returns `status`. Not collective. */
 z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
 
-/* memory.c: peak of this process' resident memory less what its tenants own (arenas and
- * communication buffers): MPI, oneDNN, libraries, the program itself. On a device with memory of
- * its own: what is in use of that, by anybody, less the arena: context, libraries' workspaces,
- * kernels' scratch. At least 0; -1: unknown. */
+/* memory.c: peak of this process' resident memory less what is planned (arenas, communication
+ * buffers, the copy of asynchronous saves): MPI, oneDNN, libraries, the program itself. On a device
+ * with memory of its own: what is in use of that, by anybody, less the arena: context, libraries'
+ * workspaces, kernels' scratch. At least 0; -1: unknown. */
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
 /* What the process' resident memory is for; false: the system does not say. */
 bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out);

@@ -141,6 +141,25 @@ TEST(Files, OneFileShowsTheModel) {
         }
 }
 
+// The ranks' copies hold each element of each state once.
+TEST(Files, SnapshotsHoldEachElementOnce) {
+    for (int tensor : {1, 2, 4})
+        for (int data : {1, 4}) {
+            z3d_model *model = Gpt().make(tensor), *whole = Gpt().make(1);
+            int64_t sum = 0;
+            for (int r = 0; r < tensor * data; r++) {
+                z3d_topology place;
+                int64_t bytes;
+                ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
+                ASSERT_Z3D_OK(z3d_checkpoint_snapshot_bytes(model, &place, &bytes));
+                sum += bytes;
+            }
+            EXPECT_EQ(sum, 12 * z3d_model_parameter_count(whole));
+            z3d_model_destroy(model);
+            z3d_model_destroy(whole);
+        }
+}
+
 // Catches: metadata with times or addresses in it.
 TEST(Files, SameStateGivesSameBytes) {
     TemporaryFolder folder;

@@ -24,6 +24,9 @@ set -- "fp16.enabled=true training.gemm.fp32=auto training.gemm.fp16=sgemm zero_
 for options; do
     # shellcheck disable=SC2086 # lists of words
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=100 run.dir=whole
+    case $options in
+    *async*) grep -q '^  copy for asynchronous saves  ' out || fail "the memory of an asynchronous save has no name" ;;
+    esac
     # shellcheck disable=SC2086
     expect 75 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=3 training.time_limit=1e-9 run.dir=parts
     grep -q 'time_limit is over' out || fail "does not say why it stopped"

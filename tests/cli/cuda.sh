@@ -67,7 +67,7 @@ says 'training.tf32: has no effect in a 16-bit run'
 run training.attention=cudnn
 says 'training.attention: cudnn computes attention in bf16 and fp16'
 
-# GPUs that cannot be used, by the plugin's own code over the host's library calls (tests/device/cuda_shim).
+# GPUs that cannot be used, or whose host cannot, by the plugin's own code over the host's library calls (tests/device/cuda_shim).
 if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     export ZERO3D_PLUGIN_PATH="$HOST_PLUGIN"
     run_on 'no driver'
@@ -78,6 +78,8 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     says 'compute capability 6.0; this build wants 8.0 or later'
     run_on small training.peak_tflops=1
     says 'does not fit: rank 0 needs .*, there is room for .* missing in device memory'
+    run_on huge training.peak_tflops=1 model.hidden_size=8192 model.num_layers=200 checkpoint.interval=1 checkpoint.async=true
+    says 'does not fit: rank 0 needs .* missing in host memory; .*: checkpoint.async=false takes'
     run_two training.peak_tflops=1
     says 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: mpi'
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=mpi training.peak_tflops=1

@@ -59,6 +59,13 @@ plan --memory=other.picture
 expect 1 "$ZERO3D" plan "$demo" --memory nowhere/arena.svg
 says 'nowhere/arena.svg'
 
+# The copy of an asynchronous save is host memory too: of this machine's rank, and against a described one's.
+for where in "" "--hardware $SOURCE/configs/hardware/dgx2-v100.yaml"; do
+    # shellcheck disable=SC2086 # a list of words
+    expect 0 "$ZERO3D" plan "$demo" checkpoint.interval=5 checkpoint.async=true $where
+    grep -q 'checkpoint copy\|copy of checkpoint.async' out || fail "the plan does not know the copy of an asynchronous save"
+done
+
 # What does not fit gets advice.
 expect 0 "$ZERO3D" plan "$SOURCE/configs/paper/fig8-C4-170B-400gpus.yaml" --hardware "$SOURCE/configs/hardware/dgx2-v100.yaml"
 for word in 'does not fit: rank 0 needs' 'the largest tenant is parameters' 'zero_optimization.stage=3 takes'; do

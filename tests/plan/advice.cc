@@ -126,6 +126,29 @@ TEST(Advice, KnowsTheSpaces) {
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
 }
 
+// The copy of an asynchronous save lies in host memory, as large as the optimizer states of stage 3
+// without their padding, and synchronous saves are among the changes.
+TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
+    std::vector<std::string> async = {"checkpoint.interval=5", "checkpoint.async=true"}, third;
+    z3d_need need = Config(async).need();
+    EXPECT_EQ(Config().need().snapshot, 0);
+    third = async;
+    third.push_back("zero_optimization.stage=3");
+    int64_t states = Config(third).need().peak[Z3D_TENANT_OPTIMIZER];
+    EXPECT_EQ(Config(third).need().snapshot, need.snapshot);
+    EXPECT_LE(need.snapshot, states);
+    EXPECT_GT(need.snapshot, states - states / 50);
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE],
+                     .host = need.arena[Z3D_SPACE_HOST] + need.snapshot - 1,
+                     .shared = false};
+    EXPECT_EQ(z3d_need_missing(&need, &room), 1);
+    std::string text = advice(Config(async), room);
+    EXPECT_NE(text.find("1 B missing in host memory"), std::string::npos) << text;
+    EXPECT_NE(text.find("checkpoint.async=false"), std::string::npos) << text;
+    room = {.device = room.device + room.host, .host = 0, .shared = true};
+    EXPECT_EQ(z3d_need_missing(&need, &room), 1);
+}
+
 TEST(Advice, WhereNoChangeIsEnoughTheBestIsNamed) {
     z3d_room room = {.device = 1 << 20, .host = 1 << 20, .shared = false};
     std::string text = advice(Config(), room);

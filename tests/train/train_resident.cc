@@ -36,18 +36,22 @@ TEST(Resident, EveryMappingHasAName) {
         "7f0004000000-7f0004100000 r-xp 00000000 08:01 8  /usr/lib/libdnnl.so.2\nRss: 64 kB\n"
         "7f0005000000-7f0005100000 r--s 00000000 08:01 9  /data/tokens of mine.bin\nRss: 128 kB\n"
         "7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0  [stack]\nRss: 4 kB\n";
-    // The arena is the middle half of a mapping that something else shares.
-    z3d_stretch arena = {reinterpret_cast<void *>(0x7f0000100000), 0x200000};
+    // The arena is the middle half of a mapping that the copy for saves and something else share.
+    const z3d_stretch known[] = {
+        {reinterpret_cast<void *>(0x7f0000100000), 0x200000, Z3D_RESIDENT_ARENAS},
+        {reinterpret_cast<void *>(0x7f0000300000), 0x80000, Z3D_RESIDENT_SNAPSHOT},
+        {nullptr, 0, Z3D_RESIDENT_SNAPSHOT}};
     bool understood;
-    z3d_resident r = parse(text, &arena, 1, &understood);
+    z3d_resident r = parse(text, known, 3, &understood);
     ASSERT_TRUE(understood);
     EXPECT_EQ(r.bytes[Z3D_RESIDENT_ARENAS], 2048 * 1024);
+    EXPECT_EQ(r.bytes[Z3D_RESIDENT_SNAPSHOT], 512 * 1024);
     EXPECT_EQ(r.bytes[Z3D_RESIDENT_PROGRAM], 100 * 1024);
     EXPECT_EQ(r.bytes[Z3D_RESIDENT_EXCHANGE], 8 * 1024);
     EXPECT_EQ(r.bytes[Z3D_RESIDENT_MPI], (16 + 32) * 1024);
     EXPECT_EQ(r.bytes[Z3D_RESIDENT_LIBRARIES], 64 * 1024);
     EXPECT_EQ(r.bytes[Z3D_RESIDENT_FILES], 128 * 1024);
-    EXPECT_EQ(r.bytes[Z3D_RESIDENT_HEAP], (200 + 2048 + 4) * 1024);
+    EXPECT_EQ(r.bytes[Z3D_RESIDENT_HEAP], (200 + 1536 + 4) * 1024);
     EXPECT_EQ(r.sum, (100 + 200 + 4096 + 8 + 16 + 32 + 64 + 128 + 4) * 1024);
 }
 
@@ -65,7 +69,7 @@ TEST(Resident, ThisProcess) {
     const size_t bytes = 24 << 20;
     void *arena = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(arena, MAP_FAILED);
-    z3d_stretch stretch = {arena, static_cast<int64_t>(bytes)};
+    z3d_stretch stretch = {arena, static_cast<int64_t>(bytes), Z3D_RESIDENT_ARENAS};
     z3d_resident before, after;
     if (!z3d_resident_read(&stretch, 1, &before)) GTEST_SKIP() << "no /proc/self/smaps here";
     memset(arena, 1, bytes);

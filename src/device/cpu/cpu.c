@@ -240,7 +240,7 @@ static z3d_status copy_finish(void *self, int64_t id, bool block) {
 
 static int64_t available(const void *self) {
     (void)self;
-    return z3d_cpu_memory_available();
+    return z3d_host_available();
 }
 
 const z3d_device_ops z3d_device_ops_cpu = {

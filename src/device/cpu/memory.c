@@ -8,11 +8,13 @@
 #include <sys/mman.h>
 
 #include "src/base/strings.h"
+#include "src/device/device.h"
 
 #define PAGE ((int64_t)4096)
 #define HUGE_PAGE ((int64_t)2 << 20)
 
-int64_t z3d_cpu_memory_available(void) {
+/* What the kernel thinks can still be used without swapping. */
+int64_t z3d_host_available(void) {
     FILE *file = fopen("/proc/meminfo", "r");
     if (!file) return INT64_MAX;
     char line[256];
@@ -47,7 +49,7 @@ z3d_status z3d_cpu_memory_map(int64_t bytes, int threads, void **out) {
     *out = NULL;
     if (bytes < 0 || !mapped_size(bytes, &size)) return too_much(bytes, "no such size");
     /* Untouched memory is only promised: without this the run would be killed while touching it. */
-    int64_t available = z3d_cpu_memory_available();
+    int64_t available = z3d_host_available();
     char text[32], why[64];
     snprintf(why, sizeof why, "%s are available", z3d_format_bytes(available, text, sizeof text));
     if (size > available) return too_much(bytes, why);

@@ -6,8 +6,6 @@
 
 #include "src/base/status.h"
 
-/* What the kernel thinks can still be used without swapping; INT64_MAX where it does not say. */
-int64_t z3d_cpu_memory_available(void);
 /* `bytes` zeroed bytes, 4096-aligned, touched by `threads` threads. ERR_MEMORY, also where the
  * machine has not that much available. */
 z3d_status z3d_cpu_memory_map(int64_t bytes, int threads, void **out);

@@ -1,6 +1,6 @@
 /* The shim's runtime library. A stream or an event that is not there is noticed, and so are
  * allocations beyond the GPU's memory. ZERO3D_SHIM_GPU in the environment: "none", "old" and
- * "small" make GPUs that training cannot use. */
+ * "small" make GPUs that training cannot use, "huge" one that its host is too small for. */
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,9 @@ static int is(const char *kind) {
     return given && strcmp(given, kind) == 0;
 }
 
-/* Small: enough for the library's workspace, but for no model. */
+/* Small: enough for the library's workspace, but for no model. Huge: more than any host has. */
 static size_t memory(void) {
+    if (is("huge")) return (size_t)1 << 50;
     return is("small") ? ((size_t)32 << 20) + ((size_t)64 << 10) : (size_t)1 << 30;
 }
 
