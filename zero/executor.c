@@ -181,9 +181,8 @@ static z3d_status start_gather_params(z3d_executor *executor, int index) {
 
 /* ---- activation checkpoints ---- */
 
-/* This rank's part of unit u's input: elements `first` .. `first + count - 1` of it. */
-static void checkpoint_part(const z3d_program *p, const z3d_instruction *i, int64_t *first,
-                            int64_t *count) {
+void z3d_executor_checkpoint_part(const z3d_program *p, const z3d_instruction *i, int64_t *first,
+                                  int64_t *count) {
     int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
     int64_t elements = samples * p->model->unit[i->unit - 1].output_elements[p->mode];
     *first = p->config.partition_activations ? i->count * p->layout->tensor_index : 0;
@@ -207,7 +206,7 @@ static z3d_status start_transfer(z3d_executor *executor, int index) {
     z3d_dtype dtype = executor->program->config.dtype;
     bool save = i->opcode == Z3D_OP_SAVE_INPUT;
     int64_t first, count;
-    checkpoint_part(executor->program, i, &first, &count);
+    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
     z3d_copy copy;
     Z3D_TRY(z3d_copy_start(
         executor->device,
@@ -223,7 +222,7 @@ static z3d_status start_load_gather(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     z3d_dtype dtype = executor->program->config.dtype;
     int64_t first, count;
-    checkpoint_part(executor->program, i, &first, &count);
+    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
     if (i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT])
         Z3D_TRY(copy_part(executor, i, false, first, count));
     z3d_collective call = {
@@ -240,7 +239,7 @@ static z3d_status start_load_gather(z3d_executor *executor, int index) {
 static z3d_status save_input(z3d_executor *executor, const z3d_instruction *i) {
     int64_t first, count;
     if (i->buffer[Z3D_SLOT_INPUT] == i->buffer[Z3D_SLOT_OUTPUT]) return Z3D_OK;
-    checkpoint_part(executor->program, i, &first, &count);
+    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
     return copy_part(executor, i, true, first, count);
 }
 
@@ -421,11 +420,18 @@ static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i
     return Z3D_OK;
 }
 
+/* What lies between the pieces that a unit saves is nobody's, but in the digest of them. */
+static z3d_status clear_saved(z3d_executor *executor, const z3d_unit_run *run) {
+    return Z3D_LAUNCH(executor->device, fill, .x = run->saved.base,
+                      .count = run->saved.capacity / (int64_t)sizeof(float), .dtype = Z3D_F32);
+}
+
 static z3d_status run_unit(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     z3d_unit_run run = make_run(executor, i);
     bool backward = i->opcode == Z3D_OP_BACKWARD;
     if (backward) Z3D_TRY(clear_padding(executor, i));
+    if (executor->digest && i->keep) Z3D_TRY(clear_saved(executor, &run));
     executor->next_child = 0;
     z3d_group_set_observer(run.tensor, check_child, executor);
     z3d_status status = backward ? run.unit->ops->backward(&run) : run.unit->ops->forward(&run);

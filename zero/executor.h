@@ -58,6 +58,11 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
                            z3d_dtype dtype);
 
+/* This rank's part of the input that a save_input or load_input moves: elements `first` .. `first +
+ * count - 1` of it. */
+void z3d_executor_checkpoint_part(const z3d_program *program, const z3d_instruction *i,
+                                  int64_t *first, int64_t *count);
+
 /* Device memory of fp32, bf16 or fp16 as fp32 on the host. */
 z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
                                     int64_t count, float *out);

@@ -8,14 +8,14 @@
 
 #include "zero/executor.h"
 
-/* Slots that an instruction writes, as a mask; an instruction's digest is over the memory in them.
- */
+/* Slots that an instruction writes whole, as a mask; its digest is over the memory in them. */
 static unsigned written_slots(const z3d_instruction *i) {
     unsigned gradients = 0;
     for (int s = 0; s < Z3D_MAX_UNIT_GROUPS; s++) gradients |= 1u << (Z3D_SLOT_GRADIENTS + s);
     switch (i->opcode) {
     case Z3D_OP_FORWARD:
-        return 1u << Z3D_SLOT_OUTPUT;
+    case Z3D_OP_RECOMPUTE:
+        return (i->need_output ? 1u << Z3D_SLOT_OUTPUT : 0) | (i->keep ? 1u << Z3D_SLOT_SAVED : 0);
     case Z3D_OP_BACKWARD:
         return 1u << Z3D_SLOT_INPUT_GRADIENT | gradients;
     case Z3D_OP_KEEP_SHARD:
@@ -89,6 +89,45 @@ static z3d_status hash_input(z3d_executor *executor, XXH3_state_t *hash, const z
                       elements * (int64_t)z3d_dtype_size(p->config.dtype));
 }
 
+/* A checkpoint that is a copy: this rank's part of the input. */
+static bool copies_input(const z3d_instruction *i) {
+    return i->opcode == Z3D_OP_SAVE_INPUT && i->phase != Z3D_PHASE_START &&
+           i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT];
+}
+
+static z3d_status hash_copy(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
+    int64_t first, count;
+    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
+    return hash_bytes(executor, hash,
+                      z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
+                      count * (int64_t)z3d_dtype_size(executor->program->config.dtype));
+}
+
+/* What is in the step state: the head's loss so far, what step_control makes of all ranks' sums. */
+static bool changes_state(const z3d_program *p, const z3d_instruction *i) {
+    return i->opcode == Z3D_OP_STEP_CONTROL ||
+           (i->opcode == Z3D_OP_FORWARD && i->unit == p->model->num_units - 1);
+}
+
+static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
+    const double *sums = executor->sums; /* loss, targets, stop requests, none, squares by group */
+    z3d_step_state state;
+    Z3D_TRY(z3d_device_read(executor->device, &state,
+                            z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8),
+                            sizeof state));
+    if (i->opcode == Z3D_OP_STEP_CONTROL) {
+        XXH3_64bits_update(hash, sums, 2 * sizeof *sums);
+        XXH3_64bits_update(hash, sums + 4,
+                           (size_t)executor->program->layout->num_groups * sizeof *sums);
+        XXH3_64bits_update(hash, &state.gradient_factor, sizeof state.gradient_factor);
+        XXH3_64bits_update(hash, &state.skip, sizeof state.skip);
+    } else {
+        XXH3_64bits_update(hash, &state.loss_sum, sizeof state.loss_sum);
+        XXH3_64bits_update(hash, &state.valid_targets, sizeof state.valid_targets);
+    }
+    return Z3D_OK;
+}
+
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
@@ -96,12 +135,15 @@ z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) 
     bool over = i->phase == Z3D_PHASE_WAIT;
     bool sum = over && i->opcode == Z3D_OP_SUM_REPLICATED;
     bool columns = over && i->group >= 0 && !sum, input = over && completes_input(p, i);
-    if (!slots && !columns && !input && !sum) return Z3D_OK;
+    bool copy = copies_input(i), state = changes_state(p, i);
+    if (!slots && !columns && !input && !sum && !copy && !state) return Z3D_OK;
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
     if (columns) Z3D_TRY(hash_columns(executor, &hash, i));
     if (input) Z3D_TRY(hash_input(executor, &hash, i));
     if (sum) Z3D_TRY(hash_sum(executor, &hash, i));
+    if (copy) Z3D_TRY(hash_copy(executor, &hash, i));
+    if (state) Z3D_TRY(hash_state(executor, &hash, i));
     for (int s = 0; s < Z3D_SLOT_COUNT; s++)
         if (slots >> s & 1 && i->buffer[s] >= 0)
             Z3D_TRY(hash_bytes(executor, &hash,

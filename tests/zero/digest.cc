@@ -1,0 +1,127 @@
+// Digests blame the instruction that first does something else. A difference is injected by
+// changing what one instruction reads just before it, and changing it back just after.
+#include "tests/zero/harness.h"
+
+#include <fstream>
+
+using namespace harness;
+
+namespace {
+
+struct Injection {
+    z3d_opcode opcode;
+    const char *about; // of what the instruction says of itself: "recompute block.1"
+    z3d_slot slot;     // whose buffer is changed; Z3D_SLOT_COUNT: all kept gradients
+};
+
+// Changes memory by a factor of four, up or down, in every fp32; twice is not at all.
+class Injector {
+  public:
+    Injector(const Injection &injection, Trainer &trainer) : wanted(injection), t(trainer) {}
+    int injected = 0;
+
+    static z3d_status entered(void *context, const z3d_program *program, int index) {
+        ((Injector *)context)->enter(program, index);
+        return Z3D_OK;
+    }
+
+  private:
+    const Injection wanted;
+    Trainer &t;
+    std::vector<int> changed;
+
+    void enter(const z3d_program *program, int index) {
+        const z3d_instruction *i = &program->instruction[index];
+        char what[96];
+        z3d_instruction_describe(program, index, what, sizeof what);
+        for (int b : changed) change(program->buffer[b]);
+        changed.clear();
+        if (i->opcode != wanted.opcode || strncmp(what, wanted.about, strlen(wanted.about)) != 0)
+            return;
+        injected++;
+        if (wanted.slot < Z3D_SLOT_COUNT)
+            changed.push_back(i->buffer[wanted.slot]);
+        else
+            for (int g = 0; g < program->layout->num_groups; g++)
+                changed.push_back(z3d_program_group_buffer(program, g, Z3D_PART_GRADIENTS));
+        for (int b : changed) change(program->buffer[b]);
+    }
+
+    void change(const z3d_buffer &b) {
+        int64_t unused;
+        char *at = (char *)z3d_engine_arena(t.engine, b.space, &unused) + b.offset;
+        for (int64_t k = 3; k < b.bytes; k += 4) at[k] = (char)(at[k] ^ 1); // of the exponent
+    }
+};
+
+std::vector<std::string> digests(const Options &options, const Injection *injection) {
+    Options o = options;
+    std::string path = "digest-test-" + std::to_string(z3d_world_rank(world)) + "-of-" +
+                       std::to_string(z3d_world_size(world)) + ".txt";
+    o.digest = path.c_str();
+    {
+        Trainer t(o);
+        Injection none = {Z3D_OPCODE_COUNT, "", Z3D_SLOT_COUNT};
+        Injector injector(injection ? *injection : none, t);
+        t.config.enter = Injector::entered;
+        t.config.enter_context = &injector;
+        EXPECT_Z3D(t.create());
+        for (int k = 0; k < 2; k++) {
+            z3d_step_result result;
+            EXPECT_Z3D(t.step(&result));
+        }
+        EXPECT_EQ(injector.injected > 0, injection != nullptr);
+    }
+    std::vector<std::string> lines;
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    EXPECT_GT(lines.size(), 20u);
+    remove(path.c_str());
+    return lines;
+}
+
+void expect_blame(const Options &o, const Injection &injection, const std::string &blamed) {
+    std::vector<std::string> as_ever = digests(o, nullptr), other = digests(o, &injection);
+    EXPECT_EQ(as_ever, digests(o, nullptr)) << "two equal runs differ";
+    ASSERT_EQ(as_ever.size(), other.size());
+    size_t first = 0;
+    while (first < other.size() && as_ever[first] == other[first]) first++;
+    ASSERT_LT(first, other.size()) << "nobody is blamed, but it was " << blamed;
+    EXPECT_NE(other[first].find(" " + blamed), std::string::npos) << other[first];
+}
+
+} // namespace
+
+TEST(Digest, BlamesForward) {
+    expect_blame({}, {Z3D_OP_FORWARD, "forward block.1", Z3D_SLOT_PARAMETERS}, "forward block.1");
+}
+
+// The last unit's result is the loss.
+TEST(Digest, BlamesTheHead) {
+    expect_blame({}, {Z3D_OP_FORWARD, "forward head", Z3D_SLOT_PARAMETERS}, "forward head");
+}
+
+TEST(Digest, BlamesRecompute) {
+    expect_blame({}, {Z3D_OP_RECOMPUTE, "recompute block.1", Z3D_SLOT_PARAMETERS},
+                 "recompute block.1");
+}
+
+// The gradients are right again when AdamW reads them: only the norm was wrong.
+TEST(Digest, BlamesStepControl) {
+    Options o;
+    o.stage = 2;
+    expect_blame(o, {Z3D_OP_STEP_CONTROL, "step_control", Z3D_SLOT_COUNT}, "step_control");
+}
+
+TEST(Digest, BlamesTheCopyOfACheckpoint) {
+    if (z3d_world_size(world) == 1) GTEST_SKIP() << "needs a tensor group";
+    Options o;
+    o.tensor = 2;
+    o.partition = true;
+    expect_blame(o, {Z3D_OP_SAVE_INPUT, "save_input block.1", Z3D_SLOT_INPUT},
+                 "save_input block.1");
+}
+
+int main(int argc, char **argv) {
+    return main_with_world(argc, argv);
+}
