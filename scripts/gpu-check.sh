@@ -98,8 +98,8 @@ make_check() {
     command -v ninja >/dev/null && generator="-G Ninja"
     mkdir -p "$folder"
     # shellcheck disable=SC2086 # lists of words
-    timeout -k 5 "$limit" cmake -S . -B "$folder" $generator "$@" ${CMAKE_ARGS:-} >"$folder/configure.log" 2>&1 &&
-        timeout -k 5 "$limit" cmake --build "$folder" --target $targets -j "$(nproc)" >"$folder/build.log" 2>&1
+    timeout -k 5 "$((limit / 3))" cmake -S . -B "$folder" $generator "$@" ${CMAKE_ARGS:-} >"$folder/configure.log" 2>&1 &&
+        timeout -k 5 "$((limit * 2 / 3))" cmake --build "$folder" --target $targets -j "$(nproc)" >"$folder/build.log" 2>&1
 }
 
 why_not() { # of the build in folder $1
