@@ -90,7 +90,7 @@ look_around() {
 
 # ---- build ----
 
-# make_check FOLDER SECONDS TARGETS ARGUMENT...: configures and builds; its logs stay in the folder.
+# make_check FOLDER SECONDS TARGETS ARGUMENT...: configures anew and builds; its logs stay in the folder.
 make_check() {
     folder=$1 limit=$2 targets=$3
     shift 3
@@ -98,7 +98,7 @@ make_check() {
     command -v ninja >/dev/null && generator="-G Ninja"
     mkdir -p "$folder"
     # shellcheck disable=SC2086 # lists of words
-    timeout -k 5 "$((limit / 3))" cmake -S . -B "$folder" $generator "$@" ${CMAKE_ARGS:-} >"$folder/configure.log" 2>&1 &&
+    timeout -k 5 "$((limit / 3))" cmake --fresh -S . -B "$folder" $generator "$@" ${CMAKE_ARGS:-} >"$folder/configure.log" 2>&1 &&
         timeout -k 5 "$((limit * 2 / 3))" cmake --build "$folder" --target $targets -j "$(nproc)" >"$folder/build.log" 2>&1
 }
 
