@@ -137,6 +137,9 @@ TEST(check, replay_needs_recompute) {
     EXPECT_NE(check("activation_checkpointing: {granularity: none, replay: full}")
                   .find("run.yaml:1:47: activation_checkpointing.replay: full has no effect"),
               std::string::npos);
+    EXPECT_NE(check("activation_checkpointing: {granularity: selective, replay: full}")
+                  .find("granularity selective, which never replays a block whole"),
+              std::string::npos);
     EXPECT_EQ(check("activation_checkpointing: {granularity: full, replay: full}"), "accepted");
     EXPECT_EQ(check("activation_checkpointing: {granularity: none, replay: minimal}"), "accepted");
 }

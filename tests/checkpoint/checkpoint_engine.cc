@@ -108,6 +108,38 @@ TEST(Engine, LoadsAnywhere) {
         }
 }
 
+// An asynchronous save is not said to be durable, as long as its manifest has not its name.
+TEST(Engine, IsDurableOnlyBehindTheCommit) {
+    Shared folder;
+    Trainer t(base(2, Z3D_F32));
+    Trace trace;
+    z3d_store *store;
+    int64_t durable;
+    std::atomic<bool> held{true};
+    z3d_io_hook hook = {[](void *context, const z3d_io_event *event) {
+                            auto *hold = (std::atomic<bool> *)context;
+                            bool manifest = event->to && strstr(event->to, "/manifest.json");
+                            while (event->kind == Z3D_IO_RENAME && manifest && *hold) usleep(500);
+                            return 0;
+                        },
+                        &held};
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, true, 0, &store, &hook));
+    steps(t, 1, trace);
+    ASSERT_Z3D(save(store, t.o.global_batch));
+    for (int k = 0; k < 50; k++) {
+        ASSERT_Z3D(z3d_store_poll(store, false, &durable));
+        ASSERT_EQ(durable, -1);
+        ASSERT_EQ(z3d_store_newest(store), -1);
+        usleep(1000);
+    }
+    held = false;
+    ASSERT_Z3D(z3d_store_poll(store, true, &durable));
+    EXPECT_EQ(durable, 1);
+    EXPECT_TRUE(std::filesystem::exists(folder.path + "/step-00000001/manifest.json"));
+    z3d_store_close(store);
+}
+
 // The newest is damaged: the one before is used, the damaged one is put aside, its step can be
 // saved.
 TEST(Engine, FallsBackToTheOneBefore) {

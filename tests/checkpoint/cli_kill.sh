@@ -27,7 +27,7 @@ i=0
 while [ $i -lt "$kills" ]; do
     before=$(newest)
     async=false
-    [ $((i % 3)) -eq 2 ] && async=true
+    [ $((i % 3)) -eq 1 ] && async=true
     run killed checkpoint.async=$async >out 2>err </dev/null &
     pid=$!
     background=$pid
