@@ -42,8 +42,10 @@ if(cuda_kernel_sources)
   add_library(zero3d_cuda_kernels OBJECT ${cuda_kernel_sources})
   set_target_properties(zero3d_cuda_kernels PROPERTIES CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
   target_include_directories(zero3d_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
-  # -Wextra's pedantry is about the host code that nvcc generates. A register that spills to memory is an error.
-  target_compile_options(zero3d_cuda_kernels PRIVATE -Xcompiler=-Wall -Xptxas=-warn-spills -lineinfo
+  # -Wextra's pedantry is about the host code that nvcc generates. A register that spills to memory is an error; what each kernel takes is
+  # kept beside its object (scripts/cuda-resources).
+  set_property(TARGET zero3d_cuda_kernels PROPERTY CUDA_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/cuda-report ${CMAKE_CUDA_COMPILER_LAUNCHER})
+  target_compile_options(zero3d_cuda_kernels PRIVATE -Xcompiler=-Wall -Xptxas=-v,-warn-spills -lineinfo
     $<$<BOOL:${ZERO3D_WERROR}>:-Werror=all-warnings -Xcompiler=-Werror>)
 endif()
 

@@ -98,15 +98,14 @@ if(TARGET zero3d_cuda_shim AND NOT ZERO3D_SANITIZE)
   target_include_directories(zero3d_cuda_host BEFORE PRIVATE ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/plugin)
   target_link_libraries(zero3d_cuda_host PRIVATE zero3d_flags Threads::Threads ${CMAKE_DL_LIBS} m)
   add_dependencies(gpu_check zero3d_cuda_host)
-  set(host_plugin "ZERO3D_PLUGIN_PATH=${CMAKE_BINARY_DIR}/host_plugin;OMP_WAIT_POLICY=passive")
-  add_test(NAME gpu_check COMMAND gpu_check --tiny --steps 2 ops train speed kernels)
-  add_test(NAME gpu_check.2 COMMAND ${CMAKE_SOURCE_DIR}/scripts/launch -n 2 $<TARGET_FILE:gpu_check> --host-collectives --tiny --steps 1 train)
-  set_tests_properties(gpu_check gpu_check.2 PROPERTIES TIMEOUT 300 ENVIRONMENT "${host_plugin}")
-  set_tests_properties(gpu_check.2 PROPERTIES PROCESSORS 2)
+  add_test(NAME gpu_check COMMAND ${CMAKE_SOURCE_DIR}/tests/gpu/gpu_check.sh)
+  set_tests_properties(gpu_check PROPERTIES TIMEOUT 300 PROCESSORS 2
+    ENVIRONMENT "ZERO3D=$<TARGET_FILE:gpu_check>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};ZERO3D_PLUGIN_PATH=${CMAKE_BINARY_DIR}/host_plugin;OMP_WAIT_POLICY=passive")
 endif()
 
-# cuDNN's answer to attention's graphs, where the toolkit has cuDNN and its stub of the driver.
+# Registers of the kernels as they were compiled; cuDNN's answer to attention's graphs, where the toolkit has cuDNN and its stub of the driver.
 if(TARGET zero3d_cuda)
+  add_test(NAME cuda_resources COMMAND ${CMAKE_SOURCE_DIR}/scripts/cuda-resources ${CMAKE_BINARY_DIR})
   find_path(ZERO3D_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(ZERO3D_STUB_DRIVER cuda HINTS ${CUDAToolkit_LIBRARY_ROOT} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib/stubs lib64/stubs stubs)
   if(ZERO3D_CUDNN_INCLUDE AND ZERO3D_STUB_DRIVER)

@@ -1,23 +1,41 @@
 #!/bin/sh
-# scripts/gpu-check.sh [--dry-run] [RESULT-FILE]: what only a machine with a GPU can show, in under 8 minutes. Needs a C and a C++ compiler,
-# CMake and the CUDA toolkit; cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds bin/gpu_check alone (ZERO3D_BARE: no MPI,
-# no other library), compares every kernel and whole training runs with the cpu device, looks for bad accesses where compute-sanitizer
-# is, then measures. With MPI (mpicc and mpirun) ranks that share the GPU are checked too. --dry-run: builds, and runs nothing.
-# Ends with 0 if every check held. RESULT-FILE: gpu-check.txt in the build folder.
+# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [RESULT-FILE]: what only a machine with a GPU can show, in under 8 minutes. Needs a C
+# and a C++ compiler, CMake and the CUDA toolkit; cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds bin/gpu_check
+# alone (ZERO3D_BARE: no MPI, no other library), compares every kernel and whole training runs with the cpu device, looks for bad accesses
+# where compute-sanitizer is, then measures. Where zero3d's other libraries are, too, ranks that share the GPU are checked.
+# --dry-run: builds, and runs nothing. --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check at tiny sizes over the plugin that
+# ZERO3D_PLUGIN_PATH names: how this script is tested.
+# Ends with 0 if every check held; the last line of RESULT-FILE (gpu-check.txt in the build folder) says so, and only then.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-dry=""
-if [ "${1:-}" = --dry-run ]; then
-    dry=yes
-    shift
-fi
 build=${BUILD:-build-gpu}
+mode=run
+check=$build/bin/gpu_check
+tiny=""
+case ${1:-} in
+--dry-run)
+    mode=build
+    shift
+    ;;
+--no-gpu)
+    mode=check
+    check=${2:?--no-gpu wants a program}
+    tiny="--tiny --steps 1"
+    shift 2
+    ;;
+esac
 result=${1:-$build/gpu-check.txt}
 begin=$(date +%s)
 budget=${GPU_CHECK_SECONDS:-450}
 
+seconds_left() { echo $((budget - ($(date +%s) - begin))); }
+say() { echo "$*" | tee -a "$result"; }
+
+# What an earlier run left must not be taken for this one's.
+mkdir -p "$build" "$(dirname "$result")" && : >"$result" || exit 1
 stop() {
     echo "gpu-check: $*" >&2
+    echo "gpu-check: FAILED: $*" >>"$result"
     exit 1
 }
 
@@ -32,117 +50,182 @@ find_nvcc() {
     done
 }
 
+# The toolkit's folder, as nvcc knows it: nvcc itself may be a link or a script.
+find_toolkit() {
+    top=$("$nvcc" --dryrun -x cu -c /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')
+    (cd "${top:-$(dirname "$nvcc")/..}" && pwd -P)
+}
+
 # Folders under Python's site-packages (nvidia/*/lib, nvidia/*/include) that hold NVIDIA's libraries.
 find_site() {
     command -v python3 >/dev/null || return 0
-    python3 - "$1" <<'END'
-import glob, os, site, sys, sysconfig
-roots = set(site.getsitepackages() + [site.getusersitepackages(), sysconfig.get_paths()["purelib"]])
-folders = [f for r in roots for f in glob.glob(os.path.join(r, "nvidia", "*", sys.argv[1]))]
-print(":".join(sorted(f for f in folders if os.path.isdir(f))))
+    python3 - "$1" 2>/dev/null <<'END'
+import glob, os, sys
+folders = [f for p in sys.path for f in glob.glob(os.path.join(p, "nvidia", "*", sys.argv[1]))]
+print(":".join(sorted(set(f for f in folders if os.path.isdir(f)))))
 END
 }
 
-nvcc=$(find_nvcc)
-[ -n "$nvcc" ] || stop "no nvcc: set CUDACXX to the CUDA compiler"
-for tool in cmake cc c++; do
-    command -v $tool >/dev/null || stop "no $tool on this machine"
-done
-toolkit=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
-libraries=$(find_site lib)
-headers=$(find_site include)
-# The toolkit's own come first: its headers are the ones that nvcc knows.
-export LD_LIBRARY_PATH="$toolkit/lib64:$toolkit/lib:${libraries:+$libraries:}${LD_LIBRARY_PATH:-}"
-export LIBRARY_PATH="$toolkit/lib64:$toolkit/lib:${libraries:+$libraries:}${LIBRARY_PATH:-}"
-export CPATH="${CPATH:+$CPATH:}$headers"
+# path FOLDERS...: a search path without empty parts, which would mean the working folder.
+path() { printf '%s:' "$@" | sed 's/::*/:/g; s/^://; s/:$//'; }
+
+show_gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null; }
+
+look_around() {
+    nvcc=$(find_nvcc)
+    [ -n "$nvcc" ] || stop "no nvcc: set CUDACXX to the CUDA compiler"
+    for tool in cmake cc c++; do
+        command -v $tool >/dev/null || stop "no $tool on this machine"
+    done
+    if [ $mode = run ] && { ! command -v nvidia-smi >/dev/null || [ -z "$(show_gpu name)" ]; }; then
+        stop "this machine shows no GPU (nvidia-smi): nothing was built or run; --dry-run builds"
+    fi
+    toolkit=$(find_toolkit)
+    # The toolkit's own come first: its headers are the ones that nvcc knows.
+    LD_LIBRARY_PATH=$(path "$toolkit/lib64" "$toolkit/lib" "$(find_site lib)" "${LD_LIBRARY_PATH:-}")
+    LIBRARY_PATH=$(path "$toolkit/lib64" "$toolkit/lib" "$(find_site lib)" "${LIBRARY_PATH:-}")
+    CPATH=$(path "${CPATH:-}" "$(find_site include)")
+    export LD_LIBRARY_PATH LIBRARY_PATH CPATH
+}
 
 # ---- build ----
 
-generator=""
-command -v ninja >/dev/null && generator="-G Ninja"
-mkdir -p "$build" "$(dirname "$result")"
-echo "building $build/bin/gpu_check with $nvcc"
-# shellcheck disable=SC2086 # a list of words
-cmake -S . -B "$build" $generator -DZERO3D_BARE=ON -DZERO3D_CUDA=ON -DCMAKE_CUDA_COMPILER="$nvcc" ${CMAKE_ARGS:-} >"$build/configure.log" 2>&1 ||
-    stop "cmake failed: $(grep -m 1 -A 3 'CMake Error' "$build/configure.log" | tr '\n' ' ')"
-cmake --build "$build" --target gpu_check zero3d_cuda -j "$(nproc)" >"$build/build.log" 2>&1 ||
-    stop "the build failed: $(grep -m 1 -E 'error|Error' "$build/build.log")"
-echo "built in $(($(date +%s) - begin)) s"
-check=$build/bin/gpu_check
-if [ -n "$dry" ]; then
-    echo "dry run: nothing was run"
-    exit 0
-fi
+# make_check FOLDER SECONDS TARGETS ARGUMENT...: configures anew and builds; its logs stay in the folder.
+make_check() {
+    folder=$1 limit=$2 targets=$3
+    shift 3
+    generator=""
+    command -v ninja >/dev/null && generator="-G Ninja"
+    mkdir -p "$folder"
+    # shellcheck disable=SC2086 # lists of words
+    timeout -k 5 "$((limit / 3))" cmake --fresh -S . -B "$folder" $generator "$@" ${CMAKE_ARGS:-} >"$folder/configure.log" 2>&1 &&
+        timeout -k 5 "$((limit * 2 / 3))" cmake --build "$folder" --target $targets -j "$(nproc)" >"$folder/build.log" 2>&1
+}
+
+why_not() { # of the build in folder $1
+    if [ ! -s "$1/build.log" ]; then
+        echo "cmake: $(grep -m 1 -A 3 'CMake Error' "$1/configure.log" | tr -s '\n ' ' ')($1/configure.log)"
+    else
+        echo "$(grep -m 1 -iE '(error|undefined|cannot)' "$1/build.log" || echo 'it took too long') ($1/build.log)"
+    fi
+}
+
+build_bare() {
+    # For this GPU alone: half the time.
+    capability=$(show_gpu compute_cap | head -n 1 | tr -d .)
+    architectures=""
+    [ $mode = build ] || architectures="-DCMAKE_CUDA_ARCHITECTURES=${capability}$([ "$capability" != 90 ] || echo a)-real"
+    echo "building $check with $nvcc"
+    # shellcheck disable=SC2086 # one word or none
+    make_check "$build" "$(($(seconds_left) * 2 / 3))" "gpu_check zero3d_cuda" -DZERO3D_BARE=ON -DZERO3D_CUDA=ON \
+        -DCMAKE_CUDA_COMPILER="$nvcc" $architectures || stop "not built: $(why_not "$build")"
+    echo "built in $(($(date +%s) - begin)) s"
+}
 
 # ---- run ----
 
-if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
-    stop "the build is ready, but this machine shows no GPU (nvidia-smi -L): nothing was run"
-fi
 failed=0
-{
-    echo "zero3d GPU check, $(date -u +%Y-%m-%dT%H:%MZ), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)"
-    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-    "$nvcc" --version | tail -n 2
-} >"$result"
+parts=0
 
 # part SECONDS TITLE COMMAND...: one part of the report, within its own time and what is left of the whole.
 part() {
     limit=$1 title=$2
     shift 2
-    left=$((budget - ($(date +%s) - begin)))
-    [ $limit -lt $left ] || limit=$left
-    echo "" | tee -a "$result"
-    if [ $limit -lt 5 ]; then
-        echo "== $title: left out, the time is over" | tee -a "$result"
+    left=$(seconds_left)
+    [ "$limit" -lt "$left" ] || limit=$left
+    parts=$((parts + 1))
+    say ""
+    if [ "$limit" -lt 5 ]; then
+        say "== $title: FAILED (left out, the time is over)"
         failed=1
         return
     fi
-    echo "== $title" | tee -a "$result"
-    timeout $limit "$@" >"$build/part.txt" 2>&1
+    say "== $title"
+    timeout -k 5 "$limit" "$@" >"$build/part.txt" 2>&1
     code=$?
     tee -a "$result" <"$build/part.txt"
-    if [ $code -ne 0 ]; then
-        echo "== $title: FAILED (exit code $code)" | tee -a "$result"
-        failed=1
+    case $code in
+    0) ;;
+    124 | 137) say "== $title: FAILED (not over within $limit s)" ;;
+    *) say "== $title: FAILED (exit code $code)" ;;
+    esac
+    [ $code -eq 0 ] || failed=1
+}
+
+# shellcheck disable=SC2086 # $tiny is a list of words
+several_ranks() {
+    part 60 "two ranks on the GPU, data parallel" scripts/launch -n 2 "$1" --host-collectives $tiny train
+    part 60 "two ranks on the GPU, tensor parallel" scripts/launch -n 2 "$1" --host-collectives --tensor 2 $tiny train
+}
+
+# The plugin is the same with MPI and without.
+build_and_run_several() {
+    if ! command -v mpirun >/dev/null || ! command -v mpicc >/dev/null; then
+        say "== several ranks: not run, there is no MPI"
+        return
+    fi
+    make_check "$build-mpi" "$(($(seconds_left) / 3))" gpu_check -DZERO3D_CUDA=OFF -DZERO3D_TESTS=OFF || {
+        say "== several ranks: not run: $(why_not "$build-mpi")"
+        return
+    }
+    ZERO3D_PLUGIN_PATH=$PWD/$build/bin
+    export ZERO3D_PLUGIN_PATH
+    several_ranks "$build-mpi/bin/gpu_check"
+    unset ZERO3D_PLUGIN_PATH
+}
+
+sanitize() {
+    for sanitizer in compute-sanitizer "$toolkit/bin/compute-sanitizer"; do
+        command -v "$sanitizer" >/dev/null || continue
+        part 90 "compute-sanitizer memcheck" "$sanitizer" --error-exitcode 9 "$check" --own-attention --steps 2 ops
+        return
+    done
+    say "== compute-sanitizer: not run, it is not here"
+}
+
+# What is the same without cuDNN is only run where there is a GPU.
+# shellcheck disable=SC2086 # $tiny is a list of words
+run_parts() {
+    part 60 "kernels against the cpu device" "$check" ops
+    [ $mode = check ] || part 60 "kernels, own attention" "$check" --own-attention ops
+    part 60 "training against the cpu device, one rank" "$check" $tiny train
+    [ $mode = check ] || part 60 "training, own attention" "$check" --own-attention train
+    part 90 "GPT-2, deterministic" "$check" $tiny speed
+    [ $mode = check ] || part 60 "GPT-2, attention in any order" "$check" --fast-attention speed
+    part 45 "kernels at the shapes of GPT-2 1.5B, batch 4" "$check" $tiny kernels
+    if [ $mode = check ]; then
+        several_ranks "$check"
+    else
+        build_and_run_several
+        sanitize
     fi
 }
 
-part 60 "kernels against the cpu device" "$check" ops
-part 60 "kernels, own attention" "$check" --own-attention ops
-part 60 "training against the cpu device, one rank" "$check" train
-part 60 "training, own attention" "$check" --own-attention train
-if command -v mpirun >/dev/null && command -v mpicc >/dev/null; then
-    BUILD_MPI="$build-mpi"
-    # shellcheck disable=SC2086 # a list of words
-    if cmake -S . -B "$BUILD_MPI" $generator -DZERO3D_CUDA=ON -DCMAKE_CUDA_COMPILER="$nvcc" ${CMAKE_ARGS:-} >"$build/configure-mpi.log" 2>&1 &&
-        cmake --build "$BUILD_MPI" --target gpu_check zero3d_cuda -j "$(nproc)" >"$build/build-mpi.log" 2>&1; then
-        part 60 "two ranks on the GPU, data parallel" scripts/launch -n 2 "$BUILD_MPI/bin/gpu_check" --host-collectives train
-        part 60 "two ranks on the GPU, tensor parallel" scripts/launch -n 2 "$BUILD_MPI/bin/gpu_check" --host-collectives --tensor 2 train
-    else
-        echo "== several ranks: not run, zero3d's libraries are not all here ($build/configure-mpi.log)" | tee -a "$result"
-    fi
-else
-    echo "== several ranks: not run, there is no MPI" | tee -a "$result"
-fi
-if command -v compute-sanitizer >/dev/null; then
-    part 90 "compute-sanitizer memcheck" compute-sanitizer --error-exitcode 9 "$check" --own-attention --steps 2 ops
-else
-    echo "== compute-sanitizer: not run, it is not here" | tee -a "$result"
-fi
-part 90 "GPT-2, deterministic" "$check" speed
-part 60 "GPT-2, attention in any order" "$check" --fast-attention speed
-part 45 "kernels at the shapes of GPT-2 1.5B, batch 4" "$check" kernels
+# The short table: what failed, what was left out, the numbers.
+table() {
+    grep -E '^(FAILED|ok +(speed|memory|losses|stages|products)|== .*: (FAILED|not run))' "$result" >"$build/table.txt"
+    say ""
+    tee -a "$result" <"$build/table.txt"
+    say "$parts parts in $(($(date +%s) - begin)) s: $(grep -c '^ok ' "$result") checks held, $(grep -c '^FAILED' "$result") failed"
+}
 
-# ---- the short table ----
-
-echo ""
-{
-    echo ""
-    echo "held    $(grep -c '^ok ' "$result")"
-    echo "failed  $(grep -c '^FAILED' "$result")"
-    grep -E '^(FAILED|ok +(speed|memory|losses|stages|products)|== .*(FAILED|not run|left out))' "$result"
-} >"$build/table.txt"
-cat "$build/table.txt" | tee -a "$result"
-echo "in $(($(date +%s) - begin)) s; all of it in $result"
-exit $failed
+if [ $mode != check ]; then
+    look_around
+    build_bare
+fi
+if [ $mode = build ]; then
+    echo "gpu-check: a dry run, nothing was run" >"$result"
+    cat "$result"
+    exit 0
+fi
+echo "zero3d GPU check, $(date -u +%Y-%m-%dT%H:%MZ), commit $(git rev-parse --short HEAD 2>/dev/null || echo unknown)" >"$result"
+if [ $mode = run ]; then
+    show_gpu name,driver_version,memory.total >>"$result"
+    "$nvcc" --version | tail -n 2 >>"$result"
+else
+    echo "no GPU: $check over ${ZERO3D_PLUGIN_PATH:-the plugin beside it}" >>"$result"
+fi
+run_parts
+table
+[ $failed = 0 ] || stop "not everything held; all of it in $result"
+say "gpu-check: held"

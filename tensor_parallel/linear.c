@@ -5,30 +5,33 @@
 
 /* y[rows,out] = x[rows,in] W[out,in]^T (+ bias) */
 static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear, const void *x,
-                           const void *bias, void *y) {
+                           const void *bias, void *y, void *gelu) {
     return Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = linear->out, .k = linear->in,
                       .transpose_b = true, .a = x, .b = linear->weight, .c = y, .lda = linear->in,
                       .ldb = linear->in, .ldc = linear->out, .dtype = lane->dtype,
-                      .c_dtype = lane->dtype, .bias = bias);
+                      .c_dtype = lane->dtype, .bias = bias, .gelu = gelu);
 }
 
-/* dx[rows,in] = dy[rows,out] W[out,in] */
+/* dx[rows,in] = dy[rows,out] W[out,in] (x gelu'(before_gelu)) */
 static z3d_status input_gradient(const z3d_tensor_lane *lane, const z3d_linear *linear,
-                                 const void *dy, void *dx) {
+                                 const void *dy, void *dx, const void *before_gelu) {
     return Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = linear->in, .k = linear->out,
                       .a = dy, .b = linear->weight, .c = dx, .lda = linear->out, .ldb = linear->in,
-                      .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->dtype);
+                      .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->dtype,
+                      .before_gelu = before_gelu);
 }
 
 /* dW[out,in] (+)= dy^T x, db[out] (+)= sum of dy's rows in `bias_rows`. */
 static z3d_status parameter_gradients(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, z3d_row_range bias_rows) {
     int64_t row = linear->out * (int64_t)z3d_dtype_size(lane->dtype);
+    bool all_rows = bias_rows.count == linear->rows;
     Z3D_TRY(Z3D_LAUNCH(lane->device, gemm, .m = linear->out, .n = linear->in, .k = linear->rows,
                        .transpose_a = true, .accumulate = linear->accumulate, .a = dy, .b = x,
                        .c = linear->weight_gradient, .lda = linear->out, .ldb = linear->in,
-                       .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->gradient_dtype));
-    if (!linear->bias_gradient) return Z3D_OK;
+                       .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->gradient_dtype,
+                       .bias_gradient = all_rows ? linear->bias_gradient : NULL));
+    if (!linear->bias_gradient || all_rows) return Z3D_OK;
     return Z3D_LAUNCH(lane->device, bias_backward, .dy = (const char *)dy + bias_rows.first * row,
                       .gradient = linear->bias_gradient, .rows = bias_rows.count,
                       .cols = linear->out, .dtype = lane->dtype,
@@ -37,7 +40,7 @@ static z3d_status parameter_gradients(const z3d_tensor_lane *lane, const z3d_lin
 
 z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                      const void *x, void *y) {
-    return multiply(lane, linear, x, linear->bias, y);
+    return multiply(lane, linear, x, linear->bias, y, linear->gelu);
 }
 
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
@@ -46,7 +49,7 @@ z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_lin
     if (!dx) return parameter_gradients(lane, linear, x, dy, all);
     z3d_collective sum = z3d_sum_rows(lane, dx, linear->rows, linear->in);
     z3d_ticket ticket;
-    Z3D_TRY(input_gradient(lane, linear, dy, dx));
+    Z3D_TRY(input_gradient(lane, linear, dy, dx, NULL));
     Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
     Z3D_TRY(parameter_gradients(lane, linear, x, dy, all));
     return z3d_collective_wait(lane->group, ticket);
@@ -55,12 +58,12 @@ z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_lin
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                   const void *x, void *y) {
     z3d_collective sum = z3d_sum_rows(lane, y, linear->rows, linear->out);
-    Z3D_TRY(multiply(lane, linear, x, NULL, y));
+    Z3D_TRY(multiply(lane, linear, x, NULL, y, NULL));
     return z3d_collective_run(lane->group, &sum);
 }
 
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx) {
-    if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx));
+    if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx, linear->before_gelu));
     return parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows));
 }

@@ -44,6 +44,10 @@ typedef struct z3d_linear {
     const void *weight, *bias; /* bias NULL: none */
     void *weight_gradient, *bias_gradient;
     bool accumulate; /* into the gradients */
+    /* GELU beside the layer: */
+    void *gelu;              /* column-parallel forward: also T[rows,out] = gelu(y); or NULL */
+    const void *before_gelu; /* row-parallel backward: x is gelu of this T[rows,in], whose gradient
+                                dx becomes; or NULL */
 } z3d_linear;
 
 /* y T[rows,out] = x W^T + b. No communication: x is replicated, y is this rank's columns. */

@@ -45,7 +45,10 @@ typedef struct z3d_dropout {
 
 /* C[m,n] = (accumulate ? C : 0) + op(A) op(B) (+ bias[n]). op(A) is m x k: stored [m,k] or,
  * transposed, [k,m] (lda is the stored row's length). A and B have `dtype`, C has `c_dtype`, bias
- * has `dtype`. */
+ * has `dtype`.
+ * The last three ask for what would be a kernel of its own behind the product, and on the cpu
+ * device is: devices that can do it in the same launch may round once less. The first two want C in
+ * `dtype` without gaps (ldc = n), the last A transposed and without (lda = m). */
 typedef struct z3d_gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
@@ -53,7 +56,12 @@ typedef struct z3d_gemm {
     void *c;
     int64_t lda, ldb, ldc;
     z3d_dtype dtype, c_dtype;
-    const void *bias; /* T[n] or NULL */
+    const void *bias;        /* T[n] or NULL */
+    void *gelu;              /* T[m,n] = gelu(C), beside C itself; or NULL */
+    const void *before_gelu; /* T[m,n]: C, the gradient of gelu's output, becomes that of its input,
+                                which this is; or NULL */
+    void *bias_gradient; /* c_dtype[m] = (accumulate ? itself : 0) + sum over k of op(A): of dy's
+                            rows, where op(A) is dy^T; or NULL */
 } z3d_gemm;
 
 /* x[count] = value */

@@ -118,29 +118,21 @@ static z3d_status attention_half(z3d_unit_run *run, const z3d_tensor_lane *lane,
     return project(run, lane, &projection, saved->attention, run->input, "projection", saved->x1);
 }
 
-static z3d_status gelu_of_fc(z3d_unit_run *run, const block_saved *saved, void **out) {
-    int64_t inner = gpt_of(run)->local_inner, rows = gpt_rows(run);
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, inner), out));
-    return Z3D_LAUNCH(run->device, gelu_forward, .x = saved->fc, .y = *out, .count = rows * inner,
-                      .dtype = run->dtype);
-}
-
 static z3d_status forward(z3d_unit_run *run) {
     z3d_tensor_lane lane = z3d_gpt_lane(run);
     block_saved saved;
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &lane, &saved));
     z3d_linear fc = fc_layer(run), projection = mlp_projection_layer(run);
+    if (run->need_output)
+        Z3D_TRY(z3d_unit_take_workspace(run, gpt_rows(run), width(run, fc.out), &fc.gelu));
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(
         layernorm(run, &lane, GPT_LN_2_WEIGHT, saved.x1, &saved.ln_2, saved.mean_2, saved.rstd_2));
     Z3D_TRY(z3d_column_linear_forward(&lane, &fc, saved.ln_2, saved.fc));
     z3d_unit_workspace_release(run, mark);
     if (!run->need_output) return Z3D_OK;
-
-    void *gelu;
-    Z3D_TRY(gelu_of_fc(run, &saved, &gelu));
-    return project(run, &lane, &projection, gelu, saved.x1, "mlp", run->output);
+    return project(run, &lane, &projection, fc.gelu, saved.x1, "mlp", run->output);
 }
 
 /* dx = residual + layernorm's input gradient, of the own rows; dx may be residual. */
@@ -166,11 +158,12 @@ static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, b
     Z3D_TRY(z3d_gpt_dropout_gradient(run, run->output_gradient, "mlp", &dy));
     Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, inner), &d_inner));
     int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(gelu_of_fc(run, saved, &gelu));
+    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, inner), &gelu));
+    Z3D_TRY(Z3D_LAUNCH(run->device, gelu_forward, .x = saved->fc, .y = gelu, .count = rows * inner,
+                       .dtype = run->dtype));
+    projection.before_gelu = saved->fc;
     Z3D_TRY(z3d_row_linear_backward(lane, &projection, gelu, dy, d_inner));
     z3d_unit_workspace_release(run, mark);
-    Z3D_TRY(Z3D_LAUNCH(run->device, gelu_backward, .x = saved->fc, .dy = d_inner, .dx = d_inner,
-                       .count = rows * inner, .dtype = run->dtype));
     Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, gpt->config.hidden_size), &d_ln_2));
     if (run->lean)
         Z3D_TRY(layernorm(run, lane, GPT_LN_2_WEIGHT, saved->x1, &saved->ln_2, saved->mean_2,

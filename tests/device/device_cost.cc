@@ -212,6 +212,22 @@ TEST_F(Cost, Gemm) {
     }
 }
 
+TEST_F(Cost, GemmWithSomethingBehindIt) {
+    for (int flags = 1; flags < 16; flags++) {
+        bool gelu = flags & 1, before = flags & 2, bias = flags & 4, accumulate = flags & 8;
+        if (!gelu && !before && !bias) continue;
+        Case &c = add(Z3D_KERNEL_gemm, "behind " + std::to_string(flags));
+        z3d_gemm &k = c.kernel.as.gemm;
+        k.m = 6, k.n = 10, k.k = 4, k.dtype = k.c_dtype = T;
+        k.transpose_a = true, k.accumulate = accumulate;
+        k.lda = k.m, k.ldb = k.ldc = k.n;
+        k.a = c.numbers(T, 24), k.b = c.numbers(T, 40), k.c = c.numbers(T, 60);
+        if (gelu) k.gelu = c.numbers(T, 60);
+        if (before) k.before_gelu = c.numbers(T, 60);
+        if (bias) k.bias_gradient = c.numbers(T, 6);
+    }
+}
+
 TEST_F(Cost, Elementwise) {
     Case &fill = add(Z3D_KERNEL_fill);
     fill.kernel.as.fill = {fill.numbers(T, 20), 20, T, 3};

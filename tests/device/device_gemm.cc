@@ -274,6 +274,66 @@ TEST(Gemm, BadShapesAreErrors) {
     }
 }
 
+// What a product has behind it has the bits of kernels launched one by one.
+TEST(Gemm, BehindIt) {
+    Multiplier device(Z3D_GEMM_SGEMM, 2);
+    for (z3d_dtype dtype : float_types())
+        for (int what = 1; what < 16; what++) {
+            const bool adds = what & 8;
+            const int64_t m = 20, n = 33, k = 40;
+            Product one({m, n, k}, dtype, dtype, true, false, adds, true, 0);
+            Product apart({m, n, k}, dtype, dtype, true, false, adds, true, 0);
+            Array before(dtype, m * n), gelu[2], sums[2];
+            before.random(5, 3);
+            for (int i = 0; i < 2; i++) {
+                gelu[i] = Array(dtype, m * n), sums[i] = Array(dtype, m);
+                gelu[i].random(6), sums[i].random(7);
+            }
+            if (what & 1) one.gemm.gelu = gelu[0].data();
+            if (what & 2) one.gemm.before_gelu = before.data();
+            if (what & 4) one.gemm.bias_gradient = sums[0].data();
+            ASSERT_EQ(one.run(device.self), Z3D_OK) << z3d_error_message();
+            ASSERT_EQ(apart.run(device.self), Z3D_OK);
+            z3d_kernel kernel;
+            std::memset(&kernel, 0, sizeof kernel);
+            kernel.kind = Z3D_KERNEL_gelu_backward;
+            kernel.as.gelu_backward = {before.data(), apart.c.data(), apart.c.data(), m * n, dtype};
+            if (what & 2) {
+                ASSERT_EQ(launch_with_scratch(device.self, kernel), Z3D_OK);
+            }
+            kernel.kind = Z3D_KERNEL_gelu_forward;
+            kernel.as.gelu_forward = {apart.c.data(), gelu[1].data(), m * n, dtype};
+            if (what & 1) {
+                ASSERT_EQ(launch_with_scratch(device.self, kernel), Z3D_OK);
+            }
+            kernel.kind = Z3D_KERNEL_bias_backward;
+            kernel.as.bias_backward = {apart.a.data(), sums[1].data(), k, m, dtype, dtype, adds};
+            if (what & 4) {
+                ASSERT_EQ(launch_with_scratch(device.self, kernel), Z3D_OK);
+            }
+            Bytes bytes[2];
+            one.c.append_to(bytes[0]), gelu[0].append_to(bytes[0]), sums[0].append_to(bytes[0]);
+            apart.c.append_to(bytes[1]), gelu[1].append_to(bytes[1]), sums[1].append_to(bytes[1]);
+            EXPECT_TRUE(bytes[0] == bytes[1]) << z3d_dtype_name(dtype) << " " << what;
+        }
+}
+
+// Matrices with gaps, other types, a gradient of what is not transposed.
+TEST(Gemm, BehindItNeedsWholeMatrices) {
+    Multiplier device(Z3D_GEMM_SGEMM, 1);
+    for (int i = 0; i < 5; i++) {
+        const bool transposed = i != 3;
+        Product p({4, 5, 6}, Z3D_BF16, i == 2 ? Z3D_F32 : Z3D_BF16, transposed, false, false, false,
+                  i == 0 || i == 1 || i == 4);
+        Array other(Z3D_BF16, 20);
+        if (i == 0 || i == 2) p.gemm.gelu = other.data();
+        if (i == 1) p.gemm.before_gelu = other.data();
+        if (i == 3 || i == 4) p.gemm.bias_gradient = other.data();
+        EXPECT_EQ(p.run(device.self), Z3D_ERR_INTERNAL) << i;
+        EXPECT_NE(std::string(z3d_error_message()).find("without gaps"), std::string::npos);
+    }
+}
+
 // The answer names a method that works, with a plausible speed.
 TEST(Gemm, Measure) {
     Multiplier device(Z3D_GEMM_PORTABLE, 2);

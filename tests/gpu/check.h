@@ -38,9 +38,10 @@ typedef struct check_case {
     const void *result[CHECK_RESULTS];
     z3d_dtype type[CHECK_RESULTS];
     double tolerance; /* of a result's root mean square, beside its type's rounding */
-    const double
-        *slack[CHECK_RESULTS]; /* what each element may be off beside that; NULL: no more */
-    void *block[16];           /* host memory, freed with the case */
+    double roundings; /* to the type on the way there that one of the devices may leave out */
+    /* What each element may be off beside that; NULL: no more. */
+    const double *slack[CHECK_RESULTS];
+    void *block[16]; /* host memory, freed with the case */
     int blocks;
 } check_case;
 

@@ -1,7 +1,5 @@
-# bin/gpu_check: the cuda device against the cpu device, without a test framework. Built by the bare build and with the tests.
-if(NOT ZERO3D_TESTS AND NOT ZERO3D_BARE)
-  return()
-endif()
+# bin/gpu_check: the cuda device against the cpu device, without a test framework. Built by the bare build and with the tests, else where
+# it is asked for.
 file(GLOB gpu_check_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/gpu/*.c)
 if(ZERO3D_BARE)
   list(APPEND gpu_check_sources ${CMAKE_SOURCE_DIR}/cmake/bare/missing.c)
@@ -12,3 +10,6 @@ foreach(room base device parallel tensor_parallel model zero)
 endforeach()
 add_executable(gpu_check ${gpu_check_sources} ${gpu_check_objects})
 target_link_libraries(gpu_check PRIVATE zero3d_flags ${ZERO3D_EXTERNAL})
+if(NOT ZERO3D_TESTS AND NOT ZERO3D_BARE)
+  set_target_properties(gpu_check PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()

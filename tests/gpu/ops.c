@@ -68,7 +68,7 @@ void *check_copy_find(const check_copy *copy, const void *original) {
  * `tolerance` times the root mean square, and the element's slack. Not finite where only one is a
  * number. */
 static double distance(const void *got, const void *want, z3d_dtype type, int64_t count,
-                       double tolerance, const double *slack) {
+                       double tolerance, double roundings, const double *slack) {
     double squares = 0, most = 0;
     double rounding = type == Z3D_BF16 ? 0x1p-7 : type == Z3D_F16 ? 0x1p-9 : 0x1p-22;
     for (int64_t i = 0; i < count; i++)
@@ -77,7 +77,8 @@ static double distance(const void *got, const void *want, z3d_dtype type, int64_
     for (int64_t i = 0; i < count; i++) {
         double a = check_number(got, type, i), b = check_number(want, type, i);
         if (a == b || (isnan(a) && isnan(b))) continue;
-        double allowed = rounding * fabs(b) + (tolerance + rounding * 0x1p-3) * typical;
+        double allowed =
+            rounding * (1 + roundings / 2) * fabs(b) + (tolerance + rounding * 0x1p-3) * typical;
         if (slack) allowed += slack[i];
         double far = fabs(a - b) / (allowed > 0 ? allowed : 1e-30);
         if (!(far <= most)) most = isnan(far) ? INFINITY : far;
@@ -96,11 +97,11 @@ static double compare(const check_case *c, int result, const void *got, const vo
                       int64_t bytes) {
     if (c->type[result] == Z3D_U8) {
         const z3d_step_state *a = got, *b = want;
-        double loss = distance(&a->loss_sum, &b->loss_sum, Z3D_F64, 1, c->tolerance, NULL);
+        double loss = distance(&a->loss_sum, &b->loss_sum, Z3D_F64, 1, c->tolerance, 0, NULL);
         return a->valid_targets == b->valid_targets ? loss : INFINITY;
     }
     return distance(got, want, c->type[result], bytes / (int64_t)z3d_dtype_size(c->type[result]),
-                    c->tolerance, c->slack[result]);
+                    c->tolerance, c->roundings, c->slack[result]);
 }
 
 typedef struct pair {

@@ -155,6 +155,46 @@ TEST(Hardware, AttentionThatIsNotFusedPaysForItsScores) {
     EXPECT_NEAR(z3d_hardware_kernel(&hardware, &event), 4 * whole * 100 / 64 + traffic, 1e-9);
 }
 
+// A product's GELU is a launch of its own, or writes its result from registers.
+TEST(Hardware, EpiloguesThatProductsTakeIn) {
+    z3d_tape *tape;
+    z3d_device *device;
+    z3d_device_config config{};
+    ASSERT_EQ(z3d_tape_create(&tape), Z3D_OK);
+    config.backend = "sim", config.tape = tape;
+    ASSERT_EQ(z3d_device_create(&config, &device), Z3D_OK) << z3d_error_message();
+    z3d_kernel kernel{};
+    kernel.kind = Z3D_KERNEL_gemm;
+    z3d_gemm &g = kernel.as.gemm;
+    g.m = 1000, g.n = 4000, g.k = 1000, g.transpose_a = true, g.dtype = g.c_dtype = Z3D_F16;
+    g.lda = 1000, g.ldb = g.ldc = 4000;
+    char fake[6]; // the sim device looks at no memory
+    g.a = fake, g.b = fake + 1, g.c = fake + 2;
+    g.gelu = fake + 3, g.before_gelu = fake + 4, g.bias_gradient = fake + 5;
+    ASSERT_EQ(z3d_launch(device, &kernel), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(tape->count, 4);
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK);
+    hardware.launch_us = 5;
+    auto price = [&](int i) { return 1e6 * z3d_hardware_kernel(&hardware, &tape->event[i]); };
+    const double matrix = 1000 * 4000 * 2 / 1e6; // microseconds at 1000 GB/s
+    EXPECT_NEAR(price(1), 3 * matrix + 5, 0.01);
+    EXPECT_NEAR(price(2), 2 * matrix + 5, 0.01);
+    EXPECT_NEAR(price(3), 2 + 5, 0.01); // 1000 x 1000 of A
+    double product = price(0);
+    hardware.gemm_epilogues = 1;
+    EXPECT_EQ(price(0), product);
+    EXPECT_NEAR(price(1), matrix, 0.01); // gelu's input
+    EXPECT_NEAR(price(2), matrix, 0.01); // its result
+    EXPECT_NEAR(price(3), 0.002, 0.001);
+    z3d_tape_clear(tape);
+    g.accumulate = true; // no library adds to a bias gradient
+    ASSERT_EQ(z3d_launch(device, &kernel), Z3D_OK) << z3d_error_message();
+    EXPECT_NEAR(price(3), 2 + 5, 0.01);
+    z3d_device_destroy(device);
+    z3d_tape_destroy(tape);
+}
+
 z3d_event kernel(z3d_kernel_kind of, int64_t bytes) {
     z3d_event event{};
     event.of = of;

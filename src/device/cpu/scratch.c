@@ -2,6 +2,7 @@
 #include "src/device/cpu/isa/scratch.h"
 #include "src/device/cpu/gemm_plan.h"
 #include "src/device/cpu/isa/attention.h"
+#include "src/device/interface/epilogue.h"
 
 static int64_t larger(int64_t a, int64_t b) {
     return a > b ? a : b;
@@ -19,11 +20,21 @@ static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
     return most;
 }
 
+/* A product with something behind it comes as its parts. */
+static int64_t scratch_of_parts(const z3d_gemm *gemm, int threads) {
+    z3d_kernel part[Z3D_GEMM_PARTS];
+    int64_t most = 0;
+    for (int i = 0, parts = z3d_gemm_parts(gemm, part); i < parts; i++)
+        most = larger(most, z3d_kernel_scratch(&part[i], threads));
+    return most;
+}
+
 int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads) {
     if (threads < 1) return 0; /* sim: of a device whose libraries bring their own */
     switch (kernel->kind) {
     case Z3D_KERNEL_gemm:
-        return gemm_scratch(&kernel->as.gemm, threads);
+        return z3d_gemm_is_plain(&kernel->as.gemm) ? gemm_scratch(&kernel->as.gemm, threads)
+                                                   : scratch_of_parts(&kernel->as.gemm, threads);
     case Z3D_KERNEL_attention_forward:
         return z3d_scratch_attention_forward(&kernel->as.attention_forward, threads);
     case Z3D_KERNEL_attention_backward:

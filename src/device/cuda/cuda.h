@@ -38,6 +38,9 @@ z3d_status z3d_cuda_synchronize(z3d_cuda *cuda);
 /* At least `bytes` of scratch in the lane; waits for all kernels where it has to grow. */
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes);
 
+/* One kernel: what the device's table has as launch. */
+z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel);
+
 /* gemm.c */
 z3d_status z3d_cuda_gemms_create(bool tf32, struct z3d_cuda_gemms **out);
 void z3d_cuda_gemms_destroy(struct z3d_cuda_gemms *gemms);

@@ -318,8 +318,7 @@ static z3d_status attention_backward(z3d_cuda *cuda, const z3d_attention_backwar
                  : z3d_cuda_attention_backward(&cuda->lane, kernel);
 }
 
-static z3d_status launch(void *self, const z3d_kernel *kernel) {
-    z3d_cuda *cuda = self;
+z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel) {
     Z3D_TRY(z3d_cuda_reserve(cuda, z3d_cuda_kernel_scratch(kernel)));
     if (kernel->kind == Z3D_KERNEL_attention_forward)
         return attention_forward(cuda, &kernel->as.attention_forward);
@@ -335,6 +334,10 @@ static z3d_status launch(void *self, const z3d_kernel *kernel) {
         break;
     }
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "kernel kind %d", (int)kernel->kind);
+}
+
+static z3d_status launch(void *self, const z3d_kernel *kernel) {
+    return z3d_cuda_launch(self, kernel);
 }
 
 /* ---- how fast products are ---- */
@@ -430,6 +433,7 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .apart = true,
     .alloc = alloc,
     .free = free_block,
+    .fuses = true,
     .launch = launch,
     .synchronize = synchronize,
     .read = read_device,

@@ -5,29 +5,41 @@
  *
  * What the heuristic answers depends on alignment, and another algorithm gives other bits: where
  * buffers lie must not decide. So it is told of at most 16 bytes, which offsets within a parameter
- * group decide on their own, equal for every ZeRO stage. */
+ * group decide on their own, equal for every ZeRO stage.
+ *
+ * What a product has behind it (gelu, its gradient, a bias gradient) is an epilogue of the library,
+ * where it has one for the shape; else kernels of their own follow (interface/epilogue.h). */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "src/base/strings.h"
 #include "src/device/cuda/cuda.h"
+#include "src/device/interface/epilogue.h"
 
 enum { WORKSPACE_BYTES = 32 << 20, MOST_ALIGNED = 16 };
 
 /* What decides about a plan; compared as bytes, so made from zeros. */
 typedef struct shape {
     int64_t m, n, k, lda, ldb, ldc;
-    int32_t transpose_a, transpose_b, accumulate, bias;
+    int32_t transpose_a, transpose_b, accumulate, epilogue;
     int32_t dtype, c_dtype;
-    int32_t align_a, align_b, align_c, align_bias;
+    int32_t align_a, align_b, align_d, align_bias, align_aux; /* 0: there is none */
 } shape;
+
+/* What the library calls D (the result), bias (or its gradient), auxiliary matrix (gelu's input).
+ */
+typedef struct results {
+    void *d;
+    const void *bias, *aux;
+} results;
 
 typedef struct plan {
     shape shape;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t first, second, result;
     cublasLtMatmulAlgo_t algorithm;
+    cublasStatus_t code; /* of the choice; other than SUCCESS: there is no such product */
 } plan;
 
 struct z3d_cuda_gemms {
@@ -77,13 +89,17 @@ static z3d_status describe_product(const struct z3d_cuda_gemms *gemms, plan *p) 
                                           &transpose_first, sizeof transpose_first));
     LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_TRANSB,
                                           &transpose_second, sizeof transpose_second));
-    if (s->bias) {
-        int32_t epilogue = CUBLASLT_EPILOGUE_BIAS, type = (int32_t)type_of(s->dtype);
-        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE,
-                                              &epilogue, sizeof epilogue));
+    LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue,
+                                          sizeof s->epilogue));
+    if (s->align_bias) { /* a gradient has the result's type */
+        bool gradient = s->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+        int32_t type = (int32_t)type_of(gradient ? s->c_dtype : s->dtype);
         LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
                                               &type, sizeof type));
     }
+    if (s->align_aux)
+        LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                              &s->ldc, sizeof s->ldc));
     Z3D_TRY(describe_matrix(&p->first, s->dtype, s->transpose_b ? s->n : s->k,
                             s->transpose_b ? s->k : s->n, s->ldb));
     Z3D_TRY(describe_matrix(&p->second, s->dtype, s->transpose_a ? s->k : s->m,
@@ -91,11 +107,16 @@ static z3d_status describe_product(const struct z3d_cuda_gemms *gemms, plan *p) 
     return describe_matrix(&p->result, s->c_dtype, s->m, s->n, s->ldc);
 }
 
-/* Where the bias lies is part of the description, but decides nothing. */
-static z3d_status set_bias(plan *p, const void *bias) {
+/* Part of the description; while an algorithm is chosen they are looked at for their alignment
+ * only.
+ */
+static z3d_status set_pointers(const plan *p, const void *bias, const void *aux) {
     if (bias)
         LT_TRY(cublasLtMatmulDescSetAttribute(p->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                               &bias, sizeof bias));
+    if (aux)
+        LT_TRY(cublasLtMatmulDescSetAttribute(
+            p->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
     return Z3D_OK;
 }
 
@@ -104,7 +125,7 @@ static z3d_status set_preference(cublasLtMatmulPreference_t preference, const sh
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     size_t workspace = WORKSPACE_BYTES;
     uint32_t first = (uint32_t)s->align_b, second = (uint32_t)s->align_a;
-    uint32_t result = (uint32_t)s->align_c;
+    uint32_t result = (uint32_t)s->align_d;
 #define SET(name, value)                                                                           \
     LT_TRY(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_##name, &(value), \
                                                 sizeof(value)))
@@ -125,18 +146,14 @@ static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) 
     int answers = 0;
     LT_TRY(cublasLtMatmulPreferenceCreate(&preference));
     z3d_status status = set_preference(preference, s);
-    if (status == Z3D_OK) {
-        cublasStatus_t code =
+    if (status == Z3D_OK)
+        status = set_pointers(p, (const void *)(uintptr_t)s->align_bias,
+                              (const void *)(uintptr_t)s->align_aux);
+    if (status == Z3D_OK)
+        p->code =
             cublasLtMatmulAlgoGetHeuristic(gemms->handle, p->operation, p->first, p->second,
                                            p->result, p->result, preference, 1, &answer, &answers);
-        if (code != CUBLAS_STATUS_SUCCESS || answers == 0)
-            status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                               "cuda device: cuBLASLt has no product of %lld x %lld x %lld, %s to "
-                               "%s (%s)",
-                               (long long)s->m, (long long)s->n, (long long)s->k,
-                               z3d_dtype_name((z3d_dtype)s->dtype),
-                               z3d_dtype_name((z3d_dtype)s->c_dtype), cublasLtGetStatusName(code));
-    }
+    if (p->code == CUBLAS_STATUS_SUCCESS && answers == 0) p->code = CUBLAS_STATUS_NOT_SUPPORTED;
     cublasLtMatmulPreferenceDestroy(preference);
     p->algorithm = answer.algo;
     return status;
@@ -153,8 +170,7 @@ static z3d_status grow(struct z3d_cuda_gemms *gemms) {
 }
 
 /* A model has a few dozen shapes: looking through them costs less than a launch. */
-static z3d_status get_plan(struct z3d_cuda_gemms *gemms, const shape *s, const void *bias,
-                           plan **out) {
+static z3d_status get_plan(struct z3d_cuda_gemms *gemms, const shape *s, plan **out) {
     for (int i = 0; i < gemms->count; i++) {
         *out = &gemms->plans[i];
         if (memcmp(&(*out)->shape, s, sizeof *s) == 0) return Z3D_OK;
@@ -162,7 +178,6 @@ static z3d_status get_plan(struct z3d_cuda_gemms *gemms, const shape *s, const v
     Z3D_TRY(grow(gemms));
     plan made = {.shape = *s};
     z3d_status status = describe_product(gemms, &made);
-    if (status == Z3D_OK) status = set_bias(&made, bias);
     if (status == Z3D_OK) status = choose_algorithm(gemms, &made);
     if (status != Z3D_OK) {
         drop_plan(&made);
@@ -194,16 +209,43 @@ static int32_t alignment(const void *pointer) {
     return (int32_t)(bits & (~bits + 1));
 }
 
-static shape shape_of(const z3d_gemm *g) {
+static int32_t alignment_if_any(const void *pointer) {
+    return pointer ? alignment(pointer) : 0;
+}
+
+static int32_t epilogue_of(const z3d_gemm *g) {
+    if (g->gelu) return g->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    if (g->before_gelu) return CUBLASLT_EPILOGUE_DGELU;
+    if (g->bias_gradient) return CUBLASLT_EPILOGUE_BGRADB;
+    return g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+/* With gelu, C is what the library leaves beside its result. */
+static results results_of(const z3d_gemm *g) {
+    return (results){.d = g->gelu ? g->gelu : g->c,
+                     .bias = g->bias_gradient ? g->bias_gradient : g->bias,
+                     .aux = g->gelu ? g->c : g->before_gelu};
+}
+
+/* An epilogue does one thing, from sums alone: what was there before is not added to a bias
+ * gradient or in front of a gelu. The auxiliary matrix is read and written 16 bytes at a time. */
+static bool can_fuse(const z3d_gemm *g) {
+    int things = (g->gelu != NULL) + (g->before_gelu != NULL) + (g->bias_gradient != NULL);
+    const void *aux = results_of(g).aux;
+    return g->m > 0 && g->n > 0 && g->k > 0 && things == 1 && !g->accumulate &&
+           (g->gelu || !g->bias) && (!aux || (g->n % 8 == 0 && alignment(aux) == MOST_ALIGNED));
+}
+
+static shape shape_of(const z3d_gemm *g, const results *r) {
     shape s;
     memset(&s, 0, sizeof s);
     s.m = g->m, s.n = g->n, s.k = g->k;
     s.lda = g->lda, s.ldb = g->ldb, s.ldc = g->ldc;
     s.transpose_a = g->transpose_a, s.transpose_b = g->transpose_b;
-    s.accumulate = g->accumulate, s.bias = g->bias != NULL;
+    s.accumulate = g->accumulate, s.epilogue = epilogue_of(g);
     s.dtype = (int32_t)g->dtype, s.c_dtype = (int32_t)g->c_dtype;
-    s.align_a = alignment(g->a), s.align_b = alignment(g->b), s.align_c = alignment(g->c);
-    s.align_bias = g->bias ? alignment(g->bias) : 0;
+    s.align_a = alignment(g->a), s.align_b = alignment(g->b), s.align_d = alignment(r->d);
+    s.align_bias = alignment_if_any(r->bias), s.align_aux = alignment_if_any(r->aux);
     return s;
 }
 
@@ -215,21 +257,46 @@ static z3d_status clear(z3d_cuda *cuda, const z3d_gemm *g) {
     return Z3D_OK;
 }
 
-z3d_status z3d_cuda_gemm(const z3d_cuda_lane *lane, const z3d_gemm *g) {
-    z3d_cuda *cuda = (z3d_cuda *)lane; /* its first member */
+/* *code: other than SUCCESS where the library has no such product. */
+static z3d_status multiply(z3d_cuda *cuda, const z3d_gemm *g, cublasStatus_t *code) {
     struct z3d_cuda_gemms *gemms = cuda->gemms;
-    Z3D_TRY(check_arguments(g));
+    const results r = results_of(g);
+    const shape s = shape_of(g, &r);
+    plan *p = NULL;
+    Z3D_TRY(get_plan(gemms, &s, &p));
+    *code = p->code;
+    if (*code != CUBLAS_STATUS_SUCCESS) return Z3D_OK;
+    Z3D_TRY(set_pointers(p, r.bias, r.aux));
+    const float one = 1, beta = g->accumulate ? 1 : 0;
+    LT_TRY(cublasLtMatmul(gemms->handle, p->operation, &one, g->b, p->first, g->a, p->second, &beta,
+                          r.d, p->result, r.d, p->result, &p->algorithm, gemms->workspace,
+                          WORKSPACE_BYTES, cuda->compute));
+    return Z3D_OK;
+}
+
+static z3d_status multiply_plain(z3d_cuda *cuda, const z3d_gemm *g) {
+    cublasStatus_t code;
     if (g->m == 0 || g->n == 0) return Z3D_OK;
     if (g->k == 0 && !g->bias) return g->accumulate ? Z3D_OK : clear(cuda, g);
     Z3D_REQUIRE(g->k > 0, "kernel gemm: a bias and a sum over nothing");
-    shape s = shape_of(g);
-    plan *p = NULL;
-    Z3D_TRY(get_plan(gemms, &s, g->bias, &p));
-    Z3D_TRY(set_bias(p, g->bias));
-    const float one = 1, beta = g->accumulate ? 1 : 0;
-    LT_TRY(cublasLtMatmul(gemms->handle, p->operation, &one, g->b, p->first, g->a, p->second, &beta,
-                          g->c, p->result, g->c, p->result, &p->algorithm, gemms->workspace,
-                          WORKSPACE_BYTES, cuda->compute));
+    Z3D_TRY(multiply(cuda, g, &code));
+    if (code == CUBLAS_STATUS_SUCCESS) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "cuda device: cuBLASLt has no product of %lld x %lld x %lld, %s to %s (%s)",
+                     (long long)g->m, (long long)g->n, (long long)g->k, z3d_dtype_name(g->dtype),
+                     z3d_dtype_name(g->c_dtype), cublasLtGetStatusName(code));
+}
+
+z3d_status z3d_cuda_gemm(const z3d_cuda_lane *lane, const z3d_gemm *g) {
+    z3d_cuda *cuda = (z3d_cuda *)lane; /* its first member */
+    z3d_kernel part[Z3D_GEMM_PARTS];
+    cublasStatus_t code = CUBLAS_STATUS_NOT_SUPPORTED;
+    Z3D_TRY(check_arguments(g));
+    if (z3d_gemm_is_plain(g)) return multiply_plain(cuda, g);
+    if (can_fuse(g)) Z3D_TRY(multiply(cuda, g, &code));
+    if (code == CUBLAS_STATUS_SUCCESS) return Z3D_OK;
+    for (int i = 0, parts = z3d_gemm_parts(g, part); i < parts; i++)
+        Z3D_TRY(z3d_cuda_launch(cuda, &part[i]));
     return Z3D_OK;
 }
 

@@ -62,6 +62,13 @@ static void cost_gemm(const z3d_gemm *kernel, z3d_cost *cost) {
     bool gaps = kernel->ldc > n && m > 1; /* what lies between the rows stays */
     matrix(cost, kernel->c, m, n, kernel->ldc, kernel->c_dtype, kernel->accumulate || gaps, true);
     cost->flops = (double)m * (double)n * (2.0 * (double)k + (kernel->bias ? 1 : 0));
+    int64_t bytes = m * n * size_of(kernel->dtype);
+    reads(cost, kernel->before_gelu, bytes);
+    writes(cost, kernel->gelu, bytes);
+    writes_or_adds(cost, kernel->bias_gradient, m * size_of(kernel->c_dtype), kernel->accumulate);
+    if (kernel->before_gelu) cost->flops += 17.0 * (double)m * (double)n;
+    if (kernel->gelu) cost->flops += 9.0 * (double)m * (double)n;
+    if (kernel->bias_gradient) cost->flops += (double)m * (double)k;
 }
 
 static void cost_fill(const z3d_fill *kernel, z3d_cost *cost) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/device/interface/epilogue.h"
 #include "src/device/interface/ops.h"
 #include "src/device/plugin/plugin.h"
 
@@ -156,9 +157,31 @@ static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
                          z3d_kernel_scratch(kernel, z3d_device_threads(device)));
 }
 
+static z3d_status check_epilogue(const z3d_gemm *g) {
+    bool whole = (!g->gelu && !g->before_gelu) || (g->ldc == g->n && g->c_dtype == g->dtype);
+    bool gathered = !g->bias_gradient || (g->transpose_a && g->lda == g->m);
+    Z3D_REQUIRE(whole && gathered,
+                "kernel gemm: gelu wants C in A's type without gaps, a bias gradient A transposed "
+                "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
+                (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
+                (long long)g->lda, g->transpose_a ? "" : ", not transposed");
+    return Z3D_OK;
+}
+
+static z3d_status launch_parts(z3d_device *device, const z3d_gemm *gemm) {
+    z3d_kernel part[Z3D_GEMM_PARTS];
+    int parts = z3d_gemm_parts(gemm, part);
+    for (int i = 0; i < parts; i++) Z3D_TRY(z3d_launch(device, &part[i]));
+    return Z3D_OK;
+}
+
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
     Z3D_REQUIRE((unsigned)kernel->kind < Z3D_KERNEL_COUNT, "kernel kind %d of %d",
                 (int)kernel->kind, (int)Z3D_KERNEL_COUNT);
+    if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm)) {
+        Z3D_TRY(check_epilogue(&kernel->as.gemm));
+        if (!device->ops->fuses) return launch_parts(device, &kernel->as.gemm);
+    }
     if (device->witness) touch_operands(device, kernel);
     return z3d_device_heard(device, device->ops->launch(device->self, kernel));
 }

@@ -70,6 +70,8 @@ static bool is_empty(const z3d_sample *sample) {
 }
 
 double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel) {
+    if (hardware->gemm_epilogues != 0 && kernel->fused > 0)
+        return memory_seconds(hardware, (double)kernel->fused);
     z3d_sample sample = z3d_sample_of_kernel(kernel);
     double seconds = is_empty(&sample) ? 0 : z3d_measured_seconds(&hardware->measured, &sample);
     if (seconds < 0) seconds = roofline(hardware, kernel);

@@ -70,6 +70,7 @@ const z3d_device_ops z3d_device_ops_sim = {
     .threads = threads,
     .alloc = z3d_unbacked_alloc,
     .free = z3d_unbacked_free,
+    .fuses = true,
     .launch = launch,
     .read = read_zeros,
     .write = z3d_unbacked_write,

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "src/device/interface/epilogue.h"
+
 z3d_status z3d_tape_create(z3d_tape **out) {
     return z3d_new(1, sizeof **out, "a tape", out);
 }
@@ -80,7 +82,29 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
     }
 }
 
+/* What a kernel moves that the product before it takes in: C comes to it in registers, op(A) too. A
+ * library's product does not add to a bias gradient. */
+static int64_t fused_bytes(const z3d_kernel *part) {
+    z3d_cost cost;
+    z3d_kernel_cost(part, &cost);
+    if (part->kind == Z3D_KERNEL_gelu_backward) return cost.bytes_read / 2; /* of x, without dy */
+    if (part->kind == Z3D_KERNEL_bias_backward && part->as.bias_backward.accumulate) return 0;
+    return cost.bytes_written;
+}
+
+static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm) {
+    z3d_kernel part[Z3D_GEMM_PARTS];
+    int parts = z3d_gemm_parts(gemm, part);
+    for (int i = 0; i < parts; i++) {
+        Z3D_TRY(z3d_tape_kernel(tape, &part[i], 0));
+        if (i > 0) tape->event[tape->count - 1].fused = fused_bytes(&part[i]);
+    }
+    return Z3D_OK;
+}
+
 z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds) {
+    if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm))
+        return append_parts(tape, &kernel->as.gemm);
     z3d_cost cost;
     z3d_kernel_cost(kernel, &cost);
     z3d_event event = {.kind = Z3D_EVENT_KERNEL,

@@ -26,6 +26,8 @@ typedef struct z3d_event {
     int64_t m, n, k; /* products: the shape; attention: batch x heads, sequence, head_dim */
     int64_t count;   /* collectives: elements, as z3d_collective counts them */
     int64_t bytes;   /* kernels: read and written; copies: moved */
+    int64_t fused;   /* kernels that the product before them can take in: bytes that are then left
+                        to move; 0: none such */
     double flops;
     double seconds; /* kernels that really ran (the timed device); else 0 */
 } z3d_event;
@@ -41,7 +43,7 @@ void z3d_tape_destroy(z3d_tape *tape);
 void z3d_tape_clear(z3d_tape *tape);
 /* Errors: ERR_MEMORY. */
 z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event);
-/* A kernel with its shape and cost. */
+/* A kernel with its shape and cost; of a product with something behind it, all its parts. */
 z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds);
 
 #endif

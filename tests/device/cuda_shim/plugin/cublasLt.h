@@ -1,7 +1,8 @@
 /* As much of cuBLASLt as our plugin uses, on the host: column-major matrices, the two
- * transpositions, C added, a bias a row. What a matrix holds follows from its layout as the
- * library's documentation says, so a wrong order, flag or leading dimension of ours gives wrong
- * numbers here too. */
+ * transpositions, C added, a bias a row; GELU, its gradient and the bias gradient from B, these for
+ * 16-bit results only, so that the plugin goes both ways. What a matrix holds follows from its
+ * layout as the library's documentation says, so a wrong order, flag or leading dimension of ours
+ * gives wrong numbers here too. */
 #ifndef ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUBLASLT_H
 #define ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUBLASLT_H
 
@@ -28,8 +29,17 @@ enum {
     CUBLASLT_MATMUL_DESC_TRANSB = 4,
     CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
     CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
-    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26,
-    CUBLASLT_EPILOGUE_BIAS = 4
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+    CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
+    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
+};
+enum {
+    CUBLASLT_EPILOGUE_DEFAULT = 1,
+    CUBLASLT_EPILOGUE_BIAS = 4,
+    CUBLASLT_EPILOGUE_GELU_AUX = 160,
+    CUBLASLT_EPILOGUE_GELU_AUX_BIAS = 164,
+    CUBLASLT_EPILOGUE_DGELU = 192,
+    CUBLASLT_EPILOGUE_BGRADB = 512
 };
 enum {
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,

@@ -1,4 +1,6 @@
-/* The shim's cuBLASLt: D = alpha op(A) op(B) + beta C (+ bias), summed in double, rounded once. */
+/* The shim's cuBLASLt: D = epilogue(alpha op(A) op(B) + beta C (+ bias)), summed in double, rounded
+ * once. */
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +14,8 @@ struct cuda_shim_blas {
 
 struct cuda_shim_product {
     int32_t transpose_a, transpose_b, epilogue, bias_type;
-    const void *bias;
+    void *bias, *aux;
+    int64_t aux_ld;
 };
 
 struct cuda_shim_matrix {
@@ -68,8 +71,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product, int 
                : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE       ? (void *)&product->epilogue
                : attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE ? (void *)&product->bias_type
                : attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER   ? (void *)&product->bias
-                                                                  : NULL;
-    size_t wanted = attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof(void *) : 4;
+               : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER ? (void *)&product->aux
+               : attribute == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD      ? (void *)&product->aux_ld
+                                                                        : NULL;
+    bool narrow = attribute != CUBLASLT_MATMUL_DESC_BIAS_POINTER &&
+                  attribute != CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER &&
+                  attribute != CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD;
+    size_t wanted = narrow ? 4 : 8;
     if (!to || bytes != wanted) return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, value, bytes);
     return CUBLAS_STATUS_SUCCESS;
@@ -118,6 +126,17 @@ static void inner_sizes(const struct cuda_shim_product *p, const struct cuda_shi
     *n = p->transpose_b ? b->rows : b->cols;
 }
 
+static bool has_aux(const struct cuda_shim_product *p) {
+    return p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+           p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || p->epilogue == CUBLASLT_EPILOGUE_DGELU;
+}
+
+static bool has_bias(const struct cuda_shim_product *p) {
+    return p->epilogue == CUBLASLT_EPILOGUE_BIAS ||
+           p->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+           p->epilogue == CUBLASLT_EPILOGUE_BGRADB;
+}
+
 /* The algorithm carries what was promised. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -131,7 +150,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (!handle || wanted < 1 || ka != kb || c->rows != m || c->cols != n || d->rows != m ||
         d->cols != n || c->type != d->type)
         return CUBLAS_STATUS_INVALID_VALUE;
+    if ((has_bias(product) && !product->bias) ||
+        (has_aux(product) && (!product->aux || product->aux_ld % 8 != 0 || product->aux_ld < m)))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (product->epilogue > CUBLASLT_EPILOGUE_BIAS && d->type == CUDA_R_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int i = 0; i < 4; i++) answers[0].algo.data[i] = preference->alignment[i];
+    answers[0].algo.data[4] = (uintptr_t)product->bias & -(uintptr_t)product->bias;
+    answers[0].algo.data[5] = (uintptr_t)product->aux & -(uintptr_t)product->aux;
     *count = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -157,9 +183,31 @@ static double element(const void *x, const struct cuda_shim_matrix *layout, int3
 }
 
 static bool aligned(const cublasLtMatmulAlgo_t *algorithm, const void *const *pointers) {
-    for (int i = 0; i < 4; i++)
-        if ((uintptr_t)pointers[i] % (uintptr_t)algorithm->data[i] != 0) return false;
+    for (int i = 0; i < 6; i++)
+        if (pointers[i] && (uintptr_t)pointers[i] % (uintptr_t)algorithm->data[i] != 0)
+            return false;
     return true;
+}
+
+static double gelu(double x) {
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x) {
+    double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+/* What becomes of the sum at (row, col). */
+static double finish(const struct cuda_shim_product *p, cudaDataType_t type, int64_t row,
+                     int64_t col, double sum) {
+    int64_t at = col * p->aux_ld + row;
+    if (has_bias(p) && p->epilogue != CUBLASLT_EPILOGUE_BGRADB)
+        sum += get(p->bias, (cudaDataType_t)p->bias_type, row);
+    if (!has_aux(p)) return sum;
+    if (p->epilogue == CUBLASLT_EPILOGUE_DGELU) return sum * gelu_slope(get(p->aux, type, at));
+    put(p->aux, type, at, sum);
+    return gelu(sum);
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
@@ -169,13 +217,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                               cublasLtMatrixLayout_t d_layout,
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
-    const void *pointers[] = {a, b, c, d};
+    const void *pointers[] = {a, b, c, d, product->bias, product->aux};
     float factor = *(const float *)alpha, keep = *(const float *)beta;
     int64_t m, n, k, unused;
     inner_sizes(product, a_layout, b_layout, &m, &n, &k, &unused);
     if (!handle || !stream || !workspace || workspace_bytes == 0 || !aligned(algorithm, pointers))
         return CUBLAS_STATUS_INVALID_VALUE;
-    for (int64_t col = 0; col < n; col++)
+    for (int64_t col = 0; col < n; col++) {
+        double total = 0;
+        for (int64_t i = 0; i < k; i++) total += element(b, b_layout, product->transpose_b, i, col);
+        if (product->epilogue == CUBLASLT_EPILOGUE_BGRADB)
+            put(product->bias, (cudaDataType_t)product->bias_type, col, total);
         for (int64_t row = 0; row < m; row++) {
             double sum = 0;
             for (int64_t i = 0; i < k; i++)
@@ -183,9 +235,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                        element(b, b_layout, product->transpose_b, i, col);
             sum *= (double)factor;
             if (keep != 0) sum += (double)keep * get(c, c_layout->type, col * c_layout->ld + row);
-            if (product->epilogue == CUBLASLT_EPILOGUE_BIAS)
-                sum += get(product->bias, (cudaDataType_t)product->bias_type, row);
-            put(d, d_layout->type, col * d_layout->ld + row, sum);
+            put(d, d_layout->type, col * d_layout->ld + row,
+                finish(product, d_layout->type, row, col, sum));
         }
+    }
     return CUBLAS_STATUS_SUCCESS;
 }

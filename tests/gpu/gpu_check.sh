@@ -1,0 +1,45 @@
+#!/bin/sh
+# scripts/gpu-check.sh where there is no GPU: its parts over the host plugin, the table and the result file; and what must not look like a
+# success. ZERO3D: bin/gpu_check.
+. "$(dirname "$0")/../cli/lib.sh"
+script=$SOURCE/scripts/gpu-check.sh
+export BUILD="$work/build" ZERO3D_GRACE_SECONDS=0
+
+# ends PATTERN: the result file's last line.
+ends() { tail -n 1 result | grep -Eq -- "$1" || fail "the result ends with: $(tail -n 1 result)"; }
+has() { [ "$(grep -Ec -- "$2" result)" -eq "$1" ] || fail "$(grep -Ec -- "$2" result) times in the result, not $1: $2"; }
+
+expect 0 "$script" --no-gpu "$ZERO3D" "$work/result"
+ends '^gpu-check: held$'
+has 1 '^6 parts in [0-9]+ s: [0-9]{3} checks held, 0 failed$'
+has 0 'FAILED'
+has 2 '^ok +speed tiny '    # where it ran, and in the table
+has 2 '^ok +losses .*tp 2 ' # from one of two ranks
+
+# A GPU that cannot be used: every part says so.
+expect 1 env ZERO3D_SHIM_GPU=old "$script" --no-gpu "$ZERO3D" "$work/result"
+ends '^gpu-check: FAILED: not everything held'
+has 12 '^== .*FAILED \(exit code'
+has 6 'compute capability 6.0; this build wants 8.0'
+
+expect 1 env GPU_CHECK_SECONDS=0 "$script" --no-gpu "$ZERO3D" "$work/result"
+ends '^gpu-check: FAILED: not everything held'
+has 12 'FAILED \(left out, the time is over\)'
+
+# Nothing to build with, or no GPU: one line, before anything is done, and nothing of an earlier run is left.
+mkdir tools
+for tool in sh cat date dirname env grep head mkdir python3 sed tail tee; do
+    ln -s "$(command -v $tool)" tools/$tool
+done
+nothing() {
+    echo 'gpu-check: held' >result
+    expect 1 env -u CUDACXX PATH="$work/tools" CUDA_HOME=/nowhere "$script" "$work/result"
+    [ "$(cat out err)" = "gpu-check: $1" ] || fail "not: $1"
+    ends "^gpu-check: FAILED: "
+    [ ! -e build/configure.log ] || fail "it began to build"
+}
+nothing "no nvcc: set CUDACXX to the CUDA compiler"
+ln -s /bin/true tools/nvcc
+nothing "no cmake on this machine"
+for tool in cmake cc c++; do ln -s /bin/true tools/$tool; done
+nothing "this machine shows no GPU (nvidia-smi): nothing was built or run; --dry-run builds"
