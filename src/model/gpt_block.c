@@ -5,9 +5,9 @@
  *
  * Each half is one column-parallel and one row-parallel product: two sums over the tensor group
  * forward, two backward. Kept for backward besides the input: at most 11 batch x seq x hidden and
- * the statistics; gelu's output is computed again. A lean run keeps 9: the layernorms' outputs are
- * computed again too. A recompute that need not give the output stops before the last product, and
- * so before the second sum.
+ * the statistics; gelu's output is computed again. A lean run keeps 8: the layernorms' outputs and
+ * the attention are computed again too. A recompute that need not give the output stops before the
+ * last product, and so before the second sum.
  *
  * With sequence parallelism layernorms, dropout and residuals are about a rank's own rows; what the
  * products read is gathered in front of them: two all-gathers and two reduce-scatters each way. The
@@ -29,15 +29,15 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     int64_t rows = gpt_rows(run), own = z3d_gpt_own_rows(run).count;
     int64_t hidden = gpt->config.hidden_size;
     int64_t heads = gpt->local_heads * (int64_t)sizeof(float);
-    saved->ln_1 = saved->ln_2 = NULL;
+    saved->ln_1 = saved->ln_2 = saved->attention = NULL;
     if (!run->lean) {
         Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, hidden), &saved->ln_1));
         Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, hidden), &saved->ln_2));
+        Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, gpt->local_hidden), &saved->attention));
     }
     Z3D_TRY(z3d_unit_take_saved(run, own, sizeof(float), &saved->mean_1));
     Z3D_TRY(z3d_unit_take_saved(run, own, sizeof(float), &saved->rstd_1));
     Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, 3 * gpt->local_hidden), &saved->qkv));
-    Z3D_TRY(z3d_unit_take_saved(run, rows, width(run, gpt->local_hidden), &saved->attention));
     Z3D_TRY(z3d_unit_take_saved(run, rows, heads, &saved->log_sum_exp));
     Z3D_TRY(z3d_unit_take_saved(run, own, width(run, hidden), &saved->x1));
     Z3D_TRY(z3d_unit_take_saved(run, own, sizeof(float), &saved->mean_2));
@@ -100,22 +100,33 @@ static z3d_status project(z3d_unit_run *run, const z3d_tensor_lane *lane,
                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site));
 }
 
+/* saved->attention, in workspace where it is not kept, = the local heads' attention. */
+static z3d_status attend(z3d_unit_run *run, block_saved *saved) {
+    const z3d_gpt *gpt = gpt_of(run);
+    if (run->lean)
+        Z3D_TRY(z3d_unit_take_workspace(run, gpt_rows(run), width(run, gpt->local_hidden),
+                                        &saved->attention));
+    return Z3D_LAUNCH(
+        run->device, attention_forward, .qkv = saved->qkv, .out = saved->attention,
+        .log_sum_exp = saved->log_sum_exp, .batch = run->batch, .seq = gpt->config.seq_length,
+        .heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
+        .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention"));
+}
+
 static z3d_status attention_half(z3d_unit_run *run, const z3d_tensor_lane *lane,
                                  block_saved *saved) {
-    const z3d_gpt *gpt = gpt_of(run);
     z3d_linear qkv = qkv_layer(run), projection = projection_layer(run);
     int64_t mark = z3d_unit_workspace_mark(run);
     Z3D_TRY(layernorm(run, lane, GPT_LN_1_WEIGHT, run->input, &saved->ln_1, saved->mean_1,
                       saved->rstd_1));
     Z3D_TRY(z3d_column_linear_forward(lane, &qkv, saved->ln_1, saved->qkv));
     z3d_unit_workspace_release(run, mark);
-    Z3D_TRY(Z3D_LAUNCH(
-        run->device, attention_forward, .qkv = saved->qkv, .out = saved->attention,
-        .log_sum_exp = saved->log_sum_exp, .batch = run->batch, .seq = gpt->config.seq_length,
-        .heads = gpt->local_heads, .head_dim = gpt->head_dim,
-        .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
-        .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention")));
-    return project(run, lane, &projection, saved->attention, run->input, "projection", saved->x1);
+    Z3D_TRY(attend(run, saved));
+    Z3D_TRY(
+        project(run, lane, &projection, saved->attention, run->input, "projection", saved->x1));
+    z3d_unit_workspace_release(run, mark);
+    return Z3D_OK;
 }
 
 static z3d_status forward(z3d_unit_run *run) {
@@ -183,6 +194,7 @@ static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *l
     void *d_qkv, *d_attention, *d_ln_1;
     Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, 3 * gpt->local_hidden), &d_qkv));
     int64_t mark = z3d_unit_workspace_mark(run);
+    if (run->lean) Z3D_TRY(attend(run, saved));
     Z3D_TRY(z3d_gpt_dropout_gradient(run, run->input_gradient, "projection", &dy));
     Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, gpt->local_hidden), &d_attention));
     Z3D_TRY(z3d_row_linear_backward(lane, &projection, saved->attention, dy, d_attention));

@@ -32,5 +32,7 @@ double z3d_gpt_flops_per_token(const z3d_gpt_config *config, bool recompute);
 /* Of one block that is replayed from its activation checkpoint, per token: its forward; without its
  * output, which only the next block's replay reads, the last matrix (8 h^2) is left out. */
 double z3d_gpt_replay_flops_per_token(const z3d_gpt_config *config, bool output);
+/* Of one block's attention, its two products alone, forward: 4 s h, no causal half. */
+double z3d_gpt_attention_flops_per_token(const z3d_gpt_config *config);
 
 #endif

@@ -97,9 +97,12 @@ double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config 
     double replayed = 0;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
-        if (instruction->opcode != Z3D_OP_RECOMPUTE || instruction->phase == Z3D_PHASE_WAIT)
-            continue;
-        replayed += z3d_gpt_replay_flops_per_token(gpt, instruction->need_output);
+        if (instruction->phase == Z3D_PHASE_WAIT) continue;
+        if (instruction->opcode == Z3D_OP_RECOMPUTE)
+            replayed += z3d_gpt_replay_flops_per_token(gpt, instruction->need_output);
+        else if (instruction->opcode == Z3D_OP_BACKWARD && program->config.selective &&
+                 program->model->unit[instruction->unit].checkpoint)
+            replayed += z3d_gpt_attention_flops_per_token(gpt);
     }
     return z3d_gpt_flops_per_token(gpt, false) + replayed / program->config.accumulation;
 }

@@ -128,8 +128,8 @@ void z3d_builder_load_input(struct builder *b, struct work w) {
     b->unit[w.unit - 1].output = unit->loaded;
 }
 
-/* Before a piece of backward work: the next checkpoint below it sets out, or begins its second leg.
- */
+/* Before a piece of backward work: the next checkpoint below it sets out; its second leg begins
+ * before the last backward above it, so that the first has all the work in between. */
 void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     if (!moves(b->program) || !b->program->config.overlap) return;
     int below = w.unit;
@@ -141,6 +141,7 @@ void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     struct work next = {WORK_RECOMPUTE, below, w.micro};
     if (b->unit[below].loaded < 0)
         start_load(b, next);
-    else
+    else if (b->program->config.partition_activations && w.kind == WORK_BACKWARD &&
+             z3d_builder_keeps_input(b->program, w.unit))
         finish_fetch(b, next);
 }
