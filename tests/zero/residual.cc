@@ -28,8 +28,7 @@ Options base(int tensor, int stage, z3d_dtype dtype) {
     o.stage = stage;
     o.dtype = dtype;
     o.layers = 4;
-    o.sequence =
-        15; // 8 x 15 x 32 elements: a part of a quarter is even, of a micro-batch is not always
+    o.sequence = 15;
     o.hidden = 36;
     o.accumulation = stage == 3 ? 2 : 1;
     return o;
@@ -39,8 +38,7 @@ Options base(int tensor, int stage, z3d_dtype dtype) {
 
 TEST(Residual, ChangesNoBit) {
     int ranks = z3d_world_size(world);
-    for (int tensor = 1; tensor <= 4 && tensor <= ranks; tensor *= 2) {
-        if (ranks % tensor) continue;
+    for (int tensor = ranks == 8 ? 4 : 1; tensor <= 4 && tensor <= ranks; tensor *= 2) {
         for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
             for (int stage = 0; stage < 4; stage++) {
                 if (SANITIZED && stage == 1) continue; // its programs are stage 2's and stage 0's
