@@ -123,8 +123,7 @@ static z3d_status attention_half(z3d_unit_run *run, const z3d_tensor_lane *lane,
     Z3D_TRY(z3d_column_linear_forward(lane, &qkv, saved->ln_1, saved->qkv));
     z3d_unit_workspace_release(run, mark);
     Z3D_TRY(attend(run, saved));
-    Z3D_TRY(
-        project(run, lane, &projection, saved->attention, run->input, "projection", saved->x1));
+    Z3D_TRY(project(run, lane, &projection, saved->attention, run->input, "projection", saved->x1));
     z3d_unit_workspace_release(run, mark);
     return Z3D_OK;
 }

@@ -117,6 +117,7 @@ static void append_config(const z3d_paper_row *row, int layers, z3d_string *out)
     z3d_string_append(out, "fp16:\n  enabled: true\n"
                            "optimizer:\n  type: AdamW\n  params: { lr: 1.5e-4 }\n"
                            "data:\n  train: data/train.bin\n"
+                           "training:\n  device: cuda\n"
                            "run:\n  dir: runs/paper\n");
 }
 

@@ -36,8 +36,8 @@ int z3d_plan_threads(const z3d_config *config, int ranks);
 
 /* Hardware FLOPs per token (for HFU) by the papers' formula: the model FLOPs and what this training
  * step really replays. Blocks replayed whole are Narayanan et al.'s 4/3; a minimal replay saves 8
- * h^2 a block; selective recompute repeats the attention, 4 s h a block; without any it is the model
- * FLOPs. */
+ * h^2 a block; selective recompute repeats the attention, 4 s h a block; without any it is the
+ * model FLOPs. */
 double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt);
 
 /* Everything that is known about one rank before a run. */

@@ -5,7 +5,7 @@
 #include <functional>
 
 extern "C" {
-#include "src/model/layers.h"
+#include "tensor_parallel/tensor_parallel.h"
 }
 
 using namespace harness;
@@ -147,31 +147,45 @@ namespace {
 constexpr int64_t ODD = 3, CLASSES = 4;
 
 z3d_status gelu_forward(z3d_unit_run *run) {
-    const void *x = run->input ? run->input : run->field[0];
-    return Z3D_LAUNCH(run->device, gelu_forward, x, run->output, run->batch * ODD, Z3D_F32);
+    if (!run->output) return Z3D_OK; // a recompute: nothing of it is kept
+    z3d_kernel kernel = {};
+    kernel.kind = Z3D_KERNEL_gelu_forward;
+    kernel.as.gelu_forward = {run->input ? run->input : run->field[0], run->output,
+                              run->batch * ODD, Z3D_F32};
+    return z3d_launch(run->device, &kernel);
 }
 
 z3d_status gelu_backward(z3d_unit_run *run) {
     if (!run->input) return Z3D_OK;
-    return Z3D_LAUNCH(run->device, gelu_backward, run->input, run->output_gradient,
-                      run->input_gradient, run->batch * ODD, Z3D_F32);
+    z3d_kernel kernel = {};
+    kernel.kind = Z3D_KERNEL_gelu_backward;
+    kernel.as.gelu_backward = {run->input, run->output_gradient, run->input_gradient,
+                               run->batch * ODD, Z3D_F32};
+    return z3d_launch(run->device, &kernel);
 }
 
 z3d_status classify(z3d_unit_run *run, bool backward) {
-    z3d_tensor_lane lane = z3d_unit_lane(run);
+    z3d_tensor_lane lane = {run->device, run->tensor, run->dtype, run->gradient_dtype, false};
     int64_t local = CLASSES / z3d_group_size(run->tensor), rows = run->batch;
-    z3d_vocab_range classes = {local * z3d_group_index(run->tensor), local, CLASSES};
-    z3d_linear linear = z3d_unit_linear(run, 0, 0, -1, rows, ODD, local);
-    void *logits, *statistics;
+    z3d_vocab_range classes = z3d_vocab_range_of(CLASSES, CLASSES, z3d_group_size(run->tensor),
+                                                 z3d_group_index(run->tensor));
+    const int32_t *which = (const int32_t *)run->field[1];
+    z3d_linear linear = {};
+    linear.rows = rows, linear.in = ODD, linear.out = local;
+    linear.weight = z3d_unit_parameter(run, 0, 0);
+    linear.weight_gradient = z3d_unit_gradient(run, 0, 0);
+    linear.accumulate = run->group[0].accumulate;
+    void *logits;
+    float *statistics;
     Z3D_TRY(z3d_unit_take_saved(run, rows * local, sizeof(float), &logits));
     Z3D_TRY(z3d_unit_take_saved(run, rows * 3, sizeof(float), &statistics));
     if (!backward) {
         Z3D_TRY(z3d_column_linear_forward(&lane, &linear, run->input, logits));
-        return z3d_vocab_cross_entropy_forward(&lane, classes, logits, run->field[1], rows,
-                                               statistics, run->state);
+        return z3d_vocab_cross_entropy_forward(&lane, classes, logits, which, rows, statistics,
+                                               run->state);
     }
-    Z3D_TRY(z3d_vocab_cross_entropy_backward(&lane, classes, logits, run->field[1], rows,
-                                             statistics, run->state));
+    Z3D_TRY(z3d_vocab_cross_entropy_backward(&lane, classes, logits, which, rows, statistics,
+                                             run->state));
     return z3d_column_linear_backward(&lane, &linear, run->input, logits, run->input_gradient);
 }
 
@@ -191,9 +205,7 @@ std::vector<double> train_odd(bool partition, bool offload) {
     model->num_fields = 2;
     model->field[0] = {"numbers", ODD * sizeof(float)};
     model->field[1] = {"class", sizeof(int32_t)};
-    model->group[0] = {"group",
-                       1,
-                       {{"weight", 2, {CLASSES, ODD}, 0, 0, true, Z3D_INIT_NORMAL, 1}}};
+    model->group[0] = {"group", 1, {{"weight", 2, {CLASSES, ODD}, 0, 0, true, Z3D_INIT_NORMAL, 1}}};
     for (int u = 0; u < 3; u++)
         model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}};
     model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}};
