@@ -1,6 +1,7 @@
 /* Every single change that could make a configuration smaller is tried: planned and looked at. */
 #include "src/plan/advice.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room) {
 
 /* ---- changes ---- */
 
-enum { MAX_CHANGES = 16, MAX_ASSIGNMENTS = 4 };
+enum { MAX_CHANGES = 40, MAX_ASSIGNMENTS = 4 };
 
 typedef struct change {
     char assignment[MAX_ASSIGNMENTS][96];
@@ -73,7 +74,7 @@ typedef struct advisor {
     int ranks, threads;
     const z3d_room *room;
     change change[MAX_CHANGES];
-    int count;
+    int count, first_part; /* from first_part on: a half, a quarter ... of the micro-batch */
 } advisor;
 
 static change *new_change(advisor *a) {
@@ -91,6 +92,26 @@ static void assign_number(change *c, const char *key, int64_t value) {
     assign(c, key, text);
 }
 
+/* Twice the tensor size, or a part of the micro-batch: more micro-batches for the same batch. */
+static void add_fewer_samples(advisor *a, const z3d_config *settled, int64_t tensor, int64_t part) {
+    change *c = new_change(a);
+    if (tensor > 1)
+        assign_number(c, "parallel.tensor_model_parallel_size",
+                      tensor * settled->parallel_tensor_model_parallel_size);
+    assign_number(c, "train_micro_batch_size_per_gpu",
+                  settled->train_micro_batch_size_per_gpu / part);
+    assign_number(c, "gradient_accumulation_steps",
+                  tensor * part * settled->gradient_accumulation_steps);
+    assign_number(c, "train_batch_size", settled->train_batch_size);
+}
+
+/* Stretches of k blocks keep layers / k inputs and, while one is gone through, 12 b s h for each of
+ * its blocks: the least sum is at k = sqrt(layers / 12). */
+static int64_t few_checkpoints(int64_t layers) {
+    int64_t stretch = (int64_t)sqrt((double)layers / 12);
+    return stretch < 2 ? layers : (layers + stretch - 1) / stretch;
+}
+
 /* Those that cost least come first. settled: the configuration with every number in it. */
 static void list_changes(advisor *a, const z3d_config *settled) {
     bool full = settled->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL;
@@ -104,21 +125,22 @@ static void list_changes(advisor *a, const z3d_config *settled) {
     if (settled->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE)
         assign(new_change(a), "activation_checkpointing.granularity", "selective");
     if (!full) assign(new_change(a), "activation_checkpointing.granularity", "full");
+    if (settled->parallel_tensor_model_parallel_size > 1 && !settled->parallel_sequence_parallel)
+        assign(new_change(a), "parallel.sequence_parallel", "true");
     if (full) {
+        bool in_host = settled->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON;
         assign(new_change(a), "activation_checkpointing.partition_activations", "true");
-        assign(new_change(a), "activation_checkpointing.cpu_checkpointing", "true");
+        assign(new_change(a), "activation_checkpointing.cpu_checkpointing",
+               in_host ? "false" : "true");
+        int64_t few = few_checkpoints(settled->model_num_layers);
+        if (few < settled->model_num_layers)
+            assign_number(new_change(a), "activation_checkpointing.number_checkpoints", few);
     }
     if (settled->checkpoint_async) assign(new_change(a), "checkpoint.async", "false");
-    for (int half = 0; half < 2; half++) {
-        if (half == 1 && micro % 2 != 0) continue;
-        change *c = new_change(a); /* either takes twice the micro-batches for the same batch */
-        if (half == 0)
-            assign_number(c, "parallel.tensor_model_parallel_size",
-                          2 * settled->parallel_tensor_model_parallel_size);
-        assign_number(c, "train_micro_batch_size_per_gpu", half ? micro / 2 : micro);
-        assign_number(c, "gradient_accumulation_steps", 2 * settled->gradient_accumulation_steps);
-        assign_number(c, "train_batch_size", settled->train_batch_size);
-    }
+    add_fewer_samples(a, settled, 2, 1);
+    a->first_part = a->count;
+    for (int64_t part = 2; micro % part == 0 && a->count < MAX_CHANGES; part *= 2)
+        add_fewer_samples(a, settled, 1, part);
 }
 
 /* The given configuration again, with a change (NULL: none). */
@@ -200,7 +222,12 @@ static z3d_status advise(advisor *a, z3d_string *out) {
     if (status == Z3D_OK) status = z3d_plan_need(settled, a->ranks, a->threads, &need);
     if (status == Z3D_OK && z3d_need_missing(&need, a->room) > 0) {
         list_changes(a, settled);
-        for (int k = 0; k < a->count; k++) try_change(a, &a->change[k]);
+        for (int k = 0; k < a->count; k++) {
+            change *c = &a->change[k];
+            try_change(a, c);
+            if (k >= a->first_part && c->possible && z3d_need_missing(&c->need, a->room) == 0)
+                a->count = k + 1; /* smaller parts would fit, too */
+        }
         say_shortage(a, &need, out);
         say_changes(a, z3d_need_missing(&need, a->room), out);
     }

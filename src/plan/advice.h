@@ -27,10 +27,11 @@ typedef struct z3d_room {
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
 
 /* Text for one that misses some: by how much, which tenant is the largest, and what single change
- * of the configuration (ZeRO stage, granularity, P_a, P_a+cpu, synchronous checkpoints, half
- * the micro-batch, twice the tensor size) would make it fit, each tried by planning it; where none
- * does, the one that helps most. Nothing where it fits. Errors: ERR_MEMORY, and as z3d_plan_create
- * for the configuration itself. */
+ * of the configuration (ZeRO stage, granularity, sequence parallelism, P_a, activation checkpoints
+ * in host memory or not, fewer of them, synchronous checkpoints, twice the tensor size, the largest
+ * part of the micro-batch) would make it fit, each tried by planning it; where none does, the one
+ * that helps most. Nothing where it fits. Errors: ERR_MEMORY, and as z3d_plan_create for the
+ * configuration itself. */
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
                            z3d_string *out);
 

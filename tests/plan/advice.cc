@@ -70,7 +70,7 @@ TEST(Advice, NothingWhereItFits) {
 TEST(Advice, EveryChangeMakesItFit) {
     z3d_need need = Config().need();
     std::set<std::string> keys;
-    for (int percent : {99, 90, 75, 65}) {
+    for (int percent : {99, 90, 75, 65, 55}) {
         z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] * percent / 100,
                          .host = INT64_C(1) << 40,
                          .shared = false};
@@ -85,9 +85,9 @@ TEST(Advice, EveryChangeMakesItFit) {
             keys.insert(change[0].substr(0, change[0].find('=')));
         }
     }
-    for (const char *key :
-         {"zero_optimization.stage", "activation_checkpointing.granularity",
-          "parallel.tensor_model_parallel_size", "train_micro_batch_size_per_gpu"})
+    for (const char *key : {"zero_optimization.stage", "activation_checkpointing.granularity",
+                            "parallel.sequence_parallel", "parallel.tensor_model_parallel_size",
+                            "train_micro_batch_size_per_gpu"})
         EXPECT_EQ(keys.count(key), 1u) << key;
 }
 
@@ -97,6 +97,37 @@ TEST(Advice, ByHowMuchToTheByte) {
     EXPECT_EQ(z3d_need_missing(&need, &room), 1000);
     EXPECT_NE(advice(Config(), room).find(": 1000 B missing in device memory"), std::string::npos)
         << advice(Config(), room);
+}
+
+// Of the parts of a micro-batch the largest that fits is named, and only that.
+TEST(Advice, NamesThePartOfAMicroBatch) {
+    std::vector<std::string> given = {"zero_optimization.stage=3",
+                                      "activation_checkpointing.granularity=full",
+                                      "activation_checkpointing.partition_activations=true"};
+    auto with = [&](const char *micro, const char *accumulation) {
+        std::vector<std::string> v = given;
+        v.push_back(std::string("train_micro_batch_size_per_gpu=") + micro);
+        v.push_back(std::string("gradient_accumulation_steps=") + accumulation);
+        return Config(v).need();
+    };
+    z3d_need quarter = with("2", "8");
+    ASSERT_GT(with("4", "4").arena[Z3D_SPACE_DEVICE], quarter.arena[Z3D_SPACE_DEVICE]);
+    z3d_room room = {
+        .device = quarter.arena[Z3D_SPACE_DEVICE], .host = INT64_C(1) << 40, .shared = false};
+    std::string text = advice(Config(given), room);
+    EXPECT_NE(text.find("train_micro_batch_size_per_gpu=2 "), std::string::npos) << text;
+    EXPECT_EQ(text.find("train_micro_batch_size_per_gpu=4 "), std::string::npos) << text;
+    EXPECT_EQ(text.find("train_micro_batch_size_per_gpu=1 "), std::string::npos) << text;
+}
+
+TEST(Advice, FewerCheckpoints) {
+    std::vector<std::string> full = {"activation_checkpointing.granularity=full",
+                                     "model.num_layers=64", "zero_optimization.stage=3"};
+    z3d_need need = Config(full).need();
+    z3d_room room = {
+        .device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = INT64_C(1) << 40, .shared = false};
+    EXPECT_NE(advice(Config(full), room).find("number_checkpoints=32 takes"), std::string::npos)
+        << advice(Config(full), room);
 }
 
 // Checkpoints in host memory help where that is other memory; P_a where there is a tensor group.
@@ -120,6 +151,8 @@ TEST(Advice, KnowsTheSpaces) {
             .shared = false};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
     EXPECT_NE(advice(Config(full), room).find("missing in host memory"), std::string::npos);
+    room.device = INT64_C(1) << 40;
+    EXPECT_NE(advice(Config(full), room).find("cpu_checkpointing=false takes"), std::string::npos);
     room = {.device = need.arena[Z3D_SPACE_DEVICE] + need.arena[Z3D_SPACE_HOST] - 1,
             .host = 0,
             .shared = true};
