@@ -176,6 +176,13 @@ bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, int 
     return to > from;
 }
 
+int64_t z3d_layout_largest(const z3d_layout *layout) {
+    int64_t largest = 0;
+    for (int g = 0; g < layout->num_groups; g++)
+        if (layout->group[g].padded > largest) largest = layout->group[g].padded;
+    return largest;
+}
+
 bool z3d_layout_replicates(const z3d_layout *layout, int group) {
     for (int r = 0; r < layout->group[group].num_ranges; r++)
         if (layout->group[group].range[r].replicated) return true;

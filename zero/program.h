@@ -69,6 +69,8 @@ void z3d_layout_destroy(z3d_layout *layout);
  * the flat buffer. */
 bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, int index,
                             z3d_range *out);
+/* Elements of the largest group, padding included: larger buckets change nothing. */
+int64_t z3d_layout_largest(const z3d_layout *layout);
 /* Whether all tensor ranks hold some parameter of the group; the run of these in this rank's shard
  * (first is in the flat buffer; count 0: none of it there). */
 bool z3d_layout_replicates(const z3d_layout *layout, int group);

@@ -106,11 +106,12 @@ static int by_worth(const void *a, const void *b) {
     return (worse > 0) - (worse < 0);
 }
 
-/* Without a choice along an axis the values are alike: one tensor rank has nothing to share, one
- * data rank no shards. */
+/* Without a choice along an axis the values are alike: one tensor rank has nothing to share, nor
+ * have ranks whose checkpoints are parts by nature (sequence parallelism); one data rank no shards.
+ */
 static z3d_status walk_rows(const z3d_fit_frame *w, z3d_fit *out) {
     bool shards = w->topology.size[Z3D_AXIS_DATA] > 1;
-    bool shares = w->topology.size[Z3D_AXIS_TENSOR] > 1;
+    bool shares = w->topology.size[Z3D_AXIS_TENSOR] > 1 && !w->config->parallel_sequence_parallel;
     int given = (int)w->config->zero_optimization_stage;
     for (int stage = shards ? 0 : given; stage <= (shards ? 3 : given); stage++)
         for (int granularity = 0; granularity <= Z3D_GRANULARITY_NONE; granularity++) {

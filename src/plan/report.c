@@ -89,9 +89,7 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
 static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     char size[32], most[32];
-    int64_t largest = 0;
-    for (int g = 0; g < plan->layout->num_groups; g++)
-        if (plan->layout->group[g].padded > largest) largest = plan->layout->group[g].padded;
+    int64_t largest = z3d_layout_largest(plan->layout);
     if (plan->topology.size[Z3D_AXIS_DATA] == 1) return;
     const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
     static const char *const name[] = {"reduce bucket", "gather bucket"};

@@ -69,6 +69,20 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                                      tokens, sizeof tokens));
 }
 
+/* What one collective of the data group moves at most. */
+static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    char reduce[32], gather[32], most[32];
+    int64_t largest = z3d_layout_largest(z3d_engine_layout(facts->engine));
+    if (facts->topology->size[Z3D_AXIS_DATA] == 1) return;
+    bool whole = program->reduce_bucket >= largest && program->gather_bucket >= largest;
+    z3d_console_say(
+        console, "buckets     reduce %s, gather %s elements; the largest group has %s%s",
+        z3d_format_count((double)program->reduce_bucket, reduce, sizeof reduce),
+        z3d_format_count((double)program->gather_bucket, gather, sizeof gather),
+        z3d_format_count((double)largest, most, sizeof most), whole ? ": all go whole" : "");
+}
+
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     char train[32], validation[32] = "none";
@@ -101,6 +115,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_model(console, facts);
     say_topology(console, facts);
     say_method(console, facts);
+    say_buckets(console, facts);
     say_data(console, facts);
     z3d_string memory = {0};
     char bytes[32], buffers[32], beside[96] = "";
@@ -171,27 +186,36 @@ void z3d_console_validation(z3d_console *console, int64_t step, double loss, dou
                     z3d_format_seconds(seconds, text, sizeof text));
 }
 
+static void say_used(z3d_console *console, const char *what, int64_t planned, int64_t measured) {
+    char plan[32], real[32];
+    if (planned || measured)
+        z3d_console_say(console, "  %-14s  %12s%12s", what,
+                        z3d_format_bytes(planned, plan, sizeof plan),
+                        z3d_format_bytes(measured, real, sizeof real));
+}
+
 static void say_memory(z3d_console *console, const z3d_run_end *end) {
-    char planned[32], measured[32];
+    const z3d_ledger *const *planned = end->planned, *const *measured = end->measured;
+    char bytes[32];
     z3d_console_say(console, "memory of rank 0       planned    measured");
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++) {
-        if (!end->planned->peak[tenant] && !end->measured->peak[tenant]) continue;
-        z3d_console_say(console, "  %-14s  %12s%12s", z3d_tenant_name((z3d_tenant)tenant),
-                        z3d_format_bytes(end->planned->peak[tenant], planned, sizeof planned),
-                        z3d_format_bytes(end->measured->peak[tenant], measured, sizeof measured));
-    }
-    z3d_console_say(console, "  %-14s  %12s%12s", "at once",
-                    z3d_format_bytes(end->planned->total_peak, planned, sizeof planned),
-                    z3d_format_bytes(end->measured->total_peak, measured, sizeof measured));
+    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
+        say_used(console, z3d_tenant_name((z3d_tenant)tenant),
+                 planned[Z3D_SPACE_DEVICE]->peak[tenant], measured[Z3D_SPACE_DEVICE]->peak[tenant]);
+    say_used(console, "at once", planned[Z3D_SPACE_DEVICE]->total_peak,
+             measured[Z3D_SPACE_DEVICE]->total_peak);
+    say_used(console, "in host memory", planned[Z3D_SPACE_HOST]->total_peak,
+             measured[Z3D_SPACE_HOST]->total_peak);
     if (end->outside_memory >= 0)
         z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
-                        "-", z3d_format_bytes(end->outside_memory, measured, sizeof measured));
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        if (end->planned->peak[tenant] != end->measured->peak[tenant])
-            z3d_console_say(console, "  ! %s: %lld bytes were planned, %lld used",
-                            z3d_tenant_name((z3d_tenant)tenant),
-                            (long long)end->planned->peak[tenant],
-                            (long long)end->measured->peak[tenant]);
+                        "-", z3d_format_bytes(end->outside_memory, bytes, sizeof bytes));
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
+            if (planned[space]->peak[tenant] != measured[space]->peak[tenant])
+                z3d_console_say(console, "  ! %s%s: %lld bytes were planned, %lld used",
+                                z3d_tenant_name((z3d_tenant)tenant),
+                                space == Z3D_SPACE_HOST ? " in host memory" : "",
+                                (long long)planned[space]->peak[tenant],
+                                (long long)measured[space]->peak[tenant]);
 }
 
 /* The process as the system sees it. */

@@ -61,7 +61,7 @@ typedef struct z3d_run_end {
     double first_loss, last_loss;
     double validation_loss; /* NAN: none */
     double tokens_per_second, mfu;
-    const z3d_ledger *planned, *measured;
+    const z3d_ledger *planned[Z3D_SPACE_COUNT], *measured[Z3D_SPACE_COUNT];
     int64_t arena_bytes;                   /* of all memory spaces */
     const z3d_resident *resident;          /* NULL: unknown */
     int64_t outside_memory;                /* beyond the tenants; -1: unknown */
