@@ -13,24 +13,31 @@
 
 struct way {
     const char *name;
-    bool recompute, selective, replay_full, partition, offload, overlap;
+    bool keep; /* no recompute */
+    bool selective, replay_full, partition, offload, in_turn, sequence;
+    int every; /* a checkpoint every so many blocks; 0: each */
 };
 
 static const struct way ways[] = {
-    {"none", false, false, false, false, false, true},
-    {"selective", false, true, false, false, false, true},
-    {"full", true, false, false, false, false, true},
-    {"full, replay: full", true, false, true, false, false, true},
-    {"P_a", true, false, false, true, false, true},
-    {"cpu", true, false, false, false, true, true},
-    {"P_a+cpu", true, false, false, true, true, true},
-    {"P_a+cpu, no overlap", true, false, false, true, true, false},
+    {"none", .keep = true},
+    {"selective", .keep = true, .selective = true},
+    {"full", .every = 0},
+    {"full, replay: full", .replay_full = true},
+    {"full, every 2 blocks", .every = 2},
+    {"P_a", .partition = true},
+    {"cpu", .offload = true},
+    {"P_a+cpu", .partition = true, .offload = true},
+    {"P_a+cpu, no overlap", .partition = true, .offload = true, .in_turn = true},
+    {"sequence, none", .keep = true, .sequence = true},
+    {"sequence, selective", .keep = true, .selective = true, .sequence = true},
+    {"sequence, full", .sequence = true},
+    {"sequence, full, cpu", .sequence = true, .offload = true},
 };
 
 enum {
     WAYS = sizeof ways / sizeof *ways,
     PLAIN = 2, /* the reference */
-    BOTH = 6,
+    BOTH = 7,
     MOST_ROUNDS = 32,
     VOCABULARY = 512
 };
@@ -38,7 +45,7 @@ enum {
 struct bench {
     z3d_world *world;
     z3d_topology topology;
-    z3d_model *model;
+    z3d_model *model[2]; /* without and with sequence parallelism */
     z3d_device *device;
     z3d_group *group[Z3D_AXIS_COUNT];
     int64_t hidden, layers, seq, batch;
@@ -55,7 +62,7 @@ static bool runs(const struct bench *b, int w) {
 }
 
 static z3d_status create_engine(struct bench *b, int w) {
-    z3d_engine_config config = {.model = b->model,
+    z3d_engine_config config = {.model = b->model[ways[w].sequence],
                                 .topology = b->topology,
                                 .device = b->device,
                                 .world = b->world,
@@ -64,12 +71,13 @@ static z3d_status create_engine(struct bench *b, int w) {
                                             .grad_dtype = b->dtype,
                                             .micro_batch = b->batch,
                                             .accumulation = 1,
-                                            .recompute = ways[w].recompute,
+                                            .recompute = !ways[w].keep,
                                             .selective = ways[w].selective,
                                             .replay_full = ways[w].replay_full,
+                                            .checkpoint_every = ways[w].every,
                                             .partition_activations = ways[w].partition,
                                             .offload_activations = ways[w].offload,
-                                            .overlap = ways[w].overlap,
+                                            .overlap = !ways[w].in_turn,
                                             .reduce_bucket = 500000000,
                                             .gather_bucket = 500000000},
                                 .beta1 = 0.9F,
@@ -93,7 +101,10 @@ static z3d_status create(struct bench *b) {
                           .init_std = 0.02,
                           .tensor_size = ranks};
     Z3D_TRY(z3d_topology_make(ranks, 1, 1, z3d_world_rank(b->world), &b->topology));
-    Z3D_TRY(z3d_gpt_create(&gpt, &b->model));
+    for (int sequence = 0; sequence < 2; sequence++) {
+        gpt.sequence_parallel = sequence == 1 && ranks > 1;
+        Z3D_TRY(z3d_gpt_create(&gpt, &b->model[sequence]));
+    }
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = 1}, &b->device));
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
         Z3D_TRY(
@@ -141,7 +152,7 @@ static void print(const struct bench *b) {
         const z3d_ledger *planned = z3d_engine_planned(b->engine[w], Z3D_SPACE_DEVICE);
         for (int r = 0; r < b->rounds; r++) ratio[r] = b->seconds[w][r] / b->seconds[PLAIN][r];
         printf(
-            "%-20s %8.4f s/step, %.3f of full, transfers exposed %.5f s, activations %8.3f MB, "
+            "%-21s %8.4f s/step, %.3f of full, transfers exposed %.5f s, activations %8.3f MB, "
             "host %8.3f MB\n",
             ways[w].name, median(b->seconds[w], b->rounds), median(ratio, b->rounds),
             median(b->exposed[w], b->rounds), (double)planned->peak[Z3D_TENANT_ACTIVATIONS] * 1e-6,
@@ -162,7 +173,7 @@ static void destroy(struct bench *b) {
     for (int w = 0; w < WAYS; w++) z3d_engine_destroy(b->engine[w]);
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b->group[axis]);
     z3d_device_destroy(b->device);
-    z3d_model_destroy(b->model);
+    for (int sequence = 0; sequence < 2; sequence++) z3d_model_destroy(b->model[sequence]);
     free(b->tokens);
     z3d_world_destroy(b->world);
 }

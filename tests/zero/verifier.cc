@@ -504,6 +504,39 @@ TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
     }
 }
 
+// A checkpoint in host memory travels back beside all the work on what lies above it: it sets out
+// before that is recomputed and is waited for where it is needed itself; of P_a's two legs the
+// first has the same time but for the last backward, beside which the second goes.
+TEST(HostCheckpoints, TravelBesideAllWorkAbove) {
+    for (bool partition : {false, true}) {
+        Options o = options(3, 2, 2, 1);
+        o.layers = 6;
+        o.checkpoint_every = 2;
+        o.offload = true;
+        o.partition = partition;
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        const z3d_program &p = *world.programs[0];
+        int out = -1, works = 0, seen = 0;
+        for (int n = 0; n < p.num_instructions; n++) {
+            const z3d_instruction &i = p.instruction[n];
+            bool work = i.opcode == Z3D_OP_RECOMPUTE || i.opcode == Z3D_OP_BACKWARD;
+            if (work && out >= 0 && i.unit > out) works++;
+            if (i.opcode != Z3D_OP_LOAD_INPUT || i.space != Z3D_SPACE_HOST) continue;
+            if (i.phase == Z3D_PHASE_START) {
+                out = i.unit, works = 0;
+            } else if (i.phase == Z3D_PHASE_WAIT && i.unit + 2 <= 5) { // above: two blocks
+                EXPECT_EQ(i.unit, out);
+                EXPECT_EQ(works, partition ? 3 : 4)
+                    << "unit " << i.unit; // 2 recomputes, 2 backwards
+                seen++;
+            }
+        }
+        EXPECT_EQ(seen, 2);
+    }
+}
+
 // ---- text ----
 
 TEST(Print, ShowsConfigurationEntriesAndInnerCollectives) {
