@@ -1,7 +1,8 @@
 # zero3d_test(NAME ROOM room [RANKS n...] [LONG] [LONG_RANKS n...]): tests/<room>/<NAME>.cc, linked with the room and the floors below it,
 # run by mpirun on n ranks (default: started alone). LONG: with ZERO3D_LONG in its environment it does more, in `make test-long`, which runs
 # what has the label `long`. LONG_RANKS: numbers of ranks on which it runs there only. SCRIPT file: a long test only, which the script
-# tests/<room>/<file> runs: file LAUNCH PROGRAM. Threads do not spin for their next piece of work: other tests run beside them.
+# tests/<room>/<file> runs: file LAUNCH PROGRAM. SHARDS n: n tests that each run a part, side by side: for programs that mostly wait.
+# Threads do not spin for their next piece of work: other tests run beside them.
 find_package(GTest REQUIRED)
 # Optimising the tests' own code is not worth the time it takes.
 string(APPEND CMAKE_CXX_FLAGS_RELEASE " -O1")
@@ -16,7 +17,7 @@ set(ZERO3D_FLOOR_plan ${ZERO3D_FLOOR_checkpoint} plan)
 set(ZERO3D_FLOOR_train ${ZERO3D_FLOOR_plan} train)
 
 function(zero3d_test name)
-  cmake_parse_arguments(ARG "LONG" "ROOM;TIMEOUT;SCRIPT" "RANKS;LONG_RANKS" ${ARGN})
+  cmake_parse_arguments(ARG "LONG" "ROOM;TIMEOUT;SCRIPT;SHARDS" "RANKS;LONG_RANKS" ${ARGN})
   set(source ${CMAKE_SOURCE_DIR}/tests/${ARG_ROOM}/${name}.cc)
   set(objects "")
   foreach(room ${ZERO3D_FLOOR_${ARG_ROOM}})
@@ -51,6 +52,13 @@ function(zero3d_test name)
     add_test(NAME ${name} CONFIGURATIONS long COMMAND ${CMAKE_SOURCE_DIR}/tests/${ARG_ROOM}/${ARG_SCRIPT} ${CMAKE_SOURCE_DIR}/scripts/launch
       $<TARGET_FILE:${name}>)
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 8 ${properties})
+  elseif(ARG_SHARDS)
+    math(EXPR last "${ARG_SHARDS} - 1")
+    foreach(shard RANGE ${last})
+      add_test(NAME ${name}.part${shard} COMMAND ${name})
+      set_tests_properties(${name}.part${shard} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
+        ENVIRONMENT "OMP_WAIT_POLICY=passive;GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    endforeach()
   elseif(NOT ARG_RANKS)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${properties})
