@@ -303,7 +303,7 @@ TEST(Failures, SignalsToTheLauncherStopTheRunCleanly) {
                                 [](pid_t pid) { kill(pid, SIGTERM); },
                                 [](pid_t pid) { kill(pid, SIGINT); }};
     for (auto interrupt : signals) {
-        Outcome o = run_command("env ZERO3D_GRACE_SECONDS=2 " + launch_line(3, "until-stopped", 0),
+        Outcome o = run_command("env ZERO3D_GRACE_SECONDS=3 " + launch_line(3, "until-stopped", 0),
                                 interrupt);
         EXPECT_NE(o.text.find("stopped cleanly\nfinished\n"), std::string::npos) << o.text;
         if (interrupt == signals[0]) {
