@@ -80,6 +80,13 @@ int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 z3d_status z3d_checkpoint_load(z3d_checkpoint *checkpoint, const z3d_model *model,
                                z3d_engine *engine, bool weights_only);
 
+/* What the rank of `topology` brings to the disk in a save, and reads to go on from it on the same
+ * topology: bytes of values; what HDF5 and the index add is not counted (at most 4096 bytes a
+ * tensor and state). all_rows: it keeps the states of the whole data group
+ * (z3d_program_keeps_all_rows). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology, bool all_rows,
+                                double *saved, double *loaded);
+
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
 
 typedef enum z3d_foreign_format {

@@ -39,6 +39,27 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_topology *topology, 
     return status;
 }
 
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology, bool all_rows,
+                                double *saved, double *loaded) {
+    z3d_extent *extent;
+    z3d_layout *layout;
+    int count;
+    *saved = *loaded = 0;
+    Z3D_TRY(z3d_shard_plan(model, topology, &count, &extent));
+    for (int i = 0; i < count; i++) *saved += (double)extent[i].count * sizeof(float);
+    free(extent);
+    Z3D_TRY(z3d_layout_create(model, topology, &layout));
+    for (int g = 0; g < model->num_groups; g++) {
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            z3d_part part;
+            z3d_layout_part(layout, model, g, i, all_rows, &part);
+            *loaded += (double)part.count * (Z3D_STATE_KINDS * sizeof(float));
+        }
+    }
+    z3d_layout_destroy(layout);
+    return Z3D_OK;
+}
+
 /* ---- metadata ---- */
 
 /* A dataset that has its place in the file, but no value written by HDF5. */

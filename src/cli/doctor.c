@@ -20,10 +20,10 @@ static const char help[] =
     "measured speed of matrix products in each precision with the method that a run would choose.\n"
     "A line that begins with '!' names something that will slow down or stop a run.\n"
     "\n"
-    "  --measure FILE   instead, measures kernels, copies and the links between the ranks that it "
-    "is\n"
-    "                   started on, and describes the machine in FILE for `zero3d plan "
-    "--hardware`\n"
+    "  --measure FILE   instead, measures kernels, copies, the links between the ranks that it is\n"
+    "                   started on and the disk that FILE is on, and describes the machine in FILE "
+    "for\n"
+    "                   `zero3d plan --hardware`\n"
     "\n"
     "example: scripts/launch -n 2 zero3d doctor --measure configs/hardware/this-machine.yaml\n";
 
@@ -101,6 +101,21 @@ static z3d_status check_place(const z3d_world *world, const char *path) {
     return Z3D_OK;
 }
 
+/* The disk of the folder of `path`. A machine without one that can be measured is one nevertheless.
+ */
+static z3d_status measure_disk(z3d_world *world, const char *path, z3d_hardware *hardware,
+                               z3d_string *out) {
+    z3d_string folder = {0};
+    const char *slash = strrchr(path, '/');
+    z3d_string_append(&folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
+    if (folder.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of a folder");
+    z3d_status status = z3d_measure_disk(world, folder.text, hardware);
+    if (status != Z3D_OK && z3d_world_rank(world) == 0)
+        z3d_string_append(out, "! disk: not measured: %s\n", z3d_error_message());
+    z3d_string_free(&folder);
+    return Z3D_OK;
+}
+
 /* Collective over the ranks that a launcher started. */
 static z3d_status describe_machine(const char *path, z3d_string *out) {
     z3d_world *world;
@@ -112,6 +127,7 @@ static z3d_status describe_machine(const char *path, z3d_string *out) {
     double memory = (double)sysconf(_SC_PAGESIZE) * (double)sysconf(_SC_PHYS_PAGES);
     z3d_status status = z3d_world_agree(world, check_place(world, path));
     if (status == Z3D_OK) status = z3d_measure_machine(world, threads, memory, &hardware);
+    if (status == Z3D_OK) status = measure_disk(world, path, &hardware, out);
     if (status == Z3D_OK && z3d_world_rank(world) == 0)
         status = write_description(path, ranks, &hardware);
     status = z3d_world_agree(world, status);

@@ -77,6 +77,7 @@ static z3d_status advise(const z3d_config *config, const z3d_case *of, int threa
 static z3d_status price(const z3d_config *config, const z3d_case *of, int threads,
                         const z3d_hardware *hardware, const priced *options, z3d_string *text) {
     z3d_estimate estimate;
+    z3d_saving saving;
     double tokens = 0;
     FILE *timeline = NULL;
     if (options->tokens &&
@@ -89,10 +90,11 @@ static z3d_status price(const z3d_config *config, const z3d_case *of, int thread
     if (timeline && fclose(timeline) != 0 && status == Z3D_OK)
         status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: %s", options->trace, strerror(errno));
     Z3D_TRY(status);
+    Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     if (options->json)
-        z3d_estimate_json(of, hardware, &estimate, tokens, text);
+        z3d_estimate_json(of, hardware, &estimate, &saving, tokens, text);
     else
-        z3d_estimate_print(of, hardware, &estimate, tokens, text);
+        z3d_estimate_print(of, hardware, &estimate, &saving, tokens, text);
     if (estimate.memory.fits || options->json) return Z3D_OK;
     return advise(config, of, threads, &estimate.memory, text);
 }

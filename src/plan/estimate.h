@@ -27,6 +27,17 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
                            z3d_case **out);
 void z3d_case_destroy(z3d_case *of);
 
+/* A checkpoint of fp32 parameters, momentum and variance, as checkpoint/ writes it: bytes of
+ * values. The fullest node decides how long it takes, all of its ranks at once. */
+typedef struct z3d_saving {
+    double bytes;                      /* of all nodes */
+    double node_saved, node_loaded;    /* by the fullest node; loaded: on the same topology */
+    double save_seconds, load_seconds; /* at the node's disk rates; -1: they are not known */
+} z3d_saving;
+
+/* Errors: ERR_MEMORY. */
+z3d_status z3d_saving_find(const z3d_case *of, const z3d_hardware *hardware, z3d_saving *out);
+
 /* FLOPs are counted by Narayanan et al.'s formula (2104.04473): 96 B s l h^2 (1 + s/6h + V/16lh)
  * with the recomputed forward ("96"), 72 B s l h^2 (1 + s/6h + V/12lh) without ("72"). */
 typedef struct z3d_estimate {
@@ -44,8 +55,10 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
 
 /* Text for people, and one JSON object. train_tokens: 0, or the length of a whole training. */
 void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
-                        const z3d_estimate *estimate, double train_tokens, z3d_string *out);
+                        const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
+                        z3d_string *out);
 void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
-                       const z3d_estimate *estimate, double train_tokens, z3d_string *out);
+                       const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
+                       z3d_string *out);
 
 #endif

@@ -71,6 +71,22 @@ static void print_time(const z3d_step_time *t, z3d_string *out) {
                               t->bytes_between_nodes[axis] * 1e-9);
 }
 
+static void saving_line(z3d_string *out, const char *name, double bytes, double seconds) {
+    z3d_string_append(out, "  %-28s %10.3f GB  ", name, bytes * 1e-9);
+    if (seconds < 0)
+        z3d_string_append(out, "time n/a (the hardware file gives no disk)\n");
+    else
+        z3d_string_append(out, "%.3f s\n", seconds);
+}
+
+static void print_saving(const z3d_saving *s, z3d_string *out) {
+    z3d_string_append(out,
+                      "\ncheckpoint (predicted): %.3f GB of fp32 parameters, momentum, variance\n",
+                      s->bytes * 1e-9);
+    saving_line(out, "a node's ranks write", s->node_saved, s->save_seconds);
+    saving_line(out, "a node's ranks read", s->node_loaded, s->load_seconds);
+}
+
 static void percent(double share, const char *name, z3d_string *out) {
     if (share < 0)
         z3d_string_append(out, "%s n/a (the hardware file gives no peak)", name);
@@ -79,12 +95,13 @@ static void percent(double share, const char *name, z3d_string *out) {
 }
 
 void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
-                        double train_tokens, z3d_string *out) {
+                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
     char text[32];
     int devices = of->topology.size[Z3D_AXIS_WORLD];
     print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
     print_time(&e->time, out);
+    print_saving(saving, out);
     z3d_string_append(out,
                       "\nspeed\n  %.2f TFLOPS a device, %.3f PFLOPS in all (96 B s l h^2 ..., "
                       "recompute counted)\n  %.2f TFLOPS a device, %.3f PFLOPS in all (72 B s l "
@@ -115,7 +132,8 @@ static void more(z3d_string *out, const char *name, double value) {
     number(out, name, value);
 }
 
-static void share(z3d_string *out, const char *name, double value) {
+/* Below 0: not known. */
+static void or_null(z3d_string *out, const char *name, double value) {
     z3d_string_append(out, ", \"%s\": ", name);
     if (value < 0)
         z3d_string_append(out, "null");
@@ -156,8 +174,18 @@ static void time_json(const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, "}");
 }
 
+static void saving_json(const z3d_saving *s, z3d_string *out) {
+    z3d_string_append(out, ", \"checkpoint\": {");
+    number(out, "bytes", s->bytes);
+    more(out, "node_bytes_saved", s->node_saved);
+    more(out, "node_bytes_loaded", s->node_loaded);
+    or_null(out, "save_seconds", s->save_seconds);
+    or_null(out, "load_seconds", s->load_seconds);
+    z3d_string_append(out, "}");
+}
+
 void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
-                       double train_tokens, z3d_string *out) {
+                       const z3d_saving *saving, double train_tokens, z3d_string *out) {
     int devices = of->topology.size[Z3D_AXIS_WORLD];
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, hardware->name);
@@ -167,12 +195,13 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
     more(out, "parameters", (double)z3d_model_parameter_count(of->model));
     memory_json(of, &e->memory, out);
     time_json(&e->time, out);
+    saving_json(saving, out);
     more(out, "tokens_per_step", e->tokens);
     more(out, "tflops_per_gpu", e->tflops_96);
     more(out, "tflops_per_gpu_without_recompute", e->tflops_72);
     z3d_string_append(out, ", \"flop_convention\": \"96*B*s*l*h^2*(1+s/(6h)+V/(16lh))\"");
-    share(out, "mfu", e->mfu);
-    share(out, "hfu", e->hfu);
+    or_null(out, "mfu", e->mfu);
+    or_null(out, "hfu", e->hfu);
     if (train_tokens > 0) {
         double seconds = train_tokens / e->tokens * e->time.seconds;
         more(out, "train_tokens", train_tokens);

@@ -75,6 +75,31 @@ static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows)
     z3d_model_destroy(model);
 }
 
+// What a rank is said to write is what its file holds, but for HDF5's metadata.
+static void expect_sizes(const std::string &folder, int tensor, int data) {
+    z3d_model *model = Gpt().make(tensor);
+    double all = 0;
+    for (int r = 0; r < tensor * data; r++) {
+        z3d_topology place;
+        z3d_extent *extent;
+        int count;
+        char name[32];
+        double saved, loaded;
+        ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D_OK(z3d_checkpoint_bytes(model, &place, false, &saved, &loaded));
+        ASSERT_Z3D_OK(z3d_shard_plan(model, &place, &count, &extent));
+        free(extent);
+        (void)snprintf(name, sizeof name, "/shard-%05d.h5", r);
+        double size = (double)std::filesystem::file_size(folder + name);
+        EXPECT_GE(size, saved);
+        EXPECT_LE(size, saved + 4096.0 * (count + 1));
+        EXPECT_GE(loaded, saved);
+        all += saved;
+    }
+    EXPECT_EQ(all, 12.0 * (double)z3d_model_parameter_count(model));
+    z3d_model_destroy(model);
+}
+
 TEST(Files, EveryTopologyReadsEveryOther) {
     const int sizes[] = {1, 2, 4};
     TemporaryFolder folder;
@@ -88,6 +113,7 @@ TEST(Files, EveryTopologyReadsEveryOther) {
                 EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, part, 3, nullptr))
                     << z3d_error_message();
             expect_whole(c);
+            expect_sizes(path, tensor, data);
             for (int t : sizes)
                 for (int d : sizes) expect_parts(c, t, d, (t + d) % 2);
             EXPECT_EQ(z3d_checkpoint_get_info(c)->engine.step, 7);

@@ -83,6 +83,7 @@ TEST(Hardware, EveryNumberIsRead) {
     EXPECT_DOUBLE_EQ(hardware.peak_fp32, 10);
     EXPECT_DOUBLE_EQ(hardware.devices, 4);
     EXPECT_DOUBLE_EQ(hardware.overlap, 1); // what a file leaves out has a standard
+    EXPECT_EQ(hardware.disk_write, 0);
     z3d_string text{};
     z3d_hardware again;
     hardware.network_latency_us = 12.5;
@@ -104,6 +105,12 @@ TEST(Hardware, Refused) {
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: nan"), "not a number");
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: [1]"), "one number");
     refused(replaced(text, "kind: gpu", "kind: tpu"), "gpu and cpu");
+    for (const char *key : {"disk_write_gb_per_s", "disk_read_gb_per_s"})
+        for (const char *value : {"-1", "1e6", "nan", "fast"})
+            refused(replaced(text, "  devices: 4",
+                             std::string("  devices: 4\n  ") + key + ": " + value),
+                    std::string("node.") + key + ": '" + value +
+                        "' is not a number from 0 to 100000");
     refused(text + "device:\n  name: twice\n", "twice");
     refused(text + "nodes: 3\n", "no such key");
     refused("[1, 2]\n", "key: value");

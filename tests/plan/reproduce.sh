@@ -27,6 +27,7 @@ grep -q '"name":"backward block.7 (micro 0)"' timeline.json || fail "the timelin
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" plan "$config" $v100 --json
 grep -q '"fits": true' out || fail "the JSON does not say whether it fits"
+grep -q '"save_seconds": null' out || fail "a disk that nobody described has a speed"
 expect 2 "$ZERO3D" plan "$config" --json
 says 'want --hardware'
 echo "name: x" >bad.yaml
@@ -46,6 +47,8 @@ says 'no/such/here.yaml'
 # tests run there.)
 [ -z "${SANITIZE:-}" ] || exit 0
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" doctor --measure here.yaml
+cp out measured
 expect 0 "$ZERO3D" plan "$SOURCE/configs/demo.yaml" --ranks 4 --hardware here.yaml
 grep -q 'MFU [0-9]' out || fail "no MFU from a measured peak"
+grep -q 'ranks write .* [0-9.]* s$' out || grep -q '^! disk: not measured' measured || fail "no time of a save, and nothing says why"
 grep -Eq '  devices: 2 ' here.yaml || fail "two ranks were measured, the file says otherwise"

@@ -36,6 +36,12 @@ struct Case {
             << z3d_error_message();
         return e;
     }
+    z3d_saving saving() {
+        z3d_saving s{};
+        EXPECT_EQ(status, Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(z3d_saving_find(of, &hardware, &s), Z3D_OK) << z3d_error_message();
+        return s;
+    }
     z3d_status status;
 };
 
@@ -207,13 +213,66 @@ TEST(Simulate, UnknownPeakGivesNoUtilisation) {
     Case of(config(2, 1024, 16, 1, 1, 2), 8);
     of.hardware.peak_fp16 = 0;
     z3d_estimate e = of.estimate();
+    z3d_saving saving = of.saving();
     EXPECT_LT(e.mfu, 0);
     z3d_string text{};
-    z3d_estimate_print(of.of, &of.hardware, &e, 0, &text);
+    z3d_estimate_print(of.of, &of.hardware, &e, &saving, 0, &text);
     EXPECT_NE(std::string(text.text).find("MFU n/a"), std::string::npos);
     z3d_string_free(&text);
-    z3d_estimate_json(of.of, &of.hardware, &e, 0, &text);
+    z3d_estimate_json(of.of, &of.hardware, &e, &saving, 0, &text);
     EXPECT_NE(std::string(text.text).find("\"mfu\": null"), std::string::npos);
+    z3d_string_free(&text);
+}
+
+// Four nodes of 16 ranks. Of all ranks of a tensor group one writes what all of them hold: the
+// position table, two norms a layer and one at the end, two biases a layer. Each node then has a
+// quarter of 12 bytes a parameter, and reads, where tensor ranks share it, what they hold alike
+// once each.
+TEST(Simulate, ACheckpointsBytesAndSeconds) {
+    const double hidden = 1024, alike = 1024 * hidden + 4 * 6 * hidden + 2 * hidden;
+    for (int stage : {0, 2}) {
+        for (int tensor : {1, 4}) {
+            Case of(config(4, 1024, 16, tensor, 2, stage), 64);
+            of.hardware.disk_write = 2;
+            of.hardware.disk_read = 4;
+            z3d_saving s = of.saving();
+            double p = (double)z3d_model_parameter_count(of.of->model);
+            double read = 12 * (p + (tensor - 1) * alike) / (stage == 0 ? 1 : 4);
+            EXPECT_EQ(s.bytes, 12 * p);
+            EXPECT_NEAR(s.node_saved, 3 * p, 0.001 * 3 * p); // rounded shards; who holds what
+            EXPECT_NEAR(s.node_loaded, read, 0.001 * read);
+            EXPECT_GE(s.node_saved, 3 * p);
+            EXPECT_EQ(s.save_seconds, s.node_saved / 2e9);
+            EXPECT_EQ(s.load_seconds, s.node_loaded / 4e9);
+            of.hardware.devices = 128; // one node, not full
+            EXPECT_EQ(of.saving().node_saved, 12 * p);
+        }
+    }
+}
+
+TEST(Simulate, ACheckpointInWords) {
+    Case of(config(4, 1024, 16, 1, 2, 2), 64);
+    z3d_estimate e = of.estimate();
+    z3d_string text{};
+    auto print = [&](decltype(z3d_estimate_print) *form) {
+        z3d_saving s = of.saving();
+        z3d_string_free(&text);
+        form(of.of, &of.hardware, &e, &s, 0, &text);
+        return std::string(text.text);
+    };
+    double p = (double)z3d_model_parameter_count(of.of->model);
+    EXPECT_NE(print(z3d_estimate_print).find("time n/a (the hardware file gives no disk)"),
+              std::string::npos);
+    EXPECT_NE(print(z3d_estimate_json).find("\"save_seconds\": null, \"load_seconds\": null"),
+              std::string::npos);
+    of.hardware.disk_write = 0.01;
+    char line[96];
+    double node = of.saving().node_saved;
+    (void)snprintf(line, sizeof line, "a node's ranks write %18.3f GB  %.3f s\n", 1e-9 * node,
+                   1e-7 * node);
+    EXPECT_NE(print(z3d_estimate_print).find(line), std::string::npos) << line << text.text;
+    (void)snprintf(line, sizeof line, "\"checkpoint\": {\"bytes\": %.0f, ", 12 * p);
+    EXPECT_NE(print(z3d_estimate_json).find(line), std::string::npos) << line << text.text;
     z3d_string_free(&text);
 }
 

@@ -11,6 +11,7 @@ foreach(name hardware links simulate paper choose_offload choose_fit memory_plan
 endforeach()
 # The sim device against the cpu device, on one and on four ranks.
 zero3d_test(sim_against_cpu ROOM plan RANKS 1 4)
+zero3d_test(measure_disk ROOM plan RANKS 2)
 add_test(NAME reproduce COMMAND ${CMAKE_SOURCE_DIR}/tests/plan/reproduce.sh)
 add_test(NAME plan_fit COMMAND ${CMAKE_SOURCE_DIR}/tests/plan/fit.sh)
 set_tests_properties(reproduce plan_fit PROPERTIES TIMEOUT 300

@@ -35,6 +35,8 @@
   X(host_sharing, "node.host_sharing", 1, 64, 1, "devices that share one such link") \
   X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of it that copies reach") \
   X(host_memory_gib, "node.host_memory_gib", 0.01, 1e6, NAN, "GiB of host memory of a node") \
+  X(disk_write, "node.disk_write_gb_per_s", 0, 1e5, 0, "what a node's ranks, all at once, bring to the disk of checkpoints; 0: not known") \
+  X(disk_read, "node.disk_read_gb_per_s", 0, 1e5, 0, "what they read from it, not from the page cache; 0: not known") \
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
