@@ -5,7 +5,7 @@
 
 #include "src/plan/paper.h"
 
-enum { WIDTH = 960, HEIGHT = 300, LEFT = 52, RIGHT = 12, TOP = 16, BOTTOM = 56 };
+enum { WIDTH = 960, HEIGHT = 300, LEFT = 52, RIGHT = 12, TOP = 28, BOTTOM = 56 };
 
 static const struct figure {
     const char *name, *quantity, *title, *unit;
@@ -130,8 +130,8 @@ static void draw_scaling(const z3d_points *points, const struct figure *figure, 
                           "<rect class=\"s0\" x=\"%.1f\" y=\"%.1f\" width=\"8\" height=\"8\"/>"
                           "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%.3g (%.1f a GPU)</text>"
                           "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">%d GPUs</text>\n",
-                          x - 4, y - 4, x, y - 12, 1e-3 * p->ours * p->gpus, p->ours, x, base + 16,
-                          p->gpus);
+                          x - 4, y - 4, x - 62, y - 4, 1e-3 * p->ours * p->gpus, p->ours, x,
+                          base + 16, p->gpus);
         if (!isnan(p->published))
             ring(x, base - height_of(1e-3 * p->published * p->gpus, top), out);
     }
