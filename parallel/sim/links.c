@@ -1,6 +1,7 @@
 /* Collectives on described links: a ring moves what NCCL's and our own rings move; its time is the
  * volume over the narrowest link it passes, plus a latency per step along the ring, or along a tree
- * where that is shorter. */
+ * where that is shorter. In levels (software.hierarchical) each level moves its own volume over its
+ * own links, one after the other. */
 #include "parallel/sim/links.h"
 
 #include <math.h>
@@ -27,9 +28,21 @@ static void mark(const z3d_topology *at, z3d_axis axis, int devices, int *crossi
     }
 }
 
+/* Members on each of the `nodes` nodes of this rank's group, 0: not as many on all of them. */
+static int members_on_each(const z3d_topology *at, z3d_axis axis, int devices, int nodes) {
+    int local = at->size[axis] / nodes;
+    if (at->size[axis] % nodes != 0) return 0;
+    for (int i = 1; i < at->size[axis]; i++)
+        if (i % local != 0 && z3d_topology_peer(at, axis, i) / devices !=
+                                  z3d_topology_peer(at, axis, i - 1) / devices)
+            return 0;
+    return local;
+}
+
 static z3d_status each_group(const z3d_topology *topology, z3d_axis axis, int devices,
                              int *crossing, z3d_links *out) {
     int world = topology->size[Z3D_AXIS_WORLD];
+    bool first = true;
     for (int rank = 0; rank < world; rank++) {
         z3d_topology at;
         Z3D_TRY(z3d_topology_make(topology->size[Z3D_AXIS_TENSOR], topology->size[Z3D_AXIS_DATA],
@@ -37,7 +50,11 @@ static z3d_status each_group(const z3d_topology *topology, z3d_axis axis, int de
         if (at.coordinate[axis] != 0) continue;
         int nodes = nodes_of(&at, axis, devices);
         if (nodes > out->nodes) out->nodes = nodes;
-        if (nodes > 1) mark(&at, axis, devices, crossing);
+        if (nodes < 2) continue;
+        mark(&at, axis, devices, crossing);
+        int local = members_on_each(&at, axis, devices, nodes);
+        out->local = first || out->local == local ? local : 0;
+        first = false;
     }
     return Z3D_OK;
 }
@@ -48,11 +65,14 @@ z3d_status z3d_links_find(const z3d_topology *topology, z3d_axis axis, int devic
     int *crossing;
     Z3D_TRY(z3d_new((size_t)nodes, sizeof *crossing, "a map of nodes", &crossing));
     *out = (z3d_links){.members = topology->size[axis], .nodes = 1, .sharing = 1};
+    out->local = out->members;
     z3d_status status = Z3D_OK;
-    if (axis == Z3D_AXIS_WORLD)
-        out->nodes = nodes;
-    else
+    if (axis != Z3D_AXIS_WORLD) {
         status = each_group(topology, axis, devices, crossing, out);
+    } else if (nodes > 1) {
+        out->nodes = nodes;
+        out->local = world % devices == 0 ? devices : 0;
+    }
     for (int n = 0; n < nodes; n++)
         if (crossing[n] > out->sharing) out->sharing = crossing[n];
     if (out->nodes > 1) out->hops = out->nodes;
@@ -82,9 +102,28 @@ static double passes(const z3d_links *links, const z3d_event *call) {
     }
 }
 
-double z3d_links_bytes(const z3d_links *links, const z3d_event *call, double *between_nodes) {
+/* Small sums take a tree, whichever way the others take. */
+static bool takes_tree(const z3d_hardware *hardware, const z3d_links *links,
+                       const z3d_event *call) {
+    return call->of == Z3D_COLLECTIVE_ALL_REDUCE &&
+           total_bytes(links, call) <= hardware->tree_kib * 1024;
+}
+
+/* Needs as many members on every node: each has a partner for its part on every other one. */
+static bool in_levels(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call) {
+    return hardware->hierarchical > 0 && links->nodes > 1 && links->local > 0 &&
+           (call->of == Z3D_COLLECTIVE_ALL_REDUCE || call->of == Z3D_COLLECTIVE_REDUCE_SCATTER ||
+            call->of == Z3D_COLLECTIVE_ALL_GATHER) &&
+           !takes_tree(hardware, links, call);
+}
+
+/* Between nodes a member handles 1/local of the data, of which 1/nodes stays; inside, the rest. */
+double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
+                       double *between_nodes) {
     double bytes = links->members > 1 ? passes(links, call) * total_bytes(links, call) : 0;
-    *between_nodes = bytes * links->hops / links->members;
+    *between_nodes = in_levels(hardware, links, call)
+                         ? bytes * (links->nodes - 1) / (links->members - 1)
+                         : bytes * links->hops / links->members;
     return bytes;
 }
 
@@ -98,6 +137,19 @@ static double latency(const z3d_hardware *hardware, const z3d_links *links, bool
     int per_node = (links->members + links->nodes - 1) / links->nodes;
     if (tree) return tree_depth(per_node) * inside + tree_depth(links->nodes) * across;
     return (links->members - links->nodes) * inside + (links->nodes - 1) * across;
+}
+
+/* First all members of each node, then the members with the same place in their nodes, then again
+ * those of each node; sums that not everybody gets, and gathers, leave out one of the three. share:
+ * of the adapters, bytes a second; all members of a node send at once. */
+static double levels(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
+                     double width, double share) {
+    double between, bytes = z3d_links_bytes(hardware, links, call, &between);
+    double own = share / links->local < width ? share / links->local : width;
+    double steps = (links->local - 1) * hardware->link_latency_us +
+                   (links->nodes - 1) * hardware->network_latency_us;
+    double ways = call->of == Z3D_COLLECTIVE_ALL_REDUCE ? 2 : 1;
+    return (bytes - between) / width + between / own + ways * steps * 1e-6;
 }
 
 /* Seconds inside a node where this machine's collectives were measured; negative: they were not. */
@@ -130,9 +182,10 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
     double width = hardware->link_bandwidth * 1e9 * hardware->link_efficiency;
     double share =
         hardware->network_bandwidth * 1e9 * hardware->network_efficiency / links->sharing;
+    if (in_levels(hardware, links, call)) return levels(hardware, links, call, width, share);
     if (links->nodes > 1 && share < width) width = share;
     double bytes = passes(links, call) * total_bytes(links, call);
     bool both_ways = call->of == Z3D_COLLECTIVE_ALL_REDUCE;
-    bool tree = both_ways && total_bytes(links, call) <= hardware->tree_kib * 1024;
+    bool tree = takes_tree(hardware, links, call);
     return bytes / width + (both_ways ? 2 : 1) * latency(hardware, links, tree);
 }

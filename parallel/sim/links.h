@@ -1,5 +1,5 @@
-/* What collectives take on a described machine: how an axis' groups lie on the nodes, and the ring
- * and tree costs over the links they share. */
+/* What collectives take on a described machine: how an axis' groups lie on the nodes, and the costs
+ * of rings, trees and collectives in levels over the links they share. */
 #ifndef ZERO3D_PARALLEL_SIM_LINKS_H
 #define ZERO3D_PARALLEL_SIM_LINKS_H
 
@@ -13,6 +13,7 @@ typedef struct z3d_links {
     int hops;    /* of a ring over it that cross nodes: 0 or one a node */
     int sharing; /* groups of the axis that leave the fullest of its nodes, and share its adapters
                   */
+    int local;   /* members on each node that a group spans; 0: not as many on all of them */
 } z3d_links;
 
 /* From the full map of who sits where: rank r on node r / devices. Errors: ERR_MEMORY. */
@@ -23,6 +24,7 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
                             const z3d_event *call);
 /* Bytes that it sends from this rank, and how many of them leave the node, on average over a ring's
  * members. */
-double z3d_links_bytes(const z3d_links *links, const z3d_event *call, double *between_nodes);
+double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
+                       double *between_nodes);
 
 #endif

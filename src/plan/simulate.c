@@ -168,7 +168,7 @@ static z3d_status start_collective(player *p, const z3d_event *event) {
     double seconds = z3d_links_collective(p->hardware, links, event), between;
     if (links->nodes == 1) seconds *= p->crowding; /* on a cpu cores move the data */
     p->out->busy[event->axis] += seconds;
-    p->out->bytes[event->axis] += z3d_links_bytes(links, event, &between);
+    p->out->bytes[event->axis] += z3d_links_bytes(p->hardware, links, event, &between);
     p->out->bytes_between_nodes[event->axis] += between;
     return start(p, event->axis, event->id, seconds);
 }

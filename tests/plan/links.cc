@@ -64,7 +64,7 @@ TEST(Links, RingInsideANode) {
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &sum), 2 * 0.75 * 2e6 / 50e9 + 2 * 3e-6,
                 1e-12);
     double between;
-    EXPECT_DOUBLE_EQ(z3d_links_bytes(&links, &sum, &between), 3e6);
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &links, &sum, &between), 3e6);
     EXPECT_DOUBLE_EQ(between, 0);
 }
 
@@ -75,11 +75,72 @@ TEST(Links, RingsThatShareTheAdapters) {
     double bytes = 7 * 2e6, width = 5e9 / 4;
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gather), bytes / width + 7 * 1e-4, 1e-9);
     double between;
-    EXPECT_DOUBLE_EQ(z3d_links_bytes(&links, &gather, &between), bytes);
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &links, &gather, &between), bytes);
     EXPECT_DOUBLE_EQ(between, bytes); // every hop leaves a node
     z3d_event scatter = call(Z3D_COLLECTIVE_REDUCE_SCATTER, 1000000);
     EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &scatter),
                      z3d_links_collective(&hardware, &links, &gather));
+}
+
+// Two nodes of four ranks, by hand: 50 GB/s and 1 us inside, 5 GB/s a node and 100 us between.
+TEST(Links, InLevels) {
+    z3d_hardware hardware = machine();
+    z3d_links links = find(8, 1, 4, Z3D_AXIS_TENSOR);
+    EXPECT_EQ(links.local, 4);
+    z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000),
+              gather = call(Z3D_COLLECTIVE_ALL_GATHER, 1000000),
+              scatter = call(Z3D_COLLECTIVE_REDUCE_SCATTER, 1000000);
+    // One ring: 2 x 7/8 of 2 MB over 5 GB/s, 2 x (6 x 1 + 100) us; 2 of its 8 hops leave a node.
+    double between;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &sum), 700e-6 + 212e-6, 1e-12);
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &links, &sum, &between), 3.5e6);
+    EXPECT_DOUBLE_EQ(between, 0.875e6);
+    // In levels: twice 3/4 of 2 MB at 50 GB/s, 60 us; twice 1/2 of a quarter of it at 5/4 GB/s, 400
+    // us; 2 x (3 x 1 + 100) us.
+    hardware.hierarchical = 1;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &sum), 60e-6 + 400e-6 + 206e-6, 1e-12);
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &links, &sum, &between), 3.5e6);
+    EXPECT_DOUBLE_EQ(between, 0.5e6);
+    // Of a matrix of 16 MB: 3/4 at 50 GB/s, 1/2 of a quarter at 5/4 GB/s, 3 x 1 + 100 us.
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gather), 240e-6 + 1600e-6 + 103e-6, 1e-12);
+    EXPECT_DOUBLE_EQ(z3d_links_collective(&hardware, &links, &scatter),
+                     z3d_links_collective(&hardware, &links, &gather));
+    EXPECT_DOUBLE_EQ(z3d_links_bytes(&hardware, &links, &gather, &between), 14e6);
+    EXPECT_DOUBLE_EQ(between, 2e6);
+    hardware.network_bandwidth = 1000; // wider than a member's own link
+    EXPECT_NEAR(z3d_links_collective(&hardware, &links, &sum), 60e-6 + 10e-6 + 206e-6, 1e-12);
+}
+
+TEST(Links, WhatHasNoLevels) {
+    const struct {
+        int tensor, data;
+        z3d_axis axis;
+    } cases[] = {{4, 2, Z3D_AXIS_TENSOR}, // inside a node
+                 {2, 3, Z3D_AXIS_DATA},   // two members on one node, one on the other
+                 {3, 4, Z3D_AXIS_TENSOR}, // some groups straddle, two and one
+                 {6, 1, Z3D_AXIS_WORLD}}; // four and two
+    z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000);
+    for (const auto &c : cases) {
+        z3d_hardware hardware = machine();
+        z3d_links links = find(c.tensor, c.data, 4, c.axis);
+        double ring = z3d_links_collective(&hardware, &links, &sum), ring_between, between;
+        z3d_links_bytes(&hardware, &links, &sum, &ring_between);
+        hardware.hierarchical = 1;
+        EXPECT_EQ(z3d_links_collective(&hardware, &links, &sum), ring) << c.tensor;
+        z3d_links_bytes(&hardware, &links, &sum, &between);
+        EXPECT_EQ(between, ring_between) << c.tensor;
+    }
+    EXPECT_EQ(find(2, 8, 4, Z3D_AXIS_DATA).local, 2);
+    EXPECT_EQ(find(4, 3, 4, Z3D_AXIS_WORLD).local, 4);
+    z3d_hardware hardware = machine();
+    z3d_links alone = find(4, 8, 4, Z3D_AXIS_DATA); // one member a node: levels are the ring
+    double ring = z3d_links_collective(&hardware, &alone, &sum);
+    hardware.hierarchical = 1;
+    EXPECT_NEAR(z3d_links_collective(&hardware, &alone, &sum), ring, 1e-12);
+    hardware.tree_kib = 1e6;
+    double tree = z3d_links_collective(&hardware, &alone, &sum);
+    hardware.hierarchical = 0;
+    EXPECT_EQ(z3d_links_collective(&hardware, &alone, &sum), tree); // small sums: a tree
 }
 
 TEST(Links, SmallSumsTakeATree) {
