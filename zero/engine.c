@@ -363,3 +363,7 @@ const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode) {
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine) {
     return engine->layout;
 }
+
+z3d_device *z3d_engine_device(const z3d_engine *engine) {
+    return engine->config.device;
+}

@@ -106,6 +106,8 @@ int64_t z3d_engine_arena_bytes(const z3d_engine *engine);
 const void *z3d_engine_arena(const z3d_engine *engine, z3d_space space, int64_t *bytes);
 const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode);
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine);
+/* The device that the engine was made with. */
+z3d_device *z3d_engine_device(const z3d_engine *engine);
 
 /* A logical parameter (or its momentum, variance or this step's gradient), whole, in fp32 on every
  * rank: gathered over the data and tensor groups. For tests, exports of small models and fixtures.

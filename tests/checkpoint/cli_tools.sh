@@ -14,6 +14,15 @@ expect 0 "$ZERO3D" checkpoint verify run/checkpoints/step-00000001
 expect 1 "$ZERO3D" checkpoint diff run/checkpoints/step-00000001 run/checkpoints/step-00000002
 grep -q 'parameter of wte/weight: .* differ' out || fail "diff: no difference between two steps"
 
+# The Python in docs/checkpoint-format.md runs as it stands there, and sees every tensor (where there is h5py).
+if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
+    sed -n '/^```python$/,/^```$/{/^```/d;p;}' "$SOURCE/docs/checkpoint-format.md" >example.py
+    expect 0 /usr/bin/python3 example.py run/checkpoints/step-00000002
+    grep -q '^step 2 saved by zero3d' out || fail "the documentation's example: not the step"
+    [ "$(grep -c ' mean .* momentum' out)" -eq 28 ] || fail "the documentation's example: not 28 tensors"
+    ! grep -q 'momentum 0\.0$' out || fail "the documentation's example: a tensor without momentum"
+fi
+
 # The same state saved by other ranks is equal.
 expect 0 "$ZERO3D" train tiny.yaml run.dir=other checkpoint.resume=run/checkpoints training.steps=2
 expect 0 "$ZERO3D" train tiny.yaml run.dir=again checkpoint.interval=1 checkpoint.resume=run/checkpoints/step-00000001 training.steps=2
