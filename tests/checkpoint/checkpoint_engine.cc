@@ -1,4 +1,6 @@
 // Saving from and loading into engines, on several ranks.
+#include <sys/resource.h>
+
 #include <atomic>
 #include <cmath>
 
@@ -268,6 +270,27 @@ TEST(Engine, LoadingFindsAFlipAnywhere) {
         }
     EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), t.model, t.engine, Z3D_VERIFY_FULL,
                                        false, nullptr, nullptr, nullptr));
+}
+
+// The snapshot's memory is there before the first save: copying into it waits for no page.
+TEST(Engine, TheFirstAsynchronousSaveWaitsForNoPages) {
+    if (z3d_world_size(world) > 1) GTEST_SKIP();
+    Options o = base(1, Z3D_F32);
+    o.layers = 4, o.hidden = 128;
+    Shared folder;
+    Trainer t(o);
+    z3d_store *store;
+    struct rusage before, after;
+    int64_t durable, pages = 12 * o.layers * o.hidden * o.hidden * 12 / 4096;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, true, 0, &store));
+    getrusage(RUSAGE_THREAD, &before);
+    ASSERT_Z3D(save(store, 0));
+    getrusage(RUSAGE_THREAD, &after);
+    EXPECT_LT(after.ru_minflt - before.ru_minflt, pages / 4);
+    ASSERT_Z3D(z3d_store_poll(store, true, &durable));
+    EXPECT_EQ(durable, 0);
+    z3d_store_close(store);
 }
 
 // A second job in the same folder is refused while the first lives, and only then.
