@@ -97,8 +97,8 @@ const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *de
 z3d_status z3d_device_heard(const z3d_device *device, z3d_status status);
 
 /* One block of `bytes` in `space`, 4096-aligned, first-touched (cuda: 512-aligned, zeroed; host
- * memory is pinned). The engine calls this once per
- * space: everything else is planned inside. On the record device the addresses are unbacked. */
+ * memory is pinned). The engine calls this once per space: everything else is planned inside. An
+ * asynchronous save's copy is one block more. On the record device the addresses are unbacked. */
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out);
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes);
 
