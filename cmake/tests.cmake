@@ -73,6 +73,13 @@ function(zero3d_test name)
   endforeach()
 endfunction()
 
+# For tests/base/allocations.h: the linker hands it every allocation of our own objects.
+function(zero3d_count_allocations name)
+  foreach(function malloc calloc realloc posix_memalign aligned_alloc mmap)
+    target_link_options(${name} PRIVATE -Wl,--wrap=${function})
+  endforeach()
+endfunction()
+
 # The CUDA kernels for the host (tests/device/cuda_shim): no toolkit needed, and no undefined behaviour looked for in what is a GPU's.
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/kernels/*.cu)
 set(shim_sources ${CMAKE_SOURCE_DIR}/tests/device/cuda_shim/fibres.cc)

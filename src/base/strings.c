@@ -53,6 +53,12 @@ void z3d_string_append(z3d_string *string, const char *format, ...) {
     va_end(arguments);
 }
 
+void z3d_string_clear(z3d_string *string) {
+    string->length = 0;
+    string->failed = false;
+    if (string->text) string->text[0] = '\0';
+}
+
 void z3d_string_free(z3d_string *string) {
     free(string->text);
     *string = (z3d_string){0};

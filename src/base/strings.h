@@ -28,6 +28,8 @@ size_t z3d_utf8_length(const char *text, size_t left);
 /* Appends a number with the fewest digits that read back to the same double; JSON's null when it is
  * not finite. */
 void z3d_string_append_number(z3d_string *string, double value);
+/* Empty and unfailed again; its memory is kept for what comes. */
+void z3d_string_clear(z3d_string *string);
 void z3d_string_free(z3d_string *string);
 
 /* The whole text must be one number (no leading zeros, no trailing text), else ERR_CONFIG. Integers

@@ -1,18 +1,23 @@
 /* What a rank holds outside the memory that the planner lays out. */
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "src/train/trainer.h"
 
-/* VmHWM; not getrusage's, which also counts what was there before exec. -1: unknown. */
+/* VmHWM; not getrusage's, which also counts what was there before exec. -1: unknown. Every step
+ * asks: a FILE would be an allocation in it. */
 static int64_t peak_resident(void) {
-    char line[128];
-    long long kilobytes = -1;
-    FILE *file = fopen("/proc/self/status", "re");
-    if (!file) return -1;
-    while (fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %lld kB", &kilobytes) == 1) break;
-    fclose(file);
-    return kilobytes < 0 ? -1 : kilobytes * 1024;
+    char text[4096];
+    long long kilobytes;
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = '\0';
+    const char *line = strstr(text, "VmHWM:");
+    return line && sscanf(line, "VmHWM: %lld kB", &kilobytes) == 1 ? kilobytes * 1024 : -1;
 }
 
 int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer) {

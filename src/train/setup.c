@@ -302,6 +302,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_store_close(trainer->store);
     free(trainer->checkpoint_dir);
     z3d_line_file_close(&trainer->metrics);
+    z3d_string_free(&trainer->line);
     z3d_tensorboard_close(&trainer->board);
     z3d_engine_destroy(trainer->engine);
     z3d_model_destroy(trainer->model);

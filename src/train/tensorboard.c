@@ -68,17 +68,18 @@ static void put_float(z3d_string *out, int field, float value) {
     put_fixed(out, bits, 4);
 }
 
-static z3d_status write_record(z3d_tensorboard *board, const z3d_string *event) {
-    z3d_string record = {0};
-    z3d_status status;
-    put_fixed(&record, event->length, 8);
-    put_fixed(&record, record.failed ? 0 : z3d_crc32c_masked(record.text, 8), 4);
-    z3d_string_append_bytes(&record, event->text, event->length);
-    put_fixed(&record, z3d_crc32c_masked(event->text, event->length), 4);
-    status = record.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a TensorBoard event")
-                           : z3d_line_file_write(&board->file, record.text, record.length);
-    z3d_string_free(&record);
-    return status;
+/* What was made in board->event. */
+static z3d_status write_record(z3d_tensorboard *board) {
+    const z3d_string *event = &board->event;
+    z3d_string *record = &board->record;
+    z3d_string_clear(record);
+    if (event->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a TensorBoard event");
+    put_fixed(record, event->length, 8);
+    put_fixed(record, record->failed ? 0 : z3d_crc32c_masked(record->text, 8), 4);
+    z3d_string_append_bytes(record, event->text, event->length);
+    put_fixed(record, z3d_crc32c_masked(event->text, event->length), 4);
+    if (record->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a TensorBoard event");
+    return z3d_line_file_write(&board->file, record->text, record->length);
 }
 
 static void remove_old(const char *folder) {
@@ -103,43 +104,40 @@ z3d_status z3d_tensorboard_open(z3d_tensorboard *board, const char *folder, doub
 
 z3d_status z3d_tensorboard_continue(z3d_tensorboard *board, const char *folder, double wall_time) {
     z3d_string text = {0};
-    board->file = (z3d_line_file){.fd = -1};
+    *board = (z3d_tensorboard){.file = {.fd = -1}};
     z3d_string_append(&text, "%s/events.out.tfevents.%lld.zero3d", folder, (long long)wall_time);
     z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_line_file_open(&board->file, text.text);
     z3d_string_free(&text);
     if (status != Z3D_OK) return status;
-    put_double(&text, 1, wall_time);
-    put_bytes(&text, 3, "brain.Event:2", 13);
-    status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a TensorBoard event")
-                         : write_record(board, &text);
-    z3d_string_free(&text);
-    return status;
+    put_double(&board->event, 1, wall_time);
+    put_bytes(&board->event, 3, "brain.Event:2", 13);
+    return write_record(board);
 }
 
 z3d_status z3d_tensorboard_write(z3d_tensorboard *board, double wall_time, int64_t step,
                                  const z3d_scalar *scalars, int count) {
-    z3d_string event = {0}, summary = {0}, value = {0};
+    z3d_string *event = &board->event, *summary = &board->summary, *value = &board->value;
+    z3d_string_clear(event);
+    z3d_string_clear(summary);
     for (int i = 0; i < count; i++) {
         if (!isfinite(scalars[i].value)) continue;
-        value.length = 0;
-        put_bytes(&value, 1, scalars[i].tag, strlen(scalars[i].tag));
-        put_float(&value, 2, (float)scalars[i].value);
-        if (!value.failed) put_bytes(&summary, 1, value.text, value.length);
+        z3d_string_clear(value);
+        put_bytes(value, 1, scalars[i].tag, strlen(scalars[i].tag));
+        put_float(value, 2, (float)scalars[i].value);
+        put_bytes(summary, 1, value->failed ? "" : value->text, value->length);
+        summary->failed |= value->failed;
     }
-    put_double(&event, 1, wall_time);
-    put_key(&event, 2, WIRE_VARINT);
-    put_varint(&event, (uint64_t)step);
-    if (summary.length) put_bytes(&event, 5, summary.text, summary.length);
-    z3d_status status = event.failed || summary.failed || value.failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a TensorBoard event")
-                            : write_record(board, &event);
-    z3d_string_free(&event);
-    z3d_string_free(&summary);
-    z3d_string_free(&value);
-    return status;
+    put_double(event, 1, wall_time);
+    put_key(event, 2, WIRE_VARINT);
+    put_varint(event, (uint64_t)step);
+    if (summary->length) put_bytes(event, 5, summary->text, summary->length);
+    event->failed |= summary->failed;
+    return write_record(board);
 }
 
 z3d_status z3d_tensorboard_close(z3d_tensorboard *board) {
+    z3d_string *strings[] = {&board->value, &board->summary, &board->event, &board->record};
+    for (size_t k = 0; k < sizeof strings / sizeof *strings; k++) z3d_string_free(strings[k]);
     return z3d_line_file_close(&board->file);
 }

@@ -10,6 +10,7 @@
 
 typedef struct z3d_tensorboard {
     z3d_line_file file;
+    z3d_string value, summary, event, record; /* as they are made: their memory is used again */
 } z3d_tensorboard;
 
 typedef struct z3d_scalar {

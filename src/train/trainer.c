@@ -43,11 +43,13 @@ static double wall_time(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static void write_line(z3d_trainer *trainer, z3d_string *line) {
+/* What was made in trainer->line. */
+static void write_line(z3d_trainer *trainer) {
+    z3d_string *line = &trainer->line;
     note_write(trainer, line->failed
                             ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
                             : z3d_line_file_write(&trainer->metrics, line->text, line->length));
-    z3d_string_free(line);
+    z3d_string_clear(line);
 }
 
 static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *scalars, int count) {
@@ -88,10 +90,9 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     memcpy(record.memory, z3d_engine_measured(trainer->engine, Z3D_SPACE_DEVICE)->peak,
            sizeof record.memory);
     record.host_memory = z3d_engine_measured(trainer->engine, Z3D_SPACE_HOST)->total_peak;
-    z3d_string line = {0};
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)result->step);
-    z3d_metrics_step_line(&record, &line);
-    write_line(trainer, &line);
+    z3d_metrics_step_line(&record, &trainer->line);
+    write_line(trainer);
     z3d_scalar scalars[] = {{"train/loss", record.loss},
                             {"train/grad_norm", record.grad_norm},
                             {"train/learning_rate", (double)lr},
@@ -197,10 +198,10 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
     progress->validation_loss = targets > 0 ? loss_sum / targets : NAN;
     progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
     if (trainer->rank != 0) return Z3D_OK;
-    z3d_string line = {0};
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
-    z3d_metrics_validation_line(step, progress->validation_loss, (int64_t)targets, seconds, &line);
-    write_line(trainer, &line);
+    z3d_metrics_validation_line(step, progress->validation_loss, (int64_t)targets, seconds,
+                                &trainer->line);
+    write_line(trainer);
     z3d_scalar scalar = {"validation/loss", progress->validation_loss};
     write_board(trainer, step, &scalar, 1);
     z3d_console_validation(&trainer->console, step, progress->validation_loss, seconds);

@@ -46,6 +46,7 @@ typedef struct z3d_trainer {
 
     /* Rank 0 only. */
     z3d_line_file metrics;
+    z3d_string line; /* of it, as it is made: its memory is used again */
     z3d_tensorboard board;
     z3d_console console;
     /* A line that could not be written on rank 0: the run stops at the next step, on all ranks. */

@@ -2,49 +2,9 @@
 // code in a step after the first.
 #include "tests/zero/harness.h"
 
-#include <atomic>
-#include <cstdlib>
+#include "tests/base/allocations.h"
 
 using namespace harness;
-
-namespace {
-std::atomic<long> allocations{0};
-}
-
-// The linker gives us every call that our own objects make (not those of MPI, oneDNN or the C++
-// library).
-extern "C" {
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-int __real_posix_memalign(void **out, size_t alignment, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-void *__real_mmap(void *at, size_t bytes, int protection, int flags, int file, long offset);
-void *__wrap_malloc(size_t bytes) {
-    allocations++;
-    return __real_malloc(bytes);
-}
-void *__wrap_calloc(size_t count, size_t bytes) {
-    allocations++;
-    return __real_calloc(count, bytes);
-}
-void *__wrap_realloc(void *old, size_t bytes) {
-    allocations++;
-    return __real_realloc(old, bytes);
-}
-int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes) {
-    allocations++;
-    return __real_posix_memalign(out, alignment, bytes);
-}
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
-    allocations++;
-    return __real_aligned_alloc(alignment, bytes);
-}
-void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int file, long offset) {
-    allocations++;
-    return __real_mmap(at, bytes, protection, flags, file, offset);
-}
-}
 
 namespace {
 
@@ -84,7 +44,7 @@ std::vector<int> tensor_sizes() {
 
 TEST(Memory, PersistentBytesAreTheFormulas) {
     for (int tensor : tensor_sizes()) {
-        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
+        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16}) {
             for (int stage = 0; stage < 4; stage++) {
                 Options o;
                 o.tensor = tensor;
@@ -157,7 +117,7 @@ TEST(Memory, PlannedIsMeasuredByTenant) {
 
 TEST(Memory, NoAllocationInAStep) {
     for (int tensor : tensor_sizes()) {
-        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
+        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16}) {
             for (int stage = 0; stage < 4; stage++) {
                 Options o;
                 o.tensor = tensor;
@@ -165,9 +125,9 @@ TEST(Memory, NoAllocationInAStep) {
                 o.dtype = dtype;
                 o.sequence_parallel = tensor > 1 && stage % 2 == 1;
                 Trainer t(o);
-                long before = allocations;
+                long before = allocations::ours;
                 ASSERT_Z3D(t.create());
-                EXPECT_GT(allocations, before) << "the counter must count";
+                EXPECT_GT(allocations::ours, before) << "the counter must count";
                 std::vector<std::vector<int32_t>> storage;
                 std::vector<z3d_micro_batch> micro;
                 t.batch(1, storage, micro);
@@ -177,10 +137,10 @@ TEST(Memory, NoAllocationInAStep) {
                 input.learning_rate = 1e-3f;
                 z3d_step_result result;
                 ASSERT_Z3D(z3d_engine_train_step(t.engine, &input, &result));
-                before = allocations;
+                before = allocations::ours;
                 for (int k = 0; k < 3; k++)
                     ASSERT_Z3D(z3d_engine_train_step(t.engine, &input, &result));
-                EXPECT_EQ(allocations - before, 0) << describe(o);
+                EXPECT_EQ(allocations::ours - before, 0) << describe(o);
             }
         }
     }

@@ -1,0 +1,51 @@
+// A step of the whole trainer, with its data, metrics, TensorBoard events and console, allocates
+// nothing after the first: a longer run allocates as often as a short one.
+#include "run.h"
+#include "tests/base/allocations.h"
+
+namespace {
+
+struct Counts {
+    long ours;
+    std::map<std::string, long> by_library;
+};
+
+Counts allocations_of(const SharedFolder &folder, int steps) {
+    long before = allocations::ours;
+    allocations::begin();
+    Outcome o =
+        train(folder, "training.log_interval=1\nzero_optimization.stage=2\ntraining.steps=" +
+                          std::to_string(steps) + "\n");
+    Counts counts = {0, allocations::end()};
+    counts.ours = allocations::ours - before;
+    EXPECT_EQ(o.status, Z3D_OK) << o.message;
+    return counts;
+}
+
+} // namespace
+
+TEST(Memory, ATrainersStepAllocatesNothing) {
+    constexpr int FEW = 3, MORE = 20;
+    SharedFolder folder;
+    if (z3d_world_rank(the_world()) == 0)
+        write_file(folder / "train.bin", token_bytes(some_tokens(4000)));
+    SharedFolder::barrier();
+    allocations_of(folder, FEW); // what is made once a process
+    Counts few = allocations_of(folder, FEW), many = allocations_of(folder, FEW + MORE);
+    EXPECT_GT(few.ours, 100) << "the counter must count";
+    EXPECT_LT(many.ours - few.ours, MORE) << "not even one a step";
+    // The C library's own, as an opened FILE's; MPI makes it allocate, too.
+    if (z3d_world_size(the_world()) == 1) {
+        EXPECT_LT(many.by_library["libc.so.6"] - few.by_library["libc.so.6"], MORE);
+    }
+    if (z3d_world_rank(the_world()) != 0) return;
+    for (const auto &[name, calls] : many.by_library) {
+        long more = calls - few.by_library[name];
+        if (more >= MORE)
+            printf("allocations a step by %s: %.1f\n", name.c_str(), (double)more / MORE);
+    }
+}
+
+int main(int argc, char **argv) {
+    return run_tests_on_ranks(argc, argv);
+}
