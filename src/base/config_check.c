@@ -142,6 +142,28 @@ static z3d_status check_precision(const z3d_config *c) {
     return Z3D_OK;
 }
 
+/* How many activation checkpoints there are when `asked` for: one in every so many blocks. */
+static int64_t checkpoints_given(int64_t layers, int64_t asked) {
+    int64_t every = (layers + asked - 1) / asked;
+    return (layers + every - 1) / every;
+}
+
+static z3d_status check_checkpoint_number(const z3d_config *c) {
+    static const char key[] = "activation_checkpointing.number_checkpoints";
+    int64_t asked = c->activation_checkpointing_number_checkpoints, layers = c->model_num_layers;
+    if (asked == Z3D_AUTO) return Z3D_OK;
+    if (asked > layers) {
+        return z3d_config_error(c, key, "%lld is more than one in each of %lld blocks; write auto",
+                                (long long)asked, (long long)layers);
+    }
+    int64_t given = checkpoints_given(layers, asked), above = asked;
+    if (given == asked) return Z3D_OK;
+    while (checkpoints_given(layers, above) != above) above++;
+    return z3d_config_error(
+        c, key, "%lld cannot be spread evenly over %lld blocks; %lld or %lld can", (long long)asked,
+        (long long)layers, (long long)given, (long long)above);
+}
+
 static z3d_status check_activation(const z3d_config *c) {
     bool full = c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL;
     const idle_key keys[] = {
@@ -163,6 +185,7 @@ static z3d_status check_activation(const z3d_config *c) {
                             "unless activation_checkpointing.granularity is full: only then are "
                             "there activation checkpoints"));
     }
+    Z3D_TRY(check_checkpoint_number(c));
     if (c->activation_checkpointing_partition_activations &&
         c->parallel_tensor_model_parallel_size == 1) {
         return z3d_config_error(c, "activation_checkpointing.partition_activations",
@@ -220,8 +243,9 @@ static z3d_status check_checkpoint(const z3d_config *c) {
         {"checkpoint.keep", c->checkpoint_keep != 3},
         {"checkpoint.async", c->checkpoint_async},
     };
-    bool from_path =
-        strcmp(c->checkpoint_resume, "auto") != 0 && strcmp(c->checkpoint_resume, "never") != 0;
+    const idle_key verify = {"checkpoint.verify", c->checkpoint_verify != 0};
+    bool never = strcmp(c->checkpoint_resume, "never") == 0;
+    bool from_path = strcmp(c->checkpoint_resume, "auto") != 0 && !never;
     if (c->checkpoint_resume[0] == '\0')
         return z3d_config_error(c, "checkpoint.resume",
                                 "is empty; want auto, never or the path of a checkpoint");
@@ -229,6 +253,10 @@ static z3d_status check_checkpoint(const z3d_config *c) {
         return z3d_config_error(c, "checkpoint.init_from",
                                 "has no effect with checkpoint.resume from a path: a run goes on "
                                 "or begins anew; leave one out");
+    if (never && c->checkpoint_init_from[0] == '\0')
+        Z3D_TRY(refuse_idle(c, &verify, 1,
+                            "with checkpoint.resume never and no checkpoint.init_from: nothing is "
+                            "loaded"));
     if (c->checkpoint_interval > 0) return Z3D_OK;
     return refuse_idle(c, keys, 2, "while checkpoint.interval is 0: say every how many steps");
 }

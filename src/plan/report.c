@@ -22,12 +22,15 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
                       t->coordinate[Z3D_AXIS_TENSOR], t->coordinate[Z3D_AXIS_DATA]);
     z3d_string_append(out,
                       "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
-                      "ZeRO-%d, %s%s%s, gradients reduced %s\n",
+                      "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",
                       (long long)samples, (long long)c->micro_batch, c->accumulation,
                       t->size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype),
                       c->recompute ? ", activations recomputed" : "",
                       plan->gpt.sequence_parallel ? ", sequence parallel" : "",
-                      c->reduce_per_step ? "once a step" : "every micro-batch");
+                      c->reduce_per_step ? "once a step" : "every micro-batch",
+                      c->stage >= 2 && z3d_program_keeps_all_rows(c, Z3D_PART_GRADIENTS)
+                          ? " and kept whole until then"
+                          : "");
     z3d_string_append(out, "P              %s padded parameters on this rank before ZeRO\n",
                       z3d_format_count((double)plan->layout->padded_total, local, sizeof local));
 }

@@ -50,9 +50,11 @@ static void say_topology(z3d_console *console, const z3d_run_facts *facts) {
 static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
-    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once a %s, %s",
+    bool whole = program->stage >= 2 && z3d_program_keeps_all_rows(program, Z3D_PART_GRADIENTS);
+    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once a %s%s, %s",
                     program->stage, precision_name(config),
                     program->reduce_per_step ? "step" : "micro-batch",
+                    whole ? " and kept whole until then" : "",
                     program->recompute ? "activations recomputed" : "activations kept");
     if (facts->offload_why)
         z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
@@ -152,7 +154,8 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     console->counted++;
     /* The first step is slower than the others: it is forgotten at once. */
     console->step_seconds =
-        record->step <= 2 ? record->seconds : 0.9 * console->step_seconds + 0.1 * record->seconds;
+        console->seen < 2 ? record->seconds : 0.9 * console->step_seconds + 0.1 * record->seconds;
+    console->seen++;
     bool last = record->step == console->steps;
     say_header(console);
     int width = step_width(console);

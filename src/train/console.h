@@ -42,6 +42,7 @@ typedef struct z3d_console {
     double seconds, model_tflops_seconds;
     /* A mean over recent steps, for the time that is left. */
     double step_seconds;
+    int64_t seen; /* steps since start: a run may begin anywhere */
 } z3d_console;
 
 void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts);

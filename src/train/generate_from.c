@@ -41,6 +41,8 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
         status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
     }
     if (status == Z3D_OK) fit_config(*out, ranks);
+    /* What is loaded is given, however the run began. */
+    if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);
     z3d_checkpoint_close(checkpoint);

@@ -113,6 +113,31 @@ TEST(check, activation_checkpoints_with_effect_only) {
                 << granularity << " " << key;
 }
 
+// One in every n blocks: not every number of checkpoints comes out.
+TEST(check, number_of_checkpoints_is_what_one_gets) {
+    auto with = [](int number) {
+        return check("model: {num_layers: 12}\n"
+                     "activation_checkpointing: {number_checkpoints: " +
+                     std::to_string(number) + "}");
+    };
+    for (int number : {1, 2, 3, 4, 6, 12}) EXPECT_EQ(with(number), "accepted") << number;
+    EXPECT_EQ(with(5), "run.yaml:2:28: activation_checkpointing.number_checkpoints: 5 cannot be "
+                       "spread evenly over 12 blocks; 4 or 6 can");
+    for (int number : {7, 11})
+        EXPECT_NE(with(number).find("; 6 or 12 can"), std::string::npos) << with(number);
+    EXPECT_NE(with(13).find("13 is more than one in each of 12 blocks; write auto"),
+              std::string::npos);
+}
+
+TEST(check, verify_needs_something_to_load) {
+    EXPECT_NE(check("checkpoint: {resume: never, verify: read}")
+                  .find("checkpoint.verify: has no effect with checkpoint.resume never and no "
+                        "checkpoint.init_from"),
+              std::string::npos);
+    EXPECT_EQ(check("checkpoint: {resume: never, init_from: here, verify: read}"), "accepted");
+    EXPECT_EQ(check("checkpoint: {verify: sizes}"), "accepted");
+}
+
 TEST(check, sequence_parallel) {
     EXPECT_EQ(check("parallel: {sequence_parallel: true}"),
               "run.yaml:1:12: parallel.sequence_parallel: true has no effect with "

@@ -5,6 +5,7 @@
 #include <limits>
 
 extern "C" {
+#include "src/train/console.h"
 #include "src/train/metrics.h"
 #include "src/train/tensorboard.h"
 }
@@ -40,6 +41,30 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
         "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
         "\"activations\":103,\"temporary\":104,\"communication\":105,\"outside\":4711}}\n");
     z3d_string_free(&line);
+}
+
+// A run that goes on behind step 500 knows from its first steps how long the rest takes.
+TEST(Console, TheTimeLeftBeginsWithTheRun) {
+    FILE *file = tmpfile();
+    ASSERT_NE(file, nullptr);
+    z3d_console console{};
+    console.out = file;
+    console.steps = 1000;
+    console.log_interval = 1;
+    console.rate_unit = 1e9;
+    for (int step : {501, 502, 503}) {
+        z3d_step_record record{};
+        record.step = step;
+        record.tokens = 1;
+        record.seconds = step == 501 ? 60 : 10; // the first is slower
+        z3d_console_step(&console, &record);
+    }
+    rewind(file);
+    char line[256];
+    std::string last;
+    while (fgets(line, sizeof line, file)) last = line;
+    fclose(file);
+    EXPECT_NE(last.find("1 h 23 min"), std::string::npos) << last; // 497 steps of 10 s
 }
 
 TEST(Metrics, LossReadsBackToTheBit) {

@@ -307,6 +307,14 @@ TEST_F(Run, OverflowsInARowEndTheRun) {
     }
 }
 
+TEST_F(Run, SaysWhenStage2KeepsWholeGradients) {
+    Outcome o = train(folder, "training.steps=1\nzero_optimization.stage=2\n"
+                              "zero_optimization.grad_reduce=per_step\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    bool said = o.said.find("once a step and kept whole until then") != std::string::npos;
+    EXPECT_EQ(said, rank() == 0) << o.said;
+}
+
 TEST_F(Run, DynamicScaleRecovers) {
     Outcome o = train(folder, "fp16.enabled=true\nfp16.initial_scale_power=30\nfp16.hysteresis=1\n"
                               "training.steps=30\ntraining.max_skipped_steps=25\n");
