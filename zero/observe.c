@@ -160,11 +160,14 @@ z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) 
 void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end) {
     char what[96];
     const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_string name = {0}; /* a user's units have any name */
+    z3d_string_append_json(&name,
+                           z3d_instruction_describe(executor->program, index, what, sizeof what));
     fprintf(executor->trace,
-            "{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
+            "{\"name\":%s,\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
             "\"tid\":\"%s\"},\n",
-            z3d_instruction_describe(executor->program, index, what, sizeof what),
-            z3d_opcode_name(i->opcode), begin * 1e6, (end - begin) * 1e6,
-            executor->program->topology.coordinate[Z3D_AXIS_WORLD],
+            name.failed ? "null" : name.text, z3d_opcode_name(i->opcode), begin * 1e6,
+            (end - begin) * 1e6, executor->program->topology.coordinate[Z3D_AXIS_WORLD],
             i->phase == Z3D_PHASE_WAIT ? "waits" : "compute");
+    z3d_string_free(&name);
 }

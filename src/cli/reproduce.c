@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/cli/cli.h"
 #include "src/plan/paper.h"
@@ -21,8 +22,8 @@ static const char help[] =
     "  --json              one array of objects: figure, system, size, gpus, quantity, published, "
     "ours\n"
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
-    "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml\n"
-    "  --calibration FILE  default: configs/paper/calibration.yaml\n"
+    "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml, here or as installed\n"
+    "  --calibration FILE  default: configs/paper/calibration.yaml, here or as installed\n"
     "  --calibrate         fits the calibration's constants anew on the points marked `fitted`, "
     "and\n"
     "                      writes the file (about a minute)\n"
@@ -90,9 +91,38 @@ static z3d_status reproduce(const char *what, const z3d_hardware *hardware, bool
     return status;
 }
 
+/* A file of the repository: as it is named from here, or where `make install` puts it. */
+static void find(const char *name, z3d_string *out) {
+    char program[512];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (access(name, F_OK) != 0 && length > 0) {
+        program[length] = '\0';
+        char *slash = strrchr(program, '/');
+        if (slash) *slash = '\0';
+        z3d_string_append(out, "%s/../share/zero3d/%s", program, name);
+        if (!out->failed && access(out->text, F_OK) == 0) return;
+        z3d_string_clear(out);
+    }
+    z3d_string_append(out, "%s", name);
+}
+
+static z3d_status read_hardware(const char *machine, const char *calibration, bool fit,
+                                z3d_hardware *out) {
+    z3d_string described = {0}, constants = {0};
+    z3d_status status = Z3D_OK;
+    find(machine ? machine : "configs/hardware/dgx2-v100.yaml", &described);
+    find(calibration ? calibration : "configs/paper/calibration.yaml", &constants);
+    if (described.failed || constants.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    if (status == Z3D_OK) status = z3d_hardware_read(described.text, out);
+    if (status == Z3D_OK && !fit) status = z3d_hardware_adjust(constants.text, out);
+    z3d_string_free(&described);
+    z3d_string_free(&constants);
+    return status;
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
-    const char *machine = "configs/hardware/dgx2-v100.yaml";
-    const char *calibration = "configs/paper/calibration.yaml", *page = NULL, *configs = NULL;
+    const char *machine = NULL, *calibration = NULL, *page = NULL, *configs = NULL;
     bool json = false, fit = false;
     const cli_option options[] = {{"hardware", &machine, NULL},
                                   {"calibration", &calibration, NULL},
@@ -107,9 +137,10 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     if (count > 1)
         return Z3D_ERROR(Z3D_ERR_USAGE, "one thing at a time: '%.40s' is too many", argv[2]);
     if (configs) return write_configs(configs, text);
-    Z3D_TRY(z3d_hardware_read(machine, &hardware));
-    if (fit) return calibrate(&hardware, calibration, text);
-    Z3D_TRY(z3d_hardware_adjust(calibration, &hardware));
+    Z3D_TRY(read_hardware(machine, calibration, fit, &hardware));
+    if (fit)
+        return calibrate(&hardware, calibration ? calibration : "configs/paper/calibration.yaml",
+                         text);
     return reproduce(count == 1 ? argv[1] : "all", &hardware, json, page, text);
 }
 

@@ -1,8 +1,11 @@
 /* zero3d --version */
 #include <dnnl.h>
+#include <hdf5.h>
 #include <hwloc.h>
 #include <mpi.h>
 #include <string.h>
+#include <utf8proc.h>
+#include <xxhash.h>
 #include <yaml.h>
 
 #include "src/cli/version.h"
@@ -25,7 +28,9 @@ z3d_status cli_version(z3d_string *out) {
     z3d_device *device;
     Z3D_TRY(z3d_device_create(&config, &device));
     const dnnl_version_t *dnnl = dnnl_version();
-    unsigned hwloc = hwloc_get_api_version();
+    unsigned hwloc = hwloc_get_api_version(), xxhash = XXH_versionNumber();
+    unsigned hdf5[3] = {0};
+    H5get_libversion(&hdf5[0], &hdf5[1], &hdf5[2]);
     z3d_string_append(out, "zero3d %s\n", cli_version_number());
     z3d_string_append(out, "compiler  %s\n",
 #if defined(__clang__)
@@ -38,6 +43,10 @@ z3d_status cli_version(z3d_string *out) {
     append_mpi(out);
     z3d_string_append(out, "libyaml   %s\n", yaml_get_version_string());
     z3d_string_append(out, "hwloc     %u.%u.%u\n", hwloc >> 16, hwloc >> 8 & 255, hwloc & 255);
+    z3d_string_append(out, "HDF5      %u.%u.%u\n", hdf5[0], hdf5[1], hdf5[2]);
+    z3d_string_append(out, "xxHash    %u.%u.%u\n", xxhash / 10000, xxhash / 100 % 100,
+                      xxhash % 100);
+    z3d_string_append(out, "utf8proc  %s\n", utf8proc_version());
     z3d_string_append(out, "device    %s\n", z3d_device_description(device));
     z3d_device_destroy(device);
     return Z3D_OK;

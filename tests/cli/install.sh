@@ -10,6 +10,7 @@ expect 0 cmake --install "$build" --prefix "$work/first"
 mv first prefix # nothing may remember where it was
 prefix=$work/prefix
 expect 0 "$prefix/bin/zero3d" --version
+expect 0 "$prefix/bin/zero3d" reproduce table1 # by the descriptions that were installed
 
 pc=$(find "$prefix" -name zero3d.pc)
 [ -n "$pc" ] || fail "no zero3d.pc"

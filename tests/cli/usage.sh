@@ -2,7 +2,7 @@
 # Help, version, completion, and wrong usage of every command.
 . "$(dirname "$0")/lib.sh"
 
-commands="train plan data config doctor digest completion"
+commands="train plan reproduce data checkpoint generate config doctor digest completion"
 expect 0 "$ZERO3D" --help
 for command in $commands; do
     grep -q "^  $command " out || fail "--help does not list $command"
@@ -17,7 +17,10 @@ for command in $commands; do
     cmp -s out help || fail "help $command differs from $command --help"
     # Every option that the help names is one that the command takes: none may be called unknown.
     for option in $(grep -oE '^  --[a-z-]+' help); do
-        "$ZERO3D" "$command" "$option" >out 2>err </dev/null
+        nothing="" # reproduce works without arguments: for minutes
+        [ "$command" != reproduce ] || nothing=--hardware=nowhere
+        # shellcheck disable=SC2086 # one word or none
+        "$ZERO3D" "$command" $nothing "$option" >out 2>err </dev/null
         ! grep -q 'unknown option' err || fail "$command does not know its option $option"
     done
     expect 2 "$ZERO3D" "$command" --no-such-option
@@ -25,7 +28,7 @@ for command in $commands; do
 done
 
 expect 0 "$ZERO3D" --version
-for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^device    cpu'; do
+for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^HDF5' '^xxHash' '^utf8proc' '^device    cpu'; do
     grep -q "$word" out || fail "--version does not say: $word"
 done
 

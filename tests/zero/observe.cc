@@ -1,8 +1,11 @@
-// Digests blame the instruction that first does something else. A difference is injected by
-// changing what one instruction reads just before it, and changing it back just after.
+// What an executor writes of its run. Digests blame the instruction that first does something else:
+// a difference is injected by changing what one instruction reads just before it, and changing it
+// back just after. The timeline is JSON, whatever units are called.
 #include "tests/zero/harness.h"
 
 #include <fstream>
+
+#include <yaml.h>
 
 using namespace harness;
 
@@ -90,7 +93,55 @@ void expect_blame(const Options &o, const Injection &injection, const std::strin
     EXPECT_NE(other[first].find(" " + blamed), std::string::npos) << other[first];
 }
 
+// The scalars of a JSON text (YAML's flow style has it within); empty if it is none.
+std::vector<std::string> json_scalars(const std::string &text) {
+    std::vector<std::string> scalars;
+    yaml_parser_t parser;
+    yaml_event_t event;
+    bool more = true;
+    yaml_parser_initialize(&parser);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text.data(), text.size());
+    while (more) {
+        if (!yaml_parser_parse(&parser, &event)) {
+            scalars.clear();
+            break;
+        }
+        if (event.type == YAML_SCALAR_EVENT)
+            scalars.emplace_back((const char *)event.data.scalar.value);
+        more = event.type != YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return scalars;
+}
+
 } // namespace
+
+TEST(Timeline, IsJsonOfTheProgramsInstructions) {
+    std::string path = "trace-test-" + std::to_string(z3d_world_rank(world)) + "-of-" +
+                       std::to_string(z3d_world_size(world)) + ".json";
+    std::vector<std::string> wanted;
+    {
+        Trainer t({});
+        t.config.trace_path = path.c_str();
+        t.config.trace_steps = 1;
+        ASSERT_Z3D(t.create());
+        strcpy(t.model->unit[1].name, "a \"block\\\n");
+        z3d_step_result result;
+        for (int k = 0; k < 2; k++) ASSERT_Z3D(t.step(&result));
+        const z3d_program *program = z3d_engine_program(t.engine, Z3D_MODE_TRAIN);
+        char what[96];
+        for (int n = 0; n < program->num_instructions; n++)
+            wanted.push_back(z3d_instruction_describe(program, n, what, sizeof what));
+    }
+    std::ifstream in(path);
+    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    remove(path.c_str());
+    std::vector<std::string> names, scalars = json_scalars(text);
+    for (size_t k = 0; k + 1 < scalars.size(); k++)
+        if (scalars[k] == "name") names.push_back(scalars[k + 1]);
+    EXPECT_EQ(names, wanted) << text.substr(0, 2000);
+}
 
 TEST(Digest, BlamesForward) {
     expect_blame({}, {Z3D_OP_FORWARD, "forward block.1", Z3D_SLOT_PARAMETERS}, "forward block.1");
