@@ -13,7 +13,7 @@ help:
 	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
 	@echo "make test            build and run all tests (TESTS=regex: some of them)"
 	@echo "make test-long       the long ones: 200 kills, 10000 bit flips, every pair of topologies (half an hour)"
-	@echo "make fuzz            fuzz the parsers for SECONDS=$(SECONDS)"
+	@echo "make fuzz            fuzz the parsers, each for SECONDS=$(SECONDS)"
 	@echo "make bench           measure; writes docs/results/"
 	@echo "make format          format the sources in place"
 	@echo "make install         install program, library and headers under PREFIX=$(PREFIX)"
