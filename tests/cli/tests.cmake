@@ -5,6 +5,7 @@ if(TARGET zero3d_program)
     set_tests_properties(cli_${name} PROPERTIES TIMEOUT 300
       ENVIRONMENT "ZERO3D=$<TARGET_FILE:zero3d_program>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};CC=${CMAKE_C_COMPILER};SANITIZE=${ZERO3D_SANITIZE};HOST_PLUGIN=${CMAKE_BINARY_DIR}/host_plugin")
   endforeach()
-  set_tests_properties(cli_cuda PROPERTIES PROCESSORS 2) # bad_runs and stuck mostly wait
-  set_tests_properties(cli_signals cli_install PROPERTIES PROCESSORS 4)
+  # bad_runs, stuck and signals mostly wait.
+  set_tests_properties(cli_cuda PROPERTIES PROCESSORS 2)
+  set_tests_properties(cli_install PROPERTIES PROCESSORS 4)
 endif()
