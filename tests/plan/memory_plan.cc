@@ -88,7 +88,7 @@ std::string gpt(int layers, int hidden, int heads, int tensor, int batch, int st
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr size_t EVERY = 20;
+constexpr size_t EVERY = 40;
 constexpr int MANY = 50;
 #else
 constexpr size_t EVERY = 1;

@@ -29,6 +29,7 @@ std::vector<int> tensor_sizes() {
     if (ranks == 8) return {2}; // with data 4: the one that fewer ranks do not have
     for (int t = 1; t <= 4 && t <= ranks; t *= 2)
         if (ranks % t == 0 && 8 % (ranks / t) == 0) sizes.push_back(t);
+    if (SANITIZED && sizes.size() > 1) sizes.pop_back(); // one data rank, which shards nothing
     return sizes;
 }
 
@@ -202,7 +203,7 @@ TEST(Equivalence, LikeOneRank) {
                 o.tensor = tensor;
                 if (o.global_batch % (z3d_world_size(world) / tensor * accumulation)) continue;
                 Result r;
-                for (o.stage = 0; o.stage < 4; o.stage++) {
+                for (o.stage = 0; o.stage < 4; o.stage += SANITIZED ? 3 : 1) { // they are equal
                     r = train(o);
                     ASSERT_EQ(r.loss.size(), one.size());
                     for (size_t k = 0; k < one.size(); k++)
