@@ -12,7 +12,7 @@ PREFIX ?= /usr/local
 help:
 	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
 	@echo "make test            build and run all tests (TESTS=regex: some of them)"
-	@echo "make test-long       the long ones: 200 kills, 10000 bit flips, every pair of topologies (half an hour)"
+	@echo "make test-long       the long ones: 200 kills, 10000 bit flips, every pair of topologies (ten minutes)"
 	@echo "make fuzz            fuzz the parsers, each for SECONDS=$(SECONDS)"
 	@echo "make bench           measure; writes docs/results/"
 	@echo "make format          format the sources in place"

@@ -122,6 +122,29 @@ TEST(Memory, ReadsAndWrites) {
     z3d_device_free(device, Z3D_SPACE_DEVICE, block, 100);
 }
 
+// Large copies take another way; from and to any address, by whole lines and not.
+TEST(Memory, CopiesMuch) {
+    Device device(isas().back(), 1);
+    const int64_t most = (4 << 20) + 200;
+    void *block = nullptr;
+    ASSERT_EQ(z3d_device_alloc(device, Z3D_SPACE_DEVICE, most + 64, &block), Z3D_OK);
+    std::vector<char> host((size_t)most + 64), back(host.size());
+    for (size_t i = 0; i < host.size(); i++) host[i] = (char)(i * 7 + i / 251);
+    for (int64_t bytes : {most, most - 137, (int64_t)4 << 20})
+        for (int64_t shift : {0, 1, 16, 37}) {
+            char *there = (char *)block + shift;
+            std::fill(back.begin(), back.end(), 'x');
+            ASSERT_EQ(z3d_device_write(device, there, host.data() + 3, bytes), Z3D_OK);
+            ASSERT_EQ(z3d_device_read(device, back.data() + shift, there, bytes), Z3D_OK);
+            EXPECT_EQ(memcmp(back.data() + shift, host.data() + 3, (size_t)bytes), 0);
+            EXPECT_EQ(back[(size_t)(shift + bytes)], 'x');
+            if (shift) {
+                EXPECT_EQ(back[(size_t)shift - 1], 'x');
+            }
+        }
+    z3d_device_free(device, Z3D_SPACE_DEVICE, block, most + 64);
+}
+
 struct Seen {
     std::vector<z3d_kernel> kernels;
     z3d_status answer = Z3D_OK;

@@ -213,7 +213,7 @@ static z3d_status launch(void *self, const z3d_kernel *kernel) {
 
 static z3d_status copy(void *self, void *to, const void *from, int64_t bytes) {
     (void)self;
-    if (bytes > 0) memmove(to, from, (size_t)bytes);
+    z3d_cpu_memory_copy(to, from, bytes);
     return Z3D_OK;
 }
 

@@ -11,5 +11,8 @@
 z3d_status z3d_cpu_memory_map(int64_t bytes, int threads, void **out);
 /* bytes: as mapped. NULL is fine. */
 void z3d_cpu_memory_unmap(void *block, int64_t bytes);
+/* Copies; the two may not overlap. What is larger than a core's share of the caches goes past them:
+ * nobody reads it again soon, and the lines that are written need not be read first. */
+void z3d_cpu_memory_copy(void *to, const void *from, int64_t bytes);
 
 #endif

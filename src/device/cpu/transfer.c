@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/device/cpu/memory.h"
+
 enum { SLOTS = 64 }; /* copies under way at once; a start beyond that waits for the oldest */
 
 struct copy {
@@ -31,7 +33,7 @@ static void *serve(void *argument) {
         if (t->finished == t->started) break;
         struct copy copy = t->ring[(t->finished + 1) % SLOTS];
         pthread_mutex_unlock(&t->lock);
-        memcpy(copy.to, copy.from, (size_t)copy.bytes);
+        z3d_cpu_memory_copy(copy.to, copy.from, copy.bytes);
         pthread_mutex_lock(&t->lock);
         t->finished++;
         pthread_cond_broadcast(&t->moved);
