@@ -133,17 +133,6 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
 }
 
-z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
-                                         int64_t *bytes) {
-    z3d_extent *extent;
-    int count;
-    *bytes = 0;
-    Z3D_TRY(z3d_shard_plan(model, topology, &count, &extent));
-    for (int i = 0; i < count; i++) *bytes += extent[i].count * (int64_t)sizeof(float);
-    free(extent);
-    return Z3D_OK;
-}
-
 /* The device's host memory: its pages are there from the start (a save that had to wait for each
  * page of 4 KiB would take 30 times as long), in huge ones, pinned where a device copies by itself.
  */

@@ -39,15 +39,24 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_topology *topology, 
     return status;
 }
 
+z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
+                                         int64_t *bytes) {
+    z3d_extent *extent;
+    int count;
+    *bytes = 0;
+    Z3D_TRY(z3d_shard_plan(model, topology, &count, &extent));
+    for (int i = 0; i < count; i++) *bytes += extent[i].count * (int64_t)sizeof(float);
+    free(extent);
+    return Z3D_OK;
+}
+
 z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology, bool all_rows,
                                 double *saved, double *loaded) {
-    z3d_extent *extent;
     z3d_layout *layout;
-    int count;
+    int64_t written;
     *saved = *loaded = 0;
-    Z3D_TRY(z3d_shard_plan(model, topology, &count, &extent));
-    for (int i = 0; i < count; i++) *saved += (double)extent[i].count * sizeof(float);
-    free(extent);
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, topology, &written));
+    *saved = (double)written;
     Z3D_TRY(z3d_layout_create(model, topology, &layout));
     for (int g = 0; g < model->num_groups; g++) {
         for (int i = 0; i < model->group[g].num_parameters; i++) {
