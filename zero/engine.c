@@ -204,23 +204,6 @@ void z3d_engine_destroy(z3d_engine *engine) {
 
 /* ---- running ---- */
 
-static z3d_status write_batch(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *micro,
-                              int count) {
-    const z3d_executor *executor = &engine->executor[mode];
-    const z3d_model *model = engine->config.model;
-    int64_t samples = mode == Z3D_MODE_GENERATE ? 1 : engine->config.program.micro_batch;
-    for (int m = 0; m < count; m++) {
-        for (int f = 0; f < model->num_fields; f++) {
-            if (!micro[m].field[f]) continue;
-            int buffer = z3d_program_batch_buffer(executor->program, m, f);
-            Z3D_TRY(z3d_device_write(
-                engine->config.device, z3d_executor_address(executor, buffer, 0, Z3D_U8),
-                micro[m].field[f], samples * model->field[f].bytes_per_sample));
-        }
-    }
-    return Z3D_OK;
-}
-
 static double exposed_seconds(const z3d_engine *engine) {
     double sum = 0;
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
@@ -237,14 +220,12 @@ static z3d_status flush_output(FILE *file, const char *what, const char *path) {
 }
 
 /* One whole run. After a failure the executor begins anew at its first instruction. */
-static z3d_status run(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *micro, int count,
-                      z3d_host_step *host) {
+static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     z3d_executor *executor =
         engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
     if (!engine->program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "the model has no output to generate from");
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
-    Z3D_TRY(write_batch(engine, mode, micro, count));
     z3d_status status = z3d_executor_run(executor, host);
     if (status != Z3D_OK && status != Z3D_AGAIN) executor->position = 0;
     if (status != Z3D_OK) return status;
@@ -253,16 +234,22 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, const z3d_micro_batch *
     return flush_output(executor->trace, "trace file", engine->config.trace_path);
 }
 
-static z3d_step_state step_state(const z3d_engine *engine, const z3d_step_input *input) {
+/* What one run is given, with `count` micro-batches. */
+static z3d_host_step host_step(const z3d_engine *engine, const z3d_step_input *input, int count) {
     float scale = engine->loss_scale.scale;
-    return (z3d_step_state){
-        .step = engine->step,
-        .optimizer_step = engine->optimizer_step + 1,
-        .sample_base = input->sample_base,
-        .seed = engine->config.seed,
-        .learning_rate = input->learning_rate,
-        .loss_scale = scale,
-        .gradient_seed = input->global_targets > 0 ? scale / (float)input->global_targets : 0,
+    return (z3d_host_step){
+        .state = {.step = engine->step,
+                  .optimizer_step = engine->optimizer_step + 1,
+                  .sample_base = input->sample_base,
+                  .seed = engine->config.seed,
+                  .learning_rate = input->learning_rate,
+                  .loss_scale = scale,
+                  .gradient_seed =
+                      input->global_targets > 0 ? scale / (float)input->global_targets : 0,
+                  .stop_requested = input->stop_requested ? 1 : 0},
+        .micro = input->micro,
+        .micro_count = count,
+        .gradient_clipping = engine->config.gradient_clipping,
     };
 }
 
@@ -272,20 +259,17 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     double begin = z3d_now(), exposed = exposed_seconds(engine), transfer_before = *transfer;
     engine->step++;
     z3d_engine_parameters_changed(engine);
-    z3d_host_step host = {.state = step_state(engine, input),
-                          .stop_requested = input->stop_requested,
-                          .gradient_clipping = engine->config.gradient_clipping};
-    Z3D_TRY(run(engine, Z3D_MODE_TRAIN, input->micro, engine->config.program.accumulation, &host));
-    bool skipped = host.state.skip > 0;
-    engine->skipped_in_a_row = skipped ? engine->skipped_in_a_row + 1 : 0;
-    if (!skipped) engine->optimizer_step++;
-    z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, skipped);
+    z3d_host_step host = host_step(engine, input, engine->config.program.accumulation);
+    Z3D_TRY(run(engine, Z3D_MODE_TRAIN, &host));
+    engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
+    if (!host.skipped) engine->optimizer_step++;
+    z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
     *out = (z3d_step_result){
         .step = engine->step,
         .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
         .grad_norm = host.grad_norm,
         .loss_scale = host.state.loss_scale,
-        .skipped = skipped,
+        .skipped = host.skipped,
         .overflow_group = host.overflow_group,
         .skipped_in_a_row = engine->skipped_in_a_row,
         .stop = host.stop,
@@ -298,9 +282,8 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
 
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
                                double *targets, bool *stop) {
-    z3d_host_step host = {.state = step_state(engine, input),
-                          .stop_requested = input->stop_requested};
-    Z3D_TRY(run(engine, Z3D_MODE_EVALUATE, input->micro, 1, &host));
+    z3d_host_step host = host_step(engine, input, 1);
+    Z3D_TRY(run(engine, Z3D_MODE_EVALUATE, &host));
     *loss_sum += host.loss_sum;
     *targets += host.targets;
     *stop = host.stop;
@@ -309,8 +292,11 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
 
 z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
                                float *out) {
-    z3d_host_step host = {.state = {.step = engine->step, .position = position}, .output = out};
-    return run(engine, Z3D_MODE_GENERATE, micro, 1, &host);
+    z3d_host_step host = {.state = {.step = engine->step, .position = position},
+                          .micro = micro,
+                          .micro_count = 1,
+                          .output = out};
+    return run(engine, Z3D_MODE_GENERATE, &host);
 }
 
 /* ---- looking in ---- */

@@ -2,7 +2,6 @@
  * does inside is asserted against its recording. */
 #include "zero/executor.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,16 +118,15 @@ static int64_t first_kept(const z3d_executor *executor, int group, z3d_group_par
                : layout->data_index * layout->group[group].shard;
 }
 
-/* Flat element `element` of group g in what this rank keeps. */
-static void *kept_address(const z3d_executor *executor, int group, z3d_group_part part,
-                          int64_t element) {
+void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
+                                int64_t element) {
     z3d_dtype dtype = part == Z3D_PART_PARAMETERS ? executor->program->config.dtype
                                                   : executor->program->config.grad_dtype;
     return z3d_executor_address(executor, z3d_program_group_buffer(executor->program, group, part),
                                 element - first_kept(executor, group, part), dtype);
 }
 
-static z3d_step_state *device_state(const z3d_executor *executor) {
+z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
     return z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8);
 }
 
@@ -158,7 +156,7 @@ static z3d_status start_sum_replicated(z3d_executor *executor, int index) {
         .kind = Z3D_COLLECTIVE_ALL_REDUCE,
         .op = Z3D_SUM,
         .dtype = executor->program->config.grad_dtype,
-        .buffer = kept_address(executor, group, Z3D_PART_GRADIENTS, first),
+        .buffer = z3d_executor_kept_address(executor, group, Z3D_PART_GRADIENTS, first),
         .count = count,
     };
     return z3d_collective_start(executor->group[Z3D_AXIS_TENSOR], &call, &executor->ticket[index]);
@@ -297,7 +295,7 @@ static z3d_status keep_shard(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_layout *layout = p->layout;
     int64_t count = layout->group[i->group].shard, row = layout->data_index * count;
     z3d_dtype dtype = p->config.grad_dtype;
-    void *kept = kept_address(executor, i->group, Z3D_PART_GRADIENTS, row);
+    void *kept = z3d_executor_kept_address(executor, i->group, Z3D_PART_GRADIENTS, row);
     const void *reduced = z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS], row, dtype);
     if (i->accumulate)
         return Z3D_LAUNCH(executor->device, accumulate, .y = kept, .x = reduced, .count = count,
@@ -383,7 +381,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
             z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT_GRADIENT], 0, Z3D_U8),
         .input_gradient =
             z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT_GRADIENT], 0, Z3D_U8),
-        .state = device_state(executor),
+        .state = z3d_executor_state(executor),
         .saved = bump_over(executor, i->buffer[Z3D_SLOT_SAVED]),
         .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
     };
@@ -445,100 +443,7 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
     return Z3D_OK;
 }
 
-/* ---- the step's beginning, control and optimizer ---- */
-
-static z3d_status step_begin(z3d_executor *executor, z3d_host_step *host) {
-    host->state.loss_sum = 0;
-    host->state.valid_targets = 0;
-    host->state.skip = 0;
-    return z3d_device_write(executor->device, device_state(executor), &host->state,
-                            sizeof host->state);
-}
-
-/* Adds every group's squares to the control vector; a parameter that all tensor ranks hold is
- * counted by the first of them only. */
-static z3d_status sum_gradient_squares(z3d_executor *executor, double *control) {
-    const z3d_program *p = executor->program;
-    const z3d_layout *layout = p->layout;
-    for (int g = 0; g < layout->num_groups; g++) {
-        for (int r = 0; r < layout->group[g].num_ranges; r++) {
-            z3d_range range;
-            if (!z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
-            if (range.replicated && layout->tensor_index != 0) continue;
-            Z3D_TRY(Z3D_LAUNCH(executor->device, sum_squares,
-                               .x = kept_address(executor, g, Z3D_PART_GRADIENTS, range.first),
-                               .count = range.count, .dtype = p->config.grad_dtype,
-                               .out = &control[g]));
-        }
-    }
-    return Z3D_OK;
-}
-
-/* One small collective over the world: loss, targets, stop requests, and the squared gradient norm
- * by group (train). */
-static z3d_status exchange_control(z3d_executor *executor, z3d_host_step *host, int count) {
-    double *sums = executor->sums;
-    z3d_step_state state;
-    double *control = z3d_executor_address(executor, Z3D_BUFFER_CONTROL, 0, Z3D_F64);
-    memset(sums, 0, (size_t)count * sizeof *sums);
-    Z3D_TRY(z3d_device_read(executor->device, &state, device_state(executor), sizeof state));
-    if (executor->program->layout->tensor_index == 0) { /* equal on all tensor ranks */
-        sums[0] = state.loss_sum;
-        sums[1] = state.valid_targets;
-    }
-    sums[2] = host->stop_requested;
-    Z3D_TRY(z3d_device_write(executor->device, control, sums, count * (int64_t)sizeof *sums));
-    if (count > 4) Z3D_TRY(sum_gradient_squares(executor, control + 4));
-    z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
-                           .op = Z3D_SUM,
-                           .dtype = Z3D_F64,
-                           .buffer = control,
-                           .count = count,
-                           .scalar = true};
-    Z3D_TRY(z3d_collective_run(executor->group[Z3D_AXIS_WORLD], &call));
-    Z3D_TRY(z3d_device_read(executor->device, sums, control, count * (int64_t)sizeof *sums));
-    host->loss_sum = sums[0];
-    host->targets = sums[1];
-    host->stop = sums[2] > 0;
-    return Z3D_OK;
-}
-
-/* How near the loss group g's gradient goes wrong first: the place of its unit. A group of several
- * units, as a tied table is, gets it from any of them and says least. */
-static int nearness(const z3d_model *model, int g) {
-    int place = -1, users = 0;
-    for (int u = 0; u < model->num_units; u++)
-        for (int s = 0; s < model->unit[u].num_groups; s++)
-            if (model->unit[u].group[s] == g) place = u, users++;
-    return users == 1 ? place : -1;
-}
-
-/* Backward carries what is not finite down through all units below the one that had it. -1: there
- * is none, or the loss already is no number, when all are alike. */
-static int overflow_group(const z3d_model *model, double loss, const double *squares) {
-    int group = -1;
-    for (int g = 0; g < model->num_groups && isfinite(loss); g++)
-        if (!isfinite(squares[g]) && (group < 0 || nearness(model, g) > nearness(model, group)))
-            group = g;
-    return group;
-}
-
-static z3d_status step_control(z3d_executor *executor, z3d_host_step *host) {
-    int groups = executor->program->layout->num_groups;
-    double squares = 0;
-    const double *sums = executor->sums;
-    Z3D_TRY(exchange_control(executor, host, 4 + groups));
-    host->overflow_group = overflow_group(executor->program->model, host->loss_sum, sums + 4);
-    for (int g = 0; g < groups; g++) squares += sums[4 + g];
-    z3d_step_state *state = &host->state;
-    executor->last_loss_scale = state->loss_scale;
-    host->grad_norm = sqrt(squares) / state->loss_scale;
-    state->skip = !isfinite(squares);
-    double factor = 1;
-    if (host->gradient_clipping > 0) factor = host->gradient_clipping / (host->grad_norm + 1e-6);
-    state->gradient_factor = (float)((factor < 1 ? factor : 1) / state->loss_scale);
-    return z3d_device_write(executor->device, device_state(executor), state, sizeof *state);
-}
+/* ---- the optimizer ---- */
 
 /* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard. */
 static z3d_status optimizer_step(z3d_executor *executor, int g) {
@@ -555,22 +460,22 @@ static z3d_status optimizer_step(z3d_executor *executor, int g) {
     float *states = z3d_executor_address(
         executor, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), 0, Z3D_F32);
     float *momentum = states + (master_apart ? rows : 0);
-    void *parameter = kept_address(executor, g, Z3D_PART_PARAMETERS, first);
+    void *parameter = z3d_executor_kept_address(executor, g, Z3D_PART_PARAMETERS, first);
     return Z3D_LAUNCH(executor->device, adamw, .master = master_apart ? states : (float *)parameter,
                       .momentum = momentum, .variance = momentum + rows,
-                      .gradient = kept_address(executor, g, Z3D_PART_GRADIENTS, first),
+                      .gradient = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, first),
                       .parameter = master_apart ? parameter : NULL, .count = count,
                       .decayed = decayed, .dtype = p->config.dtype,
                       .gradient_dtype = p->config.grad_dtype, .beta1 = executor->optimizer.beta1,
                       .beta2 = executor->optimizer.beta2, .epsilon = executor->optimizer.epsilon,
                       .weight_decay = executor->optimizer.weight_decay,
-                      .state = device_state(executor));
+                      .state = z3d_executor_state(executor));
 }
 
 static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,
                                 z3d_host_step *host) {
     const z3d_program *p = executor->program;
-    if (p->mode == Z3D_MODE_EVALUATE) return exchange_control(executor, host, 4);
+    if (p->mode == Z3D_MODE_EVALUATE) return z3d_executor_exchange(executor);
     int result = i->buffer[Z3D_SLOT_INPUT];
     z3d_dtype dtype = p->config.dtype;
     return z3d_executor_read_floats(executor, z3d_executor_address(executor, result, 0, dtype),
@@ -586,7 +491,7 @@ static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host
     if (i->phase == Z3D_PHASE_WAIT) return wait(executor, index);
     switch (i->opcode) {
     case Z3D_OP_STEP_BEGIN:
-        return step_begin(executor, host);
+        return z3d_executor_begin(executor, host);
     case Z3D_OP_FORWARD:
     case Z3D_OP_RECOMPUTE:
     case Z3D_OP_BACKWARD:
@@ -599,7 +504,7 @@ static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host
     case Z3D_OP_KEEP_SHARD:
         return keep_shard(executor, i);
     case Z3D_OP_STEP_CONTROL:
-        return step_control(executor, host);
+        return z3d_executor_control(executor, host);
     case Z3D_OP_OPTIMIZER_STEP:
         return optimizer_step(executor, i->group);
     case Z3D_OP_GATHER_OUTPUT:
@@ -614,32 +519,38 @@ static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host
     return Z3D_ERROR(Z3D_ERR_PROGRAM, "no instruction (opcode %d)", (int)i->opcode);
 }
 
+static z3d_status run_instruction(z3d_executor *executor, int n, z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    announce(executor, host->state.step, NULL);
+    double begin = executor->trace ? z3d_now() : 0;
+    if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
+    Z3D_TRY(execute(executor, n, host));
+    if (executor->digest) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
+    if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+        if (s != Z3D_SLOT_SAVED && s != Z3D_SLOT_WORKSPACE && p->instruction[n].buffer[s] >= 0)
+            touch(executor, p->instruction[n].buffer[s],
+                  p->buffer[p->instruction[n].buffer[s]].bytes);
+    release_dead(executor, n);
+    return Z3D_OK;
+}
+
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
     const z3d_program *p = executor->program;
     char what[96];
+    z3d_status status = Z3D_OK;
     executor->step = host->state.step;
     for (; executor->position < p->num_instructions; executor->position++) {
-        int n = executor->position;
-        announce(executor, host->state.step, NULL);
-        double begin = executor->trace ? z3d_now() : 0;
-        if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
-        z3d_status status = execute(executor, n, host);
+        status = run_instruction(executor, executor->position, host);
         if (status == Z3D_AGAIN) return status;
-        if (status == Z3D_OK && executor->digest)
-            status = z3d_executor_digest(executor, n, host->state.step);
-        if (status != Z3D_OK) {
-            announce_end(executor);
-            return z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
-                                     z3d_instruction_describe(p, n, what, sizeof what));
-        }
-        if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
-        for (int s = 0; s < Z3D_SLOT_COUNT; s++)
-            if (s != Z3D_SLOT_SAVED && s != Z3D_SLOT_WORKSPACE && p->instruction[n].buffer[s] >= 0)
-                touch(executor, p->instruction[n].buffer[s],
-                      p->buffer[p->instruction[n].buffer[s]].bytes);
-        release_dead(executor, n);
+        if (status != Z3D_OK) break;
     }
-    executor->position = 0;
+    if (status == Z3D_OK) status = z3d_executor_end(executor, host);
     announce_end(executor);
+    if (status != Z3D_OK)
+        return z3d_error_context(
+            status, "step %lld, %s", (long long)host->state.step,
+            z3d_instruction_describe(p, executor->position, what, sizeof what));
+    executor->position = 0;
     return Z3D_OK;
 }

@@ -8,12 +8,13 @@
 
 /* What the host gives to one run of a program and gets back from it. */
 typedef struct z3d_host_step {
-    z3d_step_state
-        state; /* written to the device by step_begin, kept in step with it by step_control */
-    bool stop_requested;
+    z3d_step_state state;         /* written to the device by step_begin */
+    const z3d_micro_batch *micro; /* likewise: this many of them; fields that are NULL stay */
+    int micro_count;
     double gradient_clipping;
     double loss_sum, targets; /* of the whole world */
     double grad_norm;
+    bool skipped;
     int overflow_group; /* of a skipped step; -1: the loss itself is no number */
     bool stop;
     float *output; /* generate: where the result goes */
@@ -54,6 +55,19 @@ void z3d_executor_destroy(z3d_executor *executor);
  * again). */
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
 
+/* control.c. The opcodes step_begin, step_control, and evaluate's gather_output; then what the host
+ * learns of a run that is over. */
+z3d_status z3d_executor_begin(z3d_executor *executor, z3d_host_step *host);
+z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *host);
+z3d_status z3d_executor_exchange(z3d_executor *executor);
+z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
+/* The control vector as it is now, into `sums`. */
+z3d_status z3d_executor_read_sums(z3d_executor *executor);
+
+/* Flat element `element` of group g in what this rank keeps. */
+void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
+                                int64_t element);
+z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 /* Address of element `element` (of `dtype`) of a buffer. */
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
                            z3d_dtype dtype);

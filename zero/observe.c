@@ -110,12 +110,13 @@ static bool changes_state(const z3d_program *p, const z3d_instruction *i) {
 }
 
 static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
-    const double *sums = executor->sums; /* loss, targets, stop requests, none, squares by group */
+    const double *sums = executor->sums; /* loss, targets, stop requests, skip, squares by group */
     z3d_step_state state;
     Z3D_TRY(z3d_device_read(executor->device, &state,
                             z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8),
                             sizeof state));
     if (i->opcode == Z3D_OP_STEP_CONTROL) {
+        Z3D_TRY(z3d_executor_read_sums(executor));
         XXH3_64bits_update(hash, sums, 2 * sizeof *sums);
         XXH3_64bits_update(hash, sums + 4,
                            (size_t)executor->program->layout->num_groups * sizeof *sums);

@@ -28,9 +28,9 @@ typedef struct z3d_step_state {
                             by, once */
     float gradient_factor; /* clip factor / loss_scale: what AdamW multiplies gradients by */
     float skip;            /* 1: an overflow, leave parameters and optimizer states as they are */
-    float reserved;
-    double loss_sum;      /* sum over this rank's valid targets so far in this step, unscaled */
-    double valid_targets; /* their number */
+    float stop_requested;  /* 1: somebody asked this rank for a stop */
+    double loss_sum;       /* sum over this rank's valid targets so far in this step, unscaled */
+    double valid_targets;  /* their number */
 } z3d_step_state;
 
 /* Dropout of one site: an element is dropped when philox(key(state->seed, data position,
@@ -306,6 +306,28 @@ typedef struct z3d_sum_squares {
     double *out;
 } z3d_sum_squares;
 
+/* The control vector that all ranks' sum is taken of: control[0] = state->loss_sum and control[1] =
+ * state->valid_targets, or zeros unless `counts`; control[2] = state->stop_requested; zeros in the
+ * rest of control[count]. */
+typedef struct z3d_control_begin {
+    const z3d_step_state *state;
+    double *control; /* at least 4 */
+    int64_t count;
+    bool counts;
+} z3d_control_begin;
+
+/* What the step makes of all ranks' sums, whose squared gradients (of loss_scale times the loss) by
+ * group are control[4] .. control[count - 1]. With squares their sum, in this order: state->skip =
+ * control[3] = 1 where that is not finite, else 0; state->gradient_factor = min(1, clipping / (norm
+ * + 1e-6)) / state->loss_scale, norm = sqrt(squares) / state->loss_scale. clipping 0: none. In
+ * fp64, the same bits on every device. */
+typedef struct z3d_control_end {
+    double *control;
+    z3d_step_state *state;
+    int64_t count;
+    double clipping;
+} z3d_control_end;
+
 /* Initial values of part of a parameter, elements first .. first+count-1 of its local (split)
  * shape, drawn from normal(0, standard_deviation) by global index, fp32. The local shape is [outer,
  * local, inner], the global one [outer, global, inner], and this rank's slice of the middle
@@ -346,6 +368,8 @@ typedef struct z3d_init_normal {
     X(select_row)                                                                                  \
     X(adamw)                                                                                       \
     X(sum_squares)                                                                                 \
+    X(control_begin)                                                                               \
+    X(control_end)                                                                                 \
     X(init_normal)
 
 typedef enum z3d_kernel_kind {

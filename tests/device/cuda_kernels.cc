@@ -399,6 +399,24 @@ TEST(CudaKernels, SumSquares) {
             k.count = 300, k.dtype = Z3D_F32, k.out = &out);
 }
 
+TEST(CudaKernels, Control) {
+    z3d_step_state state = state_of();
+    state.loss_scale = 3;
+    state.stop_requested = 1;
+    for (bool counts : {true, false}) {
+        double control[7];
+        COMPARE(control_begin, results(Result{control, Z3D_F64, 0, 0}), k.state = &state,
+                k.control = control, k.count = 7, k.counts = counts);
+    }
+    for (double clipping : {0.0, 0.4, 1e9})
+        for (double last : {1.7, (double)INFINITY, (double)NAN}) {
+            double control[7] = {1, 2, 1, 0, 0.1, 1e15, last};
+            COMPARE(control_end,
+                    results(Result{control, Z3D_F64, 0, 0}, Result{&state, Z3D_F32, 0, 0}),
+                    k.control = control, k.state = &state, k.count = 7, k.clipping = clipping);
+        }
+}
+
 TEST(CudaKernels, InitNormal) {
     const int64_t outer = 3, global = 8, inner = 67, local = 4;
     Array x(Z3D_F32, outer * local * inner);

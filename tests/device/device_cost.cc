@@ -249,6 +249,10 @@ TEST_F(Cost, Elementwise) {
     Case &squares = add(Z3D_KERNEL_sum_squares);
     squares.kernel.as.sum_squares = {squares.numbers(T, 20), 20, T,
                                      (double *)squares.numbers(Z3D_F64, 1)};
+    Case &begin = add(Z3D_KERNEL_control_begin);
+    begin.kernel.as.control_begin = {begin.state(), (double *)begin.numbers(Z3D_F64, 7), 7, true};
+    Case &end = add(Z3D_KERNEL_control_end);
+    end.kernel.as.control_end = {(double *)end.numbers(Z3D_F64, 7), end.state(), 7, 1.5};
     Case &init = add(Z3D_KERNEL_init_normal);
     init.kernel.as.init_normal = {init.floats(12), 0, 12, 3, 4, 8, 1, 4, 5, 0.5f};
 }

@@ -1,4 +1,4 @@
-// AdamW, sum_squares and initial values.
+// AdamW, sum_squares, the step's control and initial values.
 #include "tests/device/kernels_harness.h"
 
 namespace {
@@ -174,6 +174,45 @@ TEST(AdamW, MasterIsTheParameter) {
             results.push_back(bytes);
         }
         EXPECT_TRUE(results[0] == results[1]);
+    });
+}
+
+TEST(Control, BeginsWithWhatThisRankHas) {
+    z3d_step_state state = state_of(1);
+    state.loss_sum = 7.25;
+    state.valid_targets = 3;
+    state.stop_requested = 1;
+    on_every_device([&](Device &device, Bytes &) {
+        for (bool counts : {true, false}) {
+            std::vector<double> control(6, NAN);
+            LAUNCH(device, control_begin, k.state = &state, k.control = control.data(), k.count = 6,
+                   k.counts = counts);
+            const std::vector<double> want = {counts ? 7.25 : 0, counts ? 3.0 : 0, 1, 0, 0, 0};
+            EXPECT_EQ(control, want);
+        }
+    });
+}
+
+// As the host computed it before the device did: the same bits.
+TEST(Control, EndsWithClipFactorAndSkip) {
+    on_every_device([&](Device &device, Bytes &) {
+        for (double clipping : {0.0, 0.3, 1e9})
+            for (double bad : {0.0, (double)INFINITY, (double)NAN}) {
+                z3d_step_state state = state_of(1);
+                state.loss_scale = 48;
+                state.skip = 0.5f;
+                std::vector<double> control = {5, 6, 1, 0, 0.1 + bad, 1e16, 1.7};
+                const double squares = control[4] + control[5] + control[6];
+                const double norm = std::sqrt(squares) / 48;
+                double factor = clipping > 0 ? clipping / (norm + 1e-6) : 1;
+                factor = (factor < 1 ? factor : 1) / 48;
+                LAUNCH(device, control_end, k.control = control.data(), k.state = &state,
+                       k.count = 7, k.clipping = clipping);
+                EXPECT_EQ(state.gradient_factor, (float)factor) << clipping << ", " << bad;
+                EXPECT_EQ(state.skip, std::isfinite(squares) ? 0.0f : 1.0f);
+                EXPECT_EQ(control[3], (double)state.skip);
+                EXPECT_EQ(control[2], 1);
+            }
     });
 }
 

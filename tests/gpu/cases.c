@@ -294,6 +294,21 @@ static void tables(maker *m) {
          .dtype = m->t, .state = state(m));
 }
 
+/* In fp64, to the bit. */
+static void control(maker *m) {
+    enum { GROUPS = 5, COUNT = 4 + GROUPS };
+    double *vector = numbers(m, Z3D_F64, COUNT, 1);
+    z3d_step_state *s = state(m);
+    result(m, vector, Z3D_F64);
+    if (s) s->loss_sum = 2.5, s->valid_targets = 7, s->stop_requested = 1;
+    DONE(m, control_begin, 0, .state = s, .control = vector, .count = COUNT, .counts = true);
+    vector = numbers(m, Z3D_F64, COUNT, 1), s = state(m);
+    for (int i = 0; vector && i < COUNT; i++) vector[i] *= vector[i];
+    result(m, vector, Z3D_F64);
+    result(m, s, Z3D_U8);
+    DONE(m, control_end, 0, .control = vector, .state = s, .count = COUNT, .clipping = 0.5);
+}
+
 static void optimizer(maker *m) {
     int64_t count = rows(m) * width(m) + 3;
     float *master = numbers(m, Z3D_F32, count, 1), *momentum = numbers(m, Z3D_F32, count, 0.1);
@@ -309,6 +324,7 @@ static void optimizer(maker *m) {
          .gradient = gradient, .parameter = apart ? parameter : NULL, .count = count,
          .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t, .beta1 = 0.9f,
          .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .state = state(m));
+    control(m);
     void *x = model_numbers(m, count, 1);
     double *sum = numbers(m, Z3D_F64, 1, 1);
     result(m, sum, Z3D_F64);

@@ -92,13 +92,15 @@ static int64_t bytes_of(const check_copy *copy, const void *original) {
     return 0;
 }
 
-/* A step state's two sums, else all elements. */
+/* What kernels change in a step state, else all elements. */
 static double compare(const check_case *c, int result, const void *got, const void *want,
                       int64_t bytes) {
     if (c->type[result] == Z3D_U8) {
         const z3d_step_state *a = got, *b = want;
         double loss = distance(&a->loss_sum, &b->loss_sum, Z3D_F64, 1, c->tolerance, 0, NULL);
-        return a->valid_targets == b->valid_targets ? loss : INFINITY;
+        bool equal = a->valid_targets == b->valid_targets && a->skip == b->skip &&
+                     a->gradient_factor == b->gradient_factor;
+        return equal ? loss : INFINITY;
     }
     return distance(got, want, c->type[result], bytes / (int64_t)z3d_dtype_size(c->type[result]),
                     c->tolerance, c->roundings, c->slack[result]);

@@ -320,6 +320,17 @@ static void cost_sum_squares(const z3d_sum_squares *kernel, z3d_cost *cost) {
     cost->flops = 2.0 * (double)kernel->count;
 }
 
+static void cost_control_begin(const z3d_control_begin *kernel, z3d_cost *cost) {
+    reads_state(cost, kernel->state);
+    writes(cost, kernel->control, kernel->count * (int64_t)sizeof *kernel->control);
+}
+
+static void cost_control_end(const z3d_control_end *kernel, z3d_cost *cost) {
+    updates(cost, kernel->control, kernel->count * (int64_t)sizeof *kernel->control);
+    updates(cost, kernel->state, (int64_t)sizeof *kernel->state);
+    cost->flops = (double)kernel->count;
+}
+
 static void cost_init_normal(const z3d_init_normal *kernel, z3d_cost *cost) {
     writes(cost, kernel->x, kernel->count * (int64_t)sizeof(float));
     cost->flops = 4.0 * (double)kernel->count;

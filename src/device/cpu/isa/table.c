@@ -44,6 +44,8 @@ const z3d_cpu_isa Z3D_TABLE_PASTE(z3d_cpu_isa_, Z3D_ISA) = {
             KERNEL(select_row),
             KERNEL(adamw),
             KERNEL(sum_squares),
+            KERNEL(control_begin),
+            KERNEL(control_end),
             KERNEL(init_normal),
         },
     .widen = widen_any,

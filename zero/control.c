@@ -1,0 +1,134 @@
+/* What goes into a step and comes out of it: its data and step state at the beginning, the control
+ * vector that is summed over all ranks, and what the host learns of it at the end. In between the
+ * host reads nothing: what the sums decide is decided on the device. */
+#include <math.h>
+#include <string.h>
+
+#include "zero/executor.h"
+
+/* The control vector: loss, targets, stop requests, the skip flag (behind the sum), then the
+ * squared gradients by group. */
+enum { LOSS, TARGETS, STOP, SKIP, SQUARES };
+
+static double *device_control(const z3d_executor *executor) {
+    return z3d_executor_address(executor, Z3D_BUFFER_CONTROL, 0, Z3D_F64);
+}
+
+/* Numbers in the control vector; 0: the program has none. */
+static int64_t control_count(const z3d_program *program) {
+    switch (program->mode) {
+    case Z3D_MODE_TRAIN:
+        return SQUARES + program->layout->num_groups;
+    case Z3D_MODE_EVALUATE:
+        return SQUARES;
+    default:
+        return 0;
+    }
+}
+
+z3d_status z3d_executor_begin(z3d_executor *executor, z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
+    for (int m = 0; m < host->micro_count; m++)
+        for (int f = 0; f < p->model->num_fields; f++) {
+            void *to = z3d_executor_address(executor, z3d_program_batch_buffer(p, m, f), 0, Z3D_U8);
+            if (host->micro[m].field[f])
+                Z3D_TRY(z3d_device_write(executor->device, to, host->micro[m].field[f],
+                                         samples * p->model->field[f].bytes_per_sample));
+        }
+    return z3d_device_write(executor->device, z3d_executor_state(executor), &host->state,
+                            sizeof host->state);
+}
+
+/* Adds every group's squares to the control vector; a parameter that all tensor ranks hold is
+ * counted by the first of them only. */
+static z3d_status sum_gradient_squares(z3d_executor *executor) {
+    const z3d_program *p = executor->program;
+    const z3d_layout *layout = p->layout;
+    double *squares = device_control(executor) + SQUARES;
+    for (int g = 0; g < layout->num_groups; g++) {
+        for (int r = 0; r < layout->group[g].num_ranges; r++) {
+            z3d_range range;
+            if (!z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
+            if (range.replicated && layout->tensor_index != 0) continue;
+            Z3D_TRY(Z3D_LAUNCH(
+                executor->device, sum_squares,
+                .x = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, range.first),
+                .count = range.count, .dtype = p->config.grad_dtype, .out = &squares[g]));
+        }
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_executor_exchange(z3d_executor *executor) {
+    const z3d_program *p = executor->program;
+    int64_t count = control_count(p);
+    double *control = device_control(executor);
+    /* Loss and targets are equal on all tensor ranks. */
+    Z3D_TRY(Z3D_LAUNCH(executor->device, control_begin, .state = z3d_executor_state(executor),
+                       .control = control, .count = count, .counts = p->layout->tensor_index == 0));
+    if (p->mode == Z3D_MODE_TRAIN) Z3D_TRY(sum_gradient_squares(executor));
+    z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
+                           .op = Z3D_SUM,
+                           .dtype = Z3D_F64,
+                           .buffer = control,
+                           .count = count,
+                           .scalar = true};
+    return z3d_collective_run(executor->group[Z3D_AXIS_WORLD], &call);
+}
+
+z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *host) {
+    Z3D_TRY(z3d_executor_exchange(executor));
+    return Z3D_LAUNCH(executor->device, control_end, .control = device_control(executor),
+                      .state = z3d_executor_state(executor),
+                      .count = control_count(executor->program),
+                      .clipping = host->gradient_clipping);
+}
+
+/* How near the loss group g's gradient goes wrong first: the place of its unit. A group of several
+ * units, as a tied table is, gets it from any of them and says least. */
+static int nearness(const z3d_model *model, int g) {
+    int place = -1, users = 0;
+    for (int u = 0; u < model->num_units; u++)
+        for (int s = 0; s < model->unit[u].num_groups; s++)
+            if (model->unit[u].group[s] == g) place = u, users++;
+    return users == 1 ? place : -1;
+}
+
+/* Backward carries what is not finite down through all units below the one that had it. -1: there
+ * is none, or the loss already is no number, when all are alike. */
+static int overflow_group(const z3d_model *model, double loss, const double *squares) {
+    int group = -1;
+    for (int g = 0; g < model->num_groups && isfinite(loss); g++)
+        if (!isfinite(squares[g]) && (group < 0 || nearness(model, g) > nearness(model, group)))
+            group = g;
+    return group;
+}
+
+/* The norm as control_end had it: the same additions. */
+static void take_gradients(z3d_executor *executor, z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    const double *sums = executor->sums;
+    double squares = 0;
+    for (int g = 0; g < p->layout->num_groups; g++) squares += sums[SQUARES + g];
+    host->grad_norm = sqrt(squares) / (double)host->state.loss_scale;
+    host->overflow_group = overflow_group(p->model, sums[LOSS], sums + SQUARES);
+    host->skipped = sums[SKIP] > 0;
+    executor->last_loss_scale = host->state.loss_scale;
+}
+
+z3d_status z3d_executor_read_sums(z3d_executor *executor) {
+    return z3d_device_read(executor->device, executor->sums, device_control(executor),
+                           control_count(executor->program) * (int64_t)sizeof *executor->sums);
+}
+
+z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host) {
+    const double *sums = executor->sums;
+    if (control_count(executor->program) == 0) return Z3D_OK;
+    Z3D_TRY(z3d_executor_read_sums(executor));
+    host->loss_sum = sums[LOSS];
+    host->targets = sums[TARGETS];
+    host->stop = sums[STOP] > 0;
+    if (executor->program->mode == Z3D_MODE_TRAIN) take_gradients(executor, host);
+    return Z3D_OK;
+}
