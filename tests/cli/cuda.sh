@@ -76,6 +76,8 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     says 'no GPU that this process may use'
     run_on old
     says 'compute capability 6.0; this build wants 8.0 or later'
+    run_on new
+    says 'no kernels for GPU 0 .*compute capability 13.0.; build it with CMAKE_CUDA_ARCHITECTURES=130-real'
     run_on small training.peak_tflops=1
     says 'does not fit: rank 0 needs .*, there is room for .* missing in device memory'
     run_on huge training.peak_tflops=1 model.hidden_size=8192 model.num_layers=200 checkpoint.interval=1 checkpoint.async=true

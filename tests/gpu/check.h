@@ -26,6 +26,9 @@ z3d_status check_training(check_context *context, bool tiny, int steps, int tens
 z3d_status check_speed(check_context *context, bool tiny, int steps);
 /* Kernels at the shapes of GPT-2 1.5B: bandwidth or rate of each. */
 z3d_status check_kernels(check_context *context, bool tiny);
+/* nccl.c: collectives between two processes that it starts itself, before anything of CUDA has
+ * begun; not 0: something failed. */
+int check_nccl(const z3d_device_config *config);
 
 /* ---- kernels with their operands ---- */
 

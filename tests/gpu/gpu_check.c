@@ -1,4 +1,5 @@
-/* gpu_check PART...: ops, train, speed, kernels (see check.h). Exits with 0 if every check held. */
+/* gpu_check PART...: ops, train, speed, kernels, or nccl alone (see check.h). Exits with 0 if every
+ * check held. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 static const char usage[] =
     "usage: gpu_check [options] ops|train|speed|kernels...\n"
+    "       gpu_check [options] nccl\n"
     "  --steps N           steps of training (20) or of a timing (10)\n"
     "  --tensor N          tensor size for train (1)\n"
     "  --host-collectives  collectives through host memory; ranks may share a GPU\n"
@@ -74,6 +76,7 @@ int main(int argc, char **argv) {
         fputs(usage, stderr);
         return 2;
     }
+    if (strcmp(argv[at], "nccl") == 0) return check_nccl(&context.cuda);
     if (z3d_world_create(&argc, &argv, &context.world) != Z3D_OK) {
         fprintf(stderr, "zero3d: %s\n", z3d_error_message());
         return 1;

@@ -3,7 +3,7 @@
 # success. ZERO3D: bin/gpu_check.
 . "$(dirname "$0")/../cli/lib.sh"
 script=$SOURCE/scripts/gpu-check.sh
-export BUILD="$work/build" ZERO3D_GRACE_SECONDS=0
+export BUILD="$work/build" ZERO3D_GRACE_SECONDS=0 TMPDIR="$work"
 
 # ends PATTERN: the result file's last line.
 ends() { tail -n 1 result | grep -Eq -- "$1" || fail "the result ends with: $(tail -n 1 result)"; }
@@ -11,20 +11,23 @@ has() { [ "$(grep -Ec -- "$2" result)" -eq "$1" ] || fail "$(grep -Ec -- "$2" re
 
 expect 0 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: held$'
-has 1 '^6 parts in [0-9]+ s: [0-9]{3} checks held, 0 failed$'
+has 1 '^7 parts in [0-9]+ s: [0-9]{3} checks held, 0 failed$'
 has 0 'FAILED'
 has 2 '^ok +speed tiny '    # where it ran, and in the table
 has 2 '^ok +losses .*tp 2 ' # from one of two ranks
 
+# The host plugin does what is beside compute as late as it may; here as early, and with NCCL's collectives.
+expect 0 env ZERO3D_SHIM_ORDER=early "$LAUNCH" -n 2 "$ZERO3D" --tiny --steps 1 train
+
 # A GPU that cannot be used: every part says so.
 expect 1 env ZERO3D_SHIM_GPU=old "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
-has 12 '^== .*FAILED \(exit code'
-has 6 'compute capability 6.0; this build wants 8.0'
+has 14 '^== .*FAILED \(exit code'
+has 10 'compute capability 6.0; this build wants 8.0'
 
 expect 1 env GPU_CHECK_SECONDS=0 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
-has 12 'FAILED \(left out, the time is over\)'
+has 14 'FAILED \(left out, the time is over\)'
 
 # Nothing to build with, or no GPU: one line, before anything is done, and nothing of an earlier run is left.
 mkdir tools

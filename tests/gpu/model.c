@@ -18,6 +18,7 @@ static z3d_status make_engine(check_context *context, check_model *m) {
                                             .reduce_per_step = m->stage < 2,
                                             .recompute = m->recompute,
                                             .checkpoint_every = 1,
+                                            .offload_activations = m->offload,
                                             .overlap = true,
                                             .reduce_bucket = 64 << 20,
                                             .gather_bucket = 64 << 20},

@@ -9,7 +9,7 @@ typedef struct check_model {
     int64_t batch; /* of the world, a step */
     int tensor, stage;
     z3d_dtype dtype;
-    bool recompute;
+    bool recompute, offload; /* offload: activation checkpoints to host memory */
     double dropout;
 
     z3d_topology topology;

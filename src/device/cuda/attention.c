@@ -392,7 +392,7 @@ z3d_status z3d_cuda_attention_create(const z3d_cuda *cuda, bool required, bool d
                                  "cudnnSetStream");
     if (status != Z3D_OK) {
         z3d_cuda_attention_destroy(a);
-        return status;
+        return required ? status : Z3D_OK;
     }
     size_t version = a->cudnn.cudnnGetVersion();
     snprintf(a->version, sizeof a->version, "%zu.%zu.%zu", version / 10000, version / 100 % 100,

@@ -30,6 +30,8 @@ typedef struct z3d_cuda {
 /* OK, or ERR_DEVICE (ERR_MEMORY) with the call and what CUDA says. */
 z3d_status z3d_cuda_check(cudaError_t error, const char *call);
 #define Z3D_CUDA_TRY(call) Z3D_TRY(z3d_cuda_check((call), #call))
+/* Whether a query's answer is "not ready", which is no error and is not kept as one. */
+bool z3d_cuda_not_ready(cudaError_t error);
 
 /* `stream` goes on when compute has come to where it is now. */
 z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream);

@@ -30,6 +30,13 @@ z3d_status z3d_cuda_check(cudaError_t error, const char *call) {
                                        : "");
 }
 
+/* "Not ready" is an answer, but the runtime keeps it like an error: libraries that look for one
+ * after a launch would take it for their own. */
+bool z3d_cuda_not_ready(cudaError_t error) {
+    if (error == cudaErrorNotReady) cudaGetLastError();
+    return error == cudaErrorNotReady;
+}
+
 /* ---- choice of the GPU ---- */
 
 static z3d_status count_gpus(int *count) {
@@ -69,6 +76,12 @@ static z3d_status choose_gpu(z3d_cuda *cuda, int local_rank) {
                          cuda->gpu, properties.name, properties.major, properties.minor,
                          Z3D_CUDA_OLDEST / 10, Z3D_CUDA_OLDEST % 10);
     Z3D_CUDA_TRY(cudaSetDevice(cuda->gpu));
+    if (!z3d_cuda_has_kernels())
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "training.device cuda: this build has no kernels for GPU %d (%s, compute "
+                         "capability %d.%d); build it with CMAKE_CUDA_ARCHITECTURES=%d-real",
+                         cuda->gpu, properties.name, properties.major, properties.minor,
+                         cuda->compute_capability);
     cuda->identity = hash_identity(&properties.uuid);
     char bytes[32];
     snprintf(cuda->description, sizeof cuda->description, "cuda: GPU %d, %.100s, %s, compute %d.%d",
@@ -241,7 +254,7 @@ z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
     for (int64_t turn = 1;; turn++) {
         cudaError_t error = cudaStreamQuery(cuda->compute);
         if (error == cudaSuccess) break;
-        if (error != cudaErrorNotReady) return z3d_cuda_check(error, "cudaStreamQuery");
+        if (!z3d_cuda_not_ready(error)) return z3d_cuda_check(error, "cudaStreamQuery");
         if (turn % TURNS != 0) continue;
         Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
         sched_yield();
@@ -263,8 +276,10 @@ static z3d_status read_device(void *self, void *host, const void *source, int64_
     return Z3D_OK;
 }
 
+/* A copy from pageable memory may wait for all of the stream, where nobody looks after peers. */
 static z3d_status write_device(void *self, void *destination, const void *host, int64_t bytes) {
     z3d_cuda *cuda = self;
+    Z3D_TRY(z3d_cuda_synchronize(cuda));
     Z3D_CUDA_TRY(
         cudaMemcpyAsync(destination, host, (size_t)bytes, cudaMemcpyDefault, cuda->compute));
     return z3d_cuda_synchronize(cuda);
@@ -289,7 +304,7 @@ static z3d_status copy_finish(void *self, int64_t id, bool block) {
     cudaEvent_t end = cuda->copied[id % Z3D_CUDA_COPIES];
     if (!block) {
         cudaError_t error = cudaEventQuery(end);
-        if (error == cudaErrorNotReady) return Z3D_AGAIN;
+        if (z3d_cuda_not_ready(error)) return Z3D_AGAIN;
         Z3D_TRY(z3d_cuda_check(error, "cudaEventQuery"));
     }
     Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));

@@ -245,22 +245,27 @@ cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute, int valu
     return cudaSuccess;
 }
 
-cudaError_t cuda_shim_run(const cudaLaunchConfig_t &config, const void *kernel,
-                          const std::function<void()> &thread) {
-    machine *m = the_machine();
-    const dim3 &grid = config.gridDim;
-    const size_t threads = (size_t)config.blockDim.x * config.blockDim.y * config.blockDim.z;
-    if (threads == 0 || threads > MOST_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
-        grid.y > 65535 || grid.z > 65535)
+cudaError_t cuda_shim_check(const cudaLaunchConfig_t &config, const void *kernel) {
+    const machine *m = the_machine();
+    const dim3 &grid = config.gridDim, &block = config.blockDim;
+    const size_t threads = (size_t)block.x * block.y * block.z;
+    if (threads == 0 || threads > MOST_THREADS || block.z > 64 || grid.x == 0 || grid.y == 0 ||
+        grid.z == 0 || grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
         return cudaErrorInvalidValue;
     const auto asked = m->asked.find(kernel);
-    if (config.dynamicSmemBytes >
-        (asked == m->asked.end() ? UNASKED_SHARED : (size_t)asked->second))
-        return cudaErrorInvalidValue;
-    m->threads = (unsigned)threads;
-    m->slots.resize((threads + WARP - 1) / WARP * 2 * WARP * CUDA_SHIM_SLOT);
+    return config.dynamicSmemBytes >
+                   (asked == m->asked.end() ? UNASKED_SHARED : (size_t)asked->second)
+               ? cudaErrorInvalidValue
+               : cudaSuccess;
+}
+
+void cuda_shim_run(const cudaLaunchConfig_t &config, const std::function<void()> &thread) {
+    machine *m = the_machine();
+    const dim3 &block = config.blockDim;
+    m->threads = block.x * block.y * block.z;
+    m->slots.resize((size_t)(m->threads + WARP - 1) / WARP * 2 * WARP * CUDA_SHIM_SLOT);
     m->body = &thread;
-    blockDim = config.blockDim;
+    blockDim = block;
     gridDim = config.gridDim;
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
@@ -268,5 +273,25 @@ cudaError_t cuda_shim_run(const cudaLaunchConfig_t &config, const void *kernel,
                 prepare(m, config);
                 run_block(m);
             }
-    return cudaSuccess;
+}
+
+// plugin/streams.c, where the library as a whole is stood in for; here as C sees it.
+extern "C" {
+struct cuda_shim_work {
+    void (*run)(void *argument);
+    void (*drop)(void *argument);
+    void *argument;
+};
+__attribute__((weak)) cudaError_t cuda_shim_enqueue(cudaStream_t stream, cuda_shim_work work);
+}
+
+cudaError_t cuda_shim_do(cudaStream_t stream, std::function<void()> what) {
+    using function = std::function<void()>;
+    if (!stream || !cuda_shim_enqueue) {
+        what();
+        return cudaSuccess;
+    }
+    return cuda_shim_enqueue(stream, {[](void *self) { (*static_cast<function *>(self))(); },
+                                      [](void *self) { delete static_cast<function *>(self); },
+                                      new function(std::move(what))});
 }

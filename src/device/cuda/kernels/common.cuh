@@ -198,10 +198,12 @@ z3d_status launch(const z3d_cuda_lane *lane, const char *name, int64_t blocks, d
     if (shared_bytes > UNASKED_SHARED)
         if (cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 (int)shared_bytes) != cudaSuccess)
+                                 (int)shared_bytes) != cudaSuccess) {
+            cudaGetLastError(); // told here, and not once more by what comes next
             return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                              "kernel %s: %lld bytes of shared memory, more than this GPU has", name,
                              (long long)shared_bytes);
+        }
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)blocks);
     config.blockDim = threads;
@@ -210,6 +212,7 @@ z3d_status launch(const z3d_cuda_lane *lane, const char *name, int64_t blocks, d
     const cudaError_t error =
         cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
     if (error == cudaSuccess) return Z3D_OK;
+    cudaGetLastError();
     return Z3D_ERROR(Z3D_ERR_DEVICE,
                      "kernel %s: %s (%lld blocks of %u threads, %lld bytes of shared memory)", name,
                      cudaGetErrorString(error), (long long)blocks, threads.x * threads.y,

@@ -35,6 +35,10 @@ typedef struct z3d_cuda_lane {
 Z3D_KERNEL_MAP(X)
 #undef X
 
+/* Whether this build has machine code for the current GPU: one newer than all that it was compiled
+ * for can run none of it. */
+bool z3d_cuda_has_kernels(void);
+
 /* Attention without tiles, a warp per row: slow, for any head_dim. attention_forward and _backward
  * use it where the tiled kernels do not fit (head_dim above 128 or no multiple of 8); tests compare
  * the two. */

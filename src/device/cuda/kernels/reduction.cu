@@ -110,3 +110,11 @@ z3d_status z3d_cuda_sum_squares(const z3d_cuda_lane *lane, const z3d_sum_squares
     return launch(lane, "sum_squares", 1, dim3(SQUARE_THREADS), slots, add_sums_kernel, sums,
                   (int)blocks, kernel->out);
 }
+
+bool z3d_cuda_has_kernels(void) {
+    cudaFuncAttributes unused;
+    const cudaError_t error =
+        cudaFuncGetAttributes(&unused, reinterpret_cast<const void *>(add_sums_kernel));
+    if (error != cudaSuccess) cudaGetLastError();
+    return error != cudaErrorNoKernelImageForDevice;
+}

@@ -1,6 +1,7 @@
 /* As much of cuBLASLt as our plugin uses, on the host: column-major matrices, the two
- * transpositions, C added, a bias a row; GELU, its gradient and the bias gradient from B, these for
- * 16-bit results only, so that the plugin goes both ways. What a matrix holds follows from its
+ * transpositions, C added, a bias a row; GELU and its gradient with a tanh as rough as a GPU's
+ * instruction, and the bias gradient from B, this for 16-bit results only, so that the plugin goes
+ * both ways. What a matrix holds follows from its
  * layout as the library's documentation says, so a wrong order, flag or leading dimension of ours
  * gives wrong numbers here too. */
 #ifndef ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUBLASLT_H
@@ -14,6 +15,7 @@ typedef enum cublasStatus_t {
     CUBLAS_STATUS_SUCCESS = 0,
     CUBLAS_STATUS_ALLOC_FAILED = 3,
     CUBLAS_STATUS_INVALID_VALUE = 7,
+    CUBLAS_STATUS_EXECUTION_FAILED = 13,
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 } cublasStatus_t;
 
@@ -60,6 +62,7 @@ typedef struct cublasLtMatmulAlgo_t {
 } cublasLtMatmulAlgo_t;
 typedef struct cublasLtMatmulHeuristicResult_t {
     cublasLtMatmulAlgo_t algo;
+    cublasStatus_t state; /* the algorithm is there only with SUCCESS */
 } cublasLtMatmulHeuristicResult_t;
 
 const char *cublasLtGetStatusName(cublasStatus_t status);

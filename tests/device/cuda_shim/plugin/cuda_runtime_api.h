@@ -1,8 +1,8 @@
 /* As much of CUDA's runtime library as our plugin uses, on the host and in C: one GPU whose memory
- * is the heap, whose streams are done with everything at once. With the kernels compiled for the
- * host (../cuda_runtime.h) it makes a plugin that runs without a GPU, so that its tables, its
- * copies and its order of calls are tested on every machine. Names and meanings are those of the
- * real library's documentation. */
+ * is the heap, whose streams do what they have to as late as they may (streams.c). With the kernels
+ * compiled for the host (../cuda_runtime.h) it makes a plugin that runs without a GPU, so that its
+ * tables, its copies and its order of calls are tested on every machine. Names and meanings are
+ * those of the real library's documentation. */
 #ifndef ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUDA_RUNTIME_API_H
 #define ZERO3D_TESTS_DEVICE_CUDA_SHIM_CUDA_RUNTIME_API_H
 
@@ -61,6 +61,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
                             cudaStream_t stream);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);

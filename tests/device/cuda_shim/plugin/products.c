@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cublasLt.h"
+#include "shim.h"
 #include "src/base/dtype.h"
 
 struct cuda_shim_blas {
@@ -29,8 +30,9 @@ struct cuda_shim_preference {
 };
 
 const char *cublasLtGetStatusName(cublasStatus_t status) {
-    return status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED"
-                                                 : "CUBLAS_STATUS_INVALID_VALUE";
+    return status == CUBLAS_STATUS_NOT_SUPPORTED      ? "CUBLAS_STATUS_NOT_SUPPORTED"
+           : status == CUBLAS_STATUS_EXECUTION_FAILED ? "CUBLAS_STATUS_EXECUTION_FAILED"
+                                                      : "CUBLAS_STATUS_INVALID_VALUE";
 }
 
 static cublasStatus_t make(void *out, size_t bytes) {
@@ -153,8 +155,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if ((has_bias(product) && !product->bias) ||
         (has_aux(product) && (!product->aux || product->aux_ld % 8 != 0 || product->aux_ld < m)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (product->epilogue > CUBLASLT_EPILOGUE_BIAS && d->type == CUDA_R_32F)
-        return CUBLAS_STATUS_NOT_SUPPORTED;
+    /* It answers by a number of algorithms, and each by a state of its own. */
+    answers[0].state = product->epilogue == CUBLASLT_EPILOGUE_BGRADB && d->type == CUDA_R_32F
+                           ? CUBLAS_STATUS_NOT_SUPPORTED
+                           : CUBLAS_STATUS_SUCCESS;
     for (int i = 0; i < 4; i++) answers[0].algo.data[i] = preference->alignment[i];
     answers[0].algo.data[4] = (uintptr_t)product->bias & -(uintptr_t)product->bias;
     answers[0].algo.data[5] = (uintptr_t)product->aux & -(uintptr_t)product->aux;
@@ -189,12 +193,18 @@ static bool aligned(const cublasLtMatmulAlgo_t *algorithm, const void *const *po
     return true;
 }
 
+/* Off by 2^-11 of itself, up or down, as the PTX manual allows tanh.approx to be. */
+static double rough_tanh(double x) {
+    double t = tanh(x) * (1 + ((int64_t)(x * 0x1p20) % 2 ? 0x1p-11 : -0x1p-11));
+    return fmin(fmax(t, -1), 1);
+}
+
 static double gelu(double x) {
-    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    return 0.5 * x * (1 + rough_tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
 static double gelu_slope(double x) {
-    double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+    double t = rough_tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
     return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
 }
 
@@ -210,6 +220,40 @@ static double finish(const struct cuda_shim_product *p, cudaDataType_t type, int
     return gelu(sum);
 }
 
+/* A product as it was when it was enqueued: descriptions and factors may change behind the call. */
+typedef struct task {
+    struct cuda_shim_product product;
+    struct cuda_shim_matrix a_layout, b_layout, c_layout, d_layout;
+    const void *a, *b, *c;
+    void *d;
+    double alpha, beta;
+    int64_t m, n, k;
+} task;
+
+static double sum_of(const task *t, int64_t row, int64_t col) {
+    double sum = 0;
+    for (int64_t i = 0; i < t->k; i++)
+        sum += element(t->a, &t->a_layout, t->product.transpose_a, row, i) *
+               element(t->b, &t->b_layout, t->product.transpose_b, i, col);
+    sum *= t->alpha;
+    if (t->beta == 0) return sum;
+    return sum + t->beta * get(t->c, t->c_layout.type, col * t->c_layout.ld + row);
+}
+
+static void run_task(void *argument) {
+    const task *t = argument;
+    for (int64_t col = 0; col < t->n; col++) {
+        double total = 0;
+        for (int64_t i = 0; i < t->k; i++)
+            total += element(t->b, &t->b_layout, t->product.transpose_b, i, col);
+        if (t->product.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+            put(t->product.bias, (cudaDataType_t)t->product.bias_type, col, total);
+        for (int64_t row = 0; row < t->m; row++)
+            put(t->d, t->d_layout.type, col * t->d_layout.ld + row,
+                finish(&t->product, t->d_layout.type, row, col, sum_of(t, row, col)));
+    }
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                               const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
                               const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
@@ -218,26 +262,26 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                               const cublasLtMatmulAlgo_t *algorithm, void *workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
     const void *pointers[] = {a, b, c, d, product->bias, product->aux};
-    float factor = *(const float *)alpha, keep = *(const float *)beta;
-    int64_t m, n, k, unused;
-    inner_sizes(product, a_layout, b_layout, &m, &n, &k, &unused);
     if (!handle || !stream || !workspace || workspace_bytes == 0 || !aligned(algorithm, pointers))
         return CUBLAS_STATUS_INVALID_VALUE;
-    for (int64_t col = 0; col < n; col++) {
-        double total = 0;
-        for (int64_t i = 0; i < k; i++) total += element(b, b_layout, product->transpose_b, i, col);
-        if (product->epilogue == CUBLASLT_EPILOGUE_BGRADB)
-            put(product->bias, (cudaDataType_t)product->bias_type, col, total);
-        for (int64_t row = 0; row < m; row++) {
-            double sum = 0;
-            for (int64_t i = 0; i < k; i++)
-                sum += element(a, a_layout, product->transpose_a, row, i) *
-                       element(b, b_layout, product->transpose_b, i, col);
-            sum *= (double)factor;
-            if (keep != 0) sum += (double)keep * get(c, c_layout->type, col * c_layout->ld + row);
-            put(d, d_layout->type, col * d_layout->ld + row,
-                finish(product, d_layout->type, row, col, sum));
-        }
-    }
-    return CUBLAS_STATUS_SUCCESS;
+    if (cuda_shim_has_failed())
+        return CUBLAS_STATUS_EXECUTION_FAILED; /* it takes that for its own */
+    task *t = malloc(sizeof *t);
+    if (!t) return CUBLAS_STATUS_ALLOC_FAILED;
+    int64_t unused;
+    *t = (task){.product = *product,
+                .a_layout = *a_layout,
+                .b_layout = *b_layout,
+                .c_layout = *c_layout,
+                .d_layout = *d_layout,
+                .a = a,
+                .b = b,
+                .c = c,
+                .d = d,
+                .alpha = (double)*(const float *)alpha,
+                .beta = (double)*(const float *)beta};
+    inner_sizes(product, a_layout, b_layout, &t->m, &t->n, &t->k, &unused);
+    return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, free, t}) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_INVALID_VALUE;
 }

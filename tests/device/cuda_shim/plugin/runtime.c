@@ -1,24 +1,25 @@
-/* The shim's runtime library. A stream or an event that is not there is noticed, and so are
- * allocations beyond the GPU's memory. ZERO3D_SHIM_GPU in the environment: "none", "old" and
+/* The stand-in's runtime library but for streams: the GPU, its memory, copies. Blocks are known, so
+ * a copy beyond one, or one freed twice or as what it is not, is noticed, and so are allocations
+ * beyond the GPU's memory. ZERO3D_SHIM_GPU in the environment: "none", "old", "new" and
  * "small" make GPUs that training cannot use, "huge" one that its host is too small for. */
-#include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "cuda_runtime_api.h"
+#include "shim.h"
 
-enum { ALIVE = 0x5a33d };
+typedef enum place { PAGEABLE, PINNED, DEVICE } place;
 
-struct cuda_shim_stream {
-    int alive;
-};
-struct cuda_shim_event {
-    int alive;
-    double recorded; /* seconds; 0: never */
-};
+typedef struct block {
+    char *memory;
+    size_t bytes;
+    place place;
+    struct block *next;
+} block;
 
+static _Thread_local block *blocks;
 static _Thread_local size_t used; /* of the GPU's memory */
+static _Thread_local cudaError_t last;
 
 static int is(const char *kind) {
     const char *given = getenv("ZERO3D_SHIM_GPU");
@@ -35,12 +36,20 @@ static size_t left(void) {
     return used < memory() ? memory() - used : 0;
 }
 
-static cudaError_t check_stream(const struct cuda_shim_stream *stream) {
-    return stream && stream->alive == ALIVE ? cudaSuccess : cudaErrorInvalidValue;
+/* ---- errors ---- */
+
+cudaError_t cuda_shim_answer(cudaError_t error) {
+    if (error != cudaSuccess) last = error;
+    return error;
 }
 
-static cudaError_t check_event(const struct cuda_shim_event *event) {
-    return event && event->alive == ALIVE ? cudaSuccess : cudaErrorInvalidValue;
+int cuda_shim_has_failed(void) {
+    return last != cudaSuccess;
+}
+
+void cuda_shim_stop(const char *what) {
+    fprintf(stderr, "cuda shim: %s\n", what);
+    abort();
 }
 
 const char *cudaGetErrorString(cudaError_t error) {
@@ -53,8 +62,12 @@ const char *cudaGetErrorName(cudaError_t error) {
 }
 
 cudaError_t cudaGetLastError(void) {
-    return cudaSuccess;
+    cudaError_t error = last;
+    last = cudaSuccess;
+    return error;
 }
+
+/* ---- the GPU ---- */
 
 cudaError_t cudaGetDeviceCount(int *count) {
     if (is("none")) return cudaErrorNoDevice;
@@ -64,20 +77,21 @@ cudaError_t cudaGetDeviceCount(int *count) {
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
-    if (device != 0) return cudaErrorInvalidValue;
+    if (device != 0) return cuda_shim_answer(cudaErrorInvalidValue);
     memset(properties, 0, sizeof *properties);
     strcpy(properties->name, "shim");
     memset(properties->uuid.bytes, 7, sizeof properties->uuid.bytes);
     properties->totalGlobalMem = memory();
-    properties->major = is("old") ? 6 : 9;
+    properties->major = is("old") ? 6 : is("new") ? 13 : 9;
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-    return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+    return cuda_shim_answer(device == 0 ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
+    cuda_shim_finish_all();
     return cudaSuccess;
 }
 
@@ -90,121 +104,142 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
 }
 
 /* Exactly the bytes asked for, so that AddressSanitizer sees their end; new memory is no zeros. */
-cudaError_t cudaMalloc(void **out, size_t bytes) {
-    if (bytes > left()) return cudaErrorMemoryAllocation;
+static cudaError_t make_block(void **out, size_t bytes, place where) {
+    block *made = malloc(sizeof *made);
     *out = NULL;
-    if (posix_memalign(out, 256, bytes ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
+    if (!made || posix_memalign(out, 256, bytes ? bytes : 1) != 0) {
+        free(made);
+        return cuda_shim_answer(cudaErrorMemoryAllocation);
+    }
     memset(*out, 0xff, bytes);
-    used += malloc_usable_size(*out);
+    *made = (block){.memory = *out, .bytes = bytes, .place = where, .next = blocks};
+    blocks = made;
+    if (where == DEVICE) used += bytes;
     return cudaSuccess;
 }
 
-cudaError_t cudaFree(void *block) {
-    if (block) used -= malloc_usable_size(block);
-    free(block);
+static cudaError_t drop_block(void *memory, place where) {
+    block **link = &blocks;
+    while (*link && (*link)->memory != (char *)memory) link = &(*link)->next;
+    block *found = *link;
+    if (!found || found->place != where) return cuda_shim_answer(cudaErrorInvalidValue);
+    *link = found->next;
+    if (where == DEVICE) used -= found->bytes;
+    free(found->memory);
+    free(found);
     return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    if (bytes > left()) return cuda_shim_answer(cudaErrorMemoryAllocation);
+    return make_block(out, bytes, DEVICE);
+}
+
+cudaError_t cudaFree(void *memory) {
+    if (!memory) return cudaSuccess;
+    cuda_shim_finish_all(); /* as the library does */
+    return drop_block(memory, DEVICE);
 }
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
-    if (flags != cudaHostAllocDefault) return cudaErrorInvalidValue;
-    *out = malloc(bytes ? bytes : 1);
-    return *out ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (flags != cudaHostAllocDefault) return cuda_shim_answer(cudaErrorInvalidValue);
+    return make_block(out, bytes, PINNED);
 }
 
-cudaError_t cudaFreeHost(void *block) {
-    free(block);
+cudaError_t cudaFreeHost(void *memory) {
+    if (cuda_shim_is_busy()) cuda_shim_stop("host memory freed beside copies that may be its own");
+    return memory ? drop_block(memory, PINNED) : cudaSuccess;
+}
+
+/* ---- filling and copying ---- */
+
+/* Where bytes lie; cudaErrorInvalidValue where only some of them lie in a block. */
+static cudaError_t find(const void *memory, size_t bytes, place *out) {
+    const char *at = memory;
+    *out = PAGEABLE;
+    for (const block *b = blocks; b; b = b->next) {
+        if (at + bytes <= b->memory || at >= b->memory + b->bytes) continue;
+        *out = b->place;
+        return at >= b->memory && at + bytes <= b->memory + b->bytes ? cudaSuccess
+                                                                     : cudaErrorInvalidValue;
+    }
     return cudaSuccess;
 }
 
-cudaError_t cudaMemset(void *to, int value, size_t bytes) {
-    memset(to, value, bytes);
-    return cudaSuccess;
+int cuda_shim_is_device(const void *memory, size_t bytes) {
+    place where;
+    return find(memory, bytes, &where) == cudaSuccess && where == DEVICE;
+}
+
+typedef struct transfer {
+    char *to;
+    const char *from; /* NULL: filled */
+    void *staged;     /* what was behind a pageable `from` when it was enqueued, or NULL */
+    size_t bytes, rows, pitch;
+    int value;
+} transfer;
+
+static void run_transfer(void *argument) {
+    const transfer *t = argument;
+    const void *from = t->staged ? t->staged : t->from;
+    for (size_t row = 0; row < t->rows; row++)
+        if (from)
+            memmove(t->to, from, t->bytes);
+        else
+            memset(t->to + row * t->pitch, t->value, t->bytes);
+}
+
+static void drop_transfer(void *argument) {
+    transfer *t = argument;
+    free(t->staged);
+    free(t);
+}
+
+static cudaError_t enqueue_transfer(cudaStream_t stream, transfer what) {
+    transfer *t = malloc(sizeof *t);
+    if (!t) return cuda_shim_answer(cudaErrorMemoryAllocation);
+    *t = what;
+    return cuda_shim_enqueue(stream, (cuda_shim_work){run_transfer, drop_transfer, t});
+}
+
+static cudaError_t fill(void *to, size_t pitch, int value, size_t width, size_t height,
+                        cudaStream_t stream) {
+    place where;
+    cudaError_t error = find(to, height > 0 ? (height - 1) * pitch + width : 0, &where);
+    if (pitch < width || error != cudaSuccess || (where != DEVICE && width * height > 0))
+        return cuda_shim_answer(cudaErrorInvalidValue);
+    return enqueue_transfer(
+        stream,
+        (transfer){.to = to, .bytes = width, .rows = height, .pitch = pitch, .value = value});
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
-    memset(to, value, bytes);
-    return check_stream(stream);
+    return fill(to, bytes, value, bytes, 1, stream);
 }
 
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream) {
-    if (pitch < width) return cudaErrorInvalidValue;
-    for (size_t row = 0; row < height; row++) memset((char *)to + row * pitch, value, width);
-    return check_stream(stream);
+    return fill(to, pitch, value, width, height, stream);
 }
 
+/* The host does not wait for it, and no stream of ours does. */
+cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    return fill(to, bytes, value, bytes, 1, cuda_shim_legacy_stream());
+}
+
+/* To pageable memory the host waits; from it, it is read before the call returns. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-    if (kind != cudaMemcpyDefault) return cudaErrorInvalidValue;
-    if (bytes > 0) memmove(to, from, bytes);
-    return check_stream(stream);
-}
-
-/* ---- order ---- */
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
-    *out = calloc(1, sizeof **out);
-    if (!*out || flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    (*out)->alive = ALIVE;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    cudaError_t error = check_stream(stream);
-    free(stream);
-    return error;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return check_stream(stream);
-}
-
-cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    return check_stream(stream);
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-    if (flags != 0 || check_event(event) != cudaSuccess) return cudaErrorInvalidValue;
-    return check_stream(stream);
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *out) {
-    *out = calloc(1, sizeof **out);
-    if (!*out) return cudaErrorMemoryAllocation;
-    (*out)->alive = ALIVE;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
-    return flags == cudaEventDisableTiming ? cudaEventCreate(out) : cudaErrorInvalidValue;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    cudaError_t error = check_event(event);
-    free(event);
-    return error;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-    struct timespec now;
-    if (check_event(event) != cudaSuccess) return cudaErrorInvalidValue;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    event->recorded = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return check_stream(stream);
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-    return check_event(event);
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return check_event(event);
-}
-
-cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-    if (check_event(begin) != cudaSuccess || check_event(end) != cudaSuccess ||
-        begin->recorded == 0 || end->recorded == 0)
-        return cudaErrorInvalidValue;
-    *milliseconds = (float)((end->recorded - begin->recorded) * 1e3);
-    return cudaSuccess;
+    place target, source;
+    if (kind != cudaMemcpyDefault || find(to, bytes, &target) != cudaSuccess ||
+        find(from, bytes, &source) != cudaSuccess)
+        return cuda_shim_answer(cudaErrorInvalidValue);
+    transfer t = {.to = to, .from = from, .bytes = bytes, .rows = bytes > 0};
+    if (target != PAGEABLE && source == PAGEABLE && bytes > 0) {
+        t.staged = malloc(bytes);
+        if (!t.staged) return cuda_shim_answer(cudaErrorMemoryAllocation);
+        memcpy(t.staged, from, bytes);
+    }
+    cudaError_t error = enqueue_transfer(stream, t);
+    return target == PAGEABLE && error == cudaSuccess ? cuda_shim_finish(stream) : error;
 }
