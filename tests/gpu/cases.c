@@ -1,4 +1,5 @@
 /* One case of every kernel: random operands in host memory. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,32 +124,84 @@ static void gemm(maker *m, bool ta, bool tb, bool accumulate, bool with_bias, z3
          .ldc = n, .dtype = m->t, .c_dtype = c_type, .bias = bias);
 }
 
-/* What products have behind them. Where that is fused, C is not rounded before GELU sees it, which
- * makes u |C| times its slope. Where C is positive that is at most 1.13 u (gelu(C) + 0.17), else at
- * most 0.2 u; results are around 0.4. */
-static void epilogues(maker *m) {
+/* ---- and what they have behind them ---- */
+
+/* What a fused gelu may be off because its tanh t(x) is (relatively by 2^-11 at most, as the PTX
+ * manual says of tanh.approx): 0.5 |x t| 2^-11, and its slope |0.5 - x t s| |t| 2^-11 with
+ * s = sqrt(2/pi) (1 + 3 x 0.044715 x^2). */
+static double tanh_slack(double x, bool slope) {
+    double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+    double s = sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    return fabs(slope ? (0.5 - x * t * s) * t : 0.5 * x * t) * 0x1p-11;
+}
+
+/* The slack of C = A B (+ bias) with gelu or its gradient behind it; fp32 is not fused, and at the
+ * sizes at which only time is looked at there is none. */
+static const double *gelu_slack(maker *m, const z3d_gemm *g) {
+    if (m->t == Z3D_F32 || g->m > 256) return NULL;
+    double *slack = block(m, g->m * g->n * (int64_t)sizeof(double));
+    for (int64_t i = 0; slack && i < g->m * g->n; i++) {
+        int64_t row = i / g->n, col = i % g->n;
+        double sum = g->bias ? check_number(g->bias, m->t, col) : 0;
+        for (int64_t k = 0; k < g->k; k++)
+            sum += check_number(g->a, m->t, row * g->lda + k) *
+                   check_number(g->b, m->t, g->transpose_b ? col * g->ldb + k : k * g->ldb + col);
+        slack[i] = g->before_gelu
+                       ? fabs(sum) * tanh_slack(check_number(g->before_gelu, m->t, i), true)
+                       : tanh_slack(sum, false);
+    }
+    return slack;
+}
+
+/* Where gelu is fused, C is not rounded before it, which makes u |C| times its slope. Where C is
+ * positive that is at most 1.13 u (gelu(C) + 0.17), else at most 0.2 u; results are around 0.4. */
+static void products_with_gelu(maker *m) {
     double u = m->t == Z3D_BF16 ? 0x1p-8 : m->t == Z3D_F16 ? 0x1p-11 : 0;
     int64_t r = rows(m), k = width(m), n = 4 * width(m);
-    void *x = model_numbers(m, r * k, 1), *w = model_numbers(m, n * k, 0.3);
-    void *bias = model_numbers(m, n, 1), *c = model_numbers(m, r * n, 1);
-    void *gelu = model_numbers(m, r * n, 1);
-    result(m, gelu, m->t);
-    result(m, c, m->t);
+    z3d_gemm forward = {.m = r,
+                        .n = n,
+                        .k = k,
+                        .transpose_b = true,
+                        .a = model_numbers(m, r * k, 1),
+                        .b = model_numbers(m, n * k, 0.3),
+                        .c = model_numbers(m, r * n, 1),
+                        .lda = k,
+                        .ldb = k,
+                        .ldc = n,
+                        .dtype = m->t,
+                        .c_dtype = m->t,
+                        .bias = model_numbers(m, n, 1),
+                        .gelu = model_numbers(m, r * n, 1)};
+    result(m, forward.gelu, m->t);
+    result(m, forward.c, m->t);
     m->c.roundings = 1.13;
-    DONE(m, gemm, 1e-5 + 0.5 * u, .m = r, .n = n, .k = k, .transpose_b = true, .a = x, .b = w,
-         .c = c, .lda = k, .ldb = k, .ldc = n, .dtype = m->t, .c_dtype = m->t, .bias = bias,
-         .gelu = gelu);
-    x = model_numbers(m, r * k, 1), w = model_numbers(m, k * n, 0.3);
-    void *before = model_numbers(m, r * n, 3);
-    c = model_numbers(m, r * n, 1);
-    result(m, c, m->t);
+    m->c.slack[0] = gelu_slack(m, &forward);
+    m->c.kernel.as.gemm = forward;
+    done(m, "gemm, gelu", Z3D_KERNEL_gemm, 1e-5 + 0.5 * u);
+    z3d_gemm backward = {.m = r,
+                         .n = n,
+                         .k = k,
+                         .a = model_numbers(m, r * k, 1),
+                         .b = model_numbers(m, k * n, 0.3),
+                         .c = model_numbers(m, r * n, 1),
+                         .lda = k,
+                         .ldb = n,
+                         .ldc = n,
+                         .dtype = m->t,
+                         .c_dtype = m->t,
+                         .before_gelu = model_numbers(m, r * n, 3)};
+    result(m, backward.c, m->t);
     m->c.roundings = 1;
-    DONE(m, gemm, 1e-5, .m = r, .n = n, .k = k, .a = x, .b = w, .c = c, .lda = k, .ldb = n,
-         .ldc = n, .dtype = m->t, .c_dtype = m->t, .before_gelu = before);
+    m->c.slack[0] = gelu_slack(m, &backward);
+    m->c.kernel.as.gemm = backward;
+    done(m, "gemm, gelu's gradient", Z3D_KERNEL_gemm, 1e-5);
+}
+
+static void products_with_bias_gradient(maker *m) {
+    int64_t r = rows(m), k = width(m), n = 4 * width(m);
     for (int adds = 0; adds < 2; adds++) {
-        void *dy = model_numbers(m, r * n, 1);
-        x = model_numbers(m, r * k, 1);
-        c = model_numbers(m, n * k, 1), bias = model_numbers(m, n, 1);
+        void *dy = model_numbers(m, r * n, 1), *x = model_numbers(m, r * k, 1);
+        void *c = model_numbers(m, n * k, 1), *bias = model_numbers(m, n, 1);
         result(m, c, m->t);
         result(m, bias, m->t);
         DONE(m, gemm, 1e-5, .m = n, .n = k, .k = r, .transpose_a = true, .accumulate = adds,
@@ -390,7 +443,8 @@ z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,
                            z3d_status (*use)(void *argument, check_case *c), void *argument) {
     maker m = {.s = sizes, .t = dtype, .random = 1, .use = use, .argument = argument};
     products(&m);
-    epilogues(&m);
+    products_with_gelu(&m);
+    products_with_bias_gradient(&m);
     elementwise(&m);
     dropout(&m);
     layernorm(&m);

@@ -153,7 +153,8 @@ static z3d_status choose_algorithm(const struct z3d_cuda_gemms *gemms, plan *p) 
         p->code =
             cublasLtMatmulAlgoGetHeuristic(gemms->handle, p->operation, p->first, p->second,
                                            p->result, p->result, preference, 1, &answer, &answers);
-    if (p->code == CUBLAS_STATUS_SUCCESS && answers == 0) p->code = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (p->code == CUBLAS_STATUS_SUCCESS)
+        p->code = answers > 0 ? answer.state : CUBLAS_STATUS_NOT_SUPPORTED;
     cublasLtMatmulPreferenceDestroy(preference);
     p->algorithm = answer.algo;
     return status;
@@ -228,11 +229,14 @@ static results results_of(const z3d_gemm *g) {
 }
 
 /* An epilogue does one thing, from sums alone: what was there before is not added to a bias
- * gradient or in front of a gelu. The auxiliary matrix is read and written 16 bytes at a time. */
+ * gradient or in front of a gelu. The auxiliary matrix is read and written 16 bytes at a time. The
+ * library does not say how exact its gelu is; tensor cores' companions take tanh to 2^-11, which is
+ * enough for 16-bit results and would spoil fp32, the reference. */
 static bool can_fuse(const z3d_gemm *g) {
     int things = (g->gelu != NULL) + (g->before_gelu != NULL) + (g->bias_gradient != NULL);
     const void *aux = results_of(g).aux;
-    return g->m > 0 && g->n > 0 && g->k > 0 && things == 1 && !g->accumulate &&
+    bool exact = g->dtype == Z3D_F32 && !g->bias_gradient;
+    return g->m > 0 && g->n > 0 && g->k > 0 && things == 1 && !g->accumulate && !exact &&
            (g->gelu || !g->bias) && (!aux || (g->n % 8 == 0 && alignment(aux) == MOST_ALIGNED));
 }
 
