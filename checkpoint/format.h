@@ -77,6 +77,22 @@ z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out);
 /* manifest.json only: no shards' datasets. */
 z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out);
 
+/* Elements first .. first + count - 1 of a slice of a tensor's state, as of z3d_checkpoint_read. */
+typedef struct z3d_wanted {
+    z3d_tensor_kind kind;
+    int tensor;
+    z3d_part slice;
+    int64_t first, count;
+} z3d_wanted;
+
+/* Values of a range, in order: its elements first .. first + count - 1. */
+typedef z3d_status (*z3d_wanted_values)(void *context, int range, int64_t first, int64_t count,
+                                        const float *values);
+/* Reads many ranges in order, the files ahead of `take` by a thread of its own, through a fixed
+ * amount of memory. Errors as of z3d_checkpoint_read; those of `take`. */
+z3d_status z3d_checkpoint_read_all(z3d_checkpoint *checkpoint, const z3d_wanted *range, int count,
+                                   z3d_wanted_values take, void *context);
+
 /* z3d_world_agree; the watchdog hears that this rank stands in a wait meanwhile, and where: `what`
  * ("checkpoint: writing shards", up to 60 bytes). It is this rank's place afterwards. */
 z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status mine);

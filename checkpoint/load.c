@@ -5,7 +5,9 @@
 
 #include "checkpoint/format.h"
 
-enum { CHUNK = Z3D_BLOCK_BYTES }; /* elements: 4 MiB, so that most blocks are read in place */
+/* Elements. Pieces from LARGE on go to the engine as they are; smaller ones, of a topology that cut
+ * the tensors otherwise, are put together first: each way to a device has its price. */
+enum { CHUNK = Z3D_BLOCK_BYTES / 4, LARGE = CHUNK / 16 };
 
 static z3d_status refuse_model(const z3d_checkpoint *c, const char *what) {
     return Z3D_ERROR(Z3D_ERR_CONFIG, "the checkpoint of step %lld is of another model: %s",
@@ -66,39 +68,85 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
     return status;
 }
 
-static z3d_status load_part(z3d_checkpoint *c, z3d_engine *engine, const z3d_model *model,
-                            z3d_tensor_kind kind, int g, int i, float *chunk) {
-    z3d_part part;
-    z3d_engine_kept_part(engine, g, i, &part);
-    int tensor = z3d_checkpoint_find(c, model->group[g].name, model->group[g].parameter[i].name);
-    for (int64_t done = 0; done < part.count;) {
-        int64_t count = part.count - done < CHUNK ? part.count - done : CHUNK;
-        Z3D_TRY(z3d_checkpoint_read(c, kind, tensor, &part, part.first + done, count, chunk));
-        Z3D_TRY(z3d_engine_write_part(engine, kind, g, i, part.first + done, count, chunk));
-        done += count;
-    }
+/* What is loaded, and what waits in `chunk` for more of its range. */
+typedef struct loading {
+    z3d_engine *engine;
+    const z3d_model *model;
+    z3d_wanted *range; /* state by state, as they lie in the files */
+    int *group, *parameter;
+    int count;
+    float *chunk;
+    int held; /* the range that `chunk` has elements of */
+    int64_t first, elements;
+} loading;
+
+static z3d_status plan_ranges(const z3d_checkpoint *c, int kinds, loading *l) {
+    size_t most = (size_t)z3d_tensor_index(l->model, l->model->num_groups, 0) * (size_t)kinds + 1;
+    Z3D_TRY(z3d_new(most, sizeof *l->range, "what is to be read", &l->range));
+    Z3D_TRY(z3d_new(most, sizeof *l->group, "what is to be read", &l->group));
+    Z3D_TRY(z3d_new(most, sizeof *l->parameter, "what is to be read", &l->parameter));
+    Z3D_TRY(z3d_new(CHUNK, sizeof *l->chunk, "a buffer to load through", &l->chunk));
+    for (int kind = 0; kind < kinds; kind++)
+        for (int g = 0; g < l->model->num_groups; g++)
+            for (int i = 0; i < l->model->group[g].num_parameters; i++) {
+                z3d_wanted *r = &l->range[l->count];
+                r->kind = (z3d_tensor_kind)kind;
+                r->tensor = z3d_checkpoint_find(c, l->model->group[g].name,
+                                                l->model->group[g].parameter[i].name);
+                z3d_engine_kept_part(l->engine, g, i, &r->slice);
+                r->first = r->slice.first;
+                r->count = r->slice.count;
+                l->group[l->count] = g;
+                l->parameter[l->count++] = i;
+            }
     return Z3D_OK;
+}
+
+static z3d_status put(loading *l, int range, int64_t first, int64_t count, const float *values) {
+    return z3d_engine_write_part(l->engine, l->range[range].kind, l->group[range],
+                                 l->parameter[range], first, count, values);
+}
+
+static z3d_status flush(loading *l) {
+    int64_t elements = l->elements;
+    l->elements = 0;
+    return elements ? put(l, l->held, l->first, elements, l->chunk) : Z3D_OK;
+}
+
+static z3d_status take(void *context, int range, int64_t first, int64_t count,
+                       const float *values) {
+    loading *l = context;
+    if (range != l->held || count >= LARGE || l->elements + count > CHUNK) Z3D_TRY(flush(l));
+    if (count >= LARGE) return put(l, range, first, count, values);
+    if (l->elements == 0) l->held = range, l->first = first;
+    memcpy(l->chunk + l->elements, values, (size_t)count * sizeof *values);
+    l->elements += count;
+    return Z3D_OK;
+}
+
+static z3d_status load_states(z3d_checkpoint *c, const z3d_model *model, z3d_engine *engine,
+                              int kinds) {
+    loading l = {.engine = engine, .model = model};
+    z3d_status status = plan_ranges(c, kinds, &l);
+    if (status == Z3D_OK) status = z3d_checkpoint_read_all(c, l.range, l.count, take, &l);
+    if (status == Z3D_OK) status = flush(&l);
+    free(l.range);
+    free(l.group);
+    free(l.parameter);
+    free(l.chunk);
+    return status;
 }
 
 z3d_status z3d_checkpoint_load(z3d_checkpoint *c, const z3d_model *model, z3d_engine *engine,
                                bool weights_only) {
-    float *chunk;
     Z3D_TRY(compare_models(c, model));
     if (!weights_only && !z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM))
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "the checkpoint of step %lld was imported: it has weights only, and no "
                          "run can go on from it; checkpoint.init_from begins one with them",
                          (long long)z3d_checkpoint_get_info(c)->engine.step);
-    Z3D_TRY(z3d_new(CHUNK, sizeof *chunk, "a buffer to load through", &chunk));
     z3d_engine_parameters_changed(engine);
-    int kinds = weights_only ? 1 : Z3D_STATE_KINDS;
-    z3d_status status = Z3D_OK;
-    /* State by state, as they lie in the files. */
-    for (int kind = 0; kind < kinds; kind++)
-        for (int g = 0; g < model->num_groups; g++)
-            for (int i = 0; i < model->group[g].num_parameters && status == Z3D_OK; i++)
-                status = load_part(c, engine, model, (z3d_tensor_kind)kind, g, i, chunk);
-    free(chunk);
+    z3d_status status = load_states(c, model, engine, weights_only ? 1 : Z3D_STATE_KINDS);
     if (status == Z3D_OK && !weights_only) {
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
         z3d_engine_state state = info->engine, now;

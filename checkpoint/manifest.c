@@ -265,7 +265,7 @@ static bool possible(const z3d_extent *e, const z3d_tensor *t, int64_t size) {
     if (e->rows > t->global || e->row_first > t->global - e->rows) return false;
     int64_t slice = t->outer * e->rows * t->inner; /* at most the tensor's, which fits */
     if (e->count > slice || e->first > slice - e->count) return false;
-    return e->count * 4 <= size && e->offset <= size - e->count * 4;
+    return e->offset % 4 == 0 && e->count * 4 <= size && e->offset <= size - e->count * 4;
 }
 
 static z3d_status read_extent(const z3d_json *object, const z3d_manifest *manifest, int64_t size,

@@ -7,16 +7,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint/ahead.h"
 #include "checkpoint/format.h"
 
 enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* a process may open 1024 files, often */
 
-typedef struct cached_block {
-    int shard; /* -1: empty */
-    int64_t block;
-    uint64_t used; /* when */
-    char *bytes;
-} cached_block;
+/* Which blocks were used last. What it forgets follows from what it was asked for alone, so that
+ * two who ask for the same keep the same. */
+typedef struct recent {
+    struct {
+        int shard; /* -1: empty */
+        int64_t block;
+        uint64_t used; /* when */
+    } slot[CACHED_BLOCKS];
+    uint64_t clock;
+} recent;
 
 typedef struct open_shard {
     int shard, fd; /* -1: none */
@@ -35,8 +40,9 @@ struct z3d_checkpoint {
     open_shard open[OPEN_SHARDS];
     int *first_source; /* by tensor * Z3D_STATE_KINDS + kind, and one more */
     source *source;
-    cached_block cache[CACHED_BLOCKS];
-    uint64_t clock;
+    recent cache;
+    char *bytes[CACHED_BLOCKS]; /* the blocks of `cache` */
+    uint64_t clock;             /* of `open` */
     int64_t bytes_read;
 };
 
@@ -64,11 +70,15 @@ static z3d_status sort_sources(z3d_checkpoint *c) {
     return Z3D_OK;
 }
 
+static void forget(recent *r) {
+    for (int i = 0; i < CACHED_BLOCKS; i++) r->slot[i].shard = -1;
+}
+
 z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out) {
     z3d_checkpoint *c = NULL;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *c, "a checkpoint", &c));
-    for (int i = 0; i < CACHED_BLOCKS; i++) c->cache[i].shard = -1;
+    forget(&c->cache);
     for (int i = 0; i < OPEN_SHARDS; i++) c->open[i] = (open_shard){-1, -1, 0};
     c->folder = strdup(folder);
     z3d_status status =
@@ -86,7 +96,7 @@ void z3d_checkpoint_close(z3d_checkpoint *c) {
     if (!c) return;
     for (int i = 0; i < OPEN_SHARDS; i++)
         if (c->open[i].fd >= 0) close(c->open[i].fd);
-    for (int i = 0; i < CACHED_BLOCKS; i++) free(c->cache[i].bytes);
+    for (int i = 0; i < CACHED_BLOCKS; i++) free(c->bytes[i]);
     free(c->first_source);
     free(c->source);
     free(c->folder);
@@ -228,7 +238,7 @@ static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
     return left < Z3D_BLOCK_BYTES ? left : Z3D_BLOCK_BYTES;
 }
 
-/* One whole block of a shard into `bytes`. */
+/* One whole block of a shard into `bytes`, as it lies there. */
 static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, char *bytes) {
     const z3d_shard *shard = &c->manifest.shard[s];
     int64_t count = block_bytes(shard, block);
@@ -236,45 +246,46 @@ static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, char *byte
     Z3D_TRY(need_shard(c, s, &fd));
     Z3D_TRY(z3d_io_read(fd, shard->name, bytes, count, block * Z3D_BLOCK_BYTES));
     c->bytes_read += count;
-    return c->verify == Z3D_VERIFY_SIZES ? Z3D_OK : check_block(c, s, block, bytes, count);
-}
-
-/* The block, from the cache or through it: the one used longest ago makes room. */
-static z3d_status cached(z3d_checkpoint *c, int s, int64_t block, const char **bytes) {
-    cached_block *oldest = &c->cache[0];
-    for (int i = 0; i < CACHED_BLOCKS; i++) {
-        cached_block *b = &c->cache[i];
-        if (b->shard == s && b->block == block) {
-            b->used = ++c->clock;
-            *bytes = b->bytes;
-            return Z3D_OK;
-        }
-        if (b->used < oldest->used) oldest = b;
-    }
-    oldest->shard = -1;
-    if (!oldest->bytes) Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &oldest->bytes));
-    Z3D_TRY(read_block(c, s, block, oldest->bytes));
-    oldest->shard = s;
-    oldest->block = block;
-    oldest->used = ++c->clock;
-    *bytes = oldest->bytes;
     return Z3D_OK;
 }
 
-static z3d_status read_bytes(z3d_checkpoint *c, int s, int64_t offset, int64_t count, char *out) {
-    while (count > 0) {
-        int64_t block = offset / Z3D_BLOCK_BYTES, within = offset % Z3D_BLOCK_BYTES;
-        int64_t part = Z3D_BLOCK_BYTES - within < count ? Z3D_BLOCK_BYTES - within : count;
-        if (part == Z3D_BLOCK_BYTES) {
-            Z3D_TRY(read_block(c, s, block, out));
-        } else {
-            const char *bytes;
-            Z3D_TRY(cached(c, s, block, &bytes));
-            memcpy(out, bytes + within, (size_t)part);
-        }
-        offset += part, count -= part, out += part;
+static z3d_status verify_block(const z3d_checkpoint *c, int s, int64_t block, const char *bytes) {
+    if (c->verify == Z3D_VERIFY_SIZES) return Z3D_OK;
+    return check_block(c, s, block, bytes, block_bytes(&c->manifest.shard[s], block));
+}
+
+/* The slot of a block; *there: it has it already. Else the one used longest ago is given to it. */
+static int slot_of(recent *r, int s, int64_t block, bool *there) {
+    int slot = 0;
+    *there = false;
+    for (int i = 0; i < CACHED_BLOCKS && !*there; i++) {
+        *there = r->slot[i].shard == s && r->slot[i].block == block;
+        if (*there || r->slot[i].used < r->slot[slot].used) slot = i;
     }
-    return Z3D_OK;
+    r->slot[slot].shard = s;
+    r->slot[slot].block = block;
+    r->slot[slot].used = ++r->clock;
+    return slot;
+}
+
+/* The block, from the cache or through it; from `ahead`, when not NULL, where it is the next one.
+ */
+static z3d_status cached(z3d_checkpoint *c, z3d_ahead *ahead, int s, int64_t block,
+                         const char **bytes) {
+    bool there;
+    int slot = slot_of(&c->cache, s, block, &there);
+    char **at = &c->bytes[slot];
+    z3d_status status = Z3D_OK;
+    *bytes = NULL;
+    if (!there) {
+        if (!*at) status = z3d_new(Z3D_BLOCK_BYTES, 1, "a block", at);
+        if (status == Z3D_OK)
+            status = ahead ? z3d_ahead_take(ahead, at) : read_block(c, s, block, *at);
+        if (status == Z3D_OK) status = verify_block(c, s, block, *at);
+        if (status != Z3D_OK) c->cache.slot[slot].shard = -1;
+    }
+    *bytes = *at;
+    return status;
 }
 
 /* ---- tensors ---- */
@@ -310,27 +321,125 @@ static z3d_status check_slice(const z3d_checkpoint *c, int kind, int tensor, con
     return Z3D_OK;
 }
 
+/* A way through ranges, piece by piece: what is left of the one it is in, and of the run of
+ * elements that lie one behind the other in a file. */
+typedef struct walk {
+    const z3d_checkpoint *c;
+    const z3d_wanted *range;
+    int count, at;
+    int64_t first, left; /* of range `at` */
+    int source;
+    int64_t offset, run; /* in its shard, bytes; elements */
+} walk;
+
+/* Elements in one block. */
+typedef struct piece {
+    int range, shard;
+    int64_t first, count;  /* of the range's slice */
+    int64_t block, within; /* bytes */
+} piece;
+
+static z3d_status next_run(walk *w) {
+    const z3d_checkpoint *c = w->c;
+    const z3d_wanted *range = &w->range[w->at];
+    int begin = c->first_source[range->tensor * Z3D_STATE_KINDS + (int)range->kind];
+    int end = c->first_source[range->tensor * Z3D_STATE_KINDS + (int)range->kind + 1];
+    int64_t within = 0;
+    for (int tried = begin; tried < end && w->run == 0; tried++) {
+        if (w->source < begin || w->source >= end) w->source = begin;
+        /* The next piece is mostly where the last one was. */
+        const z3d_extent *e = c->source[w->source].extent;
+        w->run = run_in(&range->slice, e, w->first, w->left, &within);
+        w->offset = e->offset + within * 4;
+        if (w->run == 0) w->source++;
+    }
+    if (w->run > 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: element %lld of /%s/%s/%s is in none of its shards",
+                     c->folder, (long long)w->first, z3d_kind_name((int)range->kind),
+                     c->manifest.tensor[range->tensor].group,
+                     c->manifest.tensor[range->tensor].name);
+}
+
+/* piece.count 0: that was all. */
+static z3d_status next_piece(walk *w, piece *out) {
+    *out = (piece){0};
+    while (w->left == 0 && w->at + 1 < w->count) {
+        const z3d_wanted *r = &w->range[++w->at];
+        Z3D_TRY(check_slice(w->c, (int)r->kind, r->tensor, &r->slice, r->first, r->count));
+        w->first = r->first, w->left = r->count;
+    }
+    if (w->left == 0) return Z3D_OK;
+    if (w->run == 0) Z3D_TRY(next_run(w));
+    int64_t within = w->offset % Z3D_BLOCK_BYTES, count = (Z3D_BLOCK_BYTES - within) / 4;
+    if (w->run < count) count = w->run;
+    *out = (piece){w->at, w->c->source[w->source].shard, w->first,
+                   count, w->offset / Z3D_BLOCK_BYTES,   within};
+    w->first += count, w->left -= count, w->run -= count, w->offset += count * 4;
+    return Z3D_OK;
+}
+
 z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tensor,
                                const z3d_part *slice, int64_t first, int64_t count, float *out) {
-    Z3D_TRY(check_slice(c, (int)kind, tensor, slice, first, count));
-    int begin = c->first_source[tensor * Z3D_STATE_KINDS + (int)kind];
-    int end = c->first_source[tensor * Z3D_STATE_KINDS + (int)kind + 1], s = begin;
-    while (count > 0) {
-        int64_t run = 0, within = 0;
-        for (int tried = begin; tried < end && run == 0; tried++) {
-            if (s >= end) s = begin; /* the next piece is mostly where the last one was */
-            run = run_in(slice, c->source[s].extent, first, count, &within);
-            if (run == 0) s++;
+    const z3d_wanted range = {kind, tensor, *slice, first, count};
+    walk w = {.c = c, .range = &range, .count = 1, .at = -1};
+    piece p;
+    for (;;) {
+        const char *bytes;
+        Z3D_TRY(next_piece(&w, &p));
+        if (p.count == 0) return Z3D_OK;
+        if (p.count == Z3D_BLOCK_BYTES / 4) { /* no need to copy it */
+            Z3D_TRY(read_block(c, p.shard, p.block, (char *)out));
+            Z3D_TRY(verify_block(c, p.shard, p.block, (char *)out));
+        } else {
+            Z3D_TRY(cached(c, NULL, p.shard, p.block, &bytes));
+            memcpy(out, bytes + p.within, (size_t)p.count * sizeof *out);
         }
-        if (run == 0)
-            return Z3D_ERROR(Z3D_ERR_DATA, "%s: element %lld of /%s/%s/%s is in none of its shards",
-                             c->folder, (long long)first, z3d_kind_name((int)kind),
-                             c->manifest.tensor[tensor].group, c->manifest.tensor[tensor].name);
-        Z3D_TRY(read_bytes(c, c->source[s].shard, c->source[s].extent->offset + within * 4, run * 4,
-                           (char *)out));
-        first += run, count -= run, out += run;
+        out += p.count;
     }
-    return Z3D_OK;
+}
+
+/* ---- many ranges, read ahead ---- */
+
+/* What the reading thread knows: the same way, and which blocks will still be in the cache. */
+typedef struct scout {
+    z3d_checkpoint *c;
+    walk walk;
+    recent cache;
+} scout;
+
+static z3d_status next_block(void *context, char *bytes, bool *end) {
+    scout *s = context;
+    piece p;
+    bool there = true;
+    while (there) {
+        Z3D_TRY(next_piece(&s->walk, &p));
+        *end = p.count == 0;
+        if (*end) return Z3D_OK;
+        (void)slot_of(&s->cache, p.shard, p.block, &there);
+    }
+    return read_block(s->c, p.shard, p.block, bytes);
+}
+
+z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, int count,
+                                   z3d_wanted_values take, void *context) {
+    walk w = {.c = c, .range = range, .count = count, .at = -1};
+    scout s = {.c = c, .walk = w};
+    z3d_ahead *ahead;
+    piece p;
+    forget(&c->cache);
+    s.cache = c->cache;
+    Z3D_TRY(z3d_ahead_start(next_block, &s, Z3D_BLOCK_BYTES, &ahead));
+    z3d_status status;
+    while ((status = next_piece(&w, &p)) == Z3D_OK && p.count > 0) {
+        const char *bytes;
+        Z3D_TRY_GOTO(status, cached(c, ahead, p.shard, p.block, &bytes), end);
+        Z3D_TRY_GOTO(status,
+                     take(context, p.range, p.first, p.count, (const float *)(bytes + p.within)),
+                     end);
+    }
+end:
+    z3d_ahead_stop(ahead);
+    return status;
 }
 
 /* ---- checking whole files ---- */

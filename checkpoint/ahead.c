@@ -1,0 +1,114 @@
+/* One thread reads, the other one checks and uses what was read: a ring of buffers between them. */
+#include "checkpoint/ahead.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { AHEAD = 8 }; /* blocks: a disk needs some to be busy, and all fit in a large cache */
+
+struct z3d_ahead {
+    z3d_ahead_next next;
+    void *context;
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    char *ring[AHEAD];   /* block number n lies in ring[n % AHEAD] */
+    int64_t read, taken; /* blocks */
+    bool stopping, ended;
+    z3d_status status; /* why it ended */
+    char message[512];
+};
+
+/* One more block into the ring. */
+static void read_one(z3d_ahead *a) {
+    bool end = false;
+    z3d_status status = a->next(a->context, a->ring[a->read % AHEAD], &end);
+    pthread_mutex_lock(&a->lock);
+    if (status == Z3D_OK && !end) {
+        a->read++;
+    } else {
+        a->ended = true;
+        a->status = status;
+        /* The error's text belongs to the thread that failed. */
+        if (status != Z3D_OK) snprintf(a->message, sizeof a->message, "%s", z3d_error_message());
+    }
+    pthread_cond_signal(&a->moved);
+    pthread_mutex_unlock(&a->lock);
+}
+
+static void *read_on(void *argument) {
+    z3d_ahead *a = argument;
+    for (;;) {
+        pthread_mutex_lock(&a->lock);
+        while (a->read - a->taken == AHEAD && !a->stopping) pthread_cond_wait(&a->moved, &a->lock);
+        bool over = a->stopping || a->ended;
+        pthread_mutex_unlock(&a->lock);
+        if (over) return NULL;
+        read_one(a);
+    }
+}
+
+/* Signals stay with the thread that asks for the blocks. */
+static void start_thread(z3d_ahead *a) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    a->has_thread = pthread_create(&a->thread, NULL, read_on, a) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+z3d_status z3d_ahead_start(z3d_ahead_next next, void *context, int64_t block_bytes,
+                           z3d_ahead **out) {
+    z3d_ahead *a;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *a, "reading ahead", &a));
+    a->next = next;
+    a->context = context;
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_cond_init(&a->moved, NULL);
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < AHEAD && status == Z3D_OK; i++)
+        status = z3d_new((size_t)block_bytes, 1, "a block that is read ahead", &a->ring[i]);
+    if (status == Z3D_OK) {
+        start_thread(a);
+        *out = a;
+    } else {
+        z3d_ahead_stop(a);
+    }
+    return status;
+}
+
+z3d_status z3d_ahead_take(z3d_ahead *a, char **bytes) {
+    /* No thread is to be had: as slow as without one, but as right. */
+    if (!a->has_thread && a->read == a->taken && !a->ended) read_one(a);
+    pthread_mutex_lock(&a->lock);
+    while (a->read == a->taken && !a->ended) pthread_cond_wait(&a->moved, &a->lock);
+    bool there = a->read > a->taken;
+    if (there) {
+        char *given = *bytes;
+        *bytes = a->ring[a->taken % AHEAD];
+        a->ring[a->taken % AHEAD] = given;
+        a->taken++;
+        pthread_cond_signal(&a->moved);
+    }
+    pthread_mutex_unlock(&a->lock);
+    if (there) return Z3D_OK;
+    if (a->status != Z3D_OK) return Z3D_ERROR(a->status, "%s", a->message);
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "more blocks are wanted than were to be read");
+}
+
+void z3d_ahead_stop(z3d_ahead *a) {
+    if (!a) return;
+    pthread_mutex_lock(&a->lock);
+    a->stopping = true;
+    pthread_cond_signal(&a->moved);
+    pthread_mutex_unlock(&a->lock);
+    if (a->has_thread) pthread_join(a->thread, NULL);
+    for (int i = 0; i < AHEAD; i++) free(a->ring[i]);
+    pthread_cond_destroy(&a->moved);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
