@@ -4,8 +4,9 @@
  * FOLDER is on the disk to be measured. The ways take turns; medians of five. Raw: writes of 4 MiB,
  * one fsync; reads of 4 MiB. Save: z3d_store_save until it is durable. Load: all of a resumption,
  * every byte against its digest. Cold: both files are dropped from the page cache before; warm:
- * both are in it. Stall: what an asynchronous save adds to the step that begins it, beside a plain
- * copy of the states; then the steps while it is written, beside those without. */
+ * both are in it. Stall: what an asynchronous save adds to the step that begins it, beside a copy
+ * of the same states, by the same calls, to memory of the same kind as the snapshot's; the two take
+ * turns in going first, three pairs a round. Beside: the step while it is written. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "checkpoint/checkpoint.h"
 #include "src/model/model.h"
 
-enum { ROUNDS = 5, PIECE = 4 << 20, SEQ = 64 };
+enum { ROUNDS = 5, PAIRS = 3 * ROUNDS, PIECE = 4 << 20, SEQ = 64 };
 
 typedef enum way {
     RAW_WRITE,
@@ -25,9 +26,9 @@ typedef enum way {
     LOAD_COLD,
     RAW_WARM,
     LOAD_WARM,
+    STEP,
     COPY,
     STALL,
-    STEP,
     STEP_BESIDE,
     WAYS
 } way;
@@ -43,8 +44,10 @@ typedef struct bench {
     z3d_store *store, *beside;
     int64_t bytes; /* of this rank's shard */
     char *state, *copy;
+    float *snapshot;
+    int64_t snapshot_bytes;
     int32_t *tokens;
-    double seconds[WAYS][ROUNDS];
+    double seconds[WAYS][PAIRS]; /* those from COPY on of all pairs, others of the rounds */
 } bench;
 
 static void must(bench *b, z3d_status status) {
@@ -194,11 +197,24 @@ static void clear(bench *b) {
     sync();
 }
 
+/* What an asynchronous save copies, to memory like its snapshot's. */
 static double copy(bench *b) {
+    float *to = b->snapshot;
     meet(b);
     double begin = z3d_now();
-    memcpy(b->copy, b->state, (size_t)b->bytes);
-    return z3d_now() - begin;
+    for (int kind = 0; kind <= Z3D_TENSOR_VARIANCE; kind++)
+        for (int g = 0; g < b->model->num_groups; g++)
+            for (int i = 0; i < b->model->group[g].num_parameters; i++) {
+                z3d_part part;
+                z3d_engine_kept_part(b->engine, g, i, &part);
+                must(b, z3d_engine_read_part(b->engine, (z3d_tensor_kind)kind, g, i, part.first,
+                                             part.count, to));
+                to += part.count;
+            }
+    double seconds = z3d_now() - begin;
+    if ((char *)to - (char *)b->snapshot != b->snapshot_bytes)
+        must(b, Z3D_ERROR(Z3D_ERR_INTERNAL, "the copy is not the snapshot's size"));
+    return seconds;
 }
 
 /* The size of the shard is known from the first save. */
@@ -217,11 +233,30 @@ static void prepare(bench *b) {
         must(b, Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it", path));
     close(fd);
     memset(b->copy, 1, (size_t)b->bytes);
+    (void)z3d_store_snapshot(b->beside, &b->snapshot_bytes);
+    void *memory;
+    must(b, z3d_device_alloc(b->device, Z3D_SPACE_HOST, b->snapshot_bytes, &memory));
+    b->snapshot = memory;
+}
+
+/* A copy and an asynchronous save; then a step while that is written. */
+static void pair(bench *b, int p) {
+    int64_t durable;
+    step(b);
+    for (int k = 0; k < 2; k++) {
+        if (k == p % 2)
+            b->seconds[COPY][p] = copy(b);
+        else
+            b->seconds[STALL][p] = save(b, b->beside);
+    }
+    usleep(20000); /* rank 0 makes the folder meanwhile */
+    must(b, z3d_store_poll(b->beside, false, &durable));
+    b->seconds[STEP_BESIDE][p] = step(b);
+    must(b, z3d_store_poll(b->beside, true, &durable));
 }
 
 static void round_of_all(bench *b, int r) {
     char shard[4096], other[4096];
-    int64_t durable;
     clear(b);
     b->seconds[STEP][r] = step(b);
     meet(b);
@@ -236,10 +271,10 @@ static void round_of_all(bench *b, int r) {
     b->seconds[LOAD_COLD][r] = load(b);
     b->seconds[RAW_WARM][r] = raw(b, false);
     b->seconds[LOAD_WARM][r] = load(b);
-    b->seconds[COPY][r] = copy(b);
-    b->seconds[STALL][r] = save(b, b->beside);
-    b->seconds[STEP_BESIDE][r] = step(b);
-    must(b, z3d_store_poll(b->beside, true, &durable));
+    for (int p = r; p < PAIRS; p += ROUNDS) {
+        clear(b);
+        pair(b, p);
+    }
 }
 
 /* ---- results ---- */
@@ -249,17 +284,39 @@ static int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Median over the rounds of the slowest rank's seconds. */
-static double median(bench *b, way w) {
-    double all[ROUNDS][64];
-    double slowest[ROUNDS] = {0};
-    for (int r = 0; r < ROUNDS; r++) {
-        must(b, z3d_world_gather_all(b->world, &b->seconds[w][r], all[r], sizeof(double)));
-        for (int k = 0; k < z3d_world_size(b->world); k++)
-            if (all[r][k] > slowest[r]) slowest[r] = all[r][k];
+static int times(int w) {
+    return w < COPY ? ROUNDS : PAIRS;
+}
+
+/* Of each time the slowest rank's seconds. */
+static void slowest(bench *b, int w, double of[PAIRS]) {
+    double all[64];
+    for (int k = 0; k < times(w); k++) {
+        must(b, z3d_world_gather_all(b->world, &b->seconds[w][k], all, sizeof(double)));
+        of[k] = 0;
+        for (int rank = 0; rank < z3d_world_size(b->world); rank++)
+            if (all[rank] > of[k]) of[k] = all[rank];
     }
-    qsort(slowest, ROUNDS, sizeof *slowest, ascending);
-    return slowest[ROUNDS / 2];
+}
+
+static double median(bench *b, int w) {
+    double of[PAIRS];
+    slowest(b, w, of);
+    qsort(of, (size_t)times(w), sizeof *of, ascending);
+    return of[times(w) / 2];
+}
+
+/* Pair by pair: what lies between two pairs is the machine's. */
+static void report_stall(bench *b, double stall, double copied) {
+    double ratio[PAIRS], of_copy[PAIRS];
+    slowest(b, STALL, ratio);
+    slowest(b, COPY, of_copy);
+    for (int p = 0; p < PAIRS; p++) ratio[p] /= of_copy[p];
+    qsort(ratio, PAIRS, sizeof *ratio, ascending);
+    if (z3d_world_rank(b->world) > 0) return;
+    printf("asynchronous save: stalls %.4f s, the copy alone takes %.4f s: ratio %.2f (quarter to "
+           "three quarters of %d pairs: %.2f to %.2f)\n",
+           stall, copied, ratio[PAIRS / 2], PAIRS, ratio[PAIRS / 4], ratio[PAIRS - 1 - PAIRS / 4]);
 }
 
 static void report(bench *b) {
@@ -270,17 +327,17 @@ static void report(bench *b) {
                 {"load, cold", LOAD_COLD, RAW_COLD},
                 {"load, warm", LOAD_WARM, RAW_WARM}};
     double bytes = (double)b->bytes * z3d_world_size(b->world), of[WAYS];
-    for (int w = 0; w < WAYS; w++) of[w] = median(b, (way)w);
-    if (z3d_world_rank(b->world) > 0) return;
-    printf("%d rank%s, %.0f MB\n", z3d_world_size(b->world),
-           z3d_world_size(b->world) > 1 ? "s" : "", bytes / 1e6);
-    for (size_t i = 0; i < sizeof line / sizeof *line; i++)
+    for (int w = 0; w < WAYS; w++) of[w] = median(b, w);
+    bool speaks = z3d_world_rank(b->world) == 0;
+    if (speaks)
+        printf("%d rank%s, %.0f MB\n", z3d_world_size(b->world),
+               z3d_world_size(b->world) > 1 ? "s" : "", bytes / 1e6);
+    for (size_t i = 0; i < sizeof line / sizeof *line && speaks; i++)
         printf("%-12s %7.0f MB/s  raw %7.0f MB/s  ratio %.2f\n", line[i].name,
                bytes / of[line[i].ours] / 1e6, bytes / of[line[i].raw] / 1e6,
                of[line[i].raw] / of[line[i].ours]);
-    printf("asynchronous save: stalls %.3f s, a plain copy takes %.3f s: ratio %.2f\n", of[STALL],
-           of[COPY], of[STALL] / of[COPY]);
-    printf("a step %.3f s, while it is written %.3f s\n", of[STEP], of[STEP_BESIDE]);
+    report_stall(b, of[STALL], of[COPY]);
+    if (speaks) printf("a step %.3f s, while it is written %.3f s\n", of[STEP], of[STEP_BESIDE]);
 }
 
 int main(int argc, char **argv) {
@@ -297,6 +354,7 @@ int main(int argc, char **argv) {
     clear(&b);
     z3d_store_close(b.store);
     z3d_store_close(b.beside);
+    z3d_device_free(b.device, Z3D_SPACE_HOST, b.snapshot, b.snapshot_bytes);
     z3d_engine_destroy(b.engine);
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b.group[axis]);
     z3d_device_destroy(b.device);

@@ -140,6 +140,10 @@ typedef struct z3d_store_config {
     const char *program; /* "zero3d 0.1.0" */
     z3d_dtype dtype;
     int zero_stage;
+    /* Rank 0, before a checkpoint comes to be, in the thread that writes it: brings to the disk
+     * what must not be older than the checkpoint. NULL: nothing. */
+    z3d_status (*before_commit)(void *context);
+    void *commit_context;
     const struct z3d_io_hook *hook; /* NULL, but in tests */
 } z3d_store_config;
 
@@ -155,13 +159,16 @@ z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out);
  * before. Not collective. */
 void z3d_store_close(z3d_store *store);
 
-/* Saves the engine's state as DIR/step-N (N: the engine's step). Synchronous: durable on return.
- * Asynchronous: begun on return (one that is still in flight is finished before). Only info's
- * samples, train_tokens and config are looked at. Collective; agreed. ERR_IO: too little space is
- * said before anything is written; the last checkpoint is as it was. */
+/* Saves the engine's state as DIR/step-N (N: the engine's step). Synchronous: durable on return,
+ * agreed. Asynchronous: the state is copied on return (a save that is still in flight is finished
+ * before), and no rank has waited for another one or for a disk; failures, an impossible copy among
+ * them, are z3d_store_poll's. Only info's samples, train_tokens and config are looked at (config
+ * NULL: there was no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is said
+ * before anything is written; the last checkpoint is as it was. */
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
-/* Moves an asynchronous save on: *step is set to the step that became durable with this call, else
- * -1. wait: until there is none in flight. Cheap when none is. Collective; agreed. */
+/* Moves an asynchronous save on, to be called after every step: *step is set to the step that
+ * became durable with this call, else -1. wait: until there is none in flight. Cheap when none is.
+ * Collective; agreed. */
 z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step);
 /* Where that copy lies and its bytes; NULL, 0: saves are synchronous. */
 const void *z3d_store_snapshot(const z3d_store *store, int64_t *bytes);

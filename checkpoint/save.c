@@ -1,7 +1,7 @@
-/* Saving: snapshot, shards, commit. The shards are written by all ranks at once; when all are
- * durable rank 0 writes the manifest, which makes them a checkpoint. Each of the two phases runs in
- * a thread beside training (asynchronous) or on the spot; between them, in z3d_store_poll, ranks
- * meet. */
+/* Saving: snapshot, room, shards, commit. Rank 0 makes the folder; all ranks write their shards at
+ * once; when all are durable rank 0 writes the manifest, which makes them a checkpoint. Each of the
+ * three phases behind the snapshot runs in a thread beside training (asynchronous) or on the spot;
+ * between them, in z3d_store_poll, ranks meet. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static int extent_group(const z3d_model *model, int tensor, int *parameter) {
 }
 
 static const char *place_of(const z3d_store *store) {
-    static const char *const places[] = {[Z3D_SAVE_IDLE] = "checkpoint: beginning to save",
+    static const char *const places[] = {[Z3D_SAVE_IDLE] = "checkpoint: copying the states",
+                                         [Z3D_SAVE_BEGIN] = "checkpoint: beginning to save",
                                          [Z3D_SAVE_WRITE] = "checkpoint: writing shards",
                                          [Z3D_SAVE_COMMIT] = "checkpoint: committing"};
     return places[store->save.phase];
@@ -52,6 +53,40 @@ static z3d_status snapshot_values(void *context, const z3d_extent *e, int64_t at
 
 /* ---- phases ---- */
 
+/* Bytes that a shard will have at most: values, and what HDF5 and the index say of each dataset. */
+static int64_t most_bytes(const z3d_shard *plan) {
+    int64_t bytes = 0;
+    for (int i = 0; i < plan->num_extents; i++) bytes += plan->extent[i].count * 4 + 4096;
+    return bytes;
+}
+
+/* What rank r writes, as it plans it. */
+static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
+    z3d_topology place;
+    const int *size = store->config.topology->size;
+    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
+                              r, &place));
+    return z3d_shard_plan(store->config.model, &place, &out->num_extents, &out->extent);
+}
+
+/* Rank 0: room for all shards, and a folder. */
+static z3d_status begin_phase(z3d_store *store) {
+    int ranks = z3d_world_size(store->config.world);
+    int64_t *sizes;
+    Z3D_TRY(z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes));
+    z3d_status status = Z3D_OK;
+    for (int r = 0; r < ranks && status == Z3D_OK; r++) {
+        z3d_shard plan = {0};
+        status = plan_of(store, r, &plan);
+        if (status == Z3D_OK) sizes[r] = most_bytes(&plan);
+        free(plan.extent);
+    }
+    if (status == Z3D_OK) status = z3d_space_check(store->dir, sizes, ranks);
+    if (status == Z3D_OK) status = z3d_step_folder_make(store->config.hook, store->save.folder);
+    free(sizes);
+    return status;
+}
+
 static z3d_status write_phase(z3d_store *store) {
     z3d_save *save = &store->save;
     z3d_shard *plan = &save->image.shard;
@@ -66,10 +101,33 @@ static z3d_status write_phase(z3d_store *store) {
 /* Rank 0. The checkpoint exists from the manifest's rename on. */
 static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
+    if (store->config.before_commit)
+        Z3D_TRY(store->config.before_commit(store->config.commit_context));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
     if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "an old checkpoint could not be removed: %s", z3d_error_message());
     return status;
+}
+
+static z3d_status do_phase(z3d_store *store) {
+    switch (store->save.phase) {
+    case Z3D_SAVE_BEGIN:
+        return is_root(store) ? begin_phase(store) : Z3D_OK;
+    case Z3D_SAVE_WRITE:
+        return write_phase(store);
+    case Z3D_SAVE_COMMIT:
+        return is_root(store) ? commit_phase(store) : Z3D_OK;
+    case Z3D_SAVE_IDLE:
+        break;
+    }
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "no save is in flight");
+}
+
+/* This rank's part of the phase has ended: *this* thread's message goes with it. */
+static void finish(z3d_save *save, z3d_status status) {
+    save->status = status;
+    if (status != Z3D_OK) snprintf(save->message, sizeof save->message, "%s", z3d_error_message());
+    atomic_store(&save->finished, true);
 }
 
 static void *run_phase(void *context) {
@@ -77,21 +135,17 @@ static void *run_phase(void *context) {
     z3d_save *save = &store->save;
     /* Where cores are short training goes first. A thread of Linux has a priority of its own. */
     if (save->has_thread) (void)setpriority(PRIO_PROCESS, (id_t)gettid(), 10);
-    save->status = save->phase == Z3D_SAVE_WRITE ? write_phase(store)
-                   : is_root(store)              ? commit_phase(store)
-                                                 : Z3D_OK;
-    if (save->status != Z3D_OK)
-        snprintf(save->message, sizeof save->message, "%s", z3d_error_message());
-    atomic_store(&save->finished, true);
+    finish(save, do_phase(store));
     return NULL;
 }
 
-static void begin_phase(z3d_store *store, z3d_save_phase phase) {
+static void start_phase(z3d_store *store, z3d_save_phase phase) {
     z3d_save *save = &store->save;
     save->phase = phase;
     z3d_watchdog_place(store->config.world, false, place_of(store));
     atomic_store(&save->finished, false);
-    save->has_thread = store->config.asynchronous;
+    bool works = is_root(store) || phase == Z3D_SAVE_WRITE;
+    save->has_thread = store->config.asynchronous && works;
     if (save->has_thread && pthread_create(&save->thread, NULL, run_phase, store) != 0)
         save->has_thread = false;
     if (!save->has_thread) run_phase(store);
@@ -122,7 +176,7 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
         .pipeline_size = c->topology->size[Z3D_AXIS_PIPELINE],
         .zero_stage = c->zero_stage,
         .dtype = c->dtype,
-        .config = strdup(info->config ? info->config : ""),
+        .config = info->config ? strdup(info->config) : NULL,
         .program = strdup(c->program ? c->program : ""),
     };
     Z3D_TRY(z3d_libraries(&m->info.libraries));
@@ -178,33 +232,6 @@ static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }
 
-/* Bytes that this rank's shard will have at most: values, and what HDF5 and the index say of each.
- */
-static int64_t most_bytes(const z3d_shard *plan) {
-    int64_t bytes = 0;
-    for (int i = 0; i < plan->num_extents; i++) bytes += plan->extent[i].count * 4 + 4096;
-    return bytes;
-}
-
-static z3d_status begin_save(z3d_store *store, const z3d_checkpoint_info *info) {
-    z3d_world *world = store->config.world;
-    int ranks = z3d_world_size(world);
-    int64_t *sizes = NULL;
-    z3d_status status = z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes);
-    z3d_watchdog_place(world, false, place_of(store));
-    if (status == Z3D_OK) status = prepare(store, info);
-    Z3D_TRY_GOTO(status, agree(store, status), end);
-    int64_t mine = most_bytes(&store->save.image.shard);
-    Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, sizes, sizeof *sizes), end);
-    if (is_root(store)) status = z3d_space_check(store->dir, sizes, ranks);
-    if (is_root(store) && status == Z3D_OK)
-        status = z3d_step_folder_make(store->config.hook, store->save.folder);
-    status = agree(store, status);
-end:
-    free(sizes);
-    return status;
-}
-
 static void forget_save(z3d_store *store) {
     z3d_save *save = &store->save;
     join_thread(save);
@@ -223,9 +250,9 @@ static void abandon(z3d_store *store) {
     z3d_string message = {0};
     z3d_string_append(&message, "%s", z3d_error_message());
     join_thread(save);
-    bool begun = save->phase != Z3D_SAVE_IDLE;
+    bool made = save->phase > Z3D_SAVE_BEGIN || save->status == Z3D_OK; /* the folder */
     bool committed = save->phase == Z3D_SAVE_COMMIT && save->status == Z3D_OK;
-    if (is_root(store) && begun && !committed)
+    if (is_root(store) && made && !committed)
         (void)z3d_io_remove_tree(store->config.hook, save->folder, Z3D_MANIFEST);
     forget_save(store);
     (void)Z3D_ERROR(Z3D_ERR_IO, "%s", message.text ? message.text : "the save failed");
@@ -237,15 +264,15 @@ z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info) {
     double begin = z3d_now();
     Z3D_TRY(z3d_store_poll(store, true, &unused));
     store->save.begin = begin;
-    z3d_status status = begin_save(store, info);
-    if (status != Z3D_OK) {
-        abandon(store);
-        return z3d_error_context(status, "checkpoint not saved");
+    z3d_watchdog_place(store->config.world, false, place_of(store));
+    z3d_status status = prepare(store, info);
+    if (status == Z3D_OK) {
+        start_phase(store, Z3D_SAVE_BEGIN);
+    } else { /* the others hear of it when they meet */
+        store->save.phase = Z3D_SAVE_BEGIN;
+        finish(&store->save, status);
     }
-    begin_phase(store, Z3D_SAVE_WRITE);
-    store->stalled_seconds = z3d_now() - begin;
-    if (store->config.asynchronous) return Z3D_OK;
-    status = z3d_store_poll(store, true, &unused);
+    status = store->config.asynchronous ? Z3D_OK : z3d_store_poll(store, true, &unused);
     store->stalled_seconds = z3d_now() - begin;
     return status;
 }
@@ -271,17 +298,11 @@ static z3d_status collect(z3d_store *store) {
     Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &mine, all, sizeof mine), end);
     m->num_shards = m->num_files = ranks;
     for (int r = 0; r < ranks && is_root(store) && status == Z3D_OK; r++) {
-        z3d_topology place;
-        const int *size = store->config.topology->size;
         snprintf(m->shard[r].name, sizeof m->shard[r].name, "shard-%05d.h5", r);
         snprintf(m->shard[r].index, sizeof m->shard[r].index, "shard-%05d.json", r);
         m->shard[r].size = all[r].size;
         m->file[r] = all[r].entry;
-        status = z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
-                                   size[Z3D_AXIS_PIPELINE], r, &place);
-        if (status == Z3D_OK)
-            status = z3d_shard_plan(store->config.model, &place, &m->shard[r].num_extents,
-                                    &m->shard[r].extent);
+        status = plan_of(store, r, &m->shard[r]);
     }
     status = agree(store, status);
 end:
@@ -308,12 +329,13 @@ static z3d_status all_finished(z3d_store *store, bool wait, bool *finished) {
 }
 
 static z3d_status advance(z3d_store *store, bool *durable) {
+    z3d_save_phase phase = store->save.phase;
     z3d_watchdog_place(store->config.world, false, place_of(store));
-    z3d_status status = agree(store, end_phase(store));
-    *durable = status == Z3D_OK && store->save.phase == Z3D_SAVE_COMMIT;
-    if (status != Z3D_OK || *durable) return status;
-    Z3D_TRY(collect(store));
-    begin_phase(store, Z3D_SAVE_COMMIT);
+    Z3D_TRY(agree(store, end_phase(store)));
+    *durable = phase == Z3D_SAVE_COMMIT;
+    if (*durable) return Z3D_OK;
+    if (phase == Z3D_SAVE_WRITE) Z3D_TRY(collect(store));
+    start_phase(store, phase == Z3D_SAVE_BEGIN ? Z3D_SAVE_WRITE : Z3D_SAVE_COMMIT);
     return Z3D_OK;
 }
 

@@ -8,7 +8,12 @@
 
 #include "checkpoint/shard.h"
 
-typedef enum z3d_save_phase { Z3D_SAVE_IDLE, Z3D_SAVE_WRITE, Z3D_SAVE_COMMIT } z3d_save_phase;
+typedef enum z3d_save_phase {
+    Z3D_SAVE_IDLE,
+    Z3D_SAVE_BEGIN,
+    Z3D_SAVE_WRITE,
+    Z3D_SAVE_COMMIT
+} z3d_save_phase;
 
 /* One save, from its snapshot until it is durable. */
 typedef struct z3d_save {

@@ -198,6 +198,11 @@ z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out
 
 /* ---- at the start ---- */
 
+/* A run that goes on has the lines of all steps before it. */
+static z3d_status sync_metrics(void *context) {
+    return z3d_line_file_sync(&((z3d_trainer *)context)->metrics);
+}
+
 static z3d_status open_store(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_store_config store = {
@@ -211,6 +216,8 @@ static z3d_status open_store(z3d_trainer *trainer) {
         .program = "zero3d " ZERO3D_VERSION,
         .dtype = trainer->program.dtype,
         .zero_stage = trainer->program.stage,
+        .before_commit = sync_metrics,
+        .commit_context = trainer,
     };
     return z3d_store_open(&store, &trainer->store);
 }
@@ -339,12 +346,8 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
     z3d_config_write(config, &text);
     z3d_checkpoint_info info = {.samples = step * config->train_batch_size,
                                 .train_tokens = z3d_dataset_tokens(trainer->train),
-                                .config = text.text};
-    z3d_status status =
-        text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text") : Z3D_OK;
-    if (status == Z3D_OK && trainer->rank == 0) status = z3d_line_file_sync(&trainer->metrics);
-    status = z3d_trainer_agree(trainer, status);
-    if (status == Z3D_OK) status = z3d_store_save(trainer->store, &info);
+                                .config = text.failed ? NULL : text.text};
+    z3d_status status = z3d_store_save(trainer->store, &info);
     z3d_string_free(&text);
     return status;
 }

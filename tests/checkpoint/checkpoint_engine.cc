@@ -293,6 +293,61 @@ TEST(Engine, TheFirstAsynchronousSaveWaitsForNoPages) {
     z3d_store_close(store);
 }
 
+// A disk that takes its time over a folder, and what is done before the commit.
+struct Slow {
+    std::string manifest;
+    std::atomic<bool> open{false}, over{false};
+    std::atomic<int> commits{0};
+    z3d_status answer = Z3D_OK;
+    z3d_io_hook hook{&Slow::before, this};
+    static int before(void *context, const z3d_io_event *event) {
+        Slow *s = (Slow *)context;
+        if (event->kind != Z3D_IO_MAKE_FOLDER) return 0;
+        for (int k = 0; k < 2000 && !s->open; k++) usleep(1000);
+        s->over = true;
+        return 0;
+    }
+    static z3d_status commit(void *context) {
+        Slow *s = (Slow *)context;
+        s->commits++;
+        EXPECT_FALSE(std::filesystem::exists(s->manifest));
+        return s->answer == Z3D_OK ? Z3D_OK : Z3D_ERROR(s->answer, "metrics are ill");
+    }
+};
+
+// A step that begins an asynchronous save waits for its copy and for nothing of the disk; what the
+// run wants on the disk before the commit is brought there beside training too, and a failure of it
+// is the save's.
+TEST(Engine, AnAsynchronousSaveWaitsForNoDisk) {
+    Shared folder;
+    Trainer t(base(2, Z3D_F32));
+    z3d_store *store;
+    Slow slow;
+    Trace trace;
+    int64_t durable;
+    slow.manifest = folder.path + "/step-00000000/manifest.json";
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, true, 0, &store, &slow.hook, {Slow::commit, &slow}));
+    ASSERT_Z3D(save(store, 0));
+    EXPECT_FALSE(slow.over);
+    ASSERT_Z3D(z3d_store_poll(store, false, &durable));
+    EXPECT_EQ(durable, -1);
+    slow.open = true;
+    ASSERT_Z3D(z3d_store_poll(store, true, &durable));
+    EXPECT_EQ(durable, 0);
+    EXPECT_EQ(slow.commits, z3d_world_rank(world) == 0);
+    steps(t, 1, trace);
+    slow.manifest = folder.path + "/step-00000001/manifest.json";
+    slow.answer = Z3D_ERR_IO;
+    ASSERT_Z3D(save(store, 0));
+    EXPECT_EQ(Z3D_ERR_IO, z3d_store_poll(store, true, &durable));
+    EXPECT_NE(strstr(z3d_error_message(), "checkpoint not saved"), nullptr);
+    EXPECT_NE(strstr(z3d_error_message(), "metrics are ill"), nullptr) << z3d_error_message();
+    z3d_store_close(store);
+    Shared::barrier();
+    EXPECT_FALSE(std::filesystem::exists(folder.path + "/step-00000001"));
+}
+
 // A second job in the same folder is refused while the first lives, and only then.
 TEST(Engine, OneJobAFolder) {
     Shared folder;

@@ -33,8 +33,14 @@ class Shared {
     std::unique_ptr<TemporaryFolder> own;
 };
 
+struct Commit {
+    z3d_status (*before)(void *context);
+    void *context;
+};
+
 inline z3d_status open_store(Trainer &t, const std::string &dir, bool asynchronous, int64_t keep,
-                             z3d_store **out, const z3d_io_hook *hook = nullptr) {
+                             z3d_store **out, const z3d_io_hook *hook = nullptr,
+                             Commit commit = {}) {
     z3d_store_config c = {};
     c.world = world;
     c.topology = &t.topology;
@@ -47,6 +53,8 @@ inline z3d_status open_store(Trainer &t, const std::string &dir, bool asynchrono
     c.dtype = t.o.dtype;
     c.zero_stage = t.o.stage;
     c.hook = hook;
+    c.before_commit = commit.before;
+    c.commit_context = commit.context;
     return z3d_store_open(&c, out);
 }
 
