@@ -2,7 +2,6 @@
  * shared memory and use the device's table of collectives. NCCL takes two ranks on a GPU only where
  * it is told that they are on two hosts, so what it moves goes through sockets: this checks
  * results, order and errors, not speed. */
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +135,15 @@ static z3d_status run_between_kernels(member *m, const trial *t, int communicato
     return z3d_device_read(m->device, host, m->copy, bytes);
 }
 
+static void say(member *m, bool ok, const char *name, z3d_dtype dtype, int64_t wrong) {
+    m->failed += !ok;
+    if (ok && m->rank > 0) return;
+    printf("%-7s nccl %-30s %s, rank %d: %lld of %d elements wrong%s%s\n", ok ? "ok" : "FAILED",
+           name, z3d_dtype_name(dtype), m->rank, (long long)wrong, (int)ELEMENTS,
+           ok ? "" : "; the last error: ", ok ? "" : z3d_error_message());
+    fflush(stdout);
+}
+
 static void try_one(member *m, const trial *t, int communicator) {
     static double host[ELEMENTS]; /* of any type */
     double seconds = -1, want = 0;
@@ -144,13 +152,39 @@ static void try_one(member *m, const trial *t, int communicator) {
     z3d_status status = run_between_kernels(m, t, communicator, host, &seconds);
     for (int64_t i = 0; i < ELEMENTS && status == Z3D_OK; i++)
         wrong += expected(t, m->rank, i, &want) && get(host, t->dtype, i) != want;
-    bool ok = status == Z3D_OK && wrong == 0 && seconds > -1;
-    m->failed += !ok;
-    if (ok && m->rank > 0) return;
-    printf("%-7s nccl %-30s %s, rank %d: %lld of %d elements wrong%s%s\n", ok ? "ok" : "FAILED",
-           t->name, z3d_dtype_name(t->dtype), m->rank, (long long)wrong, (int)ELEMENTS,
-           status == Z3D_OK ? "" : ": ", status == Z3D_OK ? "" : z3d_error_message());
-    fflush(stdout);
+    say(m, status == Z3D_OK && wrong == 0 && seconds > -1, t->name, t->dtype, wrong);
+}
+
+static z3d_status start_sum(member *m, int communicator, float *at, int64_t *id) {
+    static double unused[2];
+    z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
+                           .op = Z3D_SUM,
+                           .dtype = Z3D_F32,
+                           .buffer = at,
+                           .count = ELEMENTS / 2};
+    return z3d_device_heard(m->device, m->table->start(m->communicator[communicator], &call,
+                                                       &unused[0], &unused[1], id));
+}
+
+/* Both communicators at once, each on half of the buffer; what began first is waited for last. */
+static z3d_status run_both(member *m, float *host) {
+    int64_t id[2];
+    float *buffer = m->buffer;
+    Z3D_TRY(z3d_device_write(m->device, buffer, host, ELEMENTS * 4));
+    for (int c = 0; c < 2; c++) Z3D_TRY(start_sum(m, c, buffer + c * ELEMENTS / 2, &id[c]));
+    for (int c = 1; c >= 0; c--)
+        Z3D_TRY(z3d_device_heard(m->device, m->table->wait(m->communicator[c], id[c])));
+    return z3d_device_read(m->device, host, buffer, ELEMENTS * 4);
+}
+
+static void try_both(member *m) {
+    float host[ELEMENTS];
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < ELEMENTS; i++) host[i] = (float)number(m->rank, i);
+    z3d_status status = run_both(m, host);
+    for (int64_t i = 0; i < ELEMENTS && status == Z3D_OK; i++)
+        wrong += host[i] != (float)(number(0, i) + number(1, i));
+    say(m, status == Z3D_OK && wrong == 0, "two communicators at once", Z3D_F32, wrong);
 }
 
 /* ---- the two ---- */
@@ -206,6 +240,7 @@ static int run_rank(int rank, meeting *at, const z3d_device_config *config) {
     }
     for (size_t i = 0; i < 2 * sizeof trials / sizeof *trials; i++) /* communicators take turns */
         try_one(&m, &trials[i / 2], (int)(i % 2));
+    try_both(&m);
     for (int c = 0; c < 2; c++) m.table->destroy(m.communicator[c]);
     z3d_device_free(m.device, Z3D_SPACE_DEVICE, m.copy, ELEMENTS * 8);
     z3d_device_free(m.device, Z3D_SPACE_DEVICE, m.buffer, ELEMENTS * 8);

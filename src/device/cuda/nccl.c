@@ -1,8 +1,10 @@
 /* Collectives by NCCL, which is loaded when first needed. Each communicator has a stream: NCCL runs
  * what was enqueued on one in order, and all ranks enqueue in the same order, across communicators
- * too (the program was verified to). NCCL sums in the order of its own rings and trees, chosen by
- * machine and size: equal calls give equal bits on one machine, but not those of the other
- * backends. */
+ * too (the program was verified to). Two communicators' collectives would wait for each other for
+ * ever where GPUs begin them in different orders: NCCL keeps the order of the calls if it is asked
+ * to (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on); before, one here waits for the other. NCCL sums in
+ * the order of its own rings and trees, chosen by machine and size: equal calls give equal bits on
+ * one machine, but not those of the other backends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,7 @@
 #define FIND(library, name) dlsym((library), #name)
 #endif
 #define NCCL_FUNCTIONS(X)                                                                          \
+    X(ncclGetVersion)                                                                              \
     X(ncclGetErrorString)                                                                          \
     X(ncclGetLastError)                                                                            \
     X(ncclGetUniqueId)                                                                             \
@@ -41,6 +44,7 @@
     X(ncclRecv)
 
 enum { SLOTS = 512 }; /* collectives whose times are not counted yet, per communicator */
+enum { KEEPS_ORDER = 22600 };
 
 typedef struct slot {
     cudaEvent_t begin, end;           /* on the communicator's stream */
@@ -66,7 +70,9 @@ struct z3d_cuda_nccl {
 #define X(name) __typeof__(&name) name;
     NCCL_FUNCTIONS(X)
 #undef X
-    ncclComm_t world; /* NULL: not connected */
+    bool keeps_order;   /* of calls to different communicators */
+    cudaEvent_t latest; /* the end of the latest collective; NULL: none that matters */
+    ncclComm_t world;   /* NULL: not connected */
     int rank;
     communicator *communicators;
     bool aborted;
@@ -111,6 +117,7 @@ static z3d_status load(void *device) {
     struct z3d_cuda_nccl *nccl;
     if (cuda->nccl) return Z3D_OK;
     Z3D_TRY(z3d_new(1, sizeof *nccl, "NCCL", &nccl));
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0); /* it reads that when it is loaded */
     nccl->library = OPEN_LIBRARY();
     bool whole = nccl->library != NULL;
 #define X(name)                                                                                    \
@@ -130,6 +137,8 @@ static z3d_status load(void *device) {
         free(nccl);
         return status;
     }
+    int version = 0;
+    nccl->keeps_order = nccl->ncclGetVersion(&version) == ncclSuccess && version >= KEEPS_ORDER;
     cuda->nccl = nccl;
     return Z3D_OK;
 }
@@ -172,6 +181,7 @@ static void destroy(void *self) {
     communicator *c = self;
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     if (c->stream) cudaStreamSynchronize(c->stream);
+    nccl->latest = NULL;
     for (communicator **link = &nccl->communicators; *link; link = &(*link)->next) {
         if (*link != c) continue;
         *link = c->next;
@@ -238,14 +248,11 @@ void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
 /* ---- times ---- */
 
 static void collect_slot(slot *s) {
-    float took = 0, waited = 0;
     if (!s->started || !s->waited) return;
     cudaError_t error = cudaEventQuery(s->wait_end);
     if (z3d_cuda_not_ready(error) || error != cudaSuccess) return;
-    if (cudaEventElapsedTime(&took, s->begin, s->end) == cudaSuccess)
-        *s->seconds += (double)took * 1e-3;
-    if (cudaEventElapsedTime(&waited, s->wait_begin, s->wait_end) == cudaSuccess)
-        *s->exposed += (double)waited * 1e-3;
+    *s->seconds += z3d_cuda_seconds_between(s->begin, s->end);
+    *s->exposed += z3d_cuda_seconds_between(s->wait_begin, s->wait_end);
     s->started = s->waited = false;
 }
 
@@ -336,6 +343,8 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     if (c->cuda->nccl->aborted) return z3d_cuda_nccl_check(c->cuda->nccl);
     Z3D_TRY(take_slot(c, &s));
     Z3D_TRY(z3d_cuda_follow_compute(c->cuda, c->stream));
+    cudaEvent_t latest = c->cuda->nccl->keeps_order ? NULL : c->cuda->nccl->latest;
+    if (latest) Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, latest, 0));
     Z3D_CUDA_TRY(cudaEventRecord(s->begin, c->stream));
     z3d_status status = check(c->cuda->nccl, run(c, call), c->comm, c->name, names[call->kind]);
     if (status != Z3D_OK) {
@@ -343,6 +352,7 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
         return status;
     }
     Z3D_CUDA_TRY(cudaEventRecord(s->end, c->stream));
+    c->cuda->nccl->latest = s->end;
     s->started = true;
     s->waited = false;
     s->seconds = seconds;

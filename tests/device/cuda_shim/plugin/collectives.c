@@ -65,6 +65,23 @@ static ncclResult_t exchange(ncclComm_t comm, const void *mine, size_t count, ch
     return result;
 }
 
+/* ---- order ---- */
+
+static bool is_old(void) {
+    const char *given = getenv("ZERO3D_SHIM_NCCL");
+    return given && strcmp(given, "old") == 0;
+}
+
+static bool keeps_order(void) {
+    const char *asked = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    return !is_old() && asked && strcmp(asked, "1") == 0;
+}
+
+ncclResult_t ncclGetVersion(int *version) {
+    *version = is_old() ? 22005 : 22809;
+    return ncclSuccess;
+}
+
 /* ---- communicators ---- */
 
 const char *ncclGetErrorString(ncclResult_t result) {
@@ -206,7 +223,10 @@ typedef struct task {
     ncclRedOp_t op;
     int root; /* or the peer */
     ncclComm_t comm;
+    long number; /* of this process's, from 1 */
 } task;
+
+static _Thread_local long enqueued, run;
 
 /* What this rank gives: reduce_scatter's operand is all ranks' rows. */
 static size_t bytes_given(const task *t) {
@@ -272,6 +292,8 @@ static ncclResult_t run_pair(const task *t) {
 
 static void run_task(void *argument) {
     const task *t = argument;
+    if (t->number != ++run && !keeps_order())
+        cuda_shim_stop("a collective overtakes one of another communicator");
     if (t->comm->failure != ncclSuccess) return;
     if (t->kind == SEND || t->kind == RECV) {
         t->comm->failure = run_pair(t);
@@ -304,6 +326,7 @@ static ncclResult_t enqueue(task what, cudaStream_t stream) {
     task *t = malloc(sizeof *t);
     if (!t) return ncclSystemError;
     *t = what;
+    t->number = ++enqueued;
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, free, t}) == cudaSuccess
                ? ncclSuccess
                : ncclInvalidArgument;
@@ -311,35 +334,35 @@ static ncclResult_t enqueue(task what, cudaStream_t stream) {
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_REDUCE, from, to, count, type, op, 0, comm}, stream);
+    return enqueue((task){ALL_REDUCE, from, to, count, type, op, 0, comm, 0}, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE_SCATTER, from, to, count, type, op, 0, comm}, stream);
+    return enqueue((task){REDUCE_SCATTER, from, to, count, type, op, 0, comm, 0}, stream);
 }
 
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_GATHER, from, to, count, type, ncclSum, 0, comm}, stream);
+    return enqueue((task){ALL_GATHER, from, to, count, type, ncclSum, 0, comm, 0}, stream);
 }
 
 ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE, from, to, count, type, op, root, comm}, stream);
+    return enqueue((task){REDUCE, from, to, count, type, op, root, comm, 0}, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){BROADCAST, from, to, count, type, ncclSum, root, comm}, stream);
+    return enqueue((task){BROADCAST, from, to, count, type, ncclSum, root, comm, 0}, stream);
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){SEND, from, NULL, count, type, ncclSum, peer, comm}, stream);
+    return enqueue((task){SEND, from, NULL, count, type, ncclSum, peer, comm, 0}, stream);
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return enqueue((task){RECV, NULL, to, count, type, ncclSum, peer, comm}, stream);
+    return enqueue((task){RECV, NULL, to, count, type, ncclSum, peer, comm, 0}, stream);
 }

@@ -31,6 +31,7 @@ typedef struct ncclUniqueId {
     char internal[128];
 } ncclUniqueId;
 
+ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *out);
