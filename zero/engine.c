@@ -253,10 +253,16 @@ static z3d_host_step host_step(const z3d_engine *engine, const z3d_step_input *i
     };
 }
 
+/* Of waits for copies: the host's, or where only kernels wait, theirs. */
+static double transfer_seconds(const z3d_engine *engine) {
+    return engine->executor[Z3D_MODE_TRAIN].transfer_wait_seconds +
+           z3d_copies_waited(engine->config.device);
+}
+
 z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
                                  z3d_step_result *out) {
-    const double *transfer = &engine->executor[Z3D_MODE_TRAIN].transfer_wait_seconds;
-    double begin = z3d_now(), exposed = exposed_seconds(engine), transfer_before = *transfer;
+    double begin = z3d_now(), exposed = exposed_seconds(engine);
+    double transfer = transfer_seconds(engine);
     engine->step++;
     z3d_engine_parameters_changed(engine);
     z3d_host_step host = host_step(engine, input, engine->config.program.accumulation);
@@ -275,7 +281,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .stop = host.stop,
         .seconds = z3d_now() - begin,
         .exposed_seconds = exposed_seconds(engine) - exposed,
-        .exposed_transfer_seconds = *transfer - transfer_before,
+        .exposed_transfer_seconds = transfer_seconds(engine) - transfer,
     };
     return Z3D_OK;
 }

@@ -140,6 +140,10 @@ z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
 /* OK when over, AGAIN when not yet: never blocks. */
 z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy);
 
+/* Seconds that kernels waited for copies while the host did not (z3d_copy_wait did not block): up
+ * to the last synchronisation, since creation. 0 where the host waits. */
+double z3d_copies_waited(const z3d_device *device);
+
 /* Called with every range of device (and host-space) memory that something is about to touch:
  * kernels and their scratch, copies, reads, writes, collectives. For tests that measure what memory
  * is used apart from what was planned. NULL: none. */

@@ -11,13 +11,18 @@ enum { MOST_STEPS = 64 };
  * already decides. */
 static z3d_status losses(check_context *context, const z3d_device_config *device, check_model m,
                          int steps, double *out) {
+    double transfers = 0;
     z3d_status status = check_model_create(context, device, &m);
     for (int i = 0; i < steps && status == Z3D_OK; i++) {
         z3d_step_result result;
         status = check_model_step(&m, &result);
         out[2 * i] = result.loss;
         out[2 * i + 1] = result.grad_norm;
+        transfers += result.exposed_transfer_seconds;
     }
+    if (m.offload && status == Z3D_OK)
+        check_report(context, transfers > 0, "transfers", "%.3g s of waits for host memory",
+                     transfers);
     check_model_destroy(&m);
     return status;
 }

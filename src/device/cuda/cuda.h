@@ -11,6 +11,9 @@
 #include "src/device/device.h"
 
 enum { Z3D_CUDA_COPIES = 64 }; /* copies beside compute that can be told apart */
+enum {
+    Z3D_CUDA_WAITS = 512
+}; /* of compute for them, between two synchronisations; more are not timed */
 
 typedef struct z3d_cuda {
     z3d_cuda_lane lane; /* what kernels are launched on; first, so that a lane is its device */
@@ -20,6 +23,10 @@ typedef struct z3d_cuda {
     cudaEvent_t compute_position; /* recorded where another stream begins to wait for compute */
     cudaEvent_t copied[Z3D_CUDA_COPIES]; /* copy n's end, at n modulo their number */
     int64_t copies;                      /* started so far */
+    /* Compute's waits for copies since the last synchronisation, and what those before took. */
+    cudaEvent_t wait_begin[Z3D_CUDA_WAITS], wait_end[Z3D_CUDA_WAITS];
+    int waits;
+    double waited_seconds;
     struct z3d_cuda_gemms *gemms;
     struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
     struct z3d_cuda_nccl *nccl;           /* NULL until connected */
@@ -32,6 +39,8 @@ z3d_status z3d_cuda_check(cudaError_t error, const char *call);
 #define Z3D_CUDA_TRY(call) Z3D_TRY(z3d_cuda_check((call), #call))
 /* Whether a query's answer is "not ready", which is no error and is not kept as one. */
 bool z3d_cuda_not_ready(cudaError_t error);
+/* What lies between two timed events that are over; 0 where that cannot be told. */
+double z3d_cuda_seconds_between(cudaEvent_t begin, cudaEvent_t end);
 
 /* `stream` goes on when compute has come to where it is now. */
 z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream);

@@ -37,6 +37,14 @@ bool z3d_cuda_not_ready(cudaError_t error) {
     return error == cudaErrorNotReady;
 }
 
+double z3d_cuda_seconds_between(cudaEvent_t begin, cudaEvent_t end) {
+    float milliseconds = 0;
+    if (cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess)
+        return (double)milliseconds * 1e-3;
+    cudaGetLastError();
+    return 0;
+}
+
 /* ---- choice of the GPU ---- */
 
 static z3d_status count_gpus(int *count) {
@@ -101,6 +109,10 @@ static void destroy(void *self) {
     z3d_cuda_gemms_destroy(cuda->gemms);
     for (int i = 0; i < Z3D_CUDA_COPIES; i++)
         if (cuda->copied[i]) cudaEventDestroy(cuda->copied[i]);
+    for (int i = 0; i < Z3D_CUDA_WAITS; i++) {
+        if (cuda->wait_begin[i]) cudaEventDestroy(cuda->wait_begin[i]);
+        if (cuda->wait_end[i]) cudaEventDestroy(cuda->wait_end[i]);
+    }
     if (cuda->compute_position) cudaEventDestroy(cuda->compute_position);
     if (cuda->lane.scratch) cudaFree(cuda->lane.scratch);
     if (cuda->offload) cudaStreamDestroy(cuda->offload);
@@ -244,11 +256,19 @@ z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream) {
     return Z3D_OK;
 }
 
+/* After a synchronisation: compute has come past all its waits for copies. */
+static void collect_waits(z3d_cuda *cuda) {
+    for (int i = 0; i < cuda->waits; i++)
+        cuda->waited_seconds += z3d_cuda_seconds_between(cuda->wait_begin[i], cuda->wait_end[i]);
+    cuda->waits = 0;
+}
+
 /* With communicators a failed peer would let the wait last for ever: so they are looked at. */
 z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
     enum { TURNS = 1000 };
     if (!cuda->nccl) {
         Z3D_CUDA_TRY(cudaStreamSynchronize(cuda->compute));
+        collect_waits(cuda);
         return Z3D_OK;
     }
     for (int64_t turn = 1;; turn++) {
@@ -261,6 +281,7 @@ z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
     }
     Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
     z3d_cuda_nccl_collect(cuda->nccl);
+    collect_waits(cuda);
     return Z3D_OK;
 }
 
@@ -296,6 +317,22 @@ static z3d_status copy_start(void *self, void *to, const void *from, int64_t byt
     return Z3D_OK;
 }
 
+/* Compute goes on when `end` has happened, and how long that takes is timed. */
+static z3d_status wait_for_copy(z3d_cuda *cuda, cudaEvent_t end) {
+    int n = cuda->waits;
+    if (n == Z3D_CUDA_WAITS) {
+        Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
+        return Z3D_OK;
+    }
+    if (!cuda->wait_begin[n]) Z3D_CUDA_TRY(cudaEventCreate(&cuda->wait_begin[n]));
+    if (!cuda->wait_end[n]) Z3D_CUDA_TRY(cudaEventCreate(&cuda->wait_end[n]));
+    Z3D_CUDA_TRY(cudaEventRecord(cuda->wait_begin[n], cuda->compute));
+    Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
+    Z3D_CUDA_TRY(cudaEventRecord(cuda->wait_end[n], cuda->compute));
+    cuda->waits++;
+    return Z3D_OK;
+}
+
 /* A copy whose event another has taken was over when it was taken. */
 static z3d_status copy_finish(void *self, int64_t id, bool block) {
     z3d_cuda *cuda = self;
@@ -307,15 +344,25 @@ static z3d_status copy_finish(void *self, int64_t id, bool block) {
         if (z3d_cuda_not_ready(error)) return Z3D_AGAIN;
         Z3D_TRY(z3d_cuda_check(error, "cudaEventQuery"));
     }
-    Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
-    return Z3D_OK;
+    return wait_for_copy(cuda, end);
+}
+
+static double copies_waited(const void *self) {
+    return ((const z3d_cuda *)self)->waited_seconds;
 }
 
 /* ---- kernels ---- */
 
+/* cuDNN's graphs say that all of its operands are. */
+static bool is_aligned(const void *pointer) {
+    return (uintptr_t)pointer % 16 == 0;
+}
+
 static z3d_status attention_forward(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
     bool takes;
     Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, kernel, &takes));
+    takes = takes && is_aligned(kernel->qkv) && is_aligned(kernel->out) &&
+            is_aligned(kernel->log_sum_exp);
     return takes ? z3d_cuda_attention_forward_cudnn(cuda, kernel)
                  : z3d_cuda_attention_forward(&cuda->lane, kernel);
 }
@@ -329,6 +376,8 @@ static z3d_status attention_backward(z3d_cuda *cuda, const z3d_attention_backwar
                                   .dtype = kernel->dtype,
                                   .dropout = kernel->dropout};
     Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, &same, &takes));
+    takes = takes && is_aligned(kernel->qkv) && is_aligned(kernel->out) &&
+            is_aligned(kernel->dout) && is_aligned(kernel->dqkv) && is_aligned(kernel->log_sum_exp);
     return takes ? z3d_cuda_attention_backward_cudnn(cuda, kernel)
                  : z3d_cuda_attention_backward(&cuda->lane, kernel);
 }
@@ -455,5 +504,6 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .write = write_device,
     .copy_start = copy_start,
     .copy_finish = copy_finish,
+    .copies_waited = copies_waited,
     .measure_gemm = measure_gemm,
 };

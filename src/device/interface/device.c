@@ -215,6 +215,10 @@ z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy) {
     return finish_copy(device, copy, false);
 }
 
+double z3d_copies_waited(const z3d_device *device) {
+    return device->ops->copies_waited ? device->ops->copies_waited(device->self) : 0;
+}
+
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes) {
     Z3D_REQUIRE(bytes >= 0, "read of %lld bytes", (long long)bytes);
     z3d_device_touch(device, source, bytes);
