@@ -117,7 +117,7 @@ typedef struct timing {
 static z3d_status time_kernel(void *argument, check_case *c) {
     const timing *t = argument;
     check_copy copy;
-    Z3D_TRY(check_copy_make(c, t->device, &copy));
+    Z3D_TRY(check_copy_make(c, t->device, 0, &copy));
     z3d_status status = z3d_launch(t->device, &copy.kernel);
     if (status == Z3D_OK) status = z3d_device_synchronize(t->device);
     double begin = z3d_now();

@@ -68,7 +68,7 @@ static int32_t *tokens(maker *m, int64_t count, int64_t vocabulary) {
 static z3d_step_state *state(maker *m) {
     z3d_step_state *made = block(m, sizeof *made);
     if (made)
-        *made = (z3d_step_state){.step = 3,
+        *made = (z3d_step_state){.step = 4,
                                  .optimizer_step = 3,
                                  .seed = 11,
                                  .learning_rate = 1e-2f,
@@ -199,13 +199,14 @@ static void products_with_gelu(maker *m) {
 
 static void products_with_bias_gradient(maker *m) {
     int64_t r = rows(m), k = width(m), n = 4 * width(m);
-    for (int adds = 0; adds < 2; adds++) {
+    for (int form = 0; form < 3; form++) { /* written; added; in fp32 */
+        z3d_dtype type = form == 2 ? Z3D_F32 : m->t;
         void *dy = model_numbers(m, r * n, 1), *x = model_numbers(m, r * k, 1);
-        void *c = model_numbers(m, n * k, 1), *bias = model_numbers(m, n, 1);
-        result(m, c, m->t);
-        result(m, bias, m->t);
-        DONE(m, gemm, 1e-5, .m = n, .n = k, .k = r, .transpose_a = true, .accumulate = adds,
-             .a = dy, .b = x, .c = c, .lda = n, .ldb = k, .ldc = k, .dtype = m->t, .c_dtype = m->t,
+        void *c = numbers(m, type, n * k, 1), *bias = numbers(m, type, n, 1);
+        result(m, c, type);
+        result(m, bias, type);
+        DONE(m, gemm, 1e-5, .m = n, .n = k, .k = r, .transpose_a = true, .accumulate = form == 1,
+             .a = dy, .b = x, .c = c, .lda = n, .ldb = k, .ldc = k, .dtype = m->t, .c_dtype = type,
              .bias_gradient = bias);
     }
 }
@@ -362,21 +363,30 @@ static void control(maker *m) {
     DONE(m, control_end, 0, .control = vector, .state = s, .count = COUNT, .clipping = 0.5);
 }
 
-static void optimizer(maker *m) {
+/* skip: an overflow, and nothing may change. */
+static void adamw(maker *m, bool skip) {
     int64_t count = rows(m) * width(m) + 3;
     float *master = numbers(m, Z3D_F32, count, 1), *momentum = numbers(m, Z3D_F32, count, 0.1);
     float *variance = numbers(m, Z3D_F32, count, 0.1);
     for (int64_t i = 0; variance && i < count; i++) variance[i] *= variance[i];
     void *gradient = model_numbers(m, count, 1), *parameter = model_numbers(m, count, 1);
+    z3d_step_state *s = state(m);
+    if (s) s->skip = skip;
     bool apart = m->t != Z3D_F32;
     result(m, master, Z3D_F32);
     result(m, momentum, Z3D_F32);
     result(m, variance, Z3D_F32);
-    if (apart) result(m, parameter, m->t);
+    if (apart && !skip) result(m, parameter, m->t);
     DONE(m, adamw, 1e-5, .master = master, .momentum = momentum, .variance = variance,
          .gradient = gradient, .parameter = apart ? parameter : NULL, .count = count,
          .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t, .beta1 = 0.9f,
-         .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .state = state(m));
+         .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .state = s);
+}
+
+static void optimizer(maker *m) {
+    int64_t count = rows(m) * width(m) + 3;
+    adamw(m, false);
+    adamw(m, true);
     control(m);
     void *x = model_numbers(m, count, 1);
     double *sum = numbers(m, Z3D_F64, 1, 1);

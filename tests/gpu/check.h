@@ -73,14 +73,16 @@ typedef struct check_attention {
 } check_attention;
 z3d_status check_attention_reference(const check_attention *attention);
 
-/* Copies of a case's operands on a device. */
+/* Copies of a case's operands on a device, each `offset` bytes behind what alloc gives. */
 typedef struct check_copy {
     z3d_device *device;
+    int64_t offset;
     z3d_kernel kernel; /* on that device's memory */
     z3d_cost cost;     /* of the original */
     void *block[Z3D_MAX_OPERANDS];
 } check_copy;
-z3d_status check_copy_make(const check_case *c, z3d_device *device, check_copy *out);
+z3d_status check_copy_make(const check_case *c, z3d_device *device, int64_t offset,
+                           check_copy *out);
 void check_copy_drop(check_copy *copy);
 /* Where an operand of the original lies in the copy; NULL: nowhere. */
 void *check_copy_find(const check_copy *copy, const void *original);

@@ -1,6 +1,6 @@
 /* As much of cuBLASLt as our plugin uses, on the host: column-major matrices, the two
  * transpositions, C added, a bias a row; GELU and its gradient with a tanh as rough as a GPU's
- * instruction, and the bias gradient from B, this for 16-bit results only, so that the plugin goes
+ * instruction, and the bias gradient from B, this for 16-bit operands only, so that the plugin goes
  * both ways. What a matrix holds follows from its
  * layout as the library's documentation says, so a wrong order, flag or leading dimension of ours
  * gives wrong numbers here too. */

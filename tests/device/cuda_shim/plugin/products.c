@@ -2,6 +2,7 @@
  * once. */
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,6 +140,24 @@ static bool has_bias(const struct cuda_shim_product *p) {
            p->epilogue == CUBLASLT_EPILOGUE_BGRADB;
 }
 
+/* Bias gradients for 16-bit operands only, and in the result's type; auxiliary matrices in blocks
+ * of 16 bytes. */
+static bool is_there(const struct cuda_shim_product *p, const struct cuda_shim_matrix *a,
+                     const struct cuda_shim_matrix *d) {
+    if (has_aux(p) && (uintptr_t)p->aux % 16 != 0) return false;
+    return p->epilogue != CUBLASLT_EPILOGUE_BGRADB ||
+           (a->type != CUDA_R_32F && p->bias_type == (int32_t)d->type);
+}
+
+/* ZERO3D_SHIM_TRACE in the environment: which epilogues it was asked for. */
+static void trace(const struct cuda_shim_product *p, cublasStatus_t state, int64_t m, int64_t n) {
+    if (p->epilogue != CUBLASLT_EPILOGUE_DEFAULT && getenv("ZERO3D_SHIM_TRACE"))
+        fprintf(stderr, "cuda shim: epilogue %d of %lld x %lld: %s\n", p->epilogue, (long long)m,
+                (long long)n, state == CUBLAS_STATUS_SUCCESS ? "there" : "not there");
+}
+
+enum { NUMBER = 6 }; /* where an algorithm has its number; 0: it is none */
+
 /* The algorithm carries what was promised. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -156,13 +175,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         (has_aux(product) && (!product->aux || product->aux_ld % 8 != 0 || product->aux_ld < m)))
         return CUBLAS_STATUS_INVALID_VALUE;
     /* It answers by a number of algorithms, and each by a state of its own. */
-    answers[0].state = product->epilogue == CUBLASLT_EPILOGUE_BGRADB && d->type == CUDA_R_32F
-                           ? CUBLAS_STATUS_NOT_SUPPORTED
-                           : CUBLAS_STATUS_SUCCESS;
+    *count = 1;
+    answers[0].state =
+        is_there(product, a, d) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    answers[0].algo.data[NUMBER] = answers[0].state == CUBLAS_STATUS_SUCCESS;
     for (int i = 0; i < 4; i++) answers[0].algo.data[i] = preference->alignment[i];
     answers[0].algo.data[4] = (uintptr_t)product->bias & -(uintptr_t)product->bias;
     answers[0].algo.data[5] = (uintptr_t)product->aux & -(uintptr_t)product->aux;
-    *count = 1;
+    trace(product, answers[0].state, m, n);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -187,6 +207,7 @@ static double element(const void *x, const struct cuda_shim_matrix *layout, int3
 }
 
 static bool aligned(const cublasLtMatmulAlgo_t *algorithm, const void *const *pointers) {
+    if (algorithm->data[NUMBER] == 0) return false;
     for (int i = 0; i < 6; i++)
         if (pointers[i] && (uintptr_t)pointers[i] % (uintptr_t)algorithm->data[i] != 0)
             return false;
@@ -228,13 +249,17 @@ typedef struct task {
     void *d;
     double alpha, beta;
     int64_t m, n, k;
+    bool backwards; /* another algorithm, of other bits: where more than 256 bytes were promised */
 } task;
 
 static double sum_of(const task *t, int64_t row, int64_t col) {
     double sum = 0;
-    for (int64_t i = 0; i < t->k; i++)
+    for (int64_t n = 0; n < t->k; n++) {
+        int64_t i = t->backwards ? t->k - 1 - n : n;
         sum += element(t->a, &t->a_layout, t->product.transpose_a, row, i) *
                element(t->b, &t->b_layout, t->product.transpose_b, i, col);
+        if (t->backwards) sum = (double)(float)sum;
+    }
     sum *= t->alpha;
     if (t->beta == 0) return sum;
     return sum + t->beta * get(t->c, t->c_layout.type, col * t->c_layout.ld + row);
@@ -280,6 +305,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
                 .d = d,
                 .alpha = (double)*(const float *)alpha,
                 .beta = (double)*(const float *)beta};
+    for (int i = 0; i < 4; i++) t->backwards |= algorithm->data[i] > 256;
     inner_sizes(product, a_layout, b_layout, &t->m, &t->n, &t->k, &unused);
     return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, free, t}) == cudaSuccess
                ? CUBLAS_STATUS_SUCCESS
