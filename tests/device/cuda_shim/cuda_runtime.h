@@ -133,6 +133,7 @@ inline uint32_t __umulhi(uint32_t a, uint32_t b) {
 enum cudaError_t {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
+    cudaErrorInvalidDeviceFunction = 98,
     cudaErrorNoKernelImageForDevice = 209
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };

@@ -116,5 +116,5 @@ bool z3d_cuda_has_kernels(void) {
     const cudaError_t error =
         cudaFuncGetAttributes(&unused, reinterpret_cast<const void *>(add_sums_kernel));
     if (error != cudaSuccess) cudaGetLastError();
-    return error != cudaErrorNoKernelImageForDevice;
+    return error != cudaErrorNoKernelImageForDevice && error != cudaErrorInvalidDeviceFunction;
 }
