@@ -117,6 +117,8 @@ int z3d_group_index(const z3d_group *group); /* this rank's place in it */
 /* Bytes of communication buffers this group owns, allocated when it was made: for the ledger. */
 int64_t z3d_group_buffer_bytes(const z3d_group *group);
 const char *z3d_group_backend(const z3d_group *group); /* "mpi", "self", "nccl", ... */
+/* Whether its collectives are work on the device's own streams, and nothing on the host. */
+bool z3d_group_on_stream(const z3d_group *group);
 
 /* Starts a collective behind the kernels launched so far; the buffer belongs to it until its wait.
  * Collectives of one group are started in the same order by all members. *ticket is used once, in
@@ -150,6 +152,10 @@ typedef struct z3d_traffic {
     double seconds, exposed_seconds; /* start to completion; spent inside wait */
 } z3d_traffic;
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
+/* Adds `amount`, but its times, so often: what captured work does again (1), what was captured in
+ * vain (-1). */
+void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
+                     int times);
 
 /* ---- the side channel: what every rank is doing, over TCP, for the watchdog and for deaths ----
  */

@@ -202,6 +202,9 @@ run_parts() {
     [ $mode = check ] || part 60 "GPT-2, attention in any order" "$check" --fast-attention speed
     part 45 "kernels at the shapes of GPT-2 1.5B, batch 4" "$check" $tiny kernels
     part 60 "NCCL, two processes on the GPU" "$check" nccl
+    # Behind what is plain, each in a process of its own: what goes wrong with graphs hides nothing else.
+    part 60 "steps as CUDA graphs against plain steps" "$check" $tiny graph
+    part 90 "GPT-2 with a graph and without" "$check" $tiny graph-speed
     if [ $mode = check ]; then
         several_ranks "$check"
     else
@@ -212,7 +215,7 @@ run_parts() {
 
 # The short table: what failed, what was left out, the numbers.
 table() {
-    grep -E '^(FAILED|ok +(speed|memory|losses|stages|products)|== .*: (FAILED|not run))' "$result" >"$build/table.txt"
+    grep -E '^(FAILED|ok +(speed|memory|losses|stages|products|graph)|== .*: (FAILED|not run))' "$result" >"$build/table.txt"
     say ""
     tee -a "$result" <"$build/table.txt"
     say "$parts parts in $(($(date +%s) - begin)) s: $(grep -c '^ok ' "$result") checks held, $(grep -c '^FAILED' "$result") failed"

@@ -26,19 +26,71 @@ static int64_t control_count(const z3d_program *program) {
     }
 }
 
-z3d_status z3d_executor_begin(z3d_executor *executor, z3d_host_step *host) {
-    const z3d_program *p = executor->program;
+/* ---- in ---- */
+
+/* Parts of the mailbox lie apart as kernels' operands do. */
+enum { APART = 256 };
+
+static int64_t field_bytes(const z3d_program *p, int field) {
     int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    for (int m = 0; m < host->micro_count; m++)
-        for (int f = 0; f < p->model->num_fields; f++) {
-            void *to = z3d_executor_address(executor, z3d_program_batch_buffer(p, m, f), 0, Z3D_U8);
-            if (host->micro[m].field[f])
-                Z3D_TRY(z3d_device_write(executor->device, to, host->micro[m].field[f],
-                                         samples * p->model->field[f].bytes_per_sample));
-        }
-    return z3d_device_write(executor->device, z3d_executor_state(executor), &host->state,
-                            sizeof host->state);
+    return samples * p->model->field[field].bytes_per_sample;
 }
+
+/* State, control vector, then the fields of each micro-batch: alike in every mode. */
+static int64_t mailbox_control(void) {
+    return z3d_round_up((int64_t)sizeof(z3d_step_state), APART);
+}
+
+static int64_t mailbox_field(const z3d_program *p, int micro, int field) {
+    int64_t groups = SQUARES + p->layout->num_groups, stride = 0, before = 0;
+    for (int f = 0; f < p->model->num_fields; f++) {
+        int64_t bytes =
+            z3d_round_up(p->config.micro_batch * p->model->field[f].bytes_per_sample, APART);
+        stride += bytes;
+        if (f < field) before += bytes;
+    }
+    return mailbox_control() + z3d_round_up(groups * (int64_t)sizeof(double), APART) +
+           micro * stride + before;
+}
+
+int64_t z3d_executor_mailbox_bytes(const z3d_program *program) {
+    return mailbox_field(program, program->config.accumulation, 0);
+}
+
+void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    if (!executor->mailbox) return;
+    memcpy(executor->mailbox, &host->state, sizeof host->state);
+    for (int m = 0; m < host->micro_count; m++)
+        for (int f = 0; f < p->model->num_fields; f++)
+            if (host->micro[m].field[f])
+                memcpy(executor->mailbox + mailbox_field(p, m, f), host->micro[m].field[f],
+                       (size_t)field_bytes(p, f));
+}
+
+/* In training every field goes in, so that a captured step does what every step does; what is not
+ * given anew is in the mailbox as it was. */
+static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host, int m, int f) {
+    const z3d_program *p = executor->program;
+    const void *given = host->micro[m].field[f];
+    void *to = z3d_executor_address(executor, z3d_program_batch_buffer(p, m, f), 0, Z3D_U8);
+    if (executor->mailbox && (given || p->mode == Z3D_MODE_TRAIN))
+        return z3d_device_post(executor->device, to, executor->mailbox + mailbox_field(p, m, f),
+                               field_bytes(p, f));
+    return given ? z3d_device_write(executor->device, to, given, field_bytes(p, f)) : Z3D_OK;
+}
+
+z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host) {
+    z3d_step_state *state = z3d_executor_state(executor);
+    for (int m = 0; m < host->micro_count; m++)
+        for (int f = 0; f < executor->program->model->num_fields; f++)
+            Z3D_TRY(write_field(executor, host, m, f));
+    return executor->mailbox
+               ? z3d_device_post(executor->device, state, executor->mailbox, sizeof *state)
+               : z3d_device_write(executor->device, state, &host->state, sizeof *state);
+}
+
+/* ---- the sums ---- */
 
 /* Adds every group's squares to the control vector; a parameter that all tensor ranks hold is
  * counted by the first of them only. */
@@ -85,6 +137,8 @@ z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *hos
                       .clipping = host->gradient_clipping);
 }
 
+/* ---- out ---- */
+
 /* How near the loss group g's gradient goes wrong first: the place of its unit. A group of several
  * units, as a tied table is, gets it from any of them and says least. */
 static int nearness(const z3d_model *model, int g) {
@@ -122,10 +176,26 @@ z3d_status z3d_executor_read_sums(z3d_executor *executor) {
                            control_count(executor->program) * (int64_t)sizeof *executor->sums);
 }
 
+z3d_status z3d_executor_fetch(z3d_executor *executor) {
+    int64_t count = control_count(executor->program);
+    if (!executor->mailbox || count == 0) return Z3D_OK;
+    return z3d_device_fetch(executor->device, executor->mailbox + mailbox_control(),
+                            device_control(executor), count * (int64_t)sizeof(double));
+}
+
+/* The one place in a step where the host waits for a device that has a queue. */
+static z3d_status wait_for_sums(z3d_executor *executor) {
+    if (!executor->mailbox) return z3d_executor_read_sums(executor);
+    Z3D_TRY(z3d_device_synchronize(executor->device));
+    memcpy(executor->sums, executor->mailbox + mailbox_control(),
+           (size_t)control_count(executor->program) * sizeof *executor->sums);
+    return Z3D_OK;
+}
+
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host) {
     const double *sums = executor->sums;
     if (control_count(executor->program) == 0) return Z3D_OK;
-    Z3D_TRY(z3d_executor_read_sums(executor));
+    Z3D_TRY(wait_for_sums(executor));
     host->loss_sum = sums[LOSS];
     host->targets = sums[TARGETS];
     host->stop = sums[STOP] > 0;

@@ -3,6 +3,7 @@
 #include "zero/engine.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,11 @@ static z3d_status allocate(z3d_engine *engine) {
                                      z3d_format_bytes(engine->arena_bytes[s], bytes, sizeof bytes));
     }
     const z3d_program *train = engine->program[Z3D_MODE_TRAIN];
+    if (!z3d_device_host_reads(engine->config.device)) {
+        engine->mailbox_bytes = z3d_executor_mailbox_bytes(train);
+        Z3D_TRY(z3d_device_alloc(engine->config.device, Z3D_SPACE_HOST, engine->mailbox_bytes,
+                                 (void **)&engine->mailbox));
+    }
     z3d_device_set_scratch(engine->config.device,
                            engine->arena[Z3D_SPACE_DEVICE] +
                                train->buffer[Z3D_BUFFER_SCRATCH].offset,
@@ -125,7 +131,9 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
         .enter_context = c->enter_context,
         .optimizer = {c->beta1, c->beta2, c->epsilon, c->weight_decay},
         .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
+        .mailbox = engine->mailbox,
     };
+    if (program->mode == Z3D_MODE_TRAIN && !z3d_graph_obstacle(c)) executor->graph.mode = c->graph;
     memcpy(executor->arena, engine->arena, sizeof executor->arena);
     return z3d_executor_create(program, executor);
 }
@@ -144,6 +152,9 @@ static void count_group_buffers(z3d_engine *engine) {
 
 static z3d_status create(z3d_engine *engine) {
     const z3d_engine_config *c = &engine->config;
+    const char *obstacle = c->graph == Z3D_GRAPH_ON ? z3d_graph_obstacle(c) : NULL;
+    if (obstacle)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "training.cuda_graph on: %s; write auto", obstacle);
     Z3D_TRY(build_programs(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT && c->verify; mode++) {
         Z3D_TRY(verify_world(engine, engine->program[mode]));
@@ -192,6 +203,9 @@ void z3d_engine_destroy(z3d_engine *engine) {
         if (engine->arena[s])
             z3d_device_free(engine->config.device, (z3d_space)s, engine->arena[s],
                             engine->arena_bytes[s]);
+    if (engine->mailbox)
+        z3d_device_free(engine->config.device, Z3D_SPACE_HOST, engine->mailbox,
+                        engine->mailbox_bytes);
     z3d_traces_destroy(engine->traces);
     z3d_layout_destroy(engine->layout);
     if (engine->digest) fclose(engine->digest);
@@ -261,6 +275,7 @@ static double transfer_seconds(const z3d_engine *engine) {
 
 z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
                                  z3d_step_result *out) {
+    const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
     double begin = z3d_now(), exposed = exposed_seconds(engine);
     double transfer = transfer_seconds(engine);
     engine->step++;
@@ -270,6 +285,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
     engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
     if (!host.skipped) engine->optimizer_step++;
     z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
+    bool timed = !executor->graph.last;
     *out = (z3d_step_result){
         .step = engine->step,
         .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
@@ -280,8 +296,12 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .skipped_in_a_row = engine->skipped_in_a_row,
         .stop = host.stop,
         .seconds = z3d_now() - begin,
-        .exposed_seconds = exposed_seconds(engine) - exposed,
-        .exposed_transfer_seconds = transfer_seconds(engine) - transfer,
+        .exposed_seconds = timed || engine->config.topology.size[Z3D_AXIS_WORLD] == 1
+                               ? exposed_seconds(engine) - exposed
+                               : NAN,
+        .exposed_transfer_seconds = timed || !engine->config.program.offload_activations
+                                        ? transfer_seconds(engine) - transfer
+                                        : NAN,
     };
     return Z3D_OK;
 }
@@ -354,6 +374,10 @@ const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode) {
 
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine) {
     return engine->layout;
+}
+
+int64_t z3d_engine_graph_launches(const z3d_engine *engine) {
+    return engine->executor[Z3D_MODE_TRAIN].graph.launches;
 }
 
 z3d_device *z3d_engine_device(const z3d_engine *engine) {

@@ -20,6 +20,8 @@ struct z3d_engine {
     int64_t arena_bytes[Z3D_SPACE_COUNT];
     z3d_ledger planned[Z3D_SPACE_COUNT];
     int64_t group_bytes; /* of the collectives' own buffers */
+    char *mailbox;       /* NULL: the host reads device memory */
+    int64_t mailbox_bytes;
     z3d_loss_scale loss_scale;
     int64_t step, optimizer_step, skipped_in_a_row;
     FILE *digest, *trace;

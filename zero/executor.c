@@ -55,6 +55,7 @@ z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executo
 }
 
 void z3d_executor_destroy(z3d_executor *executor) {
+    if (executor->graph.region) z3d_region_destroy(executor->device, executor->graph.region);
     free(executor->ticket);
     free(executor->start);
     free(executor->live);
@@ -327,6 +328,13 @@ static void announce(z3d_executor *executor, int64_t step, const z3d_child *call
     z3d_watchdog_place(executor->world, call || exchange || i->phase == Z3D_PHASE_WAIT, place);
 }
 
+void z3d_executor_announce_wait(const z3d_executor *executor, const char *what) {
+    char place[96];
+    if (!executor->world) return;
+    snprintf(place, sizeof place, "step %lld: %s", (long long)executor->step, what);
+    z3d_watchdog_place(executor->world, true, place);
+}
+
 static void announce_end(const z3d_executor *executor) {
     if (executor->world) z3d_watchdog_place(executor->world, false, "between steps");
 }
@@ -473,7 +481,7 @@ static z3d_status optimizer_step(z3d_executor *executor, int g) {
 }
 
 static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,
-                                z3d_host_step *host) {
+                                const z3d_host_step *host) {
     const z3d_program *p = executor->program;
     if (p->mode == Z3D_MODE_EVALUATE) return z3d_executor_exchange(executor);
     int result = i->buffer[Z3D_SLOT_INPUT];
@@ -485,7 +493,7 @@ static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i
 
 /* ---- the loop ---- */
 
-static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host) {
+static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step *host) {
     const z3d_instruction *i = &executor->program->instruction[index];
     if (i->phase == Z3D_PHASE_START) return start(executor, index);
     if (i->phase == Z3D_PHASE_WAIT) return wait(executor, index);
@@ -519,7 +527,7 @@ static z3d_status execute(z3d_executor *executor, int index, z3d_host_step *host
     return Z3D_ERROR(Z3D_ERR_PROGRAM, "no instruction (opcode %d)", (int)i->opcode);
 }
 
-static z3d_status run_instruction(z3d_executor *executor, int n, z3d_host_step *host) {
+static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_step *host) {
     const z3d_program *p = executor->program;
     announce(executor, host->state.step, NULL);
     double begin = executor->trace ? z3d_now() : 0;
@@ -535,22 +543,48 @@ static z3d_status run_instruction(z3d_executor *executor, int n, z3d_host_step *
     return Z3D_OK;
 }
 
-z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
+z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host) {
     const z3d_program *p = executor->program;
     char what[96];
     z3d_status status = Z3D_OK;
-    executor->step = host->state.step;
     for (; executor->position < p->num_instructions; executor->position++) {
         status = run_instruction(executor, executor->position, host);
         if (status == Z3D_AGAIN) return status;
         if (status != Z3D_OK) break;
     }
-    if (status == Z3D_OK) status = z3d_executor_end(executor, host);
-    announce_end(executor);
+    if (status == Z3D_OK) status = z3d_executor_fetch(executor);
     if (status != Z3D_OK)
         return z3d_error_context(
             status, "step %lld, %s", (long long)host->state.step,
             z3d_instruction_describe(p, executor->position, what, sizeof what));
     executor->position = 0;
     return Z3D_OK;
+}
+
+void z3d_executor_reset(z3d_executor *executor) {
+    const z3d_buffer *buffer = executor->program->buffer;
+    executor->position = 0;
+    for (int b = 0; b < executor->program->num_buffers; b++) {
+        z3d_ledger_add(&executor->measured[buffer[b].space], buffer[b].tenant, -executor->live[b]);
+        executor->live[b] = 0;
+    }
+}
+
+z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
+    bool captured = z3d_executor_captured(executor), done = false;
+    executor->step = host->state.step;
+    if (executor->position == 0) z3d_executor_give(executor, host);
+    z3d_status status = captured ? z3d_executor_run_graph(executor, host, &done) : Z3D_OK;
+    if (status == Z3D_OK && !done) status = z3d_executor_run_list(executor, host);
+    if (status == Z3D_AGAIN) return status;
+    if (status == Z3D_OK) {
+        status = z3d_executor_end(executor, host);
+        if (status != Z3D_OK)
+            status = z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
+                                       done ? "in its graph" : "at its end");
+    }
+    executor->graph.last = done;
+    executor->graph.warm = true;
+    announce_end(executor);
+    return status;
 }

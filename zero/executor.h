@@ -24,12 +24,25 @@ typedef struct z3d_optimizer_constants {
     float beta1, beta2, epsilon, weight_decay;
 } z3d_optimizer_constants;
 
+/* A step that is one piece of work to the device: graph.c. */
+typedef struct z3d_step_graph {
+    z3d_graph_mode mode; /* OFF: steps are not captured, or no longer */
+    bool warm; /* one step has run as it is: everything is there that the first one makes */
+    bool last; /* the last run was the region's */
+    z3d_region *region;                                        /* NULL: not captured yet */
+    int64_t launches;                                          /* pieces of work in it */
+    z3d_traffic traffic[Z3D_AXIS_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */
+} z3d_step_graph;
+
 typedef struct z3d_executor {
     const z3d_program *program;
     z3d_device *device;
     z3d_group *const *group; /* by axis */
     z3d_world *world;        /* NULL: nobody watches */
     char *arena[Z3D_SPACE_COUNT];
+    char *mailbox; /* pinned memory that steps are posted from and fetched to, always in the same
+                      places; NULL: the host reads the device's memory itself */
+    z3d_step_graph graph;
     z3d_optimizer_constants optimizer;
     FILE *digest, *trace;                                                      /* NULL: none */
     z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
@@ -55,11 +68,29 @@ void z3d_executor_destroy(z3d_executor *executor);
  * again). */
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
 
-/* control.c. The opcodes step_begin, step_control, and evaluate's gather_output; then what the host
- * learns of a run that is over. */
-z3d_status z3d_executor_begin(z3d_executor *executor, z3d_host_step *host);
+/* The instructions from `position` on, and the fetch behind them. Nothing but enqueueing where the
+ * device has a queue. */
+z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host);
+/* What a failed run had begun. */
+void z3d_executor_reset(z3d_executor *executor);
+/* Tells the watchdog what this rank waits for outside of instructions: "step 12: in its graph". */
+void z3d_executor_announce_wait(const z3d_executor *executor, const char *what);
+
+/* graph.c. Whether this run is the captured step; if so, all of it but its results: captures, the
+ * first time. A capture that fails where it need not succeed is said once, and leaves *done false:
+ * the step is still to be run as it is. */
+bool z3d_executor_captured(const z3d_executor *executor);
+z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done);
+
+/* control.c. Bytes of a mailbox; what a run is given is put there. The opcodes step_begin,
+ * step_control, and evaluate's gather_output; the fetch of the results at the end of the list; and,
+ * when all that is over, what the host learns of them. */
+int64_t z3d_executor_mailbox_bytes(const z3d_program *program);
+void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host);
+z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_exchange(z3d_executor *executor);
+z3d_status z3d_executor_fetch(z3d_executor *executor);
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
 /* The control vector as it is now, into `sums`. */
 z3d_status z3d_executor_read_sums(z3d_executor *executor);

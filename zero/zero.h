@@ -20,6 +20,10 @@ typedef struct z3d_loss_scaler {
     int64_t window, hysteresis;
 } z3d_loss_scaler;
 
+/* Whether a train step is captured once and started as one piece of work from then on (a CUDA
+ * graph). AUTO: where it can be; a capture that fails is said, and steps run on without. */
+typedef enum z3d_graph_mode { Z3D_GRAPH_OFF, Z3D_GRAPH_AUTO, Z3D_GRAPH_ON } z3d_graph_mode;
+
 /* Concrete values only: every `auto` was resolved above. */
 typedef struct z3d_engine_config {
     const z3d_model *model; /* must outlive the engine */
@@ -31,7 +35,8 @@ typedef struct z3d_engine_config {
     float beta1, beta2, epsilon, weight_decay;
     double gradient_clipping; /* 0: off */
     z3d_loss_scaler scaler;
-    uint64_t seed;           /* initial values and dropout */
+    uint64_t seed; /* initial values and dropout */
+    z3d_graph_mode graph;
     bool verify;             /* verify the programs before anything runs */
     bool without_values;     /* no memory behind the device: parameters are not initialised */
     const char *digest_path; /* NULL: no digests; else one text line per instruction is appended to
@@ -45,6 +50,9 @@ typedef struct z3d_engine_config {
 } z3d_engine_config;
 
 typedef struct z3d_engine z3d_engine;
+
+/* Why steps of an engine made like this cannot be captured; NULL: they can. */
+const char *z3d_graph_obstacle(const z3d_engine_config *config);
 
 /* Lays out, records, builds, verifies and plans the programs, allocates the one arena, initialises
  * parameters (a pure function of seed, parameter name and global element index). Collective over
@@ -80,6 +88,7 @@ typedef struct z3d_step_result {
     bool stop;                       /* some rank asked for a stop */
     double seconds, exposed_seconds; /* of the step; spent in waits for collectives */
     double exposed_transfer_seconds; /* spent in waits for copies from and to host memory */
+    /* Both NAN for a step that was captured and has any: nobody times what is in a graph. */
 } z3d_step_result;
 
 /* One optimizer step. Collective over the world. An error may have met this rank alone while the
@@ -106,6 +115,8 @@ int64_t z3d_engine_arena_bytes(const z3d_engine *engine);
 const void *z3d_engine_arena(const z3d_engine *engine, z3d_space space, int64_t *bytes);
 const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode);
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine);
+/* Pieces of work in the captured train step; 0: it is not captured (yet). */
+int64_t z3d_engine_graph_launches(const z3d_engine *engine);
 /* The device that the engine was made with. */
 z3d_device *z3d_engine_device(const z3d_engine *engine);
 

@@ -143,6 +143,10 @@ const char *z3d_group_backend(const z3d_group *group) {
     return group->ops->name;
 }
 
+bool z3d_group_on_stream(const z3d_group *group) {
+    return group->ops->on_stream;
+}
+
 void z3d_group_set_observer(z3d_group *group,
                             z3d_status (*observe)(void *context, z3d_group *group,
                                                   const z3d_collective *call),
@@ -153,6 +157,16 @@ void z3d_group_set_observer(z3d_group *group,
 
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind) {
     return &group->traffic[kind];
+}
+
+void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
+                     int times) {
+    z3d_traffic *traffic = &group->traffic[kind];
+    traffic->calls += times * amount->calls;
+    traffic->bytes += times * amount->bytes;
+    traffic->volume_elements += times * amount->volume_elements;
+    traffic->scalar_calls += times * amount->scalar_calls;
+    traffic->scalar_bytes += times * amount->scalar_bytes;
 }
 
 /* ---- starting ---- */

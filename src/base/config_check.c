@@ -280,6 +280,18 @@ static z3d_status check_types(const z3d_config *c) {
                                          : "in an fp32 run: training.gemm.fp32 has");
 }
 
+/* What looks at every instruction runs every instruction. */
+static z3d_status check_graph(const z3d_config *c) {
+    const char *looks = c->training_digest            ? "training.digest"
+                        : c->training_trace_steps > 0 ? "training.trace_steps"
+                                                      : NULL;
+    if (c->training_cuda_graph != Z3D_CUDA_GRAPH_ON || !looks) return Z3D_OK;
+    return z3d_config_error(c, "training.cuda_graph",
+                            "on is not possible with %s, which looks at every instruction, where a "
+                            "graph is one; write auto, or leave that out",
+                            looks);
+}
+
 /* Keys of one device with the other. */
 static z3d_status check_device(const z3d_config *c) {
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled, cudnn = c->training_attention == 1;
@@ -288,6 +300,7 @@ static z3d_status check_device(const z3d_config *c) {
         {"training.attention", c->training_attention != 0},
         {"training.tf32", c->training_tf32},
         {"training.deterministic", !c->training_deterministic},
+        {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
     };
     const idle_key cpu[] = {
         {"training.gemm.fp32", c->training_gemm_fp32 != 0},
@@ -297,9 +310,10 @@ static z3d_status check_device(const z3d_config *c) {
     const idle_key tf32 = {"training.tf32", c->training_tf32 && !fp32};
     const idle_key any_order = {"training.deterministic", !c->training_deterministic};
     if (c->training_device == Z3D_TRAINING_CPU)
-        return refuse_idle(c, cuda, 4, "on the cpu device: set training.device to cuda");
+        return refuse_idle(c, cuda, 5, "on the cpu device: set training.device to cuda");
     Z3D_TRY(refuse_idle(c, cpu, 3, "on the cuda device, whose products are cuBLASLt's"));
     Z3D_TRY(refuse_idle(c, &tf32, 1, "in a 16-bit run"));
+    Z3D_TRY(check_graph(c));
     if (fp32 || c->training_attention == 2)
         Z3D_TRY(refuse_idle(c, &any_order, 1, "where cuDNN does not compute attention"));
     if (cudnn && (fp32 || c->model_attention_dropout > 0))

@@ -65,6 +65,7 @@
   X(training_attention, "training.attention", ENUM, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN where it is there and can (16-bit types, no dropout on the probabilities), else own kernels") \
   X(training_deterministic, "training.deterministic", BOOL, "true", "", "cuda: false lets cuDNN add up attention's input gradient in any order, which is faster and takes less memory; two runs then differ in their last bits") \
   X(training_tf32, "training.tf32", BOOL, "false", "", "cuda: an fp32 run multiplies matrices in TF32, fast and with 10 bits of mantissa") \
+  X(training_cuda_graph, "training.cuda_graph", ENUM, "auto", "auto|on|off", "cuda: capture a train step once and start it as one graph from the second step on: fewer launches, the same bits; auto: where it can be (one rank or NCCL, without training.digest and training.trace_steps), said at the start") \
   X(training_hardware, "training.hardware", STRING, "", "", "what cpu_checkpointing auto is decided on: the path of a description (`zero3d doctor --measure FILE`, configs/hardware), or measure: this machine, at start-up; unset: auto means off") \
   X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores shared among its ranks") \
   X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of an fp32 run; auto measures once and keeps the choice") \

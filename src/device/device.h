@@ -127,6 +127,27 @@ z3d_status z3d_device_synchronize(z3d_device *device);
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes);
 z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host, int64_t bytes);
 
+/* The same, enqueued like a kernel: `host` is memory of HOST space, which nobody else touches
+ * before the next z3d_device_synchronize. Where the device has no queue: done at once. */
+z3d_status z3d_device_post(z3d_device *device, void *destination, const void *host, int64_t bytes);
+z3d_status z3d_device_fetch(z3d_device *device, void *host, const void *source, int64_t bytes);
+
+/* A list of work that was captured once and is started as one: on cuda a graph. */
+typedef struct z3d_region z3d_region;
+bool z3d_device_captures(const z3d_device *device);
+/* From begin to end, kernels, posts, fetches, copies and collectives of this device's own streams
+ * are kept, and do not run. Whatever waits for the device, or takes memory, is an error there; so
+ * all of it has run before, at the same addresses. Copies and collectives that were started are
+ * waited for before the end. */
+z3d_status z3d_capture_begin(z3d_device *device);
+/* *launches: how many single pieces of work it has. Also after a failure in between, to forget what
+ * was kept: then with out NULL. */
+z3d_status z3d_capture_end(z3d_device *device, z3d_region **out, int64_t *launches);
+/* Enqueued like a kernel, any number of times. Memory that was named must still be there. */
+z3d_status z3d_region_launch(z3d_device *device, const z3d_region *region);
+/* Before the groups whose collectives it has. */
+void z3d_region_destroy(z3d_device *device, z3d_region *region);
+
 /* Copies `bytes` between device and host space beside compute, after the kernels launched so far,
  * in the order of the starts; neither end may be touched until the copy's wait. *copy is used in
  * wait or test. The cpu device copies with a thread of its own. Errors: ERR_DEVICE. */

@@ -71,6 +71,18 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                                      tokens, sizeof tokens));
 }
 
+/* On the cpu device there is nothing to choose. */
+static void say_graph(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    if (config->training_device == Z3D_TRAINING_CPU) return;
+    if (config->training_cuda_graph == Z3D_CUDA_GRAPH_OFF)
+        z3d_console_say(console, "graph       none: training.cuda_graph is off");
+    else if (facts->graph_obstacle)
+        z3d_console_say(console, "graph       none: %s", facts->graph_obstacle);
+    else
+        z3d_console_say(console, "graph       a step is one CUDA graph, from the second on");
+}
+
 /* What one collective of the data group moves at most. */
 static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
@@ -117,6 +129,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_model(console, facts);
     say_topology(console, facts);
     say_method(console, facts);
+    say_graph(console, facts);
     say_buckets(console, facts);
     say_data(console, facts);
     z3d_string memory = {0};
@@ -270,7 +283,7 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
 
 static void say_transfers(z3d_console *console, const z3d_run_end *end) {
     char seconds[32];
-    if (!end->offloaded) return;
+    if (!end->offloaded || !isfinite(end->transfer_seconds)) return;
     z3d_console_say(console,
                     "host transfers: %s exposed, %.2f %% of the steps' time (checkpoints in host "
                     "memory)",

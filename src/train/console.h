@@ -25,8 +25,9 @@ typedef struct z3d_run_facts {
     const char *device; /* description */
     int nodes;
     const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */
-    int64_t buffer_bytes;    /* of communication, beside the arena */
-    double peak_tflops;      /* of one rank; 0: unknown */
+    const char *graph_obstacle; /* why steps cannot be captured; NULL: they can */
+    int64_t buffer_bytes;       /* of communication, beside the arena */
+    double peak_tflops;         /* of one rank; 0: unknown */
     bool peak_measured;
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
@@ -63,12 +64,13 @@ typedef struct z3d_run_end {
     double validation_loss; /* NAN: none */
     double tokens_per_second, mfu;
     const z3d_ledger *planned[Z3D_SPACE_COUNT], *measured[Z3D_SPACE_COUNT];
-    int64_t arena_bytes;                   /* of all memory spaces */
-    const z3d_resident *resident;          /* NULL: unknown */
-    int64_t outside_memory;                /* beyond the tenants; -1: unknown */
-    z3d_group *const *group;               /* by axis */
-    bool offloaded;                        /* activation checkpoints lie in host memory: */
-    double step_seconds, transfer_seconds; /* of all steps; of them waits for copies */
+    int64_t arena_bytes;          /* of all memory spaces */
+    const z3d_resident *resident; /* NULL: unknown */
+    int64_t outside_memory;       /* beyond the tenants; -1: unknown */
+    z3d_group *const *group;      /* by axis */
+    bool offloaded;               /* activation checkpoints lie in host memory: */
+    /* Of all steps; of them waits for copies, NAN where nobody timed them. */
+    double step_seconds, transfer_seconds;
     const char *run_dir;
 } z3d_run_end;
 

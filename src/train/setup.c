@@ -134,6 +134,9 @@ static z3d_status allocate_batches(z3d_trainer *trainer) {
 
 static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *out) {
     const z3d_config *config = trainer->config;
+    static const z3d_graph_mode modes[] = {[Z3D_CUDA_GRAPH_AUTO] = Z3D_GRAPH_AUTO,
+                                           [Z3D_CUDA_GRAPH_ON] = Z3D_GRAPH_ON,
+                                           [Z3D_CUDA_GRAPH_OFF] = Z3D_GRAPH_OFF};
     bool fp16 = config->fp16_enabled, dynamic = fp16 && config->fp16_loss_scale == 0;
     float first = 1;
     for (int64_t i = 0; dynamic && i < config->fp16_initial_scale_power; i++) first *= 2;
@@ -154,6 +157,7 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
                    .window = config->fp16_loss_scale_window,
                    .hysteresis = config->fp16_hysteresis},
         .seed = (uint64_t)config->training_seed,
+        .graph = modes[config->training_cuda_graph],
         .verify = config->training_verify,
         .trace_steps = config->training_trace_steps,
     };
@@ -179,6 +183,7 @@ static z3d_status make_engine(z3d_trainer *trainer) {
         engine.trace_path = trace.text;
     }
     status = z3d_trainer_agree(trainer, status);
+    trainer->graph_obstacle = z3d_graph_obstacle(&engine);
     if (status == Z3D_OK) {
         status = z3d_engine_create(&engine, &trainer->engine);
         /* What the configuration alone decides fails everywhere; memory or a file may be one

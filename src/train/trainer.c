@@ -240,6 +240,7 @@ static void say_start(z3d_trainer *trainer) {
         .device = z3d_device_description(trainer->device),
         .nodes = z3d_world_nodes(trainer->world),
         .offload_why = trainer->offload_why.text,
+        .graph_obstacle = trainer->graph_obstacle,
         .buffer_bytes = z3d_trainer_buffer_bytes(trainer),
         .peak_tflops = trainer->peak_tflops,
         .peak_measured = trainer->peak_measured,

@@ -36,6 +36,8 @@ typedef struct z3d_trainer {
 
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
 
+    const char *graph_obstacle; /* why train steps cannot be captured; NULL: they can */
+
     double peak_tflops; /* of one rank; 0: unknown */
     bool peak_measured;
     double model_flops, hardware_flops; /* a token; the latter with what is replayed */

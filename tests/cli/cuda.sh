@@ -56,7 +56,7 @@ ZERO3D_PLUGIN_PATH=$PWD/other run_two
 says 'libzero3d_cuda.so was built from another version: .*same source'
 
 # Options of the other device.
-for key in training.tf32=true training.attention=own training.collectives=nccl training.deterministic=false; do
+for key in training.tf32=true training.attention=own training.collectives=nccl training.deterministic=false training.cuda_graph=on; do
     expect fail "$ZERO3D" train cuda.yaml $key
     says "${key%=*}: has no effect on the cpu device"
 done
@@ -64,6 +64,10 @@ run training.gemm.fp32=sgemm
 says 'training.gemm.fp32: has no effect on the cuda device'
 run bf16.enabled=true training.tf32=true
 says 'training.tf32: has no effect in a 16-bit run'
+for key in training.digest=true training.trace_steps=1; do
+    run training.cuda_graph=on $key
+    says "training.cuda_graph: on is not possible with ${key%=*}, which looks at every instruction"
+done
 run training.attention=cudnn
 says 'training.attention: cudnn computes attention in bf16 and fp16'
 
@@ -84,7 +88,18 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     says 'does not fit: rank 0 needs .* missing in host memory; .*: checkpoint.async=false takes'
     run_two training.peak_tflops=1
     says 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: mpi'
+    run_two training.peak_tflops=1 training.collectives=mpi training.cuda_graph=on
+    says 'training.cuda_graph on: collectives go through host memory .*; write auto'
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=mpi training.peak_tflops=1
+    grep -q '^graph       none: collectives go through host memory' out || fail "no word of the graph"
+    # A step as a graph, and a run that goes on from one: the same numbers as without.
+    for graph in on off; do
+        set -- "$ZERO3D" train cuda.yaml training.device=cuda training.peak_tflops=1 training.cuda_graph=$graph run.dir=$graph checkpoint.interval=2 model.seq_length=4
+        expect 0 "$@" training.steps=2
+        expect 0 "$@" training.steps=4
+        sed 's/,"seconds".*"comm_bytes"/,"comm_bytes"/; s/,"outside".*//' $graph/metrics.jsonl >$graph.jsonl
+    done
+    [ "$(wc -l <on.jsonl)" -eq 4 ] && cmp on.jsonl off.jsonl || fail "a graph changes the run"
 fi
 
 # The plugin itself, with every GPU hidden.

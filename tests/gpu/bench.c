@@ -106,6 +106,47 @@ z3d_status check_speed(check_context *context, bool tiny, int steps) {
     return Z3D_OK;
 }
 
+/* ---- with a graph and without ---- */
+
+static z3d_status time_model(check_context *context, check_model m, z3d_graph_mode graph, int steps,
+                             double *step, int64_t *launches) {
+    m.graph = graph;
+    m.dtype = Z3D_BF16;
+    z3d_status status = check_model_create(context, &context->cuda, &m);
+    if (status == Z3D_OK) status = time_steps(&m, steps, step);
+    if (status == Z3D_OK) *launches = z3d_engine_graph_launches(m.engine);
+    check_model_destroy(&m);
+    return status;
+}
+
+z3d_status check_graph_speed(check_context *context, bool tiny, int steps) {
+    preset large[] = {
+        {"gpt2-124m, 1 sample",
+         {.layers = 12, .hidden = 768, .heads = 12, .seq = 1024, .batch = 1}},
+        {"gpt2-124m", {.layers = 12, .hidden = 768, .heads = 12, .seq = 1024, .batch = 32}},
+        {"gpt2-1.5b", {.layers = 48, .hidden = 1600, .heads = 25, .seq = 1024, .batch = 16}},
+    };
+    preset small[] = {{"tiny", {.layers = 2, .hidden = 32, .heads = 4, .seq = 8, .batch = 2}}};
+    for (int i = 0; i < (tiny ? 1 : 3); i++) {
+        preset p = tiny ? small[i] : large[i];
+        double plain = 0, graph = 0;
+        int64_t launches = 0;
+        char name[64];
+        snprintf(name, sizeof name, "graph %s", p.name);
+        p.model.vocabulary = tiny ? 67 : 50257;
+        z3d_status status = time_model(context, p.model, Z3D_GRAPH_OFF, steps, &plain, &launches);
+        if (status == Z3D_OK)
+            status = time_model(context, p.model, Z3D_GRAPH_ON, steps, &graph, &launches);
+        if (status != Z3D_OK)
+            check_report(context, false, name, "%s", z3d_error_message());
+        else
+            check_report(context, launches > 0, name,
+                         "%lld launches a step become 1: %.2f ms a step without, %.2f ms with",
+                         (long long)launches, plain * 1e3, graph * 1e3);
+    }
+    return Z3D_OK;
+}
+
 /* ---- kernels ---- */
 
 typedef struct timing {

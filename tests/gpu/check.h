@@ -22,8 +22,12 @@ z3d_status check_ops(check_context *context);
 /* train.c: losses of `steps` steps of a small GPT, cuda against cpu and ZeRO stages against each
  * other, over all ranks of the world (tensor x data). tiny: fp32 with dropout, stages 0 and 3. */
 z3d_status check_training(check_context *context, bool tiny, int steps, int tensor);
+/* graph.c: steps that were captured against steps that were not; what a capture refuses. */
+z3d_status check_graphs(check_context *context, bool tiny, int tensor);
 /* bench.c: GPT-2 124M and 1.5B, or one tiny model: speed, memory, products. */
 z3d_status check_speed(check_context *context, bool tiny, int steps);
+/* The same models, and one whose kernels are short: seconds a step with a graph and without. */
+z3d_status check_graph_speed(check_context *context, bool tiny, int steps);
 /* Kernels at the shapes of GPT-2 1.5B: bandwidth or rate of each. */
 z3d_status check_kernels(check_context *context, bool tiny);
 /* nccl.c: collectives between two processes that it starts itself, before anything of CUDA has

@@ -1,5 +1,5 @@
-/* gpu_check PART...: ops, train, speed, kernels, or nccl alone (see check.h). Exits with 0 if every
- * check held. */
+/* gpu_check PART...: ops, train, graph, speed, kernels, graph-speed, or nccl alone (see check.h).
+ * Exits with 0 if every check held. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +8,14 @@
 #include "tests/gpu/check.h"
 
 static const char usage[] =
-    "usage: gpu_check [options] ops|train|speed|kernels...\n"
+    "usage: gpu_check [options] ops|train|graph|speed|kernels|graph-speed...\n"
     "       gpu_check [options] nccl\n"
     "  --steps N           steps of training (20) or of a timing (10)\n"
     "  --tensor N          tensor size for train (1)\n"
     "  --host-collectives  collectives through host memory; ranks may share a GPU\n"
     "  --own-attention     no cuDNN\n"
     "  --fast-attention    cuDNN, not deterministic\n"
-    "  --tiny              train, speed and kernels at sizes for a machine without a GPU\n";
+    "  --tiny              all but ops at sizes for a machine without a GPU\n";
 
 typedef struct options {
     int steps, tensor;
@@ -42,6 +42,9 @@ static z3d_status run_part(check_context *context, const options *o, const char 
     if (strcmp(part, "train") == 0)
         return check_training(context, o->tiny, o->steps ? o->steps : 20, o->tensor);
     if (strcmp(part, "speed") == 0) return check_speed(context, o->tiny, o->steps ? o->steps : 10);
+    if (strcmp(part, "graph") == 0) return check_graphs(context, o->tiny, o->tensor);
+    if (strcmp(part, "graph-speed") == 0)
+        return check_graph_speed(context, o->tiny, o->steps ? o->steps : 10);
     if (strcmp(part, "kernels") == 0) return check_kernels(context, o->tiny);
     return Z3D_ERROR(Z3D_ERR_USAGE, "there is no part '%s'", part);
 }

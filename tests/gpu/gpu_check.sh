@@ -11,16 +11,17 @@ has() { [ "$(grep -Ec -- "$2" result)" -eq "$1" ] || fail "$(grep -Ec -- "$2" re
 
 expect 0 env ZERO3D_SHIM_TRACE=1 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: held$'
-has 1 '^7 parts in [0-9]+ s: [0-9]{3} checks held, 0 failed$'
+has 1 '^9 parts in [0-9]+ s: [0-9]{3} checks held, 0 failed$'
 has 0 'FAILED'
 has 2 '^ok +speed tiny '    # where it ran, and in the table
+has 2 '^ok +graph fp16 overflow stage 3 .* bit for bit'
 has 2 '^ok +losses .*tp 2 ' # from one of two ranks
 for epilogue in 164 192 512; do # GELU with its input kept, its gradient, a bias gradient: fused, not only right
     grep -q "epilogue $epilogue of .*: there" result || fail "no product with epilogue $epilogue"
 done
 
-# The host plugin does what is beside compute as late as it may; here as early, and with NCCL's collectives.
-expect 0 env ZERO3D_SHIM_ORDER=early "$LAUNCH" -n 2 "$ZERO3D" --tiny --steps 1 train
+# The host plugin does what is beside compute as late as it may; here as early, and with NCCL's collectives, in graphs too.
+expect 0 env ZERO3D_SHIM_ORDER=early "$LAUNCH" -n 2 "$ZERO3D" --tiny --steps 1 train graph
 
 # An NCCL that cannot be asked to keep the order of two communicators' collectives.
 expect 0 env ZERO3D_SHIM_NCCL=old "$ZERO3D" nccl
@@ -28,12 +29,12 @@ expect 0 env ZERO3D_SHIM_NCCL=old "$ZERO3D" nccl
 # A GPU that cannot be used: every part says so.
 expect 1 env ZERO3D_SHIM_GPU=old "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
-has 14 '^== .*FAILED \(exit code'
-has 10 'compute capability 6.0; this build wants 8.0'
+has 18 '^== .*FAILED \(exit code'
+has 13 'compute capability 6.0; this build wants 8.0'
 
 expect 1 env GPU_CHECK_SECONDS=0 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
-has 14 'FAILED \(left out, the time is over\)'
+has 18 'FAILED \(left out, the time is over\)'
 
 # Nothing to build with, or no GPU: one line, before anything is done, and nothing of an earlier run is left.
 mkdir tools

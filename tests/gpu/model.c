@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Samples of one micro-batch. */
+static int64_t micro_of(const check_model *m) {
+    return m->batch / m->topology.size[Z3D_AXIS_DATA] / m->accumulation;
+}
+
 static z3d_status make_engine(check_context *context, check_model *m) {
-    int64_t micro = m->batch / m->topology.size[Z3D_AXIS_DATA];
+    int64_t micro = micro_of(m);
     z3d_engine_config config = {.model = m->model,
                                 .topology = m->topology,
                                 .device = m->device,
@@ -14,7 +19,7 @@ static z3d_status make_engine(check_context *context, check_model *m) {
                                             .dtype = m->dtype,
                                             .grad_dtype = m->dtype,
                                             .micro_batch = micro,
-                                            .accumulation = 1,
+                                            .accumulation = m->accumulation,
                                             .reduce_per_step = m->stage < 2,
                                             .recompute = m->recompute,
                                             .checkpoint_every = 1,
@@ -27,11 +32,12 @@ static z3d_status make_engine(check_context *context, check_model *m) {
                                 .epsilon = 1e-8f,
                                 .weight_decay = 0.1f,
                                 .gradient_clipping = 1,
-                                .scaler = {.scale = 1},
+                                .scaler = m->scaler,
                                 .seed = 42,
+                                .graph = m->graph,
                                 .verify = true};
     memcpy(config.group, m->group, sizeof m->group);
-    size_t count = (size_t)(micro * m->seq);
+    size_t count = (size_t)(m->accumulation * micro * m->seq);
     Z3D_TRY(z3d_new(count, sizeof *m->tokens, "tokens", &m->tokens));
     Z3D_TRY(z3d_new(count, sizeof *m->targets, "targets", &m->targets));
     return z3d_engine_create(&config, &m->engine);
@@ -41,6 +47,8 @@ z3d_status check_model_create(check_context *context, const z3d_device_config *d
                               check_model *m) {
     int ranks = z3d_world_size(context->world);
     if (m->tensor == 0) m->tensor = 1;
+    if (m->accumulation == 0) m->accumulation = 1;
+    if (m->scaler.scale == 0) m->scaler.scale = 1;
     Z3D_TRY(z3d_topology_make(m->tensor, ranks / m->tensor, 1, z3d_world_rank(context->world),
                               &m->topology));
     z3d_gpt_config gpt = {.num_layers = m->layers,
@@ -78,19 +86,26 @@ static int32_t token(int64_t sample, int64_t i, int64_t vocabulary) {
 }
 
 z3d_status check_model_step(check_model *m, z3d_step_result *out) {
-    int64_t micro = m->batch / m->topology.size[Z3D_AXIS_DATA];
-    int64_t base = m->step * m->batch;
-    int64_t first = base + micro * m->topology.coordinate[Z3D_AXIS_DATA];
-    for (int64_t b = 0; b < micro; b++)
-        for (int64_t i = 0; i < m->seq; i++) {
-            m->tokens[b * m->seq + i] = token(first + b, i, m->vocabulary);
-            m->targets[b * m->seq + i] = token(first + b, i + 1, m->vocabulary);
+    enum { MOST_MICRO = 8 };
+    z3d_micro_batch batch[MOST_MICRO];
+    int64_t micro = micro_of(m), base = m->step * m->batch;
+    Z3D_REQUIRE(m->accumulation <= MOST_MICRO, "%d micro-batches", m->accumulation);
+    for (int k = 0; k < m->accumulation; k++) {
+        int64_t at = k * micro * m->seq;
+        int64_t before =
+            k * m->topology.size[Z3D_AXIS_DATA] + m->topology.coordinate[Z3D_AXIS_DATA];
+        for (int64_t i = 0; i < micro * m->seq; i++) {
+            int64_t sample = base + before * micro + i / m->seq;
+            m->tokens[at + i] = token(sample, i % m->seq, m->vocabulary);
+            m->targets[at + i] = token(sample, i % m->seq + 1, m->vocabulary);
         }
-    z3d_micro_batch batch = {.field = {m->tokens, m->targets}};
-    z3d_step_input input = {.micro = &batch,
+        batch[k] = (z3d_micro_batch){.field = {m->tokens + at, m->targets + at}};
+    }
+    m->step++;
+    z3d_step_input input = {.micro = batch,
                             .sample_base = base,
                             .global_targets = m->batch * m->seq,
-                            .learning_rate = 1e-3f};
-    m->step++;
+                            .learning_rate = 1e-3f / (float)m->step,
+                            .stop_requested = m->step == 3};
     return z3d_engine_train_step(m->engine, &input, out);
 }

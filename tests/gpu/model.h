@@ -11,13 +11,16 @@ typedef struct check_model {
     z3d_dtype dtype;
     bool recompute, offload; /* offload: activation checkpoints to host memory */
     double dropout;
+    int accumulation;       /* micro-batches a step; 0: one */
+    z3d_loss_scaler scaler; /* scale 0: none */
+    z3d_graph_mode graph;
 
     z3d_topology topology;
     z3d_model *model;
     z3d_device *device;
     z3d_group *group[Z3D_AXIS_COUNT];
     z3d_engine *engine;
-    int32_t *tokens, *targets; /* of this rank's micro-batch */
+    int32_t *tokens, *targets; /* of this rank's micro-batches */
     int64_t step;
 } check_model;
 

@@ -1,7 +1,7 @@
 /* Inside the CUDA plugin only. device.c is the table: memory, streams, copies, dispatch of kernels;
- * gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN where it can, kernels/ is
- * the rest; nccl.c are the collectives. Every CUDA call goes through z3d_cuda_check, so that an
- * error names the call. */
+ * graph.c captures work; gemm.c multiplies by cuBLASLt, attention.c computes attention by cuDNN
+ * where it can, kernels/ is the rest; nccl.c are the collectives. Every CUDA call goes through
+ * z3d_cuda_check, so that an error names the call. */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_CUDA_H
 
@@ -27,6 +27,9 @@ typedef struct z3d_cuda {
     cudaEvent_t wait_begin[Z3D_CUDA_WAITS], wait_end[Z3D_CUDA_WAITS];
     int waits;
     double waited_seconds;
+    bool capturing;                   /* from capture_begin to capture_end */
+    bool keeps_graph;                 /* a graph has been made: it knows the scratch's address */
+    struct z3d_cuda_retired *retired; /* scratch that was too small, but is a graph's */
     struct z3d_cuda_gemms *gemms;
     struct z3d_cuda_attention *attention; /* NULL: no cuDNN, or not wanted */
     struct z3d_cuda_nccl *nccl;           /* NULL until connected */
@@ -46,8 +49,18 @@ double z3d_cuda_seconds_between(cudaEvent_t begin, cudaEvent_t end);
 z3d_status z3d_cuda_follow_compute(z3d_cuda *cuda, cudaStream_t stream);
 /* Waits on the host until compute is done, or a communicator has failed. */
 z3d_status z3d_cuda_synchronize(z3d_cuda *cuda);
-/* At least `bytes` of scratch in the lane; waits for all kernels where it has to grow. */
+/* At least `bytes` of scratch in the lane; waits for all kernels where it has to grow, which it
+ * cannot within a capture. */
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes);
+
+/* graph.c: what the device's table has for captured work. */
+z3d_status z3d_cuda_capture_begin(void *self);
+z3d_status z3d_cuda_capture_end(void *self, void **region, int64_t *launches);
+z3d_status z3d_cuda_region_launch(void *self, const void *region);
+void z3d_cuda_region_destroy(void *self, void *region);
+/* Scratch that graphs may still name stays until the device goes. */
+z3d_status z3d_cuda_retire(z3d_cuda *cuda, void *scratch);
+void z3d_cuda_free_retired(z3d_cuda *cuda);
 
 /* One kernel: what the device's table has as launch. */
 z3d_status z3d_cuda_launch(z3d_cuda *cuda, const z3d_kernel *kernel);
@@ -78,5 +91,8 @@ z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl);
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl);
 /* Times of collectives that are over go to where they are counted. After a synchronisation. */
 void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl);
+/* No collective is under way any more: a capture begins or ends, and none within waits for one
+ * without, nor the other way round. */
+void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl);
 
 #endif

@@ -115,6 +115,7 @@ static void destroy(void *self) {
     }
     if (cuda->compute_position) cudaEventDestroy(cuda->compute_position);
     if (cuda->lane.scratch) cudaFree(cuda->lane.scratch);
+    z3d_cuda_free_retired(cuda);
     if (cuda->offload) cudaStreamDestroy(cuda->offload);
     if (cuda->compute) cudaStreamDestroy(cuda->compute);
     free(cuda);
@@ -236,10 +237,19 @@ static void free_block(void *self, z3d_space space, void *block, int64_t bytes) 
 }
 
 z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
+    char wanted[32], have[32];
     if (bytes <= cuda->lane.scratch_bytes) return Z3D_OK;
+    Z3D_REQUIRE(!cuda->capturing,
+                "kernels' scratch would have to grow from %s to %s while work is captured: what is "
+                "captured has to run once before",
+                z3d_format_bytes(cuda->lane.scratch_bytes, have, sizeof have),
+                z3d_format_bytes(bytes, wanted, sizeof wanted));
     int64_t size = z3d_round_up(bytes, (int64_t)1 << 20);
     Z3D_TRY(z3d_cuda_synchronize(cuda));
-    if (cuda->lane.scratch) Z3D_CUDA_TRY(cudaFree(cuda->lane.scratch));
+    if (cuda->lane.scratch && cuda->keeps_graph)
+        Z3D_TRY(z3d_cuda_retire(cuda, cuda->lane.scratch));
+    else if (cuda->lane.scratch)
+        Z3D_CUDA_TRY(cudaFree(cuda->lane.scratch));
     cuda->lane.scratch = NULL;
     cuda->lane.scratch_bytes = 0;
     z3d_status status = alloc_device(cuda, size, &cuda->lane.scratch);
@@ -306,10 +316,15 @@ static z3d_status write_device(void *self, void *destination, const void *host, 
     return z3d_cuda_synchronize(cuda);
 }
 
+static z3d_status enqueue_copy(void *self, void *to, const void *from, int64_t bytes) {
+    z3d_cuda *cuda = self;
+    Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, cuda->compute));
+    return Z3D_OK;
+}
+
 static z3d_status copy_start(void *self, void *to, const void *from, int64_t bytes, int64_t *id) {
     z3d_cuda *cuda = self;
     cudaEvent_t end = cuda->copied[(cuda->copies + 1) % Z3D_CUDA_COPIES];
-    if (cuda->copies >= Z3D_CUDA_COPIES) Z3D_CUDA_TRY(cudaEventSynchronize(end));
     Z3D_TRY(z3d_cuda_follow_compute(cuda, cuda->offload));
     Z3D_CUDA_TRY(cudaMemcpyAsync(to, from, (size_t)bytes, cudaMemcpyDefault, cuda->offload));
     Z3D_CUDA_TRY(cudaEventRecord(end, cuda->offload));
@@ -320,7 +335,7 @@ static z3d_status copy_start(void *self, void *to, const void *from, int64_t byt
 /* Compute goes on when `end` has happened, and how long that takes is timed. */
 static z3d_status wait_for_copy(z3d_cuda *cuda, cudaEvent_t end) {
     int n = cuda->waits;
-    if (n == Z3D_CUDA_WAITS) {
+    if (n == Z3D_CUDA_WAITS || cuda->capturing) {
         Z3D_CUDA_TRY(cudaStreamWaitEvent(cuda->compute, end, 0));
         return Z3D_OK;
     }
@@ -333,11 +348,10 @@ static z3d_status wait_for_copy(z3d_cuda *cuda, cudaEvent_t end) {
     return Z3D_OK;
 }
 
-/* A copy whose event another has taken was over when it was taken. */
+/* The event may be a later copy's by now, behind this one on the same stream. */
 static z3d_status copy_finish(void *self, int64_t id, bool block) {
     z3d_cuda *cuda = self;
     Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
-    if (id <= cuda->copies - Z3D_CUDA_COPIES) return Z3D_OK;
     cudaEvent_t end = cuda->copied[id % Z3D_CUDA_COPIES];
     if (!block) {
         cudaError_t error = cudaEventQuery(end);
@@ -502,6 +516,11 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .synchronize = synchronize,
     .read = read_device,
     .write = write_device,
+    .enqueue_copy = enqueue_copy,
+    .capture_begin = z3d_cuda_capture_begin,
+    .capture_end = z3d_cuda_capture_end,
+    .region_launch = z3d_cuda_region_launch,
+    .region_destroy = z3d_cuda_region_destroy,
     .copy_start = copy_start,
     .copy_finish = copy_finish,
     .copies_waited = copies_waited,

@@ -261,6 +261,12 @@ void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl) {
         for (int i = 0; i < SLOTS; i++) collect_slot(&c->slots[i]);
 }
 
+void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl) {
+    nccl->latest = NULL;
+    for (communicator *c = nccl->communicators; c; c = c->next)
+        for (int i = 0; i < SLOTS; i++) c->slots[i].started = c->slots[i].waited = false;
+}
+
 /* ---- collectives ---- */
 
 static ncclDataType_t type_of(z3d_dtype dtype) {
@@ -323,10 +329,11 @@ static ncclResult_t run(const communicator *c, const z3d_collective *call) {
     return ncclInvalidArgument;
 }
 
-/* A slot that is over and counted; the host waits for one only when all are in use. */
+/* A slot that is over and counted; the host waits for one only when all are in use. While work is
+ * captured nothing is timed, and a slot is free once it was waited for. */
 static z3d_status take_slot(communicator *c, slot **out) {
     *out = &c->slots[(c->started + 1) % SLOTS];
-    if ((*out)->started) Z3D_TRY(z3d_cuda_synchronize(c->cuda));
+    if ((*out)->started && !c->cuda->capturing) Z3D_TRY(z3d_cuda_synchronize(c->cuda));
     Z3D_REQUIRE(!(*out)->started, "%d collectives of the %s group are under way", SLOTS, c->name);
     return Z3D_OK;
 }
@@ -343,9 +350,11 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     if (c->cuda->nccl->aborted) return z3d_cuda_nccl_check(c->cuda->nccl);
     Z3D_TRY(take_slot(c, &s));
     Z3D_TRY(z3d_cuda_follow_compute(c->cuda, c->stream));
-    cudaEvent_t latest = c->cuda->nccl->keeps_order ? NULL : c->cuda->nccl->latest;
+    /* In a graph too, whose branches begin in any order. */
+    bool ordered = c->cuda->capturing || !c->cuda->nccl->keeps_order;
+    cudaEvent_t latest = ordered ? c->cuda->nccl->latest : NULL;
     if (latest) Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, latest, 0));
-    Z3D_CUDA_TRY(cudaEventRecord(s->begin, c->stream));
+    if (!c->cuda->capturing) Z3D_CUDA_TRY(cudaEventRecord(s->begin, c->stream));
     z3d_status status = check(c->cuda->nccl, run(c, call), c->comm, c->name, names[call->kind]);
     if (status != Z3D_OK) {
         abort_all(c->cuda->nccl);
@@ -366,10 +375,12 @@ static z3d_status wait(void *self, int64_t id) {
     slot *s = &c->slots[id % SLOTS];
     Z3D_REQUIRE(id >= 1 && id <= c->started && s->started && !s->waited,
                 "collective %lld of the %s group", (long long)id, c->name);
-    Z3D_CUDA_TRY(cudaEventRecord(s->wait_begin, c->cuda->compute));
+    bool timed = !c->cuda->capturing;
+    if (timed) Z3D_CUDA_TRY(cudaEventRecord(s->wait_begin, c->cuda->compute));
     Z3D_CUDA_TRY(cudaStreamWaitEvent(c->cuda->compute, s->end, 0));
-    Z3D_CUDA_TRY(cudaEventRecord(s->wait_end, c->cuda->compute));
-    s->waited = true;
+    if (timed) Z3D_CUDA_TRY(cudaEventRecord(s->wait_end, c->cuda->compute));
+    s->waited = timed;
+    s->started = timed;
     return Z3D_OK;
 }
 
@@ -408,6 +419,10 @@ void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
 }
 
 void z3d_cuda_nccl_collect(struct z3d_cuda_nccl *nccl) {
+    (void)nccl;
+}
+
+void z3d_cuda_nccl_begin(struct z3d_cuda_nccl *nccl) {
     (void)nccl;
 }
 

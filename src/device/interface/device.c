@@ -232,6 +232,46 @@ z3d_status z3d_device_write(z3d_device *device, void *destination, const void *h
     return z3d_device_heard(device, device->ops->write(device->self, destination, host, bytes));
 }
 
+z3d_status z3d_device_post(z3d_device *device, void *destination, const void *host, int64_t bytes) {
+    if (!device->ops->enqueue_copy) return z3d_device_write(device, destination, host, bytes);
+    z3d_device_touch(device, destination, bytes);
+    return z3d_device_heard(device,
+                            device->ops->enqueue_copy(device->self, destination, host, bytes));
+}
+
+z3d_status z3d_device_fetch(z3d_device *device, void *host, const void *source, int64_t bytes) {
+    if (!device->ops->enqueue_copy) return z3d_device_read(device, host, source, bytes);
+    z3d_device_touch(device, source, bytes);
+    return z3d_device_heard(device, device->ops->enqueue_copy(device->self, host, source, bytes));
+}
+
+/* ---- captured work ---- */
+
+bool z3d_device_captures(const z3d_device *device) {
+    return device->ops->capture_begin != NULL;
+}
+
+z3d_status z3d_capture_begin(z3d_device *device) {
+    Z3D_REQUIRE(z3d_device_captures(device), "the %s device captures nothing", device->ops->name);
+    return z3d_device_heard(device, device->ops->capture_begin(device->self));
+}
+
+z3d_status z3d_capture_end(z3d_device *device, z3d_region **out, int64_t *launches) {
+    void *region = NULL;
+    z3d_status status = z3d_device_heard(
+        device, device->ops->capture_end(device->self, out ? &region : NULL, launches));
+    if (out) *out = region;
+    return status;
+}
+
+z3d_status z3d_region_launch(z3d_device *device, const z3d_region *region) {
+    return z3d_device_heard(device, device->ops->region_launch(device->self, region));
+}
+
+void z3d_region_destroy(z3d_device *device, z3d_region *region) {
+    if (region) device->ops->region_destroy(device->self, region);
+}
+
 z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                    int64_t k, z3d_gemm_method *best, double *gflops) {
     *best = Z3D_GEMM_SGEMM;

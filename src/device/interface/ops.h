@@ -35,6 +35,13 @@ typedef struct z3d_device_ops {
     /* Host <- device, device <- host. */
     z3d_status (*read)(void *self, void *host, const void *source, int64_t bytes);
     z3d_status (*write)(void *self, void *destination, const void *host, int64_t bytes);
+    /* Optional: see z3d_device_post; either way between the device and pinned memory. */
+    z3d_status (*enqueue_copy)(void *self, void *to, const void *from, int64_t bytes);
+    /* Optional (together): see z3d_capture_begin. region NULL: forget what was captured. */
+    z3d_status (*capture_begin)(void *self);
+    z3d_status (*capture_end)(void *self, void **region, int64_t *launches);
+    z3d_status (*region_launch)(void *self, const void *region);
+    void (*region_destroy)(void *self, void *region);
     /* Optional (together): copies beside compute; without them nothing is copied. */
     z3d_status (*copy_start)(void *self, void *to, const void *from, int64_t bytes, int64_t *id);
     z3d_status (*copy_finish)(void *self, int64_t id, bool block);

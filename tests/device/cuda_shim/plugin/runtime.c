@@ -52,13 +52,38 @@ void cuda_shim_stop(const char *what) {
     abort();
 }
 
+static const struct {
+    cudaError_t error;
+    const char *name, *text;
+} errors[] = {
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
+     "capture was not ended in the same stream as it began"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+};
+
+static int find_error(cudaError_t error) {
+    int i = 0;
+    while (errors[i].error != error && errors[i].error != cudaErrorInvalidValue) i++;
+    return i;
+}
+
 const char *cudaGetErrorString(cudaError_t error) {
-    return error == cudaErrorMemoryAllocation ? "out of memory" : "invalid argument";
+    return errors[find_error(error)].text;
 }
 
 const char *cudaGetErrorName(cudaError_t error) {
-    return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
-                                              : "cudaErrorInvalidValue";
+    return errors[find_error(error)].name;
 }
 
 cudaError_t cudaGetLastError(void) {
@@ -91,6 +116,8 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
+    cudaError_t error = cuda_shim_waits();
+    if (error != cudaSuccess) return error;
     cuda_shim_finish_all();
     return cudaSuccess;
 }
@@ -131,22 +158,30 @@ static cudaError_t drop_block(void *memory, place where) {
 }
 
 cudaError_t cudaMalloc(void **out, size_t bytes) {
+    cudaError_t error = cuda_shim_waits();
+    if (error != cudaSuccess) return error;
     if (bytes > left()) return cuda_shim_answer(cudaErrorMemoryAllocation);
     return make_block(out, bytes, DEVICE);
 }
 
 cudaError_t cudaFree(void *memory) {
+    cudaError_t error = cuda_shim_waits();
+    if (error != cudaSuccess) return error;
     if (!memory) return cudaSuccess;
     cuda_shim_finish_all(); /* as the library does */
     return drop_block(memory, DEVICE);
 }
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
+    cudaError_t error = cuda_shim_waits();
+    if (error != cudaSuccess) return error;
     if (flags != cudaHostAllocDefault) return cuda_shim_answer(cudaErrorInvalidValue);
     return make_block(out, bytes, PINNED);
 }
 
 cudaError_t cudaFreeHost(void *memory) {
+    cudaError_t error = cuda_shim_waits();
+    if (error != cudaSuccess) return error;
     if (cuda_shim_is_busy()) cuda_shim_stop("host memory freed beside copies that may be its own");
     return memory ? drop_block(memory, PINNED) : cudaSuccess;
 }
@@ -177,11 +212,17 @@ typedef struct transfer {
     void *staged;     /* what was behind a pageable `from` when it was enqueued, or NULL */
     size_t bytes, rows, pitch;
     int value;
+    int fixed; /* a copy between blocks: in a graph they must still be there */
 } transfer;
 
 static void run_transfer(void *argument) {
     const transfer *t = argument;
     const void *from = t->staged ? t->staged : t->from;
+    place to_place, from_place;
+    if (t->fixed && t->bytes > 0 &&
+        (find(t->to, t->bytes, &to_place) != cudaSuccess || to_place == PAGEABLE ||
+         find(from, t->bytes, &from_place) != cudaSuccess || from_place == PAGEABLE))
+        cuda_shim_stop("a copy from or to memory that is gone");
     for (size_t row = 0; row < t->rows; row++)
         if (from)
             memmove(t->to, from, t->bytes);
@@ -224,6 +265,8 @@ cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, s
 
 /* The host does not wait for it, and no stream of ours does. */
 cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    cudaError_t error = cuda_shim_waits();
+    if (error != cudaSuccess) return error;
     return fill(to, bytes, value, bytes, 1, cuda_shim_legacy_stream());
 }
 
@@ -232,9 +275,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
     place target, source;
     if (kind != cudaMemcpyDefault || find(to, bytes, &target) != cudaSuccess ||
-        find(from, bytes, &source) != cudaSuccess)
+        find(from, bytes, &source) != cudaSuccess || cuda_shim_check_stream(stream) != cudaSuccess)
         return cuda_shim_answer(cudaErrorInvalidValue);
     transfer t = {.to = to, .from = from, .bytes = bytes, .rows = bytes > 0};
+    t.fixed = target != PAGEABLE && source != PAGEABLE;
+    if (cuda_shim_reach_of(stream)->capture && !t.fixed)
+        return cuda_shim_refuse(cudaErrorStreamCaptureUnsupported);
     if (target != PAGEABLE && source == PAGEABLE && bytes > 0) {
         t.staged = malloc(bytes);
         if (!t.staged) return cuda_shim_answer(cudaErrorMemoryAllocation);

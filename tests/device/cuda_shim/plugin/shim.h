@@ -23,6 +23,23 @@ cudaError_t cuda_shim_check_stream(cudaStream_t stream);
 /* What calls without a stream use. */
 cudaStream_t cuda_shim_legacy_stream(void);
 
+/* graphs.c: where a stream or an event is in a capture: the nodes that it has come to. All zeros:
+ * in none. Never freed. */
+typedef struct cuda_shim_reach {
+    long capture; /* its number */
+    int *node, count, capacity;
+} cuda_shim_reach;
+
+/* An error while this thread captures, and the end of that: what waits, allocates or frees. */
+cudaError_t cuda_shim_waits(void);
+cudaError_t cuda_shim_refuse(cudaError_t error);
+/* For streams that are in a capture; `captured` says whether that is so, or has become so. */
+cudaError_t cuda_shim_capture_work(cuda_shim_reach *stream, cuda_shim_work work);
+cudaError_t cuda_shim_capture_record(cuda_shim_reach *event, const cuda_shim_reach *stream);
+cudaError_t cuda_shim_capture_wait(cuda_shim_reach *stream, const cuda_shim_reach *event);
+/* streams.c */
+cuda_shim_reach *cuda_shim_reach_of(cudaStream_t stream);
+
 /* runtime.c: an error that a call answers stays, until somebody asks for it. */
 cudaError_t cuda_shim_answer(cudaError_t error);
 int cuda_shim_has_failed(void);

@@ -25,6 +25,7 @@ struct cuda_shim_stream {
     int alive, first, legacy;
     long enqueued, done;
     entry *head, **tail;
+    cuda_shim_reach reach;
     struct cuda_shim_stream *next;
 };
 
@@ -33,6 +34,7 @@ struct cuda_shim_event {
     cudaStream_t stream; /* NULL: never recorded */
     long position;       /* on the stream, of the last record */
     double recorded;     /* seconds */
+    cuda_shim_reach reach;
 };
 
 static _Thread_local cudaStream_t streams; /* those alive */
@@ -85,8 +87,14 @@ static cudaError_t push(cudaStream_t stream, entry what) {
     return cudaSuccess;
 }
 
+cuda_shim_reach *cuda_shim_reach_of(cudaStream_t stream) {
+    return &stream->reach;
+}
+
 cudaError_t cuda_shim_enqueue(cudaStream_t stream, cuda_shim_work work) {
     cudaError_t error = cuda_shim_check_stream(stream);
+    if (error == cudaSuccess && stream->reach.capture)
+        return cuda_shim_capture_work(&stream->reach, work);
     if (error == cudaSuccess) error = push(stream, (entry){.work = work});
     if (error != cudaSuccess && work.drop) work.drop(work.argument);
     return cuda_shim_answer(error);
@@ -141,7 +149,8 @@ cudaStream_t cuda_shim_legacy_stream(void) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-    cudaError_t error = cuda_shim_finish(stream);
+    cudaError_t error = cuda_shim_waits();
+    if (error == cudaSuccess) error = cuda_shim_finish(stream);
     if (error != cudaSuccess) return error;
     cudaStream_t *link = &streams;
     while (*link != stream) link = &(*link)->next;
@@ -151,11 +160,13 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return cuda_shim_finish(stream);
+    cudaError_t error = cuda_shim_waits();
+    return error == cudaSuccess ? cuda_shim_finish(stream) : error;
 }
 
 /* Whoever asks often enough gets to the end. */
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    if (cuda_shim_waits() != cudaSuccess) return cudaErrorStreamCaptureUnsupported;
     if (cuda_shim_check_stream(stream) != cudaSuccess)
         return cuda_shim_answer(cudaErrorInvalidValue);
     if (stream->done == stream->enqueued) return cudaSuccess;
@@ -167,6 +178,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (flags != 0 || check_event(event) != cudaSuccess ||
         cuda_shim_check_stream(stream) != cudaSuccess)
         return cuda_shim_answer(cudaErrorInvalidValue);
+    if (stream->reach.capture || event->reach.capture)
+        return cuda_shim_capture_wait(&stream->reach, &event->reach);
     return event->stream
                ? push(stream, (entry){.other = event->stream, .position = event->position})
                : cudaSuccess;
@@ -198,9 +211,20 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     if (check_event(event) != cudaSuccess || cuda_shim_check_stream(stream) != cudaSuccess)
         return cuda_shim_answer(cudaErrorInvalidValue);
+    cudaError_t error = cuda_shim_capture_record(&event->reach, &stream->reach);
+    if (error != cudaSuccess || stream->reach.capture) return error;
     event->stream = stream;
     event->position = stream->enqueued + 1;
     return push(stream, (entry){.record = event});
+}
+
+/* What asks about an event: never within a capture, nor of one that was last recorded in one. */
+static cudaError_t check_asked(cudaEvent_t event) {
+    if (check_event(event) != cudaSuccess) return cuda_shim_answer(cudaErrorInvalidValue);
+    cudaError_t error = cuda_shim_waits();
+    if (error == cudaSuccess && event->reach.capture)
+        error = cuda_shim_answer(cudaErrorCapturedEvent);
+    return error;
 }
 
 static int is_over(cudaEvent_t event) {
@@ -208,21 +232,25 @@ static int is_over(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-    if (check_event(event) != cudaSuccess) return cuda_shim_answer(cudaErrorInvalidValue);
+    cudaError_t error = check_asked(event);
+    if (error != cudaSuccess) return error;
     if (is_over(event)) return cudaSuccess;
     run_one(event->stream);
     return cuda_shim_answer(cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    if (check_event(event) != cudaSuccess) return cuda_shim_answer(cudaErrorInvalidValue);
+    cudaError_t error = check_asked(event);
+    if (error != cudaSuccess) return error;
     if (event->stream) run_until(event->stream, event->position);
     return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-    if (check_event(begin) != cudaSuccess || check_event(end) != cudaSuccess || !begin->stream ||
-        !end->stream || !begin->timed || !end->timed)
+    cudaError_t error = check_asked(begin);
+    if (error == cudaSuccess) error = check_asked(end);
+    if (error != cudaSuccess) return error;
+    if (!begin->stream || !end->stream || !begin->timed || !end->timed)
         return cuda_shim_answer(cudaErrorInvalidValue);
     if (!is_over(begin) || !is_over(end)) return cuda_shim_answer(cudaErrorNotReady);
     *milliseconds = (float)((end->recorded - begin->recorded) * 1e3);

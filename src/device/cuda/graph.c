@@ -1,0 +1,78 @@
+/* Captured work: a CUDA graph. Streams that follow compute join its capture by the events that they
+ * wait for, and come back by those that compute waits for; between begin and end nothing may wait
+ * on the host, allocate or free. The mode is by thread: what other threads do is none of it. */
+#include <stdlib.h>
+
+#include "src/base/strings.h"
+#include "src/device/cuda/cuda.h"
+
+/* Everything before it is over then, times of collectives taken. */
+z3d_status z3d_cuda_capture_begin(void *self) {
+    z3d_cuda *cuda = self;
+    Z3D_REQUIRE(!cuda->capturing, "a capture within a capture");
+    Z3D_TRY(z3d_cuda_synchronize(cuda));
+    if (cuda->nccl) z3d_cuda_nccl_begin(cuda->nccl);
+    Z3D_CUDA_TRY(cudaStreamBeginCapture(cuda->compute, cudaStreamCaptureModeThreadLocal));
+    cuda->capturing = true;
+    return Z3D_OK;
+}
+
+static z3d_status instantiate(z3d_cuda *cuda, cudaGraph_t graph, void **region, int64_t *launches) {
+    cudaGraphExec_t made;
+    size_t nodes = 0;
+    Z3D_CUDA_TRY(cudaGraphGetNodes(graph, NULL, &nodes));
+    Z3D_CUDA_TRY(cudaGraphInstantiateWithFlags(&made, graph, 0));
+    *region = made;
+    *launches = (int64_t)nodes;
+    cuda->keeps_graph = true;
+    return Z3D_OK;
+}
+
+z3d_status z3d_cuda_capture_end(void *self, void **region, int64_t *launches) {
+    z3d_cuda *cuda = self;
+    cudaGraph_t graph = NULL;
+    if (!cuda->capturing) return Z3D_OK; /* it never began */
+    cuda->capturing = false;
+    z3d_status status =
+        z3d_cuda_check(cudaStreamEndCapture(cuda->compute, &graph), "cudaStreamEndCapture");
+    if (status == Z3D_OK && region) status = instantiate(cuda, graph, region, launches);
+    if (graph) cudaGraphDestroy(graph);
+    if (cuda->nccl) z3d_cuda_nccl_begin(cuda->nccl);
+    return region ? status : Z3D_OK;
+}
+
+z3d_status z3d_cuda_region_launch(void *self, const void *region) {
+    z3d_cuda *cuda = self;
+    Z3D_CUDA_TRY(cudaGraphLaunch((cudaGraphExec_t)(uintptr_t)region, cuda->compute));
+    return Z3D_OK;
+}
+
+void z3d_cuda_region_destroy(void *self, void *region) {
+    (void)self;
+    cudaDeviceSynchronize(); /* it may still run */
+    cudaGraphExecDestroy(region);
+}
+
+/* ---- scratch of graphs ---- */
+
+struct z3d_cuda_retired {
+    void *scratch;
+    struct z3d_cuda_retired *next;
+};
+
+z3d_status z3d_cuda_retire(z3d_cuda *cuda, void *scratch) {
+    struct z3d_cuda_retired *made;
+    Z3D_TRY(z3d_new(1, sizeof *made, "scratch of a graph", &made));
+    *made = (struct z3d_cuda_retired){scratch, cuda->retired};
+    cuda->retired = made;
+    return Z3D_OK;
+}
+
+void z3d_cuda_free_retired(z3d_cuda *cuda) {
+    while (cuda->retired) {
+        struct z3d_cuda_retired *next = cuda->retired->next;
+        cudaFree(cuda->retired->scratch);
+        free(cuda->retired);
+        cuda->retired = next;
+    }
+}
