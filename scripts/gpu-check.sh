@@ -191,6 +191,13 @@ sanitize() {
     say "== compute-sanitizer: not run, it is not here"
 }
 
+# Behind what is plain, each in a process of its own: what goes wrong with graphs hides nothing else.
+# shellcheck disable=SC2086 # $tiny is a list of words
+graphs() {
+    part 60 "steps as CUDA graphs against plain steps" "$check" $tiny graph
+    part 90 "GPT-2 with a graph and without" "$check" $tiny graph-speed
+}
+
 # What is the same without cuDNN is only run where there is a GPU.
 # shellcheck disable=SC2086 # $tiny is a list of words
 run_parts() {
@@ -202,13 +209,12 @@ run_parts() {
     [ $mode = check ] || part 60 "GPT-2, attention in any order" "$check" --fast-attention speed
     part 45 "kernels at the shapes of GPT-2 1.5B, batch 4" "$check" $tiny kernels
     part 60 "NCCL, two processes on the GPU" "$check" nccl
-    # Behind what is plain, each in a process of its own: what goes wrong with graphs hides nothing else.
-    part 60 "steps as CUDA graphs against plain steps" "$check" $tiny graph
-    part 90 "GPT-2 with a graph and without" "$check" $tiny graph-speed
     if [ $mode = check ]; then
         several_ranks "$check"
+        graphs
     else
         build_and_run_several
+        graphs
         sanitize
     fi
 }

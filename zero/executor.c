@@ -578,6 +578,7 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
     if (status == Z3D_OK && !done) status = z3d_executor_run_list(executor, host);
     if (status == Z3D_AGAIN) return status;
     if (status == Z3D_OK) {
+        if (executor->mailbox && !done) z3d_executor_announce_wait(executor, "what it enqueued");
         status = z3d_executor_end(executor, host);
         if (status != Z3D_OK)
             status = z3d_error_context(status, "step %lld, %s", (long long)host->state.step,

@@ -92,6 +92,14 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     says 'training.cuda_graph on: collectives go through host memory .*; write auto'
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=mpi training.peak_tflops=1
     grep -q '^graph       none: collectives go through host memory' out || fail "no word of the graph"
+    # A capture that fails: the run goes on without, unless a graph was asked for.
+    export ZERO3D_SHIM_CAPTURE=refuse
+    set -- "$ZERO3D" train cuda.yaml training.device=cuda training.peak_tflops=1 model.seq_length=4 training.steps=3
+    expect 0 "$@" run.dir=refused
+    says 'training.cuda_graph auto: steps run without one: step 2, while it was captured: cuda device: cudaStreamEndCapture: '
+    expect fail "$@" run.dir=refused_on training.cuda_graph=on
+    says 'step 2, while it was captured: cuda device: cudaStreamEndCapture: '
+    unset ZERO3D_SHIM_CAPTURE
     # A step as a graph, and a run that goes on from one: the same numbers as without.
     for graph in on off; do
         set -- "$ZERO3D" train cuda.yaml training.device=cuda training.peak_tflops=1 training.cuda_graph=$graph run.dir=$graph checkpoint.interval=2 model.seq_length=4
@@ -100,6 +108,8 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
         sed 's/,"seconds".*"comm_bytes"/,"comm_bytes"/; s/,"outside".*//' $graph/metrics.jsonl >$graph.jsonl
     done
     [ "$(wc -l <on.jsonl)" -eq 4 ] && cmp on.jsonl off.jsonl || fail "a graph changes the run"
+    sed 's/,"seconds".*"comm_bytes"/,"comm_bytes"/; s/,"outside".*//' refused/metrics.jsonl | head -n 2 >refused.jsonl
+    head -n 2 off.jsonl | cmp - refused.jsonl || fail "a capture that fails changes the run"
 fi
 
 # The plugin itself, with every GPU hidden.

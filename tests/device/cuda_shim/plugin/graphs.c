@@ -1,9 +1,11 @@
-/* The stand-in's graphs. What is given to a stream that captures becomes a node, behind the nodes
+/* The stand-in's graphs. ZERO3D_SHIM_CAPTURE=refuse in the environment: every capture fails when it
+ * ends. What is given to a stream that captures becomes a node, behind the nodes
  * that the stream has come to by itself or by events that it waited for. A launch runs the nodes in
  * an order that their dependencies allow: now the earliest first, the next time the latest, so that
  * what lacks an event gives wrong numbers. What CUDA refuses while a thread captures (its waits,
  * its allocations) is refused here, and ends the capture. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "shim.h"
 
@@ -22,16 +24,16 @@ struct cuda_shim_graph {
 enum { MOST_STREAMS = 64 };
 
 /* One at a time. */
-typedef struct capture {
+typedef struct capture_state {
     long number; /* 0: none is under way */
     cudaStream_t origin;
     cuda_shim_reach *joined[MOST_STREAMS];
     int streams;
     struct cuda_shim_graph *graph;
     cudaError_t broken;
-} capture;
+} capture_state;
 
-static _Thread_local capture now;
+static _Thread_local capture_state now;
 static _Thread_local long captures;
 
 /* ---- what has been come to ---- */
@@ -113,7 +115,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     if (cuda_shim_check_stream(stream) != cudaSuccess || mode != cudaStreamCaptureModeThreadLocal)
         return cuda_shim_answer(cudaErrorInvalidValue);
     if (now.number) return cuda_shim_refuse(cudaErrorStreamCaptureUnsupported);
-    now = (capture){.number = ++captures, .origin = stream};
+    now = (capture_state){.number = ++captures, .origin = stream};
     now.graph = calloc(1, sizeof *now.graph);
     if (!now.graph) cuda_shim_stop("no memory for a graph");
     now.graph->users = 1;
@@ -156,13 +158,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     if (cuda_shim_check_stream(stream) != cudaSuccess || !now.number)
         return cuda_shim_answer(cudaErrorInvalidValue);
     if (stream != now.origin) return cuda_shim_refuse(cudaErrorStreamCaptureUnmatched);
+    const char *capture = getenv("ZERO3D_SHIM_CAPTURE");
+    if (capture && strcmp(capture, "refuse") == 0) now.broken = cudaErrorStreamCaptureInvalidated;
     cudaError_t error = now.broken ? now.broken : check_joined();
     for (int i = 0; i < now.streams; i++) now.joined[i]->capture = now.joined[i]->count = 0;
     if (error == cudaSuccess)
         *out = now.graph;
     else
         let_go(now.graph);
-    now = (capture){0};
+    now = (capture_state){0};
     return cuda_shim_answer(error);
 }
 
