@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checkpoint/foreign.h"
 
@@ -179,6 +180,7 @@ static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
     if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part.text);
     if (fd >= 0) z3d_io_close(fd, part.text, &status);
     if (status == Z3D_OK) status = z3d_io_rename(NULL, part.text, path);
+    if (status != Z3D_OK && fd >= 0) (void)unlink(part.text);
     z3d_string_free(&part);
     return status;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #ifdef ZERO3D_XXHASH_DISPATCH /* one function for each instruction set, chosen at run time */
 #include <xxh_x86dispatch.h>
@@ -159,8 +160,22 @@ z3d_status z3d_io_exists(const char *path, bool *exists) {
                            strerror(errno));
 }
 
-static z3d_status cannot_read(const char *path, int error) {
-    return Z3D_ERROR(error == EIO ? Z3D_ERR_DATA : Z3D_ERR_IO, "%s: cannot read it: %s", path,
+bool z3d_io_is_damage(int error, int64_t file_system) {
+    /* Those that lie on a disk of this machine (linux/magic.h has most of the numbers). */
+    static const int64_t on_disk[] = {0xEF53 /* ext2 to 4 */, 0x58465342 /* xfs */,
+                                      0x9123683E /* btrfs */, 0xF2F52010 /* f2fs */,
+                                      0x2FC12FC1 /* zfs */,   0x794C7630 /* overlay */};
+    for (size_t i = 0; i < sizeof on_disk / sizeof *on_disk && error == EIO; i++)
+        if (on_disk[i] == (file_system & 0xFFFFFFFF)) return true;
+    return false;
+}
+
+/* fd: -1 where it could not be opened. */
+static z3d_status cannot_read(int fd, const char *path, int error) {
+    struct statfs disk = {0};
+    bool told = (fd < 0 ? statfs(path, &disk) : fstatfs(fd, &disk)) == 0;
+    bool damage = told && z3d_io_is_damage(error, (int64_t)disk.f_type);
+    return Z3D_ERROR(damage ? Z3D_ERR_DATA : Z3D_ERR_IO, "%s: cannot read it: %s", path,
                      strerror(error));
 }
 
@@ -170,9 +185,9 @@ z3d_status z3d_io_open(const char *path, int *fd, int64_t *size) {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe does not keep us waiting */
     if (*fd < 0 && errno == ENOENT)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: this file of the checkpoint is missing", path);
-    if (*fd < 0) return cannot_read(path, errno);
+    if (*fd < 0) return cannot_read(-1, path, errno);
     if (fstat(*fd, &info) != 0)
-        status = cannot_read(path, errno);
+        status = cannot_read(*fd, path, errno);
     else if (!S_ISREG(info.st_mode))
         status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: this is no file", path);
     if (status != Z3D_OK) {
@@ -189,7 +204,7 @@ z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64
     while (bytes > 0) {
         ssize_t count = pread(fd, at, (size_t)bytes, offset);
         if (count < 0 && errno == EINTR) continue;
-        if (count < 0) return cannot_read(path, errno);
+        if (count < 0) return cannot_read(fd, path, errno);
         if (count == 0)
             return Z3D_ERROR(Z3D_ERR_DATA, "%s: ends at byte %lld, %lld more are missing", path,
                              (long long)offset, (long long)bytes);

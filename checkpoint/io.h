@@ -67,9 +67,12 @@ z3d_status z3d_io_join(const char *folder, const char *name, char **out);
 /* Only "no such file or folder" means that it is not there: where the system cannot tell (a network
  * file system that is away, a folder that may not be searched) it is ERR_IO. */
 z3d_status z3d_io_exists(const char *path, bool *exists);
+/* Whether a failure to read is the disk's for good: EIO of a file system (its f_type) that lies on
+ * a disk of this machine. Network file systems say EIO too when their server is away. */
+bool z3d_io_is_damage(int error, int64_t file_system);
 /* A file of a checkpoint, for reading, and its length. What is the file's own fault is ERR_DATA:
- * it is missing, no regular file, or its disk cannot read it (EIO). Anything else, which may be
- * over at the next try (too many open files, no permission, a stale handle), is ERR_IO. */
+ * it is missing, no regular file, or its disk cannot read it. Anything else, which may be over at
+ * the next try (too many open files, no permission, a network disk's failure), is ERR_IO. */
 z3d_status z3d_io_open(const char *path, int *fd, int64_t *size);
 /* Reads exactly `bytes`; errors as of z3d_io_open, ERR_DATA also when the file ends before. */
 z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset);

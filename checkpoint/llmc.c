@@ -41,19 +41,23 @@ static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t siz
 
 /* ---- reading ---- */
 
-static int find(const z3d_foreign *f, const char *group, const char *name) {
-    for (int i = 0; i < f->count; i++)
-        if (strcmp(f->tensor[i].group, group) == 0 && strcmp(f->tensor[i].name, name) == 0)
-            return i;
+/* Looked for from tensor `from` on: a block's lie behind those of the block before. */
+static int find(const z3d_foreign *f, const char *group, const char *name, int from) {
+    for (int i = 0; i < f->count; i++) {
+        int k = (from + i) % f->count;
+        if (strcmp(f->tensor[k].group, group) == 0 && strcmp(f->tensor[k].name, name) == 0)
+            return k;
+    }
     return -1;
 }
 
 static z3d_status place_tensors(z3d_foreign *f, z3d_dtype dtype, int64_t padded) {
     int64_t at = HEADER * 4, size = (int64_t)z3d_dtype_size(dtype);
     char group[Z3D_NAME];
+    int tensor = 0;
     for (int i = 0; i < ENTRIES; i++)
         for (int64_t l = 0; group_of(i, l, f->gpt.num_layers, group, sizeof group); l++) {
-            int tensor = find(f, group, order[i].name);
+            tensor = find(f, group, order[i].name, tensor);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
             f->place[tensor] = (z3d_place){true, dtype, at};
             at += (i == 0 ? padded * f->gpt.hidden_size : z3d_tensor_elements(&f->tensor[tensor])) *

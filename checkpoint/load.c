@@ -187,7 +187,10 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                                            z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
     }
-    if (status == Z3D_OK && accept) status = accept(context, z3d_checkpoint_get_info(c));
+    if (status == Z3D_OK && accept) {
+        status = accept(context, z3d_checkpoint_get_info(c));
+        status = z3d_checkpoint_agree(world, checking, status);
+    }
     if (status == Z3D_OK) {
         z3d_watchdog_place(world, false, reading);
         z3d_checkpoint_set_verify(c, verify);

@@ -272,6 +272,26 @@ TEST(Engine, LoadingFindsAFlipAnywhere) {
                                        false, nullptr, nullptr, nullptr));
 }
 
+// One rank's refusal is everybody's: none is left waiting for it.
+TEST(Engine, ARefusalIsAgreedOn) {
+    Shared folder;
+    Trainer t(base(1, Z3D_F32));
+    z3d_store *store;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, false, 0, &store));
+    ASSERT_Z3D(save(store, 0));
+    z3d_store_close(store);
+    auto accept = [](void *, const z3d_checkpoint_info *) {
+        return z3d_world_rank(world) < z3d_world_size(world) - 1
+                   ? Z3D_OK
+                   : Z3D_ERROR(Z3D_ERR_CONFIG, "the last rank wants another one");
+    };
+    EXPECT_EQ(Z3D_ERR_CONFIG,
+              z3d_checkpoint_load_all(world, (folder.path + "/step-00000000").c_str(), t.model,
+                                      t.engine, Z3D_VERIFY_FULL, false, accept, nullptr, nullptr));
+    EXPECT_NE(strstr(z3d_error_message(), "the last rank wants"), nullptr) << z3d_error_message();
+}
+
 // The snapshot's memory is there before the first save: copying into it waits for no page.
 TEST(Engine, TheFirstAsynchronousSaveWaitsForNoPages) {
     if (z3d_world_size(world) > 1) GTEST_SKIP();

@@ -351,12 +351,36 @@ TEST(Files, DamageIsToldFromFailuresThatPass) {
     EXPECT_EQ(Z3D_ERR_DATA, z3d_io_open(folder.path.c_str(), &fd, &size));
     ASSERT_EQ(0, mkfifo((folder / "pipe").c_str(), 0600));
     EXPECT_EQ(Z3D_ERR_DATA, z3d_io_open((folder / "pipe").c_str(), &fd, &size));
-    // A disk that cannot read: EIO, as of an address that this process does not have.
+    // EIO, as of an address that this process does not have: damage where a disk says it, not from
+    // a file system that is on none.
     ASSERT_Z3D_OK(z3d_io_open("/proc/self/mem", &fd, &size));
-    EXPECT_EQ(Z3D_ERR_DATA, z3d_io_read(fd, "mem", &byte, 1, 0));
+    EXPECT_EQ(Z3D_ERR_IO, z3d_io_read(fd, "mem", &byte, 1, 0));
     EXPECT_NE(strstr(z3d_error_message(), strerror(EIO)), nullptr) << z3d_error_message();
     close(fd);
     EXPECT_EQ(Z3D_ERR_IO, z3d_io_read(fd, "closed", &byte, 1, 0));
+    const int64_t ext4 = 0xEF53, btrfs = 0x9123683E, nfs = 0x6969, lustre = 0x0BD00BD0;
+    EXPECT_TRUE(z3d_io_is_damage(EIO, ext4));
+    EXPECT_TRUE(z3d_io_is_damage(EIO, (int32_t)btrfs)); // f_type is 32 bits in some places
+    EXPECT_FALSE(z3d_io_is_damage(ESTALE, ext4));
+    EXPECT_FALSE(z3d_io_is_damage(EIO, nfs));
+    EXPECT_FALSE(z3d_io_is_damage(EIO, lustre));
+}
+
+// An export that fails leaves no part of a file behind.
+TEST(Files, AFailedExportLeavesNothing) {
+    TemporaryFolder folder;
+    Gpt gpt;
+    write_checkpoint(folder / "c", gpt, 1, 1);
+    std::string file = folder / "c/shard-00000.h5", bytes = slurp(file);
+    bytes[4096] = (char)(bytes[4096] ^ 1);
+    spill(file, bytes);
+    z3d_checkpoint *c;
+    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    EXPECT_EQ(Z3D_ERR_DATA,
+              z3d_checkpoint_export(c, Z3D_FOREIGN_LLMC, Z3D_F32, (folder / "x").c_str()));
+    EXPECT_FALSE(std::filesystem::exists(folder / "x.part"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "x"));
+    z3d_checkpoint_close(c);
 }
 
 // More shards than files may be open: few are, at a time.
