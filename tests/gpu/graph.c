@@ -162,6 +162,63 @@ static void check_copies(check_context *context, const blocks *b) {
                  status == Z3D_OK ? "" : z3d_error_message());
 }
 
+/* ---- scratch ---- */
+
+/* x[0 .. 1], as a double, becomes the number of ones behind it: through the kernels' scratch. */
+static z3d_status count_ones(const blocks *b) {
+    Z3D_TRY(fill(b, 1));
+    Z3D_TRY(Z3D_LAUNCH(b->device, fill, .x = b->x, .count = 2, .dtype = Z3D_F32));
+    Z3D_TRY(Z3D_LAUNCH(b->device, sum_squares, .x = b->x + 4, .count = COUNT - 4, .dtype = Z3D_F32,
+                       .out = (double *)(void *)b->x));
+    return z3d_device_fetch(b->device, b->host, b->x, sizeof(double));
+}
+
+/* A kernel that wants more scratch than there is by default. */
+static z3d_status grow_scratch(const blocks *b) {
+    enum { ROWS = 8192, COLS = 544 };
+    int64_t bytes = (ROWS + 1) * COLS * (int64_t)sizeof(float);
+    float *dy = NULL;
+    Z3D_TRY(z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, bytes, (void **)&dy));
+    z3d_status status =
+        Z3D_LAUNCH(b->device, bias_backward, .dy = dy, .gradient = dy + ROWS * COLS, .rows = ROWS,
+                   .cols = COLS, .dtype = Z3D_F32, .gradient_dtype = Z3D_F32);
+    z3d_device_free(b->device, Z3D_SPACE_DEVICE, dy, bytes);
+    return status;
+}
+
+/* What takes the place of scratch that was let go would be written over. */
+static z3d_status run_behind_growth(const blocks *b, const z3d_region *region, float *other,
+                                    bool *kept) {
+    float got[2];
+    Z3D_TRY(
+        Z3D_LAUNCH(b->device, fill, .x = other, .count = 1 << 18, .dtype = Z3D_F32, .value = 7));
+    Z3D_TRY(z3d_region_launch(b->device, region));
+    Z3D_TRY(z3d_device_read(b->device, got, other, sizeof got));
+    double ones;
+    memcpy(&ones, b->host, sizeof ones);
+    *kept = got[0] == 7 && got[1] == 7 && ones == COUNT - 4;
+    return Z3D_OK;
+}
+
+static void check_scratch(check_context *context, const blocks *b) {
+    z3d_region *region = NULL;
+    int64_t launches = 0, bytes = (int64_t)1 << 20;
+    void *other = NULL;
+    bool kept = false;
+    z3d_status status = count_ones(b);
+    if (status == Z3D_OK) status = z3d_capture_begin(b->device);
+    if (status == Z3D_OK) status = count_ones(b);
+    if (status == Z3D_OK) status = z3d_capture_end(b->device, &region, &launches);
+    if (status == Z3D_OK) status = grow_scratch(b);
+    if (status == Z3D_OK) status = z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, bytes, &other);
+    if (status == Z3D_OK) status = run_behind_growth(b, region, other, &kept);
+    z3d_device_free(b->device, Z3D_SPACE_DEVICE, other, bytes);
+    z3d_region_destroy(b->device, region);
+    check_report(context, status == Z3D_OK && kept, "capture, then scratch grows", "%s%s",
+                 kept ? "the graph has its own" : "NOT kept for the graph",
+                 status == Z3D_OK ? "" : z3d_error_message());
+}
+
 static z3d_status check_captures(check_context *context) {
     blocks b;
     Z3D_TRY(z3d_device_create(&context->cuda, &b.device));
@@ -175,6 +232,7 @@ static z3d_status check_captures(check_context *context) {
         check_refused(context, &b, "capture with a copy left open", leaves_a_copy);
         check_refused(context, &b, "capture with an allocation", allocates);
         check_copies(context, &b);
+        check_scratch(context, &b);
         z3d_device_free(b.device, Z3D_SPACE_DEVICE, b.x, COUNT * sizeof *b.x);
         z3d_device_free(b.device, Z3D_SPACE_HOST, b.host, 2 * COUNT * sizeof *b.host);
     }
