@@ -104,7 +104,8 @@ static void check_refused(check_context *context, const blocks *b, const char *n
     z3d_status status = z3d_capture_begin(b->device);
     if (status == Z3D_OK) status = fill(b, 1);
     if (status == Z3D_OK) status = wrong(b);
-    bool refused = z3d_capture_end(b->device, &region, &launches) != Z3D_OK;
+    bool refused = status != Z3D_OK;
+    refused |= z3d_capture_end(b->device, &region, &launches) != Z3D_OK;
     z3d_region_destroy(b->device, region);
     status = fill(b, 7);
     if (status == Z3D_OK) status = z3d_device_read(b->device, &got, b->x, sizeof got);
@@ -262,7 +263,7 @@ z3d_status check_graphs(check_context *context, bool tiny, int tensor) {
     m.dtype = Z3D_F16;
     m.stage = 3;
     m.scaler = (z3d_loss_scaler){.dynamic = true,
-                                 .scale = tiny ? 0x1p19f : 0x1p22f,
+                                 .scale = tiny ? 0x1p19f : 0x1p24f,
                                  .min_scale = 1,
                                  .window = 1000,
                                  .hysteresis = 1};
