@@ -1,6 +1,9 @@
 # Benchmarks: built by `make bench`, never by the default build.
 add_custom_target(benchmarks)
 file(GLOB bench_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.c)
+if(NOT ZERO3D_HAS_MPI)
+  list(FILTER bench_sources EXCLUDE REGEX "/collectives") # which MPI's own are measured beside
+endif()
 foreach(source ${bench_sources})
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})

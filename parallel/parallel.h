@@ -1,8 +1,9 @@
 /* parallel: who sits where (topology), process groups, and collectives on device buffers, behind
- * one table per backend (mpi, self, nccl, record, sim; within a node the mpi backend moves data
- * through shared memory); the side channel over which ranks tell each other what they are
- * doing when MPI is blocked. It may call src/base and src/device. Start reading at the topology,
- * then z3d_collective_start; inside: interface/group.c, interface/progress.c, then mpi/mpi.c,
+ * one table per backend (messages, self, nccl, record, sim; within a node the messages backend
+ * moves data through shared memory); what carries the messages, behind another (mpi, tcp); the side
+ * channel over which ranks tell each other what they are doing when messages are blocked. It may
+ * call src/base and src/device. Start reading at the topology, then z3d_collective_start; inside:
+ * interface/group.c, interface/progress.c, then messages/messages.c, interface/transport.h,
  * side/side.h. */
 #ifndef ZERO3D_PARALLEL_PARALLEL_H
 #define ZERO3D_PARALLEL_PARALLEL_H
@@ -46,12 +47,13 @@ int z3d_topology_peer(const z3d_topology *topology, z3d_axis axis, int index);
 
 typedef struct z3d_world z3d_world;
 
-/* Starts MPI (MPI_THREAD_FUNNELED; a process that no launcher started is a world of size 1 without
- * MPI), finds nodes and opens the side channel. Collective over all processes. argc, argv may be
- * NULL. Errors: ERR_COMM; so also where Slurm started several tasks that MPI cannot see as one
- * world (srun without PMIx). */
+/* How this process was started says who the others are: by an MPI launcher, they meet over MPI
+ * (MPI_THREAD_FUNNELED); by srun alone, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in
+ * their environments, over TCP; by none, it is a world of size 1. Finds nodes and opens the side
+ * channel. Collective over all processes. argc, argv may be NULL. Errors: ERR_COMM; so where an
+ * environment contradicts itself or another rank's, or where ranks do not come in time. */
 z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out);
-/* Collective: after success on all ranks only. Ends MPI. */
+/* Collective: after success on all ranks only. Ends MPI, where it was started. */
 void z3d_world_destroy(z3d_world *world);
 /* One rank's failure stops all ranks: prints "zero3d: rank R: message" (once per run, the first
  * failure on top), tells the others over the side channel and ends the run with a non-zero exit on
@@ -62,6 +64,11 @@ void z3d_world_abort(z3d_world *world, z3d_status status, const char *message)
 /* ERR_TOPOLOGY, naming the ranks and nodes, when a tensor group would straddle nodes (the paper's
  * < 5 % case), or the topology is of another world size. Not collective: same answer everywhere. */
 z3d_status z3d_topology_check_nodes(const z3d_world *world, const z3d_topology *topology);
+
+/* The rank that the environment gives this process, 0 if none: before there is a world. */
+int z3d_launched_rank(void);
+/* The MPI library that this build has: "Open MPI v4.1.4", or that there is none. */
+void z3d_mpi_version(char *text, size_t size);
 
 int z3d_world_rank(const z3d_world *world);
 int z3d_world_size(const z3d_world *world);
@@ -90,9 +97,9 @@ const char *z3d_collective_name(z3d_collective_kind kind);
  * (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded to dtype;
  * an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter followed by an
  * all_gather; up to 4096 bytes it instead sums in member order 0, 1, ... on every member. So with
- * mpi and self a result depends on sizes only, never on timing. NCCL sums in the order of its own
- * rings and trees, which it chooses by machine and size: its results have equal bits from run to
- * run on one machine, not those of mpi. */
+ * mpi, tcp and self a result depends on sizes only, never on timing nor on which of them it is.
+ * NCCL sums in the order of its own rings and trees, which it chooses by machine and size: its
+ * results have equal bits from run to run on one machine, not those of mpi. */
 
 /* Makes the group of this rank along `axis`. Collective over the world, every rank the same axes in
  * the same order. Size-1 groups get the self backend. The device's poll is set, so that pending
@@ -116,7 +123,7 @@ int z3d_group_size(const z3d_group *group);
 int z3d_group_index(const z3d_group *group); /* this rank's place in it */
 /* Bytes of communication buffers this group owns, allocated when it was made: for the ledger. */
 int64_t z3d_group_buffer_bytes(const z3d_group *group);
-const char *z3d_group_backend(const z3d_group *group); /* "mpi", "self", "nccl", ... */
+const char *z3d_group_backend(const z3d_group *group); /* "mpi", "tcp", "self", "nccl", ... */
 /* Whether its collectives are work on the device's own streams, and nothing on the host. */
 bool z3d_group_on_stream(const z3d_group *group);
 
@@ -164,11 +171,11 @@ typedef struct z3d_watchdog_config {
     double timeout_seconds; /* 0: no watchdog; the side channel still notices dead ranks */
 } z3d_watchdog_config;
 
-/* Starts this rank's side-channel thread. Rank 0 listens, the others connect (the address goes over
- * MPI); a connection that ends without a goodbye is a death: the survivors' lowest rank prints
- * "zero3d: rank 2 (host, pid) died in reduce_grads block.3 of step 12" at once and every rank ends
- * with a non-zero code. When some rank has waited longer than the timeout in one place, rank 0 asks
- * everybody where they are, prints who waits for whom, and ends the run. Collective over the world.
+/* Starts this rank's side-channel thread. Rank 0 listens, the others connect; a connection that
+ * ends without a goodbye is a death: the survivors' lowest rank prints "zero3d: rank 2 (host, pid)
+ * died in reduce_grads block.3 of step 12" at once and every rank ends with a non-zero code. When
+ * some rank has waited longer than the timeout in one place, rank 0 asks everybody where they are,
+ * prints who waits for whom, and ends the run. Collective over the world.
  */
 z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
 /* Says goodbye. Collective. z3d_world_destroy calls it. */

@@ -2,7 +2,7 @@
 # scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [RESULT-FILE]: what only a machine with a GPU can show, in under 8 minutes. Needs a C
 # and a C++ compiler, CMake and the CUDA toolkit; cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds bin/gpu_check
 # alone (ZERO3D_BARE: no MPI, no other library), compares every kernel and whole training runs with the cpu device, looks for bad accesses
-# where compute-sanitizer is, then measures. Where zero3d's other libraries are, too, ranks that share the GPU are checked.
+# where compute-sanitizer is, then measures.
 # --dry-run: builds, and runs nothing. --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check at tiny sizes over the plugin that
 # ZERO3D_PLUGIN_PATH names: how this script is tested.
 # Ends with 0 if every check held; the last line of RESULT-FILE (gpu-check.txt in the build folder) says so, and only then.
@@ -158,28 +158,6 @@ part() {
     [ $code -eq 0 ] || failed=1
 }
 
-# shellcheck disable=SC2086 # $tiny is a list of words
-several_ranks() {
-    part 60 "two ranks on the GPU, data parallel" scripts/launch -n 2 "$1" --host-collectives $tiny train
-    part 60 "two ranks on the GPU, tensor parallel" scripts/launch -n 2 "$1" --host-collectives --tensor 2 $tiny train
-}
-
-# The plugin is the same with MPI and without.
-build_and_run_several() {
-    if ! command -v mpirun >/dev/null || ! command -v mpicc >/dev/null; then
-        say "== several ranks: not run, there is no MPI"
-        return
-    fi
-    make_check "$build-mpi" "$(($(seconds_left) / 3))" gpu_check -DZERO3D_CUDA=OFF -DZERO3D_TESTS=OFF || {
-        say "== several ranks: not run: $(why_not "$build-mpi")"
-        return
-    }
-    ZERO3D_PLUGIN_PATH=$PWD/$build/bin
-    export ZERO3D_PLUGIN_PATH
-    several_ranks "$build-mpi/bin/gpu_check"
-    unset ZERO3D_PLUGIN_PATH
-}
-
 sanitize() {
     for sanitizer in compute-sanitizer "$toolkit/bin/compute-sanitizer"; do
         command -v "$sanitizer" >/dev/null || continue
@@ -198,9 +176,10 @@ graphs() {
     part 90 "GPT-2 with a graph and without" "$check" $tiny graph-speed
 }
 
-# What is the same without cuDNN is only run where there is a GPU.
+# What is the same without cuDNN is only run where there is a GPU. The program has no MPI: its ranks meet over TCP.
 # shellcheck disable=SC2086 # $tiny is a list of words
 run_parts() {
+    export ZERO3D_LAUNCH=tcp
     part 60 "kernels against the cpu device" "$check" ops
     [ $mode = check ] || part 60 "kernels, own attention" "$check" --own-attention ops
     part 60 "training against the cpu device, one rank" "$check" $tiny train
@@ -209,14 +188,10 @@ run_parts() {
     [ $mode = check ] || part 60 "GPT-2, attention in any order" "$check" --fast-attention speed
     part 45 "kernels at the shapes of GPT-2 1.5B, batch 4" "$check" $tiny kernels
     part 60 "NCCL, two processes on the GPU" "$check" nccl
-    if [ $mode = check ]; then
-        several_ranks "$check"
-        graphs
-    else
-        build_and_run_several
-        graphs
-        sanitize
-    fi
+    part 60 "two ranks on the GPU, data parallel" scripts/launch -n 2 "$check" --host-collectives $tiny train
+    part 60 "two ranks on the GPU, tensor parallel" scripts/launch -n 2 "$check" --host-collectives --tensor 2 $tiny train
+    graphs
+    [ $mode = check ] || sanitize
 }
 
 # The short table: what failed, what was left out, the numbers.

@@ -14,7 +14,7 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     if (config->enter) return "something looks at every instruction";
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
         if (!z3d_group_on_stream(config->group[axis]))
-            return "collectives go through host memory (training.collectives: mpi)";
+            return "collectives go through host memory (training.collectives: host)";
     return NULL;
 }
 

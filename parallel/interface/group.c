@@ -26,17 +26,20 @@ static bool on_one_node(const z3d_world *world, const z3d_topology *topology, z3
 }
 
 static z3d_status create_backend(z3d_group *group, const z3d_topology *topology) {
-    MPI_Comm comm = MPI_COMM_NULL;
     void *unused;
-    int first = z3d_topology_peer(topology, group->axis, 0);
     if (group->device && z3d_device_collectives(group->device, &unused))
-        return z3d_nccl_group_create(group, first);
-    z3d_status status = z3d_mpi_check(
-        MPI_Comm_split(group->world->comm, first, group->index, &comm), "splitting the world");
-    if (status != Z3D_OK) return status;
-    group->ops = &z3d_mpi_ops;
+        return z3d_nccl_group_create(group, z3d_topology_peer(topology, group->axis, 0));
+    int *members = NULL;
+    z3d_status status = z3d_new((size_t)group->size, sizeof *members, "members", &members);
+    for (int i = 0; i < group->size && status == Z3D_OK; i++)
+        members[i] = z3d_topology_peer(topology, group->axis, i);
+    status = z3d_world_agree(group->world, status);
     bool share = on_one_node(group->world, topology, group->axis);
-    return z3d_mpi_group_create(group, comm, share ? group->world->sharing : Z3D_SHARE_NOTHING);
+    if (status == Z3D_OK)
+        status = z3d_message_group_create(group, members,
+                                          share ? group->world->sharing : Z3D_SHARE_NOTHING);
+    free(members);
+    return status;
 }
 
 static void link_group(z3d_world *world, z3d_group *group) {
@@ -76,7 +79,7 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_
         group->device = device;
         group->ops = &z3d_self_ops;
     }
-    /* Everybody takes part in the split, or nobody. */
+    /* Everybody takes part in making it, or nobody. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     if (group->size > 1) status = create_backend(group, topology);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
@@ -140,7 +143,8 @@ int64_t z3d_group_buffer_bytes(const z3d_group *group) {
 }
 
 const char *z3d_group_backend(const z3d_group *group) {
-    return group->ops->name;
+    bool messages = group->ops == &z3d_message_ops;
+    return messages ? group->world->transport->name : group->ops->name;
 }
 
 bool z3d_group_on_stream(const z3d_group *group) {
@@ -256,7 +260,6 @@ static z3d_status take_operation(z3d_group *group, z3d_operation **out) {
     else
         Z3D_TRY(z3d_new(1, sizeof *operation, "a pending collective", &operation));
     *operation = (z3d_operation){.id = ++group->next_id,
-                                 .request = MPI_REQUEST_NULL,
                                  .staging = operation->staging,
                                  .staging_bytes = operation->staging_bytes};
     *out = operation;

@@ -3,11 +3,7 @@
 #ifndef ZERO3D_PARALLEL_INTERNAL_H
 #define ZERO3D_PARALLEL_INTERNAL_H
 
-/* Tests include this from C++: MPI's C++ bindings do not fit into extern "C". */
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
-
+#include "parallel/interface/transport.h"
 #include "parallel/parallel.h"
 
 enum {
@@ -34,7 +30,7 @@ typedef struct z3d_operation {
     void *staging;                /* staged: host memory for it, kept for the next operation */
     int64_t staging_bytes;
     int64_t device_id;   /* nccl: the device's own number of it */
-    MPI_Request request; /* send, recv: the piece under way */
+    z3d_message message; /* send, recv: the piece under way */
     int64_t moved;       /* send, recv: bytes finished */
     int tag;
 } z3d_operation;
@@ -76,8 +72,9 @@ struct z3d_group {
 };
 
 struct z3d_world {
-    bool mpi, owns_mpi;   /* MPI is in use; was started here */
-    MPI_Comm comm, local; /* all ranks; those of this node */
+    const z3d_transport *transport; /* NULL: alone */
+    void *transport_state;
+    z3d_channel *channel, *local; /* all ranks; those of this node */
     int rank, size;
     int nodes, local_rank, local_size;
     int *node; /* by rank */
@@ -89,14 +86,14 @@ struct z3d_world {
     struct z3d_side *side; /* the side channel, NULL: none (alone, or not started) */
 };
 
-extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_mpi_ops, z3d_nccl_ops;
+extern const z3d_group_ops z3d_self_ops, z3d_record_ops, z3d_message_ops, z3d_nccl_ops;
 
-/* mpi/: bytes of buffers that a group of `size` members has. node: they share memory; reads: they
- * also read each other's. */
-int64_t z3d_mpi_buffer_bytes(int size, bool node, bool reads);
-/* mpi/: makes the state of a group over `comm`, which it owns from then on. Collective over the
- * world. */
-z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm, z3d_sharing sharing);
+/* messages/: bytes of buffers that a group of `size` members has. node: they share memory; reads:
+ * they also read each other's. */
+int64_t z3d_message_buffer_bytes(int size, bool node, bool reads);
+/* messages/: makes the state of a group; members are ranks of the world. Collective over the world.
+ */
+z3d_status z3d_message_group_create(z3d_group *group, const int *members, z3d_sharing sharing);
 
 /* nccl/: the same on the device's own collectives (z3d_device_collectives is not NULL). Members of
  * one group call with the same colour. Collective over the world. */
@@ -118,22 +115,13 @@ void z3d_world_poll(void *world);
 /* What a wait does when nothing moved for the idle-th time in a row. */
 void z3d_world_idle(const z3d_world *world, int64_t idle);
 
-/* ERR_COMM with MPI's own text in it; OK when code is MPI_SUCCESS. */
-z3d_status z3d_mpi_check(int code, const char *what);
-
 /* topology.c: the tensor group's check against a map of nodes by rank. */
 z3d_status z3d_topology_check_node_map(const z3d_topology *topology, const int *node);
 
-/* launcher.c: whether the environment says that an MPI launcher started this process; ERR_COMM for
- * launchers that would give a world of strangers. */
-z3d_status z3d_launcher_detect(bool *launched);
-/* After MPI has started with a world of one: ERR_COMM if Slurm started several. */
-z3d_status z3d_launcher_check_alone(void);
-
-/* shared.c: zeroed memory that all members of `comm`, which sit on one node, see. *out is NULL on
- * every member when it is to be had nowhere (no or a full /dev/shm): that is no error. Collective
- * over comm; the end is not. */
-z3d_status z3d_shared_create(MPI_Comm comm, size_t bytes, void **out);
+/* shared.c: zeroed memory that all members of `channel`, which sit on one node, see. *out is NULL
+ * on every member when it is to be had nowhere (no or a full /dev/shm): that is no error.
+ * Collective over the channel; the end is not. */
+z3d_status z3d_shared_create(z3d_channel *channel, size_t bytes, void **out);
 void z3d_shared_destroy(void *at, size_t bytes);
 
 /* side/: opens the channel (collective), says goodbye and closes it (collective), and hands over a
@@ -145,6 +133,9 @@ void z3d_side_abort(z3d_world *world, const char *line);
 void z3d_side_print(const char *text);
 /* The port on which a rank listens, 0: none. */
 int z3d_side_port(const z3d_world *world, int rank);
+
+/* tcp/: the port on which a rank listens for the others' messages, 0: they go another way. */
+int z3d_tcp_port(const z3d_world *world, int rank);
 
 /* Row `row` of `size` near-equal rows of `count` elements: the first count % size rows have one
  * more. */

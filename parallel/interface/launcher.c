@@ -1,37 +1,180 @@
 /* How this process was started. Without a launcher MPI is not started at all: its singleton mode
  * forks a daemon, which fails or makes noise where that daemon is missing. */
-#include <stdlib.h>
+#include "parallel/interface/launcher.h"
 
-#include "parallel/interface/internal.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "parallel/mpi/mpi.h"
 
 /* Set for every rank by Open MPI's mpirun, by PMIx launchers (prrte, srun --mpi=pmix), and by PMI
  * launchers (MPICH's and Intel's mpiexec, srun --mpi=pmi2). */
-static const char *const launcher_marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
-                                             "PMI_SIZE"};
+static const char *const mpi_marks[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK",
+                                        "PMI_SIZE"};
 
-/* Tasks that Slurm started as one step with this process, 0 when it is not a Slurm task. */
-static int64_t slurm_tasks(void) {
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    int64_t count = 0;
-    if (!getenv("SLURM_PROCID")) return 0;
-    if (!tasks) tasks = getenv("SLURM_NTASKS");
-    if (!tasks || z3d_parse_int(tasks, &count) != Z3D_OK) return 0;
-    return count;
+static const char *mpi_mark(void) {
+    for (size_t i = 0; i < sizeof mpi_marks / sizeof mpi_marks[0]; i++)
+        if (getenv(mpi_marks[i])) return mpi_marks[i];
+    return NULL;
 }
 
-z3d_status z3d_launcher_check_alone(void) {
-    int64_t tasks = slurm_tasks();
-    if (getenv("OMPI_COMM_WORLD_SIZE") || tasks <= 1) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_COMM,
-                     "Slurm started %lld tasks, but MPI sees a world of 1: each would train alone; "
-                     "start with srun --mpi=pmix (srun --mpi=list shows what is there) or with "
-                     "mpirun",
-                     (long long)tasks);
+/* Whether the launcher says that it started one process only. */
+static bool says_one(const char *name) {
+    const char *tasks = getenv(name);
+    return tasks && strcmp(tasks, "1") == 0;
 }
 
-z3d_status z3d_launcher_detect(bool *launched) {
-    *launched = false;
-    for (size_t i = 0; i < sizeof launcher_marks / sizeof launcher_marks[0]; i++)
-        if (getenv(launcher_marks[i])) *launched = true;
-    return *launched ? Z3D_OK : z3d_launcher_check_alone();
+static z3d_status read_number(const char *name, int64_t least, int64_t most, int64_t *out) {
+    const char *text = getenv(name);
+    if (!text)
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "%s is not set; ranks that start without MPI want RANK, WORLD_SIZE, "
+                         "MASTER_ADDR and MASTER_PORT, or srun",
+                         name);
+    if (z3d_parse_int(text, out) != Z3D_OK || *out < least || *out > most)
+        return Z3D_ERROR(Z3D_ERR_COMM, "%s=%.40s in the environment: wanted is %lld to %lld", name,
+                         text, (long long)least, (long long)most);
+    return Z3D_OK;
+}
+
+static z3d_status read_host(z3d_launcher *out, const char *text, const char *name) {
+    if (!text || !text[0])
+        return Z3D_ERROR(Z3D_ERR_COMM, "%s is not set: the host or address where rank 0 runs",
+                         name);
+    if (strlen(text) >= sizeof out->host)
+        return Z3D_ERROR(Z3D_ERR_COMM, "%s in the environment is no host: %.40s...", name, text);
+    snprintf(out->host, sizeof out->host, "%s", text);
+    return Z3D_OK;
+}
+
+/* How long ranks wait for each other at the start. */
+static z3d_status read_seconds(z3d_launcher *out) {
+    int64_t seconds = 120;
+    if (getenv("ZERO3D_START_SECONDS"))
+        Z3D_TRY(read_number("ZERO3D_START_SECONDS", 1, 86400, &seconds));
+    out->seconds = (double)seconds;
+    return Z3D_OK;
+}
+
+static z3d_status detect_variables(z3d_launcher *out) {
+    int64_t rank = 0, size = 0, port = 0;
+    Z3D_TRY(read_number("WORLD_SIZE", 1, INT_MAX, &size));
+    Z3D_TRY(read_number("RANK", 0, size - 1, &rank));
+    if (size == 1) return Z3D_OK;
+    Z3D_TRY(read_host(out, getenv("MASTER_ADDR"), "MASTER_ADDR"));
+    Z3D_TRY(read_number("MASTER_PORT", 1, 65535, &port));
+    out->way = Z3D_LAUNCHER_TCP;
+    out->rank = (int)rank;
+    out->size = (int)size;
+    out->port = (int)port;
+    return read_seconds(out);
+}
+
+bool z3d_hostlist_first(const char *list, char *out, size_t size) {
+    size_t length = 0;
+    for (; *list && *list != ','; list++) {
+        if (*list == '[') {
+            for (list++; *list >= '0' && *list <= '9'; list++) {
+                if (length + 1 >= size) return false;
+                out[length++] = *list;
+            }
+            list += strcspn(list, "]");
+            if (!*list) return false;
+        } else if (*list == ']' || *list <= ' ' || length + 1 >= size) {
+            return false;
+        } else {
+            out[length++] = *list;
+        }
+    }
+    out[length] = '\0';
+    return length > 0;
+}
+
+/* Slurm's list is sorted, so its first host has task 0, unless somebody arranged it otherwise. */
+static z3d_status first_host(z3d_launcher *out) {
+    const char *list = getenv("SLURM_STEP_NODELIST"), *own = getenv("SLURMD_NODENAME");
+    if (getenv("MASTER_ADDR")) return read_host(out, getenv("MASTER_ADDR"), "MASTER_ADDR");
+    if (!list || !z3d_hostlist_first(list, out->host, sizeof out->host))
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "SLURM_STEP_NODELIST=%.80s names no first host: set MASTER_ADDR to where "
+                         "rank 0 runs",
+                         list ? list : "");
+    if (out->rank == 0 && own && strcmp(own, out->host) != 0)
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "rank 0 runs on %.80s, and the first host of the step is %.80s: set "
+                         "MASTER_ADDR to where rank 0 runs",
+                         own, out->host);
+    return Z3D_OK;
+}
+
+/* A port that two steps hardly share, outside the range that the kernel gives away itself. */
+static z3d_status step_port(z3d_launcher *out) {
+    enum { FIRST_PORT = 20000, PORTS = 10000 };
+    int64_t job = 0, step = 0, port;
+    Z3D_TRY(read_number("SLURM_JOB_ID", 0, UINT32_MAX, &job));
+    Z3D_TRY(read_number("SLURM_STEP_ID", 0, UINT32_MAX, &step));
+    out->run = (uint64_t)job << 32 | (uint64_t)step;
+    port = FIRST_PORT + (job * 31 + step) % PORTS;
+    if (getenv("MASTER_PORT")) Z3D_TRY(read_number("MASTER_PORT", 1, 65535, &port));
+    out->port = (int)port;
+    return Z3D_OK;
+}
+
+z3d_status z3d_launcher_detect_slurm(z3d_launcher *out) {
+    int64_t rank = 0, size = 0;
+    *out = (z3d_launcher){.way = Z3D_LAUNCHER_ALONE};
+    /* To mpirun's ranks they are those of the task that started mpirun's daemon. */
+    if (!getenv("SLURM_PROCID") || getenv("OMPI_COMM_WORLD_SIZE")) return Z3D_OK;
+    if (!getenv("SLURM_STEP_NUM_TASKS")) {
+        if (!getenv("SLURM_NTASKS")) return Z3D_OK;
+        Z3D_TRY(read_number("SLURM_NTASKS", 1, INT_MAX, &size));
+        if (size == 1) return Z3D_OK;
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "this Slurm job has %lld tasks, but srun did not start this process, "
+                         "which would train alone: start it with srun",
+                         (long long)size);
+    }
+    Z3D_TRY(read_number("SLURM_STEP_NUM_TASKS", 1, INT_MAX, &size));
+    Z3D_TRY(read_number("SLURM_PROCID", 0, size - 1, &rank));
+    if (size == 1) return Z3D_OK;
+    out->rank = (int)rank;
+    out->size = (int)size;
+    Z3D_TRY(first_host(out));
+    Z3D_TRY(step_port(out));
+    out->way = Z3D_LAUNCHER_TCP;
+    return read_seconds(out);
+}
+
+z3d_status z3d_launcher_detect(z3d_launcher *out) {
+    const char *mark = mpi_mark();
+    *out = (z3d_launcher){.way = Z3D_LAUNCHER_ALONE};
+    if (mark && z3d_mpi_built) {
+        out->way = Z3D_LAUNCHER_MPI;
+        return Z3D_OK;
+    }
+    if (getenv("RANK") || getenv("WORLD_SIZE")) return detect_variables(out);
+    Z3D_TRY(z3d_launcher_detect_slurm(out));
+    bool one = says_one("OMPI_COMM_WORLD_SIZE") || says_one("PMI_SIZE") ||
+               (says_one("SLURM_STEP_NUM_TASKS") && !getenv("OMPI_COMM_WORLD_SIZE"));
+    if (mark && out->way == Z3D_LAUNCHER_ALONE && !one)
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "an MPI launcher started this process (%s), and this is a build without "
+                         "MPI: start with srun, or with RANK, WORLD_SIZE, MASTER_ADDR and "
+                         "MASTER_PORT set for every rank",
+                         mark);
+    return Z3D_OK;
+}
+
+int z3d_launched_rank(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "RANK",
+                                        "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        int64_t rank;
+        const char *text = getenv(names[i]);
+        if (strcmp(names[i], "RANK") == 0 && !getenv("WORLD_SIZE")) continue;
+        if (text) return z3d_parse_int(text, &rank) == Z3D_OK && rank < INT_MAX ? (int)rank : 0;
+    }
+    return 0;
 }

@@ -10,7 +10,8 @@
 bool z3d_world_progress(z3d_world *world) {
     if (world->progressing) return false;
     world->progressing = true;
-    bool moved = false;
+    bool carried = world->transport && world->transport->progress;
+    bool moved = carried && world->transport->progress(world);
     for (z3d_group *group = world->groups; group; group = group->next) {
         if (group->pending == 0 || group->broken != Z3D_OK || !group->ops->progress) continue;
         z3d_status status = group->ops->progress(group, &moved);

@@ -35,21 +35,17 @@ static void *open_named(const char *name, size_t bytes) {
     return at;
 }
 
-z3d_status z3d_shared_create(MPI_Comm comm, size_t bytes, void **out) {
+z3d_status z3d_shared_create(z3d_channel *channel, size_t bytes, void **out) {
     char name[64] = "";
-    int rank = 0, mine, all = 0;
+    bool first = channel->index == 0;
     *out = NULL;
-    MPI_Comm_rank(comm, &rank);
-    void *at = rank == 0 ? create_named(name, sizeof name, bytes) : NULL;
-    z3d_status status =
-        z3d_mpi_check(MPI_Bcast(name, sizeof name, MPI_BYTE, 0, comm), "naming shared memory");
-    if (status == Z3D_OK && rank != 0) at = open_named(name, bytes);
-    mine = at != NULL;
-    if (status == Z3D_OK)
-        status = z3d_mpi_check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm),
-                               "agreeing on shared memory");
+    void *at = first ? create_named(name, sizeof name, bytes) : NULL;
+    z3d_status status = z3d_channel_broadcast(channel, name, sizeof name, 0);
+    if (status == Z3D_OK && !first) at = open_named(name, bytes);
+    int all = at != NULL;
+    if (status == Z3D_OK) status = z3d_channel_min(channel, &all);
     /* Everybody has it or will not: the name is no longer needed, and nothing is left behind. */
-    if (rank == 0 && at) shm_unlink(name);
+    if (first && at) shm_unlink(name);
     if (status == Z3D_OK && all)
         *out = at;
     else

@@ -1,11 +1,34 @@
-/* The backend of groups over MPI: a queue of collectives, one under way at a time, beside the sends
- * and receives. */
+/* Messages over MPI. Nothing else includes its header; a build without MPI has none.c instead. */
+#include <mpi.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "parallel/mpi/ring.h"
+#include "parallel/mpi/mpi.h"
 
-z3d_status z3d_mpi_check(int code, const char *what) {
+const bool z3d_mpi_built = true;
+
+/* What MPI calls things by is a pointer in one library and an int in another. */
+_Static_assert(sizeof(MPI_Comm) <= sizeof(void *), "a communicator fits a handle");
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits a handle");
+
+static MPI_Comm comm_of(const z3d_channel *channel) {
+    MPI_Comm comm;
+    memcpy(&comm, &channel->handle, sizeof comm);
+    return comm;
+}
+
+static MPI_Request request_of(const z3d_message *message) {
+    MPI_Request request;
+    memcpy(&request, &message->handle, sizeof request);
+    return request;
+}
+
+static void keep_request(z3d_message *message, MPI_Request request) {
+    memcpy(&message->handle, &request, sizeof request);
+}
+
+static z3d_status check(int code, const char *what) {
     if (code == MPI_SUCCESS) return Z3D_OK;
     char text[MPI_MAX_ERROR_STRING] = "unknown error";
     int length;
@@ -13,152 +36,101 @@ z3d_status z3d_mpi_check(int code, const char *what) {
     return Z3D_ERROR(Z3D_ERR_COMM, "%s: MPI says: %s", what, text);
 }
 
-int64_t z3d_mpi_buffer_bytes(int size, bool node, bool reads) {
-    int64_t bytes = node ? z3d_node_buffer_bytes() : (int64_t)size * Z3D_SMALL_BYTES;
-    return bytes + (reads ? 0 : (int64_t)Z3D_RING_WINDOW * Z3D_RING_SEGMENT);
+/* Ranks keep their order: members are given in it. */
+static z3d_status mpi_open(z3d_channel *channel) {
+    MPI_Comm comm;
+    Z3D_TRY(check(MPI_Comm_split(MPI_COMM_WORLD, channel->members[0], channel->index, &comm),
+                  "splitting the world"));
+    memcpy(&channel->handle, &comm, sizeof comm);
+    return check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "a communicator");
 }
 
-/* What messages need: less, or nothing, where shared memory does the work. */
-static z3d_status make_buffers(z3d_mpi_group *mpi, size_t size, int64_t *bytes) {
-    bool reads = mpi->node && z3d_node_takes_all(mpi->node);
-    *bytes = z3d_mpi_buffer_bytes((int)size, mpi->node, reads);
-    if (!mpi->node) {
-        Z3D_TRY(z3d_new(2 * size, sizeof(MPI_Request), "requests", &mpi->small_request));
-        Z3D_TRY(z3d_new(size, Z3D_SMALL_BYTES, "small communication buffers", &mpi->small));
-        for (size_t i = 0; i < 2 * size; i++) mpi->small_request[i] = MPI_REQUEST_NULL;
-    }
-    if (!reads)
-        Z3D_TRY(z3d_new(Z3D_RING_WINDOW, Z3D_RING_SEGMENT, "communication slots", &mpi->slots));
-    return Z3D_OK;
-}
-
-z3d_status z3d_mpi_group_create(z3d_group *group, MPI_Comm comm, z3d_sharing sharing) {
-    z3d_mpi_group *mpi = NULL;
-    size_t size = (size_t)group->size;
-    z3d_status status = z3d_new(1, sizeof *mpi, "a process group", &mpi);
-    Z3D_TRY_GOTO(status, z3d_world_agree(group->world, status), failed);
-    group->state = mpi;
-    mpi->comm = comm;
-    Z3D_TRY(z3d_mpi_check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "a communicator"));
-    if (sharing != Z3D_SHARE_NOTHING)
-        Z3D_TRY(z3d_node_create(comm, sharing == Z3D_SHARE_EVERYTHING, &mpi->node));
-    Z3D_TRY(z3d_new(size, sizeof(int64_t), "send counts", &mpi->sent_to));
-    Z3D_TRY(z3d_new(size, sizeof(int64_t), "receive counts", &mpi->received_from));
-    return make_buffers(mpi, size, &group->buffer_bytes);
-failed:
+static void mpi_close(z3d_channel *channel) {
+    MPI_Comm comm = comm_of(channel);
     MPI_Comm_free(&comm);
-    free(mpi);
-    return status;
 }
 
-static void drop_request(MPI_Request *request) {
-    if (*request == MPI_REQUEST_NULL) return;
-    MPI_Cancel(request);
-    MPI_Request_free(request);
+static z3d_status mpi_send(z3d_message *message) {
+    MPI_Request request;
+    Z3D_TRY(check(MPI_Isend(message->data, (int)message->bytes, MPI_BYTE, message->peer,
+                            message->tag, comm_of(message->channel), &request),
+                  "posting a send"));
+    keep_request(message, request);
+    return Z3D_OK;
 }
 
-/* After an error operations may still be pending: nothing may write into freed memory. */
-static void drop_requests(z3d_mpi_group *mpi, int size) {
-    z3d_ring *ring = &mpi->ring;
-    if (mpi->active && mpi->way == Z3D_WAY_RING) {
-        for (int64_t q = ring->received; q < ring->posted; q++)
-            drop_request(&ring->recv_request[q % Z3D_RING_WINDOW]);
-        for (int64_t q = ring->sent; q < ring->sending; q++)
-            drop_request(&ring->send_request[q % Z3D_RING_WINDOW]);
-    }
-    for (int i = 0; mpi->small_request && i < 2 * size; i++) drop_request(&mpi->small_request[i]);
-    for (z3d_operation *p2p = mpi->p2p; p2p; p2p = p2p->queued) drop_request(&p2p->request);
+static z3d_status mpi_receive(z3d_message *message) {
+    MPI_Request request;
+    Z3D_TRY(check(MPI_Irecv(message->data, (int)message->bytes, MPI_BYTE, message->peer,
+                            message->tag, comm_of(message->channel), &request),
+                  "posting a receive"));
+    keep_request(message, request);
+    return Z3D_OK;
 }
 
-static void mpi_destroy(z3d_group *group) {
-    z3d_mpi_group *mpi = group->state;
-    if (!mpi) return;
-    drop_requests(mpi, group->size);
-    z3d_node_destroy(mpi->node);
-    MPI_Comm_free(&mpi->comm);
-    free(mpi->slots);
-    free(mpi->small);
-    free(mpi->small_request);
-    free(mpi->received_from);
-    free(mpi->sent_to);
-    free(mpi);
+static z3d_status mpi_test(z3d_message *message, bool *done) {
+    MPI_Request request = request_of(message);
+    int finished = 0;
+    int code = MPI_Test(&request, &finished, MPI_STATUS_IGNORE);
+    keep_request(message, request);
+    *done = finished != 0;
+    return check(code, "sending or receiving");
 }
 
-static bool is_small(const z3d_collective *call) {
-    return call->kind == Z3D_COLLECTIVE_BARRIER ||
-           (call->kind == Z3D_COLLECTIVE_ALL_REDUCE &&
-            call->count * (int64_t)z3d_dtype_size(call->dtype) <= Z3D_SMALL_BYTES);
+static void mpi_drop(z3d_message *message) {
+    MPI_Request request = request_of(message);
+    if (request == MPI_REQUEST_NULL) return;
+    MPI_Cancel(&request);
+    MPI_Request_free(&request);
 }
 
-static z3d_status begin_head(z3d_group *group) {
-    enum { TAGS = 1 << 19 };
-    z3d_mpi_group *mpi = group->state;
-    z3d_operation *head = mpi->head;
-    mpi->tag = (int)(mpi->sequence++ % TAGS) * 2;
-    mpi->active = true;
-    if (mpi->node) {
-        bool taken = z3d_node_takes(mpi->node, &head->call);
-        mpi->way = taken ? Z3D_WAY_NODE : Z3D_WAY_RING;
-        if (taken)
-            z3d_node_begin(mpi->node, &head->call, (uint64_t)mpi->sequence);
-        else
-            z3d_node_skip(mpi->node, (uint64_t)mpi->sequence);
+static void mpi_abort(z3d_world *world) {
+    (void)world;
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+}
+
+/* MPI that the caller had started is the caller's. */
+static void leave(z3d_world *world) {
+    (void)world;
+}
+
+static void finalize(z3d_world *world) {
+    (void)world;
+    MPI_Finalize();
+}
+
+#define OPERATIONS                                                                                 \
+    .name = "mpi", .open = mpi_open, .close = mpi_close, .send = mpi_send, .receive = mpi_receive, \
+    .test = mpi_test, .drop = mpi_drop, .abort = mpi_abort
+static const z3d_transport callers_mpi = {OPERATIONS, .end = leave};
+static const z3d_transport own_mpi = {OPERATIONS, .end = finalize};
+
+z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world) {
+    int initialized = 0, finalized = 0, provided = 0;
+    MPI_Finalized(&finalized);
+    if (finalized)
+        return Z3D_ERROR(Z3D_ERR_COMM, "MPI was already ended in this process; make one world");
+    MPI_Initialized(&initialized);
+    if (!initialized) {
+        Z3D_TRY(check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "starting MPI"));
+        world->transport = &own_mpi;
+        if (provided < MPI_THREAD_FUNNELED)
+            return Z3D_ERROR(Z3D_ERR_COMM,
+                             "this MPI library allows no second thread (thread level %d)",
+                             provided);
     } else {
-        mpi->way = is_small(&head->call) ? Z3D_WAY_EXCHANGE : Z3D_WAY_RING;
+        world->transport = &callers_mpi;
     }
-    if (mpi->way == Z3D_WAY_EXCHANGE) return z3d_exchange_begin(group, head);
-    return mpi->way == Z3D_WAY_RING ? z3d_ring_begin(group, head) : Z3D_OK;
-}
-
-static z3d_status progress_head(z3d_group *group, bool *moved) {
-    z3d_mpi_group *mpi = group->state;
-    if (mpi->way == Z3D_WAY_EXCHANGE) return z3d_exchange_progress(group, mpi->head, moved);
-    if (mpi->way == Z3D_WAY_RING) return z3d_ring_progress(group, mpi->head, moved);
-    bool done;
-    Z3D_TRY(z3d_node_progress(mpi->node, &mpi->head->call, moved, &done));
-    if (done) mpi->active = false;
+    MPI_Comm_rank(MPI_COMM_WORLD, &world->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world->size);
     return Z3D_OK;
 }
 
-static z3d_status progress_collectives(z3d_group *group, bool *moved) {
-    z3d_mpi_group *mpi = group->state;
-    while (mpi->head) {
-        if (!mpi->active) Z3D_TRY(begin_head(group));
-        Z3D_TRY(progress_head(group, moved));
-        if (mpi->active) return Z3D_OK;
-        z3d_operation *done = mpi->head;
-        mpi->head = done->queued;
-        if (!mpi->head) mpi->tail = NULL;
-        *moved = true;
-        z3d_operation_finish(group, done, Z3D_OK);
-    }
-    return Z3D_OK;
+/* May be asked before MPI is started. */
+void z3d_mpi_version(char *text, size_t size) {
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    MPI_Get_library_version(version, &length);
+    version[strcspn(version, ",\n")] = '\0';
+    snprintf(text, size, "%s", version);
 }
-
-static z3d_status mpi_progress(z3d_group *group, bool *moved) {
-    Z3D_TRY(z3d_p2p_progress(group, moved));
-    return progress_collectives(group, moved);
-}
-
-static z3d_status mpi_start(z3d_group *group, z3d_operation *operation) {
-    z3d_mpi_group *mpi = group->state;
-    z3d_collective_kind kind = operation->call.kind;
-    if (operation->call.count == 0 && kind != Z3D_COLLECTIVE_BARRIER) {
-        /* Nothing for everybody: nobody sends it. */
-        z3d_operation_finish(group, operation, Z3D_OK);
-        return Z3D_OK;
-    }
-    if (kind == Z3D_COLLECTIVE_SEND || kind == Z3D_COLLECTIVE_RECV)
-        return z3d_p2p_start(group, operation);
-    if (mpi->tail)
-        mpi->tail->queued = operation;
-    else
-        mpi->head = operation;
-    mpi->tail = operation;
-    /* The first messages leave at once: the next poll may be far away. */
-    z3d_world_progress(group->world);
-    return Z3D_OK;
-}
-
-const z3d_group_ops z3d_mpi_ops = {
-    .name = "mpi", .start = mpi_start, .progress = mpi_progress, .destroy = mpi_destroy};

@@ -55,44 +55,43 @@ struct z3d_node {
 /* ---- making ---- */
 
 /* Containers and hardened kernels may forbid it: try. */
-static bool try_reading(z3d_node *node, MPI_Comm comm) {
+static z3d_status try_reading(z3d_node *node, z3d_channel *channel) {
     enum { MAGIC = 0x5a3d };
     uint64_t mine = MAGIC + (uint64_t)node->index, read = 0;
-    int next = (node->index + 1) % node->size, good, all = 0;
+    int next = (node->index + 1) % node->size, everybody = 1;
     member *self = &node->members[node->index];
     atomic_store(&self->address[0], (uint64_t)(uintptr_t)&mine);
     atomic_store(&self->pid, getpid());
-    MPI_Barrier(comm);
+    z3d_status status = z3d_channel_min(channel, &everybody); /* a barrier */
     for (int m = 0; m < node->size; m++) node->pid[m] = (pid_t)atomic_load(&node->members[m].pid);
     struct iovec to = {.iov_base = &read, .iov_len = sizeof read};
     struct iovec from = {.iov_base =
                              (void *)(uintptr_t)atomic_load(&node->members[next].address[0]),
                          .iov_len = sizeof read};
     ssize_t got = process_vm_readv(node->pid[next], &to, 1, &from, 1, 0);
-    good = got == (ssize_t)sizeof read && read == MAGIC + (uint64_t)next;
+    int good = got == (ssize_t)sizeof read && read == MAGIC + (uint64_t)next;
     /* Also the barrier behind which `mine` may go. */
-    MPI_Allreduce(&good, &all, 1, MPI_INT, MPI_MIN, comm);
-    return all != 0;
+    if (status == Z3D_OK) status = z3d_channel_min(channel, &good);
+    node->can_read = good;
+    return status;
 }
 
-z3d_status z3d_node_create(MPI_Comm comm, bool may_read, z3d_node **out) {
+z3d_status z3d_node_create(z3d_channel *channel, bool may_read, z3d_node **out) {
     z3d_node *node = NULL;
     void *shared = NULL;
-    int mine = 0, all = 0;
     *out = NULL;
     z3d_status status = z3d_new(1, sizeof *node, "a node's group", &node);
     if (status == Z3D_OK) {
-        MPI_Comm_size(comm, &node->size);
-        MPI_Comm_rank(comm, &node->index);
+        node->size = channel->size;
+        node->index = channel->index;
         size_t size = (size_t)node->size;
         node->shared_bytes = size * (sizeof(member) + 2 * (size_t)SLOT);
         status = z3d_new(size, sizeof *node->pid, "a node's group", &node->pid);
         if (status == Z3D_OK) status = z3d_new(2, CHUNK, "communication buffers", &node->partial);
     }
-    mine = status == Z3D_OK;
-    z3d_status agreed = z3d_mpi_check(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, comm),
-                                      "making a node's group");
-    if (agreed == Z3D_OK && all) agreed = z3d_shared_create(comm, node->shared_bytes, &shared);
+    int all = status == Z3D_OK;
+    z3d_status agreed = z3d_channel_min(channel, &all);
+    if (agreed == Z3D_OK && all) agreed = z3d_shared_create(channel, node->shared_bytes, &shared);
     if (status == Z3D_OK) status = agreed;
     if (status != Z3D_OK || !shared) {
         z3d_node_destroy(node);
@@ -102,9 +101,8 @@ z3d_status z3d_node_create(MPI_Comm comm, bool may_read, z3d_node **out) {
     node->members = shared;
     node->slots = (char *)shared + (size_t)node->size * sizeof(member);
     memset(node->slots + (size_t)node->index * 2 * SLOT, 0, 2 * SLOT); /* first touch */
-    node->can_read = may_read && try_reading(node, comm);
     *out = node;
-    return Z3D_OK;
+    return may_read ? try_reading(node, channel) : Z3D_OK;
 }
 
 void z3d_node_destroy(z3d_node *node) {

@@ -9,8 +9,8 @@
 typedef struct z3d_node z3d_node;
 
 /* *out is NULL when the members cannot share memory: no error. may_read: they may try to read each
- * other's memory. Collective over comm. */
-z3d_status z3d_node_create(MPI_Comm comm, bool may_read, z3d_node **out);
+ * other's memory. Collective over the channel. */
+z3d_status z3d_node_create(z3d_channel *channel, bool may_read, z3d_node **out);
 void z3d_node_destroy(z3d_node *node);
 /* Communication buffers of this member, in bytes. */
 int64_t z3d_node_buffer_bytes(void);

@@ -1,5 +1,5 @@
 /* Inside parallel/side only. The side channel: one thread per rank, TCP between rank 0 (the hub)
- * and the others, apart from MPI, which may be blocked or dead. place.c keeps what this rank is
+ * and the others, apart from messages, which may be blocked. place.c keeps what this rank is
  * doing, wire.c opens sockets and frames messages, hub.c is the thread and decides, report.c writes
  * the sentences, watchdog.c is the face. */
 #ifndef ZERO3D_PARALLEL_SIDE_H
@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "parallel/interface/internal.h"
+#include "parallel/sockets/sockets.h"
 
 enum {
     Z3D_PLACE_BYTES = 96,
@@ -76,11 +77,11 @@ typedef struct z3d_connection {
     char buffer[sizeof(z3d_wire_head) + Z3D_LINE_BYTES];
 } z3d_connection;
 
-/* What everybody knows of a rank: gathered over MPI at the start. */
+/* What everybody knows of a rank: gathered at the start. */
 typedef struct z3d_peer {
     char host[64];
     int32_t pid, port, num_addresses, reserved;
-    char address[Z3D_MAX_ADDRESSES][48];
+    char address[Z3D_MAX_ADDRESSES][Z3D_ADDRESS_BYTES];
 } z3d_peer;
 
 /* A listening socket, and the addresses at which other ranks may reach it (127.0.0.1 alone when all

@@ -35,7 +35,7 @@ static const z3d_group_ops sim_ops = {.name = "sim",
                                       .destroy = sim_destroy};
 
 int64_t z3d_group_buffers_on_cpus(int size, bool one_node) {
-    return size > 1 ? z3d_mpi_buffer_bytes(size, one_node, one_node) : 0;
+    return size > 1 ? z3d_message_buffer_bytes(size, one_node, one_node) : 0;
 }
 
 z3d_status z3d_group_create_sim(z3d_axis axis, int size, int index, z3d_tape *tape,

@@ -35,7 +35,7 @@ typedef enum {
     Z3D_SCHEDULE_WARMUP_COSINE
 } z3d_schedule;
 typedef enum { Z3D_TRAINING_CPU, Z3D_TRAINING_CUDA } z3d_training_device;
-typedef enum { Z3D_COLLECTIVES_AUTO, Z3D_COLLECTIVES_NCCL, Z3D_COLLECTIVES_MPI } z3d_collectives;
+typedef enum { Z3D_COLLECTIVES_AUTO, Z3D_COLLECTIVES_NCCL, Z3D_COLLECTIVES_HOST } z3d_collectives;
 typedef enum { Z3D_CUDA_GRAPH_AUTO, Z3D_CUDA_GRAPH_ON, Z3D_CUDA_GRAPH_OFF } z3d_cuda_graph;
 typedef enum { Z3D_TOKENIZER_BYTES, Z3D_TOKENIZER_GPT2 } z3d_tokenizer_kind;
 

@@ -61,7 +61,7 @@
   X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
   X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "initial weights and dropout") \
   X(training_device, "training.device", ENUM, "cpu", "cpu|cuda", "where to compute; cuda: one GPU a rank") \
-  X(training_collectives, "training.collectives", ENUM, "auto", "auto|nccl|mpi", "auto: nccl on cuda, mpi on cpu; mpi on cuda goes through host memory: slow, the cpu device's order of sums, and ranks may share a GPU") \
+  X(training_collectives, "training.collectives", ENUM, "auto", "auto|nccl|host", "auto: nccl on cuda, host on cpu: over MPI or TCP; host on cuda goes through host memory: slow, the cpu device's order of sums, and ranks may share a GPU") \
   X(training_attention, "training.attention", ENUM, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN where it is there and can (16-bit types, no dropout on the probabilities), else own kernels") \
   X(training_deterministic, "training.deterministic", BOOL, "true", "", "cuda: false lets cuDNN add up attention's input gradient in any order, which is faster and takes less memory; two runs then differ in their last bits") \
   X(training_tf32, "training.tf32", BOOL, "false", "", "cuda: an fp32 run multiplies matrices in TF32, fast and with 10 bits of mantissa") \

@@ -45,11 +45,8 @@ z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *coun
  * destroys *out. */
 z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
 
-/* The rank that a launcher gave this process before MPI is up (0 when started alone): only rank 0
- * speaks. */
-int cli_launched_rank(void);
-/* Prints the last error as "zero3d: ..." from launched rank 0; returns the exit code for `status`
- * (0 for OK). */
+/* Prints the last error as "zero3d: ..." from launched rank 0, and from a rank that did not find
+ * the others; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);
 /* Writes a small file. ERR_IO. */
 z3d_status cli_write(const char *path, const z3d_string *text);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 
 static const cli_option *find_option(const cli_option *options, const char *name, size_t length) {
@@ -81,20 +82,20 @@ z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
     return status;
 }
 
-int cli_launched_rank(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *text = getenv(names[i]);
-        if (text) return atoi(text);
-    }
-    return 0;
+/* Rank 0 cannot know of a rank that did not come. What another has said begins "rank 3: ". */
+static bool speaks(void) {
+    const char *place = z3d_error_place();
+    int end = 0;
+    bool told = sscanf(z3d_error_message(), "rank %*d:%n", &end) != EOF && end > 0;
+    bool start = strstr(place, "parallel/tcp/") || strstr(place, "parallel/interface/launcher");
+    return z3d_launched_rank() == 0 || (start && !told);
 }
 
 int cli_finish(z3d_status status, const char *command) {
     if (status == Z3D_OK) return CLI_OK;
     /* Only what a command found wrong with its arguments is helped by its help. */
     bool usage = status == Z3D_ERR_USAGE && strstr(z3d_error_place(), "src/cli/");
-    if (cli_launched_rank() == 0) {
+    if (speaks()) {
         z3d_string line = {0};
         z3d_string_append(&line, "zero3d: %s", z3d_error_message());
         if (usage && command) z3d_string_append(&line, "; see `zero3d %s --help`", command);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/cli/version.h"
 
@@ -26,7 +27,7 @@ static void append_help(z3d_string *text) {
 }
 
 static int print_and_free(z3d_string *text) {
-    int code = cli_launched_rank() == 0 ? cli_print(text) : CLI_OK;
+    int code = z3d_launched_rank() == 0 ? cli_print(text) : CLI_OK;
     z3d_string_free(text);
     return code;
 }

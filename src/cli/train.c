@@ -13,8 +13,10 @@ static const char help[] =
     "\n"
     "Trains the model that CONFIG (YAML) describes. Started alone it is a world of one rank; "
     "under\n"
-    "scripts/launch (or mpirun --bind-to none) the ranks form tensor x data groups as the\n"
-    "configuration says.\n"
+    "scripts/launch, mpirun --bind-to none or srun, or with RANK, WORLD_SIZE, MASTER_ADDR and\n"
+    "MASTER_PORT set for every process (docs/launching.md), the ranks form tensor x data groups "
+    "as\n"
+    "the configuration says.\n"
     "\n"
     "  key=value   sets one key over the file: zero_optimization.stage=3 training.steps=50\n"
     "  --digest    training.digest=true: hashes what every instruction wrote, to compare two runs\n"
@@ -75,7 +77,7 @@ static int run(int argc, char **argv) {
     z3d_config *config = NULL;
     z3d_world *world = NULL;
     bool unfinished = false;
-    /* MPI comes first, so that a mistake ends all ranks in order and is told once. */
+    /* The world comes first, so that a mistake ends all ranks in order and is told once. */
     z3d_status status = z3d_world_create(NULL, NULL, &world);
     if (status != Z3D_OK) return cli_finish(status, NULL);
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));

@@ -2,12 +2,11 @@
 #include <dnnl.h>
 #include <hdf5.h>
 #include <hwloc.h>
-#include <mpi.h>
-#include <string.h>
 #include <utf8proc.h>
 #include <xxhash.h>
 #include <yaml.h>
 
+#include "parallel/parallel.h"
 #include "src/cli/version.h"
 #include "src/device/device.h"
 
@@ -16,10 +15,8 @@ const char *cli_version_number(void) {
 }
 
 static void append_mpi(z3d_string *out) {
-    char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length;
-    MPI_Get_library_version(text, &length); /* may be called before MPI_Init */
-    text[strcspn(text, ",\n")] = '\0';
+    char text[128];
+    z3d_mpi_version(text, sizeof text);
     z3d_string_append(out, "MPI       %s\n", text);
 }
 

@@ -101,7 +101,7 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
         .backend = cuda ? "cuda" : "cpu",
         .threads = threads,
         .local_rank = z3d_world_local_rank(trainer->world),
-        .host_collectives = config->training_collectives == Z3D_COLLECTIVES_MPI,
+        .host_collectives = config->training_collectives == Z3D_COLLECTIVES_HOST,
         .tf32 = config->training_tf32,
         .attention = (z3d_attention_method)config->training_attention,
         .nondeterministic = !config->training_deterministic,

@@ -282,13 +282,13 @@ z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer) {
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_wait_place(trainer);
     status = z3d_world_gather_all(world, &mine, all, sizeof mine);
-    bool allowed = trainer->config->training_collectives == Z3D_COLLECTIVES_MPI || mine == 0;
+    bool allowed = trainer->config->training_collectives == Z3D_COLLECTIVES_HOST || mine == 0;
     for (int i = 0; i < trainer->rank && status == Z3D_OK && !allowed; i++)
         if (all[i] == mine)
             status = Z3D_ERROR(Z3D_ERR_TOPOLOGY,
                                "fewer GPUs than ranks: ranks %d and %d on %s have one GPU; start "
                                "at most as many ranks a node as it has GPUs, or let them share "
-                               "with training.collectives: mpi (slow)",
+                               "with training.collectives: host (slow)",
                                i, trainer->rank, z3d_world_hostname(world));
     free(all);
     return status;

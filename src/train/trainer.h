@@ -77,7 +77,8 @@ z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads);
 /* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 
-/* ERR_TOPOLOGY where this rank shares its GPU with a lower one, unless training.collectives is mpi.
+/* ERR_TOPOLOGY where this rank shares its GPU with a lower one, unless training.collectives is
+ * host.
  */
 z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer);
 /* Where the device multiplies in one way only: rank 0 measures the peak, if none is configured. */

@@ -87,10 +87,10 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     run_on huge training.peak_tflops=1 model.hidden_size=8192 model.num_layers=200 checkpoint.interval=1 checkpoint.async=true
     says 'does not fit: rank 0 needs .* missing in host memory; .*: checkpoint.async=false takes'
     run_two training.peak_tflops=1
-    says 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: mpi'
-    run_two training.peak_tflops=1 training.collectives=mpi training.cuda_graph=on
+    says 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: host'
+    run_two training.peak_tflops=1 training.collectives=host training.cuda_graph=on
     says 'training.cuda_graph on: collectives go through host memory .*; write auto'
-    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=mpi training.peak_tflops=1
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=host training.peak_tflops=1
     grep -q '^graph       none: collectives go through host memory' out || fail "no word of the graph"
     # A capture that fails: the run goes on without, unless a graph was asked for.
     export ZERO3D_SHIM_CAPTURE=refuse

@@ -17,7 +17,7 @@
 #include <vector>
 
 extern "C" {
-#include "parallel/interface/internal.h"
+#include "parallel/tcp/tcp.h"
 }
 
 // ---- the victim ----
@@ -59,8 +59,7 @@ void one_step(Victim &v, int step) {
 }
 
 // A port that strangers find: garbage, a greeting with a wrong token, silence.
-void knock(Victim &v) {
-    int port = z3d_side_port(v.world, 0);
+void knock(int port) {
     const char *texts[] = {"GET / HTTP/1.1\r\n\r\n", "", "sd"};
     for (int i = 0; i < 40; i++) {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -80,15 +79,28 @@ void move_apart(Victim &v) {
     z3d_watchdog_stop(v.world);
     for (int r = 0; r < v.world->size; r++) v.world->node[r] = r;
     v.world->nodes = v.world->size;
-    v.world->local = MPI_COMM_SELF;
+    z3d_channel_close(v.world->local);
+    if (z3d_channel_open(v.world, &v.rank, 1, 0, &v.world->local) != Z3D_OK) abort();
     v.world->local_rank = 0;
     v.world->local_size = 1;
+}
+
+// Meets the others, and is gone when they want to talk to it.
+[[noreturn]] void die_at_the_start() {
+    z3d_launcher launch;
+    uint64_t token;
+    int listener = z3d_socket_listen(true, 0);
+    if (z3d_launcher_detect(&launch) != Z3D_OK) _exit(9);
+    std::vector<z3d_tcp_place> all(size_t(launch.size));
+    z3d_tcp_place place = {"here", "", z3d_socket_port(listener), int32_t(getpid())};
+    _exit(z3d_tcp_meet(&launch, &place, all.data(), &token) == Z3D_OK ? 0 : 9);
 }
 
 int victim(int argc, char **argv) {
     Victim v;
     std::string how = argv[2];
     int who = atoi(argv[3]);
+    if (how == "die-at-start" && z3d_launched_rank() == who) die_at_the_start();
     if (z3d_world_create(&argc, &argv, &v.world) != Z3D_OK) {
         fprintf(stderr, "refused: %s\n", z3d_error_message());
         return 3;
@@ -118,7 +130,9 @@ int victim(int argc, char **argv) {
             if (how == "exit") _exit(0);
             if (how == "crash") raise(SIGSEGV);
             if (how == "fail") z3d_world_abort(v.world, Z3D_ERR_DATA, "token 70000 in file x.bin");
-            if (how == "knock") knock(v);
+            if (how == "knock") knock(z3d_side_port(v.world, 0));
+            if (how == "knock-tcp") knock(z3d_tcp_port(v.world, 0));
+            if (how == "differ") v.data.resize(10000);
         }
         if (step == 20 && how == "all-fail") {
             z3d_status mine = me ? z3d_error_set(Z3D_ERR_IO, "f", 1, "disk full") : Z3D_OK;
@@ -367,11 +381,40 @@ TEST(Failures, SignalsHaveAStackOfTheirOwn) {
     EXPECT_EQ(status, 0);
 }
 
+// Over TCP, with no mpirun that would end the others.
+TEST(Failures, RanksWithoutMpiAreNamedToo) {
+    setenv("ZERO3D_LAUNCH", "tcp", 1);
+    for (int who : {2, 0})
+        expect_death(run_command(launch_line(3, who ? "far-kill" : "kill", who)),
+                     "rank " + std::to_string(who) + " (host ",
+                     "died in step 20: backward block.3");
+    expect_death(run_command(launch_line(4, "fail", 2)), "rank 2: ", "token 70000 in file x.bin");
+    for (int who : {0, 2}) {
+        Outcome o = run_command(launch_line(4, "die-at-start", who));
+        EXPECT_EQ(o.code, 3) << o.text;
+        EXPECT_LT(o.seconds, 5) << o.text;
+        EXPECT_NE(o.text.find("refused: no connection with rank " + std::to_string(who) +
+                              " (host here, pid "),
+                  std::string::npos)
+            << o.text;
+        EXPECT_EQ(count(o.text, "refused: no connection with rank "), 3) << o.text;
+    }
+    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ",
+                 " waits for 40000 bytes where 20000 are sent");
+    EXPECT_EQ(run_command(launch_line(3, "far-knock-tcp", 2)).text, "finished\n");
+    Outcome o =
+        run_command(launch_line(3, "until-stopped", 0), [](pid_t pid) { kill(pid, SIGTERM); });
+    EXPECT_EQ(o.code, 0) << o.text;
+    EXPECT_NE(o.text.find("stopped cleanly\nfinished\n"), std::string::npos) << o.text;
+    unsetenv("ZERO3D_LAUNCH");
+}
+
 TEST(Failures, SlurmTasksThatDoNotKnowEachOtherAreRefused) {
     Outcome o = run_command("env SLURM_PROCID=1 SLURM_NTASKS=4 " + self_path + " victim none 0");
     EXPECT_EQ(o.code, 3);
-    EXPECT_NE(o.text.find("refused: Slurm started 4 tasks, but MPI sees a world of 1"),
-              std::string::npos)
+    EXPECT_NE(
+        o.text.find("refused: this Slurm job has 4 tasks, but srun did not start this process"),
+        std::string::npos)
         << o.text;
     EXPECT_EQ(run_command("env SLURM_PROCID=0 SLURM_NTASKS=1 " + self_path + " victim none 0").text,
               "finished\n");

@@ -6,7 +6,7 @@
 #include <vector>
 
 extern "C" {
-#include "parallel/interface/internal.h"
+#include "parallel/interface/launcher.h"
 }
 
 static std::vector<int> members(const z3d_topology &topology, z3d_axis axis) {
@@ -61,6 +61,21 @@ TEST(Topology, StraddlingTensorGroupIsNamed) {
     std::string message = z3d_error_message();
     EXPECT_NE(message.find("ranks 2-3"), std::string::npos) << message;
     EXPECT_NE(message.find("rank 3 on node 1"), std::string::npos) << message;
+}
+
+TEST(Launcher, FirstHostOfSlurmsList) {
+    auto first = [](const char *list) {
+        char host[16];
+        return std::string(z3d_hostlist_first(list, host, sizeof host) ? host : "none");
+    };
+    EXPECT_EQ(first("node7"), "node7");
+    EXPECT_EQ(first("b,a"), "b");
+    EXPECT_EQ(first("n[1-3,07],m1"), "n1");
+    EXPECT_EQ(first("n[007-010]-ib.x"), "n007-ib.x");
+    EXPECT_EQ(first("r[2,4]n[11-12]"), "r2n11");
+    for (const char *bad :
+         {"", ",a", "n[1-3", "n]", "a b", "a-name-of-16-byte", "n[0000000000000000]"})
+        EXPECT_EQ(first(bad), "none") << bad;
 }
 
 int main(int argc, char **argv) {

@@ -131,7 +131,7 @@ static z3d_status load(void *device) {
     if (!whole) {
         z3d_status status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                                       "training.collectives nccl: %s; install NCCL 2.18 or later "
-                                      "(LD_LIBRARY_PATH), or set training.collectives: mpi",
+                                      "(LD_LIBRARY_PATH), or set training.collectives: host",
                                       dlerror());
         if (nccl->library) dlclose(nccl->library);
         free(nccl);
@@ -401,7 +401,7 @@ static z3d_status load(void *device) {
     (void)device;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                      "training.collectives nccl: the plugin was built without NCCL (no nccl.h); "
-                     "build it where there is one, or set training.collectives: mpi");
+                     "build it where there is one, or set training.collectives: host");
 }
 
 static bool connected(const void *device) {

@@ -1,6 +1,6 @@
-/* Inside parallel/mpi only: the state of a group on MPI. */
-#ifndef ZERO3D_PARALLEL_MPI_RING_H
-#define ZERO3D_PARALLEL_MPI_RING_H
+/* Inside parallel/messages only: the state of a group whose members send each other messages. */
+#ifndef ZERO3D_PARALLEL_MESSAGES_H
+#define ZERO3D_PARALLEL_MESSAGES_H
 
 #include "parallel/interface/internal.h"
 #include "parallel/node/node.h"
@@ -20,28 +20,28 @@ typedef struct z3d_ring {
     int64_t receives, sends;  /* in total */
     int64_t posted, received; /* receives: posted; finished and added in */
     int64_t sending, sent;    /* sends: posted; finished */
-    MPI_Request recv_request[Z3D_RING_WINDOW], send_request[Z3D_RING_WINDOW];
+    z3d_message receive[Z3D_RING_WINDOW], send[Z3D_RING_WINDOW];
     z3d_reduce_function reduce;
 } z3d_ring;
 
 /* How the collective at the head is done. */
-typedef enum z3d_mpi_way { Z3D_WAY_RING, Z3D_WAY_EXCHANGE, Z3D_WAY_NODE } z3d_mpi_way;
+typedef enum z3d_way { Z3D_WAY_RING, Z3D_WAY_EXCHANGE, Z3D_WAY_NODE } z3d_way;
 
-typedef struct z3d_mpi_group {
-    MPI_Comm comm;
-    z3d_node *node;  /* NULL: members on several nodes, or no shared memory */
-    z3d_mpi_way way; /* of the collective at the head */
-    bool active;     /* it has begun */
+typedef struct z3d_message_group {
+    z3d_channel *channel;
+    z3d_node *node; /* NULL: members on several nodes, or no shared memory */
+    z3d_way way;    /* of the collective at the head */
+    bool active;    /* it has begun */
     int tag;
     z3d_operation *head, *tail;       /* collectives, in the order of their starts */
     z3d_operation *p2p;               /* sends and receives: these do not queue behind anything */
     int64_t sequence;                 /* of the collectives: gives their tags */
     int64_t *sent_to, *received_from; /* sends and receives by peer: give theirs */
     z3d_ring ring;
-    char *slots;                /* segments received for a reduction */
-    char *small;                /* size x Z3D_SMALL_BYTES: everybody's vector, own one included */
-    MPI_Request *small_request; /* 2 x size */
-} z3d_mpi_group;
+    char *slots;            /* segments received for a reduction */
+    char *small;            /* size x Z3D_SMALL_BYTES: everybody's vector, own one included */
+    z3d_message *exchanged; /* 2 x size: from everybody, to everybody */
+} z3d_message_group;
 
 /* ring.c: the collective at the head, one step further. */
 z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation);

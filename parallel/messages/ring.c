@@ -1,13 +1,12 @@
-/* Ring collectives over MPI_Isend and MPI_Irecv, as state machines that never block. The library's
- * own reduce_scatter maps fresh temporary memory on each call and its nonblocking collectives keep
- * no order of sums that we could name; here the order is the contract of parallel.h and the slots
- * are allocated once.
+/* Ring collectives over messages, as state machines that never block. MPI's own reduce_scatter maps
+ * fresh temporary memory on each call and its nonblocking collectives keep no order of sums that we
+ * could name; here the order is the contract of parallel.h and the slots are allocated once.
  *
  * Step s of member i sends row i-1-s and receives row i-2-s (modulo size). In steps 0 .. size-2
  * what comes in is added to the own row, which is sent on in the next step: row r starts at member
  * r+1 and is complete at member r. In steps size-1 .. 2 size-3 complete rows go round the same way.
  */
-#include "parallel/mpi/ring.h"
+#include "parallel/messages/messages.h"
 
 /* Where a segment lies in the user's buffer. */
 typedef struct place {
@@ -45,8 +44,8 @@ static place locate(const z3d_group *group, const z3d_ring *ring, const z3d_coll
 }
 
 z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation) {
-    z3d_mpi_group *mpi = group->state;
-    z3d_ring *ring = &mpi->ring;
+    z3d_message_group *own = group->state;
+    z3d_ring *ring = &own->ring;
     const z3d_collective *call = &operation->call;
     int64_t steps = group->size - 1, rows = call->count;
     *ring = (z3d_ring){.segments = 0};
@@ -71,8 +70,8 @@ z3d_status z3d_ring_begin(z3d_group *group, z3d_operation *operation) {
 }
 
 /* The slot or the buffer itself: rows that arrive complete need no slot. */
-static void *target_of(const z3d_mpi_group *mpi, const place *at, int64_t q) {
-    return at->reduce ? mpi->slots + q % Z3D_RING_WINDOW * Z3D_RING_SEGMENT : at->pointer;
+static void *target_of(const z3d_message_group *own, const place *at, int64_t q) {
+    return at->reduce ? own->slots + q % Z3D_RING_WINDOW * Z3D_RING_SEGMENT : at->pointer;
 }
 
 /* A complete row may overwrite the own part only when that has left. */
@@ -89,17 +88,15 @@ static bool may_send(const z3d_ring *ring) {
 }
 
 static z3d_status finish_receives(z3d_group *group, const z3d_collective *call, bool *moved) {
-    z3d_mpi_group *mpi = group->state;
-    z3d_ring *ring = &mpi->ring;
+    z3d_message_group *own = group->state;
+    z3d_ring *ring = &own->ring;
     while (ring->received < ring->posted) {
-        int arrived = 0;
-        Z3D_TRY(z3d_mpi_check(MPI_Test(&ring->recv_request[ring->received % Z3D_RING_WINDOW],
-                                       &arrived, MPI_STATUS_IGNORE),
-                              "receiving a segment"));
+        bool arrived;
+        Z3D_TRY(z3d_message_test(&ring->receive[ring->received % Z3D_RING_WINDOW], &arrived));
         if (!arrived) break;
         place at = locate(group, ring, call, ring->received, false);
         if (at.reduce)
-            ring->reduce(at.pointer, target_of(mpi, &at, ring->received), at.pointer, at.elements);
+            ring->reduce(at.pointer, target_of(own, &at, ring->received), at.pointer, at.elements);
         ring->received++;
         *moved = true;
     }
@@ -108,10 +105,8 @@ static z3d_status finish_receives(z3d_group *group, const z3d_collective *call, 
 
 static z3d_status finish_sends(z3d_ring *ring, bool *moved) {
     while (ring->sent < ring->sending) {
-        int left = 0;
-        Z3D_TRY(z3d_mpi_check(
-            MPI_Test(&ring->send_request[ring->sent % Z3D_RING_WINDOW], &left, MPI_STATUS_IGNORE),
-            "sending a segment"));
+        bool left;
+        Z3D_TRY(z3d_message_test(&ring->send[ring->sent % Z3D_RING_WINDOW], &left));
         if (!left) break;
         ring->sent++;
         *moved = true;
@@ -120,36 +115,32 @@ static z3d_status finish_sends(z3d_ring *ring, bool *moved) {
 }
 
 static z3d_status post_more(z3d_group *group, const z3d_collective *call, bool *moved) {
-    z3d_mpi_group *mpi = group->state;
-    z3d_ring *ring = &mpi->ring;
+    z3d_message_group *own = group->state;
+    z3d_ring *ring = &own->ring;
     int next = (group->index + 1) % group->size;
     int previous = (group->index + group->size - 1) % group->size;
     int64_t size = (int64_t)z3d_dtype_size(call->dtype);
     for (; may_receive(group, ring, ring->posted); ring->posted++, *moved = true) {
         place at = locate(group, ring, call, ring->posted, false);
-        Z3D_TRY(
-            z3d_mpi_check(MPI_Irecv(target_of(mpi, &at, ring->posted), (int)(at.elements * size),
-                                    MPI_BYTE, previous, mpi->tag, mpi->comm,
-                                    &ring->recv_request[ring->posted % Z3D_RING_WINDOW]),
-                          "posting a receive"));
+        Z3D_TRY(z3d_message_receive(own->channel, target_of(own, &at, ring->posted),
+                                    at.elements * size, previous, own->tag,
+                                    &ring->receive[ring->posted % Z3D_RING_WINDOW]));
     }
     for (; may_send(ring); ring->sending++, *moved = true) {
         place at = locate(group, ring, call, ring->sending, true);
-        Z3D_TRY(z3d_mpi_check(MPI_Isend(at.pointer, (int)(at.elements * size), MPI_BYTE, next,
-                                        mpi->tag, mpi->comm,
-                                        &ring->send_request[ring->sending % Z3D_RING_WINDOW]),
-                              "posting a send"));
+        Z3D_TRY(z3d_message_send(own->channel, at.pointer, at.elements * size, next, own->tag,
+                                 &ring->send[ring->sending % Z3D_RING_WINDOW]));
     }
     return Z3D_OK;
 }
 
 z3d_status z3d_ring_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
-    z3d_mpi_group *mpi = group->state;
-    z3d_ring *ring = &mpi->ring;
+    z3d_message_group *own = group->state;
+    z3d_ring *ring = &own->ring;
     const z3d_collective *call = &operation->call;
     Z3D_TRY(finish_receives(group, call, moved));
     Z3D_TRY(finish_sends(ring, moved));
     Z3D_TRY(post_more(group, call, moved));
-    if (ring->received == ring->receives && ring->sent == ring->sends) mpi->active = false;
+    if (ring->received == ring->receives && ring->sent == ring->sends) own->active = false;
     return Z3D_OK;
 }

@@ -2,7 +2,7 @@
  * so that one message time is enough and all members get the same bits. */
 #include <string.h>
 
-#include "parallel/mpi/ring.h"
+#include "parallel/messages/messages.h"
 
 static int64_t bytes_of(const z3d_collective *call) {
     if (call->kind == Z3D_COLLECTIVE_BARRIER) return 0;
@@ -10,44 +10,43 @@ static int64_t bytes_of(const z3d_collective *call) {
 }
 
 z3d_status z3d_exchange_begin(z3d_group *group, z3d_operation *operation) {
-    z3d_mpi_group *mpi = group->state;
+    z3d_message_group *own = group->state;
     const z3d_collective *call = &operation->call;
     int64_t bytes = bytes_of(call);
-    char *mine = mpi->small + (int64_t)group->index * Z3D_SMALL_BYTES;
+    char *mine = own->small + (int64_t)group->index * Z3D_SMALL_BYTES;
     if (bytes > 0) memcpy(mine, call->buffer, (size_t)bytes);
     /* Starting with the next member, so that nobody is everybody's first. */
     for (int k = 1; k < group->size; k++) {
         int from = (group->index + group->size - k) % group->size;
-        Z3D_TRY(
-            z3d_mpi_check(MPI_Irecv(mpi->small + (int64_t)from * Z3D_SMALL_BYTES, (int)bytes,
-                                    MPI_BYTE, from, mpi->tag, mpi->comm, &mpi->small_request[from]),
-                          "posting a receive"));
+        Z3D_TRY(z3d_message_receive(own->channel, own->small + (int64_t)from * Z3D_SMALL_BYTES,
+                                    bytes, from, own->tag, &own->exchanged[from]));
     }
     for (int k = 1; k < group->size; k++) {
         int to = (group->index + k) % group->size;
-        Z3D_TRY(z3d_mpi_check(MPI_Isend(mine, (int)bytes, MPI_BYTE, to, mpi->tag, mpi->comm,
-                                        &mpi->small_request[group->size + to]),
-                              "posting a send"));
+        Z3D_TRY(z3d_message_send(own->channel, mine, bytes, to, own->tag,
+                                 &own->exchanged[group->size + to]));
     }
     return Z3D_OK;
 }
 
 z3d_status z3d_exchange_progress(z3d_group *group, z3d_operation *operation, bool *moved) {
-    z3d_mpi_group *mpi = group->state;
+    z3d_message_group *own = group->state;
     const z3d_collective *call = &operation->call;
-    int all = 0;
-    Z3D_TRY(
-        z3d_mpi_check(MPI_Testall(2 * group->size, mpi->small_request, &all, MPI_STATUSES_IGNORE),
-                      "exchanging small vectors"));
+    bool all = true;
+    for (int i = 0; i < 2 * group->size; i++) {
+        bool done;
+        Z3D_TRY(z3d_message_test(&own->exchanged[i], &done));
+        all = all && done;
+    }
     if (!all) return Z3D_OK;
     if (bytes_of(call) > 0) {
         z3d_reduce_function reduce = z3d_reduce_find(call->dtype, call->op);
-        memcpy(call->buffer, mpi->small, (size_t)bytes_of(call));
+        memcpy(call->buffer, own->small, (size_t)bytes_of(call));
         for (int member = 1; member < group->size; member++)
-            reduce(call->buffer, call->buffer, mpi->small + (int64_t)member * Z3D_SMALL_BYTES,
+            reduce(call->buffer, call->buffer, own->small + (int64_t)member * Z3D_SMALL_BYTES,
                    call->count);
     }
-    mpi->active = false;
+    own->active = false;
     *moved = true;
     return Z3D_OK;
 }

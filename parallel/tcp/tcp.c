@@ -1,0 +1,264 @@
+/* The transport over TCP: messages wait in queues by peer until sockets move them. */
+#include "parallel/tcp/tcp.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* When a peer is gone, the side channel says who died of what, in less than this; then what waits
+ * for it fails. */
+static const double grace_seconds = 5;
+
+static int rank_of(const z3d_message *message) {
+    return message->channel->members[message->peer];
+}
+
+static z3d_tcp *tcp_of(const z3d_message *message) {
+    return message->channel->world->transport_state;
+}
+
+/* ---- queues ---- */
+
+static void append(z3d_tcp_queue *queue, z3d_message *message) {
+    if (!queue->first) queue->end = &queue->first;
+    message->next = NULL;
+    *queue->end = message;
+    queue->end = &message->next;
+}
+
+static void unlink_at(z3d_tcp_queue *queue, z3d_message **link) {
+    z3d_message *message = *link;
+    *link = message->next;
+    if (queue->end == &message->next) queue->end = link;
+}
+
+static bool take_out(z3d_tcp_queue *queue, const z3d_message *message) {
+    for (z3d_message **link = &queue->first; *link; link = &(*link)->next)
+        if (*link == message) {
+            unlink_at(queue, link);
+            return true;
+        }
+    return false;
+}
+
+/* The first that the frame is about. */
+static z3d_message *take_for(z3d_tcp_queue *queue, const z3d_tcp_frame *frame) {
+    for (z3d_message **link = &queue->first; *link; link = &(*link)->next) {
+        z3d_message *message = *link;
+        if (message->channel->number != frame->channel || message->tag != frame->tag) continue;
+        unlink_at(queue, link);
+        return message;
+    }
+    return NULL;
+}
+
+static void keep_frame(z3d_tcp *tcp, z3d_tcp_frames *frames, const z3d_tcp_frame *frame) {
+    if (frames->count == frames->room) {
+        int room = frames->room ? 2 * frames->room : 8;
+        z3d_tcp_frame *more = realloc(frames->frame, (size_t)room * sizeof *more);
+        if (!more) {
+            tcp->broken = Z3D_ERR_MEMORY;
+            snprintf(tcp->broken_text, sizeof tcp->broken_text, "no memory for messages");
+            return;
+        }
+        frames->frame = more;
+        frames->room = room;
+    }
+    frames->frame[frames->count++] = *frame;
+}
+
+/* ---- matching ---- */
+
+/* The peer has room for this. A room of another size is nobody's message. */
+static void grant(z3d_tcp *tcp, int rank, z3d_message *message, const z3d_tcp_frame *demand) {
+    if (demand->bytes != message->bytes) {
+        message->wanted = demand->bytes;
+        return;
+    }
+    append(&tcp->peer[rank].asked, message);
+    z3d_tcp_flush(tcp, rank);
+}
+
+void z3d_tcp_finish(z3d_tcp *tcp, z3d_message *message) {
+    message->done = true;
+    tcp->pending--;
+    tcp->moved = true;
+}
+
+void z3d_tcp_take_frame(z3d_tcp *tcp, int rank, const z3d_tcp_frame *frame, z3d_message **into) {
+    z3d_tcp_peer *peer = &tcp->peer[rank];
+    *into = NULL;
+    if (frame->type == Z3D_TCP_DATA) {
+        /* None: its receiver has given it up. */
+        *into = take_for(&peer->receives, frame);
+        return;
+    }
+    z3d_message *message = take_for(&peer->unasked, frame);
+    if (message)
+        grant(tcp, rank, message, frame);
+    else
+        keep_frame(tcp, &peer->unanswered, frame);
+}
+
+/* ---- the table ---- */
+
+static z3d_status tcp_open(z3d_channel *channel) {
+    z3d_tcp *tcp = channel->world->transport_state;
+    channel->number = ++tcp->channels;
+    return Z3D_OK;
+}
+
+static void tcp_close(z3d_channel *channel) {
+    (void)channel;
+}
+
+static z3d_status tcp_send(z3d_message *message) {
+    z3d_tcp *tcp = tcp_of(message);
+    int rank = rank_of(message);
+    z3d_tcp_frames *unanswered = &tcp->peer[rank].unanswered;
+    message->wanted = -1;
+    tcp->pending++;
+    for (int i = 0; i < unanswered->count; i++) {
+        z3d_tcp_frame demand = unanswered->frame[i];
+        if (demand.channel != message->channel->number || demand.tag != message->tag) continue;
+        memmove(unanswered->frame + i, unanswered->frame + i + 1,
+                (size_t)(unanswered->count - i - 1) * sizeof demand);
+        unanswered->count--;
+        grant(tcp, rank, message, &demand);
+        return Z3D_OK;
+    }
+    append(&tcp->peer[rank].unasked, message);
+    /* A receiver comes by itself. One that died comes never, which only the side channel knows. */
+    if (!tcp->world->side) z3d_tcp_reach(tcp, rank);
+    return Z3D_OK;
+}
+
+static z3d_status tcp_receive(z3d_message *message) {
+    z3d_tcp *tcp = tcp_of(message);
+    int rank = rank_of(message);
+    const z3d_tcp_frame demand = {.magic = Z3D_TCP_MAGIC,
+                                  .type = Z3D_TCP_DEMAND,
+                                  .channel = message->channel->number,
+                                  .tag = message->tag,
+                                  .bytes = message->bytes};
+    message->wanted = -1;
+    tcp->pending++;
+    append(&tcp->peer[rank].receives, message);
+    keep_frame(tcp, &tcp->peer[rank].demands, &demand);
+    z3d_tcp_reach(tcp, rank);
+    z3d_tcp_flush(tcp, rank);
+    return Z3D_OK;
+}
+
+static z3d_status tcp_test(z3d_message *message, bool *done) {
+    z3d_tcp *tcp = tcp_of(message);
+    int rank = rank_of(message);
+    const z3d_tcp_peer *peer = &tcp->peer[rank];
+    *done = message->done;
+    if (*done) return Z3D_OK;
+    if (tcp->broken != Z3D_OK) return Z3D_ERROR(tcp->broken, "%s", tcp->broken_text);
+    if (message->wanted >= 0)
+        return Z3D_ERROR(Z3D_ERR_COMM, "rank %d waits for %lld bytes where %lld are sent", rank,
+                         (long long)message->wanted, (long long)message->bytes);
+    if (peer->lost == 0) return Z3D_OK;
+    if (message->channel->world->side && z3d_now() - peer->lost < grace_seconds) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_COMM, "no connection with rank %d (host %s, pid %d, address %s): %s",
+                     rank, tcp->place[rank].host, (int)tcp->place[rank].pid,
+                     tcp->place[rank].address, peer->why);
+}
+
+static void tcp_drop(z3d_message *message) {
+    z3d_tcp *tcp = tcp_of(message);
+    z3d_tcp_peer *peer = &tcp->peer[rank_of(message)];
+    if (message->done) return;
+    tcp->pending--;
+    if (take_out(&peer->unasked, message) || take_out(&peer->asked, message) ||
+        take_out(&peer->receives, message))
+        return;
+    for (z3d_tcp_connection *each = tcp->connections; each; each = each->next) {
+        if (each->into == message) each->into = NULL;
+        if (each->from == message) z3d_tcp_lose(tcp, each, "a message was given up half sent");
+    }
+}
+
+static bool tcp_progress(z3d_world *world) {
+    z3d_tcp *tcp = world->transport_state;
+    tcp->moved = false;
+    if (tcp->pending > 0 && tcp->broken == Z3D_OK) z3d_tcp_poll(tcp);
+    return tcp->moved;
+}
+
+static void tcp_end(z3d_world *world) {
+    z3d_tcp *tcp = world->transport_state;
+    z3d_tcp_close_all(tcp);
+    if (tcp->listener >= 0) close(tcp->listener);
+    if (tcp->epoll >= 0) close(tcp->epoll);
+    for (int rank = 0; tcp->peer && rank < world->size; rank++) {
+        free(tcp->peer[rank].demands.frame);
+        free(tcp->peer[rank].unanswered.frame);
+    }
+    free(tcp->peer);
+    free(tcp->place);
+    free(tcp);
+}
+
+static const z3d_transport tcp_transport = {.name = "tcp",
+                                            .open = tcp_open,
+                                            .close = tcp_close,
+                                            .send = tcp_send,
+                                            .receive = tcp_receive,
+                                            .test = tcp_test,
+                                            .drop = tcp_drop,
+                                            .progress = tcp_progress,
+                                            .end = tcp_end};
+
+/* ---- starting ---- */
+
+/* Everybody may come to talk to everybody, both ways. */
+static void allow_files(int size) {
+    struct rlimit limit;
+    rlim_t wanted = 2 * (rlim_t)size + 1024;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+    limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static z3d_status listen_for_peers(z3d_tcp *tcp, const z3d_launcher *launch, z3d_tcp_place *place) {
+    tcp->listener = z3d_socket_listen(z3d_tcp_stays_here(launch), 0);
+    place->port = tcp->listener >= 0 ? z3d_socket_port(tcp->listener) : 0;
+    place->pid = (int32_t)getpid();
+    memcpy(place->host, tcp->world->hostname, sizeof place->host);
+    tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+    if (place->port == 0 || tcp->epoll < 0 ||
+        epoll_ctl(tcp->epoll, EPOLL_CTL_ADD, tcp->listener, &event) != 0)
+        return Z3D_ERROR(Z3D_ERR_COMM, "opening a port for the other ranks: %s", strerror(errno));
+    return Z3D_OK;
+}
+
+z3d_status z3d_tcp_start(z3d_world *world, const z3d_launcher *launch) {
+    z3d_tcp *tcp = NULL;
+    z3d_tcp_place place = {.port = 0};
+    size_t size = (size_t)launch->size;
+    Z3D_TRY(z3d_new(1, sizeof *tcp, "the ranks' connections", &tcp));
+    tcp->world = world;
+    tcp->listener = tcp->epoll = -1;
+    world->transport = &tcp_transport;
+    world->transport_state = tcp;
+    world->rank = launch->rank;
+    world->size = launch->size;
+    Z3D_TRY(z3d_new(size, sizeof *tcp->peer, "the ranks' connections", &tcp->peer));
+    Z3D_TRY(z3d_new(size, sizeof *tcp->place, "the ranks' places", &tcp->place));
+    allow_files(launch->size);
+    Z3D_TRY(listen_for_peers(tcp, launch, &place));
+    return z3d_tcp_meet(launch, &place, tcp->place, &tcp->token);
+}
+
+int z3d_tcp_port(const z3d_world *world, int rank) {
+    const z3d_tcp *tcp = world->transport_state;
+    return world->transport == &tcp_transport ? tcp->place[rank].port : 0;
+}

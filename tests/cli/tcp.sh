@@ -1,0 +1,74 @@
+#!/bin/sh
+# Ranks that no MPI started: they train to the bit like mpirun's; environments that contradict themselves or each other, ranks that do not
+# come and ports that are taken end in one clear line and on every rank.
+. "$(dirname "$0")/lib.sh"
+tiny
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+export ZERO3D_GRACE_SECONDS=1
+
+numbers() { sed 's/.*\("loss":[^,]*\).*\("grad_norm":[^,]*\).*/\1 \2/' "$1/metrics.jsonl"; }
+run() { expect 0 env ZERO3D_LAUNCH="$1" "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml run.dir="run-$1" parallel.tensor_model_parallel_size=2 zero_optimization.stage=2; }
+run mpi
+run tcp
+[ "$(numbers run-mpi | grep -c '"loss":[0-9.]* "grad_norm":[0-9.]*$')" -eq 5 ] || fail "no numbers of five steps"
+[ "$(numbers run-mpi)" = "$(numbers run-tcp)" ] || fail "other numbers over TCP than over MPI"
+
+# A configuration that cannot be is told once.
+expect fail env ZERO3D_LAUNCH=tcp "$LAUNCH" -n 3 "$ZERO3D" train tiny.yaml parallel.tensor_model_parallel_size=2
+says 'tensor'
+
+# ---- environments ----
+
+port=$((10000 + $$ % 20000))
+train() { # train ASSIGNMENT...: one rank with these in its environment
+    env MASTER_ADDR=localhost MASTER_PORT=$port ZERO3D_START_SECONDS=1 "$@" "$ZERO3D" train tiny.yaml run.dir=never
+}
+one() { # one PATTERN ASSIGNMENT...: this rank says so at once
+    pattern=$1
+    shift
+    expect 1 train "$@"
+    says "$pattern"
+}
+one 'WORLD_SIZE is not set' RANK=0
+one 'RANK is not set' WORLD_SIZE=2
+one 'RANK=2 in the environment: wanted is 0 to 1' RANK=2 WORLD_SIZE=2
+one 'WORLD_SIZE=two in' RANK=0 WORLD_SIZE=two
+one 'MASTER_ADDR is not set' RANK=0 WORLD_SIZE=2 MASTER_ADDR=
+one 'MASTER_PORT=99999 in' RANK=0 WORLD_SIZE=2 MASTER_PORT=99999
+one 'only 1 of 3 ranks came to host .*, port .*, within 1 s; missing: 1, 2' RANK=0 WORLD_SIZE=3
+one 'rank 1 did not find rank 0 at localhost, port .*, within 1 s: Connection refused' RANK=1 WORLD_SIZE=2
+slurm() { # slurm PATTERN LIST
+    expect 1 env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURMD_NODENAME=n2 SLURM_STEP_NODELIST="$2" "$ZERO3D" train tiny.yaml
+    says "$1"
+}
+slurm 'SLURM_STEP_NODELIST=n\[1- names no first host' 'n[1-'
+slurm 'rank 0 runs on n2, and the first host of the step is n07-a:' 'n[07-09,11]-a,m1'
+slurm 'SLURM_JOB_ID is not set' 'n2,n1'
+
+# several ASSIGNMENT... -- ASSIGNMENT... [-- ...]: ranks side by side; what they say is in err, and each fails.
+several() {
+    : >err
+    background=""
+    set -- "$@" --
+    arguments=""
+    for word; do
+        if [ "$word" = -- ]; then
+            # shellcheck disable=SC2086 # a list of words
+            train ZERO3D_START_SECONDS=2 $arguments >>out 2>>err </dev/null &
+            background="$background $!"
+            arguments=""
+        else
+            arguments="$arguments $word"
+        fi
+    done
+    for child in $background; do
+        wait "$child" && fail "a rank ended with exit code 0"
+    done
+    background=""
+}
+several RANK=0 WORLD_SIZE=3 -- RANK=1 WORLD_SIZE=3 -- RANK=1 WORLD_SIZE=3
+says 'two processes were started as rank 1: pid [0-9]+ on host .* and pid [0-9]+ on host'
+several RANK=0 WORLD_SIZE=2 -- RANK=2 WORLD_SIZE=3
+says 'rank 2 \(host .*, pid [0-9]+\) was started as one of 3 ranks, rank 0 as one of 2'
+several RANK=0 WORLD_SIZE=2 -- RANK=0 WORLD_SIZE=2
+grep -q 'port [0-9]* of host .*, where the ranks are to meet: Address already in use; set MASTER_PORT' err || fail "the port is not said to be taken"
