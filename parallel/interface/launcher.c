@@ -26,12 +26,21 @@ static bool says_one(const char *name) {
     return tasks && strcmp(tasks, "1") == 0;
 }
 
+/* The variable in which one says that it started several, or NULL. */
+static const char *says_several(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (getenv(names[i]) && !says_one(names[i])) return names[i];
+    return NULL;
+}
+
 static z3d_status read_number(const char *name, int64_t least, int64_t most, int64_t *out) {
     const char *text = getenv(name);
     if (!text)
         return Z3D_ERROR(Z3D_ERR_COMM,
                          "%s is not set; ranks that start without MPI want RANK, WORLD_SIZE, "
-                         "MASTER_ADDR and MASTER_PORT, or srun",
+                         "MASTER_ADDR and MASTER_PORT, or srun; one process alone wants none of "
+                         "them",
                          name);
     if (z3d_parse_int(text, out) != Z3D_OK || *out < least || *out > most)
         return Z3D_ERROR(Z3D_ERR_COMM, "%s=%.40s in the environment: wanted is %lld to %lld", name,
@@ -122,9 +131,9 @@ static z3d_status step_port(z3d_launcher *out) {
     return Z3D_OK;
 }
 
-z3d_status z3d_launcher_detect_slurm(z3d_launcher *out) {
+/* By srun's variables alone. */
+static z3d_status detect_slurm(z3d_launcher *out) {
     int64_t rank = 0, size = 0;
-    *out = (z3d_launcher){.way = Z3D_LAUNCHER_ALONE};
     /* To mpirun's ranks they are those of the task that started mpirun's daemon. */
     if (!getenv("SLURM_PROCID") || getenv("OMPI_COMM_WORLD_SIZE")) return Z3D_OK;
     if (!getenv("SLURM_STEP_NUM_TASKS")) {
@@ -155,15 +164,32 @@ z3d_status z3d_launcher_detect(z3d_launcher *out) {
         return Z3D_OK;
     }
     if (getenv("RANK") || getenv("WORLD_SIZE")) return detect_variables(out);
-    Z3D_TRY(z3d_launcher_detect_slurm(out));
-    bool one = says_one("OMPI_COMM_WORLD_SIZE") || says_one("PMI_SIZE") ||
-               (says_one("SLURM_STEP_NUM_TASKS") && !getenv("OMPI_COMM_WORLD_SIZE"));
+    Z3D_TRY(detect_slurm(out));
+    /* To mpirun's ranks Slurm's variables are of the step that started mpirun's daemon. */
+    bool one = !says_several() && (says_one("OMPI_COMM_WORLD_SIZE") || says_one("PMI_SIZE") ||
+                                   says_one("SLURM_STEP_NUM_TASKS"));
     if (mark && out->way == Z3D_LAUNCHER_ALONE && !one)
         return Z3D_ERROR(Z3D_ERR_COMM,
                          "an MPI launcher started this process (%s), and this is a build without "
-                         "MPI: start with srun, or with RANK, WORLD_SIZE, MASTER_ADDR and "
-                         "MASTER_PORT set for every rank",
+                         "MPI: start with srun, with ZERO3D_LAUNCH=tcp and scripts/launch, or with "
+                         "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set for every rank",
                          mark);
+    return Z3D_OK;
+}
+
+z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out) {
+    const char *several = says_several();
+    *out = (z3d_launcher){.way = Z3D_LAUNCHER_ALONE};
+    if (!getenv("OMPI_COMM_WORLD_SIZE") && getenv("RANK") && getenv("WORLD_SIZE"))
+        Z3D_TRY(detect_variables(out));
+    else
+        Z3D_TRY(detect_slurm(out));
+    if (several && out->way == Z3D_LAUNCHER_ALONE)
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "an MPI launcher says that it started %.20s ranks (%s), of which the MPI "
+                         "of this build sees one: start with its own mpirun, with srun, or with "
+                         "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
+                         getenv(several), several);
     return Z3D_OK;
 }
 

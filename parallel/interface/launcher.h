@@ -23,8 +23,9 @@ typedef struct z3d_launcher {
 /* Rank, size and place by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or by srun's variables.
  * ERR_COMM for an environment that contradicts itself, or that this build cannot follow. */
 z3d_status z3d_launcher_detect(z3d_launcher *out);
-/* The same by srun's variables alone. */
-z3d_status z3d_launcher_detect_slurm(z3d_launcher *out);
+/* The same for a process that an MPI launcher seems to have started, and whose MPI finds itself
+ * alone: that launcher may be another MPI's, or the shell's that this process was started from. */
+z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out);
 /* The first host of Slurm's list: "n[07-09,12],m1" gives "n07". False: no such list. */
 bool z3d_hostlist_first(const char *list, char *out, size_t size);
 

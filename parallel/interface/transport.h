@@ -36,6 +36,7 @@ typedef struct z3d_message {
     void *handle;             /* mpi: the request */
     struct z3d_message *next; /* tcp: in a queue of its peer's */
     int64_t wanted;           /* tcp, a send: what the peer makes room for */
+    double since;             /* tcp: its start */
 } z3d_message;
 
 /* Messages between two members with one tag arrive in the order of their starts, and are received

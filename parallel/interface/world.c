@@ -24,8 +24,7 @@ static z3d_status start(int *argc, char ***argv, z3d_world *world) {
     if (launch.way == Z3D_LAUNCHER_MPI) {
         Z3D_TRY(z3d_mpi_start(argc, argv, world));
         if (world->size > 1) return Z3D_OK;
-        /* An MPI that does not know this launcher: Slurm's own variables may say more. */
-        Z3D_TRY(z3d_launcher_detect_slurm(&launch));
+        Z3D_TRY(z3d_launcher_detect_beside_mpi(&launch));
     }
     if (launch.way != Z3D_LAUNCHER_TCP) return Z3D_OK;
     if (world->transport) world->transport->end(world);

@@ -67,7 +67,10 @@ void z3d_tcp_lose(z3d_tcp *tcp, z3d_tcp_connection *connection, const char *why)
         tcp->strangers--;
     else
         mark_lost(tcp, connection->rank, why);
+    /* Closing is not enough where a child process still has the socket, too. */
+    epoll_ctl(tcp->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
     close(connection->fd);
+    tcp->gone++;
     connection->stage = Z3D_TCP_GONE;
     connection->into = connection->from = NULL;
     if (connection->rank >= 0 && tcp->peer[connection->rank].out == connection)
@@ -86,6 +89,7 @@ static void bury(z3d_tcp *tcp, bool all) {
         if (connection->stage != Z3D_TCP_GONE) close(connection->fd);
         free(connection);
     }
+    tcp->gone = 0;
 }
 
 void z3d_tcp_close_all(z3d_tcp *tcp) {
@@ -153,30 +157,6 @@ static void take_greeting(z3d_tcp *tcp, z3d_tcp_connection *connection) {
     tcp->moved = true;
     if (!asked) greet(tcp, connection, Z3D_TCP_WELCOME);
     z3d_tcp_flush(tcp, connection->rank);
-}
-
-static void drop_oldest_stranger(z3d_tcp *tcp) {
-    z3d_tcp_connection *oldest = NULL;
-    for (z3d_tcp_connection *each = tcp->connections; each; each = each->next)
-        if (each->stage == Z3D_TCP_STRANGER) oldest = each;
-    if (oldest) z3d_tcp_lose(tcp, oldest, "");
-}
-
-/* All ranks may come at once; beyond that the oldest silent one makes place. */
-static void accept_all(z3d_tcp *tcp) {
-    enum { STRANGERS = 16 };
-    for (;;) {
-        int fd = accept4(tcp->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE)
-                break_off(tcp, "a connection from another rank");
-            return;
-        }
-        z3d_socket_options(fd);
-        if (tcp->strangers >= tcp->world->size + STRANGERS) drop_oldest_stranger(tcp);
-        if (!add(tcp, fd, -1, Z3D_TCP_STRANGER)) return;
-        tcp->strangers++;
-    }
 }
 
 /* ---- going out ---- */
@@ -316,6 +296,32 @@ static void read_some(z3d_tcp *tcp, z3d_tcp_connection *connection) {
 
 /* ---- a turn ---- */
 
+/* Unless what it has said in the meantime makes it a rank. */
+static void drop_oldest_stranger(z3d_tcp *tcp) {
+    z3d_tcp_connection *oldest = NULL;
+    for (z3d_tcp_connection *each = tcp->connections; each; each = each->next)
+        if (each->stage == Z3D_TCP_STRANGER) oldest = each;
+    if (oldest) read_some(tcp, oldest);
+    if (oldest && oldest->stage == Z3D_TCP_STRANGER) z3d_tcp_lose(tcp, oldest, "");
+}
+
+/* All ranks may come at once; beyond that the oldest silent one makes place. */
+static void accept_all(z3d_tcp *tcp) {
+    enum { STRANGERS = 16 };
+    for (;;) {
+        int fd = accept4(tcp->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+            if (errno == EMFILE || errno == ENFILE)
+                break_off(tcp, "a connection from another rank");
+            return;
+        }
+        z3d_socket_options(fd);
+        if (tcp->strangers >= tcp->world->size + STRANGERS) drop_oldest_stranger(tcp);
+        if (!add(tcp, fd, -1, Z3D_TCP_STRANGER)) return;
+        tcp->strangers++;
+    }
+}
+
 static void serve(z3d_tcp *tcp, z3d_tcp_connection *connection, uint32_t events) {
     if (connection->stage == Z3D_TCP_CONNECTING) {
         if (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) finish_connecting(tcp, connection);
@@ -336,5 +342,5 @@ void z3d_tcp_poll(z3d_tcp *tcp) {
         else if (connection->stage != Z3D_TCP_GONE)
             serve(tcp, connection, events[i].events);
     }
-    if (count > 0) bury(tcp, false);
+    if (tcp->gone > 0) bury(tcp, false);
 }

@@ -142,14 +142,14 @@ static bool welcome(hall *h, visitor *from) {
 static bool hear(hall *h, visitor *from) {
     ssize_t got = recv(from->fd, (char *)&from->said + from->have, sizeof from->said - from->have,
                        MSG_DONTWAIT);
-    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (from->rank >= 0 && !h->failed) {
         const z3d_tcp_place *place = &h->all[from->rank];
         (void)Z3D_ERROR(Z3D_ERR_COMM, "rank %d (host %s, pid %d) ended before all ranks had come",
                         from->rank, place->host, place->pid);
         refuse(h);
     }
-    if (got == 0 || from->rank >= 0) return false;
+    if (got <= 0 || from->rank >= 0) return false;
     from->have += (size_t)got;
     return from->have < sizeof from->said || welcome(h, from);
 }
@@ -273,7 +273,8 @@ static z3d_status receive_all(const z3d_launcher *launch, z3d_tcp_place *all, ui
 
 /* ---- the others ---- */
 
-/* Tries one address: a connection on which rank 0 has heard us, or -1 and why not. */
+/* Tries one address: a connection on which rank 0 has heard us, or -1 and why not. Rank 0 may be
+ * slow, and takes one who leaves it for dead: once connected, we have time. */
 static int try_address(const struct addrinfo *info, const z3d_launcher *launch, const coming *say,
                        answer *heard, const char **why) {
     char text[Z3D_ADDRESS_BYTES];
@@ -285,6 +286,7 @@ static int try_address(const struct addrinfo *info, const z3d_launcher *launch, 
         *why = strerror(errno);
         return -1;
     }
+    until = z3d_now() + launch->seconds + ANSWER_SECONDS;
     if (z3d_socket_write(fd, say, sizeof *say, until) &&
         z3d_socket_read(fd, heard, sizeof *heard, until) &&
         memcmp(heard->magic, magic, sizeof magic) == 0)
@@ -308,17 +310,20 @@ static int try_host(const z3d_launcher *launch, const coming *say, answer *heard
     return fd;
 }
 
-/* Rank 0 may start later than this one. */
+/* Rank 0 may start later than this one; many ranks that ask often are a burden to whoever knows
+ * names. */
 static z3d_status find_first(const z3d_launcher *launch, const coming *say, answer *heard,
                              int *fd) {
     double until = z3d_now() + launch->seconds;
     const char *why = "no address";
+    long pause = 20000000;
     while ((*fd = try_host(launch, say, heard, &why)) < 0) {
         if (z3d_now() > until)
             return Z3D_ERROR(Z3D_ERR_COMM,
                              "rank %d did not find rank 0 at %.80s, port %d, within %g s: %s",
                              launch->rank, launch->host, launch->port, launch->seconds, why);
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
+        pause = pause < 400000000 ? 2 * pause : pause;
     }
     return Z3D_OK;
 }
@@ -356,8 +361,10 @@ static z3d_status go_there(const z3d_launcher *launch, const z3d_tcp_place *plac
 
 /* ---- both ---- */
 
+/* 127.0.1.1, as which some systems know their own name, and ::1 are here, too, and not where a
+ * socket on 127.0.0.1 listens. */
 bool z3d_tcp_stays_here(const z3d_launcher *launch) {
-    return strcmp(launch->host, "localhost") == 0 || z3d_socket_is_loopback(launch->host);
+    return strcmp(launch->host, "localhost") == 0 || strcmp(launch->host, "127.0.0.1") == 0;
 }
 
 z3d_status z3d_tcp_meet(const z3d_launcher *launch, const z3d_tcp_place *place, z3d_tcp_place *all,

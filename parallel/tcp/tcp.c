@@ -121,6 +121,7 @@ static z3d_status tcp_send(z3d_message *message) {
     int rank = rank_of(message);
     z3d_tcp_frames *unanswered = &tcp->peer[rank].unanswered;
     message->wanted = -1;
+    message->since = z3d_now();
     tcp->pending++;
     for (int i = 0; i < unanswered->count; i++) {
         z3d_tcp_frame demand = unanswered->frame[i];
@@ -146,12 +147,19 @@ static z3d_status tcp_receive(z3d_message *message) {
                                   .tag = message->tag,
                                   .bytes = message->bytes};
     message->wanted = -1;
+    message->since = z3d_now();
     tcp->pending++;
     append(&tcp->peer[rank].receives, message);
     keep_frame(tcp, &tcp->peer[rank].demands, &demand);
     z3d_tcp_reach(tcp, rank);
     z3d_tcp_flush(tcp, rank);
     return Z3D_OK;
+}
+
+static z3d_status blame(const z3d_tcp *tcp, int rank, const char *what, const char *why) {
+    return Z3D_ERROR(Z3D_ERR_COMM, "%s rank %d (host %s, pid %d, address %s): %s", what, rank,
+                     tcp->place[rank].host, (int)tcp->place[rank].pid, tcp->place[rank].address,
+                     why);
 }
 
 static z3d_status tcp_test(z3d_message *message, bool *done) {
@@ -164,11 +172,12 @@ static z3d_status tcp_test(z3d_message *message, bool *done) {
     if (message->wanted >= 0)
         return Z3D_ERROR(Z3D_ERR_COMM, "rank %d waits for %lld bytes where %lld are sent", rank,
                          (long long)message->wanted, (long long)message->bytes);
+    /* At the start nobody else watches over a rank that hangs. */
+    if (!tcp->world->side && peer->lost == 0 && z3d_now() - message->since > tcp->patience)
+        return blame(tcp, rank, "no answer from", "it hangs, or waits for one that does");
     if (peer->lost == 0) return Z3D_OK;
-    if (message->channel->world->side && z3d_now() - peer->lost < grace_seconds) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_COMM, "no connection with rank %d (host %s, pid %d, address %s): %s",
-                     rank, tcp->place[rank].host, (int)tcp->place[rank].pid,
-                     tcp->place[rank].address, peer->why);
+    if (tcp->world->side && z3d_now() - peer->lost < grace_seconds) return Z3D_OK;
+    return blame(tcp, rank, "no connection with", peer->why);
 }
 
 static void tcp_drop(z3d_message *message) {
@@ -247,6 +256,7 @@ z3d_status z3d_tcp_start(z3d_world *world, const z3d_launcher *launch) {
     Z3D_TRY(z3d_new(1, sizeof *tcp, "the ranks' connections", &tcp));
     tcp->world = world;
     tcp->listener = tcp->epoll = -1;
+    tcp->patience = launch->seconds;
     world->transport = &tcp_transport;
     world->transport_state = tcp;
     world->rank = launch->rank;

@@ -28,7 +28,8 @@ typedef struct z3d_tcp_place {
  * rank's, but for the address, which is found out on the way. */
 z3d_status z3d_tcp_meet(const z3d_launcher *launch, const z3d_tcp_place *place, z3d_tcp_place *all,
                         uint64_t *token);
-/* Whether all ranks are on this machine, as the name of rank 0's host says. */
+/* Whether all ranks are on this machine and reach each other at 127.0.0.1, as the name of rank 0's
+ * host says. */
 bool z3d_tcp_stays_here(const z3d_launcher *launch);
 
 typedef struct z3d_tcp_frame { /* in front of every message, and all of a demand for one */
@@ -95,10 +96,12 @@ typedef struct z3d_tcp_peer {
 
 typedef struct z3d_tcp {
     z3d_world *world;
-    int listener, epoll, strangers;
+    int listener, epoll;
+    int strangers, gone; /* connections that are at that stage */
     uint64_t token;
     uint32_t channels; /* opened so far */
     int pending;       /* messages under way */
+    double patience;   /* seconds for which a peer may not answer while there is no side channel */
     bool moved;
     z3d_tcp_place *place; /* by rank */
     z3d_tcp_peer *peer;   /* by rank */

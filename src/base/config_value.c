@@ -173,10 +173,17 @@ static z3d_status set_bool(const config_key *key, config_scalar scalar, bool *ou
     return Z3D_OK;
 }
 
+/* Names that options once had: checkpoints keep the configuration of their run. */
+static const char *option_now(const config_key *key, const char *text) {
+    bool host = strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0;
+    return host ? "host" : text;
+}
+
 static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out) {
     char option[64], problem[160];
+    const char *text = option_now(key, scalar.text);
     for (int i = 0; config_option(key->rule, i, option, sizeof option); i++) {
-        if (strcmp(option, scalar.text) == 0) {
+        if (strcmp(option, text) == 0) {
             *out = i;
             return Z3D_OK;
         }

@@ -56,6 +56,11 @@ TEST(config, the_design_s_example_in_block_and_flow_style) {
     EXPECT_FALSE(z3d_config_is_set(c.get, "model.nonsense"));
 }
 
+TEST(config, an_option_s_former_name_is_read) {
+    Config c("training: { collectives: mpi }\n");
+    EXPECT_EQ(c->training_collectives, Z3D_COLLECTIVES_HOST);
+}
+
 TEST(config, numbers_are_read_whole) {
     Config c("training: { steps: 5e8, seed: 9223372036854775807, log_interval: 1.5e3 }\n"
              "generate: { temperature: .5, top_k: 0 }\n"

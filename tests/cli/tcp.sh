@@ -21,7 +21,7 @@ says 'tensor'
 
 port=$((10000 + $$ % 20000))
 train() { # train ASSIGNMENT...: one rank with these in its environment
-    env MASTER_ADDR=localhost MASTER_PORT=$port ZERO3D_START_SECONDS=1 "$@" "$ZERO3D" train tiny.yaml run.dir=never
+    env MASTER_ADDR=localhost MASTER_PORT=$port ZERO3D_START_SECONDS=1 "$@" "$ZERO3D" train tiny.yaml run.dir=by-hand
 }
 one() { # one PATTERN ASSIGNMENT...: this rank says so at once
     pattern=$1
@@ -44,6 +44,18 @@ slurm() { # slurm PATTERN LIST
 slurm 'SLURM_STEP_NODELIST=n\[1- names no first host' 'n[1-'
 slurm 'rank 0 runs on n2, and the first host of the step is n07-a:' 'n[07-09,11]-a,m1'
 slurm 'SLURM_JOB_ID is not set' 'n2,n1'
+
+# An MPI that finds itself alone: its launcher was another's, or the shell's.
+one 'says that it started 3 ranks \(PMI_SIZE\)' PMI_RANK=0 PMI_SIZE=3
+one 'only 1 of 2 ranks came' PMI_RANK=0 PMI_SIZE=1 RANK=0 WORLD_SIZE=2
+
+# Every address of this machine will do.
+for address in 127.0.1.1 ::1; do
+    [ $address = 127.0.1.1 ] || grep -q ' lo$' /proc/net/if_inet6 2>/dev/null || continue
+    train MASTER_ADDR=$address ZERO3D_START_SECONDS=5 RANK=1 WORLD_SIZE=2 >/dev/null 2>&1 </dev/null &
+    expect 0 train MASTER_ADDR=$address ZERO3D_START_SECONDS=5 RANK=0 WORLD_SIZE=2
+    wait $! || fail "rank 1 did not train"
+done
 
 # several ASSIGNMENT... -- ASSIGNMENT... [-- ...]: ranks side by side; what they say is in err, and each fails.
 several() {

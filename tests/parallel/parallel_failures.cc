@@ -85,22 +85,54 @@ void move_apart(Victim &v) {
     v.world->local_size = 1;
 }
 
-// Meets the others, and is gone when they want to talk to it.
-[[noreturn]] void die_at_the_start() {
+// This process ends, and its connection with that port with a reset.
+[[noreturn]] void reset_connection(int port) {
+    for (int fd = 3; fd < 64; fd++) {
+        sockaddr_in to = {};
+        socklen_t length = sizeof to;
+        linger no = {1, 0};
+        if (getpeername(fd, (sockaddr *)&to, &length) == 0 && ntohs(to.sin_port) == port)
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &no, sizeof no);
+    }
+    _exit(0);
+}
+
+// Meets the others, and is gone when they want to talk to it, or before, or does not move.
+[[noreturn]] void fail_at_the_start(const std::string &how) {
     z3d_launcher launch;
     uint64_t token;
     int listener = z3d_socket_listen(true, 0);
     if (z3d_launcher_detect(&launch) != Z3D_OK) _exit(9);
     std::vector<z3d_tcp_place> all(size_t(launch.size));
     z3d_tcp_place place = {"here", "", z3d_socket_port(listener), int32_t(getpid())};
-    _exit(z3d_tcp_meet(&launch, &place, all.data(), &token) == Z3D_OK ? 0 : 9);
+    if (how == "reset-at-start") {
+        std::thread([&] { usleep(300000), reset_connection(launch.port); }).detach();
+        (void)z3d_tcp_meet(&launch, &place, all.data(), &token);
+        sleep_for_ever();
+    }
+    bool met = z3d_tcp_meet(&launch, &place, all.data(), &token) == Z3D_OK;
+    if (how == "freeze-at-start") raise(SIGSTOP);
+    _exit(met ? 0 : 9);
+}
+
+// Rank 2 is in rank 1's queue of connections, and more strangers behind it than rank 1 keeps.
+void flood(Victim &v) {
+    if (v.rank == 1) usleep(600000);
+    if (v.rank != 2) return;
+    char byte = 0;
+    z3d_message message;
+    check(v, z3d_message_receive(v.world->channel, &byte, 1, 1, 7, &message));
+    for (int i = 0; i < 30; i++) usleep(10000), z3d_world_progress(v.world);
+    knock(z3d_tcp_port(v.world, 1));
+    z3d_message_drop(&message);
 }
 
 int victim(int argc, char **argv) {
     Victim v;
     std::string how = argv[2];
     int who = atoi(argv[3]);
-    if (how == "die-at-start" && z3d_launched_rank() == who) die_at_the_start();
+    if (how.find("-at-start") != how.npos && z3d_launched_rank() == who) fail_at_the_start(how);
+    if (how == "reset-at-start" && z3d_launched_rank() == 2) usleep(800000);
     if (z3d_world_create(&argc, &argv, &v.world) != Z3D_OK) {
         fprintf(stderr, "refused: %s\n", z3d_error_message());
         return 3;
@@ -118,6 +150,7 @@ int victim(int argc, char **argv) {
     check(v, z3d_watchdog_start(v.world, &config));
     if (how != "kill-bare") z3d_world_catch_signals(v.world);
     bool me = v.rank == who;
+    if (how == "flood") flood(v);
     if (how == "deaf") printf("running\n"), fflush(stdout), sleep_for_ever();
     int steps = how == "until-stopped" ? 1000000 : 50;
     for (int step = 1; step <= steps; step++) {
@@ -399,13 +432,28 @@ TEST(Failures, RanksWithoutMpiAreNamedToo) {
             << o.text;
         EXPECT_EQ(count(o.text, "refused: no connection with rank "), 3) << o.text;
     }
-    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ",
-                 " waits for 40000 bytes where 20000 are sent");
-    EXPECT_EQ(run_command(launch_line(3, "far-knock-tcp", 2)).text, "finished\n");
+    // Both have a message that the other has no room for: one of them is the first to say so.
+    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ", "0000 bytes where ");
+    for (const char *how : {"far-knock-tcp", "far-flood"})
+        EXPECT_EQ(run_command(launch_line(3, how, 2)).text, "finished\n");
     Outcome o =
         run_command(launch_line(3, "until-stopped", 0), [](pid_t pid) { kill(pid, SIGTERM); });
     EXPECT_EQ(o.code, 0) << o.text;
     EXPECT_NE(o.text.find("stopped cleanly\nfinished\n"), std::string::npos) << o.text;
+    unsetenv("ZERO3D_LAUNCH");
+}
+
+TEST(Failures, RanksThatAreLostWhileTheyMeetAreNamed) {
+    setenv("ZERO3D_LAUNCH", "tcp", 1);
+    Outcome o = run_command(launch_line(3, "reset-at-start", 1));
+    EXPECT_EQ(o.code, 3) << o.text;
+    EXPECT_EQ(count(o.text, "rank 1 (host here, pid "), 2) << o.text;
+    EXPECT_EQ(count(o.text, ") ended before all ranks had come"), 2) << o.text;
+    // One that is frozen is ended when the others have.
+    o = run_command("env ZERO3D_START_SECONDS=1 " + launch_line(3, "freeze-at-start", 0));
+    EXPECT_EQ(o.code, 3) << o.text;
+    EXPECT_LT(o.seconds, 10) << o.text;
+    EXPECT_EQ(count(o.text, "refused: no answer from rank 0 (host here, pid "), 2) << o.text;
     unsetenv("ZERO3D_LAUNCH");
 }
 
