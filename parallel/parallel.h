@@ -156,11 +156,13 @@ void z3d_group_set_observer(z3d_group *group,
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;
     int64_t scalar_calls, scalar_bytes;
-    double seconds, exposed_seconds; /* start to completion; spent inside wait */
+    double seconds, exposed_seconds; /* start to completion; spent inside wait; NAN: nobody timed
+                                        all of them */
 } z3d_traffic;
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
-/* Adds `amount`, but its times, so often: what captured work does again (1), what was captured in
- * vain (-1). */
+/* Adds `amount`, but its times, so often: what captured work does again (1) or for the first time,
+ * when it was counted as it was captured (0), what was captured in vain (-1). What runs has no
+ * times, and so all of its kind have none. */
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
                      int times);
 

@@ -585,7 +585,7 @@ z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
                                        done ? "in its graph" : "at its end");
     }
     executor->graph.last = done;
-    executor->graph.warm = true;
+    executor->graph.warm |= status == Z3D_OK;
     announce_end(executor);
     return status;
 }

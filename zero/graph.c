@@ -82,6 +82,7 @@ static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step
     if (status == Z3D_OK) return Z3D_OK;
     z3d_region_destroy(executor->device, graph->region);
     graph->region = NULL;
+    graph->launches = 0;
     count_again(executor, -1);
     z3d_executor_reset(executor);
     return status;
@@ -89,10 +90,9 @@ static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step
 
 z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done) {
     z3d_step_graph *graph = &executor->graph;
+    bool again = graph->region != NULL;
     *done = false;
-    if (graph->region) {
-        count_again(executor, 1);
-    } else {
+    if (!again) {
         z3d_status status = capture_everywhere(executor, host);
         if (status != Z3D_OK && graph->mode == Z3D_GRAPH_ON) return status;
         if (status != Z3D_OK) {
@@ -102,6 +102,7 @@ z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *h
             return Z3D_OK;
         }
     }
+    count_again(executor, again);
     z3d_executor_announce_wait(executor, "in its graph");
     z3d_status status = z3d_region_launch(executor->device, graph->region);
     if (status != Z3D_OK)

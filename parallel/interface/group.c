@@ -1,6 +1,7 @@
 /* Groups and their collectives: checks of arguments, the observer, tickets, traffic counting, and
  * the dispatch over a backend's table. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,6 +172,8 @@ void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traff
     traffic->volume_elements += times * amount->volume_elements;
     traffic->scalar_calls += times * amount->scalar_calls;
     traffic->scalar_bytes += times * amount->scalar_bytes;
+    bool runs = times >= 0 && amount->calls + amount->scalar_calls > 0;
+    if (runs && group->size > 1) traffic->seconds = traffic->exposed_seconds = NAN;
 }
 
 /* ---- starting ---- */

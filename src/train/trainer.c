@@ -322,6 +322,7 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     progress progress = {.begin = z3d_now(), .validation_loss = NAN};
     say_start(trainer);
     z3d_status status = train_loop(trainer, &progress);
+    if (status != Z3D_OK) status = z3d_trainer_end_save(trainer, status);
     z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;

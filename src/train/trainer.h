@@ -112,6 +112,9 @@ z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path);
 /* After step `step`: moves on a save in flight, begins one where it is due. last: the run ends
  * here. */
 z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last);
+/* After all ranks' failure, which it returns: what the next start goes on from is a save that was
+ * in flight, not the one before. */
+z3d_status z3d_trainer_end_save(z3d_trainer *trainer, z3d_status failure);
 
 /* generate_from.c: continues generate.prompt as the configuration says; the prompt and what follows
  * it, fit for a terminal, are appended to *out on every rank. *stopped: a signal cut it short.

@@ -187,6 +187,39 @@ static void try_both(member *m) {
     say(m, status == Z3D_OK && wrong == 0, "two communicators at once", Z3D_F32, wrong);
 }
 
+/* ---- the end by force ---- */
+
+/* A graph that has both communicators. */
+static z3d_status run_captured(member *m, z3d_region **region) {
+    int64_t id[2], launches;
+    float *buffer = m->buffer;
+    Z3D_TRY(z3d_capture_begin(m->device));
+    for (int c = 0; c < 2; c++) Z3D_TRY(start_sum(m, c, buffer + c * ELEMENTS / 2, &id[c]));
+    for (int c = 0; c < 2; c++)
+        Z3D_TRY(z3d_device_heard(m->device, m->table->wait(m->communicator[c], id[c])));
+    Z3D_TRY(z3d_capture_end(m->device, region, &launches));
+    Z3D_TRY(z3d_region_launch(m->device, *region));
+    return z3d_device_synchronize(m->device);
+}
+
+/* What NCCL refuses ends all communicators. It gives up none that a graph still has, but the error
+ * is told before. */
+static void try_refused(member *m, z3d_region **region) {
+    double unused[2];
+    int64_t id;
+    z3d_collective call = {.kind = Z3D_COLLECTIVE_BROADCAST,
+                           .dtype = Z3D_F32,
+                           .buffer = m->buffer,
+                           .count = 1,
+                           .peer = RANKS};
+    bool ran = run_captured(m, region) == Z3D_OK;
+    bool told =
+        ran && z3d_device_heard(m->device, m->table->start(m->communicator[1], &call, &unused[0],
+                                                           &unused[1], &id)) == Z3D_ERR_COMM;
+    say(m, told && strstr(z3d_error_message(), "of the data group on rank"),
+        "refused, with a graph", Z3D_F32, 0);
+}
+
 /* ---- the two ---- */
 
 static z3d_status connect_ranks(member *m) {
@@ -232,6 +265,7 @@ static void set_environment(int rank) {
 
 static int run_rank(int rank, meeting *at, const z3d_device_config *config) {
     member m = {.rank = rank, .meeting = at};
+    z3d_region *region = NULL;
     alarm(SECONDS); /* a rank that waits for a dead one */
     set_environment(rank);
     if (begin(&m, config) != Z3D_OK) {
@@ -241,6 +275,8 @@ static int run_rank(int rank, meeting *at, const z3d_device_config *config) {
     for (size_t i = 0; i < 2 * sizeof trials / sizeof *trials; i++) /* communicators take turns */
         try_one(&m, &trials[i / 2], (int)(i % 2));
     try_both(&m);
+    try_refused(&m, &region);
+    z3d_region_destroy(m.device, region);
     for (int c = 0; c < 2; c++) m.table->destroy(m.communicator[c]);
     z3d_device_free(m.device, Z3D_SPACE_DEVICE, m.copy, ELEMENTS * 8);
     z3d_device_free(m.device, Z3D_SPACE_DEVICE, m.buffer, ELEMENTS * 8);

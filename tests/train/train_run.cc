@@ -307,6 +307,15 @@ TEST_F(Run, OverflowsInARowEndTheRun) {
     }
 }
 
+// The save that a step began beside training is there for the next start.
+TEST_F(Run, AFailedRunFinishesItsSave) {
+    expect_failure("fp16.enabled=true\nfp16.loss_scale=1e30\ntraining.max_skipped_steps=3\n"
+                   "checkpoint.interval=2\ncheckpoint.async=true\n",
+                   Z3D_ERR_NUMERIC, {"3 steps in a row"});
+    std::string manifest = folder / "run/checkpoints/step-00000002/manifest.json";
+    EXPECT_EQ(access(manifest.c_str(), F_OK), 0);
+}
+
 TEST_F(Run, SaysWhenStage2KeepsWholeGradients) {
     Outcome o = train(folder, "training.steps=1\nzero_optimization.stage=2\n"
                               "zero_optimization.grad_reduce=per_step\n");

@@ -15,6 +15,7 @@
 #if __has_include(<nccl.h>)
 #include <dlfcn.h>
 #include <nccl.h>
+#include <pthread.h>
 
 #ifdef Z3D_CUDA_SHIM /* the tests' stand-in is part of the plugin */
 #define OPEN_LIBRARY() dlopen(NULL, RTLD_NOW)
@@ -53,9 +54,18 @@ typedef struct slot {
     bool started, waited;
 } slot;
 
+/* The end of a communicator by force. */
+typedef struct abortion {
+    ncclResult_t (*ncclCommAbort)(ncclComm_t comm);
+    ncclComm_t comm;
+    pthread_t thread;
+    bool has_thread;
+} abortion;
+
 typedef struct communicator {
     z3d_cuda *cuda;
     ncclComm_t comm;
+    abortion abortion;
     cudaStream_t stream;
     char name[16];
     int size, index;
@@ -73,6 +83,7 @@ struct z3d_cuda_nccl {
     bool keeps_order;   /* of calls to different communicators */
     cudaEvent_t latest; /* the end of the latest collective; NULL: none that matters */
     ncclComm_t world;   /* NULL: not connected */
+    abortion abortion;  /* of the world */
     int rank;
     communicator *communicators;
     bool aborted;
@@ -88,13 +99,35 @@ static z3d_status check(const struct z3d_cuda_nccl *nccl, ncclResult_t code, ncc
                      nccl->ncclGetErrorString(code), more && *more ? ": " : "", more ? more : "");
 }
 
-/* Kernels that wait for a dead peer end only by this. */
+static void *run_abortion(void *argument) {
+    abortion *a = argument;
+    a->ncclCommAbort(a->comm);
+    return NULL;
+}
+
+/* Without a thread: not at all, what ends the process ends its kernels too. */
+static void start_abortion(const struct z3d_cuda_nccl *nccl, ncclComm_t comm, abortion *a) {
+    if (!comm) return;
+    a->ncclCommAbort = nccl->ncclCommAbort;
+    a->comm = comm;
+    a->has_thread = pthread_create(&a->thread, NULL, run_abortion, a) == 0;
+}
+
+static void end_abortion(abortion *a) {
+    if (a->has_thread) pthread_join(a->thread, NULL);
+    a->has_thread = false;
+}
+
+/* Kernels that wait for a dead peer end only by this. Each communicator in a thread of its own:
+ * ncclCommAbort comes back when no graph has the communicator any more, and the kernels of all of
+ * them have ended, which other communicators' may wait for. Who found the failure goes on and can
+ * say so. */
 static void abort_all(struct z3d_cuda_nccl *nccl) {
     if (nccl->aborted) return;
     nccl->aborted = true;
     for (communicator *c = nccl->communicators; c; c = c->next)
-        if (c->comm) nccl->ncclCommAbort(c->comm);
-    if (nccl->world) nccl->ncclCommAbort(nccl->world);
+        start_abortion(nccl, c->comm, &c->abortion);
+    start_abortion(nccl, nccl->world, &nccl->abortion);
 }
 
 z3d_status z3d_cuda_nccl_check(struct z3d_cuda_nccl *nccl) {
@@ -180,6 +213,7 @@ static void drop_slots(communicator *c) {
 static void destroy(void *self) {
     communicator *c = self;
     struct z3d_cuda_nccl *nccl = c->cuda->nccl;
+    end_abortion(&c->abortion);
     if (c->stream) cudaStreamSynchronize(c->stream);
     nccl->latest = NULL;
     for (communicator **link = &nccl->communicators; *link; link = &(*link)->next) {
@@ -241,6 +275,7 @@ static z3d_status split(void *device, int colour, int index, int size, const cha
 
 void z3d_cuda_nccl_destroy(struct z3d_cuda_nccl *nccl) {
     if (!nccl) return;
+    end_abortion(&nccl->abortion);
     if (nccl->world && !nccl->aborted) nccl->ncclCommDestroy(nccl->world);
     free(nccl); /* the library stays: it does not like to be unloaded */
 }

@@ -1,8 +1,9 @@
 /* The stand-in's NCCL. Ranks are processes of this machine, which give each other their operands as
  * files; a collective happens when its stream comes to it, and then waits for its peers. It refuses
  * what NCCL's documentation forbids: operands that are not the GPU's memory, and overlaps that are
- * not the in-place form. What a collective leaves undefined becomes 0xff, also where NCCL happens
- * to leave it alone. */
+ * not the in-place form. As NCCL, it gives no communicator up that a graph has. What a collective
+ * leaves undefined becomes 0xff, also where NCCL happens to leave it alone. */
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,7 +23,8 @@ struct ncclComm {
     char path[PATH]; /* where every file's name begins */
     int size, rank, splits;
     long exchanges, sent[MOST_RANKS], received[MOST_RANKS];
-    ncclResult_t failure;
+    _Atomic ncclResult_t failure;
+    atomic_int captured; /* its collectives in graphs */
 };
 
 /* ---- files ---- */
@@ -137,13 +139,25 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int colour, int key, ncclComm_t *out
     return make(out, path, size, rank);
 }
 
+/* For ever, NCCL would. */
+static void wait_for_graphs(ncclComm_t comm) {
+    time_t begin = time(NULL);
+    while (comm->captured) {
+        if (time(NULL) - begin > PATIENCE) cuda_shim_stop("a communicator that a graph still has");
+        nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+}
+
 /* The last exchange's files stay: peers may still want them. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-    return comm ? ncclSuccess : ncclInvalidArgument;
+    if (!comm) return ncclInvalidArgument;
+    wait_for_graphs(comm);
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->failure = ncclRemoteError;
+    wait_for_graphs(comm);
     return ncclSuccess;
 }
 
@@ -224,6 +238,7 @@ typedef struct task {
     int root; /* or the peer */
     ncclComm_t comm;
     long number; /* of this process's, from 1 */
+    bool captured;
 } task;
 
 static _Thread_local long enqueued, run;
@@ -306,6 +321,12 @@ static void run_task(void *argument) {
     free(all);
 }
 
+static void drop_task(void *argument) {
+    task *t = argument;
+    if (t->captured) t->comm->captured--;
+    free(t);
+}
+
 /* Apart, or this rank's part of the larger operand. */
 static bool is_in_place_or_apart(const task *t) {
     const char *from = t->from, *to = t->to;
@@ -327,42 +348,44 @@ static ncclResult_t enqueue(task what, cudaStream_t stream) {
     if (!t) return ncclSystemError;
     *t = what;
     t->number = ++enqueued;
-    return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, free, t}) == cudaSuccess
+    t->captured = cuda_shim_reach_of(stream)->capture != 0;
+    if (t->captured) what.comm->captured++;
+    return cuda_shim_enqueue(stream, (cuda_shim_work){run_task, drop_task, t}) == cudaSuccess
                ? ncclSuccess
                : ncclInvalidArgument;
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_REDUCE, from, to, count, type, op, 0, comm, 0}, stream);
+    return enqueue((task){ALL_REDUCE, from, to, count, type, op, 0, comm, 0, false}, stream);
 }
 
 ncclResult_t ncclReduceScatter(const void *from, void *to, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE_SCATTER, from, to, count, type, op, 0, comm, 0}, stream);
+    return enqueue((task){REDUCE_SCATTER, from, to, count, type, op, 0, comm, 0, false}, stream);
 }
 
 ncclResult_t ncclAllGather(const void *from, void *to, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){ALL_GATHER, from, to, count, type, ncclSum, 0, comm, 0}, stream);
+    return enqueue((task){ALL_GATHER, from, to, count, type, ncclSum, 0, comm, 0, false}, stream);
 }
 
 ncclResult_t ncclReduce(const void *from, void *to, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){REDUCE, from, to, count, type, op, root, comm, 0}, stream);
+    return enqueue((task){REDUCE, from, to, count, type, op, root, comm, 0, false}, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *from, void *to, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){BROADCAST, from, to, count, type, ncclSum, root, comm, 0}, stream);
+    return enqueue((task){BROADCAST, from, to, count, type, ncclSum, root, comm, 0, false}, stream);
 }
 
 ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-    return enqueue((task){SEND, from, NULL, count, type, ncclSum, peer, comm, 0}, stream);
+    return enqueue((task){SEND, from, NULL, count, type, ncclSum, peer, comm, 0, false}, stream);
 }
 
 ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-    return enqueue((task){RECV, NULL, to, count, type, ncclSum, peer, comm, 0}, stream);
+    return enqueue((task){RECV, NULL, to, count, type, ncclSum, peer, comm, 0, false}, stream);
 }
