@@ -4,8 +4,14 @@
 # tests/<room>/<file> runs: file LAUNCH PROGRAM. SHARDS n: n tests that each run a part, side by side: for programs that mostly wait.
 # Threads do not spin for their next piece of work: other tests run beside them.
 find_package(GTest REQUIRED)
-# Optimising the tests' own code is not worth the time it takes.
-string(APPEND CMAKE_CXX_FLAGS_RELEASE " -O1")
+# Optimising the tests' own code is not worth the time it takes, but where they compute what they expect.
+string(APPEND CMAKE_CXX_FLAGS_RELEASE " -O0")
+set(ZERO3D_COMPUTING_TESTS device parallel)
+# Some eighty programs are linked: gold, where it is, takes half the time (but warns of what clang's sanitizers export).
+include(CheckLinkerFlag)
+if(NOT ZERO3D_SANITIZE)
+  check_linker_flag(CXX -fuse-ld=gold ZERO3D_GOLD)
+endif()
 set(ZERO3D_FLOOR_base base)
 set(ZERO3D_FLOOR_device base device)
 set(ZERO3D_FLOOR_parallel base device parallel)
@@ -30,13 +36,19 @@ function(zero3d_test name)
   endforeach()
   add_executable(${name} ${source} ${objects} ${ZERO3D_PROGRAM_OBJECTS})
   target_link_libraries(${name} PRIVATE zero3d_flags ${ZERO3D_EXTERNAL} GTest::gtest)
-  # GoogleTest's header is most of a test's compile time: the first test compiles it for all.
-  get_property(first GLOBAL PROPERTY ZERO3D_FIRST_TEST)
+  target_link_options(${name} PRIVATE $<$<BOOL:${ZERO3D_GOLD}>:-fuse-ld=gold>)
+  # GoogleTest's header is most of a test's compile time: the first test compiles it for all with its options.
+  set(optimise "")
+  if(ARG_ROOM IN_LIST ZERO3D_COMPUTING_TESTS)
+    set(optimise $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+    target_compile_options(${name} PRIVATE ${optimise})
+  endif()
+  get_property(first GLOBAL PROPERTY "ZERO3D_FIRST_TEST${optimise}")
   if(first)
     target_precompile_headers(${name} REUSE_FROM ${first})
   else()
     target_precompile_headers(${name} PRIVATE <gtest/gtest.h>)
-    set_property(GLOBAL PROPERTY ZERO3D_FIRST_TEST ${name})
+    set_property(GLOBAL PROPERTY "ZERO3D_FIRST_TEST${optimise}" ${name})
   endif()
   target_compile_definitions(${name} PRIVATE ZERO3D_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data"
     ZERO3D_BINARY="${CMAKE_BINARY_DIR}/bin/zero3d")

@@ -113,9 +113,11 @@ z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, v
 z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
                                    void *out_pointer);
 
-/* Parameter `index` of the unit's group `slot`, and its gradient (NULL in forward). */
+/* Parameter `index` of the unit's group `slot` (NULL where the unit has said that it does not read
+ * them), and its gradient (NULL in forward). */
 static inline const void *z3d_unit_parameter(const z3d_unit_run *run, int slot, int index) {
     const z3d_unit_group *g = &run->group[slot];
+    if (!g->parameters) return NULL;
     return g->parameters + g->offset[index] * (int64_t)z3d_dtype_size(run->dtype);
 }
 static inline void *z3d_unit_gradient(const z3d_unit_run *run, int slot, int index) {

@@ -17,12 +17,6 @@
 #include <map>
 #include <string>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1 // clang's word for it
-#endif
-#endif
-
 namespace allocations {
 
 inline std::atomic<long> ours{0};
@@ -71,7 +65,7 @@ inline std::map<std::string, long> end() {
 
 } // namespace allocations
 
-#ifndef __SANITIZE_ADDRESS__
+#ifndef ZERO3D_SANITIZED
 extern "C" {
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t count, size_t bytes);

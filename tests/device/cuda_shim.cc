@@ -87,7 +87,7 @@ TEST(CudaShimDeath, ThreadsThatDoNotMeet) {
     EXPECT_DEATH(cudaLaunchKernelEx(&config, half_a_shuffle, &out), "a shuffle that not all lanes");
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ZERO3D_SANITIZED
 void beyond(int *out) {
     int *shared = static_cast<int *>(cuda_shim_shared_memory());
     shared[threadIdx.x] = (int)threadIdx.x;

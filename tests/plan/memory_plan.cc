@@ -87,7 +87,7 @@ std::string gpt(int layers, int hidden, int heads, int tensor, int batch, int st
            std::to_string(stage) + zero + " }\nactivation_checkpointing: { " + activations + " }\n";
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(ZERO3D_SANITIZED)
 constexpr size_t EVERY = 10;
 constexpr int MANY = 50;
 #else

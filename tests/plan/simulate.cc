@@ -299,7 +299,7 @@ TEST(Simulate, ATrillionParametersOn1024Ranks) {
     EXPECT_GT((double)z3d_model_parameter_count(of.of->model), 1e12);
     EXPECT_TRUE(e.memory.fits); // 16P/N: 15.6 GB of states
     expect_complete(e.time);
-#ifndef __SANITIZE_ADDRESS__
+#ifndef ZERO3D_SANITIZED
     rusage used{};
     ASSERT_EQ(getrusage(RUSAGE_SELF, &used), 0);
     EXPECT_LT(used.ru_maxrss, 200 * 1024); // of this whole test program

@@ -26,12 +26,7 @@ inline z3d_world *world = nullptr;
 #define EXPECT_Z3D(call) EXPECT_EQ(Z3D_OK, (call)) << z3d_error_message()
 
 // Sanitizers look for other mistakes than the last bits of long runs.
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define __SANITIZE_ADDRESS__ 1 // clang's word for it
-#endif
-#endif
-#ifdef __SANITIZE_ADDRESS__
+#ifdef ZERO3D_SANITIZED
 constexpr bool SANITIZED = true;
 #else
 constexpr bool SANITIZED = false;

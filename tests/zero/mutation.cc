@@ -391,7 +391,7 @@ void expect_agreed(const std::vector<char> &verdicts) {
 }
 
 // Sanitizers look for what the first ones show already, and make every one slow.
-const size_t judge_every = harness::SANITIZED ? 4 : 1, run_every = harness::SANITIZED ? 10 : 1;
+const size_t judge_every = harness::SANITIZED ? 8 : 1, run_every = harness::SANITIZED ? 10 : 1;
 
 void judge_all(programs::World &world, const z3d_program &own, std::vector<char> &verdicts,
                Counts &counts) {

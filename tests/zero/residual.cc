@@ -40,6 +40,7 @@ TEST(Residual, ChangesNoBit) {
     int ranks = z3d_world_size(world);
     for (int tensor = ranks == 8 ? 4 : 1; tensor <= 4 && tensor <= ranks; tensor *= 2) {
         for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
+            if (SANITIZED && dtype == Z3D_F32) continue; // in the next test
             for (int stage = 0; stage < 4; stage++) {
                 if (SANITIZED && stage == 1) continue; // its programs are stage 2's and stage 0's
                 bool shards = tensor < ranks;          // among data ranks

@@ -12,14 +12,7 @@
 
 #include "cuda_runtime.h"
 
-#ifdef __has_feature // clang
-#if __has_feature(address_sanitizer)
-#define SANITIZED
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define SANITIZED
-#endif
-#ifdef SANITIZED
+#ifdef ZERO3D_SANITIZED
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -113,7 +106,7 @@ machine *the_machine() {
 
 // A sanitizer wants to be told of other stacks.
 void switch_begins(void **fake, const void *stack, size_t bytes) {
-#ifdef SANITIZED
+#ifdef ZERO3D_SANITIZED
     __sanitizer_start_switch_fiber(fake, stack, bytes);
 #else
     (void)fake, (void)stack, (void)bytes;
@@ -121,7 +114,7 @@ void switch_begins(void **fake, const void *stack, size_t bytes) {
 }
 
 void switch_ends(void *fake, const void **stack, size_t *bytes) {
-#ifdef SANITIZED
+#ifdef ZERO3D_SANITIZED
     __sanitizer_finish_switch_fiber(fake, stack, bytes);
 #else
     (void)fake, (void)stack, (void)bytes;
