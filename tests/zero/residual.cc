@@ -39,6 +39,7 @@ Options base(int tensor, int stage, z3d_dtype dtype) {
 TEST(Residual, ChangesNoBit) {
     int ranks = z3d_world_size(world);
     for (int tensor = ranks == 8 ? 4 : 1; tensor <= 4 && tensor <= ranks; tensor *= 2) {
+        if (SANITIZED && tensor < ranks / 2) continue; // fewer ranks show it
         for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
             if (SANITIZED && dtype == Z3D_F32) continue; // in the next test
             for (int stage = 0; stage < 4; stage++) {
