@@ -2,11 +2,12 @@
  * or on the ranks of scripts/launch:
  *   build/bin/checkpoint FOLDER [MB]
  * FOLDER is on the disk to be measured. The ways take turns; medians of five. Raw: writes of 4 MiB,
- * one fsync; reads of 4 MiB. Save: z3d_store_save until it is durable. Load: all of a resumption,
- * every byte against its digest. Cold: both files are dropped from the page cache before; warm:
- * both are in it. Stall: what an asynchronous save adds to the step that begins it, beside a copy
- * of the same states, by the same calls, to memory of the same kind as the snapshot's; the two take
- * turns in going first, three pairs a round. Beside: the step while it is written. */
+ * one fsync, to a file of its own; reads of 4 MiB of the shard. Save: z3d_store_save until it is
+ * durable. Load: all of a resumption, every byte against its digest. Cold: the shard is dropped
+ * from the page cache before; warm: it is in it. Stall: what an asynchronous save adds to the step
+ * that begins it, beside a copy of the same states, by the same calls, to memory of the same kind
+ * as the snapshot's; the two take turns in going first, three pairs a round. Beside: the step while
+ * it is written. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,9 +143,7 @@ static void raw_path(const bench *b, char *path, size_t size) {
     snprintf(path, size, "%s/raw-%d", b->folder, z3d_world_rank(b->world));
 }
 
-static double raw(bench *b, bool write) {
-    char path[4096];
-    raw_path(b, path, sizeof path);
+static double raw(bench *b, const char *path, bool write) {
     meet(b);
     double begin = z3d_now();
     int fd = open(path, write ? O_RDWR | O_CREAT | O_TRUNC : O_RDONLY, 0666);
@@ -256,20 +255,22 @@ static void pair(bench *b, int p) {
 }
 
 static void round_of_all(bench *b, int r) {
-    char shard[4096], other[4096];
-    clear(b);
+    char path[4096];
     b->seconds[STEP][r] = step(b);
-    meet(b);
-    sync();
-    b->seconds[RAW_WRITE][r] = raw(b, true);
+    clear(b);
+    raw_path(b, path, sizeof path);
+    b->seconds[RAW_WRITE][r] = raw(b, path, true);
+    clear(b); /* so that a save finds the same memory free for its pages */
     b->seconds[SAVE][r] = save(b, b->store);
-    shard_path(b, shard, sizeof shard);
-    raw_path(b, other, sizeof other);
-    drop(b, shard);
-    drop(b, other);
-    b->seconds[RAW_COLD][r] = raw(b, false);
-    b->seconds[LOAD_COLD][r] = load(b);
-    b->seconds[RAW_WARM][r] = raw(b, false);
+    shard_path(b, path, sizeof path);
+    for (int k = 0; k < 2; k++) {
+        drop(b, path);
+        if (k == r % 2)
+            b->seconds[RAW_COLD][r] = raw(b, path, false);
+        else
+            b->seconds[LOAD_COLD][r] = load(b);
+    }
+    b->seconds[RAW_WARM][r] = raw(b, path, false);
     b->seconds[LOAD_WARM][r] = load(b);
     for (int p = r; p < PAIRS; p += ROUNDS) {
         clear(b);
