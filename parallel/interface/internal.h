@@ -76,6 +76,7 @@ struct z3d_world {
     void *transport_state;
     z3d_channel *channel, *local; /* all ranks; those of this node */
     int rank, size;
+    int64_t job_tasks, job_nodes; /* of a launcher (launcher.h) that did not choose one rank */
     int nodes, local_rank, local_size;
     int *node; /* by rank */
     char hostname[64];

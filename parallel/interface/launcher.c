@@ -131,23 +131,46 @@ static z3d_status step_port(z3d_launcher *out) {
     return Z3D_OK;
 }
 
+static z3d_status read_if_set(const char *name, int64_t *out) {
+    return getenv(name) ? read_number(name, 1, INT_MAX, out) : Z3D_OK;
+}
+
+/* How many tasks the job has that this process is in. In a task of srun's SLURM_NTASKS and
+ * SLURM_NNODES are its step's. Elsewhere they are the job's, and so right, while SLURM_STEP_*, if
+ * there are any, are those of the shell that the job was submitted from, or that salloc started.
+ * Without --ntasks, a task goes to every node; SLURM_TASKS_PER_NODE then may count processors. */
+static z3d_status read_job(z3d_launcher *out) {
+    bool step = getenv("SLURM_STEP_NUM_TASKS") != NULL;
+    int64_t a_node = 1, parts = 1;
+    out->nodes = 1;
+    Z3D_TRY(read_if_set("SLURM_NNODES", &out->nodes));
+    if (!step) Z3D_TRY(read_if_set("SLURM_NTASKS_PER_NODE", &a_node));
+    if (!step) Z3D_TRY(read_if_set("SLURM_HET_SIZE", &parts));
+    if (out->nodes < parts) out->nodes = parts;
+    out->tasks = a_node * out->nodes;
+    Z3D_TRY(read_if_set("SLURM_NTASKS", &out->tasks));
+    if (out->tasks < out->nodes) out->tasks = out->nodes;
+    return Z3D_OK;
+}
+
+z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes) {
+    if (tasks <= 1) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_COMM,
+                     "this Slurm job has %lld tasks on %lld node%s, and srun did not start this "
+                     "process, which would be the only rank: srun zero3d ...; for one rank on "
+                     "purpose set RANK=0 and WORLD_SIZE=1",
+                     (long long)tasks, (long long)nodes, nodes == 1 ? "" : "s");
+}
+
 /* By srun's variables alone. */
 static z3d_status detect_slurm(z3d_launcher *out) {
-    int64_t rank = 0, size = 0;
+    int64_t rank = 0, size = 1;
+    if (!getenv("SLURM_JOB_ID") && !getenv("SLURM_PROCID")) return Z3D_OK;
     /* To mpirun's ranks they are those of the task that started mpirun's daemon. */
-    if (!getenv("SLURM_PROCID") || getenv("OMPI_COMM_WORLD_SIZE")) return Z3D_OK;
-    if (!getenv("SLURM_STEP_NUM_TASKS")) {
-        if (!getenv("SLURM_NTASKS")) return Z3D_OK;
-        Z3D_TRY(read_number("SLURM_NTASKS", 1, INT_MAX, &size));
-        if (size == 1) return Z3D_OK;
-        return Z3D_ERROR(Z3D_ERR_COMM,
-                         "this Slurm job has %lld tasks, but srun did not start this process, "
-                         "which would train alone: start it with srun",
-                         (long long)size);
-    }
-    Z3D_TRY(read_number("SLURM_STEP_NUM_TASKS", 1, INT_MAX, &size));
+    if (getenv("OMPI_COMM_WORLD_SIZE")) return Z3D_OK;
+    Z3D_TRY(read_if_set("SLURM_STEP_NUM_TASKS", &size));
+    if (size == 1) return read_job(out);
     Z3D_TRY(read_number("SLURM_PROCID", 0, size - 1, &rank));
-    if (size == 1) return Z3D_OK;
     out->rank = (int)rank;
     out->size = (int)size;
     Z3D_TRY(first_host(out));

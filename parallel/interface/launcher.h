@@ -18,6 +18,8 @@ typedef struct z3d_launcher {
     int port;       /* on which it listens until all have come */
     uint64_t run;   /* tells runs that meet at one port apart, where something does */
     double seconds; /* for which ranks wait for each other */
+    /* alone: what Slurm's job has, where nobody chose one rank; else 0 */
+    int64_t tasks, nodes;
 } z3d_launcher;
 
 /* Rank, size and place by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or by srun's variables.
@@ -26,6 +28,8 @@ z3d_status z3d_launcher_detect(z3d_launcher *out);
 /* The same for a process that an MPI launcher seems to have started, and whose MPI finds itself
  * alone: that launcher may be another MPI's, or the shell's that this process was started from. */
 z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out);
+/* ERR_COMM for one process where Slurm's job has several tasks or nodes. */
+z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes);
 /* The first host of Slurm's list: "n[07-09,12],m1" gives "n07". False: no such list. */
 bool z3d_hostlist_first(const char *list, char *out, size_t size);
 

@@ -26,6 +26,8 @@ static z3d_status start(int *argc, char ***argv, z3d_world *world) {
         if (world->size > 1) return Z3D_OK;
         Z3D_TRY(z3d_launcher_detect_beside_mpi(&launch));
     }
+    world->job_tasks = launch.tasks;
+    world->job_nodes = launch.nodes;
     if (launch.way != Z3D_LAUNCHER_TCP) return Z3D_OK;
     if (world->transport) world->transport->end(world);
     world->transport = NULL;
@@ -114,7 +116,7 @@ static void free_world(z3d_world *world) {
     free(world);
 }
 
-z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out) {
+z3d_status z3d_world_create_or_alone(int *argc, char ***argv, z3d_world **out) {
     *out = NULL;
     z3d_world *world = NULL;
     Z3D_TRY(z3d_new(1, sizeof *world, "the world", &world));
@@ -137,6 +139,19 @@ z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out) {
     return Z3D_OK;
 failed:
     free_world(world);
+    return status;
+}
+
+z3d_status z3d_world_check_alone(const z3d_world *world) {
+    return world->size > 1 ? Z3D_OK : z3d_launcher_check_alone(world->job_tasks, world->job_nodes);
+}
+
+z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out) {
+    Z3D_TRY(z3d_world_create_or_alone(argc, argv, out));
+    z3d_status status = z3d_world_check_alone(*out);
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_world_destroy(*out);
+    *out = NULL;
     return status;
 }
 

@@ -71,7 +71,7 @@ static int run(int argc, char **argv) {
     arguments a = {0};
     z3d_world *world = NULL;
     z3d_string text = {0};
-    z3d_status status = z3d_world_create(NULL, NULL, &world);
+    z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
     if (status != Z3D_OK) return cli_finish(status, NULL);
     z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(world));
     status = read_arguments(argc, argv, &a);

@@ -78,10 +78,11 @@ static int run(int argc, char **argv) {
     z3d_world *world = NULL;
     bool unfinished = false;
     /* The world comes first, so that a mistake ends all ranks in order and is told once. */
-    z3d_status status = z3d_world_create(NULL, NULL, &world);
+    z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
     if (status != Z3D_OK) return cli_finish(status, NULL);
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
     status = agree(world, read_arguments(argc, argv, &config));
+    if (status == Z3D_OK && config->parallel_world_size != 1) status = z3d_world_check_alone(world);
     if (status == Z3D_OK) {
         z3d_world_catch_signals(world);
         status = z3d_train_part(world, config, &unfinished);

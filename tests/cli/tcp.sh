@@ -84,3 +84,17 @@ several RANK=0 WORLD_SIZE=2 -- RANK=2 WORLD_SIZE=3
 says 'rank 2 \(host .*, pid [0-9]+\) was started as one of 3 ranks, rank 0 as one of 2'
 several RANK=0 WORLD_SIZE=2 -- RANK=0 WORLD_SIZE=2
 grep -q 'port [0-9]* of host .*, where the ranks are to meet: Address already in use; set MASTER_PORT' err || fail "the port is not said to be taken"
+
+# ---- a batch script of Slurm's that forgets srun ----
+
+unset RANK WORLD_SIZE
+export SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NNODES=2 SLURM_NTASKS=4
+expect 1 "$ZERO3D" train tiny.yaml run.dir=forgotten
+says 'this Slurm job has 4 tasks on 2 nodes, and srun did not start this process, .*: srun zero3d .*'
+expect 1 "$ZERO3D" doctor --measure here.yaml
+says 'this Slurm job has 4 tasks'
+[ ! -e here.yaml ] && [ ! -e forgotten ] || fail "what was refused left something"
+# What one process does as well as many, and one rank on purpose.
+expect 0 "$ZERO3D" train tiny.yaml run.dir=alone parallel.world_size=1 checkpoint.interval=5 checkpoint.dir=saved
+expect 0 "$ZERO3D" generate saved --tokens 4 --prompt a
+expect 0 "$ZERO3D" plan tiny.yaml --ranks 4

@@ -457,19 +457,35 @@ TEST(Failures, RanksThatAreLostWhileTheyMeetAreNamed) {
     unsetenv("ZERO3D_LAUNCH");
 }
 
-TEST(Failures, SlurmTasksThatDoNotKnowEachOtherAreRefused) {
-    Outcome o = run_command("env SLURM_PROCID=1 SLURM_NTASKS=4 " + self_path + " victim none 0");
-    EXPECT_EQ(o.code, 3);
-    EXPECT_NE(
-        o.text.find("refused: this Slurm job has 4 tasks, but srun did not start this process"),
-        std::string::npos)
-        << o.text;
-    EXPECT_EQ(run_command("env SLURM_PROCID=0 SLURM_NTASKS=1 " + self_path + " victim none 0").text,
-              "finished\n");
-    EXPECT_EQ(run_command("env SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=1 " + self_path +
-                          " victim none 0")
-                  .text,
-              "finished\n");
+// Environments as Slurm makes them: of a batch script, of a shell by salloc, of a step.
+TEST(Failures, OneProcessOfAnAllocationForSeveralIsRefused) {
+    auto run = [](const std::string &variables) {
+        return run_command("env SLURM_JOB_ID=7 SLURM_PROCID=0 env " + variables + " " + self_path +
+                           " victim none 0");
+    };
+    const char *batch[][2] = {
+        {"SLURM_NNODES=2 SLURM_NTASKS=4", "4 tasks on 2 nodes"},
+        {"-u SLURM_PROCID SLURM_NNODES=1 SLURM_NTASKS=4", "4 tasks on 1 node,"},
+        {"SLURM_NNODES=2 SLURM_TASKS_PER_NODE='4(x2)'", "2 tasks on 2 nodes"},
+        {"SLURM_NNODES=2 SLURM_NTASKS_PER_NODE=3", "6 tasks on 2 nodes"},
+        {"SLURM_NNODES=1 SLURM_NTASKS=1 SLURM_HET_SIZE=2", "2 tasks on 2 nodes"},
+        {"SLURM_NNODES=2 SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=1", "4 tasks on 2 nodes"},
+        {"SLURM_NNODES=2 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1", "2 tasks on 2 nodes"},
+    };
+    for (auto &[variables, found] : batch) {
+        Outcome o = run(variables);
+        EXPECT_EQ(o.code, 3) << variables;
+        EXPECT_EQ(o.text.find(std::string("refused: this Slurm job has ") + found), 0u)
+            << variables << ": " << o.text;
+        EXPECT_EQ(run(std::string(variables) + " RANK=0 WORLD_SIZE=1").text, "finished\n");
+    }
+    for (const char *one :
+         {"SLURM_NNODES=1 SLURM_NTASKS=1", "SLURM_NNODES=1 SLURM_TASKS_PER_NODE=4",
+          "SLURM_NNODES=1 SLURM_NTASKS=1 SLURM_NTASKS_PER_NODE=2 SLURM_JOB_NUM_NODES=2 "
+          "SLURM_STEP_NUM_TASKS=1"})
+        EXPECT_EQ(run(one).text, "finished\n") << one;
+    EXPECT_EQ(run_command("env SLURM_NTASKS=4 " + self_path + " victim none 0").text,
+              "finished\n"); // what srun is to do, no job
 }
 
 int main(int argc, char **argv) {
