@@ -1,13 +1,13 @@
 /* Saving and loading a training state beside the same bytes written and read raw, in one run, alone
  * or on the ranks of scripts/launch:
  *   build/bin/checkpoint FOLDER [MB]
- * FOLDER is on the disk to be measured. The ways take turns; medians of five. Raw: writes of 4 MiB,
- * one fsync, to a file of its own; reads of 4 MiB of the shard. Save: z3d_store_save until it is
- * durable. Load: all of a resumption, every byte against its digest. Cold: the shard is dropped
- * from the page cache before; warm: it is in it. Stall: what an asynchronous save adds to the step
- * that begins it, beside a copy of the same states, by the same calls, to memory of the same kind
- * as the snapshot's; the two take turns in going first, three pairs a round. Beside: the step while
- * it is written. */
+ * FOLDER is on the disk to be measured. The ways take turns; medians of five rounds. Raw: writes of
+ * 4 MiB, one fsync, to a file of its own; reads of 4 MiB of the shard. Save: z3d_store_save until
+ * it is durable. Load: all of a resumption, every byte against its digest. Cold: the shard is
+ * dropped from the page cache before; warm: it is in it. Stall: what an asynchronous save adds to
+ * the step that begins it, beside a copy of the same states, by the same calls, to memory of the
+ * same kind as the snapshot's. Cold loads and stalls are in pairs with what they are compared with,
+ * three a round, that take turns in going first. Beside: the step while it is written. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,12 @@ enum { ROUNDS = 5, PAIRS = 3 * ROUNDS, PIECE = 4 << 20, SEQ = 64 };
 typedef enum way {
     RAW_WRITE,
     SAVE,
-    RAW_COLD,
-    LOAD_COLD,
     RAW_WARM,
     LOAD_WARM,
     STEP,
+    /* of all pairs: */
+    RAW_COLD,
+    LOAD_COLD,
     COPY,
     STALL,
     STEP_BESIDE,
@@ -48,7 +49,7 @@ typedef struct bench {
     float *snapshot;
     int64_t snapshot_bytes;
     int32_t *tokens;
-    double seconds[WAYS][PAIRS]; /* those from COPY on of all pairs, others of the rounds */
+    double seconds[WAYS][PAIRS]; /* those from RAW_COLD on of all pairs, others of the rounds */
 } bench;
 
 static void must(bench *b, z3d_status status) {
@@ -254,6 +255,16 @@ static void pair(bench *b, int p) {
     must(b, z3d_store_poll(b->beside, true, &durable));
 }
 
+static void cold_pair(bench *b, const char *shard, int p) {
+    for (int k = 0; k < 2; k++) {
+        drop(b, shard);
+        if (k == p % 2)
+            b->seconds[RAW_COLD][p] = raw(b, shard, false);
+        else
+            b->seconds[LOAD_COLD][p] = load(b);
+    }
+}
+
 static void round_of_all(bench *b, int r) {
     char path[4096];
     b->seconds[STEP][r] = step(b);
@@ -263,13 +274,8 @@ static void round_of_all(bench *b, int r) {
     clear(b); /* so that a save finds the same memory free for its pages */
     b->seconds[SAVE][r] = save(b, b->store);
     shard_path(b, path, sizeof path);
-    for (int k = 0; k < 2; k++) {
-        drop(b, path);
-        if (k == r % 2)
-            b->seconds[RAW_COLD][r] = raw(b, path, false);
-        else
-            b->seconds[LOAD_COLD][r] = load(b);
-    }
+    for (int p = r; p < PAIRS; p += ROUNDS) cold_pair(b, path, p);
+    raw(b, path, false); /* now it is in the page cache */
     b->seconds[RAW_WARM][r] = raw(b, path, false);
     b->seconds[LOAD_WARM][r] = load(b);
     for (int p = r; p < PAIRS; p += ROUNDS) {
@@ -286,7 +292,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static int times(int w) {
-    return w < COPY ? ROUNDS : PAIRS;
+    return w < RAW_COLD ? ROUNDS : PAIRS;
 }
 
 /* Of each time the slowest rank's seconds. */
@@ -307,17 +313,17 @@ static double median(bench *b, int w) {
     return of[times(w) / 2];
 }
 
-/* Pair by pair: what lies between two pairs is the machine's. */
-static void report_stall(bench *b, double stall, double copied) {
-    double ratio[PAIRS], of_copy[PAIRS];
-    slowest(b, STALL, ratio);
-    slowest(b, COPY, of_copy);
-    for (int p = 0; p < PAIRS; p++) ratio[p] /= of_copy[p];
+/* Of two ways, how one's seconds are to the other's: pair by pair, since what lies between two
+ * pairs is the machine's. */
+static void report_pairs(bench *b, way over, way under) {
+    double ratio[PAIRS], of[PAIRS];
+    slowest(b, over, ratio);
+    slowest(b, under, of);
+    for (int p = 0; p < PAIRS; p++) ratio[p] /= of[p];
     qsort(ratio, PAIRS, sizeof *ratio, ascending);
-    if (z3d_world_rank(b->world) > 0) return;
-    printf("asynchronous save: stalls %.4f s, the copy alone takes %.4f s: ratio %.2f (quarter to "
-           "three quarters of %d pairs: %.2f to %.2f)\n",
-           stall, copied, ratio[PAIRS / 2], PAIRS, ratio[PAIRS / 4], ratio[PAIRS - 1 - PAIRS / 4]);
+    if (z3d_world_rank(b->world) == 0)
+        printf("ratio %.2f (quarter to three quarters of %d pairs: %.2f to %.2f)\n",
+               ratio[PAIRS / 2], PAIRS, ratio[PAIRS / 4], ratio[PAIRS - 1 - PAIRS / 4]);
 }
 
 static void report(bench *b) {
@@ -325,19 +331,27 @@ static void report(bench *b) {
         const char *name;
         way ours, raw;
     } line[] = {{"save", SAVE, RAW_WRITE},
-                {"load, cold", LOAD_COLD, RAW_COLD},
-                {"load, warm", LOAD_WARM, RAW_WARM}};
+                {"load, warm", LOAD_WARM, RAW_WARM},
+                {"load, cold", LOAD_COLD, RAW_COLD}};
     double bytes = (double)b->bytes * z3d_world_size(b->world), of[WAYS];
     for (int w = 0; w < WAYS; w++) of[w] = median(b, w);
     bool speaks = z3d_world_rank(b->world) == 0;
     if (speaks)
         printf("%d rank%s, %.0f MB\n", z3d_world_size(b->world),
                z3d_world_size(b->world) > 1 ? "s" : "", bytes / 1e6);
-    for (size_t i = 0; i < sizeof line / sizeof *line && speaks; i++)
-        printf("%-12s %7.0f MB/s  raw %7.0f MB/s  ratio %.2f\n", line[i].name,
-               bytes / of[line[i].ours] / 1e6, bytes / of[line[i].raw] / 1e6,
-               of[line[i].raw] / of[line[i].ours]);
-    report_stall(b, of[STALL], of[COPY]);
+    for (size_t i = 0; i < sizeof line / sizeof *line; i++) {
+        if (speaks)
+            printf("%-12s %7.0f MB/s  raw %7.0f MB/s  ", line[i].name,
+                   bytes / of[line[i].ours] / 1e6, bytes / of[line[i].raw] / 1e6);
+        if (line[i].ours == LOAD_COLD)
+            report_pairs(b, RAW_COLD, LOAD_COLD);
+        else if (speaks)
+            printf("ratio %.2f\n", of[line[i].raw] / of[line[i].ours]);
+    }
+    if (speaks)
+        printf("asynchronous save: stalls %.4f s, the copy alone takes %.4f s: ", of[STALL],
+               of[COPY]);
+    report_pairs(b, STALL, COPY);
     if (speaks) printf("a step %.3f s, while it is written %.3f s\n", of[STEP], of[STEP_BESIDE]);
 }
 

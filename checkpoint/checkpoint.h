@@ -73,13 +73,6 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *checkpoint, z3d_tensor_kind kind,
 void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify);
 int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 
-/* Sets the engine's state from a checkpoint of the same model: its own parts of every tensor, and
- * (weights_only: not) momentum, variance and the step's counters. ERR_CONFIG when the models
- * differ, naming the first tensor that does; ERR_DATA, ERR_IO. Not collective: each rank loads its
- * own. */
-z3d_status z3d_checkpoint_load(z3d_checkpoint *checkpoint, const z3d_model *model,
-                               z3d_engine *engine, bool weights_only);
-
 /* What the rank of `topology` brings to the disk in a save, and reads to go on from it on the same
  * topology: bytes of values; what HDF5 and the index add is not counted (at most 4096 bytes a
  * tensor and state). all_rows: it keeps the states of the whole data group
@@ -186,8 +179,11 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
                             z3d_checkpoint_accept accept, void *context, z3d_checkpoint_info *info,
                             int64_t *step);
 
-/* Loads one checkpoint into the engine on all ranks: checked as `verify` says, each rank its share.
- * info (when not NULL) gets the numbers, not the texts. Collective; agreed. */
+/* Sets the engine's state on all ranks from a checkpoint of the same model: their own parts of
+ * every tensor, and (weights_only: not) momentum, variance and the step's counters. Checked as
+ * `verify` says, each rank its share. info (when not NULL) gets the numbers, not the texts.
+ * ERR_CONFIG when the models differ, naming the first tensor that does; ERR_DATA, ERR_IO.
+ * Collective; agreed. */
 z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,

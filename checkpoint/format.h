@@ -89,9 +89,11 @@ typedef struct z3d_wanted {
 typedef z3d_status (*z3d_wanted_values)(void *context, int range, int64_t first, int64_t count,
                                         const float *values);
 /* Reads many ranges in order, the files ahead of `take` by a thread of its own, through a fixed
- * amount of memory. Errors as of z3d_checkpoint_read; those of `take`. */
+ * amount of memory. `ranks` read, each about as much of these tensors: where each block is needed
+ * by one of them only, the page cache does not keep it. Errors as of z3d_checkpoint_read; those of
+ * `take`. */
 z3d_status z3d_checkpoint_read_all(z3d_checkpoint *checkpoint, const z3d_wanted *range, int count,
-                                   z3d_wanted_values take, void *context);
+                                   int ranks, z3d_wanted_values take, void *context);
 
 /* z3d_world_agree; the watchdog hears that this rank stands in a wait meanwhile, and where: `what`
  * ("checkpoint: writing shards", up to 60 bytes). It is this rank's place afterwards. */

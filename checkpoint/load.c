@@ -124,11 +124,11 @@ static z3d_status take(void *context, int range, int64_t first, int64_t count,
     return Z3D_OK;
 }
 
-static z3d_status load_states(z3d_checkpoint *c, const z3d_model *model, z3d_engine *engine,
-                              int kinds) {
+static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *model,
+                              z3d_engine *engine, int kinds) {
     loading l = {.engine = engine, .model = model};
     z3d_status status = plan_ranges(c, kinds, &l);
-    if (status == Z3D_OK) status = z3d_checkpoint_read_all(c, l.range, l.count, take, &l);
+    if (status == Z3D_OK) status = z3d_checkpoint_read_all(c, l.range, l.count, ranks, take, &l);
     if (status == Z3D_OK) status = flush(&l);
     free(l.range);
     free(l.group);
@@ -137,8 +137,9 @@ static z3d_status load_states(z3d_checkpoint *c, const z3d_model *model, z3d_eng
     return status;
 }
 
-z3d_status z3d_checkpoint_load(z3d_checkpoint *c, const z3d_model *model, z3d_engine *engine,
-                               bool weights_only) {
+/* This rank's own, one of `ranks`. */
+static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
+                       bool weights_only) {
     Z3D_TRY(compare_models(c, model));
     if (!weights_only && !z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM))
         return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -146,7 +147,7 @@ z3d_status z3d_checkpoint_load(z3d_checkpoint *c, const z3d_model *model, z3d_en
                          "run can go on from it; checkpoint.init_from begins one with them",
                          (long long)z3d_checkpoint_get_info(c)->engine.step);
     z3d_engine_parameters_changed(engine);
-    z3d_status status = load_states(c, model, engine, weights_only ? 1 : Z3D_STATE_KINDS);
+    z3d_status status = load_states(c, ranks, model, engine, weights_only ? 1 : Z3D_STATE_KINDS);
     if (status == Z3D_OK && !weights_only) {
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
         z3d_engine_state state = info->engine, now;
@@ -194,7 +195,7 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
     if (status == Z3D_OK) {
         z3d_watchdog_place(world, false, reading);
         z3d_checkpoint_set_verify(c, verify);
-        status = z3d_checkpoint_load(c, model, engine, weights_only);
+        status = load(c, z3d_world_size(world), model, engine, weights_only);
         status = z3d_checkpoint_agree(world, reading, status);
     }
     if (status == Z3D_OK && info) {

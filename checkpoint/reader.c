@@ -11,6 +11,8 @@
 #include "checkpoint/format.h"
 
 enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* a process may open 1024 files, often */
+/* Of a file that nobody reads twice, blocks this far back leave the page cache. */
+enum { BEHIND = 8 };
 
 /* Which blocks were used last. What it forgets follows from what it was asked for alone, so that
  * two who ask for the same keep the same. */
@@ -238,14 +240,24 @@ static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
     return left < Z3D_BLOCK_BYTES ? left : Z3D_BLOCK_BYTES;
 }
 
-/* One whole block of a shard into `bytes`, as it lies there. */
-static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, char *bytes) {
+/* The pages of a file that is read once, from front to back, are given to what is read next: they
+ * are there already, where others would have to be freed first, or be had back from the host of a
+ * virtual machine; and what this node keeps in memory stays there. */
+static void forget_behind(int fd, int64_t block) {
+    if (block <= BEHIND || block % BEHIND > 0) return;
+    (void)posix_fadvise(fd, 0, (block - BEHIND) * Z3D_BLOCK_BYTES,
+                        POSIX_FADV_DONTNEED); /* a hint */
+}
+
+/* One whole block of a shard into `bytes`, as it lies there. once: nobody wants it again. */
+static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, bool once, char *bytes) {
     const z3d_shard *shard = &c->manifest.shard[s];
     int64_t count = block_bytes(shard, block);
     int fd;
     Z3D_TRY(need_shard(c, s, &fd));
     Z3D_TRY(z3d_io_read(fd, shard->name, bytes, count, block * Z3D_BLOCK_BYTES));
     c->bytes_read += count;
+    if (once) forget_behind(fd, block);
     return Z3D_OK;
 }
 
@@ -280,7 +292,7 @@ static z3d_status cached(z3d_checkpoint *c, z3d_ahead *ahead, int s, int64_t blo
     if (!there) {
         if (!*at) status = z3d_new(Z3D_BLOCK_BYTES, 1, "a block", at);
         if (status == Z3D_OK)
-            status = ahead ? z3d_ahead_take(ahead, at) : read_block(c, s, block, *at);
+            status = ahead ? z3d_ahead_take(ahead, at) : read_block(c, s, block, false, *at);
         if (status == Z3D_OK) status = verify_block(c, s, block, *at);
         if (status != Z3D_OK) c->cache.slot[slot].shard = -1;
     }
@@ -388,7 +400,7 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *c, z3d_tensor_kind kind, int tens
         Z3D_TRY(next_piece(&w, &p));
         if (p.count == 0) return Z3D_OK;
         if (p.count == Z3D_BLOCK_BYTES / 4) { /* no need to copy it */
-            Z3D_TRY(read_block(c, p.shard, p.block, (char *)out));
+            Z3D_TRY(read_block(c, p.shard, p.block, false, (char *)out));
             Z3D_TRY(verify_block(c, p.shard, p.block, (char *)out));
         } else {
             Z3D_TRY(cached(c, NULL, p.shard, p.block, &bytes));
@@ -405,22 +417,46 @@ typedef struct scout {
     z3d_checkpoint *c;
     walk walk;
     recent cache;
+    bool once; /* no other rank reads the same blocks */
 } scout;
+
+/* The next piece that is in none of the blocks of the cache; its count 0: that was all. */
+static z3d_status next_unread(scout *s, piece *p) {
+    bool there = true;
+    while (there) {
+        Z3D_TRY(next_piece(&s->walk, p));
+        if (p->count == 0) return Z3D_OK;
+        (void)slot_of(&s->cache, p->shard, p->block, &there);
+    }
+    return Z3D_OK;
+}
 
 static z3d_status next_block(void *context, char *bytes, bool *end) {
     scout *s = context;
     piece p;
-    bool there = true;
-    while (there) {
-        Z3D_TRY(next_piece(&s->walk, &p));
-        *end = p.count == 0;
-        if (*end) return Z3D_OK;
-        (void)slot_of(&s->cache, p.shard, p.block, &there);
-    }
-    return read_block(s->c, p.shard, p.block, bytes);
+    Z3D_TRY(next_unread(s, &p));
+    *end = p.count == 0;
+    return *end ? Z3D_OK : read_block(s->c, p.shard, p.block, s->once, bytes);
 }
 
-z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, int count,
+/* Whether `ranks` who read as much as these ranges need read hardly a block twice. They do where
+ * each of them keeps everything, and where rows of a matrix are cut otherwise than in the files. */
+static z3d_status read_once(scout s, int ranks, bool *once) {
+    const z3d_manifest *m = &s.c->manifest;
+    double all = 0, mine = 0;
+    piece p;
+    for (int i = 0; i < s.walk.count; i++)
+        all += 4 * (double)z3d_tensor_elements(&m->tensor[s.walk.range[i].tensor]);
+    Z3D_TRY(next_unread(&s, &p));
+    while (p.count > 0) {
+        mine += Z3D_BLOCK_BYTES;
+        Z3D_TRY(next_unread(&s, &p));
+    }
+    *once = mine * ranks <= 1.25 * all;
+    return Z3D_OK;
+}
+
+z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, int count, int ranks,
                                    z3d_wanted_values take, void *context) {
     walk w = {.c = c, .range = range, .count = count, .at = -1};
     scout s = {.c = c, .walk = w};
@@ -428,6 +464,7 @@ z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, i
     piece p;
     forget(&c->cache);
     s.cache = c->cache;
+    Z3D_TRY(read_once(s, ranks, &s.once));
     Z3D_TRY(z3d_ahead_start(next_block, &s, Z3D_BLOCK_BYTES, &ahead));
     z3d_status status;
     while ((status = next_piece(&w, &p)) == Z3D_OK && p.count > 0) {

@@ -1,5 +1,6 @@
 // Files of checkpoints, written and read in one process for every pair of topologies.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "folder.h"
@@ -255,8 +256,8 @@ struct Taken {
         t->elements += count;
         return Z3D_OK;
     }
-    z3d_status all() {
-        return z3d_checkpoint_read_all(c, ranges.data(), (int)ranges.size(), take, this);
+    z3d_status all(int ranks = 1) {
+        return z3d_checkpoint_read_all(c, ranges.data(), (int)ranges.size(), ranks, take, this);
     }
 };
 
@@ -304,6 +305,43 @@ TEST(Files, ReadsAhead) {
         EXPECT_EQ(part.wrong, 0);
         z3d_checkpoint_close(c);
     }
+}
+
+// Bytes of a file that the page cache has.
+static size_t resident(const std::string &path) {
+    int fd = open(path.c_str(), O_RDONLY);
+    size_t size = std::filesystem::file_size(path), page = (size_t)sysconf(_SC_PAGESIZE), count = 0;
+    void *map = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    std::vector<unsigned char> in((size + page - 1) / page);
+    EXPECT_EQ(0, mincore(map, size, in.data()));
+    for (unsigned char i : in) count += i & 1;
+    munmap(map, size);
+    close(fd);
+    return count * page;
+}
+
+// What one rank alone reads leaves the page cache again; what others read too stays for them.
+TEST(Files, PagesThatNobodyElseReadsAreLetGo) {
+    TemporaryFolder folder;
+    Gpt gpt;
+    gpt.hidden = 256, gpt.vocabulary = 4000, gpt.layers = 3;
+    write_checkpoint(folder / "c", gpt, 1, 1);
+    std::string shard = folder / "c/shard-00000.h5";
+    int fd = open(shard.c_str(), O_RDONLY);
+    ASSERT_EQ(0, posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+    close(fd);
+    if (resident(shard) > 0) GTEST_SKIP() << "this file system keeps its files in memory";
+    size_t size = std::filesystem::file_size(shard);
+    z3d_checkpoint *c;
+    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D_OK(Taken(c).all(2));
+    EXPECT_GT(resident(shard), size / 2);
+    Taken whole(c);
+    ASSERT_Z3D_OK(whole.all(1));
+    EXPECT_EQ(whole.wrong, 0);
+    EXPECT_LT(resident(shard), size_t{20} << 20);
+    EXPECT_GT(size, size_t{36} << 20);
+    z3d_checkpoint_close(c);
 }
 
 TEST(Files, WhatIsNoCheckpointIsRefused) {
