@@ -125,10 +125,24 @@ int z3d_socket_begin(const char *address, int port) {
     return fd;
 }
 
+/* At a port that the kernel gives away, too, and where nobody listens yet, a socket may be given
+ * that very port, and meets itself. */
+static bool meets_itself(int fd) {
+    address here = {0}, there = {0};
+    socklen_t length = sizeof here, other = sizeof there;
+    return getsockname(fd, &here.any, &length) == 0 && getpeername(fd, &there.any, &other) == 0 &&
+           length == other && memcmp(&here, &there, length) == 0;
+}
+
 int z3d_socket_outcome(int fd) {
     int error = 0;
     socklen_t length = sizeof error;
-    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) == 0 ? error : errno;
+    if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
+    if (error != 0 || !meets_itself(fd)) return error;
+    /* Closed, it leaves the port at once: somebody is to listen there. */
+    struct linger none = {.l_onoff = 1};
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    return ECONNREFUSED;
 }
 
 int z3d_socket_connect(const char *address, int port, double until) {

@@ -19,7 +19,8 @@ bool z3d_socket_is_loopback(const char *address);
 int z3d_socket_connect(const char *address, int port, double until);
 /* A socket that begins to connect, writable when that is over; -1 and errno. */
 int z3d_socket_begin(const char *address, int port);
-/* How connecting ended: 0, or its errno. */
+/* How connecting ended: 0, or its errno, where it is to be closed. Nobody but the socket itself at
+ * the other end is ECONNREFUSED, too. */
 int z3d_socket_outcome(int fd);
 /* No delay; a machine that loses its power sends no farewell: ask now and then. */
 void z3d_socket_options(int fd);

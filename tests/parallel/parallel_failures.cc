@@ -10,8 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
@@ -455,6 +457,26 @@ TEST(Failures, RanksThatAreLostWhileTheyMeetAreNamed) {
     EXPECT_LT(o.seconds, 10) << o.text;
     EXPECT_EQ(count(o.text, "refused: no answer from rank 0 (host here, pid "), 2) << o.text;
     unsetenv("ZERO3D_LAUNCH");
+}
+
+// As one that connects to a port of the kernel's own choice before anybody listens there.
+TEST(Failures, SocketThatMeetsItselfHasMetNobody) {
+    sockaddr_in at = {};
+    socklen_t length = sizeof at;
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT_EQ(bind(fd, (sockaddr *)&at, sizeof at), 0);
+    ASSERT_EQ(getsockname(fd, (sockaddr *)&at, &length), 0);
+    ASSERT_EQ(connect(fd, (sockaddr *)&at, sizeof at), 0);
+    EXPECT_EQ(z3d_socket_outcome(fd), ECONNREFUSED);
+    close(fd);
+    int port = ntohs(at.sin_port), listener = z3d_socket_listen(true, port);
+    ASSERT_GE(listener, 0) << "the port is still taken: " << strerror(errno);
+    fd = z3d_socket_connect("127.0.0.1", port, z3d_now() + 5);
+    EXPECT_GE(fd, 0) << strerror(errno);
+    close(fd);
+    close(listener);
 }
 
 // Environments as Slurm makes them: of a batch script, of a shell by salloc, of a step.
