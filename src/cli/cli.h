@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "parallel/parallel.h"
 #include "src/base/base.h"
 #include "src/base/config.h"
 
@@ -45,9 +46,11 @@ z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *coun
  * destroys *out. */
 z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
 
-/* Prints the last error as "zero3d: ..." from launched rank 0, and from a rank that did not find
- * the others; returns the exit code for `status` (0 for OK). */
+/* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);
+/* The same for a command of ranks: what all know is told by rank 0, what is wrong with a rank's
+ * start by that rank. world NULL: there is none, it could not be made. */
+int cli_finish_rank(const z3d_world *world, z3d_status status, const char *command);
 /* Writes a small file. ERR_IO. */
 z3d_status cli_write(const char *path, const z3d_string *text);
 /* Writes text to standard output; CLI_FAILED with one line when that fails (a full disk, a closed

@@ -82,20 +82,22 @@ z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
     return status;
 }
 
-/* Rank 0 cannot know of a rank that did not come. What another has said begins "rank 3: ". */
-static bool speaks(void) {
+/* Whether this rank is the one that tells what all know. Rank 0 cannot know of a rank that did not
+ * come. What another has said begins "rank 3: ". */
+static bool speaks(const z3d_world *world) {
+    int rank = world ? z3d_world_rank(world) : z3d_launched_rank();
     const char *place = z3d_error_place();
     int end = 0;
     bool told = sscanf(z3d_error_message(), "rank %*d:%n", &end) != EOF && end > 0;
     bool start = strstr(place, "parallel/tcp/") || strstr(place, "parallel/interface/launcher");
-    return z3d_launched_rank() == 0 || (start && !told);
+    return rank == 0 || (start && !told);
 }
 
-int cli_finish(z3d_status status, const char *command) {
+static int finish(z3d_status status, const char *command, bool told_here) {
     if (status == Z3D_OK) return CLI_OK;
     /* Only what a command found wrong with its arguments is helped by its help. */
     bool usage = status == Z3D_ERR_USAGE && strstr(z3d_error_place(), "src/cli/");
-    if (speaks()) {
+    if (told_here) {
         z3d_string line = {0};
         z3d_string_append(&line, "zero3d: %s", z3d_error_message());
         if (usage && command) z3d_string_append(&line, "; see `zero3d %s --help`", command);
@@ -104,6 +106,14 @@ int cli_finish(z3d_status status, const char *command) {
         z3d_string_free(&line);
     }
     return usage ? CLI_USAGE : CLI_FAILED;
+}
+
+int cli_finish(z3d_status status, const char *command) {
+    return finish(status, command, true);
+}
+
+int cli_finish_rank(const z3d_world *world, z3d_status status, const char *command) {
+    return finish(status, command, status == Z3D_OK || speaks(world));
 }
 
 z3d_status cli_write(const char *path, const z3d_string *text) {

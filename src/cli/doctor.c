@@ -146,14 +146,16 @@ static int run(int argc, char **argv) {
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && count > 0)
         status = Z3D_ERROR(Z3D_ERR_USAGE, "doctor takes no arguments");
-    if (status == Z3D_OK && path) status = describe_machine(path, &text);
+    bool ranks = status == Z3D_OK && path;
+    if (ranks) status = describe_machine(path, &text);
     if (status == Z3D_OK && !path) status = cli_version(&text);
     if (status == Z3D_OK && !path) {
         check_cores(&text);
         check_memory(&text);
         status = measure(&text);
     }
-    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "doctor");
+    int code = ranks ? cli_finish_rank(NULL, status, "doctor") : cli_finish(status, "doctor");
+    if (status == Z3D_OK) code = cli_print(&text);
     z3d_string_free(&text);
     return code;
 }

@@ -72,11 +72,11 @@ static int run(int argc, char **argv) {
     z3d_world *world = NULL;
     z3d_string text = {0};
     z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
-    if (status != Z3D_OK) return cli_finish(status, NULL);
+    if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
     z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(world));
     status = read_arguments(argc, argv, &a);
     if (status == Z3D_OK) status = z3d_generate_from(world, a.path, a.assignment, a.count, &text);
-    int code = cli_finish(status, "generate");
+    int code = cli_finish_rank(world, status, "generate");
     if (status == Z3D_OK && z3d_world_rank(world) == 0) code = cli_print(&text);
     z3d_string_free(&text);
     for (int k = 0; k < KEYS; k++) z3d_string_free(&a.text[k]);

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "parallel/parallel.h"
 #include "src/cli/cli.h"
 #include "src/cli/version.h"
 
@@ -27,7 +26,7 @@ static void append_help(z3d_string *text) {
 }
 
 static int print_and_free(z3d_string *text) {
-    int code = z3d_launched_rank() == 0 ? cli_print(text) : CLI_OK;
+    int code = cli_print(text);
     z3d_string_free(text);
     return code;
 }

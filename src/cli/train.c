@@ -79,7 +79,7 @@ static int run(int argc, char **argv) {
     bool unfinished = false;
     /* The world comes first, so that a mistake ends all ranks in order and is told once. */
     z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
-    if (status != Z3D_OK) return cli_finish(status, NULL);
+    if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
     status = agree(world, read_arguments(argc, argv, &config));
     if (status == Z3D_OK && config->parallel_world_size != 1) status = z3d_world_check_alone(world);
@@ -88,7 +88,7 @@ static int run(int argc, char **argv) {
         status = z3d_train_part(world, config, &unfinished);
     }
     end_if_alone_in_failure(world, status);
-    int code = cli_finish(status, "train");
+    int code = cli_finish_rank(world, status, "train");
     if (code == CLI_OK && unfinished) code = CLI_UNFINISHED;
     z3d_config_destroy(config);
     z3d_world_destroy(world);

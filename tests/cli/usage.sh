@@ -54,6 +54,21 @@ if [ -c /dev/full ]; then
     says 'standard output'
 fi
 
+# Whatever rank the environment gives: what needs no other ranks, and what is wrong with it, is told.
+export RANK=1 WORLD_SIZE=2
+for command in --help --version "help plan" "config --keys"; do
+    # shellcheck disable=SC2086 # a list of words
+    expect 0 "$ZERO3D" $command
+    [ -s out ] || fail "$command prints nothing to rank 1"
+done
+expect 2 "$ZERO3D" tarin
+says "no command 'tarin'"
+expect 1 "$ZERO3D" plan nowhere.yaml
+says nowhere.yaml
+expect fail env -u WORLD_SIZE SLURM_PROCID=1 "$ZERO3D" checkpoint verify nowhere
+says nowhere
+unset RANK WORLD_SIZE
+
 # Completion, asked as bash would.
 command -v bash >/dev/null || exit 0
 complete_words() {
