@@ -1,0 +1,112 @@
+#!/bin/sh
+# A real Slurm: two nodes on this machine, under this user. The job script of examples/ trains, is told to end, saves, puts itself into the
+# queue again and goes on; then on fewer ranks. Left out (77) where Slurm is not installed.
+. "$(dirname "$0")/lib.sh"
+PATH=$PATH:/usr/sbin
+for command in munged slurmctld slurmd srun sbatch; do
+    command -v $command >/dev/null || { echo "no $command here (packages munge, slurm-wlm)" && exit 77; }
+done
+unset RANK WORLD_SIZE
+
+# ---- a cluster in this folder ----
+
+port=$((10000 + $$ % 20000))
+key="$work/munge.key"
+mkdir state spool-n1 spool-n2
+chmod 755 . # munged wants it
+(umask 077 && head -c 128 /dev/urandom >"$key")
+cat >slurm.conf <<END
+ClusterName=test
+SlurmctldHost=localhost
+SlurmUser=$(id -un)
+SlurmdUser=$(id -un)
+AuthType=auth/munge
+AuthInfo=socket=$work/munge.socket,cred_expire=5
+StateSaveLocation=$work/state
+SlurmdSpoolDir=$work/spool-%n
+SlurmctldPidFile=$work/slurmctld.pid
+SlurmdPidFile=$work/slurmd-%n.pid
+SlurmctldLogFile=$work/slurmctld.log
+SlurmdLogFile=$work/slurmd-%n.log
+SlurmctldPort=$port
+MailProg=/bin/true
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+SwitchType=switch/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SlurmdParameters=config_overrides
+SchedulerParameters=batch_sched_delay=0,bf_interval=1,sched_interval=1
+KillWait=2
+MpiDefault=none
+NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2
+NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2
+PartitionName=all Nodes=ALL Default=YES
+END
+echo 'CgroupPlugin=cgroup/v1' >cgroup.conf
+export SLURM_CONF="$work/slurm.conf"
+# Its nodes are no hosts.
+export MASTER_ADDR=localhost MASTER_PORT=$((port + 3))
+
+until_so() { # until_so WHAT COMMAND...: waits for it
+    what=$1
+    shift
+    tries=600
+    until "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || fail "waited in vain: $what ($(squeue -h -o '%T %r' 2>&1); $(tail -n 3 slurmctld.log))"
+        sleep 0.1
+    done
+}
+down() {
+    code=$?
+    scancel --user="$(id -un)" >/dev/null 2>&1
+    for file in slurmd-n1.pid slurmd-n2.pid slurmctld.pid munged.pid; do
+        [ -s $file ] && background="$background $(cat $file)"
+    done
+    # shellcheck disable=SC2086 # a list of process ids
+    kill $background 2>/dev/null
+    sleep 0.2
+    (exit $code)
+    finish
+}
+trap down EXIT
+munged --key-file="$key" --socket="$work/munge.socket" --pid-file="$work/munged.pid" --log-file="$work/munged.log" \
+    --seed-file="$work/munge.seed" >out 2>&1 || fail "munged does not start"
+slurmctld -f "$SLURM_CONF" || fail "slurmctld does not start"
+for node in n1 n2; do slurmd -f "$SLURM_CONF" -N $node || fail "slurmd does not start"; done
+idle() { [ "$(sinfo -h -t idle -o %D)" = 2 ]; }
+until_so "two idle nodes" idle
+
+# ---- the job ----
+
+tiny
+newest() { "$ZERO3D" checkpoint list run/checkpoints 2>/dev/null | sed -n 's/^ *\([0-9][0-9]*\) .*/\1/p' | sort -n | tail -n 1; }
+submit() { # submit OPTION...: of sbatch's; prints the job's number
+    sbatch --parsable --output=job.log --cpus-per-task=1 "$@" "$SOURCE/examples/slurm/train.sbatch" tiny.yaml checkpoint.interval=1000000
+}
+state() { [ "$(squeue -h -j "$job" -o %T 2>/dev/null)" = "$1" ]; }
+sed -i 's/steps: 5,/steps: 100000000,/' tiny.yaml
+job=$(submit --nodes=2 --ntasks-per-node=1) || fail "sbatch"
+until_so "a first step" test -s run/metrics.jsonl
+scancel --signal=USR1 "$job"
+until_so "the job in the queue again" state PENDING
+step=$(newest)
+[ "${step:-0}" -ge 1 ] || fail "no checkpoint: $(cat job.log)"
+sed -i "s/steps: 100000000,/steps: $((step + 3)),/" tiny.yaml
+until_so "the job's end" state ""
+grep -q "going on behind step $step of" job.log || fail "not gone on: $(cat job.log)"
+[ "$(grep -c '^ranks  *2 = ' job.log)" -eq 2 ] || fail "not on two ranks twice: $(cat job.log)"
+[ "$(newest)" -eq $((step + 3)) ] || fail "not complete: $(cat job.log)"
+
+# Complete is complete; and more of it on one rank.
+sed -i "s/steps: $((step + 3)),/steps: $((step + 5)),/" tiny.yaml
+job=$(submit --nodes=1 --ntasks-per-node=1) || fail "sbatch"
+until_so "the second job's end" state ""
+[ "$(newest)" -eq $((step + 5)) ] || fail "not gone on alone: $(cat job.log)"
+
+# ---- without srun ----
+
+expect 1 salloc -n 2 "$ZERO3D" train tiny.yaml run.dir=alone
+grep -q '^zero3d: .*this Slurm job has 2 tasks' err || fail "one process trains in a job for two"
