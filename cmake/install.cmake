@@ -7,7 +7,17 @@ install(TARGETS zero3d EXPORT zero3d_targets ARCHIVE DESTINATION ${CMAKE_INSTALL
 if(TARGET zero3d_cuda)
   install(TARGETS zero3d_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/zero3d)
 endif()
-install(PROGRAMS scripts/launch DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME zero3d-launch)
+# An mpirun that a machine has is of no use to a build without MPI.
+set(launcher scripts/launch)
+if(NOT ZERO3D_HAS_MPI)
+  file(READ scripts/launch text)
+  string(REPLACE [[${ZERO3D_LAUNCH:-}]] [[${ZERO3D_LAUNCH:-tcp}]] text "${text}")
+  set(launcher ${CMAKE_BINARY_DIR}/package/zero3d-launch)
+  file(WRITE ${launcher} "${text}")
+  file(CHMOD ${launcher} FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/launch)
+endif()
+install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME zero3d-launch)
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml")
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -57,9 +57,17 @@ END
 expect 0 cmake -S . -B user -DCMAKE_PREFIX_PATH="$prefix" ${SANITIZE:+-DCMAKE_C_FLAGS=-fsanitize=$SANITIZE}
 expect 0 cmake --build user
 expect 0 ./user/faces
-expect 0 timeout 250 "$LAUNCH" -n 4 ./user/two_spirals
+expect 0 timeout 250 "$prefix/bin/zero3d-launch" -n 4 ./user/two_spirals
 
 # The same header is good for C++.
 echo '#include <zero3d.h>' >faces.cc
 # shellcheck disable=SC2046 # words
 expect 0 c++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only faces.cc $(pkg-config --cflags zero3d)
+
+# A build without MPI asks its users for none, nor for the mpirun that may be there.
+expect 0 cmake -S "$SOURCE" -B without -DZERO3D_MPI=OFF -DZERO3D_CUDA=OFF -DZERO3D_TESTS=OFF
+expect 1 grep -riE 'libmpi|openmpi|MPI::' without/package --include=zero3d.pc
+expect 0 grep -x 'if(OFF)' without/package/zero3dConfig.cmake
+# shellcheck disable=SC2016 # the ranks' own
+expect 0 without/package/zero3d-launch -n 2 sh -c 'echo $RANK of $WORLD_SIZE'
+[ "$(sort out | paste -sd,)" = "0 of 2,1 of 2" ] || fail "the launcher of a build without MPI starts no ranks over TCP"
