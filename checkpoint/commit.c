@@ -16,14 +16,18 @@
 z3d_status z3d_folder_lock(const char *dir, int *fd) {
     char *path;
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    z3d_errand errand;
     Z3D_TRY(z3d_io_join(dir, "lock", &path));
+    z3d_errand_begin(&errand, "checkpoint: locking", path);
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int error = *fd >= 0 && fcntl(*fd, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
+    z3d_errand_end(&errand);
     z3d_status status = Z3D_OK;
     if (*fd < 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", dir, strerror(errno));
-    else if (fcntl(*fd, F_OFD_SETLK, &whole) == 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", dir, strerror(error));
+    else if (error == 0)
         status = Z3D_OK;
-    else if (errno == EAGAIN || errno == EACCES)
+    else if (error == EAGAIN || error == EACCES)
         status = Z3D_ERROR(Z3D_ERR_IO,
                            "%s: another job saves its checkpoints there now; give this run a "
                            "checkpoint.dir of its own, or wait for the other's end",
@@ -32,7 +36,7 @@ z3d_status z3d_folder_lock(const char *dir, int *fd) {
         z3d_log(Z3D_LOG_WARN,
                 "%s: this file system has no locks (%s): nothing keeps a second job from saving "
                 "its checkpoints there",
-                dir, strerror(errno));
+                dir, strerror(error));
     free(path);
     return status;
 }
@@ -49,10 +53,14 @@ z3d_status z3d_libraries(char **out) {
 
 z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     struct statvfs disk;
+    z3d_errand errand;
     char need_text[32], free_text[32];
     int64_t need = 1 << 20;
     for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
-    if (statvfs(dir, &disk) != 0 || disk.f_blocks == 0) return Z3D_OK; /* nobody knows */
+    z3d_errand_begin(&errand, "checkpoint: looking for space in", dir);
+    bool known = statvfs(dir, &disk) == 0 && disk.f_blocks != 0;
+    z3d_errand_end(&errand);
+    if (!known) return Z3D_OK;
     /* In floating point: some file systems say that they have more than 2^63 bytes. */
     double room = (double)disk.f_bavail * (double)disk.f_frsize;
     if (room >= (double)need) return Z3D_OK;

@@ -41,8 +41,8 @@ z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view
     float *out = turned ? other : values;
     if (status == Z3D_OK) narrow(out, whole.count, dtype);
     if (status == Z3D_OK)
-        status =
-            z3d_io_write(NULL, fd, path, out, whole.count * (int64_t)z3d_dtype_size(dtype), offset);
+        status = z3d_io_write(NULL, fd, path, out, whole.count * (int64_t)z3d_dtype_size(dtype),
+                              offset, -1);
     free(values);
     free(other);
     return status;
@@ -89,9 +89,9 @@ static z3d_status write_safetensors(z3d_checkpoint *c, exported *tensors, int co
     write_header(tensors, count, dtype, &header);
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(header.length >> (8 * i));
     z3d_status status = header.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a header")
-                                      : z3d_io_write(NULL, fd, path, length, 8, 0);
+                                      : z3d_io_write(NULL, fd, path, length, 8, 0, -1);
     if (status == Z3D_OK)
-        status = z3d_io_write(NULL, fd, path, header.text, (int64_t)header.length, 8);
+        status = z3d_io_write(NULL, fd, path, header.text, (int64_t)header.length, 8, -1);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_export_tensor(c, tensors[i].tensor, &tensors[i].view, tensors[i].view.conv1d,
                                    dtype, fd, path, 8 + (int64_t)header.length + tensors[i].begin);

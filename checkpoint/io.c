@@ -1,4 +1,5 @@
-/* Changes to a disk, each told to a hook first; reading; digests. */
+/* Changes to a disk, each told to a hook first; reading; digests. What is asked of the disk is an
+ * errand, so that the watchdog can name it. */
 #include "checkpoint/io.h"
 
 #include <dirent.h>
@@ -27,72 +28,124 @@ static z3d_status failed(const char *path, const char *what, int error) {
 }
 
 z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: making", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_CREATE, .path = path});
-    *fd = -1;
-    if (error) return failed(path, "make the file", error);
-    *fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return *fd < 0 ? failed(path, "make the file", errno) : Z3D_OK;
+    *fd = error ? -1 : open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (error == 0 && *fd < 0) error = errno;
+    z3d_errand_end(&errand);
+    return error ? failed(path, "make the file", error) : Z3D_OK;
 }
 
-z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
-                        int64_t bytes, int64_t offset) {
-    const char *at = data;
+/* 0 or an errno. */
+static int write_range(const z3d_io_hook *hook, int fd, const char *path, const char *at,
+                       int64_t bytes, int64_t offset, int64_t whole, z3d_errand *errand) {
     while (bytes > 0) {
+        z3d_errand_at(errand, offset, whole);
         int error = ask(hook, (z3d_io_event){Z3D_IO_WRITE, path, NULL, at, offset, bytes});
-        if (error > 0) return failed(path, "write", error);
+        if (error > 0) return error;
         size_t now = (size_t)(error == Z3D_IO_SHORT ? (bytes + 1) / 2 : bytes);
         ssize_t written = pwrite(fd, at, now, offset);
         if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) return failed(path, "write", written < 0 ? errno : ENOSPC);
+        if (written <= 0) return written < 0 ? errno : ENOSPC;
         /* The disk begins now, not at the sync. A hint: a failure to write is told by the sync. */
         (void)sync_file_range(fd, offset, written, SYNC_FILE_RANGE_WRITE);
         at += written, offset += written, bytes -= written;
     }
-    return Z3D_OK;
+    return 0;
+}
+
+z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
+                        int64_t bytes, int64_t offset, int64_t whole) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: writing", path);
+    int error = write_range(hook, fd, path, data, bytes, offset, whole, &errand);
+    z3d_errand_end(&errand);
+    return error ? failed(path, "write", error) : Z3D_OK;
+}
+
+/* Waits for a file's bytes piece by piece, so that the watchdog sees a slow disk get further. What
+ * fails here fails the sync: the system tells a file's failure once. File systems without it are
+ * only synced. */
+static int drain(int fd, z3d_errand *errand) {
+    enum { PIECE = 16 << 20 };
+    const unsigned all =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    off_t size = lseek(fd, 0, SEEK_END);
+    for (off_t at = 0; at < size; at += PIECE) {
+        z3d_errand_at(errand, at, size);
+        if (sync_file_range(fd, at, PIECE, all) == 0) continue;
+        return errno == ENOSYS || errno == EINVAL || errno == ESPIPE ? 0 : errno;
+    }
+    z3d_errand_at(errand, size, size);
+    return 0;
 }
 
 z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: fsync of", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_SYNC, .path = path});
+    if (error == 0) error = drain(fd, &errand);
     if (error == 0 && fsync(fd) != 0) error = errno;
+    z3d_errand_end(&errand);
     return error ? failed(path, "bring it to the disk", error) : Z3D_OK;
 }
 
 void z3d_io_close(int fd, const char *path, z3d_status *status) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: closing", path);
+    int error = close(fd) == 0 ? 0 : errno;
+    z3d_errand_end(&errand);
     /* Network file systems report a full disk here. */
-    if (close(fd) != 0 && *status == Z3D_OK) *status = failed(path, "write", errno);
+    if (error && *status == Z3D_OK) *status = failed(path, "write", error);
 }
 
 z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *to) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: rename of", from);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_RENAME, .path = from, .to = to});
     if (error == 0 && rename(from, to) != 0) error = errno;
+    z3d_errand_end(&errand);
     return error ? failed(to, "give it its name", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: fsync of folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_SYNC_FOLDER, .path = path});
     int fd = error ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (error == 0 && fd < 0) error = errno;
     /* File systems without it (some network ones) say EINVAL: nothing more can be done there. */
     if (error == 0 && fsync(fd) != 0 && errno != EINVAL) error = errno;
     if (fd >= 0) close(fd);
+    z3d_errand_end(&errand);
     return error ? failed(path, "bring the folder to the disk", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: making folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_MAKE_FOLDER, .path = path});
     if (error == 0 && mkdir(path, 0777) != 0 && errno != EEXIST) error = errno;
+    z3d_errand_end(&errand);
     return error ? failed(path, "make the folder", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: removing", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_UNLINK, .path = path});
     if (error == 0 && unlink(path) != 0 && errno != ENOENT) error = errno;
+    z3d_errand_end(&errand);
     return error ? failed(path, "remove it", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: removing folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_REMOVE_FOLDER, .path = path});
     if (error == 0 && rmdir(path) != 0 && errno != ENOENT) error = errno;
+    z3d_errand_end(&errand);
     return error ? failed(path, "remove the folder", error) : Z3D_OK;
 }
 
@@ -113,7 +166,7 @@ static z3d_status remove_entry(const z3d_io_hook *hook, const char *folder, cons
     return status;
 }
 
-z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first) {
+static z3d_status remove_tree(const z3d_io_hook *hook, const char *path, const char *first) {
     struct stat info;
     if (lstat(path, &info) != 0) return errno == ENOENT ? Z3D_OK : failed(path, "remove it", errno);
     if (!S_ISDIR(info.st_mode)) return z3d_io_unlink(hook, path);
@@ -131,6 +184,14 @@ z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const c
     return status == Z3D_OK ? z3d_io_remove_folder(hook, path) : status;
 }
 
+z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: removing folder", path);
+    z3d_status status = remove_tree(hook, path, first);
+    z3d_errand_end(&errand);
+    return status;
+}
+
 z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const char *name,
                              const void *data, int64_t bytes) {
     char *path = NULL, *part = NULL;
@@ -141,7 +202,7 @@ z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const 
                                          : z3d_io_join(folder, name, &path);
     if (status == Z3D_OK) status = z3d_io_join(folder, part_name.text, &part);
     if (status == Z3D_OK) status = z3d_io_create(hook, part, &fd);
-    if (status == Z3D_OK) status = z3d_io_write(hook, fd, part, data, bytes, 0);
+    if (status == Z3D_OK) status = z3d_io_write(hook, fd, part, data, bytes, 0, bytes);
     if (status == Z3D_OK) status = z3d_io_sync(hook, fd, part);
     if (fd >= 0) z3d_io_close(fd, part, &status);
     if (status == Z3D_OK) status = z3d_io_rename(hook, part, path);
@@ -153,11 +214,15 @@ z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const 
 }
 
 z3d_status z3d_io_exists(const char *path, bool *exists) {
-    *exists = access(path, F_OK) == 0;
-    return *exists || errno == ENOENT || errno == ENOTDIR
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: looking for", path);
+    int error = access(path, F_OK) == 0 ? 0 : errno;
+    z3d_errand_end(&errand);
+    *exists = error == 0;
+    return error == 0 || error == ENOENT || error == ENOTDIR
                ? Z3D_OK
                : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot see whether it is there: %s", path,
-                           strerror(errno));
+                           strerror(error));
 }
 
 bool z3d_io_is_damage(int error, int64_t file_system) {
@@ -179,7 +244,7 @@ static z3d_status cannot_read(int fd, const char *path, int error) {
                      strerror(error));
 }
 
-z3d_status z3d_io_open(const char *path, int *fd, int64_t *size) {
+static z3d_status open_file(const char *path, int *fd, int64_t *size) {
     struct stat info;
     z3d_status status = Z3D_OK;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe does not keep us waiting */
@@ -199,9 +264,18 @@ z3d_status z3d_io_open(const char *path, int *fd, int64_t *size) {
     return Z3D_OK;
 }
 
-z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset) {
-    char *at = out;
+z3d_status z3d_io_open(const char *path, int *fd, int64_t *size) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: opening", path);
+    z3d_status status = open_file(path, fd, size);
+    z3d_errand_end(&errand);
+    return status;
+}
+
+static z3d_status read_range(int fd, const char *path, char *at, int64_t bytes, int64_t offset,
+                             z3d_errand *errand) {
     while (bytes > 0) {
+        z3d_errand_at(errand, offset, -1);
         ssize_t count = pread(fd, at, (size_t)bytes, offset);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return cannot_read(fd, path, errno);
@@ -211,6 +285,14 @@ z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64
         at += count, offset += count, bytes -= count;
     }
     return Z3D_OK;
+}
+
+z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: reading", path);
+    z3d_status status = read_range(fd, path, out, bytes, offset, &errand);
+    z3d_errand_end(&errand);
+    return status;
 }
 
 /* ---- digests ---- */

@@ -42,8 +42,9 @@ typedef struct z3d_io_hook {
 
 /* All errors are ERR_IO with the path and the system's reason. */
 z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd);
+/* whole: the file's bytes when it is whole, for who asks how far it is; negative: nobody knows. */
 z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
-                        int64_t bytes, int64_t offset);
+                        int64_t bytes, int64_t offset, int64_t whole);
 z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path);
 /* *status keeps an earlier failure. */
 void z3d_io_close(int fd, const char *path, z3d_status *status);

@@ -111,7 +111,7 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_dtyp
                               (int32_t)gpt->hidden_size,
                               (int32_t)padded};
     char group[Z3D_NAME];
-    Z3D_TRY(z3d_io_write(NULL, fd, path, header, sizeof header, 0));
+    Z3D_TRY(z3d_io_write(NULL, fd, path, header, sizeof header, 0, -1));
     for (int i = 0; i < ENTRIES; i++)
         for (int64_t l = 0; group_of(i, l, gpt->num_layers, group, sizeof group); l++) {
             const char *unused_group, *unused_name;

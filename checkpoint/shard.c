@@ -194,7 +194,7 @@ static z3d_status write_all(stream *s, const z3d_io_hook *hook, int fd, const ch
         for (int64_t at = from; at < to; at += Z3D_BLOCK_BYTES)
             shard->block[at / Z3D_BLOCK_BYTES] = z3d_digest_of(
                 s->bounce + (at - from), to - at < Z3D_BLOCK_BYTES ? to - at : Z3D_BLOCK_BYTES);
-        Z3D_TRY(z3d_io_write(hook, fd, path, s->bounce, to - from, from));
+        Z3D_TRY(z3d_io_write(hook, fd, path, s->bounce, to - from, from, shard->size));
     }
     return z3d_io_sync(hook, fd, path);
 }

@@ -57,11 +57,9 @@ static z3d_status append_step(int64_t step, int64_t **steps, int *count) {
 
 /* Steps of the folders with (complete) or without a manifest. A list that may lack one is an error:
  * what is not in it is removed or gone behind. */
-static z3d_status list_folders(const char *dir, bool complete, int64_t **steps, int *count) {
+static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, int *count) {
     DIR *folder = opendir(dir);
     z3d_status status = Z3D_OK;
-    *steps = NULL;
-    *count = 0;
     if (!folder && errno == ENOENT) return Z3D_OK;
     while (folder && status == Z3D_OK) {
         int64_t step;
@@ -76,6 +74,16 @@ static z3d_status list_folders(const char *dir, bool complete, int64_t **steps, 
     if (status == Z3D_OK && errno != 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", dir, strerror(errno));
     if (folder) closedir(folder);
+    return status;
+}
+
+static z3d_status list_folders(const char *dir, bool complete, int64_t **steps, int *count) {
+    z3d_errand errand;
+    *steps = NULL;
+    *count = 0;
+    z3d_errand_begin(&errand, "checkpoint: listing", dir);
+    z3d_status status = read_folder(dir, complete, steps, count);
+    z3d_errand_end(&errand);
     if (status == Z3D_OK && *count) qsort(*steps, (size_t)*count, sizeof **steps, ascending);
     if (status == Z3D_OK) return Z3D_OK;
     free(*steps);
@@ -203,11 +211,14 @@ z3d_status z3d_store_retain(const z3d_store *store) {
 /* Rank 0: gives a damaged checkpoint another name, so that its step can be saved again. */
 static z3d_status put_aside(z3d_store *store, int64_t step) {
     char *from, to[4200];
+    z3d_errand errand;
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &from));
     snprintf(to, sizeof to, "%s.damaged", from);
+    z3d_errand_begin(&errand, "checkpoint: putting aside", from);
     for (int i = 2; access(to, F_OK) == 0; i++) snprintf(to, sizeof to, "%s.damaged-%d", from, i);
     z3d_status status = z3d_io_rename(store->config.hook, from, to);
     if (status == Z3D_OK) status = z3d_io_sync_folder(store->config.hook, store->dir);
+    z3d_errand_end(&errand);
     if (status == Z3D_OK) z3d_log(Z3D_LOG_WARN, "%s: put aside as %s", from, to);
     free(from);
     return status;

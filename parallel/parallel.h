@@ -181,8 +181,11 @@ typedef struct z3d_watchdog_config {
 /* Starts this rank's side-channel thread. Rank 0 listens, the others connect; a connection that
  * ends without a goodbye is a death: the survivors' lowest rank prints "zero3d: rank 2 (host, pid)
  * died in reduce_grads block.3 of step 12" at once and every rank ends with a non-zero code. When
- * some rank has waited longer than the timeout in one place, rank 0 asks everybody where they are,
- * prints who waits for whom, and ends the run. Collective over the world.
+ * some rank has waited longer than the timeout in one place, or an errand of its
+ * (src/base/errand.h, any thread's) got no further for so long, rank 0 asks everybody where they
+ * are, prints who waits for whom and whose disk does not answer, and ends the run; but waiting for
+ * a rank whose errands still get further is no hang. One rank alone has one, too, where there is a
+ * timeout. Collective over the world.
  */
 z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
 /* Says goodbye. Collective. z3d_world_destroy calls it. */

@@ -139,16 +139,30 @@ static void own_place(struct z3d_side *side, z3d_place *out) {
     z3d_place_read(&side->slots[side->slot_of[side->rank]], out);
 }
 
+/* Clocks differ between nodes: times travel as ages. Negative: none. */
+static double age_of(double since) {
+    return since == 0 ? -1 : z3d_now() - since;
+}
+
+static double since_of(double age) {
+    return age < 0 ? 0 : z3d_now() - age;
+}
+
 /* The first hub's own goes to rank 1, which is to know it if the hub dies. */
 static void send_place(struct z3d_side *side, bool answer) {
     int to = find_connection(side, is_hub(side) ? 1 : side->hub);
     z3d_place place;
     own_place(side, &place);
     if (to < 0) return;
-    z3d_wire_place message = {.age = place.since == 0 ? -1 : z3d_now() - place.since,
+    z3d_errands errands;
+    z3d_errands_look(&errands);
+    z3d_wire_place message = {.age = age_of(place.since),
+                              .errand_age = age_of(errands.since),
+                              .last_age = age_of(errands.last),
                               .waiting = place.waiting,
                               .answer = answer};
     memcpy(message.text, place.text, sizeof message.text);
+    memcpy(message.errand, errands.text, sizeof message.errand);
     z3d_wire_send(side->connections[to].fd, Z3D_WIRE_PLACE, &message, sizeof message);
     side->told = place;
 }
@@ -160,22 +174,56 @@ static void take_place(struct z3d_side *side, int rank, const z3d_wire_head *hea
     memcpy(&message, data, sizeof message);
     z3d_seen *seen = &side->seen[rank];
     seen->place.waiting = message.waiting != 0;
-    seen->place.since = message.age < 0 ? 0 : z3d_now() - message.age;
+    seen->place.since = since_of(message.age);
     memcpy(seen->place.text, message.text, sizeof seen->place.text);
     seen->place.text[sizeof seen->place.text - 1] = '\0';
+    seen->errands.since = since_of(message.errand_age);
+    seen->errands.last = since_of(message.last_age);
+    memcpy(seen->errands.text, message.errand, sizeof seen->errands.text);
+    seen->errands.text[sizeof seen->errands.text - 1] = '\0';
     if (message.answer) seen->answered = true;
 }
 
 /* ---- the watchdog ---- */
 
+static bool too_long(const struct z3d_side *side, double since) {
+    double timeout = atomic_load(&side->timeout);
+    return timeout > 0 && since > 0 && z3d_now() - since > timeout;
+}
+
+bool z3d_hub_waits_too_long(const struct z3d_side *side, const z3d_seen *seen) {
+    return seen->place.waiting && too_long(side, seen->place.since);
+}
+
+bool z3d_hub_errand_too_long(const struct z3d_side *side, const z3d_seen *seen) {
+    return too_long(side, seen->errands.since);
+}
+
 static void collect(struct z3d_side *side, int stuck) {
     if (side->collecting) return;
     side->collecting = 1 + stuck;
     side->collect_until = z3d_now() + 2;
-    for (int rank = 0; rank < side->size; rank++) side->seen[rank].answered = rank == side->rank;
+    for (int rank = 0; rank < side->size; rank++) {
+        side->seen[rank].answered = rank == side->rank;
+        side->seen[rank].errands = (z3d_errands){0}; /* what was told before is long over */
+    }
     for (int i = 0; i < side->num_connections; i++)
         if (side->connections[i].rank >= 0)
             z3d_wire_send(side->connections[i].fd, Z3D_WIRE_ASK, NULL, 0);
+}
+
+/* Whether this is no hang, or none any more: the one that was stuck has gone on, or it waits for
+ * one whose disk is slow, but gets further. */
+static bool goes_on(const struct z3d_side *side) {
+    const z3d_seen *stuck = &side->seen[side->collecting - 1];
+    bool slow = false, dead = false;
+    for (int rank = 0; rank < side->size; rank++) {
+        const z3d_seen *seen = &side->seen[rank];
+        dead = dead || z3d_hub_errand_too_long(side, seen);
+        slow = slow || (seen->answered && !seen->said_bye && !seen->place.waiting &&
+                        seen->errands.last > 0 && !too_long(side, seen->errands.last));
+    }
+    return !dead && (slow || (stuck->answered && !z3d_hub_waits_too_long(side, stuck)));
 }
 
 static void finish_collecting(struct z3d_side *side) {
@@ -183,6 +231,13 @@ static void finish_collecting(struct z3d_side *side) {
     for (int rank = 0; rank < side->size; rank++)
         missing += !side->seen[rank].answered && !side->seen[rank].said_bye;
     if (missing > 0 && z3d_now() < side->collect_until) return;
+    for (int rank = 0; rank < side->size; rank++)
+        z3d_report_place(side, rank, &side->seen[rank].place);
+    z3d_errands_look(&side->seen[side->rank].errands);
+    if (goes_on(side)) {
+        side->collecting = 0;
+        return;
+    }
     z3d_string text = {0};
     z3d_report_stuck(side, &text);
     end_run_string(side, &text);
@@ -190,23 +245,38 @@ static void finish_collecting(struct z3d_side *side) {
 
 static void hub_lost(struct z3d_side *side, bool silent);
 
-static void check_own_wait(struct z3d_side *side) {
-    z3d_place place;
-    double timeout = atomic_load(&side->timeout), now = z3d_now();
-    own_place(side, &place);
-    bool stuck = timeout > 0 && place.waiting && place.since > 0 && now - place.since > timeout;
-    if (!stuck) {
-        side->stuck_told = false;
-    } else if (is_hub(side)) {
+static void tell_stuck(struct z3d_side *side) {
+    int hub = find_connection(side, side->hub);
+    side->stuck_told = true;
+    side->stuck_heard = is_hub(side);
+    side->stuck_at = z3d_now();
+    if (is_hub(side))
         collect(side, side->rank);
-    } else if (!side->stuck_told) {
-        int hub = find_connection(side, side->hub);
-        if (hub >= 0) z3d_wire_send(side->connections[hub].fd, Z3D_WIRE_STUCK, NULL, 0);
-        side->stuck_told = true;
-        side->stuck_at = now;
-    } else if (now - side->stuck_at > 10) {
+    else if (hub >= 0)
+        z3d_wire_send(side->connections[hub].fd, Z3D_WIRE_STUCK, NULL, 0);
+}
+
+/* A process that was stopped (SIGSTOP) has not waited meanwhile. */
+static bool was_stopped(struct z3d_side *side, double now) {
+    enum { SECONDS = 5 }; /* a turn takes a quarter of one */
+    if (side->turned > 0 && now - side->turned > SECONDS) side->awake = now;
+    side->turned = now;
+    return side->awake > 0 && !too_long(side, side->awake);
+}
+
+static void check_own_wait(struct z3d_side *side) {
+    enum { AGAIN = 5, LOST = 10 }; /* seconds */
+    z3d_seen mine;
+    double now = z3d_now();
+    own_place(side, &mine.place);
+    z3d_errands_look(&mine.errands);
+    bool stuck = z3d_hub_waits_too_long(side, &mine) || z3d_hub_errand_too_long(side, &mine);
+    if (was_stopped(side, now) || !stuck)
+        side->stuck_told = false;
+    else if (!side->stuck_told || (side->stuck_heard && now - side->stuck_at > AGAIN))
+        tell_stuck(side);
+    else if (!side->stuck_heard && now - side->stuck_at > LOST)
         hub_lost(side, true);
-    }
 }
 
 /* ---- messages ---- */
@@ -221,6 +291,8 @@ static void on_message(struct z3d_side *side, z3d_connection *connection, const 
         take_place(side, rank, head, data);
         break;
     case Z3D_WIRE_ASK:
+        side->stuck_heard = true;
+        side->stuck_at = z3d_now();
         send_place(side, true);
         break;
     case Z3D_WIRE_STUCK:

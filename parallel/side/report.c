@@ -28,19 +28,33 @@ static bool same_place(const z3d_place *a, const z3d_place *b) {
     return a->waiting == b->waiting && strcmp(a->text, b->text) == 0;
 }
 
+/* With what has been asked of the disk. */
+static bool same(const z3d_seen *a, const z3d_seen *b) {
+    return same_place(&a->place, &b->place) && strcmp(a->errands.text, b->errands.text) == 0;
+}
+
 static const char *doing(const z3d_place *place) {
     return place->since == 0 ? "(nothing said yet)" : place->text;
 }
 
-static int seconds_in(const z3d_place *place) {
-    return place->since == 0 ? 0 : (int)(z3d_now() - place->since);
+static int seconds_since(double since) {
+    return since == 0 ? 0 : (int)(z3d_now() - since);
+}
+
+/* "rank 5's disk has not answered for 31 s: checkpoint: fsync of X (in step 12: ...)". Whoever
+ * waits for that rank is in the table. */
+static void dead_disk(struct z3d_side *side, int rank, z3d_string *out) {
+    const z3d_seen *seen = &side->seen[rank];
+    z3d_string_append(
+        out, "zero3d: watchdog: rank %d's disk has not answered for %d s: %s (in %s)\n", rank,
+        seconds_since(seen->errands.since), seen->errands.text, doing(&seen->place));
 }
 
 /* "rank 5 waits 31 s in X; rank 6 is still in Y" */
-static void headline(struct z3d_side *side, int stuck, z3d_string *out) {
+static void waiting(struct z3d_side *side, int stuck, z3d_string *out) {
     const z3d_place mine = side->seen[stuck].place;
-    z3d_string_append(out, "zero3d: watchdog: rank %d waits %d s in %s", stuck, seconds_in(&mine),
-                      doing(&mine));
+    z3d_string_append(out, "zero3d: watchdog: rank %d waits %d s in %s", stuck,
+                      seconds_since(mine.since), doing(&mine));
     int named = 0, missing = 0;
     for (int rank = 0; rank < side->size; rank++) {
         const z3d_place place = side->seen[rank].place;
@@ -64,11 +78,11 @@ static void headline(struct z3d_side *side, int stuck, z3d_string *out) {
 }
 
 /* "0-3, 5": all ranks that are in this place. */
-static void append_ranks(struct z3d_side *side, const z3d_place *where, z3d_string *out) {
+static void append_ranks(struct z3d_side *side, const z3d_seen *where, z3d_string *out) {
     int begun = -1;
     const char *comma = "";
     for (int rank = 0; rank <= side->size; rank++) {
-        bool here = rank < side->size && same_place(&side->seen[rank].place, where);
+        bool here = rank < side->size && same(&side->seen[rank], where);
         if (here && begun < 0) begun = rank;
         if (!here && begun >= 0) {
             z3d_string_append(out, "%s%d", comma, begun);
@@ -83,23 +97,30 @@ static void append_ranks(struct z3d_side *side, const z3d_place *where, z3d_stri
 static void table(struct z3d_side *side, z3d_string *out) {
     int lines = 0;
     for (int rank = 0; rank < side->size && lines < MAX_LINES; rank++) {
-        const z3d_place *place = &side->seen[rank].place;
+        const z3d_seen *seen = &side->seen[rank];
         bool told = false;
-        for (int other = 0; other < rank && !told; other++)
-            told = same_place(&side->seen[other].place, place);
+        for (int other = 0; other < rank && !told; other++) told = same(&side->seen[other], seen);
         if (told) continue;
         lines++;
         z3d_string_append(out, "zero3d:   ranks ");
-        append_ranks(side, place, out);
-        z3d_string_append(out, ": %s %s (%d s)\n", place->waiting ? "waiting in" : "in",
-                          doing(place), seconds_in(place));
+        append_ranks(side, seen, out);
+        z3d_string_append(out, ": %s %s (%d s)", seen->place.waiting ? "waiting in" : "in",
+                          doing(&seen->place), seconds_since(seen->place.since));
+        if (seen->errands.since > 0)
+            z3d_string_append(out, "; disk: %s (%d s)", seen->errands.text,
+                              seconds_since(seen->errands.since));
+        z3d_string_append(out, "\n");
     }
     if (lines == MAX_LINES) z3d_string_append(out, "zero3d:   ...\n");
 }
 
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out) {
-    for (int rank = 0; rank < side->size; rank++)
-        z3d_report_place(side, rank, &side->seen[rank].place);
-    headline(side, side->collecting - 1, out);
+    int dead = -1;
+    for (int rank = side->size - 1; rank >= 0; rank--)
+        if (z3d_hub_errand_too_long(side, &side->seen[rank])) dead = rank;
+    if (dead >= 0)
+        dead_disk(side, dead, out);
+    else
+        waiting(side, side->collecting - 1, out);
     table(side, out);
 }

@@ -64,8 +64,11 @@ typedef struct z3d_wire_hello {
 
 typedef struct z3d_wire_place {
     double age; /* seconds in this place; negative: it has not said any */
+    /* Seconds since the errand that stands still longest got further, and since any did; negative:
+     * none. */
+    double errand_age, last_age;
     int32_t waiting, answer;
-    char text[Z3D_PLACE_BYTES];
+    char text[Z3D_PLACE_BYTES], errand[Z3D_ERRAND_BYTES];
 } z3d_wire_place;
 
 typedef struct z3d_connection {
@@ -104,6 +107,7 @@ void z3d_wire_consume(z3d_connection *connection, const z3d_wire_head *head);
 
 typedef struct z3d_seen { /* what the hub knows of a rank */
     z3d_place place;
+    z3d_errands errands;
     bool answered, said_bye;
 } z3d_seen;
 
@@ -132,8 +136,10 @@ struct z3d_side {
     z3d_seen *seen; /* by rank, of use on the hub */
     z3d_place told; /* the place last sent to the hub */
     bool stopping, said_bye, hub_said_bye, stuck_told;
-    double stuck_at; /* when this rank told the hub */
-    int collecting;  /* 0, or 1 + the rank that is stuck */
+    bool stuck_heard;     /* the hub has asked since */
+    double stuck_at;      /* when this rank told the hub, or heard of it again */
+    double turned, awake; /* the last turn; since when this process has not been stopped */
+    int collecting;       /* 0, or 1 + the rank that is stuck */
     double collect_until;
 };
 
@@ -144,6 +150,10 @@ void *z3d_hub_thread(void *side);
 int z3d_hub_connected(const struct z3d_side *side);
 /* This process ends here with a non-zero code; what it had printed is flushed. */
 void z3d_side_exit(void) __attribute__((noreturn));
+
+/* Whether this has stood still longer than the watchdog's time. */
+bool z3d_hub_waits_too_long(const struct z3d_side *side, const z3d_seen *seen);
+bool z3d_hub_errand_too_long(const struct z3d_side *side, const z3d_seen *seen);
 
 /* ---- report.c ---- */
 

@@ -18,7 +18,7 @@ enum { CONNECT_SECONDS = 60 };
 static z3d_status open_places(z3d_world *world, struct z3d_side *side) {
     void *at = NULL;
     side->slots_bytes = (size_t)world->local_size * sizeof(z3d_place_slot);
-    Z3D_TRY(z3d_shared_create(world->local, side->slots_bytes, &at));
+    if (world->size > 1) Z3D_TRY(z3d_shared_create(world->local, side->slots_bytes, &at));
     side->slots_shared = at != NULL;
     /* Without shared memory only the own place is here; the others' come as messages. */
     if (!at) Z3D_TRY(z3d_new(1, sizeof(z3d_place_slot), "this rank's place", &at));
@@ -53,6 +53,7 @@ static z3d_status listen_here(const z3d_world *world, struct z3d_side *side) {
         return Z3D_ERROR(Z3D_ERR_COMM, "opening the side channel: %s", strerror(errno));
     if (getrandom(&side->token, sizeof side->token, 0) != sizeof side->token)
         return Z3D_ERROR(Z3D_ERR_COMM, "no random numbers for the side channel's token");
+    if (world->size == 1) return Z3D_OK; /* nobody comes */
     return z3d_wire_listen(world->nodes == 1, self, &side->listener);
 }
 
@@ -182,7 +183,7 @@ z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *confi
     if (!(config->timeout_seconds >= 0))
         return Z3D_ERROR(Z3D_ERR_USAGE, "a watchdog timeout of %g s; 0 is off",
                          config->timeout_seconds);
-    if (world->size == 1) return Z3D_OK;
+    if (world->size == 1 && config->timeout_seconds == 0) return Z3D_OK;
     if (!world->side) Z3D_TRY(z3d_side_open(world));
     atomic_store(&world->side->timeout, config->timeout_seconds);
     wake_thread(world->side);

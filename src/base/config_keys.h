@@ -76,7 +76,7 @@
   X(training_eval_steps, "training.eval_steps", INT, "10", "[1,1e9]", "batches per validation loss; only with data.validation") \
   X(training_max_skipped_steps, "training.max_skipped_steps", INT, "20", "[1,1e9]", "steps in a row that may be skipped for overflow before the run stops") \
   X(training_peak_tflops, "training.peak_tflops", FLOAT, "0", "[0,1e6]", "peak of one rank for MFU; 0: measured matrix products on the cpu device") \
-  X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, "600", "[0,1e9]", "seconds in one wait before the run is ended with a report of who waits for whom; 0: off") \
+  X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, "600", "[0,1e9]", "seconds in one wait, or without an answer of a disk, before the run is ended with a report of who waits for whom; 0: off") \
   X(training_digest, "training.digest", BOOL, "false", "", "write a digest of every instruction's output (slow)") \
   X(training_trace_steps, "training.trace_steps", INT, "0", "[0,1e6]", "first steps whose timeline is written for Perfetto") \
   X(training_verify, "training.verify", BOOL, "true", "", "verify the step program before running it") \

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "src/base/errand.h"
+
 /* Reads until the end or until one byte more than `limit`. The size that stat gives is not trusted:
  * pipes and /proc have none. */
 static z3d_status read_all(int fd, const char *path, size_t limit, char **out, size_t *out_length) {
@@ -81,7 +83,11 @@ z3d_status z3d_make_folders(const char *path) {
         if (i < length && (path[i] != '/' || path[i - 1] == '/')) continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        Z3D_TRY(make_folder(part, path));
+        z3d_errand errand;
+        z3d_errand_begin(&errand, "making folder", part);
+        z3d_status status = make_folder(part, path);
+        z3d_errand_end(&errand);
+        Z3D_TRY(status);
     }
     return Z3D_OK;
 }

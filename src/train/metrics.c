@@ -13,7 +13,10 @@ z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
     *file = (z3d_line_file){.fd = -1};
     file->path = strdup(path);
     if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "opening", path);
     file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    z3d_errand_end(&errand);
     if (file->fd < 0)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it for writing: %s", path, strerror(errno));
     return Z3D_OK;
@@ -35,10 +38,16 @@ static off_t end_of_step(FILE *in, int64_t step) {
 }
 
 z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step) {
+    z3d_errand errand;
+    off_t end = 0;
+    z3d_errand_begin(&errand, "reading", path);
     FILE *in = fopen(path, "re");
+    if (in) {
+        end = end_of_step(in, step);
+        fclose(in);
+    }
+    z3d_errand_end(&errand);
     if (!in) return z3d_line_file_open(file, path);
-    off_t end = end_of_step(in, step);
-    fclose(in);
     *file = (z3d_line_file){.fd = -1};
     file->path = strdup(path);
     if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
@@ -49,23 +58,31 @@ z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t
 }
 
 z3d_status z3d_line_file_sync(z3d_line_file *file) {
+    if (file->fd < 0) return Z3D_OK;
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "fsync of", file->path);
     /* Pipes and devices have no disk to be brought to. */
-    if (file->fd >= 0 && fsync(file->fd) != 0 && errno != EINVAL && errno != EROFS)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno));
-    return Z3D_OK;
+    bool failed = fsync(file->fd) != 0 && errno != EINVAL && errno != EROFS;
+    z3d_errand_end(&errand);
+    return failed ? Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno))
+                  : Z3D_OK;
 }
 
 z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count) {
     const char *at = bytes;
-    while (count > 0) {
+    bool failed = false;
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "writing", file->path);
+    while (count > 0 && !failed) {
         ssize_t written = write(file->fd, at, count);
         if (written < 0 && errno == EINTR) continue;
-        if (written <= 0)
-            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno));
-        at += written;
-        count -= (size_t)written;
+        failed = written <= 0;
+        at += failed ? 0 : written;
+        count -= failed ? 0 : (size_t)written;
     }
-    return Z3D_OK;
+    z3d_errand_end(&errand);
+    return failed ? Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno))
+                  : Z3D_OK;
 }
 
 z3d_status z3d_line_file_close(z3d_line_file *file) {

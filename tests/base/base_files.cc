@@ -1,4 +1,4 @@
-/* Files read whole, folders made, the clock. */
+/* Files read whole, folders made, what is asked of a disk, the clock. */
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -8,8 +8,10 @@
 #include <fstream>
 #include <string>
 #include <sys/stat.h>
+#include <thread>
 
 extern "C" {
+#include "src/base/errand.h"
 #include "src/base/strings.h"
 }
 
@@ -96,6 +98,69 @@ TEST_F(files, a_file_in_the_way_is_named) {
     EXPECT_EQ(z3d_make_folders(""), Z3D_ERR_IO);
     EXPECT_EQ(z3d_make_folders(std::string(10000, 'x').c_str()), Z3D_ERR_IO);
     EXPECT_EQ(z3d_make_folders("/proc/zero3d/x"), Z3D_ERR_IO);
+}
+
+namespace {
+
+z3d_errands look() {
+    z3d_errands out;
+    z3d_errands_look(&out);
+    return out;
+}
+
+} // namespace
+
+// An errand within another is what the thread does; at its end the outer one goes on, from then.
+TEST(errands, the_innermost_of_a_thread_counts) {
+    z3d_errand outer, inner;
+    EXPECT_EQ(look().since, 0);
+    EXPECT_STREQ(look().text, "");
+    z3d_errand_begin(&outer, "listing", "folder");
+    double begun = look().since;
+    z3d_errand_begin(&inner, "writing", "file");
+    EXPECT_STREQ(look().text, "writing file");
+    z3d_errand_at(&inner, 4, -1);
+    EXPECT_STREQ(look().text, "writing file at byte 4");
+    z3d_errand_at(&inner, 5, 9);
+    EXPECT_STREQ(look().text, "writing file at byte 5 of 9");
+    z3d_errand_end(&inner);
+    EXPECT_STREQ(look().text, "listing folder");
+    EXPECT_GT(look().since, begun);
+    z3d_errand_end(&outer);
+    EXPECT_EQ(look().since, 0);
+    EXPECT_GT(look().last, begun);
+}
+
+// Whoever gets further does not hide who stands still.
+TEST(errands, of_many_threads_the_one_that_stands_still_is_seen) {
+    z3d_errand still;
+    z3d_errand_begin(&still, "reading", "dead");
+    double begun = look().since;
+    std::thread([] {
+        z3d_errand lively;
+        for (int i = 0; i < 10; i++) {
+            z3d_errand_begin(&lively, "writing", "alive");
+            z3d_errand_at(&lively, i, 10);
+            z3d_errand_end(&lively);
+        }
+    }).join();
+    EXPECT_STREQ(look().text, "reading dead");
+    EXPECT_EQ(look().since, begun);
+    EXPECT_GT(look().last, begun);
+    z3d_errand_end(&still);
+}
+
+TEST(errands, of_a_long_path_the_end_is_said) {
+    z3d_errand errand;
+    std::string path = std::string(5000, 'x') + "/step-00000010/shard-00000.h5.part";
+    z3d_errand_begin(&errand, "checkpoint: fsync of folder", path.c_str());
+    z3d_errand_at(&errand, INT64_MAX, INT64_MAX);
+    std::string text = look().text, most = std::to_string(INT64_MAX);
+    z3d_errand_end(&errand);
+    EXPECT_EQ(text.find("checkpoint: fsync of folder ...xxx"), 0u);
+    EXPECT_NE(text.find("xxx/step-00000010/shard-00000.h5.part at byte " + most + " of " + most),
+              std::string::npos)
+        << text;
 }
 
 TEST_F(files, the_clock_does_not_go_back) {

@@ -60,6 +60,17 @@ void one_step(Victim &v, int step) {
     for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
 }
 
+// A disk that gets further every now and then for longer than the watchdog's time, or not at all.
+void ask_disk(bool slow) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: writing", "shard.h5");
+    for (int i = 0; i < 15 || !slow; i++) {
+        if (slow || i == 0) z3d_errand_at(&errand, i, 15);
+        usleep(100000);
+    }
+    z3d_errand_end(&errand);
+}
+
 // A port that strangers find: garbage, a greeting with a wrong token, silence.
 void knock(int port) {
     const char *texts[] = {"GET / HTTP/1.1\r\n\r\n", "", "sd"};
@@ -148,7 +159,8 @@ int victim(int argc, char **argv) {
     z3d_topology topology;
     check(v, z3d_topology_make(1, z3d_world_size(v.world), 1, v.rank, &topology));
     check(v, z3d_group_create(v.world, &topology, Z3D_AXIS_DATA, nullptr, &v.group));
-    z3d_watchdog_config config = {how == "hang" || how == "freeze" ? 2.0 : 600.0};
+    bool disk = how.find("-disk") != how.npos;
+    z3d_watchdog_config config = {disk ? 1.0 : how == "hang" || how == "freeze" ? 2.0 : 600.0};
     check(v, z3d_watchdog_start(v.world, &config));
     if (how != "kill-bare") z3d_world_catch_signals(v.world);
     bool me = v.rank == who;
@@ -158,6 +170,7 @@ int victim(int argc, char **argv) {
     for (int step = 1; step <= steps; step++) {
         if (step == 20 && me) {
             place(v, false, "step 20: backward block.3");
+            if (disk) ask_disk(how == "slow-disk");
             if (apart) usleep(1000000); // the place is on its way
             if (how == "kill" || how == "kill-bare") raise(SIGKILL);
             if (how == "freeze") raise(SIGSTOP);
@@ -329,6 +342,24 @@ TEST(Failures, HangIsReportedWithWhoWaitsForWhom) {
                   std::string::npos)
             << o.text;
     }
+}
+
+TEST(Failures, ADeadDiskIsNamedAndNotWhoWaitsForIt) {
+    Outcome o = run_command(launch_line(3, "far-dead-disk", 1));
+    EXPECT_EQ(o.code, 1);
+    EXPECT_LT(o.seconds, 30);
+    EXPECT_EQ(o.text.find("zero3d: watchdog: rank 1's disk has not answered for 1 s: checkpoint: "
+                          "writing shard.h5 at byte 0 of 15 (in step 20: backward block.3)\n"
+                          "zero3d:   ranks 0, 2: waiting in step 20: wait reduce_grads"),
+              0u)
+        << o.text;
+}
+
+TEST(Failures, WaitingForASlowDiskIsNoHang) {
+    Outcome o = run_command(launch_line(3, "far-slow-disk", 1));
+    EXPECT_EQ(o.code, 0);
+    EXPECT_GT(o.seconds, 1.5);
+    EXPECT_EQ(o.text, "finished\n");
 }
 
 TEST(Failures, FrozenRankIsReported) {
