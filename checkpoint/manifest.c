@@ -1,6 +1,7 @@
 /* Reads the manifest and the indexes of a checkpoint. Digests come first; then no number is used
  * before its range was checked. */
 #include <errno.h>
+#include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,14 @@ static z3d_status get_small(const z3d_json *object, const char *key, int *out) {
     if (value > 1 << 30)
         return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": %lld is too large", key, (long long)value);
     *out = (int)value;
+    return Z3D_OK;
+}
+
+/* Steps, samples: what is added to them later does not overflow. */
+static z3d_status get_count(const z3d_json *object, const char *key, int64_t *out) {
+    Z3D_TRY(z3d_json_get_int(object, key, out));
+    if (*out > INT64_MAX / 4)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": %lld is too large", key, (long long)*out);
     return Z3D_OK;
 }
 
@@ -99,16 +108,18 @@ static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     z3d_engine_state *e = &info->engine;
     const z3d_json *scale, *topology;
     double value;
-    Z3D_TRY(z3d_json_get_int(root, "step", &e->step));
-    Z3D_TRY(z3d_json_get_int(root, "optimizer_step", &e->optimizer_step));
-    Z3D_TRY(z3d_json_get_int(root, "skipped_in_a_row", &e->skipped_in_a_row));
+    Z3D_TRY(get_count(root, "step", &e->step));
+    Z3D_TRY(get_count(root, "optimizer_step", &e->optimizer_step));
+    Z3D_TRY(get_count(root, "skipped_in_a_row", &e->skipped_in_a_row));
     Z3D_TRY(z3d_json_get(root, "loss_scale", Z3D_JSON_OBJECT, &scale));
     Z3D_TRY(z3d_json_get_float(scale, "scale", &value));
+    if (!(value > 0 && value <= (double)FLT_MAX))
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"scale\": %g is no loss scale", value);
     e->loss_scale = (float)value;
-    Z3D_TRY(z3d_json_get_int(scale, "good_steps", &e->good_steps));
-    Z3D_TRY(z3d_json_get_int(scale, "hysteresis_left", &e->hysteresis_left));
-    Z3D_TRY(z3d_json_get_int(root, "samples", &info->samples));
-    Z3D_TRY(z3d_json_get_int(root, "train_tokens", &info->train_tokens));
+    Z3D_TRY(get_count(scale, "good_steps", &e->good_steps));
+    Z3D_TRY(get_count(scale, "hysteresis_left", &e->hysteresis_left));
+    Z3D_TRY(get_count(root, "samples", &info->samples));
+    Z3D_TRY(get_count(root, "train_tokens", &info->train_tokens));
     Z3D_TRY(z3d_json_get(root, "topology", Z3D_JSON_OBJECT, &topology));
     Z3D_TRY(get_small(topology, "tensor", &info->tensor_size));
     Z3D_TRY(get_small(topology, "data", &info->data_size));
@@ -336,13 +347,51 @@ static z3d_status read_index(const char *folder, const z3d_manifest *manifest, z
     return status;
 }
 
+/* Elements of a tensor's state that all datasets together have. */
+static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64_t count) {
+    const z3d_tensor *t = &m->tensor[tensor];
+    int64_t wanted = z3d_tensor_elements(t);
+    if (count == wanted) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "its shards have %lld elements of /%s/%s/%s, which has %lld",
+                     (long long)count, z3d_kind_name(kind), t->group, t->name, (long long)wanted);
+}
+
+/* A shard or a dataset that is not listed, or twice, would not be missed by any digest. Which
+ * element it is that none has is the reader's to say. */
+static z3d_status check_counts(const z3d_manifest *m) {
+    int64_t *count;
+    bool of_kind[Z3D_STATE_KINDS] = {false};
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_new((size_t)m->num_tensors * Z3D_STATE_KINDS + 1, sizeof *count,
+                    "the elements of all datasets", &count));
+    for (int s = 0; s < m->num_shards; s++)
+        for (int i = 0; i < m->shard[s].num_extents && status == Z3D_OK; i++) {
+            const z3d_extent *e = &m->shard[s].extent[i];
+            int64_t *sum = &count[e->tensor * Z3D_STATE_KINDS + e->kind];
+            of_kind[e->kind] = true;
+            *sum += e->count; /* both are at most the tensor's, a quarter of what fits */
+            if (*sum > z3d_tensor_elements(&m->tensor[e->tensor]))
+                status = check_count(m, e->tensor, e->kind, *sum);
+        }
+    for (int t = 0; t < m->num_tensors; t++)
+        for (int k = 0; k < Z3D_STATE_KINDS && status == Z3D_OK; k++)
+            if (k == Z3D_TENSOR_PARAMETER || of_kind[k]) /* imported ones have no others */
+                status = check_count(m, t, k, count[t * Z3D_STATE_KINDS + k]);
+    free(count);
+    return status;
+}
+
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out) {
     Z3D_TRY(z3d_manifest_read_head(folder, out));
-    for (int i = 0; i < out->num_shards; i++) {
-        z3d_status status = read_index(folder, out, &out->shard[i]);
-        if (status == Z3D_OK) continue;
-        z3d_manifest_free(out);
-        return z3d_error_context(status, "rank %d's shard", i);
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < out->num_shards && status == Z3D_OK; i++) {
+        status = read_index(folder, out, &out->shard[i]);
+        if (status != Z3D_OK) z3d_error_context(status, "rank %d's shard", i);
     }
-    return Z3D_OK;
+    if (status == Z3D_OK) {
+        status = check_counts(out);
+        if (status != Z3D_OK) z3d_error_context(status, "%s/%s", folder, Z3D_MANIFEST);
+    }
+    if (status != Z3D_OK) z3d_manifest_free(out);
+    return status;
 }

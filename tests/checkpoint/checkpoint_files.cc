@@ -443,21 +443,95 @@ TEST(Files, ReadsMoreShardsThanFilesMayBeOpen) {
     z3d_checkpoint_close(c);
 }
 
-// A newer version is told apart from damage. The digest is made right, as its writer would.
+// Puts `to` in place of `from` in a manifest or an index, with the digests that its writer would
+// give it.
+static void rewrite(const std::string &folder, const char *name, const std::string &from,
+                    const std::string &to) {
+    char digest[Z3D_DIGEST_TEXT];
+    auto digest_of = [&](const std::string &text) {
+        return std::string(
+            z3d_digest_text(z3d_digest_of(text.data(), (int64_t)text.size()), digest));
+    };
+    std::string text = slurp(folder + "/manifest.json"), body = text.substr(text.find('\n') + 1);
+    std::string index = slurp(folder + "/" + name), changed;
+    bool itself = strcmp(name, Z3D_MANIFEST) == 0;
+    auto put = [](std::string &in, const std::string &old, const std::string &with) {
+        size_t at = in.find(old);
+        ASSERT_NE(at, std::string::npos) << old;
+        in.replace(at, old.size(), with);
+    };
+    if (itself) {
+        put(body, from, to);
+    } else {
+        auto entry = [&] {
+            return "\"size\":" + std::to_string(index.size()) + ",\"xxh3_128\":\"" +
+                   digest_of(index);
+        };
+        std::string old = entry();
+        put(index, from, to);
+        put(body, old, entry());
+        spill(folder + "/" + name, index);
+    }
+    spill(folder + "/manifest.json", "{\"xxh3_128\":\"" + digest_of(body) + "\",\n" + body);
+}
+
+// A newer version is told apart from damage.
 TEST(Files, NewerVersionIsRefusedByName) {
     TemporaryFolder folder;
     write_checkpoint(folder / "c", Gpt(), 1, 1);
-    std::string text = slurp(folder / "c/manifest.json");
-    std::string body = text.substr(text.find('\n') + 1);
-    size_t at = body.find("\"version\":1");
-    ASSERT_NE(at, std::string::npos);
-    body.replace(at, 11, "\"version\":9");
-    char digest[Z3D_DIGEST_TEXT];
-    z3d_digest_text(z3d_digest_of(body.data(), (int64_t)body.size()), digest);
-    spill(folder / "c/manifest.json", "{\"xxh3_128\":\"" + std::string(digest) + "\",\n" + body);
+    rewrite(folder / "c", Z3D_MANIFEST, "\"version\":1", "\"version\":9");
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_UNSUPPORTED, z3d_checkpoint_open((folder / "c").c_str(), &c));
     EXPECT_NE(strstr(z3d_error_message(), "version 9"), nullptr) << z3d_error_message();
+}
+
+// Nothing that a manifest or an index says is believed, whatever its digest: not a step behind
+// which there is none, not a scale that is none, not a dataset that is not there, or twice.
+TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
+    const struct {
+        const char *name, *from, *to, *wanted;
+    } cases[] = {
+        {Z3D_MANIFEST, "\"step\":7", "\"step\":9223372036854775807",
+         "\"step\": 9223372036854775807"},
+        {Z3D_MANIFEST, "\"step\":7", "\"step\":-7", "\"step\": -7 is no count"},
+        {Z3D_MANIFEST, "\"skipped_in_a_row\":0", "\"skipped_in_a_row\":9223372036854775807",
+         "large"},
+        {Z3D_MANIFEST, "\"good_steps\":0", "\"good_steps\":9223372036854775807", "too large"},
+        {Z3D_MANIFEST, "\"samples\":0", "\"samples\":9223372036854775807", "too large"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":0", "0 is no loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":-2", "-2 is no loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e300", "1e+300 is no loss scale"},
+        {Z3D_MANIFEST, "\"name\":\"shard-00001.h5\"", "\"name\":\"../../shard.h5\"",
+         "\"../../shard.h5\" is no name of a file here"},
+        {Z3D_MANIFEST, "\"shape\":[67,32]", "\"shape\":[4294967296,4294967296]",
+         "no possible shape"},
+        {"shard-00001.json", "\"tensor\":0,", "\"tensor\":1,", "dataset lies outside"},
+        {"shard-00000.json", "\"count\":", "\"count\":1,\"counted\":",
+         "elements of /parameter/wte/weight, which has 2144"},
+        {"shard-00000.json", "\"datasets\":[", "\"datasets\":[],\"others\":[",
+         "its shards have 864 elements of /parameter/wte/weight, which has 2144"},
+    };
+    for (const auto &k : cases) {
+        SCOPED_TRACE(k.to);
+        TemporaryFolder folder;
+        z3d_checkpoint *c;
+        write_checkpoint(folder / "c", Gpt(), 2, 1);
+        rewrite(folder / "c", k.name, k.from, k.to);
+        EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open((folder / "c").c_str(), &c));
+        EXPECT_NE(strstr(z3d_error_message(), k.wanted), nullptr) << z3d_error_message();
+        EXPECT_NE(strstr(z3d_error_message(), ".json: "), nullptr) << z3d_error_message();
+    }
+    // A shard that is listed twice.
+    TemporaryFolder folder;
+    write_checkpoint(folder / "c", Gpt(), 1, 1);
+    std::string text = slurp(folder / "c/manifest.json");
+    size_t at = text.find("\"shards\":[") + 10, end = text.find(']', at);
+    std::string shard = text.substr(at, end - at);
+    rewrite(folder / "c", Z3D_MANIFEST, shard, shard + "," + shard);
+    z3d_checkpoint *c;
+    EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open((folder / "c").c_str(), &c));
+    EXPECT_NE(strstr(z3d_error_message(), "its shards have 4288 elements"), nullptr)
+        << z3d_error_message();
 }
 
 // model.safetensors as Hugging Face's GPT-2 has it: names, Conv1D weights [in, out], no holes.
