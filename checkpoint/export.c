@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/foreign.h"
@@ -171,6 +172,9 @@ static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
                              z3d_foreign_format format, z3d_dtype dtype, const char *path) {
     z3d_string part = {0};
     int fd = -1;
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: is there, and is no file that could be replaced", path);
     z3d_string_append(&part, "%s.part", path);
     z3d_status status = part.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_io_create(NULL, part.text, &fd);
@@ -196,9 +200,9 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_foreign_format format, z
     Z3D_TRY(read_sizes(c, &gpt));
     if (format == Z3D_FOREIGN_LLMC) return write_file(c, &gpt, format, dtype, to);
     Z3D_TRY(z3d_make_folders(to));
-    Z3D_TRY(write_config(&gpt, dtype, to));
     Z3D_TRY(z3d_io_join(to, "model.safetensors", &path));
     z3d_status status = write_file(c, &gpt, format, dtype, path);
     free(path);
-    return status;
+    /* Small, and last: an export that fails leaves an older one whole. */
+    return status == Z3D_OK ? write_config(&gpt, dtype, to) : status;
 }

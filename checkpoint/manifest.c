@@ -28,6 +28,9 @@ static z3d_status copy_name(const z3d_json *object, const char *key, char *out, 
     Z3D_TRY(z3d_json_get_text(object, key, &text));
     if (!*text || strlen(text) >= size)
         return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%.60s\" has no or too many letters", key, text);
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": a name with a control character", key);
     snprintf(out, size, "%s", text);
     return Z3D_OK;
 }

@@ -418,6 +418,16 @@ TEST(Files, AFailedExportLeavesNothing) {
               z3d_checkpoint_export(c, Z3D_FOREIGN_LLMC, Z3D_F32, (folder / "x").c_str()));
     EXPECT_FALSE(std::filesystem::exists(folder / "x.part"));
     EXPECT_FALSE(std::filesystem::exists(folder / "x"));
+    EXPECT_EQ(Z3D_ERR_DATA,
+              z3d_checkpoint_export(c, Z3D_FOREIGN_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
+    EXPECT_TRUE(std::filesystem::is_empty(folder / "hf"));
+    // What is no file is not replaced by one: /dev/null, say.
+    ASSERT_EQ(0, mkfifo((folder / "pipe").c_str(), 0600));
+    EXPECT_EQ(Z3D_ERR_IO,
+              z3d_checkpoint_export(c, Z3D_FOREIGN_LLMC, Z3D_F32, (folder / "pipe").c_str()));
+    EXPECT_NE(strstr(z3d_error_message(), "pipe: is there, and is no file"), nullptr)
+        << z3d_error_message();
+    EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
     z3d_checkpoint_close(c);
 }
 
@@ -503,6 +513,7 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
         {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e300", "1e+300 is no loss scale"},
         {Z3D_MANIFEST, "\"name\":\"shard-00001.h5\"", "\"name\":\"../../shard.h5\"",
          "\"../../shard.h5\" is no name of a file here"},
+        {Z3D_MANIFEST, "\"group\":\"wte\"", "\"group\":\"\\u001b[31m\"", "control character"},
         {Z3D_MANIFEST, "\"shape\":[67,32]", "\"shape\":[4294967296,4294967296]",
          "no possible shape"},
         {"shard-00001.json", "\"tensor\":0,", "\"tensor\":1,", "dataset lies outside"},
