@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -38,6 +39,22 @@ z3d_status z3d_folder_lock(const char *dir, int *fd) {
                 "its checkpoints there",
                 dir, strerror(error));
     free(path);
+    return status;
+}
+
+/* A lock file that was removed keeps nobody out. */
+z3d_status z3d_folder_keep_lock(const char *dir, int *fd) {
+    char *path;
+    int other = -1;
+    struct stat ours, theirs;
+    Z3D_TRY(z3d_io_join(dir, "lock", &path));
+    bool there = fstat(*fd, &ours) == 0 && stat(path, &theirs) == 0 &&
+                 ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+    free(path);
+    if (there) return Z3D_OK;
+    z3d_status status = z3d_folder_lock(dir, &other);
+    if (other >= 0) close(status == Z3D_OK ? *fd : other);
+    if (status == Z3D_OK) *fd = other;
     return status;
 }
 

@@ -73,6 +73,7 @@ static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
 static z3d_status begin_phase(z3d_store *store) {
     int ranks = z3d_world_size(store->config.world);
     int64_t *sizes;
+    Z3D_TRY(z3d_folder_keep_lock(store->dir, &store->lock));
     Z3D_TRY(z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes));
     z3d_status status = Z3D_OK;
     for (int r = 0; r < ranks && status == Z3D_OK; r++) {
@@ -103,6 +104,7 @@ static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
     if (store->config.before_commit)
         Z3D_TRY(store->config.before_commit(store->config.commit_context));
+    Z3D_TRY(z3d_folder_keep_lock(store->dir, &store->lock));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
     if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "an old checkpoint could not be removed: %s", z3d_error_message());

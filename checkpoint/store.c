@@ -61,6 +61,8 @@ static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, i
     DIR *folder = opendir(dir);
     z3d_status status = Z3D_OK;
     if (!folder && errno == ENOENT) return Z3D_OK;
+    if (!folder && errno == ENOTDIR)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: is a file, or lies below one; a folder is wanted", dir);
     while (folder && status == Z3D_OK) {
         int64_t step;
         bool has;
@@ -288,6 +290,9 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
                     (long long)steps[at], z3d_error_message(),
                     at > 0 ? "; falling back to the one before" : "");
     }
+    if (status != Z3D_OK && at < 0)
+        z3d_error_context(status, "%s: none of its checkpoints is whole, and none was moved",
+                          store->dir);
     if (status == Z3D_OK && count > 0) {
         status = put_all_aside(store, steps, at, count);
         *step = store->newest = steps[at];

@@ -45,6 +45,9 @@ struct z3d_store {
 
 /* Takes DIR/lock, held by *fd until it is closed: ERR_IO when another process has it. */
 z3d_status z3d_folder_lock(const char *dir, int *fd);
+/* Takes it again where the lock's file is no longer the folder's: somebody removed it, or the
+ * folder. ERR_IO as of z3d_folder_lock. */
+z3d_status z3d_folder_keep_lock(const char *dir, int *fd);
 /* "HDF5 1.10.8, ...", malloc'ed. */
 z3d_status z3d_libraries(char **out);
 /* Whether there is room for shards of these sizes and what describes them. */

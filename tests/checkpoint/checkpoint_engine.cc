@@ -384,6 +384,31 @@ TEST(Engine, OneJobAFolder) {
     z3d_store_close(second);
 }
 
+// Whoever removes the folder, or the lock, of a running job makes room for a second one: the first
+// does not save into its folder, and takes it again when it is free.
+TEST(Engine, ALockThatWasRemovedKeepsNobodyOut) {
+    Shared folder;
+    Trainer t(base(1, Z3D_F32));
+    z3d_store *first, *second;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, false, 0, &first));
+    Shared::barrier();
+    if (z3d_world_rank(world) == 0) std::filesystem::remove_all(folder.path);
+    Shared::barrier();
+    EXPECT_EQ(Z3D_ERR_IO, save(first, 0));
+    EXPECT_NE(strstr(z3d_error_message(), "checkpoint not saved"), nullptr) << z3d_error_message();
+    ASSERT_Z3D(open_store(t, folder.path, false, 0, &second));
+    EXPECT_EQ(Z3D_ERR_IO, save(first, 0));
+    EXPECT_NE(strstr(z3d_error_message(), "another job"), nullptr) << z3d_error_message();
+    Shared::barrier();
+    z3d_store_close(second);
+    Shared::barrier();
+    EXPECT_Z3D(save(first, 0));
+    EXPECT_EQ(Z3D_ERR_IO, open_store(t, folder.path, false, 0, &second));
+    Shared::barrier();
+    z3d_store_close(first);
+}
+
 TEST(Engine, AnotherModelIsRefusedByName) {
     Shared folder;
     z3d_store *store;

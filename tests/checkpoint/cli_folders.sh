@@ -19,6 +19,13 @@ wait $background 2>/dev/null
 background=""
 expect 0 "$ZERO3D" train tiny.yaml run.dir=second checkpoint.interval=2 checkpoint.dir=shared
 
+# A file.
+echo x >file
+for dir in file file/below; do
+    expect 1 "$ZERO3D" train tiny.yaml run.dir=third checkpoint.interval=2 checkpoint.dir=$dir
+    says "$dir: is a file, or lies below one; a folder is wanted"
+done
+
 # A folder that may not be written: said before training. Permissions mean nothing to root, unless it gives that right up.
 modest() { "$@"; }
 if [ "$(id -u)" -eq 0 ]; then
