@@ -169,6 +169,23 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
                    {"optimizer.params.lr: 0.002 here, 0.01 in the checkpoint of step 6"});
     expect_refusal("training.steps=9\nmodel.num_layers=2", Z3D_ERR_CONFIG,
                    {"model.num_layers: 2 here, 1 in the checkpoint of step 6"});
+    // The rest of the table in docs/checkpoint-format.md.
+    for (const char *change :
+         {"model.hidden_dropout=0.1", "model.init_method_std=0.03", "model.num_attention_heads=1",
+          "train_batch_size=16\ntrain_micro_batch_size_per_gpu=auto", "gradient_clipping=2",
+          "optimizer.params.betas=[0.8, 0.9]", "scheduler.type=WarmupLR", "data.seed=5",
+          "training.seed=6"}) {
+        std::string key = std::string(change).substr(0, strcspn(change, "="));
+        expect_refusal(std::string("training.steps=9\n") + change, Z3D_ERR_CONFIG,
+                       {key + ": ", " here, ", " in the checkpoint of step 6"});
+    }
+    std::string data = folder / "train.bin";
+    expect_refusal("training.steps=9\ndata.train=[" + data + ", " + data + "]", Z3D_ERR_CONFIG,
+                   {"data.train: 2 files with weights 1 1 here, 1 file with weights 1 in"});
+    std::string decay = "scheduler.type=WarmupDecayLR\nrun.dir=" + folder / "decay";
+    expect_runs(decay);
+    expect_refusal("training.steps=9\n" + decay, Z3D_ERR_CONFIG,
+                   {"scheduler.params.total_num_steps", ": 9 here, 6 in the checkpoint of step 6"});
     expect_refusal("checkpoint.resume=never", Z3D_ERR_CONFIG,
                    {"checkpoint.resume: never, but", "has a checkpoint of step 6"});
     expect_refusal("checkpoint.resume=" + dir(3), Z3D_ERR_CONFIG, {"has a checkpoint of step 6"});
@@ -288,7 +305,8 @@ TEST_F(Resume, FallsBackLoudlyAndOnlyWhereItCan) {
     });
     ::testing::internal::CaptureStderr();
     expect_refusal("", Z3D_ERR_DATA,
-                   {"rank 0's shard: ", "step-00000003/shard-00000.h5: damaged", "datasets /"});
+                   {"none of its checkpoints is whole",
+                    "rank 0's shard: ", "step-00000003/shard-00000.h5: damaged", "datasets /"});
     (void)::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(std::filesystem::exists(dir(3)) && std::filesystem::exists(dir(6)));
 }
