@@ -28,7 +28,7 @@ test:
 	@scripts/test $(BUILD) -R "$(TESTS)"
 
 test-long:
-	@scripts/stage "packages" scripts/setup
+	@scripts/stage "packages" scripts/setup --long
 	@scripts/stage "build" scripts/build $(BUILD)
 	@ZERO3D_LONG=1 scripts/test $(BUILD) -C long -L long
 

@@ -14,13 +14,20 @@ expect 0 "$ZERO3D" checkpoint verify run/checkpoints/step-00000001
 expect 1 "$ZERO3D" checkpoint diff run/checkpoints/step-00000001 run/checkpoints/step-00000002
 grep -q 'parameter of wte/weight: .* differ' out || fail "diff: no difference between two steps"
 
-# The Python in docs/checkpoint-format.md runs as it stands there, and sees every tensor (where there is h5py).
+# The Python in docs/checkpoint-format.md runs as it stands there, and sees every tensor (where there is h5py, as in `make test-long`).
 if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
     sed -n '/^```python$/,/^```$/{/^```/d;p;}' "$SOURCE/docs/checkpoint-format.md" >example.py
     expect 0 /usr/bin/python3 example.py run/checkpoints/step-00000002
     grep -q '^step 2 saved by zero3d' out || fail "the documentation's example: not the step"
-    [ "$(grep -c ' mean .* momentum' out)" -eq 28 ] || fail "the documentation's example: not 28 tensors"
-    ! grep -q 'momentum 0\.0$' out || fail "the documentation's example: a tensor without momentum"
+    for kind in parameter momentum variance; do
+        [ "$(grep -c "^$kind .* mean .* deviation" out)" -eq 28 ] || fail "the documentation's example: not 28 tensors of $kind"
+    done
+    ! grep -q '^momentum .* deviation 0\.0$' out || fail "the documentation's example: a tensor without momentum"
+    expect 0 "$ZERO3D" checkpoint import "$SOURCE/tests/data/gpt2_tiny" imported
+    expect 0 /usr/bin/python3 example.py imported/step-00000000
+    [ "$(grep -c ' deviation ' out)" -eq 28 ] || fail "the documentation's example: not 28 imported tensors"
+else
+    [ -z "${ZERO3D_LONG:-}" ] || fail "no h5py: the documentation's example cannot be tried"
 fi
 
 # The same state saved by other ranks is equal.
