@@ -214,11 +214,31 @@ static z3d_status add_merges(reader *r, const char *text, size_t length) {
     return status;
 }
 
+/* A file that was cut off at a line's end would give other tokens, silently. Tokens of more than
+ * one byte are made by merges, but for a few special ones. */
+static z3d_status check_merges(const reader *r) {
+    const z3d_gpt2_vocabulary *v = r->out;
+    bool *made;
+    int32_t missing = 0;
+    Z3D_TRY(z3d_new((size_t)v->size + 1, sizeof *made, "the tokens", &made));
+    for (size_t i = 0; i < v->places; i++)
+        if (v->merge[i].left >= 0) made[v->merge[i].merged] = true;
+    for (int32_t id = 0; id < v->size; id++)
+        missing += !made[id] && v->token[id].length > 1 && id != v->end_of_text;
+    free(made);
+    if (missing <= v->size / 10) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: makes none of %d of the %d tokens of %s: the file is not whole, or "
+                     "another vocabulary's",
+                     r->merges, missing, v->size, r->vocab);
+}
+
 static z3d_status read_merges(reader *r) {
     char *text;
     size_t length;
     Z3D_TRY(z3d_read_file(r->merges, MAX_FILE, &text, &length));
     z3d_status status = add_merges(r, text, length);
+    if (status == Z3D_OK) status = check_merges(r);
     free(text);
     return status;
 }
