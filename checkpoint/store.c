@@ -125,7 +125,7 @@ static z3d_status clean(z3d_store *store) {
     for (int i = 0; i < count && status == Z3D_OK; i++) {
         char *path = NULL;
         status = z3d_checkpoint_path(store->dir, steps[i], &path);
-        if (status == Z3D_OK) status = z3d_io_remove_tree(store->config.hook, path, NULL);
+        if (status == Z3D_OK) status = z3d_remains_remove(store->config.hook, path);
         if (status == Z3D_OK)
             z3d_log(Z3D_LOG_WARN, "%s: removed, it was left by a save that did not end", path);
         free(path);

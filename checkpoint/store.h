@@ -52,6 +52,9 @@ z3d_status z3d_folder_keep_lock(const char *dir, int *fd);
 z3d_status z3d_libraries(char **out);
 /* Whether there is room for shards of these sizes and what describes them. */
 z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards);
+/* Removes what a save or a removal that did not end left of a step's folder. ERR_IO, and nothing is
+ * removed, where there is anything else in it. */
+z3d_status z3d_remains_remove(const struct z3d_io_hook *hook, const char *folder);
 /* An empty folder for a step. Its entry in DIR is the caller's to sync. */
 z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *folder);
 /* When all shards are durable: writes checkpoint.h5 and the manifest, from whose rename on the

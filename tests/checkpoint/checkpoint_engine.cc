@@ -506,6 +506,21 @@ TEST_F(Folder, LinksAreRemovedNotFollowed) {
     EXPECT_FALSE(std::filesystem::is_symlink(*this / "step-00000007"));
 }
 
+// A folder with a step's name that is nothing of ours is not taken for the remains of a save.
+TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
+    on_rank_0([&] {
+        std::filesystem::create_directories(*this / "step-00000007/model");
+        spill(*this / "step-00000007/shard-00000.h5.part", "x");
+    });
+    z3d_store *store;
+    EXPECT_EQ(Z3D_ERR_IO, open_store(t, shared.path, false, 0, &store));
+    EXPECT_NE(strstr(z3d_error_message(), "step-00000007: has no manifest.json, so"), nullptr)
+        << z3d_error_message();
+    EXPECT_NE(strstr(z3d_error_message(), "model in it"), nullptr) << z3d_error_message();
+    EXPECT_TRUE(std::filesystem::exists(*this / "step-00000007/model"));
+    EXPECT_TRUE(std::filesystem::exists(*this / "step-00000007/shard-00000.h5.part"));
+}
+
 TEST_F(Folder, AnotherStepsNameIsNoticed) {
     save_steps(2, 0);
     on_rank_0([&] { std::filesystem::rename(*this / "step-00000002", *this / "step-00000009"); });
