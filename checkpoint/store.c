@@ -104,7 +104,8 @@ z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
     bool itself;
     *out = NULL;
     Z3D_TRY(z3d_manifest_exists(path, &itself));
-    if (!itself && z3d_checkpoint_list(path, &steps, &count) == Z3D_OK && count > 0) {
+    if (!itself) Z3D_TRY(z3d_checkpoint_list(path, &steps, &count));
+    if (count > 0) {
         z3d_status status = z3d_checkpoint_path(path, steps[count - 1], out);
         free(steps);
         return status;

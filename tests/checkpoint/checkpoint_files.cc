@@ -373,6 +373,9 @@ TEST(Files, AManifestThatCannotBeSeenIsNoAbsence) {
         << z3d_error_message();
     EXPECT_EQ(Z3D_ERR_IO, z3d_step_folder_make(nullptr, step.c_str()));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_resolve(step.c_str(), &resolved));
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_resolve(folder.path.c_str(), &resolved));
+    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot see"), nullptr)
+        << z3d_error_message();
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(step.c_str(), &c));
     EXPECT_TRUE(std::filesystem::is_symlink(step + "/manifest.json"));
 }
