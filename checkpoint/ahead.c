@@ -3,7 +3,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { AHEAD = 8 }; /* blocks: a disk needs some to be busy, and all fit in a large cache */
@@ -18,8 +17,7 @@ struct z3d_ahead {
     char *ring[AHEAD];   /* block number n lies in ring[n % AHEAD] */
     int64_t read, taken; /* blocks */
     bool stopping, ended;
-    z3d_status status; /* why it ended */
-    char message[512];
+    z3d_kept_error end; /* why it ended: an error's text belongs to the thread that failed */
 };
 
 /* One more block into the ring. */
@@ -31,9 +29,7 @@ static void read_one(z3d_ahead *a) {
         a->read++;
     } else {
         a->ended = true;
-        a->status = status;
-        /* The error's text belongs to the thread that failed. */
-        if (status != Z3D_OK) snprintf(a->message, sizeof a->message, "%s", z3d_error_message());
+        a->end = z3d_error_keep(status);
     }
     pthread_cond_signal(&a->moved);
     pthread_mutex_unlock(&a->lock);
@@ -96,7 +92,7 @@ z3d_status z3d_ahead_take(z3d_ahead *a, char **bytes) {
     }
     pthread_mutex_unlock(&a->lock);
     if (there) return Z3D_OK;
-    if (a->status != Z3D_OK) return Z3D_ERROR(a->status, "%s", a->message);
+    Z3D_TRY(z3d_error_restore(&a->end));
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "more blocks are wanted than were to be read");
 }
 

@@ -127,8 +127,7 @@ static z3d_status do_phase(z3d_store *store) {
 
 /* This rank's part of the phase has ended: *this* thread's message goes with it. */
 static void finish(z3d_save *save, z3d_status status) {
-    save->status = status;
-    if (status != Z3D_OK) snprintf(save->message, sizeof save->message, "%s", z3d_error_message());
+    save->result = z3d_error_keep(status);
     atomic_store(&save->finished, true);
 }
 
@@ -160,9 +159,8 @@ static void join_thread(z3d_save *save) {
 
 /* This rank's status of the phase that has ended, its message restored for this thread. */
 static z3d_status end_phase(z3d_store *store) {
-    z3d_save *save = &store->save;
-    join_thread(save);
-    return save->status == Z3D_OK ? Z3D_OK : Z3D_ERROR(save->status, "%s", save->message);
+    join_thread(&store->save);
+    return z3d_error_restore(&store->save.result);
 }
 
 /* ---- the start of a save ---- */
@@ -247,18 +245,17 @@ static void forget_save(z3d_store *store) {
 
 /* After a failure: what was written is taken away, as far as that goes. But what this rank had
  * committed when another one failed is a checkpoint, and perhaps the last. */
-static void abandon(z3d_store *store) {
+static z3d_status abandon(z3d_store *store, z3d_status failure) {
+    const z3d_kept_error why = z3d_error_keep(failure);
     z3d_save *save = &store->save;
-    z3d_string message = {0};
-    z3d_string_append(&message, "%s", z3d_error_message());
     join_thread(save);
-    bool made = save->phase > Z3D_SAVE_BEGIN || save->status == Z3D_OK; /* the folder */
-    bool committed = save->phase == Z3D_SAVE_COMMIT && save->status == Z3D_OK;
+    bool well = save->result.status == Z3D_OK;
+    bool made = save->phase > Z3D_SAVE_BEGIN || well; /* the folder */
+    bool committed = save->phase == Z3D_SAVE_COMMIT && well;
     if (is_root(store) && made && !committed)
         (void)z3d_io_remove_tree(store->config.hook, save->folder, Z3D_MANIFEST);
     forget_save(store);
-    (void)Z3D_ERROR(Z3D_ERR_IO, "%s", message.text ? message.text : "the save failed");
-    z3d_string_free(&message);
+    return z3d_error_restore(&why);
 }
 
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info) {
@@ -348,10 +345,8 @@ z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step) {
         z3d_status status = all_finished(store, wait, &finished);
         if (status == Z3D_OK && !finished) return Z3D_OK;
         if (status == Z3D_OK) status = advance(store, &durable);
-        if (status != Z3D_OK) {
-            abandon(store);
-            return z3d_error_context(status, "checkpoint not saved");
-        }
+        if (status != Z3D_OK)
+            return z3d_error_context(abandon(store, status), "checkpoint not saved");
     }
     if (durable) {
         *step = store->newest = store->save.manifest.info.engine.step;

@@ -27,8 +27,7 @@ typedef struct z3d_save {
     pthread_t thread;
     bool has_thread;
     atomic_bool finished;
-    z3d_status status;
-    char message[512];
+    z3d_kept_error result;
     double begin;
 } z3d_save;
 

@@ -50,12 +50,13 @@ typedef struct z3d_world z3d_world;
 /* How this process was started says who the others are: by an MPI launcher, they meet over MPI
  * (MPI_THREAD_FUNNELED); by srun alone, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in
  * their environments, over TCP; by none, it is a world of size 1. Finds nodes and opens the side
- * channel. Collective over all processes. argc, argv may be NULL. Errors: ERR_COMM; so where an
- * environment contradicts itself or another rank's, where ranks do not come in time, and for one
- * process that srun did not start in a Slurm job of several tasks. */
+ * channel. Collective over all processes. argc, argv may be NULL. Errors: ERR_START, which this
+ * rank alone can tell, where an environment contradicts itself or another rank's, where ranks do
+ * not come in time or are lost, and for one process that srun did not start in a Slurm job of
+ * several tasks; ERR_PEER where rank 0 has told this one such a thing; ERR_COMM. */
 z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out);
 /* The same, but one process alone may be in a Slurm job for several, as where one does what many
- * do. Whether it should have been one of them, z3d_world_check_alone says later: ERR_COMM. */
+ * do. Whether it should have been one of them, z3d_world_check_alone says later: ERR_START. */
 z3d_status z3d_world_create_or_alone(int *argc, char ***argv, z3d_world **out);
 z3d_status z3d_world_check_alone(const z3d_world *world);
 /* Collective: after success on all ranks only. Ends MPI, where it was started. */

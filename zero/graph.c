@@ -62,12 +62,9 @@ static z3d_status capture(z3d_executor *executor, const z3d_host_step *host) {
     count_since(executor, graph->traffic);
     if (status == Z3D_OK)
         return z3d_capture_end(executor->device, &graph->region, &graph->launches);
-    z3d_string why = {0};
-    z3d_string_append(&why, "%s", z3d_error_message());
+    const z3d_kept_error why = z3d_error_keep(status);
     z3d_capture_end(executor->device, NULL, NULL);
-    status = Z3D_ERROR(status, "%s", why.failed ? "" : why.text);
-    z3d_string_free(&why);
-    return status;
+    return z3d_error_restore(&why);
 }
 
 /* All ranks have the step captured, or none. */

@@ -215,10 +215,6 @@ static z3d_status check_call(const z3d_group *group, const z3d_collective *call)
     return Z3D_OK;
 }
 
-static z3d_status answer_broken(const z3d_group *group) {
-    return group->broken == Z3D_OK ? Z3D_OK : Z3D_ERROR(group->broken, "%s", group->broken_text);
-}
-
 /* 2 count (N-1)/N without overflow of the product. */
 static int64_t all_reduce_volume(int64_t count, int size) {
     int64_t twice = 2 * count;
@@ -283,9 +279,8 @@ static z3d_operation *find_operation(const z3d_group *group, z3d_ticket ticket) 
     return operation;
 }
 
-void z3d_operation_finish(z3d_group *group, z3d_operation *operation, z3d_status status) {
+void z3d_operation_finish(z3d_group *group, z3d_operation *operation) {
     operation->done = true;
-    operation->status = status;
     group->pending--;
     if (group->world)
         group->traffic[operation->call.kind].seconds += z3d_now() - operation->started;
@@ -304,7 +299,7 @@ static void touch_memory(const z3d_group *group, const z3d_collective *call) {
 z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3d_ticket *ticket) {
     ticket->id = 0;
     Z3D_TRY(check_call(group, call));
-    Z3D_TRY(answer_broken(group));
+    Z3D_TRY(z3d_error_restore(&group->broken));
     if (group->observe) Z3D_TRY(group->observe(group->observe_context, group, call));
     bool staged = !group->ops->on_stream && group->device && !z3d_device_host_reads(group->device);
     if (group->device) touch_memory(group, call);
@@ -331,11 +326,7 @@ z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3
 /* ---- finishing ---- */
 
 static z3d_status take_result(z3d_group *group, z3d_operation *operation) {
-    z3d_status status = operation->status;
-    if (status != Z3D_OK)
-        status = Z3D_ERROR(status, "%s", group->broken_text);
-    else if (operation->target.buffer)
-        status = z3d_staging_end(group, operation);
+    z3d_status status = operation->target.buffer ? z3d_staging_end(group, operation) : Z3D_OK;
     if (status == Z3D_OK && group->ops->waited) status = group->ops->waited(group, operation);
     give_operation(group, operation);
     return status;
@@ -359,9 +350,9 @@ z3d_status z3d_collective_wait(z3d_group *group, z3d_ticket ticket) {
             idle = 0;
         else
             z3d_world_idle(group->world, idle++);
-        if (group->broken != Z3D_OK) {
+        if (group->broken.status != Z3D_OK) {
             give_operation(group, operation);
-            return answer_broken(group);
+            return z3d_error_restore(&group->broken);
         }
     }
     group->traffic[kind].exposed_seconds += z3d_now() - begun;
@@ -373,7 +364,7 @@ z3d_status z3d_collective_test(z3d_group *group, z3d_ticket ticket) {
     if (!operation) return unknown_ticket(group, ticket);
     if (!operation->done) {
         z3d_world_progress(group->world);
-        Z3D_TRY(answer_broken(group));
+        Z3D_TRY(z3d_error_restore(&group->broken));
     }
     return operation->done ? take_result(group, operation) : Z3D_AGAIN;
 }

@@ -22,7 +22,6 @@ typedef struct z3d_operation {
     int64_t id; /* the ticket */
     z3d_collective call;
     bool done;
-    z3d_status status; /* once done */
     double started;
     struct z3d_operation *next;   /* in the group's list of live or of free operations */
     struct z3d_operation *queued; /* in the backend's own queue */
@@ -66,9 +65,8 @@ struct z3d_group {
     int64_t next_id;
     int pending; /* live operations that are not done */
     z3d_operation *live, *free;
-    z3d_status broken; /* an error met while polling: every later call answers it */
-    char broken_text[256];
-    z3d_group *next; /* of the same world */
+    z3d_kept_error broken; /* an error met while polling: every later call answers it */
+    z3d_group *next;       /* of the same world */
 };
 
 struct z3d_world {
@@ -107,7 +105,7 @@ z3d_status z3d_staging_end(z3d_group *group, const z3d_operation *operation);
 void z3d_staging_free(z3d_group *group, z3d_operation *operation);
 
 /* group.c: an operation has ended. */
-void z3d_operation_finish(z3d_group *group, z3d_operation *operation, z3d_status status);
+void z3d_operation_finish(z3d_group *group, z3d_operation *operation);
 
 /* progress.c: moves every group's pending operations once; true if anything moved. Errors stay with
  * their group. */

@@ -155,7 +155,7 @@ static z3d_status read_job(z3d_launcher *out) {
 
 z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes) {
     if (tasks <= 1) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_COMM,
+    return Z3D_ERROR(Z3D_ERR_START,
                      "this Slurm job has %lld tasks on %lld node%s, and srun did not start this "
                      "process, which would be the only rank: srun zero3d ...; for one rank on "
                      "purpose set RANK=0 and WORLD_SIZE=1",

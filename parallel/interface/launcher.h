@@ -28,7 +28,7 @@ z3d_status z3d_launcher_detect(z3d_launcher *out);
 /* The same for a process that an MPI launcher seems to have started, and whose MPI finds itself
  * alone: that launcher may be another MPI's, or the shell's that this process was started from. */
 z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out);
-/* ERR_COMM for one process where Slurm's job has several tasks or nodes. */
+/* ERR_START for one process where Slurm's job has several tasks or nodes. */
 z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes);
 /* The first host of Slurm's list: "n[07-09,12],m1" gives "n07". False: no such list. */
 bool z3d_hostlist_first(const char *list, char *out, size_t size);

@@ -2,7 +2,6 @@
  * and, through the device's poll, between the tiles of long kernels. Several groups share one
  * device and its one poll: that is why the engine belongs to the world. */
 #include <sched.h>
-#include <stdio.h>
 #include <time.h>
 
 #include "parallel/interface/internal.h"
@@ -13,11 +12,11 @@ bool z3d_world_progress(z3d_world *world) {
     bool carried = world->transport && world->transport->progress;
     bool moved = carried && world->transport->progress(world);
     for (z3d_group *group = world->groups; group; group = group->next) {
-        if (group->pending == 0 || group->broken != Z3D_OK || !group->ops->progress) continue;
+        if (group->pending == 0 || group->broken.status != Z3D_OK || !group->ops->progress)
+            continue;
         z3d_status status = group->ops->progress(group, &moved);
         if (status != Z3D_OK) {
-            group->broken = status;
-            snprintf(group->broken_text, sizeof group->broken_text, "%s", z3d_error_message());
+            group->broken = z3d_error_keep(status);
             moved = true;
         }
     }

@@ -17,21 +17,26 @@ enum { AGREE_BYTES = 1024 }; /* of a message that travels */
 
 /* ---- starting ---- */
 
+/* Before the ranks have met a failure is this rank's alone, but where rank 0 said it. */
+static z3d_status alone(z3d_status status) {
+    return status == Z3D_OK || status == Z3D_ERR_PEER ? status : Z3D_ERR_START;
+}
+
 /* The world that the launcher gave, or several processes that found each other. */
 static z3d_status start(int *argc, char ***argv, z3d_world *world) {
     z3d_launcher launch;
-    Z3D_TRY(z3d_launcher_detect(&launch));
+    Z3D_TRY(alone(z3d_launcher_detect(&launch)));
     if (launch.way == Z3D_LAUNCHER_MPI) {
         Z3D_TRY(z3d_mpi_start(argc, argv, world));
         if (world->size > 1) return Z3D_OK;
-        Z3D_TRY(z3d_launcher_detect_beside_mpi(&launch));
+        Z3D_TRY(alone(z3d_launcher_detect_beside_mpi(&launch)));
     }
     world->job_tasks = launch.tasks;
     world->job_nodes = launch.nodes;
     if (launch.way != Z3D_LAUNCHER_TCP) return Z3D_OK;
     if (world->transport) world->transport->end(world);
     world->transport = NULL;
-    return z3d_tcp_start(world, &launch);
+    return alone(z3d_tcp_start(world, &launch));
 }
 
 static z3d_status open_channel(z3d_world *world) {
@@ -222,6 +227,8 @@ z3d_status z3d_world_agree(z3d_world *world, z3d_status status) {
     Z3D_TRY(z3d_channel_min(world->channel, &first));
     if (first == world->size) return Z3D_OK;
     Z3D_TRY(z3d_channel_broadcast(world->channel, &report, sizeof report, first));
+    /* What all know is nobody's alone. */
+    if (report.status == Z3D_ERR_START) report.status = Z3D_ERR_PEER;
     return Z3D_ERROR((z3d_status)report.status, "rank %d: %s", first, report.message);
 }
 

@@ -107,7 +107,7 @@ static z3d_status progress_collectives(z3d_group *group, bool *moved) {
         own->head = done->queued;
         if (!own->head) own->tail = NULL;
         *moved = true;
-        z3d_operation_finish(group, done, Z3D_OK);
+        z3d_operation_finish(group, done);
     }
     return Z3D_OK;
 }
@@ -122,7 +122,7 @@ static z3d_status message_start(z3d_group *group, z3d_operation *operation) {
     z3d_collective_kind kind = operation->call.kind;
     if (operation->call.count == 0 && kind != Z3D_COLLECTIVE_BARRIER) {
         /* Nothing for everybody: nobody sends it. */
-        z3d_operation_finish(group, operation, Z3D_OK);
+        z3d_operation_finish(group, operation);
         return Z3D_OK;
     }
     if (kind == Z3D_COLLECTIVE_SEND || kind == Z3D_COLLECTIVE_RECV)

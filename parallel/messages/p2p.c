@@ -54,7 +54,7 @@ z3d_status z3d_p2p_progress(z3d_group *group, bool *moved) {
         if (finished) {
             z3d_operation *operation = *link;
             *link = operation->queued;
-            z3d_operation_finish(group, operation, Z3D_OK);
+            z3d_operation_finish(group, operation);
         } else {
             link = &(*link)->queued;
         }

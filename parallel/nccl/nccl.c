@@ -37,7 +37,7 @@ static z3d_status nccl_start(z3d_group *group, z3d_operation *operation) {
     Z3D_TRY(z3d_device_heard(
         group->device, table_of(group)->start(group->state, &operation->call, &traffic->seconds,
                                               &traffic->exposed_seconds, &operation->device_id)));
-    z3d_operation_finish(group, operation, Z3D_OK);
+    z3d_operation_finish(group, operation);
     return Z3D_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "parallel/interface/internal.h"
 
 static z3d_status record_start(z3d_group *group, z3d_operation *operation) {
-    z3d_operation_finish(group, operation, Z3D_OK);
+    z3d_operation_finish(group, operation);
     return Z3D_OK;
 }
 

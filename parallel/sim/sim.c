@@ -12,7 +12,7 @@ static z3d_status sim_start(z3d_group *group, z3d_operation *operation) {
                        .id = operation->id,
                        .count = call->count};
     Z3D_TRY(z3d_tape_append(group->state, &event));
-    z3d_operation_finish(group, operation, Z3D_OK);
+    z3d_operation_finish(group, operation);
     return Z3D_OK;
 }
 

@@ -336,7 +336,7 @@ static z3d_status hear_verdict(const z3d_launcher *launch, int fd, answer *last,
         return Z3D_ERROR(Z3D_ERR_COMM, "rank 0 at %.80s ended before all ranks had come",
                          launch->host);
     last->text[sizeof last->text - 1] = '\0';
-    if (last->verdict != COMPLETE) return Z3D_ERROR(Z3D_ERR_COMM, "rank 0: %s", last->text);
+    if (last->verdict != COMPLETE) return Z3D_ERROR(Z3D_ERR_PEER, "rank 0: %s", last->text);
     if (!z3d_socket_read(fd, all, (size_t)launch->size * sizeof *all, until))
         return Z3D_ERROR(Z3D_ERR_COMM, "rank 0 at %.80s ended at the start", launch->host);
     return Z3D_OK;

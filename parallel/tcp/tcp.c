@@ -162,12 +162,11 @@ static z3d_status blame(const z3d_tcp *tcp, int rank, const char *what, const ch
                      why);
 }
 
-static z3d_status tcp_test(z3d_message *message, bool *done) {
-    z3d_tcp *tcp = tcp_of(message);
+/* Whether a message that waits has still something to wait for. */
+static z3d_status look_after(const z3d_message *message) {
+    const z3d_tcp *tcp = tcp_of(message);
     int rank = rank_of(message);
     const z3d_tcp_peer *peer = &tcp->peer[rank];
-    *done = message->done;
-    if (*done) return Z3D_OK;
     if (tcp->broken != Z3D_OK) return Z3D_ERROR(tcp->broken, "%s", tcp->broken_text);
     if (message->wanted >= 0)
         return Z3D_ERROR(Z3D_ERR_COMM, "rank %d waits for %lld bytes where %lld are sent", rank,
@@ -178,6 +177,13 @@ static z3d_status tcp_test(z3d_message *message, bool *done) {
     if (peer->lost == 0) return Z3D_OK;
     if (tcp->world->side && z3d_now() - peer->lost < grace_seconds) return Z3D_OK;
     return blame(tcp, rank, "no connection with", peer->why);
+}
+
+/* Until the side channel is there, nobody hears of what this rank fails of. */
+static z3d_status tcp_test(z3d_message *message, bool *done) {
+    *done = message->done;
+    z3d_status status = *done ? Z3D_OK : look_after(message);
+    return status == Z3D_OK || tcp_of(message)->world->side ? status : Z3D_ERR_START;
 }
 
 static void tcp_drop(z3d_message *message) {

@@ -8,10 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 2048, PLACE_BYTES = 160 };
-
-static _Thread_local char message_text[MESSAGE_BYTES];
-static _Thread_local char place_text[PLACE_BYTES];
+static _Thread_local z3d_kept_error last;
 
 static const char *const names[] = {
 #define X(name, text) #name,
@@ -47,13 +44,14 @@ static void make_one_line(char *text) {
 /* The stored text may be among the arguments, so it is only overwritten once the new one is
  * complete. `tail` (the old text) is cut before `text` is. */
 static void store(const char *text, int length, const char *tail) {
-    char whole[MESSAGE_BYTES];
+    char whole[sizeof last.message];
+    int bytes = sizeof whole;
     int written = snprintf(whole, sizeof whole, "%s%s%s", text, tail ? ": " : "", tail ? tail : "");
-    if (written >= MESSAGE_BYTES || length >= MESSAGE_BYTES) {
-        memcpy(whole + MESSAGE_BYTES - 4, "...", 4);
+    if (written >= bytes || length >= bytes) {
+        memcpy(whole + bytes - 4, "...", 4);
     }
     make_one_line(whole);
-    memcpy(message_text, whole, sizeof whole);
+    memcpy(last.message, whole, sizeof whole);
 }
 
 /* The build may name files by their absolute path: keep what comes after the root of the tree. */
@@ -66,8 +64,8 @@ static const char *path_in_tree(const char *file) {
 }
 
 z3d_status z3d_error_set(z3d_status status, const char *file, int line, const char *format, ...) {
-    char text[MESSAGE_BYTES];
-    char place[PLACE_BYTES];
+    char text[sizeof last.message];
+    char place[sizeof last.place];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
@@ -75,27 +73,38 @@ z3d_status z3d_error_set(z3d_status status, const char *file, int line, const ch
     if (length < 0) snprintf(text, sizeof text, "(message cannot be formatted) %s", format);
     snprintf(place, sizeof place, "%s:%d", path_in_tree(file), line);
     store(text, length, NULL);
-    memcpy(place_text, place, sizeof place);
+    memcpy(last.place, place, sizeof place);
     return status;
 }
 
 z3d_status z3d_error_context(z3d_status status, const char *format, ...) {
-    char text[MESSAGE_BYTES];
+    char text[sizeof last.message];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length < 0) snprintf(text, sizeof text, "(context cannot be formatted) %s", format);
-    store(text, length, message_text);
+    store(text, length, last.message);
     return status;
 }
 
 const char *z3d_error_message(void) {
-    return message_text;
+    return last.message;
 }
 
 const char *z3d_error_place(void) {
-    return place_text;
+    return last.place;
+}
+
+z3d_kept_error z3d_error_keep(z3d_status status) {
+    z3d_kept_error kept = last;
+    kept.status = status;
+    return kept;
+}
+
+z3d_status z3d_error_restore(const z3d_kept_error *kept) {
+    if (kept->status != Z3D_OK) last = *kept;
+    return kept->status;
 }
 
 z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_pointer) {

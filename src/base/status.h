@@ -6,7 +6,8 @@
 
 #include <stddef.h>
 
-/* X(name, text). AGAIN is no error: a resumable call has not finished yet. */
+/* X(name, text). AGAIN is no error: a resumable call has not finished yet. ERR_START is this
+ * rank's alone, from before it could tell the others: each rank that has it prints it. */
 #define Z3D_STATUS_MAP(X)                                                                          \
     X(OK, "success")                                                                               \
     X(AGAIN, "not finished yet, call again")                                                       \
@@ -20,6 +21,7 @@
     X(ERR_PROGRAM, "invalid step program")                                                         \
     X(ERR_NUMERIC, "numeric failure")                                                              \
     X(ERR_DEVICE, "device error")                                                                  \
+    X(ERR_START, "the ranks did not find each other")                                              \
     X(ERR_PEER, "another rank failed")                                                             \
     X(ERR_UNSUPPORTED, "not supported")                                                            \
     X(ERR_INTERNAL, "internal error")
@@ -50,6 +52,19 @@ const char *z3d_error_message(void);
 
 /* Where the last error was made: "zero/builder.c:120". */
 const char *z3d_error_place(void);
+
+/* An error put by, for after a clean-up that may fail too, for a later call or for another thread.
+ * One of zeroes is Z3D_OK. */
+typedef struct z3d_kept_error {
+    z3d_status status;
+    char message[2048];
+    char place[160];
+} z3d_kept_error;
+
+/* `status` with this thread's text and place. */
+z3d_kept_error z3d_error_keep(z3d_status status);
+/* They are this thread's last error again, unless Z3D_OK was kept; returns the kept status. */
+z3d_status z3d_error_restore(const z3d_kept_error *kept);
 
 #define Z3D_ERROR(status, ...) z3d_error_set((status), __FILE__, __LINE__, __VA_ARGS__)
 

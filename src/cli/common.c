@@ -82,17 +82,6 @@ z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
     return status;
 }
 
-/* Whether this rank is the one that tells what all know. Rank 0 cannot know of a rank that did not
- * come. What another has said begins "rank 3: ". */
-static bool speaks(const z3d_world *world) {
-    int rank = world ? z3d_world_rank(world) : z3d_launched_rank();
-    const char *place = z3d_error_place();
-    int end = 0;
-    bool told = sscanf(z3d_error_message(), "rank %*d:%n", &end) != EOF && end > 0;
-    bool start = strstr(place, "parallel/tcp/") || strstr(place, "parallel/interface/launcher");
-    return rank == 0 || (start && !told);
-}
-
 static int finish(z3d_status status, const char *command, bool told_here) {
     if (status == Z3D_OK) return CLI_OK;
     /* Only what a command found wrong with its arguments is helped by its help. */
@@ -113,7 +102,9 @@ int cli_finish(z3d_status status, const char *command) {
 }
 
 int cli_finish_rank(const z3d_world *world, z3d_status status, const char *command) {
-    return finish(status, command, status == Z3D_OK || speaks(world));
+    int rank = world ? z3d_world_rank(world) : z3d_launched_rank();
+    /* Rank 0 knows of every failure but those of ranks that it has not met. */
+    return finish(status, command, rank == 0 || status == Z3D_ERR_START);
 }
 
 z3d_status cli_write(const char *path, const z3d_string *text) {

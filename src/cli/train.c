@@ -1,11 +1,8 @@
 /* zero3d train */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "src/train/train.h"
 
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
-#include "src/train/train.h"
 
 static const char help[] =
     "usage: zero3d train CONFIG [key=value ...] [--digest] [--trace]\n"
@@ -57,10 +54,9 @@ static z3d_status read_arguments(int argc, char **argv, z3d_config **config) {
 /* All ranks learn whether every rank could read its arguments. What this rank itself found wrong
  * stays the message, since it is the same everywhere but for broken file systems. */
 static z3d_status agree(z3d_world *world, z3d_status mine) {
-    char *message = mine == Z3D_OK ? NULL : strdup(z3d_error_message());
+    const z3d_kept_error own = z3d_error_keep(mine);
     z3d_status status = z3d_world_agree(world, mine);
-    if (message) (void)Z3D_ERROR(status, "%s", message);
-    free(message);
+    (void)z3d_error_restore(&own);
     return status;
 }
 
@@ -68,9 +64,7 @@ static z3d_status agree(z3d_world *world, z3d_status mine) {
  * somewhere, and a goodbye would wait for theirs. */
 static void end_if_alone_in_failure(z3d_world *world, z3d_status status) {
     if (status != Z3D_ERR_COMM || z3d_world_size(world) == 1) return;
-    char message[1024];
-    snprintf(message, sizeof message, "%s", z3d_error_message());
-    z3d_world_abort(world, status, message);
+    z3d_world_abort(world, status, z3d_error_message());
 }
 
 static int run(int argc, char **argv) {

@@ -371,11 +371,8 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last)
 z3d_status z3d_trainer_end_save(z3d_trainer *trainer, z3d_status failure) {
     int64_t durable;
     if (!trainer->store) return failure;
-    z3d_string message = {0};
-    z3d_string_append(&message, "%s", z3d_error_message());
+    const z3d_kept_error kept = z3d_error_keep(failure);
     z3d_trainer_place(trainer, "end: finishing a checkpoint");
     if (z3d_store_poll(trainer->store, true, &durable) == Z3D_OK) say_saved(trainer, durable);
-    failure = Z3D_ERROR(failure, "%s", message.text ? message.text : "the run failed");
-    z3d_string_free(&message);
-    return failure;
+    return z3d_error_restore(&kept);
 }

@@ -83,7 +83,6 @@ static z3d_status generate(z3d_trainer *trainer, const char *path, z3d_string *o
 z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *assignments,
                              int count, z3d_string *out) {
     z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world)};
-    z3d_string message = {0};
     trainer.metrics.fd = trainer.board.file.fd = -1;
     z3d_status status =
         read_config(path, z3d_world_size(world), assignments, count, &trainer.config);
@@ -93,11 +92,9 @@ z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *as
                                       "generate.prompt either");
     status = z3d_trainer_agree(&trainer, status);
     if (status == Z3D_OK) status = generate(&trainer, path, out);
-    if (status != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());
+    const z3d_kept_error end = z3d_error_keep(status);
     z3d_config *config = trainer.config;
     z3d_trainer_destroy(&trainer);
     z3d_config_destroy(config);
-    if (status != Z3D_OK) status = Z3D_ERROR(status, "%s", message.text ? message.text : "?");
-    z3d_string_free(&message);
-    return status;
+    return z3d_error_restore(&end);
 }

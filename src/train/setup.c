@@ -319,6 +319,5 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     free(trainer->tokens);
     free(trainer->targets);
     free(trainer->micro);
-    z3d_string_free(&trainer->write_error);
     z3d_string_free(&trainer->offload_why);
 }

@@ -24,23 +24,17 @@ void z3d_trainer_wait_place(z3d_trainer *trainer) {
 }
 
 z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
-    z3d_string message = {0};
-    if (mine != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());
+    const z3d_kept_error own = z3d_error_keep(mine);
     z3d_trainer_wait_place(trainer);
     z3d_status status = z3d_world_agree(trainer->world, mine);
     z3d_watchdog_place(trainer->world, false, trainer->place);
     /* What rank 0 found itself needs no "rank 0:" in front: mostly all ranks found the same. */
-    if (mine != Z3D_OK && trainer->rank == 0 && message.text)
-        status = Z3D_ERROR(mine, "%s", message.text);
-    z3d_string_free(&message);
-    return status;
+    return mine != Z3D_OK && trainer->rank == 0 ? z3d_error_restore(&own) : status;
 }
 
 z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status) {
     if (z3d_world_size(trainer->world) == 1) return status;
-    char message[1024];
-    snprintf(message, sizeof message, "%s", z3d_error_message());
-    z3d_world_abort(trainer->world, status, message);
+    z3d_world_abort(trainer->world, status, z3d_error_message());
 }
 
 /* First line in which two texts differ, in each (up to 120 bytes). */

@@ -22,19 +22,13 @@ typedef struct progress {
 static void note_write(z3d_trainer *trainer, z3d_status status) {
     if (status == Z3D_OK && trainer->console.out && ferror(trainer->console.out))
         status = Z3D_ERROR(Z3D_ERR_IO, "standard output: cannot write the run's progress");
-    if (status == Z3D_OK || trainer->write_status != Z3D_OK) return;
-    trainer->write_status = status;
-    z3d_string_append(&trainer->write_error, "%s", z3d_error_message());
+    if (trainer->write_error.status == Z3D_OK) trainer->write_error = z3d_error_keep(status);
 }
 
 /* Collective: the failure to write, if there was one, becomes everybody's. */
 static z3d_status agree_writes(z3d_trainer *trainer) {
     z3d_trainer_place(trainer, "end: writing results");
-    z3d_status status = trainer->write_status;
-    if (status != Z3D_OK)
-        status = Z3D_ERROR(status, "%s",
-                           trainer->write_error.text ? trainer->write_error.text : "cannot write");
-    return z3d_trainer_agree(trainer, status);
+    return z3d_trainer_agree(trainer, z3d_error_restore(&trainer->write_error));
 }
 
 static double wall_time(void) {
@@ -135,7 +129,7 @@ static bool time_is_over(const z3d_trainer *trainer) {
  */
 static bool wants_stop(const z3d_trainer *trainer) {
     return z3d_world_stop_requested(trainer->world) || time_is_over(trainer) ||
-           trainer->write_status != Z3D_OK;
+           trainer->write_error.status != Z3D_OK;
 }
 
 static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t step) {
@@ -270,7 +264,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
     z3d_run_end end = {
         .steps = progress->steps,
         .skipped = progress->skipped,
-        .stopped = progress->stopped && trainer->write_status == Z3D_OK,
+        .stopped = progress->stopped && trainer->write_error.status == Z3D_OK,
         .time_is_over = time_is_over(trainer),
         .seconds = z3d_now() - progress->begin,
         .first_loss = progress->first_loss,
@@ -346,12 +340,7 @@ z3d_status z3d_train(z3d_world *world, z3d_config *config) {
 z3d_status z3d_train_part(z3d_world *world, z3d_config *config, bool *unfinished) {
     z3d_trainer trainer = {.world = world, .config = config, .begin = z3d_now()};
     *unfinished = false;
-    z3d_status status = run(&trainer, unfinished);
-    /* Taking things down may overwrite the message. */
-    z3d_string message = {0};
-    if (status != Z3D_OK) z3d_string_append(&message, "%s", z3d_error_message());
+    const z3d_kept_error end = z3d_error_keep(run(&trainer, unfinished));
     z3d_trainer_destroy(&trainer);
-    if (status != Z3D_OK) status = Z3D_ERROR(status, "%s", message.text ? message.text : "?");
-    z3d_string_free(&message);
-    return status;
+    return z3d_error_restore(&end);
 }

@@ -52,8 +52,7 @@ typedef struct z3d_trainer {
     z3d_tensorboard board;
     z3d_console console;
     /* A line that could not be written on rank 0: the run stops at the next step, on all ranks. */
-    z3d_status write_status;
-    z3d_string write_error;
+    z3d_kept_error write_error;
 } z3d_trainer;
 
 /* setup.c. Zero-initialise with world and config set; destroy also after a failure. Collective,

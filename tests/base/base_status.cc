@@ -100,6 +100,32 @@ TEST(status, each_thread_has_its_own) {
     EXPECT_STREQ(z3d_error_message(), "of the main thread");
 }
 
+TEST(status, a_kept_error_outlives_what_comes_after_it) {
+    z3d_kept_error kept = z3d_error_keep(fails());
+    const std::string place = z3d_error_place();
+    Z3D_ERROR(Z3D_ERR_IO, "of the clean-up");
+    EXPECT_EQ(z3d_error_restore(&kept), Z3D_ERR_DATA);
+    EXPECT_STREQ(z3d_error_message(), "shard 3 of train.bin");
+    EXPECT_EQ(z3d_error_place(), place);
+    // Another thread's becomes this one's, as often as it is asked for.
+    std::thread([&kept] { kept = z3d_error_keep(Z3D_ERROR(Z3D_ERR_IO, "of the other")); }).join();
+    EXPECT_STREQ(z3d_error_message(), "shard 3 of train.bin");
+    for (int i = 0; i < 2; i++) {
+        Z3D_ERROR(Z3D_ERR_DATA, "in between");
+        EXPECT_EQ(z3d_error_restore(&kept), Z3D_ERR_IO);
+        EXPECT_STREQ(z3d_error_message(), "of the other");
+    }
+}
+
+TEST(status, where_no_error_was_kept_the_last_one_stays) {
+    Z3D_ERROR(Z3D_ERR_IO, "of before");
+    const z3d_kept_error well = z3d_error_keep(Z3D_OK), none = {};
+    Z3D_ERROR(Z3D_ERR_IO, "of the clean-up");
+    EXPECT_EQ(z3d_error_restore(&well), Z3D_OK);
+    EXPECT_EQ(z3d_error_restore(&none), Z3D_OK);
+    EXPECT_STREQ(z3d_error_message(), "of the clean-up");
+}
+
 TEST(status, try_returns_and_try_goto_jumps) {
     int after = 0, cleaned = 0;
     EXPECT_EQ(tries(&after), Z3D_ERR_DATA);

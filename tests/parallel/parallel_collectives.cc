@@ -466,6 +466,8 @@ TEST(World, AgreeGivesTheFirstFailureToEverybody) {
         all = z3d_world_agree(world, z3d_error_set(Z3D_ERR_IO, "f", 1, "%s", text.c_str()));
         EXPECT_EQ(all, Z3D_ERR_IO);
         EXPECT_EQ(std::string(z3d_error_message()).find("rank 0: aaaaaaaa"), 0u);
+        // Once all know of it, it is no more for each to tell.
+        EXPECT_EQ(z3d_world_agree(world, Z3D_ERR_START), Z3D_ERR_PEER);
     }
 }
 

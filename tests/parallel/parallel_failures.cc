@@ -146,8 +146,9 @@ int victim(int argc, char **argv) {
     int who = atoi(argv[3]);
     if (how.find("-at-start") != how.npos && z3d_launched_rank() == who) fail_at_the_start(how);
     if (how == "reset-at-start" && z3d_launched_rank() == 2) usleep(800000);
-    if (z3d_world_create(&argc, &argv, &v.world) != Z3D_OK) {
-        fprintf(stderr, "refused: %s\n", z3d_error_message());
+    z3d_status created = z3d_world_create(&argc, &argv, &v.world);
+    if (created != Z3D_OK) {
+        fprintf(stderr, "refused: %s (%s)\n", z3d_error_message(), z3d_status_name(created));
         return 3;
     }
     v.rank = z3d_world_rank(v.world);
@@ -464,6 +465,7 @@ TEST(Failures, RanksWithoutMpiAreNamedToo) {
                   std::string::npos)
             << o.text;
         EXPECT_EQ(count(o.text, "refused: no connection with rank "), 3) << o.text;
+        EXPECT_EQ(count(o.text, "(ERR_START)\n"), 3) << o.text;
     }
     // Both have a message that the other has no room for: one of them is the first to say so.
     expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ", "0000 bytes where ");
@@ -482,6 +484,9 @@ TEST(Failures, RanksThatAreLostWhileTheyMeetAreNamed) {
     EXPECT_EQ(o.code, 3) << o.text;
     EXPECT_EQ(count(o.text, "rank 1 (host here, pid "), 2) << o.text;
     EXPECT_EQ(count(o.text, ") ended before all ranks had come"), 2) << o.text;
+    // Rank 0 has found it, and told rank 2.
+    EXPECT_EQ(count(o.text, " come (ERR_START)\n"), 1) << o.text;
+    EXPECT_EQ(count(o.text, " come (ERR_PEER)\n"), 1) << o.text;
     // One that is frozen is ended when the others have.
     o = run_command("env ZERO3D_START_SECONDS=1 " + launch_line(3, "freeze-at-start", 0));
     EXPECT_EQ(o.code, 3) << o.text;

@@ -86,9 +86,7 @@ static z3d_status set_measured(reader *r, yaml_mark_t mark, const char *path, co
         status = z3d_measured_add(&r->hardware->measured, &sample);
     }
     if (status == Z3D_OK) return Z3D_OK;
-    char why[200];
-    snprintf(why, sizeof why, "%s", z3d_error_message());
-    return refuse(r, mark, "", why);
+    return refuse(r, mark, "", z3d_error_message());
 }
 
 static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char *value) {
