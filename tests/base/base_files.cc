@@ -68,6 +68,32 @@ TEST_F(files, endless_ones_are_refused) {
     EXPECT_EQ(z3d_read_file("/dev/zero", 1 << 20, &text, &length), Z3D_ERR_IO);
 }
 
+// A named pipe that nobody writes to does not keep a run waiting; the output of a command is read
+// to its end.
+TEST_F(files, pipes) {
+    char *text;
+    size_t length;
+    std::string path = write("x", "");
+    unlink(path.c_str());
+    ASSERT_EQ(0, mkfifo(path.c_str(), 0600));
+    ASSERT_EQ(z3d_read_file(path.c_str(), 100, &text, &length), Z3D_OK);
+    EXPECT_EQ(length, 0u);
+    free(text);
+    int ends[2];
+    ASSERT_EQ(0, pipe(ends));
+    std::thread writer([&] {
+        usleep(50000);
+        EXPECT_EQ(4, ::write(ends[1], "late", 4));
+        close(ends[1]);
+    });
+    path = "/dev/fd/" + std::to_string(ends[0]);
+    EXPECT_EQ(z3d_read_file(path.c_str(), 100, &text, &length), Z3D_OK);
+    EXPECT_STREQ(text, "late");
+    free(text);
+    writer.join();
+    close(ends[0]);
+}
+
 TEST_F(files, missing_and_folders_are_named) {
     char *text;
     size_t length;
