@@ -44,18 +44,26 @@ z3d_status z3d_folder_lock(const char *dir, int *fd) {
 }
 
 /* A lock file that was removed keeps nobody out. */
-z3d_status z3d_folder_keep_lock(const char *dir, int *fd) {
+z3d_status z3d_folder_check_lock(const char *dir, int fd) {
     char *path;
-    int other = -1;
     struct stat ours, theirs;
     z3d_errand errand;
     Z3D_TRY(z3d_io_join(dir, "lock", &path));
     z3d_errand_begin(&errand, "checkpoint: looking for", path);
-    bool there = fstat(*fd, &ours) == 0 && stat(path, &theirs) == 0 &&
+    bool there = fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 &&
                  ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
     z3d_errand_end(&errand);
     free(path);
     if (there) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s: its lock was removed during the save: another job may have saved its "
+                     "checkpoints there",
+                     dir);
+}
+
+z3d_status z3d_folder_keep_lock(const char *dir, int *fd) {
+    int other = -1;
+    if (z3d_folder_check_lock(dir, *fd) == Z3D_OK) return Z3D_OK;
     z3d_status status = z3d_folder_lock(dir, &other);
     if (other >= 0) close(status == Z3D_OK ? *fd : other);
     if (status == Z3D_OK) *fd = other;

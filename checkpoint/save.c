@@ -104,7 +104,7 @@ static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
     if (store->config.before_commit)
         Z3D_TRY(store->config.before_commit(store->config.commit_context));
-    Z3D_TRY(z3d_folder_keep_lock(store->dir, &store->lock));
+    Z3D_TRY(z3d_folder_check_lock(store->dir, store->lock));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
     if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "an old checkpoint could not be removed: %s", z3d_error_message());
@@ -252,8 +252,9 @@ static z3d_status abandon(z3d_store *store, z3d_status failure) {
     bool well = save->result.status == Z3D_OK;
     bool made = save->phase > Z3D_SAVE_BEGIN || well; /* the folder */
     bool committed = save->phase == Z3D_SAVE_COMMIT && well;
-    if (is_root(store) && made && !committed)
-        (void)z3d_io_remove_tree(store->config.hook, save->folder, Z3D_MANIFEST);
+    bool ours = is_root(store) && made && !committed &&
+                z3d_folder_check_lock(store->dir, store->lock) == Z3D_OK;
+    if (ours) (void)z3d_io_remove_tree(store->config.hook, save->folder, Z3D_MANIFEST);
     forget_save(store);
     return z3d_error_restore(&why);
 }

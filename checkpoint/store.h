@@ -44,6 +44,8 @@ struct z3d_store {
 
 /* Takes DIR/lock, held by *fd until it is closed: ERR_IO when another process has it. */
 z3d_status z3d_folder_lock(const char *dir, int *fd);
+/* ERR_IO where the lock's file is no longer the folder's: what lies there may be another job's. */
+z3d_status z3d_folder_check_lock(const char *dir, int fd);
 /* Takes it again where the lock's file is no longer the folder's: somebody removed it, or the
  * folder. ERR_IO as of z3d_folder_lock. */
 z3d_status z3d_folder_keep_lock(const char *dir, int *fd);

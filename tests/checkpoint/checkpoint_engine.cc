@@ -409,6 +409,30 @@ TEST(Engine, ALockThatWasRemovedKeepsNobodyOut) {
     z3d_store_close(first);
 }
 
+// Where another job has come, saved the same step and gone in the middle of a save, its checkpoint
+// stays as it is.
+TEST(Engine, ALockThatWasRemovedWhileSavingEndsTheSave) {
+    Shared folder;
+    Trainer t(base(1, Z3D_F32));
+    auto other_job = [](void *context) {
+        std::filesystem::path dir = *(std::string *)context;
+        std::filesystem::remove(dir / "lock");
+        std::filesystem::remove_all(dir / "step-00000000");
+        std::filesystem::create_directory(dir / "step-00000000");
+        spill(dir / "step-00000000/manifest.json", "theirs");
+        return Z3D_OK;
+    };
+    z3d_store *store;
+    ASSERT_Z3D(t.create());
+    ASSERT_Z3D(open_store(t, folder.path, false, 0, &store, nullptr, {other_job, &folder.path}));
+    EXPECT_EQ(Z3D_ERR_IO, save(store, 0));
+    EXPECT_NE(strstr(z3d_error_message(), "another job may have"), nullptr) << z3d_error_message();
+    Shared::barrier();
+    EXPECT_EQ(slurp(folder.path + "/step-00000000/manifest.json"), "theirs");
+    Shared::barrier();
+    z3d_store_close(store);
+}
+
 TEST(Engine, AnotherModelIsRefusedByName) {
     Shared folder;
     z3d_store *store;
