@@ -10,7 +10,7 @@ unset RANK WORLD_SIZE
 
 # ---- a cluster in this folder ----
 
-port=$((10000 + $$ % 20000))
+port=$((10000 + $$ % 5000 * 4)) # four, which no other run of this test has at the same time
 key="$work/munge.key"
 mkdir state spool-n1 spool-n2
 chmod 755 . # munged wants it
@@ -64,6 +64,12 @@ down() {
     scancel --user="$(id -un)" >/dev/null 2>&1
     for file in slurmd-n1.pid slurmd-n2.pid slurmctld.pid munged.pid; do
         [ -s $file ] && background="$background $(cat $file)"
+    done
+    # Steps outlive daemons that are gone; all of them are in this folder.
+    for process in /proc/[0-9]*; do
+        case $(readlink "$process/cwd") in
+        "$work" | "$work"/*) [ "$process" = "/proc/$$" ] || background="$background ${process#/proc/}" ;;
+        esac
     done
     # shellcheck disable=SC2086 # a list of process ids
     kill $background 2>/dev/null
