@@ -116,7 +116,7 @@ static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     Z3D_TRY(get_count(root, "skipped_in_a_row", &e->skipped_in_a_row));
     Z3D_TRY(z3d_json_get(root, "loss_scale", Z3D_JSON_OBJECT, &scale));
     Z3D_TRY(z3d_json_get_float(scale, "scale", &value));
-    if (!(value > 0 && value <= (double)FLT_MAX))
+    if (!(value <= (double)FLT_MAX && (float)value > 0))
         return Z3D_ERROR(Z3D_ERR_DATA, "\"scale\": %g is no loss scale", value);
     e->loss_scale = (float)value;
     Z3D_TRY(get_count(scale, "good_steps", &e->good_steps));

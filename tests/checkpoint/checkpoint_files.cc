@@ -513,6 +513,7 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
         {Z3D_MANIFEST, "\"samples\":0", "\"samples\":9223372036854775807", "too large"},
         {Z3D_MANIFEST, "\"scale\":1", "\"scale\":0", "0 is no loss scale"},
         {Z3D_MANIFEST, "\"scale\":1", "\"scale\":-2", "-2 is no loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e-60", "1e-60 is no loss scale"},
         {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e300", "1e+300 is no loss scale"},
         {Z3D_MANIFEST, "\"name\":\"shard-00001.h5\"", "\"name\":\"../../shard.h5\"",
          "\"../../shard.h5\" is no name of a file here"},
