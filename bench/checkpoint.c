@@ -21,12 +21,12 @@
 enum { ROUNDS = 5, PAIRS = 3 * ROUNDS, PIECE = 4 << 20, SEQ = 64 };
 
 typedef enum way {
-    RAW_WRITE,
-    SAVE,
     RAW_WARM,
     LOAD_WARM,
     STEP,
     /* of all pairs: */
+    RAW_WRITE,
+    SAVE,
     RAW_COLD,
     LOAD_COLD,
     COPY,
@@ -49,7 +49,7 @@ typedef struct bench {
     float *snapshot;
     int64_t snapshot_bytes;
     int32_t *tokens;
-    double seconds[WAYS][PAIRS]; /* those from RAW_COLD on of all pairs, others of the rounds */
+    double seconds[WAYS][PAIRS]; /* those from RAW_WRITE on of all pairs, others of the rounds */
 } bench;
 
 static void must(bench *b, z3d_status status) {
@@ -255,6 +255,19 @@ static void pair(bench *b, int p) {
     must(b, z3d_store_poll(b->beside, true, &durable));
 }
 
+/* Each finds the memory that the one before it had for its pages. */
+static void save_pair(bench *b, int p) {
+    char path[4096];
+    raw_path(b, path, sizeof path);
+    for (int k = 0; k < 2; k++) {
+        clear(b);
+        if (k == p % 2)
+            b->seconds[RAW_WRITE][p] = raw(b, path, true);
+        else
+            b->seconds[SAVE][p] = save(b, b->store);
+    }
+}
+
 static void cold_pair(bench *b, const char *shard, int p) {
     for (int k = 0; k < 2; k++) {
         drop(b, shard);
@@ -268,11 +281,9 @@ static void cold_pair(bench *b, const char *shard, int p) {
 static void round_of_all(bench *b, int r) {
     char path[4096];
     b->seconds[STEP][r] = step(b);
+    for (int p = r; p < PAIRS; p += ROUNDS) save_pair(b, p);
     clear(b);
-    raw_path(b, path, sizeof path);
-    b->seconds[RAW_WRITE][r] = raw(b, path, true);
-    clear(b); /* so that a save finds the same memory free for its pages */
-    b->seconds[SAVE][r] = save(b, b->store);
+    save(b, b->store);
     shard_path(b, path, sizeof path);
     for (int p = r; p < PAIRS; p += ROUNDS) cold_pair(b, path, p);
     raw(b, path, false); /* now it is in the page cache */
@@ -292,7 +303,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static int times(int w) {
-    return w < RAW_COLD ? ROUNDS : PAIRS;
+    return w < RAW_WRITE ? ROUNDS : PAIRS;
 }
 
 /* Of each time the slowest rank's seconds. */
@@ -343,8 +354,8 @@ static void report(bench *b) {
         if (speaks)
             printf("%-12s %7.0f MB/s  raw %7.0f MB/s  ", line[i].name,
                    bytes / of[line[i].ours] / 1e6, bytes / of[line[i].raw] / 1e6);
-        if (line[i].ours == LOAD_COLD)
-            report_pairs(b, RAW_COLD, LOAD_COLD);
+        if (times(line[i].ours) == PAIRS)
+            report_pairs(b, line[i].raw, line[i].ours);
         else if (speaks)
             printf("ratio %.2f\n", of[line[i].raw] / of[line[i].ours]);
     }
