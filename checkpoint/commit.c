@@ -115,7 +115,8 @@ z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
     /* A link is removed, and not what it leads to. */
     bool real = lstat(folder, &info) == 0 && S_ISDIR(info.st_mode);
     DIR *list = real ? opendir(folder) : NULL;
-    for (struct dirent *entry; list && status == Z3D_OK && (entry = readdir(list));)
+    errno = 0;
+    for (struct dirent *entry; list && status == Z3D_OK && (entry = readdir(list)); errno = 0)
         if (!is_ours(entry->d_name))
             status =
                 Z3D_ERROR(Z3D_ERR_IO,
@@ -123,6 +124,8 @@ z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
                           "remains of one: move it away, or give this run a checkpoint.dir of "
                           "its own",
                           folder, Z3D_MANIFEST, entry->d_name);
+    if (list && status == Z3D_OK && errno != 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "cannot list %s: %s", folder, strerror(errno));
     if (list) closedir(list);
     z3d_errand_end(&errand);
     return status == Z3D_OK ? z3d_io_remove_tree(hook, folder, NULL) : status;

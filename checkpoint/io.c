@@ -65,8 +65,8 @@ z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const
 }
 
 /* Waits for a file's bytes piece by piece, so that the watchdog sees a slow disk get further. What
- * fails here fails the sync: the system tells a file's failure once. File systems without it are
- * only synced. */
+ * the disk fails here fails the sync: the system tells a file's failure once. Where the call is not
+ * to be had the file is only synced. */
 static int drain(int fd, z3d_errand *errand) {
     enum { PIECE = 16 << 20 };
     const unsigned all =
@@ -75,7 +75,7 @@ static int drain(int fd, z3d_errand *errand) {
     for (off_t at = 0; at < size; at += PIECE) {
         z3d_errand_at(errand, at, size);
         if (sync_file_range(fd, at, PIECE, all) == 0) continue;
-        return errno == ENOSYS || errno == EINVAL || errno == ESPIPE ? 0 : errno;
+        return errno == EIO || errno == ENOSPC || errno == EDQUOT ? errno : 0;
     }
     z3d_errand_at(errand, size, size);
     return 0;

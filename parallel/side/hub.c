@@ -200,7 +200,11 @@ bool z3d_hub_errand_too_long(const struct z3d_side *side, const z3d_seen *seen) 
 }
 
 static void collect(struct z3d_side *side, int stuck) {
-    if (side->collecting) return;
+    if (side->collecting) { /* it may have answered already, and is to hear that somebody listens */
+        int to = find_connection(side, stuck);
+        if (to >= 0) z3d_wire_send(side->connections[to].fd, Z3D_WIRE_ASK, NULL, 0);
+        return;
+    }
     side->collecting = 1 + stuck;
     side->collect_until = z3d_now() + 2;
     for (int rank = 0; rank < side->size; rank++) {
