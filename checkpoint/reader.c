@@ -447,12 +447,11 @@ static z3d_status read_once(scout s, int ranks, bool *once) {
     piece p;
     for (int i = 0; i < s.walk.count; i++)
         all += 4 * (double)z3d_tensor_elements(&m->tensor[s.walk.range[i].tensor]);
-    Z3D_TRY(next_unread(&s, &p));
-    while (p.count > 0) {
-        mine += Z3D_BLOCK_BYTES;
+    for (*once = true; *once; *once = mine * ranks <= 1.25 * all) {
         Z3D_TRY(next_unread(&s, &p));
+        if (p.count == 0) return Z3D_OK;
+        mine += Z3D_BLOCK_BYTES;
     }
-    *once = mine * ranks <= 1.25 * all;
     return Z3D_OK;
 }
 

@@ -73,7 +73,7 @@ int mkdir(const char *path, mode_t mode) {
 END
 "${CC:-cc}" -shared -fPIC -o stuck.so stuck.c || fail "cannot compile"
 export LD_PRELOAD="$work/stuck.so" ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0"
-saved() { # saved [key=value]...: of a run of its own
+saved() { # saved RANKS PATTERN [key=value]...: of a run of its own
     rm -rf saving
     ranks=$1 pattern=$2
     shift 2
