@@ -322,7 +322,7 @@ static size_t resident(const std::string &path) {
 
 // What one rank alone reads leaves the page cache again; what others read too stays for them.
 TEST(Files, PagesThatNobodyElseReadsAreLetGo) {
-    TemporaryFolder folder;
+    TemporaryFolder folder("."); // the build's: TMPDIR is in memory, often
     Gpt gpt;
     gpt.hidden = 256, gpt.vocabulary = 4000, gpt.layers = 3;
     write_checkpoint(folder / "c", gpt, 1, 1);

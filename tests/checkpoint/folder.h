@@ -29,8 +29,7 @@ inline bool is_long() {
 
 class TemporaryFolder {
   public:
-    TemporaryFolder() {
-        const char *base = getenv("TMPDIR");
+    explicit TemporaryFolder(const char *base = getenv("TMPDIR")) {
         path = std::string(base ? base : "/tmp") + "/zero3d-checkpoint-XXXXXX";
         EXPECT_NE(mkdtemp(path.data()), nullptr);
     }
