@@ -2,73 +2,24 @@
  * that makes it a checkpoint, and the lock that keeps two from doing it in one folder. */
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "checkpoint/store.h"
 
-/* An open-file-description lock ends with the process, however it ends. */
-z3d_status z3d_folder_lock(const char *dir, int *fd) {
-    char *path;
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    z3d_errand errand;
-    Z3D_TRY(z3d_io_join(dir, "lock", &path));
-    z3d_errand_begin(&errand, "checkpoint: locking", path);
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    int error = *fd >= 0 && fcntl(*fd, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
-    z3d_errand_end(&errand);
-    z3d_status status = Z3D_OK;
-    if (*fd < 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", dir, strerror(error));
-    else if (error == 0)
-        status = Z3D_OK;
-    else if (error == EAGAIN || error == EACCES)
-        status = Z3D_ERROR(Z3D_ERR_IO,
-                           "%s: another job saves its checkpoints there now; give this run a "
-                           "checkpoint.dir of its own, or wait for the other's end",
-                           dir);
-    else
-        z3d_log(Z3D_LOG_WARN,
-                "%s: this file system has no locks (%s): nothing keeps a second job from saving "
-                "its checkpoints there",
-                dir, strerror(error));
-    free(path);
-    return status;
-}
-
-/* A lock file that was removed keeps nobody out. */
-z3d_status z3d_folder_check_lock(const char *dir, int fd) {
-    char *path;
-    struct stat ours, theirs;
-    z3d_errand errand;
-    Z3D_TRY(z3d_io_join(dir, "lock", &path));
-    z3d_errand_begin(&errand, "checkpoint: looking for", path);
-    bool there = fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 &&
-                 ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-    z3d_errand_end(&errand);
-    free(path);
-    if (there) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%s: its lock was removed during the save: another job may have saved its "
-                     "checkpoints there",
-                     dir);
-}
-
-z3d_status z3d_folder_keep_lock(const char *dir, int *fd) {
-    int other = -1;
-    if (z3d_folder_check_lock(dir, *fd) == Z3D_OK) return Z3D_OK;
-    z3d_status status = z3d_folder_lock(dir, &other);
-    if (other >= 0) close(status == Z3D_OK ? *fd : other);
-    if (status == Z3D_OK) *fd = other;
-    return status;
-}
+const z3d_folder_lock_use z3d_checkpoint_lock = {
+    .file = "lock",
+    .busy =
+        "another job saves its checkpoints there now; give this run a checkpoint.dir of its own, "
+        "or wait until the other job ends",
+    .lost = "its lock file was removed during the save: another job may have saved its checkpoints "
+            "there",
+};
 
 z3d_status z3d_libraries(char **out) {
     unsigned major = 0, minor = 0, release = 0, xxhash = XXH_versionNumber();

@@ -73,7 +73,7 @@ static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
 static z3d_status begin_phase(z3d_store *store) {
     int ranks = z3d_world_size(store->config.world);
     int64_t *sizes;
-    Z3D_TRY(z3d_folder_keep_lock(store->dir, &store->lock));
+    Z3D_TRY(z3d_folder_lock_keep(store->dir, &z3d_checkpoint_lock, &store->lock));
     Z3D_TRY(z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes));
     z3d_status status = Z3D_OK;
     for (int r = 0; r < ranks && status == Z3D_OK; r++) {
@@ -104,7 +104,7 @@ static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
     if (store->config.before_commit)
         Z3D_TRY(store->config.before_commit(store->config.commit_context));
-    Z3D_TRY(z3d_folder_check_lock(store->dir, store->lock));
+    Z3D_TRY(z3d_folder_lock_check(store->dir, &z3d_checkpoint_lock, store->lock));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
     if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "an old checkpoint could not be removed: %s", z3d_error_message());
@@ -253,7 +253,7 @@ static z3d_status abandon(z3d_store *store, z3d_status failure) {
     bool made = save->phase > Z3D_SAVE_BEGIN || well; /* the folder */
     bool committed = save->phase == Z3D_SAVE_COMMIT && well;
     bool ours = is_root(store) && made && !committed &&
-                z3d_folder_check_lock(store->dir, store->lock) == Z3D_OK;
+                z3d_folder_lock_check(store->dir, &z3d_checkpoint_lock, store->lock) == Z3D_OK;
     if (ours) (void)z3d_io_remove_tree(store->config.hook, save->folder, Z3D_MANIFEST);
     forget_save(store);
     return z3d_error_restore(&why);
@@ -360,7 +360,7 @@ z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step) {
 void z3d_store_close(z3d_store *store) {
     if (!store) return;
     forget_save(store);
-    if (store->lock >= 0) close(store->lock);
+    z3d_folder_lock_release(&store->lock);
     if (store->snapshot)
         z3d_device_free(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST, store->snapshot,
                         store->snapshot_bytes);

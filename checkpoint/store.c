@@ -152,7 +152,7 @@ static z3d_status take_folder(z3d_store *store) {
     int count = 0;
     Z3D_TRY(z3d_make_folders(store->dir));
     sync_parents(store);
-    Z3D_TRY(z3d_folder_lock(store->dir, &store->lock));
+    Z3D_TRY(z3d_folder_lock_take(store->dir, &z3d_checkpoint_lock, &store->lock));
     Z3D_TRY(clean(store));
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
     store->newest = count ? steps[count - 1] : -1;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "checkpoint/shard.h"
+#include "src/base/folder_lock.h"
 
 typedef enum z3d_save_phase {
     Z3D_SAVE_IDLE,
@@ -42,13 +43,8 @@ struct z3d_store {
     double whole_seconds, stalled_seconds;
 };
 
-/* Takes DIR/lock, held by *fd until it is closed: ERR_IO when another process has it. */
-z3d_status z3d_folder_lock(const char *dir, int *fd);
-/* ERR_IO where the lock's file is no longer the folder's: what lies there may be another job's. */
-z3d_status z3d_folder_check_lock(const char *dir, int fd);
-/* Takes it again where the lock's file is no longer the folder's: somebody removed it, or the
- * folder. ERR_IO as of z3d_folder_lock. */
-z3d_status z3d_folder_keep_lock(const char *dir, int *fd);
+/* The lock of a folder of checkpoints. */
+extern const z3d_folder_lock_use z3d_checkpoint_lock;
 /* "HDF5 1.10.8, ...", malloc'ed. */
 z3d_status z3d_libraries(char **out);
 /* Whether there is room for shards of these sizes and what describes them. */
