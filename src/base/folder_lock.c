@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,6 +16,22 @@
 static z3d_status path_of(const char *dir, const z3d_folder_lock_use *use, z3d_string *path) {
     z3d_string_append(path, "%s/%s", dir, use->file);
     return path->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
+}
+
+/* Who has the lock: the file's text, for the one who finds it locked. */
+static void write_holder(int fd) {
+    char host[128] = "?";
+    (void)gethostname(host, sizeof host - 1);
+    if (ftruncate(fd, 0) == 0) (void)dprintf(fd, "pid %ld on host %s\n", (long)getpid(), host);
+}
+
+static z3d_status busy(const char *dir, const z3d_folder_lock_use *use, int fd) {
+    char holder[160];
+    ssize_t length = pread(fd, holder, sizeof holder - 1, 0);
+    holder[length > 0 ? length : 0] = '\0';
+    holder[strcspn(holder, "\n")] = '\0';
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: %s%s%s%s", dir, use->busy, *holder ? " (it is " : "", holder,
+                     *holder ? ")" : "");
 }
 
 z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use, int *fd) {
@@ -31,12 +48,14 @@ z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use,
     if (*fd < 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", path.text, strerror(error));
     else if (error == EAGAIN || error == EACCES)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: %s", dir, use->busy);
+        status = busy(dir, use, *fd);
     else if (error != 0)
         z3d_log(Z3D_LOG_WARN,
                 "%s: this file system has no locks (%s): nothing keeps a second job from writing "
                 "there at the same time",
                 dir, strerror(error));
+    else
+        write_holder(*fd);
     z3d_string_free(&path);
     return status;
 }

@@ -289,6 +289,8 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
     z3d_string path = {0}, text = {0};
     z3d_string_append(&path, "%s/communication.json", trainer->config->run_dir);
     z3d_metrics_traffic(trainer->group, progress->steps, &text);
+    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "communication.json"));
+    z3d_run_folder_say(&trainer->folder);
     note_write(trainer, path.failed || text.failed
                             ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the traffic's text")
                             : z3d_write_whole_file(path.text, text.text, text.length));

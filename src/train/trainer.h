@@ -9,6 +9,7 @@
 #include "src/train/console.h"
 #include "src/train/data.h"
 #include "src/train/metrics.h"
+#include "src/train/run_folder.h"
 #include "src/train/tensorboard.h"
 #include "zero/zero.h"
 
@@ -47,6 +48,7 @@ typedef struct z3d_trainer {
     z3d_micro_batch *micro;    /* [accumulation] */
 
     /* Rank 0 only. */
+    z3d_run_folder folder;
     z3d_line_file metrics;
     z3d_string line; /* of it, as it is made: its memory is used again */
     z3d_tensorboard board;

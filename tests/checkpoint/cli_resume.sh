@@ -62,3 +62,24 @@ expect 0 "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml training.steps=8 checkpoint.in
 [ "$(wc -l <first/metrics.jsonl)" -eq 8 ] || fail "not eight lines of metrics"
 expect 1 "$ZERO3D" train tiny.yaml training.steps=9 checkpoint.interval=2 run.dir=first optimizer.params.lr=2e-3
 says 'optimizer.params.lr: 0.002 here, 0.001 in the checkpoint of step 8'
+
+# A second job in the run folder of one that lives is refused on every rank, and leaves its files alone; one that was killed leaves no lock.
+"$ZERO3D" train tiny.yaml run.dir=busy training.steps=100000000 checkpoint.interval=1000000 checkpoint.dir=one >/dev/null 2>&1 </dev/null &
+background=$!
+tries=0
+until [ -s busy/metrics.jsonl ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || fail "the first job does not begin"
+    sleep 0.05
+done
+first=$(head -n 1 busy/metrics.jsonl)
+expect 1 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=busy checkpoint.interval=2 checkpoint.dir=two
+says "run.dir: busy: another job writes to this run folder now; .* \(it is pid $background on host "
+[ "$(head -n 1 busy/metrics.jsonl)" = "$first" ] || fail "the first job's metrics are gone"
+kill -KILL $background
+wait $background 2>/dev/null
+background=""
+lines=$(wc -l <busy/metrics.jsonl)
+expect 0 "$ZERO3D" train tiny.yaml run.dir=busy checkpoint.interval=2 checkpoint.dir=two
+[ "$(wc -l <busy/metrics.1.jsonl)" -eq "$lines" ] && [ "$(head -n 1 busy/metrics.1.jsonl)" = "$first" ] || fail "not kept"
+grep -q '^zero3d: busy: kept what an earlier run wrote there as metrics.1.jsonl, config.1.yaml$' err || fail "does not say what it keeps"

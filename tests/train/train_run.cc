@@ -111,12 +111,6 @@ TEST_F(Run, SettlesWhereCheckpointsLie) {
                    Z3D_ERR_IO, {"training.hardware", "none.yaml"});
 }
 
-TEST_F(Run, ANewRunStartsItsFilesAnew) {
-    ASSERT_EQ(train(folder, "").status, Z3D_OK);
-    ASSERT_EQ(train(folder, "training.steps=2").status, Z3D_OK);
-    EXPECT_EQ(metrics(folder).size(), 2u);
-}
-
 // The global batch holds the same samples whatever the topology, and so does a validation.
 TEST_F(Run, BatchesDependOnNoParallelSize) {
     auto batch = [&](int data_size, int64_t micro_batch, int accumulation, bool validation) {
