@@ -159,6 +159,8 @@ void z3d_store_close(z3d_store *store);
  * NULL: there was no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is said
  * before anything is written; the last checkpoint is as it was. */
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
+/* Whether the saves that begin from now on leave all older checkpoints where they are. */
+void z3d_store_keep_all(z3d_store *store, bool on);
 /* Moves an asynchronous save on, to be called after every step: *step is set to the step that
  * became durable with this call, else -1. wait: until there is none in flight. Cheap when none is.
  * Collective; agreed. */

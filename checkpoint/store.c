@@ -193,10 +193,14 @@ void z3d_store_seconds(const z3d_store *store, double *whole, double *stalled) {
     *stalled = store->stalled_seconds;
 }
 
+void z3d_store_keep_all(z3d_store *store, bool on) {
+    store->keeps_all = on;
+}
+
 z3d_status z3d_store_retain(const z3d_store *store) {
     int64_t *steps;
     int count;
-    if (store->config.keep <= 0) return Z3D_OK;
+    if (store->config.keep <= 0 || store->keeps_all) return Z3D_OK;
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
     z3d_status status = Z3D_OK;
     for (int i = 0; i < count - store->config.keep && status == Z3D_OK; i++) {

@@ -37,6 +37,7 @@ struct z3d_store {
     char *dir;
     int lock;
     int64_t newest;
+    bool keeps_all;
     z3d_save save;
     float *snapshot; /* asynchronous: this rank's extents one behind the other; else NULL */
     int64_t snapshot_bytes;

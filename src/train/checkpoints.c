@@ -352,15 +352,28 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
     return status;
 }
 
-z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last) {
-    int64_t interval = trainer->config->checkpoint_interval, durable;
+/* Whether a save begins behind this step. */
+static bool is_due(z3d_trainer *trainer, int64_t step, bool skipped, bool last) {
+    bool due = last || trainer->save_waits || step % trainer->config->checkpoint_interval == 0;
+    if (due && skipped && !last && !trainer->save_waits)
+        z3d_console_say(&trainer->console,
+                        "no checkpoint of step %lld, which was skipped: the next step that is not "
+                        "skipped saves one",
+                        (long long)step);
+    trainer->save_waits = due && skipped && !last;
+    return due && !trainer->save_waits;
+}
+
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last) {
+    int64_t durable;
     if (!trainer->store) return Z3D_OK;
-    bool due = last || step % interval == 0;
+    bool due = is_due(trainer, step, skipped, last);
     z3d_trainer_place(trainer, "step %lld: saving a checkpoint", (long long)step);
     /* Two saves are never in flight. */
     Z3D_TRY(z3d_store_poll(trainer->store, due, &durable));
     say_saved(trainer, durable);
     if (!due) return Z3D_OK;
+    z3d_store_keep_all(trainer->store, skipped);
     Z3D_TRY(save(trainer, step));
     bool now = !trainer->config->checkpoint_async;
     if (last && !now) Z3D_TRY(z3d_store_poll(trainer->store, true, &durable));

@@ -11,7 +11,7 @@
 /* What the loop carries from step to step. */
 typedef struct progress {
     int64_t steps, skipped;
-    bool stopped;
+    bool stopped, last_skipped;
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
     double step_seconds, transfer_seconds; /* of all steps; exposed transfers among them */
@@ -99,25 +99,55 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     note_write(trainer, Z3D_OK); /* looks at standard output */
 }
 
+static const char *overflow_place(const z3d_trainer *trainer, const z3d_step_result *result) {
+    return result->overflow_group >= 0 ? trainer->model->group[result->overflow_group].name
+                                       : "the forward pass";
+}
+
+/* A dynamic loss scale tries a larger one now and then: steps that this skips are no failure, even
+ * the run's last, once any step was taken. */
+static bool searches_scale(const z3d_trainer *trainer, const z3d_step_result *result) {
+    const z3d_config *config = trainer->config;
+    z3d_engine_state state;
+    z3d_engine_get_state(trainer->engine, &state);
+    return config->fp16_enabled && config->fp16_loss_scale == 0 && isfinite(result->loss) &&
+           state.optimizer_step > 0 && result->skipped_in_a_row <= config->fp16_hysteresis;
+}
+
+static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *result) {
+    char newest[64] = "";
+    if (result->step != trainer->config->training_steps || !result->skipped ||
+        searches_scale(trainer, result))
+        return Z3D_OK;
+    if (trainer->store && z3d_store_newest(trainer->store) >= 0)
+        snprintf(newest, sizeof newest, "; the newest checkpoint is step %lld",
+                 (long long)z3d_store_newest(trainer->store));
+    return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                     "the run has failed: its last %lld step%s (up to step %lld) were skipped, "
+                     "because gradients in %s were infinite or NaN (loss %g)%s; try a smaller "
+                     "learning rate, gradient clipping or bf16",
+                     (long long)result->skipped_in_a_row, result->skipped_in_a_row == 1 ? "" : "s",
+                     (long long)result->step, overflow_place(trainer, result), result->loss,
+                     newest);
+}
+
 /* The same on all ranks, since the result is. */
 static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result *result) {
-    if (result->skipped && result->skipped_in_a_row >= trainer->config->training_max_skipped_steps)
-        return Z3D_ERROR(
-            Z3D_ERR_NUMERIC,
-            "step %lld: %lld steps in a row were skipped because their gradients were "
-            "no finite numbers, the last in %s at loss scale %g (limit: "
-            "training.max_skipped_steps %lld); a smaller learning rate, gradient "
-            "clipping or bf16 may help",
-            (long long)result->step, (long long)result->skipped_in_a_row,
-            result->overflow_group >= 0 ? trainer->model->group[result->overflow_group].name
-                                        : "the forward pass",
-            (double)result->loss_scale, (long long)trainer->config->training_max_skipped_steps);
+    long long limit = (long long)trainer->config->training_max_skipped_steps;
+    if (result->skipped && result->skipped_in_a_row >= limit)
+        return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                         "step %lld: %lld steps in a row were skipped, because their gradients "
+                         "were infinite or NaN, the last in %s at loss scale %g (limit: "
+                         "training.max_skipped_steps %lld); try a smaller learning rate, gradient "
+                         "clipping or bf16",
+                         (long long)result->step, (long long)result->skipped_in_a_row,
+                         overflow_place(trainer, result), (double)result->loss_scale, limit);
     if (!result->skipped && !isfinite(result->loss))
         return Z3D_ERROR(Z3D_ERR_NUMERIC,
-                         "step %lld: the loss is %f; a smaller learning rate or "
-                         "gradient clipping may help",
+                         "step %lld: the loss is %f; try a smaller learning rate or gradient "
+                         "clipping",
                          (long long)result->step, result->loss);
-    return Z3D_OK;
+    return check_end(trainer, result);
 }
 
 static bool time_is_over(const z3d_trainer *trainer) {
@@ -157,6 +187,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     progress->step_seconds += seconds;
     progress->transfer_seconds += result.exposed_transfer_seconds;
     progress->skipped += result.skipped;
+    progress->last_skipped = result.skipped;
     progress->last_loss = result.loss;
     progress->stopped = result.stop;
     return check_result(trainer, &result);
@@ -218,7 +249,7 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
         if (trainer->validation && due && !progress->stopped)
             Z3D_TRY(validate(trainer, progress, step));
         bool last = progress->stopped || step == config->training_steps;
-        Z3D_TRY(z3d_trainer_checkpoint(trainer, step, last));
+        Z3D_TRY(z3d_trainer_checkpoint(trainer, step, progress->last_skipped, last));
         if (last) return Z3D_OK;
     }
     return Z3D_OK;

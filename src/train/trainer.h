@@ -33,6 +33,7 @@ typedef struct z3d_trainer {
     char *checkpoint_dir; /* the run's, whether there are any */
     bool resumes_newest;  /* checkpoint.resume names the newest one in there */
     int64_t resumed_step; /* 0: a new run */
+    bool save_waits;      /* one was due at a step that was skipped */
     double begin;         /* when the process came here, for the time limit */
 
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
@@ -110,9 +111,10 @@ z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out
 z3d_status z3d_trainer_resume(z3d_trainer *trainer);
 /* Only the weights, of the checkpoint that a user's path means. */
 z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path);
-/* After step `step`: moves on a save in flight, begins one where it is due. last: the run ends
- * here. */
-z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last);
+/* After step `step`: moves on a save in flight, begins one where it is due. A step that was skipped
+ * has nothing new to save and pushes no good checkpoint out: what is due waits for the next step
+ * that is taken. last: the run ends here. */
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last);
 /* After all ranks' failure, which it returns: what the next start goes on from is a save that was
  * in flight, not the one before. */
 z3d_status z3d_trainer_end_save(z3d_trainer *trainer, z3d_status failure);

@@ -1,4 +1,5 @@
 // Whole runs of the trainer on 1, 2 and 4 ranks: what they leave, and how they fail.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -35,6 +36,17 @@ class Run : public ::testing::Test {
         EXPECT_EQ(o.status, status) << o.message;
         for (const std::string &word : words)
             EXPECT_NE(o.message.find(word), std::string::npos) << word << " in: " << o.message;
+    }
+    // The steps of the run's checkpoints.
+    std::vector<int> checkpoints() {
+        std::vector<int> steps;
+        SharedFolder::barrier();
+        for (auto &entry : std::filesystem::directory_iterator(folder / "run/checkpoints"))
+            if (entry.is_directory())
+                steps.push_back(std::stoi(entry.path().filename().string().substr(5)));
+        std::sort(steps.begin(), steps.end());
+        SharedFolder::barrier();
+        return steps;
     }
     SharedFolder folder;
 };
@@ -303,11 +315,58 @@ TEST_F(Run, OverflowsInARowEndTheRun) {
 
 // The save that a step began beside training is there for the next start.
 TEST_F(Run, AFailedRunFinishesItsSave) {
-    expect_failure("fp16.enabled=true\nfp16.loss_scale=1e30\ntraining.max_skipped_steps=3\n"
-                   "checkpoint.interval=2\ncheckpoint.async=true\n",
-                   Z3D_ERR_NUMERIC, {"3 steps in a row"});
-    std::string manifest = folder / "run/checkpoints/step-00000002/manifest.json";
-    EXPECT_EQ(access(manifest.c_str(), F_OK), 0);
+    expect_failure("optimizer.params.lr=1e6\noptimizer.params.weight_decay=1000\n"
+                   "training.max_skipped_steps=1\ntraining.steps=50\n"
+                   "checkpoint.interval=1\ncheckpoint.async=true\n",
+                   Z3D_ERR_NUMERIC, {"1 steps in a row"});
+    ASSERT_GT(metrics(folder).size(), 1u);
+    EXPECT_EQ(checkpoints().back(), int(metrics(folder).size()) - 1);
+}
+
+const char no_step[] = "fp16.enabled=true\nfp16.loss_scale=1e30\n"; // skips every one
+
+// Its steps of NaN neither push the last good ones out nor end as if all were well.
+TEST_F(Run, ADivergedRunFailsAndKeepsItsGoodCheckpoints) {
+    std::string saving = "checkpoint.interval=2\ncheckpoint.keep=2\n";
+    ASSERT_EQ(train(folder, saving).status, Z3D_OK);
+    EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6}));
+    for (int again = 0; again < 2; again++) { // the same command is no "nothing to do"
+        expect_failure(
+            saving + no_step + "training.steps=12", Z3D_ERR_NUMERIC,
+            {"its last 6 steps (up to step 12) were skipped", "the newest checkpoint is step 6"});
+        EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6}));
+    }
+    // Stopped by its time limit it must get on, so it saves, but removes none.
+    Outcome o = train(folder, saving + no_step + "training.steps=12\ntraining.time_limit=1e-9");
+    EXPECT_EQ(o.status, Z3D_OK) << o.message;
+    EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6, 7}));
+}
+
+TEST_F(Run, AllStepsSkippedIsAFailure) {
+    expect_failure(no_step, Z3D_ERR_NUMERIC, {"its last 6 steps (up to step 6) were skipped"});
+    // The search for a loss scale has not ended, and no step was taken.
+    expect_failure("fp16.enabled=true\nfp16.initial_scale_power=32\ntraining.steps=2\n",
+                   Z3D_ERR_NUMERIC, {"its last 2 steps (up to step 2) were skipped"});
+}
+
+TEST_F(Run, ACheckpointThatFallsOnASkippedStepWaits) {
+    Outcome o = train(folder, "fp16.enabled=true\nfp16.initial_scale_power=30\nfp16.hysteresis=1\n"
+                              "training.steps=30\ncheckpoint.interval=3\ncheckpoint.keep=0\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    std::vector<int> wanted;
+    bool waits = false, waited = false;
+    for (const std::string &line : metrics(folder)) {
+        int step = std::stoi(field(line, "step"));
+        waits = waits || step % 3 == 0;
+        bool skipped = field(line, "skipped") == "true";
+        waited = waited || (waits && skipped);
+        if (waits && !skipped) wanted.push_back(step);
+        waits = waits && skipped;
+    }
+    EXPECT_TRUE(waited);
+    EXPECT_EQ(checkpoints(), wanted);
+    bool said = o.said.find("no checkpoint of step 3, which was skipped") != std::string::npos;
+    EXPECT_EQ(said, rank() == 0) << o.said;
 }
 
 TEST_F(Run, SaysWhenStage2KeepsWholeGradients) {
