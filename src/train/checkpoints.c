@@ -98,7 +98,10 @@ static z3d_status compare_configs(const z3d_trainer *trainer, const z3d_checkpoi
     Z3D_TRY(z3d_config_create(&there));
     z3d_status status =
         z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
-    if (status == Z3D_OK && find_difference(trainer->config, there, &d))
+    bool differ = status == Z3D_OK && find_difference(trainer->config, there, &d);
+    if (differ && says(d.path, "scheduler.params.total_num_steps"))
+        status = z3d_trainer_refuse_extension(trainer, there);
+    else if (differ)
         status = z3d_config_error(
             trainer->config, d.path,
             "%s here, %s in the checkpoint of step %lld; a run that is resumed must keep it "

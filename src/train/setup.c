@@ -345,7 +345,7 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
     Z3D_TRY(begin_setup(trainer));
     Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_name_checkpoints(trainer)));
     Z3D_TRY(open_inputs(trainer));
-    Z3D_TRY(z3d_trainer_keep_gemm(trainer));
+    Z3D_TRY(z3d_trainer_keep_choices(trainer));
     Z3D_TRY(build(trainer));
     z3d_trainer_place(trainer, "start-up: checkpoints");
     Z3D_TRY(z3d_trainer_resume(trainer));

@@ -182,17 +182,24 @@ z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtyp
     return method_of(dtype, *gemm_key((z3d_config *)config, dtype));
 }
 
-z3d_status z3d_trainer_keep_gemm(z3d_trainer *trainer) {
-    z3d_config *saved = NULL;
-    z3d_config_ENUM *key = gemm_key(trainer->config, trainer->program.dtype);
+z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
+    z3d_config *config = trainer->config, *saved = NULL;
+    z3d_config_ENUM *key = gemm_key(config, trainer->program.dtype);
     z3d_status status = Z3D_OK;
     z3d_trainer_place(trainer, "start-up: looking for checkpoints");
     if (trainer->rank == 0) status = z3d_trainer_saved_config(trainer, &saved);
+    if (status == Z3D_OK && trainer->rank == 0) status = z3d_trainer_extend(trainer, saved);
     if (saved && *key == Z3D_GEMM_AUTO) *key = *gemm_key(saved, trainer->program.dtype);
     z3d_config_destroy(saved);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
+    struct {
+        int64_t gemm, schedule_end;
+    } kept = {*key, config->scheduler_params_total_num_steps};
     z3d_trainer_wait_place(trainer);
-    return z3d_world_broadcast(trainer->world, key, sizeof *key, 0);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &kept, sizeof kept, 0));
+    *key = (z3d_config_ENUM)kept.gemm;
+    config->scheduler_params_total_num_steps = kept.schedule_end;
+    return Z3D_OK;
 }
 
 typedef struct choice {

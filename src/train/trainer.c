@@ -366,12 +366,18 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
 }
 
 z3d_status z3d_train(z3d_world *world, z3d_config *config) {
+    const z3d_train_options none = {0};
     bool unused;
-    return z3d_train_part(world, config, &unused);
+    return z3d_train_part(world, config, &none, &unused);
 }
 
-z3d_status z3d_train_part(z3d_world *world, z3d_config *config, bool *unfinished) {
-    z3d_trainer trainer = {.world = world, .config = config, .begin = z3d_now()};
+z3d_status z3d_train_part(z3d_world *world, z3d_config *config, const z3d_train_options *options,
+                          bool *unfinished) {
+    z3d_trainer trainer = {.world = world,
+                           .config = config,
+                           .extend = options->extend,
+                           .command = options->command,
+                           .begin = z3d_now()};
     *unfinished = false;
     const z3d_kept_error end = z3d_error_keep(run(&trainer, unfinished));
     z3d_trainer_destroy(&trainer);

@@ -15,7 +15,9 @@
 
 typedef struct z3d_trainer {
     z3d_world *world;
-    z3d_config *config; /* resolved by setup */
+    z3d_config *config;  /* resolved by setup */
+    bool extend;         /* as of z3d_train_options */
+    const char *command; /* likewise; NULL: unknown */
     int rank;
     char place[64]; /* the last z3d_trainer_place */
     z3d_topology topology;
@@ -70,9 +72,9 @@ void z3d_trainer_destroy(z3d_trainer *trainer);
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
-/* A run that goes on multiplies matrices as it did before: training.gemm's `auto` becomes what the
- * checkpoint's configuration says. */
-z3d_status z3d_trainer_keep_gemm(z3d_trainer *trainer);
+/* A run that is resumed multiplies matrices as it did before: training.gemm's `auto` becomes what
+ * the checkpoint's configuration says. With --extend it keeps the schedule's end, too. */
+z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer);
 /* Settles cpu_checkpointing auto: rank 0 decides, after all have measured where that is asked for.
  */
 z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads);
@@ -105,6 +107,13 @@ z3d_status z3d_trainer_name_checkpoints(z3d_trainer *trainer);
 /* The resolved configuration of the run that this one goes on from; NULL: there is none. Not
  * collective. */
 z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out);
+/* extend.c. Not collective. */
+/* With --extend: the schedule's end becomes the checkpoint's, and one line says so. `saved`: its
+ * configuration, NULL: there is none. */
+z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved);
+/* Without: the error that says how to train on after the end of that schedule. */
+z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_config *saved);
+
 /* These are collective and agreed. */
 /* Takes the run's folder of checkpoints, and goes on from one of them or begins with weights, as
  * the configuration says. After the engine was made. */

@@ -83,3 +83,34 @@ lines=$(wc -l <busy/metrics.jsonl)
 expect 0 "$ZERO3D" train tiny.yaml run.dir=busy checkpoint.interval=2 checkpoint.dir=two
 [ "$(wc -l <busy/metrics.1.jsonl)" -eq "$lines" ] && [ "$(head -n 1 busy/metrics.1.jsonl)" = "$first" ] || fail "not kept"
 grep -q '^zero3d: busy: kept what an earlier run wrote there as metrics.1.jsonl, config.1.yaml$' err || fail "does not say what it keeps"
+
+# More steps behind a schedule's end: the refusal prints the command that does it.
+cosine="scheduler.type=WarmupCosineLR scheduler.params.warmup_num_steps=1 scheduler.params.min_lr=1e-4 checkpoint.interval=2"
+# shellcheck disable=SC2086 # lists of words
+expect 0 "$ZERO3D" train tiny.yaml $cosine "run.dir=my run" training.steps=4 --extend
+grep -q '^zero3d: --extend has no effect: there is no checkpoint to resume from$' err || fail "--extend of a new run"
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" train tiny.yaml $cosine "run.dir=my run" training.steps=6
+says 'scheduler.params.total_num_steps.*: 6 here, 4 in the checkpoint: .* train on at the final learning rate \(0.0001\) after step 4'
+command=$(sed -n 's/.*run the same command with --extend: //p' err)
+expect 0 sh -c "$command"
+grep -q '^zero3d: --extend: the learning-rate schedule still ends at step 4; steps 5 to 6 train at its final learning rate, 0.0001$' err ||
+    fail "does not say what --extend does"
+rates=$(sed -n 's/.*"lr":\([^,]*\).*/\1/p' "my run/metrics.jsonl" | tail -n 3)
+[ "$(echo "$rates" | sort -u | wc -l)" -eq 1 ] || fail "steps 4, 5 and 6 have other learning rates: $rates"
+expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2 run.dir=constant
+expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2 run.dir=constant training.steps=6 --extend
+grep -q '^zero3d: --extend has no effect: the learning-rate schedule has no end$' err || fail "--extend of a constant rate"
+
+# Where the schedule ends at 0 nothing would be learnt: the command of a new run.
+decay="scheduler.type=WarmupDecayLR scheduler.params.warmup_num_steps=1 checkpoint.interval=2 run.dir=decay"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $decay training.steps=4
+for more in "" --extend; do
+    # shellcheck disable=SC2086
+    expect 1 "$ZERO3D" train tiny.yaml $decay training.steps=6 $more
+    says 'training.steps.*: 6, but the checkpoint.s learning-rate schedule ends at step 4 with learning rate 0'
+done
+command=$(sed -n 's/.*start a new run from these weights: //p' err)
+expect 0 sh -c "$command"
+[ "$(wc -l <decay-extended/metrics.jsonl)" -eq 6 ] || fail "no new run"
