@@ -120,6 +120,22 @@ static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
                           z3d_format_bytes(ledger->peak[tenant], bytes, sizeof bytes));
 }
 
+static const char no_checkpoints[] =
+    "this run saves no checkpoints: set checkpoint.interval to keep the model";
+
+static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    char kept[32] = "all";
+    if (config->checkpoint_keep > 0)
+        snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
+    if (config->checkpoint_interval == 0)
+        z3d_console_say(console, "checkpoints none: %s", no_checkpoints);
+    else
+        z3d_console_say(console, "checkpoints every %lld step%s in %s, keeps %s",
+                        (long long)config->checkpoint_interval,
+                        config->checkpoint_interval == 1 ? "" : "s", facts->checkpoint_dir, kept);
+}
+
 void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts) {
     *console = (z3d_console){.out = out,
                              .steps = facts->config->training_steps,
@@ -142,6 +158,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
                     z3d_format_bytes(z3d_engine_arena_bytes(facts->engine), bytes, sizeof bytes),
                     beside, memory.text ? memory.text : "?");
     z3d_string_free(&memory);
+    say_checkpoints(console, facts);
     z3d_console_say(console, "run folder  %s", facts->config->run_dir);
 }
 
@@ -312,5 +329,6 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     say_resident(console, end);
     say_traffic(console, end);
     say_transfers(console, end);
+    if (!end->saves) z3d_console_say(console, "warning: %s", no_checkpoints);
     z3d_console_say(console, "run folder: %s", end->run_dir);
 }

@@ -272,6 +272,7 @@ static void say_start(z3d_trainer *trainer) {
         .train_tokens = z3d_dataset_tokens(trainer->train),
         .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
         .train_files = trainer->config->data_train.count,
+        .checkpoint_dir = trainer->checkpoint_dir,
     };
     z3d_console_start(&trainer->console, trainer->rank == 0 ? stdout : NULL, &facts);
 }
@@ -314,6 +315,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .offloaded = trainer->program.offload_activations,
         .step_seconds = progress->step_seconds,
         .transfer_seconds = progress->transfer_seconds,
+        .saves = trainer->store != NULL,
         .run_dir = trainer->config->run_dir,
     };
     z3d_console_end(&trainer->console, &end);

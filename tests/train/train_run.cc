@@ -377,6 +377,25 @@ TEST_F(Run, SaysWhenStage2KeepsWholeGradients) {
     EXPECT_EQ(said, rank() == 0) << o.said;
 }
 
+// At its start and at its end.
+TEST_F(Run, SaysWhenItSavesNothing) {
+    const std::string line =
+        "this run saves no checkpoints: set checkpoint.interval to keep the model";
+    for (const char *more : {"", "checkpoint.interval=3"}) {
+        Outcome o = train(folder, more);
+        ASSERT_EQ(o.status, Z3D_OK) << o.message;
+        size_t start = o.said.find(line), end = o.said.rfind(line), done = o.said.find("done:");
+        if (rank() != 0) {
+            EXPECT_EQ(o.said, "");
+        } else if (*more) {
+            EXPECT_EQ(start, std::string::npos) << o.said;
+            EXPECT_NE(o.said.find("checkpoints every 3 steps in "), std::string::npos) << o.said;
+        } else {
+            EXPECT_TRUE(start < done && done < end && end < o.said.size()) << o.said;
+        }
+    }
+}
+
 TEST_F(Run, DynamicScaleRecovers) {
     Outcome o = train(folder, "fp16.enabled=true\nfp16.initial_scale_power=30\nfp16.hysteresis=1\n"
                               "training.steps=30\ntraining.max_skipped_steps=25\n");
