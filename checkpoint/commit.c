@@ -1,12 +1,9 @@
 /* What saving a run's state and importing a model share: room, a folder for the step, the manifest
  * that makes it a checkpoint, and the lock that keeps two from doing it in one folder. */
-#include <dirent.h>
-#include <errno.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <xxhash.h>
 
@@ -48,38 +45,6 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
                      "%s: too little space for a checkpoint: %s are needed, %s are free", dir,
                      z3d_format_bytes(need, need_text, sizeof need_text),
                      z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
-}
-
-/* Whether a save, or a removal on a network file system, may have left a file of this name. */
-static bool is_ours(const char *name) {
-    static const char *const ours[] = {"shard-", Z3D_VIRTUAL_FILE, Z3D_MANIFEST, ".nfs"};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (strncmp(name, ours[i], strlen(ours[i])) == 0) return true;
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
-    struct stat info;
-    z3d_errand errand;
-    z3d_status status = Z3D_OK;
-    z3d_errand_begin(&errand, "checkpoint: listing", folder);
-    /* A link is removed, and not what it leads to. */
-    bool real = lstat(folder, &info) == 0 && S_ISDIR(info.st_mode);
-    DIR *list = real ? opendir(folder) : NULL;
-    errno = 0;
-    for (struct dirent *entry; list && status == Z3D_OK && (entry = readdir(list)); errno = 0)
-        if (!is_ours(entry->d_name))
-            status =
-                Z3D_ERROR(Z3D_ERR_IO,
-                          "%s: has no %s, so it is no checkpoint, and %.100s in it, so it is no "
-                          "remains of one: move it away, or give this run a checkpoint.dir of "
-                          "its own",
-                          folder, Z3D_MANIFEST, entry->d_name);
-    if (list && status == Z3D_OK && errno != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "cannot list %s: %s", folder, strerror(errno));
-    if (list) closedir(list);
-    z3d_errand_end(&errand);
-    return status == Z3D_OK ? z3d_io_remove_tree(hook, folder, NULL) : status;
 }
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {

@@ -1,11 +1,9 @@
 /* Reads the manifest and the indexes of a checkpoint. Digests come first; then no number is used
  * before its range was checked. */
-#include <errno.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/format.h"
@@ -231,16 +229,11 @@ z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out) {
     char *text = NULL;
     size_t length = 0;
     z3d_json *root = NULL;
-    struct stat info;
     bool exists;
     *out = (z3d_manifest){0};
     z3d_status status = z3d_manifest_exists(folder, &exists);
     if (status != Z3D_OK) return status;
-    if (!exists && stat(folder, &info) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", folder, strerror(errno));
-    if (!exists)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s is no complete checkpoint: it has no %s", folder,
-                         Z3D_MANIFEST);
+    if (!exists) return z3d_folder_no_checkpoint(folder);
     Z3D_TRY(read_text(folder, Z3D_MANIFEST, &text, &length));
     Z3D_TRY_GOTO(status, check_text(text, length), end);
     Z3D_TRY_GOTO(status, z3d_json_parse(text, length, "JSON", &root), end);
@@ -386,7 +379,7 @@ static z3d_status check_counts(const z3d_manifest *m) {
 
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out) {
     Z3D_TRY(z3d_manifest_read_head(folder, out));
-    z3d_status status = Z3D_OK;
+    z3d_status status = z3d_folder_check_step(folder, out->info.engine.step);
     for (int i = 0; i < out->num_shards && status == Z3D_OK; i++) {
         status = read_index(folder, out, &out->shard[i]);
         if (status != Z3D_OK) z3d_error_context(status, "rank %d's shard", i);

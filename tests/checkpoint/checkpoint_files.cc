@@ -349,11 +349,55 @@ TEST(Files, WhatIsNoCheckpointIsRefused) {
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "nothing").c_str(), &c));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
-    EXPECT_NE(strstr(z3d_error_message(), "no complete checkpoint"), nullptr);
+    EXPECT_EQ(z3d_error_message(), folder.path + " has no checkpoints (it is empty)");
+    spill(folder / "notes.txt", "x");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
+    EXPECT_EQ(z3d_error_message(), folder.path + " has no checkpoints: it holds other files only");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "notes.txt").c_str(), &c));
+    EXPECT_EQ(z3d_error_message(),
+              folder / "notes.txt" + " is a file: expected a checkpoint's folder");
+    std::filesystem::create_directories(folder / "step-00000003");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
+    EXPECT_EQ(z3d_error_message(),
+              folder.path + " has no complete checkpoint: the save of step 3 did not finish");
+    spill(folder / "step-00000003/shard-00000.h5", "x");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "step-00000003").c_str(), &c));
+    EXPECT_NE(strstr(z3d_error_message(), "step-00000003 is incomplete"), nullptr)
+        << z3d_error_message();
     for (const char *text : {"", "{", "{\"xxh3_128\":\"\"}",
                              "not json at all, but long enough to be one, perhaps, or not"}) {
         spill(folder / "manifest.json", text);
         EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open(folder.path.c_str(), &c)) << text;
+    }
+}
+
+// A folder with another step's name is no checkpoint of that step, whatever is asked of it; one
+// with a name of its own is.
+TEST(Files, AnotherStepsNameIsRefused) {
+    TemporaryFolder folder;
+    z3d_checkpoint *c;
+    write_checkpoint(folder / "step-00000007", Gpt(), 1, 1, 7);
+    const struct {
+        const char *name;
+        bool good;
+    } names[] = {{"step-00000007/", true}, {"step-00000020", false}, {"step-00000020//", false},
+                 {"best", true},           {"step-7", true},         {"step-00000007.old", true}};
+    std::string last = folder / "step-00000007";
+    for (const auto &k : names) {
+        SCOPED_TRACE(k.name);
+        std::string path = folder / k.name, bare = path.substr(0, path.find_last_not_of('/') + 1);
+        std::filesystem::rename(last, bare);
+        last = bare;
+        EXPECT_EQ(k.good ? Z3D_OK : Z3D_ERR_IO, z3d_checkpoint_open(path.c_str(), &c))
+            << z3d_error_message();
+        if (!k.good) {
+            EXPECT_NE(strstr(z3d_error_message(), "step-00000020"), nullptr) << z3d_error_message();
+            EXPECT_NE(strstr(z3d_error_message(), "holds the checkpoint of step 7"), nullptr)
+                << z3d_error_message();
+            EXPECT_NE(strstr(z3d_error_message(), "the name step-00000007"), nullptr)
+                << z3d_error_message();
+        }
+        z3d_checkpoint_close(c);
     }
 }
 
