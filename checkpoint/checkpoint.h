@@ -115,6 +115,9 @@ z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count);
 /* The checkpoint that a user's path means: itself, or the newest one in that folder of checkpoints.
  * malloc'ed. */
 z3d_status z3d_checkpoint_resolve(const char *path, char **out);
+/* The error that says why there is no checkpoint in a folder without a manifest: it is not there,
+ * it is empty, a save did not finish, or it is something else. */
+z3d_status z3d_checkpoint_none(const char *folder);
 /* DIR/step-00000020, malloc'ed. */
 z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out);
 

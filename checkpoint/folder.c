@@ -228,7 +228,7 @@ static void look_into(const char *folder, bool *empty, bool *saved) {
     if (list) closedir(list);
 }
 
-z3d_status z3d_folder_no_checkpoint(const char *folder) {
+z3d_status z3d_checkpoint_none(const char *folder) {
     struct stat info;
     bool empty, saved;
     int64_t *steps = NULL;

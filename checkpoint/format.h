@@ -71,8 +71,6 @@ z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out);
 z3d_status z3d_manifest_exists(const char *folder, bool *exists);
 /* ERR_IO where the folder has the name of another step than its manifest says. */
 z3d_status z3d_folder_check_step(const char *folder, int64_t step);
-/* ERR_IO: why there is no checkpoint in a folder without a manifest. */
-z3d_status z3d_folder_no_checkpoint(const char *folder);
 /* Reads manifest.json (its digest is checked) and the indexes (sizes and digests are checked) of a
  * checkpoint's folder. Nothing in them is believed: every number is in range afterwards. ERR_DATA
  * naming the file (damage); ERR_IO: no manifest, a file that cannot be read now, or

@@ -137,15 +137,20 @@ static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *mod
     return status;
 }
 
+/* An imported model is said to be one before its configuration, which has no run's values, is
+ * compared with a run's. */
+static z3d_status need_states(const z3d_checkpoint *c, const char *folder) {
+    if (z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "%s has weights only (it was imported), so no run can resume from it: use "
+                     "checkpoint.init_from to start a new run with its weights",
+                     folder);
+}
+
 /* This rank's own, one of `ranks`. */
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
                        bool weights_only) {
     Z3D_TRY(compare_models(c, model));
-    if (!weights_only && !z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM))
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the checkpoint of step %lld was imported: it has weights only, and no "
-                         "run can go on from it; checkpoint.init_from begins one with them",
-                         (long long)z3d_checkpoint_get_info(c)->engine.step);
     z3d_engine_parameters_changed(engine);
     z3d_status status = load_states(c, ranks, model, engine, weights_only ? 1 : Z3D_STATE_KINDS);
     if (status == Z3D_OK && !weights_only) {
@@ -181,7 +186,9 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
     z3d_watchdog_place(world, false, opening);
-    z3d_status status = z3d_checkpoint_agree(world, opening, z3d_checkpoint_open(folder, &c));
+    z3d_status status = z3d_checkpoint_open(folder, &c);
+    if (status == Z3D_OK && !weights_only) status = need_states(c, folder);
+    status = z3d_checkpoint_agree(world, opening, status);
     if (status == Z3D_OK) {
         z3d_watchdog_place(world, false, checking);
         status = z3d_checkpoint_check_rest(c, verify, kinds, z3d_world_rank(world),

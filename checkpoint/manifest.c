@@ -233,7 +233,7 @@ z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out) {
     *out = (z3d_manifest){0};
     z3d_status status = z3d_manifest_exists(folder, &exists);
     if (status != Z3D_OK) return status;
-    if (!exists) return z3d_folder_no_checkpoint(folder);
+    if (!exists) return z3d_checkpoint_none(folder);
     Z3D_TRY(read_text(folder, Z3D_MANIFEST, &text, &length));
     Z3D_TRY_GOTO(status, check_text(text, length), end);
     Z3D_TRY_GOTO(status, z3d_json_parse(text, length, "JSON", &root), end);

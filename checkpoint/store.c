@@ -1,9 +1,6 @@
 /* A run's folder of checkpoints: taking it, cleaning it, and resuming from it. */
 #include "checkpoint/store.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -53,11 +53,13 @@ static z3d_status open_path(const char *path, z3d_checkpoint **out) {
 
 /* ---- list ---- */
 
-static void list_line(const char *dir, int64_t step, z3d_string *text) {
+/* Whether this one can be used. */
+static bool list_line(const char *dir, int64_t step, z3d_string *text) {
     char *folder = NULL;
     z3d_checkpoint *c = NULL;
-    if (z3d_checkpoint_path(dir, step, &folder) == Z3D_OK &&
-        z3d_checkpoint_open(folder, &c) == Z3D_OK) {
+    bool good = z3d_checkpoint_path(dir, step, &folder) == Z3D_OK &&
+                z3d_checkpoint_open(folder, &c) == Z3D_OK;
+    if (good) {
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
         z3d_string_append(text, "%10lld  tensor %d x data %d, ZeRO stage %d, %s  %s\n",
                           (long long)step, info->tensor_size, info->data_size, info->zero_stage,
@@ -68,6 +70,7 @@ static void list_line(const char *dir, int64_t step, z3d_string *text) {
     }
     z3d_checkpoint_close(c);
     free(folder);
+    return good;
 }
 
 static z3d_status list(request *r) {
@@ -76,9 +79,10 @@ static z3d_status list(request *r) {
     Z3D_TRY(z3d_checkpoint_list(r->arguments[0], &steps, &found));
     if (found == 0) {
         free(steps);
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is no checkpoint in it", r->arguments[0]);
+        return z3d_checkpoint_none(r->arguments[0]);
     }
-    for (int i = 0; i < found; i++) list_line(r->arguments[0], steps[i], r->text);
+    for (int i = 0; i < found; i++)
+        if (!list_line(r->arguments[0], steps[i], r->text)) r->bad = true;
     free(steps);
     return Z3D_OK;
 }

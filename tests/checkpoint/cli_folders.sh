@@ -23,7 +23,7 @@ expect 0 "$ZERO3D" train tiny.yaml run.dir=second checkpoint.interval=2 checkpoi
 echo x >file
 for dir in file file/below; do
     expect 1 "$ZERO3D" train tiny.yaml run.dir=third checkpoint.interval=2 checkpoint.dir=$dir
-    says "$dir: is a file, or lies below one; a folder is wanted"
+    says "$dir is a file, or is inside one: expected a folder"
 done
 
 # A folder that may not be written: said before training. Permissions mean nothing to root, unless it gives that right up.
