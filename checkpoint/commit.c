@@ -12,10 +12,10 @@
 const z3d_folder_lock_use z3d_checkpoint_lock = {
     .file = "lock",
     .busy =
-        "another job saves its checkpoints there now; give this run a checkpoint.dir of its own, "
-        "or wait until the other job ends",
-    .lost = "its lock file was removed during the save: another job may have saved its checkpoints "
-            "there",
+        "another job is saving checkpoints there; set another checkpoint.dir for this run, or wait "
+        "until that job ends",
+    .lost =
+        "its lock file was removed during the save: another job may have saved checkpoints there",
 };
 
 z3d_status z3d_libraries(char **out) {
@@ -34,15 +34,14 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     char need_text[32], free_text[32];
     int64_t need = 1 << 20;
     for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
-    z3d_errand_begin(&errand, "checkpoint: looking for space in", dir);
+    z3d_errand_begin(&errand, "checkpoint: checking the free space of", dir);
     bool known = statvfs(dir, &disk) == 0 && disk.f_blocks != 0;
     z3d_errand_end(&errand);
     if (!known) return Z3D_OK;
     /* In floating point: some file systems say that they have more than 2^63 bytes. */
     double room = (double)disk.f_bavail * (double)disk.f_frsize;
     if (room >= (double)need) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%s: too little space for a checkpoint: %s are needed, %s are free", dir,
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: not enough space for a checkpoint: %s needed, %s free", dir,
                      z3d_format_bytes(need, need_text, sizeof need_text),
                      z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
 }
@@ -51,7 +50,7 @@ z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {
     bool complete;
     Z3D_TRY(z3d_manifest_exists(folder, &complete));
     if (complete)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already", folder);
+        return Z3D_ERROR(Z3D_ERR_IO, "%s already holds a checkpoint of this step", folder);
     Z3D_TRY(z3d_remains_remove(hook, folder));
     return z3d_io_make_folder(hook, folder);
 }

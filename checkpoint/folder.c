@@ -100,7 +100,7 @@ static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, i
         if (status == Z3D_OK && is == complete) status = append_step(step, steps, count);
     }
     if (status == Z3D_OK && errno != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", dir, strerror(errno));
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", dir, strerror(errno));
     if (folder) closedir(folder);
     return status;
 }
@@ -184,15 +184,17 @@ static z3d_status find_foreign(const char *folder, char what[Z3D_FOREIGN_TEXT]) 
         return Z3D_OK;
     }
     DIR *list = opendir(folder);
-    if (!list) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", folder, strerror(errno));
+    if (!list)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
     errno = 0;
     for (struct dirent *entry; !*what && (entry = readdir(list)); errno = 0)
         if (!is_ours(dirfd(list), entry->d_name))
             snprintf(what, Z3D_FOREIGN_TEXT, "holds \"%.100s\"", entry->d_name);
     int error = *what ? 0 : errno;
     closedir(list);
-    return error == 0 ? Z3D_OK
-                      : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", folder, strerror(error));
+    return error == 0
+               ? Z3D_OK
+               : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(error));
 }
 
 z3d_status z3d_folder_foreign(const char *folder, char what[Z3D_FOREIGN_TEXT]) {
@@ -230,8 +232,9 @@ static void look_into(const char *folder, bool *empty, bool *saved) {
 
 z3d_status z3d_checkpoint_none(const char *folder) {
     struct stat info;
-    bool empty, saved;
+    bool empty, saved, inside;
     int64_t *steps = NULL;
+    char *checkpoints;
     int count;
     if (stat(folder, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", folder, strerror(errno));
     if (!S_ISDIR(info.st_mode))
@@ -247,6 +250,14 @@ z3d_status z3d_checkpoint_none(const char *folder) {
         return Z3D_ERROR(Z3D_ERR_IO,
                          "%s has no complete checkpoint: the save of step %lld did not finish",
                          folder, (long long)last);
+    Z3D_TRY(z3d_io_join(folder, "checkpoints", &checkpoints));
+    inside = stat(checkpoints, &info) == 0 && S_ISDIR(info.st_mode);
+    free(checkpoints);
+    if (inside)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s has no checkpoints itself: the run's checkpoints are in "
+                         "%s/checkpoints",
+                         folder, folder);
     return Z3D_ERROR(Z3D_ERR_IO, "%s has no checkpoints%s", folder,
                      empty ? " (it is empty)" : ": it holds other files only");
 }

@@ -10,7 +10,7 @@
 enum { CHUNK = Z3D_BLOCK_BYTES / 4, LARGE = CHUNK / 16 };
 
 static z3d_status refuse_model(const z3d_checkpoint *c, const char *what) {
-    return Z3D_ERROR(Z3D_ERR_CONFIG, "the checkpoint of step %lld is of another model: %s",
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "the checkpoint of step %lld is from a different model: %s",
                      (long long)z3d_checkpoint_get_info(c)->engine.step, what);
 }
 
@@ -35,13 +35,13 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
     }
     z3d_string_append(&text, "%s/%s ", t->group, t->name);
     if (index < 0) {
-        z3d_string_append(&text, "is not in it");
+        z3d_string_append(&text, "is missing in the checkpoint");
     } else {
         z3d_string_append(&text, "is ");
         append_shape(&text, &other);
-        z3d_string_append(&text, " there and ");
+        z3d_string_append(&text, " in the checkpoint and ");
         append_shape(&text, t);
-        z3d_string_append(&text, " here");
+        z3d_string_append(&text, " in this run");
     }
     z3d_status status = refuse_model(c, text.text ? text.text : "a tensor differs");
     z3d_string_free(&text);
@@ -61,7 +61,8 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
         z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
         for (int k = 0; k < count && !found; k++)
             found = strcmp(tensor[k].group, group) == 0 && strcmp(tensor[k].name, name) == 0;
-        snprintf(text, sizeof text, "its %s/%s is not in this one", group, name);
+        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model", group,
+                 name);
         if (!found) status = refuse_model(c, text);
     }
     free(tensor);

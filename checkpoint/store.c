@@ -19,7 +19,8 @@ static z3d_status clean(z3d_store *store) {
         status = z3d_checkpoint_path(store->dir, steps[i], &path);
         if (status == Z3D_OK) status = z3d_remains_remove(store->config.hook, path);
         if (status == Z3D_OK)
-            z3d_log(Z3D_LOG_WARN, "%s: removed, it was left by a save that did not end", path);
+            z3d_log(Z3D_LOG_WARN, "%s: removed, because it is incomplete: its save did not finish",
+                    path);
         free(path);
     }
     free(steps);
@@ -119,12 +120,13 @@ static z3d_status put_aside(z3d_store *store, int64_t step) {
     z3d_errand errand;
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &from));
     snprintf(to, sizeof to, "%s.damaged", from);
-    z3d_errand_begin(&errand, "checkpoint: putting aside", from);
+    z3d_errand_begin(&errand, "checkpoint: renaming", from);
     for (int i = 2; access(to, F_OK) == 0; i++) snprintf(to, sizeof to, "%s.damaged-%d", from, i);
     z3d_status status = z3d_io_rename(store->config.hook, from, to);
     if (status == Z3D_OK) status = z3d_io_sync_folder(store->config.hook, store->dir);
     z3d_errand_end(&errand);
-    if (status == Z3D_OK) z3d_log(Z3D_LOG_WARN, "%s: put aside as %s", from, to);
+    if (status == Z3D_OK)
+        z3d_log(Z3D_LOG_WARN, "%s: renamed to %s, because it is damaged", from, to);
     free(from);
     return status;
 }
@@ -154,7 +156,7 @@ fail:
 
 /* Those above steps[good] are damaged. */
 static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good, int count) {
-    static const char *const putting = "checkpoint: putting damaged ones aside";
+    static const char *const putting = "checkpoint: renaming damaged ones";
     z3d_world *world = store->config.world;
     z3d_status status = Z3D_OK;
     z3d_watchdog_place(world, false, putting);
@@ -180,12 +182,13 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
         free(folder);
         if (status != Z3D_ERR_DATA) break; /* another failure may be over at the next start */
         if (z3d_world_rank(c->world) == 0)
-            z3d_log(Z3D_LOG_ERROR, "the checkpoint of step %lld cannot be used: %s%s",
+            z3d_log(Z3D_LOG_ERROR, "cannot use the checkpoint of step %lld: %s%s",
                     (long long)steps[at], z3d_error_message(),
-                    at > 0 ? "; falling back to the one before" : "");
+                    at > 0 ? "; trying the one before it" : "");
     }
     if (status != Z3D_OK && at < 0)
-        z3d_error_context(status, "%s: none of its checkpoints is whole, and none was moved",
+        z3d_error_context(status,
+                          "%s: none of its checkpoints is intact; nothing was renamed or removed",
                           store->dir);
     if (status == Z3D_OK && count > 0) {
         status = put_all_aside(store, steps, at, count);

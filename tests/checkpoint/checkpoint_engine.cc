@@ -450,9 +450,9 @@ TEST(Engine, AnotherModelIsRefusedByName) {
         if (change == 0) o.layers = 3;
         if (change == 1) o.layers = 1;
         if (change == 2) o.sequence = 8;
-        const char *wanted[] = {"block.2/ln_1.weight is not in it",
-                                "its block.1/ln_1.weight is not in this one",
-                                "wpe/weight is 16 x 32 there and 8 x 32 here"};
+        const char *wanted[] = {"block.2/ln_1.weight is missing in the checkpoint",
+                                "block.1/ln_1.weight of the checkpoint is not in this run's model",
+                                "wpe/weight is 16 x 32 in the checkpoint and 8 x 32 in this run"};
         Trainer t(o);
         ASSERT_Z3D(t.create());
         ASSERT_Z3D(open_store(t, folder.path, false, 0, &store));

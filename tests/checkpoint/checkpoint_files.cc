@@ -413,12 +413,12 @@ TEST(Files, AManifestThatCannotBeSeenIsNoAbsence) {
     char *resolved;
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_list(folder.path.c_str(), &steps, &count));
-    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot see"), nullptr)
+    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot check"), nullptr)
         << z3d_error_message();
     EXPECT_EQ(Z3D_ERR_IO, z3d_step_folder_make(nullptr, step.c_str()));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_resolve(step.c_str(), &resolved));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_resolve(folder.path.c_str(), &resolved));
-    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot see"), nullptr)
+    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot check"), nullptr)
         << z3d_error_message();
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(step.c_str(), &c));
     EXPECT_TRUE(std::filesystem::is_symlink(step + "/manifest.json"));
@@ -555,20 +555,20 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
          "large"},
         {Z3D_MANIFEST, "\"good_steps\":0", "\"good_steps\":9223372036854775807", "too large"},
         {Z3D_MANIFEST, "\"samples\":0", "\"samples\":9223372036854775807", "too large"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":0", "0 is no loss scale"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":-2", "-2 is no loss scale"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e-60", "1e-60 is no loss scale"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e300", "1e+300 is no loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":0", "0 is not a valid loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":-2", "-2 is not a valid loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e-60", "1e-60 is not a valid loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e300", "1e+300 is not a valid loss scale"},
         {Z3D_MANIFEST, "\"name\":\"shard-00001.h5\"", "\"name\":\"../../shard.h5\"",
-         "\"../../shard.h5\" is no name of a file here"},
+         "\"../../shard.h5\" is not a plain file name"},
         {Z3D_MANIFEST, "\"group\":\"wte\"", "\"group\":\"\\u001b[31m\"", "control character"},
         {Z3D_MANIFEST, "\"shape\":[67,32]", "\"shape\":[4294967296,4294967296]",
-         "no possible shape"},
+         "impossible shape"},
         {"shard-00001.json", "\"tensor\":0,", "\"tensor\":1,", "dataset lies outside"},
         {"shard-00000.json", "\"count\":", "\"count\":1,\"counted\":",
-         "elements of /parameter/wte/weight, which has 2144"},
+         "elements of /parameter/wte/weight, expected 2144"},
         {"shard-00000.json", "\"datasets\":[", "\"datasets\":[],\"others\":[",
-         "its shards have 864 elements of /parameter/wte/weight, which has 2144"},
+         "its shards hold 864 elements of /parameter/wte/weight, expected 2144"},
     };
     for (const auto &k : cases) {
         SCOPED_TRACE(k.to);
@@ -589,7 +589,7 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
     rewrite(folder / "c", Z3D_MANIFEST, shard, shard + "," + shard);
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open((folder / "c").c_str(), &c));
-    EXPECT_NE(strstr(z3d_error_message(), "its shards have 4288 elements"), nullptr)
+    EXPECT_NE(strstr(z3d_error_message(), "its shards hold 4288 elements"), nullptr)
         << z3d_error_message();
 }
 

@@ -11,6 +11,7 @@ expect 0 "$ZERO3D" checkpoint show run/checkpoints
 grep -q '^step: 2 ' out || fail "show: not the newest"
 grep -q 'block.1/attn.c_attn.weight \[3, 4, 8, 32\]' out || fail "show: no tensors"
 expect 0 "$ZERO3D" checkpoint verify run/checkpoints/step-00000001
+grep -Eqx 'step 1: intact, [0-9.]+ .iB verified' out || fail "verify does not say what it verified"
 expect 1 "$ZERO3D" checkpoint diff run/checkpoints/step-00000001 run/checkpoints/step-00000002
 grep -q 'parameter of wte/weight: .* differ' out || fail "diff: no difference between two steps"
 
@@ -82,6 +83,8 @@ for tool in list show verify; do
     says 'nothing has no checkpoints \(it is empty\)'
     expect 1 "$ZERO3D" checkpoint $tool .
     says '\. has no checkpoints: it holds other files only'
+    expect 1 "$ZERO3D" checkpoint $tool run
+    says 'run has no checkpoints itself: .* run/checkpoints'
 done
 mv run/checkpoints/step-00000001 run/checkpoints/step-00000020
 for tool in show verify; do
