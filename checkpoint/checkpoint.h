@@ -2,9 +2,10 @@
  * manifest, renamed last, makes the files a checkpoint. Any topology, ZeRO stage and precision
  * loads any other's, each rank reading the blocks that it needs. May call zero/ and the floors
  * below. Files: io.c is the only one that changes a disk; format.c writes and manifest.c reads what
- * describes a checkpoint; shard.c writes tensors, reader.c reads them; store.c is a run's folder of
- * checkpoints, save.c and load.c move an engine's state; import.c and export.c meet other programs'
- * files (foreign.h). Start reading at docs/checkpoint-format.md, then save.c. */
+ * describes a checkpoint; shard.c writes tensors, reader.c reads them; folder.c knows what
+ * lies in a folder of checkpoints, store.c is a run's, save.c and load.c move an engine's state;
+ * import.c and export.c meet other programs' files (foreign.h). Start reading at
+ * docs/checkpoint-format.md, then save.c. */
 #ifndef ZERO3D_CHECKPOINT_CHECKPOINT_H
 #define ZERO3D_CHECKPOINT_CHECKPOINT_H
 
