@@ -33,7 +33,10 @@ static bool must_keep(const z3d_config *config, const char *path) {
 /* Values as text, by the types of the key table. */
 static void text_INT(const char *rule, const int64_t *value, z3d_string *out) {
     (void)rule;
-    z3d_string_append(out, "%lld", (long long)*value);
+    if (*value == Z3D_AUTO)
+        z3d_string_append(out, "auto");
+    else
+        z3d_string_append(out, "%lld", (long long)*value);
 }
 static void text_FLOAT(const char *rule, const double *value, z3d_string *out) {
     (void)rule;

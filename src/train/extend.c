@@ -65,6 +65,8 @@ z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved) {
     int64_t *end = &config->scheduler_params_total_num_steps;
     long long steps = (long long)config->training_steps;
     if (!trainer->extend) return Z3D_OK;
+    if (saved && saved->scheduler_params_total_num_steps == Z3D_AUTO)
+        return Z3D_OK; /* an imported model, which no run can be resumed from */
     if (!saved || !decays(config) || saved->scheduler_params_total_num_steps == *end) {
         z3d_log(Z3D_LOG_INFO, "--extend has no effect: %s",
                 !saved           ? "there is no checkpoint to resume from"

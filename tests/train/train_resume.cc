@@ -264,12 +264,14 @@ TEST_F(Resume, WhatIsNoCheckpointOfThisModelIsRefused) {
     std::string other = "run.dir=" + folder / "other" + "\ncheckpoint.";
     expect_refusal(other + "resume=" + folder / "nowhere", Z3D_ERR_IO, {"nowhere: No such file"});
     expect_refusal(other + "resume=" + folder / "run", Z3D_ERR_IO,
-                   {folder / "run is no complete checkpoint"});
+                   {"run has no checkpoints itself: the run's checkpoints are in " +
+                    folder / "run/checkpoints"});
     // Weights of another model: names or shapes.
     expect_refusal(other + "init_from=" + dir(6) + "\nmodel.num_layers=2", Z3D_ERR_CONFIG,
-                   {"of another model", "block.1/ln_1.weight is not in it"});
+                   {"from a different model", "block.1/ln_1.weight is missing in the checkpoint"});
     expect_refusal(other + "init_from=" + dir(6) + "\nmodel.hidden_size=32", Z3D_ERR_CONFIG,
-                   {"of another model", "wte/weight is 257 x 16 there and 257 x 32 here"});
+                   {"from a different model",
+                    "wte/weight is 257 x 16 in the checkpoint and 257 x 32 in this run"});
     // As a newer program would write it: with a right digest.
     on_rank_0([&] {
         std::string text = read_file(dir(6) + "/manifest.json");
@@ -292,7 +294,7 @@ TEST_F(Resume, FallsBackLoudlyAndOnlyWhereItCan) {
     expect_runs("");
     std::string said = ::testing::internal::GetCapturedStderr();
     if (rank() == 0) {
-        EXPECT_NE(said.find("step 6 cannot be used"), std::string::npos) << said;
+        EXPECT_NE(said.find("cannot use the checkpoint of step 6"), std::string::npos) << said;
         EXPECT_NE(said.find("shard-00000.h5: this file of the checkpoint is missing"),
                   std::string::npos)
             << said;
@@ -309,7 +311,7 @@ TEST_F(Resume, FallsBackLoudlyAndOnlyWhereItCan) {
     });
     ::testing::internal::CaptureStderr();
     expect_refusal("", Z3D_ERR_DATA,
-                   {"none of its checkpoints is whole",
+                   {"none of its checkpoints is intact",
                     "rank 0's shard: ", "step-00000003/shard-00000.h5: damaged", "datasets /"});
     (void)::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(std::filesystem::exists(dir(3)) && std::filesystem::exists(dir(6)));
