@@ -107,8 +107,9 @@ static z3d_status compare_configs(const z3d_trainer *trainer, const z3d_checkpoi
     else if (differ)
         status = z3d_config_error(
             trainer->config, d.path,
-            "%s here, %s in the checkpoint of step %lld; a run that is resumed must keep it "
-            "(checkpoint.init_from starts a new run from a checkpoint's weights)",
+            "%s here, %s in the checkpoint of step %lld: a resumed run must keep this value; to "
+            "change "
+            "it, start a new run from the checkpoint's weights (checkpoint.init_from)",
             d.here.text ? d.here.text : "", d.there.text ? d.there.text : "",
             (long long)info->engine.step);
     z3d_string_free(&d.here);
@@ -123,9 +124,9 @@ static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
     int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
     if (newest < step || newest < 0 || (newest == step && trainer->resumes_newest)) return Z3D_OK;
     return z3d_config_error(trainer->config, "checkpoint.resume",
-                            "%s, but %s has a checkpoint of step %lld, which would stay the "
-                            "newest; go on from it with auto, remove it, or give this run a "
-                            "checkpoint.dir of its own",
+                            "%s, but %s has a checkpoint of step %lld, which is not older: "
+                            "set checkpoint.resume: auto to resume from it, set another "
+                            "checkpoint.dir, or delete it",
                             trainer->config->checkpoint_resume, trainer->checkpoint_dir,
                             (long long)newest);
 }
@@ -138,8 +139,8 @@ static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     Z3D_TRY(compare_configs(trainer, info));
     if (info->train_tokens != tokens)
         return z3d_config_error(trainer->config, "data.train",
-                                "%lld tokens here, %lld in the run whose checkpoint of step %lld "
-                                "this is: other data cannot go on in its place",
+                                "%lld tokens here, %lld in the checkpoint of step %lld: a resumed "
+                                "run must keep its training data",
                                 (long long)tokens, (long long)info->train_tokens,
                                 (long long)info->engine.step);
     return Z3D_OK;
@@ -306,11 +307,11 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
             Z3D_TRY(z3d_store_resume(trainer->store,
                                      (z3d_checkpoint_verify)config->checkpoint_verify, accept,
                                      trainer, &info, step));
-        if (*step >= 0) say(trainer, &info, "going on behind", trainer->checkpoint_dir);
+        if (*step >= 0) say(trainer, &info, "resuming after", trainer->checkpoint_dir);
     } else if (!says(resume, "never")) {
         Z3D_TRY(load(trainer, resume, false, &info));
         *step = info.engine.step;
-        say(trainer, &info, "going on behind", resume);
+        say(trainer, &info, "resuming after", resume);
     } else {
         Z3D_TRY(check_folder(trainer, -1));
     }
@@ -329,7 +330,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     }
     if (step < 0 && *init) {
         Z3D_TRY(load(trainer, init, true, &info));
-        say(trainer, &info, "beginning with the weights of", init);
+        say(trainer, &info, "starting a new run from the weights of", init);
     }
     trainer->resumed_step = step > 0 ? step : 0;
     return Z3D_OK;
@@ -362,10 +363,11 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
 static bool is_due(z3d_trainer *trainer, int64_t step, bool skipped, bool last) {
     bool due = last || trainer->save_waits || step % trainer->config->checkpoint_interval == 0;
     if (due && skipped && !last && !trainer->save_waits)
-        z3d_console_say(&trainer->console,
-                        "no checkpoint of step %lld, which was skipped: the next step that is not "
-                        "skipped saves one",
-                        (long long)step);
+        z3d_console_say(
+            &trainer->console,
+            "step %lld was skipped: its checkpoint is saved after the next step that is "
+            "not skipped",
+            (long long)step);
     trainer->save_waits = due && skipped && !last;
     return due && !trainer->save_waits;
 }

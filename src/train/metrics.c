@@ -116,8 +116,8 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
         z3d_status closed = z3d_line_file_close(&file);
         if (status == Z3D_OK) status = closed;
         if (status == Z3D_OK && rename(temporary.text, path) != 0)
-            status =
-                Z3D_ERROR(Z3D_ERR_IO, "%s: cannot give it its name: %s", path, strerror(errno));
+            status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot rename the finished file to this name: %s",
+                               path, strerror(errno));
         if (status != Z3D_OK) unlink(temporary.text);
     }
     z3d_line_file_close(&file);

@@ -127,7 +127,7 @@ z3d_status z3d_run_folder_keep(z3d_run_folder *folder, const char *pattern) {
 
 void z3d_run_folder_say(z3d_run_folder *folder) {
     if (folder->kept > 0)
-        z3d_log(Z3D_LOG_INFO, "%s: kept what an earlier run wrote there as %s%s", folder->path,
+        z3d_log(Z3D_LOG_INFO, "%s: kept the files of an earlier run as %s%s", folder->path,
                 folder->list.text ? folder->list.text : "numbered files",
                 folder->kept > NAMED ? ", ..." : "");
     folder->kept = 0;

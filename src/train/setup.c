@@ -15,8 +15,9 @@ static z3d_status open_data(z3d_trainer *trainer) {
                                .seed = (uint64_t)config->data_seed,
                                .whole_windows = true};
     if (config->data_train.count == 0)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "data.train: no token file given; `zero3d data tokenize` "
-                                         "makes one from text");
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "data.train is not set: it needs a token file; `zero3d data "
+                         "tokenize` makes one from text");
     z3d_status status = z3d_dataset_open(&data, &trainer->train);
     if (status != Z3D_OK) return z3d_error_context(status, "data.train");
     if (config->data_validation.count == 0) return Z3D_OK;
@@ -44,10 +45,11 @@ static z3d_status make_tokenizer(z3d_trainer *trainer) {
     if (status != Z3D_OK) return z3d_error_context(status, "data.vocab");
     const z3d_tokenizer *tokenizer = trainer->tokenizer;
     if (config->model_vocab_size >= tokenizer->vocab_size) return Z3D_OK;
-    return z3d_config_error(config, "model.vocab_size",
-                            "%lld, but the %s tokenizer, which generate.prompt needs, has %d ids",
-                            (long long)config->model_vocab_size, tokenizer->ops->name,
-                            tokenizer->vocab_size);
+    return z3d_config_error(
+        config, "model.vocab_size",
+        "%lld is too small: generate.prompt uses the %s tokenizer, which has %d "
+        "tokens",
+        (long long)config->model_vocab_size, tokenizer->ops->name, tokenizer->vocab_size);
 }
 
 /* RUN/name, malloc'ed into out. */
@@ -157,7 +159,7 @@ static z3d_status allocate_batches(z3d_trainer *trainer) {
     int64_t count;
     if (!z3d_mul_i64(program->micro_batch, program->accumulation, &count) ||
         !z3d_mul_i64(count, trainer->config->model_seq_length, &count))
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%lld samples x %d micro-batches x %lld tokens: too many",
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%lld samples x %d micro-batches x %lld tokens: too large",
                          (long long)program->micro_batch, program->accumulation,
                          (long long)trainer->config->model_seq_length);
     Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's tokens", &trainer->tokens));

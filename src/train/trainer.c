@@ -21,7 +21,7 @@ typedef struct progress {
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
 static void note_write(z3d_trainer *trainer, z3d_status status) {
     if (status == Z3D_OK && trainer->console.out && ferror(trainer->console.out))
-        status = Z3D_ERROR(Z3D_ERR_IO, "standard output: cannot write the run's progress");
+        status = Z3D_ERROR(Z3D_ERR_IO, "cannot write the run's progress to standard output");
     if (trainer->write_error.status == Z3D_OK) trainer->write_error = z3d_error_keep(status);
 }
 
@@ -120,10 +120,10 @@ static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *r
         searches_scale(trainer, result))
         return Z3D_OK;
     if (trainer->store && z3d_store_newest(trainer->store) >= 0)
-        snprintf(newest, sizeof newest, "; the newest checkpoint is step %lld",
+        snprintf(newest, sizeof newest, "; the latest checkpoint is step %lld",
                  (long long)z3d_store_newest(trainer->store));
     return Z3D_ERROR(Z3D_ERR_NUMERIC,
-                     "the run has failed: its last %lld step%s (up to step %lld) were skipped, "
+                     "the run failed at its end: %lld step%s skipped, up to the last (step %lld), "
                      "because gradients in %s were infinite or NaN (loss %g)%s; try a smaller "
                      "learning rate, gradient clipping or bf16",
                      (long long)result->skipped_in_a_row, result->skipped_in_a_row == 1 ? "" : "s",
@@ -135,13 +135,14 @@ static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *r
 static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result *result) {
     long long limit = (long long)trainer->config->training_max_skipped_steps;
     if (result->skipped && result->skipped_in_a_row >= limit)
-        return Z3D_ERROR(Z3D_ERR_NUMERIC,
-                         "step %lld: %lld steps in a row were skipped, because their gradients "
-                         "were infinite or NaN, the last in %s at loss scale %g (limit: "
-                         "training.max_skipped_steps %lld); try a smaller learning rate, gradient "
-                         "clipping or bf16",
-                         (long long)result->step, (long long)result->skipped_in_a_row,
-                         overflow_place(trainer, result), (double)result->loss_scale, limit);
+        return Z3D_ERROR(
+            Z3D_ERR_NUMERIC,
+            "step %lld: %lld step%s in a row skipped for infinite or NaN gradients, the "
+            "last in %s at loss scale %g (limit: training.max_skipped_steps %lld); "
+            "try a smaller learning rate, gradient clipping or bf16",
+            (long long)result->step, (long long)result->skipped_in_a_row,
+            result->skipped_in_a_row == 1 ? "" : "s", overflow_place(trainer, result),
+            (double)result->loss_scale, limit);
     if (!result->skipped && !isfinite(result->loss))
         return Z3D_ERROR(Z3D_ERR_NUMERIC,
                          "step %lld: the loss is %f; try a smaller learning rate or gradient "
@@ -280,11 +281,13 @@ static void say_start(z3d_trainer *trainer) {
 /* Rank 0: the traffic of the whole run as a file, and the summary. */
 static void say_end(z3d_trainer *trainer, const progress *progress) {
     if (progress->steps == 0) {
-        z3d_console_say(&trainer->console,
-                        progress->stopped
-                            ? "\nstopped by a signal, with no step made behind step %lld"
-                            : "\nnothing to do: the run had ended with step %lld",
-                        (long long)trainer->resumed_step);
+        z3d_console_say(
+            &trainer->console,
+            progress->stopped
+                ? "\nstopped by a signal before the first step (the run is at step %lld)"
+                : "\nNothing to do: the run is complete (step %lld). To train further, raise "
+                  "training.steps.",
+            (long long)trainer->resumed_step);
         return;
     }
     double tokens = (double)(progress->steps - 1) * (double)trainer->config->train_batch_size *

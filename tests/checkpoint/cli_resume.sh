@@ -29,7 +29,7 @@ for options; do
     esac
     # shellcheck disable=SC2086
     expect 75 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=3 training.time_limit=1e-9 run.dir=parts
-    grep -q 'time_limit is over' out || fail "does not say why it stopped"
+    grep -q 'stopped by training.time_limit' out || fail "does not say why it stopped"
     # shellcheck disable=SC2086
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=3 run.dir=parts
     same whole parts
@@ -47,7 +47,7 @@ done
             # shellcheck disable=SC2086 # lists of words
             expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=20 training.steps=${part% *} run.dir=${part#* }
         done
-        grep -q 'going on behind step 20' err || fail "stage $stage, $type: the second part does not go on"
+        grep -q 'resuming after step 20' err || fail "stage $stage, $type: the second part does not go on"
         same whole parts
         rm -rf whole parts
     done
@@ -56,7 +56,7 @@ done
 # Elsewhere: from 2 ranks to 1, to tensor 2 x data 2 and another stage and precision.
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=4 checkpoint.interval=2 run.dir=first zero_optimization.stage=1
 expect 0 "$ZERO3D" train tiny.yaml training.steps=6 checkpoint.interval=2 run.dir=first zero_optimization.stage=3
-grep -q 'going on behind step 4' err || fail "does not say where it goes on"
+grep -q 'resuming after step 4' err || fail "does not say where it goes on"
 expect 0 "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml training.steps=8 checkpoint.interval=2 run.dir=first zero_optimization.stage=2 \
     bf16.enabled=true training.gemm.fp32=auto parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true
 [ "$(wc -l <first/metrics.jsonl)" -eq 8 ] || fail "not eight lines of metrics"
@@ -82,7 +82,7 @@ background=""
 lines=$(wc -l <busy/metrics.jsonl)
 expect 0 "$ZERO3D" train tiny.yaml run.dir=busy checkpoint.interval=2 checkpoint.dir=two
 [ "$(wc -l <busy/metrics.1.jsonl)" -eq "$lines" ] && [ "$(head -n 1 busy/metrics.1.jsonl)" = "$first" ] || fail "not kept"
-grep -q '^zero3d: busy: kept what an earlier run wrote there as metrics.1.jsonl, config.1.yaml$' err || fail "does not say what it keeps"
+grep -q '^zero3d: busy: kept the files of an earlier run as metrics.1.jsonl, config.1.yaml$' err || fail "does not say what it keeps"
 
 # More steps behind a schedule's end: the refusal prints the command that does it.
 cosine="scheduler.type=WarmupCosineLR scheduler.params.warmup_num_steps=1 scheduler.params.min_lr=1e-4 checkpoint.interval=2"

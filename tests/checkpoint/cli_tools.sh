@@ -4,7 +4,7 @@
 tiny
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=2 checkpoint.interval=1 parallel.tensor_model_parallel_size=2 \
     parallel.sequence_parallel=true activation_checkpointing.partition_activations=true
-grep -q 'partition_activations moves nothing' err || fail "does not say that partition_activations moves nothing"
+grep -q 'partition_activations has no effect' err || fail "does not say that partition_activations has no effect"
 expect 0 "$ZERO3D" checkpoint list run/checkpoints
 [ "$(wc -l <out)" -eq 2 ] || fail "not two checkpoints are listed"
 expect 0 "$ZERO3D" checkpoint show run/checkpoints

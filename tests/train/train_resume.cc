@@ -138,7 +138,10 @@ TEST_F(Resume, LinesBeyondTheCheckpointAreRemoved) {
     for (size_t i = 0; i < 6; i++) EXPECT_EQ(field(lines[i], "loss"), field(wanted[i], "loss"));
     Outcome o = go("");
     EXPECT_EQ(o.status, Z3D_OK) << o.message;
-    EXPECT_EQ(o.said.find("nothing to do") != std::string::npos, rank() == 0) << o.said;
+    EXPECT_EQ(o.said.find("Nothing to do: the run is complete (step 6). To train further, raise "
+                          "training.steps.") != std::string::npos,
+              rank() == 0)
+        << o.said;
     EXPECT_EQ(metrics(folder).size(), 6u);
 }
 
@@ -186,10 +189,12 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
     std::string data = folder / "train.bin";
     expect_refusal("training.steps=9\ndata.train=[" + data + ", " + data + "]", Z3D_ERR_CONFIG,
                    {"data.train: 2 files with weights 1 1 here, 1 file with weights 1 in"});
-    std::string decay = "scheduler.type=WarmupDecayLR\nrun.dir=" + folder / "decay";
+    std::string decay =
+        "scheduler.type=WarmupDecayLR\nscheduler.params.min_lr=1e-4\nrun.dir=" + folder / "decay";
     expect_runs(decay);
     expect_refusal("training.steps=9\n" + decay, Z3D_ERR_CONFIG,
-                   {"scheduler.params.total_num_steps", ": 9 here, 6 in the checkpoint of step 6"});
+                   {"scheduler.params.total_num_steps", ": 9 here, 6 in the checkpoint: ",
+                    "at the final learning rate (0.0001) after step 6, set it to 6"});
     expect_refusal("checkpoint.resume=never", Z3D_ERR_CONFIG,
                    {"checkpoint.resume: never, but", "has a checkpoint of step 6"});
     expect_refusal("checkpoint.resume=" + dir(3), Z3D_ERR_CONFIG, {"has a checkpoint of step 6"});

@@ -318,7 +318,7 @@ TEST_F(Run, AFailedRunFinishesItsSave) {
     expect_failure("optimizer.params.lr=1e6\noptimizer.params.weight_decay=1000\n"
                    "training.max_skipped_steps=1\ntraining.steps=50\n"
                    "checkpoint.interval=1\ncheckpoint.async=true\n",
-                   Z3D_ERR_NUMERIC, {"1 steps in a row"});
+                   Z3D_ERR_NUMERIC, {"1 step in a row"});
     ASSERT_GT(metrics(folder).size(), 1u);
     EXPECT_EQ(checkpoints().back(), int(metrics(folder).size()) - 1);
 }
@@ -330,10 +330,10 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsGoodCheckpoints) {
     std::string saving = "checkpoint.interval=2\ncheckpoint.keep=2\n";
     ASSERT_EQ(train(folder, saving).status, Z3D_OK);
     EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6}));
-    for (int again = 0; again < 2; again++) { // the same command is no "nothing to do"
+    for (int again = 0; again < 2; again++) { // the same command is not "nothing to do"
         expect_failure(
             saving + no_step + "training.steps=12", Z3D_ERR_NUMERIC,
-            {"its last 6 steps (up to step 12) were skipped", "the newest checkpoint is step 6"});
+            {"6 steps skipped, up to the last (step 12)", "the latest checkpoint is step 6"});
         EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6}));
     }
     // Stopped by its time limit it must get on, so it saves, but removes none.
@@ -343,10 +343,10 @@ TEST_F(Run, ADivergedRunFailsAndKeepsItsGoodCheckpoints) {
 }
 
 TEST_F(Run, AllStepsSkippedIsAFailure) {
-    expect_failure(no_step, Z3D_ERR_NUMERIC, {"its last 6 steps (up to step 6) were skipped"});
+    expect_failure(no_step, Z3D_ERR_NUMERIC, {"6 steps skipped, up to the last (step 6)"});
     // The search for a loss scale has not ended, and no step was taken.
     expect_failure("fp16.enabled=true\nfp16.initial_scale_power=32\ntraining.steps=2\n",
-                   Z3D_ERR_NUMERIC, {"its last 2 steps (up to step 2) were skipped"});
+                   Z3D_ERR_NUMERIC, {"2 steps skipped, up to the last (step 2)"});
 }
 
 TEST_F(Run, ACheckpointThatFallsOnASkippedStepWaits) {
@@ -365,7 +365,8 @@ TEST_F(Run, ACheckpointThatFallsOnASkippedStepWaits) {
     }
     EXPECT_TRUE(waited);
     EXPECT_EQ(checkpoints(), wanted);
-    bool said = o.said.find("no checkpoint of step 3, which was skipped") != std::string::npos;
+    bool said =
+        o.said.find("step 3 was skipped: its checkpoint is saved after") != std::string::npos;
     EXPECT_EQ(said, rank() == 0) << o.said;
 }
 
@@ -373,7 +374,7 @@ TEST_F(Run, SaysWhenStage2KeepsWholeGradients) {
     Outcome o = train(folder, "training.steps=1\nzero_optimization.stage=2\n"
                               "zero_optimization.grad_reduce=per_step\n");
     ASSERT_EQ(o.status, Z3D_OK) << o.message;
-    bool said = o.said.find("once a step and kept whole until then") != std::string::npos;
+    bool said = o.said.find("once per step, kept whole until then") != std::string::npos;
     EXPECT_EQ(said, rank() == 0) << o.said;
 }
 
