@@ -203,8 +203,9 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     z3d_format_seconds((double)(console->steps - record->step) * console->step_seconds, left,
                        sizeof left);
     z3d_console_say(console, "%*lld/%lld  %10.6f  %9.4f  %9.3e  %9s  %12.4g  %6s  %s", width,
-                    (long long)record->step, (long long)console->steps, record->loss,
-                    record->grad_norm, (double)record->lr,
+                    (long long)record->step, (long long)console->steps,
+                    isnan(record->loss) ? NAN : record->loss, /* not "-nan" */
+                    isnan(record->grad_norm) ? NAN : record->grad_norm, (double)record->lr,
                     z3d_format_count((double)console->tokens / seconds, tokens, sizeof tokens),
                     rate * 1e12 / console->rate_unit, mfu, last ? "-" : left);
     console->tokens = console->counted = 0;
