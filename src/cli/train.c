@@ -39,7 +39,8 @@ static const char help[] =
     "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";
 
-static z3d_status read_arguments(int argc, char **argv, z3d_config **config, bool *extend) {
+static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **config,
+                                 bool *extend) {
     bool digest = false, trace = false;
     const cli_option options[] = {{"digest", NULL, &digest},
                                   {"trace", NULL, &trace},
@@ -47,7 +48,7 @@ static z3d_status read_arguments(int argc, char **argv, z3d_config **config, boo
                                   {NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
-    Z3D_TRY(cli_read_config(count, argv + 1, config));
+    Z3D_TRY(cli_read_config_for(count, argv + 1, ranks, config));
     if (digest) Z3D_TRY(z3d_config_override(*config, "training.digest=true"));
     if (trace && !z3d_config_is_set(*config, "training.trace_steps"))
         Z3D_TRY(z3d_config_override(*config, "training.trace_steps=3"));
@@ -109,7 +110,8 @@ static int run(int argc, char **argv) {
         return cli_finish_rank(NULL, status, NULL);
     }
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
-    status = agree(world, read_arguments(argc, argv, &config, &options.extend));
+    status =
+        agree(world, read_arguments(argc, argv, z3d_world_size(world), &config, &options.extend));
     if (status == Z3D_OK && config->parallel_world_size != 1) status = z3d_world_check_alone(world);
     if (status == Z3D_OK) {
         z3d_world_catch_signals(world);

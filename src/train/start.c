@@ -86,9 +86,7 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     z3d_config *config = trainer->config;
     int data_size = 1;
     z3d_trainer_place(trainer, "start-up: checking the configuration");
-    z3d_status status = z3d_config_check(config);
-    if (status == Z3D_OK)
-        status = z3d_config_resolve(config, z3d_world_size(trainer->world), &data_size);
+    z3d_status status = z3d_config_settle(config, z3d_world_size(trainer->world), &data_size);
     if (status == Z3D_OK && !*config->run_dir)
         status =
             Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir is empty: set the folder that the run writes to");
