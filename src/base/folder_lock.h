@@ -8,7 +8,8 @@
 /* What is locked, for one use of the folder. The texts outlive the lock. */
 typedef struct z3d_folder_lock_use {
     const char *file; /* the lock file's name in the folder: "lock" */
-    const char *busy; /* what an error says behind "DIR: " when another job has it */
+    const char *busy; /* what an error says behind "DIR: " when another job has it, before its
+                         process and host */
     const char *lost; /* what it says when the lock file was removed meanwhile */
 } z3d_folder_lock_use;
 
