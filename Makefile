@@ -1,6 +1,6 @@
 # The jobs of this repository. Each does all its own set-up: Debian packages (apt, with sudo where not root), the CMake build, the job.
 # V=1 shows everything that a stage prints.
-.PHONY: help demo test test-long fuzz bench format lint install clean
+.PHONY: help demo build test test-long fuzz bench format lint install clean
 .DEFAULT_GOAL := help
 
 BUILD ?= build
@@ -11,6 +11,7 @@ PREFIX ?= /usr/local
 
 help:
 	@echo "make demo            train a small GPT on real text on 4 ranks (TEXT=file-or-folder: on yours)"
+	@echo "make build           build everything: $(BUILD)/bin/zero3d, the example, the tests"
 	@echo "make test            build and run all tests (TESTS=regex: some of them)"
 	@echo "make test-long       the long ones: 200 kills, 10000 bit flips, every pair of topologies (ten minutes)"
 	@echo "make fuzz            fuzz the parsers, each for SECONDS=$(SECONDS)"
@@ -21,6 +22,10 @@ help:
 
 demo:
 	@scripts/demo $(BUILD) "$(TEXT)"
+
+build:
+	@scripts/stage "packages" scripts/setup
+	@scripts/stage "build" scripts/build $(BUILD)
 
 test:
 	@scripts/stage "packages" scripts/setup

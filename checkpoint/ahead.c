@@ -93,7 +93,7 @@ z3d_status z3d_ahead_take(z3d_ahead *a, char **bytes) {
     pthread_mutex_unlock(&a->lock);
     if (there) return Z3D_OK;
     Z3D_TRY(z3d_error_restore(&a->end));
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "more blocks are wanted than were to be read");
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "more blocks are asked for than were planned");
 }
 
 void z3d_ahead_stop(z3d_ahead *a) {

@@ -2,9 +2,10 @@
  * manifest, renamed last, makes the files a checkpoint. Any topology, ZeRO stage and precision
  * loads any other's, each rank reading the blocks that it needs. May call zero/ and the floors
  * below. Files: io.c is the only one that changes a disk; format.c writes and manifest.c reads what
- * describes a checkpoint; shard.c writes tensors, reader.c reads them; store.c is a run's folder of
- * checkpoints, save.c and load.c move an engine's state; import.c and export.c meet other programs'
- * files (foreign.h). Start reading at docs/checkpoint-format.md, then save.c. */
+ * describes a checkpoint; shard.c writes tensors, reader.c reads them; folder.c knows what
+ * lies in a folder of checkpoints, store.c is a run's, save.c and load.c move an engine's state;
+ * import.c and export.c meet other programs' files (foreign.h). Start reading at
+ * docs/checkpoint-format.md, then save.c. */
 #ifndef ZERO3D_CHECKPOINT_CHECKPOINT_H
 #define ZERO3D_CHECKPOINT_CHECKPOINT_H
 
@@ -115,6 +116,9 @@ z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count);
 /* The checkpoint that a user's path means: itself, or the newest one in that folder of checkpoints.
  * malloc'ed. */
 z3d_status z3d_checkpoint_resolve(const char *path, char **out);
+/* The error that says why there is no checkpoint in a folder without a manifest: it is not there,
+ * it is empty, a save did not finish, or it is something else. */
+z3d_status z3d_checkpoint_none(const char *folder);
 /* DIR/step-00000020, malloc'ed. */
 z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out);
 
@@ -159,6 +163,8 @@ void z3d_store_close(z3d_store *store);
  * NULL: there was no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is said
  * before anything is written; the last checkpoint is as it was. */
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
+/* Whether the saves that begin from now on leave all older checkpoints where they are. */
+void z3d_store_keep_all(z3d_store *store, bool on);
 /* Moves an asynchronous save on, to be called after every step: *step is set to the step that
  * became durable with this call, else -1. wait: until there is none in flight. Cheap when none is.
  * Collective; agreed. */

@@ -1,74 +1,22 @@
 /* What saving a run's state and importing a model share: room, a folder for the step, the manifest
  * that makes it a checkpoint, and the lock that keeps two from doing it in one folder. */
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "checkpoint/store.h"
 
-/* An open-file-description lock ends with the process, however it ends. */
-z3d_status z3d_folder_lock(const char *dir, int *fd) {
-    char *path;
-    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    z3d_errand errand;
-    Z3D_TRY(z3d_io_join(dir, "lock", &path));
-    z3d_errand_begin(&errand, "checkpoint: locking", path);
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    int error = *fd >= 0 && fcntl(*fd, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
-    z3d_errand_end(&errand);
-    z3d_status status = Z3D_OK;
-    if (*fd < 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", dir, strerror(error));
-    else if (error == 0)
-        status = Z3D_OK;
-    else if (error == EAGAIN || error == EACCES)
-        status = Z3D_ERROR(Z3D_ERR_IO,
-                           "%s: another job saves its checkpoints there now; give this run a "
-                           "checkpoint.dir of its own, or wait for the other's end",
-                           dir);
-    else
-        z3d_log(Z3D_LOG_WARN,
-                "%s: this file system has no locks (%s): nothing keeps a second job from saving "
-                "its checkpoints there",
-                dir, strerror(error));
-    free(path);
-    return status;
-}
-
-/* A lock file that was removed keeps nobody out. */
-z3d_status z3d_folder_check_lock(const char *dir, int fd) {
-    char *path;
-    struct stat ours, theirs;
-    z3d_errand errand;
-    Z3D_TRY(z3d_io_join(dir, "lock", &path));
-    z3d_errand_begin(&errand, "checkpoint: looking for", path);
-    bool there = fstat(fd, &ours) == 0 && stat(path, &theirs) == 0 &&
-                 ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-    z3d_errand_end(&errand);
-    free(path);
-    if (there) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%s: its lock was removed during the save: another job may have saved its "
-                     "checkpoints there",
-                     dir);
-}
-
-z3d_status z3d_folder_keep_lock(const char *dir, int *fd) {
-    int other = -1;
-    if (z3d_folder_check_lock(dir, *fd) == Z3D_OK) return Z3D_OK;
-    z3d_status status = z3d_folder_lock(dir, &other);
-    if (other >= 0) close(status == Z3D_OK ? *fd : other);
-    if (status == Z3D_OK) *fd = other;
-    return status;
-}
+const z3d_folder_lock_use z3d_checkpoint_lock = {
+    .file = "lock",
+    .busy =
+        "another job is saving checkpoints there; set another checkpoint.dir for this run, or wait "
+        "until that job ends",
+    .lost =
+        "its lock file was removed during the save: another job may have saved checkpoints there",
+};
 
 z3d_status z3d_libraries(char **out) {
     unsigned major = 0, minor = 0, release = 0, xxhash = XXH_versionNumber();
@@ -86,56 +34,23 @@ z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     char need_text[32], free_text[32];
     int64_t need = 1 << 20;
     for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
-    z3d_errand_begin(&errand, "checkpoint: looking for space in", dir);
+    z3d_errand_begin(&errand, "checkpoint: checking the free space of", dir);
     bool known = statvfs(dir, &disk) == 0 && disk.f_blocks != 0;
     z3d_errand_end(&errand);
     if (!known) return Z3D_OK;
     /* In floating point: some file systems say that they have more than 2^63 bytes. */
     double room = (double)disk.f_bavail * (double)disk.f_frsize;
     if (room >= (double)need) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%s: too little space for a checkpoint: %s are needed, %s are free", dir,
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: not enough space for a checkpoint: %s needed, %s free", dir,
                      z3d_format_bytes(need, need_text, sizeof need_text),
                      z3d_format_bytes((int64_t)room, free_text, sizeof free_text));
-}
-
-/* Whether a save, or a removal on a network file system, may have left a file of this name. */
-static bool is_ours(const char *name) {
-    static const char *const ours[] = {"shard-", Z3D_VIRTUAL_FILE, Z3D_MANIFEST, ".nfs"};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        if (strncmp(name, ours[i], strlen(ours[i])) == 0) return true;
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
-    struct stat info;
-    z3d_errand errand;
-    z3d_status status = Z3D_OK;
-    z3d_errand_begin(&errand, "checkpoint: listing", folder);
-    /* A link is removed, and not what it leads to. */
-    bool real = lstat(folder, &info) == 0 && S_ISDIR(info.st_mode);
-    DIR *list = real ? opendir(folder) : NULL;
-    errno = 0;
-    for (struct dirent *entry; list && status == Z3D_OK && (entry = readdir(list)); errno = 0)
-        if (!is_ours(entry->d_name))
-            status =
-                Z3D_ERROR(Z3D_ERR_IO,
-                          "%s: has no %s, so it is no checkpoint, and %.100s in it, so it is no "
-                          "remains of one: move it away, or give this run a checkpoint.dir of "
-                          "its own",
-                          folder, Z3D_MANIFEST, entry->d_name);
-    if (list && status == Z3D_OK && errno != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "cannot list %s: %s", folder, strerror(errno));
-    if (list) closedir(list);
-    z3d_errand_end(&errand);
-    return status == Z3D_OK ? z3d_io_remove_tree(hook, folder, NULL) : status;
 }
 
 z3d_status z3d_step_folder_make(const z3d_io_hook *hook, const char *folder) {
     bool complete;
     Z3D_TRY(z3d_manifest_exists(folder, &complete));
     if (complete)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is a checkpoint of this step already", folder);
+        return Z3D_ERROR(Z3D_ERR_IO, "%s already holds a checkpoint of this step", folder);
     Z3D_TRY(z3d_remains_remove(hook, folder));
     return z3d_io_make_folder(hook, folder);
 }

@@ -69,10 +69,12 @@ z3d_status z3d_manifest_write(const z3d_manifest *manifest, z3d_string *out);
 z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out);
 /* Whether `folder` has a manifest, which makes it a checkpoint. ERR_IO: it cannot be told. */
 z3d_status z3d_manifest_exists(const char *folder, bool *exists);
+/* ERR_IO where the folder has the name of another step than its manifest says. */
+z3d_status z3d_folder_check_step(const char *folder, int64_t step);
 /* Reads manifest.json (its digest is checked) and the indexes (sizes and digests are checked) of a
  * checkpoint's folder. Nothing in them is believed: every number is in range afterwards. ERR_DATA
- * naming the file (damage); ERR_IO: no manifest, or a file that cannot be read now;
- * ERR_UNSUPPORTED: a newer version. */
+ * naming the file (damage); ERR_IO: no manifest, a file that cannot be read now, or
+ * a folder with another step's name; ERR_UNSUPPORTED: a newer version. */
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out);
 /* manifest.json only: no shards' datasets. */
 z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out);

@@ -120,13 +120,14 @@ static hid_t create_file(int fd) {
 z3d_status z3d_hdf5_create(int *fd, hid_t *file) {
     *file = -1;
     *fd = memfd_create("zero3d-hdf5", MFD_CLOEXEC);
-    if (*fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot make a memory file: %s", strerror(errno));
+    if (*fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot create a file in memory: %s", strerror(errno));
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* failures are told by our own lines */
     *file = create_file(*fd);
     if (*file >= 0) return Z3D_OK;
     close(*fd);
     *fd = -1;
-    return z3d_hdf5_failed("make a file in memory");
+    return z3d_hdf5_failed("create a file in memory");
 }
 
 z3d_status z3d_hdf5_path(const z3d_tensor *tensor, int kind, char *out, size_t size) {

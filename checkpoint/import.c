@@ -139,11 +139,11 @@ z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {
     *folder = NULL;
     z3d_status status = z3d_foreign_open(import->from, &f);
     if (status == Z3D_OK) status = z3d_make_folders(import->to);
-    if (status == Z3D_OK) status = z3d_folder_lock(import->to, &lock);
+    if (status == Z3D_OK) status = z3d_folder_lock_take(import->to, &z3d_checkpoint_lock, &lock);
     if (status == Z3D_OK) status = check_empty(import->to);
     if (status == Z3D_OK) status = z3d_checkpoint_path(import->to, 0, folder);
     if (status == Z3D_OK) status = import_locked(import, &f, *folder);
-    if (lock >= 0) close(lock);
+    z3d_folder_lock_release(&lock);
     z3d_foreign_close(&f);
     return status;
 }

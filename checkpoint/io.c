@@ -29,12 +29,12 @@ static z3d_status failed(const char *path, const char *what, int error) {
 
 z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd) {
     z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: making", path);
+    z3d_errand_begin(&errand, "checkpoint: creating", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_CREATE, .path = path});
     *fd = error ? -1 : open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (error == 0 && *fd < 0) error = errno;
     z3d_errand_end(&errand);
-    return error ? failed(path, "make the file", error) : Z3D_OK;
+    return error ? failed(path, "create the file", error) : Z3D_OK;
 }
 
 /* 0 or an errno. */
@@ -88,7 +88,7 @@ z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path) {
     if (error == 0) error = drain(fd, &errand);
     if (error == 0 && fsync(fd) != 0) error = errno;
     z3d_errand_end(&errand);
-    return error ? failed(path, "bring it to the disk", error) : Z3D_OK;
+    return error ? failed(path, "fsync the file", error) : Z3D_OK;
 }
 
 void z3d_io_close(int fd, const char *path, z3d_status *status) {
@@ -106,7 +106,7 @@ z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_RENAME, .path = from, .to = to});
     if (error == 0 && rename(from, to) != 0) error = errno;
     z3d_errand_end(&errand);
-    return error ? failed(to, "give it its name", error) : Z3D_OK;
+    return error ? failed(to, "rename the finished file to this name", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path) {
@@ -119,16 +119,16 @@ z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path) {
     if (error == 0 && fsync(fd) != 0 && errno != EINVAL) error = errno;
     if (fd >= 0) close(fd);
     z3d_errand_end(&errand);
-    return error ? failed(path, "bring the folder to the disk", error) : Z3D_OK;
+    return error ? failed(path, "fsync the folder", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path) {
     z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: making folder", path);
+    z3d_errand_begin(&errand, "checkpoint: creating folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_MAKE_FOLDER, .path = path});
     if (error == 0 && mkdir(path, 0777) != 0 && errno != EEXIST) error = errno;
     z3d_errand_end(&errand);
-    return error ? failed(path, "make the folder", error) : Z3D_OK;
+    return error ? failed(path, "create the folder", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path) {
@@ -221,7 +221,7 @@ z3d_status z3d_io_exists(const char *path, bool *exists) {
     *exists = error == 0;
     return error == 0 || error == ENOENT || error == ENOTDIR
                ? Z3D_OK
-               : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot see whether it is there: %s", path,
+               : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot check whether it exists: %s", path,
                            strerror(error));
 }
 
@@ -254,7 +254,7 @@ static z3d_status open_file(const char *path, int *fd, int64_t *size) {
     if (fstat(*fd, &info) != 0)
         status = cannot_read(*fd, path, errno);
     else if (!S_ISREG(info.st_mode))
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: this is no file", path);
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: it is not a regular file", path);
     if (status != Z3D_OK) {
         close(*fd);
         *fd = -1;
@@ -280,7 +280,8 @@ static z3d_status read_range(int fd, const char *path, char *at, int64_t bytes, 
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return cannot_read(fd, path, errno);
         if (count == 0)
-            return Z3D_ERROR(Z3D_ERR_DATA, "%s: ends at byte %lld, %lld more are missing", path,
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%s: damaged: it ends at byte %lld, %lld more bytes are missing", path,
                              (long long)offset, (long long)bytes);
         at += count, offset += count, bytes -= count;
     }

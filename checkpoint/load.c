@@ -10,7 +10,7 @@
 enum { CHUNK = Z3D_BLOCK_BYTES / 4, LARGE = CHUNK / 16 };
 
 static z3d_status refuse_model(const z3d_checkpoint *c, const char *what) {
-    return Z3D_ERROR(Z3D_ERR_CONFIG, "the checkpoint of step %lld is of another model: %s",
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "the checkpoint of step %lld is from a different model: %s",
                      (long long)z3d_checkpoint_get_info(c)->engine.step, what);
 }
 
@@ -35,13 +35,13 @@ static z3d_status compare_tensor(const z3d_checkpoint *c, const z3d_tensor *t) {
     }
     z3d_string_append(&text, "%s/%s ", t->group, t->name);
     if (index < 0) {
-        z3d_string_append(&text, "is not in it");
+        z3d_string_append(&text, "is missing in the checkpoint");
     } else {
         z3d_string_append(&text, "is ");
         append_shape(&text, &other);
-        z3d_string_append(&text, " there and ");
+        z3d_string_append(&text, " in the checkpoint and ");
         append_shape(&text, t);
-        z3d_string_append(&text, " here");
+        z3d_string_append(&text, " in this run");
     }
     z3d_status status = refuse_model(c, text.text ? text.text : "a tensor differs");
     z3d_string_free(&text);
@@ -61,7 +61,8 @@ static z3d_status compare_models(const z3d_checkpoint *c, const z3d_model *model
         z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
         for (int k = 0; k < count && !found; k++)
             found = strcmp(tensor[k].group, group) == 0 && strcmp(tensor[k].name, name) == 0;
-        snprintf(text, sizeof text, "its %s/%s is not in this one", group, name);
+        snprintf(text, sizeof text, "%s/%s of the checkpoint is not in this run's model", group,
+                 name);
         if (!found) status = refuse_model(c, text);
     }
     free(tensor);
@@ -137,15 +138,20 @@ static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *mod
     return status;
 }
 
+/* An imported model is said to be one before its configuration, which has no run's values, is
+ * compared with a run's. */
+static z3d_status need_states(const z3d_checkpoint *c, const char *folder) {
+    if (z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "%s has weights only (it was imported), so no run can resume from it: use "
+                     "checkpoint.init_from to start a new run with its weights",
+                     folder);
+}
+
 /* This rank's own, one of `ranks`. */
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
                        bool weights_only) {
     Z3D_TRY(compare_models(c, model));
-    if (!weights_only && !z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM))
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the checkpoint of step %lld was imported: it has weights only, and no "
-                         "run can go on from it; checkpoint.init_from begins one with them",
-                         (long long)z3d_checkpoint_get_info(c)->engine.step);
     z3d_engine_parameters_changed(engine);
     z3d_status status = load_states(c, ranks, model, engine, weights_only ? 1 : Z3D_STATE_KINDS);
     if (status == Z3D_OK && !weights_only) {
@@ -181,7 +187,9 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
     z3d_watchdog_place(world, false, opening);
-    z3d_status status = z3d_checkpoint_agree(world, opening, z3d_checkpoint_open(folder, &c));
+    z3d_status status = z3d_checkpoint_open(folder, &c);
+    if (status == Z3D_OK && !weights_only) status = need_states(c, folder);
+    status = z3d_checkpoint_agree(world, opening, status);
     if (status == Z3D_OK) {
         z3d_watchdog_place(world, false, checking);
         status = z3d_checkpoint_check_rest(c, verify, kinds, z3d_world_rank(world),

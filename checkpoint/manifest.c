@@ -1,11 +1,9 @@
 /* Reads the manifest and the indexes of a checkpoint. Digests come first; then no number is used
  * before its range was checked. */
-#include <errno.h>
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoint/format.h"
@@ -27,10 +25,10 @@ static z3d_status copy_name(const z3d_json *object, const char *key, char *out, 
     const char *text;
     Z3D_TRY(z3d_json_get_text(object, key, &text));
     if (!*text || strlen(text) >= size)
-        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%.60s\" has no or too many letters", key, text);
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%.60s\" is empty or too long", key, text);
     for (const char *c = text; *c; c++)
         if ((unsigned char)*c < ' ' || *c == 127)
-            return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": a name with a control character", key);
+            return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": the name has a control character", key);
     snprintf(out, size, "%s", text);
     return Z3D_OK;
 }
@@ -39,7 +37,7 @@ static z3d_status copy_name(const z3d_json *object, const char *key, char *out, 
 static z3d_status copy_file_name(const z3d_json *object, const char *key, char *out, size_t size) {
     Z3D_TRY(copy_name(object, key, out, size));
     if (strchr(out, '/') || out[0] == '.')
-        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%s\" is no name of a file here", key, out);
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": \"%s\" is not a plain file name", key, out);
     return Z3D_OK;
 }
 
@@ -76,7 +74,8 @@ static z3d_status read_text(const char *folder, const char *name, char **text, s
     Z3D_TRY(z3d_io_join(folder, name, &path));
     z3d_status status = z3d_io_open(path, &fd, &size);
     if (status == Z3D_OK && size > MAX_TEXT)
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long", path, (long long)size);
+        status =
+            Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes are too long", path, (long long)size);
     if (status == Z3D_OK) status = z3d_new((size_t)size + 1, 1, path, text);
     if (status == Z3D_OK) status = z3d_io_read(fd, path, *text, size, 0);
     if (fd >= 0) close(fd);
@@ -104,7 +103,7 @@ static z3d_status read_dtype(const z3d_json *root, z3d_dtype *out) {
             *out = (z3d_dtype)d;
             return Z3D_OK;
         }
-    return Z3D_ERROR(Z3D_ERR_DATA, "\"dtype\": %.20s is no type", name);
+    return Z3D_ERROR(Z3D_ERR_DATA, "\"dtype\": \"%.20s\" is not a known type", name);
 }
 
 static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
@@ -117,7 +116,7 @@ static z3d_status read_info(const z3d_json *root, z3d_checkpoint_info *info) {
     Z3D_TRY(z3d_json_get(root, "loss_scale", Z3D_JSON_OBJECT, &scale));
     Z3D_TRY(z3d_json_get_float(scale, "scale", &value));
     if (!(value <= (double)FLT_MAX && (float)value > 0))
-        return Z3D_ERROR(Z3D_ERR_DATA, "\"scale\": %g is no loss scale", value);
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"scale\": %g is not a valid loss scale", value);
     e->loss_scale = (float)value;
     Z3D_TRY(get_count(scale, "good_steps", &e->good_steps));
     Z3D_TRY(get_count(scale, "hysteresis_left", &e->hysteresis_left));
@@ -141,7 +140,7 @@ static z3d_status fold_shape(z3d_tensor *t) {
     t->outer = t->inner = t->global = 1;
     for (int d = 0; d < t->dims; d++) {
         if (t->shape[d] < 1 || !z3d_mul_i64(all, t->shape[d], &all))
-            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: no possible shape", t->group, t->name);
+            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: impossible shape", t->group, t->name);
         *(d < middle ? &t->outer : d > middle ? &t->inner : &t->global) *= t->shape[d];
     }
     return Z3D_OK;
@@ -155,15 +154,15 @@ static z3d_status read_tensor(const z3d_json *object, z3d_tensor *t) {
     Z3D_TRY(z3d_json_get(object, "shape", Z3D_JSON_ARRAY, &shape));
     Z3D_TRY(z3d_json_get(object, "split", Z3D_JSON_NUMBER, &split));
     if (shape->count < 1 || shape->count > Z3D_MAX_DIMS)
-        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: %lld dimensions", t->group, t->name,
+        return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s has %lld dimensions", t->group, t->name,
                          (long long)shape->count);
     for (const z3d_json *d = shape->first; d; d = d->next)
         if (!z3d_json_int(d, &t->shape[t->dims++]))
-            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: no possible shape", t->group, t->name);
+            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: impossible shape", t->group, t->name);
     t->split_dim = -1;
     if (strcmp(split->text, "-1") != 0) {
         if (!z3d_json_int(split, &dim) || dim >= t->dims)
-            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: \"split\" is none of its dimensions",
+            return Z3D_ERROR(Z3D_ERR_DATA, "tensor %s/%s: \"split\" is not one of its dimensions",
                              t->group, t->name);
         t->split_dim = (int)dim;
     }
@@ -187,7 +186,7 @@ static z3d_status read_files(const z3d_json *root, z3d_manifest *out) {
         Z3D_TRY(z3d_json_get_int(f, "size", &out->file[at].size));
         Z3D_TRY(z3d_json_get_text(f, "xxh3_128", &digest));
         if (!z3d_digest_parse(digest, &out->file[at].digest))
-            return Z3D_ERROR(Z3D_ERR_DATA, "file %s: no digest", out->file[at].name);
+            return Z3D_ERROR(Z3D_ERR_DATA, "file %s: its digest is not valid", out->file[at].name);
     }
     return Z3D_OK;
 }
@@ -199,7 +198,7 @@ static z3d_status read_root(const z3d_json *root, z3d_manifest *out) {
     int at = 0;
     Z3D_TRY(z3d_json_get_text(root, "format", &format));
     if (strcmp(format, "zero3d checkpoint") != 0)
-        return Z3D_ERROR(Z3D_ERR_DATA, "\"format\" is \"%.40s\": no checkpoint of zero3d", format);
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"format\" is \"%.40s\": not a zero3d checkpoint", format);
     Z3D_TRY(z3d_json_get_int(root, "version", &version));
     if (version != Z3D_FORMAT_VERSION)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
@@ -220,10 +219,10 @@ static z3d_status check_text(const char *text, size_t length) {
     if (length > FIRST_LINE_BYTES) memcpy(digits, text + sizeof FIRST_LINE - 1, 32);
     if (length <= FIRST_LINE_BYTES || memcmp(text, FIRST_LINE, sizeof FIRST_LINE - 1) != 0 ||
         memcmp(text + FIRST_LINE_BYTES - 3, "\",\n", 3) != 0 || !z3d_digest_parse(digits, &said))
-        return Z3D_ERROR(Z3D_ERR_DATA, "does not begin with its digest: no manifest, or damaged");
+        return Z3D_ERROR(Z3D_ERR_DATA, "damaged: it does not begin with its digest");
     z3d_digest is = z3d_digest_of(text + FIRST_LINE_BYTES, (int64_t)(length - FIRST_LINE_BYTES));
     if (!z3d_digest_equal(is, said))
-        return Z3D_ERROR(Z3D_ERR_DATA, "damaged: its bytes do not give its digest");
+        return Z3D_ERROR(Z3D_ERR_DATA, "damaged: it does not match its digest");
     return Z3D_OK;
 }
 
@@ -231,16 +230,11 @@ z3d_status z3d_manifest_read_head(const char *folder, z3d_manifest *out) {
     char *text = NULL;
     size_t length = 0;
     z3d_json *root = NULL;
-    struct stat info;
     bool exists;
     *out = (z3d_manifest){0};
     z3d_status status = z3d_manifest_exists(folder, &exists);
     if (status != Z3D_OK) return status;
-    if (!exists && stat(folder, &info) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", folder, strerror(errno));
-    if (!exists)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s is no complete checkpoint: it has no %s", folder,
-                         Z3D_MANIFEST);
+    if (!exists) return z3d_checkpoint_none(folder);
     Z3D_TRY(read_text(folder, Z3D_MANIFEST, &text, &length));
     Z3D_TRY_GOTO(status, check_text(text, length), end);
     Z3D_TRY_GOTO(status, z3d_json_parse(text, length, "JSON", &root), end);
@@ -266,12 +260,12 @@ static z3d_status read_blocks(const z3d_json *root, z3d_shard *shard) {
     shard->num_blocks = count;
     int64_t wanted = shard->size / Z3D_BLOCK_BYTES + (shard->size % Z3D_BLOCK_BYTES != 0);
     if (block != Z3D_BLOCK_BYTES || count != wanted)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%d digests of blocks of %lld bytes, %lld of %d are wanted",
+        return Z3D_ERROR(Z3D_ERR_DATA, "%d digests of blocks of %lld bytes, expected %lld of %d",
                          count, (long long)block, (long long)wanted, Z3D_BLOCK_BYTES);
     z3d_digest *to = shard->block;
     for (const z3d_json *b = array->first; b; b = b->next)
         if (b->type != Z3D_JSON_STRING || !z3d_digest_parse(b->text, to++))
-            return Z3D_ERROR(Z3D_ERR_DATA, "a block's digest is none");
+            return Z3D_ERROR(Z3D_ERR_DATA, "the digest of a block is not valid");
     return Z3D_OK;
 }
 
@@ -297,7 +291,7 @@ static z3d_status read_extent(const z3d_json *object, const z3d_manifest *manife
     if (e->kind == Z3D_STATE_KINDS || e->tensor >= manifest->num_tensors || rows->count != 2 ||
         !z3d_json_int(rows->first, &e->row_first) || !z3d_json_int(rows->first->next, &e->rows) ||
         !possible(e, &manifest->tensor[e->tensor], size))
-        return Z3D_ERROR(Z3D_ERR_DATA, "a dataset lies outside of its tensor or of the file");
+        return Z3D_ERROR(Z3D_ERR_DATA, "a dataset lies outside its tensor or its file");
     return Z3D_OK;
 }
 
@@ -310,8 +304,8 @@ static z3d_status read_index_root(const z3d_json *root, const z3d_manifest *mani
     Z3D_TRY(z3d_json_get_text(root, "file", &name));
     Z3D_TRY(z3d_json_get_int(root, "size", &size));
     if (strcmp(name, shard->name) != 0 || size != shard->size)
-        return Z3D_ERROR(Z3D_ERR_DATA, "is about %.40s of %lld bytes, not %s of %lld bytes", name,
-                         (long long)size, shard->name, (long long)shard->size);
+        return Z3D_ERROR(Z3D_ERR_DATA, "describes %.40s of %lld bytes, expected %s of %lld bytes",
+                         name, (long long)size, shard->name, (long long)shard->size);
     Z3D_TRY(read_blocks(root, shard));
     Z3D_TRY(get_array(root, "datasets", sizeof *shard->extent, &array, &shard->extent,
                       &shard->num_extents));
@@ -337,10 +331,10 @@ static z3d_status read_index(const char *folder, const z3d_manifest *manifest, z
                          shard->index);
     Z3D_TRY(read_text(folder, shard->index, &text, &length));
     if ((int64_t)length != entry->size)
-        status = Z3D_ERROR(Z3D_ERR_DATA, "is %lld bytes long, %lld are wanted", (long long)length,
-                           (long long)entry->size);
+        status = Z3D_ERROR(Z3D_ERR_DATA, "damaged: %lld bytes long, expected %lld",
+                           (long long)length, (long long)entry->size);
     else if (!z3d_digest_equal(z3d_digest_of(text, (int64_t)length), entry->digest))
-        status = Z3D_ERROR(Z3D_ERR_DATA, "damaged: its bytes do not give its digest");
+        status = Z3D_ERROR(Z3D_ERR_DATA, "damaged: it does not match its digest");
     else
         status = z3d_json_parse(text, length, "JSON", &root);
     if (status == Z3D_OK) status = read_index_root(root, manifest, shard);
@@ -355,7 +349,7 @@ static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64
     const z3d_tensor *t = &m->tensor[tensor];
     int64_t wanted = z3d_tensor_elements(t);
     if (count == wanted) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "its shards have %lld elements of /%s/%s/%s, which has %lld",
+    return Z3D_ERROR(Z3D_ERR_DATA, "its shards hold %lld elements of /%s/%s/%s, expected %lld",
                      (long long)count, z3d_kind_name(kind), t->group, t->name, (long long)wanted);
 }
 
@@ -386,7 +380,7 @@ static z3d_status check_counts(const z3d_manifest *m) {
 
 z3d_status z3d_manifest_read(const char *folder, z3d_manifest *out) {
     Z3D_TRY(z3d_manifest_read_head(folder, out));
-    z3d_status status = Z3D_OK;
+    z3d_status status = z3d_folder_check_step(folder, out->info.engine.step);
     for (int i = 0; i < out->num_shards && status == Z3D_OK; i++) {
         status = read_index(folder, out, &out->shard[i]);
         if (status != Z3D_OK) z3d_error_context(status, "rank %d's shard", i);

@@ -161,7 +161,7 @@ static z3d_status open_file(const z3d_checkpoint *c, const char *name, int64_t s
     Z3D_TRY(z3d_io_join(c->folder, name, &path));
     z3d_status status = z3d_io_open(path, fd, &length);
     if (status == Z3D_OK && length != size) {
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, %lld were written", path,
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: %lld bytes long, expected %lld", path,
                            (long long)length, (long long)size);
         close(*fd);
         *fd = -1;
@@ -228,7 +228,7 @@ static z3d_status check_block(const z3d_checkpoint *c, int s, int64_t block, con
     append_datasets(&c->manifest, shard, block, &where);
     z3d_status status =
         Z3D_ERROR(Z3D_ERR_DATA,
-                  "rank %d's shard: %s/%s: damaged: bytes %lld-%lld do not give their digest: %s",
+                  "rank %d's shard: %s/%s: damaged: bytes %lld-%lld do not match their digest: %s",
                   s, c->folder, shard->name, (long long)(block * Z3D_BLOCK_BYTES),
                   (long long)(block * Z3D_BLOCK_BYTES + count - 1), where.text ? where.text : "");
     z3d_string_free(&where);
@@ -366,8 +366,8 @@ static z3d_status next_run(walk *w) {
         if (w->run == 0) w->source++;
     }
     if (w->run > 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: element %lld of /%s/%s/%s is in none of its shards",
-                     c->folder, (long long)w->first, z3d_kind_name((int)range->kind),
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: no shard has element %lld of /%s/%s/%s", c->folder,
+                     (long long)w->first, z3d_kind_name((int)range->kind),
                      c->manifest.tensor[range->tensor].group,
                      c->manifest.tensor[range->tensor].name);
 }
@@ -490,7 +490,7 @@ static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry
         status = z3d_new((size_t)file->size + 1, 1, file->name, &bytes);
         if (status == Z3D_OK) status = z3d_io_read(fd, file->name, bytes, file->size, 0);
         if (status == Z3D_OK && !z3d_digest_equal(z3d_digest_of(bytes, file->size), file->digest))
-            status = Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: its bytes do not give its digest",
+            status = Z3D_ERROR(Z3D_ERR_DATA, "%s/%s: damaged: it does not match its digest",
                                c->folder, file->name);
         *bytes_read += file->size;
     }

@@ -73,7 +73,7 @@ static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
 static z3d_status begin_phase(z3d_store *store) {
     int ranks = z3d_world_size(store->config.world);
     int64_t *sizes;
-    Z3D_TRY(z3d_folder_keep_lock(store->dir, &store->lock));
+    Z3D_TRY(z3d_folder_lock_keep(store->dir, &z3d_checkpoint_lock, &store->lock));
     Z3D_TRY(z3d_new((size_t)ranks, sizeof *sizes, "shards' sizes", &sizes));
     z3d_status status = Z3D_OK;
     for (int r = 0; r < ranks && status == Z3D_OK; r++) {
@@ -104,10 +104,10 @@ static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
     if (store->config.before_commit)
         Z3D_TRY(store->config.before_commit(store->config.commit_context));
-    Z3D_TRY(z3d_folder_check_lock(store->dir, store->lock));
+    Z3D_TRY(z3d_folder_lock_check(store->dir, &z3d_checkpoint_lock, store->lock));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
     if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
-        z3d_log(Z3D_LOG_WARN, "an old checkpoint could not be removed: %s", z3d_error_message());
+        z3d_log(Z3D_LOG_WARN, "cannot remove an old checkpoint: %s", z3d_error_message());
     return status;
 }
 
@@ -122,7 +122,7 @@ static z3d_status do_phase(z3d_store *store) {
     case Z3D_SAVE_IDLE:
         break;
     }
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "no save is in flight");
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "no save is running");
 }
 
 /* This rank's part of the phase has ended: *this* thread's message goes with it. */
@@ -181,7 +181,7 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     };
     Z3D_TRY(z3d_libraries(&m->info.libraries));
     if (!m->info.config || !m->info.program)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for what a checkpoint says of the run");
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the manifest's texts");
     z3d_engine_get_state(c->engine, &m->info.engine);
     Z3D_TRY(z3d_tensors_of(c->model, &m->tensor, &m->num_tensors));
     return z3d_checkpoint_path(store->dir, m->info.engine.step, &store->save.folder);
@@ -197,9 +197,10 @@ z3d_status z3d_store_plan_snapshot(z3d_store *store) {
     z3d_status status = z3d_device_alloc(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST,
                                          store->snapshot_bytes, &memory);
     if (status != Z3D_OK)
-        return z3d_error_context(status,
-                                 "a snapshot of %lld bytes (checkpoint.async: false needs none)",
-                                 (long long)store->snapshot_bytes);
+        return z3d_error_context(
+            status,
+            "the copy for asynchronous saves, %lld bytes (checkpoint.async: false needs no copy)",
+            (long long)store->snapshot_bytes);
     store->snapshot = memory;
     return Z3D_OK;
 }
@@ -253,7 +254,7 @@ static z3d_status abandon(z3d_store *store, z3d_status failure) {
     bool made = save->phase > Z3D_SAVE_BEGIN || well; /* the folder */
     bool committed = save->phase == Z3D_SAVE_COMMIT && well;
     bool ours = is_root(store) && made && !committed &&
-                z3d_folder_check_lock(store->dir, store->lock) == Z3D_OK;
+                z3d_folder_lock_check(store->dir, &z3d_checkpoint_lock, store->lock) == Z3D_OK;
     if (ours) (void)z3d_io_remove_tree(store->config.hook, save->folder, Z3D_MANIFEST);
     forget_save(store);
     return z3d_error_restore(&why);
@@ -360,7 +361,7 @@ z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step) {
 void z3d_store_close(z3d_store *store) {
     if (!store) return;
     forget_save(store);
-    if (store->lock >= 0) close(store->lock);
+    z3d_folder_lock_release(&store->lock);
     if (store->snapshot)
         z3d_device_free(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST, store->snapshot,
                         store->snapshot_bytes);

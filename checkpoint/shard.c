@@ -93,7 +93,7 @@ static z3d_status add_dataset(hid_t file, const z3d_tensor *tensor, z3d_extent *
     if (status == Z3D_OK) {
         haddr_t at = H5Dget_offset(dataset);
         if (at == HADDR_UNDEF || at % sizeof(float) != 0)
-            status = z3d_hdf5_failed("give a dataset its place");
+            status = z3d_hdf5_failed("place a dataset in the file");
         extent->offset = (int64_t)at;
     }
     if (dataset >= 0) H5Dclose(dataset);
@@ -131,7 +131,8 @@ z3d_status z3d_image_make(const z3d_tensor *tensor, int rank, int64_t step, int 
     if (file >= 0 && H5Fclose(file) < 0 && status == Z3D_OK)
         status = z3d_hdf5_failed("close the file in memory");
     if (status == Z3D_OK && fstat(out->fd, &info) != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "the file in memory: %s", strerror(errno));
+        status =
+            Z3D_ERROR(Z3D_ERR_IO, "the file in memory: cannot get its size: %s", strerror(errno));
     if (status == Z3D_OK) {
         shard->size = info.st_size;
         shard->num_blocks = (shard->size + Z3D_BLOCK_BYTES - 1) / Z3D_BLOCK_BYTES;

@@ -1,119 +1,10 @@
-/* A run's folder of checkpoints: taking it, cleaning it, what is in it, and going on from it. */
+/* A run's folder of checkpoints: taking it, cleaning it, and resuming from it. */
 #include "checkpoint/store.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- names ---- */
-
-enum { NAME_BYTES = 32 };
-
-static const char *step_name(int64_t step, char out[NAME_BYTES]) {
-    snprintf(out, NAME_BYTES, "step-%08lld", (long long)step);
-    return out;
-}
-
-z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out) {
-    char name[NAME_BYTES];
-    return z3d_io_join(dir, step_name(step, name), out);
-}
-
-/* Only what z3d_checkpoint_path gives: "step-7" would be the folder of no step, and a second one of
- * step 7. */
-static bool parse_name(const char *name, int64_t *step) {
-    char wanted[NAME_BYTES];
-    if (strncmp(name, "step-", 5) != 0 || strspn(name + 5, "0123456789") > 18) return false;
-    *step = strtoll(name + 5, NULL, 10);
-    return strcmp(name, step_name(*step, wanted)) == 0;
-}
-
-static z3d_status has_manifest(const char *dir, int64_t step, bool *has) {
-    char *folder;
-    Z3D_TRY(z3d_checkpoint_path(dir, step, &folder));
-    z3d_status status = z3d_manifest_exists(folder, has);
-    free(folder);
-    return status;
-}
-
-static int ascending(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static z3d_status append_step(int64_t step, int64_t **steps, int *count) {
-    if (*count % 16 == 0) {
-        int64_t *grown = realloc(*steps, (size_t)(*count + 16) * sizeof **steps);
-        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of checkpoints");
-        *steps = grown;
-    }
-    (*steps)[(*count)++] = step;
-    return Z3D_OK;
-}
-
-/* Steps of the folders with (complete) or without a manifest. A list that may lack one is an error:
- * what is not in it is removed or gone behind. */
-static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, int *count) {
-    DIR *folder = opendir(dir);
-    z3d_status status = Z3D_OK;
-    if (!folder && errno == ENOENT) return Z3D_OK;
-    if (!folder && errno == ENOTDIR)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: is a file, or lies below one; a folder is wanted", dir);
-    while (folder && status == Z3D_OK) {
-        int64_t step;
-        bool has;
-        errno = 0;
-        struct dirent *entry = readdir(folder);
-        if (!entry) break;
-        if (!parse_name(entry->d_name, &step)) continue;
-        status = has_manifest(dir, step, &has);
-        if (status == Z3D_OK && has == complete) status = append_step(step, steps, count);
-    }
-    if (status == Z3D_OK && errno != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", dir, strerror(errno));
-    if (folder) closedir(folder);
-    return status;
-}
-
-static z3d_status list_folders(const char *dir, bool complete, int64_t **steps, int *count) {
-    z3d_errand errand;
-    *steps = NULL;
-    *count = 0;
-    z3d_errand_begin(&errand, "checkpoint: listing", dir);
-    z3d_status status = read_folder(dir, complete, steps, count);
-    z3d_errand_end(&errand);
-    if (status == Z3D_OK && *count) qsort(*steps, (size_t)*count, sizeof **steps, ascending);
-    if (status == Z3D_OK) return Z3D_OK;
-    free(*steps);
-    *steps = NULL;
-    *count = 0;
-    return status;
-}
-
-z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count) {
-    return list_folders(dir, true, steps, count);
-}
-
-z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
-    int64_t *steps = NULL;
-    int count = 0;
-    bool itself;
-    *out = NULL;
-    Z3D_TRY(z3d_manifest_exists(path, &itself));
-    if (!itself) Z3D_TRY(z3d_checkpoint_list(path, &steps, &count));
-    if (count > 0) {
-        z3d_status status = z3d_checkpoint_path(path, steps[count - 1], out);
-        free(steps);
-        return status;
-    }
-    free(steps);
-    *out = strdup(path);
-    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
-}
 
 /* ---- taking the folder ---- */
 
@@ -121,14 +12,15 @@ z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
 static z3d_status clean(z3d_store *store) {
     int64_t *steps;
     int count;
-    Z3D_TRY(list_folders(store->dir, false, &steps, &count));
+    Z3D_TRY(z3d_folder_steps(store->dir, false, &steps, &count));
     z3d_status status = Z3D_OK;
     for (int i = 0; i < count && status == Z3D_OK; i++) {
         char *path = NULL;
         status = z3d_checkpoint_path(store->dir, steps[i], &path);
         if (status == Z3D_OK) status = z3d_remains_remove(store->config.hook, path);
         if (status == Z3D_OK)
-            z3d_log(Z3D_LOG_WARN, "%s: removed, it was left by a save that did not end", path);
+            z3d_log(Z3D_LOG_WARN, "%s: removed, because it is incomplete: its save did not finish",
+                    path);
         free(path);
     }
     free(steps);
@@ -152,7 +44,7 @@ static z3d_status take_folder(z3d_store *store) {
     int count = 0;
     Z3D_TRY(z3d_make_folders(store->dir));
     sync_parents(store);
-    Z3D_TRY(z3d_folder_lock(store->dir, &store->lock));
+    Z3D_TRY(z3d_folder_lock_take(store->dir, &z3d_checkpoint_lock, &store->lock));
     Z3D_TRY(clean(store));
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
     store->newest = count ? steps[count - 1] : -1;
@@ -168,6 +60,7 @@ z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out) {
     if (status == Z3D_OK) {
         store->config = *config;
         store->lock = store->save.image.fd = -1;
+        store->told = -1;
         store->dir = strdup(config->dir);
         if (!store->dir) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
     }
@@ -193,18 +86,32 @@ void z3d_store_seconds(const z3d_store *store, double *whole, double *stalled) {
     *stalled = store->stalled_seconds;
 }
 
-z3d_status z3d_store_retain(const z3d_store *store) {
+void z3d_store_keep_all(z3d_store *store, bool on) {
+    store->keeps_all = on;
+}
+
+/* An old checkpoint. What somebody put into it, or for it, stays, and is said once. */
+static z3d_status remove_old(z3d_store *store, int64_t step) {
+    char *path, what[Z3D_FOREIGN_TEXT];
+    Z3D_TRY(z3d_checkpoint_path(store->dir, step, &path));
+    z3d_status status = z3d_folder_foreign(path, what);
+    if (status == Z3D_OK && !*what)
+        status = z3d_io_remove_tree(store->config.hook, path, Z3D_MANIFEST);
+    else if (status == Z3D_OK && step > store->told)
+        z3d_log(Z3D_LOG_WARN, "%s is an old checkpoint but %s: not removed", path, what);
+    if (*what && step > store->told) store->told = step;
+    free(path);
+    return status;
+}
+
+z3d_status z3d_store_retain(z3d_store *store) {
     int64_t *steps;
     int count;
-    if (store->config.keep <= 0) return Z3D_OK;
+    if (store->config.keep <= 0 || store->keeps_all) return Z3D_OK;
     Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
     z3d_status status = Z3D_OK;
-    for (int i = 0; i < count - store->config.keep && status == Z3D_OK; i++) {
-        char *path = NULL;
-        status = z3d_checkpoint_path(store->dir, steps[i], &path);
-        if (status == Z3D_OK) status = z3d_io_remove_tree(store->config.hook, path, Z3D_MANIFEST);
-        free(path);
-    }
+    for (int i = 0; i < count - store->config.keep && status == Z3D_OK; i++)
+        status = remove_old(store, steps[i]);
     free(steps);
     return status;
 }
@@ -217,12 +124,13 @@ static z3d_status put_aside(z3d_store *store, int64_t step) {
     z3d_errand errand;
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &from));
     snprintf(to, sizeof to, "%s.damaged", from);
-    z3d_errand_begin(&errand, "checkpoint: putting aside", from);
+    z3d_errand_begin(&errand, "checkpoint: renaming", from);
     for (int i = 2; access(to, F_OK) == 0; i++) snprintf(to, sizeof to, "%s.damaged-%d", from, i);
     z3d_status status = z3d_io_rename(store->config.hook, from, to);
     if (status == Z3D_OK) status = z3d_io_sync_folder(store->config.hook, store->dir);
     z3d_errand_end(&errand);
-    if (status == Z3D_OK) z3d_log(Z3D_LOG_WARN, "%s: put aside as %s", from, to);
+    if (status == Z3D_OK)
+        z3d_log(Z3D_LOG_WARN, "%s: renamed to %s, because it is damaged", from, to);
     free(from);
     return status;
 }
@@ -250,17 +158,9 @@ fail:
     return status;
 }
 
-/* A folder that was given another step's name would be gone on behind that step. */
-static z3d_status check_step(const z3d_store *store, int64_t step) {
-    z3d_engine_state state;
-    z3d_engine_get_state(store->config.engine, &state);
-    if (state.step == step) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "its manifest says step %lld", (long long)state.step);
-}
-
 /* Those above steps[good] are damaged. */
 static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good, int count) {
-    static const char *const putting = "checkpoint: putting damaged ones aside";
+    static const char *const putting = "checkpoint: renaming damaged ones";
     z3d_world *world = store->config.world;
     z3d_status status = Z3D_OK;
     z3d_watchdog_place(world, false, putting);
@@ -284,15 +184,15 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
         status = z3d_checkpoint_load_all(c->world, folder, c->model, c->engine, verify, false,
                                          accept, context, info);
         free(folder);
-        if (status == Z3D_OK) status = check_step(store, steps[at]);
         if (status != Z3D_ERR_DATA) break; /* another failure may be over at the next start */
         if (z3d_world_rank(c->world) == 0)
-            z3d_log(Z3D_LOG_ERROR, "the checkpoint of step %lld cannot be used: %s%s",
+            z3d_log(Z3D_LOG_ERROR, "cannot use the checkpoint of step %lld: %s%s",
                     (long long)steps[at], z3d_error_message(),
-                    at > 0 ? "; falling back to the one before" : "");
+                    at > 0 ? "; trying the one before it" : "");
     }
     if (status != Z3D_OK && at < 0)
-        z3d_error_context(status, "%s: none of its checkpoints is whole, and none was moved",
+        z3d_error_context(status,
+                          "%s: none of its checkpoints is intact; nothing was renamed or removed",
                           store->dir);
     if (status == Z3D_OK && count > 0) {
         status = put_all_aside(store, steps, at, count);

@@ -1,5 +1,5 @@
-/* Inside checkpoint/ only: a run's folder of checkpoints. store.c opens and resumes, save.c saves,
- * commit.c has what an import needs too. */
+/* Inside checkpoint/ only: a run's folder of checkpoints. folder.c knows what lies in it, store.c
+ * opens and resumes, save.c saves, commit.c has what an import needs too. */
 #ifndef ZERO3D_CHECKPOINT_STORE_H
 #define ZERO3D_CHECKPOINT_STORE_H
 
@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "checkpoint/shard.h"
+#include "src/base/folder_lock.h"
 
 typedef enum z3d_save_phase {
     Z3D_SAVE_IDLE,
@@ -35,26 +36,28 @@ struct z3d_store {
     z3d_store_config config;
     char *dir;
     int lock;
-    int64_t newest;
+    int64_t newest, told; /* told: the last one of which was said that it is not removed */
+    bool keeps_all;
     z3d_save save;
     float *snapshot; /* asynchronous: this rank's extents one behind the other; else NULL */
     int64_t snapshot_bytes;
     double whole_seconds, stalled_seconds;
 };
 
-/* Takes DIR/lock, held by *fd until it is closed: ERR_IO when another process has it. */
-z3d_status z3d_folder_lock(const char *dir, int *fd);
-/* ERR_IO where the lock's file is no longer the folder's: what lies there may be another job's. */
-z3d_status z3d_folder_check_lock(const char *dir, int fd);
-/* Takes it again where the lock's file is no longer the folder's: somebody removed it, or the
- * folder. ERR_IO as of z3d_folder_lock. */
-z3d_status z3d_folder_keep_lock(const char *dir, int *fd);
+/* The lock of a folder of checkpoints. */
+extern const z3d_folder_lock_use z3d_checkpoint_lock;
 /* "HDF5 1.10.8, ...", malloc'ed. */
 z3d_status z3d_libraries(char **out);
 /* Whether there is room for shards of these sizes and what describes them. */
 z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards);
+/* Steps of the folders in DIR with a step's name, ascending: those with a manifest (complete), or
+ * what has that name and none. malloc'ed. ERR_IO, too, where that cannot be told of one of them. */
+z3d_status z3d_folder_steps(const char *dir, bool complete, int64_t **steps, int *count);
+enum { Z3D_FOREIGN_TEXT = 128 };
+/* What a save did not write in or as a step's folder: "is a link", "holds \"x\""; else "". */
+z3d_status z3d_folder_foreign(const char *folder, char what[Z3D_FOREIGN_TEXT]);
 /* Removes what a save or a removal that did not end left of a step's folder. ERR_IO, and nothing is
- * removed, where there is anything else in it. */
+ * removed, where there is anything else in it, or it is no folder. */
 z3d_status z3d_remains_remove(const struct z3d_io_hook *hook, const char *folder);
 /* An empty folder for a step. Its entry in DIR is the caller's to sync. */
 z3d_status z3d_step_folder_make(const struct z3d_io_hook *hook, const char *folder);
@@ -65,6 +68,6 @@ z3d_status z3d_commit(z3d_manifest *manifest, const struct z3d_io_hook *hook, co
 /* Asynchronous: takes the memory of the one planned copy of this rank's states. */
 z3d_status z3d_store_plan_snapshot(z3d_store *store);
 /* Rank 0: removes complete checkpoints beyond the newest `keep`. */
-z3d_status z3d_store_retain(const z3d_store *store);
+z3d_status z3d_store_retain(z3d_store *store);
 
 #endif

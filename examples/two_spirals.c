@@ -45,7 +45,7 @@ static const struct z3d_unit_ops ops = {.forward = forward, .backward = backward
 /* Point i of two spirals of 1.5 turns; `shift` moves it along its spiral. */
 static z3d_micro_batch make_point(int i, double shift, float *point, int32_t *class) {
     int step = i / 2, steps = POINTS / 2;
-    double t = (step + shift) / steps, angle = 3 * M_PI * t + (i % 2 ? M_PI : 0);
+    double t = (step + shift) / steps, pi = acos(-1), angle = 3 * pi * t + (i % 2 ? pi : 0);
     point[0] = (float)(t * cos(angle)), point[1] = (float)(t * sin(angle)), *class = i % 2;
     return (z3d_micro_batch){{point, class}};
 }

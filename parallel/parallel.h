@@ -162,8 +162,9 @@ void z3d_group_set_observer(z3d_group *group,
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;
     int64_t scalar_calls, scalar_bytes;
-    double seconds, exposed_seconds; /* start to completion; spent inside wait; NAN: nobody timed
-                                        all of them */
+    /* From a transfer's turn in the group's queue to its completion; spent inside wait; NAN: nobody
+     * timed all of them. */
+    double seconds, exposed_seconds;
 } z3d_traffic;
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
 /* Adds `amount`, but its times, so often: what captured work does again (1) or for the first time,

@@ -9,8 +9,8 @@
 
 #include "zero/builder.h"
 
-/* Longer steps are refused: a list of some ten entries each would take minutes to plan. */
-enum { MAX_UNIT_RUNS = 200000 };
+/* Longer steps are refused: every rank's list would take gigabytes. */
+enum { MAX_UNIT_RUNS = 200000, MAX_ENTRIES = 5000000 };
 
 /* Stage 1 shards the optimizer states, 2 the gradients too, 3 the parameters too (the paper's P_os,
  * P_os+g, P_os+g+p). Gradients that are reduced once a step must be whole on every rank until then.
@@ -102,6 +102,20 @@ static int64_t bucket_columns(const z3d_layout *layout, int g, int64_t bucket) {
     return columns < layout->group[g].shard ? columns : layout->group[g].shard;
 }
 
+/* Refuses buckets so small that their entries would be too many. */
+static void check_entries(struct builder *b, int g, int64_t columns, bool reduces) {
+    const z3d_program *p = b->program;
+    int64_t buckets = (p->layout->group[g].shard + columns - 1) / columns;
+    if (b->status != Z3D_OK || p->num_instructions + buckets <= MAX_ENTRIES) return;
+    const char *key = reduces ? "reduce_bucket_size" : "allgather_bucket_size";
+    b->status = Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "the step program would have more than %d entries: zero_optimization.%s %lld cuts %s into "
+        "%lld buckets; use a larger %s (the default is 5e8)",
+        MAX_ENTRIES, key, (long long)(reduces ? p->config.reduce_bucket : p->config.gather_bucket),
+        p->model->group[g].name, (long long)buckets, key);
+}
+
 /* One entry per bucket of group g. `from`: the kept shard that a gather copies its own row from, or
  * -1. */
 static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g, int micro,
@@ -111,7 +125,8 @@ static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, 
     int64_t bucket =
         opcode == Z3D_OP_REDUCE_GRADS ? p->config.reduce_bucket : p->config.gather_bucket;
     int64_t columns = bucket_columns(p->layout, g, bucket);
-    for (int64_t first = 0; first < shard; first += columns) {
+    check_entries(b, g, columns, opcode == Z3D_OP_REDUCE_GRADS);
+    for (int64_t first = 0; first < shard && b->status == Z3D_OK; first += columns) {
         z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
         i->group = g;
         i->micro = micro;
@@ -263,20 +278,27 @@ static void share_gradients(struct builder *b, int g) {
 }
 
 static void wait_sums(struct builder *b) {
-    for (int g = b->program->model->num_groups - 1; g >= 0; g--) {
-        if (!b->group[g].summing) continue;
-        emit_sum(b, Z3D_PHASE_WAIT, g);
-        b->group[g].summing = false;
-        share_gradients(b, g);
+    for (int i = 0; i < b->summing.count; i++) {
+        emit_sum(b, Z3D_PHASE_WAIT, b->summing.group[i]);
+        share_gradients(b, b->summing.group[i]);
     }
+    b->summing.count = 0;
+}
+
+static void add_started(struct started *started, int g) {
+    int at = 0;
+    while (at < started->count && started->group[at] > g) at++;
+    if (at < started->count && started->group[at] == g) return;
+    for (int i = started->count++; i > at; i--) started->group[i] = started->group[i - 1];
+    started->group[at] = g;
 }
 
 static void wait_reductions(struct builder *b, int micro) {
     z3d_program *p = b->program;
     wait_sums(b);
-    for (int g = p->model->num_groups - 1; g >= 0; g--) {
+    for (int n = 0; n < b->reducing.count; n++) {
+        int g = b->reducing.group[n];
         struct group_state *group = &b->group[g];
-        if (!group->reducing) continue;
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, g, micro, Z3D_SLOT_GRADIENTS,
                      group->gradients, -1);
@@ -288,15 +310,16 @@ static void wait_reductions(struct builder *b, int micro) {
             i->buffer[Z3D_SLOT_SHARD] = kept;
             i->accumulate = micro > 0;
         }
-        group->reducing = false;
         if (!b->decisions.reduce_kept) group->gradients = -1;
         if (micro < p->config.accumulation - 1) continue;
-        group->summing = b->decisions.sum_replicated && z3d_layout_replicates(p->layout, g);
-        if (group->summing)
+        if (b->decisions.sum_replicated && z3d_layout_replicates(p->layout, g)) {
             emit_sum(b, Z3D_PHASE_START, g);
-        else
+            add_started(&b->summing, g);
+        } else {
             share_gradients(b, g);
+        }
     }
+    b->reducing.count = 0;
     if (!p->config.overlap) wait_sums(b);
 }
 
@@ -310,7 +333,7 @@ static void reduce_after(struct builder *b, struct work w) {
         if (b->group[g].last_writer != w.unit) continue;
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, g, w.micro, Z3D_SLOT_GRADIENTS,
                      b->group[g].gradients, -1);
-        b->group[g].reducing = true;
+        add_started(&b->reducing, g);
     }
     if (!p->config.overlap || w.unit == 0) wait_reductions(b, w.micro);
 }
@@ -325,7 +348,7 @@ static int output_of(const struct builder *b, int unit) {
 static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct work w) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    const z3d_trace *trace = z3d_builder_trace(p, w);
+    const z3d_trace *trace = z3d_builder_trace(b, w);
     int workspace = z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, trace->workspace, "workspace",
                                        unit->name, w.micro);
     z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE);
@@ -355,7 +378,7 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     /* The last unit's backward follows at once: its logits are temporary. */
     bool activation = keep && w.unit != p->model->num_units - 1;
     state->saved = z3d_builder_buffer(b, activation ? Z3D_TENANT_ACTIVATIONS : Z3D_TENANT_TEMPORARY,
-                                      z3d_builder_trace(p, w)->saved, "saved", unit->name, w.micro);
+                                      z3d_builder_trace(b, w)->saved, "saved", unit->name, w.micro);
     z3d_instruction *i =
         emit_unit(b, w.kind == WORK_FORWARD ? Z3D_OP_FORWARD : Z3D_OP_RECOMPUTE, w);
     i->keep = keep;
@@ -383,7 +406,7 @@ static int gradient_buffer(struct builder *b, int g, int micro) {
 static void backward(struct builder *b, struct work w) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    const z3d_trace *trace = z3d_builder_trace(p, w);
+    const z3d_trace *trace = z3d_builder_trace(b, w);
     int input = output_of(b, w.unit - 1), input_gradient = -1;
     if (input >= 0)
         input_gradient = b->unit[w.unit - 1].output_gradient =
@@ -419,7 +442,7 @@ static void do_work(struct builder *b, struct work w) {
     case WORK_RECOMPUTE:
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
-        forward(b, w, true, z3d_builder_replays_output(p, w.unit));
+        forward(b, w, true, z3d_builder_replays_output(b, w.unit));
         break;
     case WORK_BACKWARD:
         z3d_builder_finish_saves(b, w);
@@ -487,13 +510,15 @@ static void find_lifetimes(z3d_program *p) {
 /* Which unit's backward completes each group's gradient; every group needs one. */
 static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
-    for (int g = 0; g < p->model->num_groups; g++) {
+    for (int g = 0; g < p->model->num_groups; g++)
         b->group[g] = (struct group_state){.parameters = -1, .gradients = -1, .last_writer = -1};
-        for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--)
-            for (int s = 0; s < p->model->unit[u].num_groups; s++)
-                if (p->model->unit[u].group[s] == g &&
-                    z3d_builder_trace(p, (struct work){WORK_BACKWARD, u, 0})->writes_gradients[s])
-                    b->group[g].last_writer = u;
+    for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
+        const z3d_unit *unit = &p->model->unit[u];
+        const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0});
+        for (int s = 0; s < unit->num_groups; s++)
+            if (trace->writes_gradients[s]) b->group[unit->group[s]].last_writer = u;
+    }
+    for (int g = 0; g < p->model->num_groups; g++) {
         if (p->mode == Z3D_MODE_TRAIN && b->group[g].last_writer < 0)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "parameter group %s: no unit's backward writes its gradients",
@@ -536,7 +561,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
             "%d units x %d micro-batches a step: a step program has at most %d unit runs; "
             "take fewer gradient accumulation steps",
             model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.decisions = decide(config, model)};
+    struct builder b = {.decisions = decide(config, model), .saving = -1};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,
@@ -552,7 +577,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_units, sizeof *b.unit, "builder", &b.unit),
                  end);
     for (int u = 0; u < model->num_units; u++)
-        b.unit[u] = (struct unit_state){-1, -1, -1, -1, false, -1, false, false};
+        b.unit[u] = (struct unit_state){-1, -1, -1, -1, -1, false, false};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing
@@ -568,6 +593,7 @@ end:
     free(b.group);
     free(b.unit);
     free(b.work);
+    free(b.kept_from);
     if (status != Z3D_OK)
         z3d_program_destroy(b.program);
     else

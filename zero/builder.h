@@ -23,15 +23,18 @@ struct group_state {
     int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
     bool written;    /* something was written to it: add from now on */
     int last_writer; /* the unit whose backward completes the gradient */
-    bool reducing;   /* a reduction was started and not yet waited for */
-    bool summing;    /* and so a sum over the tensor group */
+};
+
+/* Groups, the highest first, whose collective was started and not yet waited for: those of one
+ * unit at most. */
+struct started {
+    int count, group[Z3D_MAX_UNIT_GROUPS];
 };
 
 /* The current micro-batch's memory of one unit. */
 struct unit_state {
     int output, output_gradient, saved; /* buffers; output: the newest copy of it */
     int checkpoint;                     /* its kept input, where one is kept for it */
-    bool saving;                        /* the checkpoint's transfer to the host is under way */
     int loaded;                         /* the buffer that its checkpoint comes back to, -1: none */
     bool fetching, gathering;           /* that is under way: from the host; from the other ranks */
 };
@@ -48,7 +51,10 @@ struct builder {
     int instruction_capacity, buffer_capacity, num_work;
     struct decisions decisions;
     struct group_state *group;
+    struct started reducing, summing; /* reductions, and sums over the tensor group */
     struct unit_state *unit;
+    int saving;     /* the unit whose checkpoint's transfer to the host is under way, -1: none */
+    int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
     z3d_status status; /* first failure; later emits do nothing */
 };
@@ -63,11 +69,11 @@ z3d_status z3d_builder_order(struct builder *b);
 /* Unit u's forward is repeated from a checkpoint before its backward. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit);
 /* Unit u is the first of those that are recomputed from one checkpoint. */
-bool z3d_builder_keeps_input(const z3d_program *p, int unit);
+bool z3d_builder_keeps_input(const struct builder *b, int unit);
 /* Whether recomputing u must also give its output (for the next unit of its checkpoint). */
-bool z3d_builder_replays_output(const z3d_program *p, int unit);
+bool z3d_builder_replays_output(const struct builder *b, int unit);
 /* The recording that a piece of work follows. */
-const z3d_trace *z3d_builder_trace(const z3d_program *p, struct work w);
+const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
 /* Whether work number `step` reads the parameters of `group`. */
 bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 /* Bytes of unit u's output for one micro-batch of this program. */

@@ -2,39 +2,29 @@
  * does inside is asserted against its recording. */
 #include "zero/executor.h"
 
+#include "zero/in_flight.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- creation: pairs every wait with its start ---- */
 
-static bool same_work(const z3d_instruction *a, const z3d_instruction *b) {
-    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
-        if (a->buffer[s] != b->buffer[s]) return false;
-    return a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
-           a->group == b->group && a->first == b->first && a->count == b->count &&
-           a->space == b->space;
-}
-
 static z3d_status pair_waits(const z3d_program *program, int *start) {
-    int pending = 0;
-    int *open = NULL;
-    Z3D_TRY(z3d_new((size_t)program->num_instructions, sizeof *open, "executor", &open));
-    for (int n = 0; n < program->num_instructions; n++) {
-        const z3d_instruction *i = &program->instruction[n];
+    z3d_in_flight open;
+    z3d_status status = z3d_in_flight_create(program, &open);
+    for (int n = 0; n < program->num_instructions && status == Z3D_OK; n++) {
+        z3d_phase phase = program->instruction[n].phase;
         start[n] = -1;
-        if (i->phase == Z3D_PHASE_START) open[pending++] = n;
-        if (i->phase != Z3D_PHASE_WAIT) continue;
-        int k = 0;
-        while (k < pending && !same_work(&program->instruction[open[k]], i)) k++;
-        if (k == pending) {
-            free(open);
-            return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d waits for what was never started", n);
-        }
-        start[n] = open[k];
-        memmove(&open[k], &open[k + 1], (size_t)(--pending - k) * sizeof *open);
+        if (phase == Z3D_PHASE_START) z3d_in_flight_add(&open, n);
+        if (phase != Z3D_PHASE_WAIT) continue;
+        start[n] = z3d_in_flight_find(&open, n, true);
+        if (start[n] < 0)
+            status =
+                Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d waits for an entry that was not started", n);
+        else
+            z3d_in_flight_remove(&open, start[n]);
     }
-    free(open);
-    return Z3D_OK;
+    z3d_in_flight_release(&open);
+    return status;
 }
 
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor) {

@@ -468,27 +468,12 @@ static z3d_status hand_over(z3d_flow *flow) {
 
 /* ---- starts and waits ---- */
 
-static bool same_operands(const z3d_instruction *a, const z3d_instruction *b) {
-    bool same = a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
-                a->group == b->group && a->axis == b->axis && a->space == b->space &&
-                a->first == b->first && a->count == b->count;
-    for (int s = 0; s < Z3D_SLOT_COUNT && same; s++) same = a->buffer[s] == b->buffer[s];
-    return same;
-}
-
 /* A wait finds its start by what it moves: that must not be in flight twice, not even between
  * different buffers. */
 static z3d_status check_not_in_flight(const z3d_flow *flow) {
-    const z3d_instruction *in = entry(flow);
-    for (int i = 0; i < flow->num_pending; i++) {
-        const z3d_instruction *other = &flow->program->instruction[flow->pending[i]];
-        if (other->opcode == in->opcode && other->group == in->group &&
-            other->first < in->first + in->count && in->first < other->first + other->count) {
-            return z3d_flow_fail(flow, "entry %d moves these columns and is still in flight",
-                                 flow->pending[i]);
-        }
-    }
-    return Z3D_OK;
+    int other = z3d_in_flight_overlap(&flow->pending, flow->at);
+    if (other < 0) return Z3D_OK;
+    return z3d_flow_fail(flow, "entry %d moves these columns and is still in flight", other);
 }
 
 /* Whether the entry is a start (or the one wait for a start that came before). */
@@ -498,17 +483,14 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     if (in->phase == Z3D_PHASE_WHOLE) return Z3D_OK;
     if (*start) {
         Z3D_TRY(check_not_in_flight(flow));
-        flow->pending[flow->num_pending++] = flow->at;
+        z3d_in_flight_add(&flow->pending, flow->at);
         return Z3D_OK;
     }
-    for (int i = 0; i < flow->num_pending; i++) {
-        if (!same_operands(&flow->program->instruction[flow->pending[i]], in)) continue;
-        for (flow->num_pending--; i < flow->num_pending; i++) {
-            flow->pending[i] = flow->pending[i + 1];
-        }
-        return Z3D_OK;
-    }
-    return z3d_flow_fail(flow, "it waits for what was never started, or was waited for before");
+    int started = z3d_in_flight_find(&flow->pending, flow->at, true);
+    if (started < 0)
+        return z3d_flow_fail(flow, "it waits for what was never started, or was waited for before");
+    z3d_in_flight_remove(&flow->pending, started);
+    return Z3D_OK;
 }
 
 static z3d_status collective(z3d_flow *flow) {
@@ -622,8 +604,8 @@ static z3d_status set_start(z3d_flow *flow) {
 static z3d_status check_end(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     int rows = rows_of(flow, Z3D_PART_OPTIMIZER);
-    if (flow->num_pending > 0) {
-        flow->at = flow->pending[0];
+    if (flow->pending.count > 0) {
+        flow->at = z3d_in_flight_first(&flow->pending);
         return z3d_flow_fail(flow, "nothing waits for it");
     }
     flow->at = p->num_instructions; /* "the end of the program" */

@@ -8,6 +8,7 @@
 #ifndef ZERO3D_ZERO_VERIFIER_H
 #define ZERO3D_ZERO_VERIFIER_H
 
+#include "zero/in_flight.h"
 #include "zero/program.h"
 
 typedef enum z3d_value_kind {
@@ -41,8 +42,9 @@ typedef struct z3d_cell {
     int readers[2];     /* number of started entries that are reading it */
 } z3d_cell;
 
+/* The room to grow lies behind cell `gap`, where the last change was: the next one is near it. */
 typedef struct z3d_cells {
-    int count, capacity;
+    int count, capacity, gap;
     z3d_cell *cell;
 } z3d_cells;
 
@@ -51,10 +53,9 @@ typedef struct z3d_flow {
     const z3d_program *program;
     int at;           /* current entry */
     z3d_cells *cells; /* by buffer */
-    int num_pending;
-    int *pending; /* started, not waited for */
-    int *total;   /* by group: contributions of one micro-batch to its gradient */
-    int *place;   /* by unit and slot: which contribution */
+    z3d_in_flight pending;
+    int *total; /* by group: contributions of one micro-batch to its gradient */
+    int *place; /* by unit and slot: which contribution */
     bool *stepped;
     int losses; /* micro-batches whose loss was added */
     bool begun, controlled, handed_over;

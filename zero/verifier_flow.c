@@ -25,12 +25,11 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
     const z3d_model *model = program->model;
     size_t groups = (size_t)model->num_groups, units = (size_t)model->num_units;
     size_t buffers = (size_t)program->num_buffers;
-    size_t entries = (size_t)program->num_instructions + 1;
     *out = (z3d_flow){.program = program};
     Z3D_TRY(z3d_new(groups, sizeof *out->total, "verifier", &out->total));
     Z3D_TRY(z3d_new(groups, sizeof *out->stepped, "verifier", &out->stepped));
     Z3D_TRY(z3d_new(units * Z3D_MAX_UNIT_GROUPS, sizeof *out->place, "verifier", &out->place));
-    Z3D_TRY(z3d_new(entries, sizeof *out->pending, "verifier", &out->pending));
+    Z3D_TRY(z3d_in_flight_create(program, &out->pending));
     Z3D_TRY(z3d_new(buffers, sizeof *out->cells, "verifier", &out->cells));
     for (size_t b = 0; b < buffers; b++) {
         z3d_cells *c = &out->cells[b];
@@ -47,7 +46,7 @@ void z3d_flow_release(z3d_flow *flow) {
         free(flow->cells[b].cell);
     }
     free(flow->cells);
-    free(flow->pending);
+    z3d_in_flight_release(&flow->pending);
     free(flow->total);
     free(flow->place);
     free(flow->stepped);
@@ -117,28 +116,51 @@ static bool same_cell(const z3d_cell *a, const z3d_cell *b) {
     return true;
 }
 
+static z3d_cell *cell_at(const z3d_cells *c, int index) {
+    return &c->cell[index < c->gap ? index : index + c->capacity - c->count];
+}
+
+/* Brings the room to grow in front of cell `index`. */
+static void move_gap(z3d_cells *c, int index) {
+    int room = c->capacity - c->count, low = index < c->gap ? index : c->gap;
+    size_t bytes = sizeof *c->cell * (size_t)abs(c->gap - index);
+    z3d_cell *front = c->cell + low, *behind = c->cell + low + room;
+    if (index < c->gap)
+        memmove(behind, front, bytes);
+    else
+        memmove(front, behind, bytes);
+    c->gap = index;
+}
+
+static z3d_status make_room(z3d_cells *c) {
+    if (c->count < c->capacity) return Z3D_OK;
+    move_gap(c, c->count);
+    z3d_cell *more = realloc(c->cell, 2 * sizeof *more * (size_t)c->capacity);
+    if (more == NULL) return Z3D_ERROR(Z3D_ERR_MEMORY, "verifier: %d cells", c->capacity);
+    c->cell = more;
+    c->capacity *= 2;
+    return Z3D_OK;
+}
+
 /* Cuts so that a cell begins at `column`; gives its index. */
 static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
     int low = 0, high = c->count;
     while (low < high) { /* first cell that ends behind column */
         int middle = low + (high - low) / 2;
-        if (c->cell[middle].end > column) {
+        if (cell_at(c, middle)->end > column) {
             high = middle;
         } else {
             low = middle + 1;
         }
     }
     *index = low;
-    if (column == (low > 0 ? c->cell[low - 1].end : 0)) return Z3D_OK;
-    if (c->count == c->capacity) {
-        z3d_cell *more = realloc(c->cell, 2 * sizeof *more * (size_t)c->capacity);
-        if (more == NULL) return Z3D_ERROR(Z3D_ERR_MEMORY, "verifier: %d cells", c->capacity);
-        c->cell = more;
-        c->capacity *= 2;
-    }
-    memmove(c->cell + low + 1, c->cell + low, sizeof *c->cell * (size_t)(c->count - low));
-    c->count++;
+    if (column == (low > 0 ? cell_at(c, low - 1)->end : 0)) return Z3D_OK;
+    Z3D_TRY(make_room(c));
+    move_gap(c, low);
+    c->cell[low] = *cell_at(c, low);
     c->cell[low].end = column;
+    c->gap++;
+    c->count++;
     *index = low + 1;
     return Z3D_OK;
 }
@@ -146,6 +168,7 @@ static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
 /* Joins equal neighbours in [from, to], so that finished buckets do not stay apart. */
 static void join(z3d_cells *c, int from, int to) {
     int kept = from;
+    move_gap(c, to + 1);
     for (int i = from + 1; i <= to; i++) {
         if (same_cell(&c->cell[kept], &c->cell[i])) {
             c->cell[kept].end = c->cell[i].end;
@@ -153,7 +176,7 @@ static void join(z3d_cells *c, int from, int to) {
             c->cell[++kept] = c->cell[i];
         }
     }
-    memmove(c->cell + kept + 1, c->cell + to + 1, sizeof *c->cell * (size_t)(c->count - to - 1));
+    c->gap = kept + 1;
     c->count -= to - kept;
 }
 
@@ -207,7 +230,7 @@ static z3d_status apply(z3d_flow *flow, int buffer, const char *what, z3d_access
     for (int row = 0; row < 2; row++) {
         if (!(access.rows & (1 << row))) continue;
         for (int i = from; i < to; i++) {
-            Z3D_TRY(act(flow, what, &c->cell[i], row, action, write, value));
+            Z3D_TRY(act(flow, what, cell_at(c, i), row, action, write, value));
         }
     }
     join(c, from > 0 ? from - 1 : 0, to < c->count ? to : c->count - 1);

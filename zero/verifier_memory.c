@@ -153,11 +153,15 @@ static z3d_status check_place(const z3d_program *p, int index) {
                      Z3D_PACK_ALIGN);
 }
 
-/* Buffers in the order in which they come alive, and those alive at the moment. */
+/* Buffers in the order in which they come alive and in that in which they die, and those alive at
+ * the moment: by place in the order of addresses, as a tree of which every node knows whether
+ * anything below it is alive. */
 typedef struct sweep {
     const z3d_program *program;
-    int *order, *alive;
-    int count;
+    int *birth, *death, *address; /* buffers in these orders */
+    int *place;                   /* by buffer: its place in `address` */
+    bool *alive;                  /* the tree: node 1 is the root, leaves begin at `leaves` */
+    int count, dead, leaves;
 } sweep;
 
 static int by_birth(const void *a, const void *b, void *program) {
@@ -167,43 +171,95 @@ static int by_birth(const void *a, const void *b, void *program) {
     return first != other ? (first > other) - (first < other) : (x > y) - (x < y);
 }
 
+static int by_death(const void *a, const void *b, void *program) {
+    const z3d_program *p = program;
+    int x = *(const int *)a, y = *(const int *)b;
+    int last = p->buffer[x].last, other = p->buffer[y].last;
+    return last != other ? (last > other) - (last < other) : (x > y) - (x < y);
+}
+
+static int by_address(const void *a, const void *b, void *program) {
+    const z3d_program *p = program;
+    int x = *(const int *)a, y = *(const int *)b;
+    int64_t offset = p->buffer[x].offset, other = p->buffer[y].offset;
+    return offset != other ? (offset > other) - (offset < other) : (x > y) - (x < y);
+}
+
+static void set_alive(sweep *s, int index, bool alive) {
+    int node = s->leaves + s->place[index];
+    for (s->alive[node] = alive; node > 1; node /= 2)
+        s->alive[node / 2] = s->alive[node] || s->alive[node ^ 1];
+}
+
+/* The buffer alive at the nearest address below (side 0) or above (side 1) the buffer's, -1. */
+static int neighbour(const sweep *s, int index, int side) {
+    int node = s->leaves + s->place[index];
+    while (node > 1 && (node % 2 != 1 - side || !s->alive[node ^ 1])) node /= 2;
+    if (node <= 1) return -1;
+    for (node ^= 1; node < s->leaves;) {
+        int nearer = 2 * node + 1 - side;
+        node = s->alive[nearer] ? nearer : nearer ^ 1;
+    }
+    return s->address[node - s->leaves];
+}
+
+/* What is alive shares nothing: what comes alive shares addresses with a neighbour, or nothing. */
 static z3d_status bring_alive(sweep *s, int index) {
     const z3d_buffer *buffers = s->program->buffer, *b = &buffers[index];
-    int kept = 0;
-    for (int i = 0; i < s->count; i++) {
-        const z3d_buffer *other = &buffers[s->alive[i]];
-        if (other->last < b->first) continue; /* died */
-        if (other->offset < b->offset + b->bytes && b->offset < other->offset + other->bytes) {
+    while (s->dead < s->count && buffers[s->death[s->dead]].last < b->first)
+        set_alive(s, s->death[s->dead++], false);
+    for (int side = 0; side < 2; side++) {
+        int near = neighbour(s, index, side);
+        const z3d_buffer *other = near >= 0 ? &buffers[near] : NULL;
+        if (other && other->offset < b->offset + b->bytes &&
+            b->offset < other->offset + other->bytes) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "buffers %d, %s, and %d, %s, are both alive at entry %d and share "
                              "addresses (%lld bytes at %lld, %lld at %lld)",
-                             s->alive[i], other->name, index, b->name, b->first,
-                             (long long)other->bytes, (long long)other->offset, (long long)b->bytes,
-                             (long long)b->offset);
+                             near, other->name, index, b->name, b->first, (long long)other->bytes,
+                             (long long)other->offset, (long long)b->bytes, (long long)b->offset);
         }
-        s->alive[kept++] = s->alive[i];
     }
-    s->alive[kept] = index;
-    s->count = kept + 1;
+    set_alive(s, index, true);
     return Z3D_OK;
+}
+
+static z3d_status reserve(sweep *s) {
+    size_t buffers = (size_t)s->program->num_buffers + 1;
+    for (s->leaves = 1; s->leaves < s->program->num_buffers; s->leaves *= 2) {
+    }
+    Z3D_TRY(z3d_new(buffers, sizeof *s->birth, "verifier", &s->birth));
+    Z3D_TRY(z3d_new(buffers, sizeof *s->death, "verifier", &s->death));
+    Z3D_TRY(z3d_new(buffers, sizeof *s->address, "verifier", &s->address));
+    Z3D_TRY(z3d_new(buffers, sizeof *s->place, "verifier", &s->place));
+    return z3d_new(2 * (size_t)s->leaves, sizeof *s->alive, "verifier", &s->alive);
+}
+
+static void sort(sweep *s) {
+    size_t count = (size_t)s->count, size = sizeof *s->birth;
+    void *program = (void *)(uintptr_t)s->program;
+    memcpy(s->death, s->birth, count * size);
+    memcpy(s->address, s->birth, count * size);
+    qsort_r(s->birth, count, size, by_birth, program);
+    qsort_r(s->death, count, size, by_death, program);
+    qsort_r(s->address, count, size, by_address, program);
+    for (int i = 0; i < s->count; i++) s->place[s->address[i]] = i;
 }
 
 static z3d_status check_addresses(const z3d_program *p, z3d_space space) {
     sweep s = {.program = p};
-    int total = 0;
-    size_t buffers = (size_t)p->num_buffers + 1;
-    z3d_status status = z3d_new(buffers, sizeof *s.order, "verifier", &s.order);
-    if (status == Z3D_OK) status = z3d_new(buffers, sizeof *s.alive, "verifier", &s.alive);
+    z3d_status status = reserve(&s);
     for (int i = 0; status == Z3D_OK && i < p->num_buffers; i++) {
         if (p->buffer[i].space != space || p->buffer[i].bytes == 0) continue;
         status = check_place(p, i);
-        s.order[total++] = i;
+        s.birth[s.count++] = i;
     }
-    if (status == Z3D_OK) {
-        qsort_r(s.order, (size_t)total, sizeof *s.order, by_birth, (void *)(uintptr_t)p);
-    }
-    for (int i = 0; status == Z3D_OK && i < total; i++) status = bring_alive(&s, s.order[i]);
-    free(s.order);
+    if (status == Z3D_OK) sort(&s);
+    for (int i = 0; status == Z3D_OK && i < s.count; i++) status = bring_alive(&s, s.birth[i]);
+    free(s.birth);
+    free(s.death);
+    free(s.address);
+    free(s.place);
     free(s.alive);
     return status;
 }

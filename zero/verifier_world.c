@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/program.h"
+#include "zero/in_flight.h"
 
 /* One collective as it must look alike on every member. */
 typedef struct call {
@@ -37,8 +37,7 @@ typedef struct player {
     queued *queue;         /* ring of started, unfinished ones: started - done of them */
     int capacity;
     int64_t *number; /* by entry: of a start, its place in the queue's history */
-    int *open;       /* started entries that were not waited for */
-    int num_open;
+    z3d_in_flight open;
 } player;
 
 typedef struct meeting {
@@ -224,38 +223,17 @@ static z3d_status enqueue(world *w, int rank, queued q) {
 
 /* ---- one rank ---- */
 
-static bool same_operands(const z3d_instruction *a, const z3d_instruction *b) {
-    return a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
-           a->group == b->group && a->axis == b->axis && a->space == b->space &&
-           a->first == b->first && a->count == b->count;
-}
-
-/* The started entry that the wait at p->entry is for; -1: none. */
-static int start_of(player *p) {
-    const z3d_instruction *in = &p->program->instruction[p->entry];
-    for (int i = 0; i < p->num_open; i++) {
-        int start = p->open[i];
-        if (!same_operands(&p->program->instruction[start], in)) continue;
-        return i;
-    }
-    return -1;
-}
-
 static z3d_status wait(player *p, int rank, bool *over) {
-    int place = start_of(p);
-    if (place < 0) {
+    int start = z3d_in_flight_find(&p->open, p->entry, false);
+    if (start < 0) {
         char entry[128];
         z3d_instruction_describe(p->program, p->entry, entry, sizeof entry);
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
                          "rank %d, entry %d, %s: it waits for what was not started", rank, p->entry,
                          entry);
     }
-    *over = p->number[p->open[place]] < p->done;
-    if (*over) {
-        p->num_open--;
-        memmove(p->open + place, p->open + place + 1,
-                sizeof *p->open * (size_t)(p->num_open - place));
-    }
+    *over = p->number[start] < p->done;
+    if (*over) z3d_in_flight_remove(&p->open, start);
     return Z3D_OK;
 }
 
@@ -283,7 +261,7 @@ static z3d_status step(world *w, int rank, bool *over) {
     }
     if (in->phase == Z3D_PHASE_START) {
         p->number[p->entry] = p->started;
-        p->open[p->num_open++] = p->entry;
+        z3d_in_flight_add(&p->open, p->entry);
         Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
         Z3D_TRY(wait(p, rank, over));
@@ -334,11 +312,12 @@ static z3d_status check_ends(const world *w) {
     }
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
-        if (p->num_open == 0) continue;
+        if (p->open.count == 0) continue;
         char entry[128];
-        z3d_instruction_describe(p->program, p->open[0], entry, sizeof entry);
+        int start = z3d_in_flight_first(&p->open);
+        z3d_instruction_describe(p->program, start, entry, sizeof entry);
         return Z3D_ERROR(Z3D_ERR_PROGRAM, "rank %d, entry %d, %s: nothing waits for it", rank,
-                         p->open[0], entry);
+                         start, entry);
     }
     return Z3D_OK;
 }
@@ -349,7 +328,7 @@ static z3d_status make_player(player *p, const z3d_program *program) {
     p->capacity = 8;
     Z3D_TRY(z3d_new((size_t)p->capacity, sizeof *p->queue, "verifier", &p->queue));
     Z3D_TRY(z3d_new(entries, sizeof *p->number, "verifier", &p->number));
-    return z3d_new(entries, sizeof *p->open, "verifier", &p->open);
+    return z3d_in_flight_create(program, &p->open);
 }
 
 static z3d_status check_world(z3d_program *const *programs, int count) {
@@ -413,7 +392,7 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
         free(w.player[rank].queue);
         free(w.player[rank].number);
-        free(w.player[rank].open);
+        z3d_in_flight_release(&w.player[rank].open);
     }
     free(w.player);
     free(w.meeting);

@@ -73,6 +73,7 @@ static z3d_status begin_head(z3d_group *group) {
     z3d_operation *head = own->head;
     own->tag = (int)(own->sequence++ % (Z3D_TAGS / 2)) * 2;
     own->active = true;
+    head->started = z3d_now(); /* not when it was queued: its time would be the others', too */
     if (own->node) {
         bool taken = z3d_node_takes(own->node, &head->call);
         own->way = taken ? Z3D_WAY_NODE : Z3D_WAY_RING;

@@ -72,7 +72,9 @@ void z3d_config_destroy(z3d_config *config);
 
 /* Reads a file / a text (name is used in messages) over what is set. Unknown and doubled keys,
  * wrong types, values out of range, tabs, anchors' misuse: ERR_CONFIG with "file:line:column: what
- * is wrong; what would be right". Never crashes on any bytes. */
+ * is wrong; what would be right", one line for each wrong place. Never crashes on any bytes.
+ * Errors stay with the configuration: after one, go on with overrides and z3d_config_check, whose
+ * message has the lines of all. */
 z3d_status z3d_config_read_file(z3d_config *config, const char *path);
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name);
@@ -87,11 +89,23 @@ z3d_status z3d_config_error(const z3d_config *config, const char *path, const ch
     __attribute__((format(printf, 3, 4)));
 
 /* Checks that need only the file: heads divide hidden, fp16 and bf16 not both, options without
- * effect, ... World-dependent checks (tensor size, batch sizes) are z3d_config_resolve's. */
-z3d_status z3d_config_check(const z3d_config *config);
+ * effect, ... All findings are told, one a line. World-dependent checks (tensor size, batch sizes)
+ * are z3d_config_resolve's. A key of a file that only an override left without effect gets its
+ * default back, and one line of log. */
+z3d_status z3d_config_check(z3d_config *config);
 /* Fills in what follows from the world size: data-parallel size, the third batch number,
  * grad_reduce. ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, int world_size, int *data_parallel_size);
+/* Both, and the errors of reading: everything that is wrong, in one message. */
+z3d_status z3d_config_settle(z3d_config *config, int world_size, int *data_parallel_size);
+
+/* The settings of a DeepSpeed file / of Megatron-LM's arguments (a command line or a part of a
+ * shell script) as our YAML, and a table for people of what became of each. *complete: everything
+ * that was asked for is in it. ERR_DATA or ERR_IO only where the file cannot be read at all. */
+z3d_status z3d_config_from_deepspeed(const char *path, z3d_string *yaml, z3d_string *table,
+                                     bool *complete);
+z3d_status z3d_config_from_megatron(const char *path, z3d_string *yaml, z3d_string *table,
+                                    bool *complete);
 
 /* The whole configuration as YAML that reads back to the same values (every key, resolved). */
 void z3d_config_write(const z3d_config *config, z3d_string *out);

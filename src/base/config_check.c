@@ -1,6 +1,7 @@
 /* Contradictions and options without effect that the configuration alone shows. Those that need the
  * world size are config_resolve.c's. Option values that are the default are no complaint: a pasted
- * block and a written resolved configuration name them all. */
+ * block and a written resolved configuration name them all. Each check looks first whether the keys
+ * that it reads are free of other errors. */
 #include "src/base/config_table.h"
 
 #include <math.h>
@@ -17,84 +18,115 @@ static int64_t divisor_above(int64_t n, int64_t value) {
     return value;
 }
 
-static z3d_status refuse_divisor(const z3d_config *c, const char *path, int64_t value, int64_t n,
-                                 const char *what) {
+static void refuse_divisor(config_checker *k, const char *path, int64_t value, int64_t n,
+                           const char *what) {
     int64_t below = value < n ? divisor_below(n, value) : n;
     int64_t above = value < n ? divisor_above(n, value) : n;
-    if (below == above) {
-        return z3d_config_error(c, path, "%lld does not divide %s %lld; %lld would",
-                                (long long)value, what, (long long)n, (long long)below);
-    }
-    return z3d_config_error(c, path, "%lld does not divide %s %lld; %lld or %lld would",
-                            (long long)value, what, (long long)n, (long long)below,
-                            (long long)above);
+    z3d_string right = {0};
+    if (below != above) z3d_string_append(&right, "%lld or ", (long long)below);
+    z3d_string_append(&right, "%lld", (long long)above);
+    config_complain(k, path, "%lld does not divide %s %lld; write %s", (long long)value, what,
+                    (long long)n, right.failed ? "a divisor" : right.text);
+    z3d_string_free(&right);
 }
 
 /* Parameters without padding: 12 h^2 + 13 h a block, embeddings, final norm. All their bytes (16
  * each) and activations are counted in int64_t, so a model beyond that is refused here. */
-static z3d_status check_model_size(const z3d_config *c) {
+static void check_model_size(config_checker *k) {
+    const z3d_config *c = k->c;
     int64_t h = c->model_hidden_size, block, blocks, table, positions, total, unused;
+    if (!config_sound(k, "model.num_layers", "model.hidden_size", "model.vocab_size",
+                      "model.seq_length", NULL))
+        return;
     bool fits =
         z3d_mul_i64(12 * h + 13, h, &block) && z3d_mul_i64(block, c->model_num_layers, &blocks) &&
         z3d_mul_i64(c->model_vocab_size, h, &table) &&
         z3d_mul_i64(c->model_seq_length, h, &positions) && z3d_add_i64(blocks, table, &total) &&
         z3d_add_i64(total, positions, &total) && z3d_mul_i64(total, 1024, &unused);
-    if (fits) return Z3D_OK;
-    return z3d_config_error(c, "model.num_layers",
-                            "%lld layers of hidden size %lld with %lld tokens are too large a "
-                            "model for 64-bit sizes",
-                            (long long)c->model_num_layers, (long long)h,
-                            (long long)c->model_vocab_size);
+    if (fits) return;
+    config_complain(k, "model.num_layers",
+                    "%lld layers of hidden size %lld with %lld tokens are too large a model for "
+                    "64-bit sizes",
+                    (long long)c->model_num_layers, (long long)h, (long long)c->model_vocab_size);
 }
 
-static z3d_status check_model(const z3d_config *c) {
-    if (c->model_hidden_size % c->model_num_attention_heads != 0) {
-        return refuse_divisor(c, "model.num_attention_heads", c->model_num_attention_heads,
-                              c->model_hidden_size, "model.hidden_size");
+/* What a computation in fp32 rounds to 1 divides by 0 there: 1 - beta^t, 1 - dropout. */
+static void check_below_one(config_checker *k, const char *path, double value) {
+    if (!config_sound(k, path, NULL) || (float)value < 1) return;
+    config_complain(k, path,
+                    "%.17g is 1 as a 32-bit float, and 1 minus it is 0; write at most 0.9999999",
+                    value);
+}
+
+static void check_numbers(config_checker *k) {
+    const z3d_config *c = k->c;
+    check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[0]);
+    check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[1]);
+    check_below_one(k, "model.hidden_dropout", c->model_hidden_dropout);
+    check_below_one(k, "model.attention_dropout", c->model_attention_dropout);
+    if (config_sound(k, "optimizer.params.eps", NULL) && (float)c->optimizer_params_eps == 0) {
+        config_complain(k, "optimizer.params.eps",
+                        "%g is 0 as a 32-bit float, which divides 0 by 0; write at least 1e-45",
+                        c->optimizer_params_eps);
     }
-    return check_model_size(c);
+}
+
+static void check_model(config_checker *k) {
+    const z3d_config *c = k->c;
+    bool sound = config_sound(k, "model.num_attention_heads", "model.hidden_size", NULL);
+    if (sound && c->model_hidden_size % c->model_num_attention_heads != 0) {
+        refuse_divisor(k, "model.num_attention_heads", c->model_num_attention_heads,
+                       c->model_hidden_size, "model.hidden_size");
+    }
+    check_model_size(k);
 }
 
 /* The sequence, not a micro-batch's tokens: generation has one sample. */
-static z3d_status check_sequence(const z3d_config *c) {
+static void check_sequence(config_checker *k) {
+    const z3d_config *c = k->c;
     int64_t tensor = c->parallel_tensor_model_parallel_size, length = c->model_seq_length;
     int64_t below = length / tensor * tensor, above = below + tensor;
-    if (!c->parallel_sequence_parallel) return Z3D_OK;
+    bool sound =
+        config_sound(k, "parallel.sequence_parallel", "parallel.tensor_model_parallel_size", NULL);
+    if (!sound || !c->parallel_sequence_parallel) return;
     if (tensor == 1) {
-        return z3d_config_error(c, "parallel.sequence_parallel",
-                                "true has no effect with tensor_model_parallel_size 1: there is "
-                                "nobody to share a sequence with; leave it out");
+        config_complain(k, "parallel.sequence_parallel",
+                        "true has no effect with parallel.tensor_model_parallel_size 1: only "
+                        "tensor ranks share a sequence; leave it out");
+        return;
     }
-    if (below == length) return Z3D_OK;
+    if (below == length || !config_sound(k, "model.seq_length", NULL)) return;
     z3d_string right = {0};
     if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
     z3d_string_append(&right, "%lld", (long long)above);
-    z3d_status status =
-        z3d_config_error(c, "model.seq_length",
-                         "%lld cannot be shared out to %lld tensor ranks, as "
-                         "parallel.sequence_parallel does; %s can",
-                         (long long)length, (long long)tensor, right.failed ? "" : right.text);
+    config_complain(k, "model.seq_length",
+                    "parallel.sequence_parallel cannot divide %lld tokens by %lld tensor ranks; "
+                    "write %s",
+                    (long long)length, (long long)tensor, right.failed ? "" : right.text);
     z3d_string_free(&right);
-    return status;
 }
 
-static z3d_status check_parallel(const z3d_config *c) {
+static void check_parallel(config_checker *k) {
+    const z3d_config *c = k->c;
+    static const char tensor_key[] = "parallel.tensor_model_parallel_size";
     int64_t tensor = c->parallel_tensor_model_parallel_size;
     if (c->parallel_pipeline_model_parallel_size != 1) {
-        return z3d_config_error(c, "parallel.pipeline_model_parallel_size",
-                                "%lld: pipeline parallelism is not supported yet; write 1",
-                                (long long)c->parallel_pipeline_model_parallel_size);
+        config_complain(k, "parallel.pipeline_model_parallel_size",
+                        "%lld: pipeline parallelism is not supported yet; write 1",
+                        (long long)c->parallel_pipeline_model_parallel_size);
     }
-    if (c->model_num_attention_heads % tensor != 0) {
-        return refuse_divisor(c, "parallel.tensor_model_parallel_size", tensor,
-                              c->model_num_attention_heads, "model.num_attention_heads");
+    if (!config_sound(k, tensor_key, NULL)) return;
+    if (config_sound(k, "model.num_attention_heads", NULL) &&
+        c->model_num_attention_heads % tensor != 0) {
+        refuse_divisor(k, tensor_key, tensor, c->model_num_attention_heads,
+                       "model.num_attention_heads");
     }
     if (c->parallel_allow_tensor_across_nodes && tensor == 1) {
-        return z3d_config_error(c, "parallel.allow_tensor_across_nodes",
-                                "true has no effect with tensor_model_parallel_size 1; leave it "
-                                "out");
+        config_complain(k, "parallel.allow_tensor_across_nodes",
+                        "true has no effect with parallel.tensor_model_parallel_size 1; leave it "
+                        "out");
     }
-    return check_sequence(c);
+    check_sequence(k);
 }
 
 /* A key of a part that is off: set by the user to what is not the default. */
@@ -103,17 +135,51 @@ typedef struct idle_key {
     bool differs;
 } idle_key;
 
-static z3d_status refuse_idle(const z3d_config *c, const idle_key *keys, int count,
-                              const char *because) {
-    for (int i = 0; i < count; i++) {
-        if (keys[i].differs && z3d_config_is_set(c, keys[i].path)) {
-            return z3d_config_error(c, keys[i].path, "has no effect %s; leave it out", because);
-        }
+enum { MAX_CAUSES = 3 };
+
+/* The keys whose values leave others without effect, and why. */
+typedef struct idle_reason {
+    const char *cause[MAX_CAUSES]; /* up to NULL */
+    const char *because;
+    bool accepted; /* also where the same file says so: a block that is switched off */
+} idle_reason;
+
+/* A file stays as it is while overrides try this and that: what only an override left without
+ * effect is told and goes back to its default. */
+static bool may_be_idle(const config_checker *k, const char *path, const idle_reason *reason) {
+    if (!config_is_from_file(k->c, path)) return false;
+    bool overridden = false;
+    for (int i = 0; i < MAX_CAUSES && reason->cause[i]; i++) {
+        overridden = overridden || config_is_overridden(k->c, reason->cause[i]);
     }
-    return Z3D_OK;
+    return overridden || reason->accepted;
 }
 
-static z3d_status check_precision(const z3d_config *c) {
+static void refuse_idle(config_checker *k, const idle_key *keys, int count,
+                        const idle_reason *reason) {
+    for (int i = 0; i < MAX_CAUSES && reason->cause[i]; i++) {
+        if (!config_sound(k, reason->cause[i], NULL)) return;
+    }
+    for (int i = 0; i < count; i++) {
+        const char *path = keys[i].path;
+        bool set = keys[i].differs && z3d_config_is_set(k->c, path);
+        if (!set || !config_sound(k, path, NULL)) continue;
+        if (may_be_idle(k, path, reason)) {
+            int key = config_find(path);
+            config_tell(k->c, k->c->origin->place[key], path, "has no effect", reason->because);
+            config_unset(k->c, key);
+        } else {
+            config_complain(k, path, "has no effect %s; leave it out", reason->because);
+        }
+    }
+}
+
+static bool is_written(const z3d_config *c, const char *path) {
+    return z3d_config_is_set(c, path) || c->origin->is_auto[config_find(path)];
+}
+
+static void check_precision(config_checker *k) {
+    const z3d_config *c = k->c;
     const idle_key keys[] = {
         {"fp16.initial_scale_power", c->fp16_initial_scale_power != 16},
         {"fp16.loss_scale_window", c->fp16_loss_scale_window != 1000},
@@ -122,24 +188,34 @@ static z3d_status check_precision(const z3d_config *c) {
         {"fp16.loss_scale", c->fp16_loss_scale != 0},
     };
     enum { ALL = sizeof keys / sizeof *keys, DYNAMIC_ONLY = ALL - 1 };
+    if (!config_sound(k, "fp16.enabled", "bf16.enabled", NULL)) return;
     if (c->fp16_enabled && c->bf16_enabled) {
-        return z3d_config_error(c, "bf16.enabled",
-                                "fp16.enabled and bf16.enabled are both true; a run has one, or "
-                                "none for fp32");
+        config_complain(k, "bf16.enabled",
+                        "fp16.enabled and bf16.enabled are both true; set one of them, or none "
+                        "for fp32");
+        return;
     }
     if (!c->fp16_enabled) {
-        return refuse_idle(c, keys, ALL, "while fp16.enabled is false: set that to true");
+        /* A pasted block that is switched off is fine; one that nobody switched on is a mistake. */
+        const idle_reason off = {{"fp16.enabled"},
+                                 "while fp16.enabled is false: set that to true",
+                                 is_written(c, "fp16.enabled")};
+        refuse_idle(k, keys, ALL, &off);
+        return;
     }
     if (c->fp16_loss_scale != 0) {
-        return refuse_idle(c, keys, DYNAMIC_ONLY,
-                           "with a fixed fp16.loss_scale: write 0 there for a dynamic one");
+        const idle_reason fixed = {{"fp16.loss_scale"},
+                                   "with a fixed fp16.loss_scale: write 0 there for a dynamic one",
+                                   false};
+        refuse_idle(k, keys, DYNAMIC_ONLY, &fixed);
+        return;
     }
-    if (c->fp16_min_loss_scale > ldexp(1, (int)c->fp16_initial_scale_power)) {
-        return z3d_config_error(c, "fp16.min_loss_scale",
-                                "%g is above the first loss scale, 2^%lld; write at most that",
-                                c->fp16_min_loss_scale, (long long)c->fp16_initial_scale_power);
+    if (config_sound(k, "fp16.min_loss_scale", "fp16.initial_scale_power", NULL) &&
+        c->fp16_min_loss_scale > ldexp(1, (int)c->fp16_initial_scale_power)) {
+        config_complain(k, "fp16.min_loss_scale",
+                        "%g is above the first loss scale, 2^%lld; write at most that",
+                        c->fp16_min_loss_scale, (long long)c->fp16_initial_scale_power);
     }
-    return Z3D_OK;
 }
 
 /* How many activation checkpoints there are when `asked` for: one in every so many blocks. */
@@ -148,24 +224,25 @@ static int64_t checkpoints_given(int64_t layers, int64_t asked) {
     return (layers + every - 1) / every;
 }
 
-static z3d_status check_checkpoint_number(const z3d_config *c) {
+static void check_checkpoint_number(config_checker *k) {
     static const char key[] = "activation_checkpointing.number_checkpoints";
+    const z3d_config *c = k->c;
     int64_t asked = c->activation_checkpointing_number_checkpoints, layers = c->model_num_layers;
-    if (asked == Z3D_AUTO) return Z3D_OK;
+    if (asked == Z3D_AUTO || !config_sound(k, key, "model.num_layers", NULL)) return;
     if (asked > layers) {
-        return z3d_config_error(c, key, "%lld is more than one in each of %lld blocks; write auto",
-                                (long long)asked, (long long)layers);
+        config_complain(k, key, "%lld is more than one in each of %lld blocks; write auto",
+                        (long long)asked, (long long)layers);
+        return;
     }
     int64_t given = checkpoints_given(layers, asked), above = asked;
-    if (given == asked) return Z3D_OK;
+    if (given == asked) return;
     while (checkpoints_given(layers, above) != above) above++;
-    return z3d_config_error(
-        c, key, "%lld cannot be spread evenly over %lld blocks; %lld or %lld can", (long long)asked,
-        (long long)layers, (long long)given, (long long)above);
+    config_complain(k, key, "%lld cannot be spread evenly over %lld blocks; write %lld or %lld",
+                    (long long)asked, (long long)layers, (long long)given, (long long)above);
 }
 
-static z3d_status check_activation(const z3d_config *c) {
-    bool full = c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL;
+static void check_activation_parts(config_checker *k) {
+    const z3d_config *c = k->c;
     const idle_key keys[] = {
         {"activation_checkpointing.partition_activations",
          c->activation_checkpointing_partition_activations},
@@ -174,37 +251,70 @@ static z3d_status check_activation(const z3d_config *c) {
         {"activation_checkpointing.number_checkpoints",
          c->activation_checkpointing_number_checkpoints != Z3D_AUTO},
     };
-    const idle_key hardware = {"training.hardware", c->training_hardware[0] != '\0'};
-    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) {
-        Z3D_TRY(refuse_idle(c, &hardware, 1,
-                            "unless activation_checkpointing.cpu_checkpointing is auto, which is "
-                            "what it decides"));
-    }
-    if (!full) {
-        Z3D_TRY(refuse_idle(c, keys, 3,
-                            "unless activation_checkpointing.granularity is full: only then are "
-                            "there activation checkpoints"));
-    }
-    Z3D_TRY(check_checkpoint_number(c));
-    if (c->activation_checkpointing_partition_activations &&
-        c->parallel_tensor_model_parallel_size == 1) {
-        return z3d_config_error(c, "activation_checkpointing.partition_activations",
-                                "true has no effect with parallel.tensor_model_parallel_size 1: "
-                                "there is nobody to share a checkpoint with; write false");
-    }
-    if (c->activation_checkpointing_granularity != Z3D_GRANULARITY_FULL &&
-        c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL) {
-        return z3d_config_error(c, "activation_checkpointing.replay",
-                                "full has no effect with activation_checkpointing.granularity "
-                                "%s; write granularity: full",
-                                c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
-                                    ? "none, which replays nothing"
-                                    : "selective, which never replays a block whole");
-    }
-    return Z3D_OK;
+    const idle_key replay = {"activation_checkpointing.replay",
+                             c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL};
+    const idle_reason parts = {
+        {"activation_checkpointing.granularity"},
+        "unless activation_checkpointing.granularity is full: only then are there activation "
+        "checkpoints",
+        false};
+    const idle_reason no_replay = {
+        {"activation_checkpointing.granularity"},
+        c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
+            ? "with activation_checkpointing.granularity none, which replays nothing: write full "
+              "there"
+            : "with activation_checkpointing.granularity selective, which never replays a whole "
+              "block: write full there",
+        false};
+    if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL) return;
+    refuse_idle(k, keys, 3, &parts);
+    refuse_idle(k, &replay, 1, &no_replay);
 }
 
-static z3d_status check_schedule(const z3d_config *c) {
+static void check_activation(config_checker *k) {
+    static const char partition[] = "activation_checkpointing.partition_activations";
+    static const char tensor[] = "parallel.tensor_model_parallel_size";
+    const z3d_config *c = k->c;
+    const idle_key hardware = {"training.hardware", c->training_hardware[0] != '\0'};
+    const idle_reason decided = {{"activation_checkpointing.cpu_checkpointing"},
+                                 "unless activation_checkpointing.cpu_checkpointing is auto, which "
+                                 "is what it decides",
+                                 false};
+    const idle_key alone = {partition, c->activation_checkpointing_partition_activations};
+    const idle_reason one_rank = {
+        {tensor},
+        "with parallel.tensor_model_parallel_size 1: only tensor ranks share a checkpoint",
+        false};
+    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) {
+        refuse_idle(k, &hardware, 1, &decided);
+    }
+    check_activation_parts(k);
+    check_checkpoint_number(k);
+    if (c->parallel_tensor_model_parallel_size == 1) refuse_idle(k, &alone, 1, &one_rank);
+}
+
+static void check_decay(config_checker *k) {
+    const z3d_config *c = k->c;
+    int64_t total = c->scheduler_params_total_num_steps;
+    if (config_sound(k, "scheduler.params.min_lr", "optimizer.params.lr", NULL) &&
+        c->scheduler_params_min_lr > c->optimizer_params_lr) {
+        config_complain(k, "scheduler.params.min_lr",
+                        "%g is above the peak optimizer.params.lr %g; write at most that",
+                        c->scheduler_params_min_lr, c->optimizer_params_lr);
+    }
+    if (total == Z3D_AUTO) total = c->training_steps;
+    if (config_sound(k, "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps",
+                     "training.steps", NULL) &&
+        c->scheduler_params_warmup_num_steps > total) {
+        config_complain(k, "scheduler.params.warmup_num_steps",
+                        "%lld is beyond the end of the decay, scheduler.params.total_num_steps "
+                        "%lld; write at most that",
+                        (long long)c->scheduler_params_warmup_num_steps, (long long)total);
+    }
+}
+
+static void check_schedule(config_checker *k) {
+    const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
     bool decays = c->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
                   c->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
@@ -213,56 +323,59 @@ static z3d_status check_schedule(const z3d_config *c) {
         {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
         {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
     };
+    const idle_reason constant = {{"scheduler.type"},
+                                  "with scheduler.type constant: choose WarmupLR, WarmupDecayLR or "
+                                  "WarmupCosineLR",
+                                  false};
+    const idle_reason warmup = {{"scheduler.type"},
+                                "with scheduler.type WarmupLR, which never decays: choose "
+                                "WarmupDecayLR or WarmupCosineLR",
+                                false};
+    if (!config_sound(k, "scheduler.type", NULL)) return;
     if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) {
-        return refuse_idle(c, keys, 3,
-                           "with scheduler.type constant: choose WarmupLR, WarmupDecayLR or "
-                           "WarmupCosineLR");
+        refuse_idle(k, keys, 3, &constant);
+    } else if (!decays) {
+        refuse_idle(k, keys, 2, &warmup);
+    } else {
+        check_decay(k);
     }
-    if (!decays) {
-        return refuse_idle(c, keys, 2,
-                           "with scheduler.type WarmupLR, which never decays: choose "
-                           "WarmupDecayLR or WarmupCosineLR");
-    }
-    if (c->scheduler_params_min_lr > c->optimizer_params_lr) {
-        return z3d_config_error(c, "scheduler.params.min_lr",
-                                "%g is above the peak optimizer.params.lr %g; write at most that",
-                                c->scheduler_params_min_lr, c->optimizer_params_lr);
-    }
-    if (total == Z3D_AUTO) total = c->training_steps;
-    if (c->scheduler_params_warmup_num_steps > total) {
-        return z3d_config_error(c, "scheduler.params.warmup_num_steps",
-                                "%lld is beyond the end of the decay, total_num_steps %lld; write "
-                                "at most that",
-                                (long long)c->scheduler_params_warmup_num_steps, (long long)total);
-    }
-    return Z3D_OK;
 }
 
-static z3d_status check_checkpoint(const z3d_config *c) {
+static void check_checkpoint(config_checker *k) {
+    const z3d_config *c = k->c;
     const idle_key keys[] = {
         {"checkpoint.keep", c->checkpoint_keep != 3},
         {"checkpoint.async", c->checkpoint_async},
     };
     const idle_key verify = {"checkpoint.verify", c->checkpoint_verify != 0};
+    const idle_key init = {"checkpoint.init_from", c->checkpoint_init_from[0] != '\0'};
+    const idle_reason nothing_loaded = {
+        {"checkpoint.resume", "checkpoint.init_from"},
+        "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded",
+        false};
+    const idle_reason resumes = {
+        {"checkpoint.resume"},
+        "with checkpoint.resume from a path: a run resumes or starts from other weights, not both",
+        false};
+    const idle_reason none_saved = {
+        {"checkpoint.interval"},
+        "while checkpoint.interval is 0: write the steps between two checkpoints there",
+        false};
     bool never = strcmp(c->checkpoint_resume, "never") == 0;
     bool from_path = strcmp(c->checkpoint_resume, "auto") != 0 && !never;
-    if (c->checkpoint_resume[0] == '\0')
-        return z3d_config_error(c, "checkpoint.resume",
-                                "is empty; want auto, never or the path of a checkpoint");
-    if (from_path && c->checkpoint_init_from[0] != '\0')
-        return z3d_config_error(c, "checkpoint.init_from",
-                                "has no effect with checkpoint.resume from a path: a run goes on "
-                                "or begins anew; leave one out");
-    if (never && c->checkpoint_init_from[0] == '\0')
-        Z3D_TRY(refuse_idle(c, &verify, 1,
-                            "with checkpoint.resume never and no checkpoint.init_from: nothing is "
-                            "loaded"));
-    if (c->checkpoint_interval > 0) return Z3D_OK;
-    return refuse_idle(c, keys, 2, "while checkpoint.interval is 0: say every how many steps");
+    if (c->checkpoint_resume[0] == '\0') {
+        config_complain(k, "checkpoint.resume",
+                        "is empty; write auto, never or the path of a checkpoint");
+    } else if (from_path) {
+        refuse_idle(k, &init, 1, &resumes);
+    }
+    if (never && c->checkpoint_init_from[0] == '\0') refuse_idle(k, &verify, 1, &nothing_loaded);
+    if (c->checkpoint_interval == 0) refuse_idle(k, keys, 2, &none_saved);
 }
 
 /* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
-static z3d_status check_types(const z3d_config *c) {
+static void check_types(config_checker *k) {
+    const z3d_config *c = k->c;
     bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
     const idle_key accumulation = {"data_types.grad_accum_dtype",
                                    fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32};
@@ -271,30 +384,34 @@ static z3d_status check_types(const z3d_config *c) {
         {"training.gemm.bf16", !c->bf16_enabled && c->training_gemm_bf16 != 0},
         {"training.gemm.fp16", !c->fp16_enabled && c->training_gemm_fp16 != 0},
     };
-    Z3D_TRY(refuse_idle(c, &accumulation, 1,
-                        "in an fp32 run, whose gradients are fp32: set bf16.enabled or "
-                        "fp16.enabled to true"));
-    return refuse_idle(c, gemm, 3,
-                       c->bf16_enabled   ? "in a bf16 run: training.gemm.bf16 has"
-                       : c->fp16_enabled ? "in an fp16 run: training.gemm.fp16 has"
-                                         : "in an fp32 run: training.gemm.fp32 has");
+    const idle_reason plain = {{"bf16.enabled", "fp16.enabled"},
+                               "in an fp32 run, whose gradients are fp32: set bf16.enabled or "
+                               "fp16.enabled to true",
+                               false};
+    const idle_reason type = {{"bf16.enabled", "fp16.enabled"},
+                              c->bf16_enabled   ? "in a bf16 run: use training.gemm.bf16"
+                              : c->fp16_enabled ? "in an fp16 run: use training.gemm.fp16"
+                                                : "in an fp32 run: use training.gemm.fp32",
+                              false};
+    refuse_idle(k, &accumulation, 1, &plain);
+    if (c->training_device == Z3D_TRAINING_CPU) refuse_idle(k, gemm, 3, &type);
 }
 
 /* What looks at every instruction runs every instruction. */
-static z3d_status check_graph(const z3d_config *c) {
+static void check_graph(config_checker *k) {
+    const z3d_config *c = k->c;
     const char *looks = c->training_digest            ? "training.digest"
                         : c->training_trace_steps > 0 ? "training.trace_steps"
                                                       : NULL;
-    if (c->training_cuda_graph != Z3D_CUDA_GRAPH_ON || !looks) return Z3D_OK;
-    return z3d_config_error(c, "training.cuda_graph",
-                            "on is not possible with %s, which looks at every instruction, where a "
-                            "graph is one; write auto, or leave that out",
-                            looks);
+    if (c->training_cuda_graph != Z3D_CUDA_GRAPH_ON || !looks) return;
+    config_complain(k, "training.cuda_graph",
+                    "on is not possible with %s, which looks at every instruction; write auto, or "
+                    "leave %s out",
+                    looks, looks);
 }
 
-/* Keys of one device with the other. */
-static z3d_status check_device(const z3d_config *c) {
-    bool fp32 = !c->fp16_enabled && !c->bf16_enabled, cudnn = c->training_attention == 1;
+static void check_cpu_device(config_checker *k) {
+    const z3d_config *c = k->c;
     const idle_key cuda[] = {
         {"training.collectives", c->training_collectives == Z3D_COLLECTIVES_NCCL},
         {"training.attention", c->training_attention != 0},
@@ -302,29 +419,41 @@ static z3d_status check_device(const z3d_config *c) {
         {"training.deterministic", !c->training_deterministic},
         {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
     };
-    const idle_key cpu[] = {
+    const idle_reason cpu = {
+        {"training.device"}, "on the cpu device: set training.device to cuda", false};
+    refuse_idle(k, cuda, 5, &cpu);
+}
+
+static void check_cuda_device(config_checker *k) {
+    const z3d_config *c = k->c;
+    bool fp32 = !c->fp16_enabled && !c->bf16_enabled, cudnn = c->training_attention == 1;
+    const idle_key gemm[] = {
         {"training.gemm.fp32", c->training_gemm_fp32 != 0},
         {"training.gemm.bf16", c->training_gemm_bf16 != 0},
         {"training.gemm.fp16", c->training_gemm_fp16 != 0},
     };
     const idle_key tf32 = {"training.tf32", c->training_tf32 && !fp32};
     const idle_key any_order = {"training.deterministic", !c->training_deterministic};
-    if (c->training_device == Z3D_TRAINING_CPU)
-        return refuse_idle(c, cuda, 5, "on the cpu device: set training.device to cuda");
-    Z3D_TRY(refuse_idle(c, cpu, 3, "on the cuda device, whose products are cuBLASLt's"));
-    Z3D_TRY(refuse_idle(c, &tf32, 1, "in a 16-bit run"));
-    Z3D_TRY(check_graph(c));
-    if (fp32 || c->training_attention == 2)
-        Z3D_TRY(refuse_idle(c, &any_order, 1, "where cuDNN does not compute attention"));
-    if (cudnn && (fp32 || c->model_attention_dropout > 0))
-        return z3d_config_error(c, "training.attention",
-                                "cudnn computes attention in bf16 and fp16 without dropout on the "
-                                "probabilities; write auto");
-    return Z3D_OK;
+    const idle_reason cublas = {
+        {"training.device"}, "on the cuda device, which uses cuBLASLt", false};
+    const idle_reason short_type = {{"bf16.enabled", "fp16.enabled"}, "in a 16-bit run", false};
+    const idle_reason own = {{"training.attention", "bf16.enabled", "fp16.enabled"},
+                             "where cuDNN does not compute attention",
+                             false};
+    refuse_idle(k, gemm, 3, &cublas);
+    refuse_idle(k, &tf32, 1, &short_type);
+    check_graph(k);
+    if (fp32 || c->training_attention == 2) refuse_idle(k, &any_order, 1, &own);
+    if (cudnn && (fp32 || c->model_attention_dropout > 0)) {
+        config_complain(k, "training.attention",
+                        "cudnn computes attention only in bf16 and fp16, and without dropout on "
+                        "the probabilities; write auto");
+    }
 }
 
 /* What is done with files or a prompt that are not given. */
-static z3d_status check_unused_parts(const z3d_config *c) {
+static void check_unused_parts(config_checker *k) {
+    const z3d_config *c = k->c;
     const idle_key validation[] = {
         {"training.eval_interval", c->training_eval_interval != 100},
         {"training.eval_steps", c->training_eval_steps != 10},
@@ -335,33 +464,36 @@ static z3d_status check_unused_parts(const z3d_config *c) {
         {"generate.top_k", c->generate_top_k != 40},
         {"generate.seed", c->generate_seed != 1},
     };
-    if (c->data_validation.count == 0)
-        Z3D_TRY(refuse_idle(c, validation, 2, "without data.validation: give a file there"));
-    if (!c->generate_prompt || !*c->generate_prompt)
-        return refuse_idle(c, generate, 4, "without generate.prompt: give a text there");
-    return Z3D_OK;
-}
-
-static z3d_status check_rest(const z3d_config *c) {
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
-    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2)
-        Z3D_TRY(refuse_idle(c, files, 2, "with data.tokenizer bytes: write gpt2 there"));
-    if (c->run_dir[0] == '\0') {
-        return z3d_config_error(c, "run.dir", "is empty; want a folder to write to");
-    }
-    return Z3D_OK;
+    const idle_reason no_file = {
+        {"data.validation"}, "without data.validation: write a file there", false};
+    const idle_reason no_prompt = {
+        {"generate.prompt"}, "without generate.prompt: write a text there", false};
+    const idle_reason bytes = {
+        {"data.tokenizer"}, "with data.tokenizer bytes: write gpt2 there", false};
+    if (c->data_validation.count == 0) refuse_idle(k, validation, 2, &no_file);
+    if (!c->generate_prompt || !*c->generate_prompt) refuse_idle(k, generate, 4, &no_prompt);
+    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) refuse_idle(k, files, 2, &bytes);
 }
 
-z3d_status z3d_config_check(const z3d_config *config) {
-    Z3D_TRY(check_model(config));
-    Z3D_TRY(check_parallel(config));
-    Z3D_TRY(check_precision(config));
-    Z3D_TRY(check_activation(config));
-    Z3D_TRY(check_schedule(config));
-    Z3D_TRY(check_checkpoint(config));
-    Z3D_TRY(check_types(config));
-    Z3D_TRY(check_device(config));
-    Z3D_TRY(check_unused_parts(config));
-    return check_rest(config);
+void config_check_into(config_checker *k) {
+    config_settle_peers(k);
+    check_numbers(k);
+    check_model(k);
+    check_parallel(k);
+    check_precision(k);
+    check_activation(k);
+    check_schedule(k);
+    check_checkpoint(k);
+    check_types(k);
+    if (k->c->training_device == Z3D_TRAINING_CPU) {
+        check_cpu_device(k);
+    } else {
+        check_cuda_device(k);
+    }
+    check_unused_parts(k);
+    if (k->c->run_dir[0] == '\0') {
+        config_complain(k, "run.dir", "is empty; write a folder to write to");
+    }
 }

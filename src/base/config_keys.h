@@ -98,7 +98,7 @@
 /* clang-format on */
 
 /* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
- * nothing here: X(path, why). The reader warns with one line; values are not looked at. */
+ * nothing here: X(path, why). The reader says so in one line; values are not looked at. */
 #define Z3D_CONFIG_ACCEPTED(X)                                                                     \
     X("zero_optimization.contiguous_gradients",                                                    \
       "gradients are always contiguous: the memory planner lays them out")                         \
@@ -119,32 +119,145 @@
       "the step program knows every parameter's use")                                              \
     X("zero_optimization.elastic_checkpoint", "every checkpoint loads on any topology")            \
     X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights, and no others")  \
+    X("zero_optimization.stage3_gather_fp16_weights_on_model_save",                                \
+      "zero3d checkpoint export makes such a file of any checkpoint")                              \
+    X("zero_optimization.stage3_model_persistence_threshold", "all parameters are partitioned")    \
+    X("zero_optimization.stage3_module_granularity_threshold",                                     \
+      "units are the model's blocks, and always the same")                                         \
+    X("zero_optimization.stage3_use_all_reduce_for_fetch_params",                                  \
+      "parameters are always all-gathered")                                                        \
+    X("zero_optimization.stage3_allgather_sequential", "one unit is gathered at a time")           \
+    X("zero_optimization.legacy_stage1", "there is one implementation of stage 1")                 \
+    X("zero_optimization.use_multi_rank_bucket_allreduce",                                         \
+      "gradients are always reduce-scattered")                                                     \
+    X("zero_optimization.memory_efficient_linear", "the memory planner places every tensor")       \
+    X("zero_optimization.override_module_apply", "weights are made partitioned")                   \
+    X("zero_optimization.log_trace_cache_warnings", "there is no trace cache")                     \
+    X("zero_optimization.enable_sanity_checks", "every step program is verified")                  \
+    X("zero_optimization.cpu_offload_use_pin_memory", "nothing is offloaded")                      \
     X("zero_allow_untested_optimizer", "there is one optimizer")                                   \
+    X("zero_force_ds_cpu_optimizer", "there is one optimizer")                                     \
+    X("optimizer.params.torch_adam", "there is one implementation of AdamW")                       \
+    X("optimizer.params.fused", "AdamW is always one kernel")                                      \
+    X("optimizer.legacy_fusion", "AdamW is always one kernel")                                     \
     X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
       "streams are ordered by the step program")                                                   \
     X("activation_checkpointing.contiguous_memory_optimization",                                   \
       "the memory planner packs everything; nothing fragments")                                    \
     X("activation_checkpointing.profile", "use training.trace_steps")                              \
     X("bf16.check_grad_overflow", "overflow is always checked")                                    \
+    X("bf16.immediate_grad_update", "gradients are always added up at once")                       \
+    X("checkpoint.tag_validation", "the ranks always agree on a checkpoint")                       \
+    X("checkpoint.load_universal", "every checkpoint loads on any topology")                       \
+    X("checkpoint.parallel_write", "every rank writes its part")                                   \
+    X("data_types.params_dtype", "fp16.enabled and bf16.enabled choose the type")                  \
     X("prescale_gradients", "the loss is scaled once, by the global batch")                        \
     X("gradient_predivide_factor", "the loss is scaled once, by the global batch")                 \
+    X("seq_parallel_communication_data_type", "there is no DeepSpeed-Ulysses")                     \
+    X("dataloader_drop_last", "a step is always a full batch")                                     \
+    X("use_data_before_expert_parallel_", "there are no experts")                                  \
+    X("disable_allgather", "parameters are always all-gathered")                                   \
+    X("aio", "nothing is offloaded to NVMe")                                                       \
     X("wall_clock_breakdown", "use training.trace_steps")                                          \
+    X("memory_breakdown", "zero3d plan shows the memory")                                          \
     X("dump_state", "the resolved configuration is in the run folder")                             \
+    X("log_level", "there is one level of messages")                                               \
     X("steps_per_print", "use training.log_interval")
 
-/* Keys that a later version will have: X(path, off, why). Written with a value of `off` ("a|b"; a
- * mapping is off when its `device` is) they ask for nothing and are accepted; else refused. */
+/* What Hugging Face's integration writes as "auto", beside the keys whose rule has it: our default,
+ * told in one line. X(path, value that its Trainer fills in where that is not our default). */
+#define Z3D_CONFIG_AUTO(X)                                                                         \
+    X("gradient_clipping", "1")                                                                    \
+    X("optimizer.params.lr", "5e-5")                                                               \
+    X("optimizer.params.betas", "[0.9, 0.999]")                                                    \
+    X("optimizer.params.eps", "1e-8")                                                              \
+    X("optimizer.params.weight_decay", "0")                                                        \
+    X("scheduler.params.warmup_num_steps", "0")                                                    \
+    X("scheduler.params.total_num_steps", "auto")                                                  \
+    X("train_batch_size", "auto")                                                                  \
+    X("train_micro_batch_size_per_gpu", "8")                                                       \
+    X("gradient_accumulation_steps", "1")                                                          \
+    X("zero_optimization.reduce_bucket_size", "5e8")                                               \
+    X("zero_optimization.allgather_bucket_size", "5e8")                                            \
+    X("fp16.enabled", "false")                                                                     \
+    X("bf16.enabled", "false")
+
+/* Numbers that say again, or in another way, what a key of ours says: X(NAME, path). They set that
+ * key where nobody did, else must agree with it (config_peers.c). */
+#define Z3D_CONFIG_PEERS(X)                                                                        \
+    X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr")                                             \
+    X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio")
+
+/* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
+ * mapping by its `device` or `enabled`; "unsaid": a mapping with neither is off too) they ask for
+ * nothing and are accepted; else refused. instead: what to write, "": leave it out. */
 #define Z3D_CONFIG_LATER(X)                                                                        \
-    X("zero_optimization.offload_optimizer", "none|null", "offload of optimizer states")           \
-    X("zero_optimization.offload_param", "none|null", "offload of parameters")                     \
-    X("zero_optimization.cpu_offload", "false", "offload of optimizer states")                     \
-    X("zero_optimization.zero_quantized_weights", "false", "quantised gathers")                    \
-    X("zero_optimization.zero_quantized_gradients", "false", "quantised reductions")               \
-    X("zero_optimization.zero_hpz_partition_size", "1", "hierarchical partitions")                 \
-    X("communication_data_type", "null", "another type for communication")                         \
-    X("scheduler.params.warmup_min_lr", "0", "a warm-up that does not begin at 0")                 \
-    X("scheduler.params.warmup_type", "linear", "a warm-up that is not linear")                    \
-    X("fp16.auto_cast", "false", "casts of the model's inputs")                                    \
-    X("fp16.consecutive_hysteresis", "false", "hysteresis that starts anew")
+    X("zero_optimization.offload_optimizer", "none|null|unsaid", "offload of optimizer states",    \
+      "")                                                                                          \
+    X("zero_optimization.offload_param", "none|null|unsaid", "offload of parameters", "")          \
+    X("zero_optimization.cpu_offload", "false|null", "offload of optimizer states", "")            \
+    X("zero_optimization.cpu_offload_params", "false|null", "offload of parameters", "")           \
+    X("zero_optimization.cpu_offload_param", "false|null", "offload of parameters", "")            \
+    X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \
+    X("zero_optimization.zero_quantized_nontrainable_weights", "false", "quantized gathers", "")   \
+    X("zero_optimization.zero_quantized_gradients", "false", "quantized reductions", "")           \
+    X("zero_optimization.zeropp_loco_param", "null", "quantized reductions", "")                   \
+    X("zero_optimization.zero_hpz_partition_size", "1", "hierarchical partitions", "")             \
+    X("zero_optimization.mics_shard_size", "-1", "sharding over a part of the data group", "")     \
+    X("zero_optimization.mics_hierarchical_params_gather", "false", "hierarchical partitions", "") \
+    X("zero_optimization.pipeline_loading_checkpoint", "false", "loading while reading", "")       \
+    X("zero_optimization.zenflow", "null|false", "ZenFlow", "")                                    \
+    X("communication_data_type", "null|auto", "another type for communication", "")                \
+    X("fp32_allreduce", "false", "another type for communication", "")                             \
+    X("sparse_gradients", "false", "sparse gradients", "")                                         \
+    X("optimizer.params.adam_w_mode", "true|null", "Adam with L2 regularization", "")              \
+    X("optimizer.params.amsgrad", "false|null", "AMSGrad", "")                                     \
+    X("optimizer.params.bias_correction", "true|null", "Adam without bias correction", "")         \
+    X("optimizer.params.freeze_step", "null", "1-bit Adam", "")                                    \
+    X("scheduler.params.warmup_min_lr", "0|auto|null", "a warm-up that does not begin at 0", "")   \
+    X("scheduler.params.warmup_min_ratio", "0|auto|null", "a warm-up that does not begin at 0",    \
+      "")                                                                                          \
+    X("scheduler.params.warmup_type", "linear|null", "a warm-up that is not linear", "")           \
+    X("scheduler.params.last_batch_iteration", "-1", "a schedule that begins in the middle", "")   \
+    X("fp16.auto_cast", "false|null", "casts of the model's inputs", "")                           \
+    X("fp16.consecutive_hysteresis", "false", "hysteresis that starts again", "")                  \
+    X("fp16.fp16_master_weights_and_grads", "false", "master weights in fp16", "")                 \
+    X("bf16.bf16_master_weights_and_grads", "false", "master weights in bf16", "")                 \
+    X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16", "")                       \
+    X("checkpoint.use_node_local_storage", "false", "checkpoints on each node's own disk",         \
+      "use a folder that all nodes share")                                                         \
+    X("tensorboard", "false|null|unsaid", "this block", "use run.tensorboard and run.dir")         \
+    X("wandb", "false|null|unsaid", "Weights & Biases",                                            \
+      "use metrics.jsonl in the run folder, and write enabled: false")                             \
+    X("csv_monitor", "false|null|unsaid", "this block",                                            \
+      "use metrics.jsonl in the run folder, and write enabled: false")                             \
+    X("comet", "false|null|unsaid", "Comet",                                                       \
+      "use metrics.jsonl in the run folder, and write enabled: false")                             \
+    X("flops_profiler", "false|null|unsaid", "this profiler",                                      \
+      "use training.trace_steps, and write enabled: false")                                        \
+    X("comms_logger", "false|null|unsaid", "this logger",                                          \
+      "use training.trace_steps, and write enabled: false")                                        \
+    X("amp", "false|auto|null|unsaid", "Apex AMP", "use bf16.enabled, and write enabled: false")   \
+    X("torch_autocast", "false|auto|null|unsaid", "autocast",                                      \
+      "use bf16.enabled, and write enabled: false")                                                \
+    X("autotuning", "false|null|unsaid", "autotuning",                                             \
+      "use zero3d plan --fit, and write enabled: false")                                           \
+    X("elasticity", "false|null|unsaid", "elastic batch sizes",                                    \
+      "checkpoints load on any number of ranks; write enabled: false")                             \
+    X("curriculum_learning", "false|null|unsaid", "curriculum learning", "write enabled: false")   \
+    X("data_efficiency", "false|null|unsaid", "data efficiency", "write enabled: false")           \
+    X("compression_training", "null", "compression", "")                                           \
+    X("eigenvalue", "false|null|unsaid", "eigenvalues", "write enabled: false")                    \
+    X("progressive_layer_drop", "false|null|unsaid", "progressive layer drop",                     \
+      "write enabled: false")                                                                      \
+    X("quantize_training", "false|null|unsaid", "quantized training", "write enabled: false")      \
+    X("sparse_attention", "null|false", "sparse attention", "")                                    \
+    X("hybrid_engine", "false|null|unsaid", "the hybrid engine", "write enabled: false")           \
+    X("tensor_parallel", "null|unsaid", "this block", "use parallel.tensor_model_parallel_size")   \
+    X("pipeline", "null|unsaid", "pipeline parallelism", "")                                       \
+    X("nebula", "false|null|unsaid", "Nebula", "use checkpoint.async, and write enabled: false")   \
+    X("compile", "false|null|unsaid", "this block", "write enabled: false")                        \
+    X("graph_harvesting", "false", "this key", "use training.cuda_graph")                          \
+    X("monitor_config", "null|unsaid", "this block", "use run.tensorboard")
 
 #endif

@@ -1,9 +1,9 @@
 /* Reading YAML into the configuration: libyaml's events, walked along the key table. Nothing is
- * built in between, so a file is refused at its first wrong place, however deep or long it is. */
+ * built in between, however deep or long the file is. What is wrong with an entry is noted, and the
+ * next entry is read. */
 #include "src/base/config_yaml.h"
 
-#include "src/base/log.h"
-
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static z3d_status refuse_shape(config_reader *r, yaml_mark_t mark, const config_
                                const char *found) {
     z3d_string expected = {0};
     config_expected(key, &expected);
-    z3d_status status = reader_refuse(r, mark, "%s: %s; want %s", key->path, found,
+    z3d_status status = reader_refuse(r, mark, "%s: %s; expected %s", key->path, found,
                                       expected.failed ? "another value" : expected.text);
     z3d_string_free(&expected);
     return status;
@@ -66,7 +66,7 @@ static z3d_status set_item_field(config_reader *r, const config_key *key, const 
     config_scalar scalar;
     bool is_path = strcmp(field, "path") == 0;
     if (event->type != YAML_SCALAR_EVENT) {
-        return reader_refuse(r, event->start_mark, "%s: %s wants one value", key->path, field);
+        return reader_refuse(r, event->start_mark, "%s: %s needs one value", key->path, field);
     }
     if (is_path ? item->path != NULL : item->has_weight) {
         return reader_refuse(r, event->start_mark, "%s: %s is given twice", key->path, field);
@@ -95,9 +95,9 @@ static z3d_status read_item_field(config_reader *r, const config_key *key, data_
     const char *field =
         name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "a list or mapping";
     if (strcmp(field, "path") != 0 && strcmp(field, "weight") != 0) {
-        status =
-            reader_refuse(r, name.start_mark, "%s: unknown '%.40s'; want {path: ..., weight: ...}",
-                          key->path, field);
+        status = reader_refuse(r, name.start_mark,
+                               "%s: unknown '%.40s'; expected {path: ..., weight: ...}", key->path,
+                               field);
         goto done;
     }
     Z3D_TRY_GOTO(status, reader_next(r, &value), done);
@@ -116,7 +116,7 @@ static z3d_status read_item(config_reader *r, const config_key *key, yaml_mark_t
     while (status == Z3D_OK && !end) status = read_item_field(r, key, &item, &end);
     if (status == Z3D_OK && !item.path) {
         status = reader_refuse(
-            r, start, "%s: a data file without path; want {path: ..., weight: ...}", key->path);
+            r, start, "%s: a data file without path; expected {path: ..., weight: ...}", key->path);
     }
     if (status == Z3D_OK) status = config_list_append(list, item.path, item.weight);
     free(item.path);
@@ -140,7 +140,7 @@ static z3d_status read_data_list(config_reader *r, const config_key *key) {
         } else if (event.type != YAML_SCALAR_EVENT) {
             status = refuse_shape(r, event.start_mark, key, "a list in the list");
         } else if ((status = reader_scalar(r, &event, &scalar)) == Z3D_OK) {
-            status = config_is_null(scalar) || scalar.text[0] == '\0'
+            status = config_is_empty(scalar) || scalar.text[0] == '\0'
                          ? refuse_shape(r, event.start_mark, key, "the path is empty")
                          : config_list_append(&list, scalar.text, 1);
         }
@@ -163,19 +163,47 @@ static z3d_status refuse_folded(config_reader *r, const config_key *key,
     bool plain = value->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
     if (text || !plain || value->end_mark.line == value->start_mark.line) return Z3D_OK;
     return reader_refuse(r, value->start_mark,
-                         "%s: the value goes on in the next line; is the indentation right?",
+                         "%s: the value continues on the next line; check the indentation",
                          key->path);
+}
+
+/* What "auto" and null leave as it is, and say so. False: the value is one of the key's own. */
+static bool leave_default(config_reader *r, int index, config_place place, config_scalar scalar) {
+    const config_key *key = &config_table[index];
+    config_range range = {0};
+    char why[160];
+    bool number = key->type == CONFIG_INT;
+    if (config_is_null(scalar)) {
+        config_unset(r->config, index);
+        return true;
+    }
+    if (strcmp(scalar.text, "auto") != 0 || !config_auto(key->path)) return false;
+    r->config->origin->is_auto[index] = true;
+    if (number && config_parse_range(key, &range) == Z3D_OK && range.allow_auto) return false;
+    config_unset(r->config, index);
+    snprintf(why, sizeof why, "the default, %s", key->standard);
+    if (!r->config->origin->report) config_tell(r->config, place, key->path, "is auto", why);
+    return true;
+}
+
+static z3d_status read_scalar(config_reader *r, int index, config_place place,
+                              const yaml_event_t *value, bool *set) {
+    const config_key *key = &config_table[index];
+    config_scalar scalar;
+    Z3D_TRY(reader_scalar(r, value, &scalar));
+    *set = !leave_default(r, index, place, scalar);
+    if (!*set) return Z3D_OK;
+    Z3D_TRY(refuse_folded(r, key, value));
+    z3d_status status = config_set_scalar(r->config, key, scalar);
+    return status == Z3D_OK ? status : refuse_stored(r, value->start_mark, key->path, status);
 }
 
 static z3d_status read_key(config_reader *r, int index, config_place place,
                            const yaml_event_t *value) {
     const config_key *key = &config_table[index];
-    config_scalar scalar;
+    bool set = true;
     if (value->type == YAML_SCALAR_EVENT) {
-        Z3D_TRY(reader_scalar(r, value, &scalar));
-        Z3D_TRY(refuse_folded(r, key, value));
-        z3d_status status = config_set_scalar(r->config, key, scalar);
-        if (status != Z3D_OK) return refuse_stored(r, value->start_mark, key->path, status);
+        Z3D_TRY(read_scalar(r, index, place, value, &set));
     } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_FLOAT2) {
         Z3D_TRY(read_two_numbers(r, key, value->start_mark));
     } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_LIST) {
@@ -184,22 +212,67 @@ static z3d_status read_key(config_reader *r, int index, config_place place,
         return refuse_shape(r, value->start_mark, key,
                             value->type == YAML_MAPPING_START_EVENT ? "a mapping" : "a list");
     }
-    r->config->origin->place[index] = place;
+    if (set) r->config->origin->place[index] = place;
+    return Z3D_OK;
+}
+
+static z3d_status read_peer(config_reader *r, int index, config_place place,
+                            const yaml_event_t *value) {
+    config_scalar scalar;
+    double number;
+    const char *path = config_peer_path[index];
+    if (value->type != YAML_SCALAR_EVENT) {
+        return reader_refuse(r, value->start_mark, "%s: expected a number", path);
+    }
+    Z3D_TRY(reader_scalar(r, value, &scalar));
+    if (config_is_null(scalar) || strcmp(scalar.text, "auto") == 0) return Z3D_OK;
+    z3d_status status = config_parse_peer(scalar, &number);
+    if (status != Z3D_OK) return refuse_stored(r, value->start_mark, path, status);
+    r->config->origin->peer[index] = (config_peer){place, number};
     return Z3D_OK;
 }
 
 /* ---- keys without a field ---- */
 
+/* As text, or as a number: 0.0 is 0. */
 static bool is_option(const char *options, const char *text) {
     char option[64];
+    double wanted, given;
+    bool number = z3d_parse_float(text, &given) == Z3D_OK;
     for (int i = 0; config_option(options, i, option, sizeof option); i++) {
         if (option[0] && strcmp(option, text) == 0) return true;
+        if (number && z3d_parse_float(option, &wanted) == Z3D_OK && wanted == given) return true;
     }
     return false;
 }
 
-/* Whether a later key's value asks for nothing: one of its off values; a mapping if it is empty or
- * its device is off. Reads the node. */
+/* One entry of a later key's mapping. *says: it is the entry that switches the rest. */
+static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
+                              bool *end) {
+    yaml_event_t name, field;
+    memset(&field, 0, sizeof field);
+    z3d_status status = reader_next(r, &name);
+    *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
+    if (status == Z3D_OK && !*end) {
+        const char *text =
+            name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "";
+        bool is_switch = strcmp(text, "device") == 0 || strcmp(text, "enabled") == 0;
+        status = reader_skip(r, &name);
+        if (status == Z3D_OK) status = reader_next(r, &field);
+        if (status == Z3D_OK && is_switch && field.type == YAML_SCALAR_EVENT) {
+            *says = true;
+            *is_off = is_option(off, (const char *)field.data.scalar.value);
+        } else if (status == Z3D_OK) {
+            status = reader_skip(r, &field);
+        }
+    }
+    yaml_event_delete(&field);
+    yaml_event_delete(&name);
+    return status;
+}
+
+/* Whether a later key's value asks for nothing: one of its off values; a mapping by its device or
+ * enabled, or when it is empty. Reads the node. */
 static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
                            bool *is_off) {
     const char *text = (const char *)value->data.scalar.value;
@@ -209,76 +282,68 @@ static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t
         return Z3D_OK;
     }
     if (value->type != YAML_MAPPING_START_EVENT) return reader_skip(r, value);
-    bool end = false, empty = true;
-    z3d_status status = Z3D_OK;
-    while (status == Z3D_OK && !end) {
-        yaml_event_t name, field;
-        memset(&field, 0, sizeof field);
-        status = reader_next(r, &name);
-        end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
-        if (status == Z3D_OK && !end) {
-            empty = false;
-            status = reader_skip(r, &name);
-            if (status == Z3D_OK) status = reader_next(r, &field);
-            if (status == Z3D_OK && name.type == YAML_SCALAR_EVENT &&
-                field.type == YAML_SCALAR_EVENT &&
-                strcmp((const char *)name.data.scalar.value, "device") == 0) {
-                *is_off = is_option(off, (const char *)field.data.scalar.value);
-            } else if (status == Z3D_OK) {
-                status = reader_skip(r, &field);
-            }
-        }
-        yaml_event_delete(&field);
-        yaml_event_delete(&name);
+    bool end = false, empty = true, says = false;
+    while (!end) {
+        Z3D_TRY(read_switch(r, off, &says, is_off, &end));
+        empty = empty && end;
     }
-    if (empty) *is_off = true;
-    return status;
+    if (!says) *is_off = empty || is_option(off, "unsaid");
+    return Z3D_OK;
 }
 
 static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_mark_t mark) {
-    char first[64];
+    char first[64], right[96];
     config_option(note->off, 0, first, sizeof first);
-    return reader_refuse(r, mark, "%s: %s: not supported yet; leave it out%s%s", note->path,
-                         note->why, first[0] ? " or write " : "", first);
+    snprintf(right, sizeof right, "leave it out or write %s", first);
+    return reader_refuse(r, mark, "%s: %s: not supported yet; %s", note->path, note->why,
+                         note->instead[0] ? note->instead : right);
 }
 
-static z3d_status read_later(config_reader *r, const config_note *note, yaml_mark_t mark,
-                             const yaml_event_t *value) {
+static z3d_status read_later(config_reader *r, const config_note *note, config_place place,
+                             yaml_mark_t mark, const yaml_event_t *value) {
     bool off;
     Z3D_TRY(read_off(r, note->off, value, &off));
-    return off ? Z3D_OK : refuse_later(r, note, mark);
+    if (!off) return refuse_later(r, note, mark);
+    if (r->config->origin->report) config_tell(r->config, place, note->path, "", "it is off");
+    return Z3D_OK;
 }
 
 static z3d_status read_accepted(config_reader *r, const config_note *note, config_place place,
                                 const yaml_event_t *value) {
-    z3d_string where = {0};
     Z3D_TRY(reader_skip(r, value));
-    config_format_place(r->config, place, &where);
-    if (!where.failed) {
-        z3d_log(Z3D_LOG_INFO, "%s: %s has no effect here: %s", where.text, note->path, note->why);
-    }
-    z3d_string_free(&where);
+    config_tell(r->config, place, note->path, "has no effect here", note->why);
     return Z3D_OK;
 }
 
-/* The later key that `path` lies below: an override names keys of sections that we do not have. */
-static const config_note *note_above(const char *path) {
-    for (int i = 0; i < config_later_count; i++) {
-        size_t length = strlen(config_later[i].path);
-        if (strncmp(config_later[i].path, path, length) == 0 && path[length] == '.') {
-            return &config_later[i];
-        }
+/* The key without a field that `path` lies below: an override names keys of sections that we do not
+ * have. */
+static const config_note *note_above(const config_note *notes, int count, const char *path) {
+    for (int i = 0; i < count; i++) {
+        size_t length = strlen(notes[i].path);
+        if (strncmp(notes[i].path, path, length) == 0 && path[length] == '.') return &notes[i];
     }
     return NULL;
+}
+
+/* "zero_optimization.offload_param.device=none" and the like. *known: `path` is such a key. */
+static z3d_status read_below_note(config_reader *r, const char *path, config_place place,
+                                  yaml_mark_t mark, const yaml_event_t *value, bool *known) {
+    const config_note *accepted = note_above(config_accepted, config_accepted_count, path);
+    const config_note *later = note_above(config_later, config_later_count, path);
+    *known = accepted || later;
+    if (accepted) return read_accepted(r, accepted, place, value);
+    if (!later) return Z3D_OK;
+    const char *leaf = strrchr(path, '.') + 1;
+    bool is_switch = strcmp(leaf, "device") == 0 || strcmp(leaf, "enabled") == 0;
+    return is_switch ? read_later(r, later, place, mark, value) : refuse_later(r, later, mark);
 }
 
 static z3d_status refuse_unknown(config_reader *r, yaml_mark_t mark, const char *path) {
     char buf[128];
     const char *near = config_nearest(path, buf, sizeof buf);
-    const config_note *note = note_above(path);
-    if (note) return refuse_later(r, note, mark);
     if (strcmp(path, "<<") == 0) {
-        return reader_refuse(r, mark, "merge keys (<<) are not read; write the values out");
+        return reader_refuse(r, mark,
+                             "merge keys (<<) are not supported; write the values themselves");
     }
     if (near) return reader_refuse(r, mark, "unknown key %.120s; did you mean %s?", path, near);
     return reader_refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
@@ -314,14 +379,25 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
     config_place place = reader_place(r, mark);
     int key = config_find(path), accepted = config_find_accepted(path);
     int later = config_find_later(path);
-    bool section = config_is_section(path);
-    if (key < 0 && accepted < 0 && later < 0 && !section) return refuse_unknown(r, mark, path);
+    int peer = config_find_peer(path);
+    bool section = config_is_section(path), known = true;
+    if (key < 0 && accepted < 0 && later < 0 && peer < 0 && !section) {
+        z3d_status status = read_below_note(r, path, place, mark, value, &known);
+        return known ? status : refuse_unknown(r, mark, path);
+    }
     Z3D_TRY(mark_seen(r, mark, path));
     if (key >= 0) return read_key(r, key, place, value);
+    if (peer >= 0) return read_peer(r, peer, place, value);
     if (accepted >= 0) return read_accepted(r, &config_accepted[accepted], place, value);
-    if (later >= 0) return read_later(r, &config_later[later], mark, value);
+    if (later >= 0) return read_later(r, &config_later[later], place, mark, value);
     if (value->type == YAML_MAPPING_START_EVENT) return read_mapping(r, path);
-    return reader_refuse(r, value->start_mark, "%s is a section: want keys below it, not %s", path,
+    if (value->type == YAML_SCALAR_EVENT &&
+        config_is_null((config_scalar){(const char *)value->data.scalar.value,
+                                       value->data.scalar.style != YAML_PLAIN_SCALAR_STYLE})) {
+        return Z3D_OK;
+    }
+    return reader_refuse(r, value->start_mark, "%s is a section: expected keys below it, not %s",
+                         path,
                          value->type == YAML_SEQUENCE_START_EVENT ? "a list"
                          : value->data.scalar.value[0] == '\0'    ? "nothing"
                                                                   : "a value");
@@ -347,22 +423,62 @@ static z3d_status join_path(config_reader *r, const char *section, const yaml_ev
     return Z3D_OK;
 }
 
-/* The entries of a mapping whose start has been read. */
+/* One entry of a mapping; *end at the mapping's end. *path is its key once that is known, *value
+ * whether its value's first event has been read. */
+static z3d_status read_entry(config_reader *r, const char *section, z3d_string *path, bool *end,
+                             bool *has_value) {
+    yaml_event_t name, value;
+    memset(&value, 0, sizeof value);
+    z3d_status status = reader_next(r, &name);
+    *end = name.type == YAML_MAPPING_END_EVENT;
+    if (status == Z3D_OK && !*end) status = join_path(r, section, &name, path);
+    if (status == Z3D_OK && !*end) {
+        *has_value = true;
+        status = reader_next(r, &value);
+    }
+    if (status == Z3D_OK && !*end) status = read_path(r, path->text, name.start_mark, &value);
+    yaml_event_delete(&value);
+    yaml_event_delete(&name);
+    return status;
+}
+
+/* Reads up to the end of the wrong entry of a mapping at `depth`; what is wrong in the rest of it
+ * is not told. */
+static z3d_status skip_entry(config_reader *r, int depth, bool has_value) {
+    while (r->depth > depth || !has_value) {
+        yaml_event_t event;
+        bool first_of_value = r->depth == depth;
+        z3d_status status = reader_next(r, &event);
+        if (!r->broken && r->depth > depth + CONFIG_DEPTH_LIMIT) {
+            r->broken = true;
+            status = reader_refuse(r, event.start_mark, "nested deeper than %d levels",
+                                   CONFIG_DEPTH_LIMIT);
+        }
+        yaml_event_delete(&event);
+        if (r->broken || (status != Z3D_OK && status != Z3D_ERR_CONFIG)) return status;
+        has_value = has_value || first_of_value;
+    }
+    return Z3D_OK;
+}
+
+/* The entries of a mapping whose start has been read. Only what ends the reading is returned. */
 static z3d_status read_mapping(config_reader *r, const char *section) {
+    const int depth = r->depth;
     z3d_status status = Z3D_OK;
     bool end = false;
     while (status == Z3D_OK && !end) {
-        yaml_event_t name, value;
         z3d_string path = {0};
-        memset(&value, 0, sizeof value);
-        status = reader_next(r, &name);
-        end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
-        if (status == Z3D_OK && !end) status = join_path(r, section, &name, &path);
-        if (status == Z3D_OK && !end) status = reader_next(r, &value);
-        if (status == Z3D_OK && !end) status = read_path(r, path.text, name.start_mark, &value);
+        bool has_value = false;
+        status = read_entry(r, section, &path, &end, &has_value);
+        if (status == Z3D_ERR_CONFIG && !r->broken) {
+            config_add_error(r->config, path.length ? path.text : NULL);
+            status = skip_entry(r, depth, has_value);
+        }
+        if (status == Z3D_OK && r->config->origin->errors.total >= CONFIG_ERROR_LIMIT) {
+            r->broken = true;
+            status = Z3D_ERROR(Z3D_ERR_CONFIG, "the rest is not read: too many errors");
+        }
         z3d_string_free(&path);
-        yaml_event_delete(&value);
-        yaml_event_delete(&name);
     }
     return status;
 }
@@ -417,7 +533,7 @@ static z3d_status read_document(config_reader *r, const char *path) {
     } else if (root.type == YAML_MAPPING_START_EVENT) {
         status = read_mapping(r, "");
     } else if (!empty) {
-        status = reader_refuse(r, root.start_mark, "want 'key: value' lines, found %s",
+        status = reader_refuse(r, root.start_mark, "expected 'key: value' lines, found %s",
                                root.type == YAML_SEQUENCE_START_EVENT ? "a list" : "text");
     }
     if (status == Z3D_OK && !empty) status = close_document(r);
@@ -439,6 +555,14 @@ static z3d_status read_yaml(config_reader *r, const char *path) {
     return status;
 }
 
+/* What a reader returned, among all errors so far; `path`: what was set, NULL: a whole text. */
+static z3d_status finish(config_reader *r, z3d_status status, const char *path) {
+    if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
+    if (status != Z3D_OK) config_add_error(r->config, path);
+    if (r->broken || (status != Z3D_OK && !path)) r->config->origin->cut = true;
+    return config_errors_status(&r->config->origin->errors);
+}
+
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name) {
     config_reader r = {.config = config, .text = text ? text : "", .length = length};
@@ -447,7 +571,7 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
         r.length -= 3;
     }
     Z3D_TRY(config_add_source(config, name, &r.source));
-    return read_yaml(&r, NULL);
+    return finish(&r, read_yaml(&r, NULL), NULL);
 }
 
 z3d_status z3d_config_read_file(z3d_config *config, const char *path) {
@@ -473,19 +597,22 @@ static z3d_status override_text(config_reader *r, int key) {
 
 z3d_status z3d_config_override(z3d_config *config, const char *assignment) {
     const char *equals = strchr(assignment, '=');
+    config_reader r = {.config = config, .is_override = true};
     if (!equals || equals == assignment) {
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.120s' is no override; want key.path=value",
-                         assignment);
+        return finish(&r,
+                      Z3D_ERROR(Z3D_ERR_CONFIG,
+                                "'%.120s' is not an override; expected key.path=value", assignment),
+                      "");
     }
-    config_reader r = {
-        .config = config, .text = equals + 1, .length = strlen(equals + 1), .is_override = true};
+    r.text = equals + 1;
+    r.length = strlen(equals + 1);
     Z3D_TRY(config_add_source(config, assignment, &r.source));
     char *path = strndup(assignment, (size_t)(equals - assignment));
     if (!path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an override");
     int key = config_find(path);
     bool raw = key >= 0 && config_table[key].type == CONFIG_STRING && r.text[0] != '"' &&
                r.text[0] != '\'';
-    z3d_status status = raw ? override_text(&r, key) : read_yaml(&r, path);
+    z3d_status status = finish(&r, raw ? override_text(&r, key) : read_yaml(&r, path), path);
     free(path);
     return status;
 }

@@ -2,73 +2,86 @@
  * `auto` that can be settled before anything is measured. */
 #include "src/base/config_table.h"
 
-/* tensor x pipeline ranks hold one copy of the model; the rest of the world is data-parallel. */
-static z3d_status resolve_world(z3d_config *c, int world_size, int64_t *data) {
+/* tensor x pipeline ranks hold one copy of the model; the rest of the world is data-parallel. 0: it
+ * cannot be told. */
+static int64_t resolve_world(config_checker *k, int world_size) {
+    z3d_config *c = k->c;
     int64_t tensor = c->parallel_tensor_model_parallel_size;
     int64_t pipeline = c->parallel_pipeline_model_parallel_size;
     int64_t model = tensor * pipeline; /* both at most 65536 */
     if (world_size < 1) {
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "a world of %d ranks; want 1 or more", world_size);
+        (void)Z3D_ERROR(Z3D_ERR_CONFIG, "a world of %d ranks; expected 1 or more", world_size);
+        config_errors_add(k->errors);
+        return 0;
     }
-    if (c->parallel_world_size != Z3D_AUTO && c->parallel_world_size != world_size) {
-        return z3d_config_error(c, "parallel.world_size",
-                                "asks for %lld ranks, but the run was started with %d; start "
-                                "%lld, or write auto",
-                                (long long)c->parallel_world_size, world_size,
-                                (long long)c->parallel_world_size);
+    if (config_sound(k, "parallel.world_size", NULL) && c->parallel_world_size != Z3D_AUTO &&
+        c->parallel_world_size != world_size) {
+        config_complain(k, "parallel.world_size",
+                        "asks for %lld ranks, but the run was started with %d; start %lld, or "
+                        "write auto",
+                        (long long)c->parallel_world_size, world_size,
+                        (long long)c->parallel_world_size);
+        return 0;
     }
+    if (!config_sound(k, "parallel.tensor_model_parallel_size",
+                      "parallel.pipeline_model_parallel_size", NULL))
+        return 0;
     if (world_size % model != 0) {
         int64_t below = world_size / model * model, above = below + model;
         z3d_string right = {0};
         if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
         z3d_string_append(&right, "%lld", (long long)above);
-        z3d_status status = z3d_config_error(
-            c, "parallel.tensor_model_parallel_size",
-            "%d ranks cannot be shared out to tensor %lld x pipeline %lld; start %s ranks",
+        config_complain(
+            k, "parallel.tensor_model_parallel_size",
+            "%d ranks are not a multiple of tensor %lld x pipeline %lld; start %s ranks",
             world_size, (long long)tensor, (long long)pipeline, right.failed ? "" : right.text);
         z3d_string_free(&right);
-        return status;
+        return 0;
     }
-    *data = world_size / model;
     c->parallel_world_size = world_size;
-    return Z3D_OK;
+    return world_size / model;
 }
 
 /* `unit` samples, `what`, make one step's least. */
-static z3d_status refuse_batch(const z3d_config *c, int64_t data, const char *what, int64_t unit) {
-    int64_t batch = c->train_batch_size, below = batch / unit * unit, above = below + unit;
+static bool refuse_batch(config_checker *k, int64_t data, const char *what, int64_t unit) {
+    int64_t batch = k->c->train_batch_size, below = batch / unit * unit, above = below + unit;
     z3d_string right = {0};
     if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
     z3d_string_append(&right, "%lld", (long long)above);
-    z3d_status status = z3d_config_error(
-        c, "train_batch_size", "%lld is no multiple of %s %lld%s; %s would be", (long long)batch,
-        what, (long long)unit, unit == data ? "" : " in all", right.failed ? "" : right.text);
+    config_complain(k, "train_batch_size", "%lld is not a multiple of %s %lld%s; write %s",
+                    (long long)batch, what, (long long)unit, unit == data ? "" : " in all",
+                    right.failed ? "" : right.text);
     z3d_string_free(&right);
-    return status;
+    return false;
 }
 
 /* Both given: their product is the batch. */
-static z3d_status resolve_batch_size(z3d_config *c, int64_t data) {
+static bool resolve_batch_size(config_checker *k, int64_t data) {
+    z3d_config *c = k->c;
     int64_t micro = c->train_micro_batch_size_per_gpu, times = c->gradient_accumulation_steps;
     if (micro > 1000000 || times > 1000000 || micro * times > 1000000000 / data) {
-        return z3d_config_error(
-            c, micro > times ? "train_micro_batch_size_per_gpu" : "gradient_accumulation_steps",
-            "micro-batch %lld x accumulation %lld x data-parallel size %lld is "
-            "too much; at most 10^6 x 10^6 and 10^9 samples a step",
+        config_complain(
+            k, micro > times ? "train_micro_batch_size_per_gpu" : "gradient_accumulation_steps",
+            "micro-batch %lld x accumulation %lld x data-parallel size %lld is too much; at most "
+            "10^6 x 10^6 and 10^9 samples a step",
             (long long)micro, (long long)times, (long long)data);
+        return false;
     }
     int64_t batch = micro * times * data;
     if (c->train_batch_size == Z3D_AUTO) c->train_batch_size = batch;
-    if (c->train_batch_size == batch) return Z3D_OK;
-    return z3d_config_error(c, "train_batch_size",
-                            "%lld is not train_micro_batch_size_per_gpu %lld x "
-                            "gradient_accumulation_steps %lld x data-parallel size %lld = %lld; "
-                            "leave one of the three out",
-                            (long long)c->train_batch_size, (long long)micro, (long long)times,
-                            (long long)data, (long long)batch);
+    if (c->train_batch_size == batch) return true;
+    config_complain(k, "train_batch_size",
+                    "%lld is not train_micro_batch_size_per_gpu %lld x "
+                    "gradient_accumulation_steps %lld x data-parallel size %lld = %lld; leave one "
+                    "of the three out",
+                    (long long)c->train_batch_size, (long long)micro, (long long)times,
+                    (long long)data, (long long)batch);
+    return false;
 }
 
-static z3d_status resolve_batches(z3d_config *c, int64_t data) {
+/* False: refused. */
+static bool resolve_batches(config_checker *k, int64_t data) {
+    z3d_config *c = k->c;
     bool batch = c->train_batch_size != Z3D_AUTO;
     bool micro = c->train_micro_batch_size_per_gpu != Z3D_AUTO;
     bool times = c->gradient_accumulation_steps != Z3D_AUTO;
@@ -77,7 +90,7 @@ static z3d_status resolve_batches(z3d_config *c, int64_t data) {
     if (batch && !micro) {
         int64_t unit = data * c->gradient_accumulation_steps;
         if (c->train_batch_size % unit != 0) {
-            return refuse_batch(c, data,
+            return refuse_batch(k, data,
                                 times ? "gradient_accumulation_steps x data-parallel size"
                                       : "data-parallel size",
                                 unit);
@@ -86,17 +99,18 @@ static z3d_status resolve_batches(z3d_config *c, int64_t data) {
     } else if (batch && !times) {
         int64_t unit = data * c->train_micro_batch_size_per_gpu;
         if (c->train_batch_size % unit != 0) {
-            return refuse_batch(c, data, "train_micro_batch_size_per_gpu x data-parallel size",
+            return refuse_batch(k, data, "train_micro_batch_size_per_gpu x data-parallel size",
                                 unit);
         }
         c->gradient_accumulation_steps = c->train_batch_size / unit;
     }
-    return resolve_batch_size(c, data);
+    return resolve_batch_size(k, data);
 }
 
 /* The largest tensors of a micro-batch and the number of the run's last token are counted in
  * int64_t. */
-static z3d_status check_sizes(const z3d_config *c) {
+static bool check_sizes(config_checker *k) {
+    const z3d_config *c = k->c;
     int64_t tokens, width, bytes, run, tensor = c->parallel_tensor_model_parallel_size;
     int64_t vocab =
         z3d_round_up(c->model_vocab_size, c->model_make_vocab_size_divisible_by * tensor);
@@ -104,34 +118,37 @@ static z3d_status check_sizes(const z3d_config *c) {
     bool fits = z3d_mul_i64(c->train_micro_batch_size_per_gpu, c->model_seq_length, &tokens) &&
                 z3d_mul_i64(tokens, width, &bytes) && z3d_mul_i64(bytes, 1024, &bytes);
     if (!fits) {
-        return z3d_config_error(c, "train_micro_batch_size_per_gpu",
-                                "%lld samples of %lld tokens at width %lld are too large a tensor "
-                                "for 64-bit sizes",
-                                (long long)c->train_micro_batch_size_per_gpu,
-                                (long long)c->model_seq_length, (long long)width);
+        config_complain(k, "train_micro_batch_size_per_gpu",
+                        "%lld samples of %lld tokens at width %lld are too large a tensor for "
+                        "64-bit sizes",
+                        (long long)c->train_micro_batch_size_per_gpu,
+                        (long long)c->model_seq_length, (long long)width);
+        return false;
     }
     fits = z3d_mul_i64(c->training_steps, c->train_batch_size, &run) &&
            z3d_mul_i64(run, c->model_seq_length + 1, &run);
-    if (fits) return Z3D_OK;
-    return z3d_config_error(c, "training.steps",
-                            "%lld steps of %lld samples of %lld tokens are beyond 64-bit integers",
-                            (long long)c->training_steps, (long long)c->train_batch_size,
-                            (long long)c->model_seq_length);
+    if (fits) return true;
+    config_complain(k, "training.steps",
+                    "%lld steps of %lld samples of %lld tokens are beyond 64-bit integers",
+                    (long long)c->training_steps, (long long)c->train_batch_size,
+                    (long long)c->model_seq_length);
+    return false;
 }
 
-z3d_status z3d_config_resolve(z3d_config *config, int world_size, int *data_parallel_size) {
-    int64_t data = 1;
-    Z3D_TRY(resolve_world(config, world_size, &data));
-    Z3D_TRY(resolve_batches(config, data));
-    Z3D_TRY(check_sizes(config));
-    if (config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO) {
-        config->zero_optimization_grad_reduce = config->zero_optimization_stage >= 2
-                                                    ? Z3D_GRAD_REDUCE_PER_MICROBATCH
-                                                    : Z3D_GRAD_REDUCE_PER_STEP;
+void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {
+    z3d_config *c = k->c;
+    int64_t data = resolve_world(k, world_size);
+    if (data == 0 || !config_sound(k, "train_batch_size", "train_micro_batch_size_per_gpu",
+                                   "gradient_accumulation_steps", NULL))
+        return;
+    if (!resolve_batches(k, data) || !check_sizes(k)) return;
+    if (c->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO) {
+        c->zero_optimization_grad_reduce = c->zero_optimization_stage >= 2
+                                               ? Z3D_GRAD_REDUCE_PER_MICROBATCH
+                                               : Z3D_GRAD_REDUCE_PER_STEP;
     }
-    if (config->scheduler_params_total_num_steps == Z3D_AUTO) {
-        config->scheduler_params_total_num_steps = config->training_steps;
+    if (c->scheduler_params_total_num_steps == Z3D_AUTO) {
+        c->scheduler_params_total_num_steps = c->training_steps;
     }
     *data_parallel_size = (int)data;
-    return Z3D_OK;
 }

@@ -15,14 +15,14 @@ const config_key config_table[CONFIG_KEY_COUNT] = {
 };
 
 const config_note config_accepted[] = {
-#define X(path, why) {path, why, NULL},
+#define X(path, why) {path, why, NULL, NULL},
     Z3D_CONFIG_ACCEPTED(X)
 #undef X
 };
 const int config_accepted_count = sizeof config_accepted / sizeof *config_accepted;
 
 const config_note config_later[] = {
-#define X(path, off, why) {path, why, off},
+#define X(path, off, why, instead) {path, why, off, instead},
     Z3D_CONFIG_LATER(X)
 #undef X
 };
@@ -50,6 +50,31 @@ int config_find_later(const char *path) {
     return find_note(config_later, config_later_count, path);
 }
 
+const char *const config_peer_path[CONFIG_PEER_COUNT] = {
+#define X(name, path) path,
+    Z3D_CONFIG_PEERS(X)
+#undef X
+};
+
+int config_find_peer(const char *path) {
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
+        if (strcmp(config_peer_path[i], path) == 0) return i;
+    }
+    return -1;
+}
+
+const char *config_auto(const char *path) {
+    static const char *const known[][2] = {
+#define X(path, theirs) {path, theirs},
+        Z3D_CONFIG_AUTO(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i][0], path) == 0) return known[i][1];
+    }
+    return NULL;
+}
+
 static bool is_below(const char *key, const char *path, size_t length) {
     return strncmp(key, path, length) == 0 && key[length] == '.';
 }
@@ -64,6 +89,9 @@ bool config_is_section(const char *path) {
     }
     for (int i = 0; i < config_later_count; i++) {
         if (is_below(config_later[i].path, path, length)) return true;
+    }
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
+        if (is_below(config_peer_path[i], path, length)) return true;
     }
     return false;
 }
@@ -89,20 +117,27 @@ void config_format_place(const z3d_config *config, config_place place, z3d_strin
     }
 }
 
-/* Defaults go through the same reader as the user's values, so that the table cannot hold one that
- * its own rule refuses. FLOAT2's default is the one that is no scalar. */
-static z3d_status set_default(z3d_config *config, const config_key *key) {
+/* FLOAT2's is the one that is no scalar. */
+z3d_status config_set_text(z3d_config *config, const config_key *key, const char *standard) {
     if (key->type == CONFIG_FLOAT2) {
         double *value = ((z3d_config_FLOAT2 *)config_field(config, key))->value;
         char first[64], second[64];
-        if (sscanf(key->standard, "[%63[^,], %63[^]]]", first, second) != 2) {
-            return Z3D_ERROR(Z3D_ERR_INTERNAL, "default of %s: %s", key->path, key->standard);
+        if (sscanf(standard, "[%63[^,], %63[^]]]", first, second) != 2) {
+            return Z3D_ERROR(Z3D_ERR_INTERNAL, "default of %s: %s", key->path, standard);
         }
         Z3D_TRY(config_parse_element(key, (config_scalar){first, false}, &value[0]));
         return config_parse_element(key, (config_scalar){second, false}, &value[1]);
     }
     bool text = key->type == CONFIG_STRING || key->type == CONFIG_ENUM;
-    return config_set_scalar(config, key, (config_scalar){key->standard, text});
+    return config_set_scalar(config, key, (config_scalar){standard, text});
+}
+
+/* Defaults go through the same reader as the user's values, so that the table cannot hold one that
+ * its own rule refuses. */
+void config_unset(z3d_config *config, int key) {
+    if (config_set_text(config, &config_table[key], config_table[key].standard) == Z3D_OK) {
+        config->origin->place[key].source = -1;
+    }
 }
 
 z3d_status z3d_config_create(z3d_config **out) {
@@ -114,8 +149,9 @@ z3d_status z3d_config_create(z3d_config **out) {
                  z3d_new(1, sizeof *config->origin, "the configuration's places", &config->origin),
                  fail);
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) config->origin->place[i].source = -1;
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++) config->origin->peer[i].place.source = -1;
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
-        status = set_default(config, &config_table[i]);
+        status = config_set_text(config, &config_table[i], config_table[i].standard);
         if (status != Z3D_OK) {
             z3d_error_context(status, "default of %s", config_table[i].path);
             goto fail;
@@ -138,6 +174,7 @@ void z3d_config_destroy(z3d_config *config) {
     if (config->origin) {
         for (int i = 0; i < config->origin->name_count; i++) free(config->origin->name[i]);
         free(config->origin->name);
+        z3d_string_free(&config->origin->errors.text);
         free(config->origin);
     }
     free(config);
@@ -146,6 +183,18 @@ void z3d_config_destroy(z3d_config *config) {
 bool z3d_config_is_set(const z3d_config *config, const char *path) {
     int key = config_find(path);
     return key >= 0 && config->origin->place[key].source >= 0;
+}
+
+bool config_is_from_file(const z3d_config *config, const char *path) {
+    int key = config_find(path);
+    return key >= 0 && config->origin->place[key].source >= 0 &&
+           config->origin->place[key].line > 0;
+}
+
+bool config_is_overridden(const z3d_config *config, const char *path) {
+    int key = config_find(path);
+    return key >= 0 && config->origin->place[key].source >= 0 &&
+           config->origin->place[key].line == 0;
 }
 
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {

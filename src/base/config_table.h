@@ -37,7 +37,8 @@ extern const config_key config_table[CONFIG_KEY_COUNT];
 /* Keys without a field: accepted without effect, or of a later version. */
 typedef struct config_note {
     const char *path, *why;
-    const char *off; /* later: the plain values, with | between, that ask for nothing */
+    const char *off;     /* later: the plain values, with | between, that ask for nothing */
+    const char *instead; /* later: what to write; "": leave it out */
 } config_note;
 
 extern const config_note config_accepted[];
@@ -51,11 +52,99 @@ typedef struct config_place {
     int source, line, column;
 } config_place;
 
+/* All that is wrong, one line each; only the first are kept. */
+typedef struct config_errors {
+    z3d_string text;
+    int kept, total;
+} config_errors;
+
+/* Adds the stored message. */
+void config_errors_add(config_errors *errors);
+/* OK when there are none, else ERR_CONFIG with all lines. */
+z3d_status config_errors_status(const config_errors *errors);
+
+/* A number of Z3D_CONFIG_PEERS as it was written. */
+enum {
+#define X(name, path) CONFIG_PEER_##name,
+    Z3D_CONFIG_PEERS(X)
+#undef X
+        CONFIG_PEER_COUNT
+};
+
+typedef struct config_peer {
+    config_place place; /* source -1: not written */
+    double value;
+} config_peer;
+
+extern const char *const config_peer_path[CONFIG_PEER_COUNT];
+int config_find_peer(const char *path);
+
+/* What became of another framework's settings: text for people, by verdict. */
+typedef enum config_verdict {
+    CONFIG_TAKEN,
+    CONFIG_DEFAULTED, /* their default, which is not ours, is written out */
+    CONFIG_DIFFERENT, /* their default cannot be had */
+    CONFIG_NO_EFFECT,
+    CONFIG_REFUSED,
+    CONFIG_VERDICTS
+} config_verdict;
+
+typedef struct config_report {
+    z3d_string rows[CONFIG_VERDICTS];
+    int count[CONFIG_VERDICTS];
+} config_report;
+
+void config_report_add(config_report *report, config_verdict verdict, const char *what,
+                       const char *format, ...) __attribute__((format(printf, 4, 5)));
+
 struct z3d_config_origin {
     config_place place[CONFIG_KEY_COUNT];
-    char **name; /* of files, and the texts of overrides */
+    bool wrong[CONFIG_KEY_COUNT];   /* an error is about this key: nothing follows from its value */
+    bool is_auto[CONFIG_KEY_COUNT]; /* written auto (Z3D_CONFIG_AUTO) */
+    bool cut;                       /* a text ended in a syntax error: what follows is not known */
+    config_errors errors;           /* of reading */
+    config_peer peer[CONFIG_PEER_COUNT];
+    config_report *report; /* NULL: what has no effect is logged, what is wrong is an error */
+    char **name;           /* of files, and the texts of overrides */
     int name_count;
 };
+
+/* The stored message is one more error of reading, about `path` (a key, a section or NULL). */
+void config_add_error(z3d_config *config, const char *path);
+/* Every key that is `path` or lies below it is wrong. */
+void config_mark_wrong(z3d_config *config, const char *path);
+/* One line about `path`, written at `place`: "<place>: <path> <what>: <why>". */
+void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
+                 const char *why);
+/* A key's default again, as if nobody had set it. */
+void config_unset(z3d_config *config, int key);
+/* Whether a file, not an override, set the key; the other way round. */
+bool config_is_from_file(const z3d_config *config, const char *path);
+bool config_is_overridden(const z3d_config *config, const char *path);
+
+/* z3d_config_check and z3d_config_resolve, adding to `errors`. */
+typedef struct config_checker {
+    z3d_config *c;
+    config_errors *errors;
+    bool wrong[CONFIG_KEY_COUNT];
+} config_checker;
+
+void config_checker_begin(config_checker *k, z3d_config *config, config_errors *errors);
+/* Whether all of the keys named, up to NULL, are free of errors. */
+bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
+/* One error at the key's place, which is then wrong. */
+void config_complain(config_checker *k, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void config_check_into(config_checker *k);
+void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
+/* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
+void config_settle_peers(config_checker *k);
+
+/* A key's value as YAML. */
+void config_append_value(z3d_string *out, const z3d_config *config, const config_key *key,
+                         int indent);
+/* The keys that are set, as YAML. */
+void config_write_set(const z3d_config *config, z3d_string *out);
 
 /* Keeps a copy of the name; *source is its index. */
 z3d_status config_add_source(z3d_config *config, const char *name, int *source);
@@ -71,6 +160,8 @@ bool config_is_section(const char *path);
 /* The key or section a user may have meant, also by its name elsewhere ("global_batch_size"), NULL
  * if none is near; in buf. */
 const char *config_nearest(const char *path, char *buf, size_t size);
+/* Sets a key from its text in config_keys.h: "[0.9, 0.95]", "5e8". */
+z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
 /* The option of "a|b|c" nearest to text, NULL if none is near; in buf. */
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size);
 
@@ -99,11 +190,15 @@ typedef struct config_scalar {
 /* Sets a key from a scalar. On failure the message says what is wrong and what would be right,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
-/* A FLOAT2's element; a data list's weight. */
+/* A FLOAT2's element; a data list's weight; a number of Z3D_CONFIG_PEERS. */
 z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out);
 z3d_status config_parse_weight(config_scalar scalar, double *out);
-/* Whether a plain scalar says "no value": empty, ~ or null. */
+z3d_status config_parse_peer(config_scalar scalar, double *out);
+/* Whether a plain scalar says "no value": ~ or null. config_is_empty: or nothing. */
 bool config_is_null(config_scalar scalar);
+bool config_is_empty(config_scalar scalar);
+/* What "auto" stands for in Hugging Face's integration; NULL: this key has none. */
+const char *config_auto(const char *path);
 
 z3d_status config_list_append(z3d_data_list *list, const char *path, double weight);
 void config_list_free(z3d_data_list *list);

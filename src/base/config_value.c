@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 const char *config_type_name(config_type type) {
     static const char *const names[] = {"integer", "number",      "bool", "text",
@@ -109,10 +110,10 @@ void config_expected(const config_key *key, z3d_string *out) {
     if (range.allow_auto) z3d_string_append(out, " or auto");
 }
 
-/* "<what is wrong>; want <what would be right>". `problem` may be the stored message. */
+/* "<what is wrong>; expected <what would be right>". `problem` may be the stored message. */
 static z3d_status refuse(const config_key *key, const char *problem) {
     z3d_string text = {0};
-    z3d_string_append(&text, "%s; want ", problem);
+    z3d_string_append(&text, "%s; expected ", problem);
     config_expected(key, &text);
     z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s", text.failed ? key->path : text.text);
     z3d_string_free(&text);
@@ -129,8 +130,11 @@ static z3d_status refuse_value(const config_key *key, config_scalar scalar, cons
 }
 
 bool config_is_null(config_scalar scalar) {
-    return !scalar.quoted && (scalar.text[0] == '\0' || strcmp(scalar.text, "~") == 0 ||
-                              strcmp(scalar.text, "null") == 0);
+    return !scalar.quoted && (strcmp(scalar.text, "~") == 0 || strcmp(scalar.text, "null") == 0);
+}
+
+bool config_is_empty(config_scalar scalar) {
+    return config_is_null(scalar) || (!scalar.quoted && scalar.text[0] == '\0');
 }
 
 static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *out) {
@@ -173,14 +177,16 @@ static z3d_status set_bool(const config_key *key, config_scalar scalar, bool *ou
     return Z3D_OK;
 }
 
-/* Names that options once had: checkpoints keep the configuration of their run. */
+/* Names that options once had (checkpoints keep the configuration of their run), and DeepSpeed's
+ * for AdamW: its Adam is AdamW unless adam_w_mode is false. */
 static const char *option_now(const config_key *key, const char *text) {
-    bool host = strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0;
-    return host ? "host" : text;
+    if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
+    bool adam = strcasecmp(text, "Adam") == 0 || strcasecmp(text, "AdamW") == 0;
+    return adam && strcmp(key->path, "optimizer.type") == 0 ? "AdamW" : text;
 }
 
 static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out) {
-    char option[64], problem[160];
+    char option[64];
     const char *text = option_now(key, scalar.text);
     for (int i = 0; config_option(key->rule, i, option, sizeof option); i++) {
         if (strcmp(option, text) == 0) {
@@ -188,15 +194,18 @@ static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out
             return Z3D_OK;
         }
     }
-    if (config_nearest_option(key->rule, scalar.text, option, sizeof option)) {
-        snprintf(problem, sizeof problem, "is not known; did you mean %s?", option);
-        return refuse_value(key, scalar, problem);
-    }
-    return refuse_value(key, scalar, "is not known");
+    bool near = config_nearest_option(key->rule, scalar.text, option, sizeof option);
+    z3d_string right = {0};
+    if (!near) config_expected(key, &right);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s%s' is not supported; use %s", scalar.text,
+                                  strlen(scalar.text) > 80 ? "..." : "",
+                                  near || right.failed ? option : right.text);
+    z3d_string_free(&right);
+    return status;
 }
 
 static z3d_status set_string(const config_key *key, config_scalar scalar, const char **out) {
-    const char *text = config_is_null(scalar) ? "" : scalar.text;
+    const char *text = config_is_empty(scalar) ? "" : scalar.text;
     char *copy = strdup(text);
     if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the value of %s", key->path);
     free((void *)(uintptr_t)*out);
@@ -206,7 +215,7 @@ static z3d_status set_string(const config_key *key, config_scalar scalar, const 
 
 static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data_list *out) {
     z3d_data_list list = {0};
-    if (!config_is_null(scalar)) {
+    if (!config_is_empty(scalar)) {
         if (scalar.text[0] == '\0') return refuse(key, "the path is empty");
         Z3D_TRY(config_list_append(&list, scalar.text, 1));
     }
@@ -218,7 +227,7 @@ static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar) {
     void *field = config_field(config, key);
     bool may_be_null = key->type == CONFIG_STRING || key->type == CONFIG_LIST;
-    if (config_is_null(scalar) && !may_be_null) return refuse(key, "it has no value");
+    if (config_is_empty(scalar) && !may_be_null) return refuse(key, "it has no value");
     switch (key->type) {
     case CONFIG_INT:
         return set_int(key, scalar, field);
@@ -245,6 +254,11 @@ z3d_status config_parse_element(const config_key *key, config_scalar scalar, dou
 z3d_status config_parse_weight(config_scalar scalar, double *out) {
     static const config_key weight = {.path = "weight", .rule = "(0,1e30]", .type = CONFIG_FLOAT};
     return set_float(&weight, scalar, out);
+}
+
+z3d_status config_parse_peer(config_scalar scalar, double *out) {
+    static const config_key number = {.path = "peer", .rule = "[0,1e6]", .type = CONFIG_FLOAT};
+    return set_float(&number, scalar, out);
 }
 
 z3d_status config_list_append(z3d_data_list *list, const char *path, double weight) {

@@ -57,7 +57,7 @@ static void append_list(z3d_string *out, const z3d_data_list *list, int indent) 
     }
 }
 
-static void append_value(z3d_string *out, const z3d_config *config, const config_key *key,
+void config_append_value(z3d_string *out, const z3d_config *config, const config_key *key,
                          int indent) {
     const void *field = config_field(config, key);
     const double *pair;
@@ -121,16 +121,25 @@ static const char *leaf_of(const char *path) {
     return dot ? dot + 1 : path;
 }
 
-void z3d_config_write(const z3d_config *config, z3d_string *out) {
+static void write_keys(const z3d_config *config, bool only_set, z3d_string *out) {
     const char *before = "";
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
         const config_key *key = &config_table[i];
+        if (only_set && config->origin->place[i].source < 0) continue;
         int depth = open_sections(out, before, key->path);
         z3d_string_append(out, "%*s%s:", 2 * depth, "", leaf_of(key->path));
-        append_value(out, config, key, 2 * depth + 2);
+        config_append_value(out, config, key, 2 * depth + 2);
         z3d_string_append(out, "\n");
         before = key->path;
     }
+}
+
+void z3d_config_write(const z3d_config *config, z3d_string *out) {
+    write_keys(config, false, out);
+}
+
+void config_write_set(const z3d_config *config, z3d_string *out) {
+    write_keys(config, true, out);
 }
 
 /* ---- the table as text ---- */

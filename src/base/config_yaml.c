@@ -49,7 +49,7 @@ z3d_status reader_check_text(const config_reader *r) {
         size_t left = r->length - mark.index;
         size_t length = z3d_utf8_length((const char *)at, left);
         if (length == 0) {
-            return reader_refuse(r, mark, "byte 0x%02x is no UTF-8; is this a text file?", at[0]);
+            return reader_refuse(r, mark, "byte 0x%02x is not UTF-8; is this a text file?", at[0]);
         }
         if ((at[0] < 0x20 && at[0] != '\n' && at[0] != '\r' && at[0] != '\t') || at[0] == 0x7f) {
             return reader_refuse(r, mark, "control character 0x%02x; is this a text file?", at[0]);
@@ -90,29 +90,35 @@ static z3d_status refuse_yaml(config_reader *r) {
     }
     yaml_mark_t mark = parser->problem_mark;
     if (byte_at(r, mark.index) == '\t') {
-        return reader_refuse(r, mark, "a tab; YAML is indented with spaces");
+        return reader_refuse(r, mark, "a tab; indent YAML with spaces");
     }
     if (strstr(problem, "mapping values are not allowed")) {
         return reader_refuse(
             r, mark,
-            "no 'key: value' can stand here; is the indentation right, and text that "
-            "holds ': ' in quotes?");
+            "'key: value' is not possible here; check the indentation, and put text "
+            "that holds ': ' in quotes");
     }
     if (strstr(problem, "could not find expected ':'")) {
-        return reader_refuse(r, mark, "no valid YAML: the line before wants a ':' after its key");
+        return reader_refuse(r, mark, "not valid YAML: the line before needs a ':' after its key");
     }
-    return reader_refuse(r, mark, "no valid YAML: %s%s%s", problem, parser->context ? " " : "",
+    return reader_refuse(r, mark, "not valid YAML: %s%s%s", problem, parser->context ? " " : "",
                          parser->context ? parser->context : "");
 }
 
 z3d_status reader_next(config_reader *r, yaml_event_t *event) {
     memset(event, 0, sizeof *event);
-    if (!yaml_parser_parse(&r->parser, event)) return refuse_yaml(r);
+    if (!yaml_parser_parse(&r->parser, event)) {
+        r->broken = true;
+        return refuse_yaml(r);
+    }
+    yaml_event_type_t type = event->type;
+    r->depth += type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
+    r->depth -= type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT;
     const yaml_char_t *anchor = NULL, *tag = NULL;
     switch (event->type) {
     case YAML_ALIAS_EVENT:
         return reader_refuse(r, event->start_mark,
-                             "aliases (*%.40s) are not read; write the value out",
+                             "aliases (*%.40s) are not supported; write the value itself",
                              (const char *)event->data.alias.anchor);
     case YAML_SCALAR_EVENT:
         anchor = event->data.scalar.anchor;
@@ -131,12 +137,13 @@ z3d_status reader_next(config_reader *r, yaml_event_t *event) {
     }
     if (anchor) {
         return reader_refuse(r, event->start_mark,
-                             "anchors (&%.40s) are not read; write the value out",
+                             "anchors (&%.40s) are not supported; write the value itself",
                              (const char *)anchor);
     }
     if (tag) {
         return reader_refuse(r, event->start_mark,
-                             "tags (%.40s) are not read; write the value alone", (const char *)tag);
+                             "tags (%.40s) are not supported; write the value alone",
+                             (const char *)tag);
     }
     return Z3D_OK;
 }
@@ -167,6 +174,7 @@ z3d_status reader_skip(config_reader *r, const yaml_event_t *first) {
         if (type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT) depth++;
         if (type == YAML_SEQUENCE_END_EVENT || type == YAML_MAPPING_END_EVENT) depth--;
         if (status == Z3D_OK && depth > CONFIG_DEPTH_LIMIT) {
+            r->broken = true;
             status = reader_refuse(r, event.start_mark, "nested deeper than %d levels",
                                    CONFIG_DEPTH_LIMIT);
         }

@@ -7,7 +7,7 @@
 
 #include <yaml.h>
 
-enum { CONFIG_FILE_LIMIT = 1 << 20, CONFIG_DEPTH_LIMIT = 64 };
+enum { CONFIG_FILE_LIMIT = 1 << 20, CONFIG_DEPTH_LIMIT = 64, CONFIG_ERROR_LIMIT = 500 };
 
 /* A path that this text has set already, and where. */
 typedef struct seen_path {
@@ -22,6 +22,8 @@ typedef struct config_reader {
     size_t length;
     int source;
     bool is_override;
+    int depth;   /* of mappings and lists that are open */
+    bool broken; /* no YAML from here on, or too much of it */
     seen_path *seen;
     int seen_count;
 } config_reader;

@@ -69,17 +69,17 @@ static z3d_status make_folder(const char *path, const char *whole) {
     struct stat info;
     if (stat(path, &info) == 0) { /* other ranks make the same folders: there is as good as made */
         if (S_ISDIR(info.st_mode)) return Z3D_OK;
-        return Z3D_ERROR(Z3D_ERR_IO, "cannot make folder %s: %s is a file", whole, path);
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot create folder %s: %s is a file", whole, path);
     }
-    return Z3D_ERROR(Z3D_ERR_IO, "cannot make folder %s: %s: %s", whole, path, strerror(error));
+    return Z3D_ERROR(Z3D_ERR_IO, "cannot create folder %s: %s: %s", whole, path, strerror(error));
 }
 
 z3d_status z3d_make_folders(const char *path) {
     size_t length = strlen(path);
     char part[PATH_MAX];
-    if (length == 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot make a folder with an empty name");
+    if (length == 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot create a folder with an empty name");
     if (length >= sizeof part) {
-        return Z3D_ERROR(Z3D_ERR_IO, "cannot make folder %.80s...: name too long", path);
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot create folder %.80s...: name too long", path);
     }
     for (size_t i = 1; i <= length; i++) {
         if (i < length && (path[i] != '/' || path[i - 1] == '/')) continue;

@@ -11,10 +11,10 @@
 
 enum { NUMBER_BYTES = 256 };
 
-/* A decimal number cut into its parts: sign, the digits without point and underscores, and the
- * power of ten of the last of them. */
+/* A decimal number cut into its parts: sign, the digits without the point, and the power of ten of
+ * the last of them. */
 typedef struct decimal {
-    bool negative, point, has_exponent;
+    bool negative;
     char digits[NUMBER_BYTES];
     int count;        /* of digits */
     int64_t exponent; /* value = digits x 10^exponent */
@@ -25,12 +25,9 @@ static z3d_status refuse(const char *text, const char *why) {
     return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s%s' %s", text, strlen(text) > 80 ? "..." : "", why);
 }
 
-/* Digits with underscores between them; the underscore is dropped. */
 static const char *cut_digits(const char *at, decimal *out) {
-    while (isdigit((unsigned char)*at) ||
-           (*at == '_' && isdigit((unsigned char)at[-1]) && isdigit((unsigned char)at[1]))) {
-        if (*at != '_' && out->count < NUMBER_BYTES - 1) out->digits[out->count++] = *at;
-        at++;
+    for (; isdigit((unsigned char)*at); at++) {
+        if (out->count < NUMBER_BYTES - 1) out->digits[out->count++] = *at;
     }
     out->digits[out->count] = '\0';
     return at;
@@ -49,7 +46,6 @@ static const char *cut_exponent(const char *at, decimal *out) {
         if (exponent < 1000000000) exponent = exponent * 10 + (*digit - '0');
     }
     out->exponent += negative ? -exponent : exponent;
-    out->has_exponent = true;
     return digit;
 }
 
@@ -72,13 +68,13 @@ static z3d_status cut_decimal(const char *text, decimal *out) {
     }
     if (*at == '.' && (out->count > 0 || isdigit((unsigned char)at[1]))) {
         int before = out->count;
-        out->point = true;
         at++;
         if (isdigit((unsigned char)*at)) at = cut_digits(at, out);
         out->exponent = before - out->count;
     }
-    if (out->count == 0) return refuse(text, "is no number");
+    if (out->count == 0) return refuse(text, "is not a number");
     out->rest = cut_exponent(at, out);
+    if (*out->rest == '_') return refuse(text, "has an underscore; write the digits without it");
     return Z3D_OK;
 }
 
@@ -115,13 +111,10 @@ static scale_result decimal_to_int(const decimal *number, int64_t unit, int64_t 
 z3d_status z3d_parse_int(const char *text, int64_t *out) {
     decimal number;
     Z3D_TRY(cut_decimal(text, &number));
-    if (*number.rest) return refuse(text, "is no integer");
-    if (number.point && !number.has_exponent) {
-        return refuse(text, "is no integer; write it without a decimal point");
-    }
+    if (*number.rest) return refuse(text, "is not an integer");
     switch (decimal_to_int(&number, 1, out)) {
     case SCALE_FRACTION:
-        return refuse(text, "is no integer: it has a fraction");
+        return refuse(text, "is not an integer: it has a fraction");
     case SCALE_OVERFLOW:
         return refuse(text, "is beyond 64-bit integers");
     case SCALE_OK:
@@ -143,7 +136,7 @@ static double c_strtod(const char *text, bool *ok) {
 z3d_status z3d_parse_float(const char *text, double *out) {
     decimal number;
     Z3D_TRY(cut_decimal(text, &number));
-    if (*number.rest) return refuse(text, "is no number");
+    if (*number.rest) return refuse(text, "is not a number");
     char plain[NUMBER_BYTES + 32];
     bool ok;
     snprintf(plain, sizeof plain, "%s%se%lld", number.negative ? "-" : "", number.digits,
@@ -183,7 +176,7 @@ z3d_status z3d_parse_bytes(const char *text, int64_t *out) {
         if (number.negative) return refuse(text, "is negative; sizes are 0 or more");
         switch (decimal_to_int(&number, units[i].bytes, out)) {
         case SCALE_FRACTION:
-            return refuse(text, "is no whole number of bytes");
+            return refuse(text, "is not a whole number of bytes");
         case SCALE_OVERFLOW:
             return refuse(text, "is beyond 64-bit integers");
         case SCALE_OK:

@@ -30,9 +30,10 @@ const char *z3d_status_text(z3d_status status) {
 }
 
 /* A message is one line whatever a file name or a value in it holds. */
-static void make_one_line(char *text) {
+static void make_printable(char *text, bool lines) {
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
+        if (c == '\n' && lines) continue;
         if (c == '\n' || c == '\t' || c == '\r') {
             *text = ' ';
         } else if (c < 0x20 || c == 0x7f) {
@@ -43,14 +44,14 @@ static void make_one_line(char *text) {
 
 /* The stored text may be among the arguments, so it is only overwritten once the new one is
  * complete. `tail` (the old text) is cut before `text` is. */
-static void store(const char *text, int length, const char *tail) {
+static void store(const char *text, int length, const char *tail, bool lines) {
     char whole[sizeof last.message];
     int bytes = sizeof whole;
     int written = snprintf(whole, sizeof whole, "%s%s%s", text, tail ? ": " : "", tail ? tail : "");
     if (written >= bytes || length >= bytes) {
         memcpy(whole + bytes - 4, "...", 4);
     }
-    make_one_line(whole);
+    make_printable(whole, lines);
     memcpy(last.message, whole, sizeof whole);
 }
 
@@ -72,8 +73,14 @@ z3d_status z3d_error_set(z3d_status status, const char *file, int line, const ch
     va_end(arguments);
     if (length < 0) snprintf(text, sizeof text, "(message cannot be formatted) %s", format);
     snprintf(place, sizeof place, "%s:%d", path_in_tree(file), line);
-    store(text, length, NULL);
+    store(text, length, NULL, false);
     memcpy(last.place, place, sizeof place);
+    return status;
+}
+
+z3d_status z3d_error_set_lines(z3d_status status, const char *file, int line, const char *lines) {
+    store(lines, (int)strnlen(lines, sizeof last.message), NULL, true);
+    snprintf(last.place, sizeof last.place, "%s:%d", path_in_tree(file), line);
     return status;
 }
 
@@ -84,7 +91,8 @@ z3d_status z3d_error_context(z3d_status status, const char *format, ...) {
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length < 0) snprintf(text, sizeof text, "(context cannot be formatted) %s", format);
-    store(text, length, last.message);
+    make_printable(text, false);
+    store(text, length, last.message, true);
     return status;
 }
 

@@ -47,7 +47,12 @@ z3d_status z3d_error_set(z3d_status status, const char *file, int line, const ch
 z3d_status z3d_error_context(z3d_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The text of this thread's last error, one line, no newline; "" when there was none. */
+/* Stores a text of several lines, a newline between two: only a configuration has so many errors.
+ */
+z3d_status z3d_error_set_lines(z3d_status status, const char *file, int line, const char *lines);
+
+/* The text of this thread's last error, one line (but z3d_error_set_lines), no newline at its end;
+ * "" when there was none. */
 const char *z3d_error_message(void);
 
 /* Where the last error was made: "zero/builder.c:120". */
@@ -57,7 +62,7 @@ const char *z3d_error_place(void);
  * One of zeroes is Z3D_OK. */
 typedef struct z3d_kept_error {
     z3d_status status;
-    char message[2048];
+    char message[8192];
     char place[160];
 } z3d_kept_error;
 

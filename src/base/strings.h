@@ -33,7 +33,7 @@ void z3d_string_clear(z3d_string *string);
 void z3d_string_free(z3d_string *string);
 
 /* The whole text must be one number (no leading zeros, no trailing text), else ERR_CONFIG. Integers
- * may be written 500000000, 5e8 or 1_000; 1.5 is no integer; values beyond int64 are refused. */
+ * may be written 500000000, 5e8 or 500000000.0; 1.5 is none; values beyond int64 are refused. */
 z3d_status z3d_parse_int(const char *text, int64_t *out);
 z3d_status z3d_parse_float(const char *text, double *out); /* finite only */
 /* "16GiB", "512 MiB", "3e9", "80GB" -> bytes. */

@@ -14,9 +14,9 @@ static const char help[] =
     "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "\n"
-    "  list     the checkpoints in a folder (a run's are in RUN/checkpoints), oldest first\n"
-    "  show     what a checkpoint is of: step, topology, tensors, the run's configuration\n"
-    "  verify   reads every byte of a checkpoint and checks it against its digests\n"
+    "  list     lists the checkpoints in a folder (for a run: RUN/checkpoints), oldest first\n"
+    "  show     prints a checkpoint's step, topology, tensors and the run's configuration\n"
+    "  verify   reads every byte of a checkpoint and compares it with the saved digests\n"
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
     "  export   writes the weights for other programs: Hugging Face's GPT-2 into the folder TO\n"
     "           (model.safetensors and config.json), or llm.c's checkpoint as the file TO\n"
@@ -30,8 +30,8 @@ static const char help[] =
     "                    generate; default: those in FROM, if there are any\n"
     "  --merges FILE     GPT-2's merges.txt, where it is not beside vocab.json\n"
     "\n"
-    "CHECKPOINT is a checkpoint's folder, or a folder of checkpoints: its newest is meant.\n"
-    "Exit code: 0, or 1 when there is damage or a difference.\n"
+    "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
+    "Exit code: 0, or 1 if a checkpoint is damaged or incomplete, or if two differ.\n"
     "\n"
     "example: zero3d checkpoint verify runs/demo/checkpoints\n";
 
@@ -53,11 +53,13 @@ static z3d_status open_path(const char *path, z3d_checkpoint **out) {
 
 /* ---- list ---- */
 
-static void list_line(const char *dir, int64_t step, z3d_string *text) {
+/* Whether this one can be used. */
+static bool list_line(const char *dir, int64_t step, z3d_string *text) {
     char *folder = NULL;
     z3d_checkpoint *c = NULL;
-    if (z3d_checkpoint_path(dir, step, &folder) == Z3D_OK &&
-        z3d_checkpoint_open(folder, &c) == Z3D_OK) {
+    bool good = z3d_checkpoint_path(dir, step, &folder) == Z3D_OK &&
+                z3d_checkpoint_open(folder, &c) == Z3D_OK;
+    if (good) {
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
         z3d_string_append(text, "%10lld  tensor %d x data %d, ZeRO stage %d, %s  %s\n",
                           (long long)step, info->tensor_size, info->data_size, info->zero_stage,
@@ -68,6 +70,7 @@ static void list_line(const char *dir, int64_t step, z3d_string *text) {
     }
     z3d_checkpoint_close(c);
     free(folder);
+    return good;
 }
 
 static z3d_status list(request *r) {
@@ -76,9 +79,10 @@ static z3d_status list(request *r) {
     Z3D_TRY(z3d_checkpoint_list(r->arguments[0], &steps, &found));
     if (found == 0) {
         free(steps);
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: there is no checkpoint in it", r->arguments[0]);
+        return z3d_checkpoint_none(r->arguments[0]);
     }
-    for (int i = 0; i < found; i++) list_line(r->arguments[0], steps[i], r->text);
+    for (int i = 0; i < found; i++)
+        if (!list_line(r->arguments[0], steps[i], r->text)) r->bad = true;
     free(steps);
     return Z3D_OK;
 }
@@ -140,7 +144,7 @@ static z3d_status verify(request *r) {
     Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_status status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, &bytes);
     if (status == Z3D_OK)
-        z3d_string_append(r->text, "step %lld: whole, all %s give their digests\n",
+        z3d_string_append(r->text, "step %lld: intact, %s verified\n",
                           (long long)z3d_checkpoint_get_info(c)->engine.step,
                           z3d_format_bytes(bytes, size, sizeof size));
     z3d_checkpoint_close(c);
@@ -207,8 +211,8 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
         int j = z3d_checkpoint_find(b, group, name);
         matched += j >= 0;
         if (j < 0 || !same_shape(a, i, b, j)) {
-            z3d_string_append(text, "%s/%s: %s in the second\n", group, name,
-                              j < 0 ? "not" : "of another shape");
+            z3d_string_append(text, "%s/%s: %s\n", group, name,
+                              j < 0 ? "only in the first" : "different shapes");
             *bad = true;
             continue;
         }
@@ -244,7 +248,8 @@ static z3d_status diff(request *r) {
     if (status == Z3D_OK) status = z3d_new(2 * CHUNK, sizeof *chunk, "a buffer", &chunk);
     if (status == Z3D_OK) status = compare_tensors(a, b, chunk, r->text, &r->bad);
     if (status == Z3D_OK && !r->bad)
-        z3d_string_append(r->text, "equal: all tensors of step %lld and step %lld, to the bit\n",
+        z3d_string_append(r->text,
+                          "equal: all tensors of step %lld and step %lld are bitwise identical\n",
                           (long long)z3d_checkpoint_get_info(a)->engine.step,
                           (long long)z3d_checkpoint_get_info(b)->engine.step);
     free(chunk);
@@ -333,8 +338,8 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         r->arguments = argv + 2;
         return tools[i].run(r);
     }
-    return Z3D_ERROR(Z3D_ERR_USAGE, "what to do with checkpoints? there are list, show, verify, "
-                                    "diff, export, import");
+    return Z3D_ERROR(Z3D_ERR_USAGE, "expected a command after 'checkpoint': list, show, verify, "
+                                    "diff, export or import");
 }
 
 static int run(int argc, char **argv) {
@@ -346,5 +351,5 @@ static int run(int argc, char **argv) {
     return code == CLI_OK && r.bad ? CLI_FAILED : code;
 }
 
-const cli_command cli_checkpoint = {"checkpoint", "look at checkpoints, verify, compare, convert",
+const cli_command cli_checkpoint = {"checkpoint", "list, verify, compare and convert checkpoints",
                                     help, run};

@@ -42,9 +42,13 @@ typedef struct cli_option {
 z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *count);
 
 /* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE when an
- * argument is no assignment; ERR_CONFIG as z3d_config_read_file and z3d_config_override. The caller
- * destroys *out. */
+ * argument is no assignment; ERR_CONFIG with every error of both and of z3d_config_check. The
+ * caller destroys *out. */
 z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
+
+/* The same for a command that has its number of ranks: an error's message has what is wrong with
+ * that too. */
+z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);

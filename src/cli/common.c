@@ -61,6 +61,10 @@ z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *coun
 }
 
 z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
+    return cli_read_config_for(count, arguments, 0, out);
+}
+
+z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out) {
     *out = NULL;
     if (count < 1)
         return Z3D_ERROR(Z3D_ERR_USAGE,
@@ -72,14 +76,26 @@ z3d_status cli_read_config(int count, char **arguments, z3d_config **out) {
                              arguments[i]);
     z3d_config *config;
     Z3D_TRY(z3d_config_create(&config));
+    int data;
     z3d_status status = z3d_config_read_file(config, arguments[0]);
-    for (int i = 1; i < count && status == Z3D_OK; i++)
+    for (int i = 1; i < count && (status == Z3D_OK || status == Z3D_ERR_CONFIG); i++)
         status = z3d_config_override(config, arguments[i]);
+    /* Everything that is wrong is told at once. */
+    if (status == Z3D_ERR_CONFIG)
+        status = ranks > 0 ? z3d_config_settle(config, ranks, &data) : z3d_config_check(config);
     if (status == Z3D_OK)
         *out = config;
     else
         z3d_config_destroy(config);
     return status;
+}
+
+/* A message of several lines is indented below its first. */
+static void append_message(z3d_string *line, const char *message) {
+    z3d_string_append(line, "zero3d: ");
+    for (const char *end; (end = strchr(message, '\n')); message = end + 1)
+        z3d_string_append(line, "%.*s\n        ", (int)(end - message), message);
+    z3d_string_append(line, "%s", message);
 }
 
 static int finish(z3d_status status, const char *command, bool told_here) {
@@ -88,7 +104,7 @@ static int finish(z3d_status status, const char *command, bool told_here) {
     bool usage = status == Z3D_ERR_USAGE && strstr(z3d_error_place(), "src/cli/");
     if (told_here) {
         z3d_string line = {0};
-        z3d_string_append(&line, "zero3d: %s", z3d_error_message());
+        append_message(&line, z3d_error_message());
         if (usage && command) z3d_string_append(&line, "; see `zero3d %s --help`", command);
         z3d_string_append(&line, "\n");
         fputs(line.failed ? "zero3d: out of memory\n" : line.text, stderr);

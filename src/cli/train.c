@@ -1,54 +1,82 @@
 /* zero3d train */
 #include "src/train/train.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
 
 static const char help[] =
-    "usage: zero3d train CONFIG [key=value ...] [--digest] [--trace]\n"
+    "usage: zero3d train CONFIG [key=value ...] [--extend] [--digest] [--trace]\n"
     "       scripts/launch -n RANKS zero3d train CONFIG ...\n"
     "\n"
-    "Trains the model that CONFIG (YAML) describes. Started alone it is a world of one rank; "
-    "under\n"
-    "scripts/launch, mpirun --bind-to none or srun, or with RANK, WORLD_SIZE, MASTER_ADDR and\n"
-    "MASTER_PORT set for every process (docs/launching.md), the ranks form tensor x data groups "
-    "as\n"
-    "the configuration says.\n"
+    "Trains the model that CONFIG (a YAML file) describes. Without a launcher it trains on one\n"
+    "rank. scripts/launch, mpirun --bind-to none and srun start several; so does any launcher "
+    "that\n"
+    "sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT for each process (docs/launching.md).\n"
     "\n"
-    "  key=value   sets one key over the file: zero_optimization.stage=3 training.steps=50\n"
-    "  --digest    training.digest=true: hashes what every instruction wrote, to compare two runs\n"
-    "              with `zero3d digest`\n"
-    "  --trace     training.trace_steps=3: the timeline of the first steps, for ui.perfetto.dev\n"
+    "  key=value   sets one key, instead of the file's: zero_optimization.stage=3\n"
+    "  --extend    trains a run with a decaying learning rate further: raise training.steps; the\n"
+    "              schedule keeps its end, and the steps after it use its final learning rate\n"
+    "  --digest    sets training.digest=true: a hash of what each instruction wrote, to compare\n"
+    "              two runs with `zero3d digest`\n"
+    "  --trace     sets training.trace_steps=3: a timeline of the first steps for ui.perfetto.dev\n"
     "\n"
-    "The run folder (run.dir) receives config.yaml (resolved), metrics.jsonl (one object a step) "
-    "and\n"
-    "TensorBoard event files.\n"
+    "The run folder (run.dir) gets config.yaml (all keys with their values), metrics.jsonl (one\n"
+    "JSON object per step) and TensorBoard files. Files of an earlier run there are kept as\n"
+    "metrics.1.jsonl, config.1.yaml and so on. One job at a time can use a run folder.\n"
     "\n"
-    "With checkpoint.interval=N checkpoints are saved every N steps, and the same command started "
-    "again\n"
-    "goes on from the newest, on any number of ranks.\n"
+    "checkpoint.interval=N saves a checkpoint every N steps. The same command, started again,\n"
+    "resumes from the latest checkpoint, on any number of ranks. Without checkpoint.interval the\n"
+    "model is not saved.\n"
     "\n"
-    "SIGUSR1, SIGTERM, Ctrl-C or training.time_limit end the run cleanly after the current step, "
-    "with a\n"
-    "checkpoint where there are any; a second signal at once.\n"
-    "Exit code: 0 the run ended as asked, 1 it failed, 2 wrong usage, 75 it saved a checkpoint "
-    "before its\n"
-    "end: start it again.\n"
+    "SIGUSR1, SIGTERM, Ctrl-C and training.time_limit stop the run after the current step; if the\n"
+    "run saves checkpoints, it saves one then. A second signal stops it at once.\n"
+    "Exit code: 0 the run is complete, or it was stopped and saves no checkpoints; 1 it failed;\n"
+    "2 wrong usage; 75 it was stopped and saved a checkpoint: start it again.\n"
     "\n"
     "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";
 
-static z3d_status read_arguments(int argc, char **argv, z3d_config **config) {
+static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **config,
+                                 bool *extend) {
     bool digest = false, trace = false;
-    const cli_option options[] = {
-        {"digest", NULL, &digest}, {"trace", NULL, &trace}, {NULL, NULL, NULL}};
+    const cli_option options[] = {{"digest", NULL, &digest},
+                                  {"trace", NULL, &trace},
+                                  {"extend", NULL, extend},
+                                  {NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
-    Z3D_TRY(cli_read_config(count, argv + 1, config));
+    Z3D_TRY(cli_read_config_for(count, argv + 1, ranks, config));
     if (digest) Z3D_TRY(z3d_config_override(*config, "training.digest=true"));
     if (trace && !z3d_config_is_set(*config, "training.trace_steps"))
         Z3D_TRY(z3d_config_override(*config, "training.trace_steps=3"));
     return Z3D_OK;
+}
+
+/* For a shell. */
+static void append_quoted(z3d_string *out, const char *argument) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./=:,+-@%";
+    if (*argument && argument[strspn(argument, plain)] == '\0') {
+        z3d_string_append(out, "%s", argument);
+        return;
+    }
+    z3d_string_append(out, "'");
+    for (const char *at = argument; *at; at++)
+        z3d_string_append(out, *at == '\'' ? "'\\''" : "%c", *at);
+    z3d_string_append(out, "'");
+}
+
+/* The command as it was typed, but for --extend. */
+static void write_command(int argc, char **argv, z3d_string *out) {
+    append_quoted(out, program_invocation_name);
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--extend") == 0) continue;
+        z3d_string_append(out, " ");
+        append_quoted(out, argv[i]);
+    }
 }
 
 /* All ranks learn whether every rank could read its arguments. What this rank itself found wrong
@@ -70,20 +98,29 @@ static void end_if_alone_in_failure(z3d_world *world, z3d_status status) {
 static int run(int argc, char **argv) {
     z3d_config *config = NULL;
     z3d_world *world = NULL;
+    z3d_train_options options = {0};
+    z3d_string command = {0};
     bool unfinished = false;
+    write_command(argc, argv, &command); /* before the options are taken out of it */
+    options.command = command.failed ? NULL : command.text;
     /* The world comes first, so that a mistake ends all ranks in order and is told once. */
     z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
-    if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
+    if (status != Z3D_OK) {
+        z3d_string_free(&command);
+        return cli_finish_rank(NULL, status, NULL);
+    }
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
-    status = agree(world, read_arguments(argc, argv, &config));
+    status =
+        agree(world, read_arguments(argc, argv, z3d_world_size(world), &config, &options.extend));
     if (status == Z3D_OK && config->parallel_world_size != 1) status = z3d_world_check_alone(world);
     if (status == Z3D_OK) {
         z3d_world_catch_signals(world);
-        status = z3d_train_part(world, config, &unfinished);
+        status = z3d_train_part(world, config, &options, &unfinished);
     }
     end_if_alone_in_failure(world, status);
     int code = cli_finish_rank(world, status, "train");
     if (code == CLI_OK && unfinished) code = CLI_UNFINISHED;
+    z3d_string_free(&command);
     z3d_config_destroy(config);
     z3d_world_destroy(world);
     return code;

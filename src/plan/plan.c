@@ -130,8 +130,7 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topol
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
                          "cannot plan a world of %lld ranks: 1 to %d are possible",
                          (long long)ranks, INT32_MAX);
-    Z3D_TRY(z3d_config_check(config));
-    Z3D_TRY(z3d_config_resolve(config, (int)ranks, &data));
+    Z3D_TRY(z3d_config_settle(config, (int)ranks, &data));
     if (rank < 0 || rank >= ranks)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld: 0 to %lld are", rank,
                          (long long)ranks, (long long)ranks - 1);

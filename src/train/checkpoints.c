@@ -33,7 +33,10 @@ static bool must_keep(const z3d_config *config, const char *path) {
 /* Values as text, by the types of the key table. */
 static void text_INT(const char *rule, const int64_t *value, z3d_string *out) {
     (void)rule;
-    z3d_string_append(out, "%lld", (long long)*value);
+    if (*value == Z3D_AUTO)
+        z3d_string_append(out, "auto");
+    else
+        z3d_string_append(out, "%lld", (long long)*value);
 }
 static void text_FLOAT(const char *rule, const double *value, z3d_string *out) {
     (void)rule;
@@ -98,11 +101,15 @@ static z3d_status compare_configs(const z3d_trainer *trainer, const z3d_checkpoi
     Z3D_TRY(z3d_config_create(&there));
     z3d_status status =
         z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
-    if (status == Z3D_OK && find_difference(trainer->config, there, &d))
+    bool differ = status == Z3D_OK && find_difference(trainer->config, there, &d);
+    if (differ && says(d.path, "scheduler.params.total_num_steps"))
+        status = z3d_trainer_refuse_extension(trainer, there);
+    else if (differ)
         status = z3d_config_error(
             trainer->config, d.path,
-            "%s here, %s in the checkpoint of step %lld; a run that is resumed must keep it "
-            "(checkpoint.init_from starts a new run from a checkpoint's weights)",
+            "%s here, %s in the checkpoint of step %lld: a resumed run must keep this value; to "
+            "change "
+            "it, start a new run from the checkpoint's weights (checkpoint.init_from)",
             d.here.text ? d.here.text : "", d.there.text ? d.there.text : "",
             (long long)info->engine.step);
     z3d_string_free(&d.here);
@@ -117,9 +124,9 @@ static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
     int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
     if (newest < step || newest < 0 || (newest == step && trainer->resumes_newest)) return Z3D_OK;
     return z3d_config_error(trainer->config, "checkpoint.resume",
-                            "%s, but %s has a checkpoint of step %lld, which would stay the "
-                            "newest; go on from it with auto, remove it, or give this run a "
-                            "checkpoint.dir of its own",
+                            "%s, but %s has a checkpoint of step %lld, which is not older: "
+                            "set checkpoint.resume: auto to resume from it, set another "
+                            "checkpoint.dir, or delete it",
                             trainer->config->checkpoint_resume, trainer->checkpoint_dir,
                             (long long)newest);
 }
@@ -132,8 +139,8 @@ static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     Z3D_TRY(compare_configs(trainer, info));
     if (info->train_tokens != tokens)
         return z3d_config_error(trainer->config, "data.train",
-                                "%lld tokens here, %lld in the run whose checkpoint of step %lld "
-                                "this is: other data cannot go on in its place",
+                                "%lld tokens here, %lld in the checkpoint of step %lld: a resumed "
+                                "run must keep its training data",
                                 (long long)tokens, (long long)info->train_tokens,
                                 (long long)info->engine.step);
     return Z3D_OK;
@@ -300,11 +307,11 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
             Z3D_TRY(z3d_store_resume(trainer->store,
                                      (z3d_checkpoint_verify)config->checkpoint_verify, accept,
                                      trainer, &info, step));
-        if (*step >= 0) say(trainer, &info, "going on behind", trainer->checkpoint_dir);
+        if (*step >= 0) say(trainer, &info, "resuming after", trainer->checkpoint_dir);
     } else if (!says(resume, "never")) {
         Z3D_TRY(load(trainer, resume, false, &info));
         *step = info.engine.step;
-        say(trainer, &info, "going on behind", resume);
+        say(trainer, &info, "resuming after", resume);
     } else {
         Z3D_TRY(check_folder(trainer, -1));
     }
@@ -323,7 +330,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     }
     if (step < 0 && *init) {
         Z3D_TRY(load(trainer, init, true, &info));
-        say(trainer, &info, "beginning with the weights of", init);
+        say(trainer, &info, "starting a new run from the weights of", init);
     }
     trainer->resumed_step = step > 0 ? step : 0;
     return Z3D_OK;
@@ -352,15 +359,29 @@ static z3d_status save(z3d_trainer *trainer, int64_t step) {
     return status;
 }
 
-z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last) {
-    int64_t interval = trainer->config->checkpoint_interval, durable;
+/* Whether a save begins behind this step. */
+static bool is_due(z3d_trainer *trainer, int64_t step, bool skipped, bool last) {
+    bool due = last || trainer->save_waits || step % trainer->config->checkpoint_interval == 0;
+    if (due && skipped && !last && !trainer->save_waits)
+        z3d_console_say(
+            &trainer->console,
+            "step %lld was skipped: its checkpoint is saved after the next step that is "
+            "not skipped",
+            (long long)step);
+    trainer->save_waits = due && skipped && !last;
+    return due && !trainer->save_waits;
+}
+
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last) {
+    int64_t durable;
     if (!trainer->store) return Z3D_OK;
-    bool due = last || step % interval == 0;
+    bool due = is_due(trainer, step, skipped, last);
     z3d_trainer_place(trainer, "step %lld: saving a checkpoint", (long long)step);
     /* Two saves are never in flight. */
     Z3D_TRY(z3d_store_poll(trainer->store, due, &durable));
     say_saved(trainer, durable);
     if (!due) return Z3D_OK;
+    z3d_store_keep_all(trainer->store, skipped);
     Z3D_TRY(save(trainer, step));
     bool now = !trainer->config->checkpoint_async;
     if (last && !now) Z3D_TRY(z3d_store_poll(trainer->store, true, &durable));

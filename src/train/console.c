@@ -25,7 +25,7 @@ static void say_model(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_gpt_config *gpt = facts->gpt;
     z3d_console_say(console,
                     "model       GPT, %s parameters: %lld layers, hidden %lld, %lld heads, "
-                    "%lld tokens a sample, vocabulary %lld (padded %lld)",
+                    "%lld tokens per sample, vocabulary %lld (padded %lld)",
                     z3d_format_count((double)z3d_model_parameter_count(facts->model), parameters,
                                      sizeof parameters),
                     (long long)gpt->num_layers, (long long)gpt->hidden_size,
@@ -41,27 +41,28 @@ static void say_topology(z3d_console *console, const z3d_run_facts *facts) {
                     facts->nodes == 1 ? "" : "s");
     z3d_console_say(console, "device      %s", facts->device);
     if (facts->peak_tflops > 0)
-        z3d_console_say(console, "peak        %.4g %s a rank (%s): what MFU is measured against",
+        z3d_console_say(console, "peak        %.4g %s per rank, 100 %% of MFU (%s)",
                         facts->peak_tflops >= 1 ? facts->peak_tflops : facts->peak_tflops * 1e3,
                         facts->peak_tflops >= 1 ? "TFLOP/s" : "GFLOP/s",
-                        facts->peak_measured ? "measured matrix products" : "training.peak_tflops");
+                        facts->peak_measured ? "measured with matrix products"
+                                             : "training.peak_tflops");
 }
 
 static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     bool whole = program->stage >= 2 && z3d_program_keeps_all_rows(program, Z3D_PART_GRADIENTS);
-    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once a %s%s, %s",
+    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once per %s%s, %s",
                     program->stage, precision_name(config),
                     program->reduce_per_step ? "step" : "micro-batch",
-                    whole ? " and kept whole until then" : "",
-                    program->recompute ? "activations recomputed" : "activations kept");
+                    whole ? ", kept whole until then" : "",
+                    program->recompute ? "activations recomputed" : "no recompute");
     if (facts->offload_why)
         z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
     int64_t data = facts->topology->size[Z3D_AXIS_DATA];
     char tokens[32];
     z3d_console_say(console,
-                    "batch       %lld samples a step = %lld a rank x %lld micro-batch%s x %lld "
+                    "batch       %lld samples per step = %lld per rank x %lld micro-batch%s x %lld "
                     "data ranks, %s tokens",
                     (long long)config->train_batch_size,
                     (long long)config->train_micro_batch_size_per_gpu,
@@ -80,7 +81,7 @@ static void say_graph(z3d_console *console, const z3d_run_facts *facts) {
     else if (facts->graph_obstacle)
         z3d_console_say(console, "graph       none: %s", facts->graph_obstacle);
     else
-        z3d_console_say(console, "graph       a step is one CUDA graph, from the second on");
+        z3d_console_say(console, "graph       one CUDA graph per step, from step 2 on");
 }
 
 /* What one collective of the data group moves at most. */
@@ -91,10 +92,10 @@ static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
     if (facts->topology->size[Z3D_AXIS_DATA] == 1) return;
     bool whole = program->reduce_bucket >= largest && program->gather_bucket >= largest;
     z3d_console_say(
-        console, "buckets     reduce %s, gather %s elements; the largest group has %s%s",
+        console, "buckets     reduce %s, gather %s elements; the largest parameter group has %s%s",
         z3d_format_count((double)program->reduce_bucket, reduce, sizeof reduce),
         z3d_format_count((double)program->gather_bucket, gather, sizeof gather),
-        z3d_format_count((double)largest, most, sizeof most), whole ? ": all go whole" : "");
+        z3d_format_count((double)largest, most, sizeof most), whole ? ": none is split" : "");
 }
 
 static void say_data(z3d_console *console, const z3d_run_facts *facts) {
@@ -102,14 +103,13 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
     char train[32], validation[32] = "none";
     double seen = (double)config->training_steps * (double)config->train_batch_size *
                   (double)config->model_seq_length;
+    double epochs = seen / (double)facts->train_tokens;
     if (facts->validation_tokens)
         z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
-    z3d_console_say(console,
-                    "data        %s tokens in %d file%s, %s held out; the run reads %.3g "
-                    "times the training tokens",
-                    z3d_format_count((double)facts->train_tokens, train, sizeof train),
-                    facts->train_files, facts->train_files == 1 ? "" : "s", validation,
-                    seen / (double)facts->train_tokens);
+    z3d_console_say(
+        console, "data        %s tokens in %d file%s, validation %s; the run is %.*g epochs",
+        z3d_format_count((double)facts->train_tokens, train, sizeof train), facts->train_files,
+        facts->train_files == 1 ? "" : "s", validation, epochs < 0.1 ? 1 : 3, epochs);
 }
 
 /* "parameters 1.50 MiB, gradients ..." */
@@ -118,6 +118,22 @@ static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
     for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
         z3d_string_append(out, "%s%s %s", tenant ? ", " : "", z3d_tenant_name((z3d_tenant)tenant),
                           z3d_format_bytes(ledger->peak[tenant], bytes, sizeof bytes));
+}
+
+static const char no_checkpoints[] =
+    "this run saves no checkpoints: set checkpoint.interval to keep the model";
+
+static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    char kept[32] = "all";
+    if (config->checkpoint_keep > 0)
+        snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
+    if (config->checkpoint_interval == 0)
+        z3d_console_say(console, "checkpoints none: %s", no_checkpoints);
+    else
+        z3d_console_say(console, "checkpoints every %lld step%s in %s, keeps %s",
+                        (long long)config->checkpoint_interval,
+                        config->checkpoint_interval == 1 ? "" : "s", facts->checkpoint_dir, kept);
 }
 
 void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts) {
@@ -136,12 +152,13 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     char bytes[32], buffers[32], beside[96] = "";
     append_ledger(&memory, z3d_engine_planned(facts->engine, Z3D_SPACE_DEVICE));
     if (facts->buffer_bytes > 0)
-        snprintf(beside, sizeof beside, " and %s of communication buffers",
+        snprintf(beside, sizeof beside, ", plus %s of communication buffers",
                  z3d_format_bytes(facts->buffer_bytes, buffers, sizeof buffers));
-    z3d_console_say(console, "memory      %s a rank in one block%s; at most:\n            %s",
+    z3d_console_say(console, "memory      %s per rank in one block%s; peak use:\n            %s",
                     z3d_format_bytes(z3d_engine_arena_bytes(facts->engine), bytes, sizeof bytes),
                     beside, memory.text ? memory.text : "?");
     z3d_string_free(&memory);
+    say_checkpoints(console, facts);
     z3d_console_say(console, "run folder  %s", facts->config->run_dir);
 }
 
@@ -186,8 +203,9 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
     z3d_format_seconds((double)(console->steps - record->step) * console->step_seconds, left,
                        sizeof left);
     z3d_console_say(console, "%*lld/%lld  %10.6f  %9.4f  %9.3e  %9s  %12.4g  %6s  %s", width,
-                    (long long)record->step, (long long)console->steps, record->loss,
-                    record->grad_norm, (double)record->lr,
+                    (long long)record->step, (long long)console->steps,
+                    isnan(record->loss) ? NAN : record->loss, /* not "-nan" */
+                    isnan(record->grad_norm) ? NAN : record->grad_norm, (double)record->lr,
                     z3d_format_count((double)console->tokens / seconds, tokens, sizeof tokens),
                     rate * 1e12 / console->rate_unit, mfu, last ? "-" : left);
     console->tokens = console->counted = 0;
@@ -197,7 +215,7 @@ void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
 void z3d_console_validation(z3d_console *console, int64_t step, double loss, double seconds) {
     if (!console->out) return;
     char text[32];
-    z3d_console_say(console, "%*lld/%lld  %10.6f  validation loss, nats a token (%s)",
+    z3d_console_say(console, "%*lld/%lld  %10.6f  validation loss, nats per token (%s)",
                     step_width(console), (long long)step, (long long)console->steps, loss,
                     z3d_format_seconds(seconds, text, sizeof text));
 }
@@ -217,7 +235,7 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
     for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
         say_used(console, z3d_tenant_name((z3d_tenant)tenant),
                  planned[Z3D_SPACE_DEVICE]->peak[tenant], measured[Z3D_SPACE_DEVICE]->peak[tenant]);
-    say_used(console, "at once", planned[Z3D_SPACE_DEVICE]->total_peak,
+    say_used(console, "total peak", planned[Z3D_SPACE_DEVICE]->total_peak,
              measured[Z3D_SPACE_DEVICE]->total_peak);
     say_used(console, "in host memory", planned[Z3D_SPACE_HOST]->total_peak,
              measured[Z3D_SPACE_HOST]->total_peak);
@@ -227,7 +245,7 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
         for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
             if (planned[space]->peak[tenant] != measured[space]->peak[tenant])
-                z3d_console_say(console, "  ! %s%s: %lld bytes were planned, %lld used",
+                z3d_console_say(console, "  ! %s%s: %lld bytes planned, %lld used",
                                 z3d_tenant_name((z3d_tenant)tenant),
                                 space == Z3D_SPACE_HOST ? " in host memory" : "",
                                 (long long)planned[space]->peak[tenant],
@@ -244,15 +262,16 @@ static void say_resident(z3d_console *console, const z3d_run_end *end) {
         if (r->bytes[part] > 0)
             z3d_console_say(console, "  %-30s%11s", z3d_resident_name((z3d_resident_part)part),
                             z3d_format_bytes(r->bytes[part], text, sizeof text));
-    z3d_console_say(console, "  %-30s%11s  (the system says %s)", "in all",
+    z3d_console_say(console, "  %-30s%11s  (the system reports %s)", "total",
                     z3d_format_bytes(r->sum, text, sizeof text),
                     z3d_format_bytes(r->system, other, sizeof other));
     if (llabs((long long)(r->sum - r->system)) > Z3D_RESIDENT_TOLERANCE)
-        z3d_console_say(console, "  ! these differ by more than %d MiB: not all is explained",
+        z3d_console_say(console,
+                        "  ! these differ by more than %d MiB: some memory is not accounted for",
                         Z3D_RESIDENT_TOLERANCE >> 20);
     int64_t missing = end->arena_bytes - r->bytes[Z3D_RESIDENT_ARENAS];
     if (missing > 0)
-        z3d_console_say(console, "  ! %s of the arenas are not resident: the machine swaps",
+        z3d_console_say(console, "  ! %s of the arenas are not in memory: the machine swaps",
                         z3d_format_bytes(missing, text, sizeof text));
 }
 
@@ -284,11 +303,12 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
 static void say_transfers(z3d_console *console, const z3d_run_end *end) {
     char seconds[32];
     if (!end->offloaded || !isfinite(end->transfer_seconds)) return;
-    z3d_console_say(console,
-                    "host transfers: %s exposed, %.2f %% of the steps' time (checkpoints in host "
-                    "memory)",
-                    z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
-                    100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
+    z3d_console_say(
+        console,
+        "host transfers: %s exposed, %.2f %% of the steps' time (activation checkpoints "
+        "in host memory)",
+        z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
+        100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
 }
 
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
@@ -299,7 +319,7 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
         snprintf(validation, sizeof validation, ", validation loss %.6f", end->validation_loss);
     if (isfinite(end->mfu)) snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * end->mfu);
     const char *how = !end->stopped       ? "done"
-                      : end->time_is_over ? "stopped, training.time_limit is over"
+                      : end->time_is_over ? "stopped by training.time_limit"
                                           : "stopped by a signal";
     z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s", how,
                     (long long)end->steps, end->steps == 1 ? "" : "s", skipped,
@@ -312,5 +332,6 @@ void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     say_resident(console, end);
     say_traffic(console, end);
     say_transfers(console, end);
+    if (!end->saves) z3d_console_say(console, "warning: %s", no_checkpoints);
     z3d_console_say(console, "run folder: %s", end->run_dir);
 }

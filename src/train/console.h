@@ -31,6 +31,7 @@ typedef struct z3d_run_facts {
     bool peak_measured;
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
+    const char *checkpoint_dir;
 } z3d_run_facts;
 
 typedef struct z3d_console {
@@ -71,6 +72,7 @@ typedef struct z3d_run_end {
     bool offloaded;               /* activation checkpoints lie in host memory: */
     /* Of all steps; of them waits for copies, NAN where nobody timed them. */
     double step_seconds, transfer_seconds;
+    bool saves; /* checkpoints */
     const char *run_dir;
 } z3d_run_end;
 

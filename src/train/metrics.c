@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
@@ -22,39 +23,47 @@ z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
     return Z3D_OK;
 }
 
-/* Where the first line begins that does not belong to a step up to `step`; the file's end if all
- * do. */
-static off_t end_of_step(FILE *in, int64_t step) {
+/* From the first line on that does not belong to a step up to `step`. */
+static void read_beyond(FILE *in, int64_t step, z3d_string *beyond) {
     char *line = NULL;
     size_t capacity = 0;
-    off_t end = 0;
-    for (ssize_t length; (length = getline(&line, &capacity, in)) > 0; end += length) {
+    bool within = true;
+    for (ssize_t length; (length = getline(&line, &capacity, in)) > 0;) {
         long long of;
-        if (line[length - 1] != '\n' || sscanf(line, "{\"step\":%lld,", &of) != 1 || of > step)
-            break;
+        within = within && line[length - 1] == '\n' && sscanf(line, "{\"step\":%lld,", &of) == 1 &&
+                 of <= step;
+        if (!within) z3d_string_append_bytes(beyond, line, (size_t)length);
     }
     free(line);
-    return end;
 }
 
-z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step) {
+z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
+                                  z3d_string *beyond) {
     z3d_errand errand;
-    off_t end = 0;
     z3d_errand_begin(&errand, "reading", path);
     FILE *in = fopen(path, "re");
     if (in) {
-        end = end_of_step(in, step);
+        read_beyond(in, step, beyond);
         fclose(in);
     }
     z3d_errand_end(&errand);
     if (!in) return z3d_line_file_open(file, path);
     *file = (z3d_line_file){.fd = -1};
     file->path = strdup(path);
-    if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
+    if (!file->path || beyond->failed)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the lines of %s", path);
     file->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (file->fd < 0 || ftruncate(file->fd, end) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot go on with it: %s", path, strerror(errno));
+    if (file->fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot append to it: %s", path, strerror(errno));
     return Z3D_OK;
+}
+
+z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes) {
+    struct stat info;
+    if (bytes == 0) return Z3D_OK;
+    if (fstat(file->fd, &info) == 0 && ftruncate(file->fd, info.st_size - (off_t)bytes) == 0)
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot shorten it: %s", file->path, strerror(errno));
 }
 
 z3d_status z3d_line_file_sync(z3d_line_file *file) {
@@ -107,8 +116,8 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
         z3d_status closed = z3d_line_file_close(&file);
         if (status == Z3D_OK) status = closed;
         if (status == Z3D_OK && rename(temporary.text, path) != 0)
-            status =
-                Z3D_ERROR(Z3D_ERR_IO, "%s: cannot give it its name: %s", path, strerror(errno));
+            status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot rename the finished file to this name: %s",
+                               path, strerror(errno));
         if (status != Z3D_OK) unlink(temporary.text);
     }
     z3d_line_file_close(&file);

@@ -17,9 +17,13 @@ typedef struct z3d_line_file {
 
 /* Empties or makes the file. ERR_IO. */
 z3d_status z3d_line_file_open(z3d_line_file *file, const char *path);
-/* Goes on with the file of a run that is resumed behind `step`: lines of later steps, and one that
- * was not finished, are removed. Makes the file when there is none. */
-z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step);
+/* Goes on with the file of a run that is resumed behind `step`. Lines of later steps, and one that
+ * was not finished, are appended to *beyond, for the caller to keep before z3d_line_file_cut takes
+ * them away. Makes the file when there is none. */
+z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
+                                  z3d_string *beyond);
+/* Takes away so many bytes of its end. */
+z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes);
 /* Brings the lines to the disk. */
 z3d_status z3d_line_file_sync(z3d_line_file *file);
 z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count);

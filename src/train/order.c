@@ -76,12 +76,11 @@ z3d_status z3d_blend_create(const double *weight, int count, z3d_blend **out) {
     z3d_status status;
     *out = NULL;
     if (count < 1 || count > Z3D_BLEND_MAX)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%d data files: 1 to %d can be blended", count,
-                         Z3D_BLEND_MAX);
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%d data files: expected 1 to %d", count, Z3D_BLEND_MAX);
     for (int i = 0; i < count; i++)
         if (!(weight[i] > 0 && isfinite(weight[i])))
-            return Z3D_ERROR(Z3D_ERR_CONFIG, "weight %g of data file %d: weights are positive",
-                             weight[i], i);
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "weight %g of data file %d: expected a positive number", weight[i], i);
     Z3D_TRY_GOTO(status, z3d_new(1, sizeof *blend, "the blend of data files", &blend), end);
     blend->count = count;
     if (count == 1) goto end; /* nothing to deal */

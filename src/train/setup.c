@@ -1,9 +1,7 @@
 /* From the agreed configuration to everything a run needs, and back down. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "src/plan/advice.h"
 #include "src/train/placement.h"
@@ -17,8 +15,9 @@ static z3d_status open_data(z3d_trainer *trainer) {
                                .seed = (uint64_t)config->data_seed,
                                .whole_windows = true};
     if (config->data_train.count == 0)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "data.train: no token file given; `zero3d data tokenize` "
-                                         "makes one from text");
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "data.train is not set: it needs a token file; `zero3d data "
+                         "tokenize` makes one from text");
     z3d_status status = z3d_dataset_open(&data, &trainer->train);
     if (status != Z3D_OK) return z3d_error_context(status, "data.train");
     if (config->data_validation.count == 0) return Z3D_OK;
@@ -46,10 +45,11 @@ static z3d_status make_tokenizer(z3d_trainer *trainer) {
     if (status != Z3D_OK) return z3d_error_context(status, "data.vocab");
     const z3d_tokenizer *tokenizer = trainer->tokenizer;
     if (config->model_vocab_size >= tokenizer->vocab_size) return Z3D_OK;
-    return z3d_config_error(config, "model.vocab_size",
-                            "%lld, but the %s tokenizer, which generate.prompt needs, has %d ids",
-                            (long long)config->model_vocab_size, tokenizer->ops->name,
-                            tokenizer->vocab_size);
+    return z3d_config_error(
+        config, "model.vocab_size",
+        "%lld is too small: generate.prompt uses the %s tokenizer, which has %d "
+        "tokens",
+        (long long)config->model_vocab_size, tokenizer->ops->name, tokenizer->vocab_size);
 }
 
 /* RUN/name, malloc'ed into out. */
@@ -58,40 +58,82 @@ static z3d_status run_path(const z3d_trainer *trainer, const char *name, z3d_str
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
 }
 
-/* Rank 0: the folder, and that it can be written to, before anything costly is done. */
-static z3d_status make_run_folder(const z3d_trainer *trainer) {
-    const char *folder = trainer->config->run_dir;
-    z3d_status status = z3d_make_folders(folder);
-    if (status == Z3D_OK && access(folder, W_OK | X_OK) != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", folder, strerror(errno));
+/* Rank 0, before anything costly is done. */
+static z3d_status take_run_folder(z3d_trainer *trainer) {
+    z3d_status status = z3d_run_folder_take(&trainer->folder, trainer->config->run_dir);
     return status == Z3D_OK ? status : z3d_error_context(status, "run.dir");
 }
 
-static z3d_status write_config(const z3d_trainer *trainer) {
+/* A run that is resumed mostly has the configuration that is there. */
+static bool file_has(const char *path, const z3d_string *text) {
+    char *there = NULL;
+    size_t length;
+    bool same = z3d_read_file(path, text->length, &there, &length) == Z3D_OK &&
+                length == text->length && memcmp(there, text->text, length) == 0;
+    free(there);
+    return same;
+}
+
+static z3d_status write_config(z3d_trainer *trainer) {
     z3d_string path = {0}, text = {0};
     z3d_config_write(trainer->config, &text);
     z3d_status status = run_path(trainer, "config.yaml", &path);
     if (status == Z3D_OK && text.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text");
+    if (status == Z3D_OK && !file_has(path.text, &text))
+        status = z3d_run_folder_keep(&trainer->folder, "config.yaml");
     if (status == Z3D_OK) status = z3d_write_whole_file(path.text, text.text, text.length);
     z3d_string_free(&path);
     z3d_string_free(&text);
     return status;
 }
 
+static const char digest_files[] = "digest-rank*.txt", trace_files[] = "trace-rank*.json";
+
+/* Rank 0: a new run keeps all that an earlier one left in the folder. What this run itself writes
+ * already was kept before. */
+static z3d_status keep_earlier_run(z3d_trainer *trainer) {
+    const z3d_config *config = trainer->config;
+    z3d_run_folder *folder = &trainer->folder;
+    Z3D_TRY(z3d_run_folder_keep(folder, "metrics.jsonl"));
+    Z3D_TRY(z3d_run_folder_keep(folder, "config.yaml"));
+    Z3D_TRY(z3d_run_folder_keep(folder, "communication.json"));
+    Z3D_TRY(z3d_run_folder_keep(folder, "events.out.tfevents.*.zero3d"));
+    if (!config->training_digest) Z3D_TRY(z3d_run_folder_keep(folder, digest_files));
+    return config->training_trace_steps > 0 ? Z3D_OK : z3d_run_folder_keep(folder, trace_files);
+}
+
+/* A run that is resumed has the lines up to that step; those beyond are kept elsewhere. */
+static z3d_status continue_metrics(z3d_trainer *trainer, const char *path) {
+    z3d_string kept = {0}, beyond = {0};
+    z3d_status status =
+        z3d_line_file_continue(&trainer->metrics, path, trainer->resumed_step, &beyond);
+    if (status == Z3D_OK && beyond.length)
+        status = z3d_run_folder_kept_path(&trainer->folder, "metrics.jsonl", &kept);
+    if (status == Z3D_OK && beyond.length)
+        status = z3d_write_whole_file(kept.text, beyond.text, beyond.length);
+    if (status == Z3D_OK) status = z3d_line_file_cut(&trainer->metrics, (int64_t)beyond.length);
+    z3d_string_free(&kept);
+    z3d_string_free(&beyond);
+    return status;
+}
+
 /* Rank 0: the resolved configuration and the files that grow with the run. */
 static z3d_status open_run_files(z3d_trainer *trainer) {
     z3d_string path = {0};
+    bool resumed = trainer->resumed_step > 0;
+    if (!resumed) Z3D_TRY(keep_earlier_run(trainer));
     Z3D_TRY(write_config(trainer));
     z3d_status status = run_path(trainer, "metrics.jsonl", &path);
-    int64_t step = trainer->resumed_step;
     if (status == Z3D_OK)
-        status = step > 0 ? z3d_line_file_continue(&trainer->metrics, path.text, step)
-                          : z3d_line_file_open(&trainer->metrics, path.text);
+        status = resumed ? continue_metrics(trainer, path.text)
+                         : z3d_line_file_open(&trainer->metrics, path.text);
     z3d_string_free(&path);
-    if (status != Z3D_OK || !trainer->config->run_tensorboard) return status;
-    return (step > 0 ? z3d_tensorboard_continue : z3d_tensorboard_open)(
-        &trainer->board, trainer->config->run_dir, (double)time(NULL));
+    if (status == Z3D_OK && trainer->config->run_tensorboard)
+        status =
+            z3d_tensorboard_open(&trainer->board, trainer->config->run_dir, (double)time(NULL));
+    z3d_run_folder_say(&trainer->folder);
+    return status;
 }
 
 static z3d_status make_device(z3d_trainer *trainer, int threads) {
@@ -117,7 +159,7 @@ static z3d_status allocate_batches(z3d_trainer *trainer) {
     int64_t count;
     if (!z3d_mul_i64(program->micro_batch, program->accumulation, &count) ||
         !z3d_mul_i64(count, trainer->config->model_seq_length, &count))
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%lld samples x %d micro-batches x %lld tokens: too many",
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%lld samples x %d micro-batches x %lld tokens: too large",
                          (long long)program->micro_batch, program->accumulation,
                          (long long)trainer->config->model_seq_length);
     Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's tokens", &trainer->tokens));
@@ -164,6 +206,16 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
     memcpy(out->group, trainer->group, sizeof out->group);
 }
 
+/* Rank 0: the engine empties the files that it writes. Generation has no folder. */
+static z3d_status keep_instruction_files(z3d_trainer *trainer) {
+    z3d_run_folder *folder = &trainer->folder;
+    if (folder->path && trainer->config->training_digest)
+        Z3D_TRY(z3d_run_folder_keep(folder, digest_files));
+    if (folder->path && trainer->config->training_trace_steps > 0)
+        Z3D_TRY(z3d_run_folder_keep(folder, trace_files));
+    return Z3D_OK;
+}
+
 /* Collective, agreed. */
 static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
@@ -172,6 +224,7 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_status status = z3d_plan_model(trainer->config, &trainer->model);
     if (status == Z3D_OK) status = allocate_batches(trainer);
     fill_engine_config(trainer, &engine);
+    if (status == Z3D_OK && trainer->rank == 0) status = keep_instruction_files(trainer);
     if (status == Z3D_OK && trainer->config->training_digest) {
         snprintf(name, sizeof name, "digest-rank%d.txt", trainer->rank);
         status = run_path(trainer, name, &digest);
@@ -263,7 +316,7 @@ static z3d_status open_inputs(z3d_trainer *trainer) {
     Z3D_TRY(z3d_trainer_agree(trainer, open_data(trainer)));
     Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
     z3d_trainer_place(trainer, "start-up: making the run folder");
-    z3d_status status = trainer->rank == 0 ? make_run_folder(trainer) : Z3D_OK;
+    z3d_status status = trainer->rank == 0 ? take_run_folder(trainer) : Z3D_OK;
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_place(trainer, "start-up: checking tokens");
     return z3d_trainer_agree(trainer, check_data(trainer));
@@ -294,7 +347,7 @@ z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
     Z3D_TRY(begin_setup(trainer));
     Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_name_checkpoints(trainer)));
     Z3D_TRY(open_inputs(trainer));
-    Z3D_TRY(z3d_trainer_keep_gemm(trainer));
+    Z3D_TRY(z3d_trainer_keep_choices(trainer));
     Z3D_TRY(build(trainer));
     z3d_trainer_place(trainer, "start-up: checkpoints");
     Z3D_TRY(z3d_trainer_resume(trainer));
@@ -320,4 +373,5 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     free(trainer->targets);
     free(trainer->micro);
     z3d_string_free(&trainer->offload_why);
+    z3d_run_folder_release(&trainer->folder);
 }

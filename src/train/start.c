@@ -70,8 +70,9 @@ static z3d_status compare_with_rank_0(z3d_trainer *trainer) {
     if (strcmp(mine.text, theirs) != 0) {
         first_difference(mine.text, theirs, line_a, line_b, sizeof line_a);
         status = Z3D_ERROR(Z3D_ERR_CONFIG,
-                           "this rank's configuration or program is not rank 0's: \"%s\" here, "
-                           "\"%s\" there; all ranks need the same file and program",
+                           "this rank's configuration or program differs from rank 0's: \"%s\" "
+                           "here, \"%s\" on rank 0; start all ranks with the same "
+                           "configuration and program",
                            line_a, line_b);
     }
     status = z3d_trainer_agree(trainer, status);
@@ -85,19 +86,18 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     z3d_config *config = trainer->config;
     int data_size = 1;
     z3d_trainer_place(trainer, "start-up: checking the configuration");
-    z3d_status status = z3d_config_check(config);
-    if (status == Z3D_OK)
-        status = z3d_config_resolve(config, z3d_world_size(trainer->world), &data_size);
+    z3d_status status = z3d_config_settle(config, z3d_world_size(trainer->world), &data_size);
     if (status == Z3D_OK && !*config->run_dir)
-        status = Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir: empty; the run needs a folder to write to");
+        status =
+            Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir is empty: set the folder that the run writes to");
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     if (config->scheduler_params_total_num_steps == Z3D_AUTO)
         config->scheduler_params_total_num_steps = config->training_steps;
     if (config->parallel_sequence_parallel &&
         config->activation_checkpointing_partition_activations)
-        z3d_log(Z3D_LOG_INFO, "activation_checkpointing.partition_activations moves nothing: with "
-                              "parallel.sequence_parallel every tensor rank has its part of a "
-                              "block's input, and no other");
+        z3d_log(Z3D_LOG_INFO, "activation_checkpointing.partition_activations has no effect: with "
+                              "parallel.sequence_parallel each tensor rank stores only its own "
+                              "part of a block's input already");
     return compare_with_rank_0(trainer);
 }
 
@@ -119,9 +119,10 @@ static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *know
     const char *named = trainer->config->training_hardware;
     *known = named[0] != '\0';
     if (strcmp(named, "measure") == 0 && trainer->config->training_device != Z3D_TRAINING_CPU)
-        return z3d_config_error(trainer->config, "training.hardware",
-                                "measure measures the cpu device; give the path of a description, "
-                                "configs/hardware has some");
+        return z3d_config_error(
+            trainer->config, "training.hardware",
+            "measure works for the cpu device only; give the path of a hardware "
+            "description (examples: configs/hardware)");
     if (strcmp(named, "measure") == 0) {
         double memory = (double)sysconf(_SC_PAGESIZE) * (double)sysconf(_SC_PHYS_PAGES);
         z3d_trainer_place(trainer, "start-up: measuring the machine");
@@ -140,7 +141,7 @@ z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads) {
     int chosen = config->activation_checkpointing_cpu_checkpointing;
     if (chosen != Z3D_OFFLOAD_AUTO) return Z3D_OK;
     Z3D_TRY(z3d_trainer_agree(trainer, describe_machine(trainer, threads, &known, &hardware)));
-    z3d_trainer_place(trainer, "start-up: choosing where checkpoints lie");
+    z3d_trainer_place(trainer, "start-up: choosing activation offload");
     z3d_status status = Z3D_OK;
     if (trainer->rank == 0) {
         status = z3d_choose_offload(config, z3d_world_size(trainer->world),
@@ -182,17 +183,24 @@ z3d_gemm_method z3d_trainer_gemm_method(const z3d_config *config, z3d_dtype dtyp
     return method_of(dtype, *gemm_key((z3d_config *)config, dtype));
 }
 
-z3d_status z3d_trainer_keep_gemm(z3d_trainer *trainer) {
-    z3d_config *saved = NULL;
-    z3d_config_ENUM *key = gemm_key(trainer->config, trainer->program.dtype);
+z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer) {
+    z3d_config *config = trainer->config, *saved = NULL;
+    z3d_config_ENUM *key = gemm_key(config, trainer->program.dtype);
     z3d_status status = Z3D_OK;
     z3d_trainer_place(trainer, "start-up: looking for checkpoints");
     if (trainer->rank == 0) status = z3d_trainer_saved_config(trainer, &saved);
+    if (status == Z3D_OK && trainer->rank == 0) status = z3d_trainer_extend(trainer, saved);
     if (saved && *key == Z3D_GEMM_AUTO) *key = *gemm_key(saved, trainer->program.dtype);
     z3d_config_destroy(saved);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
+    struct {
+        int64_t gemm, schedule_end;
+    } kept = {*key, config->scheduler_params_total_num_steps};
     z3d_trainer_wait_place(trainer);
-    return z3d_world_broadcast(trainer->world, key, sizeof *key, 0);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &kept, sizeof kept, 0));
+    *key = (z3d_config_ENUM)kept.gemm;
+    config->scheduler_params_total_num_steps = kept.schedule_end;
+    return Z3D_OK;
 }
 
 typedef struct choice {
@@ -279,11 +287,12 @@ z3d_status z3d_trainer_check_sharing(z3d_trainer *trainer) {
     bool allowed = trainer->config->training_collectives == Z3D_COLLECTIVES_HOST || mine == 0;
     for (int i = 0; i < trainer->rank && status == Z3D_OK && !allowed; i++)
         if (all[i] == mine)
-            status = Z3D_ERROR(Z3D_ERR_TOPOLOGY,
-                               "fewer GPUs than ranks: ranks %d and %d on %s have one GPU; start "
-                               "at most as many ranks a node as it has GPUs, or let them share "
-                               "with training.collectives: host (slow)",
-                               i, trainer->rank, z3d_world_hostname(world));
+            status =
+                Z3D_ERROR(Z3D_ERR_TOPOLOGY,
+                          "fewer GPUs than ranks: ranks %d and %d on %s use the same GPU; start "
+                          "at most one rank per GPU, or set training.collectives: host to "
+                          "let ranks share a GPU (slow)",
+                          i, trainer->rank, z3d_world_hostname(world));
     free(all);
     return status;
 }

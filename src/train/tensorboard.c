@@ -5,10 +5,7 @@
  *   Summary repeated Value value = 1;  Value: string tag = 1; float simple_value = 2 */
 #include "src/train/tensorboard.h"
 
-#include <dirent.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -82,30 +79,14 @@ static z3d_status write_record(z3d_tensorboard *board) {
     return z3d_line_file_write(&board->file, record->text, record->length);
 }
 
-static void remove_old(const char *folder) {
-    static const char begin[] = "events.out.tfevents.", end[] = ".zero3d";
-    DIR *directory = opendir(folder);
-    if (!directory) return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        size_t length = strlen(entry->d_name);
-        if (length < sizeof begin + sizeof end - 2 ||
-            strncmp(entry->d_name, begin, sizeof begin - 1) != 0 ||
-            strcmp(entry->d_name + length - (sizeof end - 1), end) != 0)
-            continue;
-        unlinkat(dirfd(directory), entry->d_name, 0);
-    }
-    closedir(directory);
-}
-
 z3d_status z3d_tensorboard_open(z3d_tensorboard *board, const char *folder, double wall_time) {
-    remove_old(folder);
-    return z3d_tensorboard_continue(board, folder, wall_time);
-}
-
-z3d_status z3d_tensorboard_continue(z3d_tensorboard *board, const char *folder, double wall_time) {
     z3d_string text = {0};
     *board = (z3d_tensorboard){.file = {.fd = -1}};
-    z3d_string_append(&text, "%s/events.out.tfevents.%lld.zero3d", folder, (long long)wall_time);
+    long long second = (long long)wall_time;
+    do { /* a run that is resumed within a second has a file already */
+        z3d_string_clear(&text);
+        z3d_string_append(&text, "%s/events.out.tfevents.%lld.zero3d", folder, second++);
+    } while (!text.failed && access(text.text, F_OK) == 0);
     z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_line_file_open(&board->file, text.text);
     z3d_string_free(&text);

@@ -18,12 +18,9 @@ typedef struct z3d_scalar {
     double value;    /* stored as a float; left out when not finite */
 } z3d_scalar;
 
-/* Starts FOLDER/events.out.tfevents.<seconds>.zero3d after removing files of that name pattern,
- * which an earlier run of ours left there (TensorBoard would draw both as one curve). wall_time:
- * seconds since 1970. ERR_IO. */
+/* Starts a new file, FOLDER/events.out.tfevents.<seconds>.zero3d; wall_time: seconds since 1970.
+ * ERR_IO. */
 z3d_status z3d_tensorboard_open(z3d_tensorboard *board, const char *folder, double wall_time);
-/* The same, leaving the files of the run that is resumed. */
-z3d_status z3d_tensorboard_continue(z3d_tensorboard *board, const char *folder, double wall_time);
 /* One event with all scalars of a step. */
 z3d_status z3d_tensorboard_write(z3d_tensorboard *board, double wall_time, int64_t step,
                                  const z3d_scalar *scalars, int count);

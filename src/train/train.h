@@ -12,9 +12,16 @@
  * folder, builds, trains, evaluates, generates, writes the run folder. Collective over the world.
  * The error is agreed: the same status on every rank. */
 z3d_status z3d_train(z3d_world *world, z3d_config *config);
+typedef struct z3d_train_options {
+    /* A resumed run keeps its learning-rate schedule's end where training.steps is beyond it. */
+    bool extend;
+    const char *command; /* without --extend, for messages that show how to go on; NULL: unknown */
+} z3d_train_options;
+
 /* The same; *unfinished tells whether the run was asked to stop (a signal, training.time_limit)
- * before its last step and saved a checkpoint, so that starting it again goes on from there. */
-z3d_status z3d_train_part(z3d_world *world, z3d_config *config, bool *unfinished);
+ * before its last step and saved a checkpoint, so that starting it again resumes from there. */
+z3d_status z3d_train_part(z3d_world *world, z3d_config *config, const z3d_train_options *options,
+                          bool *unfinished);
 
 /* Text from a checkpoint's weights, on any number of ranks. `path`: a checkpoint, or a folder of
  * them; its configuration holds, with its generate section and the `count` key=value texts over it.

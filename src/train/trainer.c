@@ -11,7 +11,7 @@
 /* What the loop carries from step to step. */
 typedef struct progress {
     int64_t steps, skipped;
-    bool stopped;
+    bool stopped, last_skipped;
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
     double step_seconds, transfer_seconds; /* of all steps; exposed transfers among them */
@@ -21,7 +21,7 @@ typedef struct progress {
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
 static void note_write(z3d_trainer *trainer, z3d_status status) {
     if (status == Z3D_OK && trainer->console.out && ferror(trainer->console.out))
-        status = Z3D_ERROR(Z3D_ERR_IO, "standard output: cannot write the run's progress");
+        status = Z3D_ERROR(Z3D_ERR_IO, "cannot write the run's progress to standard output");
     if (trainer->write_error.status == Z3D_OK) trainer->write_error = z3d_error_keep(status);
 }
 
@@ -99,25 +99,56 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     note_write(trainer, Z3D_OK); /* looks at standard output */
 }
 
+static const char *overflow_place(const z3d_trainer *trainer, const z3d_step_result *result) {
+    return result->overflow_group >= 0 ? trainer->model->group[result->overflow_group].name
+                                       : "the forward pass";
+}
+
+/* A dynamic loss scale tries a larger one now and then: steps that this skips are no failure, even
+ * the run's last, once any step was taken. */
+static bool searches_scale(const z3d_trainer *trainer, const z3d_step_result *result) {
+    const z3d_config *config = trainer->config;
+    z3d_engine_state state;
+    z3d_engine_get_state(trainer->engine, &state);
+    return config->fp16_enabled && config->fp16_loss_scale == 0 && isfinite(result->loss) &&
+           state.optimizer_step > 0 && result->skipped_in_a_row <= config->fp16_hysteresis;
+}
+
+static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *result) {
+    char newest[64] = "";
+    if (result->step != trainer->config->training_steps || !result->skipped ||
+        searches_scale(trainer, result))
+        return Z3D_OK;
+    if (trainer->store && z3d_store_newest(trainer->store) >= 0)
+        snprintf(newest, sizeof newest, "; the latest checkpoint is step %lld",
+                 (long long)z3d_store_newest(trainer->store));
+    return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                     "the run failed at its end: %lld step%s skipped, up to the last (step %lld), "
+                     "because gradients in %s were infinite or NaN (loss %g)%s; try a smaller "
+                     "learning rate, gradient clipping or bf16",
+                     (long long)result->skipped_in_a_row, result->skipped_in_a_row == 1 ? "" : "s",
+                     (long long)result->step, overflow_place(trainer, result), result->loss,
+                     newest);
+}
+
 /* The same on all ranks, since the result is. */
 static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result *result) {
-    if (result->skipped && result->skipped_in_a_row >= trainer->config->training_max_skipped_steps)
+    long long limit = (long long)trainer->config->training_max_skipped_steps;
+    if (result->skipped && result->skipped_in_a_row >= limit)
         return Z3D_ERROR(
             Z3D_ERR_NUMERIC,
-            "step %lld: %lld steps in a row were skipped because their gradients were "
-            "no finite numbers, the last in %s at loss scale %g (limit: "
-            "training.max_skipped_steps %lld); a smaller learning rate, gradient "
-            "clipping or bf16 may help",
+            "step %lld: %lld step%s in a row skipped for infinite or NaN gradients, the "
+            "last in %s at loss scale %g (limit: training.max_skipped_steps %lld); "
+            "try a smaller learning rate, gradient clipping or bf16",
             (long long)result->step, (long long)result->skipped_in_a_row,
-            result->overflow_group >= 0 ? trainer->model->group[result->overflow_group].name
-                                        : "the forward pass",
-            (double)result->loss_scale, (long long)trainer->config->training_max_skipped_steps);
+            result->skipped_in_a_row == 1 ? "" : "s", overflow_place(trainer, result),
+            (double)result->loss_scale, limit);
     if (!result->skipped && !isfinite(result->loss))
         return Z3D_ERROR(Z3D_ERR_NUMERIC,
-                         "step %lld: the loss is %f; a smaller learning rate or "
-                         "gradient clipping may help",
+                         "step %lld: the loss is %f; try a smaller learning rate or gradient "
+                         "clipping",
                          (long long)result->step, result->loss);
-    return Z3D_OK;
+    return check_end(trainer, result);
 }
 
 static bool time_is_over(const z3d_trainer *trainer) {
@@ -157,6 +188,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     progress->step_seconds += seconds;
     progress->transfer_seconds += result.exposed_transfer_seconds;
     progress->skipped += result.skipped;
+    progress->last_skipped = result.skipped;
     progress->last_loss = result.loss;
     progress->stopped = result.stop;
     return check_result(trainer, &result);
@@ -218,7 +250,7 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
         if (trainer->validation && due && !progress->stopped)
             Z3D_TRY(validate(trainer, progress, step));
         bool last = progress->stopped || step == config->training_steps;
-        Z3D_TRY(z3d_trainer_checkpoint(trainer, step, last));
+        Z3D_TRY(z3d_trainer_checkpoint(trainer, step, progress->last_skipped, last));
         if (last) return Z3D_OK;
     }
     return Z3D_OK;
@@ -241,6 +273,7 @@ static void say_start(z3d_trainer *trainer) {
         .train_tokens = z3d_dataset_tokens(trainer->train),
         .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
         .train_files = trainer->config->data_train.count,
+        .checkpoint_dir = trainer->checkpoint_dir,
     };
     z3d_console_start(&trainer->console, trainer->rank == 0 ? stdout : NULL, &facts);
 }
@@ -248,11 +281,13 @@ static void say_start(z3d_trainer *trainer) {
 /* Rank 0: the traffic of the whole run as a file, and the summary. */
 static void say_end(z3d_trainer *trainer, const progress *progress) {
     if (progress->steps == 0) {
-        z3d_console_say(&trainer->console,
-                        progress->stopped
-                            ? "\nstopped by a signal, with no step made behind step %lld"
-                            : "\nnothing to do: the run had ended with step %lld",
-                        (long long)trainer->resumed_step);
+        z3d_console_say(
+            &trainer->console,
+            progress->stopped
+                ? "\nstopped by a signal before the first step (the run is at step %lld)"
+                : "\nNothing to do: the run is complete (step %lld). To train further, raise "
+                  "training.steps.",
+            (long long)trainer->resumed_step);
         return;
     }
     double tokens = (double)(progress->steps - 1) * (double)trainer->config->train_batch_size *
@@ -283,12 +318,15 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .offloaded = trainer->program.offload_activations,
         .step_seconds = progress->step_seconds,
         .transfer_seconds = progress->transfer_seconds,
+        .saves = trainer->store != NULL,
         .run_dir = trainer->config->run_dir,
     };
     z3d_console_end(&trainer->console, &end);
     z3d_string path = {0}, text = {0};
     z3d_string_append(&path, "%s/communication.json", trainer->config->run_dir);
     z3d_metrics_traffic(trainer->group, progress->steps, &text);
+    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "communication.json"));
+    z3d_run_folder_say(&trainer->folder);
     note_write(trainer, path.failed || text.failed
                             ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the traffic's text")
                             : z3d_write_whole_file(path.text, text.text, text.length));
@@ -333,12 +371,18 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
 }
 
 z3d_status z3d_train(z3d_world *world, z3d_config *config) {
+    const z3d_train_options none = {0};
     bool unused;
-    return z3d_train_part(world, config, &unused);
+    return z3d_train_part(world, config, &none, &unused);
 }
 
-z3d_status z3d_train_part(z3d_world *world, z3d_config *config, bool *unfinished) {
-    z3d_trainer trainer = {.world = world, .config = config, .begin = z3d_now()};
+z3d_status z3d_train_part(z3d_world *world, z3d_config *config, const z3d_train_options *options,
+                          bool *unfinished) {
+    z3d_trainer trainer = {.world = world,
+                           .config = config,
+                           .extend = options->extend,
+                           .command = options->command,
+                           .begin = z3d_now()};
     *unfinished = false;
     const z3d_kept_error end = z3d_error_keep(run(&trainer, unfinished));
     z3d_trainer_destroy(&trainer);

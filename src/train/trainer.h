@@ -9,12 +9,15 @@
 #include "src/train/console.h"
 #include "src/train/data.h"
 #include "src/train/metrics.h"
+#include "src/train/run_folder.h"
 #include "src/train/tensorboard.h"
 #include "zero/zero.h"
 
 typedef struct z3d_trainer {
     z3d_world *world;
-    z3d_config *config; /* resolved by setup */
+    z3d_config *config;  /* resolved by setup */
+    bool extend;         /* as of z3d_train_options */
+    const char *command; /* likewise; NULL: unknown */
     int rank;
     char place[64]; /* the last z3d_trainer_place */
     z3d_topology topology;
@@ -32,6 +35,7 @@ typedef struct z3d_trainer {
     char *checkpoint_dir; /* the run's, whether there are any */
     bool resumes_newest;  /* checkpoint.resume names the newest one in there */
     int64_t resumed_step; /* 0: a new run */
+    bool save_waits;      /* one was due at a step that was skipped */
     double begin;         /* when the process came here, for the time limit */
 
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
@@ -47,6 +51,7 @@ typedef struct z3d_trainer {
     z3d_micro_batch *micro;    /* [accumulation] */
 
     /* Rank 0 only. */
+    z3d_run_folder folder;
     z3d_line_file metrics;
     z3d_string line; /* of it, as it is made: its memory is used again */
     z3d_tensorboard board;
@@ -67,9 +72,9 @@ void z3d_trainer_destroy(z3d_trainer *trainer);
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
-/* A run that goes on multiplies matrices as it did before: training.gemm's `auto` becomes what the
- * checkpoint's configuration says. */
-z3d_status z3d_trainer_keep_gemm(z3d_trainer *trainer);
+/* A run that is resumed multiplies matrices as it did before: training.gemm's `auto` becomes what
+ * the checkpoint's configuration says. With --extend it keeps the schedule's end, too. */
+z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer);
 /* Settles cpu_checkpointing auto: rank 0 decides, after all have measured where that is asked for.
  */
 z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads);
@@ -102,15 +107,23 @@ z3d_status z3d_trainer_name_checkpoints(z3d_trainer *trainer);
 /* The resolved configuration of the run that this one goes on from; NULL: there is none. Not
  * collective. */
 z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out);
+/* extend.c. Not collective. */
+/* With --extend: the schedule's end becomes the checkpoint's, and one line says so. `saved`: its
+ * configuration, NULL: there is none. */
+z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved);
+/* Without: the error that says how to train on after the end of that schedule. */
+z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_config *saved);
+
 /* These are collective and agreed. */
 /* Takes the run's folder of checkpoints, and goes on from one of them or begins with weights, as
  * the configuration says. After the engine was made. */
 z3d_status z3d_trainer_resume(z3d_trainer *trainer);
 /* Only the weights, of the checkpoint that a user's path means. */
 z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path);
-/* After step `step`: moves on a save in flight, begins one where it is due. last: the run ends
- * here. */
-z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool last);
+/* After step `step`: moves on a save in flight, begins one where it is due. A step that was skipped
+ * has nothing new to save and pushes no good checkpoint out: what is due waits for the next step
+ * that is taken. last: the run ends here. */
+z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipped, bool last);
 /* After all ranks' failure, which it returns: what the next start goes on from is a save that was
  * in flight, not the one before. */
 z3d_status z3d_trainer_end_save(z3d_trainer *trainer, z3d_status failure);

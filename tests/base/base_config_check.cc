@@ -12,19 +12,19 @@ TEST(check, defaults_pass) {
 TEST(check, heads_hidden_and_tensor_size) {
     expect_check("model: {hidden_size: 100, num_attention_heads: 3}",
                  "run.yaml:1:27: model.num_attention_heads: 3 does not divide model.hidden_size "
-                 "100; 2 or 4 would");
+                 "100; write 2 or 4");
     expect_check("model: {hidden_size: 8, num_attention_heads: 16}",
                  "run.yaml:1:25: model.num_attention_heads: 16 does not divide model.hidden_size "
-                 "8; 8 would");
+                 "8; write 8");
     expect_check("model:\n  hidden_size: 100\n",
                  "model.num_attention_heads (not set, default 12): 12 does not divide "
-                 "model.hidden_size 100; 10 or 20 would");
+                 "model.hidden_size 100; write 10 or 20");
     expect_check("parallel: {tensor_model_parallel_size: 8}",
                  "run.yaml:1:12: parallel.tensor_model_parallel_size: 8 does not divide "
-                 "model.num_attention_heads 12; 6 or 12 would");
+                 "model.num_attention_heads 12; write 6 or 12");
     expect_check("parallel: {tensor_model_parallel_size: 24}",
                  "run.yaml:1:12: parallel.tensor_model_parallel_size: 24 does not divide "
-                 "model.num_attention_heads 12; 12 would");
+                 "model.num_attention_heads 12; write 12");
     for (const char *size : {"1", "2", "3", "4", "6", "12"}) {
         EXPECT_EQ(check(std::string("parallel: {tensor_model_parallel_size: ") + size + "}"),
                   "accepted");
@@ -122,9 +122,9 @@ TEST(check, number_of_checkpoints_is_what_one_gets) {
     };
     for (int number : {1, 2, 3, 4, 6, 12}) EXPECT_EQ(with(number), "accepted") << number;
     EXPECT_EQ(with(5), "run.yaml:2:28: activation_checkpointing.number_checkpoints: 5 cannot be "
-                       "spread evenly over 12 blocks; 4 or 6 can");
+                       "spread evenly over 12 blocks; write 4 or 6");
     for (int number : {7, 11})
-        EXPECT_NE(with(number).find("; 6 or 12 can"), std::string::npos) << with(number);
+        EXPECT_NE(with(number).find("; write 6 or 12"), std::string::npos) << with(number);
     EXPECT_NE(with(13).find("13 is more than one in each of 12 blocks; write auto"),
               std::string::npos);
 }

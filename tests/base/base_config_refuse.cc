@@ -10,7 +10,7 @@ static void expect_refused(const std::string &text, const std::string &start,
 }
 
 TEST(refuse, numbers) {
-    const std::string range = "want an integer from 1 to 1000000";
+    const std::string range = "expected an integer from 1 to 1000000";
     expect_refused("model:\n  num_layers: 010\n",
                    "2:15: model.num_layers: '010' has a leading zero", "write 10");
     expect_refused("model: {num_layers: -1}", "1:21: model.num_layers: '-1' is out of range",
@@ -18,10 +18,10 @@ TEST(refuse, numbers) {
     expect_refused("model: {num_layers: 0}", "1:21: model.num_layers: '0' is out of range", range);
     expect_refused("model: {num_layers: 1000001}", "1:21: model.num_layers: '1000001' is out",
                    range);
-    expect_refused("model: {num_layers: 1.5}", "1:21: model.num_layers: '1.5' is no integer",
+    expect_refused("model: {num_layers: 1.5}", "1:21: model.num_layers: '1.5' is not an integer",
                    range);
     expect_refused("model: {num_layers: 1e30}", "1:21: model.num_layers: '1e30' is beyond", range);
-    expect_refused("model: {num_layers: 0x10}", "1:21: model.num_layers: '0x10' is no integer",
+    expect_refused("model: {num_layers: 0x10}", "1:21: model.num_layers: '0x10' is not an integer",
                    range);
     expect_refused("model: {num_layers: twelve}", "1:21: model.num_layers: 'twelve' is no", range);
     expect_refused("model: {num_layers: true}", "1:21: model.num_layers: 'true' is no", range);
@@ -32,17 +32,17 @@ TEST(refuse, numbers) {
     expect_refused("model: {num_layers: null}", "1:21: model.num_layers: it has no value", range);
     expect_refused("model: {num_layers: auto}", "1:21: model.num_layers: 'auto' is no", range);
     expect_refused("model:\n  num_layers: 12\n   garbage\n",
-                   "2:15: model.num_layers: the value goes on in the next line");
+                   "2:15: model.num_layers: the value continues on the next line");
     expect_refused("train_batch_size: -4\n", "1:19: train_batch_size: '-4' is out of range",
                    "or auto");
     expect_refused("data: {seed: -9223372036854775808}", "1:14: data.seed:", "of at least 0");
     expect_refused("model: {hidden_dropout: 1}", "1:25: model.hidden_dropout: '1' is out of range",
-                   "want a number of at least 0 and below 1");
+                   "expected a number of at least 0 and below 1");
     expect_refused("model: {init_method_std: 0}",
                    "1:26: model.init_method_std: '0' is out of range",
-                   "want a number above 0 and at most 10");
-    expect_refused("gradient_clipping: .inf\n", "1:20: gradient_clipping: '.inf' is no number");
-    expect_refused("gradient_clipping: .nan\n", "1:20: gradient_clipping: '.nan' is no number");
+                   "expected a number above 0 and at most 10");
+    expect_refused("gradient_clipping: .inf\n", "1:20: gradient_clipping: '.inf' is not a number");
+    expect_refused("gradient_clipping: .nan\n", "1:20: gradient_clipping: '.nan' is not a number");
     expect_refused("gradient_clipping: 1e999\n", "1:20: gradient_clipping: '1e999' is too large");
     expect_refused("gradient_clipping: '1.0'\n", "1:20: gradient_clipping: '1.0' is text");
 }
@@ -51,7 +51,7 @@ TEST(refuse, bools_and_choices) {
     for (const char *word : {"maybe", "True", "yes", "on", "1", "TRUE"}) {
         expect_refused(std::string("bf16: {enabled: ") + word + "}",
                        "1:17: bf16.enabled: '" + std::string(word) + "' is neither true nor false",
-                       "want true or false");
+                       "expected true or false");
     }
     expect_refused("bf16: {enabled: 'true'}", "1:17: bf16.enabled: 'true' is text");
     expect_refused("bf16: {enabled: }", "1:17: bf16.enabled: it has no value");
@@ -68,20 +68,20 @@ TEST(refuse, bools_and_choices) {
 }
 
 TEST(refuse, shapes) {
-    expect_refused("- a\n", "1:1: want 'key: value' lines, found a list");
-    expect_refused("text\n", "1:1: want 'key: value' lines, found text");
-    expect_refused("model: 3\n", "1:8: model is a section: want keys below it, not a value");
-    expect_refused("model: [3]\n", "1:8: model is a section: want keys below it, not a list");
+    expect_refused("- a\n", "1:1: expected 'key: value' lines, found a list");
+    expect_refused("text\n", "1:1: expected 'key: value' lines, found text");
+    expect_refused("model: 3\n", "1:8: model is a section: expected keys below it, not a value");
+    expect_refused("model: [3]\n", "1:8: model is a section: expected keys below it, not a list");
     expect_refused("fp16:\nbf16: {enabled: true}\n", "1:6: fp16 is a section", "not nothing");
-    expect_refused("model: {num_layers: [3]}\n", "1:21: model.num_layers: a list; want an integer");
-    expect_refused("model: {num_layers: {a: 3}}\n", "1:21: model.num_layers: a mapping; want an");
+    expect_refused("model: {num_layers: [3]}\n", "1:21: model.num_layers: a list; expected an integer");
+    expect_refused("model: {num_layers: {a: 3}}\n", "1:21: model.num_layers: a mapping; expected an");
     const std::string betas = "optimizer: {params: {betas: ";
     expect_refused(betas + "0.9}}", "1:29: optimizer.params.betas: '0.9' is one value",
-                   "want a list of two numbers, each of at least 0 and below 1");
+                   "expected a list of two numbers, each of at least 0 and below 1");
     expect_refused(betas + "[0.9]}}", "1:29: optimizer.params.betas: too few values");
     expect_refused(betas + "[0.9, 0.9, 0.9]}}", "1:40: optimizer.params.betas: a third value");
     expect_refused(betas + "[0.9, 1]}}", "1:35: optimizer.params.betas: '1' is out of range");
-    expect_refused(betas + "[0.9, x]}}", "1:35: optimizer.params.betas: 'x' is no number");
+    expect_refused(betas + "[0.9, x]}}", "1:35: optimizer.params.betas: 'x' is not a number");
     expect_refused(betas + "[0.9, [1]]}}", "1:35: optimizer.params.betas: a list or mapping");
     expect_refused(betas + "{a: 1}}}", "1:29: optimizer.params.betas: a mapping");
     expect_refused("[a]: b\n", "1:1: a list or mapping as a key");
@@ -89,7 +89,7 @@ TEST(refuse, shapes) {
 }
 
 TEST(refuse, data_files) {
-    const std::string want = "want a path, or a list of paths or {path: ..., weight: ...}";
+    const std::string want = "expected a path, or a list of paths or {path: ..., weight: ...}";
     expect_refused("data: {train: {path: a}}", "1:15: data.train: a mapping", want);
     expect_refused("data: {train: [[a]]}", "1:16: data.train: a list in the list", want);
     expect_refused("data: {train: ''}", "1:15: data.train: the path is empty", want);
@@ -102,7 +102,7 @@ TEST(refuse, data_files) {
     expect_refused("data: {train: [{path: a, path: b}]}", "1:32: data.train: path is given twice");
     expect_refused("data: {train: [{path: a, weight: 1, weight: 1}]}",
                    "1:45: data.train: weight is given twice");
-    expect_refused("data: {train: [{path: [a]}]}", "1:23: data.train: path wants one value");
+    expect_refused("data: {train: [{path: [a]}]}", "1:23: data.train: path needs one value");
     expect_refused("data: {train: [{path: ''}]}", "1:23: data.train: the path is empty");
 }
 
@@ -152,49 +152,49 @@ TEST(refuse, what_is_set_twice) {
 }
 
 TEST(refuse, yaml_that_we_do_not_read) {
-    expect_refused("model: &a {num_layers: 2}\n", "1:8: anchors (&a) are not read",
-                   "write the value out");
-    expect_refused("model: {num_layers: &n 2}\n", "1:21: anchors (&n) are not read");
-    expect_refused("data: {train: &n [a]}\n", "1:15: anchors (&n) are not read");
-    expect_refused("model: *a\n", "1:8: aliases (*a) are not read");
-    expect_refused("model: {num_layers: *n}\n", "1:21: aliases (*n) are not read");
-    expect_refused("steps_per_print: [1, *n]\n", "1:22: aliases (*n) are not read");
+    expect_refused("model: &a {num_layers: 2}\n", "1:8: anchors (&a) are not supported",
+                   "write the value itself");
+    expect_refused("model: {num_layers: &n 2}\n", "1:21: anchors (&n) are not supported");
+    expect_refused("data: {train: &n [a]}\n", "1:15: anchors (&n) are not supported");
+    expect_refused("model: *a\n", "1:8: aliases (*a) are not supported");
+    expect_refused("model: {num_layers: *n}\n", "1:21: aliases (*n) are not supported");
+    expect_refused("steps_per_print: [1, *n]\n", "1:22: aliases (*n) are not supported");
     expect_refused("model:\n  <<: {num_layers: 2}\n", "2:3: unknown key model.<<");
-    expect_refused("<<: {num_layers: 2}\n", "1:1: merge keys (<<) are not read");
+    expect_refused("<<: {num_layers: 2}\n", "1:1: merge keys (<<) are not supported");
     expect_refused("model: {num_layers: !!int \"3\"}\n", "1:21: tags (tag:yaml.org,2002:int)");
-    expect_refused("model: !x {num_layers: 3}\n", "1:8: tags (!x) are not read");
+    expect_refused("model: !x {num_layers: 3}\n", "1:8: tags (!x) are not supported");
     expect_refused("---\nmodel: {}\n---\nfp16: {}\n", "3:1: a second document");
     expect_refused("model: {}\n...\nfp16: {}\n", "3:1: ");
 }
 
 TEST(refuse, what_is_no_yaml) {
-    expect_refused("model:\n\tnum_layers: 2\n", "2:1: a tab; YAML is indented with spaces");
+    expect_refused("model:\n\tnum_layers: 2\n", "2:1: a tab; indent YAML with spaces");
     expect_refused("model:\n  num_layers: 2\n\thidden_size: 2\n", "3:1: a tab");
     expect_refused("# \u00e9\u20ac\nmodel:\n\tnum_layers: 2\n",
                    "3:1: a tab"); /* marks count characters */
-    expect_refused("model: {num_layers: 2\n", "2:1: no valid YAML:");
+    expect_refused("model: {num_layers: 2\n", "2:1: not valid YAML:");
     expect_refused("model: [\n", "1:8: model is a section");
     expect_refused("model:\n  num_layers: 2\n    hidden_size: 3\n",
-                   "2:15: model.num_layers:", "is the indentation right");
-    expect_refused("run:\n  dir: a\n    tensorboard: true\n", "3:16: no 'key: value' can stand",
-                   "is the indentation right");
-    expect_refused("model:\n  num_layers: 2\n hidden_size: 3\n", "3:2: no valid YAML:");
-    expect_refused("run: {dir: \"a\n", "2:1: no valid YAML:");
-    expect_refused("run: {dir: \"\\q\"}\n", "1:13: no valid YAML:");
+                   "2:15: model.num_layers:", "check the indentation");
+    expect_refused("run:\n  dir: a\n    tensorboard: true\n", "3:16: 'key: value' is not possible",
+                   "check the indentation");
+    expect_refused("model:\n  num_layers: 2\n hidden_size: 3\n", "3:2: not valid YAML:");
+    expect_refused("run: {dir: \"a\n", "2:1: not valid YAML:");
+    expect_refused("run: {dir: \"\\q\"}\n", "1:13: not valid YAML:");
     expect_refused("%FOO\n", "1:5: ");
-    expect_refused("run: {dir: @a}\n", "1:12: no valid YAML:");
+    expect_refused("run: {dir: @a}\n", "1:12: not valid YAML:");
 }
 
 TEST(refuse, what_is_no_text) {
     expect_refused(std::string("model:\n  num_l\0yers: 2\n", 22), "2:8: control character 0x00",
                    "is this a text file?");
-    expect_refused("model:\n  # caf\xE9\n", "2:8: byte 0xe9 is no UTF-8", "is this a text file?");
-    expect_refused("model: \xED\xA0\x80\n", "1:8: byte 0xed is no UTF-8");
+    expect_refused("model:\n  # caf\xE9\n", "2:8: byte 0xe9 is not UTF-8", "is this a text file?");
+    expect_refused("model: \xED\xA0\x80\n", "1:8: byte 0xed is not UTF-8");
     expect_refused("run: {dir: \"\x1b[31m\"}\n", "1:13: control character 0x1b");
     expect_refused("run: {dir: \"\\x1b[31m\"}\n", "1:12: control character 0x1b in a text");
     expect_refused("run: {dir: \"a\\0b\"}\n", "1:12: control character 0x00 in a text");
     expect_refused("run: {dir: a\xC2\x80}\n", "1:13: control characters are not allowed (0x80)");
-    expect_refused(std::string("\xFF\xFEm\0o\0", 6), "1:1: byte 0xff is no UTF-8");
+    expect_refused(std::string("\xFF\xFEm\0o\0", 6), "1:1: byte 0xff is not UTF-8");
     expect_refused(std::string("\x7f"
                                "ELF\x02\x01\x01\0",
                                8),
@@ -203,7 +203,7 @@ TEST(refuse, what_is_no_text) {
 }
 
 TEST(refuse, bombs_at_once) {
-    expect_refused(std::string(1 << 20, '['), "1:1: want 'key: value' lines, found a list");
+    expect_refused(std::string(1 << 20, '['), "1:1: expected 'key: value' lines, found a list");
     std::string braces;
     for (int i = 0; i < 100000; i++) braces += "{model: ";
     expect_refused(braces, "1:10: unknown key model.model");
@@ -236,16 +236,16 @@ TEST(refuse, overrides) {
     const struct {
         const char *assignment, *message;
     } cases[] = {
-        {"", "'' is no override; want key.path=value"},
-        {"model.num_layers", "'model.num_layers' is no override; want key.path=value"},
-        {"=3", "'=3' is no override; want key.path=value"},
+        {"", "'' is not an override; expected key.path=value"},
+        {"model.num_layers", "'model.num_layers' is not an override; expected key.path=value"},
+        {"=3", "'=3' is not an override; expected key.path=value"},
         {"model.num_layer=3", "override model.num_layer=3: unknown key model.num_layer; did you "
                               "mean model.num_layers?"},
-        {"model.num_layers=", "override model.num_layers=: model.num_layers: it has no value; want "
+        {"model.num_layers=", "override model.num_layers=: model.num_layers: it has no value; expected "
                               "an integer from 1 to 1000000"},
         {"model.num_layers=-1", "override model.num_layers=-1: model.num_layers: '-1' is out of "
-                                "range; want an integer from 1 to 1000000"},
-        {"model=3", "override model=3: model is a section: want keys below it, not a value"},
+                                "range; expected an integer from 1 to 1000000"},
+        {"model=3", "override model=3: model is a section: expected keys below it, not a value"},
         {"model={num_layers: 1, num_layers: 2}",
          "override model={num_layers: 1, num_layers: 2}: model.num_layers is set twice; first at "
          "override model={num_layers: 1, num_layers: 2}"},

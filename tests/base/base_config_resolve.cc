@@ -39,16 +39,16 @@ TEST(resolve, contradictions_name_the_numbers) {
               "run.yaml:1:1: train_batch_size: 33 is not train_micro_batch_size_per_gpu 4 x "
               "gradient_accumulation_steps 4 x data-parallel size 2 = 32; leave one of the three "
               "out");
-    EXPECT_EQ(resolve(B + "30", 4), "run.yaml:1:1: train_batch_size: 30 is no multiple of "
-                                    "data-parallel size 4; 28 or 32 would be");
-    EXPECT_EQ(resolve(B + "3", 4), "run.yaml:1:1: train_batch_size: 3 is no multiple of "
-                                   "data-parallel size 4; 4 would be");
+    EXPECT_EQ(resolve(B + "30", 4), "run.yaml:1:1: train_batch_size: 30 is not a multiple of "
+                                    "data-parallel size 4; write 28 or 32");
+    EXPECT_EQ(resolve(B + "3", 4), "run.yaml:1:1: train_batch_size: 3 is not a multiple of "
+                                   "data-parallel size 4; write 4");
     EXPECT_EQ(resolve(B + "36\n" + A + "4", 2),
-              "run.yaml:1:1: train_batch_size: 36 is no multiple of gradient_accumulation_steps x "
-              "data-parallel size 8 in all; 32 or 40 would be");
+              "run.yaml:1:1: train_batch_size: 36 is not a multiple of gradient_accumulation_steps x "
+              "data-parallel size 8 in all; write 32 or 40");
     EXPECT_EQ(resolve(B + "36\n" + M + "4", 2),
-              "run.yaml:1:1: train_batch_size: 36 is no multiple of train_micro_batch_size_per_gpu "
-              "x data-parallel size 8 in all; 32 or 40 would be");
+              "run.yaml:1:1: train_batch_size: 36 is not a multiple of train_micro_batch_size_per_gpu "
+              "x data-parallel size 8 in all; write 32 or 40");
 }
 
 TEST(resolve, huge_batches_are_refused_not_wrapped) {
@@ -71,16 +71,16 @@ TEST(resolve, the_world_is_tensor_times_data) {
     EXPECT_EQ(resolve(tensor, 2), "1 = 1 x 1 x 1");
     EXPECT_EQ(resolve(tensor, 8), "4 = 1 x 1 x 4");
     EXPECT_EQ(resolve(tensor, 3),
-              "run.yaml:1:12: parallel.tensor_model_parallel_size: 3 ranks cannot be shared out to "
+              "run.yaml:1:12: parallel.tensor_model_parallel_size: 3 ranks are not a multiple of "
               "tensor 2 x pipeline 1; start 2 or 4 ranks");
     EXPECT_EQ(resolve(tensor, 1),
-              "run.yaml:1:12: parallel.tensor_model_parallel_size: 1 ranks cannot be shared out to "
+              "run.yaml:1:12: parallel.tensor_model_parallel_size: 1 ranks are not a multiple of "
               "tensor 2 x pipeline 1; start 2 ranks");
     EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 4), "4 = 1 x 1 x 4");
     EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 2),
               "run.yaml:1:12: parallel.world_size: asks for 4 ranks, but the run was started with "
               "2; start 4, or write auto");
-    EXPECT_EQ(resolve("", 0), "a world of 0 ranks; want 1 or more");
+    EXPECT_EQ(resolve("", 0), "a world of 0 ranks; expected 1 or more");
 }
 
 TEST(resolve, autos_become_concrete) {

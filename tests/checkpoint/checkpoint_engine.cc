@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 
 #include "engine.h"
 
@@ -449,9 +450,9 @@ TEST(Engine, AnotherModelIsRefusedByName) {
         if (change == 0) o.layers = 3;
         if (change == 1) o.layers = 1;
         if (change == 2) o.sequence = 8;
-        const char *wanted[] = {"block.2/ln_1.weight is not in it",
-                                "its block.1/ln_1.weight is not in this one",
-                                "wpe/weight is 16 x 32 there and 8 x 32 here"};
+        const char *wanted[] = {"block.2/ln_1.weight is missing in the checkpoint",
+                                "block.1/ln_1.weight of the checkpoint is not in this run's model",
+                                "wpe/weight is 16 x 32 in the checkpoint and 8 x 32 in this run"};
         Trainer t(o);
         ASSERT_Z3D(t.create());
         ASSERT_Z3D(open_store(t, folder.path, false, 0, &store));
@@ -518,43 +519,108 @@ TEST_F(Folder, KeepsAsManyAsAreAskedFor) {
     EXPECT_EQ(listed(), (std::vector<int64_t>{1, 2}));
 }
 
-// What a link points to is not ours to remove.
-TEST_F(Folder, LinksAreRemovedNotFollowed) {
+// What has a step's name and was left by no save: the start is refused, one line names it, and it
+// stays as it is.
+TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
+    const std::string step = *this / "step-00000012";
+    std::filesystem::path at = step;
     on_rank_0([&] {
         std::filesystem::create_directories(*this / "elsewhere");
         spill(*this / "elsewhere/precious", "x");
-        std::filesystem::create_directory_symlink(*this / "elsewhere", *this / "step-00000007");
     });
-    save_steps(0, 0);
-    EXPECT_TRUE(std::filesystem::exists(*this / "elsewhere/precious"));
-    EXPECT_FALSE(std::filesystem::is_symlink(*this / "step-00000007"));
+    auto folder_with = [&](auto put) {
+        std::filesystem::create_directories(at);
+        spill(at / "shard-00001.h5.part", "x");
+        put();
+    };
+    const struct {
+        const char *wanted;
+        std::function<void()> make;
+    } cases[] = {
+        {"cannot be opened", [&] { std::filesystem::create_symlink(*this / "unmounted/x", at); }},
+        {"is a link", [&] { std::filesystem::create_directory_symlink(*this / "elsewhere", at); }},
+        {"is a link", [&] { std::filesystem::create_symlink(*this / "elsewhere/precious", at); }},
+        {"is a file", [&] { spill(step, "x"); }},
+        {"is not a folder", [&] { EXPECT_EQ(0, mkfifo(step.c_str(), 0600)); }},
+        {"holds \"model\"",
+         [&] { folder_with([&] { std::filesystem::create_directories(at / "model"); }); }},
+        {"holds \"shard-00000.h5\"",
+         [&] { folder_with([&] { std::filesystem::create_directories(at / "shard-00000.h5"); }); }},
+        {"holds \"shard-00000.h5\"",
+         [&] {
+             folder_with([&] {
+                 std::filesystem::create_symlink("../elsewhere/precious", at / "shard-00000.h5");
+             });
+         }},
+        {"holds \"shard-notes.txt\"",
+         [&] { folder_with([&] { spill(at / "shard-notes.txt", "x"); }); }},
+    };
+    for (const auto &k : cases) {
+        SCOPED_TRACE(k.wanted);
+        z3d_store *store;
+        on_rank_0([&] { k.make(); });
+        auto type = std::filesystem::symlink_status(at).type();
+        EXPECT_EQ(Z3D_ERR_IO, open_store(t, shared.path, false, 0, &store));
+        EXPECT_NE(strstr(z3d_error_message(), "step-00000012 "), nullptr) << z3d_error_message();
+        EXPECT_NE(strstr(z3d_error_message(), k.wanted), nullptr) << z3d_error_message();
+        Shared::barrier();
+        EXPECT_EQ(std::filesystem::symlink_status(at).type(), type);
+        EXPECT_TRUE(std::filesystem::exists(*this / "elsewhere/precious"));
+        if (type == std::filesystem::file_type::directory) {
+            EXPECT_TRUE(std::filesystem::exists(at / "shard-00001.h5.part"));
+        }
+        on_rank_0([&] { std::filesystem::remove_all(at); });
+    }
 }
 
-// A folder with a step's name that is nothing of ours is not taken for the remains of a save.
-TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
-    on_rank_0([&] {
-        std::filesystem::create_directories(*this / "step-00000007/model");
-        spill(*this / "step-00000007/shard-00000.h5.part", "x");
-    });
+// The same, put there while the run goes: the save of that step is refused.
+TEST_F(Folder, ASaveReplacesNothingOfOthers) {
     z3d_store *store;
-    EXPECT_EQ(Z3D_ERR_IO, open_store(t, shared.path, false, 0, &store));
-    EXPECT_NE(strstr(z3d_error_message(), "step-00000007: has no manifest.json, so"), nullptr)
+    Trace trace;
+    std::filesystem::path at = *this / "step-00000001";
+    ASSERT_Z3D(open_store(t, shared.path, false, 0, &store));
+    steps(t, 1, trace);
+    on_rank_0([&] { std::filesystem::create_symlink("nowhere", at); });
+    EXPECT_EQ(Z3D_ERR_IO, save(store, 0));
+    EXPECT_NE(strstr(z3d_error_message(), "step-00000001 is a link"), nullptr)
         << z3d_error_message();
-    EXPECT_NE(strstr(z3d_error_message(), "model in it"), nullptr) << z3d_error_message();
-    EXPECT_TRUE(std::filesystem::exists(*this / "step-00000007/model"));
-    EXPECT_TRUE(std::filesystem::exists(*this / "step-00000007/shard-00000.h5.part"));
+    Shared::barrier();
+    EXPECT_TRUE(std::filesystem::is_symlink(at));
+    on_rank_0([&] { std::filesystem::remove(at); });
+    EXPECT_Z3D(save(store, 0));
+    z3d_store_close(store);
 }
 
-TEST_F(Folder, AnotherStepsNameIsNoticed) {
+// An old checkpoint that somebody else put something into, or that is a link to one elsewhere.
+TEST_F(Folder, OldCheckpointsWithOthersFilesStay) {
+    save_steps(2, 0);
+    on_rank_0([&] {
+        spill(*this / "step-00000001/notes.txt", "the good one");
+        std::filesystem::create_directories(*this / "elsewhere");
+        std::filesystem::rename(*this / "step-00000002", *this / "elsewhere/step-00000002");
+        std::filesystem::create_directory_symlink(*this / "elsewhere/step-00000002",
+                                                  *this / "step-00000002");
+    });
+    save_steps(3, 1);
+    EXPECT_EQ(listed(), (std::vector<int64_t>{1, 2, 5}));
+    EXPECT_EQ(slurp(*this / "step-00000001/notes.txt"), "the good one");
+    EXPECT_TRUE(std::filesystem::exists(*this / "elsewhere/step-00000002/manifest.json"));
+}
+
+// A folder that was given another step's name would be resumed after that step: whoever did it is
+// told, and nothing is moved.
+TEST_F(Folder, AnotherStepsNameIsRefused) {
     save_steps(2, 0);
     on_rank_0([&] { std::filesystem::rename(*this / "step-00000002", *this / "step-00000009"); });
     z3d_store *store;
     int64_t step;
     ASSERT_Z3D(open_store(t, shared.path, false, 0, &store));
-    EXPECT_Z3D(z3d_store_resume(store, Z3D_VERIFY_FULL, nullptr, nullptr, nullptr, &step));
-    EXPECT_EQ(step, 1);
+    EXPECT_EQ(Z3D_ERR_IO,
+              z3d_store_resume(store, Z3D_VERIFY_FULL, nullptr, nullptr, nullptr, &step));
+    EXPECT_NE(strstr(z3d_error_message(), "step-00000009 holds the checkpoint of step 2"), nullptr)
+        << z3d_error_message();
     z3d_store_close(store);
-    EXPECT_TRUE(std::filesystem::exists(*this / "step-00000009.damaged"));
+    EXPECT_EQ(listed(), (std::vector<int64_t>{1, 9}));
 }
 
 namespace {

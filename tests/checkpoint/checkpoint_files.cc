@@ -349,11 +349,55 @@ TEST(Files, WhatIsNoCheckpointIsRefused) {
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "nothing").c_str(), &c));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
-    EXPECT_NE(strstr(z3d_error_message(), "no complete checkpoint"), nullptr);
+    EXPECT_EQ(z3d_error_message(), folder.path + " has no checkpoints (it is empty)");
+    spill(folder / "notes.txt", "x");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
+    EXPECT_EQ(z3d_error_message(), folder.path + " has no checkpoints: it holds other files only");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "notes.txt").c_str(), &c));
+    EXPECT_EQ(z3d_error_message(),
+              folder / "notes.txt" + " is a file: expected a checkpoint's folder");
+    std::filesystem::create_directories(folder / "step-00000003");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
+    EXPECT_EQ(z3d_error_message(),
+              folder.path + " has no complete checkpoint: the save of step 3 did not finish");
+    spill(folder / "step-00000003/shard-00000.h5", "x");
+    EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "step-00000003").c_str(), &c));
+    EXPECT_NE(strstr(z3d_error_message(), "step-00000003 is incomplete"), nullptr)
+        << z3d_error_message();
     for (const char *text : {"", "{", "{\"xxh3_128\":\"\"}",
                              "not json at all, but long enough to be one, perhaps, or not"}) {
         spill(folder / "manifest.json", text);
         EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open(folder.path.c_str(), &c)) << text;
+    }
+}
+
+// A folder with another step's name is no checkpoint of that step, whatever is asked of it; one
+// with a name of its own is.
+TEST(Files, AnotherStepsNameIsRefused) {
+    TemporaryFolder folder;
+    z3d_checkpoint *c;
+    write_checkpoint(folder / "step-00000007", Gpt(), 1, 1, 7);
+    const struct {
+        const char *name;
+        bool good;
+    } names[] = {{"step-00000007/", true}, {"step-00000020", false}, {"step-00000020//", false},
+                 {"best", true},           {"step-7", true},         {"step-00000007.old", true}};
+    std::string last = folder / "step-00000007";
+    for (const auto &k : names) {
+        SCOPED_TRACE(k.name);
+        std::string path = folder / k.name, bare = path.substr(0, path.find_last_not_of('/') + 1);
+        std::filesystem::rename(last, bare);
+        last = bare;
+        EXPECT_EQ(k.good ? Z3D_OK : Z3D_ERR_IO, z3d_checkpoint_open(path.c_str(), &c))
+            << z3d_error_message();
+        if (!k.good) {
+            EXPECT_NE(strstr(z3d_error_message(), "step-00000020"), nullptr) << z3d_error_message();
+            EXPECT_NE(strstr(z3d_error_message(), "holds the checkpoint of step 7"), nullptr)
+                << z3d_error_message();
+            EXPECT_NE(strstr(z3d_error_message(), "the name step-00000007"), nullptr)
+                << z3d_error_message();
+        }
+        z3d_checkpoint_close(c);
     }
 }
 
@@ -369,12 +413,12 @@ TEST(Files, AManifestThatCannotBeSeenIsNoAbsence) {
     char *resolved;
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_list(folder.path.c_str(), &steps, &count));
-    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot see"), nullptr)
+    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot check"), nullptr)
         << z3d_error_message();
     EXPECT_EQ(Z3D_ERR_IO, z3d_step_folder_make(nullptr, step.c_str()));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_resolve(step.c_str(), &resolved));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_resolve(folder.path.c_str(), &resolved));
-    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot see"), nullptr)
+    EXPECT_NE(strstr(z3d_error_message(), "manifest.json: cannot check"), nullptr)
         << z3d_error_message();
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(step.c_str(), &c));
     EXPECT_TRUE(std::filesystem::is_symlink(step + "/manifest.json"));
@@ -511,20 +555,20 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
          "large"},
         {Z3D_MANIFEST, "\"good_steps\":0", "\"good_steps\":9223372036854775807", "too large"},
         {Z3D_MANIFEST, "\"samples\":0", "\"samples\":9223372036854775807", "too large"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":0", "0 is no loss scale"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":-2", "-2 is no loss scale"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e-60", "1e-60 is no loss scale"},
-        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e300", "1e+300 is no loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":0", "0 is not a valid loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":-2", "-2 is not a valid loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e-60", "1e-60 is not a valid loss scale"},
+        {Z3D_MANIFEST, "\"scale\":1", "\"scale\":1e300", "1e+300 is not a valid loss scale"},
         {Z3D_MANIFEST, "\"name\":\"shard-00001.h5\"", "\"name\":\"../../shard.h5\"",
-         "\"../../shard.h5\" is no name of a file here"},
+         "\"../../shard.h5\" is not a plain file name"},
         {Z3D_MANIFEST, "\"group\":\"wte\"", "\"group\":\"\\u001b[31m\"", "control character"},
         {Z3D_MANIFEST, "\"shape\":[67,32]", "\"shape\":[4294967296,4294967296]",
-         "no possible shape"},
+         "impossible shape"},
         {"shard-00001.json", "\"tensor\":0,", "\"tensor\":1,", "dataset lies outside"},
         {"shard-00000.json", "\"count\":", "\"count\":1,\"counted\":",
-         "elements of /parameter/wte/weight, which has 2144"},
+         "elements of /parameter/wte/weight, expected 2144"},
         {"shard-00000.json", "\"datasets\":[", "\"datasets\":[],\"others\":[",
-         "its shards have 864 elements of /parameter/wte/weight, which has 2144"},
+         "its shards hold 864 elements of /parameter/wte/weight, expected 2144"},
     };
     for (const auto &k : cases) {
         SCOPED_TRACE(k.to);
@@ -545,7 +589,7 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
     rewrite(folder / "c", Z3D_MANIFEST, shard, shard + "," + shard);
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open((folder / "c").c_str(), &c));
-    EXPECT_NE(strstr(z3d_error_message(), "its shards have 4288 elements"), nullptr)
+    EXPECT_NE(strstr(z3d_error_message(), "its shards hold 4288 elements"), nullptr)
         << z3d_error_message();
 }
 

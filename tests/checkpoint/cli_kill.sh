@@ -63,7 +63,7 @@ mkdir -p killed/checkpoints/step-99999999
 echo x >killed/checkpoints/step-99999999/shard-00000.h5.part
 expect 0 run killed
 expect_said_is_saved
-grep -q 'step-99999999: removed, it was left by a save that did not end' err || fail "does not say what it removes"
+grep -q 'step-99999999: removed, because it is incomplete' err || fail "does not say what it removes"
 [ ! -e killed/checkpoints/step-99999999 ] || fail "the remains of a save are left"
 ! ls killed/checkpoints | grep damaged || fail "a committed checkpoint is damaged"
 facts whole >a.facts

@@ -29,7 +29,7 @@ for options; do
     esac
     # shellcheck disable=SC2086
     expect 75 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=3 training.time_limit=1e-9 run.dir=parts
-    grep -q 'time_limit is over' out || fail "does not say why it stopped"
+    grep -q 'stopped by training.time_limit' out || fail "does not say why it stopped"
     # shellcheck disable=SC2086
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=3 run.dir=parts
     same whole parts
@@ -47,7 +47,7 @@ done
             # shellcheck disable=SC2086 # lists of words
             expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=20 training.steps=${part% *} run.dir=${part#* }
         done
-        grep -q 'going on behind step 20' err || fail "stage $stage, $type: the second part does not go on"
+        grep -q 'resuming after step 20' err || fail "stage $stage, $type: the second part does not go on"
         same whole parts
         rm -rf whole parts
     done
@@ -56,9 +56,61 @@ done
 # Elsewhere: from 2 ranks to 1, to tensor 2 x data 2 and another stage and precision.
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=4 checkpoint.interval=2 run.dir=first zero_optimization.stage=1
 expect 0 "$ZERO3D" train tiny.yaml training.steps=6 checkpoint.interval=2 run.dir=first zero_optimization.stage=3
-grep -q 'going on behind step 4' err || fail "does not say where it goes on"
+grep -q 'resuming after step 4' err || fail "does not say where it goes on"
 expect 0 "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml training.steps=8 checkpoint.interval=2 run.dir=first zero_optimization.stage=2 \
     bf16.enabled=true training.gemm.fp32=auto parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true
 [ "$(wc -l <first/metrics.jsonl)" -eq 8 ] || fail "not eight lines of metrics"
 expect 1 "$ZERO3D" train tiny.yaml training.steps=9 checkpoint.interval=2 run.dir=first optimizer.params.lr=2e-3
 says 'optimizer.params.lr: 0.002 here, 0.001 in the checkpoint of step 8'
+
+# A second job in the run folder of one that lives is refused on every rank, and leaves its files alone; one that was killed leaves no lock.
+"$ZERO3D" train tiny.yaml run.dir=busy training.steps=100000000 checkpoint.interval=1000000 checkpoint.dir=one >/dev/null 2>&1 </dev/null &
+background=$!
+tries=0
+until [ -s busy/metrics.jsonl ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] || fail "the first job does not begin"
+    sleep 0.05
+done
+first=$(head -n 1 busy/metrics.jsonl)
+expect 1 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=busy checkpoint.interval=2 checkpoint.dir=two
+says "run.dir: busy: another job writes to this run folder now; .* \(it is pid $background on host "
+[ "$(head -n 1 busy/metrics.jsonl)" = "$first" ] || fail "the first job's metrics are gone"
+kill -KILL $background
+wait $background 2>/dev/null
+background=""
+lines=$(wc -l <busy/metrics.jsonl)
+expect 0 "$ZERO3D" train tiny.yaml run.dir=busy checkpoint.interval=2 checkpoint.dir=two
+[ "$(wc -l <busy/metrics.1.jsonl)" -eq "$lines" ] && [ "$(head -n 1 busy/metrics.1.jsonl)" = "$first" ] || fail "not kept"
+grep -q '^zero3d: busy: kept the files of an earlier run as metrics.1.jsonl, config.1.yaml$' err || fail "does not say what it keeps"
+
+# More steps behind a schedule's end: the refusal prints the command that does it.
+cosine="scheduler.type=WarmupCosineLR scheduler.params.warmup_num_steps=1 scheduler.params.min_lr=1e-4 checkpoint.interval=2"
+# shellcheck disable=SC2086 # lists of words
+expect 0 "$ZERO3D" train tiny.yaml $cosine "run.dir=my run" training.steps=4 --extend
+grep -q '^zero3d: --extend has no effect: there is no checkpoint to resume from$' err || fail "--extend of a new run"
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" train tiny.yaml $cosine "run.dir=my run" training.steps=6
+says 'scheduler.params.total_num_steps.*: 6 here, 4 in the checkpoint: .* train on at the final learning rate \(0.0001\) after step 4'
+command=$(sed -n 's/.*run the same command with --extend: //p' err)
+expect 0 sh -c "$command"
+grep -q '^zero3d: --extend: the learning-rate schedule still ends at step 4; steps 5 to 6 train at its final learning rate, 0.0001$' err ||
+    fail "does not say what --extend does"
+rates=$(sed -n 's/.*"lr":\([^,]*\).*/\1/p' "my run/metrics.jsonl" | tail -n 3)
+[ "$(echo "$rates" | sort -u | wc -l)" -eq 1 ] || fail "steps 4, 5 and 6 have other learning rates: $rates"
+expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2 run.dir=constant
+expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2 run.dir=constant training.steps=6 --extend
+grep -q '^zero3d: --extend has no effect: the learning-rate schedule has no end$' err || fail "--extend of a constant rate"
+
+# Where the schedule ends at 0 nothing would be learnt: the command of a new run.
+decay="scheduler.type=WarmupDecayLR scheduler.params.warmup_num_steps=1 checkpoint.interval=2 run.dir=decay"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $decay training.steps=4
+for more in "" --extend; do
+    # shellcheck disable=SC2086
+    expect 1 "$ZERO3D" train tiny.yaml $decay training.steps=6 $more
+    says 'training.steps.*: 6, but the checkpoint.s learning-rate schedule ends at step 4 with learning rate 0'
+done
+command=$(sed -n 's/.*start a new run from these weights: //p' err)
+expect 0 sh -c "$command"
+[ "$(wc -l <decay-extended/metrics.jsonl)" -eq 6 ] || fail "no new run"

@@ -4,15 +4,23 @@
 tiny
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml training.steps=2 checkpoint.interval=1 parallel.tensor_model_parallel_size=2 \
     parallel.sequence_parallel=true activation_checkpointing.partition_activations=true
-grep -q 'partition_activations moves nothing' err || fail "does not say that partition_activations moves nothing"
+grep -q 'partition_activations has no effect' err || fail "does not say that partition_activations has no effect"
 expect 0 "$ZERO3D" checkpoint list run/checkpoints
 [ "$(wc -l <out)" -eq 2 ] || fail "not two checkpoints are listed"
 expect 0 "$ZERO3D" checkpoint show run/checkpoints
 grep -q '^step: 2 ' out || fail "show: not the newest"
 grep -q 'block.1/attn.c_attn.weight \[3, 4, 8, 32\]' out || fail "show: no tensors"
 expect 0 "$ZERO3D" checkpoint verify run/checkpoints/step-00000001
+grep -Eqx 'step 1: intact, [0-9.]+ .iB verified' out || fail "verify does not say what it verified"
 expect 1 "$ZERO3D" checkpoint diff run/checkpoints/step-00000001 run/checkpoints/step-00000002
 grep -q 'parameter of wte/weight: .* differ' out || fail "diff: no difference between two steps"
+
+# No run resumes from an imported model, whether it is named or lies in the run's own folder: the way to use it is said.
+expect 0 "$ZERO3D" checkpoint import "$SOURCE/tests/data/gpt2_tiny" imported
+expect 1 "$ZERO3D" train tiny.yaml run.dir=other checkpoint.resume=imported
+says 'imported/step-00000000 has weights only .it was imported.*: use checkpoint.init_from'
+expect 1 "$ZERO3D" train tiny.yaml run.dir=other checkpoint.dir=imported checkpoint.interval=2
+says 'imported/step-00000000 has weights only .it was imported.*: use checkpoint.init_from'
 
 # The Python in docs/checkpoint-format.md runs as it stands there, and sees every tensor (where there is h5py, as in `make test-long`).
 if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
@@ -23,7 +31,6 @@ if /usr/bin/python3 -c 'import h5py' 2>/dev/null; then
         [ "$(grep -c "^$kind .* mean .* deviation" out)" -eq 28 ] || fail "the documentation's example: not 28 tensors of $kind"
     done
     ! grep -q '^momentum .* deviation 0\.0$' out || fail "the documentation's example: a tensor without momentum"
-    expect 0 "$ZERO3D" checkpoint import "$SOURCE/tests/data/gpt2_tiny" imported
     expect 0 /usr/bin/python3 example.py imported/step-00000000
     [ "$(grep -c ' deviation ' out)" -eq 28 ] || fail "the documentation's example: not 28 imported tensors"
 else
@@ -69,8 +76,32 @@ says 'shard-00001.h5: this file of the checkpoint is missing'
 cp keep $file
 expect 0 "$ZERO3D" checkpoint verify run/checkpoints
 
-expect 1 "$ZERO3D" checkpoint list .
-says 'there is no checkpoint in it'
+# A folder without checkpoints; one with another step's name; a disk that is not there.
+mkdir nothing
+for tool in list show verify; do
+    expect 1 "$ZERO3D" checkpoint $tool nothing
+    says 'nothing has no checkpoints \(it is empty\)'
+    expect 1 "$ZERO3D" checkpoint $tool .
+    says '\. has no checkpoints: it holds other files only'
+    expect 1 "$ZERO3D" checkpoint $tool run
+    says 'run has no checkpoints itself: .* run/checkpoints'
+done
+mv run/checkpoints/step-00000001 run/checkpoints/step-00000020
+for tool in show verify; do
+    expect 1 "$ZERO3D" checkpoint $tool run/checkpoints
+    says 'run/checkpoints/step-00000020 holds the checkpoint of step 1: .* the name step-00000001'
+done
+expect 1 "$ZERO3D" checkpoint list run/checkpoints
+grep -q '^ *20  cannot be used: .*step-00000020 holds the checkpoint of step 1' out || fail "list: another step's name is not noticed"
+grep -q '^ *2  tensor' out || fail "list: the good one is not listed"
+expect 1 "$ZERO3D" train tiny.yaml training.steps=4 checkpoint.interval=1
+says 'run/checkpoints/step-00000020 holds the checkpoint of step 1'
+[ -d run/checkpoints/step-00000020 ] || fail "the folder with another step's name was moved"
+mv run/checkpoints/step-00000020 run/checkpoints/step-00000001
+ln -s /unmounted/step-00000012 run/checkpoints/step-00000012
+expect 1 "$ZERO3D" train tiny.yaml training.steps=4 checkpoint.interval=1
+says 'run/checkpoints/step-00000012 is a link to a folder that cannot be opened'
+[ -L run/checkpoints/step-00000012 ] || fail "a link was removed"
 expect 2 "$ZERO3D" checkpoint
 expect 2 "$ZERO3D" checkpoint prune run
 expect 2 "$ZERO3D" checkpoint diff run/checkpoints

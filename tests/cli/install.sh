@@ -1,14 +1,14 @@
 #!/bin/sh
-# install.sh BUILD: installs to a folder, moves it, and builds a program of a user's own with pkg-config and with find_package.
+# install.sh BUILD: installs to a folder, moves it, and builds programs of a user's own: one of the faces, and the README's, with the
+# README's commands.
 . "$(dirname "$0")/lib.sh"
 # Users' programs do not have our list of what libraries keep to the end.
 [ -z "${SANITIZE:-}" ] || export ASAN_OPTIONS=detect_leaks=0
 build=${1:?build folder}
-example=$SOURCE/examples/two_spirals.c
 
 expect 0 cmake --install "$build" --prefix "$work/first"
-mv first prefix # nothing may remember where it was
-prefix=$work/prefix
+mv first zero3d # nothing may remember where it was
+prefix=$work/zero3d
 expect 0 "$prefix/bin/zero3d" --version
 expect 0 "$prefix/bin/zero3d" reproduce table1 # by the descriptions that were installed
 
@@ -37,27 +37,22 @@ int main(void) {
     return 0;
 }
 END
-cp "$example" two_spirals.c
-for program in faces two_spirals; do
-    # shellcheck disable=SC2046 # words
-    expect 0 ${CC:-cc} -std=gnu11 ${SANITIZE:+-fsanitize=$SANITIZE} $program.c -o with-pkg-config-$program $(pkg-config --cflags --libs zero3d)
-done
-expect 0 ./with-pkg-config-faces
+# shellcheck disable=SC2046 # words
+expect 0 ${CC:-cc} -std=c11 ${SANITIZE:+-fsanitize=$SANITIZE} faces.c -o faces $(pkg-config --cflags --libs zero3d)
+expect 0 ./faces
 grep -qx 124439808 out || fail "GPT-2 124M has 124439808 parameters"
 
-cat >CMakeLists.txt <<'END'
-cmake_minimum_required(VERSION 3.16)
-project(user C)
-find_package(zero3d 0.1 REQUIRED)
-foreach(program faces two_spirals)
-  add_executable(${program} ${program}.c)
-  target_link_libraries(${program} zero3d::zero3d)
-endforeach()
-END
-expect 0 cmake -S . -B user -DCMAKE_PREFIX_PATH="$prefix" ${SANITIZE:+-DCMAKE_C_FLAGS=-fsanitize=$SANITIZE}
-expect 0 cmake --build user
-expect 0 ./user/faces
-expect 0 timeout 250 "$prefix/bin/zero3d-launch" -n 4 ./user/two_spirals
+# The README's own program: everything after `make install`, as it stands there, but for this test's compiler and -Werror.
+mkdir examples
+ln -s "$SOURCE/examples/two_spirals.c" examples
+readme cmake 'Your own model' >CMakeLists.txt
+readme sh 'Your own model' | sed -n '/^make install PREFIX=$HOME\/zero3d /,$p' | sed 1d >commands
+[ "$(grep -c '^gcc \|^cmake \|/zero3d-launch ' commands)" -eq 5 ] || fail "the README's commands for a program of one's own have changed"
+sed -i "s|^gcc -std=c11 -Wall -Wextra |${CC:-cc} -std=c11 -Wall -Wextra -Werror ${SANITIZE:+-fsanitize=$SANITIZE }|
+    s|^cmake -S .*|& ${SANITIZE:+-DCMAKE_C_FLAGS=-fsanitize=$SANITIZE}|" commands
+grep -q -- '-std=c11 -Wall -Wextra -Werror' commands || fail "the README's compile line has changed"
+expect 0 env HOME="$work" timeout 250 sh -e commands
+[ "$(grep -c 'of 256 unseen points right' out)" -eq 2 ] || fail "the README's two programs have not run"
 
 # The same header is good for C++.
 echo '#include <zero3d.h>' >faces.cc

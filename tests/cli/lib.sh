@@ -43,6 +43,12 @@ says() {
     head -n 1 err | grep -Eq -- "$1" || fail "our line does not match: $1"
 }
 
+# readme LANGUAGE SECTION: the blocks of that language in a section of the README.
+readme() {
+    awk -v begin="\`\`\`$1" -v section="## $2" \
+        '/^## / { here = $0 == section } /^```/ { on = here && $0 == begin; next } on' "$SOURCE/README.md"
+}
+
 # A model that trains in a moment, on text made here.
 tiny() {
     [ -f train.bin ] || {

@@ -102,7 +102,7 @@ step=$(newest)
 [ "${step:-0}" -ge 1 ] || fail "no checkpoint: $(cat job.log)"
 sed -i "s/steps: 100000000,/steps: $((step + 3)),/" tiny.yaml
 until_so "the job's end" state ""
-grep -q "going on behind step $step of" job.log || fail "not gone on: $(cat job.log)"
+grep -q "resuming after step $step of" job.log || fail "not resumed: $(cat job.log)"
 [ "$(grep -c '^ranks  *2 = ' job.log)" -eq 2 ] || fail "not on two ranks twice: $(cat job.log)"
 [ "$(newest)" -eq $((step + 3)) ] || fail "not complete: $(cat job.log)"
 

@@ -276,6 +276,24 @@ TEST_P(Collectives, PollingMovesThem) {
     EXPECT_LT(z3d_group_traffic(group, Z3D_COLLECTIVE_ALL_REDUCE)->exposed_seconds - exposed, 0.5);
 }
 
+// Collectives take turns: the time that one waits for its turn is not its own.
+TEST_P(Collectives, QueuedOnesAreTimedFromTheirTurnOn) {
+    enum { COUNT = 32 };
+    if (z3d_group_size(group) == 1) GTEST_SKIP() << "needs ranks";
+    std::vector<std::vector<float>> data(COUNT, std::vector<float>(200000, 1));
+    std::vector<z3d_ticket> tickets(COUNT);
+    double before = z3d_group_traffic(group, Z3D_COLLECTIVE_ALL_REDUCE)->seconds;
+    double begin = z3d_now();
+    for (size_t i = 0; i < COUNT; i++) {
+        z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, data[i].data(), 200000);
+        ASSERT_EQ(z3d_collective_start(group, &call, &tickets[i]), Z3D_OK);
+    }
+    for (z3d_ticket ticket : tickets) ASSERT_EQ(z3d_collective_wait(group, ticket), Z3D_OK);
+    double seconds = z3d_group_traffic(group, Z3D_COLLECTIVE_ALL_REDUCE)->seconds - before;
+    EXPECT_GT(seconds, 0);
+    EXPECT_LE(seconds, z3d_now() - begin);
+}
+
 // One rank goes to a blocking helper with a collective under way, the others finish that first.
 TEST_P(Collectives, HelpersLetPendingOnesMoveOn) {
     auto inputs = inputs_of_all(Z3D_F32, 900000, 6500);

@@ -11,10 +11,13 @@ struct Counts {
 };
 
 Counts allocations_of(const SharedFolder &folder, int steps) {
+    static int runs = 0; // a folder of its own for each: what is kept of an earlier run allocates
+    std::string run = folder / ("run" + std::to_string(runs++));
     long before = allocations::ours;
     allocations::begin();
     Outcome o =
-        train(folder, "training.log_interval=1\nzero_optimization.stage=2\ntraining.steps=" +
+        train(folder, "run.dir=" + run +
+                          "\ntraining.log_interval=1\nzero_optimization.stage=2\ntraining.steps=" +
                           std::to_string(steps) + "\n");
     Counts counts = {0, allocations::end()};
     counts.ours = allocations::ours - before;

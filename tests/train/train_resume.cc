@@ -99,7 +99,7 @@ TEST_F(Resume, IsNeverStopped) {
         if (strcmp(c.type, "fp32") != 0) options += c.type + std::string(".enabled=true\n");
         // Overflows at first, so that scale, skipped steps and optimizer steps differ.
         if (!strcmp(c.type, "fp16"))
-            options += "fp16.initial_scale_power=25\nfp16.hysteresis=1\nfp16.loss_scale_window=4\n";
+            options += "fp16.initial_scale_power=20\nfp16.hysteresis=1\nfp16.loss_scale_window=4\n";
         SCOPED_TRACE(options);
         std::string steps = "training.steps=";
         expect_runs(options + steps + std::to_string(whole) + "\nrun.dir=" + folder / "whole");
@@ -109,6 +109,10 @@ TEST_F(Resume, IsNeverStopped) {
         auto wanted = facts("whole"), got = facts("run");
         ASSERT_EQ(wanted.size(), (size_t)whole);
         EXPECT_EQ(got, wanted);
+        if (!strcmp(c.type, "fp16")) {
+            EXPECT_NE(wanted[0].find("true"), std::string::npos) << wanted[0]; // skipped
+            EXPECT_EQ(wanted[(size_t)half - 1].find("true"), std::string::npos);
+        }
         auto losses = series(metrics(folder), "loss");
         EXPECT_TRUE(std::isfinite(losses.back())); // not only skipped steps were compared
         on_rank_0([&] {
@@ -134,7 +138,10 @@ TEST_F(Resume, LinesBeyondTheCheckpointAreRemoved) {
     for (size_t i = 0; i < 6; i++) EXPECT_EQ(field(lines[i], "loss"), field(wanted[i], "loss"));
     Outcome o = go("");
     EXPECT_EQ(o.status, Z3D_OK) << o.message;
-    EXPECT_EQ(o.said.find("nothing to do") != std::string::npos, rank() == 0) << o.said;
+    EXPECT_EQ(o.said.find("Nothing to do: the run is complete (step 6). To train further, raise "
+                          "training.steps.") != std::string::npos,
+              rank() == 0)
+        << o.said;
     EXPECT_EQ(metrics(folder).size(), 6u);
 }
 
@@ -182,10 +189,12 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
     std::string data = folder / "train.bin";
     expect_refusal("training.steps=9\ndata.train=[" + data + ", " + data + "]", Z3D_ERR_CONFIG,
                    {"data.train: 2 files with weights 1 1 here, 1 file with weights 1 in"});
-    std::string decay = "scheduler.type=WarmupDecayLR\nrun.dir=" + folder / "decay";
+    std::string decay =
+        "scheduler.type=WarmupDecayLR\nscheduler.params.min_lr=1e-4\nrun.dir=" + folder / "decay";
     expect_runs(decay);
     expect_refusal("training.steps=9\n" + decay, Z3D_ERR_CONFIG,
-                   {"scheduler.params.total_num_steps", ": 9 here, 6 in the checkpoint of step 6"});
+                   {"scheduler.params.total_num_steps", ": 9 here, 6 in the checkpoint: ",
+                    "at the final learning rate (0.0001) after step 6, set it to 6"});
     expect_refusal("checkpoint.resume=never", Z3D_ERR_CONFIG,
                    {"checkpoint.resume: never, but", "has a checkpoint of step 6"});
     expect_refusal("checkpoint.resume=" + dir(3), Z3D_ERR_CONFIG, {"has a checkpoint of step 6"});
@@ -260,12 +269,14 @@ TEST_F(Resume, WhatIsNoCheckpointOfThisModelIsRefused) {
     std::string other = "run.dir=" + folder / "other" + "\ncheckpoint.";
     expect_refusal(other + "resume=" + folder / "nowhere", Z3D_ERR_IO, {"nowhere: No such file"});
     expect_refusal(other + "resume=" + folder / "run", Z3D_ERR_IO,
-                   {folder / "run is no complete checkpoint"});
+                   {"run has no checkpoints itself: the run's checkpoints are in " +
+                    folder / "run/checkpoints"});
     // Weights of another model: names or shapes.
     expect_refusal(other + "init_from=" + dir(6) + "\nmodel.num_layers=2", Z3D_ERR_CONFIG,
-                   {"of another model", "block.1/ln_1.weight is not in it"});
+                   {"from a different model", "block.1/ln_1.weight is missing in the checkpoint"});
     expect_refusal(other + "init_from=" + dir(6) + "\nmodel.hidden_size=32", Z3D_ERR_CONFIG,
-                   {"of another model", "wte/weight is 257 x 16 there and 257 x 32 here"});
+                   {"from a different model",
+                    "wte/weight is 257 x 16 in the checkpoint and 257 x 32 in this run"});
     // As a newer program would write it: with a right digest.
     on_rank_0([&] {
         std::string text = read_file(dir(6) + "/manifest.json");
@@ -288,7 +299,7 @@ TEST_F(Resume, FallsBackLoudlyAndOnlyWhereItCan) {
     expect_runs("");
     std::string said = ::testing::internal::GetCapturedStderr();
     if (rank() == 0) {
-        EXPECT_NE(said.find("step 6 cannot be used"), std::string::npos) << said;
+        EXPECT_NE(said.find("cannot use the checkpoint of step 6"), std::string::npos) << said;
         EXPECT_NE(said.find("shard-00000.h5: this file of the checkpoint is missing"),
                   std::string::npos)
             << said;
@@ -305,7 +316,7 @@ TEST_F(Resume, FallsBackLoudlyAndOnlyWhereItCan) {
     });
     ::testing::internal::CaptureStderr();
     expect_refusal("", Z3D_ERR_DATA,
-                   {"none of its checkpoints is whole",
+                   {"none of its checkpoints is intact",
                     "rank 0's shard: ", "step-00000003/shard-00000.h5: damaged", "datasets /"});
     (void)::testing::internal::GetCapturedStderr();
     EXPECT_TRUE(std::filesystem::exists(dir(3)) && std::filesystem::exists(dir(6)));

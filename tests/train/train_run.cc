@@ -1,4 +1,5 @@
 // Whole runs of the trainer on 1, 2 and 4 ranks: what they leave, and how they fail.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -35,6 +36,17 @@ class Run : public ::testing::Test {
         EXPECT_EQ(o.status, status) << o.message;
         for (const std::string &word : words)
             EXPECT_NE(o.message.find(word), std::string::npos) << word << " in: " << o.message;
+    }
+    // The steps of the run's checkpoints.
+    std::vector<int> checkpoints() {
+        std::vector<int> steps;
+        SharedFolder::barrier();
+        for (auto &entry : std::filesystem::directory_iterator(folder / "run/checkpoints"))
+            if (entry.is_directory())
+                steps.push_back(std::stoi(entry.path().filename().string().substr(5)));
+        std::sort(steps.begin(), steps.end());
+        SharedFolder::barrier();
+        return steps;
     }
     SharedFolder folder;
 };
@@ -109,12 +121,6 @@ TEST_F(Run, SettlesWhereCheckpointsLie) {
     expect_failure("activation_checkpointing.cpu_checkpointing=auto\ntraining.hardware=" +
                        folder / "none.yaml",
                    Z3D_ERR_IO, {"training.hardware", "none.yaml"});
-}
-
-TEST_F(Run, ANewRunStartsItsFilesAnew) {
-    ASSERT_EQ(train(folder, "").status, Z3D_OK);
-    ASSERT_EQ(train(folder, "training.steps=2").status, Z3D_OK);
-    EXPECT_EQ(metrics(folder).size(), 2u);
 }
 
 // The global batch holds the same samples whatever the topology, and so does a validation.
@@ -309,19 +315,86 @@ TEST_F(Run, OverflowsInARowEndTheRun) {
 
 // The save that a step began beside training is there for the next start.
 TEST_F(Run, AFailedRunFinishesItsSave) {
-    expect_failure("fp16.enabled=true\nfp16.loss_scale=1e30\ntraining.max_skipped_steps=3\n"
-                   "checkpoint.interval=2\ncheckpoint.async=true\n",
-                   Z3D_ERR_NUMERIC, {"3 steps in a row"});
-    std::string manifest = folder / "run/checkpoints/step-00000002/manifest.json";
-    EXPECT_EQ(access(manifest.c_str(), F_OK), 0);
+    expect_failure("optimizer.params.lr=1e6\noptimizer.params.weight_decay=1000\n"
+                   "training.max_skipped_steps=1\ntraining.steps=50\n"
+                   "checkpoint.interval=1\ncheckpoint.async=true\n",
+                   Z3D_ERR_NUMERIC, {"1 step in a row"});
+    ASSERT_GT(metrics(folder).size(), 1u);
+    EXPECT_EQ(checkpoints().back(), int(metrics(folder).size()) - 1);
+}
+
+const char no_step[] = "fp16.enabled=true\nfp16.loss_scale=1e30\n"; // skips every one
+
+// Its steps of NaN neither push the last good ones out nor end as if all were well.
+TEST_F(Run, ADivergedRunFailsAndKeepsItsGoodCheckpoints) {
+    std::string saving = "checkpoint.interval=2\ncheckpoint.keep=2\n";
+    ASSERT_EQ(train(folder, saving).status, Z3D_OK);
+    EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6}));
+    for (int again = 0; again < 2; again++) { // the same command is not "nothing to do"
+        expect_failure(
+            saving + no_step + "training.steps=12", Z3D_ERR_NUMERIC,
+            {"6 steps skipped, up to the last (step 12)", "the latest checkpoint is step 6"});
+        EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6}));
+    }
+    // Stopped by its time limit it must get on, so it saves, but removes none.
+    Outcome o = train(folder, saving + no_step + "training.steps=12\ntraining.time_limit=1e-9");
+    EXPECT_EQ(o.status, Z3D_OK) << o.message;
+    EXPECT_EQ(checkpoints(), (std::vector<int>{4, 6, 7}));
+}
+
+TEST_F(Run, AllStepsSkippedIsAFailure) {
+    expect_failure(no_step, Z3D_ERR_NUMERIC, {"6 steps skipped, up to the last (step 6)"});
+    // The search for a loss scale has not ended, and no step was taken.
+    expect_failure("fp16.enabled=true\nfp16.initial_scale_power=32\ntraining.steps=2\n",
+                   Z3D_ERR_NUMERIC, {"2 steps skipped, up to the last (step 2)"});
+}
+
+TEST_F(Run, ACheckpointThatFallsOnASkippedStepWaits) {
+    Outcome o = train(folder, "fp16.enabled=true\nfp16.initial_scale_power=30\nfp16.hysteresis=1\n"
+                              "training.steps=30\ncheckpoint.interval=3\ncheckpoint.keep=0\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    std::vector<int> wanted;
+    bool waits = false, waited = false;
+    for (const std::string &line : metrics(folder)) {
+        int step = std::stoi(field(line, "step"));
+        waits = waits || step % 3 == 0;
+        bool skipped = field(line, "skipped") == "true";
+        waited = waited || (waits && skipped);
+        if (waits && !skipped) wanted.push_back(step);
+        waits = waits && skipped;
+    }
+    EXPECT_TRUE(waited);
+    EXPECT_EQ(checkpoints(), wanted);
+    bool said =
+        o.said.find("step 3 was skipped: its checkpoint is saved after") != std::string::npos;
+    EXPECT_EQ(said, rank() == 0) << o.said;
 }
 
 TEST_F(Run, SaysWhenStage2KeepsWholeGradients) {
     Outcome o = train(folder, "training.steps=1\nzero_optimization.stage=2\n"
                               "zero_optimization.grad_reduce=per_step\n");
     ASSERT_EQ(o.status, Z3D_OK) << o.message;
-    bool said = o.said.find("once a step and kept whole until then") != std::string::npos;
+    bool said = o.said.find("once per step, kept whole until then") != std::string::npos;
     EXPECT_EQ(said, rank() == 0) << o.said;
+}
+
+// At its start and at its end.
+TEST_F(Run, SaysWhenItSavesNothing) {
+    const std::string line =
+        "this run saves no checkpoints: set checkpoint.interval to keep the model";
+    for (const char *more : {"", "checkpoint.interval=3"}) {
+        Outcome o = train(folder, more);
+        ASSERT_EQ(o.status, Z3D_OK) << o.message;
+        size_t start = o.said.find(line), end = o.said.rfind(line), done = o.said.find("done:");
+        if (rank() != 0) {
+            EXPECT_EQ(o.said, "");
+        } else if (*more) {
+            EXPECT_EQ(start, std::string::npos) << o.said;
+            EXPECT_NE(o.said.find("checkpoints every 3 steps in "), std::string::npos) << o.said;
+        } else {
+            EXPECT_TRUE(start < done && done < end && end < o.said.size()) << o.said;
+        }
+    }
 }
 
 TEST_F(Run, DynamicScaleRecovers) {

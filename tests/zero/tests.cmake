@@ -7,6 +7,7 @@ set_tests_properties(equivalence.2 equivalence.4 equivalence.8 PROPERTIES FIXTUR
 zero3d_test(reference ROOM zero RANKS 1 2 4)
 zero3d_test(residual ROOM zero RANKS 1 2 4 LONG LONG_RANKS 8)
 zero3d_test(verifier ROOM zero)
+zero3d_test(large ROOM zero)
 # Together the three worlds run all configurations.
 zero3d_test(mutation ROOM zero RANKS 1 2 4 TIMEOUT 600)
 zero3d_test(communication ROOM zero RANKS 1 2 4)

@@ -37,7 +37,7 @@ static void emit_transfer(struct builder *b, z3d_opcode opcode, z3d_phase phase,
 void z3d_builder_save_input(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     struct unit_state *unit = &b->unit[w.unit];
-    if (w.unit == 0 || !z3d_builder_keeps_input(p, w.unit)) return;
+    if (w.unit == 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     int input = b->unit[w.unit - 1].output;
     unit->loaded = -1;
     unit->checkpoint = input;
@@ -57,20 +57,18 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     }
     b->program->buffer[unit->checkpoint].space = Z3D_SPACE_HOST;
     emit_transfer(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, w, input, unit->checkpoint);
-    unit->saving = true;
+    b->saving = w.unit;
     if (!p->config.overlap)
         z3d_builder_finish_saves(b, (struct work){WORK_BACKWARD, w.unit, w.micro});
 }
 
 /* A transfer may take as long as the next unit's forward: then its source is free. */
 void z3d_builder_finish_saves(struct builder *b, struct work w) {
-    for (int u = 0; u < b->program->model->num_units; u++) {
-        struct unit_state *unit = &b->unit[u];
-        if (!unit->saving || (w.kind == WORK_FORWARD && u >= w.unit)) continue;
-        emit_transfer(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, (struct work){WORK_FORWARD, u, w.micro},
-                      b->unit[u - 1].output, unit->checkpoint);
-        unit->saving = false;
-    }
+    int u = b->saving;
+    if (u < 0 || (w.kind == WORK_FORWARD && u >= w.unit)) return;
+    emit_transfer(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, (struct work){WORK_FORWARD, u, w.micro},
+                  b->unit[u - 1].output, b->unit[u].checkpoint);
+    b->saving = -1;
 }
 
 /* Makes room for what comes back and starts its first leg. */
@@ -116,7 +114,7 @@ static void finish_load(struct builder *b, struct work w) {
 /* Brings unit w.unit's input back to where its recompute reads it. */
 void z3d_builder_load_input(struct builder *b, struct work w) {
     struct unit_state *unit = &b->unit[w.unit];
-    if (w.unit == 0 || !z3d_builder_keeps_input(b->program, w.unit)) return;
+    if (w.unit == 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     if (!moves(b->program)) {
         emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_SPACE_DEVICE, Z3D_AXIS_WORLD, w,
              unit->checkpoint, unit->checkpoint);
@@ -132,16 +130,13 @@ void z3d_builder_load_input(struct builder *b, struct work w) {
  * before the last backward above it, so that the first has all the work in between. */
 void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     if (!moves(b->program) || !b->program->config.overlap) return;
-    int below = w.unit;
-    if (z3d_builder_recomputes(b->program, w.unit))
-        while (!z3d_builder_keeps_input(b->program, below)) below--;
-    do below--;
-    while (below > 0 && !z3d_builder_keeps_input(b->program, below));
+    int from = z3d_builder_recomputes(b->program, w.unit) ? b->kept_from[w.unit] : w.unit;
+    int below = from > 0 ? b->kept_from[from - 1] : -1;
     if (below <= 0) return;
     struct work next = {WORK_RECOMPUTE, below, w.micro};
     if (b->unit[below].loaded < 0)
         start_load(b, next);
     else if (b->program->config.partition_activations && w.kind == WORK_BACKWARD &&
-             z3d_builder_keeps_input(b->program, w.unit))
+             z3d_builder_keeps_input(b, w.unit))
         finish_fetch(b, next);
 }

@@ -1,0 +1,263 @@
+/* The names in a folder of checkpoints: which are checkpoints, which are what an unfinished save
+ * left, and which are somebody else's. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/store.h"
+
+/* ---- steps and their names ---- */
+
+enum { NAME_BYTES = 32 };
+
+static const char *step_name(int64_t step, char out[NAME_BYTES]) {
+    snprintf(out, NAME_BYTES, "step-%08lld", (long long)step);
+    return out;
+}
+
+z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out) {
+    char name[NAME_BYTES];
+    return z3d_io_join(dir, step_name(step, name), out);
+}
+
+/* Only what z3d_checkpoint_path gives: "step-7" would be the folder of no step, and a second one of
+ * step 7. */
+static bool parse_name(const char *name, int64_t *step) {
+    char wanted[NAME_BYTES];
+    if (strncmp(name, "step-", 5) != 0 || strspn(name + 5, "0123456789") > 18) return false;
+    *step = strtoll(name + 5, NULL, 10);
+    return strcmp(name, step_name(*step, wanted)) == 0;
+}
+
+z3d_status z3d_folder_check_step(const char *folder, int64_t step) {
+    char last[NAME_BYTES], right[NAME_BYTES];
+    size_t end = strlen(folder), begin;
+    int64_t named;
+    while (end > 0 && folder[end - 1] == '/') end--;
+    for (begin = end; begin > 0 && folder[begin - 1] != '/';) begin--;
+    snprintf(last, sizeof last, "%.*s", (int)(end - begin), folder + begin);
+    if (end - begin >= sizeof last || !parse_name(last, &named) || named == step) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s holds the checkpoint of step %lld: its folder was renamed or copied; give "
+                     "it the name %s, or move it to another folder",
+                     folder, (long long)step, step_name(step, right));
+}
+
+/* ---- what lies in a folder ---- */
+
+/* Whether DIR/step-N is a checkpoint. A link to what is not there now (a disk that is not mounted?)
+ * may be one. */
+static z3d_status is_complete(const char *dir, int64_t step, bool *complete) {
+    char *folder;
+    struct stat info;
+    Z3D_TRY(z3d_checkpoint_path(dir, step, &folder));
+    z3d_status status = z3d_manifest_exists(folder, complete);
+    if (status == Z3D_OK && !*complete && lstat(folder, &info) == 0 && S_ISLNK(info.st_mode) &&
+        stat(folder, &info) != 0)
+        status = Z3D_ERROR(Z3D_ERR_IO,
+                           "%s is a link to a folder that cannot be opened (%s): mount its disk, "
+                           "or move the link away",
+                           folder, strerror(errno));
+    free(folder);
+    return status;
+}
+
+static int ascending(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static z3d_status append_step(int64_t step, int64_t **steps, int *count) {
+    if (*count % 16 == 0) {
+        int64_t *grown = realloc(*steps, (size_t)(*count + 16) * sizeof **steps);
+        if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of checkpoints");
+        *steps = grown;
+    }
+    (*steps)[(*count)++] = step;
+    return Z3D_OK;
+}
+
+/* Steps of the folders with (complete) or without a manifest. A list that may lack one is an error:
+ * what is not in it is removed or gone behind. */
+static z3d_status read_folder(const char *dir, bool complete, int64_t **steps, int *count) {
+    DIR *folder = opendir(dir);
+    z3d_status status = Z3D_OK;
+    if (!folder && errno == ENOENT) return Z3D_OK;
+    if (!folder && errno == ENOTDIR)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s is a file, or is inside one: expected a folder", dir);
+    while (folder && status == Z3D_OK) {
+        int64_t step;
+        bool is;
+        errno = 0;
+        struct dirent *entry = readdir(folder);
+        if (!entry) break;
+        if (!parse_name(entry->d_name, &step)) continue;
+        status = is_complete(dir, step, &is);
+        if (status == Z3D_OK && is == complete) status = append_step(step, steps, count);
+    }
+    if (status == Z3D_OK && errno != 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", dir, strerror(errno));
+    if (folder) closedir(folder);
+    return status;
+}
+
+z3d_status z3d_folder_steps(const char *dir, bool complete, int64_t **steps, int *count) {
+    z3d_errand errand;
+    *steps = NULL;
+    *count = 0;
+    z3d_errand_begin(&errand, "checkpoint: listing", dir);
+    z3d_status status = read_folder(dir, complete, steps, count);
+    z3d_errand_end(&errand);
+    if (status == Z3D_OK && *count) qsort(*steps, (size_t)*count, sizeof **steps, ascending);
+    if (status == Z3D_OK) return Z3D_OK;
+    free(*steps);
+    *steps = NULL;
+    *count = 0;
+    return status;
+}
+
+z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count) {
+    return z3d_folder_steps(dir, true, steps, count);
+}
+
+z3d_status z3d_checkpoint_resolve(const char *path, char **out) {
+    int64_t *steps = NULL;
+    int count = 0;
+    bool itself;
+    *out = NULL;
+    Z3D_TRY(z3d_manifest_exists(path, &itself));
+    if (!itself) Z3D_TRY(z3d_checkpoint_list(path, &steps, &count));
+    if (count > 0) {
+        z3d_status status = z3d_checkpoint_path(path, steps[count - 1], out);
+        free(steps);
+        return status;
+    }
+    free(steps);
+    *out = strdup(path);
+    return *out ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+}
+
+/* ---- what a save writes, and what it does not ---- */
+
+static bool is_shard(const char *name, size_t length) {
+    size_t digits =
+        length > 6 && strncmp(name, "shard-", 6) == 0 ? strspn(name + 6, "0123456789") : 0;
+    const char *end = name + 6 + digits;
+    size_t rest = digits >= 5 ? length - 6 - digits : 0;
+    return (rest == 3 && strncmp(end, ".h5", 3) == 0) ||
+           (rest == 5 && strncmp(end, ".json", 5) == 0);
+}
+
+static bool is_file_of_a_save(const char *name) {
+    size_t length = strlen(name);
+    if (length > 5 && strcmp(name + length - 5, ".part") == 0) length -= 5;
+    return is_shard(name, length) ||
+           (length == strlen(Z3D_VIRTUAL_FILE) && strncmp(name, Z3D_VIRTUAL_FILE, length) == 0) ||
+           (length == strlen(Z3D_MANIFEST) && strncmp(name, Z3D_MANIFEST, length) == 0) ||
+           strncmp(name, ".nfs", 4) == 0; /* what NFS leaves of an open file that was removed */
+}
+
+/* Whether a save may have left this entry of a folder. */
+static bool is_ours(int folder, const char *name) {
+    struct stat info;
+    if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) return true;
+    if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT;
+    return S_ISREG(info.st_mode) && is_file_of_a_save(name);
+}
+
+static z3d_status find_foreign(const char *folder, char what[Z3D_FOREIGN_TEXT]) {
+    struct stat info;
+    *what = '\0';
+    if (lstat(folder, &info) != 0)
+        return errno == ENOENT
+                   ? Z3D_OK
+                   : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", folder, strerror(errno));
+    if (!S_ISDIR(info.st_mode)) {
+        snprintf(what, Z3D_FOREIGN_TEXT, "is %s",
+                 S_ISLNK(info.st_mode)   ? "a link"
+                 : S_ISREG(info.st_mode) ? "a file"
+                                         : "not a folder");
+        return Z3D_OK;
+    }
+    DIR *list = opendir(folder);
+    if (!list)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
+    errno = 0;
+    for (struct dirent *entry; !*what && (entry = readdir(list)); errno = 0)
+        if (!is_ours(dirfd(list), entry->d_name))
+            snprintf(what, Z3D_FOREIGN_TEXT, "holds \"%.100s\"", entry->d_name);
+    int error = *what ? 0 : errno;
+    closedir(list);
+    return error == 0
+               ? Z3D_OK
+               : Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(error));
+}
+
+z3d_status z3d_folder_foreign(const char *folder, char what[Z3D_FOREIGN_TEXT]) {
+    z3d_errand errand;
+    z3d_errand_begin(&errand, "checkpoint: listing", folder);
+    z3d_status status = find_foreign(folder, what);
+    z3d_errand_end(&errand);
+    return status;
+}
+
+z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
+    char what[Z3D_FOREIGN_TEXT];
+    Z3D_TRY(z3d_folder_foreign(folder, what));
+    if (!*what) return z3d_io_remove_tree(hook, folder, NULL);
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s %s: it is not a checkpoint, and no save left it, so it is not removed; "
+                     "move it away, or set another checkpoint.dir",
+                     folder, what);
+}
+
+/* ---- why there is no checkpoint ---- */
+
+/* Of a folder without a manifest: whether it is empty, and a file in it that a save wrote. */
+static void look_into(const char *folder, bool *empty, bool *saved) {
+    DIR *list = opendir(folder);
+    *empty = list != NULL;
+    *saved = false;
+    for (struct dirent *entry; list && (entry = readdir(list));) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        *empty = *empty && strcmp(entry->d_name, z3d_checkpoint_lock.file) == 0;
+        *saved = *saved || is_file_of_a_save(entry->d_name);
+    }
+    if (list) closedir(list);
+}
+
+z3d_status z3d_checkpoint_none(const char *folder) {
+    struct stat info;
+    bool empty, saved, inside;
+    int64_t *steps = NULL;
+    char *checkpoints;
+    int count;
+    if (stat(folder, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", folder, strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return Z3D_ERROR(Z3D_ERR_IO, "%s is a file: expected a checkpoint's folder", folder);
+    Z3D_TRY(z3d_folder_steps(folder, false, &steps, &count));
+    int64_t last = count ? steps[count - 1] : -1;
+    free(steps);
+    look_into(folder, &empty, &saved);
+    if (saved)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s is incomplete: its save did not finish (it has no %s)",
+                         folder, Z3D_MANIFEST);
+    if (last >= 0)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s has no complete checkpoint: the save of step %lld did not finish",
+                         folder, (long long)last);
+    Z3D_TRY(z3d_io_join(folder, "checkpoints", &checkpoints));
+    inside = stat(checkpoints, &info) == 0 && S_ISDIR(info.st_mode);
+    free(checkpoints);
+    if (inside)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s has no checkpoints itself: the run's checkpoints are in "
+                         "%s/checkpoints",
+                         folder, folder);
+    return Z3D_ERROR(Z3D_ERR_IO, "%s has no checkpoints%s", folder,
+                     empty ? " (it is empty)" : ": it holds other files only");
+}

@@ -1,0 +1,89 @@
+/* Locking a folder: an open-file-description lock on a file in it. */
+#include "src/base/folder_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/errand.h"
+#include "src/base/log.h"
+#include "src/base/strings.h"
+
+static z3d_status path_of(const char *dir, const z3d_folder_lock_use *use, z3d_string *path) {
+    z3d_string_append(path, "%s/%s", dir, use->file);
+    return path->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name") : Z3D_OK;
+}
+
+/* Who has the lock: the file's text, for the one who finds it locked. */
+static void write_holder(int fd) {
+    char host[128] = "?";
+    (void)gethostname(host, sizeof host - 1);
+    if (ftruncate(fd, 0) == 0) (void)dprintf(fd, "pid %ld on host %s\n", (long)getpid(), host);
+}
+
+static z3d_status busy(const char *dir, const z3d_folder_lock_use *use, int fd) {
+    char holder[160];
+    ssize_t length = pread(fd, holder, sizeof holder - 1, 0);
+    holder[length > 0 ? length : 0] = '\0';
+    holder[strcspn(holder, "\n")] = '\0';
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: %s%s%s%s", dir, use->busy, *holder ? " (it is " : "", holder,
+                     *holder ? ")" : "");
+}
+
+z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use, int *fd) {
+    z3d_string path = {0};
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    z3d_errand errand;
+    *fd = -1;
+    Z3D_TRY(path_of(dir, use, &path));
+    z3d_errand_begin(&errand, "locking", path.text);
+    *fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int error = *fd >= 0 && fcntl(*fd, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
+    z3d_errand_end(&errand);
+    z3d_status status = Z3D_OK;
+    if (*fd < 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", path.text, strerror(error));
+    else if (error == EAGAIN || error == EACCES)
+        status = busy(dir, use, *fd);
+    else if (error != 0)
+        z3d_log(Z3D_LOG_WARN,
+                "%s: this file system has no locks (%s): nothing keeps a second job from writing "
+                "there at the same time",
+                dir, strerror(error));
+    else
+        write_holder(*fd);
+    z3d_string_free(&path);
+    return status;
+}
+
+/* A lock file that was removed keeps nobody out. */
+z3d_status z3d_folder_lock_check(const char *dir, const z3d_folder_lock_use *use, int fd) {
+    z3d_string path = {0};
+    struct stat ours, theirs;
+    z3d_errand errand;
+    Z3D_TRY(path_of(dir, use, &path));
+    z3d_errand_begin(&errand, "looking for", path.text);
+    bool there = fstat(fd, &ours) == 0 && stat(path.text, &theirs) == 0 &&
+                 ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+    z3d_errand_end(&errand);
+    z3d_string_free(&path);
+    return there ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "%s: %s", dir, use->lost);
+}
+
+z3d_status z3d_folder_lock_keep(const char *dir, const z3d_folder_lock_use *use, int *fd) {
+    int other = -1;
+    if (z3d_folder_lock_check(dir, use, *fd) == Z3D_OK) return Z3D_OK;
+    z3d_status status = z3d_folder_lock_take(dir, use, &other);
+    z3d_folder_lock_release(status == Z3D_OK ? fd : &other);
+    if (status == Z3D_OK) *fd = other;
+    return status;
+}
+
+void z3d_folder_lock_release(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}

@@ -1,0 +1,112 @@
+// Programs of very many layers and buckets: made and verified in time linear in their length, and
+// refused where they would be too long. A search through all layers or buckets for every entry
+// would take minutes of CPU time here: then a timer ends the test.
+#include <sys/time.h>
+
+#include "tests/zero/programs.h"
+
+namespace {
+
+using programs::Options;
+using programs::World;
+
+#define ASSERT_Z3D(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
+
+// Seconds of CPU time from here on; 0: no limit.
+void allow(int seconds) {
+    itimerval limit{};
+    limit.it_value.tv_sec = seconds;
+    ASSERT_EQ(0, setitimer(ITIMER_PROF, &limit, nullptr));
+}
+
+enum { PATIENCE = 40 };
+
+// Not World::build: the packer's effort is another matter (and limited).
+void build_and_verify(World &world, z3d_mode mode) {
+    z3d_program_config c = world.config();
+    z3d_topology t;
+    ASSERT_Z3D(world.prepare());
+    world.programs.assign((size_t)world.size(), nullptr);
+    for (int rank = 0; rank < world.size(); rank++) {
+        ASSERT_Z3D(z3d_topology_make(world.o.tensor, world.o.data, 1, rank, &t));
+        ASSERT_Z3D(z3d_program_build(world.model, world.layouts[(size_t)rank], world.traces, &t, &c,
+                                     mode, &world.programs[(size_t)rank]));
+    }
+    ASSERT_Z3D(z3d_program_verify(world.programs[0]));
+    ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+}
+
+Options tiny(int stage, int64_t layers) {
+    Options o;
+    o.stage = stage;
+    o.layers = layers;
+    o.data = 2;
+    o.per_step = stage < 2;
+    o.hidden = 4;
+    o.sequence = 4;
+    o.bucket = 1 << 20;
+    return o;
+}
+
+TEST(Large, TensOfThousandsOfLayersAreLinear) {
+    allow(PATIENCE);
+    for (int stage : {0, 3}) {
+        World world(tiny(stage, 60000));
+        ASSERT_NO_FATAL_FAILURE(build_and_verify(world, Z3D_MODE_TRAIN));
+    }
+    Options o = tiny(2, 60000);
+    o.offload = true;
+    o.checkpoint_every = 20000;
+    World offloaded(o);
+    ASSERT_NO_FATAL_FAILURE(build_and_verify(offloaded, Z3D_MODE_TRAIN));
+    allow(0);
+}
+
+TEST(Large, HundredThousandsOfBucketsAreLinear) {
+    allow(PATIENCE);
+    for (int stage : {0, 2}) {
+        Options o = tiny(stage, 1);
+        o.hidden = 256;
+        o.bucket = 4;
+        World world(o);
+        ASSERT_NO_FATAL_FAILURE(build_and_verify(world, Z3D_MODE_TRAIN));
+        EXPECT_GT(world.programs[0]->num_instructions, 500000);
+    }
+    allow(0);
+}
+
+// Addresses of what is alive together are compared by neighbours, not by pairs.
+TEST(Large, AddressesOfManyBuffersAreVerified) {
+    World world(tiny(2, 3000));
+    allow(PATIENCE);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    ASSERT_Z3D(z3d_program_verify(world.programs[0]));
+    allow(0);
+    programs::Copy copy(*world.programs[0]);
+    int last = copy.program.num_buffers - 1,
+        other = z3d_program_group_buffer(&copy.program, 1500, Z3D_PART_OPTIMIZER);
+    copy.buffers[(size_t)last].offset = copy.buffers[(size_t)other].offset;
+    EXPECT_EQ(z3d_program_verify(&copy.program), Z3D_ERR_PROGRAM);
+    EXPECT_NE(nullptr, strstr(z3d_error_message(), "share addresses")) << z3d_error_message();
+}
+
+TEST(Large, TooManyBucketsAreRefusedWithAdvice) {
+    Options o = tiny(2, 12);
+    o.hidden = 512;
+    o.bucket = 1;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    EXPECT_EQ(world.build(), Z3D_ERR_CONFIG);
+    for (const char *word :
+         {"more than 5000000 entries", "zero_optimization.allgather_bucket_size 1 cuts",
+          "use a larger allgather_bucket_size"})
+        EXPECT_NE(nullptr, strstr(z3d_error_message(), word)) << z3d_error_message();
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
