@@ -1,8 +1,8 @@
 /* Fuzzes what imports other programs' GPT-2. The input's first byte says what the rest is:
  *   l  llm.c's file
  *   h  config.json, a zero byte, model.safetensors
- *   t  config.json, a zero byte, the header of model.safetensors; its length comes in front, and a
- *      MiB of zeros for its tensors behind it, so that inputs stay small
+ *   t  config.json, a zero byte, the header of model.safetensors; its length comes in front, and
+ *      zeros for its tensors behind it, at most a MiB, so that inputs stay small
  * Whatever is accepted must be readable, to the last element. */
 #include <fcntl.h>
 #include <stdint.h>
@@ -54,6 +54,20 @@ static void import(const char *from) {
     z3d_foreign_close(&f);
 }
 
+/* Where the last tensor of a header ends; at most `most`. */
+static size_t tensors_of(const char *header, size_t length, size_t most) {
+    z3d_json *root;
+    int64_t largest = 0, end;
+    if (z3d_json_parse(header, length, "header", &root) != Z3D_OK) return 0;
+    for (const z3d_json *m = root->first; m; m = m->next) {
+        const z3d_json *range = z3d_json_member(m, "data_offsets");
+        if (range && range->first && z3d_json_int(range->first->next, &end) && end > largest)
+            largest = end;
+    }
+    z3d_json_free(root);
+    return largest > (int64_t)most ? most : (size_t)largest;
+}
+
 static void remove_folder(void) {
     (void)z3d_io_remove_tree(NULL, folder, NULL);
 }
@@ -76,7 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         uint64_t length = rest;
         put("config.json", NULL, data, config, 0);
         put("model.safetensors", kind == 't' ? &length : NULL, zero + 1, rest,
-            kind == 't' ? 8 + rest + ROOM : 0);
+            kind == 't' ? 8 + rest + tensors_of((const char *)zero + 1, rest, ROOM) : 0);
         import(folder);
     }
     return 0;
