@@ -94,6 +94,7 @@
   X(generate_tokens, "generate.tokens", INT, "200", "[1,1e6]", "tokens to generate; this and the keys below only with generate.prompt") \
   X(generate_temperature, "generate.temperature", FLOAT, "0.8", "[0,100]", "0: the most likely token") \
   X(generate_top_k, "generate.top_k", INT, "40", "[0,16777216]", "draw from the k most likely; 0: from all") \
+  X(generate_top_p, "generate.top_p", FLOAT, "1", "(0,1]", "draw from the most likely tokens whose probabilities add up to p (nucleus sampling), of those that top_k leaves; 1: from all") \
   X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of the draw")
 /* clang-format on */
 
