@@ -47,7 +47,8 @@ static z3d_status read_more(z3d_json_lines *l) {
     ssize_t count;
     do count = read(l->fd, l->buffer + l->end, l->capacity - l->end);
     while (count < 0 && errno == EINTR);
-    if (count < 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it: %s", l->path, strerror(errno));
+    if (count < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", l->path, strerror(errno));
     l->ended = count == 0;
     l->end += (size_t)count;
     return Z3D_OK;

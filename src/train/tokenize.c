@@ -142,7 +142,8 @@ static z3d_status add_documents(work *w, int fd, const char *path, int64_t bytes
         if (count < 0 && errno == EINTR) continue;
         if (count != (ssize_t)wanted)
             return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read %zu bytes at %lld: %s", path, wanted,
-                             (long long)at, count < 0 ? strerror(errno) : "it became shorter");
+                             (long long)at,
+                             count < 0 ? strerror(errno) : "the file became shorter");
         size_t cut = more ? find_cut(w->text, wanted) : wanted;
         Z3D_TRY(add_document(w, w->text, cut));
         at += (int64_t)cut;
@@ -202,7 +203,7 @@ static z3d_status examine(work *w, int fd, const z3d_text_file *file, int64_t *b
 static z3d_status add_file(work *w, const z3d_text_file *file) {
     int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && file->named)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", file->path, strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", file->path, strerror(errno));
     if (fd < 0) {
         w->result->skipped_unreadable++;
         return Z3D_OK;
@@ -304,8 +305,8 @@ static z3d_status copy_document(work *w, FILE *stream, const document *document)
     z3d_token_writer *writer = document->held_out ? &w->validation : &w->train;
     size_t size = (size_t)writer->bytes_per_token, count = (size_t)document->tokens;
     if (fread(w->ids, size, count, stream) != count)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it back: %s", w->stream.temporary,
-                         ferror(stream) ? strerror(errno) : "it became shorter");
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
+                         ferror(stream) ? strerror(errno) : "the file became shorter");
     for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
         int32_t id = 0;
         memcpy(&id, (const char *)w->ids + i * size, size);
@@ -319,7 +320,7 @@ static z3d_status deal_out(work *w) {
     FILE *stream = fopen(w->stream.temporary, "rbe");
     z3d_status status = Z3D_OK;
     if (!stream || fseeko(stream, Z3D_TOKEN_HEADER_BYTES, SEEK_SET) != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it back: %s", w->stream.temporary,
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
                            strerror(errno));
     for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++)
         status = copy_document(w, stream, &w->document[i]);
@@ -349,7 +350,7 @@ static z3d_status run(work *w) {
     Z3D_TRY(status);
     Z3D_TRY(read_all(w));
     if (fflush(w->stream.file) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write it: %s", w->stream.temporary,
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write the file: %s", w->stream.temporary,
                          strerror(errno));
     Z3D_TRY(hold_out(w));
     Z3D_TRY(deal_out(w));

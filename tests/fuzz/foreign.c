@@ -3,6 +3,8 @@
  *   h  config.json, a zero byte, model.safetensors
  *   t  config.json, a zero byte, the header of model.safetensors; its length comes in front, and
  *      zeros for its tensors behind it, at most a MiB, so that inputs stay small
+ *   s  config.json, a zero byte, model.safetensors.index.json, a zero byte, a header as of t: the
+ *      shard "a"
  * Whatever is accepted must be readable, to the last element. */
 #include <fcntl.h>
 #include <stdint.h>
@@ -85,12 +87,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (kind == 'l') {
         put("llmc.bin", NULL, data, size, 0);
         import(file);
-    } else if ((kind == 'h' || kind == 't') && zero) {
-        size_t config = (size_t)(zero - data), rest = size - config - 1;
-        uint64_t length = rest;
-        put("config.json", NULL, data, config, 0);
-        put("model.safetensors", kind == 't' ? &length : NULL, zero + 1, rest,
-            kind == 't' ? 8 + rest + tensors_of((const char *)zero + 1, rest, ROOM) : 0);
+    } else if ((kind == 'h' || kind == 't' || kind == 's') && zero) {
+        const uint8_t *rest = zero + 1, *end = data + size;
+        put("config.json", NULL, data, (size_t)(zero - data), 0);
+        const char *name = "model.safetensors";
+        if (kind == 's') {
+            const uint8_t *second = memchr(rest, '\0', (size_t)(end - rest));
+            if (!second) return 0;
+            char whole[128];
+            snprintf(whole, sizeof whole, "%s/%s", folder, name);
+            (void)unlink(whole);
+            put("model.safetensors.index.json", NULL, rest, (size_t)(second - rest), 0);
+            rest = second + 1;
+            name = "a";
+        }
+        uint64_t length = (uint64_t)(end - rest);
+        size_t whole = 8 + length + tensors_of((const char *)rest, length, ROOM);
+        put(name, kind == 'h' ? NULL : &length, rest, length, kind == 'h' ? 0 : whole);
         import(folder);
     }
     return 0;
