@@ -18,8 +18,8 @@ static const char help[] =
     "checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
     "\n"
     "  --prompt TEXT        text to continue; \"\" starts a new text; - reads standard input\n"
-    "                       (default: standard input if it is a pipe or a file and not empty,\n"
-    "                       else generate.prompt of the run that saved the checkpoint)\n"
+    "                       (default: on one rank, standard input if it is a pipe or a file\n"
+    "                       and not empty; else generate.prompt of the checkpoint's run)\n"
     "  --tokens N           tokens to generate\n"
     "  --temperature T      0: always the most likely token\n"
     "  --top-k K            draw from the K most likely tokens; 0: from all\n"
@@ -130,13 +130,15 @@ static z3d_status read_input(const arguments *a, z3d_string *out) {
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the prompt") : Z3D_OK;
 }
 
-/* Rank 0 reads, all ranks get it. */
+/* Rank 0 reads, all ranks get it. Launchers give ranks an input of their own, which need not end:
+ * it is read when it is asked for. */
 static z3d_status share_input(z3d_world *world, arguments *a) {
     z3d_string text = {0};
     int64_t length = 0;
-    if (!a->input && !a->any_input) return Z3D_OK;
+    bool alone = z3d_world_size(world) == 1;
+    if (!a->input && !(a->any_input && alone)) return Z3D_OK;
     z3d_status status = z3d_world_rank(world) == 0 ? read_input(a, &text) : Z3D_OK;
-    if (z3d_world_size(world) > 1) status = z3d_world_agree(world, status);
+    if (!alone) status = z3d_world_agree(world, status);
     length = (int64_t)text.length;
     if (status == Z3D_OK) status = z3d_world_broadcast(world, &length, sizeof length, 0);
     char *shared = NULL;

@@ -60,6 +60,20 @@ continued a file
 # shellcheck disable=SC2086 # options
 "$ZERO3D" generate run/checkpoints $same 'generate.prompt=A "line": {x}' >out 2>err <prompt
 continued an override before standard input
+# Rank 0 reads it for all.
+rank() {
+    number=$1
+    shift
+    # shellcheck disable=SC2086 # options
+    RANK=$number WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((10000 + $$ % 20000)) \
+        "$ZERO3D" generate run/checkpoints $same "$@"
+}
+rank 1 --prompt - >out.1 2>err.1 </dev/null &
+rank 0 --prompt - >out 2>err <prompt
+continued --prompt - on two ranks
+wait
+"$LAUNCH" -n 2 "$ZERO3D" generate run/checkpoints >out 2>err <prompt && fail "two ranks read what nobody asked them to"
+says 'no prompt'
 expect 2 "$ZERO3D" generate run/checkpoints --prompt -
 says 'standard input is empty'
 printf 'a\0b' >nul
