@@ -45,6 +45,7 @@ typedef struct z3d_checkpoint z3d_checkpoint;
 z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out);
 void z3d_checkpoint_close(z3d_checkpoint *checkpoint);
 const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint);
+const char *z3d_checkpoint_folder(const z3d_checkpoint *checkpoint);
 
 /* Checks part `part` of `parts` of the files. ERR_DATA names the file, the rank that wrote it and
  * the dataset. `bytes_read`, when not NULL, is added to. */
@@ -88,17 +89,28 @@ typedef enum z3d_foreign_format {
     Z3D_FOREIGN_LLMC         /* a file: magic 20240326, version 3 (fp32) or 5 (bf16) */
 } z3d_foreign_format;
 
-/* Writes the folder or file `to` from a GPT's checkpoint, values rounded to dtype: fp32, bf16, or
- * (Hugging Face only) fp16. One state has one file, to the bit. ERR_DATA when it is no GPT's
- * checkpoint, ERR_USAGE for other types. */
-z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_foreign_format format,
-                                 z3d_dtype dtype, const char *to);
+typedef struct z3d_export {
+    z3d_foreign_format format;
+    z3d_dtype dtype; /* values are rounded to it: fp32, bf16, or (Hugging Face only) fp16 */
+    const char *to;  /* the folder, or llm.c's file */
+    /* Hugging Face only: the tokenizer's files. vocab NULL: those of the checkpoint's
+     * configuration (data.vocab and data.merges; else the folder `tokenizer` beside an imported
+     * checkpoint; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
+    const char *vocab, *merges;
+    bool tokenizer; /* set: whether there was one */
+} z3d_export;
+
+/* Writes a GPT's checkpoint for other programs. One state has one file, to the bit. ERR_DATA when
+ * it is no GPT's checkpoint, ERR_USAGE for other types, ERR_IO (a file of the tokenizer is not
+ * there: nothing is written). */
+z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_export *what);
 
 typedef struct z3d_import {
     const char *from;    /* a folder of Hugging Face's or a file of llm.c's, fp32 or 16-bit */
     const char *to;      /* a folder without checkpoints: TO/step-00000000 is made */
     const char *program; /* "zero3d 0.1.0" */
-    /* The tokenizer's files (data.vocab, data.merges); NULL: those that lie in `from`, if any. */
+    /* The tokenizer's files; NULL: those that lie in `from`, if any. They are copied to
+     * TO/tokenizer, which becomes data.vocab. */
     const char *vocab, *merges;
 } z3d_import;
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoint/foreign.h"
+#include "src/base/config.h"
 
 /* ---- one tensor ---- */
 
@@ -117,24 +118,102 @@ static z3d_status write_model(z3d_checkpoint *c, z3d_dtype dtype, int fd, const 
     return status;
 }
 
-static z3d_status write_config(const z3d_gpt_config *gpt, z3d_dtype dtype, const char *folder) {
+/* "50256", or null. */
+static void append_id(z3d_string *text, const char *key, int64_t id) {
+    z3d_string_append(text, "  \"%s\": ", key);
+    z3d_string_append(text, id < 0 ? "null,\n" : "%lld,\n", (long long)id);
+}
+
+static z3d_status write_config(const z3d_gpt_config *gpt, z3d_dtype dtype,
+                               const z3d_tokenizer_files *tokenizer, const char *folder) {
     static const char *const types[] = {
         [Z3D_F32] = "float32", [Z3D_BF16] = "bfloat16", [Z3D_F16] = "float16"};
+    /* Left out, transformers takes GPT-2's. */
+    int64_t standard = gpt->vocab_size > 50256 ? 50256 : -1;
     z3d_string text = {0};
     z3d_string_append(
-        &text,
-        "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
-        "  \"activation_function\": \"gelu_new\",\n  \"layer_norm_epsilon\": 1e-05,\n"
-        "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_embd\": %lld,\n"
-        "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
-        "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"%s\"\n}\n",
-        (long long)gpt->num_layers, (long long)gpt->num_heads, (long long)gpt->hidden_size,
-        (long long)gpt->seq_length, (long long)gpt->seq_length, (long long)gpt->vocab_size,
-        types[dtype]);
+        &text, "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
+               "  \"activation_function\": \"gelu_new\",\n  \"layer_norm_epsilon\": 1e-05,\n");
+    append_id(&text, "bos_token_id", tokenizer->known ? tokenizer->bos : standard);
+    append_id(&text, "eos_token_id", tokenizer->known ? tokenizer->eos : standard);
+    z3d_string_append(&text,
+                      "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_embd\": %lld,\n"
+                      "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
+                      "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"%s\"\n}\n",
+                      (long long)gpt->num_layers, (long long)gpt->num_heads,
+                      (long long)gpt->hidden_size, (long long)gpt->seq_length,
+                      (long long)gpt->seq_length, (long long)gpt->vocab_size, types[dtype]);
     z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for config.json")
                                     : z3d_io_write_file(NULL, folder, "config.json", text.text,
                                                         (int64_t)text.length);
     z3d_string_free(&text);
+    return status;
+}
+
+/* ---- its tokenizer ---- */
+
+/* DIR/tokenizer beside DIR/step-N, where an import put it; NULL: not there. */
+static z3d_status find_kept(const z3d_checkpoint *c, char **out) {
+    char *parent = NULL;
+    bool there = false;
+    *out = NULL;
+    z3d_status status = z3d_io_join(z3d_checkpoint_folder(c), "../tokenizer", &parent);
+    if (status == Z3D_OK) status = z3d_io_exists(parent, &there);
+    if (status == Z3D_OK && there)
+        *out = parent;
+    else
+        free(parent);
+    return status;
+}
+
+/* As the configuration says. */
+static z3d_status read_configured(const z3d_checkpoint *c, const z3d_gpt_config *gpt,
+                                  const z3d_config *config, z3d_tokenizer_files *out) {
+    const char *vocab = config->data_vocab;
+    bool named = vocab && *vocab, there = false;
+    char *kept = NULL;
+    if (config->data_tokenizer == Z3D_TOKENIZER_BYTES) {
+        enum { BYTES_VOCABULARY = 257 };
+        if (gpt->vocab_size == BYTES_VOCABULARY) z3d_tokenizer_files_of_bytes(out);
+        return Z3D_OK;
+    }
+    if (named) Z3D_TRY(z3d_io_exists(vocab, &there));
+    if (there) return z3d_tokenizer_files_read(vocab, config->data_merges, out);
+    Z3D_TRY(find_kept(c, &kept));
+    z3d_status status = Z3D_OK;
+    if (kept)
+        status = z3d_tokenizer_files_read(kept, NULL, out);
+    else if (named)
+        status = Z3D_ERROR(Z3D_ERR_IO,
+                           "%s: the checkpoint's tokenizer (data.vocab) is not there; give --vocab "
+                           "PATH, or --vocab none to export without a tokenizer",
+                           vocab);
+    free(kept);
+    return status;
+}
+
+static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_gpt_config *gpt,
+                                 const z3d_export *what, z3d_tokenizer_files *out) {
+    const char *text = z3d_checkpoint_get_info(c)->config;
+    z3d_config *config = NULL;
+    z3d_status status = Z3D_OK;
+    if (what->vocab && strcmp(what->vocab, "none") == 0) return Z3D_OK;
+    if (what->vocab) {
+        status = z3d_tokenizer_files_read(what->vocab, what->merges, out);
+        if (status == Z3D_OK && !out->known)
+            status = Z3D_ERROR(Z3D_ERR_IO,
+                               "%s: it has no tokenizer: expected vocab.json and merges.txt, or "
+                               "tokenizer.json",
+                               what->vocab);
+    } else {
+        status = z3d_config_create(&config);
+        if (status == Z3D_OK)
+            status =
+                z3d_config_read_text(config, text, strlen(text), "the checkpoint's configuration");
+        if (status == Z3D_OK) status = read_configured(c, gpt, config, out);
+        z3d_config_destroy(config);
+    }
+    if (status == Z3D_OK && out->known) status = z3d_tokenizer_files_complete(out, gpt->seq_length);
     return status;
 }
 
@@ -150,13 +229,17 @@ static z3d_status read_sizes(const z3d_checkpoint *c, z3d_gpt_config *gpt) {
     char block[32];
     *gpt = (z3d_gpt_config){0};
     if (wte < 0 || wpe < 0 || attention < 0)
-        return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2: it lacks wte/weight, "
+        return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is not a GPT-2: it has no wte/weight, "
                                        "wpe/weight or block.0/attn.c_attn.weight");
     z3d_checkpoint_tensor(c, wpe, &group, &name, &dims, &places);
     z3d_checkpoint_tensor(c, attention, &group, &name, &dims, &heads);
-    if (dims != 4) return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2 of ours");
+    if (dims != 4)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "the checkpoint is not a GPT-2: its tensors have other shapes");
     z3d_checkpoint_tensor(c, wte, &group, &name, &dims, &table);
-    if (dims != 2) return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2 of ours");
+    if (dims != 2)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "the checkpoint is not a GPT-2: its tensors have other shapes");
     do {
         snprintf(block, sizeof block, "block.%lld", (long long)++gpt->num_layers);
     } while (z3d_checkpoint_find(c, block, "ln_1.weight") >= 0);
@@ -174,7 +257,8 @@ static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
     int fd = -1;
     struct stat there;
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: is there, and is no file that could be replaced", path);
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: it exists and is not a regular file; give another name",
+                         path);
     z3d_string_append(&part, "%s.part", path);
     z3d_status status = part.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_io_create(NULL, part.text, &fd);
@@ -189,20 +273,32 @@ static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
     return status;
 }
 
-z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_foreign_format format, z3d_dtype dtype,
-                                 const char *to) {
-    z3d_gpt_config gpt;
-    char *path;
-    if (dtype != Z3D_F32 && dtype != Z3D_BF16 && (dtype != Z3D_F16 || format == Z3D_FOREIGN_LLMC))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "%s is exported as fp32 or bf16%s, not as %s",
-                         format == Z3D_FOREIGN_LLMC ? "llm.c's format" : "Hugging Face's format",
-                         format == Z3D_FOREIGN_LLMC ? "" : " or fp16", z3d_dtype_name(dtype));
-    Z3D_TRY(read_sizes(c, &gpt));
-    if (format == Z3D_FOREIGN_LLMC) return write_file(c, &gpt, format, dtype, to);
-    Z3D_TRY(z3d_make_folders(to));
-    Z3D_TRY(z3d_io_join(to, "model.safetensors", &path));
-    z3d_status status = write_file(c, &gpt, format, dtype, path);
-    free(path);
+static z3d_status write_folder(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_export *what) {
+    z3d_tokenizer_files tokenizer = {0};
+    char *path = NULL;
+    z3d_status status = read_tokenizer(c, gpt, what, &tokenizer);
+    if (status == Z3D_OK) status = z3d_make_folders(what->to);
+    if (status == Z3D_OK) status = z3d_io_join(what->to, "model.safetensors", &path);
+    if (status == Z3D_OK) status = write_file(c, gpt, what->format, what->dtype, path);
     /* Small, and last: an export that fails leaves an older one whole. */
-    return status == Z3D_OK ? write_config(&gpt, dtype, to) : status;
+    if (status == Z3D_OK && tokenizer.known)
+        status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
+    if (status == Z3D_OK) status = write_config(gpt, what->dtype, &tokenizer, what->to);
+    what->tokenizer = tokenizer.known;
+    free(path);
+    z3d_tokenizer_files_free(&tokenizer);
+    return status;
+}
+
+z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
+    z3d_gpt_config gpt;
+    bool llmc = what->format == Z3D_FOREIGN_LLMC;
+    if (what->dtype != Z3D_F32 && what->dtype != Z3D_BF16 && (what->dtype != Z3D_F16 || llmc))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no type %s; use %s",
+                         llmc ? "llm.c's format" : "an export", z3d_dtype_name(what->dtype),
+                         llmc ? "fp32 or bf16" : "fp32, bf16 or fp16");
+    what->tokenizer = false;
+    Z3D_TRY(read_sizes(c, &gpt));
+    if (llmc) return write_file(c, &gpt, what->format, what->dtype, what->to);
+    return write_folder(c, &gpt, what);
 }

@@ -35,19 +35,25 @@ void z3d_view_make(const char *group, const char *name, int dims, const int64_t 
 
 /* ---- opening ---- */
 
-z3d_status z3d_foreign_open_file(z3d_foreign *f) {
+z3d_status z3d_foreign_add_file(z3d_foreign *f, const char *path) {
     struct stat info;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (f->fd < 0 || fstat(f->fd, &info) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", f->path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return Z3D_ERROR(Z3D_ERR_IO, "%s: is no file", f->path);
-    f->bytes = info.st_size;
+    z3d_foreign_file *grown = realloc(f->file, ((size_t)f->num_files + 1) * sizeof *grown);
+    if (grown) f->file = grown;
+    char *copy = grown ? strdup(path) : NULL;
+    if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    z3d_foreign_file *file = &f->file[f->num_files++];
+    *file = (z3d_foreign_file){copy, open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), 0};
+    if (file->fd < 0 || fstat(file->fd, &info) != 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return Z3D_ERROR(Z3D_ERR_IO, "%s: it is not a regular file", path);
+    file->bytes = info.st_size;
+    if (!z3d_add_i64(f->bytes, file->bytes, &f->bytes)) f->bytes = INT64_MAX;
     return Z3D_OK;
 }
 
 static z3d_status check_range(const z3d_foreign *f, const char *what, int64_t value, int64_t most) {
     if (value >= 1 && value <= most) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld %s: 1 to %lld are wanted", f->path, (long long)value,
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld %s: expected 1 to %lld", f->path, (long long)value,
                      what, (long long)most);
 }
 
@@ -83,39 +89,45 @@ z3d_status z3d_foreign_make_model(z3d_foreign *f) {
 
 z3d_status z3d_foreign_open(const char *from, z3d_foreign *f) {
     struct stat info;
-    *f = (z3d_foreign){.fd = -1};
+    *f = (z3d_foreign){0};
     if (stat(from, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(errno));
-    if (S_ISDIR(info.st_mode)) return z3d_huggingface_open(from, f);
     f->path = strdup(from);
     if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    Z3D_TRY(z3d_foreign_open_file(f));
+    if (S_ISDIR(info.st_mode)) return z3d_huggingface_open(from, f);
+    Z3D_TRY(z3d_foreign_add_file(f, from));
     return z3d_llmc_open(f);
 }
 
 void z3d_foreign_close(z3d_foreign *f) {
-    if (f->fd >= 0) close(f->fd);
+    for (int i = 0; i < f->num_files; i++) {
+        if (f->file[i].fd >= 0) close(f->file[i].fd);
+        free(f->file[i].path);
+    }
     z3d_model_destroy(f->model);
+    free(f->file);
     free(f->path);
     free(f->tensor);
     free(f->view);
     free(f->place);
-    *f = (z3d_foreign){.fd = -1};
+    *f = (z3d_foreign){0};
 }
 
 /* ---- values ---- */
 
 enum { RUN = 4096 }; /* elements read at once */
 
-z3d_status z3d_foreign_read_run(const z3d_foreign *f, z3d_dtype dtype, int64_t offset,
+z3d_status z3d_foreign_read_run(const z3d_foreign *f, const z3d_place *place, int64_t first,
                                 int64_t count, float *out) {
+    const z3d_foreign_file *file = &f->file[place->file];
+    int64_t offset = place->offset + first * (int64_t)z3d_dtype_size(place->dtype);
     uint16_t half[RUN];
-    if (dtype == Z3D_F32) return z3d_io_read(f->fd, f->path, out, count * 4, offset);
+    if (place->dtype == Z3D_F32) return z3d_io_read(file->fd, file->path, out, count * 4, offset);
     for (int64_t at = 0; at < count; at += RUN) {
         int64_t some = count - at < RUN ? count - at : RUN;
-        Z3D_TRY(z3d_io_read(f->fd, f->path, half, some * 2, offset + at * 2));
+        Z3D_TRY(z3d_io_read(file->fd, file->path, half, some * 2, offset + at * 2));
         for (int64_t i = 0; i < some; i++)
             out[at + i] =
-                dtype == Z3D_BF16 ? z3d_bf16_to_float(half[i]) : z3d_f16_to_float(half[i]);
+                place->dtype == Z3D_BF16 ? z3d_bf16_to_float(half[i]) : z3d_f16_to_float(half[i]);
     }
     return Z3D_OK;
 }
@@ -124,14 +136,13 @@ z3d_status z3d_foreign_read_run(const z3d_foreign *f, z3d_dtype dtype, int64_t o
  * the file: each of its rows there has a piece of one column of ours. */
 static z3d_status read_turned(const z3d_foreign *f, int tensor, int64_t row, int64_t rows,
                               int64_t column, int64_t columns, float *out) {
-    const z3d_place *place = &f->place[tensor];
-    int64_t size = (int64_t)z3d_dtype_size(place->dtype), across = f->view[tensor].rows;
+    int64_t across = f->view[tensor].rows;
     float run[RUN];
     for (int64_t k = 0; k < columns; k++)
         for (int64_t r = 0; r < rows; r += RUN) {
             int64_t some = rows - r < RUN ? rows - r : RUN;
             int64_t first = (column + k) * across + row + r;
-            Z3D_TRY(z3d_foreign_read_run(f, place->dtype, place->offset + first * size, some, run));
+            Z3D_TRY(z3d_foreign_read_run(f, &f->place[tensor], first, some, run));
             for (int64_t i = 0; i < some; i++) out[(r + i) * columns + k] = run[i];
         }
     return Z3D_OK;
@@ -140,11 +151,8 @@ static z3d_status read_turned(const z3d_foreign *f, int tensor, int64_t row, int
 z3d_status z3d_foreign_read(const z3d_foreign *f, int tensor, int64_t first, int64_t count,
                             float *out) {
     const z3d_view *view = &f->view[tensor];
-    const z3d_place *place = &f->place[tensor];
     if (!f->conv1d || !view->conv1d)
-        return z3d_foreign_read_run(f, place->dtype,
-                                    place->offset + first * (int64_t)z3d_dtype_size(place->dtype),
-                                    count, out);
+        return z3d_foreign_read_run(f, &f->place[tensor], first, count, out);
     while (count > 0) { /* the end of a row, whole rows, the beginning of one */
         int64_t row = first / view->columns, column = first % view->columns, some = 1, width;
         width = view->columns - column < count ? view->columns - column : count;

@@ -1,5 +1,6 @@
-/* Inside checkpoint/ only: GPT-2 in other programs' files. Read (foreign.c, huggingface.c, llmc.c)
- * for import.c; written by export.c and llmc.c. */
+/* Inside checkpoint/ only: GPT-2 in other programs' files. Read (foreign.c, huggingface.c,
+ * safetensors.c, llmc.c) for import.c; written by export.c and llmc.c; tokenizer_files.c copies and
+ * writes the tokenizer. */
 #ifndef ZERO3D_CHECKPOINT_FOREIGN_H
 #define ZERO3D_CHECKPOINT_FOREIGN_H
 
@@ -22,14 +23,22 @@ void z3d_view_make(const char *group, const char *name, int dims, const int64_t 
 typedef struct z3d_place {
     bool found;
     z3d_dtype dtype; /* fp32, bf16 or fp16 */
-    int64_t offset;  /* of its first byte in the file */
+    int file;        /* the file that has it */
+    int64_t offset;  /* of its first byte in that file */
 } z3d_place;
 
-typedef struct z3d_foreign {
-    char *path; /* of the file with the tensors */
+typedef struct z3d_foreign_file {
+    char *path;
     int fd;
-    int64_t bytes; /* of that file */
-    bool conv1d;   /* matrices with view.conv1d are [in, out] in it */
+    int64_t bytes;
+} z3d_foreign_file;
+
+typedef struct z3d_foreign {
+    char *path; /* of the model, for messages: the file, or the folder */
+    int num_files;
+    z3d_foreign_file *file; /* those with tensors */
+    int64_t bytes;          /* of all files */
+    bool conv1d;            /* matrices with view.conv1d are [in, out] in them */
     z3d_gpt_config gpt;
     z3d_model *model;
     int count;
@@ -38,9 +47,10 @@ typedef struct z3d_foreign {
     z3d_place *place;
 } z3d_foreign;
 
-/* `from`: a folder of Hugging Face's GPT-2 (config.json, model.safetensors), or llm.c's checkpoint.
- * Only what describes the tensors is read. ERR_IO, ERR_DATA (file and tensor named),
- * ERR_UNSUPPORTED (a GPT-2 that computes something else than ours). Close also after a failure. */
+/* `from`: a folder of Hugging Face's GPT-2 (config.json, and model.safetensors or its shards), or
+ * llm.c's checkpoint. Only what describes the tensors is read. ERR_IO, ERR_DATA (file and tensor
+ * named), ERR_UNSUPPORTED (a GPT-2 that computes something else than ours). Close also after a
+ * failure. */
 z3d_status z3d_foreign_open(const char *from, z3d_foreign *out);
 void z3d_foreign_close(z3d_foreign *foreign);
 /* Elements first .. first + count - 1 of a tensor as ours has them (row-major [out, in]), as fp32.
@@ -48,15 +58,58 @@ void z3d_foreign_close(z3d_foreign *foreign);
 z3d_status z3d_foreign_read(const z3d_foreign *foreign, int tensor, int64_t first, int64_t count,
                             float *out);
 
-/* What the two readers share: sets fd and bytes; checks sizes and makes the model and its lists. */
-z3d_status z3d_foreign_open_file(z3d_foreign *foreign);
+/* What the readers share: opens a file and appends it; checks sizes and makes the model and its
+ * lists. */
+z3d_status z3d_foreign_add_file(z3d_foreign *foreign, const char *path);
 z3d_status z3d_foreign_make_model(z3d_foreign *foreign);
-/* Elements that lie one behind the other in the file, as fp32. */
-z3d_status z3d_foreign_read_run(const z3d_foreign *foreign, z3d_dtype dtype, int64_t offset,
+/* Elements first .. first + count - 1 in the file's order, as fp32. */
+z3d_status z3d_foreign_read_run(const z3d_foreign *foreign, const z3d_place *place, int64_t first,
                                 int64_t count, float *out);
-/* The two readers: path is set (huggingface: the folder's). */
+/* The two readers: path is set. */
 z3d_status z3d_huggingface_open(const char *folder, z3d_foreign *foreign);
 z3d_status z3d_llmc_open(z3d_foreign *foreign);
+/* A name from a file, fit for a message. */
+enum { Z3D_SHOWN = 100 };
+const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
+/* Finds every tensor's place in the safetensors files that were added. */
+z3d_status z3d_safetensors_read(z3d_foreign *foreign);
+
+/* ---- the tokenizer's files ---- */
+
+/* Under Hugging Face's names. */
+enum {
+    Z3D_FILE_VOCAB,
+    Z3D_FILE_MERGES,
+    Z3D_FILE_TOKENIZER,
+    Z3D_FILE_TOKENIZER_CONFIG,
+    Z3D_FILE_SPECIAL,
+    Z3D_FILE_ADDED,
+    Z3D_FILE_GENERATION,
+    Z3D_FILE_CONFIG, /* the model's, for its bos_token_id and eos_token_id */
+    Z3D_TOKENIZER_FILES
+};
+
+typedef struct z3d_tokenizer_files {
+    z3d_string text[Z3D_TOKENIZER_FILES]; /* no text: not there */
+    bool known;                           /* vocab.json and merges.txt, or tokenizer.json */
+    int64_t end, bos, eos; /* ids; -1: unknown. end: of <|endoftext|>; where config.json says no
+                              other, bos and eos are that too */
+} z3d_tokenizer_files;
+
+/* Zero-initialise before; free also after a failure. `vocab`: vocab.json, tokenizer.json, or a
+ * folder with them. ERR_IO, ERR_DATA. */
+z3d_status z3d_tokenizer_files_read(const char *vocab, const char *merges,
+                                    z3d_tokenizer_files *out);
+/* config.json and generation_config.json of a folder. */
+z3d_status z3d_tokenizer_files_read_config(const char *folder, z3d_tokenizer_files *out);
+/* Those of the `bytes` tokenizer. */
+void z3d_tokenizer_files_of_bytes(z3d_tokenizer_files *out);
+/* Makes what is missing. positions: the longest text of the model. */
+z3d_status z3d_tokenizer_files_complete(z3d_tokenizer_files *files, int64_t positions);
+/* config: config.json too. */
+z3d_status z3d_tokenizer_files_write(const z3d_tokenizer_files *files, bool config,
+                                     const char *folder);
+void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 
 /* ---- export ---- */
 

@@ -1,11 +1,11 @@
-/* Reads Hugging Face's GPT-2: config.json and the header of model.safetensors. */
+/* Reads Hugging Face's GPT-2: config.json, and which files have the tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/foreign.h"
 
-enum { MAX_CONFIG = 1 << 20, MAX_HEADER = 1 << 26 };
+enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
 
 /* ---- config.json ---- */
 
@@ -17,7 +17,30 @@ static bool is_text(const z3d_json *value, const char *text) {
     return value->type == Z3D_JSON_STRING && strcmp(value->text, text) == 0;
 }
 
-/* What another value of would be another computation than ours. Missing ones have GPT-2's value. */
+/* Whether the model is a GPT-2 at all: before its sizes, whose names differ from type to type. */
+static z3d_status check_type(const z3d_json *root) {
+    const z3d_json *m = z3d_json_member(root, "model_type");
+    char text[Z3D_SHOWN + 1];
+    if (root->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "expected a JSON object {...}");
+    if (!m || is_text(m, "gpt2")) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model_type %s: only gpt2 is supported",
+                     z3d_shown(m->type == Z3D_JSON_STRING ? m->text : "(not a string)", text));
+}
+
+/* A key whose value would mean another computation than ours. */
+static z3d_status refuse_key(const z3d_json *member, const char *supported) {
+    static const char *const types[] = {"null", NULL, NULL, NULL, "[...]", "{...}"};
+    char text[Z3D_SHOWN + 1];
+    const char *value = member->type == Z3D_JSON_BOOL ? member->truth ? "true" : "false"
+                        : member->type == Z3D_JSON_NUMBER || member->type == Z3D_JSON_STRING
+                            ? z3d_shown(member->text, text)
+                            : types[member->type];
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: %s is not supported; only %s is", member->key, value,
+                     supported);
+}
+
+/* Keys that are missing have GPT-2's value. */
 static z3d_status check_kind(const z3d_json *root, int64_t hidden) {
     static const struct {
         const char *key;
@@ -29,25 +52,21 @@ static z3d_status check_kind(const z3d_json *root, int64_t hidden) {
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         const z3d_json *m = z3d_json_member(root, flags[i].key);
         if (m && (m->type != Z3D_JSON_BOOL || m->truth != flags[i].wanted))
-            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "\"%s\" must be %s", flags[i].key,
-                             flags[i].wanted ? "true" : "false");
+            return refuse_key(m, flags[i].wanted ? "true" : "false");
     }
-    const z3d_json *m = z3d_json_member(root, "model_type");
-    if (m && !is_text(m, "gpt2"))
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "\"model_type\" must be \"gpt2\"");
-    m = z3d_json_member(root, "activation_function");
+    const z3d_json *m = z3d_json_member(root, "activation_function");
     if (m && !is_text(m, "gelu_new") && !is_text(m, "gelu_pytorch_tanh"))
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "\"activation_function\" must be \"gelu_new\"");
+        return refuse_key(m, "gelu_new");
     m = z3d_json_member(root, "layer_norm_epsilon");
-    if (m && !is_number(m, 1e-5))
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "\"layer_norm_epsilon\" must be 1e-5");
+    if (m && !is_number(m, 1e-5)) return refuse_key(m, "1e-5");
     m = z3d_json_member(root, "n_inner");
     if (m && m->type != Z3D_JSON_NULL && !is_number(m, 4 * (double)hidden))
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "\"n_inner\" must be null or 4 times \"n_embd\"");
+        return refuse_key(m, "null or 4 times n_embd");
     return Z3D_OK;
 }
 
 static z3d_status read_sizes(const z3d_json *root, z3d_gpt_config *gpt) {
+    Z3D_TRY(check_type(root));
     Z3D_TRY(z3d_json_get_int(root, "n_layer", &gpt->num_layers));
     Z3D_TRY(z3d_json_get_int(root, "n_head", &gpt->num_heads));
     Z3D_TRY(z3d_json_get_int(root, "n_embd", &gpt->hidden_size));
@@ -75,191 +94,88 @@ static z3d_status read_config(const char *folder, z3d_gpt_config *gpt) {
     return status;
 }
 
-/* ---- model.safetensors ---- */
+/* ---- which files ---- */
 
-/* The header's tensors are looked up among ours by name. */
-typedef struct listed {
-    const char *name;
-    int tensor;
-} listed;
-
-typedef struct header {
-    z3d_foreign *f;
-    listed *by_name;          /* [count], sorted */
-    int64_t data;             /* where the tensors begin in the file */
-    const z3d_json *own_head; /* "lm_head.weight" */
-} header;
-
-static int compare_names(const void *a, const void *b) {
-    return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), wanted = strlen(end);
-    return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
-enum { SHOWN = 100 };
-
-/* A name from the file, fit for a message. */
-static const char *shown(const char *name, char out[SHOWN + 1]) {
-    size_t i = 0;
-    for (; name[i] && i < SHOWN; i++)
-        out[i] = (char)(name[i] < ' ' || name[i] > '~' ? '?' : name[i]);
-    out[i] = '\0';
-    return out;
-}
-
-static bool read_dtype(const z3d_json *entry, z3d_dtype *out) {
-    static const struct {
-        const char *name;
-        z3d_dtype dtype;
-    } types[] = {{"F32", Z3D_F32}, {"F16", Z3D_F16}, {"BF16", Z3D_BF16}};
-    const z3d_json *dtype = z3d_json_member(entry, "dtype");
-    for (size_t i = 0; dtype && i < sizeof types / sizeof *types; i++)
-        if (is_text(dtype, types[i].name)) {
-            *out = types[i].dtype;
-            return true;
-        }
-    return false;
-}
-
-static bool has_shape(const z3d_json *shape, int64_t first, int64_t second) {
-    int64_t a, b;
-    if (!shape || shape->type != Z3D_JSON_ARRAY || shape->count != (second ? 2 : 1)) return false;
-    return z3d_json_int(shape->first, &a) && a == first &&
-           (!second || (z3d_json_int(shape->first->next, &b) && b == second));
-}
-
-/* Where an entry's values lie, for a tensor of ours that it must fit. */
-static z3d_status read_entry(const header *h, const z3d_json *entry, int tensor, z3d_place *out) {
-    const z3d_foreign *f = h->f;
-    const z3d_view *v = &f->view[tensor];
-    char text[SHOWN + 1];
-    int64_t first = v->rows ? v->rows : v->columns, second = v->rows ? v->columns : 0, begin, end;
-    if (v->conv1d) first = v->columns, second = v->rows;
-    if (!read_dtype(entry, &out->dtype))
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: F32, F16 or BF16 is wanted", f->path,
-                         shown(entry->key, text));
-    if (!has_shape(z3d_json_member(entry, "shape"), first, second))
-        return second ? Z3D_ERROR(Z3D_ERR_DATA,
-                                  "%s: tensor %s has another shape than config.json says: "
-                                  "[%lld, %lld] is wanted",
-                                  f->path, shown(entry->key, text), (long long)first,
-                                  (long long)second)
-                      : Z3D_ERROR(Z3D_ERR_DATA,
-                                  "%s: tensor %s has another shape than config.json says: "
-                                  "[%lld] is wanted",
-                                  f->path, shown(entry->key, text), (long long)first);
-    const z3d_json *range = z3d_json_member(entry, "data_offsets");
-    int64_t bytes = first * (second ? second : 1) * (int64_t)z3d_dtype_size(out->dtype);
-    if (!range || range->type != Z3D_JSON_ARRAY || range->count != 2 ||
-        !z3d_json_int(range->first, &begin) || !z3d_json_int(range->first->next, &end) ||
-        begin > end || end - begin != bytes || end > f->bytes - h->data)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: tensor %s: its \"data_offsets\" are not those of %lld bytes of "
-                         "the file",
-                         f->path, shown(entry->key, text), (long long)bytes);
-    out->offset = h->data + begin;
-    out->found = true;
-    return Z3D_OK;
-}
-
-static z3d_status add_entry(header *h, const z3d_json *entry) {
-    static const char prefix[] = "transformer.";
-    const char *name = entry->key;
-    char text[SHOWN + 1];
-    if (strcmp(name, "__metadata__") == 0) return Z3D_OK;
-    if (strcmp(name, "lm_head.weight") == 0) {
-        h->own_head = entry;
-        return Z3D_OK;
+/* Adds each file that the index names, once. Names are those of files in the folder. */
+static z3d_status add_shards(z3d_foreign *f, const char *folder, const z3d_json *map) {
+    const char **name;
+    size_t count = 0;
+    char shown[Z3D_SHOWN + 1];
+    z3d_status status = Z3D_OK;
+    if (map->count == 0) return Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names no tensor");
+    Z3D_TRY(z3d_new((size_t)map->count, sizeof *name, "the list of files", &name));
+    for (const z3d_json *m = map->first; m && status == Z3D_OK; m = m->next)
+        if (m->type != Z3D_JSON_STRING || !*m->text || *m->text == '.' || strchr(m->text, '/'))
+            status = Z3D_ERROR(Z3D_ERR_DATA,
+                               "\"weight_map\": tensor %s: expected the name of a file in "
+                               "this folder",
+                               z3d_shown(m->key, shown));
+        else
+            name[count++] = m->text;
+    qsort(name, count, sizeof *name, by_text);
+    for (size_t i = 0; i < count && status == Z3D_OK; i++) {
+        char *path;
+        if (i > 0 && strcmp(name[i], name[i - 1]) == 0) continue;
+        status =
+            f->num_files == MAX_SHARDS
+                ? Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names more than %d files", MAX_SHARDS)
+                : z3d_io_join(folder, name[i], &path);
+        if (status != Z3D_OK) break;
+        status = z3d_foreign_add_file(f, path);
+        free(path);
     }
-    if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
-    /* Masks that older versions saved. */
-    if (strncmp(name, "h.", 2) == 0 &&
-        (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")))
-        return Z3D_OK;
-    listed wanted = {name, 0};
-    const listed *found =
-        bsearch(&wanted, h->by_name, (size_t)h->f->count, sizeof wanted, compare_names);
-    if (!found)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is none of a GPT-2 of %lld layers",
-                         h->f->path, shown(entry->key, text), (long long)h->f->gpt.num_layers);
-    z3d_place *place = &h->f->place[found->tensor];
-    if (place->found)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is there twice", h->f->path,
-                         shown(name, text));
-    return read_entry(h, entry, found->tensor, place);
+    free(name);
+    return status;
 }
 
-/* A head of its own must be the token table again: ours are tied. */
-static z3d_status check_head(const header *h) {
-    enum { CHUNK = 4096 };
-    const z3d_foreign *f = h->f;
-    float a[CHUNK], b[CHUNK];
-    z3d_place head = {0};
-    int table = 0;
-    if (!h->own_head) return Z3D_OK;
-    while (strcmp(f->view[table].name, "wte.weight") != 0) table++;
-    Z3D_TRY(read_entry(h, h->own_head, table, &head));
-    int64_t count = z3d_tensor_elements(&f->tensor[table]);
-    for (int64_t at = 0; at < count; at += CHUNK) {
-        int64_t some = count - at < CHUNK ? count - at : CHUNK;
-        int64_t offset = at * (int64_t)z3d_dtype_size(head.dtype);
-        Z3D_TRY(z3d_foreign_read_run(f, head.dtype, head.offset + offset, some, a));
-        Z3D_TRY(z3d_foreign_read(f, table, at, some, b));
-        if (memcmp(a, b, (size_t)some * sizeof *a) != 0)
-            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                             "%s: tensor lm_head.weight is not wte.weight again: a head of its "
-                             "own is not supported",
-                             f->path);
-    }
-    return Z3D_OK;
-}
-
-static z3d_status add_entries(header *h, const z3d_json *root) {
-    z3d_foreign *f = h->f;
-    if (root->type != Z3D_JSON_OBJECT)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: its header is no JSON object", f->path);
-    Z3D_TRY(z3d_new((size_t)f->count, sizeof *h->by_name, "the list of names", &h->by_name));
-    for (int i = 0; i < f->count; i++) h->by_name[i] = (listed){f->view[i].name, i};
-    qsort(h->by_name, (size_t)f->count, sizeof *h->by_name, compare_names);
-    for (const z3d_json *entry = root->first; entry; entry = entry->next)
-        Z3D_TRY(add_entry(h, entry));
-    for (int i = 0; i < f->count; i++)
-        if (!f->place[i].found)
-            return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing", f->path, f->view[i].name);
-    return check_head(h);
-}
-
-/* The file: 8 bytes, little-endian, how long the header is; the header; the tensors. */
-static z3d_status read_header(z3d_foreign *f) {
-    uint8_t bytes[8] = {0};
-    uint64_t length = 0;
-    char *text = NULL;
+static z3d_status read_index(z3d_foreign *f, const char *folder, const char *index) {
+    char *text;
+    size_t length;
     z3d_json *root = NULL;
-    header h = {.f = f};
-    Z3D_TRY(z3d_io_read(f->fd, f->path, bytes, 8, 0));
-    for (int i = 0; i < 8; i++) length |= (uint64_t)bytes[i] << (8 * i);
-    if (length > MAX_HEADER || (int64_t)length > f->bytes - 8)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: is no safetensors file: its header would be %llu bytes",
-                         f->path, (unsigned long long)length);
-    h.data = 8 + (int64_t)length;
-    Z3D_TRY(z3d_new(length + 1, 1, "a header", &text));
-    z3d_status status = z3d_io_read(f->fd, f->path, text, (int64_t)length, 8);
-    if (status == Z3D_OK) status = z3d_json_parse(text, length, f->path, &root);
-    if (status == Z3D_OK) status = add_entries(&h, root);
+    const z3d_json *map;
+    Z3D_TRY(z3d_read_file(index, MAX_INDEX, &text, &length));
+    z3d_status status = z3d_json_parse(text, length, index, &root);
+    if (status == Z3D_OK) {
+        status = z3d_json_get(root, "weight_map", Z3D_JSON_OBJECT, &map);
+        if (status == Z3D_OK) status = add_shards(f, folder, map);
+        if (status != Z3D_OK) z3d_error_context(status, "%s", index);
+    }
     z3d_json_free(root);
-    free(h.by_name);
     free(text);
+    return status;
+}
+
+/* model.safetensors, or the shards that model.safetensors.index.json names. */
+static z3d_status add_files(z3d_foreign *f, const char *folder) {
+    char *whole = NULL, *index = NULL;
+    bool has_whole = false, has_index = false;
+    z3d_status status = z3d_io_join(folder, "model.safetensors", &whole);
+    if (status == Z3D_OK) status = z3d_io_join(folder, "model.safetensors.index.json", &index);
+    if (status == Z3D_OK) status = z3d_io_exists(whole, &has_whole);
+    if (status == Z3D_OK) status = z3d_io_exists(index, &has_index);
+    if (status == Z3D_OK && has_whole)
+        status = z3d_foreign_add_file(f, whole);
+    else if (status == Z3D_OK && has_index)
+        status = read_index(f, folder, index);
+    else if (status == Z3D_OK)
+        status = Z3D_ERROR(Z3D_ERR_IO,
+                           "%s: it has neither model.safetensors nor model.safetensors.index.json "
+                           "(PyTorch's .bin files are not read: save the model with "
+                           "safe_serialization=True)",
+                           folder);
+    free(whole);
+    free(index);
     return status;
 }
 
 z3d_status z3d_huggingface_open(const char *folder, z3d_foreign *f) {
     f->conv1d = true;
     Z3D_TRY(read_config(folder, &f->gpt));
-    Z3D_TRY(z3d_io_join(folder, "model.safetensors", &f->path));
-    Z3D_TRY(z3d_foreign_open_file(f));
+    Z3D_TRY(add_files(f, folder));
     Z3D_TRY(z3d_foreign_make_model(f));
-    return read_header(f);
+    return z3d_safetensors_read(f);
 }

@@ -25,40 +25,57 @@ static z3d_status set_path(z3d_config *config, const char *key, const char *path
     return status;
 }
 
-static bool has_file(const char *folder, const char *name) {
-    char *path;
-    if (z3d_io_join(folder, name, &path) != Z3D_OK) return false;
-    bool there = access(path, R_OK) == 0;
-    free(path);
-    return there;
-}
-
-static z3d_status fill_config(const z3d_import *import, const z3d_gpt_config *gpt,
+/* tokenizer: the folder with its files; NULL: unknown. */
+static z3d_status fill_config(const char *tokenizer, const z3d_gpt_config *gpt,
                               z3d_config *config) {
-    bool beside = has_file(import->from, "vocab.json") && has_file(import->from, "merges.txt");
-    const char *vocab = import->vocab ? import->vocab : beside ? import->from : NULL;
     config->model_num_layers = gpt->num_layers;
     config->model_hidden_size = gpt->hidden_size;
     config->model_num_attention_heads = gpt->num_heads;
     config->model_seq_length = gpt->seq_length;
     config->model_vocab_size = gpt->vocab_size;
     config->data_tokenizer = Z3D_TOKENIZER_GPT2;
-    if (!vocab) return Z3D_OK; /* generation will ask for it */
-    Z3D_TRY(set_path(config, "data.vocab", vocab));
-    return import->merges ? set_path(config, "data.merges", import->merges) : Z3D_OK;
+    if (!tokenizer) return Z3D_OK; /* generation will ask for it */
+    return set_path(config, "data.vocab", tokenizer);
 }
 
-static z3d_status describe_model(const z3d_import *import, const z3d_gpt_config *gpt, char **out) {
+static z3d_status describe_model(const char *tokenizer, const z3d_gpt_config *gpt, char **out) {
     z3d_config *config;
     z3d_string text = {0};
     Z3D_TRY(z3d_config_create(&config));
-    z3d_status status = fill_config(import, gpt, config);
+    z3d_status status = fill_config(tokenizer, gpt, config);
     if (status == Z3D_OK) status = z3d_config_check(config);
     if (status == Z3D_OK) z3d_config_write(config, &text);
     if (status == Z3D_OK && text.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text");
     z3d_config_destroy(config);
     *out = text.text; /* owned by the manifest, also after a failure */
+    return status;
+}
+
+/* ---- the tokenizer ---- */
+
+/* The model may move, or its first folder go: a copy stays with it. *folder: NULL when there is no
+ * tokenizer. */
+static z3d_status keep_tokenizer(const z3d_import *import, bool huggingface, char **folder) {
+    z3d_tokenizer_files files = {0};
+    z3d_status status = Z3D_OK;
+    *folder = NULL;
+    if (import->vocab || huggingface)
+        status = z3d_tokenizer_files_read(import->vocab ? import->vocab : import->from,
+                                          import->merges, &files);
+    if (status == Z3D_OK && import->vocab && !files.known)
+        status = Z3D_ERROR(Z3D_ERR_IO,
+                           "%s: it has no tokenizer: expected vocab.json and merges.txt, or "
+                           "tokenizer.json",
+                           import->vocab);
+    if (status == Z3D_OK && huggingface && import->vocab)
+        status = z3d_tokenizer_files_read_config(import->from, &files);
+    if (status == Z3D_OK && files.known) {
+        status = z3d_io_join(import->to, "tokenizer", folder);
+        if (status == Z3D_OK) status = z3d_io_make_folder(NULL, *folder);
+        if (status == Z3D_OK) status = z3d_tokenizer_files_write(&files, true, *folder);
+    }
+    z3d_tokenizer_files_free(&files);
     return status;
 }
 
@@ -78,7 +95,11 @@ static z3d_status describe(const z3d_import *import, const z3d_foreign *f, z3d_m
     m->info.program = strdup(import->program);
     Z3D_TRY(z3d_libraries(&m->info.libraries));
     if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
-    Z3D_TRY(describe_model(import, &f->gpt, &m->info.config));
+    char *tokenizer;
+    z3d_status status = keep_tokenizer(import, f->conv1d, &tokenizer);
+    if (status == Z3D_OK) status = describe_model(tokenizer, &f->gpt, &m->info.config);
+    free(tokenizer);
+    Z3D_TRY(status);
     Z3D_TRY(z3d_tensors_of(f->model, &m->tensor, &m->num_tensors));
     Z3D_TRY(z3d_new(1, sizeof *m->shard, "the list of shards", &m->shard));
     return z3d_new(2, sizeof *m->file, "the list of files", &m->file);
@@ -127,10 +148,7 @@ static z3d_status check_empty(const char *dir) {
     Z3D_TRY(z3d_checkpoint_list(dir, &steps, &count));
     free(steps);
     if (count == 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO,
-                     "%s: there are checkpoints in it already; an import needs a "
-                     "folder of its own",
-                     dir);
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: it already has checkpoints; import into a new folder", dir);
 }
 
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {

@@ -59,32 +59,34 @@ static z3d_status place_tensors(z3d_foreign *f, z3d_dtype dtype, int64_t padded)
         for (int64_t l = 0; group_of(i, l, f->gpt.num_layers, group, sizeof group); l++) {
             tensor = find(f, group, order[i].name, tensor);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
-            f->place[tensor] = (z3d_place){true, dtype, at};
+            f->place[tensor] = (z3d_place){true, dtype, 0, at};
             at += (i == 0 ? padded * f->gpt.hidden_size : z3d_tensor_elements(&f->tensor[tensor])) *
                   size;
         }
     if (at == f->bytes) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_DATA, "%s: is %lld bytes long, its header wants %lld", f->path,
-                     (long long)f->bytes, (long long)at);
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: the file has %lld bytes; its header describes %lld",
+                     f->path, (long long)f->bytes, (long long)at);
 }
 
 z3d_status z3d_llmc_open(z3d_foreign *f) {
     int32_t header[HEADER];
     if (f->bytes < (int64_t)sizeof header)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: neither a folder with config.json and model.safetensors nor llm.c's "
-                         "checkpoint",
+                         "%s: expected a folder with config.json and model.safetensors, or a "
+                         "checkpoint file of llm.c",
                          f->path);
-    Z3D_TRY(z3d_io_read(f->fd, f->path, header, sizeof header, 0));
+    Z3D_TRY(z3d_io_read(f->file[0].fd, f->path, header, sizeof header, 0));
     if (header[0] != MAGIC)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: is no checkpoint of llm.c: it begins with %d, %d is wanted (a model "
-                         "of Hugging Face is imported by its folder)",
-                         f->path, header[0], MAGIC);
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%s: not a checkpoint of llm.c: it begins with %d, expected %d (to import a "
+            "Hugging Face model, give its folder)",
+            f->path, header[0], MAGIC);
     if (header[1] != VERSION_FP32 && header[1] != VERSION_BF16)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                         "%s: version %d of llm.c's checkpoints; 3 (fp32) and 5 (bf16) are read",
-                         f->path, header[1]);
+        return Z3D_ERROR(
+            Z3D_ERR_UNSUPPORTED,
+            "%s: llm.c checkpoint version %d is not supported; use 3 (fp32) or 5 (bf16)", f->path,
+            header[1]);
     f->gpt.seq_length = header[2];
     f->gpt.vocab_size = header[3];
     f->gpt.num_layers = header[4];
@@ -92,7 +94,8 @@ z3d_status z3d_llmc_open(z3d_foreign *f) {
     f->gpt.hidden_size = header[6];
     Z3D_TRY(z3d_foreign_make_model(f));
     if (header[7] < header[3])
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: a padded vocabulary of %d is smaller than the %d ids",
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: the padded vocabulary (%d) is smaller than the vocabulary (%d)",
                          f->path, header[7], header[3]);
     return place_tensors(f, header[1] == VERSION_FP32 ? Z3D_F32 : Z3D_BF16, header[7]);
 }
@@ -119,8 +122,9 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_dtyp
             int dims, tensor = z3d_checkpoint_find(c, group, order[i].name);
             z3d_view view;
             if (tensor < 0)
-                return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is of no GPT-2: it lacks %s/%s",
-                                 group, order[i].name);
+                return Z3D_ERROR(Z3D_ERR_DATA,
+                                 "the checkpoint is not a GPT-2: it has no tensor %s/%s", group,
+                                 order[i].name);
             z3d_checkpoint_tensor(c, tensor, &unused_group, &unused_name, &dims, &shape);
             z3d_view_make(group, order[i].name, dims, shape, &view);
             Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at));

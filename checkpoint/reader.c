@@ -106,6 +106,10 @@ void z3d_checkpoint_close(z3d_checkpoint *c) {
     free(c);
 }
 
+const char *z3d_checkpoint_folder(const z3d_checkpoint *c) {
+    return c->folder;
+}
+
 const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint) {
     return &checkpoint->manifest.info;
 }

@@ -2,10 +2,10 @@
 # test is compiled with ZERO3D_SANITIZE=address,undefined,fuzzer-no-link.
 set(ZERO3D_FUZZ_SOURCES_config "")
 set(ZERO3D_FUZZ_SOURCES_tokens src/train/token_file.c src/train/megatron_file.c)
-set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/tokenizer.c src/train/gpt2_tokenizer.c src/train/gpt2_vocabulary.c src/train/gpt2_words.c)
+set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/tokenizer.c src/train/gpt2_json.c src/train/gpt2_tokenizer.c src/train/gpt2_vocabulary.c src/train/gpt2_words.c)
 set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/ahead.c checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)
 set(ZERO3D_FUZZ_SOURCES_foreign checkpoint/ahead.c checkpoint/export.c checkpoint/foreign.c checkpoint/format.c checkpoint/huggingface.c checkpoint/io.c
-  checkpoint/llmc.c checkpoint/manifest.c checkpoint/reader.c src/model/gpt.c src/model/unit.c)
+  checkpoint/llmc.c checkpoint/manifest.c checkpoint/reader.c checkpoint/safetensors.c checkpoint/tokenizer_files.c src/model/gpt.c src/model/unit.c)
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*.c)
 foreach(source ${fuzzers})
   get_filename_component(name ${source} NAME_WE)

@@ -7,7 +7,7 @@ the committed files and need none of them.
   scripts/make-gpt2-fixture.py            all files from their beginning (the texts trained on are this
                                           tree's, so everything changes with them)
   scripts/make-gpt2-fixture.py --check F  loads the folder F, which zero3d exported from the fixture,
-                                          into transformers and compares names and logits
+                                          into transformers and compares names, logits and tokens
 
   vocab.json, merges.txt        byte-level BPE trained by `tokenizers` on this tree's text, ids in GPT-2's
                                 order: bytes, merges, <|endoftext|>
@@ -34,7 +34,7 @@ import xxhash
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 TREE = pathlib.Path(__file__).resolve().parent.parent
 OUT = TREE / "tests/data/gpt2_tiny"
@@ -216,6 +216,24 @@ def check(folder):
         worst = float((model.eval()(torch.tensor([ids])).logits[0] - wanted).abs().max())
     print(f"{folder}: loaded by transformers, logits differ by {worst:.3g} at most")
     assert worst < 1e-4
+    check_tokenizer(folder)
+
+
+def check_tokenizer(folder):
+    tokenizer, texts = AutoTokenizer.from_pretrained(folder), 0
+    for line in (OUT / "encodings.txt").read_text().splitlines():
+        data, *ids = line.split()
+        try:
+            text = "" if data == "-" else bytes.fromhex(data).decode()
+        except UnicodeDecodeError:
+            continue
+        ids = [int(i) for i in ids]
+        assert tokenizer.encode(text) == ids and tokenizer.decode(ids) == text, text
+        texts += 1
+    config = GPT2Config.from_pretrained(folder)
+    end = tokenizer.convert_tokens_to_ids(END)
+    assert config.bos_token_id == config.eos_token_id == tokenizer.eos_token_id == end
+    print(f"{folder}: its tokenizer gives the tokens of {texts} texts, and end token {end}")
 
 
 def main():

@@ -56,7 +56,7 @@
   X(data_validation, "data.validation", LIST, "", "", "token file(s) held out") \
   X(data_seed, "data.seed", INT, "1234", "[0,9223372036854775807]", "order of the samples") \
   X(data_tokenizer, "data.tokenizer", ENUM, "bytes", "bytes|gpt2", "how text becomes tokens (for generate)") \
-  X(data_vocab, "data.vocab", STRING, "", "", "the gpt2 tokenizer's vocab.json, or the folder with vocab.json and merges.txt") \
+  X(data_vocab, "data.vocab", STRING, "", "", "the gpt2 tokenizer's vocab.json or tokenizer.json, or their folder") \
   X(data_merges, "data.merges", STRING, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
   X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
   X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "initial weights and dropout") \
@@ -94,6 +94,7 @@
   X(generate_tokens, "generate.tokens", INT, "200", "[1,1e6]", "tokens to generate; this and the keys below only with generate.prompt") \
   X(generate_temperature, "generate.temperature", FLOAT, "0.8", "[0,100]", "0: the most likely token") \
   X(generate_top_k, "generate.top_k", INT, "40", "[0,16777216]", "draw from the k most likely; 0: from all") \
+  X(generate_top_p, "generate.top_p", FLOAT, "1", "(0,1]", "draw from the most likely tokens whose probabilities add up to p (nucleus sampling), of those that top_k leaves; 1: from all") \
   X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of the draw")
 /* clang-format on */
 

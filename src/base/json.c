@@ -256,7 +256,12 @@ typedef struct document {
 } document;
 
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out) {
-    parser p = {text, text, text + length, name, text, 1, NULL};
+    return z3d_json_parse_line(text, length, name, 1, out);
+}
+
+z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name, int64_t line,
+                               z3d_json **out) {
+    parser p = {text, text, text + length, name, text, line, NULL};
     *out = NULL;
     document *whole = calloc(1, sizeof *whole);
     if (!whole) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", name);

@@ -31,6 +31,9 @@ typedef struct z3d_json {
  * z3d_json_free.
  */
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out);
+/* The same of one line of a file: `line` is its number there, from 1. */
+z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name, int64_t line,
+                               z3d_json **out);
 void z3d_json_free(z3d_json *json);
 
 /* NULL when it is no object or has no such member. */

@@ -11,24 +11,27 @@ static const char help[] =
     "       zero3d checkpoint show CHECKPOINT\n"
     "       zero3d checkpoint verify CHECKPOINT\n"
     "       zero3d checkpoint diff A B\n"
-    "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
+    "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE] [--vocab "
+    "PATH]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "\n"
     "  list     lists the checkpoints in a folder (for a run: RUN/checkpoints), oldest first\n"
     "  show     prints a checkpoint's step, topology, tensors and the run's configuration\n"
     "  verify   reads every byte of a checkpoint and compares it with the saved digests\n"
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
-    "  export   writes the weights for other programs: Hugging Face's GPT-2 into the folder TO\n"
-    "           (model.safetensors and config.json), or llm.c's checkpoint as the file TO\n"
+    "  export   writes the model for other programs: Hugging Face's GPT-2 into the folder TO\n"
+    "           (model.safetensors, config.json, the tokenizer), or llm.c's checkpoint as the\n"
+    "           file TO\n"
     "  import   makes a checkpoint in the new folder DIR from Hugging Face's GPT-2 (FROM is\n"
-    "           its folder) or llm.c's (FROM is its file), to generate text from or to begin a\n"
-    "           run with (checkpoint.init_from)\n"
+    "           its folder) or llm.c's (FROM is its file). Use it to generate text or to start\n"
+    "           a run (checkpoint.init_from)\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
     "  --dtype TYPE      fp32 (default), bf16, or for huggingface fp16\n"
-    "  --vocab PATH      GPT-2's vocab.json, or the folder with vocab.json and merges.txt, for\n"
-    "                    generate; default: those in FROM, if there are any\n"
-    "  --merges FILE     GPT-2's merges.txt, where it is not beside vocab.json\n"
+    "  --vocab PATH      the GPT-2 tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
+    "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
+    "                    --vocab none exports without a tokenizer\n"
+    "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
     "Exit code: 0, or 1 if a checkpoint is damaged or incomplete, or if two differ.\n"
@@ -265,7 +268,7 @@ static z3d_status read_format(const request *r, z3d_foreign_format *format, z3d_
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
     if (r->format && !llmc && strcmp(r->format, "huggingface") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--format %s: huggingface or llm.c is wanted", r->format);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--format %s: expected huggingface or llm.c", r->format);
     if (llmc) *format = Z3D_FOREIGN_LLMC;
     if (!r->dtype) return Z3D_OK;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -273,22 +276,31 @@ static z3d_status read_format(const request *r, z3d_foreign_format *format, z3d_
             *dtype = types[i];
             return Z3D_OK;
         }
-    return Z3D_ERROR(Z3D_ERR_USAGE, "--dtype %s: fp32, bf16 or fp16 is wanted", r->dtype);
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", r->dtype);
 }
 
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
-    z3d_foreign_format format = Z3D_FOREIGN_HUGGINGFACE;
-    z3d_dtype dtype = Z3D_F32;
-    Z3D_TRY(read_format(r, &format, &dtype));
+    z3d_export what = {.format = Z3D_FOREIGN_HUGGINGFACE,
+                       .dtype = Z3D_F32,
+                       .to = r->arguments[1],
+                       .vocab = r->vocab,
+                       .merges = r->merges};
+    if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
+    Z3D_TRY(read_format(r, &what.format, &what.dtype));
+    bool folder = what.format == Z3D_FOREIGN_HUGGINGFACE;
+    if (r->vocab && !folder)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab has no effect with --format llm.c; leave it out");
     Z3D_TRY(open_path(r->arguments[0], &c));
-    z3d_status status = z3d_checkpoint_export(c, format, dtype, r->arguments[1]);
+    z3d_status status = z3d_checkpoint_export(c, &what);
     if (status == Z3D_OK)
-        z3d_string_append(r->text, "step %lld: written to %s%s, %s\n",
-                          (long long)z3d_checkpoint_get_info(c)->engine.step, r->arguments[1],
-                          format == Z3D_FOREIGN_HUGGINGFACE ? "/model.safetensors and config.json"
-                                                            : "",
-                          z3d_dtype_name(dtype));
+        z3d_string_append(r->text, "step %lld: written to %s%s, %s%s\n",
+                          (long long)z3d_checkpoint_get_info(c)->engine.step, what.to,
+                          folder ? "/model.safetensors and config.json" : "",
+                          z3d_dtype_name(what.dtype),
+                          what.tokenizer ? ", with the tokenizer"
+                          : folder       ? ", without a tokenizer (to add one: --vocab PATH)"
+                                         : "");
     z3d_checkpoint_close(c);
     return status;
 }
@@ -310,11 +322,11 @@ static z3d_status import(request *r) {
 static const struct {
     const char *name;
     int arguments;
-    bool exports, imports; /* which options it has */
+    bool exports, tokenizer; /* which options it has */
     z3d_status (*run)(request *r);
 } tools[] = {{"list", 1, false, false, list},     {"show", 1, false, false, show},
              {"verify", 1, false, false, verify}, {"diff", 2, false, false, diff},
-             {"export", 2, true, false, export},  {"import", 2, false, true, import}};
+             {"export", 2, true, true, export},   {"import", 2, false, true, import}};
 
 static z3d_status run_tool(int argc, char **argv, request *r) {
     const cli_option options[] = {{"format", &r->format, NULL},
@@ -332,8 +344,8 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         if ((r->format || r->dtype) && !tools[i].exports)
             return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
                              r->format ? "format" : "dtype");
-        if ((r->vocab || r->merges) && !tools[i].imports)
-            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import",
+        if ((r->vocab || r->merges) && !tools[i].tokenizer)
+            return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
                              r->vocab ? "vocab" : "merges");
         r->arguments = argv + 2;
         return tools[i].run(r);

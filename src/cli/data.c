@@ -1,5 +1,7 @@
 /* zero3d data tokenize */
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/cli/cli.h"
 #include "src/train/data.h"
@@ -9,43 +11,65 @@ static const char help[] =
     "\n"
     "Turns text into a token file that `zero3d train` reads (llm.c's .bin format). INPUT are files "
     "and\n"
-    "folders; folders are walked. What is no text, empty, or there already is left out.\n"
+    "folders, with everything below them. Files that are not text, empty files and duplicates are\n"
+    "left out. JSON lines (.jsonl, .ndjson) need --json-key.\n"
     "\n"
     "  --output FILE       tokens to train on\n"
-    "  --validation FILE   tokens of documents held out: whole documents, never in both\n"
-    "  --fraction F        share of the documents held out (default 0.1)\n"
+    "  --validation FILE   tokens of the documents that are held out: no document is in both "
+    "files\n"
+    "  --fraction F        share of the documents that is held out (default 0.1)\n"
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
-    "  --limit BYTES       stop after so much text: 100MB, 2GiB\n"
+    "  --limit BYTES       stop after this much text: 100MB, 2GiB\n"
+    "  --json-key KEY      in JSON lines, the key of the text; each line is one document\n"
     "  --tokenizer HOW     bytes (default), or gpt2: GPT-2's byte-level BPE\n"
-    "  --vocab PATH        for gpt2: vocab.json, or the folder with vocab.json and merges.txt\n"
-    "  --merges FILE       for gpt2: merges.txt, where it is not beside vocab.json\n"
+    "  --vocab PATH        for gpt2: vocab.json, tokenizer.json, or a folder with them\n"
+    "  --merges FILE       for gpt2: merges.txt, if it is not beside vocab.json\n"
     "\n"
-    "With bytes, tokens are bytes (0-255) and 256 at the end of a document: model.vocab_size 257.\n"
-    "With gpt2, <|endoftext|> in a text is the token that ends a document, as with Hugging Face.\n"
+    "With bytes, each byte is a token (0-255), and 256 ends a document: model.vocab_size 257.\n"
+    "With gpt2, <|endoftext|> in a text is the token that ends a document, as in Hugging Face.\n"
     "\n"
-    "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n";
+    "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n"
+    "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n";
+
+/* How far it is, on standard error: a line that is written over on a terminal, else one every ten
+ * seconds. What is soon done says nothing. */
+typedef struct meter {
+    bool terminal, told;
+    double next; /* seconds */
+} meter;
+
+static void show_progress(void *context, const z3d_tokenize_progress *progress) {
+    const double pause = 10, blink = 0.5;
+    meter *m = context;
+    z3d_string line = {0};
+    if (progress->seconds < m->next) return;
+    m->next = progress->seconds + (m->terminal ? blink : pause);
+    m->told = true;
+    z3d_tokenize_progress_line(progress, &line);
+    if (!line.failed) fprintf(stderr, m->terminal ? "\r%s\033[K" : "tokenized %s\n", line.text);
+    fflush(stderr);
+    z3d_string_free(&line);
+}
 
 static z3d_status read_options(const char *fraction, const char *split, const char *limit,
                                z3d_tokenize_options *options) {
-    if (!options->output_train)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "where to? --output FILE.bin is missing");
+    if (!options->output_train) return Z3D_ERROR(Z3D_ERR_USAGE, "--output FILE.bin is missing");
     if (fraction && !options->output_validation)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction needs --validation FILE.bin");
     if (split && !options->output_validation)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--split needs --validation FILE.bin");
     if (options->output_validation) options->validation_fraction = 0.1;
     if (fraction && z3d_parse_float(fraction, &options->validation_fraction) != Z3D_OK)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction %s: a number between 0 and 1 is wanted",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fraction %s: expected a number between 0 and 1",
                          fraction);
     if (limit &&
         (z3d_parse_bytes(limit, &options->limit_bytes) != Z3D_OK || options->limit_bytes < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--limit %s: a size such as 100MB or 2GiB is wanted",
-                         limit);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--limit %s: expected a size such as 100MB or 2GiB", limit);
     options->split = Z3D_SPLIT_HASH;
     if (split && strcmp(split, "tail") == 0)
         options->split = Z3D_SPLIT_TAIL;
     else if (split && strcmp(split, "hash") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--split %s: hash or tail is wanted", split);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--split %s: expected hash or tail", split);
     return Z3D_OK;
 }
 
@@ -54,12 +78,12 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
     bool gpt2 = name && strcmp(name, "gpt2") == 0;
     *out = NULL;
     if (name && !gpt2 && strcmp(name, "bytes") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s: bytes or gpt2 is wanted", name);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s: expected bytes or gpt2", name);
     if (!gpt2 && (vocab || merges))
         return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --tokenizer gpt2", vocab ? "vocab" : "merges");
     if (gpt2 && !vocab)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer gpt2 needs --vocab: vocab.json, or the folder "
-                                        "with vocab.json and merges.txt");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer gpt2 needs --vocab: vocab.json, "
+                                        "tokenizer.json, or a folder with them");
     return z3d_tokenizer_create(gpt2 ? Z3D_TOKENIZER_GPT2 : Z3D_TOKENIZER_BYTES, vocab, merges,
                                 out);
 }
@@ -67,13 +91,16 @@ static z3d_status make_tokenizer(const char *name, const char *vocab, const char
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     const char *fraction = NULL, *split = NULL, *limit = NULL;
     const char *tokenizer = NULL, *vocab = NULL, *merges = NULL;
-    z3d_tokenize_options tokenize = {0};
+    meter meter = {.terminal = isatty(STDERR_FILENO)};
+    meter.next = meter.terminal ? 2 : 10;
+    z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
     z3d_tokenize_result result;
     const cli_option options[] = {{"output", &tokenize.output_train, NULL},
                                   {"validation", &tokenize.output_validation, NULL},
                                   {"fraction", &fraction, NULL},
                                   {"split", &split, NULL},
                                   {"limit", &limit, NULL},
+                                  {"json-key", &tokenize.json_key, NULL},
                                   {"tokenizer", &tokenizer, NULL},
                                   {"vocab", &vocab, NULL},
                                   {"merges", &merges, NULL},
@@ -81,13 +108,14 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1 || strcmp(argv[1], "tokenize") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "what to do with data? there is: zero3d data tokenize");
-    if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "which text? files or folders are wanted");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "expected: zero3d data tokenize INPUT...");
+    if (count < 2) return Z3D_ERROR(Z3D_ERR_USAGE, "no input: give files or folders of text");
     Z3D_TRY(read_options(fraction, split, limit, &tokenize));
     tokenize.inputs = (const char *const *)(argv + 2);
     tokenize.count = count - 1;
     Z3D_TRY(make_tokenizer(tokenizer, vocab, merges, &tokenize.tokenizer));
     z3d_status status = z3d_data_tokenize(&tokenize, &result);
+    if (meter.told && meter.terminal) fputs("\r\033[K", stderr);
     if (status == Z3D_OK) z3d_tokenize_summary(&tokenize, &result, text);
     z3d_tokenizer_destroy(tokenize.tokenizer);
     return status;

@@ -24,6 +24,13 @@ typedef enum z3d_tokenize_split {
     Z3D_SPLIT_TAIL  /* the last documents in the order they were read */
 } z3d_tokenize_split;
 
+/* How far it is. */
+typedef struct z3d_tokenize_progress {
+    int64_t bytes, total_bytes; /* of the files: read, and to read */
+    int64_t tokens;
+    double seconds; /* since the beginning */
+} z3d_tokenize_progress;
+
 typedef struct z3d_tokenize_options {
     const char *const *inputs; /* files and folders; folders are walked, in name order */
     int count;
@@ -33,6 +40,10 @@ typedef struct z3d_tokenize_options {
     int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
     z3d_tokenize_split split;
     z3d_tokenizer *tokenizer; /* NULL: bytes */
+    const char *json_key;     /* of the text in the lines of .jsonl files; NULL: there are none */
+    /* Called after every file and every few MiB; NULL: not at all. */
+    void (*progress)(void *context, const z3d_tokenize_progress *progress);
+    void *context;
 } z3d_tokenize_options;
 
 typedef struct z3d_tokenize_result {
@@ -41,17 +52,22 @@ typedef struct z3d_tokenize_result {
     int64_t train_tokens, validation_tokens; /* end-of-text tokens included */
     int64_t skipped_binary, skipped_duplicate, skipped_empty, skipped_unreadable; /* files */
     int64_t duplicate_documents; /* pieces of text that had been seen before */
+    int64_t empty_documents;     /* JSON lines whose text is empty */
     bool limited;                /* limit_bytes was reached */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
 } z3d_tokenize_result;
 
 /* Reads files and folders, leaves out what is no text, what is empty and what was there already,
- * cuts each file into documents of at most 64 KiB (at blank lines where there are any), ends every
- * document with the tokenizer's end-of-text and writes token files in llm.c's format, each through
- * a temporary file that is renamed when whole. Not collective. Errors: ERR_USAGE (no input, bad
- * fraction, equal outputs), ERR_IO (cannot read an input named, cannot write), ERR_DATA (no text
- * found, or nothing left for one of the outputs). */
+ * cuts each file into documents of at most 64 KiB (at blank lines where there are any; of JSON
+ * lines each line is one document), ends every document with the tokenizer's end-of-text and writes
+ * token files in llm.c's format, each through a temporary file that is renamed when whole. Not
+ * collective. Errors: ERR_USAGE (no input, bad fraction, equal outputs, JSON lines without a key or
+ * a key without JSON lines), ERR_IO (cannot read an input named, cannot write), ERR_DATA (no text
+ * found, a bad line of JSON, or nothing left for one of the outputs). */
 z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result);
+
+/* One line: "1.20 GB of 4.00 GB (30 %), 25.1 MB/s, 300 M tokens". */
+void z3d_tokenize_progress_line(const z3d_tokenize_progress *progress, z3d_string *out);
 
 /* A few lines for people: what was read, what was left out, what was written. */
 void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,

@@ -41,8 +41,21 @@ static void select_top(const float *logits, int32_t count, int64_t k, int32_t *h
     }
 }
 
+/* How many of the k most likely are enough for top_p; *sum: theirs. */
+static int64_t nucleus(const float *logits, const int32_t *top, int64_t k, double temperature,
+                       double top_p, double *sum) {
+    double wanted = top_p * *sum, reached = 0;
+    for (int64_t i = 0; i < k; i++) {
+        reached += exp((logits[top[i]] - (double)logits[top[0]]) / temperature);
+        if (reached < wanted) continue;
+        *sum = reached;
+        return i + 1;
+    }
+    return k;
+}
+
 int32_t z3d_sample_token(const float *logits, int32_t count, double temperature, int64_t top_k,
-                         float uniform, int32_t *scratch) {
+                         double top_p, float uniform, int32_t *scratch) {
     int32_t best = 0;
     for (int32_t i = 0; i < count; i++) {
         if (isnan(logits[i])) return -1;
@@ -54,6 +67,7 @@ int32_t z3d_sample_token(const float *logits, int32_t count, double temperature,
     select_top(logits, count, k, scratch);
     double sum = 0, largest = logits[best];
     for (int64_t i = 0; i < k; i++) sum += exp((logits[scratch[i]] - largest) / temperature);
+    if (top_p < 1) k = nucleus(logits, scratch, k, temperature, top_p, &sum);
     double wanted = (double)uniform * sum, reached = 0;
     for (int64_t i = 0; i < k; i++) {
         reached += exp((logits[scratch[i]] - largest) / temperature);
@@ -83,8 +97,8 @@ static z3d_status prepare(generation *g) {
     g->columns = last->output_elements[Z3D_MODE_GENERATE];
     if (g->columns < tokenizer->vocab_size)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the model has %lld token ids, the %s tokenizer needs %d: set "
-                         "model.vocab_size to at least that",
+                         "the model has %lld token ids; the %s tokenizer needs %d: use the "
+                         "tokenizer of the run (data.tokenizer, data.vocab)",
                          (long long)g->columns, tokenizer->ops->name, tokenizer->vocab_size);
     size_t room = prompt + 1 + (size_t)g->options->tokens;
     Z3D_TRY(z3d_new(room, sizeof(int32_t), "generated tokens", &g->history));
@@ -108,9 +122,9 @@ static z3d_status next_token(generation *g, uint64_t draw) {
         z3d_philox_uniform(z3d_philox(z3d_key(g->options->seed, "generate"), draw, 0).word[0]);
     /* Only ids that the tokenizer knows: the model's vocabulary may be larger, or padded. */
     int32_t token = z3d_sample_token(g->logits, g->tokenizer->vocab_size, g->options->temperature,
-                                     g->options->top_k, uniform, g->scratch);
+                                     g->options->top_k, g->options->top_p, uniform, g->scratch);
     if (token < 0)
-        return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are no numbers",
+        return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are NaN or infinite",
                          (unsigned long long)draw);
     g->history[g->length++] = token;
     return Z3D_OK;

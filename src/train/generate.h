@@ -11,10 +11,11 @@
 #include "zero/zero.h"
 
 typedef struct z3d_generate_options {
-    const char *prompt; /* behind an end-of-text token, as a document begins */
+    const char *prompt; /* behind an end-of-text token, as a document begins; "": only that */
     int64_t tokens;     /* to generate; the end of a document does not stop it */
     double temperature; /* 0: always the most likely token */
     int64_t top_k;      /* draw from the k most likely; 0: from all */
+    double top_p;       /* of these, from the first whose probabilities reach p; 1: from all */
     uint64_t seed;      /* draw i is a pure function of (seed, i) */
     z3d_world *world;   /* every few tokens all ranks agree on a requested stop; NULL: none */
 } z3d_generate_options;
@@ -29,9 +30,9 @@ z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
                         const z3d_generate_options *options, z3d_string *out, bool *stopped);
 
 /* One draw: uniform in (0,1] picks from softmax(logits / temperature) over the top_k largest (equal
- * logits: the smaller id first). scratch: int32[count]. -1 when a logit is NaN or none is finite.
- */
+ * logits: the smaller id first), cut behind the first of them whose probabilities, added up in that
+ * order, reach top_p. scratch: int32[count]. -1 when a logit is NaN or none is finite. */
 int32_t z3d_sample_token(const float *logits, int32_t count, double temperature, int64_t top_k,
-                         float uniform, int32_t *scratch);
+                         double top_p, float uniform, int32_t *scratch);
 
 #endif

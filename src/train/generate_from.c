@@ -1,6 +1,7 @@
 /* Text from a checkpoint: its own configuration, cut for the ranks that there are. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/train/generate.h"
 #include "src/train/text_files.h"
@@ -28,6 +29,26 @@ static void fit_config(z3d_config *config, int ranks) {
     config->activation_checkpointing_partition_activations = false;
 }
 
+/* An imported model that was moved has its tokenizer beside it, not where its configuration says.
+ */
+static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
+    z3d_string beside = {0}, assignment = {0};
+    if (config->data_tokenizer != Z3D_TOKENIZER_GPT2 || !*config->data_vocab ||
+        access(config->data_vocab, F_OK) == 0)
+        return Z3D_OK;
+    z3d_string_append(&beside, "%s/../tokenizer", folder);
+    z3d_status status = Z3D_OK;
+    if (beside.text && access(beside.text, F_OK) == 0) {
+        z3d_string_append(&assignment, "data.vocab=");
+        z3d_string_append_json(&assignment, beside.text);
+        status = assignment.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
+                                   : z3d_config_override(config, assignment.text);
+    }
+    z3d_string_free(&beside);
+    z3d_string_free(&assignment);
+    return status;
+}
+
 static z3d_status read_config(const char *path, int ranks, char *const *assignments, int count,
                               z3d_config **out) {
     char *folder = NULL;
@@ -43,6 +64,7 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
     if (status == Z3D_OK) fit_config(*out, ranks);
     /* What is loaded is given, however the run began. */
     if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
+    if (status == Z3D_OK) status = find_tokenizer(folder, *out);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);
     z3d_checkpoint_close(checkpoint);
@@ -50,12 +72,27 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
     return status;
 }
 
+/* No prompt is a mistake, an empty one that the command line gives a wish: a text from its
+ * beginning. The configuration then has the text that stands for it. */
+static z3d_status check_prompt(z3d_config *config, char *const *assignments, int count,
+                               bool *empty) {
+    static const char key[] = "generate.prompt=";
+    *empty = false;
+    if (config->generate_prompt && *config->generate_prompt) return Z3D_OK;
+    for (int i = 0; i < count; i++)
+        if (strncmp(assignments[i], key, sizeof key - 1) == 0) *empty = true;
+    if (*empty) return z3d_config_override(config, "generate.prompt=<|endoftext|>");
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "no prompt: give --prompt TEXT (the checkpoint's run has no "
+                                     "generate.prompt; --prompt \"\" starts a new text)");
+}
+
 z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped) {
     const z3d_config *config = trainer->config;
-    z3d_generate_options options = {.prompt = config->generate_prompt,
+    z3d_generate_options options = {.prompt = trainer->empty_prompt ? "" : config->generate_prompt,
                                     .tokens = config->generate_tokens,
                                     .temperature = config->generate_temperature,
                                     .top_k = config->generate_top_k,
+                                    .top_p = config->generate_top_p,
                                     .seed = (uint64_t)config->generate_seed,
                                     .world = trainer->world};
     z3d_string text = {0};
@@ -86,10 +123,8 @@ z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *as
     trainer.metrics.fd = trainer.board.file.fd = -1;
     z3d_status status =
         read_config(path, z3d_world_size(world), assignments, count, &trainer.config);
-    if (status == Z3D_OK && (!trainer.config->generate_prompt || !*trainer.config->generate_prompt))
-        status =
-            Z3D_ERROR(Z3D_ERR_CONFIG, "what to continue? the checkpoint's configuration has no "
-                                      "generate.prompt either");
+    if (status == Z3D_OK)
+        status = check_prompt(trainer.config, assignments, count, &trainer.empty_prompt);
     status = z3d_trainer_agree(&trainer, status);
     if (status == Z3D_OK) status = generate(&trainer, path, out);
     const z3d_kept_error end = z3d_error_keep(status);

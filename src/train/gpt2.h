@@ -1,5 +1,6 @@
 /* Inside src/train only: GPT-2's tokenizer. gpt2_words.c cuts text into words, gpt2_vocabulary.c
- * reads the tokens and merges, gpt2_tokenizer.c merges a word's bytes into tokens. */
+ * reads the tokens and merges (gpt2_json.c checks tokenizer.json), gpt2_tokenizer.c merges a word's
+ * bytes into tokens. */
 #ifndef ZERO3D_TRAIN_GPT2_H
 #define ZERO3D_TRAIN_GPT2_H
 
@@ -34,10 +35,18 @@ typedef struct z3d_gpt2_vocabulary {
     int32_t byte[256]; /* the token of each byte */
     z3d_merge *merge;  /* a hash table */
     size_t places;     /* in it, a power of two */
+    bool one_file;     /* tokenizer.json: merges.txt was not read */
 } z3d_gpt2_vocabulary;
 
-/* Reads vocab.json and merges.txt. ERR_IO, ERR_DATA (file and line, what is wrong), ERR_MEMORY.
- * Free also after a failure. */
+/* tokenizer.json, told from vocab.json by its "model". */
+bool z3d_gpt2_is_tokenizer_json(const z3d_json *root);
+/* Its {"token": id} and its merges, and the id of the added token <|endoftext|> (-1: not added).
+ * ERR_UNSUPPORTED for another kind of tokenizer than GPT-2's, by the name of what differs. */
+z3d_status z3d_gpt2_tokenizer_json(const z3d_json *root, const char *path, const z3d_json **vocab,
+                                   const z3d_json **merges, int64_t *end_of_text);
+
+/* Reads vocab.json and merges.txt, or tokenizer.json as `vocab`. ERR_IO, ERR_DATA (file and line,
+ * what is wrong), ERR_UNSUPPORTED, ERR_MEMORY. Free also after a failure. */
 z3d_status z3d_gpt2_vocabulary_read(const char *vocab, const char *merges,
                                     z3d_gpt2_vocabulary *out);
 void z3d_gpt2_vocabulary_free(z3d_gpt2_vocabulary *vocabulary);

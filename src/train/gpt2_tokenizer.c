@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "src/train/gpt2.h"
@@ -137,8 +138,8 @@ static z3d_status gpt2_encode(z3d_tokenizer *tokenizer, const char *text, size_t
     const char *end = text + length;
     *count = 0;
     if (length > LONGEST_TEXT)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "%zu bytes of text at once: at most %d are wanted", length,
-                         LONGEST_TEXT);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%zu bytes of text at once; at most %d are supported",
+                         length, LONGEST_TEXT);
     while (text < end) {
         const char *special = memmem(text, (size_t)(end - text), Z3D_END_OF_TEXT, mark);
         const char *stop = special ? special : end;
@@ -193,15 +194,26 @@ static bool is_folder(const char *path) {
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* `vocab` may be a folder; merges.txt lies beside vocab.json if it is not named. */
+/* `vocab` may be a folder, of vocab.json and merges.txt or of tokenizer.json; merges.txt lies
+ * beside vocab.json if it is not named. */
 static z3d_status find_files(const char *vocab, const char *merges, z3d_string *vocab_path,
                              z3d_string *merges_path) {
     if (!vocab || !*vocab)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "the gpt2 tokenizer needs its vocabulary: vocab.json, or "
-                                         "the folder with vocab.json and merges.txt");
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "the gpt2 tokenizer needs its vocabulary: vocab.json, "
+                                         "tokenizer.json, or a folder with them");
     bool folder = is_folder(vocab);
     const char *slash = strrchr(vocab, '/');
     z3d_string_append(vocab_path, "%s%s", vocab, folder ? "/vocab.json" : "");
+    if (folder && vocab_path->text && access(vocab_path->text, F_OK) != 0) {
+        z3d_string whole = {0};
+        z3d_string_append(&whole, "%s/tokenizer.json", vocab);
+        if (whole.text && access(whole.text, F_OK) == 0) {
+            z3d_string_free(vocab_path);
+            *vocab_path = whole;
+        } else {
+            z3d_string_free(&whole);
+        }
+    }
     if (merges && *merges)
         z3d_string_append(merges_path, "%s", merges);
     else if (folder)
@@ -224,6 +236,9 @@ z3d_status z3d_gpt2_tokenizer_create(const char *vocab, const char *merges, z3d_
         status = z3d_new(REMEMBERED, sizeof *t->remembered, "remembered words", &t->remembered);
     if (status == Z3D_OK)
         status = z3d_gpt2_vocabulary_read(vocab_path.text, merges_path.text, &t->vocabulary);
+    if (status == Z3D_OK && t->vocabulary.one_file && merges && *merges)
+        status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s has its own merges: leave out the merges file %s",
+                           vocab_path.text, merges);
     t->base = (z3d_tokenizer){&gpt2_ops, t->vocabulary.size, t->vocabulary.end_of_text};
     z3d_string_free(&vocab_path);
     z3d_string_free(&merges_path);

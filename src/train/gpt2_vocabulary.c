@@ -1,6 +1,6 @@
-/* Reads GPT-2's vocab.json ({"token": id}) and merges.txt ("left right" in order of rank). Both
- * write bytes as characters: 33-126, 161-172 and 174-255 as themselves, the other 68 as U+0100 on,
- * in their order. */
+/* Reads GPT-2's vocab.json ({"token": id}) and merges.txt ("left right" in order of rank), or both
+ * from tokenizer.json. They write bytes as characters: 33-126, 161-172 and 174-255 as themselves,
+ * the other 68 as U+0100 on, in their order. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -71,29 +71,35 @@ static z3d_status refuse_vocab(const reader *r, int64_t line, int64_t id, const 
                      (long long)id, what);
 }
 
+/* Its text is at `begin` of the tokens' text. */
+static z3d_status place_token(reader *r, int64_t line, int64_t id, size_t begin) {
+    z3d_gpt2_vocabulary *v = r->out;
+    if (v->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the tokens' bytes");
+    size_t length = v->text.length - begin;
+    int32_t *place = find_place(r, v->text.text + begin, length);
+    if (*place >= 0) return refuse_vocab(r, line, id, "has the same text as an earlier token");
+    v->token[id] = (z3d_gpt2_token){begin, length};
+    *place = (int32_t)id;
+    return Z3D_OK;
+}
+
 static z3d_status add_token(reader *r, const z3d_json *member) {
     z3d_gpt2_vocabulary *v = r->out;
     int64_t id;
     if (!z3d_json_int(member, &id))
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: a token without an id: {\"token\": id} is wanted",
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: a token without an id; expected {\"token\": id}",
                          r->vocab, (long long)member->line);
     if (id >= v->size)
-        return refuse_vocab(r, member->line, id, "is one too many: ids are 0 on, without a hole");
+        return refuse_vocab(r, member->line, id,
+                            "is too large: ids must be 0, 1, 2, ... without a hole");
     if (v->token[id].length > 0)
-        return refuse_vocab(r, member->line, id, "is not the only one with this id");
+        return refuse_vocab(r, member->line, id, "is not the only token with this id");
     size_t begin = v->text.length;
     if (!append_token(r, member->key, strlen(member->key), &v->text))
         return refuse_vocab(r, member->line, id,
-                            "has a character that stands for no byte: this is no vocabulary of "
-                            "GPT-2's kind");
-    if (v->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the tokens' bytes");
-    size_t length = v->text.length - begin;
-    int32_t *place = find_place(r, v->text.text + begin, length);
-    if (*place >= 0)
-        return refuse_vocab(r, member->line, id, "has the text of another one before it");
-    v->token[id] = (z3d_gpt2_token){begin, length};
-    *place = (int32_t)id;
-    return Z3D_OK;
+                            "has a character that stands for no byte: this is not a vocabulary "
+                            "of GPT-2's kind (byte-level BPE)");
+    return place_token(r, member->line, id, begin);
 }
 
 static z3d_status check_tokens(reader *r) {
@@ -103,7 +109,8 @@ static z3d_status check_tokens(reader *r) {
         v->byte[b] = *find_place(r, &byte, 1);
         if (v->byte[b] < 0)
             return Z3D_ERROR(Z3D_ERR_DATA,
-                             "%s: no token for byte %d: this is no vocabulary of GPT-2's kind",
+                             "%s: no token for byte %d: this is not a vocabulary of GPT-2's kind "
+                             "(byte-level BPE)",
                              r->vocab, b);
     }
     v->end_of_text = *find_place(r, Z3D_END_OF_TEXT, sizeof Z3D_END_OF_TEXT - 1);
@@ -113,37 +120,36 @@ static z3d_status check_tokens(reader *r) {
     return Z3D_OK;
 }
 
-static z3d_status add_tokens(reader *r, const z3d_json *root) {
+/* added: the id of <|endoftext|> where it may stand outside of the list; -1: it may not. */
+static z3d_status add_tokens(reader *r, const z3d_json *root, int64_t added) {
     z3d_gpt2_vocabulary *v = r->out;
+    bool outside = added >= 0 && !z3d_json_member(root, Z3D_END_OF_TEXT);
     if (root->type != Z3D_JSON_OBJECT)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:1: no vocabulary: {\"token\": id, ...} is wanted",
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:1: not a vocabulary; expected {\"token\": id, ...}",
                          r->vocab);
     if (root->count >= 1 << 24)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens: fewer than 2^24 are wanted", r->vocab,
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens; expected fewer than 2^24", r->vocab,
                          (long long)root->count);
-    v->size = (int32_t)root->count;
+    v->size = (int32_t)root->count + outside;
     r->places = table_size((size_t)v->size);
     Z3D_TRY(z3d_new((size_t)v->size + 1, sizeof *v->token, "the tokens", &v->token));
     Z3D_TRY(z3d_new(r->places, sizeof *r->place, "the tokens", &r->place));
     for (size_t i = 0; i < r->places; i++) r->place[i] = -1;
     for (const z3d_json *member = root->first; member; member = member->next)
         Z3D_TRY(add_token(r, member));
-    return check_tokens(r);
+    if (outside) {
+        size_t begin = v->text.length;
+        if (added != v->size - 1)
+            return refuse_vocab(r, root->line, added, "is added, but is not the next free id");
+        z3d_string_append(&v->text, "%s", Z3D_END_OF_TEXT);
+        Z3D_TRY(place_token(r, root->line, added, begin));
+    }
+    Z3D_TRY(check_tokens(r));
+    if (added < 0 || added == v->end_of_text) return Z3D_OK;
+    return refuse_vocab(r, root->line, added, "is added as <|endoftext|>, which has another id");
 }
 
-static z3d_status read_vocab(reader *r) {
-    char *text;
-    size_t length;
-    z3d_json *root = NULL;
-    Z3D_TRY(z3d_read_file(r->vocab, MAX_FILE, &text, &length));
-    z3d_status status = z3d_json_parse(text, length, r->vocab, &root);
-    if (status == Z3D_OK) status = add_tokens(r, root);
-    z3d_json_free(root);
-    free(text);
-    return status;
-}
-
-/* ---- merges.txt ---- */
+/* ---- merges ---- */
 
 static z3d_merge *merge_place(const z3d_gpt2_vocabulary *v, int32_t left, int32_t right) {
     uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9e3779b97f4a7c15u;
@@ -165,15 +171,15 @@ static int32_t find_token(const reader *r, const char *text, size_t length, z3d_
     return *find_place(r, joined->text + begin, joined->length - begin);
 }
 
-/* One line without its end; `joined` is memory to work in. */
-static z3d_status add_merge(reader *r, int64_t line, const char *text, size_t length,
+/* "left right"; `joined` is memory to work in. */
+static z3d_status add_merge(reader *r, int64_t line, int64_t rank, const char *text, size_t length,
                             z3d_string *joined) {
     z3d_gpt2_vocabulary *v = r->out;
     const char *space = memchr(text, ' ', length), *what = NULL;
     int32_t left = -1, right = -1, merged = -1;
     joined->length = 0;
     if (!space) {
-        what = "two tokens with a space between them are wanted";
+        what = "expected two tokens with a space between them";
     } else {
         size_t first = (size_t)(space - text);
         left = find_token(r, text, first, joined);
@@ -184,22 +190,26 @@ static z3d_status add_merge(reader *r, int64_t line, const char *text, size_t le
     if (!what && merged < 0)
         what = left < 0    ? "its first token is not in the vocabulary"
                : right < 0 ? "its second token is not in the vocabulary"
-                           : "what it makes is not in the vocabulary";
+                           : "the merged token is not in the vocabulary";
     z3d_merge *place = what ? NULL : merge_place(v, left, right);
-    if (place && place->left >= 0) what = "the same two tokens as on a line before";
+    if (place && place->left >= 0) what = "the same two tokens as in an earlier merge";
     if (what) return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s", r->merges, (long long)line, what);
-    *place = (z3d_merge){left, right, (int32_t)line, merged};
+    *place = (z3d_merge){left, right, (int32_t)rank, merged};
+    return Z3D_OK;
+}
+
+static z3d_status make_table(z3d_gpt2_vocabulary *v, size_t merges) {
+    v->places = table_size(merges);
+    Z3D_TRY(z3d_new(v->places, sizeof *v->merge, "the merges", &v->merge));
+    for (size_t i = 0; i < v->places; i++) v->merge[i].left = -1;
     return Z3D_OK;
 }
 
 static z3d_status add_merges(reader *r, const char *text, size_t length) {
-    z3d_gpt2_vocabulary *v = r->out;
     z3d_string joined = {0};
     size_t lines = 1;
     for (size_t i = 0; i < length; i++) lines += text[i] == '\n';
-    v->places = table_size(lines);
-    Z3D_TRY(z3d_new(v->places, sizeof *v->merge, "the merges", &v->merge));
-    for (size_t i = 0; i < v->places; i++) v->merge[i].left = -1;
+    Z3D_TRY(make_table(r->out, lines));
     z3d_status status = Z3D_OK;
     int64_t line = 1;
     for (const char *at = text, *end = text + length; at < end && status == Z3D_OK; line++) {
@@ -207,9 +217,41 @@ static z3d_status add_merges(reader *r, const char *text, size_t length) {
         size_t bytes = (size_t)((newline ? newline : end) - at);
         bool version = line == 1 && bytes >= 8 && memcmp(at, "#version", 8) == 0;
         size_t used = bytes > 0 && at[bytes - 1] == '\r' ? bytes - 1 : bytes;
-        if (!version && used > 0) status = add_merge(r, line, at, used, &joined);
+        if (!version && used > 0) status = add_merge(r, line, line, at, used, &joined);
         at += bytes + 1;
     }
+    z3d_string_free(&joined);
+    return status;
+}
+
+/* One of tokenizer.json: "left right" or ["left", "right"], in `text`. */
+static bool merge_text(const z3d_json *m, z3d_string *text) {
+    z3d_string_clear(text);
+    if (m->type == Z3D_JSON_STRING) {
+        z3d_string_append(text, "%s", m->text);
+    } else {
+        const z3d_json *left = m->type == Z3D_JSON_ARRAY && m->count == 2 ? m->first : NULL;
+        if (!left || left->type != Z3D_JSON_STRING || left->next->type != Z3D_JSON_STRING)
+            return false;
+        z3d_string_append(text, "%s %s", left->text, left->next->text);
+    }
+    return true;
+}
+
+static z3d_status add_json_merges(reader *r, const z3d_json *merges) {
+    z3d_string text = {0}, joined = {0};
+    int64_t rank = 0;
+    z3d_status status = make_table(r->out, (size_t)merges->count);
+    for (const z3d_json *m = merges->first; m && status == Z3D_OK; m = m->next)
+        if (!merge_text(m, &text))
+            status = Z3D_ERROR(Z3D_ERR_DATA,
+                               "%s:%lld: a merge that is neither \"left right\" nor "
+                               "[\"left\", \"right\"]",
+                               r->vocab, (long long)m->line);
+        else
+            status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a merge's tokens")
+                                 : add_merge(r, m->line, ++rank, text.text, text.length, &joined);
+    z3d_string_free(&text);
     z3d_string_free(&joined);
     return status;
 }
@@ -228,8 +270,8 @@ static z3d_status check_merges(const reader *r) {
     free(made);
     if (missing <= v->size / 10) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: makes none of %d of the %d tokens of %s: the file is not whole, or "
-                     "another vocabulary's",
+                     "%s: %d of the %d tokens of %s come from no merge: the file is cut off, or "
+                     "belongs to another vocabulary",
                      r->merges, missing, v->size, r->vocab);
 }
 
@@ -238,7 +280,32 @@ static z3d_status read_merges(reader *r) {
     size_t length;
     Z3D_TRY(z3d_read_file(r->merges, MAX_FILE, &text, &length));
     z3d_status status = add_merges(r, text, length);
-    if (status == Z3D_OK) status = check_merges(r);
+    free(text);
+    return status;
+}
+
+/* ---- all ---- */
+
+static z3d_status read_tokenizer_json(reader *r, const z3d_json *root) {
+    const z3d_json *vocab, *merges;
+    int64_t end_of_text;
+    r->out->one_file = true;
+    r->merges = r->vocab;
+    Z3D_TRY(z3d_gpt2_tokenizer_json(root, r->vocab, &vocab, &merges, &end_of_text));
+    Z3D_TRY(add_tokens(r, vocab, end_of_text));
+    return add_json_merges(r, merges);
+}
+
+static z3d_status read_vocab(reader *r) {
+    char *text;
+    size_t length;
+    z3d_json *root = NULL;
+    Z3D_TRY(z3d_read_file(r->vocab, MAX_FILE, &text, &length));
+    z3d_status status = z3d_json_parse(text, length, r->vocab, &root);
+    if (status == Z3D_OK)
+        status = z3d_gpt2_is_tokenizer_json(root) ? read_tokenizer_json(r, root)
+                                                  : add_tokens(r, root, -1);
+    z3d_json_free(root);
     free(text);
     return status;
 }
@@ -249,7 +316,8 @@ z3d_status z3d_gpt2_vocabulary_read(const char *vocab, const char *merges,
     *out = (z3d_gpt2_vocabulary){0};
     make_alphabet(&r);
     z3d_status status = read_vocab(&r);
-    if (status == Z3D_OK) status = read_merges(&r);
+    if (status == Z3D_OK && !out->one_file) status = read_merges(&r);
+    if (status == Z3D_OK) status = check_merges(&r);
     free(r.place);
     return status;
 }

@@ -54,19 +54,20 @@ static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file
     if (index->bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the index is empty", index->path);
     if (index->bytes < MAGIC_BYTES || memcmp(bytes, "MMIDIDX\0\0", MAGIC_BYTES) != 0)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: no index of Megatron-LM's: it does not begin with MMIDIDX",
+                         "%s: not an index of Megatron-LM: it does not begin with MMIDIDX",
                          index->path);
     if (index->bytes < HEADER_BYTES)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: truncated: %lld bytes, less than its header of %d",
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: truncated: %lld bytes; the header alone has %d",
                          index->path, (long long)index->bytes, HEADER_BYTES);
     if (read_i64(bytes + 9) != 1)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: version %lld of the index; only version 1 is known",
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: index version %lld is not supported; expected 1",
                          index->path, (long long)read_i64(bytes + 9));
     if (!type_of_code(bytes[17], &file->type))
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: type code %d is no token type (1 uint8, 2 int8, 3 int16, 4 int32, 5 "
-                         "int64, 8 uint16)",
-                         index->path, bytes[17]);
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%s: type code %d is not a token type (1 uint8, 2 int8, 3 int16, 4 int32, 5 "
+            "int64, 8 uint16)",
+            index->path, bytes[17]);
     *sequences = read_i64(bytes + 18);
     *documents = read_i64(bytes + 26);
     int64_t room = index->bytes - HEADER_BYTES;
@@ -81,7 +82,8 @@ static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file
                          index->path, (long long)index->bytes, (long long)*sequences,
                          (long long)*documents);
     if (room != wanted && room != wanted + *sequences)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: wrong size: %lld bytes where its header gives %lld",
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: wrong size: the file has %lld bytes; its header describes %lld",
                          index->path, (long long)index->bytes, (long long)(HEADER_BYTES + wanted));
     return Z3D_OK;
 }
@@ -109,7 +111,7 @@ static z3d_status check_sequences(const z3d_mapped_file *index, z3d_token_file *
     }
     if (*contiguous && end != file->data.bytes)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: wrong size: %lld bytes where its index accounts for %lld",
+                         "%s: wrong size: the file has %lld bytes; its index describes %lld",
                          file->data.path, (long long)file->data.bytes, (long long)end);
     return Z3D_OK;
 }
@@ -122,8 +124,7 @@ static z3d_status check_documents(const z3d_mapped_file *index, int64_t sequence
         int64_t first = read_i64(boundary + 8 * i);
         if (first < before || first > sequences)
             return Z3D_ERROR(Z3D_ERR_DATA,
-                             "%s: document %lld begins at sequence %lld, after one at %lld and of "
-                             "%lld sequences",
+                             "%s: document %lld begins at sequence %lld; expected %lld to %lld",
                              index->path, (long long)i, (long long)first, (long long)before,
                              (long long)sequences);
         before = first;
@@ -156,7 +157,7 @@ z3d_status z3d_megatron_read_index(const char *index_path, z3d_token_file *file)
     Z3D_TRY_GOTO(status, check_sequences(&index, file, sequences, &contiguous), end);
     Z3D_TRY_GOTO(status, check_documents(&index, sequences, documents), end);
     if (file->tokens == 0) {
-        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: holds no tokens", file->data.path);
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->data.path);
         goto end;
     }
     if (!contiguous) status = keep_sequences(&index, file, sequences);

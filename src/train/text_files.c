@@ -100,19 +100,20 @@ static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const 
 static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *path, bool named) {
     struct stat info;
     if (stat(path, &info) != 0) {
-        if (named) return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it: %s", path, strerror(errno));
+        if (named)
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno));
         list->unreadable++;
         return Z3D_OK;
     }
     if (S_ISDIR(info.st_mode)) return walk_folder(list, visited, path, &info, named);
     if (S_ISREG(info.st_mode)) return append_file(list, path, info.st_size, named);
-    if (named) return Z3D_ERROR(Z3D_ERR_USAGE, "%s: neither a file nor a folder", path);
+    if (named) return Z3D_ERROR(Z3D_ERR_USAGE, "%s: it is neither a file nor a folder", path);
     list->unreadable++;
     return Z3D_OK;
 }
 
 z3d_status z3d_text_list_add(z3d_text_list *list, const char *path) {
-    if (!*path) return Z3D_ERROR(Z3D_ERR_USAGE, "an input with an empty name");
+    if (!*path) return Z3D_ERROR(Z3D_ERR_USAGE, "an input has an empty name");
     z3d_hash_set visited = {0};
     z3d_status status = walk(list, &visited, path, true);
     z3d_hash_set_free(&visited);
@@ -239,7 +240,7 @@ z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int
         ssize_t count = pread(fd, buffer, CHUNK, *bytes);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0)
-            status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it: %s", path, strerror(errno));
+            status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno));
         if (count <= 0) break;
         if (memchr(buffer, 0, (size_t)count)) {
             *text = false;

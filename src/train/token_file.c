@@ -29,10 +29,9 @@ z3d_status z3d_map_file(const char *path, z3d_mapped_file *out) {
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the token file: %s", path, strerror(errno));
     struct stat info;
     if (fstat(out->fd, &info) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot look at the token file: %s", path,
-                         strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the token file: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode))
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: is %s, not a token file", path,
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: it is %s, not a token file", path,
                          S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
     out->bytes = info.st_size;
     if (out->bytes == 0) return Z3D_OK;
@@ -60,18 +59,19 @@ static z3d_status read_llmc_header(z3d_token_file *file) {
     memcpy(header, data->data, known);
     bool u16 = header[0] == Z3D_TOKEN_MAGIC_U16, u32 = header[0] == Z3D_TOKEN_MAGIC_U32;
     if (!u16 && !u32)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: no token file: it begins with %d, not with llm.c's magic number %d "
-                         "or %d; `zero3d data tokenize` makes one from text",
-                         file->path, header[0], Z3D_TOKEN_MAGIC_U16, Z3D_TOKEN_MAGIC_U32);
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%s: not a token file: it begins with %d, expected llm.c's magic number %d "
+            "or %d; make token files from text with `zero3d data tokenize`",
+            file->path, header[0], Z3D_TOKEN_MAGIC_U16, Z3D_TOKEN_MAGIC_U32);
     if (known < Z3D_TOKEN_HEADER_BYTES)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: truncated: %lld bytes, less than its header of %d",
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: truncated: %lld bytes; the header alone has %d",
                          file->path, (long long)data->bytes, Z3D_TOKEN_HEADER_BYTES);
     int version = u16 ? Z3D_TOKEN_VERSION_U16 : Z3D_TOKEN_VERSION_U32;
     if (header[1] != version)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: version %d of the format with magic number %d; only "
-                         "version %d is known",
+                         "%s: version %d of the format (magic number %d) is not supported; "
+                         "expected version %d",
                          file->path, header[1], header[0], version);
     file->type = u16 ? Z3D_TOKEN_U16 : Z3D_TOKEN_U32;
     file->begin = Z3D_TOKEN_HEADER_BYTES;
@@ -79,11 +79,11 @@ static z3d_status read_llmc_header(z3d_token_file *file) {
     int64_t wanted = file->begin + file->tokens * z3d_token_type_bytes(file->type);
     if (file->tokens < 0 || data->bytes != wanted)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: %s: its header promises %lld tokens, that is %lld bytes, but the "
-                         "file has %lld",
+                         "%s: %s: its header describes %lld tokens (%lld bytes), but the "
+                         "file has %lld bytes",
                          file->path, data->bytes < wanted ? "truncated" : "wrong size",
                          (long long)file->tokens, (long long)wanted, (long long)data->bytes);
-    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: holds no tokens", file->path);
+    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->path);
     return Z3D_OK;
 }
 
@@ -222,7 +222,7 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
     struct stat info; /* a file cut short under a mapping would end the process by SIGBUS */
     if (fstat(file->data.fd, &info) != 0 || info.st_size < file->data.bytes)
         return Z3D_ERROR(Z3D_ERR_IO,
-                         "%s: became shorter while it was in use (%lld bytes, now %lld)",
+                         "%s: the file became shorter during the run (%lld bytes before, %lld now)",
                          file->path, (long long)file->data.bytes, (long long)info.st_size);
     int size = z3d_token_type_bytes(file->type);
     while (count > 0) {
@@ -236,12 +236,12 @@ z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_
         const unsigned char *bytes = file->data.data + byte;
         int64_t bad = widen(file->type, bytes, stretch, vocab_size, out);
         if (bad >= 0)
-            return Z3D_ERROR(Z3D_ERR_DATA,
-                             "%s: token %lld is %lld, beyond the vocabulary (model.vocab_size %d: "
-                             "ids 0 to %d)",
-                             file->path, (long long)(first + bad),
-                             stored_value(file->type, bytes + bad * size), vocab_size,
-                             vocab_size - 1);
+            return Z3D_ERROR(
+                Z3D_ERR_DATA,
+                "%s: token %lld is %lld, outside the vocabulary (model.vocab_size %d: ids "
+                "0 to %d)",
+                file->path, (long long)(first + bad), stored_value(file->type, bytes + bad * size),
+                vocab_size, vocab_size - 1);
         first += stretch, out += stretch, count -= stretch;
     }
     return Z3D_OK;

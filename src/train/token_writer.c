@@ -9,7 +9,8 @@
 #include "src/train/token_file.h"
 
 static z3d_status failed(const z3d_token_writer *writer) {
-    return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write it: %s", writer->temporary, strerror(errno));
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write the file: %s", writer->temporary,
+                     strerror(errno));
 }
 
 static z3d_status make_parent(const char *path) {
@@ -58,10 +59,11 @@ z3d_status z3d_token_writer_append(z3d_token_writer *writer, const int32_t *ids,
 
 z3d_status z3d_token_writer_finish(z3d_token_writer *writer) {
     if (writer->tokens > INT32_MAX)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%s: %lld tokens, but the format counts to %d: make several files and "
-                         "list them in data.train",
-                         writer->path, (long long)writer->tokens, INT32_MAX);
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%s: %lld tokens; a token file holds at most %d. Tokenize the input in parts and "
+            "list all files in data.train",
+            writer->path, (long long)writer->tokens, INT32_MAX);
     bool narrow = writer->bytes_per_token == 2;
     int32_t header[Z3D_TOKEN_HEADER_INTS] = {
         narrow ? Z3D_TOKEN_MAGIC_U16 : Z3D_TOKEN_MAGIC_U32,
@@ -79,7 +81,7 @@ z3d_status z3d_token_writer_finish(z3d_token_writer *writer) {
 
 z3d_status z3d_token_writer_publish(z3d_token_writer *writer) {
     if (rename(writer->temporary, writer->path) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot give it its name: %s", writer->path,
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot rename the finished file to it: %s", writer->path,
                          strerror(errno));
     free(writer->temporary);
     writer->temporary = NULL;

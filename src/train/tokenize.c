@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "src/train/data.h"
+#include "src/train/json_lines.h"
 #include "src/train/text_files.h"
 #include "src/train/token_file.h"
 #include "src/train/token_writer.h"
@@ -35,6 +36,9 @@ typedef struct work {
     size_t cut; /* bytes of a document at most */
     unsigned char *text;
     int32_t *ids;
+    size_t room; /* of ids */
+    double begun;
+    int64_t total_bytes, read_bytes, told_bytes; /* of the files; of them, read and told */
 } work;
 
 static z3d_status check_options(const z3d_tokenize_options *options) {
@@ -42,19 +46,42 @@ static z3d_status check_options(const z3d_tokenize_options *options) {
     if (!options->output_train || !*options->output_train)
         return Z3D_ERROR(Z3D_ERR_USAGE, "no name for the token file to write");
     if (options->limit_bytes < 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "limit of %lld bytes: 0 (none) or more",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "limit of %lld bytes: expected 0 (none) or more",
                          (long long)options->limit_bytes);
     if (!options->output_validation) return Z3D_OK;
     if (strcmp(options->output_train, options->output_validation) == 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "%s is to be both the training and the validation file",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%s cannot be both the training and the validation file",
                          options->output_train);
     if (!(options->validation_fraction > 0 && options->validation_fraction < 1))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "validation fraction %g: above 0 and below 1",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "validation fraction %g: expected a number between 0 and 1",
                          options->validation_fraction);
     return Z3D_OK;
 }
 
 /* ---- first pass ---- */
+
+/* `more` bytes of the files were read. */
+static void advance(work *w, int64_t more, bool tell) {
+    enum { STEP = 1 << 22 };
+    w->read_bytes += more;
+    if (!w->options->progress || (!tell && w->read_bytes - w->told_bytes < STEP)) return;
+    w->told_bytes = w->read_bytes;
+    const z3d_tokenize_progress progress = {w->read_bytes, w->total_bytes, w->stream.tokens,
+                                            z3d_now() - w->begun};
+    w->options->progress(w->options->context, &progress);
+}
+
+/* For the tokens of so many bytes and what ends a document. */
+static z3d_status make_room(work *w, size_t bytes) {
+    if (bytes < w->room) return Z3D_OK;
+    size_t room = 2 * w->room > bytes + 1 ? 2 * w->room : bytes + 1;
+    free(w->ids);
+    w->ids = NULL;
+    w->room = 0;
+    Z3D_TRY(z3d_new(room, sizeof *w->ids, "a document's tokens", &w->ids));
+    w->room = room;
+    return Z3D_OK;
+}
 
 static z3d_status add_document(work *w, const unsigned char *text, size_t bytes) {
     z3d_content_hash hash = {{0, 0}};
@@ -73,6 +100,7 @@ static z3d_status add_document(work *w, const unsigned char *text, size_t bytes)
         w->document = grown;
         w->capacity = capacity;
     }
+    Z3D_TRY(make_room(w, bytes));
     Z3D_TRY(w->tokenizer->ops->encode(w->tokenizer, (const char *)text, bytes, w->ids, &count));
     w->ids[count++] = w->tokenizer->end_of_text;
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids, count));
@@ -114,44 +142,103 @@ static z3d_status add_documents(work *w, int fd, const char *path, int64_t bytes
         if (count < 0 && errno == EINTR) continue;
         if (count != (ssize_t)wanted)
             return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read %zu bytes at %lld: %s", path, wanted,
-                             (long long)at, count < 0 ? strerror(errno) : "it became shorter");
+                             (long long)at,
+                             count < 0 ? strerror(errno) : "the file became shorter");
         size_t cut = more ? find_cut(w->text, wanted) : wanted;
         Z3D_TRY(add_document(w, w->text, cut));
         at += (int64_t)cut;
+        advance(w, (int64_t)cut, false);
     }
     return Z3D_OK;
 }
 
-static z3d_status add_file(work *w, const z3d_text_file *file) {
-    z3d_tokenize_result *result = w->result;
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && file->named)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", file->path, strerror(errno));
-    if (fd < 0) {
-        result->skipped_unreadable++;
-        return Z3D_OK;
+/* One document a line, of any length. */
+static z3d_status add_lines(work *w, z3d_json_lines *lines) {
+    int64_t limit = w->options->limit_bytes;
+    for (;;) {
+        const char *text;
+        size_t length;
+        int64_t before = lines->offset;
+        if (limit && w->result->bytes >= limit) {
+            w->result->limited = true;
+            return Z3D_OK;
+        }
+        Z3D_TRY(z3d_json_lines_next(lines, &text, &length));
+        if (!text) return Z3D_OK;
+        if (length == 0)
+            w->result->empty_documents++;
+        else
+            Z3D_TRY(add_document(w, (const unsigned char *)text, length));
+        advance(w, lines->offset - before, false);
     }
+}
+
+static z3d_status add_json_lines(work *w, int fd, const char *path) {
+    z3d_json_lines lines = {.fd = fd, .path = path, .key = w->options->json_key};
+    z3d_status status = add_lines(w, &lines);
+    z3d_json_lines_free(&lines);
+    return status;
+}
+
+/* Whether the file is text that was not there before; what is left out is counted. */
+static z3d_status examine(work *w, int fd, const z3d_text_file *file, int64_t *bytes, bool *used) {
+    z3d_tokenize_result *result = w->result;
     z3d_content_hash hash;
-    int64_t bytes;
     bool text, added = true;
-    z3d_status status = z3d_text_survey(fd, file->path, &hash, &bytes, &text);
+    *used = false;
+    z3d_status status = z3d_text_survey(fd, file->path, &hash, bytes, &text);
     if (status == Z3D_ERR_IO && !file->named) {
         result->skipped_unreadable++;
-        close(fd);
         return Z3D_OK;
     }
-    if (status == Z3D_OK && text && bytes > 0)
-        status = z3d_hash_set_add(&w->files_seen, hash, &added);
-    if (status != Z3D_OK || !text || bytes == 0 || !added) {
-        result->skipped_binary += status == Z3D_OK && !text;
-        result->skipped_empty += status == Z3D_OK && text && bytes == 0;
-        result->skipped_duplicate += status == Z3D_OK && text && !added;
-    } else {
-        result->files++;
-        status = add_documents(w, fd, file->path, bytes);
+    Z3D_TRY(status);
+    if (text && *bytes > 0) Z3D_TRY(z3d_hash_set_add(&w->files_seen, hash, &added));
+    result->skipped_binary += !text;
+    result->skipped_empty += text && *bytes == 0;
+    result->skipped_duplicate += !added;
+    *used = text && *bytes > 0 && added;
+    return Z3D_OK;
+}
+
+static z3d_status add_file(work *w, const z3d_text_file *file) {
+    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && file->named)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", file->path, strerror(errno));
+    if (fd < 0) {
+        w->result->skipped_unreadable++;
+        return Z3D_OK;
+    }
+    int64_t bytes = file->bytes, before = w->read_bytes;
+    bool used = bytes > 0, json = z3d_is_json_lines(file->path);
+    z3d_status status = Z3D_OK;
+    if (json) /* its bad lines are errors, its equal lines are found one by one */
+        w->result->skipped_empty += !used;
+    else
+        status = examine(w, fd, file, &bytes, &used);
+    if (status == Z3D_OK && used) {
+        w->result->files++;
+        status = json ? add_json_lines(w, fd, file->path) : add_documents(w, fd, file->path, bytes);
     }
     close(fd);
+    w->read_bytes = before;
+    advance(w, file->bytes, status == Z3D_OK);
     return status;
+}
+
+/* Raw JSON is no text to train on: whoever gives it says where the text is. */
+static z3d_status check_json(const work *w) {
+    const char *key = w->options->json_key, *found = NULL;
+    for (int64_t i = 0; i < w->list.count && !found; i++)
+        if (z3d_is_json_lines(w->list.file[i].path)) found = w->list.file[i].path;
+    if (found && !key)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "%s has JSON lines: name the key of their text, as in `zero3d data "
+                         "tokenize %s --json-key text --output %s`",
+                         found, w->options->inputs[0], w->options->output_train);
+    if (key && !found)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--json-key %s: there is no .jsonl or .ndjson file among the inputs", key);
+    return Z3D_OK;
 }
 
 static z3d_status read_all(work *w) {
@@ -161,19 +248,21 @@ static z3d_status read_all(work *w) {
     w->result->skipped_unreadable = w->list.unreadable;
     for (int64_t i = 0; i < w->list.count; i++)
         if (!z3d_add_i64(total, w->list.file[i].bytes, &total)) total = INT64_MAX / 2;
+    w->total_bytes = total;
+    Z3D_TRY(check_json(w));
     if (w->options->limit_bytes && total > w->options->limit_bytes) total = w->options->limit_bytes;
     int64_t cut = total / WANTED_DOCUMENTS;
     w->cut = (size_t)(cut < SMALLEST_CUT       ? SMALLEST_CUT
                       : cut > LARGEST_DOCUMENT ? LARGEST_DOCUMENT
                                                : cut);
     Z3D_TRY(z3d_new(w->cut, 1, "a document's text", &w->text));
-    Z3D_TRY(z3d_new(w->cut + 1, sizeof(int32_t), "a document's tokens", &w->ids));
+    Z3D_TRY(make_room(w, w->cut));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
     if (w->result->documents == 0)
         return Z3D_ERROR(Z3D_ERR_DATA,
-                         "no text found in %s%s: %lld files are no text, %lld empty, %lld "
-                         "unreadable",
+                         "no text found in %s%s: %lld files are not text, %lld are empty, %lld "
+                         "cannot be read",
                          w->options->inputs[0], w->options->count > 1 ? " and the others" : "",
                          (long long)w->result->skipped_binary, (long long)w->result->skipped_empty,
                          (long long)w->result->skipped_unreadable);
@@ -188,10 +277,11 @@ static z3d_status hold_out(work *w) {
     double fraction = w->options->validation_fraction;
     if (!w->options->output_validation) return Z3D_OK;
     if (count < 2)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "%lld bytes of text are one document: too little to hold some out; give "
-                         "more text or no validation file",
-                         (long long)result->bytes);
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "the input is one document (%lld bytes), so none can be held out; give more "
+            "text, or leave out the validation file",
+            (long long)result->bytes);
     if (w->options->split == Z3D_SPLIT_TAIL) {
         held = llround(fraction * (double)count);
         held = held < 1 ? 1 : held > count - 1 ? count - 1 : held;
@@ -215,8 +305,8 @@ static z3d_status copy_document(work *w, FILE *stream, const document *document)
     z3d_token_writer *writer = document->held_out ? &w->validation : &w->train;
     size_t size = (size_t)writer->bytes_per_token, count = (size_t)document->tokens;
     if (fread(w->ids, size, count, stream) != count)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it back: %s", w->stream.temporary,
-                         ferror(stream) ? strerror(errno) : "it became shorter");
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
+                         ferror(stream) ? strerror(errno) : "the file became shorter");
     for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
         int32_t id = 0;
         memcpy(&id, (const char *)w->ids + i * size, size);
@@ -230,7 +320,7 @@ static z3d_status deal_out(work *w) {
     FILE *stream = fopen(w->stream.temporary, "rbe");
     z3d_status status = Z3D_OK;
     if (!stream || fseeko(stream, Z3D_TOKEN_HEADER_BYTES, SEEK_SET) != 0)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it back: %s", w->stream.temporary,
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
                            strerror(errno));
     for (int64_t i = 0; i < w->result->documents && status == Z3D_OK; i++)
         status = copy_document(w, stream, &w->document[i]);
@@ -260,7 +350,7 @@ static z3d_status run(work *w) {
     Z3D_TRY(status);
     Z3D_TRY(read_all(w));
     if (fflush(w->stream.file) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write it: %s", w->stream.temporary,
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write the file: %s", w->stream.temporary,
                          strerror(errno));
     Z3D_TRY(hold_out(w));
     Z3D_TRY(deal_out(w));
@@ -272,7 +362,8 @@ static z3d_status run(work *w) {
 }
 
 z3d_status z3d_data_tokenize(const z3d_tokenize_options *options, z3d_tokenize_result *result) {
-    work w = {.options = options, .result = result, .tokenizer = options->tokenizer};
+    work w = {
+        .options = options, .result = result, .tokenizer = options->tokenizer, .begun = z3d_now()};
     z3d_tokenizer *own = NULL;
     z3d_status status;
     *result = (z3d_tokenize_result){0};
@@ -294,35 +385,4 @@ end:
     free(w.text);
     free(w.ids);
     return status;
-}
-
-/* "3 no text, 1 empty": appends one reason when there is something to it. */
-static void append_reason(z3d_string *out, bool *any, int64_t count, const char *reason) {
-    if (count == 0) return;
-    z3d_string_append(out, "%s%lld %s", *any ? ", " : "left out   ", (long long)count, reason);
-    *any = true;
-}
-
-void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokenize_result *result,
-                          z3d_string *out) {
-    char bytes[32];
-    bool any = false;
-    z3d_string_append(out, "read       %lld text files, %s, %lld documents%s\n",
-                      (long long)result->files,
-                      z3d_format_bytes(result->bytes, bytes, sizeof bytes),
-                      (long long)result->documents, result->limited ? " (limit reached)" : "");
-    append_reason(out, &any, result->skipped_binary, "files that are no text");
-    append_reason(out, &any, result->skipped_duplicate, "duplicate files");
-    append_reason(out, &any, result->duplicate_documents, "duplicate documents");
-    append_reason(out, &any, result->skipped_empty, "empty files");
-    append_reason(out, &any, result->skipped_unreadable, "unreadable files and folders");
-    if (any) z3d_string_append(out, "\n");
-    z3d_string_append(out, "training   %s: %lld tokens, %lld documents\n", options->output_train,
-                      (long long)result->train_tokens, (long long)result->train_documents);
-    if (options->output_validation)
-        z3d_string_append(out, "held out   %s: %lld tokens, %lld documents\n",
-                          options->output_validation, (long long)result->validation_tokens,
-                          (long long)result->validation_documents);
-    z3d_string_append(out, "vocabulary %d (model.vocab_size must be at least that)\n",
-                      result->vocab_size);
 }

@@ -1,5 +1,6 @@
 /* Tokenizers: text <-> token ids, behind one table. `bytes`: ids 0-255 are the bytes, 256 ends a
- * document. `gpt2`: GPT-2's byte-level BPE, from the user's vocab.json and merges.txt. */
+ * document. `gpt2`: GPT-2's byte-level BPE, from the user's vocab.json and merges.txt or
+ * tokenizer.json. */
 #ifndef ZERO3D_TRAIN_TOKENIZER_H
 #define ZERO3D_TRAIN_TOKENIZER_H
 
@@ -32,7 +33,8 @@ struct z3d_tokenizer {
 };
 
 /* bytes: vocab and merges are NULL or "". gpt2: `vocab` is vocab.json, `merges` is merges.txt;
- * without it the one beside vocab.json; `vocab` may be the folder that has both. ERR_CONFIG when
+ * without it the one beside vocab.json; `vocab` may be tokenizer.json, or the folder that has
+ * either. ERR_CONFIG when
  * the files do not go with the kind, ERR_IO, ERR_DATA naming the file and the line, ERR_MEMORY. */
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out);

@@ -30,6 +30,7 @@ typedef struct z3d_trainer {
     z3d_engine *engine;
     z3d_dataset *train, *validation; /* validation: NULL without */
     z3d_tokenizer *tokenizer;        /* NULL unless text is generated */
+    bool empty_prompt; /* text is generated from nothing, whatever generate.prompt is */
 
     z3d_store *store;     /* NULL behind the start-up: no checkpoints are saved */
     char *checkpoint_dir; /* the run's, whether there are any */

@@ -40,17 +40,69 @@ awk "BEGIN { exit !($loss < 2) }" || fail "the first loss, $loss, is not that of
 expect 1 "$ZERO3D" checkpoint diff imported run/checkpoints
 grep -q 'only in the second' out || fail "diff: momentum is not said to be in one only"
 expect 0 "$ZERO3D" checkpoint export run/checkpoints hf --dtype bf16
+grep -q 'with the tokenizer$' out || fail "export does not say that the tokenizer is there"
+for file in vocab.json merges.txt; do
+    cmp -s hf/$file "$gpt2/$file" || fail "the export's $file is another"
+done
+grep -q '"eos_token_id": 556' hf/config.json || fail "the export has no end token"
 expect 0 "$ZERO3D" checkpoint import hf back --vocab "$gpt2/vocab.json" --merges "$gpt2/merges.txt"
 expect 0 "$ZERO3D" generate back --prompt "Every rank" --tokens 4
+
+# The exported folder needs nothing else, nor does a model that was moved; tokenizer.json alone is enough.
+rm hf/vocab.json hf/merges.txt
+expect 0 "$ZERO3D" checkpoint import hf alone
+mv alone moved
+expect 0 "$ZERO3D" generate moved --prompt "Every rank" --tokens 18 --temperature 0
+cp out by-json
+expect 0 "$ZERO3D" generate back --prompt "Every rank" --tokens 18 --temperature 0
+cmp -s out by-json || fail "tokenizer.json gives another text than vocab.json and merges.txt"
+expect 0 "$ZERO3D" data tokenize "$gpt2/text.txt" --output by-json.bin --tokenizer gpt2 --vocab hf/tokenizer.json
+cmp -s train.bin by-json.bin || fail "tokenizer.json gives other tokens"
+
+# JSON lines: refused without their key, with the command; a bad line is named and leaves nothing.
+cat >lines.jsonl <<END
+{"text": "One.\\nline", "id": 1}
+{"text": "Tw\\u00f6", "id": 2}
+END
+expect 1 "$ZERO3D" data tokenize lines.jsonl --output lines.bin
+says 'lines.jsonl has JSON lines: .*zero3d data tokenize lines.jsonl --json-key text --output lines.bin'
+expect 0 "$ZERO3D" data tokenize lines.jsonl --json-key text --output lines.bin
+grep -q 'lines.bin: 15 tokens, 2 documents' out || fail "not one document a line"
+[ ! -s err ] || fail "a short input reports its progress"
+echo '{"text": 3}' >>lines.jsonl
+expect 1 "$ZERO3D" data tokenize lines.jsonl --json-key text --output bad.bin
+says 'lines.jsonl:3: --json-key text: its value is not a string'
+[ "$(find . -name 'bad.bin*')" = "" ] || fail "something half written is left"
+
+# A run on bytes has a tokenizer too.
+cat >bytes.yaml <<END
+model: { num_layers: 1, hidden_size: 16, num_attention_heads: 2, seq_length: 8, vocab_size: 257 }
+train_batch_size: 1
+data: { train: lines.bin }
+training: { steps: 1, threads: 1, gemm: { fp32: sgemm } }
+checkpoint: { interval: 1 }
+run: { dir: bytes, tensorboard: false }
+END
+expect 0 "$ZERO3D" train bytes.yaml
+expect 0 "$ZERO3D" checkpoint export bytes/checkpoints hf-bytes
+grep -q '"eos_token_id": 256' hf-bytes/config.json || fail "the bytes' export has no end token"
+expect 0 "$ZERO3D" checkpoint import hf-bytes from-bytes
+for from in bytes/checkpoints from-bytes; do
+    expect 0 "$ZERO3D" generate $from --prompt "Größe" --tokens 12 --temperature 0
+    [ $from = from-bytes ] || cp out by-run
+done
+cmp -s out by-run || fail "the exported bytes are another tokenizer"
+expect 2 "$ZERO3D" checkpoint export imported x.bin --format llm.c --vocab "$gpt2"
+says 'has no effect with --format llm.c'
 
 # No run goes on from an imported model.
 expect 1 "$ZERO3D" train run.yaml run.dir=other checkpoint.resume=imported checkpoint.init_from= generate.prompt= \
     generate.tokens=200 generate.temperature=0.8
 says 'imported|kept|must keep'
 expect 1 "$ZERO3D" checkpoint import "$gpt2" imported
-says 'imported: there are checkpoints in it already'
+says 'imported: it already has checkpoints'
 expect 1 "$ZERO3D" checkpoint import train.bin x
-says 'train.bin: is no checkpoint of llm.c'
+says 'train.bin: not a checkpoint of llm.c'
 expect 1 "$ZERO3D" checkpoint import nowhere x
 says 'nowhere: No such file'
 expect 1 "$ZERO3D" generate from-llmc --prompt x
@@ -58,7 +110,7 @@ says 'data.vocab: the gpt2 tokenizer needs its vocabulary'
 expect 1 "$ZERO3D" generate from-llmc --prompt x --vocab nowhere
 says 'data.vocab: cannot open nowhere'
 expect 2 "$ZERO3D" checkpoint export imported x --format onnx
-says 'huggingface or llm.c is wanted'
+says 'expected huggingface or llm.c'
 expect 2 "$ZERO3D" checkpoint export imported x --dtype int8
 expect 2 "$ZERO3D" checkpoint verify imported --dtype bf16
 expect 2 "$ZERO3D" checkpoint import "$gpt2" y --merges m.txt

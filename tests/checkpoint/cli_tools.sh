@@ -50,12 +50,60 @@ for n in 1 2; do
     cp out text.$n
 done
 cmp -s text.1 text.2 || fail "generated text depends on the ranks"
+
+# A prompt from standard input: asked for, or there; it is what --prompt gives. Ranks and the nucleus change nothing.
+continued() {
+    [ $? -eq 0 ] || fail "generate with standard input: $*"
+    cmp -s out text.1 || fail "another text: $*"
+}
+same="--tokens 12 --temperature 0"
+# shellcheck disable=SC2086 # options
+printf 'A "line": {x}' | "$ZERO3D" generate run/checkpoints $same --prompt - >out 2>err
+continued --prompt -
+echo 'A "line": {x}' >prompt
+# shellcheck disable=SC2086 # options
+"$ZERO3D" generate run/checkpoints $same --top-p 0.5 >out 2>err <prompt
+continued a file
+# shellcheck disable=SC2086 # options
+"$ZERO3D" generate run/checkpoints $same 'generate.prompt=A "line": {x}' >out 2>err <prompt
+continued an override before standard input
+# Rank 0 reads it for all.
+rank() {
+    number=$1
+    shift
+    # shellcheck disable=SC2086 # options
+    RANK=$number WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=$((10000 + $$ % 20000)) \
+        "$ZERO3D" generate run/checkpoints $same "$@"
+}
+rank 1 --prompt - >out.1 2>err.1 </dev/null &
+rank 0 --prompt - >out 2>err <prompt
+continued --prompt - on two ranks
+wait
+"$LAUNCH" -n 2 "$ZERO3D" generate run/checkpoints >out 2>err <prompt && fail "two ranks read what nobody asked them to"
+says 'no prompt'
+expect 2 "$ZERO3D" generate run/checkpoints --prompt -
+says 'standard input is empty'
+printf 'a\0b' >nul
+"$ZERO3D" generate run/checkpoints >out 2>err <nul && fail "a NUL byte is taken"
+says 'has a NUL byte'
+for n in 1 2; do
+    expect 0 "$LAUNCH" -n $n "$ZERO3D" generate run/checkpoints --prompt "" --tokens 12 --top-p 0.7 --top-k 0 --seed 5
+    cp out new.$n
+done
+cmp -s new.1 new.2 || fail "a new text depends on the ranks"
+expect 0 "$ZERO3D" generate run/checkpoints generate.prompt= --tokens 12 --top-p 0.7 --top-k 0 --seed 5
+cmp -s out new.1 || fail "generate.prompt= is not --prompt ''"
+expect 1 "$ZERO3D" generate run/checkpoints --prompt x --top-p 1.5
+says 'generate.top_p'
+: >empty
+"$ZERO3D" generate run/checkpoints >out 2>err <empty && fail "no prompt, and a text"
+says 'no prompt: give --prompt TEXT'
 expect 1 "$ZERO3D" generate run/checkpoints
-says 'what to continue'
+says 'no prompt: give --prompt TEXT'
 expect 1 "$ZERO3D" generate run/checkpoints --prompt x --tokens many
 says 'generate.tokens'
 expect 2 "$ZERO3D" generate
-says 'from which checkpoint'
+says 'no checkpoint: give its folder'
 
 expect 0 "$ZERO3D" checkpoint export run/checkpoints exported
 [ -s exported/model.safetensors ] || fail "nothing is exported"

@@ -1,8 +1,10 @@
 /* Fuzzes what imports other programs' GPT-2. The input's first byte says what the rest is:
  *   l  llm.c's file
  *   h  config.json, a zero byte, model.safetensors
- *   t  config.json, a zero byte, the header of model.safetensors; its length comes in front, and a
- *      MiB of zeros for its tensors behind it, so that inputs stay small
+ *   t  config.json, a zero byte, the header of model.safetensors; its length comes in front, and
+ *      zeros for its tensors behind it, at most a MiB, so that inputs stay small
+ *   s  config.json, a zero byte, model.safetensors.index.json, a zero byte, a header as of t: the
+ *      shard "a"
  * Whatever is accepted must be readable, to the last element. */
 #include <fcntl.h>
 #include <stdint.h>
@@ -54,6 +56,20 @@ static void import(const char *from) {
     z3d_foreign_close(&f);
 }
 
+/* Where the last tensor of a header ends; at most `most`. */
+static size_t tensors_of(const char *header, size_t length, size_t most) {
+    z3d_json *root;
+    int64_t largest = 0, end;
+    if (z3d_json_parse(header, length, "header", &root) != Z3D_OK) return 0;
+    for (const z3d_json *m = root->first; m; m = m->next) {
+        const z3d_json *range = z3d_json_member(m, "data_offsets");
+        if (range && range->first && z3d_json_int(range->first->next, &end) && end > largest)
+            largest = end;
+    }
+    z3d_json_free(root);
+    return largest > (int64_t)most ? most : (size_t)largest;
+}
+
 static void remove_folder(void) {
     (void)z3d_io_remove_tree(NULL, folder, NULL);
 }
@@ -71,12 +87,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (kind == 'l') {
         put("llmc.bin", NULL, data, size, 0);
         import(file);
-    } else if ((kind == 'h' || kind == 't') && zero) {
-        size_t config = (size_t)(zero - data), rest = size - config - 1;
-        uint64_t length = rest;
-        put("config.json", NULL, data, config, 0);
-        put("model.safetensors", kind == 't' ? &length : NULL, zero + 1, rest,
-            kind == 't' ? 8 + rest + ROOM : 0);
+    } else if ((kind == 'h' || kind == 't' || kind == 's') && zero) {
+        const uint8_t *rest = zero + 1, *end = data + size;
+        put("config.json", NULL, data, (size_t)(zero - data), 0);
+        const char *name = "model.safetensors";
+        if (kind == 's') {
+            const uint8_t *second = memchr(rest, '\0', (size_t)(end - rest));
+            if (!second) return 0;
+            char whole[128];
+            snprintf(whole, sizeof whole, "%s/%s", folder, name);
+            (void)unlink(whole);
+            put("model.safetensors.index.json", NULL, rest, (size_t)(second - rest), 0);
+            rest = second + 1;
+            name = "a";
+        }
+        uint64_t length = (uint64_t)(end - rest);
+        size_t whole = 8 + length + tensors_of((const char *)rest, length, ROOM);
+        put(name, kind == 'h' ? NULL : &length, rest, length, kind == 'h' ? 0 : whole);
         import(folder);
     }
     return 0;

@@ -151,13 +151,15 @@ class Hostile : public ::testing::Test {
 
 TEST_F(Hostile, VocabIsRefusedWithItsLine) {
     expect_refused("vocab.json", "", "", ":1: byte 0: the text ends");
-    expect_refused("vocab.json", "", "[1]", ":1: no vocabulary");
+    expect_refused("vocab.json", "", "[1]", ":1: not a vocabulary");
     expect_refused("vocab.json", "\"%\": 4", "\n\"%\": -4", ":2: a token without an id");
-    expect_refused("vocab.json", "\"%\": 4", "\n\n\"%\": 557", ":3: the token with id 557 is one");
+    expect_refused("vocab.json", "\"%\": 4", "\n\n\"%\": 557",
+                   ":3: the token with id 557 is too large");
     expect_refused("vocab.json", "\"%\": 4", "\"%\": 1e2", ":1: a token without an id");
     expect_refused("vocab.json", "\"%\": 4", "\"%\": \"4\"", ":1: a token without an id");
     expect_refused("vocab.json", "\"%\": 4", "\"%\": 5", ":1: the token with id 5 is not the only");
-    expect_refused("vocab.json", "\"%\": 4", "\"#\": 4", ":1: the token with id 4 has the text of");
+    expect_refused("vocab.json", "\"%\": 4", "\"#\": 4",
+                   ":1: the token with id 4 has the same text");
     expect_refused("vocab.json", "\"%\": 4", "\"\": 4", ":1: the token with id 4 has a character");
     expect_refused("vocab.json", "\"%\": 4", "\"\\u65e5\": 4", ":1: the token with id 4 has a");
     expect_refused("vocab.json", "\"%\": 4", "\"\\u0144\": 4", ":1: the token with id 4 has a");
@@ -169,23 +171,23 @@ TEST_F(Hostile, VocabIsRefusedWithItsLine) {
 TEST_F(Hostile, MergesAreRefusedWithTheirLine) {
     std::string text = read_file(fixture + "/merges.txt");
     std::string first = text.substr(14, text.find('\n', 14) - 14);
-    expect_refused("merges.txt", first, "ab", ":2: two tokens");
+    expect_refused("merges.txt", first, "ab", ":2: expected two tokens");
     expect_refused("merges.txt", first, "zqj a", ":2: its first token is not");
     expect_refused("merges.txt", first, "a zqj", ":2: its second token is not");
     expect_refused("merges.txt", first, "a ", ":2: its second token is not");
     expect_refused("merges.txt", first, " a", ":2: its first token is not");
     expect_refused("merges.txt", first, "a b c", ":2: its second token is not");
-    expect_refused("merges.txt", first, "~ ~", ":2: what it makes is not");
+    expect_refused("merges.txt", first, "~ ~", ":2: the merged token is not");
     expect_refused("merges.txt", first, "a \xc4", ":2: its second token is not");
     expect_refused("merges.txt", first, "a \xff", ":2: its second token is not");
     expect_refused("merges.txt", first, first + "\n" + first, ":3: the same two tokens");
-    expect_refused("merges.txt", "", std::string("a\0b", 3), ":1: two tokens");
+    expect_refused("merges.txt", "", std::string("a\0b", 3), ":1: expected two tokens");
     // Cut off at the end of a line: nothing is wrong with what is left. A few tokens may be
     // special.
     size_t half = text.find('\n', text.size() / 2) + 1,
            last = text.rfind('\n', text.size() - 2) + 1;
-    expect_refused("merges.txt", text.substr(half), "", ": makes none of 1");
-    expect_refused("merges.txt", "", "#version: 0.2\n", ": makes none of 300 of the 557 tokens");
+    expect_refused("merges.txt", text.substr(half), "", ": 1");
+    expect_refused("merges.txt", "", "#version: 0.2\n", ": 300 of the 557 tokens");
     write_file(folder / "merges.txt", text.substr(0, last));
     EXPECT_EQ(Tokenizer(folder.path).status, Z3D_OK);
 }
@@ -199,6 +201,114 @@ TEST_F(Hostile, WindowsLinesAndNoVersionAreFine) {
     Tokenizer t(folder.path), plain;
     ASSERT_EQ(t.status, Z3D_OK) << t.message;
     EXPECT_EQ(t.encode(merges), plain.encode(merges));
+}
+
+// tokenizer.json, with the same vocabulary and merges: as `tokenizers` 0.13 writes it (merges as
+// "left right", the end in the vocabulary) and as 0.20 does (pairs, the end only added).
+class OneFile : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        std::string vocab = read_file(fixture + "/vocab.json"), lines, pairs;
+        std::istringstream in(read_file(fixture + "/merges.txt"));
+        std::string line;
+        std::getline(in, line);
+        while (std::getline(in, line)) {
+            std::string text;
+            for (char c : line)
+                text += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+            size_t space = text.find(' ');
+            lines += (lines.empty() ? "\"" : ",\n\"") + text + "\"";
+            pairs += (pairs.empty() ? "[\"" : ",\n[\"") + text.substr(0, space) + "\",\"" +
+                     text.substr(space + 1) + "\"]";
+        }
+        const std::string end = ", \"<|endoftext|>\": 556";
+        std::string without = vocab;
+        ASSERT_NE(without.find(end), std::string::npos);
+        without.erase(without.find(end), end.size());
+        old_kind = head +
+                   "\"model\": {\"dropout\": null, \"unk_token\": null, "
+                   "\"continuing_subword_prefix\": \"\", \"end_of_word_suffix\": \"\", "
+                   "\"fuse_unk\": false, \"vocab\": " +
+                   vocab + ", \"merges\": [" + lines + "]}}";
+        new_kind = head +
+                   "\"model\": {\"type\": \"BPE\", \"byte_fallback\": false, "
+                   "\"ignore_merges\": false, \"vocab\": " +
+                   without + ", \"merges\": [" + pairs + "]}}";
+    }
+    void expect_refused(const std::string &from, const std::string &to, const std::string &what,
+                        z3d_status wanted = Z3D_ERR_UNSUPPORTED) {
+        std::string text = new_kind;
+        size_t at = text.find(from);
+        ASSERT_NE(at, std::string::npos) << from;
+        write_file(folder / "tokenizer.json", text.replace(at, from.size(), to));
+        Tokenizer t(folder.path);
+        EXPECT_EQ(t.status, wanted) << what;
+        EXPECT_NE(t.message.find(what), std::string::npos) << t.message;
+    }
+    const std::string head =
+        "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n"
+        "\"added_tokens\": [{\"id\": 556, \"content\": \"<|endoftext|>\", \"single_word\": false, "
+        "\"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": true}],\n"
+        "\"normalizer\": null,\n"
+        "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+        "\"trim_offsets\": true},\n"
+        "\"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, "
+        "\"trim_offsets\": false},\n"
+        "\"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": "
+        "true},\n";
+    std::string old_kind, new_kind;
+    Folder folder;
+};
+
+TEST_F(OneFile, IsTheTokenizerOfTheTwo) {
+    Tokenizer two;
+    for (const std::string &text : {old_kind, new_kind}) {
+        write_file(folder / "tokenizer.json", text);
+        Tokenizer by_folder(folder.path), by_name(folder / "tokenizer.json");
+        ASSERT_EQ(by_folder.status, Z3D_OK) << by_folder.message;
+        ASSERT_EQ(by_name.status, Z3D_OK) << by_name.message;
+        EXPECT_EQ(by_name.tokenizer->vocab_size, 557);
+        EXPECT_EQ(by_name.tokenizer->end_of_text, 556);
+        std::istringstream lines(read_file(fixture + "/encodings.txt"));
+        for (std::string line, hex; std::getline(lines, line);) {
+            std::istringstream(line) >> hex;
+            EXPECT_EQ(by_folder.encode(from_hex(hex)), two.encode(from_hex(hex))) << line;
+        }
+        Tokenizer both(folder / "tokenizer.json", (fixture + "/merges.txt").c_str());
+        EXPECT_EQ(both.status, Z3D_ERR_CONFIG);
+        EXPECT_NE(both.message.find("has its own merges"), std::string::npos) << both.message;
+    }
+}
+
+TEST_F(OneFile, AnotherKindIsRefusedByName) {
+    expect_refused("\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}",
+                   "tokenizer.json:3: \"normalizer\" of type NFC is not supported; only null is");
+    expect_refused("\"pre_tokenizer\": {\"type\": \"ByteLevel\"",
+                   "\"pre_tokenizer\": {\"type\": \"Metaspace\"",
+                   "\"pre_tokenizer\" of type Metaspace is not supported; only ByteLevel");
+    expect_refused("\"add_prefix_space\": false", "\"add_prefix_space\": true",
+                   "\"add_prefix_space\" must be false");
+    expect_refused("\"trim_offsets\": true", "\"use_regex\": false", "\"use_regex\" must be true");
+    expect_refused("\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"WordPiece\"",
+                   "\"decoder\" of type WordPiece is not supported");
+    expect_refused("\"type\": \"BPE\"", "\"type\": \"Unigram\"",
+                   "\"model\" of type Unigram is not supported; only BPE is");
+    expect_refused("\"byte_fallback\": false", "\"byte_fallback\": true",
+                   "\"byte_fallback\" is not supported; it must be false");
+    expect_refused("\"ignore_merges\": false", "\"ignore_merges\": true", "\"ignore_merges\"");
+    expect_refused("\"ignore_merges\": false", "\"end_of_word_suffix\": \"</w>\"",
+                   "\"end_of_word_suffix\" is not supported; it must be null");
+    expect_refused("\"ignore_merges\": false", "\"dropout\": 0.1", "\"dropout\"");
+    expect_refused("\"added_tokens\": [",
+                   "\"added_tokens\": [{\"id\": 3, \"content\": \"<pad>\"}, ",
+                   "tokenizer.json:2: added token <pad> is not supported; only <|endoftext|> is");
+    expect_refused("\"lstrip\": false", "\"lstrip\": true", "must be false");
+    expect_refused("\"id\": 556", "\"id\": 557", "is not the next free id", Z3D_ERR_DATA);
+    expect_refused("\"id\": 556", "\"id\": -1", "has no \"id\"", Z3D_ERR_DATA);
+    expect_refused("\"merges\": [[", "\"merges\": [[\"a\"],[", "a merge that is neither",
+                   Z3D_ERR_DATA);
+    expect_refused("\"merges\": [[", "\"merge\": [[", "\"model\": \"merges\" is missing",
+                   Z3D_ERR_DATA);
 }
 
 TEST(Gpt2, TokenFilesHoldItsTokens) {

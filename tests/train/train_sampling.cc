@@ -12,10 +12,11 @@ extern "C" {
 
 namespace {
 
-int32_t draw(const std::vector<float> &logits, double temperature, int64_t top_k, float uniform) {
+int32_t draw(const std::vector<float> &logits, double temperature, int64_t top_k, float uniform,
+             double top_p = 1) {
     std::vector<int32_t> scratch(logits.size());
     return z3d_sample_token(logits.data(), static_cast<int32_t>(logits.size()), temperature, top_k,
-                            uniform, scratch.data());
+                            top_p, uniform, scratch.data());
 }
 
 TEST(Sampling, ColdIsTheMostLikely) {
@@ -59,6 +60,36 @@ TEST(Sampling, TopKIsExactlyTheKLargest) {
                       ids[i])
                 << k << " " << i;
     }
+}
+
+// By hand: the most likely tokens until p is reached, the one that reaches it among them.
+TEST(Sampling, TopPIsTheSmallestSetThatReachesP) {
+    std::vector<double> share{0.5, 0.05, 0.25, 0.15, 0.05}; // by id; by rank: 0 2 3 1 4
+    std::vector<float> logits;
+    for (double s : share) logits.push_back(static_cast<float>(std::log(s)));
+    auto kept = [&](double top_p, int64_t top_k) {
+        std::map<int32_t, int> count;
+        for (int i = 1; i <= 2000; i++)
+            count[draw(logits, 1, top_k, static_cast<float>(i) / 2000, top_p)]++;
+        return count;
+    };
+    EXPECT_EQ(kept(0.3, 0).size(), 1u);
+    EXPECT_EQ(kept(1e-9, 0).size(), 1u); // never none
+    auto two = kept(0.6, 0);             // 0.5 + 0.25
+    ASSERT_EQ(two.size(), 2u);
+    EXPECT_NEAR(two[0], 2000 * 0.5 / 0.75, 2); // their shares are those among themselves
+    EXPECT_NEAR(two[2], 2000 * 0.25 / 0.75, 2);
+    EXPECT_EQ(kept(0.8, 0).size(), 3u);
+    EXPECT_EQ(kept(0.92, 0).size(), 4u);
+    EXPECT_EQ(kept(0.92, 0).count(1), 1u); // of equals the smaller id
+    EXPECT_EQ(kept(0.96, 0).size(), 5u);
+    EXPECT_EQ(kept(0.6, 2).size(), 1u); // of the two: 0.5 of 0.75 is more than 0.6
+    EXPECT_EQ(kept(0.7, 2).size(), 2u);
+    for (int i = 1; i <= 2000; i++) { // 1: what it was without it, to the bit
+        float u = static_cast<float>(i) / 2000;
+        ASSERT_EQ(draw(logits, 0.7, 0, u, 1), draw(logits, 0.7, 0, u));
+    }
+    EXPECT_EQ(draw(logits, 0, 0, 1.0f, 0.9), 0);
 }
 
 TEST(Sampling, SurvivesBadLogits) {

@@ -33,6 +33,12 @@ class Tokenize : public ::testing::Test {
         options.validation_fraction = fraction;
         options.limit_bytes = limit;
         options.split = split;
+        options.json_key = json_key;
+        options.progress = [](void *self, const z3d_tokenize_progress *p) {
+            static_cast<Tokenize *>(self)->progress.push_back(*p);
+        };
+        options.context = this;
+        progress.clear();
         Tokenized t;
         t.status = z3d_data_tokenize(&options, &t.result);
         t.message = t.status == Z3D_OK ? "" : z3d_error_message();
@@ -72,6 +78,8 @@ class Tokenize : public ::testing::Test {
     }
     Folder in, out;
     std::string train, validation;
+    const char *json_key = nullptr;
+    std::vector<z3d_tokenize_progress> progress;
 };
 
 TEST_F(Tokenize, TakesTextAndLeavesOutTheRest) {
@@ -202,6 +210,110 @@ TEST_F(Tokenize, TwoDocumentsGiveOneToEachSide) {
             EXPECT_EQ(t.result.train_documents, 1);
             EXPECT_EQ(t.result.validation_documents, 1);
         }
+}
+
+TEST_F(Tokenize, JsonLinesAreOneDocumentEach) {
+    const std::string big(100000, 'x'); // more than a document of a text file
+    write_file(in / "sub/a.jsonl",
+               "\xef\xbb\xbf{\"id\": 1, \"text\": \"one\\ntwo\\n\\n\\u00e4 \\ud83d\\ude00 "
+               "\\\"{}\\\"\"}\r\n"
+               "\n"
+               "{\"text\": \"gr\xc3\xbc\xc3\x9f\", \"meta\": {\"text\": \"inner\"}}\n"
+               "  \t\n"
+               "{\"text\": \"\"}\n"
+               "{\"text\": \"" +
+                   big +
+                   "\"}\n"
+                   "{\"text\": \"gr\xc3\xbc\xc3\x9f\"}\n"
+                   "{\"text\": \"no newline\"}");
+    write_file(in / "sub/b.ndjson", "{\"text\": \"b\"}");
+    write_file(in / "sub/c.txt", "{\"text\": \"as it is\"}");
+    json_key = "text";
+    Tokenized t = run({in.path});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train),
+              (std::vector<std::string>{"one\ntwo\n\n\xc3\xa4 \xf0\x9f\x98\x80 \"{}\"",
+                                        "gr\xc3\xbc\xc3\x9f", big, "no newline", "b",
+                                        "{\"text\": \"as it is\"}"}));
+    EXPECT_EQ(t.result.files, 3);
+    EXPECT_EQ(t.result.empty_documents, 1);
+    EXPECT_EQ(t.result.duplicate_documents, 1);
+    EXPECT_TRUE(only_outputs_left(1));
+}
+
+TEST_F(Tokenize, LinesLongerThanTheBufferAreWhole) {
+    std::string lines;
+    std::vector<std::string> wanted;
+    for (size_t length : {1u << 20, 5u, (1u << 20) - 12, (3u << 20) + 1, 7u, 1u << 19, 1u << 19}) {
+        wanted.push_back(std::string(length, 'a' + static_cast<char>(wanted.size())));
+        lines += "{\"text\":\"" + wanted.back() + "\"}\n";
+    }
+    write_file(in / "a.jsonl", lines);
+    json_key = "text";
+    Tokenized t = run({in / "a.jsonl"});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_TRUE(documents(train) == wanted);
+}
+
+TEST_F(Tokenize, BadJsonLinesAreNamedAndLeaveNothing) {
+    auto refused = [&](const std::string &line, const std::string &what) {
+        write_file(in / "a.jsonl", "{\"text\": \"good\"}\n\n" + line + "\n{\"text\": \"good\"}\n");
+        Tokenized t = run({in.path}, 0.5);
+        EXPECT_EQ(t.status, Z3D_ERR_DATA) << line;
+        EXPECT_NE(t.message.find("a.jsonl:3: " + what), std::string::npos) << t.message;
+        EXPECT_TRUE(only_outputs_left(0));
+    };
+    json_key = "text";
+    refused("{\"text\": \"a\"", "byte 12: ");
+    refused("{\"text\": \"a\"} {}", "byte 14: ");
+    refused("plain", "byte 0: ");
+    refused("{\"text\": \"\\ud800\"}", "byte ");
+    refused("{\"text\": \"\xff\"}", "byte ");
+    refused(std::string("{\"text\": \"a\0b\"}", 16), "byte ");
+    refused("{\"body\": \"a\"}", "--json-key text: this line has no such key");
+    refused("{\"text\": 3}", "--json-key text: its value is not a string");
+    refused("[\"text\"]", "--json-key text: expected a JSON object");
+}
+
+TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
+    write_file(in / "sub/a.jsonl", "{\"text\": \"x\"}\n");
+    Tokenized t = run({in.path});
+    EXPECT_EQ(t.status, Z3D_ERR_USAGE);
+    EXPECT_NE(t.message.find("sub/a.jsonl has JSON lines"), std::string::npos) << t.message;
+    EXPECT_NE(t.message.find("`zero3d data tokenize " + in.path + " --json-key text --output "),
+              std::string::npos)
+        << t.message;
+    write_file(in / "b.txt", "text");
+    json_key = "text";
+    t = run({in / "b.txt"});
+    EXPECT_EQ(t.status, Z3D_ERR_USAGE);
+    EXPECT_NE(t.message.find("there is no .jsonl"), std::string::npos) << t.message;
+    EXPECT_TRUE(only_outputs_left(0));
+}
+
+TEST_F(Tokenize, TellsHowFarItIs) {
+    std::string lines;
+    for (int i = 0; i < 150000; i++)
+        lines += "{\"text\": \"" + std::string(60, 'a') + std::to_string(i) + "\"}\n";
+    write_file(in / "a.jsonl", lines);
+    write_file(in / "b.txt", paragraphs(1000));
+    json_key = "text";
+    Tokenized t = run({in.path});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    ASSERT_GT(progress.size(), 3u);
+    for (size_t i = 1; i < progress.size(); i++) {
+        EXPECT_GE(progress[i].bytes, progress[i - 1].bytes);
+        EXPECT_GE(progress[i].tokens, progress[i - 1].tokens);
+        EXPECT_EQ(progress[i].total_bytes,
+                  static_cast<int64_t>(lines.size() + paragraphs(1000).size()));
+    }
+    EXPECT_EQ(progress.back().bytes, progress.back().total_bytes);
+    EXPECT_EQ(progress.back().tokens, t.result.train_tokens);
+    const z3d_tokenize_progress some = {1500000000, 6000000000, 400000000, 60};
+    z3d_string line = {};
+    z3d_tokenize_progress_line(&some, &line);
+    EXPECT_STREQ(line.text, "1.50 GB of 6.00 GB (25 %), 25.0 MB/s, 400 M tokens");
+    z3d_string_free(&line);
 }
 
 TEST_F(Tokenize, StopsAtTheLimit) {

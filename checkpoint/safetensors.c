@@ -1,0 +1,262 @@
+/* Reads the headers of safetensors files: where each tensor of a GPT-2 lies. As the format's
+ * specification says, the tensors' bytes fill the file: no overlap, no hole, nothing behind. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "checkpoint/foreign.h"
+
+enum { MAX_HEADER = 1 << 26 };
+
+/* The header's tensors are looked up among ours by name. */
+typedef struct listed {
+    const char *name;
+    int tensor;
+} listed;
+
+/* The bytes of one tensor, ours or not, behind the header. */
+typedef struct span {
+    const char *name;
+    int64_t begin, end;
+} span;
+
+typedef struct reader {
+    z3d_foreign *f;
+    listed *by_name; /* [count], sorted */
+    bool own_head;   /* there is an "lm_head.weight" */
+    z3d_place head;  /* its place */
+    /* Of the file at work. */
+    int file;
+    const char *path;
+    int64_t data, room; /* where the tensors begin, and their bytes */
+} reader;
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), wanted = strlen(end);
+    return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
+const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]) {
+    size_t i = 0;
+    for (; name[i] && i < Z3D_SHOWN; i++)
+        out[i] = (char)(name[i] < ' ' || name[i] > '~' ? '?' : name[i]);
+    out[i] = '\0';
+    return out;
+}
+
+/* ---- one entry ---- */
+
+static bool read_dtype(const z3d_json *entry, z3d_dtype *out) {
+    static const struct {
+        const char *name;
+        z3d_dtype dtype;
+    } types[] = {{"F32", Z3D_F32}, {"F16", Z3D_F16}, {"BF16", Z3D_BF16}};
+    const z3d_json *dtype = z3d_json_member(entry, "dtype");
+    if (!dtype || dtype->type != Z3D_JSON_STRING) return false;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(dtype->text, types[i].name) == 0) {
+            *out = types[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+static bool has_shape(const z3d_json *shape, int64_t first, int64_t second) {
+    int64_t a, b;
+    if (!shape || shape->type != Z3D_JSON_ARRAY || shape->count != (second ? 2 : 1)) return false;
+    return z3d_json_int(shape->first, &a) && a == first &&
+           (!second || (z3d_json_int(shape->first->next, &b) && b == second));
+}
+
+static z3d_status refuse_shape(const reader *r, const char *name, int64_t first, int64_t second) {
+    char text[Z3D_SHOWN + 1], more[32] = "";
+    if (second) snprintf(more, sizeof more, ", %lld", (long long)second);
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: tensor %s: its shape does not fit config.json: expected [%lld%s]",
+                     r->path, z3d_shown(name, text), (long long)first, more);
+}
+
+/* Where an entry's values lie, for a tensor of ours that it must fit. */
+static z3d_status read_entry(const reader *r, const z3d_json *entry, const span *bytes, int tensor,
+                             z3d_place *out) {
+    const z3d_view *v = &r->f->view[tensor];
+    char text[Z3D_SHOWN + 1];
+    int64_t first = v->rows ? v->rows : v->columns, second = v->rows ? v->columns : 0;
+    if (v->conv1d) first = v->columns, second = v->rows;
+    if (!read_dtype(entry, &out->dtype))
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: expected dtype F32, F16 or BF16", r->path,
+                         z3d_shown(entry->key, text));
+    if (!has_shape(z3d_json_member(entry, "shape"), first, second))
+        return refuse_shape(r, entry->key, first, second);
+    int64_t wanted = first * (second ? second : 1) * (int64_t)z3d_dtype_size(out->dtype);
+    if (bytes->end - bytes->begin != wanted)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: tensor %s: \"data_offsets\" [%lld, %lld] are %lld bytes; its dtype "
+                         "and shape need %lld",
+                         r->path, z3d_shown(entry->key, text), (long long)bytes->begin,
+                         (long long)bytes->end, (long long)(bytes->end - bytes->begin),
+                         (long long)wanted);
+    out->file = r->file;
+    out->offset = r->data + bytes->begin;
+    out->found = true;
+    return Z3D_OK;
+}
+
+static z3d_status read_span(const reader *r, const z3d_json *entry, span *out) {
+    const z3d_json *range = z3d_json_member(entry, "data_offsets");
+    char text[Z3D_SHOWN + 1];
+    out->name = entry->key;
+    if (!range || range->type != Z3D_JSON_ARRAY || range->count != 2 ||
+        !z3d_json_int(range->first, &out->begin) || !z3d_json_int(range->first->next, &out->end) ||
+        out->begin > out->end)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: expected \"data_offsets\": [BEGIN, END]",
+                         r->path, z3d_shown(entry->key, text));
+    if (out->end <= r->room) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: tensor %s: \"data_offsets\" [%lld, %lld] end behind the file's %lld "
+                     "bytes of tensors; the file is cut off or damaged",
+                     r->path, z3d_shown(entry->key, text), (long long)out->begin,
+                     (long long)out->end, (long long)r->room);
+}
+
+static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes) {
+    static const char prefix[] = "transformer.";
+    const char *name = entry->key;
+    char text[Z3D_SHOWN + 1];
+    if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
+    /* Masks that older versions saved. */
+    if (strncmp(name, "h.", 2) == 0 &&
+        (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")))
+        return Z3D_OK;
+    bool head = strcmp(name, "lm_head.weight") == 0;
+    listed wanted = {head ? "wte.weight" : name, 0};
+    const listed *found =
+        bsearch(&wanted, r->by_name, (size_t)r->f->count, sizeof wanted, compare_names);
+    if (!found)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a GPT-2 of %lld layers",
+                         r->path, z3d_shown(entry->key, text), (long long)r->f->gpt.num_layers);
+    z3d_place *place = head ? &r->head : &r->f->place[found->tensor];
+    if (place->found)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is there twice", r->path,
+                         z3d_shown(name, text));
+    r->own_head |= head;
+    return read_entry(r, entry, bytes, found->tensor, place);
+}
+
+/* ---- one file ---- */
+
+static int compare_spans(const void *a, const void *b) {
+    const span *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* Sorts them. */
+static z3d_status check_spans(const reader *r, span *spans, size_t count) {
+    char a[Z3D_SHOWN + 1], b[Z3D_SHOWN + 1];
+    int64_t at = 0;
+    if (count) qsort(spans, count, sizeof *spans, compare_spans);
+    for (size_t i = 0; i < count; at = spans[i++].end) {
+        if (spans[i].begin < at)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%s: tensor %s (bytes %lld to %lld) overlaps tensor %s (bytes %lld to "
+                             "%lld)",
+                             r->path, z3d_shown(spans[i].name, a), (long long)spans[i].begin,
+                             (long long)spans[i].end, z3d_shown(spans[i - 1].name, b),
+                             (long long)spans[i - 1].begin, (long long)spans[i - 1].end);
+        if (spans[i].begin > at)
+            return Z3D_ERROR(
+                Z3D_ERR_DATA, "%s: bytes %lld to %lld, before tensor %s, belong to no tensor",
+                r->path, (long long)at, (long long)spans[i].begin, z3d_shown(spans[i].name, a));
+    }
+    if (at == r->room) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: %lld bytes follow the last tensor, which ends at byte %lld of %lld",
+                     r->path, (long long)(r->room - at), (long long)at, (long long)r->room);
+}
+
+static z3d_status add_entries(reader *r, const z3d_json *root) {
+    span *spans;
+    size_t count = 0;
+    z3d_status status = Z3D_OK;
+    if (root->type != Z3D_JSON_OBJECT)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: its header is not a JSON object", r->path);
+    Z3D_TRY(z3d_new((size_t)root->count + 1, sizeof *spans, "the list of tensors", &spans));
+    for (const z3d_json *entry = root->first; entry && status == Z3D_OK; entry = entry->next) {
+        if (strcmp(entry->key, "__metadata__") == 0) continue;
+        status = read_span(r, entry, &spans[count]);
+        if (status == Z3D_OK) status = add_entry(r, entry, &spans[count++]);
+    }
+    if (status == Z3D_OK) status = check_spans(r, spans, count);
+    free(spans);
+    return status;
+}
+
+/* The file: 8 bytes, little-endian, how long the header is; the header; the tensors. */
+static z3d_status read_file(reader *r) {
+    const z3d_foreign_file *file = &r->f->file[r->file];
+    uint8_t bytes[8] = {0};
+    uint64_t length = 0;
+    char *text = NULL;
+    z3d_json *root = NULL;
+    r->path = file->path;
+    Z3D_TRY(z3d_io_read(file->fd, file->path, bytes, 8, 0));
+    for (int i = 0; i < 8; i++) length |= (uint64_t)bytes[i] << (8 * i);
+    if (length > MAX_HEADER || (int64_t)length > file->bytes - 8)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: not a safetensors file: its header would have %llu bytes", file->path,
+                         (unsigned long long)length);
+    r->data = 8 + (int64_t)length;
+    r->room = file->bytes - r->data;
+    Z3D_TRY(z3d_new(length + 1, 1, "a header", &text));
+    z3d_status status = z3d_io_read(file->fd, file->path, text, (int64_t)length, 8);
+    if (status == Z3D_OK) status = z3d_json_parse(text, length, file->path, &root);
+    if (status == Z3D_OK) status = add_entries(r, root);
+    z3d_json_free(root);
+    free(text);
+    return status;
+}
+
+/* ---- all files ---- */
+
+/* A head of its own must be the token table again: ours are tied. */
+static z3d_status check_head(const reader *r) {
+    enum { CHUNK = 4096 };
+    const z3d_foreign *f = r->f;
+    float a[CHUNK], b[CHUNK];
+    int table = 0;
+    if (!r->own_head) return Z3D_OK;
+    while (strcmp(f->view[table].name, "wte.weight") != 0) table++;
+    int64_t count = z3d_tensor_elements(&f->tensor[table]);
+    for (int64_t at = 0; at < count; at += CHUNK) {
+        int64_t some = count - at < CHUNK ? count - at : CHUNK;
+        Z3D_TRY(z3d_foreign_read_run(f, &r->head, at, some, a));
+        Z3D_TRY(z3d_foreign_read(f, table, at, some, b));
+        if (memcmp(a, b, (size_t)some * sizeof *a) != 0)
+            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                             "%s: tensor lm_head.weight differs from wte.weight; only tied "
+                             "embeddings are supported",
+                             f->file[r->head.file].path);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_safetensors_read(z3d_foreign *f) {
+    reader r = {.f = f};
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_new((size_t)f->count, sizeof *r.by_name, "the list of names", &r.by_name));
+    for (int i = 0; i < f->count; i++) r.by_name[i] = (listed){f->view[i].name, i};
+    qsort(r.by_name, (size_t)f->count, sizeof *r.by_name, compare_names);
+    for (; r.file < f->num_files && status == Z3D_OK; r.file++) status = read_file(&r);
+    for (int i = 0; i < f->count && status == Z3D_OK; i++)
+        if (!f->place[i].found)
+            status = Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing",
+                               f->num_files == 1 ? f->file[0].path : f->path, f->view[i].name);
+    if (status == Z3D_OK) status = check_head(&r);
+    free(r.by_name);
+    return status;
+}

@@ -1,0 +1,33 @@
+/* JSON lines: a text in each line of a file. */
+#ifndef ZERO3D_TRAIN_JSON_LINES_H
+#define ZERO3D_TRAIN_JSON_LINES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+
+/* ".jsonl" and ".ndjson". */
+bool z3d_is_json_lines(const char *path);
+
+/* Reads an open file line by line, with as much memory as its longest line needs. */
+typedef struct z3d_json_lines {
+    int fd;
+    const char *path, *key; /* key: of the text in each line's object */
+    int64_t line;           /* lines read */
+    int64_t offset;         /* bytes read and used */
+    /* Private. */
+    char *buffer;
+    size_t capacity, begin, end;
+    bool ended;
+    z3d_json *object; /* of the last line */
+} z3d_json_lines;
+
+/* The text of the next line that is not blank; *text NULL: the file has ended. Valid until the next
+ * call. ERR_DATA with "file:line: what": no JSON object, no string `key` in it, or a line of more
+ * than 256 MiB. ERR_IO, ERR_MEMORY. */
+z3d_status z3d_json_lines_next(z3d_json_lines *lines, const char **text, size_t *length);
+void z3d_json_lines_free(z3d_json_lines *lines);
+
+#endif
