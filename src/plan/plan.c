@@ -127,14 +127,13 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topol
     int data;
     if (ranks == 0) ranks = implied_ranks(config);
     if (ranks < 1 || ranks > INT32_MAX)
-        return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
-                         "cannot plan a world of %lld ranks: 1 to %d are possible",
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "cannot plan a world of %lld ranks; use 1 to %d",
                          (long long)ranks, INT32_MAX);
     Z3D_TRY(z3d_config_check(config));
     Z3D_TRY(z3d_config_resolve(config, (int)ranks, &data));
     if (rank < 0 || rank >= ranks)
-        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld: 0 to %lld are", rank,
-                         (long long)ranks, (long long)ranks - 1);
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld ranks; use 0 to %lld",
+                         rank, (long long)ranks, (long long)ranks - 1);
     return z3d_topology_make((int)config->parallel_tensor_model_parallel_size, data,
                              (int)config->parallel_pipeline_model_parallel_size, rank, out);
 }
