@@ -142,7 +142,7 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                       plan->world_verified
                           ? "these programs, and the programs of all ranks against each other"
                           : "these programs; the programs of all ranks are verified against each "
-                            "other only up to 64 ranks");
+                            "other only up to 64 ranks and 20 M instructions");
 }
 
 void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out) {
