@@ -48,7 +48,8 @@ static void *grow(struct builder *b, void *array, int count, int *capacity, size
     int wanted = *capacity ? 2 * *capacity : 64;
     void *bigger = realloc(array, (size_t)wanted * bytes);
     if (!bigger) {
-        b->status = Z3D_ERROR(Z3D_ERR_MEMORY, "step program with %d entries", wanted);
+        b->status =
+            Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a step program of %d entries", wanted);
         return array;
     }
     *capacity = wanted;
@@ -533,7 +534,8 @@ static z3d_status find_writers(struct builder *b) {
 
 static z3d_status check_config(const z3d_program_config *c) {
     if (c->stage < 0 || c->stage > 3)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "ZeRO stage %d: there are 0, 1, 2 and 3", c->stage);
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "ZeRO stage %d does not exist; use 0, 1, 2 or 3",
+                         c->stage);
     if (c->micro_batch < 1 || c->accumulation < 1 || c->reduce_bucket < 1 || c->gather_bucket < 1)
         return Z3D_ERROR(
             Z3D_ERR_CONFIG,
@@ -541,9 +543,10 @@ static z3d_status check_config(const z3d_program_config *c) {
             (long long)c->micro_batch, c->accumulation, (long long)c->reduce_bucket,
             (long long)c->gather_bucket);
     if (c->grad_dtype != c->dtype && c->grad_dtype != Z3D_F32)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "gradients in %s with a model in %s: the model's type or fp32",
-                         z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->dtype));
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "gradients in %s with a model in %s are not supported; use the model's type or fp32",
+            z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->dtype));
     return Z3D_OK;
 }
 
@@ -553,14 +556,14 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     *out = NULL;
     Z3D_TRY(check_config(config));
     if (config->gathered && mode == Z3D_MODE_TRAIN)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "a training step cannot rely on gathered parameters: the "
-                                         "one before it has changed them");
-    if ((int64_t)model->num_units * config->accumulation > MAX_UNIT_RUNS)
         return Z3D_ERROR(
             Z3D_ERR_CONFIG,
-            "%d units x %d micro-batches a step: a step program has at most %d unit runs; "
-            "take fewer gradient accumulation steps",
-            model->num_units, config->accumulation, MAX_UNIT_RUNS);
+            "a training step cannot use gathered parameters: the step before it changed them");
+    if ((int64_t)model->num_units * config->accumulation > MAX_UNIT_RUNS)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "%d units x %d micro-batches a step are too many: a step program runs at "
+                         "most %d units; use fewer gradient accumulation steps or layers",
+                         model->num_units, config->accumulation, MAX_UNIT_RUNS);
     struct builder b = {.decisions = decide(config, model), .saving = -1};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;

@@ -154,7 +154,8 @@ static z3d_status create(z3d_engine *engine) {
     const z3d_engine_config *c = &engine->config;
     const char *obstacle = c->graph == Z3D_GRAPH_ON ? z3d_graph_obstacle(c) : NULL;
     if (obstacle)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "training.cuda_graph on: %s; write auto", obstacle);
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "training.cuda_graph: on is not possible here: %s; use auto", obstacle);
     Z3D_TRY(build_programs(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT && c->verify; mode++) {
         Z3D_TRY(verify_world(engine, engine->program[mode]));
@@ -238,7 +239,7 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     z3d_executor *executor =
         engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
     if (!engine->program[mode])
-        return Z3D_ERROR(Z3D_ERR_USAGE, "the model has no output to generate from");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
     z3d_status status = z3d_executor_run(executor, host);
     if (status != Z3D_OK && status != Z3D_AGAIN) executor->position = 0;

@@ -256,7 +256,8 @@ static z3d_status start(z3d_executor *executor, int index) {
     case Z3D_OP_LOAD_INPUT:
         return start_load_gather(executor, index);
     default:
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%s has no start", z3d_opcode_name(i->opcode));
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%s cannot be started and waited for",
+                         z3d_opcode_name(i->opcode));
     }
 }
 
@@ -336,13 +337,14 @@ static z3d_status check_child(void *context, z3d_group *group, const z3d_collect
     const z3d_instruction *i = &executor->program->instruction[executor->position];
     int n = executor->next_child++;
     if (n >= i->num_children)
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "does %s as its collective %d, its recording has only %d",
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "runs %s as its collective %d, but its recording has only %d collectives",
                          z3d_collective_name(call->kind), n + 1, i->num_children);
     const z3d_child *child = &i->child[n];
     if (child->kind != call->kind || child->count != call->count || child->dtype != call->dtype ||
         child->op != call->op || child->axis != z3d_group_axis(group))
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "its collective %d is %s of %lld %s, its recording has %s of %lld %s",
+                         "its collective %d is %s of %lld %s, but its recording has %s of %lld %s",
                          n + 1, z3d_collective_name(call->kind), (long long)call->count,
                          z3d_dtype_name(call->dtype), z3d_collective_name(child->kind),
                          (long long)child->count, z3d_dtype_name(child->dtype));
@@ -434,7 +436,7 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
     z3d_group_set_observer(run.tensor, NULL, NULL);
     if (status != Z3D_OK) return status;
     if (executor->next_child != i->num_children)
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "did %d collectives, its recording has %d",
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "ran %d collectives, but its recording has %d",
                          executor->next_child, i->num_children);
     touch(executor, i->buffer[Z3D_SLOT_SAVED], run.saved.used);
     touch(executor, i->buffer[Z3D_SLOT_WORKSPACE], run.workspace.peak);
@@ -514,7 +516,7 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     case Z3D_OPCODE_COUNT:
         break;
     }
-    return Z3D_ERROR(Z3D_ERR_PROGRAM, "no instruction (opcode %d)", (int)i->opcode);
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "unknown instruction (opcode %d)", (int)i->opcode);
 }
 
 static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_step *host) {

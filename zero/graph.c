@@ -8,13 +8,13 @@
 #include <string.h>
 
 const char *z3d_graph_obstacle(const z3d_engine_config *config) {
-    if (!z3d_device_captures(config->device)) return "this device captures nothing";
-    if (config->digest_path) return "training.digest looks at every instruction";
-    if (config->trace_path) return "training.trace_steps looks at every instruction";
-    if (config->enter) return "something looks at every instruction";
+    if (!z3d_device_captures(config->device)) return "this device cannot capture a step";
+    if (config->digest_path) return "training.digest observes every instruction";
+    if (config->trace_path) return "training.trace_steps observes every instruction";
+    if (config->enter) return "something observes every instruction";
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
         if (!z3d_group_on_stream(config->group[axis]))
-            return "collectives go through host memory (training.collectives: host)";
+            return "collectives use host memory (training.collectives: host)";
     return NULL;
 }
 
@@ -72,7 +72,7 @@ static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step
     z3d_step_graph *graph = &executor->graph;
     z3d_status status = capture(executor, host);
     if (status != Z3D_OK)
-        status = z3d_error_context(status, "step %lld, while it was captured",
+        status = z3d_error_context(status, "step %lld, capturing its graph",
                                    (long long)host->state.step);
     z3d_executor_announce_wait(executor, "captured (waiting for all ranks)");
     if (executor->world) status = z3d_world_agree(executor->world, status);
@@ -93,7 +93,7 @@ z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *h
         z3d_status status = capture_everywhere(executor, host);
         if (status != Z3D_OK && graph->mode == Z3D_GRAPH_ON) return status;
         if (status != Z3D_OK) {
-            z3d_log(Z3D_LOG_INFO, "training.cuda_graph auto: steps run without one: %s",
+            z3d_log(Z3D_LOG_INFO, "training.cuda_graph auto: steps run without a graph: %s",
                     z3d_error_message());
             graph->mode = Z3D_GRAPH_OFF;
             return Z3D_OK;

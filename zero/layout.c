@@ -52,38 +52,37 @@ static z3d_status check_parameter(const z3d_parameter_group *group, int index, i
             return Z3D_ERROR(Z3D_ERR_CONFIG, "parameter group %s: two parameters are called %s",
                              group->name, p->name);
     if (p->dims < 1 || p->dims > Z3D_MAX_DIMS || p->split_dim < -1 || p->split_dim >= p->dims)
-        return Z3D_ERROR(
-            Z3D_ERR_CONFIG,
-            "parameter %s/%s: %d dimensions, split along %d: there are 1 to %d, and the "
-            "split one is among them or -1",
-            group->name, p->name, p->dims, p->split_dim, Z3D_MAX_DIMS);
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "parameter %s/%s: %d dimensions, split along dimension %d; it must have 1 "
+                         "to %d dimensions, and the split dimension must be one of them, or -1",
+                         group->name, p->name, p->dims, p->split_dim, Z3D_MAX_DIMS);
     for (int d = 0; d < p->dims; d++)
         if (p->shape[d] < 1)
             return Z3D_ERROR(Z3D_ERR_CONFIG,
-                             "parameter %s/%s: dimension %d is %lld, must be positive", group->name,
-                             p->name, d, (long long)p->shape[d]);
+                             "parameter %s/%s: dimension %d is %lld, but must be positive",
+                             group->name, p->name, d, (long long)p->shape[d]);
     if (p->split_dim < 0) return Z3D_OK;
     int64_t whole = p->padded_dim > 0 ? p->padded_dim : p->shape[p->split_dim];
     if (whole >= p->shape[p->split_dim] && whole % tensor_size == 0) return Z3D_OK;
-    return Z3D_ERROR(
-        Z3D_ERR_CONFIG,
-        "parameter %s/%s: dimension %d of %lld (%lld with padding) does not divide among "
-        "%d tensor ranks",
-        group->name, p->name, p->split_dim, (long long)p->shape[p->split_dim], (long long)whole,
-        tensor_size);
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "parameter %s/%s: dimension %d of %lld (%lld with padding) cannot be divided "
+                     "among %d tensor ranks",
+                     group->name, p->name, p->split_dim, (long long)p->shape[p->split_dim],
+                     (long long)whole, tensor_size);
 }
 
 static z3d_status check_unit(const z3d_model *model, int index) {
     const z3d_unit *u = &model->unit[index];
     if (!named(u->name) || !u->ops || !u->ops->forward || !u->ops->backward)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "unit %d: a name of 1 to %d bytes, forward and backward are needed", index,
+                         "unit %d needs a name of 1 to %d bytes, a forward and a backward", index,
                          Z3D_NAME - 1);
     if (u->kind < 0 || u->kind >= model->num_units)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "unit %s: kind %d, must be 0 to %d", u->name, u->kind,
-                         model->num_units - 1);
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "unit %s: kind %d, but it must be 0 to %d", u->name,
+                         u->kind, model->num_units - 1);
     if (u->num_groups < 0 || u->num_groups > Z3D_MAX_UNIT_GROUPS)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "unit %s: %d parameter groups, at most %d", u->name,
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "unit %s: %d parameter groups, but at most %d are possible", u->name,
                          u->num_groups, Z3D_MAX_UNIT_GROUPS);
     for (int s = 0; s < u->num_groups; s++)
         if (u->group[s] < 0 || u->group[s] >= model->num_groups)
@@ -91,7 +90,8 @@ static z3d_status check_unit(const z3d_model *model, int index) {
                              u->name, u->group[s], model->num_groups - 1);
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         if (u->output_elements[mode] < 0)
-            return Z3D_ERROR(Z3D_ERR_CONFIG, "unit %s: an output of %lld elements", u->name,
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "unit %s: its output has %lld elements, which is negative", u->name,
                              (long long)u->output_elements[mode]);
     return Z3D_OK;
 }
@@ -99,24 +99,26 @@ static z3d_status check_unit(const z3d_model *model, int index) {
 static z3d_status check_model(const z3d_model *model, const z3d_topology *topology) {
     if (model->tensor_size != topology->size[Z3D_AXIS_TENSOR])
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the model was made for tensor size %d, the topology has %d",
+                         "the model was made for tensor size %d, but the topology has %d",
                          model->tensor_size, topology->size[Z3D_AXIS_TENSOR]);
     if (model->num_units < 1 || model->num_fields < 0 || model->num_fields > Z3D_MAX_FIELDS)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "a model of %d units and %d fields: 1 or more and 0 to %d",
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "a model of %d units and %d fields is not possible; it needs 1 or more "
+                         "units and 0 to %d fields",
                          model->num_units, model->num_fields, Z3D_MAX_FIELDS);
     for (int f = 0; f < model->num_fields; f++)
         if (model->field[f].bytes_per_sample < 1)
-            return Z3D_ERROR(Z3D_ERR_CONFIG, "field %d: %lld bytes per sample, must be positive", f,
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "field %d: %lld bytes per sample, but it must be positive", f,
                              (long long)model->field[f].bytes_per_sample);
     for (int g = 0; g < model->num_groups; g++) {
         const z3d_parameter_group *group = &model->group[g];
         if (!named(group->name) || group->num_parameters < 1 ||
             group->num_parameters > Z3D_MAX_PARAMETERS)
-            return Z3D_ERROR(
-                Z3D_ERR_CONFIG,
-                "parameter group %d: a name of 1 to %d bytes and 1 to %d parameters are "
-                "needed, it has %d",
-                g, Z3D_NAME - 1, Z3D_MAX_PARAMETERS, group->num_parameters);
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "parameter group %d needs a name of 1 to %d bytes and 1 to %d "
+                             "parameters; it has %d",
+                             g, Z3D_NAME - 1, Z3D_MAX_PARAMETERS, group->num_parameters);
         for (int i = 0; i < group->num_parameters; i++)
             Z3D_TRY(check_parameter(group, i, model->tensor_size));
     }

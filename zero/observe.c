@@ -154,7 +154,7 @@ z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) 
     z3d_instruction_describe(p, index, what, sizeof what);
     if (fprintf(executor->digest, "%lld %d %016llx %s\n", (long long)step, index,
                 (unsigned long long)XXH3_64bits_digest(&hash), what) < 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "writing the digest file: %m");
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot write the digest file: %m");
     return Z3D_OK;
 }
 

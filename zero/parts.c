@@ -34,12 +34,12 @@ static z3d_status check_part(const z3d_engine *engine, z3d_tensor_kind kind, int
     z3d_part kept;
     if (kind == Z3D_TENSOR_GRADIENT || group < 0 || group >= model->num_groups || parameter < 0 ||
         parameter >= model->group[group].num_parameters)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "no state %d of parameter %d in parameter group %d",
-                         (int)kind, parameter, group);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no state %d of a parameter %d",
+                         group, (int)kind, parameter);
     z3d_engine_kept_part(engine, group, parameter, &kept);
     if (first < kept.first || count < 0 || count > kept.first + kept.count - first)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "%s/%s: elements %lld-%lld wanted, this rank keeps %lld-%lld",
+                         "%s/%s: elements %lld-%lld are requested, but this rank keeps %lld-%lld",
                          model->group[group].name, model->group[group].parameter[parameter].name,
                          (long long)first, (long long)(first + count - 1), (long long)kept.first,
                          (long long)(kept.first + kept.count - 1));

@@ -17,15 +17,17 @@ static z3d_status check_buffers(const z3d_program *program) {
         const z3d_buffer *b = &program->buffer[i];
         if (b->bytes < 0 || b->bytes > bytes_limit ||
             (total += z3d_round_up(b->bytes, Z3D_PACK_ALIGN)) > bytes_limit) {
-            return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "buffer %d (%s) of %lld bytes: sizes are 0 to 2^60, their sum as well",
-                             i, b->name, (long long)b->bytes);
+            return Z3D_ERROR(
+                Z3D_ERR_PROGRAM,
+                "buffer %d (%s) has %lld bytes; each size, and their sum, must be 0 to 2^60", i,
+                b->name, (long long)b->bytes);
         }
         if (b->persistent) continue;
         if (b->first < 0 || b->first > b->last || b->last >= program->num_instructions) {
-            return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "buffer %d (%s) lives from %d to %d; instructions are 0 to %d", i,
-                             b->name, b->first, b->last, program->num_instructions - 1);
+            return Z3D_ERROR(
+                Z3D_ERR_PROGRAM,
+                "buffer %d (%s) lives from instruction %d to %d, but the instructions are 0 to %d",
+                i, b->name, b->first, b->last, program->num_instructions - 1);
         }
     }
     return Z3D_OK;

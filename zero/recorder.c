@@ -63,7 +63,9 @@ static z3d_status record_collective(void *context, z3d_group *group, const z3d_c
     if (trace->num_children == recorder->capacity) {
         int capacity = recorder->capacity ? 2 * recorder->capacity : 8;
         z3d_child *child = realloc(trace->child, (size_t)capacity * sizeof *child);
-        if (!child) return Z3D_ERROR(Z3D_ERR_MEMORY, "recording %d collectives", capacity);
+        if (!child)
+            return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to record %d collectives",
+                             capacity);
         trace->child = child;
         recorder->capacity = capacity;
     }
@@ -149,12 +151,11 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
     }
     for (int call = 1; call < calls; call++)
         if (trace[call].recorded && trace[call].saved != trace[0].saved)
-            return Z3D_ERROR(
-                Z3D_ERR_PROGRAM,
-                "unit %s: %s takes %lld bytes of saved memory, forward took %lld: both "
-                "must take the same sizes in the same order",
-                run.unit->name, call == Z3D_CALL_BACKWARD ? "backward" : "recompute",
-                (long long)trace[call].saved, (long long)trace[0].saved);
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "unit %s: %s requests %lld bytes of saved memory, but forward "
+                             "requested %lld; both must request the same sizes in the same order",
+                             run.unit->name, call == Z3D_CALL_BACKWARD ? "backward" : "recompute",
+                             (long long)trace[call].saved, (long long)trace[0].saved);
     return Z3D_OK;
 }
 

@@ -133,7 +133,7 @@ static z3d_status check_parameter(const z3d_engine *engine, int group, int param
     const z3d_model *model = engine->config.model;
     if (group < 0 || group >= model->num_groups || parameter < 0 ||
         parameter >= model->group[group].num_parameters)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "no parameter %d in parameter group %d", parameter, group);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no parameter %d", group, parameter);
     return Z3D_OK;
 }
 

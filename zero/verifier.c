@@ -103,7 +103,7 @@ static z3d_status must_be_kept(const z3d_flow *flow, int slot, int group, z3d_gr
     int index = entry(flow)->buffer[slot],
         must = z3d_program_group_buffer(flow->program, group, part);
     if (index == must) return Z3D_OK;
-    return z3d_flow_fail(flow, "its %s is %s, must be %s", z3d_slot_text(slot),
+    return z3d_flow_fail(flow, "its %s is %s, but must be %s", z3d_slot_text(slot),
                          index >= 0 ? flow->program->buffer[index].name : "missing",
                          flow->program->buffer[must].name);
 }
@@ -150,7 +150,7 @@ static bool same_child(const z3d_child *a, const z3d_child *b) {
 static z3d_status check_children(const z3d_flow *flow, const z3d_trace *trace) {
     const z3d_instruction *in = entry(flow);
     if (in->num_children != trace->num_children) {
-        return z3d_flow_fail(flow, "it lists %d inner collectives, its recording has %d",
+        return z3d_flow_fail(flow, "it lists %d inner collectives, but its recording has %d",
                              in->num_children, trace->num_children);
     }
     for (int c = 0; c < in->num_children; c++) {
@@ -183,7 +183,7 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
         z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
     *out = trace;
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
-    if (flow->controlled) return z3d_flow_fail(flow, "it comes after step_control");
+    if (flow->controlled) return z3d_flow_fail(flow, "it must come before step_control");
     Z3D_TRY(check_children(flow, trace));
     Z3D_TRY(read_parameters(flow, trace));
     if (trace->workspace == 0) return Z3D_OK;
@@ -259,11 +259,9 @@ static z3d_status add_gradients(z3d_flow *flow, const z3d_trace *trace) {
             Z3D_TRY(must_be_kept(flow, slot, group, Z3D_PART_GRADIENTS));
         }
         if (adds != (before > 0)) {
-            return z3d_flow_fail(flow,
-                                 "it %s gradients of %s, of which %d contributions came "
-                                 "before",
-                                 adds ? "adds to" : "overwrites",
-                                 flow->program->model->group[group].name, before);
+            return z3d_flow_fail(
+                flow, "it %s the gradients of %s, which have %d earlier contributions",
+                adds ? "adds to" : "overwrites", flow->program->model->group[group].name, before);
         }
         int sum = once ? 0 : in->micro;
         if (adds) Z3D_TRY(z3d_flow_read(flow, access, gradient_sum(group, sum, before)));
@@ -370,10 +368,10 @@ static z3d_status keep_shard(z3d_flow *flow) {
                              matrix_bytes(flow, in->group, config_of(flow)->grad_dtype)));
     Z3D_TRY(must_not_persist(flow, Z3D_SLOT_GRADIENTS));
     Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, in->group, Z3D_PART_GRADIENTS));
-    if (flow->controlled) return z3d_flow_fail(flow, "it comes after step_control");
+    if (flow->controlled) return z3d_flow_fail(flow, "it must come before step_control");
     Z3D_TRY(z3d_flow_read(flow, from, reduced(flow, in->group, sum, 1)));
     if ((in->accumulate != 0) != (sum > 0)) {
-        return z3d_flow_fail(flow, "it %s the kept gradients, micro-batch %d must %s",
+        return z3d_flow_fail(flow, "it %s the kept gradients, but micro-batch %d must %s",
                              in->accumulate ? "adds to" : "overwrites", sum,
                              sum > 0 ? "add" : "overwrite");
     }
@@ -417,7 +415,7 @@ static z3d_status gather_gradients(z3d_flow *flow, bool start) {
 /* ---- the step ---- */
 
 static z3d_status begin_step(z3d_flow *flow) {
-    if (flow->begun) return z3d_flow_fail(flow, "the step has begun already");
+    if (flow->begun) return z3d_flow_fail(flow, "the step has already begun");
     flow->begun = true;
     return Z3D_OK;
 }
@@ -425,7 +423,7 @@ static z3d_status begin_step(z3d_flow *flow) {
 /* It reads every group's own row of the kept gradients (norm, overflow) and the loss. */
 static z3d_status control_step(z3d_flow *flow) {
     const z3d_program *p = flow->program;
-    if (flow->controlled) return z3d_flow_fail(flow, "there is one already");
+    if (flow->controlled) return z3d_flow_fail(flow, "there is already one");
     if (flow->losses != micro_batches(flow)) {
         return z3d_flow_fail(flow, "%d of %d micro-batches added their loss", flow->losses,
                              micro_batches(flow));
@@ -442,7 +440,7 @@ static z3d_status step_optimizer(z3d_flow *flow) {
     int group = entry(flow)->group, rows = rows_of(flow, Z3D_PART_OPTIMIZER);
     z3d_access parameters = matrix(flow, Z3D_SLOT_PARAMETERS, rows, group);
     z3d_access states = matrix(flow, Z3D_SLOT_OPTIMIZER, rows, group);
-    if (!flow->controlled) return z3d_flow_fail(flow, "it comes before step_control");
+    if (!flow->controlled) return z3d_flow_fail(flow, "it must come after step_control");
     Z3D_TRY(must_be_kept(flow, Z3D_SLOT_PARAMETERS, group, Z3D_PART_PARAMETERS));
     Z3D_TRY(must_be_kept(flow, Z3D_SLOT_OPTIMIZER, group, Z3D_PART_OPTIMIZER));
     Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, group, Z3D_PART_GRADIENTS));
@@ -459,7 +457,7 @@ static z3d_status step_optimizer(z3d_flow *flow) {
 static z3d_status hand_over(z3d_flow *flow) {
     int last = flow->program->model->num_units - 1;
     int64_t bytes = output_bytes(flow, last);
-    if (flow->handed_over) return z3d_flow_fail(flow, "there is one already");
+    if (flow->handed_over) return z3d_flow_fail(flow, "there is already one");
     if (flow->losses != 1) return z3d_flow_fail(flow, "the last unit has not run");
     if (bytes > 0) Z3D_TRY(read_plain(flow, Z3D_SLOT_INPUT, bytes, output_of(last, 0)));
     flow->handed_over = true;
@@ -473,7 +471,7 @@ static z3d_status hand_over(z3d_flow *flow) {
 static z3d_status check_not_in_flight(const z3d_flow *flow) {
     int other = z3d_in_flight_overlap(&flow->pending, flow->at);
     if (other < 0) return Z3D_OK;
-    return z3d_flow_fail(flow, "entry %d moves these columns and is still in flight", other);
+    return z3d_flow_fail(flow, "entry %d moves the same columns and is still in flight", other);
 }
 
 /* Whether the entry is a start (or the one wait for a start that came before). */
@@ -488,7 +486,8 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     }
     int started = z3d_in_flight_find(&flow->pending, flow->at, true);
     if (started < 0)
-        return z3d_flow_fail(flow, "it waits for what was never started, or was waited for before");
+        return z3d_flow_fail(
+            flow, "it waits for an entry that was not started, or that another wait finished");
     z3d_in_flight_remove(&flow->pending, started);
     return Z3D_OK;
 }
@@ -500,7 +499,7 @@ static z3d_status collective(z3d_flow *flow) {
     }
     z3d_axis axis = entry(flow)->opcode == Z3D_OP_SUM_REPLICATED ? Z3D_AXIS_TENSOR : Z3D_AXIS_DATA;
     if (entry(flow)->axis != axis) {
-        return z3d_flow_fail(flow, "it goes over the %s group, must go over the %s group",
+        return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
                              z3d_axis_name(entry(flow)->axis), z3d_axis_name(axis));
     }
     Z3D_TRY(enter_phase(flow, &start));
@@ -541,19 +540,20 @@ static z3d_status check_kind(z3d_flow *flow) {
                 in->opcode == Z3D_OP_BACKWARD;
     bool moves = in->opcode == Z3D_OP_SAVE_INPUT || in->opcode == Z3D_OP_LOAD_INPUT;
     if (!is_collective(in->opcode) && !moves && in->phase != Z3D_PHASE_WHOLE) {
-        return z3d_flow_fail(flow, "only what runs beside compute is started and waited for");
+        return z3d_flow_fail(flow,
+                             "only entries that run beside compute can be started and waited for");
     }
     if ((in->opcode == Z3D_OP_STEP_CONTROL || in->opcode == Z3D_OP_GATHER_OUTPUT) &&
         in->axis != Z3D_AXIS_WORLD) {
-        return z3d_flow_fail(flow, "it goes over the %s group, must go over the world",
+        return z3d_flow_fail(flow, "it uses the %s group, but must use the world",
                              z3d_axis_name(in->axis));
     }
     if (!unit && in->num_children != 0) {
-        return z3d_flow_fail(flow, "it lists %d inner collectives, only units have some",
+        return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
     }
     if (trains(flow) ? in->opcode == Z3D_OP_GATHER_OUTPUT : only_in_training(in->opcode)) {
-        return z3d_flow_fail(flow, "it has no place in a program of this mode");
+        return z3d_flow_fail(flow, "a program of this mode must not have it");
     }
     return Z3D_OK;
 }
@@ -609,8 +609,8 @@ static z3d_status check_end(z3d_flow *flow) {
         return z3d_flow_fail(flow, "nothing waits for it");
     }
     flow->at = p->num_instructions; /* "the end of the program" */
-    if (!trains(flow) && !flow->handed_over) return z3d_flow_fail(flow, "no result is handed over");
-    if (trains(flow) && !flow->controlled) return z3d_flow_fail(flow, "there was no step_control");
+    if (!trains(flow) && !flow->handed_over) return z3d_flow_fail(flow, "gather_output is missing");
+    if (trains(flow) && !flow->controlled) return z3d_flow_fail(flow, "step_control is missing");
     for (int g = 0; g < p->model->num_groups; g++) {
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS), rows,
                                 parameters_of(g, trains(flow))));

@@ -136,7 +136,9 @@ static z3d_status make_room(z3d_cells *c) {
     if (c->count < c->capacity) return Z3D_OK;
     move_gap(c, c->count);
     z3d_cell *more = realloc(c->cell, 2 * sizeof *more * (size_t)c->capacity);
-    if (more == NULL) return Z3D_ERROR(Z3D_ERR_MEMORY, "verifier: %d cells", c->capacity);
+    if (more == NULL)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to verify a program (%d cells)",
+                         c->capacity);
     c->cell = more;
     c->capacity *= 2;
     return Z3D_OK;
@@ -252,15 +254,15 @@ z3d_status z3d_flow_operand_in(const z3d_flow *flow, int slot, int64_t bytes, z3
     if (index < 0) return z3d_flow_fail(flow, "its %s is missing", z3d_slot_text(slot));
     const z3d_buffer *b = &flow->program->buffer[index];
     if (b->space != space) {
-        return z3d_flow_fail(flow, "its %s, %s, does not lie %s", z3d_slot_text(slot), b->name,
+        return z3d_flow_fail(flow, "its %s, %s, is not %s", z3d_slot_text(slot), b->name,
                              space == Z3D_SPACE_HOST ? "in host memory" : "on the device");
     }
     if (flow->at < b->first || flow->at > b->last) {
-        return z3d_flow_fail(flow, "its %s, %s, lives from entry %d to %d only",
+        return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d",
                              z3d_slot_text(slot), b->name, b->first, b->last);
     }
     if (b->bytes < bytes) {
-        return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, must have %lld",
+        return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld",
                              z3d_slot_text(slot), b->name, (long long)b->bytes, (long long)bytes);
     }
     return Z3D_OK;

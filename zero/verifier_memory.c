@@ -10,7 +10,7 @@
 static z3d_status bad_entry(const z3d_program *p, int index, const char *what, long long value,
                             long long limit) {
     char entry[160];
-    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: %s is %lld; 0 to %lld exist", index,
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: %s is %lld, but must be 0 to %lld", index,
                      z3d_instruction_describe(p, index, entry, sizeof entry), what, value,
                      limit - 1);
 }
@@ -23,7 +23,7 @@ static z3d_status check_columns(const z3d_program *p, int index) {
     }
     char entry[160];
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "entry %d, %s: %lld columns from %lld on; the shard has columns 0 to %lld",
+                     "entry %d, %s: %lld columns from column %lld; the shard has columns 0 to %lld",
                      index, z3d_instruction_describe(p, index, entry, sizeof entry),
                      (long long)in->count, (long long)in->first, (long long)shard - 1);
 }
@@ -79,8 +79,8 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
         return Z3D_OK;
     }
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "buffer %d, %s, with %lld bytes of group %d: it must be %s, persistent on the "
-                     "device, %lld bytes of group %d",
+                     "buffer %d, %s, has %lld bytes of group %d, but must be %s: persistent, on "
+                     "the device, %lld bytes of group %d",
                      index, b->name, (long long)b->bytes, b->group, what, (long long)bytes, group);
 }
 
@@ -105,7 +105,8 @@ static z3d_status check_persistents(const z3d_program *p) {
     int groups = p->model->num_groups, fields = p->model->num_fields;
     int needed = z3d_program_group_buffer(p, groups, Z3D_PART_PARAMETERS);
     if (p->num_buffers < needed) {
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%d buffers: %d persistent ones come first",
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "the program has %d buffers, but needs at least its %d persistent ones",
                          p->num_buffers, needed);
     }
     int64_t scratch = p->traces->scratch > 0 ? p->traces->scratch : 64;
@@ -131,9 +132,11 @@ static z3d_status check_lifetimes(const z3d_program *p) {
                          ? b->first == 0 && b->last == INT_MAX
                          : b->first >= 0 && b->first <= b->last && b->last < p->num_instructions;
         if (!lives || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT) {
-            return Z3D_ERROR(
-                Z3D_ERR_PROGRAM, "buffer %d, %s: %lld bytes alive from entry %d to %d of 0 to %d",
-                i, b->name, (long long)b->bytes, b->first, b->last, p->num_instructions - 1);
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "buffer %d, %s: %lld bytes, alive from entry %d to %d; the program "
+                             "has entries 0 to %d",
+                             i, b->name, (long long)b->bytes, b->first, b->last,
+                             p->num_instructions - 1);
         }
     }
     return Z3D_OK;
@@ -147,8 +150,8 @@ static z3d_status check_place(const z3d_program *p, int index) {
         return Z3D_OK;
     }
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "buffer %d, %s: %lld bytes at %lld; the arena has %lld bytes, places are "
-                     "multiples of %d",
+                     "buffer %d, %s: %lld bytes at %lld; the arena has %lld bytes, and offsets "
+                     "must be multiples of %d",
                      index, b->name, (long long)b->bytes, (long long)b->offset, (long long)arena,
                      Z3D_PACK_ALIGN);
 }

@@ -176,8 +176,10 @@ static z3d_status come(world *w, int rank) {
         char a[256], b[256];
         describe_call(other, *head(other), a, sizeof a);
         describe_call(p, *head(p), b, sizeof b);
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "ranks of one group differ: rank %d does %s; rank %d %s",
-                         m->first, a, rank, b);
+        return Z3D_ERROR(
+            Z3D_ERR_PROGRAM,
+            "ranks of one group run different collectives: rank %d runs %s; rank %d runs %s",
+            m->first, a, rank, b);
     }
     if (++m->arrived == w->size[mine.axis]) w->full[w->num_full++] = index;
     return Z3D_OK;
@@ -229,8 +231,8 @@ static z3d_status wait(player *p, int rank, bool *over) {
         char entry[128];
         z3d_instruction_describe(p->program, p->entry, entry, sizeof entry);
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "rank %d, entry %d, %s: it waits for what was not started", rank, p->entry,
-                         entry);
+                         "rank %d, entry %d, %s: it waits for an entry that was not started", rank,
+                         p->entry, entry);
     }
     *over = p->number[start] < p->done;
     if (*over) z3d_in_flight_remove(&p->open, start);
@@ -332,15 +334,14 @@ static z3d_status make_player(player *p, const z3d_program *program) {
 }
 
 static z3d_status check_world(z3d_program *const *programs, int count) {
-    if (count < 1) return Z3D_ERROR(Z3D_ERR_PROGRAM, "a world of %d programs", count);
+    if (count < 1) return Z3D_ERROR(Z3D_ERR_PROGRAM, "a world cannot have %d programs", count);
     const int *size = programs[0]->topology.size;
     int64_t ranks = (int64_t)size[Z3D_AXIS_TENSOR] * size[Z3D_AXIS_DATA];
     if (size[Z3D_AXIS_TENSOR] < 1 || size[Z3D_AXIS_DATA] < 1 || size[Z3D_AXIS_PIPELINE] < 1 ||
         ranks > count || ranks * size[Z3D_AXIS_PIPELINE] != count ||
         size[Z3D_AXIS_WORLD] != count) {
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "%d programs of a world of tensor %d x data %d x "
-                         "pipeline %d = %d ranks",
+                         "%d programs for a world of tensor %d x data %d x pipeline %d = %d ranks",
                          count, size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
                          size[Z3D_AXIS_WORLD]);
     }
@@ -349,7 +350,8 @@ static z3d_status check_world(z3d_program *const *programs, int count) {
         for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
             if (p->topology.size[axis] == size[axis] && p->mode == programs[0]->mode) continue;
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "rank %d's program is of another world or mode than rank 0's", rank);
+                             "the programs of rank %d and rank 0 are of different worlds or modes",
+                             rank);
         }
         for (int i = 0; i < p->num_instructions; i++) {
             const z3d_instruction *in = &p->instruction[i];
@@ -362,10 +364,10 @@ static z3d_status check_world(z3d_program *const *programs, int count) {
                         in->child[c].kind != Z3D_COLLECTIVE_RECV;
             }
             if (known) continue;
-            return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "rank %d, entry %d: a collective without a group (units neither send "
-                             "nor receive)",
-                             rank, i);
+            return Z3D_ERROR(
+                Z3D_ERR_PROGRAM,
+                "rank %d, entry %d: its collective has no group (units must not send or receive)",
+                rank, i);
         }
     }
     return Z3D_OK;

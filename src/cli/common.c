@@ -68,12 +68,13 @@ z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_confi
     *out = NULL;
     if (count < 1)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "which configuration? a YAML file is wanted, configs/demo.yaml say");
+                         "a configuration file is missing, for example configs/demo.yaml");
     for (int i = 1; i < count; i++)
         if (!strchr(arguments[i], '='))
-            return Z3D_ERROR(Z3D_ERR_USAGE,
-                             "'%s' is no key=value (one configuration file, then assignments)",
-                             arguments[i]);
+            return Z3D_ERROR(
+                Z3D_ERR_USAGE,
+                "'%s' is not key=value (usage: one configuration file, then key=value arguments)",
+                arguments[i]);
     z3d_config *config;
     Z3D_TRY(z3d_config_create(&config));
     int data;
@@ -124,20 +125,22 @@ int cli_finish_rank(const z3d_world *world, z3d_status status, const char *comma
 }
 
 z3d_status cli_write(const char *path, const z3d_string *text) {
-    if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %.200s", path);
+    if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to write %.200s", path);
     FILE *file = fopen(path, "w");
     bool written = file && fwrite(text->text, 1, text->length, file) == text->length;
     if (file && fclose(file) != 0) written = false;
-    return written ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    return written ? Z3D_OK
+                   : Z3D_ERROR(Z3D_ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
 }
 
 int cli_print(const z3d_string *text) {
     if (text->failed)
-        return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "out of memory for the text to print"), NULL);
+        return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the text to print"),
+                          NULL);
     if (text->length) fwrite(text->text, 1, text->length, stdout);
     errno = 0;
     if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_finish(Z3D_ERROR(Z3D_ERR_IO, "writing to standard output: %s", strerror(errno)),
-                          NULL);
+        return cli_finish(
+            Z3D_ERROR(Z3D_ERR_IO, "cannot write to standard output: %s", strerror(errno)), NULL);
     return CLI_OK;
 }

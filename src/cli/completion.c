@@ -8,8 +8,9 @@ static const char help[] =
     "\n"
     "Prints completion for bash: commands, options, and all keys of the configuration.\n"
     "\n"
-    "for this shell:  source <(zero3d completion bash)\n"
-    "for good:        zero3d completion bash > ~/.local/share/bash-completion/completions/zero3d\n";
+    "this shell only:   source <(zero3d completion bash)\n"
+    "all later shells:  zero3d completion bash > "
+    "~/.local/share/bash-completion/completions/zero3d\n";
 
 /* Keys are asked from the program when needed, so that the script never grows old. */
 static const char script_head[] =
@@ -63,7 +64,7 @@ static int run(int argc, char **argv) {
     int count;
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && (count != 1 || strcmp(argv[1], "bash") != 0))
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "completion is there for bash: zero3d completion bash");
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "only bash is supported: zero3d completion bash");
     if (status != Z3D_OK) return cli_finish(status, "completion");
     z3d_string text = {0};
     z3d_string_append(&text, "%s", script_head);

@@ -9,17 +9,18 @@
 static const char help[] =
     "usage: zero3d digest A B\n"
     "\n"
-    "Compares two digest files (one rank's, of two runs with `zero3d train --digest`) and names "
-    "the\n"
-    "first instruction whose output differs. Every line of such a file is\n"
+    "Compares two digest files and names the first instruction whose output differs. Each file is "
+    "of\n"
+    "one rank of a run with `zero3d train --digest`. Each line stands for one instruction of the "
+    "step\n"
+    "program:\n"
     "\n"
     "  step index hash description\n"
     "\n"
-    "and stands for one instruction of the step program: reading down, the first difference is "
-    "where\n"
-    "the two runs parted; everything after it merely follows.\n"
+    "The two runs begin to differ at the first line that differs; later differences follow from "
+    "it.\n"
     "\n"
-    "Exit code: 0 the files are equal, 1 they differ (or could not be read), 2 wrong usage.\n"
+    "Exit code: 0: the files are equal; 1: they differ, or cannot be read; 2: wrong usage.\n"
     "\n"
     "example: zero3d digest runs/a/digest-rank0.txt runs/b/digest-rank0.txt\n";
 
@@ -64,16 +65,19 @@ static z3d_status compare(reader *a, reader *b, z3d_string *text, bool *equal) {
         Z3D_TRY(next_line(b, &right));
         if (!left && !right) {
             if (number == 1)
-                return Z3D_ERROR(Z3D_ERR_DATA, "%s and %s are empty: nothing was compared", a->path,
-                                 b->path);
+                return Z3D_ERROR(Z3D_ERR_DATA, "%s and %s are empty; there is nothing to compare",
+                                 a->path, b->path);
             z3d_string_append(text, "equal: %ld instructions\n", number - 1);
             *equal = true;
             return Z3D_OK;
         }
         if (left && right && strcmp(left, right) == 0) continue;
         z3d_string_append(text,
-                          "first difference in line %ld, after %ld equal instructions\n  %s\n    "
-                          "%s\n  %s\n    %s\n",
+                          "first difference: line %ld, after %ld equal instructions\n"
+                          "  %s\n"
+                          "    %s\n"
+                          "  %s\n"
+                          "    %s\n",
                           number, number - 1, a->path, left ? left : "(ends here)", b->path,
                           right ? right : "(ends here)");
         return Z3D_OK;
@@ -88,7 +92,7 @@ static int run(int argc, char **argv) {
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && count != 2)
-        status = Z3D_ERROR(Z3D_ERR_USAGE, "two digest files are wanted, not %d", count);
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "expected two digest files, got %d", count);
     if (status == Z3D_OK) status = open_reader(&a, argv[1]);
     if (status == Z3D_OK) status = open_reader(&b, argv[2]);
     if (status == Z3D_OK) status = compare(&a, &b, &text, &equal);

@@ -15,13 +15,14 @@
 static const char help[] =
     "usage: zero3d doctor [--measure FILE]\n"
     "\n"
-    "Looks at this machine: libraries, CPU and instruction set, cores, memory, shared memory, and "
-    "the\n"
-    "measured speed of matrix products in each precision with the method that a run would choose.\n"
-    "A line that begins with '!' names something that will slow down or stop a run.\n"
+    "Checks this machine: libraries, CPU and instruction set, cores, memory, shared memory. "
+    "Measures the\n"
+    "speed of matrix products in each precision, with the method that a run would choose.\n"
+    "A line that begins with '!' names something that slows down or stops a run.\n"
     "\n"
-    "  --measure FILE   instead, measures kernels, copies, the links between the ranks that it is\n"
-    "                   started on and the disk that FILE is on, and describes the machine in FILE "
+    "  --measure FILE   only measures kernels, copies, the links between the ranks that it is "
+    "started\n"
+    "                   on, and the disk of FILE; writes the description of the machine to FILE, "
     "for\n"
     "                   `zero3d plan --hardware`\n"
     "\n"
@@ -50,7 +51,8 @@ static void check_memory(z3d_string *out) {
         z3d_format_bytes(page * sysconf(_SC_AVPHYS_PAGES), available, sizeof available));
     struct statvfs shm;
     if (statvfs("/dev/shm", &shm) != 0) {
-        z3d_string_append(out, "! /dev/shm is not there: ranks of one node cannot share memory\n");
+        z3d_string_append(out,
+                          "! /dev/shm does not exist: ranks of one node cannot share memory\n");
         return;
     }
     int64_t bytes = (int64_t)shm.f_bavail * (int64_t)shm.f_frsize;
@@ -96,7 +98,7 @@ static z3d_status write_description(const char *path, int ranks, const z3d_hardw
 static z3d_status check_place(const z3d_world *world, const char *path) {
     if (z3d_world_rank(world) > 0) return Z3D_OK;
     FILE *file = fopen(path, "a");
-    if (!file) return Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+    if (!file) return Z3D_ERROR(Z3D_ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
     fclose(file);
     return Z3D_OK;
 }
@@ -108,10 +110,11 @@ static z3d_status measure_disk(z3d_world *world, const char *path, z3d_hardware 
     z3d_string folder = {0};
     const char *slash = strrchr(path, '/');
     z3d_string_append(&folder, "%.*s", slash ? (int)(slash - path + 1) : 1, slash ? path : ".");
-    if (folder.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of a folder");
+    if (folder.failed)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the name of a folder");
     z3d_status status = z3d_measure_disk(world, folder.text, hardware);
     if (status != Z3D_OK && z3d_world_rank(world) == 0)
-        z3d_string_append(out, "! disk: not measured: %s\n", z3d_error_message());
+        z3d_string_append(out, "! disk not measured: %s\n", z3d_error_message());
     z3d_string_free(&folder);
     return Z3D_OK;
 }
@@ -160,4 +163,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_doctor = {"doctor", "is this machine fit, and how fast is it", help, run};
+const cli_command cli_doctor = {"doctor", "check this machine, and measure how fast it is", help, run};

@@ -19,8 +19,10 @@ static void append_help(z3d_string *text) {
     for (int i = 0; cli_commands[i]; i++)
         z3d_string_append(text, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     z3d_string_append(
-        text, "\n  --version   this program's version, its libraries and this machine's CPU\n"
-              "  --help      this text; `zero3d COMMAND --help` says more about one command\n\n"
+        text, "\n"
+              "  --version   version of this program and its libraries, and this machine's CPU\n"
+              "  --help      this text; `zero3d COMMAND --help` explains one command\n"
+              "\n"
               "Several ranks:  scripts/launch -n 4 zero3d train configs/demo.yaml\n"
               "All keys of a configuration:  zero3d config\n");
 }
@@ -75,7 +77,7 @@ int main(int argc, char **argv) {
     const cli_command *command = find_command(name);
     if (!command)
         return cli_finish(
-            Z3D_ERROR(Z3D_ERR_USAGE, "there is no command '%s'; `zero3d --help` lists them", name),
+            Z3D_ERROR(Z3D_ERR_USAGE, "no command '%s'; `zero3d --help` lists the commands", name),
             NULL);
     if (help || asks_for_help(argc - 1, argv + 1)) return print_help(command);
     return command->run(argc - 1, argv + 1);

@@ -16,36 +16,34 @@ static const char help[] =
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
     "                   [--write FILE]\n"
     "\n"
-    "Says what a run would take, without running it and without its ranks: one process makes the\n"
-    "step program of any rank of any world. Prints that rank's memory by tenant (parameters,\n"
-    "gradients, optimizer states, activations, temporary, communication), the arena they are "
-    "packed\n"
-    "into, the elements it sends along each axis, and its work.\n"
+    "Shows what a run would need, without running it: one process makes the step program of any "
+    "rank of\n"
+    "any world. Prints that rank's memory by tenant (parameters, gradients, optimizer states,\n"
+    "activations, temporary, communication), the arena that holds them, the elements that the rank "
+    "sends\n"
+    "along each axis, and its work.\n"
     "\n"
-    "  --ranks N         size of the world; default: parallel.world_size, or what the tensor size "
-    "and\n"
-    "                    the batch keys imply\n"
+    "  --ranks N         number of ranks; default: parallel.world_size, or what the tensor size "
+    "and the\n"
+    "                    batch keys imply\n"
     "  --rank R          the rank to plan (default 0)\n"
-    "  --print-program   also print its training step, one instruction a line\n"
-    "  --memory          also the memory over its training step: the least that any placement "
-    "takes,\n"
-    "                    what the plan takes, what a first-fit and a caching allocator would; with "
-    "a\n"
-    "                    file, a picture of it\n"
-    "  --hardware FILE   a described machine (configs/hardware): also prints whether it fits, the "
-    "time\n"
-    "                    of a step and where it goes, TFLOPS, MFU and HFU; everything is "
-    "predicted\n"
+    "  --print-program   also prints its training step, one instruction a line\n"
+    "  --memory          also prints the memory of its training step: the lower bound of any "
+    "placement,\n"
+    "                    the plan, a first-fit and a caching allocator; with FILE.svg, also a "
+    "picture\n"
+    "  --hardware FILE   a described machine (configs/hardware): also predicts whether the run "
+    "fits, the\n"
+    "                    time of a step and its parts, TFLOPS, MFU and HFU\n"
     "  --calibration FILE  numbers that replace some of the machine's\n"
-    "  --tokens N        time and device hours of a training on N tokens\n"
+    "  --tokens N        also the time and device hours to train on N tokens\n"
     "  --json            the prediction as one JSON object\n"
-    "  --trace FILE      the predicted timeline, opens in Perfetto\n"
-    "  --fit SIZE        the fastest way of training this model and batch on devices of SIZE "
-    "(16GiB;\n"
-    "                    device: that of --hardware): walks ZeRO stage, granularity, P_a, host "
-    "memory and\n"
-    "                    micro-batch; one line a combination. --write FILE saves the first as a "
-    "config\n"
+    "  --trace FILE      writes the predicted timeline, for Perfetto\n"
+    "  --fit SIZE        finds the fastest configuration for this model and batch on devices of "
+    "SIZE\n"
+    "                    (16GiB; or `device`: the size in --hardware FILE): tries ZeRO stages,\n"
+    "                    granularities, P_a, host memory and micro-batches; one line each.\n"
+    "                    --write FILE saves the first one as a configuration\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 zero_optimization.stage=3\n";
@@ -54,7 +52,7 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
     int64_t value;
     if (!text) return Z3D_OK;
     if (z3d_parse_int(text, &value) != Z3D_OK || value < low || value > INT32_MAX)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: a whole number from %lld on is wanted", option,
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least %lld", option,
                          text, (long long)low);
     *out = (int)value;
     return Z3D_OK;
@@ -82,13 +80,15 @@ static z3d_status price(const z3d_config *config, const z3d_case *of, int thread
     FILE *timeline = NULL;
     if (options->tokens &&
         (z3d_parse_float(options->tokens, &tokens) != Z3D_OK || tokens < 1 || tokens > 1e18))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokens %s: a number from 1 to 1e18 is wanted",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokens %s: expected a number from 1 to 1e18",
                          options->tokens);
     if (options->trace && !(timeline = fopen(options->trace, "w")))
-        return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: %s", options->trace, strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
+                         strerror(errno));
     z3d_status status = z3d_estimate_make(of, hardware, 0, timeline, &estimate);
     if (timeline && fclose(timeline) != 0 && status == Z3D_OK)
-        status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: %s", options->trace, strerror(errno));
+        status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
+                           strerror(errno));
     Z3D_TRY(status);
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     if (options->json)
@@ -125,9 +125,10 @@ static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *har
     int64_t bytes;
     if (strcmp(wanted, "device") == 0 && known) return Z3D_OK;
     if (strcmp(wanted, "device") == 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit device: whose? --hardware FILE says it");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit device needs --hardware FILE");
     if (z3d_parse_bytes(wanted, &bytes) != Z3D_OK || bytes < 1)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit %s: a size is wanted, 16GiB say, or device", wanted);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit %s: expected a size such as 16GiB, or device",
+                         wanted);
     hardware->memory_gib = (double)bytes / 1073741824.0;
     return Z3D_OK;
 }
@@ -222,15 +223,18 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                  (prediction.json && !prediction.fit);
     if (prediction.fit && (prediction.tokens || prediction.trace || rank_text ||
                            prediction.print_program || prediction.memory))
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--fit goes with --hardware, --calibration, --ranks, --json and --write");
+        return Z3D_ERROR(
+            Z3D_ERR_USAGE,
+            "--fit accepts only --hardware, --calibration, --ranks, --json and --write");
     if (prediction.write && !prediction.fit)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--write wants --fit: it saves what that finds");
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--write needs --fit: it saves the configuration that --fit finds");
     if (needs && !prediction.hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--calibration, --tokens, --json and --trace want --hardware");
+                         "--calibration, --tokens, --json and --trace need --hardware FILE");
     if ((prediction.print_program || prediction.memory) && prediction.json)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--print-program, --memory and --json do not go together");
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--json cannot be combined with --print-program or --memory");
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
     z3d_status status = prediction.fit ? fit_config(config, ranks, &prediction, text)

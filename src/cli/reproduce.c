@@ -13,18 +13,18 @@ static const char help[] =
     "       zero3d reproduce --calibrate [--calibration FILE]\n"
     "       zero3d reproduce --write-configs DIR\n"
     "\n"
-    "The numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a configuration "
-    "that\n"
-    "runs here at full size on the sim device: the step program that training runs, without "
-    "memory\n"
-    "behind it, on a virtual clock. docs/reproducing-the-paper.md tells what is assumed.\n"
+    "Prints the numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a "
+    "configuration\n"
+    "that runs here at full size on the sim device: it runs training's step program on a virtual "
+    "clock,\n"
+    "without real memory. docs/reproducing-the-paper.md lists the assumptions.\n"
     "\n"
     "  --json              one array of objects: figure, system, size, gpus, quantity, published, "
     "ours\n"
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
     "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml, here or as installed\n"
     "  --calibration FILE  default: configs/paper/calibration.yaml, here or as installed\n"
-    "  --calibrate         fits the calibration's constants anew on the points marked `fitted`, "
+    "  --calibrate         fits the calibration's constants again to the points marked `fitted`, "
     "and\n"
     "                      writes the file (about a minute)\n"
     "  --write-configs DIR writes every row as a configuration file (configs/paper)\n";
@@ -35,7 +35,7 @@ static z3d_status write_file(const char *path, const z3d_string *text) {
     if (!file) return Z3D_ERROR(Z3D_ERR_IO, "%.200s: %s", path, strerror(errno));
     bool written = fwrite(text->text, 1, text->length, file) == text->length;
     if (fclose(file) != 0 || !written)
-        return Z3D_ERROR(Z3D_ERR_IO, "writing %.200s: %s", path, strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
     return Z3D_OK;
 }
 
@@ -113,7 +113,7 @@ static z3d_status read_hardware(const char *machine, const char *calibration, bo
     find(machine ? machine : "configs/hardware/dgx2-v100.yaml", &described);
     find(calibration ? calibration : "configs/paper/calibration.yaml", &constants);
     if (described.failed || constants.failed)
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the name of a file");
     if (status == Z3D_OK) status = z3d_hardware_read(described.text, out);
     if (status == Z3D_OK && !fit) status = z3d_hardware_adjust(constants.text, out);
     z3d_string_free(&described);
@@ -135,7 +135,8 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     z3d_hardware hardware;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count > 1)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "one thing at a time: '%.40s' is too many", argv[2]);
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "expected one figure or table, or all; '%.40s' is one too many", argv[2]);
     if (configs) return write_configs(configs, text);
     Z3D_TRY(read_hardware(machine, calibration, fit, &hardware));
     if (fit)

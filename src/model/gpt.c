@@ -42,16 +42,18 @@ static z3d_status check(const z3d_gpt_config *c) {
                          (long long)c->num_heads, c->tensor_size);
     if (c->sequence_parallel && (c->tensor_size == 1 || c->seq_length % c->tensor_size))
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "GPT: sequence parallelism splits seq_length %lld over "
-                         "tensor_model_parallel_size %d: that must be above 1 and divide it",
-                         (long long)c->seq_length, c->tensor_size);
+                         "GPT: sequence parallelism needs a tensor_model_parallel_size above 1 "
+                         "that divides seq_length; they are %d and %lld",
+                         c->tensor_size, (long long)c->seq_length);
     const double drop[] = {c->hidden_dropout, c->attention_dropout};
     for (int i = 0; i < 2; i++)
         if (!(drop[i] >= 0 && drop[i] < 1))
-            return Z3D_ERROR(Z3D_ERR_CONFIG, "GPT: %s_dropout is %g; it must be in [0,1)",
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "GPT: %s_dropout is %g; it must be at least 0 and below 1",
                              i ? "attention" : "hidden", drop[i]);
     if (!(c->init_std > 0 && c->init_std <= 10))
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "GPT: init_method_std is %g; it must be in (0,10]",
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "GPT: init_method_std is %g; it must be above 0 and at most 10",
                          c->init_std);
     /* 13 h^2 bounds a block's parameters, so every count of elements fits 63 bits. */
     int64_t total = 0;

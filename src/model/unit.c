@@ -35,13 +35,14 @@ static z3d_status take_checked(const z3d_unit_run *run, z3d_bump *bump, const ch
                                int64_t count, int64_t size, void *out_pointer) {
     int64_t bytes = 0;
     if (count < 0 || size < 0 || !z3d_mul_i64(count, size, &bytes))
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "unit %s: %s of %lld x %lld bytes is beyond any memory",
+        return Z3D_ERROR(Z3D_ERR_MEMORY,
+                         "unit %s: %s memory of %lld x %lld bytes is too large for any machine",
                          run->unit->name, what, (long long)count, (long long)size);
     void *memory = take(bump, bytes);
     if (!memory)
         return Z3D_ERROR(Z3D_ERR_INTERNAL,
-                         "unit %s: its %s memory of %lld bytes is exhausted (%lld used, %lld more "
-                         "wanted): a unit must take the same sizes on every call of one mode",
+                         "unit %s: its %s memory of %lld bytes is full (%lld used, %lld more "
+                         "requested); a unit must request the same sizes on every call of one mode",
                          run->unit->name, what, (long long)bump->capacity, (long long)bump->used,
                          (long long)bytes);
     memcpy(out_pointer, &memory, sizeof memory);
@@ -72,8 +73,7 @@ z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out) {
     *out = NULL;
     if (num_groups < 1 || num_units < 1)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "a model of %d parameter groups and %d units: both are 1 "
-                         "or more",
+                         "a model needs at least 1 parameter group and 1 unit; these are %d and %d",
                          num_groups, num_units);
     z3d_model *model = NULL;
     z3d_status status = z3d_new(1, sizeof *model, "a model", &model);

@@ -169,10 +169,10 @@ static void say_change(const advisor *a, const change *c, z3d_string *out) {
     z3d_string_append(out, "  ");
     for (int k = 0; k < c->count; k++)
         z3d_string_append(out, "%s%s", k ? " " : "", c->assignment[k]);
-    z3d_string_append(out, " takes %s",
+    z3d_string_append(out, " needs %s",
                       z3d_format_bytes(total(&c->need, a->room), takes, sizeof takes));
     if (short_by > 0)
-        z3d_string_append(out, ", %s still missing",
+        z3d_string_append(out, ", still %s too much",
                           z3d_format_bytes(short_by, missing, sizeof missing));
     z3d_string_append(out, "\n");
 }
@@ -184,13 +184,12 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
     for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
         if (need->peak[tenant] > need->peak[most]) most = tenant;
     z3d_string_append(
-        out, "does not fit: rank 0 needs %s, there is room for %s: %s missing in %s memory\n",
+        out, "does not fit: rank 0 needs %s, but has %s: %s too little %s memory\n",
         z3d_format_bytes(device ? total(need, a->room) : host_bytes(need), takes, sizeof takes),
         z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
         z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
         device ? "device" : "host");
-    z3d_string_append(out, "  the largest tenant is %s, at most %s\n",
-                      z3d_tenant_name((z3d_tenant)most),
+    z3d_string_append(out, "  the largest part is %s: %s\n", z3d_tenant_name((z3d_tenant)most),
                       z3d_format_bytes(need->peak[most], largest, sizeof largest));
 }
 
@@ -253,7 +252,7 @@ z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
     z3d_status status = z3d_plan_advice(config, ranks, threads, room, &text);
     if (text.text) join_lines(text.text, &line);
     if (status == Z3D_OK && (text.failed || line.failed))
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of text");
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
     if (status == Z3D_OK && line.length > 0) status = Z3D_ERROR(Z3D_ERR_MEMORY, "%s", line.text);
     z3d_string_free(&text);
     z3d_string_free(&line);
@@ -276,9 +275,9 @@ z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, con
     a->room = room;
     a->reduce_auto = reduces_by_stage(config);
     z3d_config_write(config, &a->given);
-    z3d_status status = a->given.failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a configuration's text")
-                            : advise(a, out);
+    z3d_status status =
+        a->given.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration's text")
+                        : advise(a, out);
     z3d_string_free(&a->given);
     free(a);
     return status;

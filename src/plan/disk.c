@@ -34,8 +34,9 @@ static z3d_status check_space(const probe *p, int ranks) {
     if (statvfs(p->folder, &info) != 0) return failed(p, "see how much space is left", errno);
     int64_t space = (int64_t)info.f_bavail * (int64_t)info.f_frsize, all = ranks * p->wanted;
     if (space >= 2 * all) return Z3D_OK; /* it is not ours to fill */
-    return Z3D_ERROR(Z3D_ERR_IO, "%.200s: %s are free, %s would be", p->folder,
-                     z3d_format_bytes(space, have, sizeof have),
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%.200s: the measurement needs %s of free space, but only %s are free",
+                     p->folder, z3d_format_bytes(space, have, sizeof have),
                      z3d_format_bytes(2 * all, need, sizeof need));
 }
 
@@ -45,7 +46,7 @@ static z3d_status open_probe(probe *p, int ranks) {
     Z3D_TRY(check_space(p, ranks));
     z3d_string_append(&path, "%s/.zero3d-disk-XXXXXX", p->folder);
     p->path = path.text;
-    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the name of a file");
     Z3D_TRY(z3d_new(1, PIECE, "a piece of a file", &p->piece));
     for (int i = 0; i < PIECE; i++) p->piece[i] = (char)(i * 167 + (i >> 8)); /* no holes */
     p->fd = mkostemp(p->path, O_CLOEXEC);
@@ -72,7 +73,7 @@ static z3d_status write_out(probe *p) {
         if (p->bytes > 0) (void)sync_file_range(p->fd, p->bytes - PIECE, PIECE, finished);
         p->bytes += written;
     }
-    if (fsync(p->fd) != 0) return failed(p, "bring a file to the disk", errno);
+    if (fsync(p->fd) != 0) return failed(p, "write a file to the disk", errno);
     p->seconds = z3d_now() - begin;
     return Z3D_OK;
 }
@@ -90,7 +91,10 @@ static z3d_status drop_pages(const probe *p) {
         status = failed(p, "see which pages are in memory", errno);
     for (size_t i = 0; i < pages && status == Z3D_OK; i++) resident += map[i] & 1;
     if (status == Z3D_OK && resident > pages / 8)
-        status = Z3D_ERROR(Z3D_ERR_IO, "%.200s: what is written there stays in memory", p->folder);
+        status = Z3D_ERROR(
+            Z3D_ERR_IO,
+            "%.200s: this file system keeps files in memory, so there is no disk to measure",
+            p->folder);
     free(map);
     munmap(at, (size_t)p->bytes);
     return status;

@@ -50,11 +50,10 @@ static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) 
     if (of->tensor_across_nodes) return Z3D_OK;
     Z3D_TRY(z3d_links_find(&of->topology, Z3D_AXIS_TENSOR, devices, &links));
     if (links.nodes < 2) return Z3D_OK;
-    return Z3D_ERROR(
-        Z3D_ERR_TOPOLOGY,
-        "tensor groups of %d ranks straddle nodes of %d devices (%s): take a tensor "
-        "size that divides %d, or ask for it by parallel.allow_tensor_across_nodes=true",
-        links.members, devices, hardware->name, devices);
+    return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
+                     "tensor groups of %d ranks straddle nodes of %d devices (%s): use a tensor "
+                     "size that divides %d, or set parallel.allow_tensor_across_nodes=true",
+                     links.members, devices, hardware->name, devices);
 }
 
 static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_estimate *e) {

@@ -40,11 +40,11 @@ static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
         z3d_string_append(out, "  %-28s %10.3f  of %.1f\n", "host memory",
                           (double)(need->host_arena + need->snapshot) * 1e-9,
                           need->host_capacity * 1e-9);
-    z3d_string_append(out, "  %-28s %10.3f  %s by %.3f\n", "capacity", need->capacity * 1e-9,
+    z3d_string_append(out, "  %-28s %10.3f  %s %.3f\n", "capacity", need->capacity * 1e-9,
                       need->free >= 0 ? "fits," : "does not fit,",
                       (need->free >= 0 ? need->free : -need->free) * 1e-9);
     if (need->free >= 0 && !need->fits)
-        z3d_string_append(out, "  host memory does not fit, by %.3f\n",
+        z3d_string_append(out, "  does not fit into host memory: %.3f too much\n",
                           -z3d_memory_host_free(need) * 1e-9);
 }
 

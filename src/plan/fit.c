@@ -146,16 +146,19 @@ static z3d_status refuse(const z3d_fit *fit) {
     const z3d_fit_row *row = &fit->row[0];
     const z3d_memory_need *m = &row->memory;
     if (m->free >= 0)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "nothing fits: the device has room, but not the host");
-    return Z3D_ERROR(
-        Z3D_ERR_MEMORY,
-        "nothing fits %s: the least that is needed is %s, %s more (ZeRO-%d, granularity %s%s%s, "
-        "micro-batch %lld; most of it %s); more ranks or a larger tensor size would help",
-        z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
-        z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
-        z3d_format_bytes((int64_t)-m->free, missing, sizeof missing), row->stage,
-        granularities[row->granularity], row->partition ? ", P_a" : "", row->offload ? ", cpu" : "",
-        (long long)row->micro_batch, z3d_tenant_name(z3d_fit_largest(&row->ledger)));
+        return Z3D_ERROR(Z3D_ERR_MEMORY,
+                         "no configuration fits: the device has enough memory, but the host does "
+                         "not; use more ranks or a larger tensor size");
+    return Z3D_ERROR(Z3D_ERR_MEMORY,
+                     "no configuration fits into %s: the smallest needs %s, which is %s too much "
+                     "(ZeRO-%d, granularity %s%s%s, micro-batch %lld; its largest part is %s); use "
+                     "more ranks or a larger tensor size",
+                     z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
+                     z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
+                     z3d_format_bytes((int64_t)-m->free, missing, sizeof missing), row->stage,
+                     granularities[row->granularity], row->partition ? ", P_a" : "",
+                     row->offload ? ", cpu" : "", (long long)row->micro_batch,
+                     z3d_tenant_name(z3d_fit_largest(&row->ledger)));
 }
 
 z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardware, z3d_fit *out) {

@@ -33,7 +33,7 @@ static void print_row(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *ou
                           (row->bytes_sent - least_bytes(fit)) * scale, 100 * row->recompute,
                           row->seconds);
     else if (row->memory.free < 0)
-        z3d_string_append(out, " does not fit, by %.2f\n", -row->memory.free * scale);
+        z3d_string_append(out, " does not fit, %.2f too much\n", -row->memory.free * scale);
     else
         z3d_string_append(out, " no room in host memory\n");
 }
@@ -57,8 +57,9 @@ void z3d_fit_print(const z3d_fit *fit, z3d_string *out) {
         "activ", "temp", "comm", "device", "host", "free", "sent", "FLOPs", "seconds");
     for (int i = 0; i < fit->count; i++) print_row(fit, &fit->row[i], out);
     z3d_string_append(out,
-                      "\nthe first line is the fastest that fits. extra: what a rank sends beyond "
-                      "the line that sends least (%.2f %s), FLOPs beyond the model's\n",
+                      "\n"
+                      "The first line is the fastest that fits. Extra: what a rank sends more than "
+                      "the line that sends least (%.2f %s), and FLOPs beyond the model's.\n",
                       least_bytes(fit) * unit(fit), name);
 }
 

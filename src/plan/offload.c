@@ -22,22 +22,22 @@ static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *
     if (with->fits && !without->fits) {
         z3d_string_append(why,
                           "on: without it a rank needs %s more than the device has; %s of "
-                          "checkpoints go to host memory, the step takes %+.1f %%",
+                          "checkpoints go to host memory, and the step time changes by %+.1f %%",
                           z3d_format_bytes((int64_t)-without->free, missing, sizeof missing), host,
                           100 * slower);
         return true;
     }
     if (without->fits && !with->fits) {
-        z3d_string_append(why, "off: a rank's host memory has no room for %s of checkpoints", host);
+        z3d_string_append(why, "off: %s of checkpoints do not fit into a rank's host memory", host);
         return false;
     }
     bool hides = slower <= hidden_share;
     z3d_string_append(why,
-                      "%s: %s of checkpoints there and back %s %.3g s of compute a step (%+.2f %% "
-                      "time; up to %g %% counts as hidden)%s",
-                      hides ? "on" : "off", host, hides ? "hide behind" : "do not hide behind",
+                      "%s: copying %s of checkpoints to the host and back %s %.3g s of compute a "
+                      "step (step time %+.2f %%; up to %g %% counts as hidden)%s",
+                      hides ? "on" : "off", host, hides ? "hides behind" : "does not hide behind",
                       on->time.compute, 100 * slower, 100 * hidden_share,
-                      with->fits ? "" : "; it does not fit either way");
+                      with->fits ? "" : "; the run does not fit with or without it");
     return hides;
 }
 
@@ -45,12 +45,12 @@ static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hard
                          z3d_string *why) {
     z3d_estimate off, on;
     if (config->activation_checkpointing_granularity != Z3D_GRANULARITY_FULL) {
-        z3d_string_append(why, "off: there are activation checkpoints only with granularity full");
+        z3d_string_append(why, "off: only granularity full has activation checkpoints");
         return Z3D_OK;
     }
     if (!hardware) {
-        z3d_string_append(why, "off: nothing says how fast this machine is (training.hardware, "
-                               "plan --hardware)");
+        z3d_string_append(why, "off: the speed of this machine is unknown; set training.hardware, "
+                               "or use plan --hardware FILE");
         return Z3D_OK;
     }
     Z3D_TRY(price(config, ranks, hardware, false, &off));
@@ -67,7 +67,7 @@ z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware 
     /* Before anything is settled: with a settled value it would be an option without effect. */
     Z3D_TRY(z3d_config_override(config, "training.hardware="));
     Z3D_TRY(choose(config, ranks, hardware, &offload, why));
-    if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of text");
+    if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
     config->activation_checkpointing_cpu_checkpointing = offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
     return Z3D_OK;
 }

@@ -6,8 +6,9 @@
 
 #include "checkpoint/checkpoint.h"
 
-/* Worlds up to this size are played whole; of larger ones only the planned rank is verified. */
-enum { MAX_PLAYED_WORLD = 64 };
+/* Worlds up to this size, and with so many instructions in all (some 3 GB), are played whole; of
+ * larger ones only the planned rank is verified. */
+enum { MAX_PLAYED_WORLD = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
 
 /* Ranks that the file itself asks for: parallel.world_size, or tensor x pipeline x the data size
  * for which the batch keys agree. */
@@ -71,7 +72,9 @@ static z3d_status verify_world(const z3d_plan *plan, z3d_mode mode) {
 }
 
 static z3d_status verify_worlds(z3d_plan *plan) {
-    if (plan->topology.size[Z3D_AXIS_WORLD] > MAX_PLAYED_WORLD) return Z3D_OK;
+    int world = plan->topology.size[Z3D_AXIS_WORLD];
+    int64_t instructions = (int64_t)world * plan->program[Z3D_MODE_TRAIN]->num_instructions;
+    if (world > MAX_PLAYED_WORLD || instructions > MAX_PLAYED_INSTRUCTIONS) return Z3D_OK;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(verify_world(plan, (z3d_mode)mode));
     plan->world_verified = true;
     return Z3D_OK;
@@ -127,13 +130,12 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topol
     int data;
     if (ranks == 0) ranks = implied_ranks(config);
     if (ranks < 1 || ranks > INT32_MAX)
-        return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
-                         "cannot plan a world of %lld ranks: 1 to %d are possible",
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "cannot plan a world of %lld ranks; use 1 to %d",
                          (long long)ranks, INT32_MAX);
     Z3D_TRY(z3d_config_settle(config, (int)ranks, &data));
     if (rank < 0 || rank >= ranks)
-        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld: 0 to %lld are", rank,
-                         (long long)ranks, (long long)ranks - 1);
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld ranks; use 0 to %lld",
+                         rank, (long long)ranks, (long long)ranks - 1);
     return z3d_topology_make((int)config->parallel_tensor_model_parallel_size, data,
                              (int)config->parallel_pipeline_model_parallel_size, rank, out);
 }

@@ -83,8 +83,8 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
     }
     if (extra > 0)
         z3d_string_append(out,
-                          "    of them P_a         %16lld  = %.1f %% of what the recomputed units "
-                          "send besides\n",
+                          "    of them P_a         %16lld  = %.1f %% more than the recomputed "
+                          "units send otherwise\n",
                           (long long)extra, 100.0 * (double)extra / (double)blocks);
 }
 
@@ -97,10 +97,10 @@ static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
     static const char *const name[] = {"reduce bucket", "gather bucket"};
     for (int k = 0; k < 2; k++)
-        z3d_string_append(out, "  %-21s %16s  elements at most, of the largest group's %s%s\n",
+        z3d_string_append(out, "  %-21s %16s  elements at most; the largest group has %s%s\n",
                           name[k], z3d_format_count((double)bucket[k], size, sizeof size),
                           z3d_format_count((double)largest, most, sizeof most),
-                          bucket[k] >= largest ? ": every group goes whole" : "");
+                          bucket[k] >= largest ? ": one bucket a group" : "");
 }
 
 static void print_communication(const z3d_plan *plan, z3d_string *out) {
@@ -129,7 +129,9 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
     double formula =
         z3d_gpt_flops_per_token(&plan->gpt, false) * tokens / plan->topology.size[Z3D_AXIS_TENSOR];
     z3d_string_append(out,
-                      "\nwork a step\n  %-21s %16s  (of them model FLOPs by the formula: %s)\n",
+                      "\n"
+                      "work a step\n"
+                      "  %-21s %16s  (model FLOPs by the formula: %s)\n",
                       "FLOPs", z3d_format_count(plan->flops, flops, sizeof flops),
                       z3d_format_count(formula, model, sizeof model));
     static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "generate"};
@@ -138,9 +140,9 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                           plan->program[mode]->num_instructions, plan->program[mode]->num_buffers);
     z3d_string_append(out, "  verified: %s\n",
                       plan->world_verified
-                          ? "these programs, and those of all ranks against each other"
-                          : "these programs; only those of up to 64 ranks are played against "
-                            "each other");
+                          ? "these programs, and the programs of all ranks against each other"
+                          : "these programs; the programs of all ranks are verified against each "
+                            "other only up to 64 ranks and 20 M instructions");
 }
 
 void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out) {

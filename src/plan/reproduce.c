@@ -148,10 +148,10 @@ z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z
         Z3D_TRY(z3d_paper_figure(figures[f], hardware, out));
     }
     if (known) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_USAGE,
-                     "there is no '%.40s' to reproduce: table1, table2, fig2, fig3, fig4, fig6, "
-                     "fig7, fig8, all",
-                     what);
+    return Z3D_ERROR(
+        Z3D_ERR_USAGE,
+        "cannot reproduce '%.40s'; use table1, table2, fig2, fig3, fig4, fig6, fig7, fig8 or all",
+        what);
 }
 
 /* ---- text ---- */
@@ -173,7 +173,7 @@ static void print_point(const z3d_point *point, z3d_string *out) {
     print_value(point, point->published, out);
     print_value(point, point->ours, out);
     if (strcmp(point->quantity, "fits") == 0)
-        z3d_string_append(out, " %9s", point->published == point->ours ? "as there" : "DIFFERS");
+        z3d_string_append(out, " %9s", point->published == point->ours ? "agrees" : "DIFFERS");
     else if (!isnan(point->published))
         z3d_string_append(out, " %+8.1f%%", 100 * (point->ours / point->published - 1));
     else
@@ -181,7 +181,7 @@ static void print_point(const z3d_point *point, z3d_string *out) {
     if (!isnan(point->other) && strcmp(point->quantity, "tflops_per_gpu") == 0)
         z3d_string_append(out, "  %6.2f", point->other);
     else if (!isnan(point->other))
-        z3d_string_append(out, "  %.2fB by the formula itself", point->other * 1e-9);
+        z3d_string_append(out, "  %.2fB by the formula", point->other * 1e-9);
     z3d_string_append(out, "%s\n", point->fitted ? "  fitted" : "");
 }
 
@@ -228,11 +228,10 @@ void z3d_points_print(const z3d_points *points, z3d_string *out) {
     }
     z3d_string_append(out, "\n");
     for (choice which = ALL; which <= VALIDATION; which++) print_errors(points, which, out);
-    z3d_string_append(
-        out,
-        "TFLOPS count the recomputed forward: 96 B s l h^2 (1 + s/6h + V/16lh); the last column "
-        "does not: 72 B s l h^2 (1 + s/6h + V/12lh).\nOurs are predicted by the sim device, "
-        "from the step programs that training runs; nothing was measured on V100s here.\n");
+    z3d_string_append(out, "TFLOPS count the recomputed forward: 96 B s l h^2 (1 + s/6h + V/16lh); "
+                           "the last column does not: 72 B s l h^2 (1 + s/6h + V/12lh).\n"
+                           "The sim device predicted our numbers from the step programs that "
+                           "training runs; nothing was measured on V100s.\n");
 }
 
 /* ---- JSON ---- */

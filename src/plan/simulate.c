@@ -132,7 +132,9 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
     if (id >= lane->ids) {
         int64_t ids = 2 * id + 64;
         double *end = realloc(lane->end, (size_t)ids * sizeof *end);
-        if (!end) return Z3D_ERROR(Z3D_ERR_MEMORY, "playing %lld collectives", (long long)ids);
+        if (!end)
+            return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate %lld collectives",
+                             (long long)ids);
         lane->end = end;
         lane->ids = ids;
     }
@@ -202,7 +204,7 @@ static z3d_status play(player *p, const z3d_event *event) {
         p->out->transfer += wait(p, LANE_COPY, event->id);
         return Z3D_OK;
     }
-    return Z3D_ERROR(Z3D_ERR_INTERNAL, "event %d on a tape", (int)event->kind);
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "unknown event %d on a tape", (int)event->kind);
 }
 
 static z3d_status open_lanes(player *p) {
@@ -259,7 +261,7 @@ z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardw
     if (status == Z3D_OK) finish(&p, memory_used);
     for (int l = 0; l < LANES; l++) free(p.lane[l].end);
     if (status == Z3D_OK && timeline && ferror(timeline))
-        status = Z3D_ERROR(Z3D_ERR_IO, "writing the timeline");
+        status = Z3D_ERROR(Z3D_ERR_IO, "cannot write the timeline");
     return status;
 }
 

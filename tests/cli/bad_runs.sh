@@ -51,4 +51,4 @@ says 'rank 1: .*digest-rank1.txt'
 
 # More than any machine has: refused before memory is taken, with what would help.
 expect fail timeout 60 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml model.hidden_size=8192 model.num_layers=200
-says 'does not fit: rank 0 needs .* missing in device memory; the largest tenant is .*; no single change'
+says 'does not fit: rank 0 needs .* too little device memory; the largest part is .*; no single change'

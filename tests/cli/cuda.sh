@@ -83,22 +83,22 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     run_on new
     says 'no kernels for GPU 0 .*compute capability 13.0.; build it with CMAKE_CUDA_ARCHITECTURES=130-real'
     run_on small training.peak_tflops=1
-    says 'does not fit: rank 0 needs .*, there is room for .* missing in device memory'
+    says 'does not fit: rank 0 needs .*, but has .* too little device memory'
     run_on huge training.peak_tflops=1 model.hidden_size=8192 model.num_layers=200 checkpoint.interval=1 checkpoint.async=true
-    says 'does not fit: rank 0 needs .* missing in host memory; .*: checkpoint.async=false takes'
+    says 'does not fit: rank 0 needs .* too little host memory; .*: checkpoint.async=false needs'
     run_two training.peak_tflops=1
     says 'fewer GPUs than ranks: ranks 0 and 1 on .* training.collectives: host'
     run_two training.peak_tflops=1 training.collectives=host training.cuda_graph=on
-    says 'training.cuda_graph on: collectives go through host memory .*; write auto'
+    says 'training.cuda_graph: on is not possible here: collectives use host memory .*; use auto'
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train cuda.yaml training.device=cuda training.steps=1 training.collectives=host training.peak_tflops=1
-    grep -q '^graph       none: collectives go through host memory' out || fail "no word of the graph"
+    grep -q '^graph       none: collectives use host memory' out || fail "no word of the graph"
     # A capture that fails: the run goes on without, unless a graph was asked for.
     export ZERO3D_SHIM_CAPTURE=refuse
     set -- "$ZERO3D" train cuda.yaml training.device=cuda training.peak_tflops=1 model.seq_length=4 training.steps=3
     expect 0 "$@" run.dir=refused
-    says 'training.cuda_graph auto: steps run without one: step 2, while it was captured: cuda device: cudaStreamEndCapture: '
+    says 'training.cuda_graph auto: steps run without a graph: step 2, capturing its graph: cuda device: cudaStreamEndCapture: '
     expect fail "$@" run.dir=refused_on training.cuda_graph=on
-    says 'step 2, while it was captured: cuda device: cudaStreamEndCapture: '
+    says 'step 2, capturing its graph: cuda device: cudaStreamEndCapture: '
     unset ZERO3D_SHIM_CAPTURE
     # A step as a graph, and a run that goes on from one: the same numbers as without.
     for graph in on off; do

@@ -36,7 +36,7 @@ expect 2 "$ZERO3D"
 expect 2 "$ZERO3D" tarin
 says "no command 'tarin'"
 expect 2 "$ZERO3D" train
-says 'which configuration'
+says 'a configuration file is missing'
 expect 2 "$ZERO3D" plan x.yaml --ranks
 says 'needs a value'
 expect 2 "$ZERO3D" plan x.yaml --ranks zero

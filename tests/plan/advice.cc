@@ -77,7 +77,7 @@ TEST(Advice, EveryChangeMakesItFit) {
         std::string text = advice(Config(), room);
         SCOPED_TRACE(text);
         EXPECT_NE(text.find("one change that makes it fit:"), std::string::npos);
-        EXPECT_NE(text.find("the largest tenant is activations"), std::string::npos);
+        EXPECT_NE(text.find("the largest part is activations"), std::string::npos);
         ASSERT_FALSE(proposed(text).empty());
         for (const std::vector<std::string> &change : proposed(text)) {
             z3d_need changed = Config(change).need();
@@ -95,7 +95,7 @@ TEST(Advice, ByHowMuchToTheByte) {
     z3d_need need = Config().need();
     z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = 0, .shared = false};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1000);
-    EXPECT_NE(advice(Config(), room).find(": 1000 B missing in device memory"), std::string::npos)
+    EXPECT_NE(advice(Config(), room).find(": 1000 B too little device memory"), std::string::npos)
         << advice(Config(), room);
 }
 
@@ -126,7 +126,7 @@ TEST(Advice, FewerCheckpoints) {
     z3d_need need = Config(full).need();
     z3d_room room = {
         .device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = INT64_C(1) << 40, .shared = false};
-    EXPECT_NE(advice(Config(full), room).find("number_checkpoints=32 takes"), std::string::npos)
+    EXPECT_NE(advice(Config(full), room).find("number_checkpoints=32 needs"), std::string::npos)
         << advice(Config(full), room);
 }
 
@@ -150,9 +150,9 @@ TEST(Advice, KnowsTheSpaces) {
             .host = need.arena[Z3D_SPACE_HOST] - 1,
             .shared = false};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
-    EXPECT_NE(advice(Config(full), room).find("missing in host memory"), std::string::npos);
+    EXPECT_NE(advice(Config(full), room).find("too little host memory"), std::string::npos);
     room.device = INT64_C(1) << 40;
-    EXPECT_NE(advice(Config(full), room).find("cpu_checkpointing=false takes"), std::string::npos);
+    EXPECT_NE(advice(Config(full), room).find("cpu_checkpointing=false needs"), std::string::npos);
     room = {.device = need.arena[Z3D_SPACE_DEVICE] + need.arena[Z3D_SPACE_HOST] - 1,
             .host = 0,
             .shared = true};
@@ -176,7 +176,7 @@ TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
                      .shared = false};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
     std::string text = advice(Config(async), room);
-    EXPECT_NE(text.find("1 B missing in host memory"), std::string::npos) << text;
+    EXPECT_NE(text.find("1 B too little host memory"), std::string::npos) << text;
     EXPECT_NE(text.find("checkpoint.async=false"), std::string::npos) << text;
     room = {.device = room.device + room.host, .host = 0, .shared = true};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
@@ -206,7 +206,7 @@ TEST(Advice, ResolvedOrNot) {
     std::string line = z3d_error_message();
     EXPECT_EQ(line.find('\n'), std::string::npos);
     EXPECT_NE(line.find("does not fit: rank 0 needs"), std::string::npos);
-    EXPECT_NE(line.find("memory; the largest tenant is activations"), std::string::npos) << line;
+    EXPECT_NE(line.find("memory; the largest part is activations"), std::string::npos) << line;
     EXPECT_NE(line.find("; one change that makes it fit: activation_checkpointing."),
               std::string::npos)
         << line;

@@ -152,8 +152,8 @@ TEST(Fit, NothingFitsIsOneLineWithByHowMuch) {
     std::string said = z3d_error_message();
     char missing[32];
     z3d_format_bytes(int64_t(least - 4 * 1048576.0), missing, sizeof missing);
-    EXPECT_NE(said.find("nothing fits 4.00 MiB"), std::string::npos) << said;
-    EXPECT_NE(said.find(std::string(missing) + " more"), std::string::npos) << said << missing;
+    EXPECT_NE(said.find("no configuration fits into 4.00 MiB"), std::string::npos) << said;
+    EXPECT_NE(said.find(std::string(missing) + " too much"), std::string::npos) << said << missing;
 }
 
 } // namespace

@@ -59,14 +59,14 @@ void expect(const Choice &c, int value, const char *words) {
 
 TEST(Offload, OnWhereCopiesHide) {
     expect(choose([](z3d_hardware &h) { h.host_bandwidth = 500; }), Z3D_OFFLOAD_ON,
-           "on: 128 MiB of checkpoints there and back hide behind");
+           "on: copying 128 MiB of checkpoints to the host and back hides behind");
 }
 
 TEST(Offload, OffWhereTheyDoNot) {
     expect(choose([](z3d_hardware &h) { h.host_bandwidth = 0.5; }), Z3D_OFFLOAD_OFF,
-           "off: 128 MiB of checkpoints there and back do not hide behind");
+           "off: copying 128 MiB of checkpoints to the host and back does not hide behind");
     expect(choose([](z3d_hardware &h) { h.host_bandwidth = 2, h.copy_overlap = 0; }),
-           Z3D_OFFLOAD_OFF, "do not hide behind");
+           Z3D_OFFLOAD_OFF, "does not hide behind");
 }
 
 // The device's memory is halfway between the two needs.
@@ -90,16 +90,16 @@ TEST(Offload, OnWhereNothingElseFits) {
     };
     expect(choose(tight), Z3D_OFFLOAD_ON, "on: without it a rank needs 64.0 MiB more");
     missing = 1e9;
-    expect(choose(tight), Z3D_OFFLOAD_OFF, "it does not fit either way");
+    expect(choose(tight), Z3D_OFFLOAD_OFF, "the run does not fit with or without it");
     expect(choose([](z3d_hardware &h) { h.host_memory_gib = 0.1; }), Z3D_OFFLOAD_OFF,
-           "host memory has no room for 128 MiB");
+           "128 MiB of checkpoints do not fit into a rank's host memory");
 }
 
 TEST(Offload, HasAStatedDefault) {
     expect(choose([](z3d_hardware &) {}, "", false), Z3D_OFFLOAD_OFF,
-           "off: nothing says how fast this machine is");
+           "off: the speed of this machine is unknown");
     expect(choose([](z3d_hardware &) {}, ", granularity: selective"), Z3D_OFFLOAD_OFF,
-           "only with granularity full");
+           "only granularity full");
 }
 
 TEST(Offload, LeavesAConcreteValueAlone) {

@@ -14,7 +14,7 @@ grep -q '"quantity": "tflops_per_gpu", "published": null, "ours": ' out || fail 
 grep -q '"quantity": "fits", "published": false, "ours": false' out || fail "fits is no truth value"
 /usr/bin/python3 "$SOURCE/tests/plan/page.py" page.html "Figure 2" "Figure 3" "Figure 4" "Figure 6" "Figure 7" "Figure 8" >out 2>err || fail "the page of figures"
 run 1 fig5 --json --page=other.html
-says 'no .fig5. to reproduce'
+says 'cannot reproduce .fig5.'
 [ ! -e other.html ] || fail "a page of nothing was written"
 
 config=$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml
@@ -28,7 +28,7 @@ expect 0 "$ZERO3D" plan "$config" $v100 --json
 grep -q '"fits": true' out || fail "the JSON does not say whether it fits"
 grep -q '"save_seconds": null' out || fail "a disk that nobody described has a speed"
 expect 2 "$ZERO3D" plan "$config" --json
-says 'want --hardware'
+says 'need --hardware'
 echo "name: x" >bad.yaml
 expect 1 "$ZERO3D" plan "$config" --hardware bad.yaml
 says 'bad.yaml'
@@ -49,5 +49,5 @@ expect 0 "$LAUNCH" -n 2 "$ZERO3D" doctor --measure here.yaml
 cp out measured
 expect 0 "$ZERO3D" plan "$SOURCE/configs/demo.yaml" --ranks 4 --hardware here.yaml
 grep -q 'MFU [0-9]' out || fail "no MFU from a measured peak"
-grep -q 'ranks write .* [0-9.]* s$' out || grep -q '^! disk: not measured' measured || fail "no time of a save, and nothing says why"
+grep -q 'ranks write .* [0-9.]* s$' out || grep -q '^! disk not measured' measured || fail "no time of a save, and nothing says why"
 grep -Eq '  devices: 2 ' here.yaml || fail "two ranks were measured, the file says otherwise"

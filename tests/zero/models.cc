@@ -77,22 +77,23 @@ TEST(Models, WrongOnesAreRefused) {
         int tensor;
     } cases[] = {
         {[](z3d_model *m) { m->unit[1].num_groups = 7; },
-         "unit unit.1: 7 parameter groups, at most 4", 1},
-        {[](z3d_model *m) { m->unit[1].ops = nullptr; }, "forward and backward are needed", 1},
+         "unit unit.1: 7 parameter groups, but at most 4", 1},
+        {[](z3d_model *m) { m->unit[1].ops = nullptr; }, "a forward and a backward", 1},
         {[](z3d_model *m) { m->unit[1].kind = -1; }, "unit unit.1: kind -1", 1},
         {[](z3d_model *m) { m->unit[2].group[0] = 1; }, "parameter group 1 does not exist", 1},
-        {[](z3d_model *m) { m->unit[2].output_elements[0] = -4; }, "an output of -4 elements", 1},
+        {[](z3d_model *m) { m->unit[2].output_elements[0] = -4; }, "its output has -4 elements", 1},
         {[](z3d_model *m) { m->group[0].num_parameters = 99; }, "it has 99", 1},
         {[](z3d_model *m) { m->group[0].parameter[0].dims = 5; }, "5 dimensions", 1},
-        {[](z3d_model *m) { m->group[0].parameter[0].split_dim = 3; }, "split along 3", 1},
+        {[](z3d_model *m) { m->group[0].parameter[0].split_dim = 3; }, "split along dimension 3",
+         1},
         {[](z3d_model *m) { m->group[0].parameter[0].shape[1] = 0; }, "dimension 1 is 0", 1},
         {[](z3d_model *m) { m->group[0].parameter[0].split_dim = 0; },
-         "does not divide among 3 tensor ranks", 3},
+         "cannot be divided among 3 tensor ranks", 3},
         {[](z3d_model *m) {
              m->group[0].parameter[0].split_dim = 1;
              m->group[0].parameter[0].padded_dim = 3;
          },
-         "does not divide among 3 tensor ranks", 3},
+         "cannot be divided among 3 tensor ranks", 3},
         {[](z3d_model *m) { memset(m->group[0].parameter[0].name, 'x', Z3D_NAME); }, "has no name",
          1},
         {[](z3d_model *m) {
@@ -135,7 +136,7 @@ TEST(Models, StepsBeyondAllMeasureAreRefused) {
     o.verify = false;
     Trainer t(o);
     EXPECT_EQ(t.create(), Z3D_ERR_CONFIG);
-    EXPECT_NE(std::string(z3d_error_message()).find("take fewer gradient accumulation steps"),
+    EXPECT_NE(std::string(z3d_error_message()).find("use fewer gradient accumulation steps"),
               std::string::npos)
         << z3d_error_message();
 }

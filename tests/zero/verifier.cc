@@ -127,11 +127,11 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
         {"the first gradient is added to garbage",
          plain,
          [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)].accumulate = 1; },
-         {"backward block.1 (micro 0)", "adds to gradients of block.1, of which 0"}},
+         {"backward block.1 (micro 0)", "adds to the gradients of block.1, which have 0"}},
         {"the second micro-batch overwrites the first",
          plain,
          [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 5)].accumulate = 0; },
-         {"backward block.1 (micro 1)", "overwrites gradients of block.1, of which 1"}},
+         {"backward block.1 (micro 1)", "overwrites the gradients of block.1, which have 1"}},
         {"a gather is used before its wait",
          sharded,
          [](Copy &c) {
@@ -166,7 +166,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
              std::swap(c.entries[(size_t)control], c.entries[(size_t)step]);
              c.settle();
          },
-         {"optimizer_step", "before step_control"}},
+         {"optimizer_step", "must come after step_control"}},
         {"an optimizer step left out",
          plain,
          [](Copy &c) { erase(c, c.find(Z3D_OP_OPTIMIZER_STEP, 2)); },
@@ -203,14 +203,14 @@ TEST(Verifier, NamesWrongMemory) {
              const z3d_instruction &backward = c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)];
              c.buffers[(size_t)backward.buffer[Z3D_SLOT_INPUT]].last--;
          },
-         {"lives from entry"}},
+         {"lives only from entry"}},
         {"a buffer that is too small",
          plain,
          [](Copy &c) {
              const z3d_instruction &backward = c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)];
              c.buffers[(size_t)backward.buffer[Z3D_SLOT_GRADIENTS]].bytes--;
          },
-         {"backward block.1", "gradients", "must have"}},
+         {"backward block.1", "gradients", "but needs"}},
         {"a persistent buffer cut short",
          plain,
          [](Copy &c) { c.buffers[Z3D_BUFFER_STATE].bytes--; },
@@ -225,7 +225,7 @@ TEST(Verifier, NamesWrongMemory) {
         {"indices out of range",
          plain,
          [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_FORWARD)].unit = 99; },
-         {"unit is 99; 0 to 3 exist"}},
+         {"unit is 99, but must be 0 to 3"}},
         {"columns out of range",
          plain,
          [](Copy &c) {

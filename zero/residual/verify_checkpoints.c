@@ -55,15 +55,16 @@ static z3d_status move_beside(z3d_flow *flow, bool start, z3d_value from, z3d_va
 static z3d_status check_count(z3d_flow *flow) {
     int64_t elements = part_bytes(flow) / (int64_t)z3d_dtype_size(flow->program->config.dtype);
     if (entry(flow)->count == elements && entry(flow)->first == 0) return Z3D_OK;
-    return z3d_flow_fail(
-        flow, "it moves elements %lld to %lld of a part of %lld", (long long)entry(flow)->first,
-        (long long)(entry(flow)->first + entry(flow)->count - 1), (long long)elements);
+    return z3d_flow_fail(flow, "it moves elements %lld to %lld, but the part has %lld elements",
+                         (long long)entry(flow)->first,
+                         (long long)(entry(flow)->first + entry(flow)->count - 1),
+                         (long long)elements);
 }
 
 /* Where nothing is moved, the entries only mark that the input stays. */
 static z3d_status stay(z3d_flow *flow) {
     if (entry(flow)->phase != Z3D_PHASE_WHOLE || entry(flow)->space != Z3D_SPACE_DEVICE)
-        return z3d_flow_fail(flow, "checkpoints stay where they are in this configuration");
+        return z3d_flow_fail(flow, "this configuration leaves checkpoints where they are");
     Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_INPUT, input_bytes(flow)));
     Z3D_TRY(z3d_flow_read(flow, plain(Z3D_SLOT_INPUT), input_value(flow)));
     if (entry(flow)->buffer[Z3D_SLOT_OUTPUT] == entry(flow)->buffer[Z3D_SLOT_INPUT]) return Z3D_OK;
@@ -74,7 +75,7 @@ static z3d_status save(z3d_flow *flow, bool start) {
     bool offload = flow->program->config.offload_activations;
     z3d_space to = offload ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE;
     if (entry(flow)->space != to || (entry(flow)->phase == Z3D_PHASE_WHOLE) == offload)
-        return z3d_flow_fail(flow, "checkpoints %s in this configuration",
+        return z3d_flow_fail(flow, "in this configuration checkpoints %s",
                              offload ? "go to host memory beside compute" : "stay on the device");
     Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_INPUT, input_bytes(flow)));
     Z3D_TRY(z3d_flow_operand_in(flow, Z3D_SLOT_OUTPUT, part_bytes(flow), to));
@@ -92,10 +93,10 @@ static z3d_status load(z3d_flow *flow, bool start) {
     if (entry(flow)->phase == Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow, "it must be started and waited for");
     if (from_host ? !p->config.offload_activations : !p->config.partition_activations)
-        return z3d_flow_fail(flow, "no checkpoint comes %s in this configuration",
+        return z3d_flow_fail(flow, "in this configuration no checkpoint comes %s",
                              from_host ? "from host memory" : "from the tensor group");
     if (!from_host && entry(flow)->axis != Z3D_AXIS_TENSOR)
-        return z3d_flow_fail(flow, "it goes over the %s group, must go over the tensor group",
+        return z3d_flow_fail(flow, "it uses the %s group, but must use the tensor group",
                              z3d_axis_name(entry(flow)->axis));
     Z3D_TRY(z3d_flow_operand_in(flow, Z3D_SLOT_INPUT, part_bytes(flow),
                                 from_host ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE));
