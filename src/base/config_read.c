@@ -225,6 +225,9 @@ static z3d_status read_peer(config_reader *r, int index, config_place place,
         return reader_refuse(r, value->start_mark, "%s: expected a number", path);
     }
     Z3D_TRY(reader_scalar(r, value, &scalar));
+    if (r->config->origin->report) {
+        config_report_add(r->config->origin->report, CONFIG_TAKEN, path, "%s", scalar.text);
+    }
     if (config_is_null(scalar) || strcmp(scalar.text, "auto") == 0) return Z3D_OK;
     z3d_status status = config_parse_peer(scalar, &number);
     if (status != Z3D_OK) return refuse_stored(r, value->start_mark, path, status);
@@ -299,12 +302,15 @@ static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_m
                          note->instead[0] ? note->instead : right);
 }
 
-static z3d_status read_later(config_reader *r, const config_note *note, config_place place,
-                             yaml_mark_t mark, const yaml_event_t *value) {
+static z3d_status read_later(config_reader *r, const config_note *note, yaml_mark_t mark,
+                             const yaml_event_t *value) {
     bool off;
     Z3D_TRY(read_off(r, note->off, value, &off));
     if (!off) return refuse_later(r, note, mark);
-    if (r->config->origin->report) config_tell(r->config, place, note->path, "", "it is off");
+    if (r->config->origin->report) {
+        config_report_add(r->config->origin->report, CONFIG_TAKEN, note->path,
+                          "asks for nothing else than what is done here");
+    }
     return Z3D_OK;
 }
 
@@ -335,7 +341,7 @@ static z3d_status read_below_note(config_reader *r, const char *path, config_pla
     if (!later) return Z3D_OK;
     const char *leaf = strrchr(path, '.') + 1;
     bool is_switch = strcmp(leaf, "device") == 0 || strcmp(leaf, "enabled") == 0;
-    return is_switch ? read_later(r, later, place, mark, value) : refuse_later(r, later, mark);
+    return is_switch ? read_later(r, later, mark, value) : refuse_later(r, later, mark);
 }
 
 static z3d_status refuse_unknown(config_reader *r, yaml_mark_t mark, const char *path) {
@@ -389,7 +395,7 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
     if (key >= 0) return read_key(r, key, place, value);
     if (peer >= 0) return read_peer(r, peer, place, value);
     if (accepted >= 0) return read_accepted(r, &config_accepted[accepted], place, value);
-    if (later >= 0) return read_later(r, &config_later[later], place, mark, value);
+    if (later >= 0) return read_later(r, &config_later[later], mark, value);
     if (value->type == YAML_MAPPING_START_EVENT) return read_mapping(r, path);
     if (value->type == YAML_SCALAR_EVENT &&
         config_is_null((config_scalar){(const char *)value->data.scalar.value,
@@ -558,8 +564,10 @@ static z3d_status read_yaml(config_reader *r, const char *path) {
 /* What a reader returned, among all errors so far; `path`: what was set, NULL: a whole text. */
 static z3d_status finish(config_reader *r, z3d_status status, const char *path) {
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
+    bool unreadable = r->broken || (status != Z3D_OK && !path);
+    if (unreadable && r->config->origin->report) return status;
     if (status != Z3D_OK) config_add_error(r->config, path);
-    if (r->broken || (status != Z3D_OK && !path)) r->config->origin->cut = true;
+    if (unreadable) r->config->origin->cut = true;
     return config_errors_status(&r->config->origin->errors);
 }
 
