@@ -50,7 +50,7 @@ static void check_model_size(config_checker *k) {
                     (long long)c->model_num_layers, (long long)h, (long long)c->model_vocab_size);
 }
 
-/* What a computation in fp32 rounds to 1 divides by 0 there: 1 - beta^t, 1 - dropout. */
+/* What fp32 rounds to 1 divides by 0 there: 1 - beta^t. */
 static void check_below_one(config_checker *k, const char *path, double value) {
     if (!config_sound(k, path, NULL) || (float)value < 1) return;
     config_complain(k, path,
@@ -62,8 +62,6 @@ static void check_numbers(config_checker *k) {
     const z3d_config *c = k->c;
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[0]);
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[1]);
-    check_below_one(k, "model.hidden_dropout", c->model_hidden_dropout);
-    check_below_one(k, "model.attention_dropout", c->model_attention_dropout);
     if (config_sound(k, "optimizer.params.eps", NULL) && (float)c->optimizer_params_eps == 0) {
         config_complain(k, "optimizer.params.eps",
                         "%g is 0 as a 32-bit float, which divides 0 by 0; write at least 1e-45",

@@ -51,8 +51,12 @@ void config_add_error(z3d_config *config, const char *path) {
         if (meant) config_mark_wrong(config, meant);
     }
     if (config->origin->report) {
+        const char *what = z3d_error_message();
+        const char *key = path ? strstr(what, path) : NULL; /* "file:1:2: key: what" */
+        size_t length = key ? strlen(path) : 0;
+        if (key && strncmp(key + length, ": ", 2) == 0) what = key + length + 2;
         config_report_add(config->origin->report, CONFIG_REFUSED, path ? path : "the file", "%s",
-                          z3d_error_message());
+                          what);
     } else {
         config_errors_add(&config->origin->errors);
     }

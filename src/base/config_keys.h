@@ -19,7 +19,7 @@
   X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
   X(parallel_sequence_parallel, "parallel.sequence_parallel", BOOL, "false", "", "Megatron's sequence parallelism: layernorms, dropout and residuals on 1/tp of a micro-batch's tokens; all-reduces become reduce-scatter and all-gather; needs a seq_length that tp divides") \
   X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,65536]", "pipeline stages; only 1 so far") \
-  X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "permit tensor groups that straddle nodes (slow: the paper's < 5 % case)") \
+  X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
   X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "ranks the run must have; auto accepts what it is started with") \
   X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
   X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch; any two of the three batch keys give the third") \
@@ -32,8 +32,8 @@
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch; per_step keeps whole gradients in stages 2, 3 too; allowed, without effect, where there is one micro-batch a step or one data rank") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "full keeps one input per block and recomputes the rest; selective keeps 9 b s h a block and recomputes layernorms and attention; none keeps 12") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h a block; with parallel.sequence_parallel that is so anyway, and costs nothing") \
-  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: activation checkpoints lie in host memory; each goes there and back once; auto: where the copies hide behind compute, or the run fits only so") \
-  X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "activation checkpoints in the model, one in every so many blocks: a number that comes out so; auto: one per block") \
+  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory; each is copied there and back once; auto: true if the copies hide behind compute, or if the run does not fit otherwise") \
+  X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "number of activation checkpoints, spread evenly over the blocks; auto: one per block") \
   X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "full repeats a block's forward whole, as the paper's systems do; minimal leaves out what backward does not read") \
   X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's; fp32 only where that is bf16 or fp16") \
   X(fp16_enabled, "fp16.enabled", BOOL, "false", "", "train in fp16 with loss scaling") \
@@ -83,11 +83,11 @@
   X(training_time_limit, "training.time_limit", FLOAT, "0", "[0,1e9]", "seconds after which the run ends as if a signal had asked for it, saving a checkpoint where there are any; 0: none") \
   X(checkpoint_dir, "checkpoint.dir", STRING, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
   X(checkpoint_interval, "checkpoint.interval", INT, "0", "[0,1e12]", "steps between checkpoints; with any there is one at the end and when the run is asked to stop too; 0: none") \
-  X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "newest checkpoints that stay; 0: all; what was put aside as damaged stays, uncounted") \
-  X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: go on from the newest checkpoint in checkpoint.dir, if there is one, with checkpoint.interval 0 too; never: start anew, in a folder without any; or the path of the checkpoint to go on from") \
-  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint whose weights a new run begins with") \
+  X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all; checkpoints put aside as damaged are kept and not counted") \
+  X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir if there is one, also with checkpoint.interval 0; never: start a new run, in a folder without checkpoints; or the path of the checkpoint to resume from") \
+  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint; a new run starts from its weights") \
   X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked against its digest before a checkpoint is used: every byte, the bytes that this run reads, or only the files' sizes") \
-  X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training goes on") \
+  X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training continues") \
   X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \
   X(run_tensorboard, "run.tensorboard", BOOL, "true", "", "write TensorBoard event files") \
   X(generate_prompt, "generate.prompt", STRING, "", "", "text to continue at the end of the run; unset: no sample") \

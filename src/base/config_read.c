@@ -9,13 +9,6 @@
 
 /* ---- values ---- */
 
-/* Puts place and key in front of a message that a value's reader has stored. */
-static z3d_status refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,
-                                z3d_status status) {
-    if (status != Z3D_ERR_CONFIG) return status;
-    return reader_refuse(r, mark, "%s: %s", path, z3d_error_message());
-}
-
 static z3d_status refuse_shape(config_reader *r, yaml_mark_t mark, const config_key *key,
                                const char *found) {
     z3d_string expected = {0};
@@ -41,7 +34,8 @@ static z3d_status read_two_numbers(config_reader *r, const config_key *key, yaml
                 status = refuse_shape(r, event.start_mark, key, "a third value");
             } else if ((status = reader_scalar(r, &event, &scalar)) == Z3D_OK) {
                 status = config_parse_element(key, scalar, &value[count++]);
-                status = status ? refuse_stored(r, event.start_mark, key->path, status) : Z3D_OK;
+                status =
+                    status ? reader_refuse_stored(r, event.start_mark, key->path, status) : Z3D_OK;
             }
         }
         yaml_event_delete(&event);
@@ -75,7 +69,7 @@ static z3d_status set_item_field(config_reader *r, const config_key *key, const 
     if (!is_path) {
         item->has_weight = true;
         z3d_status status = config_parse_weight(scalar, &item->weight);
-        return status ? refuse_stored(r, event->start_mark, key->path, status) : Z3D_OK;
+        return status ? reader_refuse_stored(r, event->start_mark, key->path, status) : Z3D_OK;
     }
     if (scalar.text[0] == '\0') {
         return reader_refuse(r, event->start_mark, "%s: the path is empty", key->path);
@@ -195,7 +189,8 @@ static z3d_status read_scalar(config_reader *r, int index, config_place place,
     if (!*set) return Z3D_OK;
     Z3D_TRY(refuse_folded(r, key, value));
     z3d_status status = config_set_scalar(r->config, key, scalar);
-    return status == Z3D_OK ? status : refuse_stored(r, value->start_mark, key->path, status);
+    return status == Z3D_OK ? status
+                            : reader_refuse_stored(r, value->start_mark, key->path, status);
 }
 
 static z3d_status read_key(config_reader *r, int index, config_place place,
@@ -214,139 +209,6 @@ static z3d_status read_key(config_reader *r, int index, config_place place,
     }
     if (set) r->config->origin->place[index] = place;
     return Z3D_OK;
-}
-
-static z3d_status read_peer(config_reader *r, int index, config_place place,
-                            const yaml_event_t *value) {
-    config_scalar scalar;
-    double number;
-    const char *path = config_peer_path[index];
-    if (value->type != YAML_SCALAR_EVENT) {
-        return reader_refuse(r, value->start_mark, "%s: expected a number", path);
-    }
-    Z3D_TRY(reader_scalar(r, value, &scalar));
-    if (config_is_null(scalar) || strcmp(scalar.text, "auto") == 0) return Z3D_OK;
-    z3d_status status = config_parse_peer(scalar, &number);
-    if (status != Z3D_OK) return refuse_stored(r, value->start_mark, path, status);
-    r->config->origin->peer[index] = (config_peer){place, number};
-    return Z3D_OK;
-}
-
-/* ---- keys without a field ---- */
-
-/* As text, or as a number: 0.0 is 0. */
-static bool is_option(const char *options, const char *text) {
-    char option[64];
-    double wanted, given;
-    bool number = z3d_parse_float(text, &given) == Z3D_OK;
-    for (int i = 0; config_option(options, i, option, sizeof option); i++) {
-        if (option[0] && strcmp(option, text) == 0) return true;
-        if (number && z3d_parse_float(option, &wanted) == Z3D_OK && wanted == given) return true;
-    }
-    return false;
-}
-
-/* One entry of a later key's mapping. *says: it is the entry that switches the rest. */
-static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
-                              bool *end) {
-    yaml_event_t name, field;
-    memset(&field, 0, sizeof field);
-    z3d_status status = reader_next(r, &name);
-    *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
-    if (status == Z3D_OK && !*end) {
-        const char *text =
-            name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "";
-        bool is_switch = strcmp(text, "device") == 0 || strcmp(text, "enabled") == 0;
-        status = reader_skip(r, &name);
-        if (status == Z3D_OK) status = reader_next(r, &field);
-        if (status == Z3D_OK && is_switch && field.type == YAML_SCALAR_EVENT) {
-            *says = true;
-            *is_off = is_option(off, (const char *)field.data.scalar.value);
-        } else if (status == Z3D_OK) {
-            status = reader_skip(r, &field);
-        }
-    }
-    yaml_event_delete(&field);
-    yaml_event_delete(&name);
-    return status;
-}
-
-/* Whether a later key's value asks for nothing: one of its off values; a mapping by its device or
- * enabled, or when it is empty. Reads the node. */
-static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
-                           bool *is_off) {
-    const char *text = (const char *)value->data.scalar.value;
-    *is_off = false;
-    if (value->type == YAML_SCALAR_EVENT) {
-        *is_off = is_option(off, text[0] ? text : "null");
-        return Z3D_OK;
-    }
-    if (value->type != YAML_MAPPING_START_EVENT) return reader_skip(r, value);
-    bool end = false, empty = true, says = false;
-    while (!end) {
-        Z3D_TRY(read_switch(r, off, &says, is_off, &end));
-        empty = empty && end;
-    }
-    if (!says) *is_off = empty || is_option(off, "unsaid");
-    return Z3D_OK;
-}
-
-static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_mark_t mark) {
-    char first[64], right[96];
-    config_option(note->off, 0, first, sizeof first);
-    snprintf(right, sizeof right, "leave it out or write %s", first);
-    return reader_refuse(r, mark, "%s: %s: not supported yet; %s", note->path, note->why,
-                         note->instead[0] ? note->instead : right);
-}
-
-static z3d_status read_later(config_reader *r, const config_note *note, config_place place,
-                             yaml_mark_t mark, const yaml_event_t *value) {
-    bool off;
-    Z3D_TRY(read_off(r, note->off, value, &off));
-    if (!off) return refuse_later(r, note, mark);
-    if (r->config->origin->report) config_tell(r->config, place, note->path, "", "it is off");
-    return Z3D_OK;
-}
-
-static z3d_status read_accepted(config_reader *r, const config_note *note, config_place place,
-                                const yaml_event_t *value) {
-    Z3D_TRY(reader_skip(r, value));
-    config_tell(r->config, place, note->path, "has no effect here", note->why);
-    return Z3D_OK;
-}
-
-/* The key without a field that `path` lies below: an override names keys of sections that we do not
- * have. */
-static const config_note *note_above(const config_note *notes, int count, const char *path) {
-    for (int i = 0; i < count; i++) {
-        size_t length = strlen(notes[i].path);
-        if (strncmp(notes[i].path, path, length) == 0 && path[length] == '.') return &notes[i];
-    }
-    return NULL;
-}
-
-/* "zero_optimization.offload_param.device=none" and the like. *known: `path` is such a key. */
-static z3d_status read_below_note(config_reader *r, const char *path, config_place place,
-                                  yaml_mark_t mark, const yaml_event_t *value, bool *known) {
-    const config_note *accepted = note_above(config_accepted, config_accepted_count, path);
-    const config_note *later = note_above(config_later, config_later_count, path);
-    *known = accepted || later;
-    if (accepted) return read_accepted(r, accepted, place, value);
-    if (!later) return Z3D_OK;
-    const char *leaf = strrchr(path, '.') + 1;
-    bool is_switch = strcmp(leaf, "device") == 0 || strcmp(leaf, "enabled") == 0;
-    return is_switch ? read_later(r, later, place, mark, value) : refuse_later(r, later, mark);
-}
-
-static z3d_status refuse_unknown(config_reader *r, yaml_mark_t mark, const char *path) {
-    char buf[128];
-    const char *near = config_nearest(path, buf, sizeof buf);
-    if (strcmp(path, "<<") == 0) {
-        return reader_refuse(r, mark,
-                             "merge keys (<<) are not supported; write the values themselves");
-    }
-    if (near) return reader_refuse(r, mark, "unknown key %.120s; did you mean %s?", path, near);
-    return reader_refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
 }
 
 /* ---- mappings ---- */
@@ -382,14 +244,14 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
     int peer = config_find_peer(path);
     bool section = config_is_section(path), known = true;
     if (key < 0 && accepted < 0 && later < 0 && peer < 0 && !section) {
-        z3d_status status = read_below_note(r, path, place, mark, value, &known);
-        return known ? status : refuse_unknown(r, mark, path);
+        z3d_status status = reader_below_note(r, path, place, mark, value, &known);
+        return known ? status : reader_unknown(r, mark, path);
     }
     Z3D_TRY(mark_seen(r, mark, path));
     if (key >= 0) return read_key(r, key, place, value);
-    if (peer >= 0) return read_peer(r, peer, place, value);
-    if (accepted >= 0) return read_accepted(r, &config_accepted[accepted], place, value);
-    if (later >= 0) return read_later(r, &config_later[later], place, mark, value);
+    if (peer >= 0) return reader_peer(r, peer, place, value);
+    if (accepted >= 0) return reader_accepted(r, &config_accepted[accepted], place, value);
+    if (later >= 0) return reader_later(r, &config_later[later], mark, value);
     if (value->type == YAML_MAPPING_START_EVENT) return read_mapping(r, path);
     if (value->type == YAML_SCALAR_EVENT &&
         config_is_null((config_scalar){(const char *)value->data.scalar.value,
@@ -558,8 +420,10 @@ static z3d_status read_yaml(config_reader *r, const char *path) {
 /* What a reader returned, among all errors so far; `path`: what was set, NULL: a whole text. */
 static z3d_status finish(config_reader *r, z3d_status status, const char *path) {
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
+    bool unreadable = r->broken || (status != Z3D_OK && !path);
+    if (unreadable && r->config->origin->report) return status;
     if (status != Z3D_OK) config_add_error(r->config, path);
-    if (r->broken || (status != Z3D_OK && !path)) r->config->origin->cut = true;
+    if (unreadable) r->config->origin->cut = true;
     return config_errors_status(&r->config->origin->errors);
 }
 
@@ -590,7 +454,7 @@ static z3d_status override_text(config_reader *r, int key) {
     Z3D_TRY(reader_check_value(r, start, r->text, r->length));
     z3d_status status =
         config_set_scalar(r->config, &config_table[key], (config_scalar){r->text, true});
-    if (status != Z3D_OK) return refuse_stored(r, start, config_table[key].path, status);
+    if (status != Z3D_OK) return reader_refuse_stored(r, start, config_table[key].path, status);
     r->config->origin->place[key] = reader_place(r, start);
     return Z3D_OK;
 }

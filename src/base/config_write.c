@@ -210,10 +210,16 @@ static const char page_head[] =
     "<!-- Made by `zero3d config --markdown` from src/base/config_keys.h; do not edit. -->\n"
     "\n"
     "One YAML file (JSON is YAML too). Every value is read whole: `5e8` is the integer 500000000, "
-    "`010` and `maybe` are refused. Unknown and doubled keys, wrong types, values out of range and "
-    "options without effect are refused with file, line, column and what would be right. Anchors, "
-    "aliases and tags are not read. On the command line, `key.path=value` sets one key over the "
-    "file: `model.num_layers=24`, `data.train='[a.bin, {path: b.bin, weight: 2}]'`.\n"
+    "`010`, `1_000` and `maybe` are refused. Unknown keys, keys set twice, wrong types, values out "
+    "of range and options without effect are errors. All errors are reported at once, one line "
+    "each: file, line, column, key, what is wrong, what to write. Anchors, aliases and tags are "
+    "not supported. On the command line, `key.path=value` sets one key over the file: "
+    "`model.num_layers=24`, `data.train='[a.bin, {path: b.bin, weight: 2}]'`. If an override makes "
+    "a key of the file useless, one line says so and the run starts: `data.validation=` does not "
+    "oblige you to delete `training.eval_interval`.\n"
+    "\n"
+    "`null` means the default. A DeepSpeed block can be pasted: see "
+    "[Coming from DeepSpeed and Megatron-LM](coming-from-deepspeed-and-megatron.md).\n"
     "\n"
     "Of `train_batch_size`, `train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` any "
     "two give the third: the batch is the micro-batch times the accumulation times the "
@@ -236,7 +242,7 @@ static void describe_markdown(z3d_string *out) {
                            "change nothing here; one line says so.\n");
     describe_notes(out, config_accepted, config_accepted_count);
     z3d_string_append(out, "\n## Not supported yet\n\nRefused, unless the value asks for nothing "
-                           "(`false`, `device: none`).\n");
+                           "(`false`, `null`, `enabled: false`, `device: none`).\n");
     describe_notes(out, config_later, config_later_count);
 }
 

@@ -24,6 +24,12 @@ z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *f
     return status;
 }
 
+z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,
+                                z3d_status status) {
+    if (status != Z3D_ERR_CONFIG) return status;
+    return reader_refuse(r, mark, "%s: %s", path, z3d_error_message());
+}
+
 /* ---- the text before it is YAML ---- */
 
 /* Advances over one character as libyaml counts lines. */

@@ -34,6 +34,21 @@ config_place reader_place(const config_reader *r, yaml_mark_t mark);
 z3d_status reader_refuse(const config_reader *r, yaml_mark_t mark, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Puts place and key in front of a message that a value's reader has stored. */
+z3d_status reader_refuse_stored(config_reader *r, yaml_mark_t mark, const char *path,
+                                z3d_status status);
+
+/* Keys without a field (config_notes.c). Each reads the value, whose first event is `value`. */
+z3d_status reader_peer(config_reader *r, int index, config_place place, const yaml_event_t *value);
+z3d_status reader_accepted(config_reader *r, const config_note *note, config_place place,
+                           const yaml_event_t *value);
+z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t mark,
+                        const yaml_event_t *value);
+/* "zero_optimization.offload_param.device=none" and the like. *known: `path` is such a key. */
+z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
+                             yaml_mark_t mark, const yaml_event_t *value, bool *known);
+z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path);
+
 /* Refuses a text that is too large, no UTF-8, or holds control characters: what no text file holds
  * is found before libyaml sees it. */
 z3d_status reader_check_text(const config_reader *r);

@@ -68,7 +68,7 @@ static z3d_status read_hex4(parser *p, unsigned *out) {
                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                            : -1;
-        if (digit < 0) return refuse(p, "four hexadecimal digits are wanted after \\u");
+        if (digit < 0) return refuse(p, "expected four hexadecimal digits after \\u");
         *out = *out * 16 + (unsigned)digit;
     }
     return Z3D_OK;
@@ -97,11 +97,12 @@ static char *put_utf8(char *to, unsigned c) {
 static z3d_status read_unicode(parser *p, char **to) {
     unsigned c, low;
     Z3D_TRY(read_hex4(p, &c));
-    if (c >= 0xdc00 && c < 0xe000) return refuse(p, "half of a surrogate pair");
+    if (c >= 0xdc00 && c < 0xe000) return refuse(p, "half of a surrogate pair in a string");
     if (c >= 0xd800 && c < 0xdc00) {
-        if (!next_is(p, '\\') || !next_is(p, 'u')) return refuse(p, "half of a surrogate pair");
+        if (!next_is(p, '\\') || !next_is(p, 'u'))
+            return refuse(p, "half of a surrogate pair in a string");
         Z3D_TRY(read_hex4(p, &low));
-        if (low < 0xdc00 || low >= 0xe000) return refuse(p, "half of a surrogate pair");
+        if (low < 0xdc00 || low >= 0xe000) return refuse(p, "half of a surrogate pair in a string");
         c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
     }
     if (c == 0) return refuse(p, "a NUL character in a string");
@@ -121,10 +122,10 @@ static z3d_status read_escape(parser *p, char **to) {
 
 /* At the opening quote. A string never grows when it is unescaped. */
 static z3d_status read_string(parser *p, const char **out) {
-    if (!next_is(p, '"')) return refuse(p, "a string is wanted");
+    if (!next_is(p, '"')) return refuse(p, "expected a string");
     const char *close = p->at;
     while (close < p->end && *close != '"') close += *close == '\\' ? 2 : 1;
-    if (close >= p->end) return refuse(p, "a string without end");
+    if (close >= p->end) return refuse(p, "a string has no end");
     char *text = take(p, (size_t)(close - p->at) + 1), *to = text;
     if (!text) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", p->name);
     while (p->at < p->end && *p->at != '"') {
@@ -135,11 +136,11 @@ static z3d_status read_string(parser *p, const char **out) {
         }
         size_t length = z3d_utf8_length(p->at, (size_t)(p->end - p->at));
         if (length == 0 || (unsigned char)*p->at < 0x20)
-            return refuse(p, "a byte that a string must not have");
+            return refuse(p, "a control character in a string");
         memcpy(to, p->at, length);
         to += length, p->at += length;
     }
-    if (!next_is(p, '"')) return refuse(p, "a string without end");
+    if (!next_is(p, '"')) return refuse(p, "a string has no end");
     *to = '\0';
     *out = text;
     return Z3D_OK;
@@ -158,11 +159,11 @@ static z3d_status read_number(parser *p, z3d_json *value) {
     next_is(p, '-');
     bool zero = p->at < p->end && *p->at == '0';
     const char *integer = p->at;
-    if (!digits(p) || (zero && p->at - integer > 1)) return refuse(p, "no JSON value");
-    if (next_is(p, '.') && !digits(p)) return refuse(p, "digits are wanted behind the point");
+    if (!digits(p) || (zero && p->at - integer > 1)) return refuse(p, "not a JSON value");
+    if (next_is(p, '.') && !digits(p)) return refuse(p, "expected digits after the point");
     if (next_is(p, 'e') || next_is(p, 'E')) {
         if (!next_is(p, '-')) next_is(p, '+');
-        if (!digits(p)) return refuse(p, "digits are wanted in the exponent");
+        if (!digits(p)) return refuse(p, "expected digits in the exponent");
     }
     char *text = take(p, (size_t)(p->at - first) + 1);
     if (!text) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", p->name);
@@ -185,7 +186,7 @@ static z3d_status read_value(parser *p, z3d_json *value, int depth);
 static z3d_status read_key(parser *p, const char **key) {
     Z3D_TRY(read_string(p, key));
     skip_space(p);
-    return next_is(p, ':') ? Z3D_OK : refuse(p, "':' is wanted");
+    return next_is(p, ':') ? Z3D_OK : refuse(p, "expected ':'");
 }
 
 /* Behind the opening bracket. */
@@ -215,7 +216,7 @@ static z3d_status read_members(parser *p, z3d_json *value, int depth) {
 
 static z3d_status read_value(parser *p, z3d_json *value, int depth) {
     skip_space(p);
-    if (p->at >= p->end) return refuse(p, "the text ends where a value is wanted");
+    if (p->at >= p->end) return refuse(p, "the text ends; expected a value");
     if (*p->at == '"') {
         value->type = Z3D_JSON_STRING;
         return read_string(p, &value->text);
@@ -292,10 +293,11 @@ const z3d_json *z3d_json_member(const z3d_json *object, const char *key) {
 
 z3d_status z3d_json_get(const z3d_json *object, const char *key, z3d_json_type type,
                         const z3d_json **out) {
-    static const char *const names[] = {"null", "bool", "number", "string", "array", "object"};
+    static const char *const names[] = {"null",     "true or false", "a number",
+                                        "a string", "an array",      "an object"};
     *out = z3d_json_member(object, key);
     if (!*out) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is missing", key);
-    if ((*out)->type != type) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is no %s", key, names[type]);
+    if ((*out)->type != type) return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\" is not %s", key, names[type]);
     return Z3D_OK;
 }
 
@@ -312,7 +314,8 @@ z3d_status z3d_json_get_int(const z3d_json *object, const char *key, int64_t *ou
     const z3d_json *value;
     Z3D_TRY(z3d_json_get(object, key, Z3D_JSON_NUMBER, &value));
     if (!z3d_json_int(value, out))
-        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": %.40s is no count", key, value->text);
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"%s\": %.40s is not a whole number of 0 or more", key,
+                         value->text);
     return Z3D_OK;
 }
 

@@ -1,22 +1,31 @@
 /* zero3d config */
+#include <stdio.h>
+
 #include "src/cli/cli.h"
 
 static const char help[] =
     "usage: zero3d config [--markdown | --keys]\n"
     "       zero3d config CONFIG [key=value ...]\n"
+    "       zero3d config --from-deepspeed FILE | --from-megatron FILE\n"
     "\n"
     "Without CONFIG prints every key of a configuration with its type, default and meaning.\n"
     "With CONFIG reads it, checks it as far as that goes without knowing the number of ranks, and\n"
     "prints it back whole, defaults filled in: what a run with it would use.\n"
     "\n"
-    "  --markdown  as the reference page in docs/configuration.md\n"
-    "  --keys      only the keys, one a line\n"
+    "  --markdown              as the reference page in docs/configuration.md\n"
+    "  --keys                  only the keys, one a line\n"
+    "  --from-deepspeed FILE   a DeepSpeed JSON file as YAML on standard output, and on standard\n"
+    "                          error a table: what is taken, what has no effect, what is not\n"
+    "                          supported. Exit code 1 if something is not supported.\n"
+    "  --from-megatron FILE    the same for Megatron-LM's arguments: a command line, or a part of\n"
+    "                          a shell script\n"
     "\n"
     "Names are those of DeepSpeed (zero_optimization, fp16, train_batch_size, ...) and "
     "Megatron-LM\n"
     "(num_layers, hidden_size, ...). Unknown keys are refused with file, line and column.\n"
     "\n"
-    "example: zero3d config configs/demo.yaml zero_optimization.stage=3\n";
+    "example: zero3d config configs/demo.yaml zero_optimization.stage=3\n"
+    "example: zero3d config --from-deepspeed ds.json > run.yaml\n";
 
 static z3d_status describe(int count, char **arguments, bool markdown, bool keys,
                            z3d_string *text) {
@@ -28,7 +37,7 @@ static z3d_status describe(int count, char **arguments, bool markdown, bool keys
         return Z3D_OK;
     }
     if (markdown || keys)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys go without CONFIG");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys do not take a CONFIG");
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, arguments, &config));
     z3d_status status = z3d_config_check(config);
@@ -37,13 +46,35 @@ static z3d_status describe(int count, char **arguments, bool markdown, bool keys
     return status;
 }
 
+/* The YAML goes to standard output, the table to standard error. */
+static int convert(const char *deepspeed, const char *megatron) {
+    z3d_string yaml = {0}, table = {0};
+    bool complete = false;
+    z3d_status status = deepspeed ? z3d_config_from_deepspeed(deepspeed, &yaml, &table, &complete)
+                                  : z3d_config_from_megatron(megatron, &yaml, &table, &complete);
+    int code = status == Z3D_OK ? cli_print(&yaml) : cli_finish(status, "config");
+    if (status == Z3D_OK) fputs(table.text, stderr);
+    z3d_string_free(&yaml);
+    z3d_string_free(&table);
+    return code == CLI_OK && !complete ? CLI_FAILED : code;
+}
+
 static int run(int argc, char **argv) {
     bool markdown = false, keys = false;
-    const cli_option options[] = {
-        {"markdown", NULL, &markdown}, {"keys", NULL, &keys}, {NULL, NULL, NULL}};
+    const char *deepspeed = NULL, *megatron = NULL;
+    const cli_option options[] = {{"markdown", NULL, &markdown},
+                                  {"keys", NULL, &keys},
+                                  {"from-deepspeed", &deepspeed, NULL},
+                                  {"from-megatron", &megatron, NULL},
+                                  {NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);
+    bool converts = deepspeed || megatron;
+    if (status == Z3D_OK && converts && (count || keys || markdown || (deepspeed && megatron)))
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "--from-deepspeed and --from-megatron take one FILE and "
+                                          "nothing else");
+    if (status == Z3D_OK && converts) return convert(deepspeed, megatron);
     if (status == Z3D_OK) status = describe(count, argv + 1, markdown, keys, &text);
     int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "config");
     z3d_string_free(&text);

@@ -28,7 +28,7 @@ TEST(config, defaults_are_those_of_the_table) {
 TEST(config, the_design_s_example_in_block_and_flow_style) {
     Config c("model:\n"
              "  num_layers: 24     # a comment\n"
-             "  hidden_size: 1_024\n"
+             "  hidden_size: 1024\n"
              "\n"
              "train_batch_size: 32\n"
              "zero_optimization: { stage: 3, reduce_bucket_size: 5e7, overlap_comm: false }\n"
@@ -243,8 +243,8 @@ TEST(config, files) {
     EXPECT_EQ(c->model_num_layers, 7);
     std::ofstream(path) << "model:\n  num_layers: x\n";
     EXPECT_EQ(z3d_config_read_file(c.get, path.c_str()), Z3D_ERR_CONFIG);
-    EXPECT_EQ(std::string(z3d_error_message()).find(path + ":2:15: model.num_layers: 'x' is no "),
-              0u);
+    EXPECT_EQ(
+        std::string(z3d_error_message()).find(path + ":2:15: model.num_layers: 'x' is not a "), 0u);
     std::ofstream(path) << "# " << std::string(2 << 20, 'x') << "\n";
     EXPECT_EQ(z3d_config_read_file(c.get, path.c_str()), Z3D_ERR_IO);
     EXPECT_EQ(z3d_config_read_file(c.get, (name + "/none.yaml").c_str()), Z3D_ERR_IO);

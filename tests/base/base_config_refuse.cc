@@ -29,7 +29,6 @@ TEST(refuse, numbers) {
                    "without quotes; " + range);
     expect_refused("model:\n  num_layers: |\n    12\n", "2:15: model.num_layers: '12 ' is text");
     expect_refused("model: {num_layers: }", "1:21: model.num_layers: it has no value", range);
-    expect_refused("model: {num_layers: null}", "1:21: model.num_layers: it has no value", range);
     expect_refused("model: {num_layers: auto}", "1:21: model.num_layers: 'auto' is no", range);
     expect_refused("model:\n  num_layers: 12\n   garbage\n",
                    "2:15: model.num_layers: the value continues on the next line");
@@ -55,16 +54,17 @@ TEST(refuse, bools_and_choices) {
     }
     expect_refused("bf16: {enabled: 'true'}", "1:17: bf16.enabled: 'true' is text");
     expect_refused("bf16: {enabled: }", "1:17: bf16.enabled: it has no value");
-    expect_refused("scheduler: {type: WarmupCosine}", "1:19: scheduler.type: 'WarmupCosine' is not",
-                   "did you mean WarmupCosineLR?");
-    expect_refused("scheduler: {type: cosine}", "1:19: scheduler.type: 'cosine' is not known",
-                   "did you mean WarmupCosineLR?");
-    expect_refused("scheduler: {type: OneCycle}", "1:19: scheduler.type: 'OneCycle' is not known",
-                   "want one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR");
-    expect_refused("optimizer: {type: adamw}", "1:19: optimizer.type: 'adamw' is not known",
-                   "did you mean AdamW?");
-    expect_refused("training: {device: abacus}", "1:20: training.device: 'abacus' is not known",
-                   "want one of cpu, cuda");
+    expect_refused("scheduler: {type: WarmupCosine}",
+                   "1:19: scheduler.type: 'WarmupCosine' is not supported", "use WarmupCosineLR");
+    expect_refused("scheduler: {type: cosine}", "1:19: scheduler.type: 'cosine' is not supported",
+                   "use WarmupCosineLR");
+    expect_refused("scheduler: {type: OneCycle}",
+                   "1:19: scheduler.type: 'OneCycle' is not supported",
+                   "use one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR");
+    expect_refused("optimizer: {type: Lamb}", "1:19: optimizer.type: 'Lamb' is not supported",
+                   "use AdamW");
+    expect_refused("training: {device: abacus}", "1:20: training.device: 'abacus' is not supported",
+                   "use one of cpu, cuda");
 }
 
 TEST(refuse, shapes) {
@@ -73,8 +73,10 @@ TEST(refuse, shapes) {
     expect_refused("model: 3\n", "1:8: model is a section: expected keys below it, not a value");
     expect_refused("model: [3]\n", "1:8: model is a section: expected keys below it, not a list");
     expect_refused("fp16:\nbf16: {enabled: true}\n", "1:6: fp16 is a section", "not nothing");
-    expect_refused("model: {num_layers: [3]}\n", "1:21: model.num_layers: a list; expected an integer");
-    expect_refused("model: {num_layers: {a: 3}}\n", "1:21: model.num_layers: a mapping; expected an");
+    expect_refused("model: {num_layers: [3]}\n",
+                   "1:21: model.num_layers: a list; expected an integer");
+    expect_refused("model: {num_layers: {a: 3}}\n",
+                   "1:21: model.num_layers: a mapping; expected an");
     const std::string betas = "optimizer: {params: {betas: ";
     expect_refused(betas + "0.9}}", "1:29: optimizer.params.betas: '0.9' is one value",
                    "expected a list of two numbers, each of at least 0 and below 1");
@@ -118,10 +120,6 @@ TEST(refuse, unknown_keys_with_the_nearest) {
     expect_refused("optimizer: {lr: 1}\n", "1:13: unknown key optimizer.lr",
                    "did you mean optimizer.params.lr?");
     expect_refused("global_batch_size: 8\n", "1:1: unknown key", "did you mean train_batch_size?");
-    expect_refused("scheduler: {params: {warmup_max_lr: 1e-3}}\n", "1:22: unknown key",
-                   "did you mean optimizer.params.lr?");
-    expect_refused("scheduler: {params: {cos_min_ratio: 0.1}}\n", "1:22: unknown key",
-                   "did you mean scheduler.params.min_lr?");
     expect_refused(
         "scheduler: {params: {warmup_min_lr: 1e-4}}\n", "1:22: scheduler.params.warmup_min_lr:",
         "a warm-up that does not begin at 0: not supported yet; leave it out or write 0");
@@ -222,8 +220,7 @@ TEST(refuse, bombs_at_once) {
 TEST(refuse, keys_of_later_versions_unless_they_ask_for_nothing) {
     expect_refused("zero_optimization: {offload_optimizer: {device: cpu}}\n",
                    "1:21: zero_optimization.offload_optimizer:", "not supported yet");
-    expect_refused("zero_optimization: {offload_optimizer: {pin_memory: true}}\n",
-                   "1:21: zero_optimization.offload_optimizer:");
+    Config unsaid("zero_optimization: {offload_optimizer: {pin_memory: true}}\n"); // device: none
     expect_refused(
         "zero_optimization: {cpu_offload: true}\n",
         "1:21: zero_optimization.cpu_offload:", "not supported yet; leave it out or write false");
@@ -241,8 +238,9 @@ TEST(refuse, overrides) {
         {"=3", "'=3' is not an override; expected key.path=value"},
         {"model.num_layer=3", "override model.num_layer=3: unknown key model.num_layer; did you "
                               "mean model.num_layers?"},
-        {"model.num_layers=", "override model.num_layers=: model.num_layers: it has no value; expected "
-                              "an integer from 1 to 1000000"},
+        {"model.num_layers=",
+         "override model.num_layers=: model.num_layers: it has no value; expected "
+         "an integer from 1 to 1000000"},
         {"model.num_layers=-1", "override model.num_layers=-1: model.num_layers: '-1' is out of "
                                 "range; expected an integer from 1 to 1000000"},
         {"model=3", "override model=3: model is a section: expected keys below it, not a value"},

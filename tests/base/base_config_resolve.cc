@@ -43,12 +43,14 @@ TEST(resolve, contradictions_name_the_numbers) {
                                     "data-parallel size 4; write 28 or 32");
     EXPECT_EQ(resolve(B + "3", 4), "run.yaml:1:1: train_batch_size: 3 is not a multiple of "
                                    "data-parallel size 4; write 4");
-    EXPECT_EQ(resolve(B + "36\n" + A + "4", 2),
-              "run.yaml:1:1: train_batch_size: 36 is not a multiple of gradient_accumulation_steps x "
-              "data-parallel size 8 in all; write 32 or 40");
-    EXPECT_EQ(resolve(B + "36\n" + M + "4", 2),
-              "run.yaml:1:1: train_batch_size: 36 is not a multiple of train_micro_batch_size_per_gpu "
-              "x data-parallel size 8 in all; write 32 or 40");
+    EXPECT_EQ(
+        resolve(B + "36\n" + A + "4", 2),
+        "run.yaml:1:1: train_batch_size: 36 is not a multiple of gradient_accumulation_steps x "
+        "data-parallel size 8 in all; write 32 or 40");
+    EXPECT_EQ(
+        resolve(B + "36\n" + M + "4", 2),
+        "run.yaml:1:1: train_batch_size: 36 is not a multiple of train_micro_batch_size_per_gpu "
+        "x data-parallel size 8 in all; write 32 or 40");
 }
 
 TEST(resolve, huge_batches_are_refused_not_wrapped) {

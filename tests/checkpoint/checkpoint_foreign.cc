@@ -498,7 +498,7 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
     with("\"n_layer\": 2", "\"n_layer\": 30", Z3D_ERR_DATA, "too few");
     with("\"n_layer\": 2", "\"n_layers\": 2", Z3D_ERR_DATA, "config.json: \"n_layer\" is missing");
     with("\"n_head\": 4", "\"n_head\": 5", Z3D_ERR_CONFIG, "heads");
-    with("\"n_embd\": 32", "\"n_embd\": -1", Z3D_ERR_DATA, "\"n_embd\": -1 is no count");
+    with("\"n_embd\": 32", "\"n_embd\": -1", Z3D_ERR_DATA, "\"n_embd\": -1 is not a whole number");
     with("\"vocab_size\": 557", "\"vocab_size\": 556", Z3D_ERR_DATA,
          "wte.weight: its shape does not fit");
     with("{", "[", Z3D_ERR_DATA, "config.json:");

@@ -45,6 +45,48 @@ for file in "$SOURCE"/configs/*.yaml; do
     expect 0 "$ZERO3D" plan "$file"
 done
 
+# All errors at once, one line each below the first, and once on several ranks.
+printf 'model:\n  num_layer: 4\ntrain_batch_size: -4\ntraining: { steps: 1_0 }\n' >bad.yaml
+expect 1 "$ZERO3D" config bad.yaml optimizer.params.lr=fast
+says 'bad.yaml:2:3: unknown key model.num_layer'
+[ "$(grep -c '^        ' err)" -eq 3 ] || fail "three more errors were expected"
+grep -q '^        bad.yaml:4:20: training.steps: .1_0. has an underscore' err || fail "the underscore"
+grep -q '^        override optimizer.params.lr=fast: ' err || fail "the override"
+expect fail "$LAUNCH" -n 2 "$ZERO3D" train bad.yaml optimizer.params.lr=fast
+[ "$(grep -c 'unknown key model.num_layer' err)" -eq 1 ] || fail "told by more than one rank"
+[ "$(grep -c 'underscore' err)" -eq 1 ] || fail "told by more than one rank"
+
+# The DeepSpeed examples of Hugging Face's documentation: only offload is refused; without it they run.
+tiny
+for example in hf_zero2 hf_zero3; do
+    file=$SOURCE/tests/data/configs/$example.json
+    expect 1 "$ZERO3D" config "$file"
+    grep -q 'zero_optimization.offload_optimizer: offload of optimizer states: not supported' err ||
+        fail "$example: offload"
+    sed 's/"cpu"/"none"/' "$file" >$example.json
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train $example.json model.num_layers=2 model.hidden_size=32 \
+        model.num_attention_heads=4 model.seq_length=32 model.vocab_size=257 data.train=train.bin \
+        training.steps=3 run.dir=runs/$example
+    [ "$(wc -l <runs/$example/metrics.jsonl)" -ge 3 ] || fail "$example did not train"
+    expect 1 "$ZERO3D" config --from-deepspeed "$file"
+    grep -q '^Not supported:' err || fail "$example: the table"
+    expect 0 "$ZERO3D" config --from-deepspeed $example.json
+    cp out converted.yaml
+    expect 0 "$ZERO3D" config converted.yaml
+done
+expect 0 "$ZERO3D" config --from-megatron "$SOURCE/tests/data/configs/megatron_gpt.sh"
+cp out converted.yaml
+expect 0 "$ZERO3D" config converted.yaml
+expect 1 "$ZERO3D" config --from-megatron nowhere
+says 'nowhere'
+expect 2 "$ZERO3D" config --from-megatron a --from-deepspeed b
+
+# What only an override left without effect is told.
+printf 'data: { train: train.bin, validation: train.bin }\ntraining: { eval_interval: 7 }\n' >eval.yaml
+expect 0 "$ZERO3D" config eval.yaml data.validation=
+says 'training.eval_interval has no effect: without data.validation'
+grep -q 'eval_interval: 100' out || fail "the default is not back"
+
 expect 0 "$ZERO3D" config
 cp out described
 "$ZERO3D" config --keys | while read -r key; do

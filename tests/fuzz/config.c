@@ -1,8 +1,8 @@
 /* Fuzzer of the configuration reader (and of the number readers it stands on). Whatever the bytes,
- * there is an answer of one line; what is accepted and resolved is written so that it reads back to
- * the same text and is accepted again. The first byte chooses: '=' an override, '#' or anything
- * else a file. Also linked by tests/base/base_config_corpus.cc, which replays the corpus without
- * clang. */
+ * there is an answer of one line for each error; what is accepted and resolved is written so that
+ * it reads back to the same text and is accepted again. The first byte chooses: '=' an override,
+ * '#' or anything else a file. Also linked by tests/base/base_config_corpus.cc, which replays the
+ * corpus without clang. */
 #include "src/base/config.h"
 #include "src/base/base.h"
 
@@ -16,12 +16,13 @@ static void require(bool condition) {
     if (!condition) abort();
 }
 
-/* A refusal is ERR_CONFIG with one line of text. */
+/* A refusal is ERR_CONFIG with lines of text. */
 static void require_message(z3d_status status) {
     const char *message = z3d_error_message();
     require(status == Z3D_ERR_CONFIG);
-    require(message[0] != '\0' && strlen(message) < 4096);
-    for (; *message; message++) require((unsigned char)*message >= 0x20 && *message != 0x7f);
+    require(message[0] != '\0' && strlen(message) < 8192);
+    for (; *message; message++)
+        require(*message == '\n' || ((unsigned char)*message >= 0x20 && *message != 0x7f));
 }
 
 static z3d_config *create(void) {

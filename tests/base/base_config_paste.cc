@@ -1,0 +1,361 @@
+/* All errors at once, and the settings of other frameworks: pasted, and converted. */
+#include "tests/base/config_harness.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include <unistd.h>
+
+static std::string data_file(const char *name) {
+    return std::string(ZERO3D_TEST_DATA) + "/configs/" + name;
+}
+
+static std::string text_of(const char *name) {
+    std::ifstream file(data_file(name));
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+static std::string replaced(std::string text, const std::string &from, const std::string &to) {
+    for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
+    return text;
+}
+
+static long lines(const std::string &text) {
+    return 1 + std::count(text.begin(), text.end(), '\n');
+}
+
+static bool has(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+/* Everything wrong with a file and its overrides, as a program tells it. */
+static std::string all_errors(const std::string &text, std::initializer_list<const char *> set,
+                              int world = 0) {
+    Config c;
+    int data;
+    (void)c.read(text);
+    for (const char *assignment : set) (void)c.set(assignment);
+    z3d_status status = world ? z3d_config_settle(c.get, world, &data) : z3d_config_check(c.get);
+    EXPECT_TRUE(status == Z3D_OK || status == Z3D_ERR_CONFIG);
+    return status == Z3D_OK ? "accepted" : z3d_error_message();
+}
+
+TEST(all_errors, of_file_overrides_and_checks_in_one_message) {
+    std::string message =
+        all_errors("model: {num_layer: 4, hidden_size: 100}\n"
+                   "train_batch_size: -4\n"
+                   "fp16: {enabled: true}\n"
+                   "bf16: {enabled: true}\n"
+                   "zero_optimization: {stage: 4, offload_param: {device: nvme}}\n"
+                   "training: {steps: 010}\n",
+                   {"optimizer.params.lr=fast", "nonsense"});
+    EXPECT_EQ(lines(message), 9) << message;
+    for (const char *part :
+         {"run.yaml:1:9: unknown key model.num_layer; did you mean",
+          "run.yaml:2:19: train_batch_size", "run.yaml:5:28: zero_optimization.stage",
+          "run.yaml:5:31: zero_optimization.offload_param", "run.yaml:6:19: training.steps: '010'",
+          "optimizer.params.lr: 'fast'", "'nonsense' is not an override",
+          "12 does not divide model.hidden_size 100", "run.yaml:4:8: bf16.enabled"})
+        EXPECT_TRUE(has(message, part)) << part << " in\n" << message;
+}
+
+TEST(all_errors, one_stays_one_line) {
+    EXPECT_EQ(
+        all_errors("train_batch_size: 8 8\n", {}),
+        "run.yaml:1:19: train_batch_size: '8 8' is not an integer; expected an integer from 1 "
+        "to 1000000000 or auto");
+    EXPECT_EQ(all_errors("training: {steps: 5}\n", {}), "accepted");
+}
+
+// A value that is refused is not the default: nothing is concluded from it.
+TEST(all_errors, nothing_follows_from_a_wrong_value) {
+    EXPECT_EQ(lines(all_errors("model: {hidden_size: x, num_attention_heads: 7}\n", {})), 1);
+    EXPECT_EQ(lines(all_errors("data: {validation: {a: b}}\ntraining: {eval_interval: 7}\n", {})),
+              1);
+    EXPECT_EQ(lines(all_errors("fp16: {enabled: maybe, hysteresis: 9}\n", {})), 1);
+    EXPECT_EQ(lines(all_errors("model: {num_layers: 3}\nmodel: 7\n", {})), 1);
+}
+
+// The reader finds its way out of any wrong value.
+TEST(all_errors, after_wrong_shapes) {
+    std::string message =
+        all_errors("model: {num_layers: [1, {a: [2]}], hidden_size: {b: c}, x: {y: [z, {}]}}\n"
+                   "optimizer: {params: {betas: [0.9, [1, 2], {q: r}], lr: -1}}\n"
+                   "[a, b]: c\n"
+                   "data: {train: [a, {weight: 2}, {path: b, path: c}], seed: -1}\n"
+                   "run: &anchor {dir: a}\n"
+                   "train_batch_size: &n 8\n"
+                   "gradient_clipping: -1\n",
+                   {});
+    EXPECT_EQ(lines(message), 11) << message;
+    EXPECT_TRUE(has(message, "run.yaml:7:20: gradient_clipping: '-1'")) << message;
+    EXPECT_TRUE(has(message, "run.yaml:4:59: data.seed: '-1'")) << message;
+}
+
+TEST(all_errors, a_syntax_error_ends_the_reading_and_no_check_guesses_the_rest) {
+    std::string message = all_errors("train_batch_size: x\nmodel:\n  hidden_size: 100\n\tb: 2\n",
+                                     {"training.steps=0"});
+    EXPECT_EQ(lines(message), 3) << message;
+    EXPECT_TRUE(has(message, "run.yaml:4:1: a tab")) << message;
+    EXPECT_FALSE(has(message, "does not divide")) << message;
+}
+
+TEST(all_errors, check_and_resolve_together) {
+    std::string message = all_errors("train_batch_size: 7\nfp16: {enabled: true}\n"
+                                     "bf16: {enabled: true}\n",
+                                     {"parallel.world_size=auto"}, 2);
+    EXPECT_EQ(lines(message), 2) << message;
+    EXPECT_TRUE(has(message, "train_batch_size: 7 is not a multiple of data-parallel size 2"));
+}
+
+TEST(all_errors, so_many_that_only_the_first_are_shown) {
+    std::string text;
+    for (int i = 0; i < 300; i++) text += "key" + std::to_string(i) + ": 1\n";
+    std::string message = all_errors(text, {});
+    EXPECT_EQ(lines(message), 51) << message;
+    EXPECT_TRUE(has(message, "\n... and 250 more errors")) << message;
+    EXPECT_LT(message.size(), 8192u);
+    std::string large;
+    for (int i = 0; i < 100000; i++) large += "k" + std::to_string(i) + ": 1\n";
+    EXPECT_TRUE(has(all_errors(large, {}), "more errors"));
+}
+
+// data.validation= on the command line must not oblige anybody to edit the file.
+TEST(idle, what_only_an_override_left_without_effect_is_told) {
+    const std::string file = "data: {validation: v.bin}\ntraining: {eval_interval: 7}\n";
+    testing::internal::CaptureStderr();
+    Config c(file);
+    EXPECT_EQ(c.set("data.validation="), Z3D_OK);
+    EXPECT_EQ(z3d_config_check(c.get), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_config_check(c.get), Z3D_OK);
+    std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_EQ(lines(said), 2) << said; // once
+    EXPECT_TRUE(has(said, "run.yaml:2:12: training.eval_interval has no effect: without "
+                          "data.validation"))
+        << said;
+    EXPECT_EQ(c->training_eval_interval, 100);
+    Config again(c.written());
+    EXPECT_EQ(z3d_config_check(again.get), Z3D_OK) << z3d_error_message();
+}
+
+TEST(idle, in_the_same_place_it_is_refused) {
+    EXPECT_TRUE(has(all_errors("training: {eval_interval: 7}\n", {}), "has no effect without"));
+    EXPECT_TRUE(has(all_errors("", {"training.eval_interval=7"}), "has no effect without"));
+    EXPECT_TRUE(has(
+        all_errors("data: {validation: v.bin}\n", {"training.eval_interval=7", "data.validation="}),
+        "has no effect without"));
+    EXPECT_EQ(all_errors("scheduler: {type: WarmupLR, params: {warmup_num_steps: 5}}\n",
+                         {"scheduler.type=constant"}),
+              "accepted");
+    EXPECT_EQ(all_errors("activation_checkpointing: {cpu_checkpointing: true}\n",
+                         {"activation_checkpointing.granularity=none"}),
+              "accepted");
+}
+
+// 1 - beta^t is 0 in fp32, and 0 / 0 is a NaN from the first step on.
+TEST(numbers, what_fp32_rounds_to_1_or_0_is_refused) {
+    for (const char *beta : {"0.99999999", "0.9999999999999999"}) {
+        std::string message =
+            all_errors(std::string("optimizer: {params: {betas: [0.9, ") + beta + "]}}", {});
+        EXPECT_TRUE(has(message, "optimizer.params.betas:") && has(message, "32-bit float"))
+            << message;
+    }
+    EXPECT_EQ(all_errors("optimizer: {params: {betas: [0.99999994, 0.99999994]}}", {}), "accepted");
+    EXPECT_TRUE(has(all_errors("optimizer: {params: {eps: 1e-50}}", {}), "32-bit float"));
+}
+
+TEST(deepspeed, null_is_the_default_and_integral_floats_are_integers) {
+    Config c("{\"zero_optimization\": {\"reduce_bucket_size\": 200000000.0, \"stage\": null},\n"
+             " \"communication_data_type\": null, \"gradient_clipping\": null, \"fp16\": null,\n"
+             " \"activation_checkpointing\": {\"number_checkpoints\": null}}");
+    EXPECT_EQ(c->zero_optimization_reduce_bucket_size, 200000000);
+    EXPECT_EQ(c->zero_optimization_stage, 2);
+    EXPECT_EQ(c->activation_checkpointing_number_checkpoints, Z3D_AUTO);
+    EXPECT_FALSE(z3d_config_is_set(c.get, "gradient_clipping"));
+    EXPECT_EQ(c.set("zero_optimization.stage=3"), Z3D_OK);
+    EXPECT_EQ(c.set("zero_optimization.stage=null"), Z3D_OK);
+    EXPECT_EQ(c->zero_optimization_stage, 2);
+    EXPECT_EQ(z3d_config_check(c.get), Z3D_OK) << z3d_error_message();
+}
+
+TEST(deepspeed, adam_is_adamw_unless_it_says_otherwise) {
+    const std::string start = "optimizer: {type: Adam, params: {lr: 1e-3";
+    EXPECT_EQ(all_errors(start + "}}", {}), "accepted");
+    EXPECT_EQ(all_errors(start + ", adam_w_mode: true, torch_adam: true}}", {}), "accepted");
+    EXPECT_TRUE(has(all_errors(start + ", adam_w_mode: false}}", {}),
+                    "optimizer.params.adam_w_mode: Adam with L2 regularization: not supported yet; "
+                    "leave it out or write true"));
+}
+
+TEST(deepspeed, the_peak_said_twice_must_agree) {
+    auto with = [](const std::string &lr, const std::string &peak) {
+        return all_errors("optimizer: {params: {lr: " + lr +
+                              "}}\nscheduler: {type: WarmupLR, "
+                              "params: {warmup_min_lr: 0.0, warmup_max_lr: " +
+                              peak + ", warmup_type: linear, warmup_num_steps: 5}}\n",
+                          {});
+    };
+    for (const char *peak : {"3e-5", "0.00003", "auto", "null"})
+        EXPECT_EQ(with("3e-5", peak), "accepted") << peak;
+    EXPECT_TRUE(has(with("3e-5", "1e-3"),
+                    "scheduler.params.warmup_max_lr: it gives optimizer.params.lr 0.001, but that "
+                    "is 3e-05; leave one of them out"))
+        << with("3e-5", "1e-3");
+    Config alone("scheduler: {type: WarmupLR, params: {warmup_max_lr: 3e-5}}\n");
+    EXPECT_EQ(z3d_config_check(alone.get), Z3D_OK);
+    EXPECT_EQ(alone->optimizer_params_lr, 3e-5);
+    Config cosine("optimizer: {params: {lr: 1e-3}}\n"
+                  "scheduler: {type: WarmupCosineLR, params: {cos_min_ratio: 0.1}}\n");
+    EXPECT_EQ(z3d_config_check(cosine.get), Z3D_OK);
+    EXPECT_DOUBLE_EQ(cosine->scheduler_params_min_lr, 1e-4);
+}
+
+TEST(deepspeed, blocks_that_are_off) {
+    for (const char *block :
+         {"flops_profiler", "wandb", "tensorboard", "csv_monitor", "comet", "amp", "comms_logger",
+          "autotuning", "elasticity", "curriculum_learning", "data_efficiency", "eigenvalue",
+          "progressive_layer_drop", "hybrid_engine", "nebula", "compile"}) {
+        std::string off = std::string(block) + ": {enabled: false, x: [1, {y: z}]}\n";
+        EXPECT_EQ(all_errors(off, {}), "accepted") << block;
+        std::string on = all_errors(std::string(block) + ": {enabled: true, x: 1}\n", {});
+        EXPECT_TRUE(has(on, std::string("run.yaml:1:1: ") + block + ":") && lines(on) == 1) << on;
+    }
+    EXPECT_EQ(all_errors("", {"zero_optimization.offload_param.device=none",
+                              "flops_profiler.enabled=false", "aio.block_size=3"}),
+              "accepted");
+    EXPECT_TRUE(
+        has(all_errors("", {"zero_optimization.offload_param.device=cpu"}), "not supported"));
+    EXPECT_EQ(all_errors("fp16: {enabled: false, initial_scale_power: 32}\n", {}), "accepted");
+    EXPECT_EQ(all_errors("fp16: {enabled: auto, initial_scale_power: 32}\n", {}), "accepted");
+}
+
+// The examples of Hugging Face's documentation: only offload is refused, and all of it at once.
+TEST(deepspeed, hugging_face_examples) {
+    for (const char *name : {"hf_zero2.json", "hf_zero3.json"}) {
+        bool two = std::string(name) == "hf_zero2.json";
+        std::string text = text_of(name), message = all_errors(text, {});
+        EXPECT_EQ(lines(message), two ? 1 : 2) << message;
+        EXPECT_TRUE(has(message, "zero_optimization.offload_optimizer: offload")) << message;
+        EXPECT_EQ(has(message, "zero_optimization.offload_param: offload"), !two);
+        EXPECT_EQ(all_errors(replaced(text, "\"cpu\"", "\"none\""), {}, 2), "accepted") << name;
+    }
+    Config c(replaced(text_of("hf_zero2.json"), "\"cpu\"", "\"none\""));
+    EXPECT_EQ(c->zero_optimization_allgather_bucket_size, 200000000);
+    EXPECT_EQ(c->scheduler_type, Z3D_SCHEDULE_WARMUP);
+    EXPECT_EQ(c->optimizer_params_lr, 6e-4);
+}
+
+struct conversion {
+    bool complete = false;
+    std::string yaml, table;
+};
+
+static conversion convert(z3d_status (*from)(const char *, z3d_string *, z3d_string *, bool *),
+                          const std::string &path) {
+    conversion out;
+    z3d_string yaml = {}, table = {};
+    EXPECT_EQ(from(path.c_str(), &yaml, &table, &out.complete), Z3D_OK) << z3d_error_message();
+    out.yaml = yaml.text ? yaml.text : "";
+    out.table = table.text ? table.text : "";
+    z3d_string_free(&yaml);
+    z3d_string_free(&table);
+    /* What comes out is valid. */
+    EXPECT_EQ(all_errors(out.yaml, {}), "accepted") << out.yaml;
+    return out;
+}
+
+static conversion convert_text(z3d_status (*from)(const char *, z3d_string *, z3d_string *, bool *),
+                               const std::string &text) {
+    std::string path = testing::TempDir() + "settings." + std::to_string(getpid());
+    std::ofstream(path) << text;
+    conversion out = convert(from, path);
+    unlink(path.c_str());
+    return out;
+}
+
+TEST(from_deepspeed, the_example_and_its_table) {
+    conversion c = convert(z3d_config_from_deepspeed, data_file("hf_zero3.json"));
+    EXPECT_FALSE(c.complete);
+    Config config(c.yaml);
+    EXPECT_EQ(config->zero_optimization_stage, 3);
+    EXPECT_EQ(config->optimizer_params_lr, 5e-5); // the Trainer's, where the file says auto
+    EXPECT_EQ(config->optimizer_params_betas.value[1], 0.999);
+    EXPECT_EQ(config->optimizer_params_weight_decay, 0);
+    EXPECT_EQ(config->gradient_clipping, 1);
+    EXPECT_TRUE(has(c.table, "\nNot supported:\n  zero_optimization.offload_optimizer"));
+    EXPECT_TRUE(has(c.table, "zero_optimization.sub_group_size"));
+}
+
+TEST(from_deepspeed, its_defaults_are_written_out) {
+    conversion c = convert_text(z3d_config_from_deepspeed, "{\"optimizer\": {\"type\": \"Adam\"}}");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config config(c.yaml);
+    EXPECT_EQ(config->zero_optimization_stage, 0);
+    EXPECT_EQ(config->gradient_clipping, 1);
+    EXPECT_EQ(config->optimizer_params_lr, 1e-3);
+    EXPECT_EQ(config->optimizer_params_betas.value[1], 0.999);
+    EXPECT_EQ(config->optimizer_params_weight_decay, 0);
+    EXPECT_TRUE(has(c.table, "DeepSpeed's default")) << c.table;
+    EXPECT_EQ(config->scheduler_type, Z3D_SCHEDULE_CONSTANT);
+    c = convert_text(z3d_config_from_deepspeed,
+                     "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 2e-3}}, "
+                     "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": "
+                     "{\"total_num_steps\": 5000, \"warmup_max_lr\": 4e-4}}, \"xyzzy\": 3}");
+    EXPECT_FALSE(c.complete);
+    Config decay(c.yaml);
+    EXPECT_EQ(decay->optimizer_params_lr, 4e-4);
+    EXPECT_EQ(decay->scheduler_params_warmup_num_steps, 1000);
+    EXPECT_TRUE(has(c.table, "unknown key xyzzy")) << c.table;
+}
+
+TEST(from_megatron, a_script) {
+    conversion c = convert(z3d_config_from_megatron, data_file("megatron_gpt.sh"));
+    EXPECT_TRUE(c.complete) << c.table;
+    Config m(c.yaml);
+    EXPECT_EQ(m->model_num_layers, 24);
+    EXPECT_EQ(m->model_hidden_size, 1024);
+    EXPECT_EQ(m->model_hidden_dropout, 0.1); // Megatron-LM's default
+    EXPECT_EQ(m->train_batch_size, 32);
+    EXPECT_EQ(m->zero_optimization_stage, 1);
+    EXPECT_TRUE(m->parallel_sequence_parallel);
+    EXPECT_EQ(m->fp16_initial_scale_power, 16);
+    EXPECT_EQ(m->optimizer_params_betas.value[0], 0.9);
+    EXPECT_EQ(m->optimizer_params_betas.value[1], 0.95);
+    EXPECT_EQ(m->scheduler_type, Z3D_SCHEDULE_WARMUP_COSINE);
+    EXPECT_EQ(m->scheduler_params_total_num_steps, 4000);
+    EXPECT_EQ(m->scheduler_params_min_lr, 1e-5);
+    EXPECT_EQ(m->training_seed, 1234);
+    ASSERT_EQ(m->data_train.count, 2);
+    EXPECT_STREQ(m->data_train.path[1], "corpus/text_b");
+    EXPECT_EQ(m->data_train.weight[1], 0.7);
+    EXPECT_STREQ(m->data_vocab, "gpt2/vocab.json");
+    EXPECT_EQ(m->checkpoint_interval, 1000);
+}
+
+TEST(from_megatron, defaults_and_what_there_is_not) {
+    conversion c = convert_text(
+        z3d_config_from_megatron,
+        "python pretrain_gpt.py --num-layers 4 --hidden-size=64 --num-attention-heads 4 --bf16 "
+        "--swiglu --frobnicate 3 --lr 1e-4 --data-path $HOME/x --pipeline-model-parallel-size 2 "
+        "--recompute-granularity full --recompute-num-layers 2 --adam-beta1 0.9999999999");
+    EXPECT_FALSE(c.complete);
+    Config m(c.yaml);
+    EXPECT_EQ(m->zero_optimization_stage, 0);
+    EXPECT_EQ(m->data_types_grad_accum_dtype, Z3D_ACCUM_FP32);
+    EXPECT_EQ(m->gradient_clipping, 1);
+    EXPECT_EQ(m->optimizer_params_weight_decay, 0.01);
+    EXPECT_EQ(m->scheduler_type, Z3D_SCHEDULE_WARMUP_DECAY);
+    EXPECT_EQ(m->activation_checkpointing_number_checkpoints, 2);
+    for (const char *name : {"--swiglu", "--frobnicate", "--data-path",
+                             "--pipeline-model-parallel-size", "optimizer.params.betas"})
+        EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
+    z3d_string yaml = {}, table = {};
+    bool complete;
+    EXPECT_EQ(z3d_config_from_megatron("/nowhere", &yaml, &table, &complete), Z3D_ERR_IO);
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
