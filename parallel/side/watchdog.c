@@ -138,7 +138,8 @@ z3d_status z3d_side_open(z3d_world *world) {
         close(side->listener);
         side->listener = -1;
     }
-    if (status == Z3D_OK) status = start_thread(side);
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
+    status = start_thread(side);
     if (status == Z3D_OK) world->side = side;
     status = z3d_world_agree(world, status);
     if (status == Z3D_OK) return Z3D_OK;
