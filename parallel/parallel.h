@@ -192,7 +192,8 @@ typedef struct z3d_watchdog_config {
 z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
 /* Says goodbye. Collective. z3d_world_destroy calls it. */
 void z3d_watchdog_stop(z3d_world *world);
-/* This rank's place: `text` (copied, at most 95 bytes: "step 12: wait reduce_grads block.3 (data
+/* This rank's place: `text` (copied, cut between words
+ * behind 159 bytes: "step 12: wait reduce_grads block.3 (data
  * group)"); `waiting`: it stands in a wait. Cheap (no system call); called at every instruction.
  * Each call is a sign of life. */
 void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text);

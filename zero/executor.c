@@ -306,21 +306,21 @@ static void announce(z3d_executor *executor, int64_t step, const z3d_child *call
     bool exchange = i->opcode == Z3D_OP_STEP_CONTROL ||
                     (i->opcode == Z3D_OP_GATHER_OUTPUT && p->mode == Z3D_MODE_EVALUATE);
     bool collective = i->phase == Z3D_PHASE_WAIT && i->space == Z3D_SPACE_DEVICE;
-    char what[64], place[96];
+    char what[112], place[160];
     z3d_instruction_describe(p, executor->position, what, sizeof what);
     if (call)
-        snprintf(place, sizeof place, "step %lld: %.40s: %s (%s group)", (long long)step, what,
+        snprintf(place, sizeof place, "step %lld: %s: %s (%s group)", (long long)step, what,
                  z3d_collective_name(call->kind), z3d_axis_name(call->axis));
     else if (collective || exchange)
-        snprintf(place, sizeof place, "step %lld: %.50s (%s group)", (long long)step, what,
+        snprintf(place, sizeof place, "step %lld: %s (%s group)", (long long)step, what,
                  z3d_axis_name(i->axis));
     else
-        snprintf(place, sizeof place, "step %lld: %.60s", (long long)step, what);
+        snprintf(place, sizeof place, "step %lld: %s", (long long)step, what);
     z3d_watchdog_place(executor->world, call || exchange || i->phase == Z3D_PHASE_WAIT, place);
 }
 
 void z3d_executor_announce_wait(const z3d_executor *executor, const char *what) {
-    char place[96];
+    char place[160];
     if (!executor->world) return;
     snprintf(place, sizeof place, "step %lld: %s", (long long)executor->step, what);
     z3d_watchdog_place(executor->world, true, place);

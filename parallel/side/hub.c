@@ -108,7 +108,12 @@ static bool add_connection(struct z3d_side *side, int fd, int rank) {
 /* Strangers may come as often as they like: the oldest silent one makes place. */
 static void accept_one(struct z3d_side *side) {
     int fd = accept4(side->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
+    if (fd < 0) {
+        /* Whoever waits there would wake the loop at once, again and again. */
+        side->no_files = errno == EMFILE || errno == ENFILE ? errno : 0;
+        if (side->no_files) side->accept_after = z3d_now() + 1;
+        return;
+    }
     int strangers = 0, oldest = -1;
     for (int i = 0; i < side->num_connections; i++) {
         if (side->connections[i].rank >= 0) continue;
@@ -269,7 +274,7 @@ static bool was_stopped(struct z3d_side *side, double now) {
 }
 
 static void check_own_wait(struct z3d_side *side) {
-    enum { AGAIN = 5, LOST = 10 }; /* seconds */
+    const double again = 5, lost = 3; /* seconds */
     z3d_seen mine;
     double now = z3d_now();
     own_place(side, &mine.place);
@@ -277,9 +282,9 @@ static void check_own_wait(struct z3d_side *side) {
     bool stuck = z3d_hub_waits_too_long(side, &mine) || z3d_hub_errand_too_long(side, &mine);
     if (was_stopped(side, now) || !stuck)
         side->stuck_told = false;
-    else if (!side->stuck_told || (side->stuck_heard && now - side->stuck_at > AGAIN))
+    else if (!side->stuck_told || (side->stuck_heard && now - side->stuck_at > again))
         tell_stuck(side);
-    else if (!side->stuck_heard && now - side->stuck_at > LOST)
+    else if (!side->stuck_heard && now - side->stuck_at > lost)
         hub_lost(side, true);
 }
 
@@ -300,7 +305,11 @@ static void on_message(struct z3d_side *side, z3d_connection *connection, const 
         send_place(side, true);
         break;
     case Z3D_WIRE_STUCK:
-        if (is_hub(side)) collect(side, rank);
+        /* Who tells another rank than the hub has had no answer from the hub. */
+        if (is_hub(side))
+            collect(side, rank);
+        else
+            side->hub_suspect = true;
         break;
     case Z3D_WIRE_FAIL: {
         char line[Z3D_LINE_BYTES + 1];
@@ -337,27 +346,48 @@ static bool serve(struct z3d_side *side, z3d_connection *connection) {
 
 /* ---- deaths ---- */
 
-/* Everybody who is left looks for the lowest rank that is left, in the same order. */
+/* Those who have not noticed anything yet must not find this process gone, and look for more that
+ * do not answer. */
+static void reach_the_rest(struct z3d_side *side, int lost) {
+    double until = z3d_now() + 2;
+    for (int rank = side->rank + 1; rank < side->size && z3d_now() < until; rank++) {
+        int fd;
+        if (rank == lost || side->seen[rank].said_bye || find_connection(side, rank) >= 0) continue;
+        if (z3d_wire_connect(&side->peer[rank], side->token, side->rank, rank, 0.3, &fd) ==
+                Z3D_OK &&
+            !add_connection(side, fd, rank))
+            close(fd);
+    }
+}
+
+/* Everybody who is left looks for the lowest rank that is left, in the same order. A hub that is
+ * frozen is told the end, too: awake again, it would take the others for dead. */
 static void hub_lost(struct z3d_side *side, bool silent) {
     int lost = side->hub, index = find_connection(side, lost);
-    if (index >= 0) drop_connection(side, index);
+    if (index >= 0) {
+        z3d_wire_send(side->connections[index].fd, Z3D_WIRE_END, NULL, 0);
+        drop_connection(side, index);
+    }
     for (int rank = 0; rank < side->rank; rank++) {
         int fd;
         if (rank == lost || side->seen[rank].said_bye) continue;
         if (z3d_wire_connect(&side->peer[rank], side->token, side->rank, rank, 3, &fd) != Z3D_OK)
             continue;
         side->hub = rank;
-        side->stuck_told = false;
+        side->stuck_told = side->hub_suspect = false;
         if (!add_connection(side, fd, rank)) z3d_side_exit();
+        if (silent) z3d_wire_send(fd, Z3D_WIRE_STUCK, NULL, 0);
         return;
     }
     side->hub = side->rank;
+    side->ending = true; /* what is found from here on is not why */
     /* The others are on their way here: they must find us to be told. */
     double until = z3d_now() + 0.3;
     z3d_string text = {0};
     z3d_report_death(side, lost, silent, &text);
     z3d_side_print(text.text ? text.text : "zero3d: rank 0 died; ending the run\n");
     while (z3d_now() < until) z3d_hub_turn(side, 50);
+    reach_the_rest(side, lost);
     end_run(side, "");
 }
 
@@ -365,7 +395,7 @@ static void on_close(struct z3d_side *side, int index) {
     int rank = side->connections[index].rank;
     bool bye = side->connections[index].bye || (rank == side->hub && side->hub_said_bye);
     drop_connection(side, index);
-    if (rank < 0 || bye) return;
+    if (rank < 0 || bye || side->ending) return;
     if (rank == side->hub) {
         /* A second hub that ends has spoken, or died of the same cause. */
         if (rank != 0) z3d_side_exit();
@@ -415,10 +445,12 @@ static void say_goodbyes(struct z3d_side *side) {
 
 static void timers(struct z3d_side *side) {
     z3d_place place;
+    if (side->ending) return;
     own_place(side, &place);
     if (!side->stopping && (place.since != side->told.since || place.waiting != side->told.waiting))
         send_place(side, false);
     if (!side->stopping) check_own_wait(side);
+    if (side->hub_suspect && !is_hub(side)) hub_lost(side, true);
     if (side->collecting) finish_collecting(side);
     say_goodbyes(side);
 }
@@ -426,7 +458,8 @@ static void timers(struct z3d_side *side) {
 void z3d_hub_turn(struct z3d_side *side, int milliseconds) {
     int count = side->num_connections;
     side->polls[0] = (struct pollfd){.fd = side->wake, .events = POLLIN};
-    side->polls[1] = (struct pollfd){.fd = side->listener, .events = POLLIN};
+    bool accepts = z3d_now() >= side->accept_after;
+    side->polls[1] = (struct pollfd){.fd = accepts ? side->listener : -1, .events = POLLIN};
     for (int i = 0; i < count; i++)
         side->polls[2 + i] = (struct pollfd){.fd = side->connections[i].fd, .events = POLLIN};
     if (poll(side->polls, (nfds_t)(2 + count), milliseconds) > 0) {

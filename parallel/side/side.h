@@ -13,7 +13,7 @@
 #include "parallel/sockets/sockets.h"
 
 enum {
-    Z3D_PLACE_BYTES = 96,
+    Z3D_PLACE_BYTES = 160,
     Z3D_LINE_BYTES = 1152, /* a failure's line on its way */
     Z3D_STRANGERS = 16,    /* connections that have not said who they are */
     Z3D_MAX_ADDRESSES = 6,
@@ -137,8 +137,12 @@ struct z3d_side {
     z3d_place told; /* the place last sent to the hub */
     bool stopping, said_bye, hub_said_bye, stuck_told;
     bool stuck_heard;     /* the hub has asked since */
+    bool ending;          /* this rank has said why the run ends */
+    bool hub_suspect;     /* another rank has had no answer from the hub */
     double stuck_at;      /* when this rank told the hub, or heard of it again */
     double turned, awake; /* the last turn; since when this process has not been stopped */
+    double accept_after;  /* nobody is let in before: this process had no file left */
+    int no_files;         /* its errno */
     int collecting;       /* 0, or 1 + the rank that is stuck */
     double collect_until;
 };

@@ -69,6 +69,11 @@ static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
         return Z3D_OK;
     }
     while (z3d_hub_connected(side) < world->size - 1) {
+        if (side->no_files)
+            return Z3D_ERROR(Z3D_ERR_COMM,
+                             "rank 0 cannot accept the connections of %d ranks: %s (limit %lld); "
+                             "raise ulimit -n",
+                             world->size - 1, strerror(side->no_files), z3d_socket_file_limit());
         if (z3d_now() > until)
             return Z3D_ERROR(Z3D_ERR_COMM,
                              "only %d of %d ranks reached rank 0's side channel within %d s",
@@ -129,7 +134,12 @@ z3d_status z3d_side_open(z3d_world *world) {
     Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &self, side->peer, sizeof self), failed);
     Z3D_TRY_GOTO(status, z3d_world_broadcast(world, &side->token, sizeof side->token, 0), failed);
     status = meet(world, side);
-    if (status == Z3D_OK) status = start_thread(side);
+    if (status != Z3D_OK) { /* who still waits to be let in hears of it */
+        close(side->listener);
+        side->listener = -1;
+    }
+    Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
+    status = start_thread(side);
     if (status == Z3D_OK) world->side = side;
     status = z3d_world_agree(world, status);
     if (status == Z3D_OK) return Z3D_OK;
@@ -198,6 +208,12 @@ void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text) {
     struct z3d_side *side = world->side;
     if (!side) return;
     z3d_place place = {.waiting = waiting, .since = z3d_now()};
-    memcpy(place.text, text, strnlen(text, sizeof place.text - 1));
+    size_t length = strnlen(text, sizeof place.text);
+    memcpy(place.text, text, length);
+    if (length == sizeof place.text) { /* too long: cut between two words */
+        length -= sizeof " ...";
+        while (length > 0 && place.text[length] != ' ') length--;
+        memcpy(place.text + length, " ...", sizeof " ...");
+    }
     z3d_place_write(&side->slots[side->slot_of[side->rank]], &place);
 }

@@ -22,6 +22,8 @@ int z3d_socket_begin(const char *address, int port);
 /* How connecting ended: 0, or its errno, where it is to be closed. Nobody but the socket itself at
  * the other end is ECONNREFUSED, too. */
 int z3d_socket_outcome(int fd);
+/* How many files this process may open, for messages about EMFILE; -1: unlimited or unknown. */
+long long z3d_socket_file_limit(void);
 /* No delay; a machine that loses its power sends no farewell: ask now and then. */
 void z3d_socket_options(int fd);
 bool z3d_socket_wait(int fd, short events, double until);

@@ -25,9 +25,13 @@ static void watch(z3d_tcp *tcp, z3d_tcp_connection *connection, bool writing) {
 }
 
 static void break_off(z3d_tcp *tcp, const char *what) {
+    int error = errno;
     tcp->broken = Z3D_ERR_COMM;
-    snprintf(tcp->broken_text, sizeof tcp->broken_text, "%s: %s%s", what, strerror(errno),
-             errno == EMFILE ? " (raise the limit: ulimit -n)" : "");
+    if (error == EMFILE)
+        snprintf(tcp->broken_text, sizeof tcp->broken_text, "%s: %s (limit %lld); raise ulimit -n",
+                 what, strerror(error), z3d_socket_file_limit());
+    else
+        snprintf(tcp->broken_text, sizeof tcp->broken_text, "%s: %s", what, strerror(error));
 }
 
 /* Closes the file if there is no memory for a connection. */

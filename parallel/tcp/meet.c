@@ -158,8 +158,10 @@ static bool hear(hall *h, visitor *from) {
 static void let_in(hall *h) {
     int fd = accept4(h->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-        (void)Z3D_ERROR(Z3D_ERR_COMM, "rank 0 cannot take in %d ranks: %s (raise ulimit -n)",
-                        h->launch->size, strerror(errno));
+        (void)Z3D_ERROR(Z3D_ERR_COMM,
+                        "rank 0 cannot accept the connections of %d ranks: %s (limit %lld); "
+                        "raise ulimit -n",
+                        h->launch->size - 1, strerror(errno), z3d_socket_file_limit());
         refuse(h);
         h->late = true;
     }

@@ -461,6 +461,7 @@ static void check_unused_parts(config_checker *k) {
         {"generate.temperature", c->generate_temperature != 0.8},
         {"generate.top_k", c->generate_top_k != 40},
         {"generate.seed", c->generate_seed != 1},
+        {"generate.top_p", c->generate_top_p != 1},
     };
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
@@ -471,7 +472,7 @@ static void check_unused_parts(config_checker *k) {
     const idle_reason bytes = {
         {"data.tokenizer"}, "with data.tokenizer bytes: write gpt2 there", false};
     if (c->data_validation.count == 0) refuse_idle(k, validation, 2, &no_file);
-    if (!c->generate_prompt || !*c->generate_prompt) refuse_idle(k, generate, 4, &no_prompt);
+    if (!c->generate_prompt || !*c->generate_prompt) refuse_idle(k, generate, 5, &no_prompt);
     if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) refuse_idle(k, files, 2, &bytes);
 }
 

@@ -1,6 +1,10 @@
 /* The program: finds the command, prints help and version. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "src/cli/cli.h"
 #include "src/cli/version.h"
@@ -64,7 +68,17 @@ static bool asks_for_help(int argc, char **argv) {
     return false;
 }
 
+/* A standard stream that the caller has closed must not become the first file or connection that
+ * is opened: what is printed would go there. A write beyond the
+ * limit of file sizes is an error (EFBIG), not a death without a word. */
+static void prepare_process(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd) return;
+    signal(SIGXFSZ, SIG_IGN);
+}
+
 int main(int argc, char **argv) {
+    prepare_process();
     if (argc < 2) {
         print_help(NULL);
         return CLI_USAGE;

@@ -85,6 +85,21 @@ says 'rank 2 \(host .*, pid [0-9]+\) was started as one of 3 ranks, rank 0 as on
 several RANK=0 WORLD_SIZE=2 -- RANK=0 WORLD_SIZE=2
 grep -q 'port [0-9]* of host .*, where the ranks are to meet: Address already in use; set MASTER_PORT' err || fail "the port is not said to be taken"
 
+# ---- too few files ----
+
+# Every limit ends in time, in a run or in words; what ranks can connect with, and not more, is the connections' to say.
+for files in 13 14 15 16 18; do
+    (
+        ulimit -n $files
+        ZERO3D_LAUNCH=tcp ZERO3D_START_SECONDS=5 timeout 40 "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml run.dir=few-files
+    ) >out 2>err </dev/null
+    code=$?
+    [ $code -ne 124 ] || fail "with $files files the run does not end"
+    [ $code -eq 0 ] || grep -q '^zero3d: .*Too many open files' err || fail "with $files files the reason is not named"
+    [ $code -eq 0 ] || [ "$(grep -c '^zero3d: ' err)" -eq 1 ] || fail "with $files files more than one line"
+    [ $files -ne 13 ] || says 'rank 0: .*Too many open files \(limit 13\); raise ulimit -n'
+done
+
 # ---- a batch script of Slurm's that forgets srun ----
 
 unset RANK WORLD_SIZE

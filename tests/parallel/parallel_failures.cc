@@ -161,7 +161,9 @@ int victim(int argc, char **argv) {
     check(v, z3d_topology_make(1, z3d_world_size(v.world), 1, v.rank, &topology));
     check(v, z3d_group_create(v.world, &topology, Z3D_AXIS_DATA, nullptr, &v.group));
     bool disk = how.find("-disk") != how.npos;
-    z3d_watchdog_config config = {disk ? 1.0 : how == "hang" || how == "freeze" ? 2.0 : 600.0};
+    z3d_watchdog_config config = {disk                                       ? 1.0
+                                  : how.find("hang") == 0 || how == "freeze" ? 2.0
+                                                                             : 600.0};
     check(v, z3d_watchdog_start(v.world, &config));
     if (how != "kill-bare") z3d_world_catch_signals(v.world);
     bool me = v.rank == who;
@@ -175,7 +177,12 @@ int victim(int argc, char **argv) {
             if (apart) usleep(1000000); // the place is on its way
             if (how == "kill" || how == "kill-bare") raise(SIGKILL);
             if (how == "freeze") raise(SIGSTOP);
-            if (how == "hang") sleep_for_ever();
+            if (how == "hang-long") {
+                std::string text = "step 20: backward";
+                for (int i = 0; i < 40; i++) text += " (columns 0-63)";
+                place(v, false, text);
+            }
+            if (how.find("hang") == 0) sleep_for_ever();
             if (how == "exit") _exit(0);
             if (how == "crash") raise(SIGSEGV);
             if (how == "fail") z3d_world_abort(v.world, Z3D_ERR_DATA, "token 70000 in file x.bin");
@@ -370,6 +377,30 @@ TEST(Failures, FrozenRankIsReported) {
     EXPECT_NE(o.text.find("rank 1 does not answer, it was last in step 20: backward block.3"),
               std::string::npos)
         << o.text;
+}
+
+// Rank 0 is who the others would tell; without it they agree on who speaks, once. An mpirun wakes a
+// frozen rank up to end it: nor does that one blame anybody.
+TEST(Failures, FrozenFirstRankIsReportedOnceAndNobodyElse) {
+    for (const char *over : {"tcp", "mpi"}) {
+        Outcome o = run_command(std::string("env ZERO3D_LAUNCH=") + over + " " +
+                                launch_line(4, "freeze", 0));
+        EXPECT_EQ(o.code, 1) << o.text;
+        expect_death(o, "rank 0 (host ", "does not answer in step 20: backward block.3; ending");
+    }
+}
+
+// What does not fit is cut between two words, never inside one.
+TEST(Failures, LongPlacesAreCutBetweenWords) {
+    Outcome o = run_command(launch_line(2, "hang-long", 1));
+    EXPECT_NE(o.code, 0);
+    size_t at = o.text.find("rank 1 is still in step 20: backward (columns 0-63) (columns 0-63) ");
+    ASSERT_NE(at, std::string::npos) << o.text;
+    std::string line = o.text.substr(at, o.text.find('\n', at) - at);
+    EXPECT_GT(line.size(), size_t(140));
+    EXPECT_TRUE(line.substr(line.size() - 10) == " 0-63) ..." ||
+                line.substr(line.size() - 12) == " (columns ...")
+        << line;
 }
 
 TEST(Failures, StrangersAtThePortChangeNothing) {

@@ -1,0 +1,102 @@
+#!/bin/sh
+# scripts/launch itself, with small programs for ranks: the exit code is the ranks' own, however many end at the same time; a failure comes
+# back soon; what it cannot start it refuses.
+. "$(dirname "$0")/lib.sh"
+export ZERO3D_LAUNCH=tcp
+
+# A rank whose first thread ends before the others is a zombie that cannot be waited for yet; meanwhile another rank ends, and the launcher
+# hears of that.
+cat >slow_end.c <<END
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+static void *last(void *code) {
+    usleep(600000);
+    exit(atoi(code));
+}
+int main(int argc, char **argv) {
+    pthread_t thread;
+    int rank = atoi(getenv("RANK"));
+    (void)argc;
+    usleep((useconds_t)rank * 200000);
+    if (rank > 0) exit(atoi(argv[1]));
+    pthread_create(&thread, NULL, last, argv[1]);
+    pthread_exit(NULL);
+}
+END
+"${CC:-cc}" -pthread -o slow_end slow_end.c || fail "cannot compile"
+for shell in dash bash; do
+    command -v $shell >/dev/null || continue
+    for code in 0 75; do expect $code $shell "$LAUNCH" -n 3 ./slow_end $code; done
+done
+
+# Ranks that end together, while the machine is busy: nobody's end is taken for another's.
+(while :; do :; done) &
+background=$!
+(while :; do :; done) &
+background="$background $!"
+for shell in dash bash; do
+    command -v $shell >/dev/null || continue
+    turn=0
+    while [ $turn -lt 5 ]; do
+        turn=$((turn + 1))
+        expect 0 $shell "$LAUNCH" -n 9 sh -c 'exit 0'
+        expect 75 $shell "$LAUNCH" -n 9 sh -c 'exit 75'
+    done
+done
+# shellcheck disable=SC2086 # a list of process ids
+kill -KILL $background
+background=""
+
+for shell in dash bash; do
+    command -v $shell >/dev/null || continue
+    # 75 where all is well, a failure where one failed, whichever comes first; ranks that still save are left alone after a 75.
+    expect 75 env ZERO3D_GRACE_SECONDS=0 $shell "$LAUNCH" -n 4 sh -c '[ $RANK = 0 ] && { sleep 1.5; touch saved-'$shell'; }; exit 75'
+    [ -e saved-$shell ] || fail "a rank that saved was killed"
+    expect 3 $shell "$LAUNCH" -n 3 sh -c '[ $RANK = 1 ] || exit 75; sleep 0.3; exit 3'
+    # Death by a signal, and programs that are not there.
+    expect 137 $shell "$LAUNCH" -n 3 sh -c '[ $RANK != 2 ] || kill -KILL $$'
+    expect 127 $shell "$LAUNCH" -n 2 ./nowhere
+    # What does not end after a failure is killed, what is frozen at once.
+    expect 4 env ZERO3D_GRACE_SECONDS=1 timeout 30 $shell "$LAUNCH" -n 3 sh -c '[ $RANK != 2 ] || exit 4; exec sleep 1000'
+    expect 4 env ZERO3D_GRACE_SECONDS=1000 timeout 30 $shell "$LAUNCH" -n 3 sh -c '[ $RANK != 2 ] || exit 4; [ $RANK = 0 ] || exit 0; kill -STOP $$'
+done
+
+# As few tools as that: no seq.
+mkdir tools
+for tool in sh sleep date touch; do ln -s "$(command -v $tool)" tools/$tool; done
+expect 0 env PATH="$PWD/tools" "$LAUNCH" -n 2 sh -c 'touch rank-$RANK'
+[ -e rank-0 ] && [ -e rank-1 ] || fail "without seq no rank was started"
+
+for over in tcp mpi; do
+    export ZERO3D_LAUNCH=$over
+    for ranks in 0 00 -1 x 1x 2.5 "" "1 2"; do
+        expect 2 "$LAUNCH" -n "$ranks" sh -c 'touch started'
+        head -n 1 err | grep -q "^scripts/launch: -n '$ranks': expected the number of ranks, 1 or more$" || fail "-n '$ranks' over $over is not refused in words"
+    done
+    expect 2 "$LAUNCH" sh
+    expect 2 "$LAUNCH" -n 2
+    [ ! -e started ] || fail "something was started"
+done
+ZERO3D_LAUNCH=tcp expect 2 "$LAUNCH" -n 2 --hostfile hosts sh
+grep -q "'--hostfile' is an mpirun option" err || fail "mpirun's option is not named"
+
+# More ranks than half the cores: threads that wait do not spin, unless somebody has asked for it.
+for over in tcp mpi; do
+    expect 0 env -u OMP_WAIT_POLICY ZERO3D_LAUNCH=$over "$LAUNCH" -n $(($(nproc) + 1)) sh -c 'echo $OMP_WAIT_POLICY'
+    [ "$(sort -u out)" = passive ] || fail "threads spin on a machine that is too small for them"
+    expect 0 env OMP_WAIT_POLICY=active ZERO3D_LAUNCH=$over "$LAUNCH" -n $(($(nproc) + 1)) sh -c 'echo $OMP_WAIT_POLICY'
+    [ "$(sort -u out)" = active ] || fail "OMP_WAIT_POLICY of the caller is lost"
+done
+
+# mpirun sleeps through twice its grace time after a failure; with all ranks dead there is nothing to wait for. A rank is a real one, which
+# MPI waits for.
+command -v mpirun >/dev/null || exit 0
+tiny
+export ZERO3D_LAUNCH=mpi
+begun=$(date +%s)
+ZERO3D_GRACE_SECONDS=30 expect fail timeout 50 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml train_batch_size=7
+says '7'
+[ $(($(date +%s) - begun)) -lt 30 ] || fail "a failure over MPI came back after the grace time only"
+# A clean stop keeps its exit code, and its time.
+expect 75 env ZERO3D_GRACE_SECONDS=2 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || sleep 0.5; exit 75'
