@@ -163,4 +163,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_doctor = {"doctor", "check this machine, and measure how fast it is", help, run};
+const cli_command cli_doctor = {"doctor", "check this machine, and measure how fast it is", help,
+                                run};

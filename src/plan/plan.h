@@ -59,9 +59,9 @@ typedef struct z3d_plan {
 
 /* Plans rank `rank` of a world of `ranks` ranks (0: parallel.world_size, or else the smallest world
  * that the configuration fits: tensor x pipeline x the data size that the batch keys imply, 1
- * without). Resolves `config`; records, builds, verifies and lays out the programs; up to 64 ranks and 20 M instructions
- * also plays all ranks' programs against each other. Not collective, allocates no device memory.
- * Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_PROGRAM. */
+ * without). Resolves `config`; records, builds, verifies and lays out the programs; up to 64 ranks
+ * and 20 M instructions also plays all ranks' programs against each other. Not collective,
+ * allocates no device memory. Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_PROGRAM. */
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
 

@@ -37,15 +37,15 @@ int main(void) {
     return 0;
 }
 END
-# shellcheck disable=SC2046 # words
+# shellcheck disable=SC2046,SC2086 # words
 expect 0 ${CC:-cc} -std=c11 ${SANITIZE:+-fsanitize=$SANITIZE} faces.c -o faces $(pkg-config --cflags --libs zero3d)
 expect 0 ./faces
 grep -qx 124439808 out || fail "GPT-2 124M has 124439808 parameters"
 
 # The README's own program: everything after `make install`, as it stands there, but for this test's compiler and -Werror.
-mkdir examples
+mkdir examples spirals
 ln -s "$SOURCE/examples/two_spirals.c" examples
-readme cmake 'Your own model' >CMakeLists.txt
+readme cmake 'Your own model' >spirals/CMakeLists.txt
 readme sh 'Your own model' | sed -n '/^make install PREFIX=$HOME\/zero3d /,$p' | sed 1d >commands
 [ "$(grep -c '^gcc \|^cmake \|/zero3d-launch ' commands)" -eq 5 ] || fail "the README's commands for a program of one's own have changed"
 sed -i "s|^gcc -std=c11 -Wall -Wextra |${CC:-cc} -std=c11 -Wall -Wextra -Werror ${SANITIZE:+-fsanitize=$SANITIZE }|
