@@ -202,6 +202,11 @@ TEST(deepspeed, the_peak_said_twice_must_agree) {
                     "scheduler.params.warmup_max_lr: it gives optimizer.params.lr 0.001, but that "
                     "is 3e-05; leave one of them out"))
         << with("3e-5", "1e-3");
+    Config over("optimizer: {params: {lr: 3e-5}}\n"
+                "scheduler: {type: WarmupLR, params: {warmup_max_lr: 3e-5}}\n");
+    EXPECT_EQ(over.set("optimizer.params.lr=1e-3"), Z3D_OK);
+    EXPECT_EQ(z3d_config_check(over.get), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(over->optimizer_params_lr, 1e-3);
     Config alone("scheduler: {type: WarmupLR, params: {warmup_max_lr: 3e-5}}\n");
     EXPECT_EQ(z3d_config_check(alone.get), Z3D_OK);
     EXPECT_EQ(alone->optimizer_params_lr, 3e-5);
