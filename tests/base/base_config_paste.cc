@@ -355,6 +355,13 @@ TEST(from_megatron, defaults_and_what_there_is_not) {
     for (const char *name : {"--swiglu", "--frobnicate", "--data-path",
                              "--pipeline-model-parallel-size", "optimizer.params.betas"})
         EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
+    c = convert_text(z3d_config_from_megatron, "--train-iters 5000 --lr-decay-iters 4000 "
+                                               "--lr-warmup-fraction 0.01 --lr 1e-4 --bf16 "
+                                               "--lr-decay-style constant --hysteresis 3");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config warm(c.yaml);
+    EXPECT_EQ(warm->scheduler_type, Z3D_SCHEDULE_WARMUP);
+    EXPECT_EQ(warm->scheduler_params_warmup_num_steps, 40);
     z3d_string yaml = {}, table = {};
     bool complete;
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", &yaml, &table, &complete), Z3D_ERR_IO);
