@@ -5,6 +5,7 @@
 #include "src/base/config_table.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Divisors of n nearest to `value` from below and above: what would be right. */
@@ -164,7 +165,10 @@ static void refuse_idle(config_checker *k, const idle_key *keys, int count,
         if (!set || !config_sound(k, path, NULL)) continue;
         if (may_be_idle(k, path, reason)) {
             int key = config_find(path);
-            config_tell(k->c, k->c->origin->place[key], path, "has no effect", reason->because);
+            char because[160]; /* without the advice behind the colon */
+            snprintf(because, sizeof because, "%.*s", (int)strcspn(reason->because, ":"),
+                     reason->because);
+            config_tell(k->c, k->c->origin->place[key], path, "has no effect", because);
             config_unset(k->c, key);
         } else {
             config_complain(k, path, "has no effect %s; leave it out", reason->because);

@@ -84,7 +84,7 @@ static void report_lines(config_conversion *v, char *lines) {
         char *end = strchr(line, '\n');
         if (end) *end = '\0';
         bool ours = strncmp(line, place, strlen(place)) == 0;
-        config_report_add(&v->report, CONFIG_REFUSED, "together", "%s",
+        config_report_add(&v->report, CONFIG_REFUSED, "check", "%s",
                           ours ? line + strlen(place) : line);
         line = end ? end + 1 : NULL;
     }

@@ -31,7 +31,9 @@ static void fill_autos(config_conversion *v) {
         if (!v->config->origin->is_auto[key]) continue;
         config_take_default(v, theirs[i][0], theirs[i][1], "\"auto\" is Hugging Face Trainer's");
         if (!config_is_mentioned(v, theirs[i][0])) {
-            config_report_add(&v->report, CONFIG_TAKEN, theirs[i][0], "auto: %s", theirs[i][1]);
+            bool open = strcmp(theirs[i][1], "auto") == 0;
+            config_report_add(&v->report, CONFIG_TAKEN, theirs[i][0], "auto%s%s", open ? "" : ": ",
+                              open ? "" : theirs[i][1]);
         }
     }
 }

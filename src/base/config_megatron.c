@@ -92,12 +92,30 @@ static void convert_model(converter *m) {
     }
 }
 
+/* A fraction of the decay's iterations, else --lr-warmup-iters; false: no warm-up. */
+static bool convert_warmup(converter *m) {
+    double fraction, iterations = 0;
+    char text[24];
+    bool known =
+        number_of(m, "lr-decay-iters", &iterations) || number_of(m, "train-iters", &iterations);
+    if (!has(m, "lr-warmup-fraction")) {
+        bool warms = number_of(m, "lr-warmup-iters", &iterations) && iterations > 0;
+        return warms && take(m, "lr-warmup-iters", "scheduler.params.warmup_num_steps");
+    }
+    if (!known || !number_of(m, "lr-warmup-fraction", &fraction)) {
+        row(m, CONFIG_REFUSED, "lr-warmup-fraction", "write --lr-warmup-iters");
+        return false;
+    }
+    snprintf(text, sizeof text, "%.0f", floor(fraction * iterations));
+    config_take(&m->v, "--lr-warmup-fraction", "scheduler.params.warmup_num_steps", text);
+    return strcmp(text, "0") != 0;
+}
+
 static void convert_schedule(converter *m) {
     const char *style = value_of(m, "lr-decay-style");
-    double warmup = 0;
     const char *type = "WarmupDecayLR";
     config_conversion *v = &m->v;
-    bool warms = number_of(m, "lr-warmup-iters", &warmup) && warmup > 0;
+    bool warms = convert_warmup(m);
     if (!style)
         config_take_default(v, "scheduler.type", type, theirs);
     else if (strcmp(style, "linear") == 0 || strcmp(style, "cosine") == 0)
@@ -116,7 +134,6 @@ static void convert_schedule(converter *m) {
         if (has(m, "lr-decay-iters"))
             row(m, CONFIG_NO_EFFECT, "lr-decay-iters", "a constant rate never decays");
     }
-    if (warms) take(m, "lr-warmup-iters", "scheduler.params.warmup_num_steps");
 }
 
 static void convert_optimizer(converter *m) {
@@ -331,18 +348,16 @@ static void convert_data(converter *m) {
 
 static void convert_checkpoints(converter *m) {
     const char *save = value_of(m, "save"), *load = value_of(m, "load");
-    bool interval = take(m, "save-interval", "checkpoint.interval") ||
-                    take(m, "persistent-save-interval", "checkpoint.interval");
+    bool interval = save && (take(m, "save-interval", "checkpoint.interval") ||
+                             take(m, "persistent-save-interval", "checkpoint.interval"));
     take(m, "save", "checkpoint.dir");
     if (save && !interval) {
         const char *steps = value_of(m, "train-iters");
         config_take_default(&m->v, "checkpoint.interval", steps ? steps : "1000",
                             "at the end only is Megatron-LM's");
     }
-    if (!save && interval) {
-        config_unset(m->v.config, CONFIG_KEY_checkpoint_interval);
+    if (!save && has(m, "save-interval"))
         row(m, CONFIG_NO_EFFECT, "save-interval", "there is no --save");
-    }
     if (load && save && strcmp(load, save) == 0)
         row(m, CONFIG_TAKEN, "load", "checkpoint.resume: auto");
     else if (load)

@@ -152,7 +152,7 @@ typedef enum megatron_kind {
   X("train-samples", LATER, "write --train-iters: samples / global batch size") \
   X("lr-decay-samples", LATER, "write --lr-decay-iters: samples / global batch size") \
   X("lr-warmup-samples", LATER, "write --lr-warmup-iters: samples / global batch size") \
-  X("lr-warmup-fraction", LATER, "write --lr-warmup-iters: fraction x decay iterations") \
+  X("lr-warmup-fraction", OWN, "") \
   X("lr-warmup-init", LATER, "the warm-up begins at 0; leave it out") \
   X("rampup-batch-size", LATER, "the batch size is fixed; leave it out") \
   X("start-weight-decay", LATER, "the weight decay is fixed; leave it out") \

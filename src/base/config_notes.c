@@ -94,8 +94,7 @@ z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t m
     Z3D_TRY(read_off(r, note->off, value, &off));
     if (!off) return refuse_later(r, note, mark);
     if (r->config->origin->report) {
-        config_report_add(r->config->origin->report, CONFIG_TAKEN, note->path,
-                          "asks for nothing else than what is done here");
+        config_report_add(r->config->origin->report, CONFIG_TAKEN, note->path, "as here");
     }
     return Z3D_OK;
 }

@@ -19,6 +19,12 @@ static void settle(config_checker *k, int index, int key, double *field, double 
         return;
     }
     if (alike(value, *field)) return;
+    if (place.line > 0 && config_is_overridden(k->c, config_table[key].path)) {
+        config_tell(k->c, place, config_peer_path[index], "has no effect",
+                    "an override gives the rate");
+        origin->peer[index].place.source = -1;
+        return;
+    }
     z3d_string where = {0};
     config_format_place(k->c, place, &where);
     (void)Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s: it gives %s %s, but that is %s; leave one of them out",

@@ -202,6 +202,11 @@ TEST(deepspeed, the_peak_said_twice_must_agree) {
                     "scheduler.params.warmup_max_lr: it gives optimizer.params.lr 0.001, but that "
                     "is 3e-05; leave one of them out"))
         << with("3e-5", "1e-3");
+    Config over("optimizer: {params: {lr: 3e-5}}\n"
+                "scheduler: {type: WarmupLR, params: {warmup_max_lr: 3e-5}}\n");
+    EXPECT_EQ(over.set("optimizer.params.lr=1e-3"), Z3D_OK);
+    EXPECT_EQ(z3d_config_check(over.get), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(over->optimizer_params_lr, 1e-3);
     Config alone("scheduler: {type: WarmupLR, params: {warmup_max_lr: 3e-5}}\n");
     EXPECT_EQ(z3d_config_check(alone.get), Z3D_OK);
     EXPECT_EQ(alone->optimizer_params_lr, 3e-5);
@@ -350,6 +355,13 @@ TEST(from_megatron, defaults_and_what_there_is_not) {
     for (const char *name : {"--swiglu", "--frobnicate", "--data-path",
                              "--pipeline-model-parallel-size", "optimizer.params.betas"})
         EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
+    c = convert_text(z3d_config_from_megatron, "--train-iters 5000 --lr-decay-iters 4000 "
+                                               "--lr-warmup-fraction 0.01 --lr 1e-4 --bf16 "
+                                               "--lr-decay-style constant --hysteresis 3");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config warm(c.yaml);
+    EXPECT_EQ(warm->scheduler_type, Z3D_SCHEDULE_WARMUP);
+    EXPECT_EQ(warm->scheduler_params_warmup_num_steps, 40);
     z3d_string yaml = {}, table = {};
     bool complete;
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", &yaml, &table, &complete), Z3D_ERR_IO);

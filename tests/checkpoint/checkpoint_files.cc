@@ -555,7 +555,7 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
     } cases[] = {
         {Z3D_MANIFEST, "\"step\":7", "\"step\":9223372036854775807",
          "\"step\": 9223372036854775807"},
-        {Z3D_MANIFEST, "\"step\":7", "\"step\":-7", "\"step\": -7 is no count"},
+        {Z3D_MANIFEST, "\"step\":7", "\"step\":-7", "\"step\": -7 is not a whole number"},
         {Z3D_MANIFEST, "\"skipped_in_a_row\":0", "\"skipped_in_a_row\":9223372036854775807",
          "large"},
         {Z3D_MANIFEST, "\"good_steps\":0", "\"good_steps\":9223372036854775807", "too large"},
