@@ -499,7 +499,7 @@ TEST(Failures, RanksWithoutMpiAreNamedToo) {
         EXPECT_EQ(count(o.text, "(ERR_START)\n"), 3) << o.text;
     }
     // Both have a message that the other has no room for: one of them is the first to say so.
-    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ", "0000 bytes where ");
+    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ", "0000 bytes, but this rank sends ");
     for (const char *how : {"far-knock-tcp", "far-flood"})
         EXPECT_EQ(run_command(launch_line(3, how, 2)).text, "finished\n");
     Outcome o =
@@ -516,8 +516,8 @@ TEST(Failures, RanksThatAreLostWhileTheyMeetAreNamed) {
     EXPECT_EQ(count(o.text, "rank 1 (host here, pid "), 2) << o.text;
     EXPECT_EQ(count(o.text, ") ended before all ranks had connected"), 2) << o.text;
     // Rank 0 has found it, and told rank 2.
-    EXPECT_EQ(count(o.text, " come (ERR_START)\n"), 1) << o.text;
-    EXPECT_EQ(count(o.text, " come (ERR_PEER)\n"), 1) << o.text;
+    EXPECT_EQ(count(o.text, " connected (ERR_START)\n"), 1) << o.text;
+    EXPECT_EQ(count(o.text, " connected (ERR_PEER)\n"), 1) << o.text;
     // One that is frozen is ended when the others have.
     o = run_command("env ZERO3D_START_SECONDS=1 " + launch_line(3, "freeze-at-start", 0));
     EXPECT_EQ(o.code, 3) << o.text;
