@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -118,6 +119,20 @@ static z3d_status describe(hid_t file, const z3d_tensor *tensor, int rank, int64
     return Z3D_OK;
 }
 
+/* HDF5 does not survive that a file in memory cannot grow: its limit is asked before. */
+static z3d_status check_file_limit(const z3d_shard *shard) {
+    enum { METADATA = 4096 }; /* of a dataset, at most */
+    struct rlimit limit;
+    rlim_t bytes = METADATA;
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return Z3D_OK;
+    for (int i = 0; i < shard->num_extents; i++)
+        bytes += (rlim_t)shard->extent[i].count * sizeof(float) + METADATA;
+    if (bytes <= limit.rlim_cur) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: %s: up to %llu bytes, the limit is %llu; raise ulimit -f",
+                     shard->name, strerror(EFBIG), (unsigned long long)bytes,
+                     (unsigned long long)limit.rlim_cur);
+}
+
 z3d_status z3d_image_make(const z3d_tensor *tensor, int rank, int64_t step, int count,
                           z3d_extent *extent, z3d_image *out) {
     hid_t file = -1;
@@ -126,7 +141,8 @@ z3d_status z3d_image_make(const z3d_tensor *tensor, int rank, int64_t step, int 
     z3d_shard *shard = &out->shard;
     snprintf(shard->name, sizeof shard->name, "shard-%05d.h5", rank);
     snprintf(shard->index, sizeof shard->index, "shard-%05d.json", rank);
-    z3d_status status = z3d_hdf5_create(&out->fd, &file);
+    z3d_status status = check_file_limit(shard);
+    if (status == Z3D_OK) status = z3d_hdf5_create(&out->fd, &file);
     if (status == Z3D_OK) status = describe(file, tensor, rank, step, shard);
     if (file >= 0 && H5Fclose(file) < 0 && status == Z3D_OK)
         status = z3d_hdf5_failed("close the file in memory");

@@ -64,10 +64,11 @@ z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_
                             z3d_device *device, z3d_group **out) {
     *out = NULL;
     if ((unsigned)axis >= Z3D_AXIS_COUNT)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "no axis has number %d", (int)axis);
+        return Z3D_ERROR(Z3D_ERR_USAGE, "axis %d does not exist", (int)axis);
     if (topology->size[Z3D_AXIS_WORLD] != world->size ||
         topology->coordinate[Z3D_AXIS_WORLD] != world->rank)
-        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "topology of rank %d of %d given to rank %d of %d",
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
+                         "the topology is of rank %d of %d, but this is rank %d of %d",
                          topology->coordinate[Z3D_AXIS_WORLD], topology->size[Z3D_AXIS_WORLD],
                          world->rank, world->size);
     z3d_group *group = NULL;
@@ -97,7 +98,7 @@ failed:
 z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_group **out) {
     *out = NULL;
     if ((unsigned)axis >= Z3D_AXIS_COUNT || size < 1 || index < 0 || index >= size)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "no recording group of axis %d, size %d, index %d",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "invalid recording group: axis %d, size %d, index %d",
                          (int)axis, size, index);
     z3d_group *group = NULL;
     Z3D_TRY(z3d_new(1, sizeof *group, "a recording group", &group));
@@ -202,7 +203,7 @@ static z3d_status check_call(const z3d_group *group, const z3d_collective *call)
     if (rows && call->stride < call->count) return refuse(group, call, "rows overlap");
     if (!z3d_mul_i64(rows ? call->stride : call->count, rows ? group->size : 1, &elements) ||
         !z3d_mul_i64(elements, (int64_t)z3d_dtype_size(call->dtype), &bytes))
-        return refuse(group, call, "more bytes than an int64 counts");
+        return refuse(group, call, "too many bytes for an int64");
     if (call->count > 0 && !call->buffer) return refuse(group, call, "no buffer");
     if ((kind == Z3D_COLLECTIVE_ALL_REDUCE || kind == Z3D_COLLECTIVE_REDUCE_SCATTER) &&
         !z3d_reduce_find(call->dtype, call->op))
@@ -334,7 +335,7 @@ static z3d_status take_result(z3d_group *group, z3d_operation *operation) {
 
 static z3d_status unknown_ticket(const z3d_group *group, z3d_ticket ticket) {
     return Z3D_ERROR(Z3D_ERR_USAGE,
-                     "ticket %" PRId64 " of the %s group was never given or already used",
+                     "ticket %" PRId64 " of the %s group does not exist or was already used",
                      ticket.id, z3d_axis_name(group->axis));
 }
 

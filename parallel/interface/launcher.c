@@ -38,12 +38,13 @@ static z3d_status read_number(const char *name, int64_t least, int64_t most, int
     const char *text = getenv(name);
     if (!text)
         return Z3D_ERROR(Z3D_ERR_COMM,
-                         "%s is not set; ranks that start without MPI want RANK, WORLD_SIZE, "
-                         "MASTER_ADDR and MASTER_PORT, or srun; one process alone wants none of "
-                         "them",
+                         "%s is not set; ranks that start without MPI need RANK, WORLD_SIZE, "
+                         "MASTER_ADDR and MASTER_PORT (srun sets its own); a single process needs "
+                         "none of them",
                          name);
     if (z3d_parse_int(text, out) != Z3D_OK || *out < least || *out > most)
-        return Z3D_ERROR(Z3D_ERR_COMM, "%s=%.40s in the environment: wanted is %lld to %lld", name,
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "%s=%.40s in the environment: expected a number from %lld to %lld", name,
                          text, (long long)least, (long long)most);
     return Z3D_OK;
 }
@@ -53,7 +54,8 @@ static z3d_status read_host(z3d_launcher *out, const char *text, const char *nam
         return Z3D_ERROR(Z3D_ERR_COMM, "%s is not set: the host or address where rank 0 runs",
                          name);
     if (strlen(text) >= sizeof out->host)
-        return Z3D_ERROR(Z3D_ERR_COMM, "%s in the environment is no host: %.40s...", name, text);
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "%s in the environment is too long for a host name: %.40s...", name, text);
     snprintf(out->host, sizeof out->host, "%s", text);
     return Z3D_OK;
 }
@@ -107,13 +109,13 @@ static z3d_status first_host(z3d_launcher *out) {
     if (getenv("MASTER_ADDR")) return read_host(out, getenv("MASTER_ADDR"), "MASTER_ADDR");
     if (!list || !z3d_hostlist_first(list, out->host, sizeof out->host))
         return Z3D_ERROR(Z3D_ERR_COMM,
-                         "SLURM_STEP_NODELIST=%.80s names no first host: set MASTER_ADDR to where "
-                         "rank 0 runs",
+                         "cannot read the first host from SLURM_STEP_NODELIST=%.80s; set "
+                         "MASTER_ADDR to the host of rank 0",
                          list ? list : "");
     if (out->rank == 0 && own && strcmp(own, out->host) != 0)
         return Z3D_ERROR(Z3D_ERR_COMM,
-                         "rank 0 runs on %.80s, and the first host of the step is %.80s: set "
-                         "MASTER_ADDR to where rank 0 runs",
+                         "rank 0 runs on %.80s, but the first host of the Slurm step is %.80s; "
+                         "set MASTER_ADDR to the host of rank 0",
                          own, out->host);
     return Z3D_OK;
 }
@@ -156,9 +158,9 @@ static z3d_status read_job(z3d_launcher *out) {
 z3d_status z3d_launcher_check_alone(int64_t tasks, int64_t nodes) {
     if (tasks <= 1) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_START,
-                     "this Slurm job has %lld tasks on %lld node%s, and srun did not start this "
-                     "process, which would be the only rank: srun zero3d ...; for one rank on "
-                     "purpose set RANK=0 and WORLD_SIZE=1",
+                     "this Slurm job has %lld tasks on %lld node%s, but srun did not start this "
+                     "process, so it would train alone; start it with: srun zero3d ...; to run "
+                     "one rank on purpose, set RANK=0 and WORLD_SIZE=1",
                      (long long)tasks, (long long)nodes, nodes == 1 ? "" : "s");
 }
 
@@ -192,11 +194,12 @@ z3d_status z3d_launcher_detect(z3d_launcher *out) {
     bool one = !says_several() && (says_one("OMPI_COMM_WORLD_SIZE") || says_one("PMI_SIZE") ||
                                    says_one("SLURM_STEP_NUM_TASKS"));
     if (mark && out->way == Z3D_LAUNCHER_ALONE && !one)
-        return Z3D_ERROR(Z3D_ERR_COMM,
-                         "an MPI launcher started this process (%s), and this is a build without "
-                         "MPI: start with srun, with ZERO3D_LAUNCH=tcp and scripts/launch, or with "
-                         "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set for every rank",
-                         mark);
+        return Z3D_ERROR(
+            Z3D_ERR_COMM,
+            "an MPI launcher started this process (%s is set), but zero3d was built "
+            "without MPI; start with srun, with ZERO3D_LAUNCH=tcp and scripts/launch, or with "
+            "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set for every rank",
+            mark);
     return Z3D_OK;
 }
 
@@ -209,9 +212,9 @@ z3d_status z3d_launcher_detect_beside_mpi(z3d_launcher *out) {
         Z3D_TRY(detect_slurm(out));
     if (several && out->way == Z3D_LAUNCHER_ALONE)
         return Z3D_ERROR(Z3D_ERR_COMM,
-                         "an MPI launcher says that it started %.20s ranks (%s), of which the MPI "
-                         "of this build sees one: start with its own mpirun, with srun, or with "
-                         "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
+                         "an MPI launcher started %.20s ranks (%s), but the MPI library of this "
+                         "build finds only one; start with the mpirun of that library, with "
+                         "srun, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set",
                          getenv(several), several);
     return Z3D_OK;
 }

@@ -21,8 +21,7 @@ z3d_status z3d_topology_make(int tensor, int data, int pipeline, int rank, z3d_t
     int64_t world;
     if (!z3d_mul_i64(tensor, data, &world) || !z3d_mul_i64(world, pipeline, &world) ||
         world > INT_MAX)
-        return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
-                         "tensor %d x data %d x pipeline %d ranks are more than an int counts",
+        return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "tensor %d x data %d x pipeline %d: too many ranks",
                          tensor, data, pipeline);
     if (rank < 0 || rank >= world)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
@@ -53,9 +52,9 @@ z3d_status z3d_topology_check_node_map(const z3d_topology *topology, const int *
             if (node[rank] != node[first])
                 return Z3D_ERROR(
                     Z3D_ERR_TOPOLOGY,
-                    "tensor group of ranks %d-%d straddles nodes: rank %d is on node %d, rank %d "
-                    "on node %d; make the ranks per node a multiple of tensor size %d, or allow "
-                    "it by parallel.allow_tensor_across_nodes",
+                    "tensor group of ranks %d-%d spans two nodes: rank %d is on node %d, rank %d "
+                    "on node %d; make the ranks per node a multiple of tensor size %d, or set "
+                    "parallel.allow_tensor_across_nodes: true",
                     first, first + tensor - 1, first, node[first], rank, node[rank], tensor);
     return Z3D_OK;
 }

@@ -200,7 +200,7 @@ const char *z3d_world_hostname(const z3d_world *world) {
 
 z3d_status z3d_world_broadcast(z3d_world *world, void *data, int64_t bytes, int root) {
     if (root < 0 || root >= world->size || bytes < 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "broadcast of %lld bytes from rank %d of %d",
+        return Z3D_ERROR(Z3D_ERR_USAGE, "invalid broadcast: %lld bytes from rank %d of %d",
                          (long long)bytes, root, world->size);
     return world->size == 1 ? Z3D_OK : z3d_channel_broadcast(world->channel, data, bytes, root);
 }

@@ -33,16 +33,17 @@ static z3d_status check(int code, const char *what) {
     char text[MPI_MAX_ERROR_STRING] = "unknown error";
     int length;
     MPI_Error_string(code, text, &length);
-    return Z3D_ERROR(Z3D_ERR_COMM, "%s: MPI says: %s", what, text);
+    return Z3D_ERROR(Z3D_ERR_COMM, "MPI error while %s: %s", what, text);
 }
 
 /* Ranks keep their order: members are given in it. */
 static z3d_status mpi_open(z3d_channel *channel) {
     MPI_Comm comm;
     Z3D_TRY(check(MPI_Comm_split(MPI_COMM_WORLD, channel->members[0], channel->index, &comm),
-                  "splitting the world"));
+                  "splitting the world communicator"));
     memcpy(&channel->handle, &comm, sizeof comm);
-    return check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN), "a communicator");
+    return check(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN),
+                 "setting a communicator's error handler");
 }
 
 static void mpi_close(z3d_channel *channel) {
@@ -109,15 +110,17 @@ z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world) {
     int initialized = 0, finalized = 0, provided = 0;
     MPI_Finalized(&finalized);
     if (finalized)
-        return Z3D_ERROR(Z3D_ERR_COMM, "MPI was already ended in this process; make one world");
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "MPI is already finalized in this process; create the world only once");
     MPI_Initialized(&initialized);
     if (!initialized) {
         Z3D_TRY(check(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "starting MPI"));
         world->transport = &own_mpi;
         if (provided < MPI_THREAD_FUNNELED)
-            return Z3D_ERROR(Z3D_ERR_COMM,
-                             "this MPI library allows no second thread (thread level %d)",
-                             provided);
+            return Z3D_ERROR(
+                Z3D_ERR_COMM,
+                "this MPI library does not support MPI_THREAD_FUNNELED (it provides level %d)",
+                provided);
     } else {
         world->transport = &callers_mpi;
     }

@@ -7,9 +7,9 @@ const bool z3d_mpi_built = false;
 
 z3d_status z3d_mpi_start(int *argc, char ***argv, z3d_world *world) {
     (void)argc, (void)argv, (void)world;
-    return Z3D_ERROR(Z3D_ERR_COMM, "this is a build without MPI");
+    return Z3D_ERROR(Z3D_ERR_COMM, "zero3d was built without MPI");
 }
 
 void z3d_mpi_version(char *text, size_t size) {
-    snprintf(text, size, "none: ranks meet over TCP");
+    snprintf(text, size, "none: ranks connect over TCP");
 }

@@ -199,8 +199,8 @@ static z3d_status read_peer(const z3d_node *node, int m, int64_t offset, void *t
                               .iov_len = (size_t)bytes};
         ssize_t got = process_vm_readv(node->pid[m], &here, 1, &there, 1, 0);
         if (got <= 0)
-            return Z3D_ERROR(Z3D_ERR_COMM, "reading the memory of group member %d (pid %d): %s", m,
-                             (int)node->pid[m], got < 0 ? strerror(errno) : "nothing there");
+            return Z3D_ERROR(Z3D_ERR_COMM, "cannot read the memory of group member %d (pid %d): %s",
+                             m, (int)node->pid[m], got < 0 ? strerror(errno) : "no bytes read");
         to = (char *)to + got;
         offset += got;
         bytes -= got;

@@ -18,7 +18,7 @@ void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *
     z3d_string_append(out, "zero3d: rank %d (host %s, pid %d) %s ", rank, side->peer[rank].host,
                       (int)side->peer[rank].pid, silent ? "does not answer" : "died");
     if (place.since == 0)
-        z3d_string_append(out, "before it said what it was doing");
+        z3d_string_append(out, "before it reported what it was doing");
     else
         z3d_string_append(out, "in %s", place.text);
     z3d_string_append(out, "; ending the run\n");
@@ -34,7 +34,7 @@ static bool same(const z3d_seen *a, const z3d_seen *b) {
 }
 
 static const char *doing(const z3d_place *place) {
-    return place->since == 0 ? "(nothing said yet)" : place->text;
+    return place->since == 0 ? "(not reported yet)" : place->text;
 }
 
 static int seconds_since(double since) {
@@ -53,7 +53,7 @@ static void dead_disk(struct z3d_side *side, int rank, z3d_string *out) {
 /* "rank 5 waits 31 s in X; rank 6 is still in Y" */
 static void waiting(struct z3d_side *side, int stuck, z3d_string *out) {
     const z3d_place mine = side->seen[stuck].place;
-    z3d_string_append(out, "zero3d: watchdog: rank %d waits %d s in %s", stuck,
+    z3d_string_append(out, "zero3d: watchdog: rank %d has waited %d s in %s", stuck,
                       seconds_since(mine.since), doing(&mine));
     int named = 0, missing = 0;
     for (int rank = 0; rank < side->size; rank++) {
@@ -66,14 +66,14 @@ static void waiting(struct z3d_side *side, int stuck, z3d_string *out) {
         if (side->seen[rank].said_bye)
             z3d_string_append(out, "; rank %d has ended", rank);
         else if (silent)
-            z3d_string_append(out, "; rank %d does not answer, it was last in %s", rank,
+            z3d_string_append(out, "; rank %d does not answer; it was last in %s", rank,
                               doing(&place));
         else if (place.waiting)
             z3d_string_append(out, "; rank %d waits in %s", rank, doing(&place));
         else
             z3d_string_append(out, "; rank %d is still in %s", rank, doing(&place));
     }
-    if (missing > named) z3d_string_append(out, "; %d more elsewhere", missing - named);
+    if (missing > named) z3d_string_append(out, "; and %d more ranks", missing - named);
     z3d_string_append(out, "\n");
 }
 
@@ -111,7 +111,7 @@ static void table(struct z3d_side *side, z3d_string *out) {
                               seconds_since(seen->errands.since));
         z3d_string_append(out, "\n");
     }
-    if (lines == MAX_LINES) z3d_string_append(out, "zero3d:   ...\n");
+    if (lines == MAX_LINES) z3d_string_append(out, "zero3d:   and more\n");
 }
 
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out) {

@@ -50,9 +50,9 @@ static z3d_status listen_here(const z3d_world *world, struct z3d_side *side) {
     self->pid = (int32_t)getpid();
     side->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (side->wake < 0)
-        return Z3D_ERROR(Z3D_ERR_COMM, "opening the side channel: %s", strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_COMM, "cannot open the side channel: %s", strerror(errno));
     if (getrandom(&side->token, sizeof side->token, 0) != sizeof side->token)
-        return Z3D_ERROR(Z3D_ERR_COMM, "no random numbers for the side channel's token");
+        return Z3D_ERROR(Z3D_ERR_COMM, "cannot get random numbers for the side channel's token");
     if (world->size == 1) return Z3D_OK; /* nobody comes */
     return z3d_wire_listen(world->nodes == 1, self, &side->listener);
 }
@@ -75,9 +75,10 @@ static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
                              "raise ulimit -n",
                              world->size - 1, strerror(side->no_files), z3d_socket_file_limit());
         if (z3d_now() > until)
-            return Z3D_ERROR(Z3D_ERR_COMM,
-                             "only %d of %d ranks reached rank 0's side channel within %d s",
-                             z3d_hub_connected(side), world->size - 1, CONNECT_SECONDS);
+            return Z3D_ERROR(
+                Z3D_ERR_COMM,
+                "only %d of %d ranks connected to the side channel of rank 0 within %d s",
+                z3d_hub_connected(side), world->size - 1, CONNECT_SECONDS);
         z3d_hub_turn(side, 50);
     }
     return Z3D_OK;
@@ -91,7 +92,8 @@ static z3d_status start_thread(struct z3d_side *side) {
     int error = pthread_create(&side->thread, NULL, z3d_hub_thread, side);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
-        return Z3D_ERROR(Z3D_ERR_COMM, "starting the side channel's thread: %s", strerror(error));
+        return Z3D_ERROR(Z3D_ERR_COMM, "cannot start the side channel's thread: %s",
+                         strerror(error));
     side->running = true;
     return Z3D_OK;
 }
@@ -191,7 +193,8 @@ int z3d_side_port(const z3d_world *world, int rank) {
 
 z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config) {
     if (!(config->timeout_seconds >= 0))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "a watchdog timeout of %g s; 0 is off",
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "invalid watchdog timeout of %g s: expected 0 (off) or more",
                          config->timeout_seconds);
     if (world->size == 1 && config->timeout_seconds == 0) return Z3D_OK;
     if (!world->side) Z3D_TRY(z3d_side_open(world));

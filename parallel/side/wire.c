@@ -45,7 +45,8 @@ z3d_status z3d_wire_listen(bool one_node, z3d_peer *self, int *fd) {
     *fd = z3d_socket_listen(one_node, 0);
     self->port = *fd >= 0 ? z3d_socket_port(*fd) : 0;
     if (self->port == 0)
-        return Z3D_ERROR(Z3D_ERR_COMM, "opening the side channel's port: %s", strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_COMM, "cannot open a port for the side channel: %s",
+                         strerror(errno));
     if (!one_node) find_addresses(self);
     if (self->num_addresses == 0) {
         strcpy(self->address[0], "127.0.0.1");
@@ -83,8 +84,8 @@ z3d_status z3d_wire_connect(const z3d_peer *peer, uint64_t token, int own_rank, 
     }
     *fd = -1;
     return Z3D_ERROR(Z3D_ERR_COMM,
-                     "the side channel cannot reach rank %d on host %s, port %d (addresses tried: "
-                     "%d, the first %s); a firewall between the nodes?",
+                     "the side channel cannot reach rank %d on host %s, port %d (%d addresses "
+                     "tried, first %s); check for a firewall between the nodes",
                      peer_rank, peer->host, peer->port, peer->num_addresses,
                      peer->num_addresses > 0 ? peer->address[0] : "none");
 }

@@ -41,7 +41,7 @@ static z3d_tcp_connection *add(z3d_tcp *tcp, int fd, int rank, z3d_tcp_stage sta
     struct epoll_event event = {.events = EPOLLIN | (connecting ? EPOLLOUT : 0u),
                                 .data.ptr = connection};
     if (!connection || epoll_ctl(tcp->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
-        break_off(tcp, "a connection with another rank");
+        break_off(tcp, "cannot connect to another rank");
         free(connection);
         close(fd);
         return NULL;
@@ -108,7 +108,7 @@ void z3d_tcp_reach(z3d_tcp *tcp, int rank) {
     if (fd >= 0)
         peer->out = add(tcp, fd, rank, Z3D_TCP_CONNECTING);
     else if (errno == EMFILE || errno == ENFILE)
-        break_off(tcp, "a connection with another rank");
+        break_off(tcp, "cannot connect to another rank");
     else
         mark_lost(tcp, rank, strerror(errno));
 }
@@ -148,7 +148,7 @@ static void take_greeting(z3d_tcp *tcp, z3d_tcp_connection *connection) {
                 greeting->from < tcp->world->size && greeting->from != tcp->world->rank &&
                 (!asked || greeting->from == connection->rank);
     if (!ours) {
-        z3d_tcp_lose(tcp, connection, "somebody else answers there");
+        z3d_tcp_lose(tcp, connection, "another program answers at its port");
         return;
     }
     connection->have = 0;
@@ -241,14 +241,14 @@ static void take_head(z3d_tcp *tcp, z3d_tcp_connection *connection) {
     bool ours = frame.magic == Z3D_TCP_MAGIC && frame.bytes >= 0 &&
                 (frame.type == Z3D_TCP_DEMAND || frame.type == Z3D_TCP_DATA);
     if (!ours) {
-        z3d_tcp_lose(tcp, connection, "it sends no messages of ours");
+        z3d_tcp_lose(tcp, connection, "it sends messages that are not zero3d's");
         return;
     }
     connection->left = frame.type == Z3D_TCP_DATA ? frame.bytes : 0;
     z3d_tcp_take_frame(tcp, connection->rank, &frame, &connection->into);
     /* A sender keeps to what was asked for: else it is none. */
     if (connection->into && connection->into->bytes != frame.bytes)
-        z3d_tcp_lose(tcp, connection, "it sends messages of other sizes than asked for");
+        z3d_tcp_lose(tcp, connection, "it sends messages of the wrong size");
 }
 
 static ssize_t read_piece(z3d_tcp_connection *connection) {
@@ -290,7 +290,7 @@ static void read_some(z3d_tcp *tcp, z3d_tcp_connection *connection) {
         if (got > 0)
             take_bytes(tcp, connection, got);
         else if (got == 0)
-            z3d_tcp_lose(tcp, connection, "it has closed the connection");
+            z3d_tcp_lose(tcp, connection, "it closed the connection");
         else if (errno == EAGAIN)
             return;
         else if (errno != EINTR)
@@ -316,7 +316,7 @@ static void accept_all(z3d_tcp *tcp) {
         int fd = accept4(tcp->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) {
             if (errno == EMFILE || errno == ENFILE)
-                break_off(tcp, "a connection from another rank");
+                break_off(tcp, "cannot accept a connection from another rank");
             return;
         }
         z3d_socket_options(fd);

@@ -80,16 +80,17 @@ static z3d_status check_coming(const hall *h, const visitor *from) {
     const coming *said = &from->said;
     const z3d_tcp_place *place = &said->place;
     if (said->version != VERSION)
-        return Z3D_ERROR(Z3D_ERR_COMM, "a rank on host %.63s is of another version of zero3d",
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "a rank on host %.63s runs another version of zero3d than rank 0",
                          place->host);
     if (said->size != h->launch->size)
         return Z3D_ERROR(Z3D_ERR_COMM,
-                         "rank %d (host %.63s, pid %d) was started as one of %d ranks, rank 0 as "
-                         "one of %d",
+                         "rank %d (host %.63s, pid %d) was started with WORLD_SIZE %d, rank 0 with "
+                         "%d",
                          said->rank, place->host, place->pid, said->size, h->launch->size);
     if (said->rank < 1 || said->rank >= said->size)
-        return Z3D_ERROR(Z3D_ERR_COMM, "a rank %d of %d came from host %.63s", said->rank,
-                         said->size, place->host);
+        return Z3D_ERROR(Z3D_ERR_COMM, "a process on host %.63s has rank %d of %d", place->host,
+                         said->rank, said->size);
     const z3d_tcp_place *other = &h->all[said->rank];
     if (other->port != 0)
         return Z3D_ERROR(Z3D_ERR_COMM,
@@ -121,7 +122,7 @@ static bool welcome(hall *h, visitor *from) {
     if (from->said.run != h->launch->run) {
         answer no = make_answer(REFUSED);
         snprintf(no.text, sizeof no.text,
-                 "another run's ranks meet at port %d: set MASTER_PORT to another one",
+                 "port %d is used by the ranks of another run; set MASTER_PORT to another port",
                  h->launch->port);
         tell(from, &no);
         return false;
@@ -145,7 +146,8 @@ static bool hear(hall *h, visitor *from) {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (from->rank >= 0 && !h->failed) {
         const z3d_tcp_place *place = &h->all[from->rank];
-        (void)Z3D_ERROR(Z3D_ERR_COMM, "rank %d (host %s, pid %d) ended before all ranks had come",
+        (void)Z3D_ERROR(Z3D_ERR_COMM,
+                        "rank %d (host %s, pid %d) ended before all ranks had connected",
                         from->rank, place->host, place->pid);
         refuse(h);
     }
@@ -194,7 +196,8 @@ static z3d_status nobody_more(const hall *h) {
     for (int rank = 1; rank < h->launch->size && named < 8; rank++)
         if (h->all[rank].port == 0) z3d_string_append(&missing, "%s%d", named++ ? ", " : "", rank);
     z3d_status status = Z3D_ERROR(
-        Z3D_ERR_COMM, "only %d of %d ranks came to host %s, port %d, within %g s; missing: %s%s",
+        Z3D_ERR_COMM,
+        "only %d of %d ranks connected to rank 0 at host %s, port %d, within %g s; missing: %s%s",
         h->come + 1, h->launch->size, h->all[0].host, h->launch->port, h->launch->seconds,
         missing.text ? missing.text : "?", absent > named ? ", ..." : "");
     z3d_string_free(&missing);
@@ -231,7 +234,7 @@ static z3d_status tell_places(hall *h, uint64_t *token) {
         if (!h->all[rank].address[0])
             memcpy(h->all[rank].address, h->all[0].address, sizeof h->all[0].address);
     if (getrandom(token, sizeof *token, 0) != sizeof *token)
-        return Z3D_ERROR(Z3D_ERR_COMM, "no random numbers for the ranks' token");
+        return Z3D_ERROR(Z3D_ERR_COMM, "cannot get random numbers for the ranks' token");
     h->last = make_answer(COMPLETE);
     h->last.token = *token;
     for (int i = 0; i < h->count; i++) {
@@ -239,8 +242,8 @@ static z3d_status tell_places(hall *h, uint64_t *token) {
         double until = z3d_now() + 30;
         if (to->rank >= 0 && (!z3d_socket_write(to->fd, &h->last, sizeof h->last, until) ||
                               !z3d_socket_write(to->fd, h->all, bytes, until)))
-            return Z3D_ERROR(Z3D_ERR_COMM, "rank %d (host %s) ended at the start", to->rank,
-                             h->all[to->rank].host);
+            return Z3D_ERROR(Z3D_ERR_COMM, "rank %d (host %s) ended during the rendezvous",
+                             to->rank, h->all[to->rank].host);
     }
     return Z3D_OK;
 }
@@ -253,8 +256,8 @@ static z3d_status open_hall(hall *h) {
     h->listener = z3d_socket_listen(z3d_tcp_stays_here(h->launch), h->launch->port);
     if (h->listener < 0)
         return Z3D_ERROR(Z3D_ERR_COMM,
-                         "port %d of host %s, where the ranks are to meet: %s; set MASTER_PORT to "
-                         "another one",
+                         "cannot listen at port %d of host %s for the ranks' rendezvous: %s; set "
+                         "MASTER_PORT to another port",
                          h->launch->port, h->all[0].host, strerror(errno));
     return Z3D_OK;
 }
@@ -293,7 +296,7 @@ static int try_address(const struct addrinfo *info, const z3d_launcher *launch, 
         z3d_socket_read(fd, heard, sizeof *heard, until) &&
         memcmp(heard->magic, magic, sizeof magic) == 0)
         return fd;
-    *why = "who answers there is not rank 0 of a run";
+    *why = "another program answers at that port, not rank 0 of a run";
     close(fd);
     return -1;
 }
@@ -303,7 +306,7 @@ static int try_host(const z3d_launcher *launch, const coming *say, answer *heard
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *all = NULL;
     int fd = -1;
     if (getaddrinfo(launch->host, NULL, &hints, &all) != 0) {
-        *why = "no address is known of that host; set MASTER_ADDR to one";
+        *why = "the host name has no address; set MASTER_ADDR to an address";
         return -1;
     }
     for (struct addrinfo *at = all; at && fd < 0; at = at->ai_next)
@@ -321,9 +324,10 @@ static z3d_status find_first(const z3d_launcher *launch, const coming *say, answ
     long pause = 20000000;
     while ((*fd = try_host(launch, say, heard, &why)) < 0) {
         if (z3d_now() > until)
-            return Z3D_ERROR(Z3D_ERR_COMM,
-                             "rank %d did not find rank 0 at %.80s, port %d, within %g s: %s",
-                             launch->rank, launch->host, launch->port, launch->seconds, why);
+            return Z3D_ERROR(
+                Z3D_ERR_COMM,
+                "rank %d could not connect to rank 0 at %.80s, port %d, within %g s: %s",
+                launch->rank, launch->host, launch->port, launch->seconds, why);
         nanosleep(&(struct timespec){.tv_nsec = pause}, NULL);
         pause = pause < 400000000 ? 2 * pause : pause;
     }
@@ -335,12 +339,12 @@ static z3d_status hear_verdict(const z3d_launcher *launch, int fd, answer *last,
                                z3d_tcp_place *all) {
     double until = z3d_now() + launch->seconds + 2 * ANSWER_SECONDS;
     if (last->verdict == HEARD && !z3d_socket_read(fd, last, sizeof *last, until))
-        return Z3D_ERROR(Z3D_ERR_COMM, "rank 0 at %.80s ended before all ranks had come",
+        return Z3D_ERROR(Z3D_ERR_COMM, "rank 0 at %.80s ended before all ranks had connected",
                          launch->host);
     last->text[sizeof last->text - 1] = '\0';
     if (last->verdict != COMPLETE) return Z3D_ERROR(Z3D_ERR_PEER, "rank 0: %s", last->text);
     if (!z3d_socket_read(fd, all, (size_t)launch->size * sizeof *all, until))
-        return Z3D_ERROR(Z3D_ERR_COMM, "rank 0 at %.80s ended at the start", launch->host);
+        return Z3D_ERROR(Z3D_ERR_COMM, "rank 0 at %.80s ended during the rendezvous", launch->host);
     return Z3D_OK;
 }
 

@@ -62,7 +62,7 @@ static void keep_frame(z3d_tcp *tcp, z3d_tcp_frames *frames, const z3d_tcp_frame
         z3d_tcp_frame *more = realloc(frames->frame, (size_t)room * sizeof *more);
         if (!more) {
             tcp->broken = Z3D_ERR_MEMORY;
-            snprintf(tcp->broken_text, sizeof tcp->broken_text, "no memory for messages");
+            snprintf(tcp->broken_text, sizeof tcp->broken_text, "out of memory for messages");
             return;
         }
         frames->frame = more;
@@ -169,14 +169,15 @@ static z3d_status look_after(const z3d_message *message) {
     const z3d_tcp_peer *peer = &tcp->peer[rank];
     if (tcp->broken != Z3D_OK) return Z3D_ERROR(tcp->broken, "%s", tcp->broken_text);
     if (message->wanted >= 0)
-        return Z3D_ERROR(Z3D_ERR_COMM, "rank %d waits for %lld bytes where %lld are sent", rank,
+        return Z3D_ERROR(Z3D_ERR_COMM,
+                         "rank %d expects a message of %lld bytes, but this rank sends %lld", rank,
                          (long long)message->wanted, (long long)message->bytes);
     /* At the start nobody else watches over a rank that hangs. */
     if (!tcp->world->side && peer->lost == 0 && z3d_now() - message->since > tcp->patience)
-        return blame(tcp, rank, "no answer from", "it hangs, or waits for one that does");
+        return blame(tcp, rank, "no answer from", "it hangs, or waits for a rank that hangs");
     if (peer->lost == 0) return Z3D_OK;
     if (tcp->world->side && z3d_now() - peer->lost < grace_seconds) return Z3D_OK;
-    return blame(tcp, rank, "no connection with", peer->why);
+    return blame(tcp, rank, "lost the connection to", peer->why);
 }
 
 /* Until the side channel is there, nobody hears of what this rank fails of. */
@@ -196,7 +197,7 @@ static void tcp_drop(z3d_message *message) {
         return;
     for (z3d_tcp_connection *each = tcp->connections; each; each = each->next) {
         if (each->into == message) each->into = NULL;
-        if (each->from == message) z3d_tcp_lose(tcp, each, "a message was given up half sent");
+        if (each->from == message) z3d_tcp_lose(tcp, each, "a message was cancelled half sent");
     }
 }
 
@@ -251,7 +252,8 @@ static z3d_status listen_for_peers(z3d_tcp *tcp, const z3d_launcher *launch, z3d
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     if (place->port == 0 || tcp->epoll < 0 ||
         epoll_ctl(tcp->epoll, EPOLL_CTL_ADD, tcp->listener, &event) != 0)
-        return Z3D_ERROR(Z3D_ERR_COMM, "opening a port for the other ranks: %s", strerror(errno));
+        return Z3D_ERROR(Z3D_ERR_COMM, "cannot open a port for the other ranks: %s",
+                         strerror(errno));
     return Z3D_OK;
 }
 

@@ -52,3 +52,23 @@ says 'rank 1: .*digest-rank1.txt'
 # More than any machine has: refused before memory is taken, with what would help.
 expect fail timeout 60 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml model.hidden_size=8192 model.num_layers=200
 says 'does not fit: rank 0 needs .* too little device memory; the largest part is .*; no single change'
+
+# A file that must not grow so far: the error has words. What dash counts in 512 bytes bash counts in 1024.
+limited() { # limited BLOCKS [key=value]...
+    blocks=$1
+    shift
+    (
+        ulimit -f "$blocks"
+        exec "$ZERO3D" train tiny.yaml run.dir=limited "$@"
+    )
+}
+expect 1 limited 1
+says 'limited/.*File too large'
+expect 1 limited 60 checkpoint.interval=2
+says 'File too large'
+
+# Standard streams that are closed: no socket and no file becomes one of them.
+closed() { "$@" <&- >&- 2>&-; }
+expect 0 closed env ZERO3D_LAUNCH=tcp "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=closed
+[ "$(grep -c '^{"step":' closed/metrics.jsonl)" -eq 5 ] || fail "with closed streams there are no five steps"
+[ "$(wc -l <closed/metrics.jsonl)" -eq 5 ] || fail "something else was printed into metrics.jsonl"

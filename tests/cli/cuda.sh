@@ -51,7 +51,7 @@ for name in plain other; do
     "${CC:-cc}" -shared -fPIC -I "$SOURCE" $name.c -o $name/libzero3d_cuda.so || fail "compiling $name.c"
 done
 ZERO3D_PLUGIN_PATH=$PWD/plain run
-says 'libzero3d_cuda.so is no plugin of zero3d'
+says 'libzero3d_cuda.so is not a zero3d plugin'
 ZERO3D_PLUGIN_PATH=$PWD/other run_two
 says 'libzero3d_cuda.so was built from another version: .*same source'
 

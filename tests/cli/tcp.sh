@@ -31,23 +31,23 @@ one() { # one PATTERN ASSIGNMENT...: this rank says so at once
 }
 one 'WORLD_SIZE is not set' RANK=0
 one 'RANK is not set' WORLD_SIZE=2
-one 'RANK=2 in the environment: wanted is 0 to 1' RANK=2 WORLD_SIZE=2
+one 'RANK=2 in the environment: expected a number from 0 to 1' RANK=2 WORLD_SIZE=2
 one 'WORLD_SIZE=two in' RANK=0 WORLD_SIZE=two
 one 'MASTER_ADDR is not set' RANK=0 WORLD_SIZE=2 MASTER_ADDR=
 one 'MASTER_PORT=99999 in' RANK=0 WORLD_SIZE=2 MASTER_PORT=99999
-one 'only 1 of 3 ranks came to host .*, port .*, within 1 s; missing: 1, 2' RANK=0 WORLD_SIZE=3
-one 'rank 1 did not find rank 0 at localhost, port .*, within 1 s: Connection refused' RANK=1 WORLD_SIZE=2
+one 'only 1 of 3 ranks connected to rank 0 at host .*, port .*, within 1 s; missing: 1, 2' RANK=0 WORLD_SIZE=3
+one 'rank 1 could not connect to rank 0 at localhost, port .*, within 1 s: Connection refused' RANK=1 WORLD_SIZE=2
 slurm() { # slurm PATTERN LIST
     expect 1 env SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 SLURMD_NODENAME=n2 SLURM_STEP_NODELIST="$2" "$ZERO3D" train tiny.yaml
     says "$1"
 }
-slurm 'SLURM_STEP_NODELIST=n\[1- names no first host' 'n[1-'
-slurm 'rank 0 runs on n2, and the first host of the step is n07-a:' 'n[07-09,11]-a,m1'
+slurm 'cannot read the first host from SLURM_STEP_NODELIST=n\[1-;' 'n[1-'
+slurm 'rank 0 runs on n2, but the first host of the Slurm step is n07-a;' 'n[07-09,11]-a,m1'
 slurm 'SLURM_JOB_ID is not set' 'n2,n1'
 
 # An MPI that finds itself alone: its launcher was another's, or the shell's.
-one 'says that it started 3 ranks \(PMI_SIZE\)' PMI_RANK=0 PMI_SIZE=3
-one 'only 1 of 2 ranks came' PMI_RANK=0 PMI_SIZE=1 RANK=0 WORLD_SIZE=2
+one 'an MPI launcher started 3 ranks \(PMI_SIZE\)' PMI_RANK=0 PMI_SIZE=3
+one 'only 1 of 2 ranks connected' PMI_RANK=0 PMI_SIZE=1 RANK=0 WORLD_SIZE=2
 
 # Every address of this machine will do.
 for address in 127.0.1.1 ::1; do
@@ -81,9 +81,9 @@ several() {
 several RANK=0 WORLD_SIZE=3 -- RANK=1 WORLD_SIZE=3 -- RANK=1 WORLD_SIZE=3
 says 'two processes were started as rank 1: pid [0-9]+ on host .* and pid [0-9]+ on host'
 several RANK=0 WORLD_SIZE=2 -- RANK=2 WORLD_SIZE=3
-says 'rank 2 \(host .*, pid [0-9]+\) was started as one of 3 ranks, rank 0 as one of 2'
+says 'rank 2 \(host .*, pid [0-9]+\) was started with WORLD_SIZE 3, rank 0 with 2'
 several RANK=0 WORLD_SIZE=2 -- RANK=0 WORLD_SIZE=2
-grep -q 'port [0-9]* of host .*, where the ranks are to meet: Address already in use; set MASTER_PORT' err || fail "the port is not said to be taken"
+grep -q 'cannot listen at port [0-9]* of host .*rendezvous: Address already in use; set MASTER_PORT' err || fail "the port is not said to be taken"
 
 # ---- too few files ----
 
@@ -105,7 +105,7 @@ done
 unset RANK WORLD_SIZE
 export SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NNODES=2 SLURM_NTASKS=4
 expect 1 "$ZERO3D" train tiny.yaml run.dir=forgotten
-says 'this Slurm job has 4 tasks on 2 nodes, and srun did not start this process, .*: srun zero3d .*'
+says 'this Slurm job has 4 tasks on 2 nodes, but srun did not start this process, .*: srun zero3d .*'
 expect 1 "$ZERO3D" doctor --measure here.yaml
 says 'this Slurm job has 4 tasks'
 [ ! -e here.yaml ] && [ ! -e forgotten ] || fail "what was refused left something"

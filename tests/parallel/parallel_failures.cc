@@ -374,7 +374,7 @@ TEST(Failures, FrozenRankIsReported) {
     Outcome o = run_command(launch_line(3, "freeze", 1));
     EXPECT_NE(o.code, 0);
     EXPECT_LT(o.seconds, 30);
-    EXPECT_NE(o.text.find("rank 1 does not answer, it was last in step 20: backward block.3"),
+    EXPECT_NE(o.text.find("rank 1 does not answer; it was last in step 20: backward block.3"),
               std::string::npos)
         << o.text;
 }
@@ -491,15 +491,15 @@ TEST(Failures, RanksWithoutMpiAreNamedToo) {
         Outcome o = run_command(launch_line(4, "die-at-start", who));
         EXPECT_EQ(o.code, 3) << o.text;
         EXPECT_LT(o.seconds, 5) << o.text;
-        EXPECT_NE(o.text.find("refused: no connection with rank " + std::to_string(who) +
+        EXPECT_NE(o.text.find("refused: lost the connection to rank " + std::to_string(who) +
                               " (host here, pid "),
                   std::string::npos)
             << o.text;
-        EXPECT_EQ(count(o.text, "refused: no connection with rank "), 3) << o.text;
+        EXPECT_EQ(count(o.text, "refused: lost the connection to rank "), 3) << o.text;
         EXPECT_EQ(count(o.text, "(ERR_START)\n"), 3) << o.text;
     }
     // Both have a message that the other has no room for: one of them is the first to say so.
-    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ", "0000 bytes where ");
+    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ", "0000 bytes, but this rank sends ");
     for (const char *how : {"far-knock-tcp", "far-flood"})
         EXPECT_EQ(run_command(launch_line(3, how, 2)).text, "finished\n");
     Outcome o =
@@ -514,10 +514,10 @@ TEST(Failures, RanksThatAreLostWhileTheyMeetAreNamed) {
     Outcome o = run_command(launch_line(3, "reset-at-start", 1));
     EXPECT_EQ(o.code, 3) << o.text;
     EXPECT_EQ(count(o.text, "rank 1 (host here, pid "), 2) << o.text;
-    EXPECT_EQ(count(o.text, ") ended before all ranks had come"), 2) << o.text;
+    EXPECT_EQ(count(o.text, ") ended before all ranks had connected"), 2) << o.text;
     // Rank 0 has found it, and told rank 2.
-    EXPECT_EQ(count(o.text, " come (ERR_START)\n"), 1) << o.text;
-    EXPECT_EQ(count(o.text, " come (ERR_PEER)\n"), 1) << o.text;
+    EXPECT_EQ(count(o.text, " connected (ERR_START)\n"), 1) << o.text;
+    EXPECT_EQ(count(o.text, " connected (ERR_PEER)\n"), 1) << o.text;
     // One that is frozen is ended when the others have.
     o = run_command("env ZERO3D_START_SECONDS=1 " + launch_line(3, "freeze-at-start", 0));
     EXPECT_EQ(o.code, 3) << o.text;

@@ -253,14 +253,14 @@ TEST(Hardware, MeasuredSizesAreMet) {
 
 TEST(Hardware, MeasuredSizesThatMakeNoSense) {
     const std::string text = std::string(complete) + "measured_us:\n  ";
-    refused(text + "adamw plain fp32 0: 4\n", "no measured size");
-    refused(text + "adamw plain fp32 1x2: 4\n", "no measured size");
-    refused(text + "adamw plain fp32 8bytes: 4\n", "no measured size");
-    refused(text + "adamw plain fp33 1: 4\n", "no measured size");
-    refused(text + "adamw fast fp32 1: 4\n", "no measured size");
-    refused(text + "adam plain fp32 1: 4\n", "no measured size");
-    refused(text + "gemm nt fp32 1x2x3x4: 4\n", "no measured size");
-    refused(text + "gemm nt fp32 1x2xnan: 4\n", "no measured size");
+    refused(text + "adamw plain fp32 0: 4\n", "not a measured size");
+    refused(text + "adamw plain fp32 1x2: 4\n", "not a measured size");
+    refused(text + "adamw plain fp32 8bytes: 4\n", "not a measured size");
+    refused(text + "adamw plain fp33 1: 4\n", "not a measured size");
+    refused(text + "adamw fast fp32 1: 4\n", "not a measured size");
+    refused(text + "adam plain fp32 1: 4\n", "not a measured size");
+    refused(text + "gemm nt fp32 1x2x3x4: 4\n", "not a measured size");
+    refused(text + "gemm nt fp32 1x2xnan: 4\n", "not a measured size");
     refused(text + "adamw plain fp32 8: 0\n", "microseconds");
     refused(text + "adamw plain fp32 8: nan\n", "microseconds");
     std::string many = text;

@@ -80,7 +80,7 @@ static z3d_status choose_gpu(z3d_cuda *cuda, int local_rank) {
     if (cuda->compute_capability < Z3D_CUDA_OLDEST)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                          "training.device cuda: GPU %d (%s) has compute capability %d.%d; this "
-                         "build wants %d.%d or later",
+                         "build needs %d.%d or later",
                          cuda->gpu, properties.name, properties.major, properties.minor,
                          Z3D_CUDA_OLDEST / 10, Z3D_CUDA_OLDEST % 10);
     Z3D_CUDA_TRY(cudaSetDevice(cuda->gpu));
@@ -196,9 +196,10 @@ static z3d_status alloc_device(z3d_cuda *cuda, int64_t bytes, void **out) {
     Z3D_CUDA_TRY(cudaMemGetInfo(&available, &total));
     char wanted[32], have[32], whole[32];
     if ((size_t)bytes > available)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "cuda device: %s wanted, but %s of GPU %d's %s are free",
-                         z3d_format_bytes(bytes, wanted, sizeof wanted),
-                         z3d_format_bytes((int64_t)available, have, sizeof have), cuda->gpu,
+        return Z3D_ERROR(Z3D_ERR_MEMORY,
+                         "cuda device: cannot allocate %s: GPU %d has %s of %s free",
+                         z3d_format_bytes(bytes, wanted, sizeof wanted), cuda->gpu,
+                         z3d_format_bytes((int64_t)available, have, sizeof have),
                          z3d_format_bytes((int64_t)total, whole, sizeof whole));
     Z3D_CUDA_TRY(cudaMalloc(out, (size_t)bytes));
     z3d_status status = z3d_cuda_check(cudaMemset(*out, 0, (size_t)bytes), "cudaMemset");
@@ -214,7 +215,7 @@ static z3d_status alloc_host(int64_t bytes, void **out) {
     char wanted[32];
     if (cudaHostAlloc(out, (size_t)bytes, cudaHostAllocDefault) != cudaSuccess) {
         cudaGetLastError();
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "cuda device: %s of pinned host memory are not to be had",
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "cuda device: cannot allocate %s of pinned host memory",
                          z3d_format_bytes(bytes, wanted, sizeof wanted));
     }
     memset(*out, 0, (size_t)bytes);
@@ -240,8 +241,8 @@ z3d_status z3d_cuda_reserve(z3d_cuda *cuda, int64_t bytes) {
     char wanted[32], have[32];
     if (bytes <= cuda->lane.scratch_bytes) return Z3D_OK;
     Z3D_REQUIRE(!cuda->capturing,
-                "kernels' scratch would have to grow from %s to %s while work is captured: what is "
-                "captured has to run once before",
+                "the kernels' scratch memory must grow from %s to %s during graph capture: run the "
+                "same work once before the capture",
                 z3d_format_bytes(cuda->lane.scratch_bytes, have, sizeof have),
                 z3d_format_bytes(bytes, wanted, sizeof wanted));
     int64_t size = z3d_round_up(bytes, (int64_t)1 << 20);

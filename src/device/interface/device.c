@@ -112,9 +112,9 @@ const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *de
 
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out) {
     *out = NULL;
-    Z3D_REQUIRE((unsigned)space < Z3D_SPACE_COUNT, "device memory in space %d of %d", (int)space,
+    Z3D_REQUIRE((unsigned)space < Z3D_SPACE_COUNT, "invalid memory space %d of %d", (int)space,
                 (int)Z3D_SPACE_COUNT);
-    Z3D_REQUIRE(bytes >= 0, "%lld bytes of device memory asked for", (long long)bytes);
+    Z3D_REQUIRE(bytes >= 0, "invalid size of device memory: %lld bytes", (long long)bytes);
     return z3d_device_heard(device, device->ops->alloc(device->self, space, bytes, out));
 }
 
@@ -160,11 +160,12 @@ static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
 static z3d_status check_epilogue(const z3d_gemm *g) {
     bool whole = (!g->gelu && !g->before_gelu) || (g->ldc == g->n && g->c_dtype == g->dtype);
     bool gathered = !g->bias_gradient || (g->transpose_a && g->lda == g->m);
-    Z3D_REQUIRE(whole && gathered,
-                "kernel gemm: gelu wants C in A's type without gaps, a bias gradient A transposed "
-                "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
-                (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
-                (long long)g->lda, g->transpose_a ? "" : ", not transposed");
+    Z3D_REQUIRE(
+        whole && gathered,
+        "kernel gemm: gelu needs C in A's type without gaps, a bias gradient needs A transposed "
+        "without gaps; rows of C %lld of %lld elements in %s, of A %lld of %lld%s",
+        (long long)g->n, (long long)g->ldc, z3d_dtype_name(g->c_dtype), (long long)g->m,
+        (long long)g->lda, g->transpose_a ? "" : ", not transposed");
     return Z3D_OK;
 }
 
@@ -252,7 +253,8 @@ bool z3d_device_captures(const z3d_device *device) {
 }
 
 z3d_status z3d_capture_begin(z3d_device *device) {
-    Z3D_REQUIRE(z3d_device_captures(device), "the %s device captures nothing", device->ops->name);
+    Z3D_REQUIRE(z3d_device_captures(device), "the %s device does not support graph capture",
+                device->ops->name);
     return z3d_device_heard(device, device->ops->capture_begin(device->self));
 }
 
@@ -276,8 +278,8 @@ z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t 
                                    int64_t k, z3d_gemm_method *best, double *gflops) {
     *best = Z3D_GEMM_SGEMM;
     *gflops = 0;
-    Z3D_REQUIRE(m > 0 && n > 0 && k > 0, "measuring a product of %lld x %lld x %lld", (long long)m,
-                (long long)n, (long long)k);
+    Z3D_REQUIRE(m > 0 && n > 0 && k > 0, "cannot measure a matrix product of %lld x %lld x %lld",
+                (long long)m, (long long)n, (long long)k);
     if (!device->ops->measure_gemm) return Z3D_OK;
     return z3d_device_heard(device,
                             device->ops->measure_gemm(device->self, dtype, m, n, k, best, gflops));

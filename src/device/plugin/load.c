@@ -41,7 +41,7 @@ static z3d_status find(const char *folders, z3d_string *path) {
 
 static z3d_status check(const char *path, const z3d_plugin *plugin) {
     if (!plugin || strncmp(plugin->magic, Z3D_PLUGIN_MAGIC, sizeof plugin->magic) != 0)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s is no plugin of zero3d", path);
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s is not a zero3d plugin", path);
     if (plugin->interface == Z3D_PLUGIN_INTERFACE && plugin->bytes == Z3D_PLUGIN_BYTES)
         return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,

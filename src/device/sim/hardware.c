@@ -64,9 +64,9 @@ static z3d_status set_number(reader *r, yaml_mark_t mark, int index, const char 
 static z3d_status set_text(reader *r, yaml_mark_t mark, int index, const char *value) {
     char *to = (char *)r->hardware + texts[index].offset;
     if (value[0] == 0 || strlen(value) >= texts[index].size)
-        return refuse(r, mark, texts[index].path, "a text of 1 to 63 bytes is wanted");
+        return refuse(r, mark, texts[index].path, "expected a text of 1 to 63 bytes");
     if (index == 2 && strcmp(value, "gpu") != 0 && strcmp(value, "cpu") != 0)
-        return refuse(r, mark, texts[index].path, "there are gpu and cpu");
+        return refuse(r, mark, texts[index].path, "expected gpu or cpu");
     for (const char *c = value; *c; c++)
         if ((unsigned char)*c < 0x20)
             return refuse(r, mark, texts[index].path, "control character");
@@ -80,7 +80,7 @@ static z3d_status set_measured(reader *r, yaml_mark_t mark, const char *path, co
     z3d_status status = z3d_sample_parse(path + strlen(MEASURED), &sample);
     if (status == Z3D_OK && (z3d_parse_float(value, &microseconds) != Z3D_OK || microseconds <= 0 ||
                              microseconds > 1e12))
-        return refuse(r, mark, path, "microseconds above 0 and up to 1e12 are wanted");
+        return refuse(r, mark, path, "expected microseconds above 0 and up to 1e12");
     if (status == Z3D_OK) {
         sample.seconds = microseconds * 1e-6;
         status = z3d_measured_add(&r->hardware->measured, &sample);
@@ -98,7 +98,7 @@ static z3d_status set(reader *r, yaml_mark_t mark, const char *path, const char 
         r->seen[i] = true;
         return i < NUMBERS ? set_number(r, mark, i, value) : set_text(r, mark, i - NUMBERS, value);
     }
-    return refuse(r, mark, path, "there is no such key in a hardware description");
+    return refuse(r, mark, path, "unknown key in a hardware description");
 }
 
 static z3d_status next(reader *r, yaml_event_t *event) {
@@ -122,7 +122,7 @@ static z3d_status read_mapping(reader *r, const char *prefix, int depth) {
         yaml_event_delete(&key);
         if (end) return Z3D_OK;
         if (!scalar || length <= 0 || length >= PATH - 2)
-            return refuse(r, mark, "", "a short key is wanted here");
+            return refuse(r, mark, "", "expected a short key");
         Z3D_TRY(next(r, &value));
         z3d_status status;
         if (value.type == YAML_SCALAR_EVENT) {
@@ -132,7 +132,7 @@ static z3d_status read_mapping(reader *r, const char *prefix, int depth) {
             path[length + 1] = 0;
             status = read_mapping(r, path, depth + 1);
         } else {
-            status = refuse(r, value.start_mark, path, "one number or text is wanted");
+            status = refuse(r, value.start_mark, path, "expected one number or text");
         }
         yaml_event_delete(&value);
         Z3D_TRY(status);
@@ -149,7 +149,7 @@ static z3d_status read_document(reader *r) {
         yaml_mark_t mark = event.start_mark;
         yaml_event_delete(&event);
         if (type != opening[i])
-            return refuse(r, mark, "", "no hardware description: 'key: value' lines are wanted");
+            return refuse(r, mark, "", "not a hardware description: expected 'key: value' lines");
     }
     return read_mapping(r, "", 1);
 }
@@ -157,8 +157,7 @@ static z3d_status read_document(reader *r) {
 static z3d_status read_over(const char *text, size_t length, const char *name, bool whole,
                             z3d_hardware *hardware) {
     reader r = {.name = name, .hardware = hardware};
-    if (memchr(text, 0, length))
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: is this a text file?", name);
+    if (memchr(text, 0, length)) return Z3D_ERROR(Z3D_ERR_CONFIG, "%.200s: not a text file", name);
     if (!yaml_parser_initialize(&r.parser))
         return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %.200s", name);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, length);

@@ -49,7 +49,7 @@ z3d_status z3d_measured_add(z3d_measured *measured, const z3d_sample *sample) {
         if (distance < close) return Z3D_OK;
     }
     if (measured->count == Z3D_MEASURED_MOST)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "more than %d measured sizes", Z3D_MEASURED_MOST);
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "too many measured sizes: at most %d", Z3D_MEASURED_MOST);
     measured->sample[measured->count++] = *sample;
     return Z3D_OK;
 }
@@ -183,8 +183,9 @@ z3d_status z3d_sample_parse(const char *name, z3d_sample *out) {
                 find_dtype(dtype, &out->dtype);
     for (int i = 0; i < SIZES && good; i++) good = size[i] >= 1 && size[i] <= 1e15;
     if (good && strcmp(z3d_sample_name(out, again, sizeof again), name) == 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "'%.60s' is no measured size: NAME FORM TYPE SIZES, as in \"gemm nt fp32 "
-                     "512x384x384\" or \"adamw plain fp32 1048576\"",
-                     name);
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "'%.60s' is not a measured size: expected NAME FORM TYPE SIZES, as in \"gemm nt fp32 "
+        "512x384x384\" or \"adamw plain fp32 1048576\"",
+        name);
 }

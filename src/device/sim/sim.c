@@ -15,7 +15,7 @@ typedef struct sim {
 } sim;
 
 static z3d_status create(const z3d_device_config *config, void **self) {
-    if (!config->tape) return Z3D_ERROR(Z3D_ERR_USAGE, "the sim device wants a tape to write on");
+    if (!config->tape) return Z3D_ERROR(Z3D_ERR_USAGE, "the sim device needs a tape");
     sim *made;
     Z3D_TRY(z3d_new(1, sizeof *made, "the sim device", &made));
     *made = (sim){.threads = config->threads, .tape = config->tape};

@@ -16,7 +16,7 @@ static void *cpu_of(const void *self) {
 }
 
 static z3d_status create(const z3d_device_config *config, void **self) {
-    if (!config->tape) return Z3D_ERROR(Z3D_ERR_USAGE, "the timed device wants a tape to write on");
+    if (!config->tape) return Z3D_ERROR(Z3D_ERR_USAGE, "the timed device needs a tape");
     timed *made;
     Z3D_TRY(z3d_new(1, sizeof *made, "the timed device", &made));
     made->tape = config->tape;
