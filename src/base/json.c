@@ -211,7 +211,7 @@ static z3d_status read_members(parser *p, z3d_json *value, int depth) {
     } while (next_is(p, ','));
     return next_is(p, close)
                ? Z3D_OK
-               : refuse(p, close == '}' ? "',' or '}' is wanted" : "',' or ']' is wanted");
+               : refuse(p, close == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
 }
 
 static z3d_status read_value(parser *p, z3d_json *value, int depth) {

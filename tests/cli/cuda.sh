@@ -69,7 +69,7 @@ for key in training.digest=true training.trace_steps=1; do
     says "training.cuda_graph: on is not possible with ${key%=*}, which looks at every instruction"
 done
 run training.attention=cudnn
-says 'training.attention: cudnn computes attention in bf16 and fp16'
+says 'training.attention: cudnn computes attention only in bf16 and fp16'
 
 # GPUs that cannot be used, or whose host cannot, by the plugin's own code over the host's library calls (tests/device/cuda_shim).
 if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
@@ -79,7 +79,7 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     run_on none
     says 'no GPU that this process may use'
     run_on old
-    says 'compute capability 6.0; this build wants 8.0 or later'
+    says 'compute capability 6.0; this build needs 8.0 or later'
     run_on new
     says 'no kernels for GPU 0 .*compute capability 13.0.; build it with CMAKE_CUDA_ARCHITECTURES=130-real'
     run_on small training.peak_tflops=1

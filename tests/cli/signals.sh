@@ -72,4 +72,4 @@ grep '^zero3d: ' err | grep -Eq 'rank [01]' || fail "no line of ours about the d
 ours=$(grep -n '^zero3d: .*rank [01]' err | head -n 1 | cut -d: -f1)
 theirs=$(grep -n -e '^-----' -e 'mpirun' err | head -n 1 | cut -d: -f1)
 [ -z "$theirs" ] || [ "$ours" -lt "$theirs" ] || fail "mpirun spoke first"
-! ps -e -o args= | grep -F "$work" | grep -v grep | grep -q 'zero3d train' || fail "a rank is left"
+! ps -e -o comm= -o args= | grep '^zero3d ' | grep -qF "$work" || fail "a rank is left"

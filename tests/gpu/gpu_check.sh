@@ -31,7 +31,7 @@ expect 0 env ZERO3D_SHIM_NCCL=old "$ZERO3D" nccl
 expect 1 env ZERO3D_SHIM_GPU=old "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'
 has 18 '^== .*FAILED \(exit code'
-has 13 'compute capability 6.0; this build wants 8.0'
+has 13 'compute capability 6.0; this build needs 8.0'
 
 expect 1 env GPU_CHECK_SECONDS=0 "$script" --no-gpu "$ZERO3D" "$work/result"
 ends '^gpu-check: FAILED: not everything held'

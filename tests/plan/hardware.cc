@@ -104,7 +104,7 @@ TEST(Hardware, Refused) {
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: -1"), "memory_gb_per_s");
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: nan"), "not a number");
     refused(replaced(text, "memory_gb_per_s: 1000", "memory_gb_per_s: [1]"), "one number");
-    refused(replaced(text, "kind: gpu", "kind: tpu"), "gpu and cpu");
+    refused(replaced(text, "kind: gpu", "kind: tpu"), "gpu or cpu");
     for (const char *key : {"disk_write_gb_per_s", "disk_read_gb_per_s"})
         for (const char *value : {"-1", "1e6", "nan", "fast"})
             refused(replaced(text, "  devices: 4",
@@ -112,7 +112,7 @@ TEST(Hardware, Refused) {
                     std::string("node.") + key + ": '" + value +
                         "' is not a number from 0 to 100000");
     refused(text + "device:\n  name: twice\n", "twice");
-    refused(text + "nodes: 3\n", "no such key");
+    refused(text + "nodes: 3\n", "unknown key");
     refused("[1, 2]\n", "key: value");
     refused("", "key: value");
     refused("a: {b: {c: {d: {e: 1}}}}\n", "one number");
@@ -268,7 +268,7 @@ TEST(Hardware, MeasuredSizesThatMakeNoSense) {
         many += "gemm nt fp32 " + std::to_string(1 << (i % 10)) + "x" +
                 std::to_string(1 << (i / 10 % 10)) + "x" + std::to_string(1 << (i / 100)) +
                 ": 1\n  ";
-    refused(many + "adamw plain fp32 8: 1\n", "more than 1024");
+    refused(many + "adamw plain fp32 8: 1\n", "at most 1024");
 }
 
 TEST(Hardware, RanksShareCores) {
