@@ -60,7 +60,6 @@ static void fill_optimizer(config_conversion *v) {
 static void fill_peak(config_conversion *v) {
     z3d_config *c = v->config;
     const config_peer *peak = &c->origin->peer[CONFIG_PEER_WARMUP_MAX_LR];
-    bool decays = c->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY;
     char number[40];
     if (peak->place.source >= 0) {
         if (z3d_config_is_set(c, "optimizer.params.lr") && c->optimizer_params_lr != peak->value) {
@@ -69,7 +68,7 @@ static void fill_peak(config_conversion *v) {
                               z3d_format_number(peak->value, number, sizeof number));
         }
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
-    } else if (decays && !config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
+    } else if (!config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
         config_take_default(v, "optimizer.params.lr", "1e-3",
                             "scheduler.params.warmup_max_lr is DeepSpeed's");

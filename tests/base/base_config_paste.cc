@@ -312,6 +312,15 @@ TEST(from_deepspeed, its_defaults_are_written_out) {
     EXPECT_EQ(decay->optimizer_params_lr, 4e-4);
     EXPECT_EQ(decay->scheduler_params_warmup_num_steps, 1000);
     EXPECT_TRUE(has(c.table, "unknown key xyzzy")) << c.table;
+    // Both warm-ups of DeepSpeed have a peak of their own, 1e-3, whatever the optimizer's rate is.
+    for (const char *type : {"WarmupLR", "WarmupDecayLR"}) {
+        c = convert_text(z3d_config_from_deepspeed,
+                         std::string("{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
+                                     "2e-3}}, \"scheduler\": {\"type\": \"") +
+                             type + "\", \"params\": {\"warmup_num_steps\": 10}}}");
+        Config peak(c.yaml);
+        EXPECT_EQ(peak->optimizer_params_lr, 1e-3) << type;
+    }
 }
 
 TEST(from_megatron, a_script) {
@@ -365,6 +374,29 @@ TEST(from_megatron, defaults_and_what_there_is_not) {
     z3d_string yaml = {}, table = {};
     bool complete;
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", &yaml, &table, &complete), Z3D_ERR_IO);
+}
+
+// What a text of several words is assigned to has all of them; what is assigned twice is not known.
+TEST(from_megatron, variables) {
+    conversion c = convert_text(z3d_config_from_megatron,
+                                "DATA=\"0.3 a \\\n  0.7 b\"\nMORE='x y'\n"
+                                "if [ $1 = small ]; then LAYERS=4; else LAYERS=8; fi\n"
+                                "HEADS=4\nHEADS=4\nARGS=\"--lr 1e-4 --data-path $DATA\"\n"
+                                "p.py $ARGS --num-layers $LAYERS --num-attention-heads $HEADS "
+                                "--valid-data-path $MORE --seed 1 --seed 2\n");
+    EXPECT_FALSE(c.complete);
+    Config m(c.yaml);
+    ASSERT_EQ(m->data_train.count, 2) << c.table;
+    EXPECT_STREQ(m->data_train.path[1], "b");
+    EXPECT_EQ(m->data_train.weight[1], 0.7);
+    ASSERT_EQ(m->data_validation.count, 2);
+    EXPECT_STREQ(m->data_validation.path[1], "y");
+    EXPECT_EQ(m->model_num_attention_heads, 4);
+    EXPECT_EQ(m->optimizer_params_lr, 1e-4);
+    EXPECT_EQ(m->training_seed, 2);
+    EXPECT_TRUE(has(c.table, "  --seed                                           given twice"))
+        << c.table;
+    EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), "--num-layers")) << c.table;
 }
 
 int main(int argc, char **argv) {
