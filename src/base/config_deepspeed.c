@@ -54,6 +54,18 @@ static void fill_optimizer(config_conversion *v) {
     fill(v, "optimizer.params.lr", "1e-3");
     fill(v, "optimizer.params.betas", "[0.9, 0.999]");
     fill(v, "optimizer.params.weight_decay", "0");
+    if (v->config->optimizer_params_weight_decay > 0)
+        config_report_add(&v->report, CONFIG_DIFFERENT, "optimizer.params.weight_decay",
+                          "for matrices only; DeepSpeed decays biases and norms too, unless your "
+                          "script has groups without it");
+}
+
+static void fill_clipping(config_conversion *v) {
+    if (config_is_mentioned(v, "gradient_clipping")) return;
+    fill(v, "gradient_clipping", "1");
+    config_report_add(&v->report, CONFIG_DIFFERENT, "gradient_clipping",
+                      "before June 2026 DeepSpeed's default was 0 (off); if your version is older, "
+                      "write 0");
 }
 
 /* The scheduler's own peak is the rate, whatever the optimizer's is. */
@@ -96,7 +108,7 @@ static void convert(config_conversion *v) {
     report_taken(v);
     fill_autos(v);
     fill(v, "zero_optimization.stage", "0");
-    fill(v, "gradient_clipping", "1");
+    fill_clipping(v);
     fill_optimizer(v);
     fill_scheduler(v);
     config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",

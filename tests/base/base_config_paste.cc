@@ -303,6 +303,13 @@ TEST(from_deepspeed, its_defaults_are_written_out) {
     EXPECT_EQ(config->optimizer_params_weight_decay, 0);
     EXPECT_TRUE(has(c.table, "DeepSpeed's default")) << c.table;
     EXPECT_EQ(config->scheduler_type, Z3D_SCHEDULE_CONSTANT);
+    EXPECT_TRUE(has(c.table, "before June 2026")) << c.table;
+    EXPECT_FALSE(has(c.table, "for matrices only")) << c.table;
+    c = convert_text(
+        z3d_config_from_deepspeed,
+        "{\"optimizer\": {\"params\": {\"weight_decay\": 0.1}}, \"gradient_clipping\": 0}");
+    EXPECT_TRUE(has(c.table, "for matrices only")) << c.table;
+    EXPECT_FALSE(has(c.table, "before June 2026")) << c.table;
     c = convert_text(z3d_config_from_deepspeed,
                      "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 2e-3}}, "
                      "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": "
