@@ -231,6 +231,10 @@ TEST(deepspeed, blocks_that_are_off) {
               "accepted");
     EXPECT_TRUE(
         has(all_errors("", {"zero_optimization.offload_param.device=cpu"}), "not supported"));
+    // There is no switch in this block: its keys divide the ranks otherwise.
+    EXPECT_TRUE(has(all_errors("tensor_parallel: {autotp_size: 4}\n", {}),
+                    "use parallel.tensor_model_parallel_size"));
+    EXPECT_EQ(all_errors("tensor_parallel: null\n", {}), "accepted");
     EXPECT_EQ(all_errors("fp16: {enabled: false, initial_scale_power: 32}\n", {}), "accepted");
     EXPECT_EQ(all_errors("fp16: {enabled: auto, initial_scale_power: 32}\n", {}), "accepted");
 }
@@ -305,9 +309,9 @@ TEST(from_deepspeed, its_defaults_are_written_out) {
     EXPECT_EQ(config->scheduler_type, Z3D_SCHEDULE_CONSTANT);
     EXPECT_TRUE(has(c.table, "before June 2026")) << c.table;
     EXPECT_FALSE(has(c.table, "for matrices only")) << c.table;
-    c = convert_text(
-        z3d_config_from_deepspeed,
-        "{\"optimizer\": {\"params\": {\"weight_decay\": 0.1}}, \"gradient_clipping\": 0}");
+    c = convert_text(z3d_config_from_deepspeed,
+                     "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"weight_decay\": 0.1}}, "
+                     "\"gradient_clipping\": 0}");
     EXPECT_TRUE(has(c.table, "for matrices only")) << c.table;
     EXPECT_FALSE(has(c.table, "before June 2026")) << c.table;
     c = convert_text(z3d_config_from_deepspeed,
