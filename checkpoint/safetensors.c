@@ -117,7 +117,7 @@ static z3d_status read_span(const reader *r, const z3d_json *entry, span *out) {
                          r->path, z3d_shown(entry->key, text));
     if (out->end <= r->room) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA,
-                     "%s: tensor %s: \"data_offsets\" [%lld, %lld] end behind the file's %lld "
+                     "%s: tensor %s: \"data_offsets\" [%lld, %lld] end after the file's %lld "
                      "bytes of tensors; the file is cut off or damaged",
                      r->path, z3d_shown(entry->key, text), (long long)out->begin,
                      (long long)out->end, (long long)r->room);

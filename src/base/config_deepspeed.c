@@ -54,13 +54,24 @@ static void fill_optimizer(config_conversion *v) {
     fill(v, "optimizer.params.lr", "1e-3");
     fill(v, "optimizer.params.betas", "[0.9, 0.999]");
     fill(v, "optimizer.params.weight_decay", "0");
+    if (v->config->optimizer_params_weight_decay > 0)
+        config_report_add(&v->report, CONFIG_DIFFERENT, "optimizer.params.weight_decay",
+                          "for matrices only; DeepSpeed decays biases and norms too, unless your "
+                          "script has groups without it");
+}
+
+static void fill_clipping(config_conversion *v) {
+    if (config_is_mentioned(v, "gradient_clipping")) return;
+    fill(v, "gradient_clipping", "1");
+    config_report_add(&v->report, CONFIG_DIFFERENT, "gradient_clipping",
+                      "before June 2026 DeepSpeed's default was 0 (off); if your version is older, "
+                      "write 0");
 }
 
 /* The scheduler's own peak is the rate, whatever the optimizer's is. */
 static void fill_peak(config_conversion *v) {
     z3d_config *c = v->config;
     const config_peer *peak = &c->origin->peer[CONFIG_PEER_WARMUP_MAX_LR];
-    bool decays = c->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY;
     char number[40];
     if (peak->place.source >= 0) {
         if (z3d_config_is_set(c, "optimizer.params.lr") && c->optimizer_params_lr != peak->value) {
@@ -69,7 +80,7 @@ static void fill_peak(config_conversion *v) {
                               z3d_format_number(peak->value, number, sizeof number));
         }
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
-    } else if (decays && !config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
+    } else if (!config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
         config_take_default(v, "optimizer.params.lr", "1e-3",
                             "scheduler.params.warmup_max_lr is DeepSpeed's");
@@ -97,7 +108,7 @@ static void convert(config_conversion *v) {
     report_taken(v);
     fill_autos(v);
     fill(v, "zero_optimization.stage", "0");
-    fill(v, "gradient_clipping", "1");
+    fill_clipping(v);
     fill_optimizer(v);
     fill_scheduler(v);
     config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",

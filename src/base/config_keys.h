@@ -254,7 +254,7 @@
     X("quantize_training", "false|null|unsaid", "quantized training", "write enabled: false")      \
     X("sparse_attention", "null|false", "sparse attention", "")                                    \
     X("hybrid_engine", "false|null|unsaid", "the hybrid engine", "write enabled: false")           \
-    X("tensor_parallel", "null|unsaid", "this block", "use parallel.tensor_model_parallel_size")   \
+    X("tensor_parallel", "null", "this block", "use parallel.tensor_model_parallel_size")          \
     X("pipeline", "null|unsaid", "pipeline parallelism", "")                                       \
     X("nebula", "false|null|unsaid", "Nebula", "use checkpoint.async, and write enabled: false")   \
     X("compile", "false|null|unsaid", "this block", "write enabled: false")                        \

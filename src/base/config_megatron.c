@@ -395,7 +395,8 @@ static void drop_variables(converter *m) {
         megatron_given *given = &m->text.given[i];
         if (!strchr(given->values, '$')) continue;
         row(m, CONFIG_REFUSED, given->name,
-            "its value is a shell variable that this file does not set; write the value");
+            "its value is a shell variable that this file does not set, or sets to two values; "
+            "write the value");
         given->name[0] = '\0';
     }
 }
@@ -406,6 +407,9 @@ static void convert(converter *m) {
         const megatron_given *given = &m->text.given[i];
         bool counts = given->name[0] && value_of(m, given->name) == given->values;
         if (counts) convert_by_table(m, given);
+        const char *last = value_of(m, given->name);
+        if (given->name[0] && !counts && strcmp(given->values, last) != 0)
+            row(m, CONFIG_DIFFERENT, given->name, "given twice; the last value is taken");
     }
     convert_model(m);
     convert_optimizer(m);

@@ -5,16 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORD = 1024, VARIABLES = 128 };
+enum { WORD = 1 << 15, VARIABLES = 128 };
 
 typedef struct variable {
-    char *name, *value;
+    char *name, *value; /* value NULL: not known, since two values are assigned */
 } variable;
 
 typedef struct reader {
     const char *at;
     variable variable[VARIABLES];
     int count;
+    bool full; /* a word or the variables are too many */
 } reader;
 
 static bool separates(char c) {
@@ -29,21 +30,6 @@ static bool continues(const char *at) {
     return quote && at[1] && !separates(at[1]) && at[1] != '-';
 }
 
-/* The next word; false at the end. Longer ones are cut. */
-static bool next_word(reader *r, char *word) {
-    size_t length = 0;
-    for (;;) {
-        while (*r->at && separates(*r->at)) r->at++;
-        if (*r->at != '#') break;
-        while (*r->at && *r->at != '\n') r->at++;
-    }
-    for (; continues(r->at); r->at++) {
-        if (!separates(*r->at) && length < WORD - 1) word[length++] = *r->at;
-    }
-    word[length] = '\0';
-    return length > 0;
-}
-
 /* NAME of "NAME=...", 0: the word is no assignment. */
 static size_t assigned_name(const char *word) {
     size_t length = 0;
@@ -53,12 +39,67 @@ static size_t assigned_name(const char *word) {
                                                                                            : 0;
 }
 
+/* Where the value of NAME="a b" ends, from the first space in it on; `at`: here. A text that has
+ * arguments is no value: its words are read one by one. */
+static const char *value_end(const char *word, size_t length, const char *at, char quote) {
+    bool assigns = quote && assigned_name(word) && length > 0;
+    const char *end = assigns ? strchr(at, quote) : NULL;
+    for (const char *c = at; end && c + 1 < end; c++)
+        if (c[0] == '-' && c[1] == '-') return at;
+    return end ? end : at;
+}
+
+static void add_character(reader *r, char *word, size_t *length, char c) {
+    bool space = isspace((unsigned char)c) || c == '\\';
+    if (space && *length > 0 && word[*length - 1] == ' ') return;
+    r->full = r->full || *length == WORD - 1;
+    if (!r->full) word[(*length)++] = space ? ' ' : c;
+    word[*length] = '\0';
+}
+
+/* The next word; false at the end. */
+static bool next_word(reader *r, char *word) {
+    size_t length = 0;
+    char quote = '\0';
+    for (;;) {
+        while (*r->at && separates(*r->at)) r->at++;
+        if (*r->at != '#') break;
+        while (*r->at && *r->at != '\n') r->at++;
+    }
+    word[0] = '\0';
+    for (; continues(r->at); r->at++) {
+        if (!separates(*r->at))
+            add_character(r, word, &length, *r->at);
+        else
+            quote = *r->at == quote ? '\0' : *r->at;
+    }
+    for (const char *end = value_end(word, length, r->at, quote); r->at < end; r->at++)
+        add_character(r, word, &length, *r->at);
+    return length > 0;
+}
+
+/* Which of two values counts (branches of an if?) only a shell knows. */
 static void assign(reader *r, const char *word, size_t name) {
     const char *value = strchr(word, '=') + 1;
-    if (r->count == VARIABLES || !*value) return;
+    int i = 0;
+    while (i < r->count &&
+           (strlen(r->variable[i].name) != name || strncmp(r->variable[i].name, word, name) != 0))
+        i++;
+    if (i < r->count) {
+        variable *v = &r->variable[i];
+        if (v->value && strcmp(v->value, value) == 0) return;
+        free(v->value);
+        v->value = NULL;
+        return;
+    }
+    r->full = r->full || r->count == VARIABLES;
+    if (r->full || !*value) return;
     variable *v = &r->variable[r->count];
     *v = (variable){strndup(word, name), strdup(value)};
-    r->count++;
+    if (v->name)
+        r->count++;
+    else
+        free(v->value);
 }
 
 /* $NAME, ${NAME} and ${NAME:-default} at `at`: its value, or NULL; *end is what follows. */
@@ -69,10 +110,9 @@ static const char *look_up(const reader *r, const char *at, const char **end) {
     while (isalnum((unsigned char)name[length]) || name[length] == '_') length++;
     const char *stop = brace ? strchr(name, '}') : name + length;
     *end = stop ? stop + brace : name + length;
-    for (int i = r->count - 1; i >= 0; i--) {
+    for (int i = 0; i < r->count; i++) {
         const variable *v = &r->variable[i];
-        if (v->name && v->value && strlen(v->name) == length && strncmp(v->name, name, length) == 0)
-            return v->value;
+        if (strlen(v->name) == length && strncmp(v->name, name, length) == 0) return v->value;
     }
     return NULL;
 }
@@ -147,6 +187,11 @@ z3d_status megatron_parse(const char *text, const char *file, megatron_text *out
                               : take_word(&r, whole.text, file, out, &open);
         z3d_string_free(&whole);
     }
+    if (status == Z3D_OK && r.full)
+        status = Z3D_ERROR(Z3D_ERR_DATA,
+                           "%.200s: a word of more than %d characters, or more than "
+                           "%d variables",
+                           file, WORD - 1, VARIABLES);
     for (int i = 0; i < r.count; i++) {
         free(r.variable[i].name);
         free(r.variable[i].value);

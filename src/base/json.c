@@ -268,7 +268,7 @@ z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name
     if (!whole) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", name);
     z3d_status status = read_value(&p, &whole->root, 0);
     skip_space(&p);
-    if (status == Z3D_OK && p.at != p.end) status = refuse(&p, "text behind the end");
+    if (status == Z3D_OK && p.at != p.end) status = refuse(&p, "text after the end");
     whole->blocks = p.blocks;
     if (status == Z3D_OK)
         *out = &whole->root;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum { FIRST_BUFFER = 1 << 20, LONGEST_LINE = 1 << 28 };
@@ -13,7 +14,7 @@ bool z3d_is_json_lines(const char *path) {
     size_t length = strlen(path);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         size_t end = strlen(ends[i]);
-        if (length > end && strcmp(path + length - end, ends[i]) == 0) return true;
+        if (length > end && strcasecmp(path + length - end, ends[i]) == 0) return true;
     }
     return false;
 }

@@ -8,7 +8,7 @@
 
 #include "src/base/base.h"
 
-/* ".jsonl" and ".ndjson". */
+/* ".jsonl" and ".ndjson", in capitals too. */
 bool z3d_is_json_lines(const char *path);
 
 /* Reads an open file line by line, with as much memory as its longest line needs. */

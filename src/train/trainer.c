@@ -124,10 +124,11 @@ static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *r
                  (long long)z3d_store_newest(trainer->store));
     return Z3D_ERROR(Z3D_ERR_NUMERIC,
                      "the run failed at its end: %lld step%s skipped, up to the last (step %lld), "
-                     "because gradients in %s were infinite or NaN (loss %g)%s; try a smaller "
+                     "because numbers in %s were infinite or NaN (loss %g)%s; try a smaller "
                      "learning rate, gradient clipping or bf16",
                      (long long)result->skipped_in_a_row, result->skipped_in_a_row == 1 ? "" : "s",
-                     (long long)result->step, overflow_place(trainer, result), result->loss,
+                     (long long)result->step, overflow_place(trainer, result),
+                     isnan(result->loss) ? NAN : result->loss, /* not "-nan" */
                      newest);
 }
 

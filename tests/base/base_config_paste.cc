@@ -231,6 +231,10 @@ TEST(deepspeed, blocks_that_are_off) {
               "accepted");
     EXPECT_TRUE(
         has(all_errors("", {"zero_optimization.offload_param.device=cpu"}), "not supported"));
+    // There is no switch in this block: its keys divide the ranks otherwise.
+    EXPECT_TRUE(has(all_errors("tensor_parallel: {autotp_size: 4}\n", {}),
+                    "use parallel.tensor_model_parallel_size"));
+    EXPECT_EQ(all_errors("tensor_parallel: null\n", {}), "accepted");
     EXPECT_EQ(all_errors("fp16: {enabled: false, initial_scale_power: 32}\n", {}), "accepted");
     EXPECT_EQ(all_errors("fp16: {enabled: auto, initial_scale_power: 32}\n", {}), "accepted");
 }
@@ -303,6 +307,13 @@ TEST(from_deepspeed, its_defaults_are_written_out) {
     EXPECT_EQ(config->optimizer_params_weight_decay, 0);
     EXPECT_TRUE(has(c.table, "DeepSpeed's default")) << c.table;
     EXPECT_EQ(config->scheduler_type, Z3D_SCHEDULE_CONSTANT);
+    EXPECT_TRUE(has(c.table, "before June 2026")) << c.table;
+    EXPECT_FALSE(has(c.table, "for matrices only")) << c.table;
+    c = convert_text(z3d_config_from_deepspeed,
+                     "{\"optimizer\": {\"type\": \"Adam\", \"params\": {\"weight_decay\": 0.1}}, "
+                     "\"gradient_clipping\": 0}");
+    EXPECT_TRUE(has(c.table, "for matrices only")) << c.table;
+    EXPECT_FALSE(has(c.table, "before June 2026")) << c.table;
     c = convert_text(z3d_config_from_deepspeed,
                      "{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": 2e-3}}, "
                      "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": "
@@ -312,6 +323,15 @@ TEST(from_deepspeed, its_defaults_are_written_out) {
     EXPECT_EQ(decay->optimizer_params_lr, 4e-4);
     EXPECT_EQ(decay->scheduler_params_warmup_num_steps, 1000);
     EXPECT_TRUE(has(c.table, "unknown key xyzzy")) << c.table;
+    // Both warm-ups of DeepSpeed have a peak of their own, 1e-3, whatever the optimizer's rate is.
+    for (const char *type : {"WarmupLR", "WarmupDecayLR"}) {
+        c = convert_text(z3d_config_from_deepspeed,
+                         std::string("{\"optimizer\": {\"type\": \"AdamW\", \"params\": {\"lr\": "
+                                     "2e-3}}, \"scheduler\": {\"type\": \"") +
+                             type + "\", \"params\": {\"warmup_num_steps\": 10}}}");
+        Config peak(c.yaml);
+        EXPECT_EQ(peak->optimizer_params_lr, 1e-3) << type;
+    }
 }
 
 TEST(from_megatron, a_script) {
@@ -365,6 +385,29 @@ TEST(from_megatron, defaults_and_what_there_is_not) {
     z3d_string yaml = {}, table = {};
     bool complete;
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", &yaml, &table, &complete), Z3D_ERR_IO);
+}
+
+// What a text of several words is assigned to has all of them; what is assigned twice is not known.
+TEST(from_megatron, variables) {
+    conversion c = convert_text(z3d_config_from_megatron,
+                                "DATA=\"0.3 a \\\n  0.7 b\"\nMORE='x y'\n"
+                                "if [ $1 = small ]; then LAYERS=4; else LAYERS=8; fi\n"
+                                "HEADS=4\nHEADS=4\nARGS=\"--lr 1e-4 --data-path $DATA\"\n"
+                                "p.py $ARGS --num-layers $LAYERS --num-attention-heads $HEADS "
+                                "--valid-data-path $MORE --seed 1 --seed 2\n");
+    EXPECT_FALSE(c.complete);
+    Config m(c.yaml);
+    ASSERT_EQ(m->data_train.count, 2) << c.table;
+    EXPECT_STREQ(m->data_train.path[1], "b");
+    EXPECT_EQ(m->data_train.weight[1], 0.7);
+    ASSERT_EQ(m->data_validation.count, 2);
+    EXPECT_STREQ(m->data_validation.path[1], "y");
+    EXPECT_EQ(m->model_num_attention_heads, 4);
+    EXPECT_EQ(m->optimizer_params_lr, 1e-4);
+    EXPECT_EQ(m->training_seed, 2);
+    EXPECT_TRUE(has(c.table, "  --seed                                           given twice"))
+        << c.table;
+    EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), "--num-layers")) << c.table;
 }
 
 int main(int argc, char **argv) {

@@ -357,10 +357,10 @@ TEST_F(HuggingFace, BadTensorsAreNamed) {
         EXPECT_EQ(Z3D_ERR_DATA, again());
         EXPECT_NE(strstr(z3d_error_message(), what), nullptr) << z3d_error_message();
     };
-    raw(file.substr(0, file.size() - 4), "end behind the file's");
+    raw(file.substr(0, file.size() - 4), "end after the file's");
     raw(std::string(8, '\xff') + file.substr(8), "not a safetensors file");
     raw(file.substr(0, 8) + "[" + file.substr(9), "model.safetensors:");
-    raw(file.substr(0, 1 << 16) + std::string(1 << 16, '\0'), "end behind the file's");
+    raw(file.substr(0, 1 << 16) + std::string(1 << 16, '\0'), "end after the file's");
     raw("", "too few");
 }
 

@@ -347,6 +347,8 @@ TEST_F(Run, AllStepsSkippedIsAFailure) {
     // The search for a loss scale has not ended, and no step was taken.
     expect_failure("fp16.enabled=true\nfp16.initial_scale_power=32\ntraining.steps=2\n",
                    Z3D_ERR_NUMERIC, {"2 steps skipped, up to the last (step 2)"});
+    expect_failure("optimizer.params.lr=1e6\ntraining.steps=12\n", Z3D_ERR_NUMERIC,
+                   {"up to the last (step 12), because numbers in ", " (loss nan)"});
 }
 
 TEST_F(Run, ACheckpointThatFallsOnASkippedStepWaits) {

@@ -226,7 +226,7 @@ TEST_F(Tokenize, JsonLinesAreOneDocumentEach) {
                    "\"}\n"
                    "{\"text\": \"gr\xc3\xbc\xc3\x9f\"}\n"
                    "{\"text\": \"no newline\"}");
-    write_file(in / "sub/b.ndjson", "{\"text\": \"b\"}");
+    write_file(in / "sub/b.NDJSON", "{\"text\": \"b\"}");
     write_file(in / "sub/c.txt", "{\"text\": \"as it is\"}");
     json_key = "text";
     Tokenized t = run({in.path});
