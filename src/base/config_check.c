@@ -140,7 +140,8 @@ enum { MAX_CAUSES = 3 };
 typedef struct idle_reason {
     const char *cause[MAX_CAUSES]; /* up to NULL */
     const char *because;
-    bool accepted; /* also where the same file says so: a block that is switched off */
+    const char *remedy; /* NULL: there is none but to leave the key out */
+    bool accepted;      /* also where the same file says so: a block that is switched off */
 } idle_reason;
 
 /* A file stays as it is while overrides try this and that: what only an override left without
@@ -165,13 +166,12 @@ static void refuse_idle(config_checker *k, const idle_key *keys, int count,
         if (!set || !config_sound(k, path, NULL)) continue;
         if (may_be_idle(k, path, reason)) {
             int key = config_find(path);
-            char because[160]; /* without the advice behind the colon */
-            snprintf(because, sizeof because, "%.*s", (int)strcspn(reason->because, ":"),
-                     reason->because);
-            config_tell(k->c, k->c->origin->place[key], path, "has no effect", because);
+            config_tell(k->c, k->c->origin->place[key], path, "has no effect", reason->because);
             config_unset(k->c, key);
         } else {
-            config_complain(k, path, "has no effect %s; leave it out", reason->because);
+            const char *remedy = reason->remedy;
+            config_complain(k, path, "has no effect %s; %s%sleave this key out", reason->because,
+                            remedy ? remedy : "", remedy ? ", or " : "");
         }
     }
 }
@@ -200,14 +200,16 @@ static void check_precision(config_checker *k) {
     if (!c->fp16_enabled) {
         /* A pasted block that is switched off is fine; one that nobody switched on is a mistake. */
         const idle_reason off = {{"fp16.enabled"},
-                                 "while fp16.enabled is false: set that to true",
+                                 "while fp16.enabled is false",
+                                 "set fp16.enabled to true",
                                  is_written(c, "fp16.enabled")};
         refuse_idle(k, keys, ALL, &off);
         return;
     }
     if (c->fp16_loss_scale != 0) {
         const idle_reason fixed = {{"fp16.loss_scale"},
-                                   "with a fixed fp16.loss_scale: write 0 there for a dynamic one",
+                                   "with a fixed fp16.loss_scale",
+                                   "set fp16.loss_scale to 0 (dynamic)",
                                    false};
         refuse_idle(k, keys, DYNAMIC_ONLY, &fixed);
         return;
@@ -255,18 +257,17 @@ static void check_activation_parts(config_checker *k) {
     };
     const idle_key replay = {"activation_checkpointing.replay",
                              c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL};
-    const idle_reason parts = {
-        {"activation_checkpointing.granularity"},
-        "unless activation_checkpointing.granularity is full: only then are there activation "
-        "checkpoints",
-        false};
+    const idle_reason parts = {{"activation_checkpointing.granularity"},
+                               "unless activation_checkpointing.granularity is full",
+                               "set it to full",
+                               false};
     const idle_reason no_replay = {
         {"activation_checkpointing.granularity"},
         c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
-            ? "with activation_checkpointing.granularity none, which replays nothing: write full "
-              "there"
+            ? "with activation_checkpointing.granularity none, which replays nothing"
             : "with activation_checkpointing.granularity selective, which never replays a whole "
-              "block: write full there",
+              "block",
+        "set it to full",
         false};
     if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL) return;
     refuse_idle(k, keys, 3, &parts);
@@ -281,11 +282,13 @@ static void check_activation(config_checker *k) {
     const idle_reason decided = {{"activation_checkpointing.cpu_checkpointing"},
                                  "unless activation_checkpointing.cpu_checkpointing is auto, which "
                                  "is what it decides",
+                                 NULL,
                                  false};
     const idle_key alone = {partition, c->activation_checkpointing_partition_activations};
     const idle_reason one_rank = {
         {tensor},
         "with parallel.tensor_model_parallel_size 1: only tensor ranks share a checkpoint",
+        NULL,
         false};
     if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) {
         refuse_idle(k, &hardware, 1, &decided);
@@ -326,12 +329,12 @@ static void check_schedule(config_checker *k) {
         {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
     };
     const idle_reason constant = {{"scheduler.type"},
-                                  "with scheduler.type constant: choose WarmupLR, WarmupDecayLR or "
-                                  "WarmupCosineLR",
+                                  "with scheduler.type constant",
+                                  "choose WarmupLR, WarmupDecayLR or WarmupCosineLR",
                                   false};
     const idle_reason warmup = {{"scheduler.type"},
-                                "with scheduler.type WarmupLR, which never decays: choose "
-                                "WarmupDecayLR or WarmupCosineLR",
+                                "with scheduler.type WarmupLR, which never decays",
+                                "choose WarmupDecayLR or WarmupCosineLR",
                                 false};
     if (!config_sound(k, "scheduler.type", NULL)) return;
     if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) {
@@ -354,15 +357,17 @@ static void check_checkpoint(config_checker *k) {
     const idle_reason nothing_loaded = {
         {"checkpoint.resume", "checkpoint.init_from"},
         "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded",
+        NULL,
         false};
     const idle_reason resumes = {
         {"checkpoint.resume"},
         "with checkpoint.resume from a path: a run resumes or starts from other weights, not both",
+        NULL,
         false};
-    const idle_reason none_saved = {
-        {"checkpoint.interval"},
-        "while checkpoint.interval is 0: write the steps between two checkpoints there",
-        false};
+    const idle_reason none_saved = {{"checkpoint.interval"},
+                                    "while checkpoint.interval is 0",
+                                    "set checkpoint.interval",
+                                    false};
     bool never = strcmp(c->checkpoint_resume, "never") == 0;
     bool from_path = strcmp(c->checkpoint_resume, "auto") != 0 && !never;
     if (c->checkpoint_resume[0] == '\0') {
@@ -387,13 +392,16 @@ static void check_types(config_checker *k) {
         {"training.gemm.fp16", !c->fp16_enabled && c->training_gemm_fp16 != 0},
     };
     const idle_reason plain = {{"bf16.enabled", "fp16.enabled"},
-                               "in an fp32 run, whose gradients are fp32: set bf16.enabled or "
-                               "fp16.enabled to true",
+                               "in an fp32 run, whose gradients are fp32",
+                               "set bf16.enabled or fp16.enabled to true",
                                false};
     const idle_reason type = {{"bf16.enabled", "fp16.enabled"},
-                              c->bf16_enabled   ? "in a bf16 run: use training.gemm.bf16"
-                              : c->fp16_enabled ? "in an fp16 run: use training.gemm.fp16"
-                                                : "in an fp32 run: use training.gemm.fp32",
+                              c->bf16_enabled   ? "in a bf16 run"
+                              : c->fp16_enabled ? "in an fp16 run"
+                                                : "in an fp32 run",
+                              c->bf16_enabled   ? "use training.gemm.bf16"
+                              : c->fp16_enabled ? "use training.gemm.fp16"
+                                                : "use training.gemm.fp32",
                               false};
     refuse_idle(k, &accumulation, 1, &plain);
     if (c->training_device == Z3D_TRAINING_CPU) refuse_idle(k, gemm, 3, &type);
@@ -422,7 +430,7 @@ static void check_cpu_device(config_checker *k) {
         {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
     };
     const idle_reason cpu = {
-        {"training.device"}, "on the cpu device: set training.device to cuda", false};
+        {"training.device"}, "on the cpu device", "set training.device to cuda", false};
     refuse_idle(k, cuda, 5, &cpu);
 }
 
@@ -437,10 +445,12 @@ static void check_cuda_device(config_checker *k) {
     const idle_key tf32 = {"training.tf32", c->training_tf32 && !fp32};
     const idle_key any_order = {"training.deterministic", !c->training_deterministic};
     const idle_reason cublas = {
-        {"training.device"}, "on the cuda device, which uses cuBLASLt", false};
-    const idle_reason short_type = {{"bf16.enabled", "fp16.enabled"}, "in a 16-bit run", false};
+        {"training.device"}, "on the cuda device, which uses cuBLASLt", NULL, false};
+    const idle_reason short_type = {
+        {"bf16.enabled", "fp16.enabled"}, "in a 16-bit run", NULL, false};
     const idle_reason own = {{"training.attention", "bf16.enabled", "fp16.enabled"},
                              "where cuDNN does not compute attention",
+                             NULL,
                              false};
     refuse_idle(k, gemm, 3, &cublas);
     refuse_idle(k, &tf32, 1, &short_type);
@@ -470,11 +480,11 @@ static void check_unused_parts(config_checker *k) {
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
     const idle_reason no_file = {
-        {"data.validation"}, "without data.validation: write a file there", false};
+        {"data.validation"}, "without data.validation", "set data.validation", false};
     const idle_reason no_prompt = {
-        {"generate.prompt"}, "without generate.prompt: write a text there", false};
+        {"generate.prompt"}, "without generate.prompt", "set generate.prompt", false};
     const idle_reason bytes = {
-        {"data.tokenizer"}, "with data.tokenizer bytes: write gpt2 there", false};
+        {"data.tokenizer"}, "with data.tokenizer bytes", "set data.tokenizer to gpt2", false};
     if (c->data_validation.count == 0) refuse_idle(k, validation, 2, &no_file);
     if (!c->generate_prompt || !*c->generate_prompt) refuse_idle(k, generate, 5, &no_prompt);
     if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) refuse_idle(k, files, 2, &bytes);

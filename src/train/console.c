@@ -121,7 +121,7 @@ static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
 }
 
 static const char no_checkpoints[] =
-    "this run saves no checkpoints: set checkpoint.interval to keep the model";
+    "this run saves no checkpoints; set checkpoint.interval to keep the model";
 
 static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
@@ -129,7 +129,7 @@ static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
     if (config->checkpoint_keep > 0)
         snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
     if (config->checkpoint_interval == 0)
-        z3d_console_say(console, "checkpoints none: %s", no_checkpoints);
+        z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
     else
         z3d_console_say(console, "checkpoints every %lld step%s in %s, keeps %s",
                         (long long)config->checkpoint_interval,

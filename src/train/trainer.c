@@ -122,14 +122,15 @@ static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *r
     if (trainer->store && z3d_store_newest(trainer->store) >= 0)
         snprintf(newest, sizeof newest, "; the latest checkpoint is step %lld",
                  (long long)z3d_store_newest(trainer->store));
-    return Z3D_ERROR(Z3D_ERR_NUMERIC,
-                     "the run failed at its end: %lld step%s skipped, up to the last (step %lld), "
-                     "because numbers in %s were infinite or NaN (loss %g)%s; try a smaller "
-                     "learning rate, gradient clipping or bf16",
-                     (long long)result->skipped_in_a_row, result->skipped_in_a_row == 1 ? "" : "s",
-                     (long long)result->step, overflow_place(trainer, result),
-                     isnan(result->loss) ? NAN : result->loss, /* not "-nan" */
-                     newest);
+    return Z3D_ERROR(
+        Z3D_ERR_NUMERIC,
+        "the run failed: its last %lld step%s (up to step %lld) skipped the update, because "
+        "numbers in %s are infinite or NaN (loss %g)%s; try a smaller learning rate, "
+        "gradient clipping or bf16",
+        (long long)result->skipped_in_a_row, result->skipped_in_a_row == 1 ? "" : "s",
+        (long long)result->step, overflow_place(trainer, result),
+        isnan(result->loss) ? NAN : result->loss, /* not "-nan" */
+        newest);
 }
 
 /* The same on all ranks, since the result is. */

@@ -383,7 +383,7 @@ TEST_F(Run, SaysWhenStage2KeepsWholeGradients) {
 // At its start and at its end.
 TEST_F(Run, SaysWhenItSavesNothing) {
     const std::string line =
-        "this run saves no checkpoints: set checkpoint.interval to keep the model";
+        "this run saves no checkpoints; set checkpoint.interval to keep the model";
     for (const char *more : {"", "checkpoint.interval=3"}) {
         Outcome o = train(folder, more);
         ASSERT_EQ(o.status, Z3D_OK) << o.message;
