@@ -78,7 +78,7 @@ int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 /* What the rank of `topology` brings to the disk in a save, and reads to go on from it on the same
  * topology: bytes of values; what HDF5 and the index add is not counted (at most 4096 bytes a
  * tensor and state). all_rows: it keeps the states of the whole data group
- * (z3d_program_keeps_all_rows). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
+ * (z3d_states_decide). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
 z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology, bool all_rows,
                                 double *saved, double *loaded);
 

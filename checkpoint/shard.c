@@ -20,7 +20,7 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_topology *topology, 
     int tensors = z3d_tensor_index(model, model->num_groups, 0);
     *out = NULL;
     *count = 0;
-    Z3D_TRY(z3d_layout_create(model, topology, &layout));
+    Z3D_TRY(z3d_layout_create(model, topology, NULL, &layout));
     z3d_status status =
         z3d_new((size_t)tensors * Z3D_STATE_KINDS + 1, sizeof **out, "a shard's datasets", out);
     for (int kind = 0; kind < Z3D_STATE_KINDS && status == Z3D_OK; kind++) {
@@ -58,7 +58,7 @@ z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topo
     *saved = *loaded = 0;
     Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, topology, &written));
     *saved = (double)written;
-    Z3D_TRY(z3d_layout_create(model, topology, &layout));
+    Z3D_TRY(z3d_layout_create(model, topology, NULL, &layout));
     for (int g = 0; g < model->num_groups; g++) {
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             z3d_part part;

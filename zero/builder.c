@@ -1,7 +1,7 @@
 /* The step program's builder: a pure function of (model, layout, traces, configuration, rank) to a
- * list of instructions. This is the one file where ZeRO's stages are decided, in
- * z3d_program_keeps_all_rows and decide(): what a rank keeps between steps, and therefore what must
- * be gathered and reduced, and when. Everything below decide() only reads its answers. */
+ * list of instructions. decide() derives from what a rank keeps between steps of a parameter group
+ * (states.c) what must be gathered and reduced, and when. Everything below only reads its answers.
+ */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,32 +12,17 @@
 /* Longer steps are refused: every rank's list would take gigabytes. */
 enum { MAX_UNIT_RUNS = 200000, MAX_ENTRIES = 5000000 };
 
-/* Stage 1 shards the optimizer states, 2 the gradients too, 3 the parameters too (the paper's P_os,
- * P_os+g, P_os+g+p). Gradients that are reduced once a step must be whole on every rank until then.
- */
-bool z3d_program_keeps_all_rows(const z3d_program_config *config, z3d_group_part part) {
-    switch (part) {
-    case Z3D_PART_OPTIMIZER:
-        return config->stage < 1;
-    case Z3D_PART_GRADIENTS: /* reduced by micro-batch: others' rows are kept only to be gathered */
-        if (config->accumulation > 1) return config->stage < 1 || config->reduce_per_step;
-        return config->stage < 2;
-    case Z3D_PART_PARAMETERS:
-        break;
-    }
-    return config->stage < 3;
-}
-
-static struct decisions decide(const z3d_program_config *config, const z3d_model *model) {
-    bool all_parameters = z3d_program_keeps_all_rows(config, Z3D_PART_PARAMETERS);
-    bool all_gradients = z3d_program_keeps_all_rows(config, Z3D_PART_GRADIENTS);
-    bool all_optimizer = z3d_program_keeps_all_rows(config, Z3D_PART_OPTIMIZER);
+static struct decisions decide(const z3d_program_config *config, const z3d_model *model,
+                               const z3d_layout *layout, int group) {
+    bool all_parameters = z3d_keeps_all_rows(layout, group, Z3D_PART_PARAMETERS);
+    bool all_gradients = z3d_keeps_all_rows(layout, group, Z3D_PART_GRADIENTS);
+    bool all_optimizer = z3d_keeps_all_rows(layout, group, Z3D_PART_OPTIMIZER);
     return (struct decisions){
         .gather_each_use = !all_parameters,
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
-        .sum_replicated = model->sequence_parallel,
+        .sum_replicated = model->sequence_parallel && z3d_layout_replicates(layout, group),
     };
 }
 
@@ -146,16 +131,13 @@ int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
 }
 
 int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part) {
-    return z3d_program_batch_buffer(program, program->config.accumulation, 0) + 3 * group +
-           (int)part;
+    return z3d_program_batch_buffer(program, program->config.accumulation, 0) +
+           Z3D_PART_COUNT * group + (int)part;
 }
 
 static void add_persistent(struct builder *b) {
     const z3d_program *p = b->program;
     const z3d_program_config *c = &p->config;
-    int64_t parameter = (int64_t)z3d_dtype_size(c->dtype);
-    int64_t bytes[] = {parameter, (int64_t)z3d_dtype_size(c->grad_dtype),
-                       c->dtype == Z3D_F32 ? 8 : 12};
     static const z3d_tenant tenant[] = {Z3D_TENANT_PARAMETERS, Z3D_TENANT_GRADIENTS,
                                         Z3D_TENANT_OPTIMIZER};
     static const char *const name[] = {"parameters", "gradients", "optimizer"};
@@ -171,11 +153,9 @@ static void add_persistent(struct builder *b) {
                                c->micro_batch * p->model->field[f].bytes_per_sample, "batch",
                                p->model->field[f].name, m);
     for (int g = 0; g < p->model->num_groups; g++) {
-        const z3d_group_layout *layout = &p->layout->group[g];
-        for (int part = 0; part < 3; part++) {
-            bool all = z3d_program_keeps_all_rows(c, (z3d_group_part)part);
+        for (int part = 0; part < Z3D_PART_COUNT; part++) {
             int buffer = z3d_builder_buffer(b, tenant[part],
-                                            (all ? layout->padded : layout->shard) * bytes[part],
+                                            z3d_kept_bytes(p->layout, g, (z3d_group_part)part),
                                             name[part], p->model->group[g].name, -1);
             if (buffer >= 0) p->buffer[buffer].group = g;
         }
@@ -189,7 +169,7 @@ static void start_gather(struct builder *b, int g) {
     z3d_program *p = b->program;
     int own = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
     int from = -1;
-    if (b->decisions.gather_each_use) {
+    if (b->group[g].decided.gather_each_use) {
         int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.dtype);
         b->group[g].parameters = z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, bytes, "gathered",
                                                     p->model->group[g].name, -1);
@@ -205,7 +185,7 @@ static void start_gather(struct builder *b, int g) {
 static void wait_gather(struct builder *b, int g) {
     int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
     emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_PARAMETERS,
-                 b->group[g].parameters, b->decisions.gather_each_use ? own : -1);
+                 b->group[g].parameters, b->group[g].decided.gather_each_use ? own : -1);
     b->group[g].started = false;
 }
 
@@ -222,21 +202,21 @@ static void start_gathers_for(struct builder *b, int step) {
 /* Before work `step`: what it reads is there, and what the next one reads is on its way. */
 static void gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
-    if (b->decisions.gather_each_use) start_gathers_for(b, step);
+    start_gathers_for(b, step);
     for (int s = 0; s < unit->num_groups; s++)
         if (b->group[unit->group[s]].started && z3d_builder_reads_group(b, step, unit->group[s]))
             wait_gather(b, unit->group[s]);
-    if (!b->decisions.gather_each_use || !b->program->config.overlap) return;
+    if (!b->program->config.overlap) return;
     int next = step + 1; /* of another unit: its parameters travel while this one computes */
     while (next < b->num_work && b->work[next].unit == b->work[step].unit) next++;
     start_gathers_for(b, next);
 }
 
 static void release_after(struct builder *b, int step) {
-    if (!b->decisions.gather_each_use) return;
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
+        if (!b->group[g].decided.gather_each_use) continue;
         if (!z3d_builder_reads_group(b, step, g) || z3d_builder_reads_group(b, step + 1, g))
             continue;
         z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE);
@@ -253,7 +233,9 @@ static void gather_at_start(struct builder *b) {
         const z3d_unit *unit = &p->model->unit[b->work[step].unit];
         for (int s = 0; s < unit->num_groups; s++) {
             int g = unit->group[s];
-            if (b->group[g].parameters >= 0 || !z3d_builder_reads_group(b, step, g)) continue;
+            if (!b->group[g].decided.gather_at_start || b->group[g].parameters >= 0 ||
+                !z3d_builder_reads_group(b, step, g))
+                continue;
             start_gather(b, g);
             if (!p->config.overlap) wait_gather(b, g);
         }
@@ -274,7 +256,7 @@ static void emit_sum(struct builder *b, z3d_phase phase, int g) {
 /* The own row of group g's gradients is complete. */
 static void share_gradients(struct builder *b, int g) {
     int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
-    if (b->decisions.gather_gradients)
+    if (b->group[g].decided.gather_gradients)
         emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, g, -1, Z3D_SLOT_SHARD, kept, -1);
 }
 
@@ -303,7 +285,7 @@ static void wait_reductions(struct builder *b, int micro) {
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, g, micro, Z3D_SLOT_GRADIENTS,
                      group->gradients, -1);
-        if (!b->decisions.reduce_kept) {
+        if (!group->decided.reduce_kept) {
             z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
             i->group = g;
             i->micro = micro;
@@ -311,9 +293,9 @@ static void wait_reductions(struct builder *b, int micro) {
             i->buffer[Z3D_SLOT_SHARD] = kept;
             i->accumulate = micro > 0;
         }
-        if (!b->decisions.reduce_kept) group->gradients = -1;
+        if (!group->decided.reduce_kept) group->gradients = -1;
         if (micro < p->config.accumulation - 1) continue;
-        if (b->decisions.sum_replicated && z3d_layout_replicates(p->layout, g)) {
+        if (group->decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
             add_started(&b->summing, g);
         } else {
@@ -327,11 +309,11 @@ static void wait_reductions(struct builder *b, int micro) {
 static void reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    if (b->decisions.reduce_kept && w.micro < p->config.accumulation - 1) return;
     wait_reductions(b, w.micro);
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
         if (b->group[g].last_writer != w.unit) continue;
+        if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, g, w.micro, Z3D_SLOT_GRADIENTS,
                      b->group[g].gradients, -1);
         add_started(&b->reducing, g);
@@ -392,7 +374,7 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
 static int gradient_buffer(struct builder *b, int g, int micro) {
     z3d_program *p = b->program;
     struct group_state *group = &b->group[g];
-    if (group->gradients < 0 && b->decisions.reduce_kept) {
+    if (group->gradients < 0 && group->decided.reduce_kept) {
         group->gradients = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         group->written = false;
     } else if (group->gradients < 0) {
@@ -461,7 +443,7 @@ static void optimize(struct builder *b) {
     z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
-        if (b->decisions.gather_gradients)
+        if (b->group[g].decided.gather_gradients)
             emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_SHARD, kept, -1);
         z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE);
         i->group = g;
@@ -475,10 +457,10 @@ static void build(struct builder *b) {
     const z3d_program *p = b->program;
     add_persistent(b);
     for (int g = 0; g < p->model->num_groups; g++)
-        if (!b->decisions.gather_each_use && !b->decisions.gather_at_start)
+        if (!b->group[g].decided.gather_each_use && !b->group[g].decided.gather_at_start)
             b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
     z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE);
-    if (b->decisions.gather_at_start) gather_at_start(b);
+    gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
         gather_before(b, step);
         do_work(b, b->work[step]);
@@ -512,7 +494,10 @@ static void find_lifetimes(z3d_program *p) {
 static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++)
-        b->group[g] = (struct group_state){.parameters = -1, .gradients = -1, .last_writer = -1};
+        b->group[g] = (struct group_state){.parameters = -1,
+                                           .gradients = -1,
+                                           .last_writer = -1,
+                                           .decided = decide(&p->config, p->model, p->layout, g)};
     for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
         const z3d_unit *unit = &p->model->unit[u];
         const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0});
@@ -564,7 +549,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                          "%d units x %d micro-batches a step are too many: a step program runs at "
                          "most %d units; use fewer gradient accumulation steps or layers",
                          model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.decisions = decide(config, model), .saving = -1};
+    struct builder b = {.saving = -1};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,

@@ -4,7 +4,7 @@
 
 #include "zero/zero.h"
 
-/* What the stage and the reduction policy mean for the list. */
+/* What the kept rows of a parameter group and the reduction policy mean for the list. */
 struct decisions {
     bool gather_each_use;  /* parameters: gathered before each use, released after */
     bool gather_at_start;  /* parameters: each rank stepped its rows; the others' are fetched at the
@@ -23,6 +23,7 @@ struct group_state {
     int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
     bool written;    /* something was written to it: add from now on */
     int last_writer; /* the unit whose backward completes the gradient */
+    struct decisions decided;
 };
 
 /* Groups, the highest first, whose collective was started and not yet waited for: those of one
@@ -49,7 +50,6 @@ struct work {
 struct builder {
     z3d_program *program;
     int instruction_capacity, buffer_capacity, num_work;
-    struct decisions decisions;
     struct group_state *group;
     struct started reducing, summing; /* reductions, and sums over the tensor group */
     struct unit_state *unit;

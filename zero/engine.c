@@ -7,90 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Up to this size every rank's program is built apart; in a larger world all ranks are played with
- * this rank's (without pipeline stages programs differ in nothing but the rank). */
-enum { BUILT_APART = 64 };
-
-/* ---- programs ---- */
-
-/* Parameters that every rank keeps whole, but of which it steps its own rows, are gathered once a
- * step, not once a run. */
-static bool relies_on_gathers(const z3d_program_config *c, z3d_mode mode) {
-    return mode != Z3D_MODE_TRAIN && z3d_program_keeps_all_rows(c, Z3D_PART_PARAMETERS) &&
-           !z3d_program_keeps_all_rows(c, Z3D_PART_OPTIMIZER);
-}
-
-static z3d_program_config config_again(const z3d_engine *engine) {
-    z3d_program_config config = engine->config.program;
-    config.gathered = true;
-    return config;
-}
-
-static z3d_status build_programs(z3d_engine *engine) {
-    const z3d_engine_config *c = &engine->config;
-    z3d_program_config again = config_again(engine);
-    z3d_program *all[2 * Z3D_MODE_COUNT];
-    int count = 0;
-    Z3D_TRY(z3d_layout_create(c->model, &c->topology, &engine->layout));
-    Z3D_TRY(z3d_traces_record(c->model, engine->layout, &c->program, z3d_device_threads(c->device),
-                              &engine->traces));
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
-        if (!z3d_model_has_mode(c->model, (z3d_mode)mode)) continue;
-        Z3D_TRY(z3d_program_build(c->model, engine->layout, engine->traces, &c->topology,
-                                  &c->program, (z3d_mode)mode, &engine->program[mode]));
-        all[count++] = engine->program[mode];
-        if (!relies_on_gathers(&c->program, (z3d_mode)mode)) continue;
-        Z3D_TRY(z3d_program_build(c->model, engine->layout, engine->traces, &c->topology, &again,
-                                  (z3d_mode)mode, &engine->again[mode]));
-        all[count++] = engine->again[mode];
-    }
-    Z3D_TRY(z3d_program_plan(all, count));
-    for (int k = 0; k < count && c->verify; k++) Z3D_TRY(z3d_program_verify(all[k]));
-    return Z3D_OK;
-}
-
-static z3d_status build_for_rank(const z3d_engine *engine, const z3d_program *mine, int rank,
-                                 z3d_layout **layout, z3d_program **program) {
-    const z3d_engine_config *c = &engine->config;
-    const int *size = c->topology.size;
-    z3d_topology topology;
-    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
-                              rank, &topology));
-    Z3D_TRY(z3d_layout_create(c->model, &topology, layout));
-    return z3d_program_build(c->model, *layout, engine->traces, &topology, &mine->config,
-                             mine->mode, program);
-}
-
-/* The builder is pure, so every rank can build every rank's program and play them against each
- * other. */
-static z3d_status verify_world(const z3d_engine *engine, z3d_program *mine) {
-    int world = engine->config.topology.size[Z3D_AXIS_WORLD];
-    int apart = world <= BUILT_APART ? world : 0;
-    z3d_program **program = NULL;
-    z3d_layout *layout[BUILT_APART] = {NULL};
-    if (!mine) return Z3D_OK;
-    Z3D_TRY(z3d_new((size_t)world, sizeof *program, "programs of all ranks", &program));
-    z3d_status status = Z3D_OK;
-    for (int rank = 0; rank < apart && status == Z3D_OK; rank++)
-        status = build_for_rank(engine, mine, rank, &layout[rank], &program[rank]);
-    for (int rank = apart; rank < world; rank++) program[rank] = mine;
-    if (status == Z3D_OK) status = z3d_program_verify_world(program, world);
-    for (int rank = 0; rank < apart; rank++) {
-        z3d_program_destroy(program[rank]);
-        z3d_layout_destroy(layout[rank]);
-    }
-    free(program);
-    return status;
-}
-
 /* ---- creation ---- */
 
 static z3d_status allocate(z3d_engine *engine) {
     char bytes[32];
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        for (int s = 0; s < Z3D_SPACE_COUNT && engine->program[mode]; s++)
-            if (engine->program[mode]->arena[s] > engine->arena_bytes[s])
-                engine->arena_bytes[s] = engine->program[mode]->arena[s];
+        for (int s = 0; s < Z3D_SPACE_COUNT && engine->set.program[mode]; s++)
+            if (engine->set.program[mode]->arena[s] > engine->arena_bytes[s])
+                engine->arena_bytes[s] = engine->set.program[mode]->arena[s];
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
         if (engine->arena_bytes[s] == 0) continue;
         z3d_status status = z3d_device_alloc(engine->config.device, (z3d_space)s,
@@ -99,7 +23,7 @@ static z3d_status allocate(z3d_engine *engine) {
             return z3d_error_context(status, "the arena of %s",
                                      z3d_format_bytes(engine->arena_bytes[s], bytes, sizeof bytes));
     }
-    const z3d_program *train = engine->program[Z3D_MODE_TRAIN];
+    const z3d_program *train = engine->set.program[Z3D_MODE_TRAIN];
     if (!z3d_device_host_reads(engine->config.device)) {
         engine->mailbox_bytes = z3d_executor_mailbox_bytes(train);
         Z3D_TRY(z3d_device_alloc(engine->config.device, Z3D_SPACE_HOST, engine->mailbox_bytes,
@@ -156,21 +80,18 @@ static z3d_status create(z3d_engine *engine) {
     if (obstacle)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "training.cuda_graph: on is not possible here: %s; use auto", obstacle);
-    Z3D_TRY(build_programs(engine));
-    for (int mode = 0; mode < Z3D_MODE_COUNT && c->verify; mode++) {
-        Z3D_TRY(verify_world(engine, engine->program[mode]));
-        Z3D_TRY(verify_world(engine, engine->again[mode]));
-    }
+    Z3D_TRY(z3d_program_set_create(c->model, &c->topology, &c->program,
+                                   z3d_device_threads(c->device), c->verify, &engine->set));
     Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
     Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
     if (engine->trace) fprintf(engine->trace, "[\n");
     Z3D_TRY(allocate(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
-        Z3D_TRY(make_executor(engine, engine->program[mode], &engine->executor[mode]));
-        Z3D_TRY(make_executor(engine, engine->again[mode], &engine->again_executor[mode]));
+        Z3D_TRY(make_executor(engine, engine->set.program[mode], &engine->executor[mode]));
+        Z3D_TRY(make_executor(engine, engine->set.again[mode], &engine->again_executor[mode]));
     }
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-        z3d_program_ledger(engine->program[Z3D_MODE_TRAIN], (z3d_space)space,
+        z3d_program_ledger(engine->set.program[Z3D_MODE_TRAIN], (z3d_space)space,
                            &engine->planned[space]);
     count_group_buffers(engine);
     engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
@@ -196,8 +117,6 @@ void z3d_engine_destroy(z3d_engine *engine) {
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         z3d_executor_destroy(&engine->executor[mode]);
         z3d_executor_destroy(&engine->again_executor[mode]);
-        z3d_program_destroy(engine->program[mode]);
-        z3d_program_destroy(engine->again[mode]);
     }
     z3d_device_set_scratch(engine->config.device, NULL, 0);
     for (int s = 0; s < Z3D_SPACE_COUNT; s++)
@@ -207,8 +126,7 @@ void z3d_engine_destroy(z3d_engine *engine) {
     if (engine->mailbox)
         z3d_device_free(engine->config.device, Z3D_SPACE_HOST, engine->mailbox,
                         engine->mailbox_bytes);
-    z3d_traces_destroy(engine->traces);
-    z3d_layout_destroy(engine->layout);
+    z3d_program_set_release(&engine->set);
     if (engine->digest) fclose(engine->digest);
     if (engine->trace) {
         fprintf(engine->trace, "{}]\n");
@@ -238,13 +156,13 @@ static z3d_status flush_output(FILE *file, const char *what, const char *path) {
 static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     z3d_executor *executor =
         engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
-    if (!engine->program[mode])
+    if (!engine->set.program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
     z3d_status status = z3d_executor_run(executor, host);
     if (status != Z3D_OK && status != Z3D_AGAIN) executor->position = 0;
     if (status != Z3D_OK) return status;
-    engine->gathered[mode] = engine->again[mode] != NULL;
+    engine->gathered[mode] = engine->set.again[mode] != NULL;
     Z3D_TRY(flush_output(engine->digest, "digest file", engine->config.digest_path));
     return flush_output(executor->trace, "trace file", engine->config.trace_path);
 }
@@ -370,11 +288,11 @@ const void *z3d_engine_arena(const z3d_engine *engine, z3d_space space, int64_t 
 }
 
 const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode) {
-    return engine->program[mode];
+    return engine->set.program[mode];
 }
 
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine) {
-    return engine->layout;
+    return engine->set.layout;
 }
 
 int64_t z3d_engine_graph_launches(const z3d_engine *engine) {

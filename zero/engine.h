@@ -7,14 +7,9 @@
 
 struct z3d_engine {
     z3d_engine_config config;
-    z3d_layout *layout;
-    z3d_traces *traces;
-    z3d_program *program[Z3D_MODE_COUNT]; /* NULL: the model has no such mode */
+    z3d_program_set set;
     z3d_executor executor[Z3D_MODE_COUNT];
-    /* The same modes once their gathers have run and until a parameter changes (gathered); NULL:
-     * they would gather all the same. */
-    z3d_program *again[Z3D_MODE_COUNT];
-    z3d_executor again_executor[Z3D_MODE_COUNT];
+    z3d_executor again_executor[Z3D_MODE_COUNT]; /* of set.again */
     bool gathered[Z3D_MODE_COUNT];
     char *arena[Z3D_SPACE_COUNT];
     int64_t arena_bytes[Z3D_SPACE_COUNT];

@@ -101,20 +101,12 @@ static void release_dead(z3d_executor *executor, int index) {
     }
 }
 
-/* First element that this rank keeps of a group's flat buffer. */
-static int64_t first_kept(const z3d_executor *executor, int group, z3d_group_part part) {
-    const z3d_layout *layout = executor->program->layout;
-    return z3d_program_keeps_all_rows(&executor->program->config, part)
-               ? 0
-               : layout->data_index * layout->group[group].shard;
-}
-
 void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
                                 int64_t element) {
-    z3d_dtype dtype = part == Z3D_PART_PARAMETERS ? executor->program->config.dtype
-                                                  : executor->program->config.grad_dtype;
+    const z3d_layout *layout = executor->program->layout;
     return z3d_executor_address(executor, z3d_program_group_buffer(executor->program, group, part),
-                                element - first_kept(executor, group, part), dtype);
+                                element - z3d_kept_first(layout, group, part),
+                                layout->group[group].kept[part].dtype);
 }
 
 z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
@@ -449,10 +441,9 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
 static z3d_status optimizer_step(z3d_executor *executor, int g) {
     const z3d_program *p = executor->program;
     const z3d_group_layout *group = &p->layout->group[g];
-    bool all = z3d_program_keeps_all_rows(&p->config, Z3D_PART_OPTIMIZER);
     bool master_apart = p->config.dtype != Z3D_F32;
-    int64_t rows = all ? group->padded : group->shard;
-    int64_t first = first_kept(executor, g, Z3D_PART_OPTIMIZER), decayed = -first;
+    int64_t rows = z3d_kept_elements(p->layout, g, Z3D_PART_OPTIMIZER);
+    int64_t first = z3d_kept_first(p->layout, g, Z3D_PART_OPTIMIZER), decayed = -first;
     int64_t count = group->elements - first < rows ? group->elements - first : rows;
     if (count <= 0) return Z3D_OK; /* padding */
     for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)

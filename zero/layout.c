@@ -127,7 +127,7 @@ static z3d_status check_model(const z3d_model *model, const z3d_topology *topolo
 }
 
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_topology *topology,
-                             z3d_layout **out) {
+                             const z3d_program_config *config, z3d_layout **out) {
     *out = NULL;
     Z3D_TRY(check_model(model, topology));
     z3d_layout *layout = NULL;
@@ -147,6 +147,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_topology *topolog
                      lay_out_group(&model->group[g], layout->tensor_size, layout->data_size,
                                    &layout->group[g]),
                      fail);
+        if (config) z3d_states_decide(config, layout->group[g].kept);
         if (!z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");
             goto fail;

@@ -64,14 +64,11 @@ static z3d_status hash_columns(z3d_executor *executor, XXH3_state_t *hash,
 /* Of the own row, what was summed over the tensor group. */
 static z3d_status hash_sum(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
-    z3d_dtype dtype = p->config.grad_dtype;
     int64_t first, count;
     z3d_layout_replicated_part(p->layout, i->group, &first, &count);
-    if (!z3d_program_keeps_all_rows(&p->config, Z3D_PART_GRADIENTS))
-        first -= p->layout->data_index * p->layout->group[i->group].shard;
     return hash_bytes(executor, hash,
-                      z3d_executor_address(executor, i->buffer[Z3D_SLOT_SHARD], first, dtype),
-                      count * (int64_t)z3d_dtype_size(dtype));
+                      z3d_executor_kept_address(executor, i->group, Z3D_PART_GRADIENTS, first),
+                      count * (int64_t)z3d_dtype_size(p->config.grad_dtype));
 }
 
 /* The leg that makes a unit's input whole again; a part's padding and what another leg will bring

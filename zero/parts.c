@@ -24,8 +24,8 @@ void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int g, in
 }
 
 void z3d_engine_kept_part(const z3d_engine *engine, int group, int parameter, z3d_part *out) {
-    z3d_layout_part(engine->layout, engine->config.model, group, parameter,
-                    z3d_program_keeps_all_rows(&engine->config.program, Z3D_PART_OPTIMIZER), out);
+    z3d_layout_part(engine->set.layout, engine->config.model, group, parameter,
+                    z3d_keeps_all_rows(engine->set.layout, group, Z3D_PART_OPTIMIZER), out);
 }
 
 static z3d_status check_part(const z3d_engine *engine, z3d_tensor_kind kind, int group,
@@ -51,8 +51,8 @@ static z3d_status check_part(const z3d_engine *engine, z3d_tensor_kind kind, int
 static int64_t run_at(const z3d_engine *engine, int group, int parameter, int64_t first,
                       int64_t count, int64_t *flat) {
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
-    struct z3d_slice s = z3d_slice_of(p, engine->layout);
-    int64_t base = engine->layout->group[group].offset[parameter];
+    struct z3d_slice s = z3d_slice_of(p, engine->set.layout);
+    int64_t base = engine->set.layout->group[group].offset[parameter];
     if (s.valid == s.local) {
         *flat = base + first;
         return count;

@@ -43,6 +43,31 @@ typedef struct z3d_range {
     bool weight_decay, replicated;
 } z3d_range;
 
+/* Rows of a group's [data size x shard] matrix: this rank's, and those of the others. */
+typedef enum z3d_rows {
+    Z3D_ROWS_NONE = 0,
+    Z3D_ROWS_OWN = 1,
+    Z3D_ROWS_OTHERS = 2,
+    Z3D_ROWS_ALL = Z3D_ROWS_OWN | Z3D_ROWS_OTHERS
+} z3d_rows;
+
+/* What of a parameter group persists between steps. fp32 parameters are their own master copy; in
+ * 16 bits the optimizer part is master, momentum, variance, in fp32, else the latter two. */
+typedef enum z3d_group_part {
+    Z3D_PART_PARAMETERS,
+    Z3D_PART_GRADIENTS,
+    Z3D_PART_OPTIMIZER,
+    Z3D_PART_COUNT
+} z3d_group_part;
+
+/* How a part is kept on each rank: `tensors` matrices of these rows, one behind the other. */
+typedef struct z3d_kept {
+    z3d_rows rows; /* OWN or ALL */
+    z3d_space space;
+    z3d_dtype dtype;
+    int tensors;
+} z3d_kept;
+
 typedef struct z3d_group_layout {
     int64_t
         offset[Z3D_MAX_PARAMETERS]; /* first element of each parameter in the flat local buffer */
@@ -52,6 +77,7 @@ typedef struct z3d_group_layout {
     int num_ranges;
     z3d_range range[4]; /* of the whole flat buffer, in order, padding left out; a shard's are its
                            intersections */
+    z3d_kept kept[Z3D_PART_COUNT];
 } z3d_group_layout;
 
 enum { Z3D_SHARD_ALIGN = 64 };
@@ -62,8 +88,9 @@ typedef struct z3d_layout {
     z3d_group_layout *group;
 } z3d_layout;
 
+/* config: decides what is kept (z3d_states_decide); NULL where only places and sizes matter. */
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_topology *topology,
-                             z3d_layout **out);
+                             const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);
 /* Intersection of range r of group g with data rank `index`'s shard; false when empty. first is in
  * the flat buffer. */
@@ -76,6 +103,18 @@ int64_t z3d_layout_largest(const z3d_layout *layout);
 bool z3d_layout_replicates(const z3d_layout *layout, int group);
 void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
                                 int64_t *count);
+
+/* ---- states: what persists (states.c, the one file where ZeRO's stage is read) ---- */
+
+void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_COUNT]);
+/* What the layout says of a group's part: whether all rows are kept, elements of one tensor, the
+ * first of them in the group's flat buffer, bytes of all tensors. */
+bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part);
+int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part);
+int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part);
+int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part);
+/* Every rank keeps whole gradients, although it steps only its own rows: for people. */
+bool z3d_keeps_whole_gradients(const z3d_layout *layout);
 
 /* ---- traces: what a unit does, recorded once per kind and call ---- */
 
@@ -215,18 +254,8 @@ typedef struct z3d_program {
 /* Every program of one configuration begins with the same persistent buffers: step state, control
  * vector, kernel scratch, the batch's fields, then three a parameter group. */
 enum { Z3D_BUFFER_STATE, Z3D_BUFFER_CONTROL, Z3D_BUFFER_SCRATCH, Z3D_BUFFER_BATCH };
-typedef enum z3d_group_part {
-    Z3D_PART_PARAMETERS,
-    Z3D_PART_GRADIENTS,
-    Z3D_PART_OPTIMIZER
-} z3d_group_part;
 int z3d_program_batch_buffer(const z3d_program *program, int micro, int field);
 int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part);
-
-/* How many rows of a group's [data size x shard] matrix a part keeps between steps on each rank:
- * all of them or this rank's own. fp32 parameters are their own master copy; in 16 bits the
- * optimizer part is master, momentum, variance, in fp32, else the latter two. */
-bool z3d_program_keeps_all_rows(const z3d_program_config *config, z3d_group_part part);
 
 /* Pure: no communication, no device, no clock. model, layout and traces must outlive the program.
  */
@@ -248,6 +277,33 @@ z3d_status z3d_program_verify(const z3d_program *program);
 /* Plays the programs of all ranks of a world against each other, children included: same
  * collectives in the same order per group, no circular wait. programs[rank]; world size = count. */
 z3d_status z3d_program_verify_world(z3d_program *const *programs, int count);
+/* The same for a world in which all ranks have this program but for their rank: one stands for its
+ * class. */
+z3d_status z3d_program_verify_class(const z3d_program *program);
+
+/* ---- all programs of a configuration ---- */
+
+typedef struct z3d_program_set {
+    const z3d_model *model;
+    z3d_topology topology;
+    z3d_program_config config;
+    z3d_layout *layout;
+    z3d_traces *traces;
+    z3d_program *program[Z3D_MODE_COUNT]; /* NULL: the model has no such mode */
+    /* The same modes once their gathers have run and until a parameter changes
+     * (config.gathered); NULL: they would gather all the same. */
+    z3d_program *again[Z3D_MODE_COUNT];
+    bool one_class; /* a large world: this rank's programs stand for those of all */
+} z3d_program_set;
+
+/* Layout, traces, programs of all modes and their memory; with `verify` each is verified, alone and
+ * with those of all ranks. threads: of the device (scratch depends on it). Release it after a
+ * failure, too. The model must outlive it. Not collective, no device memory. Errors: ERR_CONFIG,
+ * ERR_PROGRAM. */
+z3d_status z3d_program_set_create(const z3d_model *model, const z3d_topology *topology,
+                                  const z3d_program_config *config, int threads, bool verify,
+                                  z3d_program_set *set);
+void z3d_program_set_release(z3d_program_set *set);
 
 /* Elements x (N-1)/N that this rank's program moves over `axis` with data of parameters and
  * gradients (children: with_children). */

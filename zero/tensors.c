@@ -38,7 +38,7 @@ struct piece {
  * false when empty. */
 static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int64_t from,
                      int64_t to, struct piece *out) {
-    const z3d_layout *layout = engine->layout;
+    const z3d_layout *layout = engine->set.layout;
     struct z3d_slice s = z3d_slice_of(&engine->config.model->group[g].parameter[i], layout);
     int64_t base = layout->group[g].offset[i] + outer * s.local * s.inner;
     int64_t first = base > from ? base : from;
@@ -52,34 +52,25 @@ static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int6
 
 /* The rows of group g's flat buffer for which this rank keeps the optimizer states. */
 static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *to) {
-    const z3d_group_layout *group = &engine->layout->group[g];
-    bool all = z3d_program_keeps_all_rows(&engine->config.program, Z3D_PART_OPTIMIZER);
-    *from = all ? 0 : engine->layout->data_index * group->shard;
-    *to = all ? group->padded : *from + group->shard;
+    *from = z3d_kept_first(engine->set.layout, g, Z3D_PART_OPTIMIZER);
+    *to = *from + z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
 }
 
-static void *part_address(const z3d_engine *engine, int g, z3d_group_part part, int64_t flat,
-                          z3d_dtype dtype) {
-    const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
-    bool all = z3d_program_keeps_all_rows(&engine->config.program, part);
-    int64_t first = all ? 0 : engine->layout->data_index * engine->layout->group[g].shard;
-    return z3d_executor_address(executor, z3d_program_group_buffer(executor->program, g, part),
-                                flat - first, dtype);
+static void *part_address(const z3d_engine *engine, int g, z3d_group_part part, int64_t flat) {
+    return z3d_executor_kept_address(&engine->executor[Z3D_MODE_TRAIN], g, part, flat);
 }
 
 /* fp32 optimizer state number `which` (16-bit runs: master, momentum, variance; fp32: momentum,
  * variance) at flat element `flat`. */
 static float *state_address(const z3d_engine *engine, int g, int which, int64_t flat) {
-    int64_t from, to;
-    kept_rows(engine, g, &from, &to);
-    return (float *)part_address(engine, g, Z3D_PART_OPTIMIZER, flat, Z3D_F32) +
-           which * (to - from);
+    return (float *)part_address(engine, g, Z3D_PART_OPTIMIZER, flat) +
+           which * z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
 }
 
 float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
     bool master_apart = engine->config.program.dtype != Z3D_F32;
     if (kind == Z3D_TENSOR_PARAMETER && !master_apart)
-        return part_address(engine, g, Z3D_PART_PARAMETERS, flat, Z3D_F32);
+        return part_address(engine, g, Z3D_PART_PARAMETERS, flat);
     int which = (int)kind - (int)Z3D_TENSOR_PARAMETER - (master_apart ? 0 : 1);
     return state_address(engine, g, which, flat);
 }
@@ -104,7 +95,7 @@ z3d_status z3d_narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t coun
     z3d_dtype dtype = engine->config.program.dtype;
     if (dtype == Z3D_F32) return Z3D_OK;
     return Z3D_LAUNCH(engine->config.device, cast,
-                      .destination = part_address(engine, g, Z3D_PART_PARAMETERS, flat, dtype),
+                      .destination = part_address(engine, g, Z3D_PART_PARAMETERS, flat),
                       .source = z3d_value_address(engine, Z3D_TENSOR_PARAMETER, g, flat),
                       .count = count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
 }
@@ -115,7 +106,7 @@ z3d_status z3d_engine_init_parameters(z3d_engine *engine) {
         int64_t from, to;
         kept_rows(engine, g, &from, &to);
         for (int i = 0; i < model->group[g].num_parameters; i++) {
-            int64_t outer = z3d_slice_of(&model->group[g].parameter[i], engine->layout).outer;
+            int64_t outer = z3d_slice_of(&model->group[g].parameter[i], engine->set.layout).outer;
             for (int64_t o = 0; o < outer; o++) {
                 struct piece piece;
                 if (!piece_of(engine, g, i, o, from, to, &piece)) continue;
@@ -140,7 +131,7 @@ static z3d_status check_parameter(const z3d_engine *engine, int group, int param
 static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {
     const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
     z3d_dtype dtype = engine->config.program.grad_dtype;
-    const void *from = part_address(engine, g, Z3D_PART_GRADIENTS, piece->flat, dtype);
+    const void *from = part_address(engine, g, Z3D_PART_GRADIENTS, piece->flat);
     Z3D_TRY(z3d_executor_read_floats(executor, from, dtype, piece->count, out));
     for (int64_t k = 0; k < piece->count; k++) out[k] /= executor->last_loss_scale;
     return Z3D_OK;
@@ -165,10 +156,10 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
                           float *out) {
     Z3D_TRY(check_parameter(engine, group, parameter));
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
-    const z3d_group_layout *layout = &engine->layout->group[group];
-    int64_t from = engine->layout->data_index * layout->shard, count = logical_elements(p);
+    const z3d_group_layout *layout = &engine->set.layout->group[group];
+    int64_t from = engine->set.layout->data_index * layout->shard, count = logical_elements(p);
     memset(out, 0, (size_t)count * sizeof *out);
-    for (int64_t o = 0; o < z3d_slice_of(p, engine->layout).outer; o++) {
+    for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
         struct piece piece;
         if (!piece_of(engine, group, parameter, o, from, from + layout->shard, &piece)) continue;
         if (kind == Z3D_TENSOR_GRADIENT)
@@ -189,7 +180,7 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     int64_t from, to;
     z3d_engine_parameters_changed(engine);
     kept_rows(engine, group, &from, &to);
-    for (int64_t o = 0; o < z3d_slice_of(p, engine->layout).outer; o++) {
+    for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
         struct piece piece;
         if (!piece_of(engine, group, parameter, o, from, to, &piece)) continue;
         Z3D_TRY(z3d_device_write(engine->config.device,

@@ -90,12 +90,8 @@ static int64_t matrix_bytes(const z3d_flow *flow, int group, z3d_dtype dtype) {
     return flow->program->layout->group[group].padded * (int64_t)z3d_dtype_size(dtype);
 }
 
-static bool keeps_all(const z3d_flow *flow, z3d_group_part part) {
-    return z3d_program_keeps_all_rows(config_of(flow), part);
-}
-
-static int rows_of(const z3d_flow *flow, z3d_group_part part) {
-    return keeps_all(flow, part) ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
+static int rows_of(const z3d_flow *flow, int group, z3d_group_part part) {
+    return (int)flow->program->layout->group[group].kept[part].rows;
 }
 
 /* A slot that must hold the group's persistent buffer: the executor finds it by the group. */
@@ -437,7 +433,7 @@ static z3d_status control_step(z3d_flow *flow) {
 }
 
 static z3d_status step_optimizer(z3d_flow *flow) {
-    int group = entry(flow)->group, rows = rows_of(flow, Z3D_PART_OPTIMIZER);
+    int group = entry(flow)->group, rows = rows_of(flow, group, Z3D_PART_OPTIMIZER);
     z3d_access parameters = matrix(flow, Z3D_SLOT_PARAMETERS, rows, group);
     z3d_access states = matrix(flow, Z3D_SLOT_OPTIMIZER, rows, group);
     if (!flow->controlled) return z3d_flow_fail(flow, "it must come after step_control");
@@ -590,9 +586,9 @@ static z3d_status perform(z3d_flow *flow) {
  * itself or they were gathered since; otherwise they are those of the step before. */
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
-    int rows = rows_of(flow, Z3D_PART_OPTIMIZER);
-    int parameter_rows = p->config.gathered ? rows_of(flow, Z3D_PART_PARAMETERS) : rows;
     for (int g = 0; g < p->model->num_groups; g++) {
+        int rows = rows_of(flow, g, Z3D_PART_OPTIMIZER);
+        int parameter_rows = p->config.gathered ? rows_of(flow, g, Z3D_PART_PARAMETERS) : rows;
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
                              parameter_rows, parameters_of(g, false)));
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
@@ -603,7 +599,6 @@ static z3d_status set_start(z3d_flow *flow) {
 
 static z3d_status check_end(z3d_flow *flow) {
     const z3d_program *p = flow->program;
-    int rows = rows_of(flow, Z3D_PART_OPTIMIZER);
     if (flow->pending.count > 0) {
         flow->at = z3d_in_flight_first(&flow->pending);
         return z3d_flow_fail(flow, "nothing waits for it");
@@ -612,6 +607,7 @@ static z3d_status check_end(z3d_flow *flow) {
     if (!trains(flow) && !flow->handed_over) return z3d_flow_fail(flow, "gather_output is missing");
     if (trains(flow) && !flow->controlled) return z3d_flow_fail(flow, "step_control is missing");
     for (int g = 0; g < p->model->num_groups; g++) {
+        int rows = rows_of(flow, g, Z3D_PART_OPTIMIZER);
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS), rows,
                                 parameters_of(g, trains(flow))));
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,

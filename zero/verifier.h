@@ -30,11 +30,7 @@ typedef struct z3d_value {
     int of, micro, count;
 } z3d_value;
 
-/* Rows of a group's [data size x shard] matrix: this rank's, and those of the others. A plain
- * buffer is column 0 of an own row. */
-enum { Z3D_ROWS_OWN = 1, Z3D_ROWS_OTHERS = 2, Z3D_ROWS_ALL = 3 };
-
-/* A run of columns that is treated alike. */
+/* A run of columns that is treated alike. A plain buffer is column 0 of an own row. */
 typedef struct z3d_cell {
     int64_t end;        /* first column behind it */
     z3d_value value[2]; /* own row, other rows */

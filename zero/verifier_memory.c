@@ -87,17 +87,10 @@ static z3d_status check_persistent(const z3d_program *p, int index, const char *
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
     static const char *const what[] = {"its parameters", "its kept gradients",
                                        "its optimizer state"};
-    const z3d_program_config *c = &p->config;
-    const int64_t element[] = {(int64_t)z3d_dtype_size(c->dtype),
-                               (int64_t)z3d_dtype_size(c->grad_dtype),
-                               c->dtype == Z3D_F32 ? 8 : 12};
-    for (int part = 0; part < 3; part++) {
-        bool all = z3d_program_keeps_all_rows(c, (z3d_group_part)part);
-        const z3d_group_layout *layout = &p->layout->group[group];
+    for (int part = 0; part < Z3D_PART_COUNT; part++)
         Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_group_part)part),
                                  what[part], group,
-                                 (all ? layout->padded : layout->shard) * element[part]));
-    }
+                                 z3d_kept_bytes(p->layout, group, (z3d_group_part)part)));
     return Z3D_OK;
 }
 

@@ -333,6 +333,27 @@ static z3d_status make_player(player *p, const z3d_program *program) {
     return z3d_in_flight_create(program, &p->open);
 }
 
+/* Every collective of an entry has a group, and units neither send nor receive. */
+static z3d_status check_entries(const z3d_program *p, int rank) {
+    for (int i = 0; i < p->num_instructions; i++) {
+        const z3d_instruction *in = &p->instruction[i];
+        bool known = (unsigned)in->axis < Z3D_AXIS_COUNT &&
+                     (in->opcode != Z3D_OP_SUM_REPLICATED ||
+                      (in->group >= 0 && in->group < p->model->num_groups));
+        for (int c = 0; c < in->num_children && known; c++) {
+            known = (unsigned)in->child[c].axis < Z3D_AXIS_COUNT &&
+                    in->child[c].kind != Z3D_COLLECTIVE_SEND &&
+                    in->child[c].kind != Z3D_COLLECTIVE_RECV;
+        }
+        if (known) continue;
+        return Z3D_ERROR(
+            Z3D_ERR_PROGRAM,
+            "rank %d, entry %d: its collective has no group (units must not send or receive)", rank,
+            i);
+    }
+    return Z3D_OK;
+}
+
 static z3d_status check_world(z3d_program *const *programs, int count) {
     if (count < 1) return Z3D_ERROR(Z3D_ERR_PROGRAM, "a world cannot have %d programs", count);
     const int *size = programs[0]->topology.size;
@@ -353,22 +374,7 @@ static z3d_status check_world(z3d_program *const *programs, int count) {
                              "the programs of rank %d and rank 0 are of different worlds or modes",
                              rank);
         }
-        for (int i = 0; i < p->num_instructions; i++) {
-            const z3d_instruction *in = &p->instruction[i];
-            bool known = (unsigned)in->axis < Z3D_AXIS_COUNT &&
-                         (in->opcode != Z3D_OP_SUM_REPLICATED ||
-                          (in->group >= 0 && in->group < p->model->num_groups));
-            for (int c = 0; c < in->num_children && known; c++) {
-                known = (unsigned)in->child[c].axis < Z3D_AXIS_COUNT &&
-                        in->child[c].kind != Z3D_COLLECTIVE_SEND &&
-                        in->child[c].kind != Z3D_COLLECTIVE_RECV;
-            }
-            if (known) continue;
-            return Z3D_ERROR(
-                Z3D_ERR_PROGRAM,
-                "rank %d, entry %d: its collective has no group (units must not send or receive)",
-                rank, i);
-        }
+        Z3D_TRY(check_entries(p, rank));
     }
     return Z3D_OK;
 }
@@ -387,9 +393,8 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     return check_ends(w);
 }
 
-z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
-    Z3D_TRY(check_world(programs, count));
-    world w = {.count = count, .size = programs[0]->topology.size};
+static z3d_status play_world(z3d_program *const *programs, int count, const int *size) {
+    world w = {.count = count, .size = size};
     z3d_status status = play_all(&w, programs);
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
         free(w.player[rank].queue);
@@ -401,4 +406,18 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     free(w.full);
     free(w.to_run);
     return status;
+}
+
+z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
+    Z3D_TRY(check_world(programs, count));
+    return play_world(programs, count, programs[0]->topology.size);
+}
+
+/* Members with equal programs come to each collective together: one plays with itself. */
+z3d_status z3d_program_verify_class(const z3d_program *program) {
+    int size[Z3D_AXIS_COUNT];
+    z3d_program *one = (z3d_program *)(uintptr_t)program; /* only read */
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) size[axis] = 1;
+    Z3D_TRY(check_entries(program, 0));
+    return play_world(&one, 1, size);
 }

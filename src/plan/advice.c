@@ -8,36 +8,23 @@
 
 /* ---- what a configuration takes ---- */
 
-static z3d_status measure(const z3d_config *config, const z3d_topology *topology, int threads,
-                          z3d_model **model, z3d_layout **layout, z3d_traces **traces,
-                          z3d_program **program, z3d_need *out) {
-    z3d_program_config c;
-    z3d_ledger ledger;
-    z3d_plan_program_config(config, &c);
-    Z3D_TRY(z3d_plan_model(config, model));
-    Z3D_TRY(z3d_layout_create(*model, topology, layout));
-    Z3D_TRY(z3d_traces_record(*model, *layout, &c, threads, traces));
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        Z3D_TRY(z3d_program_build(*model, *layout, *traces, topology, &c, (z3d_mode)mode,
-                                  &program[mode]));
-    Z3D_TRY(z3d_program_plan(program, Z3D_MODE_COUNT));
-    memcpy(out->arena, program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
-    z3d_program_ledger(program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
-    memcpy(out->peak, ledger.peak, sizeof out->peak);
-    return z3d_plan_snapshot(config, *model, topology, &out->snapshot);
-}
-
 z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
     z3d_topology topology;
+    z3d_program_config program;
+    z3d_program_set set = {0};
     z3d_model *model = NULL;
-    z3d_layout *layout = NULL;
-    z3d_traces *traces = NULL;
-    z3d_program *program[Z3D_MODE_COUNT] = {NULL};
+    z3d_ledger ledger;
     Z3D_TRY(z3d_plan_place(config, ranks, 0, &topology));
-    z3d_status status = measure(config, &topology, threads, &model, &layout, &traces, program, out);
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) z3d_program_destroy(program[mode]);
-    z3d_traces_destroy(traces);
-    z3d_layout_destroy(layout);
+    z3d_plan_program_config(config, &program);
+    Z3D_TRY(z3d_plan_model(config, &model));
+    z3d_status status = z3d_program_set_create(model, &topology, &program, threads, false, &set);
+    if (status == Z3D_OK) {
+        memcpy(out->arena, set.program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
+        z3d_program_ledger(set.program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
+        memcpy(out->peak, ledger.peak, sizeof out->peak);
+        status = z3d_plan_snapshot(config, model, &topology, &out->snapshot);
+    }
+    z3d_program_set_release(&set);
     z3d_model_destroy(model);
     return status;
 }

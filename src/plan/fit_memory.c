@@ -12,7 +12,6 @@ static void find_divisors(z3d_fit_frame *w) {
 }
 
 void z3d_fit_close(z3d_fit_frame *w) {
-    z3d_layout_destroy(w->layout);
     z3d_model_destroy(w->model);
 }
 
@@ -28,7 +27,6 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->topology));
     w->node = z3d_case_node(c, w->hardware);
     Z3D_TRY(z3d_plan_model(c, &w->model));
-    Z3D_TRY(z3d_layout_create(w->model, &w->topology, &w->layout));
     Z3D_TRY(z3d_plan_snapshot(c, w->model, &w->topology, &w->snapshot));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
@@ -52,25 +50,9 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
 
 /* ---- memory ---- */
 
-static z3d_status plan_programs(const z3d_fit_frame *w, z3d_fit_row *row,
-                                const z3d_program_config *config, const z3d_traces *traces) {
-    z3d_program *program[Z3D_MODE_COUNT] = {NULL};
-    z3d_status status = Z3D_OK;
-    for (int mode = 0; mode < Z3D_MODE_COUNT && status == Z3D_OK; mode++)
-        status = z3d_program_build(w->model, w->layout, traces, &w->topology, config,
-                                   (z3d_mode)mode, &program[mode]);
-    if (status == Z3D_OK) status = z3d_program_plan(program, Z3D_MODE_COUNT);
-    if (status == Z3D_OK) {
-        z3d_program_ledger(program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &row->ledger);
-        z3d_memory_find(program[Z3D_MODE_TRAIN]->arena, w->snapshot, w->hardware, 0, &row->memory);
-    }
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) z3d_program_destroy(program[mode]);
-    return status;
-}
-
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation) {
     z3d_program_config config;
-    z3d_traces *traces;
+    z3d_program_set set;
     int data;
     z3d_fit_apply(w, row, accumulation);
     z3d_status status = z3d_config_check(w->config);
@@ -78,9 +60,13 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
         status = z3d_config_resolve(w->config, w->topology.size[Z3D_AXIS_WORLD], &data);
     z3d_plan_program_config(w->config, &config);
     Z3D_TRY(status);
-    Z3D_TRY(z3d_traces_record(w->model, w->layout, &config, w->node.threads, &traces));
-    status = plan_programs(w, row, &config, traces);
-    z3d_traces_destroy(traces);
+    status = z3d_program_set_create(w->model, &w->topology, &config, w->node.threads, false, &set);
+    if (status == Z3D_OK) {
+        const z3d_program *train = set.program[Z3D_MODE_TRAIN];
+        z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
+        z3d_memory_find(train->arena, w->snapshot, w->hardware, 0, &row->memory);
+    }
+    z3d_program_set_release(&set);
     Z3D_TRY(status);
     int64_t left_out = 0;
     for (int f = 0; f < w->model->num_fields; f++)

@@ -28,7 +28,7 @@ static void line(const char *name, int64_t bytes, int64_t bound, z3d_string *out
 }
 
 z3d_status z3d_plan_memory_print(const z3d_plan *plan, z3d_string *out) {
-    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    const z3d_program *program = plan->set.program[Z3D_MODE_TRAIN];
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
         z3d_packing packing;
         char what[96], text[32];

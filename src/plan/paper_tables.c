@@ -39,9 +39,7 @@ static z3d_status make_model(int64_t parameters, z3d_model **out) {
 /* Bytes that persist on a rank: parameters, gradients, optimizer states. */
 static z3d_status states(const z3d_model *model, int data, int stage, double *bytes) {
     z3d_topology topology;
-    z3d_layout *layout = NULL;
-    z3d_traces *traces = NULL;
-    z3d_program *program = NULL;
+    z3d_program_set set;
     z3d_program_config config = {.stage = stage,
                                  .dtype = Z3D_F16,
                                  .grad_dtype = Z3D_F16,
@@ -50,20 +48,12 @@ static z3d_status states(const z3d_model *model, int data, int stage, double *by
                                  .reduce_bucket = 500000000,
                                  .gather_bucket = 500000000};
     Z3D_TRY(z3d_topology_make(1, data, 1, 0, &topology));
-    z3d_status status = z3d_layout_create(model, &topology, &layout);
-    if (status == Z3D_OK) status = z3d_traces_record(model, layout, &config, 0, &traces);
-    if (status == Z3D_OK)
-        status =
-            z3d_program_build(model, layout, traces, &topology, &config, Z3D_MODE_TRAIN, &program);
-    if (status == Z3D_OK) {
-        *bytes = 0;
-        for (int b = 0; b < program->num_buffers; b++)
-            if (program->buffer[b].persistent && program->buffer[b].group >= 0)
-                *bytes += (double)program->buffer[b].bytes;
-    }
-    z3d_program_destroy(program);
-    z3d_traces_destroy(traces);
-    z3d_layout_destroy(layout);
+    z3d_status status = z3d_program_set_create(model, &topology, &config, 0, false, &set);
+    *bytes = 0;
+    for (int g = 0; g < model->num_groups && status == Z3D_OK; g++)
+        for (int part = 0; part < Z3D_PART_COUNT; part++)
+            *bytes += (double)z3d_kept_bytes(set.layout, g, (z3d_group_part)part);
+    z3d_program_set_release(&set);
     return status;
 }
 

@@ -223,7 +223,7 @@ static z3d_status draw_panel(panel *p) {
 }
 
 z3d_status z3d_plan_picture(const z3d_plan *plan, z3d_string *out) {
-    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    const z3d_program *program = plan->set.program[Z3D_MODE_TRAIN];
     panel panels[Z3D_SPACE_COUNT];
     int count = 0;
     double top = TOP;

@@ -6,10 +6,6 @@
 
 #include "checkpoint/checkpoint.h"
 
-/* Worlds up to this size, and with so many instructions in all (some 3 GB), are played whole; of
- * larger ones only the planned rank is verified. */
-enum { MAX_PLAYED_WORLD = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
-
 /* Ranks that the file itself asks for: parallel.world_size, or tensor x pipeline x the data size
  * for which the batch keys agree. */
 static int64_t implied_ranks(const z3d_config *config) {
@@ -31,53 +27,6 @@ int z3d_plan_threads(const z3d_config *config, int ranks) {
     if (config->training_threads != Z3D_AUTO) return (int)config->training_threads;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     return cores > ranks ? (int)(cores / ranks) : 1;
-}
-
-static z3d_status build_programs(z3d_plan *plan) {
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
-        Z3D_TRY(z3d_program_build(plan->model, plan->layout, plan->traces, &plan->topology,
-                                  &plan->program_config, mode, &plan->program[mode]));
-        Z3D_TRY(z3d_program_verify(plan->program[mode]));
-        for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-            z3d_program_ledger(plan->program[mode], (z3d_space)space, &plan->ledger[mode][space]);
-    }
-    return z3d_program_plan(plan->program, Z3D_MODE_COUNT);
-}
-
-/* The builder is pure: this process can build every rank's program. */
-static z3d_status build_for(const z3d_plan *plan, int rank, z3d_mode mode, z3d_layout **layout,
-                            z3d_program **program) {
-    const int *size = plan->topology.size;
-    z3d_topology topology;
-    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
-                              rank, &topology));
-    Z3D_TRY(z3d_layout_create(plan->model, &topology, layout));
-    return z3d_program_build(plan->model, *layout, plan->traces, &topology, &plan->program_config,
-                             mode, program);
-}
-
-static z3d_status verify_world(const z3d_plan *plan, z3d_mode mode) {
-    int world = plan->topology.size[Z3D_AXIS_WORLD];
-    z3d_program *program[MAX_PLAYED_WORLD] = {NULL};
-    z3d_layout *layout[MAX_PLAYED_WORLD] = {NULL};
-    z3d_status status = Z3D_OK;
-    for (int rank = 0; rank < world && status == Z3D_OK; rank++)
-        status = build_for(plan, rank, mode, &layout[rank], &program[rank]);
-    if (status == Z3D_OK) status = z3d_program_verify_world(program, world);
-    for (int rank = 0; rank < world; rank++) {
-        z3d_program_destroy(program[rank]);
-        z3d_layout_destroy(layout[rank]);
-    }
-    return status;
-}
-
-static z3d_status verify_worlds(z3d_plan *plan) {
-    int world = plan->topology.size[Z3D_AXIS_WORLD];
-    int64_t instructions = (int64_t)world * plan->program[Z3D_MODE_TRAIN]->num_instructions;
-    if (world > MAX_PLAYED_WORLD || instructions > MAX_PLAYED_INSTRUCTIONS) return Z3D_OK;
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(verify_world(plan, (z3d_mode)mode));
-    plan->world_verified = true;
-    return Z3D_OK;
 }
 
 static bool call_of(z3d_opcode opcode, z3d_call *call) {
@@ -112,14 +61,14 @@ double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config 
 
 /* A replay that gives the block's output is its forward. */
 static double count_flops(const z3d_plan *plan) {
-    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    const z3d_program *program = plan->set.program[Z3D_MODE_TRAIN];
     double flops = 0;
     z3d_call call;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
         if (instruction->phase == Z3D_PHASE_WAIT || !call_of(instruction->opcode, &call)) continue;
         if (call == Z3D_CALL_RECOMPUTE && instruction->need_output) call = Z3D_CALL_FORWARD;
-        flops += z3d_traces_get(plan->traces, Z3D_MODE_TRAIN,
+        flops += z3d_traces_get(plan->set.traces, Z3D_MODE_TRAIN,
                                 plan->model->unit[instruction->unit].kind, call)
                      ->flops;
     }
@@ -154,11 +103,12 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
     z3d_plan_program_config(config, &plan->program_config);
     plan->threads = z3d_plan_threads(config, ranks);
     Z3D_TRY(z3d_plan_model(config, &plan->model));
-    Z3D_TRY(z3d_layout_create(plan->model, &plan->topology, &plan->layout));
-    Z3D_TRY(z3d_traces_record(plan->model, plan->layout, &plan->program_config, plan->threads,
-                              &plan->traces));
-    Z3D_TRY(build_programs(plan));
-    Z3D_TRY(verify_worlds(plan));
+    Z3D_TRY(z3d_program_set_create(plan->model, &plan->topology, &plan->program_config,
+                                   plan->threads, true, &plan->set));
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+            z3d_program_ledger(plan->set.program[mode], (z3d_space)space,
+                               &plan->ledger[mode][space]);
     plan->flops = count_flops(plan);
     return z3d_plan_snapshot(config, plan->model, &plan->topology, &plan->snapshot);
 }
@@ -177,9 +127,7 @@ z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **o
 
 void z3d_plan_destroy(z3d_plan *plan) {
     if (!plan) return;
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) z3d_program_destroy(plan->program[mode]);
-    z3d_traces_destroy(plan->traces);
-    z3d_layout_destroy(plan->layout);
+    z3d_program_set_release(&plan->set);
     z3d_model_destroy(plan->model);
     free(plan);
 }

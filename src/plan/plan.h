@@ -47,21 +47,18 @@ typedef struct z3d_plan {
     z3d_program_config program_config;
     int threads; /* per rank; scratch depends on it */
     z3d_model *model;
-    z3d_layout *layout;
-    z3d_traces *traces;
-    z3d_program *program[Z3D_MODE_COUNT];
+    z3d_program_set set; /* as the engine of this rank would have it */
     z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
-    int64_t snapshot;    /* z3d_plan_snapshot */
-    bool world_verified; /* all ranks' programs against each other, not this rank's alone */
-    double flops; /* of one training step on this rank, recompute included, kernels counted as
-                     cost.c does */
+    int64_t snapshot; /* z3d_plan_snapshot */
+    double flops;     /* of one training step on this rank, recompute included, kernels counted as
+                         cost.c does */
 } z3d_plan;
 
 /* Plans rank `rank` of a world of `ranks` ranks (0: parallel.world_size, or else the smallest world
  * that the configuration fits: tensor x pipeline x the data size that the batch keys imply, 1
- * without). Resolves `config`; records, builds, verifies and lays out the programs; up to 64 ranks
- * and 20 M instructions also plays all ranks' programs against each other. Not collective,
- * allocates no device memory. Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_PROGRAM. */
+ * without). Resolves `config`; records, builds, lays out and verifies the programs as the engine
+ * does. Not collective, allocates no device memory. Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_PROGRAM.
+ */
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
 

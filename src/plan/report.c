@@ -20,19 +20,18 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
                       t->size[Z3D_AXIS_WORLD], t->size[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_DATA],
                       t->size[Z3D_AXIS_PIPELINE], t->coordinate[Z3D_AXIS_WORLD],
                       t->coordinate[Z3D_AXIS_TENSOR], t->coordinate[Z3D_AXIS_DATA]);
-    z3d_string_append(out,
-                      "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
-                      "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",
-                      (long long)samples, (long long)c->micro_batch, c->accumulation,
-                      t->size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype),
-                      c->recompute ? ", activations recomputed" : "",
-                      plan->gpt.sequence_parallel ? ", sequence parallel" : "",
-                      c->reduce_per_step ? "once a step" : "every micro-batch",
-                      c->stage >= 2 && z3d_program_keeps_all_rows(c, Z3D_PART_GRADIENTS)
-                          ? " and kept whole until then"
-                          : "");
-    z3d_string_append(out, "P              %s padded parameters on this rank before ZeRO\n",
-                      z3d_format_count((double)plan->layout->padded_total, local, sizeof local));
+    z3d_string_append(
+        out,
+        "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
+        "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",
+        (long long)samples, (long long)c->micro_batch, c->accumulation, t->size[Z3D_AXIS_DATA],
+        c->stage, z3d_dtype_name(c->dtype), c->recompute ? ", activations recomputed" : "",
+        plan->gpt.sequence_parallel ? ", sequence parallel" : "",
+        c->reduce_per_step ? "once a step" : "every micro-batch",
+        z3d_keeps_whole_gradients(plan->set.layout) ? " and kept whole until then" : "");
+    z3d_string_append(
+        out, "P              %s padded parameters on this rank before ZeRO\n",
+        z3d_format_count((double)plan->set.layout->padded_total, local, sizeof local));
 }
 
 static void print_memory(const z3d_plan *plan, z3d_string *out) {
@@ -56,7 +55,7 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
         int64_t arena = 0, least = 0;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
-            const z3d_program *program = plan->program[mode];
+            const z3d_program *program = plan->set.program[mode];
             if (program->arena[space] > arena) arena = program->arena[space];
             if (program->bound[space] > least) least = program->bound[space];
         }
@@ -92,7 +91,7 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
 static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     char size[32], most[32];
-    int64_t largest = z3d_layout_largest(plan->layout);
+    int64_t largest = z3d_layout_largest(plan->set.layout);
     if (plan->topology.size[Z3D_AXIS_DATA] == 1) return;
     const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
     static const char *const name[] = {"reduce bucket", "gather bucket"};
@@ -104,12 +103,12 @@ static void print_buckets(const z3d_plan *plan, z3d_string *out) {
 }
 
 static void print_communication(const z3d_plan *plan, z3d_string *out) {
-    const z3d_program *program = plan->program[Z3D_MODE_TRAIN];
+    const z3d_program *program = plan->set.program[Z3D_MODE_TRAIN];
     z3d_string_append(out, "\ncommunication a step    %16s\n", "elements sent");
     for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
         if (plan->topology.size[axis] < 2 || axis == Z3D_AXIS_WORLD) continue;
         int64_t volume = z3d_program_volume(program, axis, true);
-        double p = (double)plan->layout->padded_total;
+        double p = (double)plan->set.layout->padded_total;
         int size = plan->topology.size[axis];
         z3d_string_append(out, "  %-21s %16lld", z3d_axis_name(axis), (long long)volume);
         if (axis == Z3D_AXIS_DATA)
@@ -137,12 +136,12 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
     static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "generate"};
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         z3d_string_append(out, "  %-21s %16d  instructions, %d buffers\n", names[mode],
-                          plan->program[mode]->num_instructions, plan->program[mode]->num_buffers);
-    z3d_string_append(out, "  verified: %s\n",
-                      plan->world_verified
-                          ? "these programs, and the programs of all ranks against each other"
-                          : "these programs; the programs of all ranks are verified against each "
-                            "other only up to 64 ranks and 20 M instructions");
+                          plan->set.program[mode]->num_instructions,
+                          plan->set.program[mode]->num_buffers);
+    z3d_string_append(out, "  verified: these programs, %s\n",
+                      plan->set.one_class
+                          ? "of which one stands for all ranks: they differ in the rank only"
+                          : "and the programs of all ranks against each other");
 }
 
 void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out) {
@@ -152,6 +151,6 @@ void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out) {
     print_work(plan, out);
     if (print_program) {
         z3d_string_append(out, "\n");
-        z3d_program_print(plan->program[Z3D_MODE_TRAIN], out);
+        z3d_program_print(plan->set.program[Z3D_MODE_TRAIN], out);
     }
 }

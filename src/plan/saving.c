@@ -7,7 +7,9 @@
 static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *saved,
                              double *loaded) {
     const int *size = of->topology.size;
-    bool all_rows = z3d_program_keeps_all_rows(&of->program, Z3D_PART_OPTIMIZER);
+    z3d_kept kept[Z3D_PART_COUNT];
+    z3d_states_decide(&of->program, kept);
+    bool all_rows = kept[Z3D_PART_OPTIMIZER].rows == Z3D_ROWS_ALL;
     int first = node * devices;
     *saved = *loaded = 0;
     for (int rank = first; rank < first + devices && rank < size[Z3D_AXIS_WORLD]; rank++) {

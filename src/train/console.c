@@ -51,7 +51,7 @@ static void say_topology(z3d_console *console, const z3d_run_facts *facts) {
 static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
-    bool whole = program->stage >= 2 && z3d_program_keeps_all_rows(program, Z3D_PART_GRADIENTS);
+    bool whole = z3d_keeps_whole_gradients(z3d_engine_layout(facts->engine));
     z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once per %s%s, %s",
                     program->stage, precision_name(config),
                     program->reduce_per_step ? "step" : "micro-batch",

@@ -57,7 +57,7 @@ static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows)
         z3d_topology place;
         z3d_layout *layout;
         ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
-        ASSERT_Z3D_OK(z3d_layout_create(model, &place, &layout));
+        ASSERT_Z3D_OK(z3d_layout_create(model, &place, nullptr, &layout));
         for (int g = 0, t = 0; g < model->num_groups; g++)
             for (int i = 0; i < model->group[g].num_parameters; i++, t++) {
                 z3d_part part;
@@ -215,7 +215,7 @@ TEST(Files, ReadsOnlyWhatItNeeds) {
     z3d_topology place;
     z3d_layout *layout;
     ASSERT_Z3D_OK(z3d_topology_make(1, 4, 1, 2, &place));
-    ASSERT_Z3D_OK(z3d_layout_create(model, &place, &layout));
+    ASSERT_Z3D_OK(z3d_layout_create(model, &place, nullptr, &layout));
     int64_t wanted = 0;
     for (int kind = 0; kind < 3; kind++)
         for (int g = 0, t = 0; g < model->num_groups; g++)

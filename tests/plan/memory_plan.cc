@@ -37,7 +37,7 @@ struct Plan {
         z3d_config_destroy(config);
     }
     const z3d_program &train() const {
-        return *plan->program[Z3D_MODE_TRAIN];
+        return *plan->set.program[Z3D_MODE_TRAIN];
     }
     int64_t peak(z3d_tenant tenant, z3d_space space = Z3D_SPACE_DEVICE) const {
         return plan->ledger[Z3D_MODE_TRAIN][space].peak[tenant];

@@ -225,7 +225,7 @@ TEST(Communication, ParametersAreGatheredOnceAfterAChange) {
         evaluation(t, &loss);
         // The program without gathers is right only where they have run.
         if ((stage == 1 || stage == 2) && ranks > 1) {
-            z3d_program stale = *t.engine->again[Z3D_MODE_EVALUATE];
+            z3d_program stale = *t.engine->set.again[Z3D_MODE_EVALUATE];
             EXPECT_Z3D(z3d_program_verify(&stale));
             stale.config.gathered = false;
             EXPECT_EQ(z3d_program_verify(&stale), Z3D_ERR_PROGRAM);

@@ -62,7 +62,7 @@ struct Model {
         model->tensor_size = tensor;
         EXPECT_Z3D(z3d_topology_make(tensor, 1, 1, 0, &topology));
         z3d_layout *layout = nullptr;
-        z3d_status status = z3d_layout_create(model, &topology, &layout);
+        z3d_status status = z3d_layout_create(model, &topology, nullptr, &layout);
         z3d_layout_destroy(layout);
         return status;
     }
@@ -122,7 +122,7 @@ TEST(Models, UnitsOfOneKindThatOnlyCommunicateAreRecordedOnce) {
     z3d_program_config config = {};
     config.micro_batch = 1;
     EXPECT_Z3D(z3d_topology_make(1, 1, 1, 0, &topology));
-    ASSERT_Z3D(z3d_layout_create(m.model, &topology, &layout));
+    ASSERT_Z3D(z3d_layout_create(m.model, &topology, &config, &layout));
     ASSERT_Z3D(z3d_traces_record(m.model, layout, &config, 1, &traces));
     EXPECT_EQ(z3d_traces_get(traces, Z3D_MODE_TRAIN, 0, Z3D_CALL_FORWARD)->num_children, 9);
     z3d_traces_destroy(traces);

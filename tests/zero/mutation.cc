@@ -209,7 +209,7 @@ class Runner {
 
     z3d_status create() {
         Z3D_TRY(trainer.create());
-        own_ = engine()->program[Z3D_MODE_TRAIN];
+        own_ = engine()->set.program[Z3D_MODE_TRAIN];
         start_ = read(0, persistent_bytes());
         poison_start();
         return Z3D_OK;
@@ -276,8 +276,8 @@ class Runner {
     void rows(int group, z3d_group_part part, int64_t *first, int64_t *bytes) const {
         const z3d_buffer &b = own_->buffer[z3d_program_group_buffer(own_, group, part)];
         int64_t size = own_->layout->data_size;
-        bool all = z3d_program_keeps_all_rows(&own_->config, part);
-        bool stepped = z3d_program_keeps_all_rows(&own_->config, Z3D_PART_OPTIMIZER);
+        bool all = z3d_keeps_all_rows(own_->layout, group, part);
+        bool stepped = z3d_keeps_all_rows(own_->layout, group, Z3D_PART_OPTIMIZER);
         *first = b.offset;
         *bytes = b.bytes;
         if (!all || stepped) return;
@@ -341,7 +341,7 @@ class Runner {
         memcpy(fresh.arena, e->arena, sizeof fresh.arena);
         z3d_executor_destroy(executor);
         *executor = fresh;
-        e->program[Z3D_MODE_TRAIN] = program;
+        e->set.program[Z3D_MODE_TRAIN] = program;
         return z3d_executor_create(program, executor);
     }
 };

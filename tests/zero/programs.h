@@ -96,7 +96,7 @@ class World {
             z3d_topology t;
             z3d_layout *layout;
             Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, rank, &t));
-            Z3D_TRY(z3d_layout_create(model, &t, &layout));
+            Z3D_TRY(z3d_layout_create(model, &t, &c, &layout));
             layouts.push_back(layout);
         }
         return z3d_traces_record(model, layouts[0], &c, 1, &traces);

@@ -150,12 +150,12 @@ class Witness {
     // Bytes of a group's flat padding at the end of a buffer that persists: kept, but nothing need
     // ever touch them.
     int64_t flat_padding(const z3d_engine *engine, const z3d_buffer &b) const {
-        const z3d_layout *layout = engine->layout;
+        const z3d_layout *layout = engine->set.layout;
         const z3d_group_layout &g = layout->group[b.group];
         int64_t element = (int64_t)z3d_dtype_size(program->config.dtype);
         z3d_group_part part = Z3D_PART_PARAMETERS;
         if (b.tenant == Z3D_TENANT_OPTIMIZER) element = 4, part = Z3D_PART_OPTIMIZER;
-        bool all = z3d_program_keeps_all_rows(&program->config, part);
+        bool all = z3d_keeps_all_rows(layout, b.group, part);
         int64_t end = all ? g.padded : (layout->data_index + 1) * g.shard;
         int64_t own = all ? g.padded : g.shard;
         int64_t padding = std::min(std::max(end - g.elements, (int64_t)0), own);

@@ -1,0 +1,100 @@
+/* The programs of one configuration on one rank, in one way for everybody who needs them: layout,
+ * traces, programs, memory, verification. What the engine refuses, a plan refuses. */
+#include <stdlib.h>
+
+#include "zero/program.h"
+
+/* Up to this size every rank's program is built apart and all are played against each other, if
+ * they have no more than so many instructions in all (some 3 GB). In a larger world this rank's
+ * program stands for its class: without pipeline stages, programs differ in nothing but the rank.
+ */
+enum { BUILT_APART = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
+
+/* Parameters that every rank keeps whole, but of which it steps its own rows, are gathered once a
+ * step, not once a run. */
+static bool relies_on_gathers(const z3d_layout *layout, z3d_mode mode) {
+    if (mode == Z3D_MODE_TRAIN) return false;
+    for (int g = 0; g < layout->num_groups; g++)
+        if (z3d_keeps_all_rows(layout, g, Z3D_PART_PARAMETERS) &&
+            !z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER))
+            return true;
+    return false;
+}
+
+static z3d_status build_mode(z3d_program_set *set, z3d_mode mode) {
+    z3d_program_config again = set->config;
+    again.gathered = true;
+    if (!z3d_model_has_mode(set->model, mode)) return Z3D_OK;
+    Z3D_TRY(z3d_program_build(set->model, set->layout, set->traces, &set->topology, &set->config,
+                              mode, &set->program[mode]));
+    if (!relies_on_gathers(set->layout, mode)) return Z3D_OK;
+    return z3d_program_build(set->model, set->layout, set->traces, &set->topology, &again, mode,
+                             &set->again[mode]);
+}
+
+static int list_programs(const z3d_program_set *set, z3d_program *all[2 * Z3D_MODE_COUNT]) {
+    int count = 0;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        if (set->program[mode]) all[count++] = set->program[mode];
+        if (set->again[mode]) all[count++] = set->again[mode];
+    }
+    return count;
+}
+
+static z3d_status build_for_rank(const z3d_program_set *set, const z3d_program *mine, int rank,
+                                 z3d_layout **layout, z3d_program **program) {
+    const int *size = set->topology.size;
+    z3d_topology topology;
+    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
+                              rank, &topology));
+    Z3D_TRY(z3d_layout_create(set->model, &topology, &mine->config, layout));
+    return z3d_program_build(set->model, *layout, set->traces, &topology, &mine->config, mine->mode,
+                             program);
+}
+
+/* The builder is pure, so every rank can build every rank's program. */
+static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mine) {
+    int world = set->topology.size[Z3D_AXIS_WORLD];
+    z3d_program *program[BUILT_APART] = {NULL};
+    z3d_layout *layout[BUILT_APART] = {NULL};
+    if (set->one_class) return z3d_program_verify_class(mine);
+    z3d_status status = Z3D_OK;
+    for (int rank = 0; rank < world && status == Z3D_OK; rank++)
+        status = build_for_rank(set, mine, rank, &layout[rank], &program[rank]);
+    if (status == Z3D_OK) status = z3d_program_verify_world(program, world);
+    for (int rank = 0; rank < world; rank++) {
+        z3d_program_destroy(program[rank]);
+        z3d_layout_destroy(layout[rank]);
+    }
+    return status;
+}
+
+z3d_status z3d_program_set_create(const z3d_model *model, const z3d_topology *topology,
+                                  const z3d_program_config *config, int threads, bool verify,
+                                  z3d_program_set *set) {
+    z3d_program *all[2 * Z3D_MODE_COUNT];
+    int64_t world = topology->size[Z3D_AXIS_WORLD];
+    *set = (z3d_program_set){.model = model, .topology = *topology, .config = *config};
+    Z3D_TRY(z3d_layout_create(model, topology, config, &set->layout));
+    Z3D_TRY(z3d_traces_record(model, set->layout, config, threads, &set->traces));
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(build_mode(set, (z3d_mode)mode));
+    int count = list_programs(set, all);
+    set->one_class = world > BUILT_APART || world * set->program[Z3D_MODE_TRAIN]->num_instructions >
+                                                MAX_PLAYED_INSTRUCTIONS;
+    Z3D_TRY(z3d_program_plan(all, count));
+    for (int k = 0; k < count && verify; k++) {
+        Z3D_TRY(z3d_program_verify(all[k]));
+        Z3D_TRY(verify_world(set, all[k]));
+    }
+    return Z3D_OK;
+}
+
+void z3d_program_set_release(z3d_program_set *set) {
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        z3d_program_destroy(set->program[mode]);
+        z3d_program_destroy(set->again[mode]);
+    }
+    z3d_traces_destroy(set->traces);
+    z3d_layout_destroy(set->layout);
+    *set = (z3d_program_set){0};
+}

@@ -1,0 +1,56 @@
+/* What a rank keeps between steps of every parameter group, and how: the one place where ZeRO's
+ * stage is read. Stage 1 shards the optimizer states, 2 the gradients too, 3 the parameters too
+ * (the paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
+#include "zero/program.h"
+
+/* Gradients that are reduced once a step must be whole on every rank until then. Where every
+ * micro-batch is reduced, the others' rows are kept only to be gathered. */
+static bool keeps_all_gradients(const z3d_program_config *config) {
+    if (config->accumulation > 1) return config->stage < 1 || config->reduce_per_step;
+    return config->stage < 2;
+}
+
+void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_COUNT]) {
+    const bool all[Z3D_PART_COUNT] = {
+        [Z3D_PART_PARAMETERS] = config->stage < 3,
+        [Z3D_PART_GRADIENTS] = keeps_all_gradients(config),
+        [Z3D_PART_OPTIMIZER] = config->stage < 1,
+    };
+    for (int part = 0; part < Z3D_PART_COUNT; part++)
+        kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN, .tensors = 1};
+    kept[Z3D_PART_PARAMETERS].dtype = config->dtype;
+    kept[Z3D_PART_GRADIENTS].dtype = config->grad_dtype;
+    /* Momentum and variance; fp32 parameters are their own master copy. */
+    kept[Z3D_PART_OPTIMIZER].dtype = Z3D_F32;
+    kept[Z3D_PART_OPTIMIZER].tensors = config->dtype == Z3D_F32 ? 2 : 3;
+}
+
+static const z3d_kept *kept_of(const z3d_layout *layout, int group, z3d_group_part part) {
+    return &layout->group[group].kept[part];
+}
+
+bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part) {
+    return kept_of(layout, group, part)->rows == Z3D_ROWS_ALL;
+}
+
+int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part) {
+    const z3d_group_layout *g = &layout->group[group];
+    return z3d_keeps_all_rows(layout, group, part) ? g->padded : g->shard;
+}
+
+int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part) {
+    return z3d_keeps_all_rows(layout, group, part)
+               ? 0
+               : layout->data_index * layout->group[group].shard;
+}
+
+int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part) {
+    const z3d_kept *kept = kept_of(layout, group, part);
+    return z3d_kept_elements(layout, group, part) * kept->tensors *
+           (int64_t)z3d_dtype_size(kept->dtype);
+}
+
+bool z3d_keeps_whole_gradients(const z3d_layout *layout) {
+    return layout->num_groups > 0 && z3d_keeps_all_rows(layout, 0, Z3D_PART_GRADIENTS) &&
+           !z3d_keeps_all_rows(layout, 0, Z3D_PART_OPTIMIZER);
+}
