@@ -75,7 +75,7 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
                            .unit = -1,
                            .micro = -1,
                            .group = -1,
-                           .axis = Z3D_AXIS_WORLD};
+                           .axis = z3d_opcode_info_of(opcode)->axis};
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
     return i;
 }
@@ -116,7 +116,6 @@ static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, 
         z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
         i->group = g;
         i->micro = micro;
-        i->axis = Z3D_AXIS_DATA;
         i->first = first;
         i->count = first + columns < shard ? columns : shard - first;
         i->buffer[slot] = buffer;
@@ -143,8 +142,8 @@ static void add_persistent(struct builder *b) {
     static const char *const name[] = {"parameters", "gradients", "optimizer"};
     z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state",
                        -1);
-    z3d_builder_buffer(b, Z3D_TENANT_COMMUNICATION, 8 * (4 + p->model->num_groups), "control",
-                       "vector", -1);
+    z3d_builder_buffer(b, Z3D_TENANT_COMMUNICATION, 8 * (Z3D_CONTROL_FIXED + p->model->num_groups),
+                       "control", "vector", -1);
     z3d_builder_buffer(b, Z3D_TENANT_TEMPORARY, p->traces->scratch > 0 ? p->traces->scratch : 64,
                        "kernel", "scratch", -1);
     for (int m = 0; m < c->accumulation; m++)
@@ -249,7 +248,6 @@ static void gather_at_start(struct builder *b) {
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
     z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_SUM_REPLICATED, phase);
     i->group = g;
-    i->axis = Z3D_AXIS_TENSOR;
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
 }
 
@@ -337,7 +335,6 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE);
     i->unit = w.unit;
     i->micro = w.micro;
-    i->axis = Z3D_AXIS_TENSOR;
     i->num_children = trace->num_children;
     i->child = trace->child;
     i->buffer[Z3D_SLOT_WORKSPACE] = workspace;
@@ -469,7 +466,8 @@ static void build(struct builder *b) {
     if (p->mode == Z3D_MODE_TRAIN) {
         optimize(b);
     } else {
-        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_GATHER_OUTPUT, Z3D_PHASE_WHOLE);
+        z3d_opcode last = p->mode == Z3D_MODE_EVALUATE ? Z3D_OP_SUM_LOSS : Z3D_OP_GATHER_OUTPUT;
+        z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE);
         i->buffer[Z3D_SLOT_INPUT] = b->unit[p->model->num_units - 1].output;
     }
 }

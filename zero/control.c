@@ -6,24 +6,8 @@
 
 #include "zero/executor.h"
 
-/* The control vector: loss, targets, stop requests, the skip flag (behind the sum), then the
- * squared gradients by group. */
-enum { LOSS, TARGETS, STOP, SKIP, SQUARES };
-
 static double *device_control(const z3d_executor *executor) {
     return z3d_executor_address(executor, Z3D_BUFFER_CONTROL, 0, Z3D_F64);
-}
-
-/* Numbers in the control vector; 0: the program has none. */
-static int64_t control_count(const z3d_program *program) {
-    switch (program->mode) {
-    case Z3D_MODE_TRAIN:
-        return SQUARES + program->layout->num_groups;
-    case Z3D_MODE_EVALUATE:
-        return SQUARES;
-    default:
-        return 0;
-    }
 }
 
 /* ---- in ---- */
@@ -42,7 +26,7 @@ static int64_t mailbox_control(void) {
 }
 
 static int64_t mailbox_field(const z3d_program *p, int micro, int field) {
-    int64_t groups = SQUARES + p->layout->num_groups, stride = 0, before = 0;
+    int64_t groups = Z3D_CONTROL_SQUARES + p->layout->num_groups, stride = 0, before = 0;
     for (int f = 0; f < p->model->num_fields; f++) {
         int64_t bytes =
             z3d_round_up(p->config.micro_batch * p->model->field[f].bytes_per_sample, APART);
@@ -97,7 +81,7 @@ z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host)
 static z3d_status sum_gradient_squares(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     const z3d_layout *layout = p->layout;
-    double *squares = device_control(executor) + SQUARES;
+    double *squares = device_control(executor) + Z3D_CONTROL_SQUARES;
     for (int g = 0; g < layout->num_groups; g++) {
         for (int r = 0; r < layout->group[g].num_ranges; r++) {
             z3d_range range;
@@ -114,7 +98,7 @@ static z3d_status sum_gradient_squares(z3d_executor *executor) {
 
 z3d_status z3d_executor_exchange(z3d_executor *executor) {
     const z3d_program *p = executor->program;
-    int64_t count = control_count(p);
+    int64_t count = z3d_control_count(p);
     double *control = device_control(executor);
     /* Loss and targets are equal on all tensor ranks. */
     Z3D_TRY(Z3D_LAUNCH(executor->device, control_begin, .state = z3d_executor_state(executor),
@@ -133,7 +117,7 @@ z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *hos
     Z3D_TRY(z3d_executor_exchange(executor));
     return Z3D_LAUNCH(executor->device, control_end, .control = device_control(executor),
                       .state = z3d_executor_state(executor),
-                      .count = control_count(executor->program),
+                      .count = z3d_control_count(executor->program),
                       .clipping = host->gradient_clipping);
 }
 
@@ -164,20 +148,21 @@ static void take_gradients(z3d_executor *executor, z3d_host_step *host) {
     const z3d_program *p = executor->program;
     const double *sums = executor->sums;
     double squares = 0;
-    for (int g = 0; g < p->layout->num_groups; g++) squares += sums[SQUARES + g];
+    for (int g = 0; g < p->layout->num_groups; g++) squares += sums[Z3D_CONTROL_SQUARES + g];
     host->grad_norm = sqrt(squares) / (double)host->state.loss_scale;
-    host->overflow_group = overflow_group(p->model, sums[LOSS], sums + SQUARES);
-    host->skipped = sums[SKIP] > 0;
+    host->overflow_group =
+        overflow_group(p->model, sums[Z3D_CONTROL_LOSS], sums + Z3D_CONTROL_SQUARES);
+    host->skipped = sums[Z3D_CONTROL_SKIP] > 0;
     executor->last_loss_scale = host->state.loss_scale;
 }
 
 z3d_status z3d_executor_read_sums(z3d_executor *executor) {
     return z3d_device_read(executor->device, executor->sums, device_control(executor),
-                           control_count(executor->program) * (int64_t)sizeof *executor->sums);
+                           z3d_control_count(executor->program) * (int64_t)sizeof *executor->sums);
 }
 
 z3d_status z3d_executor_fetch(z3d_executor *executor) {
-    int64_t count = control_count(executor->program);
+    int64_t count = z3d_control_count(executor->program);
     if (!executor->mailbox || count == 0) return Z3D_OK;
     return z3d_device_fetch(executor->device, executor->mailbox + mailbox_control(),
                             device_control(executor), count * (int64_t)sizeof(double));
@@ -188,17 +173,17 @@ static z3d_status wait_for_sums(z3d_executor *executor) {
     if (!executor->mailbox) return z3d_executor_read_sums(executor);
     Z3D_TRY(z3d_device_synchronize(executor->device));
     memcpy(executor->sums, executor->mailbox + mailbox_control(),
-           (size_t)control_count(executor->program) * sizeof *executor->sums);
+           (size_t)z3d_control_count(executor->program) * sizeof *executor->sums);
     return Z3D_OK;
 }
 
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host) {
     const double *sums = executor->sums;
-    if (control_count(executor->program) == 0) return Z3D_OK;
+    if (z3d_control_count(executor->program) == 0) return Z3D_OK;
     Z3D_TRY(wait_for_sums(executor));
-    host->loss_sum = sums[LOSS];
-    host->targets = sums[TARGETS];
-    host->stop = sums[STOP] > 0;
+    host->loss_sum = sums[Z3D_CONTROL_LOSS];
+    host->targets = sums[Z3D_CONTROL_TARGETS];
+    host->stop = sums[Z3D_CONTROL_STOP] > 0;
     if (executor->program->mode == Z3D_MODE_TRAIN) take_gradients(executor, host);
     return Z3D_OK;
 }

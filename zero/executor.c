@@ -35,8 +35,8 @@ z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executo
     Z3D_TRY(z3d_new(count, sizeof *executor->start, "executor", &executor->start));
     Z3D_TRY(
         z3d_new((size_t)program->num_buffers, sizeof *executor->live, "executor", &executor->live));
-    Z3D_TRY(z3d_new(4 + (size_t)program->layout->num_groups, sizeof *executor->sums, "executor",
-                    &executor->sums));
+    Z3D_TRY(z3d_new(Z3D_CONTROL_FIXED + (size_t)program->layout->num_groups, sizeof *executor->sums,
+                    "executor", &executor->sums));
     for (int b = 0; b < program->num_buffers; b++)
         if (program->buffer[b].persistent)
             z3d_ledger_add(&executor->measured[program->buffer[b].space], program->buffer[b].tenant,
@@ -115,49 +115,43 @@ z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
 
 /* ---- collectives over the data group ---- */
 
-static z3d_status start_matrix(z3d_executor *executor, int index, z3d_collective_kind kind,
-                               int buffer, z3d_dtype dtype) {
-    const z3d_instruction *i = &executor->program->instruction[index];
-    z3d_collective call = {
-        .kind = kind,
-        .op = Z3D_SUM,
-        .dtype = dtype,
-        .buffer = z3d_executor_address(executor, buffer, i->first, dtype),
-        .count = i->count,
-        .stride = executor->program->layout->group[i->group].shard,
-    };
-    return z3d_collective_start(executor->group[Z3D_AXIS_DATA], &call, &executor->ticket[index]);
-}
-
-/* Over the tensor group, whose members have the same part in their shards, or all none. */
-static z3d_status start_sum_replicated(z3d_executor *executor, int index) {
-    int group = executor->program->instruction[index].group;
+/* The matrix that a collective works in: [ranks x stride] elements from `base` on; of an
+ * all-reduce, one run of them. Its columns are the entry's. */
+static z3d_status start_collective(z3d_executor *executor, int index) {
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[index];
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    z3d_dtype dtype = z3d_instruction_dtype(p, i);
     int64_t first, count;
-    z3d_layout_replicated_part(executor->program->layout, group, &first, &count);
+    z3d_instruction_columns(p, i, &first, &count);
     if (count == 0) return Z3D_OK;
     z3d_collective call = {
-        .kind = Z3D_COLLECTIVE_ALL_REDUCE,
+        .kind = z3d_instruction_kind(i),
         .op = Z3D_SUM,
-        .dtype = executor->program->config.grad_dtype,
-        .buffer = z3d_executor_kept_address(executor, group, Z3D_PART_GRADIENTS, first),
+        .dtype = dtype,
+        .buffer = info->rules == Z3D_CLASS_ALL_REDUCE
+                      ? z3d_executor_kept_address(executor, i->group, Z3D_PART_GRADIENTS, first)
+                      : z3d_executor_address(executor, i->buffer[info->slot], first, dtype),
         .count = count,
+        .stride = i->group >= 0 ? p->layout->group[i->group].shard : count,
     };
-    return z3d_collective_start(executor->group[Z3D_AXIS_TENSOR], &call, &executor->ticket[index]);
+    return z3d_collective_start(executor->group[i->axis], &call, &executor->ticket[index]);
 }
 
+/* Where parameters are kept in a buffer of their own, the own row comes from there. */
 static z3d_status start_gather_params(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
     int full = i->buffer[Z3D_SLOT_PARAMETERS], shard = i->buffer[Z3D_SLOT_INPUT];
     int64_t row = p->layout->data_index * p->layout->group[i->group].shard;
+    z3d_dtype dtype = p->config.dtype;
     if (shard >= 0)
-        Z3D_TRY(Z3D_LAUNCH(
-            executor->device, cast,
-            .destination = z3d_executor_address(executor, full, row + i->first, p->config.dtype),
-            .source = z3d_executor_address(executor, shard, i->first, p->config.dtype),
-            .count = i->count, .destination_dtype = p->config.dtype,
-            .source_dtype = p->config.dtype));
-    return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, full, p->config.dtype);
+        Z3D_TRY(
+            Z3D_LAUNCH(executor->device, cast,
+                       .destination = z3d_executor_address(executor, full, row + i->first, dtype),
+                       .source = z3d_executor_address(executor, shard, i->first, dtype),
+                       .count = i->count, .destination_dtype = dtype, .source_dtype = dtype));
+    return start_collective(executor, index);
 }
 
 /* ---- activation checkpoints ---- */
@@ -199,21 +193,13 @@ static z3d_status start_transfer(z3d_executor *executor, int index) {
 }
 
 /* From the tensor group: every rank's part. */
-static z3d_status start_load_gather(z3d_executor *executor, int index) {
+static z3d_status start_gather_input(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
-    z3d_dtype dtype = executor->program->config.dtype;
     int64_t first, count;
     z3d_executor_checkpoint_part(executor->program, i, &first, &count);
     if (i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT])
         Z3D_TRY(copy_part(executor, i, false, first, count));
-    z3d_collective call = {
-        .kind = Z3D_COLLECTIVE_ALL_GATHER,
-        .dtype = dtype,
-        .buffer = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, dtype),
-        .count = i->count,
-        .stride = i->count,
-    };
-    return z3d_collective_start(executor->group[Z3D_AXIS_TENSOR], &call, &executor->ticket[index]);
+    return start_collective(executor, index);
 }
 
 /* A checkpoint that is the input itself takes nothing but its lifetime. */
@@ -226,37 +212,25 @@ static z3d_status save_input(z3d_executor *executor, const z3d_instruction *i) {
 
 /* ---- what runs beside compute ---- */
 
-static bool is_transfer(const z3d_instruction *i) {
-    return i->space == Z3D_SPACE_HOST;
-}
-
 static z3d_status start(z3d_executor *executor, int index) {
-    const z3d_program *p = executor->program;
-    const z3d_instruction *i = &p->instruction[index];
-    if (is_transfer(i)) return start_transfer(executor, index);
+    const z3d_instruction *i = &executor->program->instruction[index];
     switch (i->opcode) {
     case Z3D_OP_GATHER_PARAMS:
         return start_gather_params(executor, index);
-    case Z3D_OP_REDUCE_GRADS:
-        return start_matrix(executor, index, Z3D_COLLECTIVE_REDUCE_SCATTER,
-                            i->buffer[Z3D_SLOT_GRADIENTS], p->config.grad_dtype);
-    case Z3D_OP_GATHER_GRADS:
-        return start_matrix(executor, index, Z3D_COLLECTIVE_ALL_GATHER, i->buffer[Z3D_SLOT_SHARD],
-                            p->config.grad_dtype);
-    case Z3D_OP_SUM_REPLICATED:
-        return start_sum_replicated(executor, index);
+    case Z3D_OP_GATHER_INPUT:
+        return start_gather_input(executor, index);
+    case Z3D_OP_SAVE_INPUT:
     case Z3D_OP_LOAD_INPUT:
-        return start_load_gather(executor, index);
+        return start_transfer(executor, index);
     default:
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%s cannot be started and waited for",
-                         z3d_opcode_name(i->opcode));
+        return start_collective(executor, index);
     }
 }
 
 static z3d_status wait(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     z3d_ticket ticket = executor->ticket[executor->start[index]];
-    if (is_transfer(i)) {
+    if (!z3d_is_collective(i)) {
         z3d_copy copy = {ticket.id};
         double begin = z3d_now();
         z3d_status status = executor->blocking ? z3d_copy_wait(executor->device, copy)
@@ -264,11 +238,9 @@ static z3d_status wait(z3d_executor *executor, int index) {
         executor->transfer_wait_seconds += z3d_now() - begin;
         return status;
     }
-    if (i->opcode == Z3D_OP_SUM_REPLICATED) {
-        int64_t first, count;
-        z3d_layout_replicated_part(executor->program->layout, i->group, &first, &count);
-        if (count == 0) return Z3D_OK;
-    }
+    int64_t first, count;
+    z3d_instruction_columns(executor->program, i, &first, &count);
+    if (count == 0) return Z3D_OK;
     z3d_group *group = executor->group[i->axis];
     return executor->blocking ? z3d_collective_wait(group, ticket)
                               : z3d_collective_test(group, ticket);
@@ -295,20 +267,19 @@ static void announce(z3d_executor *executor, int64_t step, const z3d_child *call
     if (!executor->world) return;
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[executor->position];
-    bool exchange = i->opcode == Z3D_OP_STEP_CONTROL ||
-                    (i->opcode == Z3D_OP_GATHER_OUTPUT && p->mode == Z3D_MODE_EVALUATE);
-    bool collective = i->phase == Z3D_PHASE_WAIT && i->space == Z3D_SPACE_DEVICE;
+    bool waits = i->phase == Z3D_PHASE_WAIT;
+    bool communicates = z3d_communicates(i) && (waits || !z3d_is_collective(i));
     char what[112], place[160];
     z3d_instruction_describe(p, executor->position, what, sizeof what);
     if (call)
         snprintf(place, sizeof place, "step %lld: %s: %s (%s group)", (long long)step, what,
                  z3d_collective_name(call->kind), z3d_axis_name(call->axis));
-    else if (collective || exchange)
+    else if (communicates)
         snprintf(place, sizeof place, "step %lld: %s (%s group)", (long long)step, what,
                  z3d_axis_name(i->axis));
     else
         snprintf(place, sizeof place, "step %lld: %s", (long long)step, what);
-    z3d_watchdog_place(executor->world, call || exchange || i->phase == Z3D_PHASE_WAIT, place);
+    z3d_watchdog_place(executor->world, call || communicates || waits, place);
 }
 
 void z3d_executor_announce_wait(const z3d_executor *executor, const char *what) {
@@ -466,7 +437,6 @@ static z3d_status optimizer_step(z3d_executor *executor, int g) {
 static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,
                                 const z3d_host_step *host) {
     const z3d_program *p = executor->program;
-    if (p->mode == Z3D_MODE_EVALUATE) return z3d_executor_exchange(executor);
     int result = i->buffer[Z3D_SLOT_INPUT];
     z3d_dtype dtype = p->config.dtype;
     return z3d_executor_read_floats(executor, z3d_executor_address(executor, result, 0, dtype),
@@ -498,13 +468,11 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
         return z3d_executor_control(executor, host);
     case Z3D_OP_OPTIMIZER_STEP:
         return optimizer_step(executor, i->group);
+    case Z3D_OP_SUM_LOSS:
+        return z3d_executor_exchange(executor);
     case Z3D_OP_GATHER_OUTPUT:
         return gather_output(executor, i, host);
-    case Z3D_OP_GATHER_PARAMS: /* only ever started and waited for */
-    case Z3D_OP_REDUCE_GRADS:
-    case Z3D_OP_SUM_REPLICATED:
-    case Z3D_OP_GATHER_GRADS:
-    case Z3D_OPCODE_COUNT:
+    default: /* only ever started and waited for */
         break;
     }
     return Z3D_ERROR(Z3D_ERR_PROGRAM, "unknown instruction (opcode %d)", (int)i->opcode);

@@ -10,21 +10,10 @@
 
 /* Slots that an instruction writes whole, as a mask; its digest is over the memory in them. */
 static unsigned written_slots(const z3d_instruction *i) {
-    unsigned gradients = 0;
-    for (int s = 0; s < Z3D_MAX_UNIT_GROUPS; s++) gradients |= 1u << (Z3D_SLOT_GRADIENTS + s);
-    switch (i->opcode) {
-    case Z3D_OP_FORWARD:
-    case Z3D_OP_RECOMPUTE:
-        return (i->need_output ? 1u << Z3D_SLOT_OUTPUT : 0) | (i->keep ? 1u << Z3D_SLOT_SAVED : 0);
-    case Z3D_OP_BACKWARD:
-        return 1u << Z3D_SLOT_INPUT_GRADIENT | gradients;
-    case Z3D_OP_KEEP_SHARD:
-        return 1u << Z3D_SLOT_SHARD;
-    case Z3D_OP_OPTIMIZER_STEP:
-        return 1u << Z3D_SLOT_OPTIMIZER | 1u << Z3D_SLOT_PARAMETERS;
-    default:
-        return 0;
-    }
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    unsigned left_out = (i->need_output ? 0 : 1u << Z3D_SLOT_OUTPUT);
+    if (!i->keep) left_out |= 1u << Z3D_SLOT_SAVED;
+    return info->writes & ~left_out;
 }
 
 static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, const void *from,
@@ -46,16 +35,13 @@ static z3d_status hash_columns(z3d_executor *executor, XXH3_state_t *hash,
                                const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const z3d_layout *layout = p->layout;
-    bool reduced = i->opcode == Z3D_OP_REDUCE_GRADS;
-    z3d_dtype dtype = i->opcode == Z3D_OP_GATHER_PARAMS ? p->config.dtype : p->config.grad_dtype;
-    z3d_slot slot = i->opcode == Z3D_OP_GATHER_PARAMS  ? Z3D_SLOT_PARAMETERS
-                    : i->opcode == Z3D_OP_REDUCE_GRADS ? Z3D_SLOT_GRADIENTS
-                                                       : Z3D_SLOT_SHARD;
+    bool reduced = z3d_instruction_kind(i) == Z3D_COLLECTIVE_REDUCE_SCATTER;
+    z3d_dtype dtype = z3d_instruction_dtype(p, i);
+    int buffer = i->buffer[z3d_opcode_info_of(i->opcode)->slot];
     for (int row = 0; row < layout->data_size; row++) {
         if (reduced && row != layout->data_index) continue;
         int64_t first = row * layout->group[i->group].shard + i->first;
-        Z3D_TRY(hash_bytes(executor, hash,
-                           z3d_executor_address(executor, i->buffer[slot], first, dtype),
+        Z3D_TRY(hash_bytes(executor, hash, z3d_executor_address(executor, buffer, first, dtype),
                            i->count * (int64_t)z3d_dtype_size(dtype)));
     }
     return Z3D_OK;
@@ -74,8 +60,9 @@ static z3d_status hash_sum(z3d_executor *executor, XXH3_state_t *hash, const z3d
 /* The leg that makes a unit's input whole again; a part's padding and what another leg will bring
  * are nobody's output. */
 static bool completes_input(const z3d_program *p, const z3d_instruction *i) {
-    return i->opcode == Z3D_OP_LOAD_INPUT &&
-           (i->space == Z3D_SPACE_DEVICE || !p->config.partition_activations);
+    if (z3d_opcode_info_of(i->opcode)->moves != Z3D_MOVES_ACTIVATIONS) return false;
+    bool to_host = p->buffer[i->buffer[Z3D_SLOT_OUTPUT]].space == Z3D_SPACE_HOST;
+    return !to_host && (z3d_is_collective(i) || !p->config.partition_activations);
 }
 
 static z3d_status hash_input(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
@@ -87,9 +74,9 @@ static z3d_status hash_input(z3d_executor *executor, XXH3_state_t *hash, const z
 }
 
 /* A checkpoint that is a copy: this rank's part of the input. */
-static bool copies_input(const z3d_instruction *i) {
-    return i->opcode == Z3D_OP_SAVE_INPUT && i->phase != Z3D_PHASE_START &&
-           i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT];
+static bool copies_input(const z3d_program *p, const z3d_instruction *i) {
+    return z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_COPY && i->phase != Z3D_PHASE_START &&
+           !completes_input(p, i) && i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT];
 }
 
 static z3d_status hash_copy(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
@@ -100,22 +87,26 @@ static z3d_status hash_copy(z3d_executor *executor, XXH3_state_t *hash, const z3
                       count * (int64_t)z3d_dtype_size(executor->program->config.dtype));
 }
 
-/* What is in the step state: the head's loss so far, what step_control makes of all ranks' sums. */
+static bool exchanges(const z3d_instruction *i) {
+    return z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_EXCHANGE;
+}
+
+/* What is in the step state: the head's loss so far, what the exchange makes of all ranks' sums. */
 static bool changes_state(const z3d_program *p, const z3d_instruction *i) {
-    return i->opcode == Z3D_OP_STEP_CONTROL ||
-           (i->opcode == Z3D_OP_FORWARD && i->unit == p->model->num_units - 1);
+    bool gives_output = z3d_opcode_info_of(i->opcode)->writes >> Z3D_SLOT_OUTPUT & 1;
+    return exchanges(i) || (gives_output && i->unit == p->model->num_units - 1);
 }
 
 static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
-    const double *sums = executor->sums; /* loss, targets, stop requests, skip, squares by group */
+    const double *sums = executor->sums;
     z3d_step_state state;
     Z3D_TRY(z3d_device_read(executor->device, &state,
                             z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8),
                             sizeof state));
-    if (i->opcode == Z3D_OP_STEP_CONTROL) {
+    if (exchanges(i)) {
         Z3D_TRY(z3d_executor_read_sums(executor));
-        XXH3_64bits_update(hash, sums, 2 * sizeof *sums);
-        XXH3_64bits_update(hash, sums + 4,
+        XXH3_64bits_update(hash, sums, Z3D_CONTROL_STOP * sizeof *sums);
+        XXH3_64bits_update(hash, sums + Z3D_CONTROL_SQUARES,
                            (size_t)executor->program->layout->num_groups * sizeof *sums);
         XXH3_64bits_update(hash, &state.gradient_factor, sizeof state.gradient_factor);
         XXH3_64bits_update(hash, &state.skip, sizeof state.skip);
@@ -131,9 +122,9 @@ z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) 
     const z3d_instruction *i = &p->instruction[index];
     unsigned slots = written_slots(i);
     bool over = i->phase == Z3D_PHASE_WAIT;
-    bool sum = over && i->opcode == Z3D_OP_SUM_REPLICATED;
+    bool sum = over && z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_ALL_REDUCE;
     bool columns = over && i->group >= 0 && !sum, input = over && completes_input(p, i);
-    bool copy = copies_input(i), state = changes_state(p, i);
+    bool copy = copies_input(p, i), state = changes_state(p, i);
     if (!slots && !columns && !input && !sum && !copy && !state) return Z3D_OK;
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);

@@ -5,15 +5,6 @@
 
 #include "zero/program.h"
 
-const char *z3d_opcode_name(z3d_opcode opcode) {
-    static const char *const names[] = {
-#define X(NAME, name) #name,
-        Z3D_OPCODE_MAP(X)
-#undef X
-    };
-    return (unsigned)opcode < Z3D_OPCODE_COUNT ? names[opcode] : "?";
-}
-
 static const char *phase_name(z3d_phase phase) {
     return phase == Z3D_PHASE_START ? "start" : phase == Z3D_PHASE_WAIT ? "wait" : "";
 }
@@ -53,19 +44,6 @@ const char *z3d_instruction_describe(const z3d_program *program, int index, char
 
 /* ---- volume ---- */
 
-/* Elements of this rank's shard that sum_replicated is about. */
-static int64_t summed(const z3d_program *p, const z3d_instruction *in) {
-    int64_t first, count;
-    z3d_layout_replicated_part(p->layout, in->group, &first, &count);
-    return count;
-}
-
-static bool moves_tensors(const z3d_instruction *in) {
-    return in->opcode == Z3D_OP_GATHER_PARAMS || in->opcode == Z3D_OP_REDUCE_GRADS ||
-           in->opcode == Z3D_OP_GATHER_GRADS ||
-           (in->opcode == Z3D_OP_LOAD_INPUT && in->phase == Z3D_PHASE_START);
-}
-
 static int64_t volume_of(z3d_collective_kind kind, int64_t count, int64_t size) {
     switch (kind) {
     case Z3D_COLLECTIVE_ALL_REDUCE:
@@ -84,11 +62,11 @@ static int64_t volume_of(z3d_collective_kind kind, int64_t count, int64_t size) 
 int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axis axis,
                                bool children) {
     const z3d_instruction *in = &program->instruction[index];
-    int64_t volume = 0, size = program->topology.size[axis];
+    int64_t volume = 0, size = program->topology.size[axis], first, count;
     if (in->phase == Z3D_PHASE_WAIT) return 0;
-    if (moves_tensors(in) && in->axis == axis) volume += in->count * (size - 1);
-    if (in->opcode == Z3D_OP_SUM_REPLICATED && in->axis == axis)
-        volume += volume_of(Z3D_COLLECTIVE_ALL_REDUCE, summed(program, in), size);
+    z3d_instruction_columns(program, in, &first, &count);
+    if (z3d_is_collective(in) && in->axis == axis)
+        volume += volume_of(z3d_instruction_kind(in), count, size);
     for (int c = 0; children && c < in->num_children; c++)
         if (in->child[c].axis == axis && !in->child[c].scalar)
             volume += volume_of(in->child[c].kind, in->child[c].count, size);
@@ -115,12 +93,15 @@ static const char *slot_name(int slot, char *buf, size_t size) {
     return buf;
 }
 
-/* Bytes of the matrix columns that a collective takes part with, of all members. */
-static int64_t bucket_bytes(const z3d_program *p, const z3d_instruction *in) {
-    z3d_dtype dtype = in->opcode == Z3D_OP_GATHER_PARAMS ? p->config.dtype : p->config.grad_dtype;
-    int64_t elements = in->opcode == Z3D_OP_SUM_REPLICATED ? summed(p, in)
-                                                           : in->count * p->topology.size[in->axis];
-    return elements * (int64_t)z3d_dtype_size(dtype);
+/* Bytes that an entry moves: of a matrix, the columns of all members; 0: it moves nothing. */
+static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
+    bool matrix = z3d_is_collective(in) && z3d_instruction_kind(in) != Z3D_COLLECTIVE_ALL_REDUCE;
+    bool copy = z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_COPY;
+    int64_t first, count;
+    if (!z3d_is_collective(in) && !copy) return 0;
+    z3d_instruction_columns(p, in, &first, &count);
+    return count * (matrix ? p->topology.size[in->axis] : 1) *
+           (int64_t)z3d_dtype_size(z3d_instruction_dtype(p, in));
 }
 
 static void print_header(const z3d_program *p, z3d_string *out) {
@@ -209,13 +190,13 @@ static void print_instruction(const z3d_program *p, int index, int width, z3d_st
     char columns[48] = "", bytes[32] = "", micro[16] = "";
     z3d_string line = {0};
     if (in->count > 0) columns_text(in, columns, sizeof columns);
-    if ((in->count > 0 && moves_tensors(in)) || in->opcode == Z3D_OP_SUM_REPLICATED)
-        z3d_format_bytes(bucket_bytes(p, in), bytes, sizeof bytes);
+    int64_t moved = moved_bytes(p, in);
+    if (moved > 0) z3d_format_bytes(moved, bytes, sizeof bytes);
     if (in->micro >= 0) snprintf(micro, sizeof micro, "%d", in->micro);
     z3d_string_append(&line, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
                       z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);
     print_buffers(p, in, &line);
-    if (in->opcode == Z3D_OP_RECOMPUTE && !in->need_output) {
+    if (z3d_opcode_info_of(in->opcode)->writes >> Z3D_SLOT_OUTPUT & 1 && !in->need_output) {
         z3d_string_append(&line, "  (without output)");
     }
     append_trimmed(out, line.text ? line.text : "");

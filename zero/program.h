@@ -7,6 +7,7 @@
 #include "parallel/parallel.h"
 #include "src/base/base.h"
 #include "src/model/unit.h"
+#include "zero/opcodes.h"
 
 /* What the builder decides from. No `auto` here. */
 typedef struct z3d_program_config {
@@ -164,33 +165,6 @@ const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kin
 
 /* ---- the program ---- */
 
-#define Z3D_OPCODE_MAP(X)                                                                          \
-    X(STEP_BEGIN, step_begin)         /* learning rate, seeds, zeroed sums into the step state */  \
-    X(GATHER_PARAMS, gather_params)   /* all-gather of group g's shards, one bucket */             \
-    X(RELEASE_PARAMS, release_params) /* the gathered buffer is dead from here */                  \
-    X(FORWARD, forward)                                                                            \
-    X(SAVE_INPUT, save_input)                                                                      \
-    X(LOAD_INPUT, load_input)                                                                      \
-    X(RECOMPUTE, recompute)                                                                        \
-    X(BACKWARD, backward)                                                                          \
-    X(REDUCE_GRADS, reduce_grads)     /* reduce-scatter of group g's gradients, one bucket */      \
-    X(KEEP_SHARD, keep_shard)         /* the reduced own shard is added to the gradients kept */   \
-    X(SUM_REPLICATED, sum_replicated) /* all-reduce over the tensor group of the kept own shard's  \
-                                         part that is of group g's replicated parameters */        \
-    X(STEP_CONTROL, step_control)     /* norm, overflow, loss, stop: one small collective */       \
-    X(GATHER_GRADS, gather_grads)     /* stage 0: all-gather of reduced gradients, one bucket */   \
-    X(OPTIMIZER_STEP, optimizer_step)                                                              \
-    X(GATHER_OUTPUT, gather_output) /* evaluate, generate: hand the result over */
-
-typedef enum z3d_opcode {
-#define X(NAME, name) Z3D_OP_##NAME,
-    Z3D_OPCODE_MAP(X)
-#undef X
-        Z3D_OPCODE_COUNT
-} z3d_opcode;
-
-const char *z3d_opcode_name(z3d_opcode opcode);
-
 /* What runs beside compute stands in the list twice: START makes it wait for compute's position,
  * WAIT makes compute wait for it. */
 typedef enum z3d_phase { Z3D_PHASE_WHOLE, Z3D_PHASE_START, Z3D_PHASE_WAIT } z3d_phase;
@@ -210,12 +184,36 @@ typedef enum z3d_slot {
     Z3D_SLOT_COUNT
 } z3d_slot;
 
+/* Whose data an instruction moves. */
+typedef enum z3d_moves {
+    Z3D_MOVES_NONE,
+    Z3D_MOVES_PARAMETERS,
+    Z3D_MOVES_GRADIENTS,
+    Z3D_MOVES_ACTIVATIONS
+} z3d_moves;
+
+/* A row of the table of instructions (opcodes.h). */
+typedef struct z3d_opcode_info {
+    const char *name;
+    z3d_opcode_class rules;
+    z3d_opcode_subject subject;
+    z3d_axis axis;
+    z3d_moves moves;
+    z3d_slot slot;
+    unsigned writes; /* bit s: slot s */
+    unsigned modes;  /* bit m: mode m */
+} z3d_opcode_info;
+
+/* Of an opcode out of range, too: a wrong program is described before it is refused. */
+const z3d_opcode_info *z3d_opcode_info_of(z3d_opcode opcode);
+const char *z3d_opcode_name(z3d_opcode opcode);
+
 typedef struct z3d_instruction {
     z3d_opcode opcode;
     z3d_phase phase;
     int unit, micro, group; /* -1: not about one */
     z3d_axis axis;          /* of its collective */
-    z3d_space space;        /* save_input, load_input: HOST: a transfer to, from host memory */
+    z3d_space space;        /* copies: HOST: a transfer to, from host memory */
     int64_t first, count;   /* collectives: columns of the [N x shard] matrix; moved activation
                                checkpoints: elements of one rank's part */
     int buffer[Z3D_SLOT_COUNT];
@@ -256,6 +254,30 @@ typedef struct z3d_program {
 enum { Z3D_BUFFER_STATE, Z3D_BUFFER_CONTROL, Z3D_BUFFER_SCRATCH, Z3D_BUFFER_BATCH };
 int z3d_program_batch_buffer(const z3d_program *program, int micro, int field);
 int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part);
+
+/* The control vector: loss, targets, stop requests, the skip flag (behind the sum), then, in
+ * training, the squared gradients by group. */
+enum {
+    Z3D_CONTROL_LOSS,
+    Z3D_CONTROL_TARGETS,
+    Z3D_CONTROL_STOP,
+    Z3D_CONTROL_SKIP,
+    Z3D_CONTROL_FIXED,
+    Z3D_CONTROL_SQUARES = Z3D_CONTROL_FIXED
+};
+/* Numbers of it that this program uses; 0: it has none. */
+int z3d_control_count(const z3d_program *program);
+
+/* What the table says of an entry: a collective that is started and waited for; that, or an
+ * exchange; its kind and type. */
+bool z3d_is_collective(const z3d_instruction *in);
+bool z3d_communicates(const z3d_instruction *in);
+z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in);
+z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instruction *in);
+/* Elements that each member brings, and the first of them (of an all-reduce: in the group's flat
+ * buffer). */
+void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,
+                             int64_t *count);
 
 /* Pure: no communication, no device, no clock. model, layout and traces must outlive the program.
  */

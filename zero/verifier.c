@@ -490,18 +490,12 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
 
 static z3d_status collective(z3d_flow *flow) {
     bool start;
-    if (entry(flow)->phase == Z3D_PHASE_WHOLE) {
-        return z3d_flow_fail(flow, "it must be started and waited for");
-    }
-    z3d_axis axis = entry(flow)->opcode == Z3D_OP_SUM_REPLICATED ? Z3D_AXIS_TENSOR : Z3D_AXIS_DATA;
-    if (entry(flow)->axis != axis) {
-        return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
-                             z3d_axis_name(entry(flow)->axis), z3d_axis_name(axis));
-    }
     Z3D_TRY(enter_phase(flow, &start));
     switch (entry(flow)->opcode) {
     case Z3D_OP_GATHER_PARAMS:
         return gather_parameters(flow, start);
+    case Z3D_OP_GATHER_INPUT:
+        return z3d_verify_move_input(flow, start);
     case Z3D_OP_REDUCE_GRADS:
         return reduce_gradients(flow, start);
     case Z3D_OP_SUM_REPLICATED:
@@ -519,38 +513,23 @@ static z3d_status move_input(z3d_flow *flow) {
 
 /* ---- the program ---- */
 
-static bool is_collective(z3d_opcode opcode) {
-    return opcode == Z3D_OP_GATHER_PARAMS || opcode == Z3D_OP_REDUCE_GRADS ||
-           opcode == Z3D_OP_SUM_REPLICATED || opcode == Z3D_OP_GATHER_GRADS;
-}
-
-static bool only_in_training(z3d_opcode opcode) {
-    return opcode != Z3D_OP_STEP_BEGIN && opcode != Z3D_OP_GATHER_PARAMS &&
-           opcode != Z3D_OP_RELEASE_PARAMS && opcode != Z3D_OP_FORWARD &&
-           opcode != Z3D_OP_GATHER_OUTPUT;
-}
-
+/* What the table says of the entry's kind. */
 static z3d_status check_kind(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
-    bool unit = in->opcode == Z3D_OP_FORWARD || in->opcode == Z3D_OP_RECOMPUTE ||
-                in->opcode == Z3D_OP_BACKWARD;
-    bool moves = in->opcode == Z3D_OP_SAVE_INPUT || in->opcode == Z3D_OP_LOAD_INPUT;
-    if (!is_collective(in->opcode) && !moves && in->phase != Z3D_PHASE_WHOLE) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    if (z3d_is_collective(in) && in->phase == Z3D_PHASE_WHOLE)
+        return z3d_flow_fail(flow, "it must be started and waited for");
+    if (!z3d_is_collective(in) && info->rules != Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow,
                              "only entries that run beside compute can be started and waited for");
-    }
-    if ((in->opcode == Z3D_OP_STEP_CONTROL || in->opcode == Z3D_OP_GATHER_OUTPUT) &&
-        in->axis != Z3D_AXIS_WORLD) {
-        return z3d_flow_fail(flow, "it uses the %s group, but must use the world",
-                             z3d_axis_name(in->axis));
-    }
-    if (!unit && in->num_children != 0) {
+    if (z3d_communicates(in) && in->axis != info->axis)
+        return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
+                             z3d_axis_name(in->axis), z3d_axis_name(info->axis));
+    if (info->rules != Z3D_CLASS_UNIT && in->num_children != 0)
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
-    }
-    if (trains(flow) ? in->opcode == Z3D_OP_GATHER_OUTPUT : only_in_training(in->opcode)) {
+    if (!(info->modes >> flow->program->mode & 1))
         return z3d_flow_fail(flow, "a program of this mode must not have it");
-    }
     return Z3D_OK;
 }
 
@@ -575,6 +554,7 @@ static z3d_status perform(z3d_flow *flow) {
         return control_step(flow);
     case Z3D_OP_OPTIMIZER_STEP:
         return step_optimizer(flow);
+    case Z3D_OP_SUM_LOSS:
     case Z3D_OP_GATHER_OUTPUT:
         return hand_over(flow);
     default:
@@ -604,7 +584,8 @@ static z3d_status check_end(z3d_flow *flow) {
         return z3d_flow_fail(flow, "nothing waits for it");
     }
     flow->at = p->num_instructions; /* "the end of the program" */
-    if (!trains(flow) && !flow->handed_over) return z3d_flow_fail(flow, "gather_output is missing");
+    if (!trains(flow) && !flow->handed_over)
+        return z3d_flow_fail(flow, "its last entry, which hands over the result, is missing");
     if (trains(flow) && !flow->controlled) return z3d_flow_fail(flow, "step_control is missing");
     for (int g = 0; g < p->model->num_groups; g++) {
         int rows = rows_of(flow, g, Z3D_PART_OPTIMIZER);

@@ -30,14 +30,9 @@ static z3d_status check_columns(const z3d_program *p, int index) {
 
 static z3d_status check_entry(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
-    bool unit = in->opcode == Z3D_OP_FORWARD || in->opcode == Z3D_OP_BACKWARD ||
-                in->opcode == Z3D_OP_RECOMPUTE || in->opcode == Z3D_OP_SAVE_INPUT ||
-                in->opcode == Z3D_OP_LOAD_INPUT;
-    bool matrix = in->opcode == Z3D_OP_GATHER_PARAMS || in->opcode == Z3D_OP_REDUCE_GRADS ||
-                  in->opcode == Z3D_OP_GATHER_GRADS;
-    bool group = matrix || in->opcode == Z3D_OP_SUM_REPLICATED ||
-                 in->opcode == Z3D_OP_RELEASE_PARAMS || in->opcode == Z3D_OP_KEEP_SHARD ||
-                 in->opcode == Z3D_OP_OPTIMIZER_STEP;
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    bool unit = info->subject == Z3D_SUBJECT_UNIT, group = info->subject == Z3D_SUBJECT_GROUP;
+    bool matrix = group && z3d_is_collective(in) && info->rules != Z3D_CLASS_ALL_REDUCE;
     int units = p->model->num_units, groups = p->model->num_groups;
     int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
     if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT) {
@@ -104,7 +99,8 @@ static z3d_status check_persistents(const z3d_program *p) {
     }
     int64_t scratch = p->traces->scratch > 0 ? p->traces->scratch : 64;
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, sizeof(z3d_step_state)));
-    Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, 8 * (4 + groups)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1,
+                             8 * (Z3D_CONTROL_FIXED + groups)));
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, scratch));
     for (int m = 0; m < p->config.accumulation; m++) {
         for (int f = 0; f < fields; f++) {

@@ -55,23 +55,6 @@ typedef struct world {
 
 /* ---- what a collective is ---- */
 
-static bool is_bucket(z3d_opcode opcode) {
-    return opcode == Z3D_OP_GATHER_PARAMS || opcode == Z3D_OP_REDUCE_GRADS ||
-           opcode == Z3D_OP_SUM_REPLICATED || opcode == Z3D_OP_GATHER_GRADS;
-}
-
-/* An all-gather of a partitioned activation checkpoint. */
-static bool gathers_input(const z3d_instruction *in) {
-    return in->opcode == Z3D_OP_LOAD_INPUT && in->phase != Z3D_PHASE_WHOLE &&
-           in->space == Z3D_SPACE_DEVICE;
-}
-
-/* Whether the entry itself (not its children) communicates. */
-static bool communicates(const z3d_program *p, const z3d_instruction *in) {
-    return is_bucket(in->opcode) || gathers_input(in) || in->opcode == Z3D_OP_STEP_CONTROL ||
-           (in->opcode == Z3D_OP_GATHER_OUTPUT && p->mode == Z3D_MODE_EVALUATE);
-}
-
 static call call_of(const z3d_program *p, queued q) {
     const z3d_instruction *in = &p->instruction[q.entry];
     call c = {.opcode = (int)in->opcode,
@@ -90,17 +73,10 @@ static call call_of(const z3d_program *p, queued q) {
         return c;
     }
     c.axis = in->axis;
-    c.first = in->first;
-    c.count = in->count;
-    c.scalar = !is_bucket(in->opcode) && !gathers_input(in);
-    if (c.scalar) c.count = 4 + (p->mode == Z3D_MODE_TRAIN ? p->model->num_groups : 0);
-    bool sum = in->opcode == Z3D_OP_SUM_REPLICATED;
-    if (sum) z3d_layout_replicated_part(p->layout, in->group, &c.first, &c.count);
-    c.kind = in->opcode == Z3D_OP_REDUCE_GRADS ? Z3D_COLLECTIVE_REDUCE_SCATTER
-             : c.scalar || sum                 ? Z3D_COLLECTIVE_ALL_REDUCE
-                                               : Z3D_COLLECTIVE_ALL_GATHER;
-    bool parameters = in->opcode == Z3D_OP_GATHER_PARAMS || gathers_input(in);
-    c.dtype = c.scalar ? Z3D_F64 : parameters ? p->config.dtype : p->config.grad_dtype;
+    c.kind = z3d_instruction_kind(in);
+    c.dtype = z3d_instruction_dtype(p, in);
+    c.scalar = !z3d_is_collective(in);
+    z3d_instruction_columns(p, in, &c.first, &c.count);
     return c;
 }
 
@@ -262,12 +238,13 @@ static z3d_status step(world *w, int rank, bool *over) {
         return Z3D_OK;
     }
     if (in->phase == Z3D_PHASE_START) {
-        p->number[p->entry] = p->started;
+        bool meets = z3d_is_collective(in); /* a copy meets nobody: it is over at its wait */
+        p->number[p->entry] = meets ? p->started : -1;
         z3d_in_flight_add(&p->open, p->entry);
-        Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
+        if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
         Z3D_TRY(wait(p, rank, over));
-    } else if (communicates(p->program, in)) {
+    } else if (z3d_communicates(in)) {
         Z3D_TRY(take_part(w, rank, -1, over));
     }
     if (*over) {
@@ -338,7 +315,7 @@ static z3d_status check_entries(const z3d_program *p, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
         bool known = (unsigned)in->axis < Z3D_AXIS_COUNT &&
-                     (in->opcode != Z3D_OP_SUM_REPLICATED ||
+                     (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
                       (in->group >= 0 && in->group < p->model->num_groups));
         for (int c = 0; c < in->num_children && known; c++) {
             known = (unsigned)in->child[c].axis < Z3D_AXIS_COUNT &&

@@ -75,7 +75,7 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *in = &program->instruction[i];
         int64_t volume = z3d_instruction_volume(program, i, Z3D_AXIS_TENSOR, true);
-        if (in->opcode == Z3D_OP_LOAD_INPUT)
+        if (in->opcode == Z3D_OP_GATHER_INPUT)
             extra += volume;
         else if (in->unit >= 0 && program->model->unit[in->unit].checkpoint)
             blocks += volume;

@@ -405,7 +405,7 @@ TEST(SequenceParallel, SumsOnceAStepAndGathersNoCheckpoint) {
         for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
             EXPECT_EQ(count_of(p, Z3D_OP_SUM_REPLICATED, phase, Z3D_AXIS_TENSOR),
                       world.model->num_groups - 1);
-        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, Z3D_AXIS_TENSOR), 0);
+        EXPECT_EQ(count_of(p, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, Z3D_AXIS_TENSOR), 0);
         EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_AXIS_WORLD),
                   o.layers * o.accumulation);
         z3d_string out = {};

@@ -16,22 +16,21 @@ static bool moves(const z3d_program *p) {
     return p->config.partition_activations || p->config.offload_activations;
 }
 
-/* One save_input or load_input entry. */
-static void emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, z3d_space space,
-                 z3d_axis axis, struct work w, int from, int to) {
+/* One entry that moves a unit's input or parts of it. */
+static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, struct work w,
+                             int from, int to) {
     z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
     i->unit = w.unit;
     i->micro = w.micro;
-    i->space = space;
-    i->axis = axis;
     i->count = moves(b->program) ? part_elements(b->program, w.unit) : 0;
     i->buffer[Z3D_SLOT_INPUT] = from;
     i->buffer[Z3D_SLOT_OUTPUT] = to;
+    return i;
 }
 
 static void emit_transfer(struct builder *b, z3d_opcode opcode, z3d_phase phase, struct work w,
                           int from, int to) {
-    emit(b, opcode, phase, Z3D_SPACE_HOST, Z3D_AXIS_WORLD, w, from, to);
+    emit(b, opcode, phase, w, from, to)->space = Z3D_SPACE_HOST;
 }
 
 void z3d_builder_save_input(struct builder *b, struct work w) {
@@ -42,8 +41,7 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     unit->loaded = -1;
     unit->checkpoint = input;
     if (!moves(p)) {
-        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, Z3D_SPACE_DEVICE, Z3D_AXIS_WORLD, w, input,
-             input);
+        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, w, input, input);
         return;
     }
     int64_t bytes = part_elements(p, w.unit) * (int64_t)z3d_dtype_size(p->config.dtype);
@@ -51,8 +49,7 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
                                           p->model->unit[w.unit].name, w.micro);
     if (b->status != Z3D_OK) return;
     if (!p->config.offload_activations) {
-        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, Z3D_SPACE_DEVICE, Z3D_AXIS_TENSOR, w, input,
-             unit->checkpoint);
+        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, w, input, unit->checkpoint);
         return;
     }
     b->program->buffer[unit->checkpoint].space = Z3D_SPACE_HOST;
@@ -83,8 +80,7 @@ static void start_load(struct builder *b, struct work w) {
         emit_transfer(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, w, unit->checkpoint, unit->loaded);
         unit->fetching = true;
     } else {
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, Z3D_SPACE_DEVICE, Z3D_AXIS_TENSOR, w,
-             unit->checkpoint, unit->loaded);
+        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, w, unit->checkpoint, unit->loaded);
         unit->gathering = true;
     }
 }
@@ -96,8 +92,7 @@ static void finish_fetch(struct builder *b, struct work w) {
     emit_transfer(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, w, unit->checkpoint, unit->loaded);
     unit->fetching = false;
     if (!b->program->config.partition_activations) return;
-    emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, Z3D_SPACE_DEVICE, Z3D_AXIS_TENSOR, w, unit->loaded,
-         unit->loaded);
+    emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, w, unit->loaded, unit->loaded);
     unit->gathering = true;
 }
 
@@ -105,7 +100,7 @@ static void finish_load(struct builder *b, struct work w) {
     struct unit_state *unit = &b->unit[w.unit];
     finish_fetch(b, w);
     if (unit->gathering)
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, Z3D_SPACE_DEVICE, Z3D_AXIS_TENSOR, w,
+        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_WAIT, w,
              b->program->config.offload_activations ? unit->loaded : unit->checkpoint,
              unit->loaded);
     unit->gathering = false;
@@ -116,8 +111,7 @@ void z3d_builder_load_input(struct builder *b, struct work w) {
     struct unit_state *unit = &b->unit[w.unit];
     if (w.unit == 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     if (!moves(b->program)) {
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_SPACE_DEVICE, Z3D_AXIS_WORLD, w,
-             unit->checkpoint, unit->checkpoint);
+        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, w, unit->checkpoint, unit->checkpoint);
         b->unit[w.unit - 1].output = unit->checkpoint;
         return;
     }

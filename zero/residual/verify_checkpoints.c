@@ -84,25 +84,28 @@ static z3d_status save(z3d_flow *flow, bool start) {
     return z3d_flow_write(flow, plain(Z3D_SLOT_OUTPUT), kept_value(flow));
 }
 
-/* One leg: from host memory as it was kept, or from the tensor group's parts to the whole. */
-static z3d_status load(z3d_flow *flow, bool start) {
+static int64_t parts(const z3d_flow *flow) {
     const z3d_program *p = flow->program;
-    bool from_host = entry(flow)->space == Z3D_SPACE_HOST;
-    int64_t whole = part_bytes(flow) *
-                    (p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1);
-    if (entry(flow)->phase == Z3D_PHASE_WHOLE)
-        return z3d_flow_fail(flow, "it must be started and waited for");
-    if (from_host ? !p->config.offload_activations : !p->config.partition_activations)
-        return z3d_flow_fail(flow, "in this configuration no checkpoint comes %s",
-                             from_host ? "from host memory" : "from the tensor group");
-    if (!from_host && entry(flow)->axis != Z3D_AXIS_TENSOR)
-        return z3d_flow_fail(flow, "it uses the %s group, but must use the tensor group",
-                             z3d_axis_name(entry(flow)->axis));
-    Z3D_TRY(z3d_flow_operand_in(flow, Z3D_SLOT_INPUT, part_bytes(flow),
-                                from_host ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE));
-    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_OUTPUT, whole));
-    return move_beside(flow, start, kept_value(flow),
-                       from_host ? kept_value(flow) : input_value(flow));
+    return p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
+}
+
+/* From host memory, as it was kept. */
+static z3d_status load(z3d_flow *flow, bool start) {
+    if (entry(flow)->phase == Z3D_PHASE_WHOLE || entry(flow)->space != Z3D_SPACE_HOST ||
+        !flow->program->config.offload_activations)
+        return z3d_flow_fail(flow, "in this configuration no checkpoint comes from host memory");
+    Z3D_TRY(z3d_flow_operand_in(flow, Z3D_SLOT_INPUT, part_bytes(flow), Z3D_SPACE_HOST));
+    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_OUTPUT, parts(flow) * part_bytes(flow)));
+    return move_beside(flow, start, kept_value(flow), kept_value(flow));
+}
+
+/* From the tensor group's parts to the whole. */
+static z3d_status gather(z3d_flow *flow, bool start) {
+    if (!flow->program->config.partition_activations)
+        return z3d_flow_fail(flow, "in this configuration no checkpoint is partitioned");
+    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_INPUT, part_bytes(flow)));
+    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_OUTPUT, parts(flow) * part_bytes(flow)));
+    return move_beside(flow, start, kept_value(flow), input_value(flow));
 }
 
 z3d_status z3d_verify_move_input(z3d_flow *flow, bool start) {
@@ -112,5 +115,6 @@ z3d_status z3d_verify_move_input(z3d_flow *flow, bool start) {
         return z3d_flow_fail(flow, "the unit has no input");
     if (!c->partition_activations && !c->offload_activations) return stay(flow);
     Z3D_TRY(check_count(flow));
+    if (z3d_is_collective(entry(flow))) return gather(flow, start);
     return entry(flow)->opcode == Z3D_OP_SAVE_INPUT ? save(flow, start) : load(flow, start);
 }
