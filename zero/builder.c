@@ -321,8 +321,9 @@ static void reduce_after(struct builder *b, struct work w) {
 
 /* ---- units ---- */
 
-static int output_of(const struct builder *b, int unit) {
-    return unit >= 0 ? b->unit[unit].output : -1;
+int z3d_builder_input(const struct builder *b, int unit) {
+    int source = z3d_model_input(b->program->model, unit, b->program->mode);
+    return source >= 0 ? b->unit[source].output : -1;
 }
 
 /* An entry that runs a unit: its parameters, inner collectives and workspace. */
@@ -338,7 +339,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     i->num_children = trace->num_children;
     i->child = trace->child;
     i->buffer[Z3D_SLOT_WORKSPACE] = workspace;
-    i->buffer[Z3D_SLOT_INPUT] = output_of(b, w.unit - 1);
+    i->buffer[Z3D_SLOT_INPUT] = z3d_builder_input(b, w.unit);
     for (int s = 0; s < unit->num_groups; s++)
         if (trace->reads_parameters[s])
             i->buffer[Z3D_SLOT_PARAMETERS + s] = b->group[unit->group[s]].parameters;
@@ -353,10 +354,10 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     state->output = -1;
     if (need_output)
         state->output =
-            z3d_builder_buffer(b, Z3D_TENANT_ACTIVATIONS, z3d_builder_output_bytes(p, w.unit),
+            z3d_builder_buffer(b, Z3D_TENANT_ACTIVATIONS, z3d_program_output_bytes(p, w.unit),
                                "output", unit->name, w.micro);
     /* The last unit's backward follows at once: its logits are temporary. */
-    bool activation = keep && w.unit != p->model->num_units - 1;
+    bool activation = keep && !z3d_model_is_last(p->model, w.unit);
     state->saved = z3d_builder_buffer(b, activation ? Z3D_TENANT_ACTIVATIONS : Z3D_TENANT_TEMPORARY,
                                       z3d_builder_trace(b, w)->saved, "saved", unit->name, w.micro);
     z3d_instruction *i =
@@ -387,11 +388,11 @@ static void backward(struct builder *b, struct work w) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
     const z3d_trace *trace = z3d_builder_trace(b, w);
-    int input = output_of(b, w.unit - 1), input_gradient = -1;
-    if (input >= 0)
-        input_gradient = b->unit[w.unit - 1].output_gradient =
-            z3d_builder_buffer(b, Z3D_TENANT_ACTIVATIONS, z3d_builder_output_bytes(p, w.unit - 1),
-                               "output gradient", p->model->unit[w.unit - 1].name, w.micro);
+    int source = z3d_model_input(p->model, w.unit, p->mode), input_gradient = -1;
+    if (source >= 0)
+        input_gradient = b->unit[source].output_gradient =
+            z3d_builder_buffer(b, Z3D_TENANT_ACTIVATIONS, z3d_program_output_bytes(p, source),
+                               "output gradient", p->model->unit[source].name, w.micro);
     int gradients[Z3D_MAX_UNIT_GROUPS];
     for (int s = 0; s < unit->num_groups; s++)
         gradients[s] =

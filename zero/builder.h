@@ -76,8 +76,8 @@ bool z3d_builder_replays_output(const struct builder *b, int unit);
 const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
 /* Whether work number `step` reads the parameters of `group`. */
 bool z3d_builder_reads_group(const struct builder *b, int step, int group);
-/* Bytes of unit u's output for one micro-batch of this program. */
-int64_t z3d_builder_output_bytes(const z3d_program *p, int unit);
+/* The buffer with the output that unit u reads, -1: none (builder.c). */
+int z3d_builder_input(const struct builder *b, int unit);
 
 /* residual/checkpoints.c: after forward of a unit that keeps its input; before its recompute; ahead
  * of that, as far as it may overlap. `last` of save_finish: no further forward comes. */

@@ -158,8 +158,7 @@ static z3d_status start_gather_params(z3d_executor *executor, int index) {
 
 void z3d_executor_checkpoint_part(const z3d_program *p, const z3d_instruction *i, int64_t *first,
                                   int64_t *count) {
-    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    int64_t elements = samples * p->model->unit[i->unit - 1].output_elements[p->mode];
+    int64_t elements = z3d_program_output_elements(p, z3d_instruction_source(p, i));
     *first = p->config.partition_activations ? i->count * p->layout->tensor_index : 0;
     *count = elements - *first < i->count ? elements - *first : i->count;
     if (*count < 0) *count = 0;

@@ -67,10 +67,9 @@ static bool completes_input(const z3d_program *p, const z3d_instruction *i) {
 
 static z3d_status hash_input(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
-    int64_t elements = p->config.micro_batch * p->model->unit[i->unit - 1].output_elements[p->mode];
     return hash_bytes(executor, hash,
                       z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
-                      elements * (int64_t)z3d_dtype_size(p->config.dtype));
+                      z3d_program_output_bytes(p, z3d_instruction_source(p, i)));
 }
 
 /* A checkpoint that is a copy: this rank's part of the input. */
@@ -94,7 +93,7 @@ static bool exchanges(const z3d_instruction *i) {
 /* What is in the step state: the head's loss so far, what the exchange makes of all ranks' sums. */
 static bool changes_state(const z3d_program *p, const z3d_instruction *i) {
     bool gives_output = z3d_opcode_info_of(i->opcode)->writes >> Z3D_SLOT_OUTPUT & 1;
-    return exchanges(i) || (gives_output && i->unit == p->model->num_units - 1);
+    return exchanges(i) || (gives_output && z3d_model_is_last(p->model, i->unit));
 }
 
 static z3d_status hash_state(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {

@@ -82,3 +82,17 @@ int z3d_control_count(const z3d_program *program) {
     if (program->mode == Z3D_MODE_GENERATE) return 0;
     return Z3D_CONTROL_FIXED + (program->mode == Z3D_MODE_TRAIN ? program->model->num_groups : 0);
 }
+
+int64_t z3d_program_output_elements(const z3d_program *program, int unit) {
+    int64_t samples = program->mode == Z3D_MODE_GENERATE ? 1 : program->config.micro_batch;
+    return samples * program->model->unit[unit].output_elements[program->mode];
+}
+
+int64_t z3d_program_output_bytes(const z3d_program *program, int unit) {
+    return z3d_program_output_elements(program, unit) *
+           (int64_t)z3d_dtype_size(program->config.dtype);
+}
+
+int z3d_instruction_source(const z3d_program *program, const z3d_instruction *in) {
+    return z3d_model_input(program->model, in->unit, program->mode);
+}

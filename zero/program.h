@@ -268,6 +268,12 @@ enum {
 /* Numbers of it that this program uses; 0: it has none. */
 int z3d_control_count(const z3d_program *program);
 
+/* The output of a unit for one micro-batch of this program. */
+int64_t z3d_program_output_elements(const z3d_program *program, int unit);
+int64_t z3d_program_output_bytes(const z3d_program *program, int unit);
+/* The unit whose output this entry's unit reads, -1: none. */
+int z3d_instruction_source(const z3d_program *program, const z3d_instruction *in);
+
 /* What the table says of an entry: a collective that is started and waited for; that, or an
  * exchange; its kind and type. */
 bool z3d_is_collective(const z3d_instruction *in);

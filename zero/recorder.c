@@ -102,7 +102,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         run.group[s].gradients = region_base(REGION_GRADIENTS + s);
         run.group[s].offset = layout->group[unit->group[s]].offset;
     }
-    if (u > 0 && model->unit[u - 1].output_elements[mode] > 0) {
+    if (z3d_model_input(model, u, mode) >= 0) {
         run.input = region_base(REGION_INPUT);
         run.input_gradient = region_base(REGION_INPUT_GRADIENT);
     }

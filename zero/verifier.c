@@ -114,10 +114,7 @@ static z3d_status must_not_persist(const z3d_flow *flow, int slot) {
 /* ---- units ---- */
 
 static int64_t output_bytes(const z3d_flow *flow, int unit) {
-    const z3d_program *p = flow->program;
-    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    return samples * p->model->unit[unit].output_elements[p->mode] *
-           (int64_t)z3d_dtype_size(p->config.dtype);
+    return z3d_program_output_bytes(flow->program, unit);
 }
 
 static z3d_status read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {
@@ -186,26 +183,25 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
     return write_plain(flow, Z3D_SLOT_WORKSPACE, trace->workspace, nothing);
 }
 
-static bool has_input(const z3d_flow *flow, int unit) {
-    return unit > 0 && output_bytes(flow, unit - 1) > 0;
+static int source_of(const z3d_flow *flow) {
+    return z3d_instruction_source(flow->program, entry(flow));
 }
 
 static z3d_status read_input(z3d_flow *flow) {
-    int unit = entry(flow)->unit;
-    if (!has_input(flow, unit)) {
-        return entry(flow)->buffer[Z3D_SLOT_INPUT] < 0
-                   ? Z3D_OK
-                   : z3d_flow_fail(flow, "it has an input, but no unit before it has an output");
-    }
-    return read_plain(flow, Z3D_SLOT_INPUT, output_bytes(flow, unit - 1),
-                      output_of(unit - 1, entry(flow)->micro));
+    int source = source_of(flow);
+    if (source >= 0)
+        return read_plain(flow, Z3D_SLOT_INPUT, output_bytes(flow, source),
+                          output_of(source, entry(flow)->micro));
+    return entry(flow)->buffer[Z3D_SLOT_INPUT] < 0
+               ? Z3D_OK
+               : z3d_flow_fail(flow, "it has an input, but no unit before it has an output");
 }
 
 /* The last unit's forward adds to the loss: once a micro-batch, in order (sums of floats depend on
  * it). */
 static z3d_status add_loss(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
-    if (in->unit != flow->program->model->num_units - 1) return Z3D_OK;
+    if (!z3d_model_is_last(flow->program->model, in->unit)) return Z3D_OK;
     if (in->opcode == Z3D_OP_RECOMPUTE) {
         return z3d_flow_fail(flow, "the last unit would add its loss a second time");
     }
@@ -283,9 +279,10 @@ static z3d_status backward(z3d_flow *flow) {
         return z3d_flow_fail(flow, "the loss of micro-batch %d was not computed", in->micro);
     }
     Z3D_TRY(add_gradients(flow, trace));
-    if (!has_input(flow, in->unit)) return Z3D_OK;
-    return write_plain(flow, Z3D_SLOT_INPUT_GRADIENT, output_bytes(flow, in->unit - 1),
-                       output_gradient_of(in->unit - 1, in->micro));
+    int source = source_of(flow);
+    if (source < 0) return Z3D_OK;
+    return write_plain(flow, Z3D_SLOT_INPUT_GRADIENT, output_bytes(flow, source),
+                       output_gradient_of(source, in->micro));
 }
 
 /* ---- parameters ---- */

@@ -9,7 +9,7 @@
  * still there. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit) {
     return p->mode == Z3D_MODE_TRAIN && p->config.recompute && p->model->unit[unit].checkpoint &&
-           unit != p->model->num_units - 1;
+           !z3d_model_is_last(p->model, unit);
 }
 
 /* One unit in `checkpoint_every` of each stretch of recomputed ones keeps its input. */
@@ -49,12 +49,6 @@ bool z3d_builder_reads_group(const struct builder *b, int step, int group) {
     for (int s = 0; s < unit->num_groups; s++)
         if (unit->group[s] == group && trace->reads_parameters[s]) return true;
     return false;
-}
-
-int64_t z3d_builder_output_bytes(const z3d_program *p, int unit) {
-    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    return samples * p->model->unit[unit].output_elements[p->mode] *
-           (int64_t)z3d_dtype_size(p->config.dtype);
 }
 
 static void append(struct builder *b, enum work_kind kind, int unit, int micro) {

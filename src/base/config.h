@@ -37,6 +37,11 @@ typedef enum {
 typedef enum { Z3D_TRAINING_CPU, Z3D_TRAINING_CUDA } z3d_training_device;
 typedef enum { Z3D_COLLECTIVES_AUTO, Z3D_COLLECTIVES_NCCL, Z3D_COLLECTIVES_HOST } z3d_collectives;
 typedef enum { Z3D_CUDA_GRAPH_AUTO, Z3D_CUDA_GRAPH_ON, Z3D_CUDA_GRAPH_OFF } z3d_cuda_graph;
+typedef enum {
+    Z3D_CONFIG_ATTENTION_AUTO,
+    Z3D_CONFIG_ATTENTION_CUDNN,
+    Z3D_CONFIG_ATTENTION_OWN
+} z3d_config_attention;
 typedef enum { Z3D_TOKENIZER_BYTES, Z3D_TOKENIZER_GPT2 } z3d_tokenizer_kind;
 
 /* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the

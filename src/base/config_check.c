@@ -424,7 +424,7 @@ static void check_cpu_device(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key cuda[] = {
         {"training.collectives", c->training_collectives == Z3D_COLLECTIVES_NCCL},
-        {"training.attention", c->training_attention != 0},
+        {"training.attention", c->training_attention != Z3D_CONFIG_ATTENTION_AUTO},
         {"training.tf32", c->training_tf32},
         {"training.deterministic", !c->training_deterministic},
         {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
@@ -436,7 +436,8 @@ static void check_cpu_device(config_checker *k) {
 
 static void check_cuda_device(config_checker *k) {
     const z3d_config *c = k->c;
-    bool fp32 = !c->fp16_enabled && !c->bf16_enabled, cudnn = c->training_attention == 1;
+    bool fp32 = !c->fp16_enabled && !c->bf16_enabled,
+         cudnn = c->training_attention == Z3D_CONFIG_ATTENTION_CUDNN;
     const idle_key gemm[] = {
         {"training.gemm.fp32", c->training_gemm_fp32 != 0},
         {"training.gemm.bf16", c->training_gemm_bf16 != 0},
@@ -455,7 +456,8 @@ static void check_cuda_device(config_checker *k) {
     refuse_idle(k, gemm, 3, &cublas);
     refuse_idle(k, &tf32, 1, &short_type);
     check_graph(k);
-    if (fp32 || c->training_attention == 2) refuse_idle(k, &any_order, 1, &own);
+    if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
+        refuse_idle(k, &any_order, 1, &own);
     if (cudnn && (fp32 || c->model_attention_dropout > 0)) {
         config_complain(k, "training.attention",
                         "cudnn computes attention only in bf16 and fp16, and without dropout on "

@@ -118,3 +118,12 @@ int64_t z3d_model_parameter_count(const z3d_model *model) {
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode) {
     return mode != Z3D_MODE_GENERATE || model->unit[model->num_units - 1].output_elements[mode] > 0;
 }
+
+int z3d_model_input(const z3d_model *model, int unit, z3d_mode mode) {
+    int before = unit - 1; /* a chain */
+    return before >= 0 && model->unit[before].output_elements[mode] > 0 ? before : -1;
+}
+
+bool z3d_model_is_last(const z3d_model *model, int unit) {
+    return unit == model->num_units - 1;
+}

@@ -173,6 +173,10 @@ z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out);
 void z3d_model_destroy(z3d_model *model);
 /* Only a model whose last unit has a GENERATE output can generate. */
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode);
+/* The edges between units: the one whose output `unit` reads in this mode, -1: none. The last one
+ * adds the loss. */
+int z3d_model_input(const z3d_model *model, int unit, z3d_mode mode);
+bool z3d_model_is_last(const z3d_model *model, int unit);
 /* Parameters as users count them: logical, unpadded, whole model. */
 int64_t z3d_model_parameter_count(const z3d_model *model);
 

@@ -6,8 +6,7 @@
 
 /* Elements of one rank's part: equal parts, the last one padded. */
 static int64_t part_elements(const z3d_program *p, int unit) {
-    int64_t elements =
-        z3d_builder_output_bytes(p, unit - 1) / (int64_t)z3d_dtype_size(p->config.dtype);
+    int64_t elements = z3d_program_output_elements(p, z3d_model_input(p->model, unit, p->mode));
     int64_t ranks = p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
     return (elements + ranks - 1) / ranks;
 }
@@ -36,8 +35,8 @@ static void emit_transfer(struct builder *b, z3d_opcode opcode, z3d_phase phase,
 void z3d_builder_save_input(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     struct unit_state *unit = &b->unit[w.unit];
-    if (w.unit == 0 || !z3d_builder_keeps_input(b, w.unit)) return;
-    int input = b->unit[w.unit - 1].output;
+    int input = z3d_builder_input(b, w.unit);
+    if (input < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     unit->loaded = -1;
     unit->checkpoint = input;
     if (!moves(p)) {
@@ -64,7 +63,7 @@ void z3d_builder_finish_saves(struct builder *b, struct work w) {
     int u = b->saving;
     if (u < 0 || (w.kind == WORK_FORWARD && u >= w.unit)) return;
     emit_transfer(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, (struct work){WORK_FORWARD, u, w.micro},
-                  b->unit[u - 1].output, b->unit[u].checkpoint);
+                  z3d_builder_input(b, u), b->unit[u].checkpoint);
     b->saving = -1;
 }
 
@@ -109,15 +108,16 @@ static void finish_load(struct builder *b, struct work w) {
 /* Brings unit w.unit's input back to where its recompute reads it. */
 void z3d_builder_load_input(struct builder *b, struct work w) {
     struct unit_state *unit = &b->unit[w.unit];
-    if (w.unit == 0 || !z3d_builder_keeps_input(b, w.unit)) return;
+    int source = z3d_model_input(b->program->model, w.unit, b->program->mode);
+    if (source < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     if (!moves(b->program)) {
         emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, w, unit->checkpoint, unit->checkpoint);
-        b->unit[w.unit - 1].output = unit->checkpoint;
+        b->unit[source].output = unit->checkpoint;
         return;
     }
     if (unit->loaded < 0) start_load(b, w);
     finish_load(b, w);
-    b->unit[w.unit - 1].output = unit->loaded;
+    b->unit[source].output = unit->loaded;
 }
 
 /* Before a piece of backward work: the next checkpoint below it sets out; its second leg begins

@@ -11,31 +11,38 @@ static z3d_access plain(int slot) {
     return (z3d_access){.slot = slot, .rows = Z3D_ROWS_OWN, .first = 0, .count = 1};
 }
 
-/* What a checkpoint holds: the input, or this rank's part of it. */
-static z3d_value kept_value(const z3d_flow *flow) {
-    bool part = flow->program->config.partition_activations;
+static int source_of(const z3d_flow *flow) {
+    return z3d_instruction_source(flow->program, entry(flow));
+}
+
+/* Of the input: the whole, or this rank's part. */
+static z3d_value value_of(const z3d_flow *flow, bool part) {
     return (z3d_value){.kind = part ? Z3D_VALUE_OUTPUT_PART : Z3D_VALUE_OUTPUT,
-                       .of = entry(flow)->unit - 1,
+                       .of = source_of(flow),
                        .micro = entry(flow)->micro};
 }
 
+static z3d_value kept_value(const z3d_flow *flow) {
+    return value_of(flow, flow->program->config.partition_activations);
+}
+
 static z3d_value input_value(const z3d_flow *flow) {
-    return (z3d_value){
-        .kind = Z3D_VALUE_OUTPUT, .of = entry(flow)->unit - 1, .micro = entry(flow)->micro};
+    return value_of(flow, false);
+}
+
+static int64_t parts(const z3d_flow *flow) {
+    const z3d_program *p = flow->program;
+    return p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
 }
 
 static int64_t part_bytes(const z3d_flow *flow) {
-    const z3d_program *p = flow->program;
-    int64_t ranks = p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
-    int64_t elements =
-        p->config.micro_batch * p->model->unit[entry(flow)->unit - 1].output_elements[p->mode];
-    return (elements + ranks - 1) / ranks * (int64_t)z3d_dtype_size(p->config.dtype);
+    int64_t elements = z3d_program_output_elements(flow->program, source_of(flow));
+    return (elements + parts(flow) - 1) / parts(flow) *
+           (int64_t)z3d_dtype_size(flow->program->config.dtype);
 }
 
 static int64_t input_bytes(const z3d_flow *flow) {
-    const z3d_program *p = flow->program;
-    return p->config.micro_batch * p->model->unit[entry(flow)->unit - 1].output_elements[p->mode] *
-           (int64_t)z3d_dtype_size(p->config.dtype);
+    return z3d_program_output_bytes(flow->program, source_of(flow));
 }
 
 /* From start to wait the source may be read by others, the destination by nobody. */
@@ -84,11 +91,6 @@ static z3d_status save(z3d_flow *flow, bool start) {
     return z3d_flow_write(flow, plain(Z3D_SLOT_OUTPUT), kept_value(flow));
 }
 
-static int64_t parts(const z3d_flow *flow) {
-    const z3d_program *p = flow->program;
-    return p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
-}
-
 /* From host memory, as it was kept. */
 static z3d_status load(z3d_flow *flow, bool start) {
     if (entry(flow)->phase == Z3D_PHASE_WHOLE || entry(flow)->space != Z3D_SPACE_HOST ||
@@ -110,9 +112,7 @@ static z3d_status gather(z3d_flow *flow, bool start) {
 
 z3d_status z3d_verify_move_input(z3d_flow *flow, bool start) {
     const z3d_program_config *c = &flow->program->config;
-    if (entry(flow)->unit < 1 ||
-        flow->program->model->unit[entry(flow)->unit - 1].output_elements[flow->program->mode] == 0)
-        return z3d_flow_fail(flow, "the unit has no input");
+    if (source_of(flow) < 0) return z3d_flow_fail(flow, "the unit has no input");
     if (!c->partition_activations && !c->offload_activations) return stay(flow);
     Z3D_TRY(check_count(flow));
     if (z3d_is_collective(entry(flow))) return gather(flow, start);
