@@ -151,12 +151,13 @@ static void print(const struct bench *b) {
         double ratio[MOST_ROUNDS];
         const z3d_ledger *planned = z3d_engine_planned(b->engine[w], Z3D_SPACE_DEVICE);
         for (int r = 0; r < b->rounds; r++) ratio[r] = b->seconds[w][r] / b->seconds[PLAIN][r];
-        printf(
-            "%-21s %8.4f s/step, %.3f of full, transfers exposed %.5f s, activations %8.3f MB, "
-            "host %8.3f MB\n",
-            ways[w].name, median(b->seconds[w], b->rounds), median(ratio, b->rounds),
-            median(b->exposed[w], b->rounds), (double)planned->peak[Z3D_TENANT_ACTIVATIONS] * 1e-6,
-            (double)z3d_engine_program(b->engine[w], Z3D_MODE_TRAIN)->arena[Z3D_SPACE_HOST] * 1e-6);
+        printf("%-21s %8.4f s/step, %.3f of full, transfers exposed %.5f s, activations %8.3f MB, "
+               "host %8.3f MB\n",
+               ways[w].name, median(b->seconds[w], b->rounds), median(ratio, b->rounds),
+               median(b->exposed[w], b->rounds),
+               (double)planned->peak[Z3D_CATEGORY_ACTIVATIONS] * 1e-6,
+               (double)z3d_engine_program(b->engine[w], Z3D_MODE_TRAIN)->arena[Z3D_SPACE_HOST] *
+                   1e-6);
     }
 }
 

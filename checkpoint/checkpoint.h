@@ -4,7 +4,7 @@
  * below. Files: io.c is the only one that changes a disk; format.c writes and manifest.c reads what
  * describes a checkpoint; shard.c writes tensors, reader.c reads them; folder.c knows what
  * lies in a folder of checkpoints, store.c is a run's, save.c and load.c move an engine's state;
- * import.c and export.c meet other programs' files (foreign.h). Start reading at
+ * import.c and export.c meet other programs' files (interop.h). Start reading at
  * docs/checkpoint-format.md, then save.c. */
 #ifndef ZERO3D_CHECKPOINT_CHECKPOINT_H
 #define ZERO3D_CHECKPOINT_CHECKPOINT_H
@@ -84,13 +84,13 @@ z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topo
 
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
 
-typedef enum z3d_foreign_format {
-    Z3D_FOREIGN_HUGGINGFACE, /* a folder with model.safetensors and config.json */
-    Z3D_FOREIGN_LLMC         /* a file: magic 20240326, version 3 (fp32) or 5 (bf16) */
-} z3d_foreign_format;
+typedef enum z3d_interop_format {
+    Z3D_INTEROP_HUGGINGFACE, /* a folder with model.safetensors and config.json */
+    Z3D_INTEROP_LLMC         /* a file: magic 20240326, version 3 (fp32) or 5 (bf16) */
+} z3d_interop_format;
 
 typedef struct z3d_export {
-    z3d_foreign_format format;
+    z3d_interop_format format;
     z3d_dtype dtype; /* values are rounded to it: fp32, bf16, or (Hugging Face only) fp16 */
     const char *to;  /* the folder, or llm.c's file */
     /* Hugging Face only: the tokenizer's files. vocab NULL: those of the checkpoint's

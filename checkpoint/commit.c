@@ -30,13 +30,13 @@ z3d_status z3d_libraries(char **out) {
 
 z3d_status z3d_space_check(const char *dir, const int64_t *sizes, int shards) {
     struct statvfs disk;
-    z3d_errand errand;
+    z3d_pending_io io;
     char need_text[32], free_text[32];
     int64_t need = 1 << 20;
     for (int s = 0; s < shards; s++) need += sizes[s] + sizes[s] / 1000 + 65536;
-    z3d_errand_begin(&errand, "checkpoint: checking the free space of", dir);
+    z3d_pending_io_begin(&io, "checkpoint: checking the free space of", dir);
     bool known = statvfs(dir, &disk) == 0 && disk.f_blocks != 0;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     if (!known) return Z3D_OK;
     /* In floating point: some file systems say that they have more than 2^63 bytes. */
     double room = (double)disk.f_bavail * (double)disk.f_frsize;

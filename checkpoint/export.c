@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "checkpoint/foreign.h"
+#include "checkpoint/interop.h"
 #include "src/base/config.h"
 
 /* ---- one tensor ---- */
@@ -252,7 +252,7 @@ static z3d_status read_sizes(const z3d_checkpoint *c, z3d_gpt_config *gpt) {
 
 /* PATH.part, synced and renamed when it is whole. */
 static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
-                             z3d_foreign_format format, z3d_dtype dtype, const char *path) {
+                             z3d_interop_format format, z3d_dtype dtype, const char *path) {
     z3d_string part = {0};
     int fd = -1;
     struct stat there;
@@ -263,7 +263,7 @@ static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
     z3d_status status = part.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_io_create(NULL, part.text, &fd);
     if (status == Z3D_OK)
-        status = format == Z3D_FOREIGN_LLMC ? z3d_llmc_write(c, gpt, dtype, fd, part.text)
+        status = format == Z3D_INTEROP_LLMC ? z3d_llmc_write(c, gpt, dtype, fd, part.text)
                                             : write_model(c, dtype, fd, part.text);
     if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part.text);
     if (fd >= 0) z3d_io_close(fd, part.text, &status);
@@ -292,7 +292,7 @@ static z3d_status write_folder(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d
 
 z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
     z3d_gpt_config gpt;
-    bool llmc = what->format == Z3D_FOREIGN_LLMC;
+    bool llmc = what->format == Z3D_INTEROP_LLMC;
     if (what->dtype != Z3D_F32 && what->dtype != Z3D_BF16 && (what->dtype != Z3D_F16 || llmc))
         return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no type %s; use %s",
                          llmc ? "llm.c's format" : "an export", z3d_dtype_name(what->dtype),

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/foreign.h"
+#include "checkpoint/interop.h"
 
 enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
 
@@ -101,7 +101,7 @@ static int by_text(const void *a, const void *b) {
 }
 
 /* Adds each file that the index names, once. Names are those of files in the folder. */
-static z3d_status add_shards(z3d_foreign *f, const char *folder, const z3d_json *map) {
+static z3d_status add_shards(z3d_interop *f, const char *folder, const z3d_json *map) {
     const char **name;
     size_t count = 0;
     char shown[Z3D_SHOWN + 1];
@@ -125,14 +125,14 @@ static z3d_status add_shards(z3d_foreign *f, const char *folder, const z3d_json 
                 ? Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names more than %d files", MAX_SHARDS)
                 : z3d_io_join(folder, name[i], &path);
         if (status != Z3D_OK) break;
-        status = z3d_foreign_add_file(f, path);
+        status = z3d_interop_add_file(f, path);
         free(path);
     }
     free(name);
     return status;
 }
 
-static z3d_status read_index(z3d_foreign *f, const char *folder, const char *index) {
+static z3d_status read_index(z3d_interop *f, const char *folder, const char *index) {
     char *text;
     size_t length;
     z3d_json *root = NULL;
@@ -150,7 +150,7 @@ static z3d_status read_index(z3d_foreign *f, const char *folder, const char *ind
 }
 
 /* model.safetensors, or the shards that model.safetensors.index.json names. */
-static z3d_status add_files(z3d_foreign *f, const char *folder) {
+static z3d_status add_files(z3d_interop *f, const char *folder) {
     char *whole = NULL, *index = NULL;
     bool has_whole = false, has_index = false;
     z3d_status status = z3d_io_join(folder, "model.safetensors", &whole);
@@ -158,7 +158,7 @@ static z3d_status add_files(z3d_foreign *f, const char *folder) {
     if (status == Z3D_OK) status = z3d_io_exists(whole, &has_whole);
     if (status == Z3D_OK) status = z3d_io_exists(index, &has_index);
     if (status == Z3D_OK && has_whole)
-        status = z3d_foreign_add_file(f, whole);
+        status = z3d_interop_add_file(f, whole);
     else if (status == Z3D_OK && has_index)
         status = read_index(f, folder, index);
     else if (status == Z3D_OK)
@@ -172,10 +172,10 @@ static z3d_status add_files(z3d_foreign *f, const char *folder) {
     return status;
 }
 
-z3d_status z3d_huggingface_open(const char *folder, z3d_foreign *f) {
+z3d_status z3d_huggingface_open(const char *folder, z3d_interop *f) {
     f->conv1d = true;
     Z3D_TRY(read_config(folder, &f->gpt));
     Z3D_TRY(add_files(f, folder));
-    Z3D_TRY(z3d_foreign_make_model(f));
+    Z3D_TRY(z3d_interop_make_model(f));
     return z3d_safetensors_read(f);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/foreign.h"
+#include "checkpoint/interop.h"
 #include "checkpoint/store.h"
 #include "src/base/config.h"
 
@@ -81,12 +81,12 @@ static z3d_status keep_tokenizer(const z3d_import *import, bool huggingface, cha
 
 /* ---- the checkpoint ---- */
 
-static z3d_status foreign_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
+static z3d_status interop_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                  float *out) {
-    return z3d_foreign_read(context, e->tensor, e->first + at, count, out);
+    return z3d_interop_read(context, e->tensor, e->first + at, count, out);
 }
 
-static z3d_status describe(const z3d_import *import, const z3d_foreign *f, z3d_manifest *m) {
+static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_manifest *m) {
     m->info = (z3d_checkpoint_info){.engine = {.loss_scale = 1},
                                     .tensor_size = 1,
                                     .data_size = 1,
@@ -106,7 +106,7 @@ static z3d_status describe(const z3d_import *import, const z3d_foreign *f, z3d_m
 }
 
 /* One rank's shard, less what is no parameter: plans go state by state. */
-static z3d_status make_image(const z3d_foreign *f, const z3d_manifest *m, z3d_image *image) {
+static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_image *image) {
     z3d_topology alone;
     z3d_extent *extent;
     int count;
@@ -116,12 +116,12 @@ static z3d_status make_image(const z3d_foreign *f, const z3d_manifest *m, z3d_im
     return z3d_image_make(m->tensor, 0, 0, count, extent, image);
 }
 
-static z3d_status write_checkpoint(z3d_foreign *f, z3d_manifest *m, z3d_image *image,
+static z3d_status write_checkpoint(z3d_interop *f, z3d_manifest *m, z3d_image *image,
                                    const char *dir, const char *folder) {
     Z3D_TRY(z3d_space_check(dir, &image->shard.size, 1));
     Z3D_TRY(z3d_step_folder_make(NULL, folder));
     Z3D_TRY(z3d_io_sync_folder(NULL, dir));
-    z3d_status status = z3d_image_write(image, NULL, folder, foreign_values, f, &m->file[0]);
+    z3d_status status = z3d_image_write(image, NULL, folder, interop_values, f, &m->file[0]);
     m->shard[0] = image->shard; /* from here on the manifest's */
     image->shard = (z3d_shard){0};
     m->num_shards = m->num_files = 1;
@@ -130,7 +130,7 @@ static z3d_status write_checkpoint(z3d_foreign *f, z3d_manifest *m, z3d_image *i
     return status;
 }
 
-static z3d_status import_locked(const z3d_import *import, z3d_foreign *f, const char *folder) {
+static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const char *folder) {
     z3d_manifest m = {0};
     z3d_image image = {.fd = -1};
     z3d_status status = describe(import, f, &m);
@@ -152,16 +152,16 @@ static z3d_status check_empty(const char *dir) {
 }
 
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {
-    z3d_foreign f;
+    z3d_interop f;
     int lock = -1;
     *folder = NULL;
-    z3d_status status = z3d_foreign_open(import->from, &f);
+    z3d_status status = z3d_interop_open(import->from, &f);
     if (status == Z3D_OK) status = z3d_make_folders(import->to);
     if (status == Z3D_OK) status = z3d_folder_lock_take(import->to, &z3d_checkpoint_lock, &lock);
     if (status == Z3D_OK) status = check_empty(import->to);
     if (status == Z3D_OK) status = z3d_checkpoint_path(import->to, 0, folder);
     if (status == Z3D_OK) status = import_locked(import, &f, *folder);
     z3d_folder_lock_release(&lock);
-    z3d_foreign_close(&f);
+    z3d_interop_close(&f);
     return status;
 }

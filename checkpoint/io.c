@@ -1,5 +1,5 @@
 /* Changes to a disk, each told to a hook first; reading; digests. What is asked of the disk is an
- * errand, so that the watchdog can name it. */
+ * pending I/O, so that the watchdog can name it. */
 #include "checkpoint/io.h"
 
 #include <dirent.h>
@@ -28,20 +28,20 @@ static z3d_status failed(const char *path, const char *what, int error) {
 }
 
 z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: creating", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: creating", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_CREATE, .path = path});
     *fd = error ? -1 : open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (error == 0 && *fd < 0) error = errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return error ? failed(path, "create the file", error) : Z3D_OK;
 }
 
 /* 0 or an errno. */
 static int write_range(const z3d_io_hook *hook, int fd, const char *path, const char *at,
-                       int64_t bytes, int64_t offset, int64_t whole, z3d_errand *errand) {
+                       int64_t bytes, int64_t offset, int64_t whole, z3d_pending_io *io) {
     while (bytes > 0) {
-        z3d_errand_at(errand, offset, whole);
+        z3d_pending_io_at(io, offset, whole);
         int error = ask(hook, (z3d_io_event){Z3D_IO_WRITE, path, NULL, at, offset, bytes});
         if (error > 0) return error;
         size_t now = (size_t)(error == Z3D_IO_SHORT ? (bytes + 1) / 2 : bytes);
@@ -57,95 +57,95 @@ static int write_range(const z3d_io_hook *hook, int fd, const char *path, const 
 
 z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
                         int64_t bytes, int64_t offset, int64_t whole) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: writing", path);
-    int error = write_range(hook, fd, path, data, bytes, offset, whole, &errand);
-    z3d_errand_end(&errand);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: writing", path);
+    int error = write_range(hook, fd, path, data, bytes, offset, whole, &io);
+    z3d_pending_io_end(&io);
     return error ? failed(path, "write", error) : Z3D_OK;
 }
 
 /* Waits for a file's bytes piece by piece, so that the watchdog sees a slow disk get further. What
  * the disk fails here fails the sync: the system tells a file's failure once. Where the call is not
  * to be had the file is only synced. */
-static int drain(int fd, z3d_errand *errand) {
+static int drain(int fd, z3d_pending_io *io) {
     enum { PIECE = 16 << 20 };
     const unsigned all =
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     off_t size = lseek(fd, 0, SEEK_END);
     for (off_t at = 0; at < size; at += PIECE) {
-        z3d_errand_at(errand, at, size);
+        z3d_pending_io_at(io, at, size);
         if (sync_file_range(fd, at, PIECE, all) == 0) continue;
         return errno == EIO || errno == ENOSPC || errno == EDQUOT ? errno : 0;
     }
-    z3d_errand_at(errand, size, size);
+    z3d_pending_io_at(io, size, size);
     return 0;
 }
 
 z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: fsync of", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: fsync of", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_SYNC, .path = path});
-    if (error == 0) error = drain(fd, &errand);
+    if (error == 0) error = drain(fd, &io);
     if (error == 0 && fsync(fd) != 0) error = errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return error ? failed(path, "fsync the file", error) : Z3D_OK;
 }
 
 void z3d_io_close(int fd, const char *path, z3d_status *status) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: closing", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: closing", path);
     int error = close(fd) == 0 ? 0 : errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     /* Network file systems report a full disk here. */
     if (error && *status == Z3D_OK) *status = failed(path, "write", error);
 }
 
 z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *to) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: rename of", from);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: rename of", from);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_RENAME, .path = from, .to = to});
     if (error == 0 && rename(from, to) != 0) error = errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return error ? failed(to, "rename the finished file to this name", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: fsync of folder", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: fsync of folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_SYNC_FOLDER, .path = path});
     int fd = error ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (error == 0 && fd < 0) error = errno;
     /* File systems without it (some network ones) say EINVAL: nothing more can be done there. */
     if (error == 0 && fsync(fd) != 0 && errno != EINVAL) error = errno;
     if (fd >= 0) close(fd);
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return error ? failed(path, "fsync the folder", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: creating folder", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: creating folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_MAKE_FOLDER, .path = path});
     if (error == 0 && mkdir(path, 0777) != 0 && errno != EEXIST) error = errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return error ? failed(path, "create the folder", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: removing", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: removing", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_UNLINK, .path = path});
     if (error == 0 && unlink(path) != 0 && errno != ENOENT) error = errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return error ? failed(path, "remove it", error) : Z3D_OK;
 }
 
 z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: removing folder", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: removing folder", path);
     int error = ask(hook, (z3d_io_event){.kind = Z3D_IO_REMOVE_FOLDER, .path = path});
     if (error == 0 && rmdir(path) != 0 && errno != ENOENT) error = errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return error ? failed(path, "remove the folder", error) : Z3D_OK;
 }
 
@@ -185,10 +185,10 @@ static z3d_status remove_tree(const z3d_io_hook *hook, const char *path, const c
 }
 
 z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: removing folder", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: removing folder", path);
     z3d_status status = remove_tree(hook, path, first);
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return status;
 }
 
@@ -214,10 +214,10 @@ z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const 
 }
 
 z3d_status z3d_io_exists(const char *path, bool *exists) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: looking for", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: looking for", path);
     int error = access(path, F_OK) == 0 ? 0 : errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     *exists = error == 0;
     return error == 0 || error == ENOENT || error == ENOTDIR
                ? Z3D_OK
@@ -265,17 +265,17 @@ static z3d_status open_file(const char *path, int *fd, int64_t *size) {
 }
 
 z3d_status z3d_io_open(const char *path, int *fd, int64_t *size) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: opening", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: opening", path);
     z3d_status status = open_file(path, fd, size);
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return status;
 }
 
 static z3d_status read_range(int fd, const char *path, char *at, int64_t bytes, int64_t offset,
-                             z3d_errand *errand) {
+                             z3d_pending_io *io) {
     while (bytes > 0) {
-        z3d_errand_at(errand, offset, -1);
+        z3d_pending_io_at(io, offset, -1);
         ssize_t count = pread(fd, at, (size_t)bytes, offset);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return cannot_read(fd, path, errno);
@@ -289,10 +289,10 @@ static z3d_status read_range(int fd, const char *path, char *at, int64_t bytes, 
 }
 
 z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: reading", path);
-    z3d_status status = read_range(fd, path, out, bytes, offset, &errand);
-    z3d_errand_end(&errand);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: reading", path);
+    z3d_status status = read_range(fd, path, out, bytes, offset, &io);
+    z3d_pending_io_end(&io);
     return status;
 }
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "checkpoint/foreign.h"
+#include "checkpoint/interop.h"
 
 enum { MAGIC = 20240326, HEADER = 256, MULTIPLE = 128, VERSION_FP32 = 3, VERSION_BF16 = 5 };
 
@@ -42,7 +42,7 @@ static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t siz
 /* ---- reading ---- */
 
 /* Looked for from tensor `from` on: a block's lie behind those of the block before. */
-static int find(const z3d_foreign *f, const char *group, const char *name, int from) {
+static int find(const z3d_interop *f, const char *group, const char *name, int from) {
     for (int i = 0; i < f->count; i++) {
         int k = (from + i) % f->count;
         if (strcmp(f->tensor[k].group, group) == 0 && strcmp(f->tensor[k].name, name) == 0)
@@ -51,7 +51,7 @@ static int find(const z3d_foreign *f, const char *group, const char *name, int f
     return -1;
 }
 
-static z3d_status place_tensors(z3d_foreign *f, z3d_dtype dtype, int64_t padded) {
+static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded) {
     int64_t at = HEADER * 4, size = (int64_t)z3d_dtype_size(dtype);
     char group[Z3D_NAME];
     int tensor = 0;
@@ -59,7 +59,7 @@ static z3d_status place_tensors(z3d_foreign *f, z3d_dtype dtype, int64_t padded)
         for (int64_t l = 0; group_of(i, l, f->gpt.num_layers, group, sizeof group); l++) {
             tensor = find(f, group, order[i].name, tensor);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
-            f->place[tensor] = (z3d_place){true, dtype, 0, at};
+            f->place[tensor] = (z3d_interop_source){true, dtype, 0, at};
             at += (i == 0 ? padded * f->gpt.hidden_size : z3d_tensor_elements(&f->tensor[tensor])) *
                   size;
         }
@@ -68,7 +68,7 @@ static z3d_status place_tensors(z3d_foreign *f, z3d_dtype dtype, int64_t padded)
                      f->path, (long long)f->bytes, (long long)at);
 }
 
-z3d_status z3d_llmc_open(z3d_foreign *f) {
+z3d_status z3d_llmc_open(z3d_interop *f) {
     int32_t header[HEADER];
     if (f->bytes < (int64_t)sizeof header)
         return Z3D_ERROR(Z3D_ERR_DATA,
@@ -92,7 +92,7 @@ z3d_status z3d_llmc_open(z3d_foreign *f) {
     f->gpt.num_layers = header[4];
     f->gpt.num_heads = header[5];
     f->gpt.hidden_size = header[6];
-    Z3D_TRY(z3d_foreign_make_model(f));
+    Z3D_TRY(z3d_interop_make_model(f));
     if (header[7] < header[3])
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: the padded vocabulary (%d) is smaller than the vocabulary (%d)",

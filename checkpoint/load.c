@@ -171,9 +171,9 @@ static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d
 z3d_status z3d_checkpoint_agree(z3d_world *world, const char *what, z3d_status mine) {
     char text[96];
     snprintf(text, sizeof text, "%.60s (waiting for all ranks)", what);
-    z3d_watchdog_place(world, true, text);
+    z3d_watchdog_position(world, true, text);
     z3d_status status = z3d_world_agree(world, mine);
-    z3d_watchdog_place(world, false, what);
+    z3d_watchdog_position(world, false, what);
     return status;
 }
 
@@ -186,12 +186,12 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
     static const char *const opening = "checkpoint: opening",
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";
-    z3d_watchdog_place(world, false, opening);
+    z3d_watchdog_position(world, false, opening);
     z3d_status status = z3d_checkpoint_open(folder, &c);
     if (status == Z3D_OK && !weights_only) status = need_states(c, folder);
     status = z3d_checkpoint_agree(world, opening, status);
     if (status == Z3D_OK) {
-        z3d_watchdog_place(world, false, checking);
+        z3d_watchdog_position(world, false, checking);
         status = z3d_checkpoint_check_rest(c, verify, kinds, z3d_world_rank(world),
                                            z3d_world_size(world), NULL);
         status = z3d_checkpoint_agree(world, checking, status);
@@ -201,7 +201,7 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
         status = z3d_checkpoint_agree(world, checking, status);
     }
     if (status == Z3D_OK) {
-        z3d_watchdog_place(world, false, reading);
+        z3d_watchdog_position(world, false, reading);
         z3d_checkpoint_set_verify(c, verify);
         status = load(c, z3d_world_size(world), model, engine, weights_only);
         status = z3d_checkpoint_agree(world, reading, status);

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint/ahead.h"
 #include "checkpoint/format.h"
+#include "checkpoint/prefetch.h"
 
 enum { CACHED_BLOCKS = 8, OPEN_SHARDS = 32 }; /* a process may open 1024 files, often */
 /* Of a file that nobody reads twice, blocks this far back leave the page cache. */
@@ -286,7 +286,7 @@ static int slot_of(recent *r, int s, int64_t block, bool *there) {
 
 /* The block, from the cache or through it; from `ahead`, when not NULL, where it is the next one.
  */
-static z3d_status cached(z3d_checkpoint *c, z3d_ahead *ahead, int s, int64_t block,
+static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t block,
                          const char **bytes) {
     bool there;
     int slot = slot_of(&c->cache, s, block, &there);
@@ -296,7 +296,7 @@ static z3d_status cached(z3d_checkpoint *c, z3d_ahead *ahead, int s, int64_t blo
     if (!there) {
         if (!*at) status = z3d_new(Z3D_BLOCK_BYTES, 1, "a block", at);
         if (status == Z3D_OK)
-            status = ahead ? z3d_ahead_take(ahead, at) : read_block(c, s, block, false, *at);
+            status = ahead ? z3d_prefetch_take(ahead, at) : read_block(c, s, block, false, *at);
         if (status == Z3D_OK) status = verify_block(c, s, block, *at);
         if (status != Z3D_OK) c->cache.slot[slot].shard = -1;
     }
@@ -463,12 +463,12 @@ z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, i
                                    z3d_wanted_values take, void *context) {
     walk w = {.c = c, .range = range, .count = count, .at = -1};
     scout s = {.c = c, .walk = w};
-    z3d_ahead *ahead;
+    z3d_prefetch *ahead;
     piece p;
     forget(&c->cache);
     s.cache = c->cache;
     Z3D_TRY(read_once(s, ranks, &s.once));
-    Z3D_TRY(z3d_ahead_start(next_block, &s, Z3D_BLOCK_BYTES, &ahead));
+    Z3D_TRY(z3d_prefetch_start(next_block, &s, Z3D_BLOCK_BYTES, &ahead));
     z3d_status status;
     while ((status = next_piece(&w, &p)) == Z3D_OK && p.count > 0) {
         const char *bytes;
@@ -478,7 +478,7 @@ z3d_status z3d_checkpoint_read_all(z3d_checkpoint *c, const z3d_wanted *range, i
                      end);
     }
 end:
-    z3d_ahead_stop(ahead);
+    z3d_prefetch_stop(ahead);
     return status;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/foreign.h"
+#include "checkpoint/interop.h"
 
 enum { MAX_HEADER = 1 << 26 };
 
@@ -21,10 +21,10 @@ typedef struct span {
 } span;
 
 typedef struct reader {
-    z3d_foreign *f;
-    listed *by_name; /* [count], sorted */
-    bool own_head;   /* there is an "lm_head.weight" */
-    z3d_place head;  /* its place */
+    z3d_interop *f;
+    listed *by_name;         /* [count], sorted */
+    bool own_head;           /* there is an "lm_head.weight" */
+    z3d_interop_source head; /* its place */
     /* Of the file at work. */
     int file;
     const char *path;
@@ -82,7 +82,7 @@ static z3d_status refuse_shape(const reader *r, const char *name, int64_t first,
 
 /* Where an entry's values lie, for a tensor of ours that it must fit. */
 static z3d_status read_entry(const reader *r, const z3d_json *entry, const span *bytes, int tensor,
-                             z3d_place *out) {
+                             z3d_interop_source *out) {
     const z3d_view *v = &r->f->view[tensor];
     char text[Z3D_SHOWN + 1];
     int64_t first = v->rows ? v->rows : v->columns, second = v->rows ? v->columns : 0;
@@ -139,7 +139,7 @@ static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes)
     if (!found)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a GPT-2 of %lld layers",
                          r->path, z3d_shown(entry->key, text), (long long)r->f->gpt.num_layers);
-    z3d_place *place = head ? &r->head : &r->f->place[found->tensor];
+    z3d_interop_source *place = head ? &r->head : &r->f->place[found->tensor];
     if (place->found)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is there twice", r->path,
                          z3d_shown(name, text));
@@ -198,7 +198,7 @@ static z3d_status add_entries(reader *r, const z3d_json *root) {
 
 /* The file: 8 bytes, little-endian, how long the header is; the header; the tensors. */
 static z3d_status read_file(reader *r) {
-    const z3d_foreign_file *file = &r->f->file[r->file];
+    const z3d_interop_file *file = &r->f->file[r->file];
     uint8_t bytes[8] = {0};
     uint64_t length = 0;
     char *text = NULL;
@@ -226,7 +226,7 @@ static z3d_status read_file(reader *r) {
 /* A head of its own must be the token table again: ours are tied. */
 static z3d_status check_head(const reader *r) {
     enum { CHUNK = 4096 };
-    const z3d_foreign *f = r->f;
+    const z3d_interop *f = r->f;
     float a[CHUNK], b[CHUNK];
     int table = 0;
     if (!r->own_head) return Z3D_OK;
@@ -234,8 +234,8 @@ static z3d_status check_head(const reader *r) {
     int64_t count = z3d_tensor_elements(&f->tensor[table]);
     for (int64_t at = 0; at < count; at += CHUNK) {
         int64_t some = count - at < CHUNK ? count - at : CHUNK;
-        Z3D_TRY(z3d_foreign_read_run(f, &r->head, at, some, a));
-        Z3D_TRY(z3d_foreign_read(f, table, at, some, b));
+        Z3D_TRY(z3d_interop_read_run(f, &r->head, at, some, a));
+        Z3D_TRY(z3d_interop_read(f, table, at, some, b));
         if (memcmp(a, b, (size_t)some * sizeof *a) != 0)
             return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                              "%s: tensor lm_head.weight differs from wte.weight; only tied "
@@ -245,7 +245,7 @@ static z3d_status check_head(const reader *r) {
     return Z3D_OK;
 }
 
-z3d_status z3d_safetensors_read(z3d_foreign *f) {
+z3d_status z3d_safetensors_read(z3d_interop *f) {
     reader r = {.f = f};
     z3d_status status = Z3D_OK;
     Z3D_TRY(z3d_new((size_t)f->count, sizeof *r.by_name, "the list of names", &r.by_name));

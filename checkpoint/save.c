@@ -143,7 +143,7 @@ static void *run_phase(void *context) {
 static void start_phase(z3d_store *store, z3d_save_phase phase) {
     z3d_save *save = &store->save;
     save->phase = phase;
-    z3d_watchdog_place(store->config.world, false, place_of(store));
+    z3d_watchdog_position(store->config.world, false, place_of(store));
     atomic_store(&save->finished, false);
     bool works = is_root(store) || phase == Z3D_SAVE_WRITE;
     save->has_thread = store->config.asynchronous && works;
@@ -265,7 +265,7 @@ z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info) {
     double begin = z3d_now();
     Z3D_TRY(z3d_store_poll(store, true, &unused));
     store->save.begin = begin;
-    z3d_watchdog_place(store->config.world, false, place_of(store));
+    z3d_watchdog_position(store->config.world, false, place_of(store));
     z3d_status status = prepare(store, info);
     if (status == Z3D_OK) {
         start_phase(store, Z3D_SAVE_BEGIN);
@@ -331,7 +331,7 @@ static z3d_status all_finished(z3d_store *store, bool wait, bool *finished) {
 
 static z3d_status advance(z3d_store *store, bool *durable) {
     z3d_save_phase phase = store->save.phase;
-    z3d_watchdog_place(store->config.world, false, place_of(store));
+    z3d_watchdog_position(store->config.world, false, place_of(store));
     Z3D_TRY(agree(store, end_phase(store)));
     *durable = phase == Z3D_SAVE_COMMIT;
     if (*durable) return Z3D_OK;

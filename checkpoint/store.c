@@ -65,7 +65,7 @@ z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out) {
         if (!store->dir) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
     }
     if (status == Z3D_OK && config->asynchronous) status = z3d_store_plan_snapshot(store);
-    z3d_watchdog_place(config->world, false, taking);
+    z3d_watchdog_position(config->world, false, taking);
     if (status == Z3D_OK && z3d_world_rank(config->world) == 0) status = take_folder(store);
     status = z3d_checkpoint_agree(config->world, taking, status);
     if (status == Z3D_OK)
@@ -92,9 +92,9 @@ void z3d_store_keep_all(z3d_store *store, bool on) {
 
 /* An old checkpoint. What somebody put into it, or for it, stays, and is said once. */
 static z3d_status remove_old(z3d_store *store, int64_t step) {
-    char *path, what[Z3D_FOREIGN_TEXT];
+    char *path, what[Z3D_INTEROP_TEXT];
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &path));
-    z3d_status status = z3d_folder_foreign(path, what);
+    z3d_status status = z3d_folder_strangers(path, what);
     if (status == Z3D_OK && !*what)
         status = z3d_io_remove_tree(store->config.hook, path, Z3D_MANIFEST);
     else if (status == Z3D_OK && step > store->told)
@@ -121,14 +121,14 @@ z3d_status z3d_store_retain(z3d_store *store) {
 /* Rank 0: gives a damaged checkpoint another name, so that its step can be saved again. */
 static z3d_status put_aside(z3d_store *store, int64_t step) {
     char *from, to[4200];
-    z3d_errand errand;
+    z3d_pending_io io;
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &from));
     snprintf(to, sizeof to, "%s.damaged", from);
-    z3d_errand_begin(&errand, "checkpoint: renaming", from);
+    z3d_pending_io_begin(&io, "checkpoint: renaming", from);
     for (int i = 2; access(to, F_OK) == 0; i++) snprintf(to, sizeof to, "%s.damaged-%d", from, i);
     z3d_status status = z3d_io_rename(store->config.hook, from, to);
     if (status == Z3D_OK) status = z3d_io_sync_folder(store->config.hook, store->dir);
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     if (status == Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "%s: renamed to %s, because it is damaged", from, to);
     free(from);
@@ -142,7 +142,7 @@ static z3d_status share_list(z3d_store *store, int64_t **steps, int *count) {
     z3d_status status = Z3D_OK;
     *steps = NULL;
     *count = 0;
-    z3d_watchdog_place(world, false, listing);
+    z3d_watchdog_position(world, false, listing);
     if (z3d_world_rank(world) == 0) status = z3d_checkpoint_list(store->dir, steps, count);
     Z3D_TRY_GOTO(status, z3d_checkpoint_agree(world, listing, status), fail);
     Z3D_TRY_GOTO(status, z3d_world_broadcast(world, count, sizeof *count, 0), fail);
@@ -163,7 +163,7 @@ static z3d_status put_all_aside(z3d_store *store, const int64_t *steps, int good
     static const char *const putting = "checkpoint: renaming damaged ones";
     z3d_world *world = store->config.world;
     z3d_status status = Z3D_OK;
-    z3d_watchdog_place(world, false, putting);
+    z3d_watchdog_position(world, false, putting);
     for (int i = good + 1; i < count && z3d_world_rank(world) == 0; i++)
         if (status == Z3D_OK) status = put_aside(store, steps[i]);
     return z3d_checkpoint_agree(world, putting, status);

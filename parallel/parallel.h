@@ -183,11 +183,11 @@ typedef struct z3d_watchdog_config {
 /* Starts this rank's side-channel thread. Rank 0 listens, the others connect; a connection that
  * ends without a goodbye is a death: the survivors' lowest rank prints "zero3d: rank 2 (host, pid)
  * died in reduce_grads block.3 of step 12" at once and every rank ends with a non-zero code. When
- * some rank has waited longer than the timeout in one place, or an errand of its
- * (src/base/errand.h, any thread's) got no further for so long, rank 0 asks everybody where they
- * are, prints who waits for whom and whose disk does not answer, and ends the run; but waiting for
- * a rank whose errands still get further is no hang. One rank alone has one, too, where there is a
- * timeout. Collective over the world.
+ * some rank has waited longer than the timeout in one place, or a pending I/O of its
+ * (src/base/pending_io.h, any thread's) got no further for so long, rank 0 asks everybody where
+ * they are, prints who waits for whom and whose disk does not answer, and ends the run; but waiting
+ * for a rank whose pending I/O still get further is no hang. One rank alone has one, too, where
+ * there is a timeout. Collective over the world.
  */
 z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
 /* Says goodbye. Collective. z3d_world_destroy calls it. */
@@ -196,7 +196,7 @@ void z3d_watchdog_stop(z3d_world *world);
  * behind 159 bytes: "step 12: wait reduce_grads block.3 (data
  * group)"); `waiting`: it stands in a wait. Cheap (no system call); called at every instruction.
  * Each call is a sign of life. */
-void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text);
+void z3d_watchdog_position(z3d_world *world, bool waiting, const char *text);
 
 /* Whether a stop was asked for (SIGUSR1, SIGTERM, SIGINT, mpirun's announcement) on this rank.
  * Handlers are installed by z3d_world_catch_signals; a second signal, half a second or more after

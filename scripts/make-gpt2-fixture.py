@@ -43,7 +43,7 @@ PATTERN = (r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!
 PROMPT, TOKENS, STEPS = "Every rank", 18, 1200
 
 # So that merges over characters of several bytes exist.
-FOREIGN = ["Größe, Maße und Übung: schön groß. ", "Это просто текст, и ещё немного текста. ",
+INTEROP = ["Größe, Maße und Übung: schön groß. ", "Это просто текст, и ещё немного текста. ",
            "これは日本語の文章です。日本語。", "naïve café déjà vu ", "👍🏽 🎉 👍🏽 🎉 "] * 20
 
 TEXTS = [
@@ -79,7 +79,7 @@ def characters_of_bytes():
 
 def corpus():
     names = sorted([*TREE.glob("docs/*.md"), *TREE.glob("*.md"), *TREE.glob("zero/*.h")])
-    return [name.read_text() for name in names] + FOREIGN
+    return [name.read_text() for name in names] + INTEROP
 
 
 def train_vocabulary():

@@ -7,7 +7,7 @@
 #include "parallel/parallel.h"
 #include "src/base/base.h"
 #include "src/model/unit.h"
-#include "zero/opcodes.h"
+#include "zero/program/opcodes.h"
 
 /* What the builder decides from. No `auto` here. */
 typedef struct z3d_program_config {
@@ -227,7 +227,7 @@ typedef struct z3d_instruction {
 /* A stretch of memory with one lifetime. */
 typedef struct z3d_buffer {
     char name[64];
-    z3d_tenant tenant;
+    z3d_category category;
     z3d_space space;
     int64_t bytes, offset; /* offset: in the arena of its space, set by the planner */
     int first, last; /* first and last instruction that touches it; persistent: 0 and INT_MAX */
@@ -296,7 +296,7 @@ void z3d_program_destroy(z3d_program *program);
  * list in each) get the same offsets, the rest is packed per program behind them; the arena is the
  * maximum. */
 z3d_status z3d_program_plan(z3d_program **programs, int count);
-/* Peak bytes by tenant and in total in one memory space, from lifetimes. */
+/* Peak bytes by category and in total in one memory space, from lifetimes. */
 void z3d_program_ledger(const z3d_program *program, z3d_space space, z3d_ledger *out);
 
 /* Dataflow of one program against what a step must compute (symbolically), lifetimes, overlaps.

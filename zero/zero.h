@@ -57,7 +57,7 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config);
 /* Lays out, records, builds, verifies and plans the programs, allocates the one arena, initialises
  * parameters (a pure function of seed, parameter name and global element index). Collective over
  * the world. Errors: ERR_CONFIG, ERR_PROGRAM (a verifier's refusal), ERR_MEMORY (with the plan's
- * need by tenant). */
+ * need by category). */
 z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out);
 void z3d_engine_destroy(z3d_engine *engine);
 
@@ -105,8 +105,8 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
 z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
                                float *out);
 
-/* Planned (from the memory plan) and measured (live bytes as the executor touches them) by tenant,
- * in bytes on this rank, of one memory space. */
+/* Planned (from the memory plan) and measured (live bytes as the executor touches them) by
+ * category, in bytes on this rank, of one memory space. */
 const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space);
 const z3d_ledger *z3d_engine_measured(const z3d_engine *engine, z3d_space space);
 /* Size of the one block of device memory. */

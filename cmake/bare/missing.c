@@ -1,7 +1,7 @@
 /* What the bare build (ZERO3D_BARE) leaves out, in place of src/device/cpu/matmul.c (oneDNN's
- * primitives) and zero/observe.c (digests by xxHash, timelines). */
+ * primitives) and zero/execute/observe.c (digests by xxHash, timelines). */
 #include "src/device/cpu/matmul.h"
-#include "zero/executor.h"
+#include "zero/execute/executor.h"
 
 z3d_status z3d_cpu_gemm_state_create(int threads, struct z3d_gemm_state **out) {
     (void)threads;

@@ -5,16 +5,16 @@
 
 enum { MAX_LINES = 40, MAX_NAMED = 4 };
 
-void z3d_report_place(struct z3d_side *side, int rank, z3d_place *out) {
+void z3d_report_position(struct z3d_side *side, int rank, z3d_position *out) {
     if (side->slot_of[rank] >= 0)
-        z3d_place_read(&side->slots[side->slot_of[rank]], out);
+        z3d_position_read(&side->slots[side->slot_of[rank]], out);
     else
         *out = side->seen[rank].place;
 }
 
 void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *out) {
-    z3d_place place;
-    z3d_report_place(side, rank, &place);
+    z3d_position place;
+    z3d_report_position(side, rank, &place);
     z3d_string_append(out, "zero3d: rank %d (host %s, pid %d) %s ", rank, side->peer[rank].host,
                       (int)side->peer[rank].pid, silent ? "does not answer" : "died");
     if (place.since == 0)
@@ -24,16 +24,16 @@ void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *
     z3d_string_append(out, "; ending the run\n");
 }
 
-static bool same_place(const z3d_place *a, const z3d_place *b) {
+static bool same_position(const z3d_position *a, const z3d_position *b) {
     return a->waiting == b->waiting && strcmp(a->text, b->text) == 0;
 }
 
 /* With what has been asked of the disk. */
 static bool same(const z3d_seen *a, const z3d_seen *b) {
-    return same_place(&a->place, &b->place) && strcmp(a->errands.text, b->errands.text) == 0;
+    return same_position(&a->place, &b->place) && strcmp(a->pending.text, b->pending.text) == 0;
 }
 
-static const char *doing(const z3d_place *place) {
+static const char *doing(const z3d_position *place) {
     return place->since == 0 ? "(not reported yet)" : place->text;
 }
 
@@ -47,19 +47,19 @@ static void dead_disk(struct z3d_side *side, int rank, z3d_string *out) {
     const z3d_seen *seen = &side->seen[rank];
     z3d_string_append(
         out, "zero3d: watchdog: rank %d's disk has not answered for %d s: %s (in %s)\n", rank,
-        seconds_since(seen->errands.since), seen->errands.text, doing(&seen->place));
+        seconds_since(seen->pending.since), seen->pending.text, doing(&seen->place));
 }
 
 /* "rank 5 waits 31 s in X; rank 6 is still in Y" */
 static void waiting(struct z3d_side *side, int stuck, z3d_string *out) {
-    const z3d_place mine = side->seen[stuck].place;
+    const z3d_position mine = side->seen[stuck].place;
     z3d_string_append(out, "zero3d: watchdog: rank %d has waited %d s in %s", stuck,
                       seconds_since(mine.since), doing(&mine));
     int named = 0, missing = 0;
     for (int rank = 0; rank < side->size; rank++) {
-        const z3d_place place = side->seen[rank].place;
+        const z3d_position place = side->seen[rank].place;
         bool silent = !side->seen[rank].answered && rank != side->rank;
-        if (rank == stuck || (same_place(&place, &mine) && !silent)) continue;
+        if (rank == stuck || (same_position(&place, &mine) && !silent)) continue;
         missing++;
         if (named == MAX_NAMED) continue;
         named++;
@@ -106,9 +106,9 @@ static void table(struct z3d_side *side, z3d_string *out) {
         append_ranks(side, seen, out);
         z3d_string_append(out, ": %s %s (%d s)", seen->place.waiting ? "waiting in" : "in",
                           doing(&seen->place), seconds_since(seen->place.since));
-        if (seen->errands.since > 0)
-            z3d_string_append(out, "; disk: %s (%d s)", seen->errands.text,
-                              seconds_since(seen->errands.since));
+        if (seen->pending.since > 0)
+            z3d_string_append(out, "; disk: %s (%d s)", seen->pending.text,
+                              seconds_since(seen->pending.since));
         z3d_string_append(out, "\n");
     }
     if (lines == MAX_LINES) z3d_string_append(out, "zero3d:   and more\n");
@@ -117,7 +117,7 @@ static void table(struct z3d_side *side, z3d_string *out) {
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out) {
     int dead = -1;
     for (int rank = side->size - 1; rank >= 0; rank--)
-        if (z3d_hub_errand_too_long(side, &side->seen[rank])) dead = rank;
+        if (z3d_coordinator_pending_io_too_long(side, &side->seen[rank])) dead = rank;
     if (dead >= 0)
         dead_disk(side, dead, out);
     else

@@ -1,7 +1,7 @@
-/* Inside parallel/side only. The side channel: one thread per rank, TCP between rank 0 (the hub)
- * and the others, apart from messages, which may be blocked. place.c keeps what this rank is
- * doing, wire.c opens sockets and frames messages, hub.c is the thread and decides, report.c writes
- * the sentences, watchdog.c is the face. */
+/* Inside parallel/side only. The side channel: one thread per rank, TCP between rank 0 (the
+ * coordinator) and the others, apart from messages, which may be blocked. place.c keeps what this
+ * rank is doing, wire.c opens sockets and frames messages, coordinator.c is the thread and decides,
+ * report.c writes the sentences, watchdog.c is the face. */
 #ifndef ZERO3D_PARALLEL_SIDE_H
 #define ZERO3D_PARALLEL_SIDE_H
 
@@ -13,7 +13,7 @@
 #include "parallel/sockets/sockets.h"
 
 enum {
-    Z3D_PLACE_BYTES = 160,
+    Z3D_POSITION_BYTES = 160,
     Z3D_LINE_BYTES = 1152, /* a failure's line on its way */
     Z3D_STRANGERS = 16,    /* connections that have not said who they are */
     Z3D_MAX_ADDRESSES = 6,
@@ -22,33 +22,33 @@ enum {
 
 /* ---- place.c: what a rank is doing ---- */
 
-typedef struct z3d_place {
+typedef struct z3d_position {
     bool waiting;
     double since; /* z3d_now() of this node when it was entered; 0: it has not said */
-    char text[Z3D_PLACE_BYTES];
-} z3d_place;
+    char text[Z3D_POSITION_BYTES];
+} z3d_position;
 
 /* One rank's place in memory shared by the ranks of a node, written by its main thread alone and
  * read by any thread of any of them: the version is odd while it is being written. */
-typedef struct z3d_place_slot {
+typedef struct z3d_position_slot {
     _Atomic uint32_t version, waiting;
     _Atomic uint64_t since;
-    _Atomic uint64_t text[Z3D_PLACE_BYTES / 8];
-} z3d_place_slot;
+    _Atomic uint64_t text[Z3D_POSITION_BYTES / 8];
+} z3d_position_slot;
 
-void z3d_place_write(z3d_place_slot *slot, const z3d_place *place);
-void z3d_place_read(z3d_place_slot *slot, z3d_place *out);
+void z3d_position_write(z3d_position_slot *slot, const z3d_position *place);
+void z3d_position_read(z3d_position_slot *slot, z3d_position *out);
 
 /* ---- wire.c: sockets and messages ---- */
 
 typedef enum z3d_wire_type {
     Z3D_WIRE_HELLO = 1, /* connector: token and rank */
     Z3D_WIRE_WELCOME,   /* listener's answer: token and rank */
-    Z3D_WIRE_PLACE,     /* to the hub: z3d_wire_place */
-    Z3D_WIRE_ASK,       /* from the hub: where are you? */
-    Z3D_WIRE_STUCK,     /* to the hub: this rank has waited too long */
-    Z3D_WIRE_FAIL,      /* to the hub: a line to print, then the end */
-    Z3D_WIRE_END,       /* from the hub: exit now */
+    Z3D_WIRE_PLACE,     /* to the coordinator: z3d_wire_position */
+    Z3D_WIRE_ASK,       /* from the coordinator: where are you? */
+    Z3D_WIRE_STUCK,     /* to the coordinator: this rank has waited too long */
+    Z3D_WIRE_FAIL,      /* to the coordinator: a line to print, then the end */
+    Z3D_WIRE_END,       /* from the coordinator: exit now */
     Z3D_WIRE_BYE        /* a normal end */
 } z3d_wire_type;
 
@@ -62,14 +62,14 @@ typedef struct z3d_wire_hello {
     int32_t rank, reserved;
 } z3d_wire_hello;
 
-typedef struct z3d_wire_place {
+typedef struct z3d_wire_position {
     double age; /* seconds in this place; negative: it has not said any */
-    /* Seconds since the errand that stands still longest got further, and since any did; negative:
-     * none. */
-    double errand_age, last_age;
+    /* Seconds since the pending I/O that stands still longest got further, and since any did;
+     * negative: none. */
+    double pending_io_age, last_age;
     int32_t waiting, answer;
-    char text[Z3D_PLACE_BYTES], errand[Z3D_ERRAND_BYTES];
-} z3d_wire_place;
+    char text[Z3D_POSITION_BYTES], pending_io[Z3D_PENDING_IO_BYTES];
+} z3d_wire_position;
 
 typedef struct z3d_connection {
     int fd;
@@ -103,21 +103,21 @@ bool z3d_wire_next(const z3d_connection *connection, z3d_wire_head *head, const 
                    bool *bad);
 void z3d_wire_consume(z3d_connection *connection, const z3d_wire_head *head);
 
-/* ---- hub.c: the thread ---- */
+/* ---- coordinator.c: the thread ---- */
 
-typedef struct z3d_seen { /* what the hub knows of a rank */
-    z3d_place place;
-    z3d_errands errands;
+typedef struct z3d_seen { /* what the coordinator knows of a rank */
+    z3d_position place;
+    z3d_pending_ios pending;
     bool answered, said_bye;
 } z3d_seen;
 
 struct z3d_side {
-    int rank, size, hub;
+    int rank, size, coordinator;
     const int *node; /* by rank; the world's */
     uint64_t token;
     z3d_peer *peer;     /* by rank */
     int listener, wake; /* wake: an eventfd */
-    z3d_place_slot *slots;
+    z3d_position_slot *slots;
     size_t slots_bytes;
     bool slots_shared;
     int *slot_of; /* by rank: index in slots, -1: on another node */
@@ -133,36 +133,36 @@ struct z3d_side {
     z3d_connection *connections;
     int num_connections, max_connections;
     struct pollfd *polls;
-    z3d_seen *seen; /* by rank, of use on the hub */
-    z3d_place told; /* the place last sent to the hub */
-    bool stopping, said_bye, hub_said_bye, stuck_told;
-    bool stuck_heard;     /* the hub has asked since */
-    bool ending;          /* this rank has said why the run ends */
-    bool hub_suspect;     /* another rank has had no answer from the hub */
-    double stuck_at;      /* when this rank told the hub, or heard of it again */
-    double turned, awake; /* the last turn; since when this process has not been stopped */
-    double accept_after;  /* nobody is let in before: this process had no file left */
-    int no_files;         /* its errno */
-    int collecting;       /* 0, or 1 + the rank that is stuck */
+    z3d_seen *seen;    /* by rank, of use on the coordinator */
+    z3d_position told; /* the place last sent to the coordinator */
+    bool stopping, said_bye, coordinator_said_bye, stuck_told;
+    bool stuck_heard;         /* the coordinator has asked since */
+    bool ending;              /* this rank has said why the run ends */
+    bool coordinator_suspect; /* another rank has had no answer from the coordinator */
+    double stuck_at;          /* when this rank told the coordinator, or heard of it again */
+    double turned, awake;     /* the last turn; since when this process has not been stopped */
+    double accept_after;      /* nobody is let in before: this process had no file left */
+    int no_files;             /* its errno */
+    int collecting;           /* 0, or 1 + the rank that is stuck */
     double collect_until;
 };
 
 /* One turn of the loop: messages for at most `milliseconds`, then timers. */
-void z3d_hub_turn(struct z3d_side *side, int milliseconds);
-void *z3d_hub_thread(void *side);
-/* Ranks, other than this one, that the hub is connected with. */
-int z3d_hub_connected(const struct z3d_side *side);
+void z3d_coordinator_turn(struct z3d_side *side, int milliseconds);
+void *z3d_coordinator_thread(void *side);
+/* Ranks, other than this one, that the coordinator is connected with. */
+int z3d_coordinator_connected(const struct z3d_side *side);
 /* This process ends here with a non-zero code; what it had printed is flushed. */
 void z3d_side_exit(void) __attribute__((noreturn));
 
 /* Whether this has stood still longer than the watchdog's time. */
-bool z3d_hub_waits_too_long(const struct z3d_side *side, const z3d_seen *seen);
-bool z3d_hub_errand_too_long(const struct z3d_side *side, const z3d_seen *seen);
+bool z3d_coordinator_waits_too_long(const struct z3d_side *side, const z3d_seen *seen);
+bool z3d_coordinator_pending_io_too_long(const struct z3d_side *side, const z3d_seen *seen);
 
 /* ---- report.c ---- */
 
 /* The place of any rank as far as this one knows. */
-void z3d_report_place(struct z3d_side *side, int rank, z3d_place *out);
+void z3d_report_position(struct z3d_side *side, int rank, z3d_position *out);
 void z3d_report_death(struct z3d_side *side, int rank, bool silent, z3d_string *out);
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out);
 

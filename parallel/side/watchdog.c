@@ -17,11 +17,11 @@ enum { CONNECT_SECONDS = 60 };
 
 static z3d_status open_places(z3d_world *world, struct z3d_side *side) {
     void *at = NULL;
-    side->slots_bytes = (size_t)world->local_size * sizeof(z3d_place_slot);
+    side->slots_bytes = (size_t)world->local_size * sizeof(z3d_position_slot);
     if (world->size > 1) Z3D_TRY(z3d_shared_create(world->local, side->slots_bytes, &at));
     side->slots_shared = at != NULL;
     /* Without shared memory only the own place is here; the others' come as messages. */
-    if (!at) Z3D_TRY(z3d_new(1, sizeof(z3d_place_slot), "this rank's place", &at));
+    if (!at) Z3D_TRY(z3d_new(1, sizeof(z3d_position_slot), "this rank's place", &at));
     side->slots = at;
     int local = 0;
     for (int rank = 0; rank < world->size; rank++) {
@@ -57,18 +57,18 @@ static z3d_status listen_here(const z3d_world *world, struct z3d_side *side) {
     return z3d_wire_listen(world->nodes == 1, self, &side->listener);
 }
 
-/* The hub runs the loop by hand until all have come; the thread does not exist yet. */
+/* The coordinator runs the loop by hand until all have come; the thread does not exist yet. */
 static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
     double until = z3d_now() + CONNECT_SECONDS;
     if (world->rank != 0) {
         int fd;
         Z3D_TRY(
             z3d_wire_connect(&side->peer[0], side->token, world->rank, 0, CONNECT_SECONDS, &fd));
-        z3d_connection *hub = &side->connections[side->num_connections++];
-        hub->fd = fd;
+        z3d_connection *coordinator = &side->connections[side->num_connections++];
+        coordinator->fd = fd;
         return Z3D_OK;
     }
-    while (z3d_hub_connected(side) < world->size - 1) {
+    while (z3d_coordinator_connected(side) < world->size - 1) {
         if (side->no_files)
             return Z3D_ERROR(Z3D_ERR_COMM,
                              "rank 0 cannot accept the connections of %d ranks: %s (limit %lld); "
@@ -78,8 +78,8 @@ static z3d_status meet(const z3d_world *world, struct z3d_side *side) {
             return Z3D_ERROR(
                 Z3D_ERR_COMM,
                 "only %d of %d ranks connected to the side channel of rank 0 within %d s",
-                z3d_hub_connected(side), world->size - 1, CONNECT_SECONDS);
-        z3d_hub_turn(side, 50);
+                z3d_coordinator_connected(side), world->size - 1, CONNECT_SECONDS);
+        z3d_coordinator_turn(side, 50);
     }
     return Z3D_OK;
 }
@@ -89,7 +89,7 @@ static z3d_status start_thread(struct z3d_side *side) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&side->thread, NULL, z3d_hub_thread, side);
+    int error = pthread_create(&side->thread, NULL, z3d_coordinator_thread, side);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
         return Z3D_ERROR(Z3D_ERR_COMM, "cannot start the side channel's thread: %s",
@@ -181,7 +181,7 @@ void z3d_side_abort(z3d_world *world, const char *line) {
     side->want_abort = true;
     pthread_mutex_unlock(&side->lock);
     wake_thread(side);
-    /* The thread ends this process when the hub has spoken. */
+    /* The thread ends this process when the coordinator has spoken. */
     for (int i = 0; i < 50; i++) nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
 }
 
@@ -207,10 +207,10 @@ void z3d_watchdog_stop(z3d_world *world) {
     z3d_side_close(world);
 }
 
-void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text) {
+void z3d_watchdog_position(z3d_world *world, bool waiting, const char *text) {
     struct z3d_side *side = world->side;
     if (!side) return;
-    z3d_place place = {.waiting = waiting, .since = z3d_now()};
+    z3d_position place = {.waiting = waiting, .since = z3d_now()};
     size_t length = strnlen(text, sizeof place.text);
     memcpy(place.text, text, length);
     if (length == sizeof place.text) { /* too long: cut between two words */
@@ -218,5 +218,5 @@ void z3d_watchdog_place(z3d_world *world, bool waiting, const char *text) {
         while (length > 0 && place.text[length] != ' ') length--;
         memcpy(place.text + length, " ...", sizeof " ...");
     }
-    z3d_place_write(&side->slots[side->slot_of[side->rank]], &place);
+    z3d_position_write(&side->slots[side->slot_of[side->rank]], &place);
 }

@@ -273,7 +273,7 @@ z3d_status z3d_tcp_start(z3d_world *world, const z3d_launcher *launch) {
     Z3D_TRY(z3d_new(size, sizeof *tcp->place, "the ranks' places", &tcp->place));
     allow_files(launch->size);
     Z3D_TRY(listen_for_peers(tcp, launch, &place));
-    return z3d_tcp_meet(launch, &place, tcp->place, &tcp->token);
+    return z3d_tcp_rendezvous(launch, &place, tcp->place, &tcp->token);
 }
 
 int z3d_tcp_port(const z3d_world *world, int rank) {

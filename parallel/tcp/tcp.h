@@ -1,5 +1,5 @@
-/* Messages over TCP, for ranks that no MPI started. meet.c brings them together at rank 0, once;
- * then each reaches every other. connection.c is one socket, tcp.c the queues of messages.
+/* Messages over TCP, for ranks that no MPI started. rendezvous.c brings them together at rank 0,
+ * once; then each reaches every other. connection.c is one socket, tcp.c the queues of messages.
  *
  * A receiver says what it makes room for, and only then does its sender send: what arrives always
  * has its place, so no message stands in another's way and none has to be kept anywhere else. */
@@ -24,10 +24,10 @@ typedef struct z3d_tcp_place {
     int32_t port, pid;
 } z3d_tcp_place;
 
-/* meet.c: everybody's place by rank, and the token that they know each other by. place: this
+/* rendezvous.c: everybody's place by rank, and the token that they know each other by. place: this
  * rank's, but for the address, which is found out on the way. */
-z3d_status z3d_tcp_meet(const z3d_launcher *launch, const z3d_tcp_place *place, z3d_tcp_place *all,
-                        uint64_t *token);
+z3d_status z3d_tcp_rendezvous(const z3d_launcher *launch, const z3d_tcp_place *place,
+                              z3d_tcp_place *all, uint64_t *token);
 /* Whether all ranks are on this machine and reach each other at 127.0.0.1, as the name of rank 0's
  * host says. */
 bool z3d_tcp_stays_here(const z3d_launcher *launch);

@@ -1,15 +1,15 @@
 /* src/base: the ground floor. Status and error text, log, data types, strings, JSON, the
- * counter-based random generator, memory tenants and their ledger, and the configuration reader. It
- * calls the C library and libyaml only. Start reading at status.h, then dtype.h; config.h is a room
- * of its own. */
+ * counter-based random generator, memory categories and their ledger, and the configuration reader.
+ * It calls the C library and libyaml only. Start reading at status.h, then dtype.h; config.h is a
+ * room of its own. */
 #ifndef ZERO3D_BASE_BASE_H
 #define ZERO3D_BASE_BASE_H
 
 #include "src/base/dtype.h"
-#include "src/base/errand.h"
 #include "src/base/json.h"
 #include "src/base/ledger.h"
 #include "src/base/log.h"
+#include "src/base/pending_io.h"
 #include "src/base/rng.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"

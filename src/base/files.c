@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "src/base/errand.h"
+#include "src/base/pending_io.h"
 
 /* Reads until the end or until one byte more than `limit`. The size that stat gives is not trusted:
  * pipes and /proc have none. */
@@ -85,10 +85,10 @@ z3d_status z3d_make_folders(const char *path) {
         if (i < length && (path[i] != '/' || path[i - 1] == '/')) continue;
         memcpy(part, path, i);
         part[i] = '\0';
-        z3d_errand errand;
-        z3d_errand_begin(&errand, "making folder", part);
+        z3d_pending_io io;
+        z3d_pending_io_begin(&io, "making folder", part);
         z3d_status status = make_folder(part, path);
-        z3d_errand_end(&errand);
+        z3d_pending_io_end(&io);
         Z3D_TRY(status);
     }
     return Z3D_OK;

@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "src/base/errand.h"
 #include "src/base/log.h"
+#include "src/base/pending_io.h"
 #include "src/base/strings.h"
 
 static z3d_status path_of(const char *dir, const z3d_folder_lock_use *use, z3d_string *path) {
@@ -37,13 +37,13 @@ static z3d_status busy(const char *dir, const z3d_folder_lock_use *use, int fd) 
 z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use, int *fd) {
     z3d_string path = {0};
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    z3d_errand errand;
+    z3d_pending_io io;
     *fd = -1;
     Z3D_TRY(path_of(dir, use, &path));
-    z3d_errand_begin(&errand, "locking", path.text);
+    z3d_pending_io_begin(&io, "locking", path.text);
     *fd = open(path.text, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     int error = *fd >= 0 && fcntl(*fd, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     z3d_status status = Z3D_OK;
     if (*fd < 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write there: %s", path.text, strerror(error));
@@ -64,12 +64,12 @@ z3d_status z3d_folder_lock_take(const char *dir, const z3d_folder_lock_use *use,
 z3d_status z3d_folder_lock_check(const char *dir, const z3d_folder_lock_use *use, int fd) {
     z3d_string path = {0};
     struct stat ours, theirs;
-    z3d_errand errand;
+    z3d_pending_io io;
     Z3D_TRY(path_of(dir, use, &path));
-    z3d_errand_begin(&errand, "looking for", path.text);
+    z3d_pending_io_begin(&io, "looking for", path.text);
     bool there = fstat(fd, &ours) == 0 && stat(path.text, &theirs) == 0 &&
                  ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     z3d_string_free(&path);
     return there ? Z3D_OK : Z3D_ERROR(Z3D_ERR_IO, "%s: %s", dir, use->lost);
 }

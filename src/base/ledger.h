@@ -1,12 +1,12 @@
-/* The six tenants of memory, counted apart everywhere: planned by the memory planner, measured by
- * the arena. */
+/* The six categories of memory, counted apart everywhere: planned by the memory planner, measured
+ * by the arena. */
 #ifndef ZERO3D_BASE_LEDGER_H
 #define ZERO3D_BASE_LEDGER_H
 
 #include <stdint.h>
 
 /* X(NAME, name): the first three persist between steps. */
-#define Z3D_TENANT_MAP(X)                                                                          \
+#define Z3D_CATEGORY_MAP(X)                                                                        \
     X(PARAMETERS, parameters)                                                                      \
     X(GRADIENTS, gradients)                                                                        \
     X(OPTIMIZER, optimizer)                                                                        \
@@ -14,22 +14,23 @@
     X(TEMPORARY, temporary)                                                                        \
     X(COMMUNICATION, communication)
 
-typedef enum z3d_tenant {
-#define X(NAME, name) Z3D_TENANT_##NAME,
-    Z3D_TENANT_MAP(X)
+typedef enum z3d_category {
+#define X(NAME, name) Z3D_CATEGORY_##NAME,
+    Z3D_CATEGORY_MAP(X)
 #undef X
-        Z3D_TENANT_COUNT
-} z3d_tenant;
+        Z3D_CATEGORY_COUNT
+} z3d_category;
 
-const char *z3d_tenant_name(z3d_tenant tenant);
+const char *z3d_category_name(z3d_category category);
 
-/* Bytes live now and their highest value, by tenant. */
+/* Bytes live now and their highest value, by category. */
 typedef struct z3d_ledger {
-    int64_t live[Z3D_TENANT_COUNT];
-    int64_t peak[Z3D_TENANT_COUNT];
+    int64_t live[Z3D_CATEGORY_COUNT];
+    int64_t peak[Z3D_CATEGORY_COUNT];
     int64_t total_live, total_peak;
 } z3d_ledger;
 
-void z3d_ledger_add(z3d_ledger *ledger, z3d_tenant tenant, int64_t bytes); /* negative: released */
+void z3d_ledger_add(z3d_ledger *ledger, z3d_category category,
+                    int64_t bytes); /* negative: released */
 
 #endif

@@ -55,7 +55,7 @@ z3d_status z3d_error_set_lines(z3d_status status, const char *file, int line, co
  * "" when there was none. */
 const char *z3d_error_message(void);
 
-/* Where the last error was made: "zero/builder.c:120". */
+/* Where the last error was made: "zero/build/builder.c:120". */
 const char *z3d_error_place(void);
 
 /* An error put by, for after a clean-up that may fail too, for a later call or for another thread.

@@ -264,12 +264,12 @@ static z3d_status diff(request *r) {
 /* ---- export and import ---- */
 
 /* What is not said stays. */
-static z3d_status read_format(const request *r, z3d_foreign_format *format, z3d_dtype *dtype) {
+static z3d_status read_format(const request *r, z3d_interop_format *format, z3d_dtype *dtype) {
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     bool llmc = r->format && strcmp(r->format, "llm.c") == 0;
     if (r->format && !llmc && strcmp(r->format, "huggingface") != 0)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--format %s: expected huggingface or llm.c", r->format);
-    if (llmc) *format = Z3D_FOREIGN_LLMC;
+    if (llmc) *format = Z3D_INTEROP_LLMC;
     if (!r->dtype) return Z3D_OK;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(r->dtype, z3d_dtype_name(types[i])) == 0) {
@@ -281,14 +281,14 @@ static z3d_status read_format(const request *r, z3d_foreign_format *format, z3d_
 
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
-    z3d_export what = {.format = Z3D_FOREIGN_HUGGINGFACE,
+    z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
                        .dtype = Z3D_F32,
                        .to = r->arguments[1],
                        .vocab = r->vocab,
                        .merges = r->merges};
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     Z3D_TRY(read_format(r, &what.format, &what.dtype));
-    bool folder = what.format == Z3D_FOREIGN_HUGGINGFACE;
+    bool folder = what.format == Z3D_INTEROP_HUGGINGFACE;
     if (r->vocab && !folder)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab has no effect with --format llm.c; leave it out");
     Z3D_TRY(open_path(r->arguments[0], &c));

@@ -18,7 +18,7 @@ static const char help[] =
     "\n"
     "Shows what a run would need, without running it: one process makes the step program of any "
     "rank of\n"
-    "any world. Prints that rank's memory by tenant (parameters, gradients, optimizer states,\n"
+    "any world. Prints that rank's memory by category (parameters, gradients, optimizer states,\n"
     "activations, temporary, communication), the arena that holds them, the elements that the rank "
     "sends\n"
     "along each axis, and its work.\n"

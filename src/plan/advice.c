@@ -168,15 +168,15 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
     char missing[32], takes[32], room[32], largest[32];
     int most = 0;
     bool device = a->room->shared || need->arena[Z3D_SPACE_DEVICE] > a->room->device;
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        if (need->peak[tenant] > need->peak[most]) most = tenant;
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        if (need->peak[category] > need->peak[most]) most = category;
     z3d_string_append(
         out, "does not fit: rank 0 needs %s, but has %s: %s too little %s memory\n",
         z3d_format_bytes(device ? total(need, a->room) : host_bytes(need), takes, sizeof takes),
         z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
         z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
         device ? "device" : "host");
-    z3d_string_append(out, "  the largest part is %s: %s\n", z3d_tenant_name((z3d_tenant)most),
+    z3d_string_append(out, "  the largest part is %s: %s\n", z3d_category_name((z3d_category)most),
                       z3d_format_bytes(need->peak[most], largest, sizeof largest));
 }
 

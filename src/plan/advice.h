@@ -7,8 +7,8 @@
 /* Bytes that one rank's arenas take, and what lies beside them. */
 typedef struct z3d_need {
     int64_t arena[Z3D_SPACE_COUNT];
-    int64_t snapshot;               /* in host memory: z3d_plan_snapshot */
-    int64_t peak[Z3D_TENANT_COUNT]; /* of the training step, in device memory */
+    int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
+    int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
 } z3d_need;
 
 /* What rank 0 of `ranks` ranks (0: as z3d_plan_place finds them) of `threads` threads takes, as
@@ -26,7 +26,7 @@ typedef struct z3d_room {
 /* Bytes that are missing; 0: it fits. */
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
 
-/* Text for one that misses some: by how much, which tenant is the largest, and what single change
+/* Text for one that misses some: by how much, which category is the largest, and what single change
  * of the configuration (ZeRO stage, granularity, sequence parallelism, P_a, activation checkpoints
  * in host memory or not, fewer of them, synchronous checkpoints, twice the tensor size, the largest
  * part of the micro-batch) would make it fit, each tried by planning it; where none does, the one

@@ -19,7 +19,7 @@ typedef struct z3d_fit_row {
     int stage, granularity; /* z3d_granularity */
     bool partition, offload;
     int64_t micro_batch, accumulation;
-    z3d_ledger ledger; /* peak bytes by tenant */
+    z3d_ledger ledger; /* peak bytes by category */
     z3d_memory_need memory;
     bool fits;
     double seconds;    /* of a step; this and below only where it fits */
@@ -45,7 +45,7 @@ z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out);
  * need more memory and to be faster, but for what a nearly full device costs; a step of more than
  * three micro-batches is priced by its first three. On success `config` is resolved and is that of
  * the first row, for z3d_config_write. Not collective, allocates no device memory.
- * Errors: ERR_MEMORY when nothing fits (by how much, the largest tenant), z3d_case_create's and
+ * Errors: ERR_MEMORY when nothing fits (by how much, the largest category), z3d_case_create's and
  * z3d_estimate_make's. */
 z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardware, z3d_fit *out);
 /* A table for people, and one JSON object. */

@@ -27,9 +27,9 @@ static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
                          const z3d_memory_need *need, z3d_string *out) {
     z3d_string_append(out, "memory of rank %d on %s, GB\n", of->topology.coordinate[Z3D_AXIS_WORLD],
                       hardware->device);
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        z3d_string_append(out, "  %-28s %10.3f\n", z3d_tenant_name(tenant),
-                          (double)ledger_of(of)->peak[tenant] * 1e-9);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "  %-28s %10.3f\n", z3d_category_name(category),
+                          (double)ledger_of(of)->peak[category] * 1e-9);
     z3d_string_append(out, "  %-28s %10.3f\n", "arena (peaks do not coincide)",
                       (double)need->arena * 1e-9);
     z3d_string_append(out, "  %-28s %10.3f\n", "outside the arena", need->overhead * 1e-9);
@@ -143,9 +143,9 @@ static void or_null(z3d_string *out, const char *name, double value) {
 
 static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_string *out) {
     z3d_string_append(out, ", \"memory\": {");
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++) {
-        z3d_string_append(out, "%s\"%s\": %lld", tenant ? ", " : "", z3d_tenant_name(tenant),
-                          (long long)ledger_of(of)->peak[tenant]);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
+        z3d_string_append(out, "%s\"%s\": %lld", category ? ", " : "", z3d_category_name(category),
+                          (long long)ledger_of(of)->peak[category]);
     }
     more(out, "arena", (double)need->arena);
     more(out, "host_arena", (double)need->host_arena);

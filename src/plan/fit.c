@@ -158,7 +158,7 @@ static z3d_status refuse(const z3d_fit *fit) {
                      z3d_format_bytes((int64_t)-m->free, missing, sizeof missing), row->stage,
                      granularities[row->granularity], row->partition ? ", P_a" : "",
                      row->offload ? ", cpu" : "", (long long)row->micro_batch,
-                     z3d_tenant_name(z3d_fit_largest(&row->ledger)));
+                     z3d_category_name(z3d_fit_largest(&row->ledger)));
 }
 
 z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardware, z3d_fit *out) {

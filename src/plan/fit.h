@@ -34,6 +34,6 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation);
 /* The same with another micro-batch, from a few. */
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch);
-z3d_tenant z3d_fit_largest(const z3d_ledger *ledger);
+z3d_category z3d_fit_largest(const z3d_ledger *ledger);
 
 #endif

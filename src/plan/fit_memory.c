@@ -72,7 +72,7 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     for (int f = 0; f < w->model->num_fields; f++)
         left_out += row->micro_batch * w->model->field[f].bytes_per_sample;
     left_out *= row->accumulation - accumulation;
-    row->ledger.peak[Z3D_TENANT_TEMPORARY] += left_out;
+    row->ledger.peak[Z3D_CATEGORY_TEMPORARY] += left_out;
     row->memory.arena += left_out;
     row->memory.free -= (double)left_out;
     row->fits = row->memory.free >= 0 && row->memory.fits;
@@ -89,9 +89,9 @@ z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_b
     return z3d_fit_memory(w, row, z3d_fit_few(row->accumulation));
 }
 
-z3d_tenant z3d_fit_largest(const z3d_ledger *ledger) {
+z3d_category z3d_fit_largest(const z3d_ledger *ledger) {
     int largest = 0;
-    for (int tenant = 1; tenant < Z3D_TENANT_COUNT; tenant++)
-        if (ledger->peak[tenant] > ledger->peak[largest]) largest = tenant;
-    return (z3d_tenant)largest;
+    for (int category = 1; category < Z3D_CATEGORY_COUNT; category++)
+        if (ledger->peak[category] > ledger->peak[largest]) largest = category;
+    return (z3d_category)largest;
 }

@@ -24,8 +24,8 @@ static void print_row(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *ou
              (long long)row->accumulation);
     z3d_string_append(out, "%4d  %-9s %3s %3s %11s", row->stage, granularities[row->granularity],
                       row->partition ? "yes" : "-", row->offload ? "yes" : "-", batch);
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        z3d_string_append(out, " %8.2f", (double)row->ledger.peak[tenant] * scale);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, " %8.2f", (double)row->ledger.peak[category] * scale);
     z3d_string_append(out, " %8.2f %8.2f", (double)row->memory.arena * scale,
                       (double)(row->memory.host_arena + row->memory.snapshot) * scale);
     if (row->fits)
@@ -51,7 +51,7 @@ void z3d_fit_print(const z3d_fit *fit, z3d_string *out) {
         h->overhead_gb, h->name);
     z3d_string_append(
         out,
-        "%s of a rank                             peaks by tenant%38s packed%14s     extra a "
+        "%s of a rank                             peaks by category%38s packed%14s     extra a "
         "step\n%4s  %-9s %3s %3s %11s %8s %8s %8s %8s %8s %8s %8s %8s %8s %8s %9s %10s\n",
         name, "", "", "ZeRO", "recompute", "P_a", "cpu", "batch x n", "params", "grads", "optim",
         "activ", "temp", "comm", "device", "host", "free", "sent", "FLOPs", "seconds");
@@ -79,9 +79,9 @@ static void row_json(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *out
                       row->partition ? "true" : "false", row->offload ? "true" : "false",
                       (long long)row->micro_batch, (long long)row->accumulation,
                       row->fits ? "true" : "false");
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        z3d_string_append(out, "%s\"%s\": %lld", tenant ? ", " : "", z3d_tenant_name(tenant),
-                          (long long)row->ledger.peak[tenant]);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "%s\"%s\": %lld", category ? ", " : "", z3d_category_name(category),
+                          (long long)row->ledger.peak[category]);
     number(out, "arena", (double)row->memory.arena);
     number(out, "host_arena", (double)row->memory.host_arena);
     number(out, "checkpoint_copy", (double)row->memory.snapshot);

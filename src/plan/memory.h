@@ -23,11 +23,11 @@ typedef struct z3d_packing {
 /* The program must have been planned. ERR_MEMORY. */
 z3d_status z3d_plan_packing(const z3d_program *program, z3d_space space, z3d_packing *out);
 
-/* The training step's memory as text: per space the bound and what is alive there by tenant, the
+/* The training step's memory as text: per space the bound and what is alive there by category, the
  * packing's overhead and the other allocators'. ERR_MEMORY. */
 z3d_status z3d_plan_memory_print(const z3d_plan *plan, z3d_string *out);
 /* The arenas over the training step as an SVG picture: offsets against instructions, coloured by
- * tenant. ERR_MEMORY. */
+ * category. ERR_MEMORY. */
 z3d_status z3d_plan_picture(const z3d_plan *plan, z3d_string *out);
 
 /* Bytes alive in `space` at every instruction of the program, malloc'ed. ERR_MEMORY. */

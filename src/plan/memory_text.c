@@ -5,19 +5,19 @@
 
 static const char *const space_names[] = {"device", "host"};
 
-/* Bytes by tenant that are alive at instruction `n`. */
+/* Bytes by category that are alive at instruction `n`. */
 static void print_alive(const z3d_program *program, z3d_space space, int n, z3d_string *out) {
-    int64_t sum[Z3D_TENANT_COUNT] = {0};
+    int64_t sum[Z3D_CATEGORY_COUNT] = {0};
     char text[32];
     for (int i = 0; i < program->num_buffers; i++) {
         const z3d_buffer *b = &program->buffer[i];
-        if (b->space == space && b->first <= n && n <= b->last) sum[b->tenant] += b->bytes;
+        if (b->space == space && b->first <= n && n <= b->last) sum[b->category] += b->bytes;
     }
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        if (sum[tenant] > 0)
-            z3d_string_append(out, "    %-20s %16lld  %10s\n", z3d_tenant_name((z3d_tenant)tenant),
-                              (long long)sum[tenant],
-                              z3d_format_bytes(sum[tenant], text, sizeof text));
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        if (sum[category] > 0)
+            z3d_string_append(out, "    %-20s %16lld  %10s\n",
+                              z3d_category_name((z3d_category)category), (long long)sum[category],
+                              z3d_format_bytes(sum[category], text, sizeof text));
 }
 
 static void line(const char *name, int64_t bytes, int64_t bound, z3d_string *out) {

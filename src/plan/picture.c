@@ -12,8 +12,8 @@ static const double panel_height[] = {460, 170}; /* device, host */
 static const double least_size = 0.15;           /* smaller rectangles are left out */
 
 /* Told apart by people with colour-blindness too (Okabe and Ito's palette). */
-static const char *const colours[Z3D_TENANT_COUNT] = {"#0072b2", "#e69f00", "#56b4e9",
-                                                      "#009e73", "#cc79a7", "#d55e00"};
+static const char *const colours[Z3D_CATEGORY_COUNT] = {"#0072b2", "#e69f00", "#56b4e9",
+                                                        "#009e73", "#cc79a7", "#d55e00"};
 
 typedef struct panel {
     const z3d_program *program;
@@ -134,7 +134,8 @@ static int draw_buffers(const panel *p) {
         z3d_string_append(p->out,
                           "<rect class=\"t%d\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" "
                           "height=\"%.2f\"><title>%s: %s, %s, ",
-                          (int)b->tenant, x, y, width, height, b->name, z3d_tenant_name(b->tenant),
+                          (int)b->category, x, y, width, height, b->name,
+                          z3d_category_name(b->category),
                           z3d_format_bytes(b->bytes, bytes, sizeof bytes));
         if (b->persistent)
             z3d_string_append(p->out, "persists</title></rect>\n");
@@ -162,21 +163,21 @@ static z3d_status draw_bound(const panel *p) {
     return Z3D_OK;
 }
 
-/* Tenants with their peaks, then the lines' meaning. */
+/* Categories with their peaks, then the lines' meaning. */
 static void draw_legend(const z3d_plan *plan, z3d_string *out) {
     char text[96], bytes[32];
     double x = LEFT;
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++) {
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
         int64_t peak = 0;
         for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-            peak += plan->ledger[Z3D_MODE_TRAIN][space].peak[tenant];
-        snprintf(text, sizeof text, "%s, %s", z3d_tenant_name((z3d_tenant)tenant),
+            peak += plan->ledger[Z3D_MODE_TRAIN][space].peak[category];
+        snprintf(text, sizeof text, "%s, %s", z3d_category_name((z3d_category)category),
                  z3d_format_bytes(peak, bytes, sizeof bytes));
         z3d_string_append(out,
                           "<rect class=\"t%d\" x=\"%.0f\" y=\"58\" width=\"13\" height=\"13\"/>\n",
-                          tenant, x);
+                          category, x);
         text_at(out, x + 19, 69, "start", text);
-        x += PLOT / (double)Z3D_TENANT_COUNT;
+        x += PLOT / (double)Z3D_CATEGORY_COUNT;
     }
 }
 
@@ -190,9 +191,9 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
                       "<style>rect,path{stroke:#333;stroke-width:.6}path{fill:none}"
                       "text{fill:#111}.live{stroke:#000;stroke-width:1.6}",
                       WIDTH, height, WIDTH, height);
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        z3d_string_append(out, ".t%d{fill:%s;stroke:#fff;stroke-width:.25}", tenant,
-                          colours[tenant]);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, ".t%d{fill:%s;stroke:#fff;stroke-width:.25}", category,
+                          colours[category]);
     z3d_string_append(out, "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\" "
                            "style=\"stroke:none\"/>\n<g font-size=\"16\">\n");
     snprintf(text, sizeof text,

@@ -62,7 +62,7 @@ typedef struct z3d_plan {
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
 
-/* A screen for people: memory by tenant, arena and lower bound, communication by axis, work. With
+/* A screen for people: memory by category, arena and lower bound, communication by axis, work. With
  * print_program also the list of the training step. */
 void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out);
 

@@ -39,11 +39,12 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     z3d_string_append(out, "\nmemory of rank %d   %16s\n",
                       plan->topology.coordinate[Z3D_AXIS_WORLD], "peak bytes");
     const z3d_ledger *ledger = plan->ledger[Z3D_MODE_TRAIN];
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        z3d_string_append(out, "  %-16s %16lld  %10s\n", z3d_tenant_name(tenant),
-                          (long long)ledger[Z3D_SPACE_DEVICE].peak[tenant],
-                          z3d_format_bytes(ledger[Z3D_SPACE_DEVICE].peak[tenant], buf, sizeof buf));
-    int64_t host = ledger[Z3D_SPACE_HOST].peak[Z3D_TENANT_ACTIVATIONS];
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(
+            out, "  %-16s %16lld  %10s\n", z3d_category_name(category),
+            (long long)ledger[Z3D_SPACE_DEVICE].peak[category],
+            z3d_format_bytes(ledger[Z3D_SPACE_DEVICE].peak[category], buf, sizeof buf));
+    int64_t host = ledger[Z3D_SPACE_HOST].peak[Z3D_CATEGORY_ACTIVATIONS];
     if (host > 0)
         z3d_string_append(out, "  %-16s %16lld  %10s  in host memory\n", "activations",
                           (long long)host, z3d_format_bytes(host, buf, sizeof buf));

@@ -115,9 +115,10 @@ static void say_data(z3d_console *console, const z3d_run_facts *facts) {
 /* "parameters 1.50 MiB, gradients ..." */
 static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
     char bytes[32];
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        z3d_string_append(out, "%s%s %s", tenant ? ", " : "", z3d_tenant_name((z3d_tenant)tenant),
-                          z3d_format_bytes(ledger->peak[tenant], bytes, sizeof bytes));
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "%s%s %s", category ? ", " : "",
+                          z3d_category_name((z3d_category)category),
+                          z3d_format_bytes(ledger->peak[category], bytes, sizeof bytes));
 }
 
 static const char no_checkpoints[] =
@@ -232,9 +233,10 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
     const z3d_ledger *const *planned = end->planned, *const *measured = end->measured;
     char bytes[32];
     z3d_console_say(console, "memory of rank 0       planned    measured");
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        say_used(console, z3d_tenant_name((z3d_tenant)tenant),
-                 planned[Z3D_SPACE_DEVICE]->peak[tenant], measured[Z3D_SPACE_DEVICE]->peak[tenant]);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        say_used(console, z3d_category_name((z3d_category)category),
+                 planned[Z3D_SPACE_DEVICE]->peak[category],
+                 measured[Z3D_SPACE_DEVICE]->peak[category]);
     say_used(console, "total peak", planned[Z3D_SPACE_DEVICE]->total_peak,
              measured[Z3D_SPACE_DEVICE]->total_peak);
     say_used(console, "in host memory", planned[Z3D_SPACE_HOST]->total_peak,
@@ -243,13 +245,13 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
         z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
                         "-", z3d_format_bytes(end->outside_memory, bytes, sizeof bytes));
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-        for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-            if (planned[space]->peak[tenant] != measured[space]->peak[tenant])
+        for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+            if (planned[space]->peak[category] != measured[space]->peak[category])
                 z3d_console_say(console, "  ! %s%s: %lld bytes planned, %lld used",
-                                z3d_tenant_name((z3d_tenant)tenant),
+                                z3d_category_name((z3d_category)category),
                                 space == Z3D_SPACE_HOST ? " in host memory" : "",
-                                (long long)planned[space]->peak[tenant],
-                                (long long)measured[space]->peak[tenant]);
+                                (long long)planned[space]->peak[category],
+                                (long long)measured[space]->peak[category]);
 }
 
 /* The process as the system sees it. */

@@ -67,7 +67,7 @@ typedef struct z3d_run_end {
     const z3d_ledger *planned[Z3D_SPACE_COUNT], *measured[Z3D_SPACE_COUNT];
     int64_t arena_bytes;          /* of all memory spaces */
     const z3d_resident *resident; /* NULL: unknown */
-    int64_t outside_memory;       /* beyond the tenants; -1: unknown */
+    int64_t outside_memory;       /* beyond the categories; -1: unknown */
     z3d_group *const *group;      /* by axis */
     bool offloaded;               /* activation checkpoints lie in host memory: */
     /* Of all steps; of them waits for copies, NAN where nobody timed them. */

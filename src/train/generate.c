@@ -146,7 +146,7 @@ static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
 static z3d_status agree_on_stop(generation *g, bool *stop) {
     z3d_world *world = g->options->world;
     if (!world) return Z3D_OK;
-    z3d_watchdog_place(world, true, "generation (waiting for all ranks)");
+    z3d_watchdog_position(world, true, "generation (waiting for all ranks)");
     return z3d_world_agree_stop(world, stop);
 }
 

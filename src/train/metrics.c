@@ -14,10 +14,10 @@ z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
     *file = (z3d_line_file){.fd = -1};
     file->path = strdup(path);
     if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "opening", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "opening", path);
     file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     if (file->fd < 0)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it for writing: %s", path, strerror(errno));
     return Z3D_OK;
@@ -39,14 +39,14 @@ static void read_beyond(FILE *in, int64_t step, z3d_string *beyond) {
 
 z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
                                   z3d_string *beyond) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "reading", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "reading", path);
     FILE *in = fopen(path, "re");
     if (in) {
         read_beyond(in, step, beyond);
         fclose(in);
     }
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     if (!in) return z3d_line_file_open(file, path);
     *file = (z3d_line_file){.fd = -1};
     file->path = strdup(path);
@@ -68,11 +68,11 @@ z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes) {
 
 z3d_status z3d_line_file_sync(z3d_line_file *file) {
     if (file->fd < 0) return Z3D_OK;
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "fsync of", file->path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "fsync of", file->path);
     /* Pipes and devices have no disk to be brought to. */
     bool failed = fsync(file->fd) != 0 && errno != EINVAL && errno != EROFS;
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return failed ? Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno))
                   : Z3D_OK;
 }
@@ -80,8 +80,8 @@ z3d_status z3d_line_file_sync(z3d_line_file *file) {
 z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count) {
     const char *at = bytes;
     bool failed = false;
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "writing", file->path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "writing", file->path);
     while (count > 0 && !failed) {
         ssize_t written = write(file->fd, at, count);
         if (written < 0 && errno == EINTR) continue;
@@ -89,7 +89,7 @@ z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t co
         at += failed ? 0 : written;
         count -= failed ? 0 : (size_t)written;
     }
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return failed ? Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno))
                   : Z3D_OK;
 }
@@ -170,9 +170,10 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
         z3d_string_append_json(out, record->overflow_group);
     }
     z3d_string_append(out, ",\"memory\":{");
-    for (int tenant = 0; tenant < Z3D_TENANT_COUNT; tenant++)
-        z3d_string_append(out, "%s\"%s\":%lld", tenant ? "," : "",
-                          z3d_tenant_name((z3d_tenant)tenant), (long long)record->memory[tenant]);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "%s\"%s\":%lld", category ? "," : "",
+                          z3d_category_name((z3d_category)category),
+                          (long long)record->memory[category]);
     if (record->host_memory > 0)
         z3d_string_append(out, ",\"host\":%lld", (long long)record->host_memory);
     if (record->outside_memory >= 0)

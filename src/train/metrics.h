@@ -45,11 +45,11 @@ typedef struct z3d_step_record {
     double mfu, hfu;             /* shares of one rank's peak, NAN when that is unknown; hfu with
                                     what is replayed (z3d_plan_hardware_flops) */
     double exposed_comm_seconds; /* compute waited for collectives */
-    double exposed_transfer_seconds;  /* and for copies from and to host memory */
-    int64_t comm_bytes;               /* this rank's, over all groups */
-    int64_t memory[Z3D_TENANT_COUNT]; /* measured peaks of this rank, bytes */
-    int64_t host_memory;              /* of its arena in host memory; 0: none, left out */
-    int64_t outside_memory;           /* beyond the tenants; -1: unknown, left out */
+    double exposed_transfer_seconds;    /* and for copies from and to host memory */
+    int64_t comm_bytes;                 /* this rank's, over all groups */
+    int64_t memory[Z3D_CATEGORY_COUNT]; /* measured peaks of this rank, bytes */
+    int64_t host_memory;                /* of its arena in host memory; 0: none, left out */
+    int64_t outside_memory;             /* beyond the categories; -1: unknown, left out */
 } z3d_step_record;
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);

@@ -110,8 +110,8 @@ static bool fits(const char *name, const char *pattern) {
 z3d_status z3d_run_folder_keep(z3d_run_folder *folder, const char *pattern) {
     struct dirent **entry = NULL;
     z3d_status status = Z3D_OK;
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "keeping the files of an earlier run in", folder->path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "keeping the files of an earlier run in", folder->path);
     int count = scandir(folder->path, &entry, NULL, alphasort);
     if (count < 0)
         status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list it: %s", folder->path, strerror(errno));
@@ -121,7 +121,7 @@ z3d_status z3d_run_folder_keep(z3d_run_folder *folder, const char *pattern) {
         free(entry[i]);
     }
     free(entry);
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     return status;
 }
 

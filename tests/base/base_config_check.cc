@@ -70,10 +70,10 @@ TEST(check, precision) {
     for (const char *option : {"initial_scale_power: 8", "loss_scale_window: 10", "hysteresis: 4",
                                "min_loss_scale: 2", "loss_scale: 128"}) {
         std::string key = std::string(option).substr(0, std::string(option).find(':'));
-        EXPECT_EQ(
-            check(std::string("fp16: {") + option + "}"),
-            "run.yaml:1:8: fp16." + key +
-                ": has no effect while fp16.enabled is false; set fp16.enabled to true, or leave this key out");
+        EXPECT_EQ(check(std::string("fp16: {") + option + "}"),
+                  "run.yaml:1:8: fp16." + key +
+                      ": has no effect while fp16.enabled is false; set fp16.enabled to true, or "
+                      "leave this key out");
     }
     for (const char *option : {"initial_scale_power: 8", "loss_scale_window: 10", "hysteresis: 4",
                                "min_loss_scale: 2"}) {
@@ -198,9 +198,10 @@ TEST(check, schedule) {
 }
 
 TEST(check, types_that_a_run_does_not_use) {
-    expect_check("data_types: {grad_accum_dtype: fp32}",
-                 "run.yaml:1:14: data_types.grad_accum_dtype: has no effect in an fp32 run, whose "
-                 "gradients are fp32; set bf16.enabled or fp16.enabled to true, or leave this key out");
+    expect_check(
+        "data_types: {grad_accum_dtype: fp32}",
+        "run.yaml:1:14: data_types.grad_accum_dtype: has no effect in an fp32 run, whose "
+        "gradients are fp32; set bf16.enabled or fp16.enabled to true, or leave this key out");
     EXPECT_EQ(check("bf16: {enabled: true}\ndata_types: {grad_accum_dtype: fp32}"), "accepted");
     EXPECT_EQ(check("data_types: {grad_accum_dtype: auto}"), "accepted");
     const std::string types[] = {"fp32", "bf16", "fp16"};

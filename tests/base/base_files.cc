@@ -11,7 +11,7 @@
 #include <thread>
 
 extern "C" {
-#include "src/base/errand.h"
+#include "src/base/pending_io.h"
 #include "src/base/strings.h"
 }
 
@@ -128,61 +128,61 @@ TEST_F(files, a_file_in_the_way_is_named) {
 
 namespace {
 
-z3d_errands look() {
-    z3d_errands out;
-    z3d_errands_look(&out);
+z3d_pending_ios look() {
+    z3d_pending_ios out;
+    z3d_pending_io_look(&out);
     return out;
 }
 
 } // namespace
 
-// An errand within another is what the thread does; at its end the outer one goes on, from then.
-TEST(errands, the_innermost_of_a_thread_counts) {
-    z3d_errand outer, inner;
+// A call within another is what the thread does; at its end the outer one goes on, from then.
+TEST(pending_io, the_innermost_of_a_thread_counts) {
+    z3d_pending_io outer, inner;
     EXPECT_EQ(look().since, 0);
     EXPECT_STREQ(look().text, "");
-    z3d_errand_begin(&outer, "listing", "folder");
+    z3d_pending_io_begin(&outer, "listing", "folder");
     double begun = look().since;
-    z3d_errand_begin(&inner, "writing", "file");
+    z3d_pending_io_begin(&inner, "writing", "file");
     EXPECT_STREQ(look().text, "writing file");
-    z3d_errand_at(&inner, 4, -1);
+    z3d_pending_io_at(&inner, 4, -1);
     EXPECT_STREQ(look().text, "writing file at byte 4");
-    z3d_errand_at(&inner, 5, 9);
+    z3d_pending_io_at(&inner, 5, 9);
     EXPECT_STREQ(look().text, "writing file at byte 5 of 9");
-    z3d_errand_end(&inner);
+    z3d_pending_io_end(&inner);
     EXPECT_STREQ(look().text, "listing folder");
     EXPECT_GT(look().since, begun);
-    z3d_errand_end(&outer);
+    z3d_pending_io_end(&outer);
     EXPECT_EQ(look().since, 0);
     EXPECT_GT(look().last, begun);
 }
 
 // Whoever gets further does not hide who stands still.
-TEST(errands, of_many_threads_the_one_that_stands_still_is_seen) {
-    z3d_errand still;
-    z3d_errand_begin(&still, "reading", "dead");
+TEST(pending_io, of_many_threads_the_one_that_stands_still_is_seen) {
+    z3d_pending_io still;
+    z3d_pending_io_begin(&still, "reading", "dead");
     double begun = look().since;
     std::thread([] {
-        z3d_errand lively;
+        z3d_pending_io lively;
         for (int i = 0; i < 10; i++) {
-            z3d_errand_begin(&lively, "writing", "alive");
-            z3d_errand_at(&lively, i, 10);
-            z3d_errand_end(&lively);
+            z3d_pending_io_begin(&lively, "writing", "alive");
+            z3d_pending_io_at(&lively, i, 10);
+            z3d_pending_io_end(&lively);
         }
     }).join();
     EXPECT_STREQ(look().text, "reading dead");
     EXPECT_EQ(look().since, begun);
     EXPECT_GT(look().last, begun);
-    z3d_errand_end(&still);
+    z3d_pending_io_end(&still);
 }
 
-TEST(errands, of_a_long_path_the_end_is_said) {
-    z3d_errand errand;
+TEST(pending_io, of_a_long_path_the_end_is_said) {
+    z3d_pending_io io;
     std::string path = std::string(5000, 'x') + "/step-00000010/shard-00000.h5.part";
-    z3d_errand_begin(&errand, "checkpoint: fsync of folder", path.c_str());
-    z3d_errand_at(&errand, INT64_MAX, INT64_MAX);
+    z3d_pending_io_begin(&io, "checkpoint: fsync of folder", path.c_str());
+    z3d_pending_io_at(&io, INT64_MAX, INT64_MAX);
     std::string text = look().text, most = std::to_string(INT64_MAX);
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
     EXPECT_EQ(text.find("checkpoint: fsync of folder ...xxx"), 0u);
     EXPECT_NE(text.find("xxx/step-00000010/shard-00000.h5.part at byte " + most + " of " + most),
               std::string::npos)

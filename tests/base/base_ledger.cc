@@ -1,4 +1,4 @@
-/* The ledger of memory tenants. */
+/* The ledger of memory categories. */
 #include <gtest/gtest.h>
 
 extern "C" {
@@ -6,25 +6,25 @@ extern "C" {
 }
 
 TEST(ledger, names) {
-    EXPECT_STREQ(z3d_tenant_name(Z3D_TENANT_PARAMETERS), "parameters");
-    EXPECT_STREQ(z3d_tenant_name(Z3D_TENANT_COMMUNICATION), "communication");
-    EXPECT_STREQ(z3d_tenant_name(Z3D_TENANT_COUNT), "?");
+    EXPECT_STREQ(z3d_category_name(Z3D_CATEGORY_PARAMETERS), "parameters");
+    EXPECT_STREQ(z3d_category_name(Z3D_CATEGORY_COMMUNICATION), "communication");
+    EXPECT_STREQ(z3d_category_name(Z3D_CATEGORY_COUNT), "?");
 }
 
-TEST(ledger, peaks_are_those_of_each_tenant_and_of_the_sum) {
+TEST(ledger, peaks_are_those_of_each_category_and_of_the_sum) {
     z3d_ledger ledger = {};
-    z3d_ledger_add(&ledger, Z3D_TENANT_PARAMETERS, 100);
-    z3d_ledger_add(&ledger, Z3D_TENANT_ACTIVATIONS, 50);
-    z3d_ledger_add(&ledger, Z3D_TENANT_ACTIVATIONS, -50);
-    z3d_ledger_add(&ledger, Z3D_TENANT_TEMPORARY, 30);
-    z3d_ledger_add(&ledger, Z3D_TENANT_ACTIVATIONS, 40);
-    EXPECT_EQ(ledger.live[Z3D_TENANT_PARAMETERS], 100);
-    EXPECT_EQ(ledger.live[Z3D_TENANT_ACTIVATIONS], 40);
-    EXPECT_EQ(ledger.peak[Z3D_TENANT_ACTIVATIONS], 50);
-    EXPECT_EQ(ledger.peak[Z3D_TENANT_TEMPORARY], 30);
+    z3d_ledger_add(&ledger, Z3D_CATEGORY_PARAMETERS, 100);
+    z3d_ledger_add(&ledger, Z3D_CATEGORY_ACTIVATIONS, 50);
+    z3d_ledger_add(&ledger, Z3D_CATEGORY_ACTIVATIONS, -50);
+    z3d_ledger_add(&ledger, Z3D_CATEGORY_TEMPORARY, 30);
+    z3d_ledger_add(&ledger, Z3D_CATEGORY_ACTIVATIONS, 40);
+    EXPECT_EQ(ledger.live[Z3D_CATEGORY_PARAMETERS], 100);
+    EXPECT_EQ(ledger.live[Z3D_CATEGORY_ACTIVATIONS], 40);
+    EXPECT_EQ(ledger.peak[Z3D_CATEGORY_ACTIVATIONS], 50);
+    EXPECT_EQ(ledger.peak[Z3D_CATEGORY_TEMPORARY], 30);
     EXPECT_EQ(ledger.total_live, 170);
     EXPECT_EQ(ledger.total_peak, 170); /* not 100 + 50 + 30: not live together */
-    z3d_ledger_add(&ledger, Z3D_TENANT_PARAMETERS, -100);
+    z3d_ledger_add(&ledger, Z3D_CATEGORY_PARAMETERS, -100);
     EXPECT_EQ(ledger.total_live, 70);
     EXPECT_EQ(ledger.total_peak, 170);
 }

@@ -5,7 +5,7 @@
 
 #include "folder.h"
 
-static z3d_status export_to(z3d_checkpoint *c, z3d_foreign_format format, z3d_dtype dtype,
+static z3d_status export_to(z3d_checkpoint *c, z3d_interop_format format, z3d_dtype dtype,
                             const char *to) {
     z3d_export what = {};
     what.format = format, what.dtype = dtype, what.to = to;
@@ -468,15 +468,15 @@ TEST(Files, AFailedExportLeavesNothing) {
     spill(file, bytes);
     z3d_checkpoint *c;
     ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
-    EXPECT_EQ(Z3D_ERR_DATA, export_to(c, Z3D_FOREIGN_LLMC, Z3D_F32, (folder / "x").c_str()));
+    EXPECT_EQ(Z3D_ERR_DATA, export_to(c, Z3D_INTEROP_LLMC, Z3D_F32, (folder / "x").c_str()));
     EXPECT_FALSE(std::filesystem::exists(folder / "x.part"));
     EXPECT_FALSE(std::filesystem::exists(folder / "x"));
     EXPECT_EQ(Z3D_ERR_DATA,
-              export_to(c, Z3D_FOREIGN_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
+              export_to(c, Z3D_INTEROP_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
     EXPECT_TRUE(std::filesystem::is_empty(folder / "hf"));
     // What is no file is not replaced by one: /dev/null, say.
     ASSERT_EQ(0, mkfifo((folder / "pipe").c_str(), 0600));
-    EXPECT_EQ(Z3D_ERR_IO, export_to(c, Z3D_FOREIGN_LLMC, Z3D_F32, (folder / "pipe").c_str()));
+    EXPECT_EQ(Z3D_ERR_IO, export_to(c, Z3D_INTEROP_LLMC, Z3D_F32, (folder / "pipe").c_str()));
     EXPECT_NE(strstr(z3d_error_message(), "pipe: it exists and is not a regular file"), nullptr)
         << z3d_error_message();
     EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
@@ -605,7 +605,7 @@ TEST(Files, ExportsAsHuggingFacesGpt2) {
     write_checkpoint(folder / "c", gpt, 2, 2);
     z3d_checkpoint *c;
     ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
-    ASSERT_Z3D_OK(export_to(c, Z3D_FOREIGN_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
+    ASSERT_Z3D_OK(export_to(c, Z3D_INTEROP_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
     std::string bytes = slurp(folder / "hf/model.safetensors");
     uint64_t length = 0;
     memcpy(&length, bytes.data(), 8);

@@ -3,13 +3,13 @@
 . "$(dirname "$0")/lib.sh"
 
 demo=$SOURCE/configs/demo.yaml
-tenant() { awk -v name="$1" '$1 == name { print $2; exit }' out; }
+category() { awk -v name="$1" '$1 == name { print $2; exit }' out; }
 plan() { expect 0 "$ZERO3D" plan "$demo" --ranks 8 parallel.world_size=8 train_batch_size=16 "$@"; }
 
 # 16-bit, tensor 2 x data 4: 16P, 4P + 12P/N, 2P + 14P/N, 16P/N.
 for stage in 0 1 2 3; do
     plan zero_optimization.stage=$stage gradient_accumulation_steps=1
-    parameters=$(tenant parameters) gradients=$(tenant gradients) optimizer=$(tenant optimizer)
+    parameters=$(category parameters) gradients=$(category gradients) optimizer=$(category optimizer)
     [ $stage = 0 ] && p=$((parameters / 2))
     case $stage in
     0) wanted="$((2 * p)) $((2 * p)) $((12 * p))" ;;

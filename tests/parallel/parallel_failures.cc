@@ -38,7 +38,7 @@ void check(Victim &v, z3d_status status) {
 }
 
 void place(Victim &v, bool waiting, const std::string &text) {
-    z3d_watchdog_place(v.world, waiting, text.c_str());
+    z3d_watchdog_position(v.world, waiting, text.c_str());
 }
 
 void one_step(Victim &v, int step) {
@@ -62,13 +62,13 @@ void one_step(Victim &v, int step) {
 
 // A disk that gets further every now and then for longer than the watchdog's time, or not at all.
 void ask_disk(bool slow) {
-    z3d_errand errand;
-    z3d_errand_begin(&errand, "checkpoint: writing", "shard.h5");
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "checkpoint: writing", "shard.h5");
     for (int i = 0; i < 15 || !slow; i++) {
-        if (slow || i == 0) z3d_errand_at(&errand, i, 15);
+        if (slow || i == 0) z3d_pending_io_at(&io, i, 15);
         usleep(100000);
     }
-    z3d_errand_end(&errand);
+    z3d_pending_io_end(&io);
 }
 
 // A port that strangers find: garbage, a greeting with a wrong token, silence.
@@ -120,10 +120,10 @@ void move_apart(Victim &v) {
     z3d_tcp_place place = {"here", "", z3d_socket_port(listener), int32_t(getpid())};
     if (how == "reset-at-start") {
         std::thread([&] { usleep(300000), reset_connection(launch.port); }).detach();
-        (void)z3d_tcp_meet(&launch, &place, all.data(), &token);
+        (void)z3d_tcp_rendezvous(&launch, &place, all.data(), &token);
         sleep_for_ever();
     }
-    bool met = z3d_tcp_meet(&launch, &place, all.data(), &token) == Z3D_OK;
+    bool met = z3d_tcp_rendezvous(&launch, &place, all.data(), &token) == Z3D_OK;
     if (how == "freeze-at-start") raise(SIGSTOP);
     _exit(met ? 0 : 9);
 }
@@ -499,7 +499,8 @@ TEST(Failures, RanksWithoutMpiAreNamedToo) {
         EXPECT_EQ(count(o.text, "(ERR_START)\n"), 3) << o.text;
     }
     // Both have a message that the other has no room for: one of them is the first to say so.
-    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ", "0000 bytes, but this rank sends ");
+    expect_death(run_command(launch_line(2, "far-differ", 1)), "rank ",
+                 "0000 bytes, but this rank sends ");
     for (const char *how : {"far-knock-tcp", "far-flood"})
         EXPECT_EQ(run_command(launch_line(3, how, 2)).text, "finished\n");
     Outcome o =

@@ -1,1 +1,1 @@
-zero3d_test(tensor_layers ROOM tensor_parallel RANKS 1 2 4)
+zero3d_test(tensor_parallel_layers ROOM tensor_parallel RANKS 1 2 4)

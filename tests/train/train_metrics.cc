@@ -27,7 +27,7 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
     record.hfu = NAN;
     record.exposed_transfer_seconds = 0.001953125;
     record.comm_bytes = 123;
-    for (int i = 0; i < Z3D_TENANT_COUNT; i++) record.memory[i] = 100 + i;
+    for (int i = 0; i < Z3D_CATEGORY_COUNT; i++) record.memory[i] = 100 + i;
     record.outside_memory = 4711;
     z3d_string line = {};
     z3d_metrics_step_line(&record, &line);

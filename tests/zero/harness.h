@@ -12,11 +12,11 @@
 
 extern "C" {
 #include "src/model/model.h"
-#include "zero/engine.h"
+#include "zero/execute/engine.h"
 #include "zero/zero.h"
 }
 
-#include "tests/zero/witness.h"
+#include "tests/zero/access_observer.h"
 
 namespace harness {
 
@@ -81,14 +81,14 @@ class Trainer {
     z3d_engine *engine = nullptr;
     z3d_engine_config config{};
     int64_t next_step = 1;
-    Witness witness; // of the first step, unless the test looks on itself
+    AccessObserver access_observer; // of the first step, unless the test looks on itself
 
     explicit Trainer(const Options &options) : o(options) {}
     Trainer(const Trainer &) = delete;
     Trainer &operator=(const Trainer &) = delete;
     // Whatever was trained, its memory was as planned.
     ~Trainer() {
-        if (stepped) witness.expect_as_planned(engine);
+        if (stepped) access_observer.expect_as_planned(engine);
         z3d_engine_destroy(engine);
         for (z3d_group *g : group) z3d_group_destroy(g);
         z3d_device_destroy(device);
@@ -152,7 +152,7 @@ class Trainer {
         config.seed = 42;
         config.verify = o.verify;
         config.digest_path = o.digest;
-        if (!config.enter) witness.watch(device, &config);
+        if (!config.enter) access_observer.watch(device, &config);
         return z3d_engine_create(&config, &engine);
     }
 
@@ -186,7 +186,7 @@ class Trainer {
         input.learning_rate = 1e-2f;
         next_step++;
         Z3D_TRY(z3d_engine_train_step(engine, &input, out));
-        witness.step_is_over();
+        access_observer.step_is_over();
         stepped = true;
         return Z3D_OK;
     }

@@ -1,0 +1,164 @@
+/* GPT-2 in another program's file: what our tensors are called there, and their values in our
+ * order. */
+#include "checkpoint/interop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- names and shapes ---- */
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), wanted = strlen(end);
+    return length >= wanted && strcmp(text + length - wanted, end) == 0;
+}
+
+/* Output features are attention's first three dimensions of four, else the first. */
+void z3d_view_make(const char *group, const char *name, int dims, const int64_t *shape,
+                   z3d_view *out) {
+    int outputs = dims == 4 ? 3 : 1;
+    *out = (z3d_view){.columns = 1};
+    if (strncmp(group, "block.", 6) == 0)
+        snprintf(out->name, sizeof out->name, "h.%s.%s", group + 6, name);
+    else
+        snprintf(out->name, sizeof out->name, "%s.%s", group, name);
+    bool matrix = dims > 1 && ends_with(name, "weight");
+    if (matrix) out->rows = 1;
+    for (int d = 0; d < dims; d++)
+        *(matrix && d < outputs ? &out->rows : &out->columns) *= shape[d];
+    out->conv1d = matrix && (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0);
+}
+
+/* ---- opening ---- */
+
+z3d_status z3d_interop_add_file(z3d_interop *f, const char *path) {
+    struct stat info;
+    z3d_interop_file *grown = realloc(f->file, ((size_t)f->num_files + 1) * sizeof *grown);
+    if (grown) f->file = grown;
+    char *copy = grown ? strdup(path) : NULL;
+    if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    z3d_interop_file *file = &f->file[f->num_files++];
+    *file = (z3d_interop_file){copy, open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), 0};
+    if (file->fd < 0 || fstat(file->fd, &info) != 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return Z3D_ERROR(Z3D_ERR_IO, "%s: it is not a regular file", path);
+    file->bytes = info.st_size;
+    if (!z3d_add_i64(f->bytes, file->bytes, &f->bytes)) f->bytes = INT64_MAX;
+    return Z3D_OK;
+}
+
+static z3d_status check_range(const z3d_interop *f, const char *what, int64_t value, int64_t most) {
+    if (value >= 1 && value <= most) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld %s: expected 1 to %lld", f->path, (long long)value,
+                     what, (long long)most);
+}
+
+/* Sizes come from the file: they are believed when the file could hold such a model. */
+z3d_status z3d_interop_make_model(z3d_interop *f) {
+    enum { SMALLEST_ELEMENT = 2 };
+    z3d_gpt_config *g = &f->gpt;
+    Z3D_TRY(check_range(f, "layers", g->num_layers, 10000));
+    Z3D_TRY(check_range(f, "channels", g->hidden_size, 1 << 20));
+    Z3D_TRY(check_range(f, "heads", g->num_heads, 1 << 16));
+    Z3D_TRY(check_range(f, "positions", g->seq_length, 1 << 24));
+    Z3D_TRY(check_range(f, "token ids", g->vocab_size, 1 << 24));
+    int64_t h = g->hidden_size;
+    int64_t elements = 12 * h * h * g->num_layers + (g->vocab_size + g->seq_length) * h;
+    if (elements > f->bytes / SMALLEST_ELEMENT)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: %lld bytes are too few for %lld layers of %lld channels, %lld "
+                         "positions and %lld token ids",
+                         f->path, (long long)f->bytes, (long long)g->num_layers, (long long)h,
+                         (long long)g->seq_length, (long long)g->vocab_size);
+    g->vocab_multiple = g->tensor_size = 1;
+    g->init_std = 0.02; /* no initial value is ever drawn */
+    z3d_status status = z3d_gpt_create(g, &f->model);
+    if (status != Z3D_OK) return z3d_error_context(status, "%s", f->path);
+    Z3D_TRY(z3d_tensors_of(f->model, &f->tensor, &f->count));
+    Z3D_TRY(z3d_new((size_t)f->count, sizeof *f->view, "the list of tensors", &f->view));
+    Z3D_TRY(z3d_new((size_t)f->count, sizeof *f->place, "the list of tensors", &f->place));
+    for (int i = 0; i < f->count; i++)
+        z3d_view_make(f->tensor[i].group, f->tensor[i].name, f->tensor[i].dims, f->tensor[i].shape,
+                      &f->view[i]);
+    return Z3D_OK;
+}
+
+z3d_status z3d_interop_open(const char *from, z3d_interop *f) {
+    struct stat info;
+    *f = (z3d_interop){0};
+    if (stat(from, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(errno));
+    f->path = strdup(from);
+    if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    if (S_ISDIR(info.st_mode)) return z3d_huggingface_open(from, f);
+    Z3D_TRY(z3d_interop_add_file(f, from));
+    return z3d_llmc_open(f);
+}
+
+void z3d_interop_close(z3d_interop *f) {
+    for (int i = 0; i < f->num_files; i++) {
+        if (f->file[i].fd >= 0) close(f->file[i].fd);
+        free(f->file[i].path);
+    }
+    z3d_model_destroy(f->model);
+    free(f->file);
+    free(f->path);
+    free(f->tensor);
+    free(f->view);
+    free(f->place);
+    *f = (z3d_interop){0};
+}
+
+/* ---- values ---- */
+
+enum { RUN = 4096 }; /* elements read at once */
+
+z3d_status z3d_interop_read_run(const z3d_interop *f, const z3d_interop_source *place,
+                                int64_t first, int64_t count, float *out) {
+    const z3d_interop_file *file = &f->file[place->file];
+    int64_t offset = place->offset + first * (int64_t)z3d_dtype_size(place->dtype);
+    uint16_t half[RUN];
+    if (place->dtype == Z3D_F32) return z3d_io_read(file->fd, file->path, out, count * 4, offset);
+    for (int64_t at = 0; at < count; at += RUN) {
+        int64_t some = count - at < RUN ? count - at : RUN;
+        Z3D_TRY(z3d_io_read(file->fd, file->path, half, some * 2, offset + at * 2));
+        for (int64_t i = 0; i < some; i++)
+            out[at + i] =
+                place->dtype == Z3D_BF16 ? z3d_bf16_to_float(half[i]) : z3d_f16_to_float(half[i]);
+    }
+    return Z3D_OK;
+}
+
+/* Rows [row, row + rows) and columns [column, column + columns) of a matrix that is [in, out] in
+ * the file: each of its rows there has a piece of one column of ours. */
+static z3d_status read_turned(const z3d_interop *f, int tensor, int64_t row, int64_t rows,
+                              int64_t column, int64_t columns, float *out) {
+    int64_t across = f->view[tensor].rows;
+    float run[RUN];
+    for (int64_t k = 0; k < columns; k++)
+        for (int64_t r = 0; r < rows; r += RUN) {
+            int64_t some = rows - r < RUN ? rows - r : RUN;
+            int64_t first = (column + k) * across + row + r;
+            Z3D_TRY(z3d_interop_read_run(f, &f->place[tensor], first, some, run));
+            for (int64_t i = 0; i < some; i++) out[(r + i) * columns + k] = run[i];
+        }
+    return Z3D_OK;
+}
+
+z3d_status z3d_interop_read(const z3d_interop *f, int tensor, int64_t first, int64_t count,
+                            float *out) {
+    const z3d_view *view = &f->view[tensor];
+    if (!f->conv1d || !view->conv1d)
+        return z3d_interop_read_run(f, &f->place[tensor], first, count, out);
+    while (count > 0) { /* the end of a row, whole rows, the beginning of one */
+        int64_t row = first / view->columns, column = first % view->columns, some = 1, width;
+        width = view->columns - column < count ? view->columns - column : count;
+        if (width == view->columns) some = count / width;
+        Z3D_TRY(read_turned(f, tensor, row, some, column, width, out));
+        first += some * width, count -= some * width, out += some * width;
+    }
+    return Z3D_OK;
+}

@@ -1,0 +1,123 @@
+/* Inside checkpoint/ only: GPT-2 in other programs' files. Read (interop.c, huggingface.c,
+ * safetensors.c, llmc.c) for import.c; written by export.c and llmc.c; tokenizer_files.c copies and
+ * writes the tokenizer. */
+#ifndef ZERO3D_CHECKPOINT_INTEROP_H
+#define ZERO3D_CHECKPOINT_INTEROP_H
+
+#include "checkpoint/format.h"
+#include "src/model/model.h"
+
+/* A tensor of ours as others see it. */
+typedef struct z3d_view {
+    char name[2 * Z3D_NAME + 8]; /* Hugging Face's, without "transformer." in front */
+    int64_t rows, columns;       /* ours, as a matrix [out, in]; a vector has 0 rows */
+    bool conv1d;                 /* Hugging Face has this matrix as [in, out] */
+} z3d_view;
+
+/* "block.3" and "attn.c_attn.weight" become "h.3.attn.c_attn.weight". */
+void z3d_view_make(const char *group, const char *name, int dims, const int64_t *shape,
+                   z3d_view *out);
+
+/* ---- files to import ---- */
+
+typedef struct z3d_interop_source {
+    bool found;
+    z3d_dtype dtype; /* fp32, bf16 or fp16 */
+    int file;        /* the file that has it */
+    int64_t offset;  /* of its first byte in that file */
+} z3d_interop_source;
+
+typedef struct z3d_interop_file {
+    char *path;
+    int fd;
+    int64_t bytes;
+} z3d_interop_file;
+
+typedef struct z3d_interop {
+    char *path; /* of the model, for messages: the file, or the folder */
+    int num_files;
+    z3d_interop_file *file; /* those with tensors */
+    int64_t bytes;          /* of all files */
+    bool conv1d;            /* matrices with view.conv1d are [in, out] in them */
+    z3d_gpt_config gpt;
+    z3d_model *model;
+    int count;
+    z3d_tensor *tensor; /* of the model */
+    z3d_view *view;
+    z3d_interop_source *place;
+} z3d_interop;
+
+/* `from`: a folder of Hugging Face's GPT-2 (config.json, and model.safetensors or its shards), or
+ * llm.c's checkpoint. Only what describes the tensors is read. ERR_IO, ERR_DATA (file and tensor
+ * named), ERR_UNSUPPORTED (a GPT-2 that computes something else than ours). Close also after a
+ * failure. */
+z3d_status z3d_interop_open(const char *from, z3d_interop *out);
+void z3d_interop_close(z3d_interop *interop);
+/* Elements first .. first + count - 1 of a tensor as ours has them (row-major [out, in]), as fp32.
+ * Uses a fixed amount of memory. */
+z3d_status z3d_interop_read(const z3d_interop *interop, int tensor, int64_t first, int64_t count,
+                            float *out);
+
+/* What the readers share: opens a file and appends it; checks sizes and makes the model and its
+ * lists. */
+z3d_status z3d_interop_add_file(z3d_interop *interop, const char *path);
+z3d_status z3d_interop_make_model(z3d_interop *interop);
+/* Elements first .. first + count - 1 in the file's order, as fp32. */
+z3d_status z3d_interop_read_run(const z3d_interop *interop, const z3d_interop_source *place,
+                                int64_t first, int64_t count, float *out);
+/* The two readers: path is set. */
+z3d_status z3d_huggingface_open(const char *folder, z3d_interop *interop);
+z3d_status z3d_llmc_open(z3d_interop *interop);
+/* A name from a file, fit for a message. */
+enum { Z3D_SHOWN = 100 };
+const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
+/* Finds every tensor's place in the safetensors files that were added. */
+z3d_status z3d_safetensors_read(z3d_interop *interop);
+
+/* ---- the tokenizer's files ---- */
+
+/* Under Hugging Face's names. */
+enum {
+    Z3D_FILE_VOCAB,
+    Z3D_FILE_MERGES,
+    Z3D_FILE_TOKENIZER,
+    Z3D_FILE_TOKENIZER_CONFIG,
+    Z3D_FILE_SPECIAL,
+    Z3D_FILE_ADDED,
+    Z3D_FILE_GENERATION,
+    Z3D_FILE_CONFIG, /* the model's, for its bos_token_id and eos_token_id */
+    Z3D_TOKENIZER_FILES
+};
+
+typedef struct z3d_tokenizer_files {
+    z3d_string text[Z3D_TOKENIZER_FILES]; /* no text: not there */
+    bool known;                           /* vocab.json and merges.txt, or tokenizer.json */
+    int64_t end, bos, eos; /* ids; -1: unknown. end: of <|endoftext|>; where config.json says no
+                              other, bos and eos are that too */
+} z3d_tokenizer_files;
+
+/* Zero-initialise before; free also after a failure. `vocab`: vocab.json, tokenizer.json, or a
+ * folder with them. ERR_IO, ERR_DATA. */
+z3d_status z3d_tokenizer_files_read(const char *vocab, const char *merges,
+                                    z3d_tokenizer_files *out);
+/* config.json and generation_config.json of a folder. */
+z3d_status z3d_tokenizer_files_read_config(const char *folder, z3d_tokenizer_files *out);
+/* Those of the `bytes` tokenizer. */
+void z3d_tokenizer_files_of_bytes(z3d_tokenizer_files *out);
+/* Makes what is missing. positions: the longest text of the model. */
+z3d_status z3d_tokenizer_files_complete(z3d_tokenizer_files *files, int64_t positions);
+/* config: config.json too. */
+z3d_status z3d_tokenizer_files_write(const z3d_tokenizer_files *files, bool config,
+                                     const char *folder);
+void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
+
+/* ---- export ---- */
+
+/* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. */
+z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
+                             bool turned, z3d_dtype dtype, int fd, const char *path,
+                             int64_t offset);
+z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_gpt_config *gpt, z3d_dtype dtype,
+                          int fd, const char *path);
+
+#endif

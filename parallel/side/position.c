@@ -1,0 +1,48 @@
+/* Places: a version lock over atomic words, so that a reader on another thread or in another
+ * process never stops the writer and never reads half a sentence. */
+#include <string.h>
+
+#include "parallel/side/side.h"
+
+enum { WORDS = Z3D_POSITION_BYTES / 8 };
+
+static uint64_t to_bits(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static double from_bits(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Every word is a release: it cannot be seen before the odd version. */
+void z3d_position_write(z3d_position_slot *slot, const z3d_position *place) {
+    uint32_t version = atomic_load_explicit(&slot->version, memory_order_relaxed);
+    uint64_t words[WORDS];
+    memcpy(words, place->text, sizeof words);
+    atomic_store_explicit(&slot->version, version | 1u, memory_order_relaxed);
+    atomic_store_explicit(&slot->waiting, place->waiting, memory_order_release);
+    atomic_store_explicit(&slot->since, to_bits(place->since), memory_order_release);
+    for (int i = 0; i < WORDS; i++)
+        atomic_store_explicit(&slot->text[i], words[i], memory_order_release);
+    atomic_store_explicit(&slot->version, (version | 1u) + 1u, memory_order_release);
+}
+
+void z3d_position_read(z3d_position_slot *slot, z3d_position *out) {
+    /* A writer that was killed in the middle leaves an odd version for ever. */
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        uint64_t words[WORDS];
+        uint32_t before = atomic_load_explicit(&slot->version, memory_order_acquire);
+        out->waiting = atomic_load_explicit(&slot->waiting, memory_order_acquire) != 0;
+        out->since = from_bits(atomic_load_explicit(&slot->since, memory_order_acquire));
+        for (int i = 0; i < WORDS; i++)
+            words[i] = atomic_load_explicit(&slot->text[i], memory_order_acquire);
+        memcpy(out->text, words, sizeof words);
+        out->text[sizeof out->text - 1] = '\0';
+        uint32_t after = atomic_load_explicit(&slot->version, memory_order_relaxed);
+        if (before == after && before % 2 == 0) return;
+    }
+}

@@ -1,0 +1,314 @@
+// A step on the sim device: what is counted, how lanes order work, what is refused, how large a
+// world may be.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <string>
+
+extern "C" {
+#include "src/plan/estimate.h"
+}
+
+namespace {
+
+struct Case {
+    z3d_config *config = nullptr;
+    z3d_case *of = nullptr;
+    z3d_hardware hardware{};
+
+    explicit Case(const std::string &text, int ranks = 0, int rank = 0) {
+        EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
+        EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "test"), Z3D_OK)
+            << z3d_error_message();
+        std::string path = std::string(ZERO3D_CONFIGS) + "/hardware/dgx2-v100.yaml";
+        EXPECT_EQ(z3d_hardware_read(path.c_str(), &hardware), Z3D_OK) << z3d_error_message();
+        status = z3d_case_create(config, ranks, rank, {}, &of);
+    }
+    ~Case() {
+        z3d_case_destroy(of);
+        z3d_config_destroy(config);
+    }
+    z3d_estimate estimate(double extra = 0) {
+        z3d_estimate e{};
+        EXPECT_EQ(status, Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(z3d_estimate_make(of, &hardware, extra, nullptr, &e), Z3D_OK)
+            << z3d_error_message();
+        return e;
+    }
+    z3d_saving saving() {
+        z3d_saving s{};
+        EXPECT_EQ(status, Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(z3d_saving_find(of, &hardware, &s), Z3D_OK) << z3d_error_message();
+        return s;
+    }
+    z3d_status status;
+};
+
+std::string config(int layers, int hidden, int heads, int tensor, int batch, int stage,
+                   const std::string &more = "") {
+    return "model: { num_layers: " + std::to_string(layers) +
+           ", hidden_size: " + std::to_string(hidden) +
+           ", num_attention_heads: " + std::to_string(heads) +
+           ", vocab_size: 51200 }\nparallel: { tensor_model_parallel_size: " +
+           std::to_string(tensor) + " }\ntrain_micro_batch_size_per_gpu: " + std::to_string(batch) +
+           "\ngradient_accumulation_steps: 1\nfp16: { enabled: true }\nzero_optimization: { "
+           "stage: " +
+           std::to_string(stage) + " }\n" + more;
+}
+
+// Every second of a step is in exactly one line.
+void expect_complete(const z3d_step_time &t) {
+    double sum = t.compute + t.transfer + t.allocator;
+    for (double exposed : t.exposed) sum += exposed;
+    EXPECT_NEAR(sum, t.seconds, 1e-9 * t.seconds);
+}
+
+TEST(Simulate, SplitsTheStep) {
+    for (int stage = 0; stage < 4; stage++) {
+        Case of(config(4, 1024, 16, 16, 2, stage), 64);
+        z3d_estimate e = of.estimate();
+        expect_complete(e.time);
+        EXPECT_GT(e.time.compute, 0);
+        EXPECT_GT(e.time.exposed[Z3D_AXIS_TENSOR], 0);
+        EXPECT_NEAR(e.time.seconds * e.tflops_96 * 1e12 * 64,
+                    e.tokens * z3d_gpt_flops_per_token(&of.of->gpt, true), 1e3);
+        EXPECT_EQ(e.tokens, 2 * 1024 * 4);
+        EXPECT_LT(e.tflops_72, e.tflops_96);
+        EXPECT_LT(e.mfu, e.hfu); // this replay leaves out what backward does not read
+        EXPECT_LT(e.hfu, e.tflops_96 / 125);
+    }
+}
+
+TEST(Simulate, PersistentMemoryIsThePapersFormula) {
+    const double n = 4;
+    const double bytes[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
+    for (int stage = 0; stage < 4; stage++) {
+        Case of(config(4, 1024, 16, 16, 2, stage), 64);
+        ASSERT_EQ(of.status, Z3D_OK) << z3d_error_message();
+        const z3d_ledger *ledger = z3d_engine_planned(of.of->simulation->engine, Z3D_SPACE_DEVICE);
+        double p = (double)z3d_engine_layout(of.of->simulation->engine)->padded_total;
+        double states =
+            (double)(ledger->peak[Z3D_CATEGORY_PARAMETERS] + ledger->peak[Z3D_CATEGORY_GRADIENTS] +
+                     ledger->peak[Z3D_CATEGORY_OPTIMIZER]);
+        EXPECT_DOUBLE_EQ(states, p * bytes[stage]) << "stage " << stage;
+        EXPECT_EQ(memcmp(ledger->peak,
+                         z3d_engine_measured(of.of->simulation->engine, Z3D_SPACE_DEVICE)->peak,
+                         sizeof ledger->peak),
+                  0);
+    }
+}
+
+TEST(Simulate, RanksThatShareCoresComputeLonger) {
+    Case of(config(2, 1024, 16, 1, 2, 2), 4);
+    of.hardware.overlap = 0;
+    z3d_step_time alone = of.estimate().time;
+    of.hardware.cores = 1; // for the four ranks of this one node
+    z3d_step_time crowded = of.estimate().time;
+    EXPECT_NEAR(crowded.compute, 4 * alone.compute, 1e-9);
+    EXPECT_NEAR(crowded.seconds, 4 * alone.seconds, 1e-9); // cores also move the data
+    of.hardware.devices = 1; // every rank a node: its own core, but the network between
+    z3d_step_time nodes = of.estimate().time;
+    EXPECT_NEAR(nodes.compute, alone.compute, 1e-9);
+    of.hardware.network_overlap = 1; // which works while cores compute
+    EXPECT_LT(of.estimate().time.seconds, nodes.seconds);
+}
+
+TEST(Simulate, MoreOverlapIsNeverSlower) {
+    Case of(config(6, 1024, 16, 16, 2, 2), 128);
+    double last = INFINITY;
+    for (double overlap : {0.0, 0.25, 0.5, 1.0}) {
+        of.hardware.overlap = overlap;
+        z3d_estimate e = of.estimate();
+        expect_complete(e.time);
+        EXPECT_LT(e.time.seconds, last);
+        last = e.time.seconds;
+    }
+    // Nothing beside anything else: all of it is waited for, one after the other.
+    of.hardware.overlap = 0;
+    z3d_estimate e = of.estimate();
+    double busy = 0;
+    for (double b : e.time.busy) busy += b;
+    EXPECT_NEAR(e.time.seconds, e.time.compute + busy, 1e-9 * e.time.seconds);
+}
+
+TEST(Simulate, FullOverlapHidesWhatIsSmall) {
+    // One rank a node: data collectives over the network, long compute to hide them.
+    Case of(config(12, 2048, 16, 1, 16, 2), 32);
+    of.hardware.overlap = 1;
+    z3d_estimate e = of.estimate();
+    EXPECT_LT(e.time.exposed[Z3D_AXIS_DATA], 0.5 * e.time.busy[Z3D_AXIS_DATA]);
+    EXPECT_GT(e.time.busy[Z3D_AXIS_DATA], 0);
+}
+
+TEST(Simulate, VolumesAreTheFormulas) {
+    // 2P (N-1)/N for stages 0 to 2, 3P for stage 3, in bytes of fp16.
+    for (int stage = 0; stage < 4; stage++) {
+        Case of(config(4, 1024, 16, 1, 1, stage), 16);
+        z3d_estimate e = of.estimate();
+        double p = (double)z3d_engine_layout(of.of->simulation->engine)->padded_total;
+        // Stage 3 gathers twice what backward reads again: all but the position table and the last
+        // norm.
+        double once = stage < 3 ? 0 : 1024 * 1024 + 2 * 1024, passes = stage < 3 ? 2 : 3;
+        EXPECT_NEAR(e.time.bytes[Z3D_AXIS_DATA], (passes * p - once) * 15 / 16 * 2, 1e3);
+        EXPECT_EQ(e.time.bytes_between_nodes[Z3D_AXIS_DATA], 0); // 16 devices: one node
+    }
+}
+
+TEST(Simulate, CopiesBesideKernels) {
+    std::string offload = "activation_checkpointing: { partition_activations: true, "
+                          "cpu_checkpointing: true }\n";
+    Case of(config(8, 2048, 16, 16, 8, 2, offload), 64);
+    of.hardware.copy_overlap = 0;
+    double blocking = of.estimate().time.transfer;
+    EXPECT_GT(blocking, 0);
+    of.hardware.copy_overlap = of.hardware.overlap = 1;
+    z3d_estimate beside = of.estimate();
+    EXPECT_LT(beside.time.transfer, blocking);
+    EXPECT_GT(beside.memory.host_arena, 0);
+    expect_complete(beside.time);
+}
+
+// As much over the tensor group as partitioned checkpoints, but for the sums of the replicated
+// parameters' gradients (6 h a block, s h and 2 h, of which a shard has at most all); in less
+// memory.
+TEST(Simulate, SequenceParallelism) {
+    const int layers = 8, hidden = 2048, tensor = 16;
+    std::string text = config(layers, hidden, 16, tensor, 8, 2,
+                              "activation_checkpointing: { partition_activations: true }\n");
+    Case parts(text, 64);
+    std::string key = "tensor_model_parallel_size: 16";
+    text.replace(text.find(key), key.size(), key + ", sequence_parallel: true");
+    Case sequence(text, 64);
+    z3d_estimate a = parts.estimate(), b = sequence.estimate();
+    double more = b.time.bytes[Z3D_AXIS_TENSOR] - a.time.bytes[Z3D_AXIS_TENSOR];
+    EXPECT_GE(more, 0);
+    EXPECT_LE(more, 2 * 2.0 * hidden * (6 * layers + 1024 + 2) * (tensor - 1) / tensor);
+    EXPECT_LT(b.memory.arena, a.memory.arena);
+    expect_complete(b.time);
+}
+
+TEST(Simulate, AFullDeviceIsSlower) {
+    Case of(config(4, 1024, 16, 16, 2, 2), 64);
+    of.hardware.allocator_slowdown = 0.5;
+    EXPECT_EQ(of.estimate().time.allocator, 0);
+    z3d_estimate e = of.estimate(of.hardware.memory_gib * 1073741824.0); // an extra line: no room
+    EXPECT_FALSE(e.memory.fits);
+    EXPECT_LT(e.memory.free, 0);
+    EXPECT_NEAR(e.time.allocator, e.time.seconds / 3, 1e-9);
+    expect_complete(e.time);
+}
+
+TEST(Simulate, TensorGroupsAcrossNodesAreAskedForByName) {
+    Case of(config(2, 1024, 32, 32, 1, 0), 64);
+    z3d_estimate e;
+    ASSERT_EQ(of.status, Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_estimate_make(of.of, &of.hardware, 0, nullptr, &e), Z3D_ERR_TOPOLOGY);
+    EXPECT_NE(std::string(z3d_error_message()).find("allow_tensor_across_nodes"),
+              std::string::npos);
+    EXPECT_NE(of.status, Z3D_ERR_INTERNAL);
+}
+
+TEST(Simulate, UnknownPeakGivesNoUtilisation) {
+    Case of(config(2, 1024, 16, 1, 1, 2), 8);
+    of.hardware.peak_fp16 = 0;
+    z3d_estimate e = of.estimate();
+    z3d_saving saving = of.saving();
+    EXPECT_LT(e.mfu, 0);
+    z3d_string text{};
+    z3d_estimate_print(of.of, &of.hardware, &e, &saving, 0, &text);
+    EXPECT_NE(std::string(text.text).find("MFU n/a"), std::string::npos);
+    z3d_string_free(&text);
+    z3d_estimate_json(of.of, &of.hardware, &e, &saving, 0, &text);
+    EXPECT_NE(std::string(text.text).find("\"mfu\": null"), std::string::npos);
+    z3d_string_free(&text);
+}
+
+// Four nodes of 16 ranks. Of all ranks of a tensor group one writes what all of them hold: the
+// position table, two norms a layer and one at the end, two biases a layer. Each node then has a
+// quarter of 12 bytes a parameter, and reads, where tensor ranks share it, what they hold alike
+// once each.
+TEST(Simulate, ACheckpointsBytesAndSeconds) {
+    const double hidden = 1024, alike = 1024 * hidden + 4 * 6 * hidden + 2 * hidden;
+    for (int stage : {0, 2}) {
+        for (int tensor : {1, 4}) {
+            Case of(config(4, 1024, 16, tensor, 2, stage), 64);
+            of.hardware.disk_write = 2;
+            of.hardware.disk_read = 4;
+            z3d_saving s = of.saving();
+            double p = (double)z3d_model_parameter_count(of.of->model);
+            double read = 12 * (p + (tensor - 1) * alike) / (stage == 0 ? 1 : 4);
+            EXPECT_EQ(s.bytes, 12 * p);
+            EXPECT_NEAR(s.node_saved, 3 * p, 0.001 * 3 * p); // rounded shards; who holds what
+            EXPECT_NEAR(s.node_loaded, read, 0.001 * read);
+            EXPECT_GE(s.node_saved, 3 * p);
+            EXPECT_EQ(s.save_seconds, s.node_saved / 2e9);
+            EXPECT_EQ(s.load_seconds, s.node_loaded / 4e9);
+            of.hardware.devices = 128; // one node, not full
+            EXPECT_EQ(of.saving().node_saved, 12 * p);
+        }
+    }
+}
+
+TEST(Simulate, ACheckpointInWords) {
+    Case of(config(4, 1024, 16, 1, 2, 2), 64);
+    z3d_estimate e = of.estimate();
+    z3d_string text{};
+    auto print = [&](decltype(z3d_estimate_print) *form) {
+        z3d_saving s = of.saving();
+        z3d_string_free(&text);
+        form(of.of, &of.hardware, &e, &s, 0, &text);
+        return std::string(text.text);
+    };
+    double p = (double)z3d_model_parameter_count(of.of->model);
+    EXPECT_NE(print(z3d_estimate_print).find("time n/a (the hardware file gives no disk)"),
+              std::string::npos);
+    EXPECT_NE(print(z3d_estimate_json).find("\"save_seconds\": null, \"load_seconds\": null"),
+              std::string::npos);
+    of.hardware.disk_write = 0.01;
+    char line[96];
+    double node = of.saving().node_saved;
+    (void)snprintf(line, sizeof line, "a node's ranks write %18.3f GB  %.3f s\n", 1e-9 * node,
+                   1e-7 * node);
+    EXPECT_NE(print(z3d_estimate_print).find(line), std::string::npos) << line << text.text;
+    (void)snprintf(line, sizeof line, "\"checkpoint\": {\"bytes\": %.0f, ", 12 * p);
+    EXPECT_NE(print(z3d_estimate_json).find(line), std::string::npos) << line << text.text;
+    z3d_string_free(&text);
+}
+
+TEST(Simulate, SizesThatOverflowAreRefused) {
+    Case of(
+        "model: { num_layers: 1000000, hidden_size: 1048576, num_attention_heads: 64, "
+        "seq_length: 16777216 }\ntrain_micro_batch_size_per_gpu: 1000000\nfp16: { enabled: true "
+        "}\ngradient_accumulation_steps: 1\n",
+        8);
+    EXPECT_NE(of.status, Z3D_OK);
+    EXPECT_NE(std::string(z3d_error_message()), "");
+}
+
+TEST(Simulate, RanksThatDoNotDivideAreRefused) {
+    Case of(config(2, 1024, 16, 16, 1, 2), 40);
+    EXPECT_NE(of.status, Z3D_OK);
+}
+
+TEST(Simulate, ATrillionParametersOn1024Ranks) {
+    Case of(config(128, 25600, 160, 16, 8, 3,
+                   "activation_checkpointing: { partition_activations: true }\n"),
+            1024, 37);
+    z3d_estimate e = of.estimate();
+    EXPECT_GT((double)z3d_model_parameter_count(of.of->model), 1e12);
+    EXPECT_TRUE(e.memory.fits); // 16P/N: 15.6 GB of states
+    expect_complete(e.time);
+#ifndef ZERO3D_SANITIZED
+    rusage used{};
+    ASSERT_EQ(getrusage(RUSAGE_SELF, &used), 0);
+    EXPECT_LT(used.ru_maxrss, 200 * 1024); // of this whole test program
+#endif
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,0 +1,190 @@
+// Measures what a training step really uses, apart from all planning: which addresses kernels,
+// copies and collectives touch at which instruction. From that alone come every buffer's lifetime
+// and extent, and the peaks by category that the planned ones are compared with.
+#ifndef ZERO3D_TESTS_ZERO_ACCESS_OBSERVER_H
+#define ZERO3D_TESTS_ZERO_ACCESS_OBSERVER_H
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+extern "C" {
+#include "zero/execute/engine.h"
+}
+
+namespace harness {
+
+class AccessObserver {
+  public:
+    // Both before the engine is created.
+    void watch(z3d_device *device, z3d_engine_config *config) {
+        z3d_device_set_access_observer(device, touched, this);
+        config->enter = entered;
+        config->enter_context = this;
+    }
+
+    // What is touched from here on belongs to no instruction.
+    void step_is_over() {
+        if (position >= 0) position = OVER;
+    }
+
+    // After a training step: planned = measured, by space and category; and nothing was touched
+    // that the instruction does not name.
+    void expect_as_planned(const z3d_engine *engine) {
+        if (!program) return;
+        if (seen.empty()) settle(engine);
+        EXPECT_EQ("", stray);
+        for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+            z3d_ledger measured{};
+            z3d_program_ledger(&as_measured, (z3d_space)space, &measured);
+            z3d_ledger planned = *z3d_engine_planned(engine, (z3d_space)space);
+            if (space == Z3D_SPACE_DEVICE) { // the collectives' own buffers lie outside the arena
+                planned.peak[Z3D_CATEGORY_COMMUNICATION] -= engine->group_bytes;
+                planned.total_peak -= engine->group_bytes;
+            }
+            for (int k = 0; k < Z3D_CATEGORY_COUNT; k++)
+                EXPECT_EQ(planned.peak[k], measured.peak[k])
+                    << z3d_category_name((z3d_category)k) << " in space " << space;
+            EXPECT_EQ(planned.total_peak, measured.total_peak) << "space " << space;
+        }
+    }
+
+  private:
+    struct Range {
+        const char *at;
+        int64_t bytes;
+    };
+    struct Seen {
+        int first = INT_MAX, last = -1;
+        int64_t low = INT64_MAX, high = 0; // touched bytes, from the buffer's beginning
+    };
+
+    enum { BEFORE = -1, OVER = -2, ELSEWHERE = -3 }; // the first step; in another program
+    const z3d_program *program = nullptr;            // the training step's
+    int position = BEFORE;                           // or the instruction
+    std::vector<Range> before;                       // touched by the engine's creation
+    std::vector<std::vector<Range>> during;
+    std::vector<Seen> seen; // by buffer
+    std::vector<z3d_buffer> buffers;
+    z3d_program as_measured{};
+    std::string stray;
+
+    static z3d_status entered(void *context, const z3d_program *p, int index) {
+        AccessObserver *w = static_cast<AccessObserver *>(context);
+        if (w->position == OVER) return Z3D_OK;
+        if (p->mode != Z3D_MODE_TRAIN) {
+            w->position = w->program ? OVER : ELSEWHERE;
+            return Z3D_OK;
+        }
+        if (!w->program) {
+            w->program = p;
+            w->during.resize((size_t)p->num_instructions);
+        } else if (index == 0) {
+            w->position = OVER;
+            return Z3D_OK;
+        }
+        w->position = index;
+        if (p->instruction[index].phase == Z3D_PHASE_WAIT) w->end_of(index);
+        return Z3D_OK;
+    }
+
+    static void touched(void *context, const void *memory, int64_t bytes) {
+        AccessObserver *w = static_cast<AccessObserver *>(context);
+        if (w->position == OVER || w->position == ELSEWHERE) return;
+        std::vector<Range> &to =
+            w->position == BEFORE ? w->before : w->during[static_cast<size_t>(w->position)];
+        to.push_back({static_cast<const char *>(memory), bytes});
+    }
+
+    // What was started is touched until it is waited for.
+    void end_of(int wait) {
+        const z3d_instruction &w = program->instruction[wait];
+        int start = wait - 1;
+        for (; start >= 0; start--) {
+            const z3d_instruction &s = program->instruction[start];
+            if (s.phase == Z3D_PHASE_START && s.opcode == w.opcode && s.unit == w.unit &&
+                s.micro == w.micro && s.group == w.group && s.first == w.first &&
+                s.count == w.count && s.space == w.space)
+                break;
+        }
+        ASSERT_GE(start, 0) << "instruction " << wait << " waits for nothing";
+        during[(size_t)wait] = during[(size_t)start];
+    }
+
+    bool inside(const z3d_engine *engine, int buffer, const Range &r) const {
+        const z3d_buffer &b = program->buffer[buffer];
+        const char *at = engine->arena[b.space] + b.offset;
+        return r.at >= at && r.at + r.bytes <= at + b.bytes;
+    }
+
+    void note(const z3d_engine *engine, int buffer, const Range &r, int index) {
+        const z3d_buffer &b = program->buffer[buffer];
+        int64_t at = r.at - (engine->arena[b.space] + b.offset);
+        Seen &s = seen[(size_t)buffer];
+        s.first = std::min(s.first, index);
+        s.last = std::max(s.last, index);
+        s.low = std::min(s.low, at);
+        s.high = std::max(s.high, at + r.bytes);
+    }
+
+    // A range lies in one of the instruction's buffers, or in one that persists.
+    void place(const z3d_engine *engine, int index, const Range &r) {
+        for (int s = 0; s < Z3D_SLOT_COUNT && index >= 0; s++) {
+            int buffer = program->instruction[index].buffer[s];
+            if (buffer >= 0 && inside(engine, buffer, r)) return note(engine, buffer, r, index);
+        }
+        for (int b = 0; b < program->num_buffers && program->buffer[b].persistent; b++)
+            if (inside(engine, b, r)) return note(engine, b, r, index);
+        if (index < 0) return; // tests look in: whole tensors in memory of their own
+        char what[96];
+        stray += "entry " + std::to_string(index) + " (" +
+                 z3d_instruction_describe(program, index, what, sizeof what) + ") touches " +
+                 std::to_string(r.bytes) + " bytes outside of what it names; ";
+    }
+
+    // Bytes of a group's flat padding at the end of a buffer that persists: kept, but nothing need
+    // ever touch them.
+    int64_t flat_padding(const z3d_engine *engine, const z3d_buffer &b) const {
+        const z3d_layout *layout = engine->set.layout;
+        const z3d_group_layout &g = layout->group[b.group];
+        int64_t element = (int64_t)z3d_dtype_size(program->config.dtype);
+        z3d_group_part part = Z3D_PART_PARAMETERS;
+        if (b.category == Z3D_CATEGORY_OPTIMIZER) element = 4, part = Z3D_PART_OPTIMIZER;
+        bool all = z3d_keeps_all_rows(layout, b.group, part);
+        int64_t end = all ? g.padded : (layout->data_index + 1) * g.shard;
+        int64_t own = all ? g.padded : g.shard;
+        int64_t padding = std::min(std::max(end - g.elements, (int64_t)0), own);
+        return padding == own ? b.bytes : padding * element;
+    }
+
+    void settle(const z3d_engine *engine) {
+        seen.resize((size_t)program->num_buffers);
+        for (const Range &r : before) place(engine, -1, r);
+        for (int i = 0; i < program->num_instructions; i++)
+            for (const Range &r : during[(size_t)i]) place(engine, i, r);
+        buffers.assign(program->buffer, program->buffer + program->num_buffers);
+        for (size_t k = 0; k < buffers.size(); k++) {
+            z3d_buffer &b = buffers[k];
+            const Seen &s = seen[k];
+            int64_t planned = b.bytes;
+            b.bytes = s.high > 0 ? s.high - s.low : 0;
+            if (b.persistent && b.group >= 0 && b.bytes < planned &&
+                b.bytes + flat_padding(engine, program->buffer[k]) == planned)
+                b.bytes = planned;
+            if (b.persistent) continue;
+            b.first = s.last < 0 ? 0 : s.first;
+            b.last = std::max(s.last, 0);
+        }
+        as_measured = *program;
+        as_measured.buffer = buffers.data();
+    }
+};
+
+} // namespace harness
+
+#endif

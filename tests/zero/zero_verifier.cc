@@ -1,0 +1,598 @@
+// The verifier: accepts what the builder makes, in every configuration; names the first entry that
+// is wrong and why; finds circular waits between ranks. Also the text of programs and their volume.
+#include <algorithm>
+#include <functional>
+
+#include "tests/zero/programs.h"
+
+namespace {
+
+using programs::Copy;
+using programs::Options;
+using programs::World;
+
+#define ASSERT_Z3D(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
+
+Options options(int stage, int tensor, int data, int accumulation) {
+    Options o;
+    o.stage = stage;
+    o.tensor = tensor;
+    o.data = data;
+    o.accumulation = accumulation;
+    o.per_step = stage < 2;
+    return o;
+}
+
+void expect_accepted(const Options &o) {
+    SCOPED_TRACE(programs::name_of(o));
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    for (z3d_mode mode : {Z3D_MODE_TRAIN, Z3D_MODE_EVALUATE, Z3D_MODE_GENERATE}) {
+        ASSERT_Z3D(world.build(mode));
+        for (z3d_program *p : world.programs) {
+            ASSERT_Z3D(z3d_program_verify(p)) << "mode " << mode;
+            EXPECT_LE((double)p->arena[Z3D_SPACE_DEVICE], 1.02 * (double)p->bound[0]);
+        }
+        ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+    }
+}
+
+TEST(Verifier, AcceptsTheBuildersPrograms) {
+    for (const Options &o : programs::dozen()) expect_accepted(o);
+    for (int stage = 0; stage < 4; stage++) {
+        for (int data : {1, 2, 3}) {
+            for (int accumulation : {1, 2}) {
+                for (int bits = 0; bits < 8; bits++) {
+                    Options o = options(stage, 1 + (bits & 1), data, accumulation);
+                    o.per_step = bits & 2;
+                    o.recompute = bits & 4;
+                    o.overlap = bits != 5;
+                    o.layers = 1 + bits % 3;
+                    o.bucket = 300 + 2000 * (bits % 2);
+                    ASSERT_NO_FATAL_FAILURE(expect_accepted(o));
+                }
+            }
+        }
+    }
+}
+
+// A model too large for a test's memory costs nothing: only lists are made.
+TEST(Verifier, AcceptsADeepModelWithManyMicroBatches) {
+    Options o = options(3, 2, 4, 16);
+    o.layers = 96;
+    o.hidden = 12288;
+    o.heads = 96;
+    o.sequence = 2048;
+    o.vocabulary = 50257;
+    o.bucket = 500000000;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    ASSERT_Z3D(z3d_program_verify(world.programs[0]));
+    ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+    const z3d_program *p = world.programs[0];
+    EXPECT_LE((double)p->arena[Z3D_SPACE_DEVICE], 1.02 * (double)p->bound[Z3D_SPACE_DEVICE]);
+}
+
+// ---- one wrong entry, named ----
+
+struct Wrong {
+    const char *what;
+    Options o;
+    std::function<void(Copy &)> apply;
+    std::vector<const char *> words; // of the message
+};
+
+void expect_refused(const Wrong &wrong) {
+    SCOPED_TRACE(wrong.what);
+    World world(wrong.o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[0]);
+    wrong.apply(c);
+    ASSERT_EQ(z3d_program_verify(c.sync()), Z3D_ERR_PROGRAM);
+    for (const char *word : wrong.words)
+        EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+            << z3d_error_message() << "\n  lacks: " << word;
+}
+
+void erase(Copy &c, int index) {
+    c.entries.erase(c.entries.begin() + index);
+    c.settle();
+}
+
+TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
+    Options plain = options(0, 1, 2, 2), sharded = options(3, 1, 2, 1);
+    plain.recompute = false;
+    const Wrong list[] = {
+        {"a forward left out",
+         plain,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_FORWARD, 1)); },
+         {"forward block.1 (micro 0)", "input must hold output of block.0, micro-batch 0",
+          "holds nothing defined"}},
+        {"a forward reads another micro-batch",
+         plain,
+         [](Copy &c) {
+             int a = c.find(Z3D_OP_FORWARD, 2), b = c.find(Z3D_OP_FORWARD, 6);
+             c.entries[(size_t)b].buffer[Z3D_SLOT_INPUT] =
+                 c.entries[(size_t)a].buffer[Z3D_SLOT_INPUT];
+             c.settle();
+         },
+         {"forward block.1 (micro 1)", "output of block.0, micro-batch 1",
+          "holds output of block.0, micro-batch 0"}},
+        {"a backward left out",
+         plain,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_BACKWARD, 1)); },
+         {"backward block.0 (micro 0)", "output gradient of block.0"}},
+        {"the first gradient is added to garbage",
+         plain,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)].accumulate = 1; },
+         {"backward block.1 (micro 0)", "adds to the gradients of block.1, which have 0"}},
+        {"the second micro-batch overwrites the first",
+         plain,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 5)].accumulate = 0; },
+         {"backward block.1 (micro 1)", "overwrites the gradients of block.1, which have 1"}},
+        {"a gather is used before its wait",
+         sharded,
+         [](Copy &c) {
+             int wait = c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_WAIT);
+             std::swap(c.entries[(size_t)wait], c.entries[(size_t)c.find(Z3D_OP_FORWARD)]);
+             c.settle();
+         },
+         {"forward embedding", "parameters is being written by entry", "start gather_params wte"}},
+        {"a gather without a wait",
+         sharded,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT)); },
+         {"keep_shard", "gradients is being written by entry", "start reduce_grads"}},
+        {"parameters used after their release",
+         sharded,
+         [](Copy &c) {
+             z3d_instruction release = c.entries[(size_t)c.find(Z3D_OP_RELEASE_PARAMS)];
+             c.entries.insert(c.entries.begin() + c.find(Z3D_OP_FORWARD), release);
+             c.settle();
+         },
+         {"forward embedding", "must hold parameters of w", "holds nothing defined"}},
+        {"a bucket that ends early",
+         sharded,
+         [](Copy &c) {
+             for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
+                 c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, phase)].count--;
+         },
+         {"forward embedding", "must hold parameters of wte", "holds nothing defined"}},
+        {"an optimizer step before the control",
+         plain,
+         [](Copy &c) {
+             int control = c.find(Z3D_OP_STEP_CONTROL), step = c.find(Z3D_OP_OPTIMIZER_STEP);
+             std::swap(c.entries[(size_t)control], c.entries[(size_t)step]);
+             c.settle();
+         },
+         {"optimizer_step", "must come after step_control"}},
+        {"an optimizer step left out",
+         plain,
+         [](Copy &c) { erase(c, c.find(Z3D_OP_OPTIMIZER_STEP, 2)); },
+         {"the end of the program", "after the optimizer step", "before the optimizer step"}},
+        {"a reduction left out",
+         plain,
+         [](Copy &c) {
+             erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT));
+             erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START));
+         },
+         {"gather_grads", "must hold reduced gradients", "not reduced"}},
+    };
+    for (const Wrong &wrong : list) expect_refused(wrong);
+}
+
+TEST(Verifier, NamesWrongMemory) {
+    Options plain = options(2, 1, 2, 1);
+    const Wrong list[] = {
+        {"two buffers at one place",
+         plain,
+         [](Copy &c) {
+             const z3d_instruction &forward = c.entries[(size_t)c.find(Z3D_OP_FORWARD, 1)];
+             c.buffers[(size_t)forward.buffer[Z3D_SLOT_OUTPUT]].offset =
+                 c.buffers[(size_t)forward.buffer[Z3D_SLOT_INPUT]].offset;
+         },
+         {"output block.0 m0", "output embedding m0", "share addresses"}},
+        {"a buffer beyond the arena",
+         plain,
+         [](Copy &c) { c.buffers.back().offset = c.program.arena[0]; },
+         {"the arena has"}},
+        {"a buffer that dies too early",
+         plain,
+         [](Copy &c) {
+             const z3d_instruction &backward = c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)];
+             c.buffers[(size_t)backward.buffer[Z3D_SLOT_INPUT]].last--;
+         },
+         {"lives only from entry"}},
+        {"a buffer that is too small",
+         plain,
+         [](Copy &c) {
+             const z3d_instruction &backward = c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)];
+             c.buffers[(size_t)backward.buffer[Z3D_SLOT_GRADIENTS]].bytes--;
+         },
+         {"backward block.1", "gradients", "but needs"}},
+        {"a persistent buffer cut short",
+         plain,
+         [](Copy &c) { c.buffers[Z3D_BUFFER_STATE].bytes--; },
+         {"the step state"}},
+        {"an output over the batch",
+         plain,
+         [](Copy &c) {
+             c.buffers[Z3D_BUFFER_BATCH].bytes = 1 << 20;
+             c.entries[(size_t)c.find(Z3D_OP_FORWARD)].buffer[Z3D_SLOT_OUTPUT] = Z3D_BUFFER_BATCH;
+         },
+         {"batch"}},
+        {"indices out of range",
+         plain,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_FORWARD)].unit = 99; },
+         {"unit is 99, but must be 0 to 3"}},
+        {"columns out of range",
+         plain,
+         [](Copy &c) {
+             c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)].first = INT64_MAX;
+         },
+         {"the shard has columns 0 to"}},
+    };
+    for (const Wrong &wrong : list) expect_refused(wrong);
+}
+
+TEST(Verifier, NamesWrongInnerCollectives) {
+    World world(options(0, 2, 1, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[0]);
+    z3d_instruction &in = c.entries[(size_t)c.find(Z3D_OP_FORWARD, 1)];
+    ASSERT_EQ(in.num_children, 2); // Megatron's two all-reduces
+    c.children.assign(in.child, in.child + 2);
+    c.children[1].op = Z3D_MAX;
+    in.child = c.children.data();
+    ASSERT_EQ(z3d_program_verify(c.sync()), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("inner collective 2"), std::string::npos);
+}
+
+// ---- all ranks ----
+
+TEST(World, NamesRanksThatDoDifferentCollectives) {
+    World world(options(3, 1, 2, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[1]);
+    int first = c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START);
+    int second = c.find(Z3D_OP_GATHER_PARAMS, 1, Z3D_PHASE_START);
+    std::swap(c.entries[(size_t)first], c.entries[(size_t)second]);
+    z3d_program *programs[] = {world.programs[0], c.sync()};
+    ASSERT_EQ(z3d_program_verify_world(programs, 2), Z3D_ERR_PROGRAM);
+    for (const char *word : {"rank 0", "rank 1", "start gather_params wte", "all_gather"})
+        EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+            << z3d_error_message();
+}
+
+TEST(World, NamesWhoWaitsForARankThatEnds) {
+    World world(options(1, 1, 2, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[1]);
+    c.entries.resize((size_t)c.find(Z3D_OP_STEP_CONTROL));
+    z3d_program *programs[] = {world.programs[0], c.sync()};
+    ASSERT_EQ(z3d_program_verify_world(programs, 2), Z3D_ERR_PROGRAM);
+    for (const char *word : {"1 of 2 ranks wait", "rank 0 waits in", "step_control",
+                             "over the world group", "rank 1 has ended"})
+        EXPECT_NE(std::string(z3d_error_message()).find(word), std::string::npos)
+            << z3d_error_message();
+}
+
+// Each group's order is alike on its members, but across groups the ranks wait in a circle: 0 for
+// 2 (data), 2 for 3 (tensor), 3 for 1 (data), 1 for 0 (tensor).
+TEST(World, FindsACircleAcrossGroups) {
+    World world(options(2, 2, 2, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy zero(*world.programs[0]), three(*world.programs[3]);
+    for (Copy *c : {&zero, &three}) {
+        int start = c->find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START), last = start;
+        while (c->entries[(size_t)last].num_children == 0) last++;
+        z3d_instruction unit = c->entries[(size_t)last];
+        ASSERT_GT(unit.num_children, 0);
+        c->entries.erase(c->entries.begin() + last);
+        c->entries.insert(c->entries.begin() + start, unit); // the unit before the reduction
+    }
+    z3d_program *programs[] = {zero.sync(), world.programs[1], world.programs[2], three.sync()};
+    ASSERT_EQ(z3d_program_verify_world(programs, 4), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("no progress, 4 of 4 ranks wait"),
+              std::string::npos)
+        << z3d_error_message();
+}
+
+TEST(World, PlaysThousandsOfRanks) {
+    Options o = options(3, 8, 2, 2);
+    o.hidden = 64;
+    o.heads = 8;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    // Programs of one tensor place are alike in what they communicate: 512 data ranks share one.
+    Copy shared(*world.programs[0]);
+    shared.program.topology.size[Z3D_AXIS_DATA] = 512;
+    shared.program.topology.size[Z3D_AXIS_WORLD] = 4096;
+    std::vector<z3d_program *> all(4096, shared.sync());
+    ASSERT_Z3D(z3d_program_verify_world(all.data(), 4096));
+    Copy other(shared.program);
+    erase(other, other.find(Z3D_OP_REDUCE_GRADS, 3, Z3D_PHASE_START));
+    all[4095] = other.sync();
+    EXPECT_EQ(z3d_program_verify_world(all.data(), 4096), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("rank 4095"), std::string::npos);
+}
+
+TEST(World, RefusesProgramsOfAnotherWorld) {
+    World two(options(1, 1, 2, 1)), split(options(1, 2, 1, 1));
+    ASSERT_Z3D(two.prepare());
+    ASSERT_Z3D(two.build());
+    ASSERT_Z3D(split.prepare());
+    ASSERT_Z3D(split.build());
+    z3d_program *mixed[] = {two.programs[0], split.programs[1]};
+    EXPECT_EQ(z3d_program_verify_world(mixed, 2), Z3D_ERR_PROGRAM);
+    EXPECT_EQ(z3d_program_verify_world(two.programs.data(), 1), Z3D_ERR_PROGRAM);
+    EXPECT_EQ(z3d_program_verify_world(two.programs.data(), 0), Z3D_ERR_PROGRAM);
+}
+
+// ---- volume ----
+
+int64_t volume(const Options &o, z3d_axis axis, bool children, int64_t *padded) {
+    World world(o);
+    EXPECT_EQ(world.prepare(), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(world.build(), Z3D_OK) << z3d_error_message();
+    *padded = world.layouts[0]->padded_total;
+    return z3d_program_volume(world.programs[0], axis, children);
+}
+
+TEST(Volume, OverTheDataGroupIsTheFormula) {
+    for (int data : {1, 2, 4}) {
+        for (int m : {1, 3}) {
+            int64_t p;
+            int64_t per_step0 = volume(options(0, 1, data, m), Z3D_AXIS_DATA, true, &p);
+            EXPECT_EQ(per_step0, 2 * p * (data - 1) / data);
+            EXPECT_EQ(volume(options(1, 1, data, m), Z3D_AXIS_DATA, true, &p),
+                      2 * p * (data - 1) / data);
+            EXPECT_EQ(volume(options(2, 1, data, m), Z3D_AXIS_DATA, true, &p),
+                      (m + 1) * p * (data - 1) / data);
+            Options o = options(0, 1, data, m);
+            o.per_step = false;
+            EXPECT_EQ(volume(o, Z3D_AXIS_DATA, true, &p), (m + 1) * p * (data - 1) / data);
+        }
+    }
+}
+
+TEST(Volume, OverTheTensorGroupIsTenBshABlock) {
+    for (bool replay : {false, true}) {
+        Options o = options(0, 2, 1, 1);
+        o.replay_full = replay;
+        int64_t p, bsh = o.micro_batch * o.sequence * o.hidden;
+        o.layers = 2;
+        int64_t two = volume(o, Z3D_AXIS_TENSOR, true, &p);
+        EXPECT_EQ(volume(o, Z3D_AXIS_TENSOR, false, &p), 0);
+        o.layers = 5;
+        int64_t five = volume(o, Z3D_AXIS_TENSOR, true, &p);
+        EXPECT_EQ(five - two, 3 * (replay ? 12 : 10) * bsh / 2);
+        EXPECT_EQ(two - 2 * (five - two) / 3,
+                  2 * bsh); // outside the blocks: 2 bsh (t - 1) / t twice
+    }
+}
+
+// ---- sequence parallelism ----
+
+int count_of(const z3d_program &p, z3d_opcode opcode, z3d_phase phase, z3d_axis axis) {
+    int count = 0;
+    for (int i = 0; i < p.num_instructions; i++) {
+        const z3d_instruction &in = p.instruction[i];
+        count += in.opcode == opcode && in.phase == phase && in.axis == axis;
+    }
+    return count;
+}
+
+// Every group but wte has replicated parameters: each is summed once a step, however many
+// micro-batches; a checkpoint is a part by nature, so partition_activations brings no gather.
+TEST(SequenceParallel, SumsOnceAStepAndGathersNoCheckpoint) {
+    for (int stage = 0; stage < 4; stage++) {
+        Options o = options(stage, 2, 2, 3);
+        o.sequence_parallel = o.partition = true;
+        o.per_step = stage < 2;
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        const z3d_program &p = *world.programs[0];
+        ASSERT_Z3D(z3d_program_verify(&p));
+        ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), 4));
+        for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
+            EXPECT_EQ(count_of(p, Z3D_OP_SUM_REPLICATED, phase, Z3D_AXIS_TENSOR),
+                      world.model->num_groups - 1);
+        EXPECT_EQ(count_of(p, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, Z3D_AXIS_TENSOR), 0);
+        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_AXIS_WORLD),
+                  o.layers * o.accumulation);
+        z3d_string out = {};
+        z3d_program_print(&p, &out);
+        for (const char *part :
+             {"sequence parallel: ", "activation checkpoints are such parts",
+              "start sum_replicated", "all_gather tensor", "reduce_scatter tensor"})
+            EXPECT_NE(std::string(out.text).find(part), std::string::npos) << part;
+        z3d_string_free(&out);
+    }
+}
+
+// Of all ranks together, the sums are about every replicated parameter once: wpe (s h), 6 h a
+// block, ln_f (2 h).
+TEST(SequenceParallel, SumsEveryReplicatedElementOnce) {
+    Options o = options(3, 2, 4, 1);
+    o.sequence_parallel = true;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    int64_t sum = 0;
+    for (int data = 0; data < 4; data++)
+        sum += z3d_program_volume(world.programs[(size_t)(2 * data)], Z3D_AXIS_TENSOR, false);
+    EXPECT_EQ(sum, o.sequence * o.hidden + 6 * o.hidden * o.layers + 2 * o.hidden);
+}
+
+// Without the sum, or with it in front of the last reduction, the step would be another.
+TEST(SequenceParallel, TheSumIsNeededAfterTheReduction) {
+    Options o = options(2, 2, 1, 2);
+    o.sequence_parallel = true;
+    o.per_step = false;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy without(*world.programs[0]);
+    for (z3d_phase phase : {Z3D_PHASE_WAIT, Z3D_PHASE_START})
+        erase(without, without.find(Z3D_OP_SUM_REPLICATED, 0, phase));
+    ASSERT_Z3D(without.settle());
+    EXPECT_EQ(z3d_program_verify(&without.program), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("step_control"), std::string::npos)
+        << z3d_error_message();
+    EXPECT_NE(std::string(z3d_error_message()).find("still to be summed"), std::string::npos)
+        << z3d_error_message();
+    Copy early(*world.programs[0]);
+    int start = early.find(Z3D_OP_SUM_REPLICATED, 0, Z3D_PHASE_START);
+    int keep = start; // of the second micro-batch
+    while (early.entries[(size_t)keep].opcode != Z3D_OP_KEEP_SHARD ||
+           early.entries[(size_t)keep].group != early.entries[(size_t)start].group)
+        keep--;
+    std::rotate(early.entries.begin() + keep, early.entries.begin() + start,
+                early.entries.begin() + start + 1);
+    ASSERT_Z3D(early.settle());
+    EXPECT_EQ(z3d_program_verify(&early.program), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("sum_replicated"), std::string::npos)
+        << z3d_error_message();
+}
+
+// Bytes of activations when backward begins: L blocks' inputs, the head's input and its gradient,
+// and what the blocks saved where nothing is recomputed. (What the head saved is temporary.)
+int64_t live_at_backward(const z3d_program &p) {
+    int first = 0;
+    int64_t live = 0;
+    while (p.instruction[first].opcode != Z3D_OP_BACKWARD) first++;
+    for (int b = 0; b < p.num_buffers; b++)
+        if (p.buffer[b].category == Z3D_CATEGORY_ACTIVATIONS && p.buffer[b].first <= first &&
+            p.buffer[b].last >= first)
+            live += p.buffer[b].bytes;
+    return live;
+}
+
+TEST(SequenceParallel, ActivationBytesAreTheFormulas) {
+    const int64_t b = 4, s = 64, h = 64, heads = 4, layers = 3, w = 2;
+    const int64_t bsh = b * s * h * w, floats = 4 * b * s;
+    for (int64_t t : {1, 2, 4}) {
+        for (bool sequence : {false, true}) {
+            for (int granularity = 0; granularity < 3; granularity++) { // full, selective, none
+                if (sequence && t == 1) continue;
+                Options o = options(2, (int)t, 1, 1);
+                o.micro_batch = b, o.sequence = s, o.hidden = h, o.heads = heads, o.layers = layers;
+                o.vocabulary = 128;
+                o.sequence_parallel = sequence;
+                o.recompute = granularity == 0;
+                o.selective = granularity == 1;
+                World world(o);
+                ASSERT_Z3D(world.prepare());
+                ASSERT_Z3D(world.build());
+                int64_t own = sequence ? t : 1; // what layernorms and residuals are divided by
+                int64_t block = bsh / own + 7 * bsh / t + 4 * floats / own + heads * floats / t;
+                if (granularity == 2) // layernorms' outputs, whole; attention's
+                    block += 2 * bsh + bsh / t;
+                int64_t live = (layers + 2) * bsh / own + (granularity ? layers * block : 0);
+                EXPECT_EQ(live_at_backward(*world.programs[0]), live)
+                    << "t " << t << " granularity " << granularity << " sequence " << sequence;
+            }
+        }
+    }
+}
+
+// A checkpoint in host memory travels back beside all the work on what lies above it: it sets out
+// before that is recomputed and is waited for where it is needed itself; of P_a's two legs the
+// first has the same time but for the last backward, beside which the second goes.
+TEST(HostCheckpoints, TravelBesideAllWorkAbove) {
+    for (bool partition : {false, true}) {
+        Options o = options(3, 2, 2, 1);
+        o.layers = 6;
+        o.checkpoint_every = 2;
+        o.offload = true;
+        o.partition = partition;
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        const z3d_program &p = *world.programs[0];
+        int out = -1, works = 0, seen = 0;
+        for (int n = 0; n < p.num_instructions; n++) {
+            const z3d_instruction &i = p.instruction[n];
+            bool work = i.opcode == Z3D_OP_RECOMPUTE || i.opcode == Z3D_OP_BACKWARD;
+            if (work && out >= 0 && i.unit > out) works++;
+            if (i.opcode != Z3D_OP_LOAD_INPUT || i.space != Z3D_SPACE_HOST) continue;
+            if (i.phase == Z3D_PHASE_START) {
+                out = i.unit, works = 0;
+            } else if (i.phase == Z3D_PHASE_WAIT && i.unit + 2 <= 5) { // above: two blocks
+                EXPECT_EQ(i.unit, out);
+                EXPECT_EQ(works, partition ? 3 : 4)
+                    << "unit " << i.unit; // 2 recomputes, 2 backwards
+                seen++;
+            }
+        }
+        EXPECT_EQ(seen, 2);
+    }
+}
+
+// ---- text ----
+
+TEST(Print, ShowsConfigurationEntriesAndInnerCollectives) {
+    Options o = options(2, 2, 2, 2);
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    z3d_string out = {};
+    z3d_program_print(world.programs[3], &out);
+    ASSERT_FALSE(out.failed);
+    std::string text(out.text, out.length);
+    z3d_string_free(&out);
+    for (const char *part :
+         {"train, ZeRO stage 2, bf16", "2 samples x 2 micro-batches", "every micro-batch",
+          "rank 3 of 4: tensor 1/2, data 1/2", "legend", "start reduce_grads", "wait  reduce_grads",
+          "block.1", "optimizer_step", "2 x all_reduce tensor 256 x bf16", "(without output)"})
+        EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
+    std::string line;
+    int lines = 0;
+    for (char c : text) {
+        if (c != '\n') {
+            line += c;
+            continue;
+        }
+        EXPECT_TRUE(line.empty() || line.back() != ' ') << "blanks at the end of: " << line;
+        line.clear();
+        lines++;
+    }
+    EXPECT_GE(lines, world.programs[3]->num_instructions);
+}
+
+TEST(Print, DescribesEntries) {
+    World world(options(2, 1, 2, 2));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[0]);
+    char text[160], small[8];
+    auto describe = [&](int index) {
+        return std::string(z3d_instruction_describe(&c.program, index, text, sizeof text));
+    };
+    int reduce = c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT);
+    c.entries[(size_t)reduce].first = 0;
+    c.entries[(size_t)reduce].count = 4096;
+    EXPECT_EQ(describe(reduce), "wait reduce_grads ln_f (micro 0, columns 0-4095)");
+    EXPECT_EQ(describe(0), "step_begin");
+    EXPECT_EQ(describe(c.find(Z3D_OP_FORWARD, 1)), "forward block.0 (micro 0)");
+    EXPECT_EQ(describe(-1), "the end of the program");
+    EXPECT_EQ(describe((int)c.entries.size()), "the end of the program");
+    EXPECT_STREQ(z3d_instruction_describe(&c.program, 0, small, sizeof small), "step_be");
+    EXPECT_STREQ(z3d_opcode_name(Z3D_OP_KEEP_SHARD), "keep_shard");
+    EXPECT_STREQ(z3d_opcode_name((z3d_opcode)99), "?");
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

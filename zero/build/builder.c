@@ -1,0 +1,597 @@
+/* The step program's builder: a pure function of (model, layout, traces, configuration, rank) to a
+ * list of instructions. decide() derives from what a rank keeps between steps of a parameter group
+ * (states.c) what must be gathered and reduced, and when. Everything below only reads its answers.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/build/builder.h"
+
+/* Longer steps are refused: every rank's list would take gigabytes. */
+enum { MAX_UNIT_RUNS = 200000, MAX_ENTRIES = 5000000 };
+
+static struct decisions decide(const z3d_program_config *config, const z3d_model *model,
+                               const z3d_layout *layout, int group) {
+    bool all_parameters = z3d_keeps_all_rows(layout, group, Z3D_PART_PARAMETERS);
+    bool all_gradients = z3d_keeps_all_rows(layout, group, Z3D_PART_GRADIENTS);
+    bool all_optimizer = z3d_keeps_all_rows(layout, group, Z3D_PART_OPTIMIZER);
+    return (struct decisions){
+        .gather_each_use = !all_parameters,
+        .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
+        .gather_gradients = all_optimizer,
+        .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
+        .sum_replicated = model->sequence_parallel && z3d_layout_replicates(layout, group),
+    };
+}
+
+/* ---- appending ---- */
+
+static void *grow(struct builder *b, void *array, int count, int *capacity, size_t bytes) {
+    if (count < *capacity) return array;
+    int wanted = *capacity ? 2 * *capacity : 64;
+    void *bigger = realloc(array, (size_t)wanted * bytes);
+    if (!bigger) {
+        b->status =
+            Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a step program of %d entries", wanted);
+        return array;
+    }
+    *capacity = wanted;
+    return bigger;
+}
+
+int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
+                       const char *whose, int micro) {
+    z3d_program *p = b->program;
+    if (b->status != Z3D_OK || bytes == 0) return -1;
+    p->buffer = grow(b, p->buffer, p->num_buffers, &b->buffer_capacity, sizeof *p->buffer);
+    if (b->status != Z3D_OK) return -1;
+    z3d_buffer *buffer = &p->buffer[p->num_buffers];
+    *buffer = (z3d_buffer){
+        .category = category, .bytes = bytes, .first = INT_MAX, .last = -1, .group = -1};
+    if (micro < 0)
+        snprintf(buffer->name, sizeof buffer->name, "%s %.40s", what, whose);
+    else
+        snprintf(buffer->name, sizeof buffer->name, "%s %.32s m%d", what, whose, micro);
+    return p->num_buffers++;
+}
+
+/* The new entry; after a failure a throw-away one (there is always room for it: see
+ * z3d_program_build). */
+z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase) {
+    z3d_program *p = b->program;
+    if (b->status == Z3D_OK)
+        p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
+                              sizeof *p->instruction);
+    int index = p->num_instructions;
+    if (b->status == Z3D_OK)
+        p->num_instructions++;
+    else if (index == b->instruction_capacity)
+        index--;
+    z3d_instruction *i = &p->instruction[index];
+    *i = (z3d_instruction){.opcode = opcode,
+                           .phase = phase,
+                           .unit = -1,
+                           .micro = -1,
+                           .group = -1,
+                           .axis = z3d_opcode_info_of(opcode)->axis};
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
+    return i;
+}
+
+/* Columns of group g's [N x shard] matrix per collective, so that the matrix's part has at most
+ * `bucket` elements. */
+static int64_t bucket_columns(const z3d_layout *layout, int g, int64_t bucket) {
+    int64_t columns = bucket / layout->data_size;
+    if (columns < 1) columns = 1;
+    return columns < layout->group[g].shard ? columns : layout->group[g].shard;
+}
+
+/* Refuses buckets so small that their entries would be too many. */
+static void check_entries(struct builder *b, int g, int64_t columns, bool reduces) {
+    const z3d_program *p = b->program;
+    int64_t buckets = (p->layout->group[g].shard + columns - 1) / columns;
+    if (b->status != Z3D_OK || p->num_instructions + buckets <= MAX_ENTRIES) return;
+    const char *key = reduces ? "reduce_bucket_size" : "allgather_bucket_size";
+    b->status = Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "the step program would have more than %d entries: zero_optimization.%s %lld cuts %s into "
+        "%lld buckets; use a larger %s (the default is 5e8)",
+        MAX_ENTRIES, key, (long long)(reduces ? p->config.reduce_bucket : p->config.gather_bucket),
+        p->model->group[g].name, (long long)buckets, key);
+}
+
+/* One entry per bucket of group g. `from`: the kept shard that a gather copies its own row from, or
+ * -1. */
+static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g, int micro,
+                         z3d_slot slot, int buffer, int from) {
+    const z3d_program *p = b->program;
+    int64_t shard = p->layout->group[g].shard;
+    int64_t bucket =
+        opcode == Z3D_OP_REDUCE_GRADS ? p->config.reduce_bucket : p->config.gather_bucket;
+    int64_t columns = bucket_columns(p->layout, g, bucket);
+    check_entries(b, g, columns, opcode == Z3D_OP_REDUCE_GRADS);
+    for (int64_t first = 0; first < shard && b->status == Z3D_OK; first += columns) {
+        z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
+        i->group = g;
+        i->micro = micro;
+        i->first = first;
+        i->count = first + columns < shard ? columns : shard - first;
+        i->buffer[slot] = buffer;
+        i->buffer[Z3D_SLOT_INPUT] = from;
+    }
+}
+
+/* ---- what persists ---- */
+
+int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
+    return Z3D_BUFFER_BATCH + micro * program->model->num_fields + field;
+}
+
+int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part) {
+    return z3d_program_batch_buffer(program, program->config.accumulation, 0) +
+           Z3D_PART_COUNT * group + (int)part;
+}
+
+static void add_persistent(struct builder *b) {
+    const z3d_program *p = b->program;
+    const z3d_program_config *c = &p->config;
+    static const z3d_category category[] = {Z3D_CATEGORY_PARAMETERS, Z3D_CATEGORY_GRADIENTS,
+                                            Z3D_CATEGORY_OPTIMIZER};
+    static const char *const name[] = {"parameters", "gradients", "optimizer"};
+    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state",
+                       -1);
+    z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION,
+                       8 * (Z3D_CONTROL_FIXED + p->model->num_groups), "control", "vector", -1);
+    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, p->traces->scratch > 0 ? p->traces->scratch : 64,
+                       "kernel", "scratch", -1);
+    for (int m = 0; m < c->accumulation; m++)
+        for (int f = 0; f < p->model->num_fields; f++)
+            z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                               c->micro_batch * p->model->field[f].bytes_per_sample, "batch",
+                               p->model->field[f].name, m);
+    for (int g = 0; g < p->model->num_groups; g++) {
+        for (int part = 0; part < Z3D_PART_COUNT; part++) {
+            int buffer = z3d_builder_buffer(b, category[part],
+                                            z3d_kept_bytes(p->layout, g, (z3d_group_part)part),
+                                            name[part], p->model->group[g].name, -1);
+            if (buffer >= 0) p->buffer[buffer].group = g;
+        }
+    }
+    for (int i = 0; i < p->num_buffers; i++) p->buffer[i].persistent = true;
+}
+
+/* ---- parameters: gathered before use ---- */
+
+static void start_gather(struct builder *b, int g) {
+    z3d_program *p = b->program;
+    int own = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
+    int from = -1;
+    if (b->group[g].decided.gather_each_use) {
+        int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.dtype);
+        b->group[g].parameters = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gathered",
+                                                    p->model->group[g].name, -1);
+        from = own;
+    } else {
+        b->group[g].parameters = own;
+    }
+    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, g, -1, Z3D_SLOT_PARAMETERS,
+                 b->group[g].parameters, from);
+    b->group[g].started = true;
+}
+
+static void wait_gather(struct builder *b, int g) {
+    int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
+    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_PARAMETERS,
+                 b->group[g].parameters, b->group[g].decided.gather_each_use ? own : -1);
+    b->group[g].started = false;
+}
+
+/* Starts the gathers of the groups that work `step` reads and that are not there yet. */
+static void start_gathers_for(struct builder *b, int step) {
+    if (step >= b->num_work) return;
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    for (int s = 0; s < unit->num_groups; s++)
+        if (b->group[unit->group[s]].parameters < 0 &&
+            z3d_builder_reads_group(b, step, unit->group[s]))
+            start_gather(b, unit->group[s]);
+}
+
+/* Before work `step`: what it reads is there, and what the next one reads is on its way. */
+static void gather_before(struct builder *b, int step) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    start_gathers_for(b, step);
+    for (int s = 0; s < unit->num_groups; s++)
+        if (b->group[unit->group[s]].started && z3d_builder_reads_group(b, step, unit->group[s]))
+            wait_gather(b, unit->group[s]);
+    if (!b->program->config.overlap) return;
+    int next = step + 1; /* of another unit: its parameters travel while this one computes */
+    while (next < b->num_work && b->work[next].unit == b->work[step].unit) next++;
+    start_gathers_for(b, next);
+}
+
+static void release_after(struct builder *b, int step) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        int g = unit->group[s];
+        if (!b->group[g].decided.gather_each_use) continue;
+        if (!z3d_builder_reads_group(b, step, g) || z3d_builder_reads_group(b, step + 1, g))
+            continue;
+        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE);
+        i->group = g;
+        i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
+        b->group[g].parameters = -1;
+    }
+}
+
+/* At the start of a step, in the order of first use, so that they overlap the forward. */
+static void gather_at_start(struct builder *b) {
+    const z3d_program *p = b->program;
+    for (int step = 0; step < b->num_work; step++) {
+        const z3d_unit *unit = &p->model->unit[b->work[step].unit];
+        for (int s = 0; s < unit->num_groups; s++) {
+            int g = unit->group[s];
+            if (!b->group[g].decided.gather_at_start || b->group[g].parameters >= 0 ||
+                !z3d_builder_reads_group(b, step, g))
+                continue;
+            start_gather(b, g);
+            if (!p->config.overlap) wait_gather(b, g);
+        }
+    }
+}
+
+/* ---- gradients: reduced as soon as a group's backward is done ---- */
+
+/* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
+ * stage. */
+static void emit_sum(struct builder *b, z3d_phase phase, int g) {
+    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_SUM_REPLICATED, phase);
+    i->group = g;
+    i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+}
+
+/* The own row of group g's gradients is complete. */
+static void share_gradients(struct builder *b, int g) {
+    int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    if (b->group[g].decided.gather_gradients)
+        emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, g, -1, Z3D_SLOT_SHARD, kept, -1);
+}
+
+static void wait_sums(struct builder *b) {
+    for (int i = 0; i < b->summing.count; i++) {
+        emit_sum(b, Z3D_PHASE_WAIT, b->summing.group[i]);
+        share_gradients(b, b->summing.group[i]);
+    }
+    b->summing.count = 0;
+}
+
+static void add_started(struct started *started, int g) {
+    int at = 0;
+    while (at < started->count && started->group[at] > g) at++;
+    if (at < started->count && started->group[at] == g) return;
+    for (int i = started->count++; i > at; i--) started->group[i] = started->group[i - 1];
+    started->group[at] = g;
+}
+
+static void wait_reductions(struct builder *b, int micro) {
+    z3d_program *p = b->program;
+    wait_sums(b);
+    for (int n = 0; n < b->reducing.count; n++) {
+        int g = b->reducing.group[n];
+        struct group_state *group = &b->group[g];
+        int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, g, micro, Z3D_SLOT_GRADIENTS,
+                     group->gradients, -1);
+        if (!group->decided.reduce_kept) {
+            z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
+            i->group = g;
+            i->micro = micro;
+            i->buffer[Z3D_SLOT_GRADIENTS] = group->gradients;
+            i->buffer[Z3D_SLOT_SHARD] = kept;
+            i->accumulate = micro > 0;
+        }
+        if (!group->decided.reduce_kept) group->gradients = -1;
+        if (micro < p->config.accumulation - 1) continue;
+        if (group->decided.sum_replicated) {
+            emit_sum(b, Z3D_PHASE_START, g);
+            add_started(&b->summing, g);
+        } else {
+            share_gradients(b, g);
+        }
+    }
+    b->reducing.count = 0;
+    if (!p->config.overlap) wait_sums(b);
+}
+
+static void reduce_after(struct builder *b, struct work w) {
+    const z3d_program *p = b->program;
+    const z3d_unit *unit = &p->model->unit[w.unit];
+    wait_reductions(b, w.micro);
+    for (int s = 0; s < unit->num_groups; s++) {
+        int g = unit->group[s];
+        if (b->group[g].last_writer != w.unit) continue;
+        if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, g, w.micro, Z3D_SLOT_GRADIENTS,
+                     b->group[g].gradients, -1);
+        add_started(&b->reducing, g);
+    }
+    if (!p->config.overlap || w.unit == 0) wait_reductions(b, w.micro);
+}
+
+/* ---- units ---- */
+
+int z3d_builder_input(const struct builder *b, int unit) {
+    int source = z3d_model_input(b->program->model, unit, b->program->mode);
+    return source >= 0 ? b->unit[source].output : -1;
+}
+
+/* An entry that runs a unit: its parameters, inner collectives and workspace. */
+static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct work w) {
+    z3d_program *p = b->program;
+    const z3d_unit *unit = &p->model->unit[w.unit];
+    const z3d_trace *trace = z3d_builder_trace(b, w);
+    int workspace = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, trace->workspace, "workspace",
+                                       unit->name, w.micro);
+    z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE);
+    i->unit = w.unit;
+    i->micro = w.micro;
+    i->num_children = trace->num_children;
+    i->child = trace->child;
+    i->buffer[Z3D_SLOT_WORKSPACE] = workspace;
+    i->buffer[Z3D_SLOT_INPUT] = z3d_builder_input(b, w.unit);
+    for (int s = 0; s < unit->num_groups; s++)
+        if (trace->reads_parameters[s])
+            i->buffer[Z3D_SLOT_PARAMETERS + s] = b->group[unit->group[s]].parameters;
+    return i;
+}
+
+/* Forward and recompute differ in what is kept and in whether the output is wanted. */
+static void forward(struct builder *b, struct work w, bool keep, bool need_output) {
+    z3d_program *p = b->program;
+    const z3d_unit *unit = &p->model->unit[w.unit];
+    struct unit_state *state = &b->unit[w.unit];
+    state->output = -1;
+    if (need_output)
+        state->output =
+            z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, w.unit),
+                               "output", unit->name, w.micro);
+    /* The last unit's backward follows at once: its logits are temporary. */
+    bool activation = keep && !z3d_model_is_last(p->model, w.unit);
+    state->saved =
+        z3d_builder_buffer(b, activation ? Z3D_CATEGORY_ACTIVATIONS : Z3D_CATEGORY_TEMPORARY,
+                           z3d_builder_trace(b, w)->saved, "saved", unit->name, w.micro);
+    z3d_instruction *i =
+        emit_unit(b, w.kind == WORK_FORWARD ? Z3D_OP_FORWARD : Z3D_OP_RECOMPUTE, w);
+    i->keep = keep;
+    i->need_output = need_output;
+    i->buffer[Z3D_SLOT_OUTPUT] = state->output;
+    i->buffer[Z3D_SLOT_SAVED] = state->saved;
+}
+
+/* Where this micro-batch's backward writes group g's gradients. */
+static int gradient_buffer(struct builder *b, int g, int micro) {
+    z3d_program *p = b->program;
+    struct group_state *group = &b->group[g];
+    if (group->gradients < 0 && group->decided.reduce_kept) {
+        group->gradients = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
+        group->written = false;
+    } else if (group->gradients < 0) {
+        int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+        group->gradients = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
+                                              p->model->group[g].name, micro);
+        group->written = false;
+    }
+    return group->gradients;
+}
+
+static void backward(struct builder *b, struct work w) {
+    z3d_program *p = b->program;
+    const z3d_unit *unit = &p->model->unit[w.unit];
+    const z3d_trace *trace = z3d_builder_trace(b, w);
+    int source = z3d_model_input(p->model, w.unit, p->mode), input_gradient = -1;
+    if (source >= 0)
+        input_gradient = b->unit[source].output_gradient =
+            z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, source),
+                               "output gradient", p->model->unit[source].name, w.micro);
+    int gradients[Z3D_MAX_UNIT_GROUPS];
+    for (int s = 0; s < unit->num_groups; s++)
+        gradients[s] =
+            trace->writes_gradients[s] ? gradient_buffer(b, unit->group[s], w.micro) : -1;
+    z3d_instruction *i = emit_unit(b, Z3D_OP_BACKWARD, w);
+    if (!trace->reads_input) i->buffer[Z3D_SLOT_INPUT] = -1;
+    i->buffer[Z3D_SLOT_SAVED] = b->unit[w.unit].saved;
+    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = b->unit[w.unit].output_gradient;
+    i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
+    for (int s = 0; s < unit->num_groups; s++) {
+        if (gradients[s] < 0) continue;
+        i->buffer[Z3D_SLOT_GRADIENTS + s] = gradients[s];
+        if (b->group[unit->group[s]].written) i->accumulate |= 1u << s;
+        b->group[unit->group[s]].written = true;
+    }
+    reduce_after(b, w);
+}
+
+static void do_work(struct builder *b, struct work w) {
+    const z3d_program *p = b->program;
+    bool recomputes = z3d_builder_recomputes(p, w.unit);
+    switch (w.kind) {
+    case WORK_FORWARD:
+        forward(b, w, p->mode == Z3D_MODE_TRAIN && !recomputes, true);
+        z3d_builder_finish_saves(b, w);
+        z3d_builder_save_input(b, w);
+        break;
+    case WORK_RECOMPUTE:
+        z3d_builder_load_input(b, w);
+        z3d_builder_prefetch_input(b, w);
+        forward(b, w, true, z3d_builder_replays_output(b, w.unit));
+        break;
+    case WORK_BACKWARD:
+        z3d_builder_finish_saves(b, w);
+        z3d_builder_prefetch_input(b, w);
+        backward(b, w);
+        break;
+    }
+}
+
+/* ---- whole programs ---- */
+
+static void optimize(struct builder *b) {
+    z3d_program *p = b->program;
+    wait_sums(b);
+    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE);
+    for (int g = p->model->num_groups - 1; g >= 0; g--) {
+        int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
+        if (b->group[g].decided.gather_gradients)
+            emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_SHARD, kept, -1);
+        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE);
+        i->group = g;
+        i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
+        i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
+        i->buffer[Z3D_SLOT_SHARD] = kept;
+    }
+}
+
+static void build(struct builder *b) {
+    const z3d_program *p = b->program;
+    add_persistent(b);
+    for (int g = 0; g < p->model->num_groups; g++)
+        if (!b->group[g].decided.gather_each_use && !b->group[g].decided.gather_at_start)
+            b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
+    z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE);
+    gather_at_start(b);
+    for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
+        gather_before(b, step);
+        do_work(b, b->work[step]);
+        release_after(b, step);
+    }
+    if (p->mode == Z3D_MODE_TRAIN) {
+        optimize(b);
+    } else {
+        z3d_opcode last = p->mode == Z3D_MODE_EVALUATE ? Z3D_OP_SUM_LOSS : Z3D_OP_GATHER_OUTPUT;
+        z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE);
+        i->buffer[Z3D_SLOT_INPUT] = b->unit[p->model->num_units - 1].output;
+    }
+}
+
+static void find_lifetimes(z3d_program *p) {
+    for (int n = 0; n < p->num_instructions; n++) {
+        for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+            if (p->instruction[n].buffer[s] < 0) continue;
+            z3d_buffer *buffer = &p->buffer[p->instruction[n].buffer[s]];
+            if (n < buffer->first) buffer->first = n;
+            buffer->last = n;
+        }
+    }
+    for (int i = 0; i < p->num_buffers; i++)
+        if (p->buffer[i].persistent) {
+            p->buffer[i].first = 0;
+            p->buffer[i].last = INT_MAX;
+        }
+}
+
+/* Which unit's backward completes each group's gradient; every group needs one. */
+static z3d_status find_writers(struct builder *b) {
+    const z3d_program *p = b->program;
+    for (int g = 0; g < p->model->num_groups; g++)
+        b->group[g] = (struct group_state){.parameters = -1,
+                                           .gradients = -1,
+                                           .last_writer = -1,
+                                           .decided = decide(&p->config, p->model, p->layout, g)};
+    for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
+        const z3d_unit *unit = &p->model->unit[u];
+        const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0});
+        for (int s = 0; s < unit->num_groups; s++)
+            if (trace->writes_gradients[s]) b->group[unit->group[s]].last_writer = u;
+    }
+    for (int g = 0; g < p->model->num_groups; g++) {
+        if (p->mode == Z3D_MODE_TRAIN && b->group[g].last_writer < 0)
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "parameter group %s: no unit's backward writes its gradients",
+                             p->model->group[g].name);
+    }
+    if (p->mode == Z3D_MODE_TRAIN &&
+        p->model->unit[p->model->num_units - 1].output_elements[p->mode] > 0)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "the last unit, %s, has an output: it must end in a loss",
+                         p->model->unit[p->model->num_units - 1].name);
+    return Z3D_OK;
+}
+
+static z3d_status check_config(const z3d_program_config *c) {
+    if (c->stage < 0 || c->stage > 3)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "ZeRO stage %d does not exist; use 0, 1, 2 or 3",
+                         c->stage);
+    if (c->micro_batch < 1 || c->accumulation < 1 || c->reduce_bucket < 1 || c->gather_bucket < 1)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "micro-batch %lld, accumulation %d, buckets %lld and %lld: all must be positive",
+            (long long)c->micro_batch, c->accumulation, (long long)c->reduce_bucket,
+            (long long)c->gather_bucket);
+    if (c->grad_dtype != c->dtype && c->grad_dtype != Z3D_F32)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "gradients in %s with a model in %s are not supported; use the model's type or fp32",
+            z3d_dtype_name(c->grad_dtype), z3d_dtype_name(c->dtype));
+    return Z3D_OK;
+}
+
+z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
+                             const z3d_traces *traces, const z3d_topology *topology,
+                             const z3d_program_config *config, z3d_mode mode, z3d_program **out) {
+    *out = NULL;
+    Z3D_TRY(check_config(config));
+    if (config->gathered && mode == Z3D_MODE_TRAIN)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "a training step cannot use gathered parameters: the step before it changed them");
+    if ((int64_t)model->num_units * config->accumulation > MAX_UNIT_RUNS)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "%d units x %d micro-batches a step are too many: a step program runs at "
+                         "most %d units; use fewer gradient accumulation steps or layers",
+                         model->num_units, config->accumulation, MAX_UNIT_RUNS);
+    struct builder b = {.saving = -1};
+    z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
+    if (status != Z3D_OK) return status;
+    *b.program = (z3d_program){.mode = mode,
+                               .config = *config,
+                               .topology = *topology,
+                               .model = model,
+                               .layout = layout,
+                               .traces = traces};
+    /* There a checkpoint, a unit's input, is this rank's part already. */
+    if (model->sequence_parallel) b.program->config.partition_activations = false;
+    Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_groups, sizeof *b.group, "builder", &b.group),
+                 end);
+    Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_units, sizeof *b.unit, "builder", &b.unit),
+                 end);
+    for (int u = 0; u < model->num_units; u++)
+        b.unit[u] = (struct unit_state){-1, -1, -1, -1, -1, false, false};
+    Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
+    Z3D_TRY_GOTO(status, find_writers(&b), end);
+    /* One entry's room from the start: after a failed allocation emit() hands out an existing
+     * entry. */
+    b.program->instruction =
+        grow(&b, NULL, 0, &b.instruction_capacity, sizeof *b.program->instruction);
+    status = b.status;
+    if (status != Z3D_OK) goto end;
+    build(&b);
+    status = b.status;
+    find_lifetimes(b.program);
+end:
+    free(b.group);
+    free(b.unit);
+    free(b.work);
+    free(b.kept_from);
+    if (status != Z3D_OK)
+        z3d_program_destroy(b.program);
+    else
+        *out = b.program;
+    return status;
+}
+
+void z3d_program_destroy(z3d_program *program) {
+    if (!program) return;
+    free(program->instruction);
+    free(program->buffer);
+    free(program);
+}

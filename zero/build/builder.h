@@ -1,0 +1,89 @@
+/* Inside the builder only (builder.c, work.c, residual/): the program under construction. */
+#ifndef ZERO3D_ZERO_BUILDER_H
+#define ZERO3D_ZERO_BUILDER_H
+
+#include "zero/zero.h"
+
+/* What the kept rows of a parameter group and the reduction policy mean for the list. */
+struct decisions {
+    bool gather_each_use;  /* parameters: gathered before each use, released after */
+    bool gather_at_start;  /* parameters: each rank stepped its rows; the others' are fetched at the
+                              start of the next step */
+    bool gather_gradients; /* gradients: after the reduction every rank wants all rows */
+    bool reduce_kept; /* backward accumulates into the kept gradients, which are reduced in place in
+                         the last micro-batch; otherwise each micro-batch has gradients of its own,
+                         reduced and added to the kept ones */
+    bool sum_replicated; /* the reduced gradients of replicated parameters are parts of a sum over
+                            the tensor group */
+};
+
+struct group_state {
+    int parameters;  /* buffer to read parameters from, -1: not gathered */
+    bool started;    /* a gather of it was started and not yet waited for */
+    int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
+    bool written;    /* something was written to it: add from now on */
+    int last_writer; /* the unit whose backward completes the gradient */
+    struct decisions decided;
+};
+
+/* Groups, the highest first, whose collective was started and not yet waited for: those of one
+ * unit at most. */
+struct started {
+    int count, group[Z3D_MAX_UNIT_GROUPS];
+};
+
+/* The current micro-batch's memory of one unit. */
+struct unit_state {
+    int output, output_gradient, saved; /* buffers; output: the newest copy of it */
+    int checkpoint;                     /* its kept input, where one is kept for it */
+    int loaded;                         /* the buffer that its checkpoint comes back to, -1: none */
+    bool fetching, gathering;           /* that is under way: from the host; from the other ranks */
+};
+
+enum work_kind { WORK_FORWARD, WORK_RECOMPUTE, WORK_BACKWARD };
+
+struct work {
+    enum work_kind kind;
+    int unit, micro;
+};
+
+struct builder {
+    z3d_program *program;
+    int instruction_capacity, buffer_capacity, num_work;
+    struct group_state *group;
+    struct started reducing, summing; /* reductions, and sums over the tensor group */
+    struct unit_state *unit;
+    int saving;     /* the unit whose checkpoint's transfer to the host is under way, -1: none */
+    int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
+    struct work *work;
+    z3d_status status; /* first failure; later emits do nothing */
+};
+
+/* builder.c: a new buffer (-1 for 0 bytes) and a new entry. */
+int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
+                       const char *whose, int micro);
+z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase);
+
+/* work.c: the order of work, and what of it there is. */
+z3d_status z3d_builder_order(struct builder *b);
+/* Unit u's forward is repeated from a checkpoint before its backward. */
+bool z3d_builder_recomputes(const z3d_program *p, int unit);
+/* Unit u is the first of those that are recomputed from one checkpoint. */
+bool z3d_builder_keeps_input(const struct builder *b, int unit);
+/* Whether recomputing u must also give its output (for the next unit of its checkpoint). */
+bool z3d_builder_replays_output(const struct builder *b, int unit);
+/* The recording that a piece of work follows. */
+const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
+/* Whether work number `step` reads the parameters of `group`. */
+bool z3d_builder_reads_group(const struct builder *b, int step, int group);
+/* The buffer with the output that unit u reads, -1: none (builder.c). */
+int z3d_builder_input(const struct builder *b, int unit);
+
+/* residual/checkpoints.c: after forward of a unit that keeps its input; before its recompute; ahead
+ * of that, as far as it may overlap. `last` of save_finish: no further forward comes. */
+void z3d_builder_save_input(struct builder *b, struct work w);
+void z3d_builder_finish_saves(struct builder *b, struct work w);
+void z3d_builder_load_input(struct builder *b, struct work w);
+void z3d_builder_prefetch_input(struct builder *b, struct work w);
+
+#endif

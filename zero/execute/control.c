@@ -1,0 +1,189 @@
+/* What goes into a step and comes out of it: its data and step state at the beginning, the control
+ * vector that is summed over all ranks, and what the host learns of it at the end. In between the
+ * host reads nothing: what the sums decide is decided on the device. */
+#include <math.h>
+#include <string.h>
+
+#include "zero/execute/executor.h"
+
+static double *device_control(const z3d_executor *executor) {
+    return z3d_executor_address(executor, Z3D_BUFFER_CONTROL, 0, Z3D_F64);
+}
+
+/* ---- in ---- */
+
+/* Parts of the mailbox lie apart as kernels' operands do. */
+enum { APART = 256 };
+
+static int64_t field_bytes(const z3d_program *p, int field) {
+    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
+    return samples * p->model->field[field].bytes_per_sample;
+}
+
+/* State, control vector, then the fields of each micro-batch: alike in every mode. */
+static int64_t mailbox_control(void) {
+    return z3d_round_up((int64_t)sizeof(z3d_step_state), APART);
+}
+
+static int64_t mailbox_field(const z3d_program *p, int micro, int field) {
+    int64_t groups = Z3D_CONTROL_SQUARES + p->layout->num_groups, stride = 0, before = 0;
+    for (int f = 0; f < p->model->num_fields; f++) {
+        int64_t bytes =
+            z3d_round_up(p->config.micro_batch * p->model->field[f].bytes_per_sample, APART);
+        stride += bytes;
+        if (f < field) before += bytes;
+    }
+    return mailbox_control() + z3d_round_up(groups * (int64_t)sizeof(double), APART) +
+           micro * stride + before;
+}
+
+int64_t z3d_executor_mailbox_bytes(const z3d_program *program) {
+    return mailbox_field(program, program->config.accumulation, 0);
+}
+
+void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    if (!executor->mailbox) return;
+    memcpy(executor->mailbox, &host->state, sizeof host->state);
+    for (int m = 0; m < host->micro_count; m++)
+        for (int f = 0; f < p->model->num_fields; f++)
+            if (host->micro[m].field[f])
+                memcpy(executor->mailbox + mailbox_field(p, m, f), host->micro[m].field[f],
+                       (size_t)field_bytes(p, f));
+}
+
+/* In training every field goes in, so that a captured step does what every step does; what is not
+ * given anew is in the mailbox as it was. */
+static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host, int m, int f) {
+    const z3d_program *p = executor->program;
+    const void *given = host->micro[m].field[f];
+    void *to = z3d_executor_address(executor, z3d_program_batch_buffer(p, m, f), 0, Z3D_U8);
+    if (executor->mailbox && (given || p->mode == Z3D_MODE_TRAIN))
+        return z3d_device_post(executor->device, to, executor->mailbox + mailbox_field(p, m, f),
+                               field_bytes(p, f));
+    return given ? z3d_device_write(executor->device, to, given, field_bytes(p, f)) : Z3D_OK;
+}
+
+z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host) {
+    z3d_step_state *state = z3d_executor_state(executor);
+    for (int m = 0; m < host->micro_count; m++)
+        for (int f = 0; f < executor->program->model->num_fields; f++)
+            Z3D_TRY(write_field(executor, host, m, f));
+    return executor->mailbox
+               ? z3d_device_post(executor->device, state, executor->mailbox, sizeof *state)
+               : z3d_device_write(executor->device, state, &host->state, sizeof *state);
+}
+
+/* ---- the sums ---- */
+
+/* Adds every group's squares to the control vector; a parameter that all tensor ranks hold is
+ * counted by the first of them only. */
+static z3d_status sum_gradient_squares(z3d_executor *executor) {
+    const z3d_program *p = executor->program;
+    const z3d_layout *layout = p->layout;
+    double *squares = device_control(executor) + Z3D_CONTROL_SQUARES;
+    for (int g = 0; g < layout->num_groups; g++) {
+        for (int r = 0; r < layout->group[g].num_ranges; r++) {
+            z3d_range range;
+            if (!z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
+            if (range.replicated && layout->tensor_index != 0) continue;
+            Z3D_TRY(Z3D_LAUNCH(
+                executor->device, sum_squares,
+                .x = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, range.first),
+                .count = range.count, .dtype = p->config.grad_dtype, .out = &squares[g]));
+        }
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_executor_exchange(z3d_executor *executor) {
+    const z3d_program *p = executor->program;
+    int64_t count = z3d_control_count(p);
+    double *control = device_control(executor);
+    /* Loss and targets are equal on all tensor ranks. */
+    Z3D_TRY(Z3D_LAUNCH(executor->device, control_begin, .state = z3d_executor_state(executor),
+                       .control = control, .count = count, .counts = p->layout->tensor_index == 0));
+    if (p->mode == Z3D_MODE_TRAIN) Z3D_TRY(sum_gradient_squares(executor));
+    z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
+                           .op = Z3D_SUM,
+                           .dtype = Z3D_F64,
+                           .buffer = control,
+                           .count = count,
+                           .scalar = true};
+    return z3d_collective_run(executor->group[Z3D_AXIS_WORLD], &call);
+}
+
+z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *host) {
+    Z3D_TRY(z3d_executor_exchange(executor));
+    return Z3D_LAUNCH(executor->device, control_end, .control = device_control(executor),
+                      .state = z3d_executor_state(executor),
+                      .count = z3d_control_count(executor->program),
+                      .clipping = host->gradient_clipping);
+}
+
+/* ---- out ---- */
+
+/* How near the loss group g's gradient goes wrong first: the place of its unit. A group of several
+ * units, as a tied table is, gets it from any of them and says least. */
+static int nearness(const z3d_model *model, int g) {
+    int place = -1, users = 0;
+    for (int u = 0; u < model->num_units; u++)
+        for (int s = 0; s < model->unit[u].num_groups; s++)
+            if (model->unit[u].group[s] == g) place = u, users++;
+    return users == 1 ? place : -1;
+}
+
+/* Backward carries what is not finite down through all units below the one that had it. -1: there
+ * is none, or the loss already is no number, when all are alike. */
+static int overflow_group(const z3d_model *model, double loss, const double *squares) {
+    int group = -1;
+    for (int g = 0; g < model->num_groups && isfinite(loss); g++)
+        if (!isfinite(squares[g]) && (group < 0 || nearness(model, g) > nearness(model, group)))
+            group = g;
+    return group;
+}
+
+/* The norm as control_end had it: the same additions. */
+static void take_gradients(z3d_executor *executor, z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    const double *sums = executor->sums;
+    double squares = 0;
+    for (int g = 0; g < p->layout->num_groups; g++) squares += sums[Z3D_CONTROL_SQUARES + g];
+    host->grad_norm = sqrt(squares) / (double)host->state.loss_scale;
+    host->overflow_group =
+        overflow_group(p->model, sums[Z3D_CONTROL_LOSS], sums + Z3D_CONTROL_SQUARES);
+    host->skipped = sums[Z3D_CONTROL_SKIP] > 0;
+    executor->last_loss_scale = host->state.loss_scale;
+}
+
+z3d_status z3d_executor_read_sums(z3d_executor *executor) {
+    return z3d_device_read(executor->device, executor->sums, device_control(executor),
+                           z3d_control_count(executor->program) * (int64_t)sizeof *executor->sums);
+}
+
+z3d_status z3d_executor_fetch(z3d_executor *executor) {
+    int64_t count = z3d_control_count(executor->program);
+    if (!executor->mailbox || count == 0) return Z3D_OK;
+    return z3d_device_fetch(executor->device, executor->mailbox + mailbox_control(),
+                            device_control(executor), count * (int64_t)sizeof(double));
+}
+
+/* The one place in a step where the host waits for a device that has a queue. */
+static z3d_status wait_for_sums(z3d_executor *executor) {
+    if (!executor->mailbox) return z3d_executor_read_sums(executor);
+    Z3D_TRY(z3d_device_synchronize(executor->device));
+    memcpy(executor->sums, executor->mailbox + mailbox_control(),
+           (size_t)z3d_control_count(executor->program) * sizeof *executor->sums);
+    return Z3D_OK;
+}
+
+z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host) {
+    const double *sums = executor->sums;
+    if (z3d_control_count(executor->program) == 0) return Z3D_OK;
+    Z3D_TRY(wait_for_sums(executor));
+    host->loss_sum = sums[Z3D_CONTROL_LOSS];
+    host->targets = sums[Z3D_CONTROL_TARGETS];
+    host->stop = sums[Z3D_CONTROL_STOP] > 0;
+    if (executor->program->mode == Z3D_MODE_TRAIN) take_gradients(executor, host);
+    return Z3D_OK;
+}

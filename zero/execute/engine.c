@@ -1,0 +1,305 @@
+/* The engine: layout, traces, programs, plan, verification and memory at creation; then one program
+ * run per call. */
+#include "zero/execute/engine.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- creation ---- */
+
+static z3d_status allocate(z3d_engine *engine) {
+    char bytes[32];
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        for (int s = 0; s < Z3D_SPACE_COUNT && engine->set.program[mode]; s++)
+            if (engine->set.program[mode]->arena[s] > engine->arena_bytes[s])
+                engine->arena_bytes[s] = engine->set.program[mode]->arena[s];
+    for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
+        if (engine->arena_bytes[s] == 0) continue;
+        z3d_status status = z3d_device_alloc(engine->config.device, (z3d_space)s,
+                                             engine->arena_bytes[s], (void **)&engine->arena[s]);
+        if (status != Z3D_OK)
+            return z3d_error_context(status, "the arena of %s",
+                                     z3d_format_bytes(engine->arena_bytes[s], bytes, sizeof bytes));
+    }
+    const z3d_program *train = engine->set.program[Z3D_MODE_TRAIN];
+    if (!z3d_device_host_reads(engine->config.device)) {
+        engine->mailbox_bytes = z3d_executor_mailbox_bytes(train);
+        Z3D_TRY(z3d_device_alloc(engine->config.device, Z3D_SPACE_HOST, engine->mailbox_bytes,
+                                 (void **)&engine->mailbox));
+    }
+    z3d_device_set_scratch(engine->config.device,
+                           engine->arena[Z3D_SPACE_DEVICE] +
+                               train->buffer[Z3D_BUFFER_SCRATCH].offset,
+                           train->buffer[Z3D_BUFFER_SCRATCH].bytes);
+    return Z3D_OK;
+}
+
+static z3d_status open_output(const char *path, const char *what, FILE **out) {
+    if (!path) return Z3D_OK;
+    *out = fopen(path, "w");
+    if (!*out) return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
+    return Z3D_OK;
+}
+
+static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
+                                z3d_executor *executor) {
+    const z3d_engine_config *c = &engine->config;
+    if (!program) return Z3D_OK;
+    *executor = (z3d_executor){
+        .device = c->device,
+        .group = engine->config.group,
+        .world = c->world,
+        .enter = c->enter,
+        .enter_context = c->enter_context,
+        .optimizer = {c->beta1, c->beta2, c->epsilon, c->weight_decay},
+        .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
+        .mailbox = engine->mailbox,
+    };
+    if (program->mode == Z3D_MODE_TRAIN && !z3d_graph_obstacle(c)) executor->graph.mode = c->graph;
+    memcpy(executor->arena, engine->arena, sizeof executor->arena);
+    return z3d_executor_create(program, executor);
+}
+
+/* The collectives' own buffers lie outside the arena, in the communication category all the same.
+ */
+static void count_group_buffers(z3d_engine *engine) {
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        int64_t bytes = z3d_group_buffer_bytes(engine->config.group[axis]);
+        engine->group_bytes += bytes;
+        engine->planned[Z3D_SPACE_DEVICE].peak[Z3D_CATEGORY_COMMUNICATION] += bytes;
+        engine->planned[Z3D_SPACE_DEVICE].total_peak += bytes;
+        z3d_ledger_add(&engine->executor[Z3D_MODE_TRAIN].measured[Z3D_SPACE_DEVICE],
+                       Z3D_CATEGORY_COMMUNICATION, bytes);
+    }
+}
+
+static z3d_status create(z3d_engine *engine) {
+    const z3d_engine_config *c = &engine->config;
+    const char *obstacle = c->graph == Z3D_GRAPH_ON ? z3d_graph_obstacle(c) : NULL;
+    if (obstacle)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "training.cuda_graph: on is not possible here: %s; use auto", obstacle);
+    Z3D_TRY(z3d_program_set_create(c->model, &c->topology, &c->program,
+                                   z3d_device_threads(c->device), c->verify, &engine->set));
+    Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
+    Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
+    if (engine->trace) fprintf(engine->trace, "[\n");
+    Z3D_TRY(allocate(engine));
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        Z3D_TRY(make_executor(engine, engine->set.program[mode], &engine->executor[mode]));
+        Z3D_TRY(make_executor(engine, engine->set.again[mode], &engine->again_executor[mode]));
+    }
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        z3d_program_ledger(engine->set.program[Z3D_MODE_TRAIN], (z3d_space)space,
+                           &engine->planned[space]);
+    count_group_buffers(engine);
+    engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
+    return c->without_values ? Z3D_OK : z3d_engine_init_parameters(engine);
+}
+
+z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out) {
+    *out = NULL;
+    z3d_engine *engine = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *engine, "engine", &engine));
+    engine->config = *config;
+    z3d_status status = create(engine);
+    if (status != Z3D_OK) {
+        z3d_engine_destroy(engine);
+        return status;
+    }
+    *out = engine;
+    return Z3D_OK;
+}
+
+void z3d_engine_destroy(z3d_engine *engine) {
+    if (!engine) return;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        z3d_executor_destroy(&engine->executor[mode]);
+        z3d_executor_destroy(&engine->again_executor[mode]);
+    }
+    z3d_device_set_scratch(engine->config.device, NULL, 0);
+    for (int s = 0; s < Z3D_SPACE_COUNT; s++)
+        if (engine->arena[s])
+            z3d_device_free(engine->config.device, (z3d_space)s, engine->arena[s],
+                            engine->arena_bytes[s]);
+    if (engine->mailbox)
+        z3d_device_free(engine->config.device, Z3D_SPACE_HOST, engine->mailbox,
+                        engine->mailbox_bytes);
+    z3d_program_set_release(&engine->set);
+    if (engine->digest) fclose(engine->digest);
+    if (engine->trace) {
+        fprintf(engine->trace, "{}]\n");
+        fclose(engine->trace);
+    }
+    free(engine);
+}
+
+/* ---- running ---- */
+
+static double exposed_seconds(const z3d_engine *engine) {
+    double sum = 0;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++)
+            sum += z3d_group_traffic(engine->config.group[axis], (z3d_collective_kind)kind)
+                       ->exposed_seconds;
+    return sum;
+}
+
+/* A full disk is a failure of the step, not of the end of the run. */
+static z3d_status flush_output(FILE *file, const char *what, const char *path) {
+    if (!file || (fflush(file) == 0 && !ferror(file))) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
+}
+
+/* One whole run. After a failure the executor begins anew at its first instruction. */
+static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
+    z3d_executor *executor =
+        engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
+    if (!engine->set.program[mode])
+        return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
+    executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
+    z3d_status status = z3d_executor_run(executor, host);
+    if (status != Z3D_OK && status != Z3D_AGAIN) executor->position = 0;
+    if (status != Z3D_OK) return status;
+    engine->gathered[mode] = engine->set.again[mode] != NULL;
+    Z3D_TRY(flush_output(engine->digest, "digest file", engine->config.digest_path));
+    return flush_output(executor->trace, "trace file", engine->config.trace_path);
+}
+
+/* What one run is given, with `count` micro-batches. */
+static z3d_host_step host_step(const z3d_engine *engine, const z3d_step_input *input, int count) {
+    float scale = engine->loss_scale.scale;
+    return (z3d_host_step){
+        .state = {.step = engine->step,
+                  .optimizer_step = engine->optimizer_step + 1,
+                  .sample_base = input->sample_base,
+                  .seed = engine->config.seed,
+                  .learning_rate = input->learning_rate,
+                  .loss_scale = scale,
+                  .gradient_seed =
+                      input->global_targets > 0 ? scale / (float)input->global_targets : 0,
+                  .stop_requested = input->stop_requested ? 1 : 0},
+        .micro = input->micro,
+        .micro_count = count,
+        .gradient_clipping = engine->config.gradient_clipping,
+    };
+}
+
+/* Of waits for copies: the host's, or where only kernels wait, theirs. */
+static double transfer_seconds(const z3d_engine *engine) {
+    return engine->executor[Z3D_MODE_TRAIN].transfer_wait_seconds +
+           z3d_copies_waited(engine->config.device);
+}
+
+z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
+                                 z3d_step_result *out) {
+    const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
+    double begin = z3d_now(), exposed = exposed_seconds(engine);
+    double transfer = transfer_seconds(engine);
+    engine->step++;
+    z3d_engine_parameters_changed(engine);
+    z3d_host_step host = host_step(engine, input, engine->config.program.accumulation);
+    Z3D_TRY(run(engine, Z3D_MODE_TRAIN, &host));
+    engine->skipped_in_a_row = host.skipped ? engine->skipped_in_a_row + 1 : 0;
+    if (!host.skipped) engine->optimizer_step++;
+    z3d_loss_scale_update(&engine->config.scaler, &engine->loss_scale, host.skipped);
+    bool timed = !executor->graph.last;
+    *out = (z3d_step_result){
+        .step = engine->step,
+        .loss = host.targets > 0 ? host.loss_sum / host.targets : 0,
+        .grad_norm = host.grad_norm,
+        .loss_scale = host.state.loss_scale,
+        .skipped = host.skipped,
+        .overflow_group = host.overflow_group,
+        .skipped_in_a_row = engine->skipped_in_a_row,
+        .stop = host.stop,
+        .seconds = z3d_now() - begin,
+        .exposed_seconds = timed || engine->config.topology.size[Z3D_AXIS_WORLD] == 1
+                               ? exposed_seconds(engine) - exposed
+                               : NAN,
+        .exposed_transfer_seconds = timed || !engine->config.program.offload_activations
+                                        ? transfer_seconds(engine) - transfer
+                                        : NAN,
+    };
+    return Z3D_OK;
+}
+
+z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
+                               double *targets, bool *stop) {
+    z3d_host_step host = host_step(engine, input, 1);
+    Z3D_TRY(run(engine, Z3D_MODE_EVALUATE, &host));
+    *loss_sum += host.loss_sum;
+    *targets += host.targets;
+    *stop = host.stop;
+    return Z3D_OK;
+}
+
+z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
+                               float *out) {
+    z3d_host_step host = {.state = {.step = engine->step, .position = position},
+                          .micro = micro,
+                          .micro_count = 1,
+                          .output = out};
+    return run(engine, Z3D_MODE_GENERATE, &host);
+}
+
+/* ---- looking in ---- */
+
+void z3d_engine_parameters_changed(z3d_engine *engine) {
+    memset(engine->gathered, 0, sizeof engine->gathered);
+}
+
+void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
+    *out = (z3d_engine_state){
+        .step = engine->step,
+        .optimizer_step = engine->optimizer_step,
+        .skipped_in_a_row = engine->skipped_in_a_row,
+        .loss_scale = engine->loss_scale.scale,
+        .good_steps = engine->loss_scale.good_steps,
+        .hysteresis_left = engine->loss_scale.hysteresis_left,
+    };
+}
+
+void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {
+    engine->step = state->step;
+    engine->optimizer_step = state->optimizer_step;
+    engine->skipped_in_a_row = state->skipped_in_a_row;
+    if (!engine->config.scaler.dynamic) return;
+    engine->loss_scale =
+        (z3d_loss_scale){state->loss_scale, state->good_steps, state->hysteresis_left};
+}
+
+const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space) {
+    return &engine->planned[space];
+}
+
+const z3d_ledger *z3d_engine_measured(const z3d_engine *engine, z3d_space space) {
+    return &engine->executor[Z3D_MODE_TRAIN].measured[space];
+}
+
+int64_t z3d_engine_arena_bytes(const z3d_engine *engine) {
+    return engine->arena_bytes[Z3D_SPACE_DEVICE];
+}
+
+const void *z3d_engine_arena(const z3d_engine *engine, z3d_space space, int64_t *bytes) {
+    *bytes = engine->arena_bytes[space];
+    return engine->arena[space];
+}
+
+const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode) {
+    return engine->set.program[mode];
+}
+
+const z3d_layout *z3d_engine_layout(const z3d_engine *engine) {
+    return engine->set.layout;
+}
+
+int64_t z3d_engine_graph_launches(const z3d_engine *engine) {
+    return engine->executor[Z3D_MODE_TRAIN].graph.launches;
+}
+
+z3d_device *z3d_engine_device(const z3d_engine *engine) {
+    return engine->config.device;
+}

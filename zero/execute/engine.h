@@ -1,0 +1,29 @@
+/* Inside zero/ only: the engine's fields. */
+#ifndef ZERO3D_ZERO_ENGINE_H
+#define ZERO3D_ZERO_ENGINE_H
+
+#include "zero/execute/executor.h"
+#include "zero/execute/loss_scale.h"
+
+struct z3d_engine {
+    z3d_engine_config config;
+    z3d_program_set set;
+    z3d_executor executor[Z3D_MODE_COUNT];
+    z3d_executor again_executor[Z3D_MODE_COUNT]; /* of set.again */
+    bool gathered[Z3D_MODE_COUNT];
+    char *arena[Z3D_SPACE_COUNT];
+    int64_t arena_bytes[Z3D_SPACE_COUNT];
+    z3d_ledger planned[Z3D_SPACE_COUNT];
+    int64_t group_bytes; /* of the collectives' own buffers */
+    char *mailbox;       /* NULL: the host reads device memory */
+    int64_t mailbox_bytes;
+    z3d_loss_scale loss_scale;
+    int64_t step, optimizer_step, skipped_in_a_row;
+    FILE *digest, *trace;
+};
+
+/* tensors.c: initial values of everything this rank keeps; then the parameters follow from the
+ * master copy. */
+z3d_status z3d_engine_init_parameters(z3d_engine *engine);
+
+#endif

@@ -1,0 +1,542 @@
+/* Runs a step program: one function per opcode, in list order. Waits can be resumed; what a unit
+ * does inside is asserted against its recording. */
+#include "zero/execute/executor.h"
+
+#include "zero/program/in_flight.h"
+
+#include <stdlib.h>
+
+/* ---- creation: pairs every wait with its start ---- */
+
+static z3d_status pair_waits(const z3d_program *program, int *start) {
+    z3d_in_flight open;
+    z3d_status status = z3d_in_flight_create(program, &open);
+    for (int n = 0; n < program->num_instructions && status == Z3D_OK; n++) {
+        z3d_phase phase = program->instruction[n].phase;
+        start[n] = -1;
+        if (phase == Z3D_PHASE_START) z3d_in_flight_add(&open, n);
+        if (phase != Z3D_PHASE_WAIT) continue;
+        start[n] = z3d_in_flight_find(&open, n, true);
+        if (start[n] < 0)
+            status =
+                Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d waits for an entry that was not started", n);
+        else
+            z3d_in_flight_remove(&open, start[n]);
+    }
+    z3d_in_flight_release(&open);
+    return status;
+}
+
+z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor) {
+    executor->program = program;
+    executor->blocking = true;
+    size_t count = (size_t)program->num_instructions;
+    Z3D_TRY(z3d_new(count, sizeof *executor->ticket, "executor", &executor->ticket));
+    Z3D_TRY(z3d_new(count, sizeof *executor->start, "executor", &executor->start));
+    Z3D_TRY(
+        z3d_new((size_t)program->num_buffers, sizeof *executor->live, "executor", &executor->live));
+    Z3D_TRY(z3d_new(Z3D_CONTROL_FIXED + (size_t)program->layout->num_groups, sizeof *executor->sums,
+                    "executor", &executor->sums));
+    for (int b = 0; b < program->num_buffers; b++)
+        if (program->buffer[b].persistent)
+            z3d_ledger_add(&executor->measured[program->buffer[b].space],
+                           program->buffer[b].category, program->buffer[b].bytes);
+    return pair_waits(program, executor->start);
+}
+
+void z3d_executor_destroy(z3d_executor *executor) {
+    if (executor->graph.region) z3d_region_destroy(executor->device, executor->graph.region);
+    free(executor->ticket);
+    free(executor->start);
+    free(executor->live);
+    free(executor->sums);
+    *executor = (z3d_executor){0};
+}
+
+/* ---- memory ---- */
+
+void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
+                           z3d_dtype dtype) {
+    if (buffer < 0) return NULL;
+    const z3d_buffer *b = &executor->program->buffer[buffer];
+    return executor->arena[b->space] + b->offset + element * (int64_t)z3d_dtype_size(dtype);
+}
+
+z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
+                                    int64_t count, float *out) {
+    uint16_t narrow[1024];
+    if (dtype == Z3D_F32) return z3d_device_read(executor->device, out, from, count * 4);
+    for (int64_t done = 0; done < count;) {
+        int64_t part = count - done < 1024 ? count - done : 1024;
+        Z3D_TRY(z3d_device_read(executor->device, narrow, (const uint16_t *)from + done, part * 2));
+        for (int64_t k = 0; k < part; k++)
+            out[done + k] =
+                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
+        done += part;
+    }
+    return Z3D_OK;
+}
+
+/* The ledger measures what was really used: a buffer counts from its first touch, with the bytes
+ * taken from it, to its last. */
+static void touch(z3d_executor *executor, int buffer, int64_t bytes) {
+    const z3d_program *p = executor->program;
+    if (buffer < 0 || p->buffer[buffer].persistent) return;
+    int64_t more = bytes - executor->live[buffer];
+    if (more > 0) {
+        z3d_ledger_add(&executor->measured[p->buffer[buffer].space], p->buffer[buffer].category,
+                       more);
+        executor->live[buffer] = bytes;
+    }
+}
+
+static void release_dead(z3d_executor *executor, int index) {
+    const z3d_program *p = executor->program;
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+        int b = p->instruction[index].buffer[s];
+        if (b < 0 || p->buffer[b].persistent || p->buffer[b].last != index) continue;
+        z3d_ledger_add(&executor->measured[p->buffer[b].space], p->buffer[b].category,
+                       -executor->live[b]);
+        executor->live[b] = 0;
+    }
+}
+
+void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
+                                int64_t element) {
+    const z3d_layout *layout = executor->program->layout;
+    return z3d_executor_address(executor, z3d_program_group_buffer(executor->program, group, part),
+                                element - z3d_kept_first(layout, group, part),
+                                layout->group[group].kept[part].dtype);
+}
+
+z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
+    return z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8);
+}
+
+/* ---- collectives over the data group ---- */
+
+/* The matrix that a collective works in: [ranks x stride] elements from `base` on; of an
+ * all-reduce, one run of them. Its columns are the entry's. */
+static z3d_status start_collective(z3d_executor *executor, int index) {
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[index];
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    z3d_dtype dtype = z3d_instruction_dtype(p, i);
+    int64_t first, count;
+    z3d_instruction_columns(p, i, &first, &count);
+    if (count == 0) return Z3D_OK;
+    z3d_collective call = {
+        .kind = z3d_instruction_kind(i),
+        .op = Z3D_SUM,
+        .dtype = dtype,
+        .buffer = info->rules == Z3D_CLASS_ALL_REDUCE
+                      ? z3d_executor_kept_address(executor, i->group, Z3D_PART_GRADIENTS, first)
+                      : z3d_executor_address(executor, i->buffer[info->slot], first, dtype),
+        .count = count,
+        .stride = i->group >= 0 ? p->layout->group[i->group].shard : count,
+    };
+    return z3d_collective_start(executor->group[i->axis], &call, &executor->ticket[index]);
+}
+
+/* Where parameters are kept in a buffer of their own, the own row comes from there. */
+static z3d_status start_gather_params(z3d_executor *executor, int index) {
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[index];
+    int full = i->buffer[Z3D_SLOT_PARAMETERS], shard = i->buffer[Z3D_SLOT_INPUT];
+    int64_t row = p->layout->data_index * p->layout->group[i->group].shard;
+    z3d_dtype dtype = p->config.dtype;
+    if (shard >= 0)
+        Z3D_TRY(
+            Z3D_LAUNCH(executor->device, cast,
+                       .destination = z3d_executor_address(executor, full, row + i->first, dtype),
+                       .source = z3d_executor_address(executor, shard, i->first, dtype),
+                       .count = i->count, .destination_dtype = dtype, .source_dtype = dtype));
+    return start_collective(executor, index);
+}
+
+/* ---- activation checkpoints ---- */
+
+void z3d_executor_checkpoint_part(const z3d_program *p, const z3d_instruction *i, int64_t *first,
+                                  int64_t *count) {
+    int64_t elements = z3d_program_output_elements(p, z3d_instruction_source(p, i));
+    *first = p->config.partition_activations ? i->count * p->layout->tensor_index : 0;
+    *count = elements - *first < i->count ? elements - *first : i->count;
+    if (*count < 0) *count = 0;
+}
+
+static z3d_status copy_part(z3d_executor *executor, const z3d_instruction *i, bool save,
+                            int64_t first, int64_t count) {
+    z3d_dtype dtype = executor->program->config.dtype;
+    int from = i->buffer[Z3D_SLOT_INPUT], to = i->buffer[Z3D_SLOT_OUTPUT];
+    return Z3D_LAUNCH(executor->device, cast,
+                      .destination = z3d_executor_address(executor, to, save ? 0 : first, dtype),
+                      .source = z3d_executor_address(executor, from, save ? first : 0, dtype),
+                      .count = count, .destination_dtype = dtype, .source_dtype = dtype);
+}
+
+/* To or from host memory: this rank's part, beside compute. */
+static z3d_status start_transfer(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_dtype dtype = executor->program->config.dtype;
+    bool save = i->opcode == Z3D_OP_SAVE_INPUT;
+    int64_t first, count;
+    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
+    z3d_copy copy;
+    Z3D_TRY(z3d_copy_start(
+        executor->device,
+        z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], save ? 0 : first, dtype),
+        z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], save ? first : 0, dtype),
+        count * (int64_t)z3d_dtype_size(dtype), &copy));
+    executor->ticket[index].id = copy.id;
+    return Z3D_OK;
+}
+
+/* From the tensor group: every rank's part. */
+static z3d_status start_gather_input(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    int64_t first, count;
+    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
+    if (i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT])
+        Z3D_TRY(copy_part(executor, i, false, first, count));
+    return start_collective(executor, index);
+}
+
+/* A checkpoint that is the input itself takes nothing but its lifetime. */
+static z3d_status save_input(z3d_executor *executor, const z3d_instruction *i) {
+    int64_t first, count;
+    if (i->buffer[Z3D_SLOT_INPUT] == i->buffer[Z3D_SLOT_OUTPUT]) return Z3D_OK;
+    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
+    return copy_part(executor, i, true, first, count);
+}
+
+/* ---- what runs beside compute ---- */
+
+static z3d_status start(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    switch (i->opcode) {
+    case Z3D_OP_GATHER_PARAMS:
+        return start_gather_params(executor, index);
+    case Z3D_OP_GATHER_INPUT:
+        return start_gather_input(executor, index);
+    case Z3D_OP_SAVE_INPUT:
+    case Z3D_OP_LOAD_INPUT:
+        return start_transfer(executor, index);
+    default:
+        return start_collective(executor, index);
+    }
+}
+
+static z3d_status wait(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_ticket ticket = executor->ticket[executor->start[index]];
+    if (!z3d_is_collective(i)) {
+        z3d_copy copy = {ticket.id};
+        double begin = z3d_now();
+        z3d_status status = executor->blocking ? z3d_copy_wait(executor->device, copy)
+                                               : z3d_copy_test(executor->device, copy);
+        executor->transfer_wait_seconds += z3d_now() - begin;
+        return status;
+    }
+    int64_t first, count;
+    z3d_instruction_columns(executor->program, i, &first, &count);
+    if (count == 0) return Z3D_OK;
+    z3d_group *group = executor->group[i->axis];
+    return executor->blocking ? z3d_collective_wait(group, ticket)
+                              : z3d_collective_test(group, ticket);
+}
+
+static z3d_status keep_shard(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const z3d_layout *layout = p->layout;
+    int64_t count = layout->group[i->group].shard, row = layout->data_index * count;
+    z3d_dtype dtype = p->config.grad_dtype;
+    void *kept = z3d_executor_kept_address(executor, i->group, Z3D_PART_GRADIENTS, row);
+    const void *reduced = z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS], row, dtype);
+    if (i->accumulate)
+        return Z3D_LAUNCH(executor->device, accumulate, .y = kept, .x = reduced, .count = count,
+                          .y_dtype = dtype, .x_dtype = dtype);
+    return Z3D_LAUNCH(executor->device, cast, .destination = kept, .source = reduced,
+                      .count = count, .destination_dtype = dtype, .source_dtype = dtype);
+}
+
+/* ---- where this rank is ---- */
+
+/* Tells the watchdog where this rank is. `call`: an inner collective of the unit that runs. */
+static void announce(z3d_executor *executor, int64_t step, const z3d_child *call) {
+    if (!executor->world) return;
+    const z3d_program *p = executor->program;
+    const z3d_instruction *i = &p->instruction[executor->position];
+    bool waits = i->phase == Z3D_PHASE_WAIT;
+    bool communicates = z3d_communicates(i) && (waits || !z3d_is_collective(i));
+    char what[112], place[160];
+    z3d_instruction_describe(p, executor->position, what, sizeof what);
+    if (call)
+        snprintf(place, sizeof place, "step %lld: %s: %s (%s group)", (long long)step, what,
+                 z3d_collective_name(call->kind), z3d_axis_name(call->axis));
+    else if (communicates)
+        snprintf(place, sizeof place, "step %lld: %s (%s group)", (long long)step, what,
+                 z3d_axis_name(i->axis));
+    else
+        snprintf(place, sizeof place, "step %lld: %s", (long long)step, what);
+    z3d_watchdog_position(executor->world, call || communicates || waits, place);
+}
+
+void z3d_executor_announce_wait(const z3d_executor *executor, const char *what) {
+    char place[160];
+    if (!executor->world) return;
+    snprintf(place, sizeof place, "step %lld: %s", (long long)executor->step, what);
+    z3d_watchdog_position(executor->world, true, place);
+}
+
+static void announce_end(const z3d_executor *executor) {
+    if (executor->world) z3d_watchdog_position(executor->world, false, "between steps");
+}
+
+/* ---- units ---- */
+
+static z3d_status check_child(void *context, z3d_group *group, const z3d_collective *call) {
+    z3d_executor *executor = context;
+    const z3d_instruction *i = &executor->program->instruction[executor->position];
+    int n = executor->next_child++;
+    if (n >= i->num_children)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "runs %s as its collective %d, but its recording has only %d collectives",
+                         z3d_collective_name(call->kind), n + 1, i->num_children);
+    const z3d_child *child = &i->child[n];
+    if (child->kind != call->kind || child->count != call->count || child->dtype != call->dtype ||
+        child->op != call->op || child->axis != z3d_group_axis(group))
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "its collective %d is %s of %lld %s, but its recording has %s of %lld %s",
+                         n + 1, z3d_collective_name(call->kind), (long long)call->count,
+                         z3d_dtype_name(call->dtype), z3d_collective_name(child->kind),
+                         (long long)child->count, z3d_dtype_name(child->dtype));
+    announce(executor, executor->step, child);
+    return Z3D_OK;
+}
+
+static z3d_bump bump_over(const z3d_executor *executor, int buffer) {
+    z3d_bump bump = {z3d_executor_address(executor, buffer, 0, Z3D_U8), 0, 0, 0};
+    if (buffer >= 0) bump.capacity = executor->program->buffer[buffer].bytes;
+    return bump;
+}
+
+static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const z3d_unit *unit = &p->model->unit[i->unit];
+    const z3d_topology *t = &p->topology;
+    int64_t batch = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
+    int64_t data_size = t->size[Z3D_AXIS_DATA], data_index = t->coordinate[Z3D_AXIS_DATA];
+    z3d_unit_run run = {
+        .unit = unit,
+        .device = executor->device,
+        .tensor = executor->group[Z3D_AXIS_TENSOR],
+        .dtype = p->config.dtype,
+        .gradient_dtype = p->config.grad_dtype,
+        .mode = p->mode,
+        .batch = batch,
+        .sample = (i->micro * data_size + data_index) * batch,
+        .need_output = i->need_output,
+        .lean = p->config.selective,
+        .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),
+        .output = z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], 0, Z3D_U8),
+        .output_gradient =
+            z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT_GRADIENT], 0, Z3D_U8),
+        .input_gradient =
+            z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT_GRADIENT], 0, Z3D_U8),
+        .state = z3d_executor_state(executor),
+        .saved = bump_over(executor, i->buffer[Z3D_SLOT_SAVED]),
+        .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
+    };
+    for (int f = 0; f < p->model->num_fields; f++)
+        run.field[f] =
+            z3d_executor_address(executor, z3d_program_batch_buffer(p, i->micro, f), 0, Z3D_U8);
+    for (int s = 0; s < unit->num_groups; s++) {
+        run.group[s] = (z3d_unit_group){
+            .parameters =
+                z3d_executor_address(executor, i->buffer[Z3D_SLOT_PARAMETERS + s], 0, Z3D_U8),
+            .gradients =
+                z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS + s], 0, Z3D_U8),
+            .offset = p->layout->group[unit->group[s]].offset,
+            .accumulate = i->accumulate >> s & 1,
+        };
+    }
+    return run;
+}
+
+/* A gradient buffer's flat padding takes part in collectives and digests: it is zero from the first
+ * write on. */
+static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const z3d_unit *unit = &p->model->unit[i->unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        const z3d_group_layout *g = &p->layout->group[unit->group[s]];
+        int buffer = i->buffer[Z3D_SLOT_GRADIENTS + s];
+        if (buffer < 0 || i->accumulate >> s & 1 || g->padded == g->elements) continue;
+        Z3D_TRY(Z3D_LAUNCH(
+            executor->device, fill,
+            .x = z3d_executor_address(executor, buffer, g->elements, p->config.grad_dtype),
+            .count = g->padded - g->elements, .dtype = p->config.grad_dtype));
+    }
+    return Z3D_OK;
+}
+
+/* What lies between the pieces that a unit saves is nobody's, but in the digest of them. */
+static z3d_status clear_saved(z3d_executor *executor, const z3d_unit_run *run) {
+    return Z3D_LAUNCH(executor->device, fill, .x = run->saved.base,
+                      .count = run->saved.capacity / (int64_t)sizeof(float), .dtype = Z3D_F32);
+}
+
+static z3d_status run_unit(z3d_executor *executor, int index) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    z3d_unit_run run = make_run(executor, i);
+    bool backward = i->opcode == Z3D_OP_BACKWARD;
+    if (backward) Z3D_TRY(clear_padding(executor, i));
+    if (executor->digest && i->keep) Z3D_TRY(clear_saved(executor, &run));
+    executor->next_child = 0;
+    z3d_group_set_observer(run.tensor, check_child, executor);
+    z3d_status status = backward ? run.unit->ops->backward(&run) : run.unit->ops->forward(&run);
+    z3d_group_set_observer(run.tensor, NULL, NULL);
+    if (status != Z3D_OK) return status;
+    if (executor->next_child != i->num_children)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "ran %d collectives, but its recording has %d",
+                         executor->next_child, i->num_children);
+    touch(executor, i->buffer[Z3D_SLOT_SAVED], run.saved.used);
+    touch(executor, i->buffer[Z3D_SLOT_WORKSPACE], run.workspace.peak);
+    return Z3D_OK;
+}
+
+/* ---- the optimizer ---- */
+
+/* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard. */
+static z3d_status optimizer_step(z3d_executor *executor, int g) {
+    const z3d_program *p = executor->program;
+    const z3d_group_layout *group = &p->layout->group[g];
+    bool master_apart = p->config.dtype != Z3D_F32;
+    int64_t rows = z3d_kept_elements(p->layout, g, Z3D_PART_OPTIMIZER);
+    int64_t first = z3d_kept_first(p->layout, g, Z3D_PART_OPTIMIZER), decayed = -first;
+    int64_t count = group->elements - first < rows ? group->elements - first : rows;
+    if (count <= 0) return Z3D_OK; /* padding */
+    for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
+        decayed += group->range[r].count;
+    float *states = z3d_executor_address(
+        executor, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), 0, Z3D_F32);
+    float *momentum = states + (master_apart ? rows : 0);
+    void *parameter = z3d_executor_kept_address(executor, g, Z3D_PART_PARAMETERS, first);
+    return Z3D_LAUNCH(executor->device, adamw, .master = master_apart ? states : (float *)parameter,
+                      .momentum = momentum, .variance = momentum + rows,
+                      .gradient = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, first),
+                      .parameter = master_apart ? parameter : NULL, .count = count,
+                      .decayed = decayed, .dtype = p->config.dtype,
+                      .gradient_dtype = p->config.grad_dtype, .beta1 = executor->optimizer.beta1,
+                      .beta2 = executor->optimizer.beta2, .epsilon = executor->optimizer.epsilon,
+                      .weight_decay = executor->optimizer.weight_decay,
+                      .state = z3d_executor_state(executor));
+}
+
+static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,
+                                const z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    int result = i->buffer[Z3D_SLOT_INPUT];
+    z3d_dtype dtype = p->config.dtype;
+    return z3d_executor_read_floats(executor, z3d_executor_address(executor, result, 0, dtype),
+                                    dtype, p->buffer[result].bytes / (int64_t)z3d_dtype_size(dtype),
+                                    host->output);
+}
+
+/* ---- the loop ---- */
+
+static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step *host) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    if (i->phase == Z3D_PHASE_START) return start(executor, index);
+    if (i->phase == Z3D_PHASE_WAIT) return wait(executor, index);
+    switch (i->opcode) {
+    case Z3D_OP_STEP_BEGIN:
+        return z3d_executor_begin(executor, host);
+    case Z3D_OP_FORWARD:
+    case Z3D_OP_RECOMPUTE:
+    case Z3D_OP_BACKWARD:
+        return run_unit(executor, index);
+    case Z3D_OP_SAVE_INPUT:
+        return save_input(executor, i);
+    case Z3D_OP_LOAD_INPUT:
+    case Z3D_OP_RELEASE_PARAMS:
+        return Z3D_OK;
+    case Z3D_OP_KEEP_SHARD:
+        return keep_shard(executor, i);
+    case Z3D_OP_STEP_CONTROL:
+        return z3d_executor_control(executor, host);
+    case Z3D_OP_OPTIMIZER_STEP:
+        return optimizer_step(executor, i->group);
+    case Z3D_OP_SUM_LOSS:
+        return z3d_executor_exchange(executor);
+    case Z3D_OP_GATHER_OUTPUT:
+        return gather_output(executor, i, host);
+    default: /* only ever started and waited for */
+        break;
+    }
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "unknown instruction (opcode %d)", (int)i->opcode);
+}
+
+static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    announce(executor, host->state.step, NULL);
+    double begin = executor->trace ? z3d_now() : 0;
+    if (executor->enter) Z3D_TRY(executor->enter(executor->enter_context, p, n));
+    Z3D_TRY(execute(executor, n, host));
+    if (executor->digest) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
+    if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++)
+        if (s != Z3D_SLOT_SAVED && s != Z3D_SLOT_WORKSPACE && p->instruction[n].buffer[s] >= 0)
+            touch(executor, p->instruction[n].buffer[s],
+                  p->buffer[p->instruction[n].buffer[s]].bytes);
+    release_dead(executor, n);
+    return Z3D_OK;
+}
+
+z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host) {
+    const z3d_program *p = executor->program;
+    char what[96];
+    z3d_status status = Z3D_OK;
+    for (; executor->position < p->num_instructions; executor->position++) {
+        status = run_instruction(executor, executor->position, host);
+        if (status == Z3D_AGAIN) return status;
+        if (status != Z3D_OK) break;
+    }
+    if (status == Z3D_OK) status = z3d_executor_fetch(executor);
+    if (status != Z3D_OK)
+        return z3d_error_context(
+            status, "step %lld, %s", (long long)host->state.step,
+            z3d_instruction_describe(p, executor->position, what, sizeof what));
+    executor->position = 0;
+    return Z3D_OK;
+}
+
+void z3d_executor_reset(z3d_executor *executor) {
+    const z3d_buffer *buffer = executor->program->buffer;
+    executor->position = 0;
+    for (int b = 0; b < executor->program->num_buffers; b++) {
+        z3d_ledger_add(&executor->measured[buffer[b].space], buffer[b].category,
+                       -executor->live[b]);
+        executor->live[b] = 0;
+    }
+}
+
+z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
+    bool captured = z3d_executor_captured(executor), done = false;
+    executor->step = host->state.step;
+    if (executor->position == 0) z3d_executor_give(executor, host);
+    z3d_status status = captured ? z3d_executor_run_graph(executor, host, &done) : Z3D_OK;
+    if (status == Z3D_OK && !done) status = z3d_executor_run_list(executor, host);
+    if (status == Z3D_AGAIN) return status;
+    if (status == Z3D_OK) {
+        if (executor->mailbox && !done) z3d_executor_announce_wait(executor, "what it enqueued");
+        status = z3d_executor_end(executor, host);
+        if (status != Z3D_OK)
+            status = z3d_error_context(status, "step %lld, %s", (long long)host->state.step,
+                                       done ? "in its graph" : "at its end");
+    }
+    executor->graph.last = done;
+    executor->graph.warm |= status == Z3D_OK;
+    announce_end(executor);
+    return status;
+}

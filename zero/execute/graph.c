@@ -1,0 +1,110 @@
+/* A train step as one piece of work: its list is captured once, while nothing runs, and started as
+ * a whole in every step after. What varies from step to step is data: it lies in the mailbox and in
+ * the step state. The first step runs as it is, because libraries make plans and scratch when they
+ * meet a shape for the first time. */
+#include "zero/execute/executor.h"
+#include "zero/zero.h"
+
+#include <string.h>
+
+const char *z3d_graph_obstacle(const z3d_engine_config *config) {
+    if (!z3d_device_captures(config->device)) return "this device cannot capture a step";
+    if (config->digest_path) return "training.digest observes every instruction";
+    if (config->trace_path) return "training.trace_steps observes every instruction";
+    if (config->enter) return "something observes every instruction";
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        if (!z3d_group_on_stream(config->group[axis]))
+            return "collectives use host memory (training.collectives: host)";
+    return NULL;
+}
+
+bool z3d_executor_captured(const z3d_executor *executor) {
+    return executor->graph.mode != Z3D_GRAPH_OFF && executor->graph.warm &&
+           executor->mailbox != NULL && executor->blocking;
+}
+
+/* ---- traffic: the groups count what is started, and in a graph nothing is ---- */
+
+static void subtract(z3d_traffic *from, const z3d_traffic *what) {
+    from->calls -= what->calls;
+    from->bytes -= what->bytes;
+    from->volume_elements -= what->volume_elements;
+    from->scalar_calls -= what->scalar_calls;
+    from->scalar_bytes -= what->scalar_bytes;
+}
+
+/* since: what there was before; becomes what came since. */
+static void count_since(const z3d_executor *executor,
+                        z3d_traffic since[Z3D_AXIS_COUNT][Z3D_COLLECTIVE_COUNT]) {
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            z3d_traffic now = *z3d_group_traffic(executor->group[axis], (z3d_collective_kind)kind);
+            subtract(&now, &since[axis][kind]);
+            since[axis][kind] = now;
+        }
+}
+
+static void count_again(z3d_executor *executor, int times) {
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++)
+            z3d_group_count(executor->group[axis], (z3d_collective_kind)kind,
+                            &executor->graph.traffic[axis][kind], times);
+}
+
+/* ---- capturing ---- */
+
+static z3d_status capture(z3d_executor *executor, const z3d_host_step *host) {
+    z3d_step_graph *graph = &executor->graph;
+    memset(graph->traffic, 0, sizeof graph->traffic);
+    count_since(executor, graph->traffic);
+    z3d_status status = z3d_capture_begin(executor->device);
+    if (status == Z3D_OK) status = z3d_executor_run_list(executor, host);
+    count_since(executor, graph->traffic);
+    if (status == Z3D_OK)
+        return z3d_capture_end(executor->device, &graph->region, &graph->launches);
+    const z3d_kept_error why = z3d_error_keep(status);
+    z3d_capture_end(executor->device, NULL, NULL);
+    return z3d_error_restore(&why);
+}
+
+/* All ranks have the step captured, or none. */
+static z3d_status capture_everywhere(z3d_executor *executor, const z3d_host_step *host) {
+    z3d_step_graph *graph = &executor->graph;
+    z3d_status status = capture(executor, host);
+    if (status != Z3D_OK)
+        status = z3d_error_context(status, "step %lld, capturing its graph",
+                                   (long long)host->state.step);
+    z3d_executor_announce_wait(executor, "captured (waiting for all ranks)");
+    if (executor->world) status = z3d_world_agree(executor->world, status);
+    if (status == Z3D_OK) return Z3D_OK;
+    z3d_region_destroy(executor->device, graph->region);
+    graph->region = NULL;
+    graph->launches = 0;
+    count_again(executor, -1);
+    z3d_executor_reset(executor);
+    return status;
+}
+
+z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done) {
+    z3d_step_graph *graph = &executor->graph;
+    bool again = graph->region != NULL;
+    *done = false;
+    if (!again) {
+        z3d_status status = capture_everywhere(executor, host);
+        if (status != Z3D_OK && graph->mode == Z3D_GRAPH_ON) return status;
+        if (status != Z3D_OK) {
+            z3d_log(Z3D_LOG_INFO, "training.cuda_graph auto: steps run without a graph: %s",
+                    z3d_error_message());
+            graph->mode = Z3D_GRAPH_OFF;
+            return Z3D_OK;
+        }
+    }
+    count_again(executor, again);
+    z3d_executor_announce_wait(executor, "in its graph");
+    z3d_status status = z3d_region_launch(executor->device, graph->region);
+    if (status != Z3D_OK)
+        return z3d_error_context(status, "step %lld, starting its graph",
+                                 (long long)host->state.step);
+    *done = true;
+    return Z3D_OK;
+}

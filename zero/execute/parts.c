@@ -1,0 +1,88 @@
+/* Checkpoints see of each logical parameter the part that a rank holds, as one range of its tensor
+ * slice's elements; here that range is found and copied. */
+#include "zero/execute/tensors.h"
+
+void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int g, int i, bool all_rows,
+                     z3d_part *out) {
+    const z3d_group_layout *group = &layout->group[g];
+    struct z3d_slice s = z3d_slice_of(&model->group[g].parameter[i], layout);
+    int64_t from = all_rows ? 0 : layout->data_index * group->shard;
+    int64_t to = all_rows ? group->padded : from + group->shard;
+    if (s.valid == 0) s.offset = s.global; /* all of this slice is padding */
+    *out = (z3d_part){s.outer, s.global, s.inner, s.offset, s.valid, 0, 0};
+    /* Elements of the slice before `from` and before `to`, the padding rows not counted. */
+    int64_t *bound[] = {&out->first, &out->count}, at[] = {from, to};
+    for (int k = 0; k < 2; k++) {
+        int64_t local = at[k] - group->offset[i], plane = s.local * s.inner;
+        if (local < 0) local = 0;
+        if (local > s.outer * plane) local = s.outer * plane;
+        int64_t o = plane ? local / plane : 0, rest = plane ? local % plane : 0;
+        if (rest > s.valid * s.inner) rest = s.valid * s.inner;
+        *bound[k] = o * s.valid * s.inner + rest;
+    }
+    out->count -= out->first;
+}
+
+void z3d_engine_kept_part(const z3d_engine *engine, int group, int parameter, z3d_part *out) {
+    z3d_layout_part(engine->set.layout, engine->config.model, group, parameter,
+                    z3d_keeps_all_rows(engine->set.layout, group, Z3D_PART_OPTIMIZER), out);
+}
+
+static z3d_status check_part(const z3d_engine *engine, z3d_tensor_kind kind, int group,
+                             int parameter, int64_t first, int64_t count) {
+    const z3d_model *model = engine->config.model;
+    z3d_part kept;
+    if (kind == Z3D_TENSOR_GRADIENT || group < 0 || group >= model->num_groups || parameter < 0 ||
+        parameter >= model->group[group].num_parameters)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no state %d of a parameter %d",
+                         group, (int)kind, parameter);
+    z3d_engine_kept_part(engine, group, parameter, &kept);
+    if (first < kept.first || count < 0 || count > kept.first + kept.count - first)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "%s/%s: elements %lld-%lld are requested, but this rank keeps %lld-%lld",
+                         model->group[group].name, model->group[group].parameter[parameter].name,
+                         (long long)first, (long long)(first + count - 1), (long long)kept.first,
+                         (long long)(kept.first + kept.count - 1));
+    return Z3D_OK;
+}
+
+/* The run of elements that begins at slice element `first` and ends, at the latest, with its plane:
+ * its place in the group's flat buffer, and its length. */
+static int64_t run_at(const z3d_engine *engine, int group, int parameter, int64_t first,
+                      int64_t count, int64_t *flat) {
+    const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
+    struct z3d_slice s = z3d_slice_of(p, engine->set.layout);
+    int64_t base = engine->set.layout->group[group].offset[parameter];
+    if (s.valid == s.local) {
+        *flat = base + first;
+        return count;
+    }
+    int64_t valid = s.valid * s.inner, rest = first % valid;
+    *flat = base + first / valid * s.local * s.inner + rest;
+    return count < valid - rest ? count : valid - rest;
+}
+
+z3d_status z3d_engine_read_part(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                                int64_t first, int64_t count, float *out) {
+    Z3D_TRY(check_part(engine, kind, group, parameter, first, count));
+    while (count > 0) {
+        int64_t flat, run = run_at(engine, group, parameter, first, count, &flat);
+        Z3D_TRY(z3d_device_read(engine->config.device, out,
+                                z3d_value_address(engine, kind, group, flat), run * 4));
+        first += run, count -= run, out += run;
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_engine_write_part(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                                 int64_t first, int64_t count, const float *values) {
+    Z3D_TRY(check_part(engine, kind, group, parameter, first, count));
+    while (count > 0) {
+        int64_t flat, run = run_at(engine, group, parameter, first, count, &flat);
+        Z3D_TRY(z3d_device_write(engine->config.device,
+                                 z3d_value_address(engine, kind, group, flat), values, run * 4));
+        if (kind == Z3D_TENSOR_PARAMETER) Z3D_TRY(z3d_narrow_rows(engine, group, flat, run));
+        first += run, count -= run, values += run;
+    }
+    return Z3D_OK;
+}

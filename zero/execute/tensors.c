@@ -1,0 +1,193 @@
+/* Parameters as whole logical tensors: their first values, and reading and writing them from
+ * outside. A rank holds, of each logical parameter, the part that its tensor slice and its data
+ * shard share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/execute/tensors.h"
+
+struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) {
+    struct z3d_slice s = {1, 1, 1, 1, 0, 1};
+    int split = p->split_dim < 0 ? 0 : p->split_dim;
+    for (int d = 0; d < split; d++) s.outer *= p->shape[d];
+    for (int d = split + 1; d < p->dims; d++) s.inner *= p->shape[d];
+    s.global = p->shape[split];
+    s.local = s.valid = s.global;
+    if (p->split_dim < 0) return s;
+    s.local = (p->padded_dim > 0 ? p->padded_dim : s.global) / layout->tensor_size;
+    s.offset = s.local * layout->tensor_index;
+    s.valid = s.global - s.offset < s.local ? s.global - s.offset : s.local;
+    if (s.valid < 0) s.valid = 0;
+    return s;
+}
+
+static int64_t logical_elements(const z3d_parameter *p) {
+    int64_t count = 1;
+    for (int d = 0; d < p->dims; d++) count *= p->shape[d];
+    return count;
+}
+
+/* A run of elements that are consecutive here and in the logical tensor. */
+struct piece {
+    int64_t flat;    /* in the group's flat buffer */
+    int64_t logical; /* in the logical tensor */
+    int64_t count;
+};
+
+/* Piece number `outer` of parameter i of group g, cut to the rows [from, to) of the flat buffer;
+ * false when empty. */
+static bool piece_of(const z3d_engine *engine, int g, int i, int64_t outer, int64_t from,
+                     int64_t to, struct piece *out) {
+    const z3d_layout *layout = engine->set.layout;
+    struct z3d_slice s = z3d_slice_of(&engine->config.model->group[g].parameter[i], layout);
+    int64_t base = layout->group[g].offset[i] + outer * s.local * s.inner;
+    int64_t first = base > from ? base : from;
+    int64_t last = base + s.valid * s.inner;
+    if (last > to) last = to;
+    out->flat = first;
+    out->logical = (outer * s.global + s.offset) * s.inner + (first - base);
+    out->count = last - first;
+    return last > first;
+}
+
+/* The rows of group g's flat buffer for which this rank keeps the optimizer states. */
+static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *to) {
+    *from = z3d_kept_first(engine->set.layout, g, Z3D_PART_OPTIMIZER);
+    *to = *from + z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
+}
+
+static void *part_address(const z3d_engine *engine, int g, z3d_group_part part, int64_t flat) {
+    return z3d_executor_kept_address(&engine->executor[Z3D_MODE_TRAIN], g, part, flat);
+}
+
+/* fp32 optimizer state number `which` (16-bit runs: master, momentum, variance; fp32: momentum,
+ * variance) at flat element `flat`. */
+static float *state_address(const z3d_engine *engine, int g, int which, int64_t flat) {
+    return (float *)part_address(engine, g, Z3D_PART_OPTIMIZER, flat) +
+           which * z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
+}
+
+float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
+    bool master_apart = engine->config.program.dtype != Z3D_F32;
+    if (kind == Z3D_TENSOR_PARAMETER && !master_apart)
+        return part_address(engine, g, Z3D_PART_PARAMETERS, flat);
+    int which = (int)kind - (int)Z3D_TENSOR_PARAMETER - (master_apart ? 0 : 1);
+    return state_address(engine, g, which, flat);
+}
+
+/* ---- first values ---- */
+
+static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
+    const z3d_parameter *p = &engine->config.model->group[g].parameter[i];
+    float *x = z3d_value_address(engine, Z3D_TENSOR_PARAMETER, g, piece->flat);
+    if (p->init != Z3D_INIT_NORMAL)
+        return Z3D_LAUNCH(engine->config.device, fill, .x = x, .count = piece->count,
+                          .dtype = Z3D_F32, .value = p->init == Z3D_INIT_ONES);
+    char name[2 * Z3D_NAME + 2];
+    snprintf(name, sizeof name, "%s/%s", engine->config.model->group[g].name, p->name);
+    return Z3D_LAUNCH(engine->config.device, init_normal, .x = x, .count = piece->count, .outer = 1,
+                      .local = piece->count, .global = logical_elements(p), .inner = 1,
+                      .offset = piece->logical, .key = z3d_key(engine->config.seed, name),
+                      .standard_deviation = p->standard_deviation);
+}
+
+z3d_status z3d_narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t count) {
+    z3d_dtype dtype = engine->config.program.dtype;
+    if (dtype == Z3D_F32) return Z3D_OK;
+    return Z3D_LAUNCH(engine->config.device, cast,
+                      .destination = part_address(engine, g, Z3D_PART_PARAMETERS, flat),
+                      .source = z3d_value_address(engine, Z3D_TENSOR_PARAMETER, g, flat),
+                      .count = count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
+}
+
+z3d_status z3d_engine_init_parameters(z3d_engine *engine) {
+    const z3d_model *model = engine->config.model;
+    for (int g = 0; g < model->num_groups; g++) {
+        int64_t from, to;
+        kept_rows(engine, g, &from, &to);
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            int64_t outer = z3d_slice_of(&model->group[g].parameter[i], engine->set.layout).outer;
+            for (int64_t o = 0; o < outer; o++) {
+                struct piece piece;
+                if (!piece_of(engine, g, i, o, from, to, &piece)) continue;
+                Z3D_TRY(init_piece(engine, g, i, &piece));
+                Z3D_TRY(z3d_narrow_rows(engine, g, piece.flat, piece.count));
+            }
+        }
+    }
+    return z3d_device_synchronize(engine->config.device);
+}
+
+/* ---- reading and writing ---- */
+
+static z3d_status check_parameter(const z3d_engine *engine, int group, int parameter) {
+    const z3d_model *model = engine->config.model;
+    if (group < 0 || group >= model->num_groups || parameter < 0 ||
+        parameter >= model->group[group].num_parameters)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no parameter %d", group, parameter);
+    return Z3D_OK;
+}
+
+static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {
+    const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
+    z3d_dtype dtype = engine->config.program.grad_dtype;
+    const void *from = part_address(engine, g, Z3D_PART_GRADIENTS, piece->flat);
+    Z3D_TRY(z3d_executor_read_floats(executor, from, dtype, piece->count, out));
+    for (int64_t k = 0; k < piece->count; k++) out[k] /= executor->last_loss_scale;
+    return Z3D_OK;
+}
+
+/* Sums the ranks' disjoint parts; a parameter that every tensor rank holds is summed over the data
+ * group only. */
+static z3d_status sum_parts(z3d_engine *engine, const z3d_parameter *p, float *values,
+                            int64_t count) {
+    z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
+                           .op = Z3D_SUM,
+                           .dtype = Z3D_F32,
+                           .buffer = values,
+                           .count = count,
+                           .scalar = true};
+    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_AXIS_DATA], &call));
+    if (p->split_dim < 0) return Z3D_OK;
+    return z3d_collective_run(engine->config.group[Z3D_AXIS_TENSOR], &call);
+}
+
+z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                          float *out) {
+    Z3D_TRY(check_parameter(engine, group, parameter));
+    const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
+    const z3d_group_layout *layout = &engine->set.layout->group[group];
+    int64_t from = engine->set.layout->data_index * layout->shard, count = logical_elements(p);
+    memset(out, 0, (size_t)count * sizeof *out);
+    for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
+        struct piece piece;
+        if (!piece_of(engine, group, parameter, o, from, from + layout->shard, &piece)) continue;
+        if (kind == Z3D_TENSOR_GRADIENT)
+            Z3D_TRY(read_gradient(engine, group, &piece, out + piece.logical));
+        else
+            Z3D_TRY(z3d_device_read(engine->config.device, out + piece.logical,
+                                    z3d_value_address(engine, kind, group, piece.flat),
+                                    piece.count * 4));
+    }
+    return sum_parts(engine, p, out, count);
+}
+
+z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
+                          const float *values) {
+    Z3D_TRY(check_parameter(engine, group, parameter));
+    if (kind == Z3D_TENSOR_GRADIENT) return Z3D_ERROR(Z3D_ERR_USAGE, "gradients cannot be set");
+    const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
+    int64_t from, to;
+    z3d_engine_parameters_changed(engine);
+    kept_rows(engine, group, &from, &to);
+    for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
+        struct piece piece;
+        if (!piece_of(engine, group, parameter, o, from, to, &piece)) continue;
+        Z3D_TRY(z3d_device_write(engine->config.device,
+                                 z3d_value_address(engine, kind, group, piece.flat),
+                                 values + piece.logical, piece.count * 4));
+        if (kind == Z3D_TENSOR_PARAMETER)
+            Z3D_TRY(z3d_narrow_rows(engine, group, piece.flat, piece.count));
+    }
+    return Z3D_OK;
+}

@@ -1,0 +1,21 @@
+/* Inside zero/ only: where a logical parameter's elements lie on this rank. */
+#ifndef ZERO3D_ZERO_TENSORS_H
+#define ZERO3D_ZERO_TENSORS_H
+
+#include "zero/execute/engine.h"
+
+/* A parameter's shape on this rank: [outer, local, inner] of the global [outer, global, inner], the
+ * slice beginning at `offset`; `valid` of the `local` rows exist, the rest is padding. */
+struct z3d_slice {
+    int64_t outer, local, global, inner, offset, valid;
+};
+
+struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout);
+/* fp32 address of a parameter's master copy, momentum or variance at an element of group g's flat
+ * buffer. */
+float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat);
+/* The model's own type follows from the master copy, on rows that this rank keeps states for;
+ * gathers bring the others. */
+z3d_status z3d_narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t count);
+
+#endif

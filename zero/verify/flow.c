@@ -1,0 +1,307 @@
+/* What buffers hold while a program is run symbolically: runs of columns with the name of their
+ * value, and what is in flight between a start and its wait. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/verify/verifier.h"
+
+/* Which contribution to a group's gradient each unit makes: backward goes from the last unit to the
+ * first. */
+static void count_contributions(z3d_flow *flow) {
+    const z3d_program *p = flow->program;
+    for (int u = p->model->num_units - 1; u >= 0; u--) {
+        const z3d_unit *unit = &p->model->unit[u];
+        const z3d_trace *trace = z3d_traces_get(p->traces, p->mode, unit->kind, Z3D_CALL_BACKWARD);
+        for (int s = 0; s < unit->num_groups; s++) {
+            if (!trace->writes_gradients[s]) continue;
+            flow->place[u * Z3D_MAX_UNIT_GROUPS + s] = flow->total[unit->group[s]]++;
+        }
+    }
+}
+
+z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
+    const z3d_model *model = program->model;
+    size_t groups = (size_t)model->num_groups, units = (size_t)model->num_units;
+    size_t buffers = (size_t)program->num_buffers;
+    *out = (z3d_flow){.program = program};
+    Z3D_TRY(z3d_new(groups, sizeof *out->total, "verifier", &out->total));
+    Z3D_TRY(z3d_new(groups, sizeof *out->stepped, "verifier", &out->stepped));
+    Z3D_TRY(z3d_new(units * Z3D_MAX_UNIT_GROUPS, sizeof *out->place, "verifier", &out->place));
+    Z3D_TRY(z3d_in_flight_create(program, &out->pending));
+    Z3D_TRY(z3d_new(buffers, sizeof *out->cells, "verifier", &out->cells));
+    for (size_t b = 0; b < buffers; b++) {
+        z3d_cells *c = &out->cells[b];
+        Z3D_TRY(z3d_new(1, sizeof *c->cell, "verifier", &c->cell));
+        c->count = c->capacity = 1;
+        c->cell[0] = (z3d_cell){.end = INT64_MAX, .writer = {-1, -1}};
+    }
+    count_contributions(out);
+    return Z3D_OK;
+}
+
+void z3d_flow_release(z3d_flow *flow) {
+    for (int b = 0; flow->cells != NULL && b < flow->program->num_buffers; b++) {
+        free(flow->cells[b].cell);
+    }
+    free(flow->cells);
+    z3d_in_flight_release(&flow->pending);
+    free(flow->total);
+    free(flow->place);
+    free(flow->stepped);
+}
+
+/* ---- words ---- */
+
+z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...) {
+    char why[384], entry[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why, sizeof why, format, arguments);
+    va_end(arguments);
+    z3d_instruction_describe(flow->program, flow->at, entry, sizeof entry);
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: %s", flow->at, entry, why);
+}
+
+const char *z3d_slot_text(int slot) {
+    static const char *const before[] = {"input",          "output", "output gradient",
+                                         "input gradient", "saved",  "workspace"};
+    if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
+    if (slot < Z3D_SLOT_GRADIENTS) return "parameters";
+    if (slot < Z3D_SLOT_SHARD) return "gradients";
+    return slot == Z3D_SLOT_SHARD ? "kept gradients" : "optimizer";
+}
+
+static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, size_t size) {
+    bool unit = v.kind >= Z3D_VALUE_OUTPUT && v.kind <= Z3D_VALUE_SAVED;
+    const char *name = v.kind == Z3D_VALUE_NOTHING ? ""
+                       : unit                      ? p->model->unit[v.of].name
+                                                   : p->model->group[v.of].name;
+    static const char *const unit_words[] = {"output", "part of the output", "output gradient",
+                                             "saved memory"};
+    if (unit) {
+        snprintf(buf, size, "%s of %s, micro-batch %d", unit_words[v.kind - Z3D_VALUE_OUTPUT], name,
+                 v.micro);
+    } else if (v.kind == Z3D_VALUE_PARAMETERS || v.kind == Z3D_VALUE_OPTIMIZER) {
+        snprintf(buf, size, "%s of %s %s the optimizer step",
+                 v.kind == Z3D_VALUE_OPTIMIZER ? "optimizer state" : "parameters", name,
+                 v.count > 0 ? "after" : "before");
+    } else if (v.kind == Z3D_VALUE_GRADIENT_SUM) {
+        snprintf(buf, size, "%d contributions to sum %d of %s's gradients, not reduced", v.count,
+                 v.micro, name);
+    } else if (v.kind == Z3D_VALUE_GRADIENT_REDUCED || v.kind == Z3D_VALUE_GRADIENT_PART) {
+        snprintf(buf, size, "reduced gradients of %s, sums %d to %d%s", name, v.micro,
+                 v.micro + v.count - 1,
+                 v.kind == Z3D_VALUE_GRADIENT_PART ? ", still to be summed" : "");
+    } else {
+        snprintf(buf, size, "nothing defined");
+    }
+    return buf;
+}
+
+/* ---- cells ---- */
+
+static bool same_value(z3d_value a, z3d_value b) {
+    return a.kind == b.kind && a.of == b.of && a.micro == b.micro && a.count == b.count;
+}
+
+static bool same_cell(const z3d_cell *a, const z3d_cell *b) {
+    for (int row = 0; row < 2; row++) {
+        if (!same_value(a->value[row], b->value[row]) || a->writer[row] != b->writer[row] ||
+            a->readers[row] != b->readers[row]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static z3d_cell *cell_at(const z3d_cells *c, int index) {
+    return &c->cell[index < c->gap ? index : index + c->capacity - c->count];
+}
+
+/* Brings the room to grow in front of cell `index`. */
+static void move_gap(z3d_cells *c, int index) {
+    int room = c->capacity - c->count, low = index < c->gap ? index : c->gap;
+    size_t bytes = sizeof *c->cell * (size_t)abs(c->gap - index);
+    z3d_cell *front = c->cell + low, *behind = c->cell + low + room;
+    if (index < c->gap)
+        memmove(behind, front, bytes);
+    else
+        memmove(front, behind, bytes);
+    c->gap = index;
+}
+
+static z3d_status make_room(z3d_cells *c) {
+    if (c->count < c->capacity) return Z3D_OK;
+    move_gap(c, c->count);
+    z3d_cell *more = realloc(c->cell, 2 * sizeof *more * (size_t)c->capacity);
+    if (more == NULL)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to verify a program (%d cells)",
+                         c->capacity);
+    c->cell = more;
+    c->capacity *= 2;
+    return Z3D_OK;
+}
+
+/* Cuts so that a cell begins at `column`; gives its index. */
+static z3d_status cut(z3d_cells *c, int64_t column, int *index) {
+    int low = 0, high = c->count;
+    while (low < high) { /* first cell that ends behind column */
+        int middle = low + (high - low) / 2;
+        if (cell_at(c, middle)->end > column) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    *index = low;
+    if (column == (low > 0 ? cell_at(c, low - 1)->end : 0)) return Z3D_OK;
+    Z3D_TRY(make_room(c));
+    move_gap(c, low);
+    c->cell[low] = *cell_at(c, low);
+    c->cell[low].end = column;
+    c->gap++;
+    c->count++;
+    *index = low + 1;
+    return Z3D_OK;
+}
+
+/* Joins equal neighbours in [from, to], so that finished buckets do not stay apart. */
+static void join(z3d_cells *c, int from, int to) {
+    int kept = from;
+    move_gap(c, to + 1);
+    for (int i = from + 1; i <= to; i++) {
+        if (same_cell(&c->cell[kept], &c->cell[i])) {
+            c->cell[kept].end = c->cell[i].end;
+        } else {
+            c->cell[++kept] = c->cell[i];
+        }
+    }
+    c->gap = kept + 1;
+    c->count -= to - kept;
+}
+
+typedef enum action { READ, WRITE, LOCK, UNLOCK } action;
+
+static z3d_status check_free(const z3d_flow *flow, const char *what, const z3d_cell *cell, int row,
+                             bool write) {
+    char entry[160];
+    if (cell->writer[row] >= 0) {
+        return z3d_flow_fail(
+            flow, "its %s is being written by entry %d, %s", what, cell->writer[row],
+            z3d_instruction_describe(flow->program, cell->writer[row], entry, sizeof entry));
+    }
+    if (write && cell->readers[row] > 0) {
+        return z3d_flow_fail(flow, "its %s is being read by an entry that is still in flight",
+                             what);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row, action action,
+                      bool write, z3d_value value) {
+    char is[128], must[128];
+    if (action == UNLOCK) {
+        if (write) {
+            cell->writer[row] = -1;
+        } else {
+            cell->readers[row]--;
+        }
+        return Z3D_OK;
+    }
+    Z3D_TRY(check_free(flow, what, cell, row, write));
+    if (action == READ && !same_value(cell->value[row], value)) {
+        return z3d_flow_fail(flow, "its %s must hold %s, but holds %s%s", what,
+                             describe_value(flow->program, value, must, sizeof must),
+                             describe_value(flow->program, cell->value[row], is, sizeof is),
+                             row == 1 ? " (rows of other ranks)" : "");
+    }
+    if (action == WRITE) cell->value[row] = value;
+    if (action == LOCK && write) cell->writer[row] = flow->at;
+    if (action == LOCK && !write) cell->readers[row]++;
+    return Z3D_OK;
+}
+
+static z3d_status apply(z3d_flow *flow, int buffer, const char *what, z3d_access access,
+                        action action, bool write, z3d_value value) {
+    z3d_cells *c = &flow->cells[buffer];
+    int from, to;
+    Z3D_TRY(cut(c, access.first, &from));
+    Z3D_TRY(cut(c, access.first + access.count, &to));
+    for (int row = 0; row < 2; row++) {
+        if (!(access.rows & (1 << row))) continue;
+        for (int i = from; i < to; i++) {
+            Z3D_TRY(act(flow, what, cell_at(c, i), row, action, write, value));
+        }
+    }
+    join(c, from > 0 ? from - 1 : 0, to < c->count ? to : c->count - 1);
+    return Z3D_OK;
+}
+
+/* ---- operands of the current entry ---- */
+
+static int operand_of(const z3d_flow *flow, int slot) {
+    return flow->program->instruction[flow->at].buffer[slot];
+}
+
+z3d_status z3d_flow_operand(const z3d_flow *flow, int slot, int64_t bytes) {
+    return z3d_flow_operand_in(flow, slot, bytes, Z3D_SPACE_DEVICE);
+}
+
+z3d_status z3d_flow_operand_in(const z3d_flow *flow, int slot, int64_t bytes, z3d_space space) {
+    int index = operand_of(flow, slot);
+    if (index < 0) return z3d_flow_fail(flow, "its %s is missing", z3d_slot_text(slot));
+    const z3d_buffer *b = &flow->program->buffer[index];
+    if (b->space != space) {
+        return z3d_flow_fail(flow, "its %s, %s, is not %s", z3d_slot_text(slot), b->name,
+                             space == Z3D_SPACE_HOST ? "in host memory" : "on the device");
+    }
+    if (flow->at < b->first || flow->at > b->last) {
+        return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d",
+                             z3d_slot_text(slot), b->name, b->first, b->last);
+    }
+    if (b->bytes < bytes) {
+        return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld",
+                             z3d_slot_text(slot), b->name, (long long)b->bytes, (long long)bytes);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_flow_read(z3d_flow *flow, z3d_access access, z3d_value value) {
+    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, READ,
+                 false, value);
+}
+
+z3d_status z3d_flow_write(z3d_flow *flow, z3d_access access, z3d_value value) {
+    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, WRITE,
+                 true, value);
+}
+
+z3d_status z3d_flow_lock(z3d_flow *flow, z3d_access access, bool write) {
+    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, LOCK,
+                 write, (z3d_value){0});
+}
+
+z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_access access, bool write) {
+    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, UNLOCK,
+                 write, (z3d_value){0});
+}
+
+/* ---- persistent buffers at both ends of the program, and for entries without slots ---- */
+
+static z3d_access whole(const z3d_flow *flow, int buffer, int rows) {
+    int group = flow->program->buffer[buffer].group;
+    int64_t columns = group >= 0 ? flow->program->layout->group[group].shard : 1;
+    return (z3d_access){.rows = rows, .first = 0, .count = columns};
+}
+
+z3d_status z3d_flow_set(z3d_flow *flow, int buffer, int rows, z3d_value value) {
+    return apply(flow, buffer, flow->program->buffer[buffer].name, whole(flow, buffer, rows), WRITE,
+                 true, value);
+}
+
+z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, int rows, z3d_value value) {
+    return apply(flow, buffer, flow->program->buffer[buffer].name, whole(flow, buffer, rows), READ,
+                 false, value);
+}

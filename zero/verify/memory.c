@@ -1,0 +1,266 @@
+/* The verifier's plain checks: indices within their ranges, the persistent buffers that entries use
+ * without naming them, and addresses: what is alive together must not overlap. */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/plan_memory/packer.h"
+#include "zero/verify/verifier.h"
+
+static z3d_status bad_entry(const z3d_program *p, int index, const char *what, long long value,
+                            long long limit) {
+    char entry[160];
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: %s is %lld, but must be 0 to %lld", index,
+                     z3d_instruction_describe(p, index, entry, sizeof entry), what, value,
+                     limit - 1);
+}
+
+static z3d_status check_columns(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    int64_t shard = p->layout->group[in->group].shard;
+    if (in->first >= 0 && in->count > 0 && in->count <= shard && in->first <= shard - in->count) {
+        return Z3D_OK;
+    }
+    char entry[160];
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "entry %d, %s: %lld columns from column %lld; the shard has columns 0 to %lld",
+                     index, z3d_instruction_describe(p, index, entry, sizeof entry),
+                     (long long)in->count, (long long)in->first, (long long)shard - 1);
+}
+
+static z3d_status check_entry(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    bool unit = info->subject == Z3D_SUBJECT_UNIT, group = info->subject == Z3D_SUBJECT_GROUP;
+    bool matrix = group && z3d_is_collective(in) && info->rules != Z3D_CLASS_ALL_REDUCE;
+    int units = p->model->num_units, groups = p->model->num_groups;
+    int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
+    if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT) {
+        return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
+    }
+    if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
+    if ((unsigned)in->axis >= Z3D_AXIS_COUNT) {
+        return bad_entry(p, index, "axis", in->axis, Z3D_AXIS_COUNT);
+    }
+    if (unit && (in->unit < 0 || in->unit >= units)) {
+        return bad_entry(p, index, "unit", in->unit, units);
+    }
+    if (group && (in->group < 0 || in->group >= groups)) {
+        return bad_entry(p, index, "group", in->group, groups);
+    }
+    if (unit && (in->micro < 0 || in->micro >= micros)) {
+        return bad_entry(p, index, "micro-batch", in->micro, micros);
+    }
+    for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+        if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers) {
+            return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
+        }
+    }
+    return matrix ? check_columns(p, index) : Z3D_OK;
+}
+
+z3d_status z3d_verify_indices(const z3d_program *program) {
+    for (int i = 0; i < program->num_instructions; i++) Z3D_TRY(check_entry(program, i));
+    return Z3D_OK;
+}
+
+/* ---- persistent buffers ---- */
+
+static z3d_status check_persistent(const z3d_program *p, int index, const char *what, int group,
+                                   int64_t bytes) {
+    const z3d_buffer *b = &p->buffer[index];
+    if (b->persistent && b->first == 0 && b->last == INT_MAX && b->bytes == bytes &&
+        b->space == Z3D_SPACE_DEVICE && b->group == group) {
+        return Z3D_OK;
+    }
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "buffer %d, %s, has %lld bytes of group %d, but must be %s: persistent, on "
+                     "the device, %lld bytes of group %d",
+                     index, b->name, (long long)b->bytes, b->group, what, (long long)bytes, group);
+}
+
+static z3d_status check_group_buffers(const z3d_program *p, int group) {
+    static const char *const what[] = {"its parameters", "its kept gradients",
+                                       "its optimizer state"};
+    for (int part = 0; part < Z3D_PART_COUNT; part++)
+        Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_group_part)part),
+                                 what[part], group,
+                                 z3d_kept_bytes(p->layout, group, (z3d_group_part)part)));
+    return Z3D_OK;
+}
+
+static z3d_status check_persistents(const z3d_program *p) {
+    int groups = p->model->num_groups, fields = p->model->num_fields;
+    int needed = z3d_program_group_buffer(p, groups, Z3D_PART_PARAMETERS);
+    if (p->num_buffers < needed) {
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "the program has %d buffers, but needs at least its %d persistent ones",
+                         p->num_buffers, needed);
+    }
+    int64_t scratch = p->traces->scratch > 0 ? p->traces->scratch : 64;
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, sizeof(z3d_step_state)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1,
+                             8 * (Z3D_CONTROL_FIXED + groups)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, scratch));
+    for (int m = 0; m < p->config.accumulation; m++) {
+        for (int f = 0; f < fields; f++) {
+            int64_t bytes = p->config.micro_batch * p->model->field[f].bytes_per_sample;
+            Z3D_TRY(check_persistent(p, z3d_program_batch_buffer(p, m, f), "the batch", -1, bytes));
+        }
+    }
+    for (int g = 0; g < groups; g++) Z3D_TRY(check_group_buffers(p, g));
+    return Z3D_OK;
+}
+
+/* ---- addresses ---- */
+
+static z3d_status check_lifetimes(const z3d_program *p) {
+    for (int i = 0; i < p->num_buffers; i++) {
+        const z3d_buffer *b = &p->buffer[i];
+        bool lives = b->persistent
+                         ? b->first == 0 && b->last == INT_MAX
+                         : b->first >= 0 && b->first <= b->last && b->last < p->num_instructions;
+        if (!lives || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT) {
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "buffer %d, %s: %lld bytes, alive from entry %d to %d; the program "
+                             "has entries 0 to %d",
+                             i, b->name, (long long)b->bytes, b->first, b->last,
+                             p->num_instructions - 1);
+        }
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_place(const z3d_program *p, int index) {
+    const z3d_buffer *b = &p->buffer[index];
+    int64_t arena = p->arena[b->space];
+    if (b->offset >= 0 && b->offset % Z3D_PACK_ALIGN == 0 && b->bytes <= arena &&
+        b->offset <= arena - b->bytes) {
+        return Z3D_OK;
+    }
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "buffer %d, %s: %lld bytes at %lld; the arena has %lld bytes, and offsets "
+                     "must be multiples of %d",
+                     index, b->name, (long long)b->bytes, (long long)b->offset, (long long)arena,
+                     Z3D_PACK_ALIGN);
+}
+
+/* Buffers in the order in which they come alive and in that in which they die, and those alive at
+ * the moment: by place in the order of addresses, as a tree of which every node knows whether
+ * anything below it is alive. */
+typedef struct sweep {
+    const z3d_program *program;
+    int *birth, *death, *address; /* buffers in these orders */
+    int *place;                   /* by buffer: its place in `address` */
+    bool *alive;                  /* the tree: node 1 is the root, leaves begin at `leaves` */
+    int count, dead, leaves;
+} sweep;
+
+static int by_birth(const void *a, const void *b, void *program) {
+    const z3d_program *p = program;
+    int x = *(const int *)a, y = *(const int *)b;
+    int first = p->buffer[x].first, other = p->buffer[y].first;
+    return first != other ? (first > other) - (first < other) : (x > y) - (x < y);
+}
+
+static int by_death(const void *a, const void *b, void *program) {
+    const z3d_program *p = program;
+    int x = *(const int *)a, y = *(const int *)b;
+    int last = p->buffer[x].last, other = p->buffer[y].last;
+    return last != other ? (last > other) - (last < other) : (x > y) - (x < y);
+}
+
+static int by_address(const void *a, const void *b, void *program) {
+    const z3d_program *p = program;
+    int x = *(const int *)a, y = *(const int *)b;
+    int64_t offset = p->buffer[x].offset, other = p->buffer[y].offset;
+    return offset != other ? (offset > other) - (offset < other) : (x > y) - (x < y);
+}
+
+static void set_alive(sweep *s, int index, bool alive) {
+    int node = s->leaves + s->place[index];
+    for (s->alive[node] = alive; node > 1; node /= 2)
+        s->alive[node / 2] = s->alive[node] || s->alive[node ^ 1];
+}
+
+/* The buffer alive at the nearest address below (side 0) or above (side 1) the buffer's, -1. */
+static int neighbour(const sweep *s, int index, int side) {
+    int node = s->leaves + s->place[index];
+    while (node > 1 && (node % 2 != 1 - side || !s->alive[node ^ 1])) node /= 2;
+    if (node <= 1) return -1;
+    for (node ^= 1; node < s->leaves;) {
+        int nearer = 2 * node + 1 - side;
+        node = s->alive[nearer] ? nearer : nearer ^ 1;
+    }
+    return s->address[node - s->leaves];
+}
+
+/* What is alive shares nothing: what comes alive shares addresses with a neighbour, or nothing. */
+static z3d_status bring_alive(sweep *s, int index) {
+    const z3d_buffer *buffers = s->program->buffer, *b = &buffers[index];
+    while (s->dead < s->count && buffers[s->death[s->dead]].last < b->first)
+        set_alive(s, s->death[s->dead++], false);
+    for (int side = 0; side < 2; side++) {
+        int near = neighbour(s, index, side);
+        const z3d_buffer *other = near >= 0 ? &buffers[near] : NULL;
+        if (other && other->offset < b->offset + b->bytes &&
+            b->offset < other->offset + other->bytes) {
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "buffers %d, %s, and %d, %s, are both alive at entry %d and share "
+                             "addresses (%lld bytes at %lld, %lld at %lld)",
+                             near, other->name, index, b->name, b->first, (long long)other->bytes,
+                             (long long)other->offset, (long long)b->bytes, (long long)b->offset);
+        }
+    }
+    set_alive(s, index, true);
+    return Z3D_OK;
+}
+
+static z3d_status reserve(sweep *s) {
+    size_t buffers = (size_t)s->program->num_buffers + 1;
+    for (s->leaves = 1; s->leaves < s->program->num_buffers; s->leaves *= 2) {
+    }
+    Z3D_TRY(z3d_new(buffers, sizeof *s->birth, "verifier", &s->birth));
+    Z3D_TRY(z3d_new(buffers, sizeof *s->death, "verifier", &s->death));
+    Z3D_TRY(z3d_new(buffers, sizeof *s->address, "verifier", &s->address));
+    Z3D_TRY(z3d_new(buffers, sizeof *s->place, "verifier", &s->place));
+    return z3d_new(2 * (size_t)s->leaves, sizeof *s->alive, "verifier", &s->alive);
+}
+
+static void sort(sweep *s) {
+    size_t count = (size_t)s->count, size = sizeof *s->birth;
+    void *program = (void *)(uintptr_t)s->program;
+    memcpy(s->death, s->birth, count * size);
+    memcpy(s->address, s->birth, count * size);
+    qsort_r(s->birth, count, size, by_birth, program);
+    qsort_r(s->death, count, size, by_death, program);
+    qsort_r(s->address, count, size, by_address, program);
+    for (int i = 0; i < s->count; i++) s->place[s->address[i]] = i;
+}
+
+static z3d_status check_addresses(const z3d_program *p, z3d_space space) {
+    sweep s = {.program = p};
+    z3d_status status = reserve(&s);
+    for (int i = 0; status == Z3D_OK && i < p->num_buffers; i++) {
+        if (p->buffer[i].space != space || p->buffer[i].bytes == 0) continue;
+        status = check_place(p, i);
+        s.birth[s.count++] = i;
+    }
+    if (status == Z3D_OK) sort(&s);
+    for (int i = 0; status == Z3D_OK && i < s.count; i++) status = bring_alive(&s, s.birth[i]);
+    free(s.birth);
+    free(s.death);
+    free(s.address);
+    free(s.place);
+    free(s.alive);
+    return status;
+}
+
+z3d_status z3d_verify_memory(const z3d_program *program) {
+    Z3D_TRY(check_persistents(program));
+    Z3D_TRY(check_lifetimes(program));
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+        if (program->arena[space] > 0) Z3D_TRY(check_addresses(program, (z3d_space)space));
+    }
+    return Z3D_OK;
+}

@@ -1,0 +1,98 @@
+/* Inside of the verifier: what buffers hold, as names of values. A step's values are named by what
+ * the naive step calls them: for every micro-batch forward through all units and backward through
+ * all, gradients added in that order, reduced over the data group once a step or once a
+ * micro-batch, those of replicated parameters of a sequence-parallel model summed over the tensor
+ * group, one optimizer step a group. That naive step knows no stages, buckets or overlap; an
+ * entry whose operands hold the values that the naive step would use gives the value that the naive
+ * step would get. */
+#ifndef ZERO3D_ZERO_VERIFIER_H
+#define ZERO3D_ZERO_VERIFIER_H
+
+#include "zero/program.h"
+#include "zero/program/in_flight.h"
+
+typedef enum z3d_value_kind {
+    Z3D_VALUE_NOTHING,         /* never written, released, overwritten or left undefined */
+    Z3D_VALUE_OUTPUT,          /* of unit `of`, micro-batch `micro` */
+    Z3D_VALUE_OUTPUT_PART,     /* this tensor rank's part of that output */
+    Z3D_VALUE_OUTPUT_GRADIENT, /* the loss's gradient with respect to that output */
+    Z3D_VALUE_SAVED,           /* what unit `of` saved for its backward */
+    Z3D_VALUE_PARAMETERS,      /* of group `of`; count: 0 before, 1 after the optimizer step */
+    Z3D_VALUE_OPTIMIZER,       /* its optimizer state, likewise */
+    Z3D_VALUE_GRADIENT_SUM,    /* this rank's gradients of group `of`: the first `count`
+                                  contributions to sum `micro` (a micro-batch's, or the step's 0) */
+    Z3D_VALUE_GRADIENT_PART,   /* reduced as below, but some of it this tensor rank's part only */
+    Z3D_VALUE_GRADIENT_REDUCED /* over the data group: sums micro .. micro + count - 1, added */
+} z3d_value_kind;
+
+typedef struct z3d_value {
+    z3d_value_kind kind;
+    int of, micro, count;
+} z3d_value;
+
+/* A run of columns that is treated alike. A plain buffer is column 0 of an own row. */
+typedef struct z3d_cell {
+    int64_t end;        /* first column behind it */
+    z3d_value value[2]; /* own row, other rows */
+    int writer[2];      /* the started entry that is filling it, -1: none */
+    int readers[2];     /* number of started entries that are reading it */
+} z3d_cell;
+
+/* The room to grow lies behind cell `gap`, where the last change was: the next one is near it. */
+typedef struct z3d_cells {
+    int count, capacity, gap;
+    z3d_cell *cell;
+} z3d_cells;
+
+/* The symbolic run of one program. */
+typedef struct z3d_flow {
+    const z3d_program *program;
+    int at;           /* current entry */
+    z3d_cells *cells; /* by buffer */
+    z3d_in_flight pending;
+    int *total; /* by group: contributions of one micro-batch to its gradient */
+    int *place; /* by unit and slot: which contribution */
+    bool *stepped;
+    int losses; /* micro-batches whose loss was added */
+    bool begun, controlled, handed_over;
+} z3d_flow;
+
+/* A part of one operand of the current entry. */
+typedef struct z3d_access {
+    int slot;
+    int rows;
+    int64_t first, count; /* columns */
+} z3d_access;
+
+z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out);
+void z3d_flow_release(z3d_flow *flow);
+
+/* ERR_PROGRAM "entry 12, reduce_grads block.3 (...): why". */
+z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+const char *z3d_slot_text(int slot); /* "output gradient" */
+
+/* The operand must be there, alive at this entry, in device memory, and at least `bytes` long. */
+z3d_status z3d_flow_operand(const z3d_flow *flow, int slot, int64_t bytes);
+/* The same in the given memory space. */
+z3d_status z3d_flow_operand_in(const z3d_flow *flow, int slot, int64_t bytes, z3d_space space);
+/* The operand must hold `value`, and nothing in flight may be writing it. */
+z3d_status z3d_flow_read(z3d_flow *flow, z3d_access access, z3d_value value);
+/* Nothing in flight may be using the operand; it holds `value` from here. */
+z3d_status z3d_flow_write(z3d_flow *flow, z3d_access access, z3d_value value);
+/* From a start to its wait: others may read (write = false) or may do nothing with it. */
+z3d_status z3d_flow_lock(z3d_flow *flow, z3d_access access, bool write);
+/* Ends the lock of z3d_flow_lock. */
+z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_access access, bool write);
+/* Sets persistent buffers before the first entry, checks them after the last (slotless). */
+z3d_status z3d_flow_set(z3d_flow *flow, int buffer, int rows, z3d_value value);
+z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, int rows, z3d_value value);
+
+/* residual/verify_checkpoints.c: a save_input or load_input entry. start: not its wait. */
+z3d_status z3d_verify_move_input(z3d_flow *flow, bool start);
+/* Lifetimes, sizes of what no slot names, addresses (verifier_memory.c). */
+z3d_status z3d_verify_memory(const z3d_program *program);
+/* Indices and enums of every entry are within their ranges. */
+z3d_status z3d_verify_indices(const z3d_program *program);
+
+#endif

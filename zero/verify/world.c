@@ -1,0 +1,400 @@
+/* Plays the programs of all ranks against each other. Every rank has one queue of collectives, in
+ * the order in which it starts them, over all groups: its head is done when it is the head of every
+ * member's queue, with the same operands. That is stricter than a backend must be (groups may
+ * overtake each other in some), so what passes here cannot deadlock there. A start puts its
+ * collective into the queue and goes on; a wait, and an inner collective of a unit, stops the rank
+ * until it is done. Nothing is ever polled: a rank runs until it must wait and is woken when its
+ * wait is over, so that the play ends, one way or the other. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "zero/program/in_flight.h"
+
+/* One collective as it must look alike on every member. */
+typedef struct call {
+    int opcode, child; /* child: its number within a unit, -1: the entry's own */
+    z3d_axis axis;
+    z3d_collective_kind kind;
+    z3d_reduce_op op;
+    z3d_dtype dtype;
+    bool scalar;
+    int group, unit, micro;
+    int64_t first, count;
+} call;
+
+typedef struct queued {
+    int entry, child;
+} queued;
+
+typedef struct player {
+    const z3d_program *program;
+    int entry, child;      /* where it stands: children first, then the entry's own collective */
+    bool posted;           /* the collective it stands at is in the queue */
+    bool scheduled, ended; /* is in the list of those to run; came to its end */
+    int64_t started, done; /* collectives put into the queue, and finished: it is first in, first
+                              out */
+    queued *queue;         /* ring of started, unfinished ones: started - done of them */
+    int capacity;
+    int64_t *number; /* by entry: of a start, its place in the queue's history */
+    z3d_in_flight open;
+} player;
+
+typedef struct meeting {
+    int arrived, first; /* members whose queue's head is on this group; the rank that came first */
+} meeting;
+
+typedef struct world {
+    int count;
+    const int *size;
+    player *player;
+    meeting *meeting; /* by axis and the group's lowest rank */
+    int *to_run, num_to_run;
+    int *full, num_full; /* meetings that all members have come to, to be finished */
+} world;
+
+/* ---- what a collective is ---- */
+
+static call call_of(const z3d_program *p, queued q) {
+    const z3d_instruction *in = &p->instruction[q.entry];
+    call c = {.opcode = (int)in->opcode,
+              .child = q.child,
+              .group = in->group,
+              .unit = in->unit,
+              .micro = in->micro};
+    if (q.child >= 0) {
+        const z3d_child *child = &in->child[q.child];
+        c.axis = child->axis;
+        c.kind = child->kind;
+        c.op = child->op;
+        c.dtype = child->dtype;
+        c.scalar = child->scalar;
+        c.count = child->count;
+        return c;
+    }
+    c.axis = in->axis;
+    c.kind = z3d_instruction_kind(in);
+    c.dtype = z3d_instruction_dtype(p, in);
+    c.scalar = !z3d_is_collective(in);
+    z3d_instruction_columns(p, in, &c.first, &c.count);
+    return c;
+}
+
+static bool same_call(const call *a, const call *b) {
+    return a->opcode == b->opcode && a->child == b->child && a->kind == b->kind && a->op == b->op &&
+           a->dtype == b->dtype && a->scalar == b->scalar && a->group == b->group &&
+           a->unit == b->unit && a->micro == b->micro && a->first == b->first &&
+           a->count == b->count;
+}
+
+static int coordinate(const world *w, int rank, z3d_axis axis) {
+    int tensor = w->size[Z3D_AXIS_TENSOR], data = w->size[Z3D_AXIS_DATA];
+    switch (axis) {
+    case Z3D_AXIS_TENSOR:
+        return rank % tensor;
+    case Z3D_AXIS_DATA:
+        return rank / tensor % data;
+    case Z3D_AXIS_PIPELINE:
+        return rank / tensor / data;
+    default:
+        return rank;
+    }
+}
+
+/* Distance between the ranks of neighbours along the axis. */
+static int stride(const world *w, z3d_axis axis) {
+    int tensor = w->size[Z3D_AXIS_TENSOR], data = w->size[Z3D_AXIS_DATA];
+    return axis == Z3D_AXIS_DATA ? tensor : axis == Z3D_AXIS_PIPELINE ? tensor * data : 1;
+}
+
+static int lowest_member(const world *w, int rank, z3d_axis axis) {
+    return rank - coordinate(w, rank, axis) * stride(w, axis);
+}
+
+static int meeting_of(const world *w, int rank, z3d_axis axis) {
+    return (int)axis * w->count + lowest_member(w, rank, axis);
+}
+
+/* ---- words ---- */
+
+static void describe_call(const player *p, queued q, char *buf, size_t size) {
+    char entry[128];
+    call c = call_of(p->program, q);
+    z3d_instruction_describe(p->program, q.entry, entry, sizeof entry);
+    snprintf(buf, size, "entry %d, %s: %s of %lld %s over the %s group", q.entry, entry,
+             z3d_collective_name(c.kind), (long long)c.count, z3d_dtype_name(c.dtype),
+             z3d_axis_name(c.axis));
+}
+
+/* ---- the queue ---- */
+
+static queued *head(const player *p) {
+    return &p->queue[p->done % p->capacity];
+}
+
+static void schedule(world *w, int rank) {
+    player *p = &w->player[rank];
+    if (p->scheduled || p->ended) return;
+    p->scheduled = true;
+    w->to_run[w->num_to_run++] = rank;
+}
+
+/* The rank's head is new: it comes to its group's meeting. */
+static z3d_status come(world *w, int rank) {
+    const player *p = &w->player[rank];
+    call mine = call_of(p->program, *head(p));
+    int index = meeting_of(w, rank, mine.axis);
+    meeting *m = &w->meeting[index];
+    if (m->arrived == 0) m->first = rank;
+    const player *other = &w->player[m->first];
+    call theirs = call_of(other->program, *head(other));
+    if (!same_call(&mine, &theirs)) {
+        char a[256], b[256];
+        describe_call(other, *head(other), a, sizeof a);
+        describe_call(p, *head(p), b, sizeof b);
+        return Z3D_ERROR(
+            Z3D_ERR_PROGRAM,
+            "ranks of one group run different collectives: rank %d runs %s; rank %d runs %s",
+            m->first, a, rank, b);
+    }
+    if (++m->arrived == w->size[mine.axis]) w->full[w->num_full++] = index;
+    return Z3D_OK;
+}
+
+/* Finishes meetings until no group is complete: every end may bring new heads. */
+static z3d_status finish_meetings(world *w) {
+    while (w->num_full > 0) {
+        int index = w->full[--w->num_full];
+        z3d_axis axis = (z3d_axis)(index / w->count);
+        int lowest = index % w->count;
+        w->meeting[index].arrived = 0;
+        for (int i = 0; i < w->size[axis]; i++) {
+            w->player[lowest + i * stride(w, axis)].done++;
+            schedule(w, lowest + i * stride(w, axis));
+        }
+        for (int i = 0; i < w->size[axis]; i++) {
+            int rank = lowest + i * stride(w, axis);
+            if (w->player[rank].done < w->player[rank].started) Z3D_TRY(come(w, rank));
+        }
+    }
+    return Z3D_OK;
+}
+
+static z3d_status enqueue(world *w, int rank, queued q) {
+    player *p = &w->player[rank];
+    int64_t length = p->started - p->done;
+    if (length == p->capacity) {
+        int capacity = 2 * p->capacity;
+        queued *queue = NULL;
+        Z3D_TRY(z3d_new((size_t)capacity, sizeof *queue, "verifier", &queue));
+        for (int64_t i = p->done; i < p->started; i++)
+            queue[i % capacity] = p->queue[i % p->capacity];
+        free(p->queue);
+        p->queue = queue;
+        p->capacity = capacity;
+    }
+    p->queue[p->started++ % p->capacity] = q;
+    if (length > 0) return Z3D_OK;
+    Z3D_TRY(come(w, rank));
+    return finish_meetings(w);
+}
+
+/* ---- one rank ---- */
+
+static z3d_status wait(player *p, int rank, bool *over) {
+    int start = z3d_in_flight_find(&p->open, p->entry, false);
+    if (start < 0) {
+        char entry[128];
+        z3d_instruction_describe(p->program, p->entry, entry, sizeof entry);
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "rank %d, entry %d, %s: it waits for an entry that was not started", rank,
+                         p->entry, entry);
+    }
+    *over = p->number[start] < p->done;
+    if (*over) z3d_in_flight_remove(&p->open, start);
+    return Z3D_OK;
+}
+
+/* Puts the collective it stands at into the queue, once; over: it is done. */
+static z3d_status take_part(world *w, int rank, int child, bool *over) {
+    player *p = &w->player[rank];
+    if (!p->posted) {
+        p->posted = true;
+        Z3D_TRY(enqueue(w, rank, (queued){p->entry, child}));
+    }
+    *over = p->done == p->started; /* it is the last that was started */
+    if (*over) p->posted = false;
+    return Z3D_OK;
+}
+
+/* One step of the rank; over: it need not wait. */
+static z3d_status step(world *w, int rank, bool *over) {
+    player *p = &w->player[rank];
+    const z3d_instruction *in = &p->program->instruction[p->entry];
+    *over = true;
+    if (p->child < in->num_children && in->phase != Z3D_PHASE_WAIT) {
+        Z3D_TRY(take_part(w, rank, p->child, over));
+        if (*over) p->child++;
+        return Z3D_OK;
+    }
+    if (in->phase == Z3D_PHASE_START) {
+        bool meets = z3d_is_collective(in); /* a copy meets nobody: it is over at its wait */
+        p->number[p->entry] = meets ? p->started : -1;
+        z3d_in_flight_add(&p->open, p->entry);
+        if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
+    } else if (in->phase == Z3D_PHASE_WAIT) {
+        Z3D_TRY(wait(p, rank, over));
+    } else if (z3d_communicates(in)) {
+        Z3D_TRY(take_part(w, rank, -1, over));
+    }
+    if (*over) {
+        p->entry++;
+        p->child = 0;
+    }
+    return Z3D_OK;
+}
+
+static z3d_status play(world *w, int rank) {
+    player *p = &w->player[rank];
+    bool over = true;
+    p->scheduled = false;
+    while (over && p->entry < p->program->num_instructions) Z3D_TRY(step(w, rank, &over));
+    if (p->entry == p->program->num_instructions) p->ended = true;
+    return Z3D_OK;
+}
+
+/* ---- the end ---- */
+
+/* Names the first ranks that wait, and the first that does not. */
+static z3d_status report_standstill(const world *w) {
+    z3d_string text = {0};
+    int waiting = 0, ended = 0;
+    for (int rank = 0; rank < w->count; rank++) {
+        const player *p = &w->player[rank];
+        bool waits = p->done < p->started;
+        char what[256] = "has ended";
+        if (waits ? waiting++ >= 3 : ended++ >= 1) continue;
+        if (waits) describe_call(p, *head(p), what, sizeof what);
+        z3d_string_append(&text, "%srank %d %s%s", text.text ? "; " : "", rank,
+                          waits ? "waits in " : "", what);
+    }
+    z3d_status status = Z3D_ERROR(Z3D_ERR_PROGRAM, "no progress, %d of %d ranks wait: %s", waiting,
+                                  w->count, text.text ? text.text : "");
+    z3d_string_free(&text);
+    return status;
+}
+
+static z3d_status check_ends(const world *w) {
+    for (int rank = 0; rank < w->count; rank++) {
+        const player *p = &w->player[rank];
+        if (!p->ended || p->done < p->started) return report_standstill(w);
+    }
+    for (int rank = 0; rank < w->count; rank++) {
+        const player *p = &w->player[rank];
+        if (p->open.count == 0) continue;
+        char entry[128];
+        int start = z3d_in_flight_first(&p->open);
+        z3d_instruction_describe(p->program, start, entry, sizeof entry);
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "rank %d, entry %d, %s: nothing waits for it", rank,
+                         start, entry);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status make_player(player *p, const z3d_program *program) {
+    size_t entries = (size_t)program->num_instructions + 1;
+    p->program = program;
+    p->capacity = 8;
+    Z3D_TRY(z3d_new((size_t)p->capacity, sizeof *p->queue, "verifier", &p->queue));
+    Z3D_TRY(z3d_new(entries, sizeof *p->number, "verifier", &p->number));
+    return z3d_in_flight_create(program, &p->open);
+}
+
+/* Every collective of an entry has a group, and units neither send nor receive. */
+static z3d_status check_entries(const z3d_program *p, int rank) {
+    for (int i = 0; i < p->num_instructions; i++) {
+        const z3d_instruction *in = &p->instruction[i];
+        bool known = (unsigned)in->axis < Z3D_AXIS_COUNT &&
+                     (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
+                      (in->group >= 0 && in->group < p->model->num_groups));
+        for (int c = 0; c < in->num_children && known; c++) {
+            known = (unsigned)in->child[c].axis < Z3D_AXIS_COUNT &&
+                    in->child[c].kind != Z3D_COLLECTIVE_SEND &&
+                    in->child[c].kind != Z3D_COLLECTIVE_RECV;
+        }
+        if (known) continue;
+        return Z3D_ERROR(
+            Z3D_ERR_PROGRAM,
+            "rank %d, entry %d: its collective has no group (units must not send or receive)", rank,
+            i);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_world(z3d_program *const *programs, int count) {
+    if (count < 1) return Z3D_ERROR(Z3D_ERR_PROGRAM, "a world cannot have %d programs", count);
+    const int *size = programs[0]->topology.size;
+    int64_t ranks = (int64_t)size[Z3D_AXIS_TENSOR] * size[Z3D_AXIS_DATA];
+    if (size[Z3D_AXIS_TENSOR] < 1 || size[Z3D_AXIS_DATA] < 1 || size[Z3D_AXIS_PIPELINE] < 1 ||
+        ranks > count || ranks * size[Z3D_AXIS_PIPELINE] != count ||
+        size[Z3D_AXIS_WORLD] != count) {
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "%d programs for a world of tensor %d x data %d x pipeline %d = %d ranks",
+                         count, size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
+                         size[Z3D_AXIS_WORLD]);
+    }
+    for (int rank = 0; rank < count; rank++) {
+        const z3d_program *p = programs[rank];
+        for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+            if (p->topology.size[axis] == size[axis] && p->mode == programs[0]->mode) continue;
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "the programs of rank %d and rank 0 are of different worlds or modes",
+                             rank);
+        }
+        Z3D_TRY(check_entries(p, rank));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status play_all(world *w, z3d_program *const *programs) {
+    size_t count = (size_t)w->count;
+    Z3D_TRY(z3d_new(count, sizeof *w->player, "verifier", &w->player));
+    Z3D_TRY(z3d_new(count * Z3D_AXIS_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
+    Z3D_TRY(z3d_new(count * Z3D_AXIS_COUNT, sizeof *w->full, "verifier", &w->full));
+    Z3D_TRY(z3d_new(count, sizeof *w->to_run, "verifier", &w->to_run));
+    for (int rank = 0; rank < w->count; rank++) {
+        Z3D_TRY(make_player(&w->player[rank], programs[rank]));
+    }
+    for (int rank = w->count - 1; rank >= 0; rank--) schedule(w, rank);
+    while (w->num_to_run > 0) Z3D_TRY(play(w, w->to_run[--w->num_to_run]));
+    return check_ends(w);
+}
+
+static z3d_status play_world(z3d_program *const *programs, int count, const int *size) {
+    world w = {.count = count, .size = size};
+    z3d_status status = play_all(&w, programs);
+    for (int rank = 0; w.player != NULL && rank < count; rank++) {
+        free(w.player[rank].queue);
+        free(w.player[rank].number);
+        z3d_in_flight_release(&w.player[rank].open);
+    }
+    free(w.player);
+    free(w.meeting);
+    free(w.full);
+    free(w.to_run);
+    return status;
+}
+
+z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
+    Z3D_TRY(check_world(programs, count));
+    return play_world(programs, count, programs[0]->topology.size);
+}
+
+/* Members with equal programs come to each collective together: one plays with itself. */
+z3d_status z3d_program_verify_class(const z3d_program *program) {
+    int size[Z3D_AXIS_COUNT];
+    z3d_program *one = (z3d_program *)(uintptr_t)program; /* only read */
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) size[axis] = 1;
+    Z3D_TRY(check_entries(program, 0));
+    return play_world(&one, 1, size);
+}
