@@ -105,7 +105,7 @@ bool z3d_layout_replicates(const z3d_layout *layout, int group);
 void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
                                 int64_t *count);
 
-/* ---- states: what persists (states.c, the one file where ZeRO's stage is read) ---- */
+/* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
 void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_COUNT]);
 /* What the layout says of a group's part: whether all rows are kept, elements of one tensor, the

@@ -1,9 +1,9 @@
-/* zero: the training step as a program. layout.c cuts parameter groups into shards; recorder.c runs
- * each distinct unit once on the recording device; builder.c makes the list of instructions (the
- * one file where ZeRO's stages are decided); verifier.c proves it, planner.c lays out its memory,
- * executor.c runs it; engine.c ties them together. It runs units through src/model/unit.h and knows
- * no GPT. May call src/model/unit.h, parallel/, src/device, src/base. Start reading at program.h,
- * then builder.c. */
+/* zero: the training step as a program. program/ has the table of instructions, what persists
+ * (states.c, the one file where ZeRO's stage is read), groups as matrices of shards, the recordings
+ * of units and the set of all programs; build/ makes the lists, verify/ proves them, plan_memory/
+ * lays out their memory, execute/ runs them. It runs units through src/model/unit.h and knows no
+ * GPT. May call src/model/unit.h, parallel/, src/device, src/base. Start reading at program.h, then
+ * program/opcodes.h. */
 #ifndef ZERO3D_ZERO_ZERO_H
 #define ZERO3D_ZERO_ZERO_H
 

@@ -169,7 +169,7 @@ double z3d_copies_waited(const z3d_device *device);
  * kernels and their scratch, copies, reads, writes, collectives. For tests that measure what memory
  * is used apart from what was planned. NULL: none. */
 typedef void (*z3d_access_observer)(void *context, const void *memory, int64_t bytes);
-void z3d_device_set_access_observer(z3d_device *device, z3d_access_observer access_observer,
+void z3d_device_set_access_observer(z3d_device *device, z3d_access_observer observer,
                                     void *context);
 /* What touches device memory without a call of this room says so (the collectives). */
 void z3d_device_touch(const z3d_device *device, const void *memory, int64_t bytes);

@@ -1,4 +1,4 @@
-/* Inside the builder only (builder.c, work.c, residual/): the program under construction. */
+/* Inside the builder only (build/, activation_checkpointing/): the program under construction. */
 #ifndef ZERO3D_ZERO_BUILDER_H
 #define ZERO3D_ZERO_BUILDER_H
 
@@ -79,8 +79,9 @@ bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 /* The buffer with the output that unit u reads, -1: none (builder.c). */
 int z3d_builder_input(const struct builder *b, int unit);
 
-/* residual/checkpoints.c: after forward of a unit that keeps its input; before its recompute; ahead
- * of that, as far as it may overlap. `last` of save_finish: no further forward comes. */
+/* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before its
+ * recompute; ahead of that, as far as it may overlap. `last` of save_finish: no further forward
+ * comes. */
 void z3d_builder_save_input(struct builder *b, struct work w);
 void z3d_builder_finish_saves(struct builder *b, struct work w);
 void z3d_builder_load_input(struct builder *b, struct work w);

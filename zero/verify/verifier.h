@@ -88,9 +88,9 @@ z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_access access, bool write);
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, int rows, z3d_value value);
 z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, int rows, z3d_value value);
 
-/* residual/verify_checkpoints.c: a save_input or load_input entry. start: not its wait. */
+/* checkpoints.c: a save_input or load_input entry. start: not its wait. */
 z3d_status z3d_verify_move_input(z3d_flow *flow, bool start);
-/* Lifetimes, sizes of what no slot names, addresses (verifier_memory.c). */
+/* Lifetimes, sizes of what no slot names, addresses (memory.c). */
 z3d_status z3d_verify_memory(const z3d_program *program);
 /* Indices and enums of every entry are within their ranges. */
 z3d_status z3d_verify_indices(const z3d_program *program);

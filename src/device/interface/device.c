@@ -15,7 +15,7 @@ struct z3d_device {
     const z3d_plugin *plugin; /* NULL: the table is our own */
     bool host_collectives;
     void *scratch;
-    z3d_access_observer access_observer; /* NULL: none */
+    z3d_access_observer observer; /* NULL: none */
     void *access_context;
 };
 
@@ -138,15 +138,15 @@ void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *
 
 /* ---- who touches what ---- */
 
-void z3d_device_set_access_observer(z3d_device *device, z3d_access_observer access_observer,
+void z3d_device_set_access_observer(z3d_device *device, z3d_access_observer observer,
                                     void *context) {
-    device->access_observer = access_observer;
+    device->observer = observer;
     device->access_context = context;
 }
 
 void z3d_device_touch(const z3d_device *device, const void *memory, int64_t bytes) {
-    if (device->access_observer && bytes > 0)
-        device->access_observer(device->access_context, memory, bytes);
+    if (device->observer && bytes > 0)
+        device->observer(device->access_context, memory, bytes);
 }
 
 static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
@@ -185,7 +185,7 @@ z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel) {
         Z3D_TRY(check_epilogue(&kernel->as.gemm));
         if (!device->ops->fuses) return launch_parts(device, &kernel->as.gemm);
     }
-    if (device->access_observer) touch_operands(device, kernel);
+    if (device->observer) touch_operands(device, kernel);
     return z3d_device_heard(device, device->ops->launch(device->self, kernel));
 }
 
