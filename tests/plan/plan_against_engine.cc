@@ -1,0 +1,156 @@
+// What the engine refuses, a plan refuses, with the same text; what both accept takes the same
+// memory, to the byte. Random configurations of random worlds.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+extern "C" {
+#include "src/plan/plan.h"
+#include "src/plan/simulate.h"
+}
+
+namespace {
+
+constexpr int CASES = 200;
+
+class Random {
+  public:
+    explicit Random(unsigned seed) : engine_(seed) {}
+    int64_t of(std::initializer_list<int64_t> values) {
+        return *(values.begin() + (long)(engine_() % values.size()));
+    }
+    bool chance(unsigned percent) {
+        return engine_() % 100 < percent;
+    }
+
+  private:
+    std::mt19937 engine_;
+};
+
+std::string number(const char *key, int64_t value) {
+    return std::string(key) + ": " + std::to_string(value) + "\n";
+}
+
+// Some of these contradict each other: they are refused.
+std::string random_config(Random &r) {
+    int64_t tensor = r.of({1, 1, 2, 3, 4}), stage = r.of({0, 1, 2, 3});
+    bool full = r.chance(60), sequence = tensor > 1 && r.chance(40);
+    std::string text = "model: { num_layers: " + std::to_string(r.of({1, 2, 3, 5})) +
+                       ", hidden_size: " + std::to_string(r.of({12, 24, 48})) +
+                       ", num_attention_heads: " + std::to_string(r.of({2, 3, 4, 12})) +
+                       ", seq_length: " + std::to_string(r.of({7, 8, 12})) +
+                       ", vocab_size: " + std::to_string(r.of({5, 67, 257})) +
+                       ", make_vocab_size_divisible_by: " + std::to_string(r.of({1, 8})) + " }\n";
+    text += "parallel: { tensor_model_parallel_size: " + std::to_string(tensor) +
+            (sequence ? ", sequence_parallel: true" : "") + " }\n";
+    text += number("train_micro_batch_size_per_gpu", r.of({1, 2, 3}));
+    text += number("gradient_accumulation_steps", r.of({1, 2, 3}));
+    text += "zero_optimization: { stage: " + std::to_string(stage) +
+            ", reduce_bucket_size: " + std::to_string(r.of({64, 1000, 100000})) +
+            ", allgather_bucket_size: " + std::to_string(r.of({64, 1000, 100000})) +
+            ", overlap_comm: " + (r.chance(70) ? "true" : "false") +
+            (r.chance(30) ? ", grad_reduce: per_step" : "") + " }\n";
+    text += std::string("activation_checkpointing: { granularity: ") +
+            (full           ? "full"
+             : r.chance(50) ? "none"
+                            : "selective") +
+            (full && r.chance(30) ? ", partition_activations: true" : "") +
+            (full && r.chance(30) ? ", cpu_checkpointing: true" : "") +
+            (full && r.chance(20) ? ", replay: full" : "") + " }\n";
+    if (r.chance(60))
+        text += r.chance(50) ? "bf16: { enabled: true }\n" : "fp16: { enabled: true }\n";
+    if (r.chance(20)) text += "data_types: { grad_accum_dtype: fp32 }\n";
+    return text;
+}
+
+struct Outcome {
+    z3d_status status = Z3D_OK;
+    std::string message;
+    int64_t arena[Z3D_SPACE_COUNT] = {};
+    z3d_ledger ledger[Z3D_SPACE_COUNT] = {};
+};
+
+z3d_config *read(const std::string &text) {
+    z3d_config *config = nullptr;
+    EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
+    EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "test"), Z3D_OK)
+        << z3d_error_message();
+    return config;
+}
+
+Outcome plan(const std::string &text, int ranks, int rank) {
+    Outcome out;
+    z3d_plan *made = nullptr;
+    z3d_config *config = read(text);
+    out.status = z3d_plan_create(config, ranks, rank, &made);
+    if (out.status != Z3D_OK) out.message = z3d_error_message();
+    for (int space = 0; space < Z3D_SPACE_COUNT && made; space++) {
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+            out.arena[space] = std::max(out.arena[space], made->set.program[mode]->arena[space]);
+        out.ledger[space] = made->ledger[Z3D_MODE_TRAIN][space];
+    }
+    z3d_plan_destroy(made);
+    z3d_config_destroy(config);
+    return out;
+}
+
+// As the trainer makes it: the configuration settled, the model, then an engine that verifies.
+Outcome engine(const std::string &text, int ranks, int rank, int threads) {
+    Outcome out;
+    z3d_topology topology;
+    z3d_model *model = nullptr;
+    z3d_simulation *made = nullptr;
+    z3d_config *config = read(text);
+    z3d_program_config program;
+    out.status = z3d_plan_place(config, ranks, rank, &topology);
+    if (out.status == Z3D_OK) out.status = z3d_plan_model(config, &model);
+    if (out.status == Z3D_OK) {
+        z3d_plan_program_config(config, &program);
+        z3d_sim_node node = {};
+        node.threads = threads;
+        out.status = z3d_simulation_create(model, &topology, &program, 0, node, &made);
+    }
+    if (out.status != Z3D_OK) out.message = z3d_error_message();
+    for (int space = 0; space < Z3D_SPACE_COUNT && made; space++) {
+        z3d_engine_arena(made->engine, (z3d_space)space, &out.arena[space]);
+        out.ledger[space] = *z3d_engine_measured(made->engine, (z3d_space)space);
+    }
+    z3d_simulation_destroy(made);
+    z3d_model_destroy(model);
+    z3d_config_destroy(config);
+    return out;
+}
+
+} // namespace
+
+TEST(PlanAgainstEngine, TheyRefuseAndTakeTheSame) {
+    Random r(20261122);
+    int accepted = 0, refused = 0;
+    for (int i = 0; i < CASES; i++) {
+        std::string text = random_config(r);
+        int ranks = (int)r.of({1, 2, 3, 4, 6, 8}), rank = (int)r.of({0, 0, 1, 5}) % ranks;
+        SCOPED_TRACE(text + std::to_string(ranks) + " ranks, rank " + std::to_string(rank));
+        z3d_config *defaults = read("");
+        int threads = z3d_plan_threads(defaults, ranks);
+        z3d_config_destroy(defaults);
+        Outcome a = plan(text, ranks, rank), b = engine(text, ranks, rank, threads);
+        ASSERT_EQ(a.status, b.status) << a.message << " / " << b.message;
+        ASSERT_EQ(a.message, b.message);
+        (a.status == Z3D_OK ? accepted : refused)++;
+        for (int space = 0; space < Z3D_SPACE_COUNT && a.status == Z3D_OK; space++) {
+            ASSERT_EQ(a.arena[space], b.arena[space]);
+            for (int c = 0; c < Z3D_CATEGORY_COUNT; c++)
+                ASSERT_EQ(a.ledger[space].peak[c], b.ledger[space].peak[c])
+                    << z3d_category_name((z3d_category)c);
+        }
+    }
+    EXPECT_GT(accepted, CASES / 5);
+    EXPECT_GT(refused, CASES / 5);
+    RecordProperty("accepted", accepted);
+}
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
