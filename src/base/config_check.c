@@ -53,10 +53,10 @@ static void check_model_size(config_checker *k) {
 
 /* What fp32 rounds to 1 divides by 0 there: 1 - beta^t. */
 static void check_below_one(config_checker *k, const char *path, double value) {
+    char number[40];
     if (!config_sound(k, path, NULL) || (float)value < 1) return;
-    config_complain(k, path,
-                    "%.17g is 1 as a 32-bit float, and 1 minus it is 0; write at most 0.9999999",
-                    value);
+    config_complain(k, path, "%s is too close to 1 (in fp32 it is 1); write at most 0.9999999",
+                    z3d_format_number(value, number, sizeof number));
 }
 
 static void check_numbers(config_checker *k) {
@@ -65,7 +65,7 @@ static void check_numbers(config_checker *k) {
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[1]);
     if (config_sound(k, "optimizer.params.eps", NULL) && (float)c->optimizer_params_eps == 0) {
         config_complain(k, "optimizer.params.eps",
-                        "%g is 0 as a 32-bit float, which divides 0 by 0; write at least 1e-45",
+                        "%g is too close to 0 (in fp32 it is 0); write at least 1e-45",
                         c->optimizer_params_eps);
     }
 }
@@ -78,54 +78,6 @@ static void check_model(config_checker *k) {
                        c->model_hidden_size, "model.hidden_size");
     }
     check_model_size(k);
-}
-
-/* The sequence, not a micro-batch's tokens: generation has one sample. */
-static void check_sequence(config_checker *k) {
-    const z3d_config *c = k->c;
-    int64_t tensor = c->parallel_tensor_model_parallel_size, length = c->model_seq_length;
-    int64_t below = length / tensor * tensor, above = below + tensor;
-    bool sound =
-        config_sound(k, "parallel.sequence_parallel", "parallel.tensor_model_parallel_size", NULL);
-    if (!sound || !c->parallel_sequence_parallel) return;
-    if (tensor == 1) {
-        config_complain(k, "parallel.sequence_parallel",
-                        "true has no effect with parallel.tensor_model_parallel_size 1: only "
-                        "tensor ranks share a sequence; leave it out");
-        return;
-    }
-    if (below == length || !config_sound(k, "model.seq_length", NULL)) return;
-    z3d_string right = {0};
-    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
-    z3d_string_append(&right, "%lld", (long long)above);
-    config_complain(k, "model.seq_length",
-                    "parallel.sequence_parallel cannot divide %lld tokens by %lld tensor ranks; "
-                    "write %s",
-                    (long long)length, (long long)tensor, right.failed ? "" : right.text);
-    z3d_string_free(&right);
-}
-
-static void check_parallel(config_checker *k) {
-    const z3d_config *c = k->c;
-    static const char tensor_key[] = "parallel.tensor_model_parallel_size";
-    int64_t tensor = c->parallel_tensor_model_parallel_size;
-    if (c->parallel_pipeline_model_parallel_size != 1) {
-        config_complain(k, "parallel.pipeline_model_parallel_size",
-                        "%lld: pipeline parallelism is not supported yet; write 1",
-                        (long long)c->parallel_pipeline_model_parallel_size);
-    }
-    if (!config_sound(k, tensor_key, NULL)) return;
-    if (config_sound(k, "model.num_attention_heads", NULL) &&
-        c->model_num_attention_heads % tensor != 0) {
-        refuse_divisor(k, tensor_key, tensor, c->model_num_attention_heads,
-                       "model.num_attention_heads");
-    }
-    if (c->parallel_allow_tensor_across_nodes && tensor == 1) {
-        config_complain(k, "parallel.allow_tensor_across_nodes",
-                        "true has no effect with parallel.tensor_model_parallel_size 1; leave it "
-                        "out");
-    }
-    check_sequence(k);
 }
 
 /* A key of a part that is off: set by the user to what is not the default. */
@@ -174,6 +126,66 @@ static void refuse_idle(config_checker *k, const idle_key *keys, int count,
                             remedy ? remedy : "", remedy ? ", or " : "");
         }
     }
+}
+
+/* The sequence, not a micro-batch's tokens: generation has one sample. */
+static void check_sequence(config_checker *k) {
+    const z3d_config *c = k->c;
+    int64_t tensor = c->parallel_tensor_model_parallel_size, length = c->model_seq_length;
+    int64_t below = length / tensor * tensor, above = below + tensor;
+    bool sound =
+        config_sound(k, "parallel.sequence_parallel", "parallel.tensor_model_parallel_size", NULL);
+    if (!sound || !c->parallel_sequence_parallel) return;
+    if (below == length || !config_sound(k, "model.seq_length", NULL)) return;
+    z3d_string right = {0};
+    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
+    z3d_string_append(&right, "%lld", (long long)above);
+    config_complain(k, "model.seq_length",
+                    "parallel.sequence_parallel cannot divide %lld tokens by %lld tensor ranks; "
+                    "write %s",
+                    (long long)length, (long long)tensor, right.failed ? "" : right.text);
+    z3d_string_free(&right);
+}
+
+/* What only several tensor ranks do. */
+static void check_tensor_parts(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key sequence = {"parallel.sequence_parallel", c->parallel_sequence_parallel};
+    const idle_key nodes = {"parallel.allow_tensor_across_nodes",
+                            c->parallel_allow_tensor_across_nodes};
+    const idle_reason unshared = {
+        {"parallel.tensor_model_parallel_size"},
+        "with parallel.tensor_model_parallel_size 1: only tensor ranks share a sequence",
+        NULL,
+        false};
+    const idle_reason alone = {{"parallel.tensor_model_parallel_size"},
+                               "with parallel.tensor_model_parallel_size 1",
+                               NULL,
+                               false};
+    if (c->parallel_tensor_model_parallel_size > 1) {
+        check_sequence(k);
+        return;
+    }
+    refuse_idle(k, &sequence, 1, &unshared);
+    refuse_idle(k, &nodes, 1, &alone);
+}
+
+static void check_parallel(config_checker *k) {
+    const z3d_config *c = k->c;
+    static const char tensor_key[] = "parallel.tensor_model_parallel_size";
+    int64_t tensor = c->parallel_tensor_model_parallel_size;
+    if (c->parallel_pipeline_model_parallel_size != 1) {
+        config_complain(k, "parallel.pipeline_model_parallel_size",
+                        "%lld: pipeline parallelism is not supported yet; write 1",
+                        (long long)c->parallel_pipeline_model_parallel_size);
+    }
+    if (!config_sound(k, tensor_key, NULL)) return;
+    if (config_sound(k, "model.num_attention_heads", NULL) &&
+        c->model_num_attention_heads % tensor != 0) {
+        refuse_divisor(k, tensor_key, tensor, c->model_num_attention_heads,
+                       "model.num_attention_heads");
+    }
+    check_tensor_parts(k);
 }
 
 static bool is_written(const z3d_config *c, const char *path) {

@@ -199,7 +199,7 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
                    {"checkpoint.resume: never, but", "has a checkpoint of step 6"});
     expect_refusal("checkpoint.resume=" + dir(3), Z3D_ERR_CONFIG, {"has a checkpoint of step 6"});
     expect_refusal("checkpoint.interval=0\ncheckpoint.keep=2", Z3D_ERR_CONFIG,
-                   {"checkpoint.keep: has no effect while checkpoint.interval is 0"});
+                   {"checkpoint.keep=2: has no effect while checkpoint.interval is 0"});
     on_rank_0([&] { write_file(folder / "train.bin", token_bytes(some_tokens(19000))); });
     expect_refusal("training.steps=9", Z3D_ERR_CONFIG, {"data.train: 19000 tokens here, 20000"});
 }
