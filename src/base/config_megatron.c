@@ -357,7 +357,7 @@ static void convert_checkpoints(converter *m) {
     const char *save = value_of(m, "save"), *load = value_of(m, "load");
     bool load_unknown = config_is_mentioned(&m->v, "--load");
     /* A folder that only the shell knows: there are checkpoints all the same. */
-    bool unknown = config_is_mentioned(&m->v, "--save"), saves = save || unknown;
+    bool unknown = !save && config_is_mentioned(&m->v, "--save"), saves = save || unknown;
     bool interval = saves && (take(m, "save-interval", "checkpoint.interval") ||
                               take(m, "persistent-save-interval", "checkpoint.interval"));
     take(m, "save", "checkpoint.dir");

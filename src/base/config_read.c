@@ -235,32 +235,6 @@ static z3d_status mark_seen(config_reader *r, yaml_mark_t mark, const char *path
     return Z3D_OK;
 }
 
-/* A section that was given a value, and the key that is likely meant. */
-static z3d_status refuse_section(config_reader *r, const char *path, const yaml_event_t *value) {
-    static const struct {
-        const char *section, *key, *value;
-    } meant[] = {{"bf16", "enabled", "true"},     {"fp16", "enabled", "true"},
-                 {"optimizer", "type", "AdamW"},  {"scheduler", "type", "WarmupLR"},
-                 {"data", "train", "FILE"},       {"zero_optimization", "stage", "2"},
-                 {"checkpoint", "dir", "FOLDER"}, {"run", "dir", "FOLDER"},
-                 {"model", "num_layers", "12"}};
-    z3d_string right = {0};
-    bool scalar = value->type == YAML_SCALAR_EVENT && value->data.scalar.value[0];
-    for (size_t i = 0; scalar && i < sizeof meant / sizeof *meant; i++) {
-        if (strcmp(path, meant[i].section) != 0) continue;
-        z3d_string_append(&right, r->is_override ? "; write %s.%s=%s" : "; write %s: {%s: %s}",
-                          path, meant[i].key, meant[i].value);
-    }
-    z3d_status status = reader_refuse(r, value->start_mark,
-                                      "%s is a section: expected keys below it, not %s%s", path,
-                                      value->type == YAML_SEQUENCE_START_EVENT ? "a list"
-                                      : scalar                                 ? "a value"
-                                                                               : "nothing",
-                                      right.text && !right.failed ? right.text : "");
-    z3d_string_free(&right);
-    return status;
-}
-
 /* The value of `path`, whose first event is `value`; `mark` is the key's. */
 static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark,
                             const yaml_event_t *value) {
@@ -284,7 +258,7 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
                                        value->data.scalar.style != YAML_PLAIN_SCALAR_STYLE})) {
         return Z3D_OK;
     }
-    return refuse_section(r, path, value);
+    return reader_refuse_section(r, path, value);
 }
 
 /* "section.name" of a key's event. */

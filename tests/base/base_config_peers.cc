@@ -193,6 +193,9 @@ TEST(from_megatron, checkpoints_whose_folder_only_the_shell_knows) {
     c = convert(true, "--fp16 --lr 1e-4 --initial-loss-scale 65536 --save-interval 10");
     EXPECT_FALSE(has(c.table, "first steps are skipped")) << c.table;
     EXPECT_TRUE(has(c.table, "there is no --save")) << c.table;
+    c = convert(true, "--bf16 --lr 1e-4 --save a --save b --save-interval 10");
+    EXPECT_FALSE(has(c.table, "the folder is not known")) << c.table;
+    EXPECT_TRUE(has(c.yaml, "dir: \"b\"")) << c.yaml;
 }
 
 TEST(from_deepspeed, rows_are_sentences) {
