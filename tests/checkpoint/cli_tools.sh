@@ -105,7 +105,7 @@ says 'no prompt: give --prompt TEXT'
 expect 1 "$ZERO3D" generate run/checkpoints
 says 'no prompt: give --prompt TEXT'
 expect 1 "$ZERO3D" generate run/checkpoints --prompt x --tokens many
-says 'generate.tokens'
+says '^zero3d: --tokens many: '
 expect 2 "$ZERO3D" generate
 says 'no checkpoint: give its folder'
 

@@ -66,10 +66,10 @@ run bf16.enabled=true training.tf32=true
 says 'training.tf32=true: has no effect in a 16-bit run'
 for key in training.digest=true training.trace_steps=1; do
     run training.cuda_graph=on $key
-    says "training.cuda_graph: on is not possible with ${key%=*}, which looks at every instruction"
+    says "training.cuda_graph=on: on is not possible with ${key%=*}, which looks at every instruction"
 done
 run training.attention=cudnn
-says 'training.attention: cudnn computes attention only in bf16 and fp16'
+says 'training.attention=cudnn: cudnn computes attention only in bf16 and fp16'
 
 # GPUs that cannot be used, or whose host cannot, by the plugin's own code over the host's library calls (tests/device/cuda_shim).
 if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
