@@ -120,4 +120,7 @@ void z3d_config_describe(bool markdown, z3d_string *out);
 /* All key paths, one a line (shell completion). */
 void z3d_config_list_keys(z3d_string *out);
 
+/* The key that ends in this name, or that another framework calls so; NULL: there is none. */
+const char *z3d_config_key_named(const char *name);
+
 #endif

@@ -2,7 +2,7 @@
  * world size are config_resolve.c's. Option values that are the default are no complaint: a pasted
  * block and a written resolved configuration name them all. Each check looks first whether the keys
  * that it reads are free of other errors. */
-#include "src/base/config_table.h"
+#include "src/base/config_idle.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -53,10 +53,10 @@ static void check_model_size(config_checker *k) {
 
 /* What fp32 rounds to 1 divides by 0 there: 1 - beta^t. */
 static void check_below_one(config_checker *k, const char *path, double value) {
+    char number[40];
     if (!config_sound(k, path, NULL) || (float)value < 1) return;
-    config_complain(k, path,
-                    "%.17g is 1 as a 32-bit float, and 1 minus it is 0; write at most 0.9999999",
-                    value);
+    config_complain(k, path, "%s is too close to 1 (in fp32 it is 1); write at most 0.9999999",
+                    z3d_format_number(value, number, sizeof number));
 }
 
 static void check_numbers(config_checker *k) {
@@ -65,7 +65,7 @@ static void check_numbers(config_checker *k) {
     check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[1]);
     if (config_sound(k, "optimizer.params.eps", NULL) && (float)c->optimizer_params_eps == 0) {
         config_complain(k, "optimizer.params.eps",
-                        "%g is 0 as a 32-bit float, which divides 0 by 0; write at least 1e-45",
+                        "%g is too close to 0 (in fp32 it is 0); write at least 1e-45",
                         c->optimizer_params_eps);
     }
 }
@@ -88,12 +88,6 @@ static void check_sequence(config_checker *k) {
     bool sound =
         config_sound(k, "parallel.sequence_parallel", "parallel.tensor_model_parallel_size", NULL);
     if (!sound || !c->parallel_sequence_parallel) return;
-    if (tensor == 1) {
-        config_complain(k, "parallel.sequence_parallel",
-                        "true has no effect with parallel.tensor_model_parallel_size 1: only "
-                        "tensor ranks share a sequence; leave it out");
-        return;
-    }
     if (below == length || !config_sound(k, "model.seq_length", NULL)) return;
     z3d_string right = {0};
     if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
@@ -103,6 +97,29 @@ static void check_sequence(config_checker *k) {
                     "write %s",
                     (long long)length, (long long)tensor, right.failed ? "" : right.text);
     z3d_string_free(&right);
+}
+
+/* What only several tensor ranks do. */
+static void check_tensor_parts(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key sequence = {"parallel.sequence_parallel", c->parallel_sequence_parallel};
+    const idle_key nodes = {"parallel.allow_tensor_across_nodes",
+                            c->parallel_allow_tensor_across_nodes};
+    const idle_reason unshared = {
+        {"parallel.tensor_model_parallel_size"},
+        "with parallel.tensor_model_parallel_size 1: only tensor ranks share a sequence",
+        NULL,
+        false};
+    const idle_reason alone = {{"parallel.tensor_model_parallel_size"},
+                               "with parallel.tensor_model_parallel_size 1",
+                               NULL,
+                               false};
+    if (c->parallel_tensor_model_parallel_size > 1) {
+        check_sequence(k);
+        return;
+    }
+    config_refuse_idle(k, &sequence, 1, &unshared);
+    config_refuse_idle(k, &nodes, 1, &alone);
 }
 
 static void check_parallel(config_checker *k) {
@@ -120,60 +137,7 @@ static void check_parallel(config_checker *k) {
         refuse_divisor(k, tensor_key, tensor, c->model_num_attention_heads,
                        "model.num_attention_heads");
     }
-    if (c->parallel_allow_tensor_across_nodes && tensor == 1) {
-        config_complain(k, "parallel.allow_tensor_across_nodes",
-                        "true has no effect with parallel.tensor_model_parallel_size 1; leave it "
-                        "out");
-    }
-    check_sequence(k);
-}
-
-/* A key of a part that is off: set by the user to what is not the default. */
-typedef struct idle_key {
-    const char *path;
-    bool differs;
-} idle_key;
-
-enum { MAX_CAUSES = 3 };
-
-/* The keys whose values leave others without effect, and why. */
-typedef struct idle_reason {
-    const char *cause[MAX_CAUSES]; /* up to NULL */
-    const char *because;
-    const char *remedy; /* NULL: there is none but to leave the key out */
-    bool accepted;      /* also where the same file says so: a block that is switched off */
-} idle_reason;
-
-/* A file stays as it is while overrides try this and that: what only an override left without
- * effect is told and goes back to its default. */
-static bool may_be_idle(const config_checker *k, const char *path, const idle_reason *reason) {
-    if (!config_is_from_file(k->c, path)) return false;
-    bool overridden = false;
-    for (int i = 0; i < MAX_CAUSES && reason->cause[i]; i++) {
-        overridden = overridden || config_is_overridden(k->c, reason->cause[i]);
-    }
-    return overridden || reason->accepted;
-}
-
-static void refuse_idle(config_checker *k, const idle_key *keys, int count,
-                        const idle_reason *reason) {
-    for (int i = 0; i < MAX_CAUSES && reason->cause[i]; i++) {
-        if (!config_sound(k, reason->cause[i], NULL)) return;
-    }
-    for (int i = 0; i < count; i++) {
-        const char *path = keys[i].path;
-        bool set = keys[i].differs && z3d_config_is_set(k->c, path);
-        if (!set || !config_sound(k, path, NULL)) continue;
-        if (may_be_idle(k, path, reason)) {
-            int key = config_find(path);
-            config_tell(k->c, k->c->origin->place[key], path, "has no effect", reason->because);
-            config_unset(k->c, key);
-        } else {
-            const char *remedy = reason->remedy;
-            config_complain(k, path, "has no effect %s; %s%sleave this key out", reason->because,
-                            remedy ? remedy : "", remedy ? ", or " : "");
-        }
-    }
+    check_tensor_parts(k);
 }
 
 static bool is_written(const z3d_config *c, const char *path) {
@@ -203,7 +167,7 @@ static void check_precision(config_checker *k) {
                                  "while fp16.enabled is false",
                                  "set fp16.enabled to true",
                                  is_written(c, "fp16.enabled")};
-        refuse_idle(k, keys, ALL, &off);
+        config_refuse_idle(k, keys, ALL, &off);
         return;
     }
     if (c->fp16_loss_scale != 0) {
@@ -211,7 +175,7 @@ static void check_precision(config_checker *k) {
                                    "with a fixed fp16.loss_scale",
                                    "set fp16.loss_scale to 0 (dynamic)",
                                    false};
-        refuse_idle(k, keys, DYNAMIC_ONLY, &fixed);
+        config_refuse_idle(k, keys, DYNAMIC_ONLY, &fixed);
         return;
     }
     if (config_sound(k, "fp16.min_loss_scale", "fp16.initial_scale_power", NULL) &&
@@ -270,8 +234,8 @@ static void check_activation_parts(config_checker *k) {
         "set it to full",
         false};
     if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL) return;
-    refuse_idle(k, keys, 3, &parts);
-    refuse_idle(k, &replay, 1, &no_replay);
+    config_refuse_idle(k, keys, 3, &parts);
+    config_refuse_idle(k, &replay, 1, &no_replay);
 }
 
 static void check_activation(config_checker *k) {
@@ -291,11 +255,11 @@ static void check_activation(config_checker *k) {
         NULL,
         false};
     if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) {
-        refuse_idle(k, &hardware, 1, &decided);
+        config_refuse_idle(k, &hardware, 1, &decided);
     }
     check_activation_parts(k);
     check_checkpoint_number(k);
-    if (c->parallel_tensor_model_parallel_size == 1) refuse_idle(k, &alone, 1, &one_rank);
+    if (c->parallel_tensor_model_parallel_size == 1) config_refuse_idle(k, &alone, 1, &one_rank);
 }
 
 static void check_decay(config_checker *k) {
@@ -338,9 +302,9 @@ static void check_schedule(config_checker *k) {
                                 false};
     if (!config_sound(k, "scheduler.type", NULL)) return;
     if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) {
-        refuse_idle(k, keys, 3, &constant);
+        config_refuse_idle(k, keys, 3, &constant);
     } else if (!decays) {
-        refuse_idle(k, keys, 2, &warmup);
+        config_refuse_idle(k, keys, 2, &warmup);
     } else {
         check_decay(k);
     }
@@ -374,10 +338,11 @@ static void check_checkpoint(config_checker *k) {
         config_complain(k, "checkpoint.resume",
                         "is empty; write auto, never or the path of a checkpoint");
     } else if (from_path) {
-        refuse_idle(k, &init, 1, &resumes);
+        config_refuse_idle(k, &init, 1, &resumes);
     }
-    if (never && c->checkpoint_init_from[0] == '\0') refuse_idle(k, &verify, 1, &nothing_loaded);
-    if (c->checkpoint_interval == 0) refuse_idle(k, keys, 2, &none_saved);
+    if (never && c->checkpoint_init_from[0] == '\0')
+        config_refuse_idle(k, &verify, 1, &nothing_loaded);
+    if (c->checkpoint_interval == 0) config_refuse_idle(k, keys, 2, &none_saved);
 }
 
 /* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
@@ -403,8 +368,8 @@ static void check_types(config_checker *k) {
                               : c->fp16_enabled ? "use training.gemm.fp16"
                                                 : "use training.gemm.fp32",
                               false};
-    refuse_idle(k, &accumulation, 1, &plain);
-    if (c->training_device == Z3D_TRAINING_CPU) refuse_idle(k, gemm, 3, &type);
+    config_refuse_idle(k, &accumulation, 1, &plain);
+    if (c->training_device == Z3D_TRAINING_CPU) config_refuse_idle(k, gemm, 3, &type);
 }
 
 /* What looks at every instruction runs every instruction. */
@@ -431,7 +396,7 @@ static void check_cpu_device(config_checker *k) {
     };
     const idle_reason cpu = {
         {"training.device"}, "on the cpu device", "set training.device to cuda", false};
-    refuse_idle(k, cuda, 5, &cpu);
+    config_refuse_idle(k, cuda, 5, &cpu);
 }
 
 static void check_cuda_device(config_checker *k) {
@@ -453,11 +418,11 @@ static void check_cuda_device(config_checker *k) {
                              "where cuDNN does not compute attention",
                              NULL,
                              false};
-    refuse_idle(k, gemm, 3, &cublas);
-    refuse_idle(k, &tf32, 1, &short_type);
+    config_refuse_idle(k, gemm, 3, &cublas);
+    config_refuse_idle(k, &tf32, 1, &short_type);
     check_graph(k);
     if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
-        refuse_idle(k, &any_order, 1, &own);
+        config_refuse_idle(k, &any_order, 1, &own);
     if (cudnn && (fp32 || c->model_attention_dropout > 0)) {
         config_complain(k, "training.attention",
                         "cudnn computes attention only in bf16 and fp16, and without dropout on "
@@ -487,9 +452,9 @@ static void check_unused_parts(config_checker *k) {
         {"generate.prompt"}, "without generate.prompt", "set generate.prompt", false};
     const idle_reason bytes = {
         {"data.tokenizer"}, "with data.tokenizer bytes", "set data.tokenizer to gpt2", false};
-    if (c->data_validation.count == 0) refuse_idle(k, validation, 2, &no_file);
-    if (!c->generate_prompt || !*c->generate_prompt) refuse_idle(k, generate, 5, &no_prompt);
-    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) refuse_idle(k, files, 2, &bytes);
+    if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
+    if (!c->generate_prompt || !*c->generate_prompt) config_refuse_idle(k, generate, 5, &no_prompt);
+    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) config_refuse_idle(k, files, 2, &bytes);
 }
 
 void config_check_into(config_checker *k) {

@@ -22,10 +22,12 @@ void config_conversion_end(config_conversion *v) {
 }
 
 bool config_is_mentioned(const config_conversion *v, const char *name) {
-    char row[160];
+    char row[160], long_row[160];
     snprintf(row, sizeof row, "  %s ", name);
+    snprintf(long_row, sizeof long_row, "  %s\n", name);
     for (int i = 0; i < CONFIG_VERDICTS; i++) {
-        if (v->report.rows[i].text && strstr(v->report.rows[i].text, row)) return true;
+        const char *rows = v->report.rows[i].text;
+        if (rows && (strstr(rows, row) || strstr(rows, long_row))) return true;
     }
     return false;
 }
@@ -69,8 +71,8 @@ void config_take_default(config_conversion *v, const char *path, const char *tex
     } else if (strcmp(ours.text, theirs.text) == 0) {
         config_unset(v->config, key);
     } else {
-        config_report_add(&v->report, CONFIG_DEFAULTED, path, "%s: %s default (ours:%s)", text,
-                          whose, ours.text);
+        config_report_add(&v->report, CONFIG_DEFAULTED, path, "%s is %s, zero3d's is%s", whose,
+                          text, ours.text);
     }
     z3d_string_free(&ours);
     z3d_string_free(&theirs);

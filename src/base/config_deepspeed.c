@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char ours[] = "DeepSpeed's";
+static const char theirs[] = "DeepSpeed's default";
 
 /* Rows of the keys that the file set. */
 static void report_taken(config_conversion *v) {
@@ -21,25 +21,26 @@ static void report_taken(config_conversion *v) {
 
 /* Hugging Face's Trainer fills in what is auto from its arguments. */
 static void fill_autos(config_conversion *v) {
-    static const char *const theirs[][2] = {
+    static const char *const filled[][2] = {
 #define X(path, value) {path, value},
         Z3D_CONFIG_AUTO(X)
 #undef X
     };
-    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++) {
-        int key = config_find(theirs[i][0]);
+    for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
+        int key = config_find(filled[i][0]);
         if (!v->config->origin->is_auto[key]) continue;
-        config_take_default(v, theirs[i][0], theirs[i][1], "\"auto\" is Hugging Face Trainer's");
-        if (!config_is_mentioned(v, theirs[i][0])) {
-            bool open = strcmp(theirs[i][1], "auto") == 0;
-            config_report_add(&v->report, CONFIG_TAKEN, theirs[i][0], "auto%s%s", open ? "" : ": ",
-                              open ? "" : theirs[i][1]);
+        config_take_default(v, filled[i][0], filled[i][1],
+                            "the file says auto; the Trainer's default");
+        if (!config_is_mentioned(v, filled[i][0])) {
+            bool open = strcmp(filled[i][1], "auto") == 0;
+            config_report_add(&v->report, CONFIG_TAKEN, filled[i][0], "auto%s%s", open ? "" : ": ",
+                              open ? "" : filled[i][1]);
         }
     }
 }
 
 static void fill(config_conversion *v, const char *path, const char *text) {
-    if (!config_is_mentioned(v, path)) config_take_default(v, path, text, ours);
+    if (!config_is_mentioned(v, path)) config_take_default(v, path, text, theirs);
 }
 
 static void fill_optimizer(config_conversion *v) {
@@ -83,7 +84,7 @@ static void fill_peak(config_conversion *v) {
     } else if (!config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
         config_unset(c, CONFIG_KEY_optimizer_params_lr);
         config_take_default(v, "optimizer.params.lr", "1e-3",
-                            "scheduler.params.warmup_max_lr is DeepSpeed's");
+                            "DeepSpeed's default of scheduler.params.warmup_max_lr");
     }
 }
 

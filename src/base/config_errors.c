@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A message holds 8192 bytes; the last line says how many more there are. */
-enum { ERRORS_SHOWN = 50, ERROR_BYTES = 7800 };
+enum { ERRORS_SHOWN = 50, ERROR_BYTES = 7800, REPORT_COLUMN = 48 };
 
 void config_errors_add(config_errors *errors) {
     const char *line = z3d_error_message();
@@ -17,6 +17,23 @@ void config_errors_add(config_errors *errors) {
     if (errors->kept > 0 && errors->text.length + strlen(line) > ERROR_BYTES) return;
     z3d_string_append(&errors->text, "%s%s", errors->kept ? "\n" : "", line);
     errors->kept++;
+}
+
+void config_errors_remove(config_errors *errors, const char *line) {
+    z3d_string rest = {0};
+    bool found = false;
+    for (const char *at = errors->text.text; at && *at;) {
+        const char *end = strchr(at, '\n');
+        size_t length = end ? (size_t)(end - at) : strlen(at);
+        bool same = !found && strlen(line) == length && strncmp(at, line, length) == 0;
+        if (!same) z3d_string_append(&rest, "%s%.*s", rest.length ? "\n" : "", (int)length, at);
+        found = found || same;
+        at = end ? end + 1 : NULL;
+    }
+    errors->total--;
+    errors->kept -= found;
+    z3d_string_free(&errors->text);
+    errors->text = rest;
 }
 
 z3d_status config_errors_status(const config_errors *errors) {
@@ -70,7 +87,7 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
         return;
     }
     config_format_place(config, place, &where);
-    if (!where.failed) z3d_log(Z3D_LOG_INFO, "%s: %s %s: %s", where.text, path, what, why);
+    if (!where.failed) z3d_log(Z3D_LOG_INFO, "%s: %s %s %s", where.text, path, what, why);
     z3d_string_free(&where);
 }
 
@@ -144,6 +161,8 @@ void config_report_add(config_report *report, config_verdict verdict, const char
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    z3d_string_append(&report->rows[verdict], "  %-48s %s\n", what, text);
+    bool fits = strlen(what) < REPORT_COLUMN;
+    if (!fits) z3d_string_append(&report->rows[verdict], "  %s\n", what);
+    z3d_string_append(&report->rows[verdict], "  %-*s %s\n", REPORT_COLUMN, fits ? what : "", text);
     report->count[verdict]++;
 }

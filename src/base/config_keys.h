@@ -29,7 +29,7 @@
   X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, "5e8", "[1,1e12]", "elements reduced at once") \
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "elements gathered at once") \
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "let collectives run beside compute") \
-  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation; auto: stages 0, 1 per_step, stages 2, 3 per_microbatch; per_step keeps whole gradients in stages 2, 3 too; allowed, without effect, where there is one micro-batch a step or one data rank") \
+  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced under accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients in stages 2 and 3 too. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "full keeps one input per block and recomputes the rest; selective keeps 9 b s h a block and recomputes layernorms and attention; none keeps 12") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h a block; with parallel.sequence_parallel that is so anyway, and costs nothing") \
   X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory; each is copied there and back once; auto: true if the copies hide behind compute, or if the run does not fit otherwise") \
@@ -65,8 +65,8 @@
   X(training_attention, "training.attention", ENUM, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN where it is there and can (16-bit types, no dropout on the probabilities), else own kernels") \
   X(training_deterministic, "training.deterministic", BOOL, "true", "", "cuda: false lets cuDNN add up attention's input gradient in any order, which is faster and takes less memory; two runs then differ in their last bits") \
   X(training_tf32, "training.tf32", BOOL, "false", "", "cuda: an fp32 run multiplies matrices in TF32, fast and with 10 bits of mantissa") \
-  X(training_cuda_graph, "training.cuda_graph", ENUM, "auto", "auto|on|off", "cuda: capture a train step once and start it as one graph from the second step on: fewer launches, the same bits; auto: where it can be (one rank or NCCL, without training.digest and training.trace_steps), said at the start") \
-  X(training_hardware, "training.hardware", STRING, "", "", "what cpu_checkpointing auto is decided on: the path of a description (`zero3d doctor --measure FILE`, configs/hardware), or measure: this machine, at start-up; unset: auto means off") \
+  X(training_cuda_graph, "training.cuda_graph", ENUM, "auto", "auto|on|off", "cuda: capture a train step once and start it as one graph from the second step on. There are fewer launches, and the results have the same bits. auto: on with one rank or NCCL, and without training.digest and training.trace_steps. The start of the run says which") \
+  X(training_hardware, "training.hardware", STRING, "", "", "the machine for which activation_checkpointing.cpu_checkpointing auto is decided. A path: the description in that file (`zero3d doctor --measure FILE` writes one; see configs/hardware). measure: this machine is measured at start-up. unset: auto means off") \
   X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores shared among its ranks") \
   X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of an fp32 run; auto measures once and keeps the choice") \
   X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "matrix products of a bf16 run (sgemm: widened to fp32)") \
@@ -158,6 +158,7 @@
     X("dataloader_drop_last", "a step is always a full batch")                                     \
     X("use_data_before_expert_parallel_", "there are no experts")                                  \
     X("disable_allgather", "parameters are always all-gathered")                                   \
+    X("zero_optimization.aio", "nothing is offloaded to NVMe")                                     \
     X("aio", "nothing is offloaded to NVMe")                                                       \
     X("wall_clock_breakdown", "use training.trace_steps")                                          \
     X("memory_breakdown", "zero3d plan shows the memory")                                          \
@@ -191,7 +192,7 @@
 
 /* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
  * mapping by its `device` or `enabled`; "unsaid": a mapping with neither is off too) they ask for
- * nothing and are accepted; else refused. instead: what to write, "": leave it out. */
+ * nothing and are accepted; else refused with `instead`, "": "<why>: not supported yet". */
 #define Z3D_CONFIG_LATER(X)                                                                        \
     X("zero_optimization.offload_optimizer", "none|null|unsaid", "offload of optimizer states",    \
       "")                                                                                          \
@@ -226,39 +227,39 @@
     X("bf16.bf16_master_weights_and_grads", "false", "master weights in bf16", "")                 \
     X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16", "")                       \
     X("checkpoint.use_node_local_storage", "false", "checkpoints on each node's own disk",         \
-      "use a folder that all nodes share")                                                         \
-    X("tensorboard", "false|null|unsaid", "this block", "use run.tensorboard and run.dir")         \
+      "not supported: use a folder that all nodes share")                                          \
+    X("tensorboard", "false|null|unsaid", "TensorBoard",                                           \
+      "not needed: event files are written to run.dir")                                            \
     X("wandb", "false|null|unsaid", "Weights & Biases",                                            \
-      "use metrics.jsonl in the run folder, and write enabled: false")                             \
-    X("csv_monitor", "false|null|unsaid", "this block",                                            \
-      "use metrics.jsonl in the run folder, and write enabled: false")                             \
+      "not supported: metrics.jsonl in the run folder has every step")                             \
+    X("csv_monitor", "false|null|unsaid", "metrics as CSV",                                        \
+      "not needed: metrics.jsonl in the run folder has every step")                                \
     X("comet", "false|null|unsaid", "Comet",                                                       \
-      "use metrics.jsonl in the run folder, and write enabled: false")                             \
-    X("flops_profiler", "false|null|unsaid", "this profiler",                                      \
-      "use training.trace_steps, and write enabled: false")                                        \
-    X("comms_logger", "false|null|unsaid", "this logger",                                          \
-      "use training.trace_steps, and write enabled: false")                                        \
-    X("amp", "false|auto|null|unsaid", "Apex AMP", "use bf16.enabled, and write enabled: false")   \
-    X("torch_autocast", "false|auto|null|unsaid", "autocast",                                      \
-      "use bf16.enabled, and write enabled: false")                                                \
-    X("autotuning", "false|null|unsaid", "autotuning",                                             \
-      "use zero3d plan --fit, and write enabled: false")                                           \
+      "not supported: metrics.jsonl in the run folder has every step")                             \
+    X("flops_profiler", "false|null|unsaid", "a profile of operations",                            \
+      "not supported: use training.trace_steps")                                                   \
+    X("comms_logger", "false|null|unsaid", "a log of collectives",                                 \
+      "not supported: use training.trace_steps")                                                   \
+    X("amp", "false|auto|null|unsaid", "Apex AMP", "not supported: use bf16.enabled")              \
+    X("torch_autocast", "false|auto|null|unsaid", "autocast", "not supported: use bf16.enabled")   \
+    X("autotuning", "false|null|unsaid", "autotuning", "not supported: use zero3d plan --fit")     \
     X("elasticity", "false|null|unsaid", "elastic batch sizes",                                    \
-      "checkpoints load on any number of ranks; write enabled: false")                             \
-    X("curriculum_learning", "false|null|unsaid", "curriculum learning", "write enabled: false")   \
-    X("data_efficiency", "false|null|unsaid", "data efficiency", "write enabled: false")           \
+      "not supported: a checkpoint loads on any number of ranks")                                  \
+    X("curriculum_learning", "false|null|unsaid", "curriculum learning", "not supported")          \
+    X("data_efficiency", "false|null|unsaid", "data efficiency", "not supported")                  \
     X("compression_training", "null", "compression", "")                                           \
-    X("eigenvalue", "false|null|unsaid", "eigenvalues", "write enabled: false")                    \
-    X("progressive_layer_drop", "false|null|unsaid", "progressive layer drop",                     \
-      "write enabled: false")                                                                      \
-    X("quantize_training", "false|null|unsaid", "quantized training", "write enabled: false")      \
+    X("eigenvalue", "false|null|unsaid", "eigenvalues", "not supported")                           \
+    X("progressive_layer_drop", "false|null|unsaid", "progressive layer drop", "not supported")    \
+    X("quantize_training", "false|null|unsaid", "quantized training", "not supported")             \
     X("sparse_attention", "null|false", "sparse attention", "")                                    \
-    X("hybrid_engine", "false|null|unsaid", "the hybrid engine", "write enabled: false")           \
-    X("tensor_parallel", "null", "this block", "use parallel.tensor_model_parallel_size")          \
+    X("hybrid_engine", "false|null|unsaid", "the hybrid engine", "not supported")                  \
+    X("tensor_parallel", "null", "tensor parallelism",                                             \
+      "not supported: use parallel.tensor_model_parallel_size")                                    \
     X("pipeline", "null|unsaid", "pipeline parallelism", "")                                       \
-    X("nebula", "false|null|unsaid", "Nebula", "use checkpoint.async, and write enabled: false")   \
-    X("compile", "false|null|unsaid", "this block", "write enabled: false")                        \
-    X("graph_harvesting", "false", "this key", "use training.cuda_graph")                          \
-    X("monitor_config", "null|unsaid", "this block", "use run.tensorboard")
+    X("nebula", "false|null|unsaid", "Nebula", "not supported: use checkpoint.async")              \
+    X("compile", "false|null|unsaid", "compilation of the model", "not supported")                 \
+    X("graph_harvesting", "false", "CUDA graphs", "not supported: use training.cuda_graph")        \
+    X("monitor_config", "null|unsaid", "monitoring",                                               \
+      "not needed: event files are written to run.dir")
 
 #endif

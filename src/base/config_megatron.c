@@ -13,7 +13,9 @@ const megatron_argument megatron_arguments[] = {
 };
 const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron_arguments;
 
-static const char theirs[] = "Megatron-LM's";
+static const char theirs[] = "Megatron-LM's default";
+
+enum { HIGH_SCALE_POWER = 24 };
 
 typedef struct converter {
     config_conversion v;
@@ -57,7 +59,7 @@ static void must_be(converter *m, const char *name, const char *only, const char
     const char *value = value_of(m, name);
     if (value)
         row(m, strcmp(value, only) == 0 ? CONFIG_TAKEN : CONFIG_REFUSED, name,
-            strcmp(value, only) == 0 ? "as here" : why);
+            strcmp(value, only) == 0 ? "same as zero3d" : why);
 }
 
 static void convert_model(converter *m) {
@@ -74,7 +76,7 @@ static void convert_model(converter *m) {
     if (number_of(m, "ffn-hidden-size", &ffn)) {
         bool same = number_of(m, "hidden-size", &hidden) && ffn == 4 * hidden;
         row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, "ffn-hidden-size",
-            same ? "as here" : "it is 4 x hidden size here; leave it out");
+            same ? "same as zero3d" : "it is 4 x hidden size here; leave it out");
     }
     must_be(m, "position-embedding-type", "learned_absolute",
             "positions are learned; leave it out");
@@ -171,6 +173,10 @@ static void convert_first_scale(converter *m) {
         config_take(&m->v, "--initial-loss-scale", "fp16.initial_scale_power", text);
     else
         config_take_default(&m->v, "fp16.initial_scale_power", text, theirs);
+    if (exact && power - 1 >= HIGH_SCALE_POWER)
+        row(m, CONFIG_DIFFERENT, "initial-loss-scale",
+            "the first steps are skipped until the loss scale has fallen, some 16 of them from "
+            "2^32; fp16.initial_scale_power 16 avoids that");
 }
 
 static void convert_precision(converter *m) {
@@ -262,10 +268,11 @@ static void convert_recompute(converter *m) {
         config_take(&m->v, "--recompute-num-layers", "activation_checkpointing.number_checkpoints",
                     text);
     } else if (counted) {
-        row(m, CONFIG_TAKEN, "recompute-num-layers", "one checkpoint in each block, as here");
+        row(m, CONFIG_TAKEN, "recompute-num-layers",
+            "one checkpoint in each block, same as zero3d");
     }
     if (full && method && strcmp(method, "uniform") == 0)
-        row(m, CONFIG_TAKEN, "recompute-method", "as here");
+        row(m, CONFIG_TAKEN, "recompute-method", "same as zero3d");
 }
 
 /* "0.3 a 0.7 b" or "a b" as a list of files. */
@@ -348,15 +355,21 @@ static void convert_data(converter *m) {
 
 static void convert_checkpoints(converter *m) {
     const char *save = value_of(m, "save"), *load = value_of(m, "load");
-    bool interval = save && (take(m, "save-interval", "checkpoint.interval") ||
-                             take(m, "persistent-save-interval", "checkpoint.interval"));
+    bool load_unknown = config_is_mentioned(&m->v, "--load");
+    /* A folder that only the shell knows: there are checkpoints all the same. */
+    bool unknown = !save && config_is_mentioned(&m->v, "--save"), saves = save || unknown;
+    bool interval = saves && (take(m, "save-interval", "checkpoint.interval") ||
+                              take(m, "persistent-save-interval", "checkpoint.interval"));
     take(m, "save", "checkpoint.dir");
-    if (save && !interval) {
+    if (unknown)
+        row(m, CONFIG_DIFFERENT, "save",
+            "the folder is not known: set checkpoint.dir (unset: checkpoints in run.dir)");
+    if (saves && !interval) {
         const char *steps = value_of(m, "train-iters");
         config_take_default(&m->v, "checkpoint.interval", steps ? steps : "1000",
-                            "at the end only is Megatron-LM's");
+                            "Megatron-LM's default (at the end only)");
     }
-    if (!save && has(m, "save-interval"))
+    if (!saves && has(m, "save-interval"))
         row(m, CONFIG_NO_EFFECT, "save-interval", "there is no --save");
     if (load && save && strcmp(load, save) == 0)
         row(m, CONFIG_TAKEN, "load", "checkpoint.resume: auto");
@@ -364,7 +377,8 @@ static void convert_checkpoints(converter *m) {
         row(m, CONFIG_REFUSED, "load",
             "Megatron-LM's checkpoints are not read; use checkpoint.resume or "
             "checkpoint.init_from with one of this program's");
-    if (!load && save) config_take_default(&m->v, "checkpoint.resume", "never", theirs);
+    if (!load && !load_unknown && saves)
+        config_take_default(&m->v, "checkpoint.resume", "never", theirs);
 }
 
 static void convert_by_table(converter *m, const megatron_given *given) {

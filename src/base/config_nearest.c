@@ -6,41 +6,67 @@
 
 enum { WORD = 64, FAR_AWAY = 1000 };
 
-/* Names by which users of other frameworks know our keys. */
+/* Names by which users of other frameworks know our keys: a whole path, or ".leaf" in any section
+ * and in none. */
 static const struct {
-    const char *leaf, *path;
+    const char *name, *path;
 } renamed[] = {
-    {"global_batch_size", "train_batch_size"},
-    {"batch_size", "train_batch_size"},
-    {"micro_batch_size", "train_micro_batch_size_per_gpu"},
-    {"accumulation_steps", "gradient_accumulation_steps"},
-    {"tensor_parallel_size", "parallel.tensor_model_parallel_size"},
-    {"pipeline_parallel_size", "parallel.pipeline_model_parallel_size"},
-    {"clip_grad", "gradient_clipping"},
-    {"grad_clip", "gradient_clipping"},
-    {"max_grad_norm", "gradient_clipping"},
-    {"learning_rate", "optimizer.params.lr"},
-    {"warmup_max_lr", "optimizer.params.lr"},
-    {"cos_min_ratio", "scheduler.params.min_lr"},
-    {"adam_eps", "optimizer.params.eps"},
-    {"beta1", "optimizer.params.betas"},
-    {"beta2", "optimizer.params.betas"},
-    {"lr_decay_style", "scheduler.type"},
-    {"warmup_steps", "scheduler.params.warmup_num_steps"},
-    {"lr_warmup_iters", "scheduler.params.warmup_num_steps"},
-    {"lr_decay_iters", "scheduler.params.total_num_steps"},
-    {"train_iters", "training.steps"},
-    {"max_steps", "training.steps"},
-    {"n_layer", "model.num_layers"},
-    {"n_embd", "model.hidden_size"},
-    {"n_head", "model.num_attention_heads"},
-    {"num_heads", "model.num_attention_heads"},
-    {"block_size", "model.seq_length"},
-    {"n_positions", "model.seq_length"},
-    {"max_position_embeddings", "model.seq_length"},
-    {"init_std", "model.init_method_std"},
-    {"recompute_granularity", "activation_checkpointing.granularity"},
-    {"output_dir", "run.dir"},
+    {".global_batch_size", "train_batch_size"},
+    {".batch_size", "train_batch_size"},
+    {".micro_batch_size", "train_micro_batch_size_per_gpu"},
+    {".accumulation_steps", "gradient_accumulation_steps"},
+    {".tensor_parallel_size", "parallel.tensor_model_parallel_size"},
+    {".pipeline_parallel_size", "parallel.pipeline_model_parallel_size"},
+    {".clip_grad", "gradient_clipping"},
+    {".grad_clip", "gradient_clipping"},
+    {".max_grad_norm", "gradient_clipping"},
+    {".learning_rate", "optimizer.params.lr"},
+    {".warmup_max_lr", "optimizer.params.lr"},
+    {".cos_min_ratio", "scheduler.params.min_lr"},
+    {".adam_eps", "optimizer.params.eps"},
+    {".beta1", "optimizer.params.betas"},
+    {".beta2", "optimizer.params.betas"},
+    {".lr_decay_style", "scheduler.type"},
+    {".warmup_steps", "scheduler.params.warmup_num_steps"},
+    {".lr_warmup_iters", "scheduler.params.warmup_num_steps"},
+    {".lr_decay_iters", "scheduler.params.total_num_steps"},
+    {".train_iters", "training.steps"},
+    {".max_steps", "training.steps"},
+    {".n_layer", "model.num_layers"},
+    {".n_embd", "model.hidden_size"},
+    {".n_head", "model.num_attention_heads"},
+    {".num_heads", "model.num_attention_heads"},
+    {".block_size", "model.seq_length"},
+    {".n_positions", "model.seq_length"},
+    {".max_position_embeddings", "model.seq_length"},
+    {".init_std", "model.init_method_std"},
+    {".recompute_granularity", "activation_checkpointing.granularity"},
+    {".output_dir", "run.dir"},
+    {".train_micro_batch_size", "train_micro_batch_size_per_gpu"},
+    {".per_device_train_batch_size", "train_micro_batch_size_per_gpu"},
+    {"model.vocab", "model.vocab_size"},
+    {".d_model", "model.hidden_size"},
+    {"model.dim", "model.hidden_size"},
+    {"model.layers", "model.num_layers"},
+    {"model.heads", "model.num_attention_heads"},
+    {".n_ctx", "model.seq_length"},
+    {".context_length", "model.seq_length"},
+    {"model.dropout", "model.hidden_dropout"},
+    {".save_interval", "checkpoint.interval"},
+    {".save_steps", "checkpoint.interval"},
+    {"save", "checkpoint.dir"},
+    {"checkpoint.save", "checkpoint.dir"},
+    {"load", "checkpoint.resume"},
+    {"checkpoint.load", "checkpoint.resume"},
+    {"seed", "training.seed"},
+    {"run.name", "run.dir"},
+    {"zero", "zero_optimization"},
+    {"tp", "parallel.tensor_model_parallel_size"},
+    {"parallel.tp", "parallel.tensor_model_parallel_size"},
+    {"pp", "parallel.pipeline_model_parallel_size"},
+    {"parallel.pp", "parallel.pipeline_model_parallel_size"},
+    {"lr", "optimizer.params.lr"},
+    {"training.lr", "optimizer.params.lr"},
 };
 
 static int min3(int a, int b, int c) {
@@ -116,14 +142,22 @@ static void take_nearer(nearest *search, const char *key) {
     }
 }
 
+static const char *known_elsewhere(const char *path) {
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
+        bool leaf = renamed[i].name[0] == '.';
+        const char *name = renamed[i].name + leaf;
+        if (distance(leaf ? leaf_of(path) : path, name) == 0) return renamed[i].path;
+    }
+    return NULL;
+}
+
 const char *config_nearest(const char *path, char *buf, size_t size) {
     nearest search = {path, buf, size, FAR_AWAY};
+    const char *known = known_elsewhere(path);
+    if (known) return known;
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) take_nearer(&search, config_table[i].path);
     for (int i = 0; i < config_accepted_count; i++) take_nearer(&search, config_accepted[i].path);
-    for (int i = 0; i < config_later_count; i++) take_nearer(&search, config_later[i].path);
-    for (size_t i = 0; i < sizeof renamed / sizeof *renamed && search.best > 1; i++) {
-        if (distance(leaf_of(path), renamed[i].leaf) == 0) return renamed[i].path;
-    }
+    for (int i = 0; i < CONFIG_LATER_COUNT; i++) take_nearer(&search, config_later[i].path);
     return search.best < FAR_AWAY ? buf : NULL;
 }
 
@@ -139,6 +173,14 @@ bool config_option(const char *options, int index, char *buf, size_t size) {
     memcpy(buf, at, length);
     buf[length] = '\0';
     return true;
+}
+
+const char *z3d_config_key_named(const char *name) {
+    const char *known = known_elsewhere(name);
+    for (int i = 0; i < CONFIG_KEY_COUNT && !known; i++) {
+        if (distance(leaf_of(config_table[i].path), name) == 0) known = config_table[i].path;
+    }
+    return known && config_find(known) >= 0 ? known : NULL;
 }
 
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size) {

@@ -3,6 +3,7 @@
 #include "src/base/config_yaml.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 z3d_status reader_peer(config_reader *r, int index, config_place place, const yaml_event_t *value) {
@@ -80,12 +81,40 @@ static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t
     return Z3D_OK;
 }
 
-static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_mark_t mark) {
-    char first[64], right[96];
+/* What to write instead of a later key's value. */
+static void append_remedy(const config_note *note, z3d_string *out) {
+    char first[64];
     config_option(note->off, 0, first, sizeof first);
-    snprintf(right, sizeof right, "leave it out or write %s", first);
-    return reader_refuse(r, mark, "%s: %s: not supported yet; %s", note->path, note->why,
-                         note->instead[0] ? note->instead : right);
+    if (!is_option(note->off, "unsaid")) {
+        z3d_string_append(out, "leave it out or write %s", first);
+        return;
+    }
+    if (strcmp(first, "none") == 0) z3d_string_append(out, "write \"device\": \"none\", or ");
+    if (strcmp(first, "false") == 0) z3d_string_append(out, "write \"enabled\": false, or ");
+    z3d_string_append(out, "leave the block out");
+}
+
+static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_mark_t mark) {
+    z3d_string right = {0};
+    bool plain = note->instead[0] == '\0';
+    append_remedy(note, &right);
+    z3d_status status =
+        reader_refuse(r, mark, "%s: %s%s; %s", note->path, plain ? note->why : note->instead,
+                      plain ? ": not supported yet" : "", right.failed ? "" : right.text);
+    z3d_string_free(&right);
+    char **error = &r->config->origin->later[note - config_later];
+    if (!r->is_override && !*error) *error = strdup(z3d_error_message());
+    return status;
+}
+
+/* An override that switches the key off takes back the error of the file's entry. */
+static void withdraw(config_reader *r, const config_note *note) {
+    struct z3d_config_origin *origin = r->config->origin;
+    char **error = &origin->later[note - config_later];
+    if (!r->is_override || !*error) return;
+    config_errors_remove(&origin->errors, *error);
+    free(*error);
+    *error = NULL;
 }
 
 z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t mark,
@@ -93,8 +122,9 @@ z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t m
     bool off;
     Z3D_TRY(read_off(r, note->off, value, &off));
     if (!off) return refuse_later(r, note, mark);
+    withdraw(r, note);
     if (r->config->origin->report) {
-        config_report_add(r->config->origin->report, CONFIG_TAKEN, note->path, "as here");
+        config_report_add(r->config->origin->report, CONFIG_TAKEN, note->path, "same as zero3d");
     }
     return Z3D_OK;
 }
@@ -102,7 +132,7 @@ z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t m
 z3d_status reader_accepted(config_reader *r, const config_note *note, config_place place,
                            const yaml_event_t *value) {
     Z3D_TRY(reader_skip(r, value));
-    config_tell(r->config, place, note->path, "has no effect here", note->why);
+    config_tell(r->config, place, note->path, "has no effect here:", note->why);
     return Z3D_OK;
 }
 
@@ -119,7 +149,7 @@ static const config_note *note_above(const config_note *notes, int count, const 
 z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
                              yaml_mark_t mark, const yaml_event_t *value, bool *known) {
     const config_note *accepted = note_above(config_accepted, config_accepted_count, path);
-    const config_note *later = note_above(config_later, config_later_count, path);
+    const config_note *later = note_above(config_later, CONFIG_LATER_COUNT, path);
     *known = accepted || later;
     if (accepted) return reader_accepted(r, accepted, place, value);
     if (!later) return Z3D_OK;
@@ -128,13 +158,56 @@ z3d_status reader_below_note(config_reader *r, const char *path, config_place pl
     return is_switch ? reader_later(r, later, mark, value) : refuse_later(r, later, mark);
 }
 
+static bool is_comment(const char *path) {
+    return strncmp(path, "//", 2) == 0 || strstr(path, ".//") || strncmp(path, "/*", 2) == 0 ||
+           strstr(path, "./*");
+}
+
+/* Known mistakes that no key's name answers. */
+static const char *advice_on(const char *path) {
+    const char *dot = strrchr(path, '.'), *leaf = dot ? dot + 1 : path;
+    bool epochs = strcmp(leaf, "epochs") == 0 || strcmp(leaf, "num_train_epochs") == 0;
+    if (strcmp(path, "<<") == 0) {
+        return "merge keys (<<) are not supported; write the values themselves";
+    }
+    return epochs ? "there are no epochs; set training.steps" : NULL;
+}
+
 z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) {
     char buf[128];
-    const char *near = config_nearest(path, buf, sizeof buf);
-    if (strcmp(path, "<<") == 0) {
-        return reader_refuse(r, mark,
-                             "merge keys (<<) are not supported; write the values themselves");
+    const char *advice = advice_on(path), *near = config_nearest(path, buf, sizeof buf);
+    if (is_comment(path)) {
+        r->broken = true; /* nothing after it is read as it is meant */
+        return reader_refuse(r, mark, "a comment in a configuration begins with #, not with %.2s",
+                             strchr(path, '/'));
     }
+    if (advice) return reader_refuse(r, mark, "%s", advice);
     if (near) return reader_refuse(r, mark, "unknown key %.120s; did you mean %s?", path, near);
     return reader_refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
+}
+
+/* A section that was given a value, and the key that is likely meant. */
+z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value) {
+    static const struct {
+        const char *section, *key, *value;
+    } meant[] = {{"bf16", "enabled", "true"},     {"fp16", "enabled", "true"},
+                 {"optimizer", "type", "AdamW"},  {"scheduler", "type", "WarmupLR"},
+                 {"data", "train", "FILE"},       {"zero_optimization", "stage", "2"},
+                 {"checkpoint", "dir", "FOLDER"}, {"run", "dir", "FOLDER"},
+                 {"model", "num_layers", "12"}};
+    z3d_string right = {0};
+    bool scalar = value->type == YAML_SCALAR_EVENT && value->data.scalar.value[0];
+    for (size_t i = 0; scalar && i < sizeof meant / sizeof *meant; i++) {
+        if (strcmp(path, meant[i].section) != 0) continue;
+        z3d_string_append(&right, r->is_override ? "; write %s.%s=%s" : "; write %s: {%s: %s}",
+                          path, meant[i].key, meant[i].value);
+    }
+    z3d_status status = reader_refuse(r, value->start_mark,
+                                      "%s is a section: expected keys below it, not %s%s", path,
+                                      value->type == YAML_SEQUENCE_START_EVENT ? "a list"
+                                      : scalar                                 ? "a value"
+                                                                               : "nothing",
+                                      right.text && !right.failed ? right.text : "");
+    z3d_string_free(&right);
+    return status;
 }

@@ -20,8 +20,8 @@ static void settle(config_checker *k, int index, int key, double *field, double 
     }
     if (alike(value, *field)) return;
     if (place.line > 0 && config_is_overridden(k->c, config_table[key].path)) {
-        config_tell(k->c, place, config_peer_path[index], "has no effect",
-                    "an override gives the rate");
+        config_tell(k->c, place, config_peer_path[index],
+                    "has no effect:", "an override gives the rate");
         origin->peer[index].place.source = -1;
         return;
     }

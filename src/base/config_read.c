@@ -176,7 +176,7 @@ static bool leave_default(config_reader *r, int index, config_place place, confi
     if (number && config_parse_range(key, &range) == Z3D_OK && range.allow_auto) return false;
     config_unset(r->config, index);
     snprintf(why, sizeof why, "the default, %s", key->standard);
-    if (!r->config->origin->report) config_tell(r->config, place, key->path, "is auto", why);
+    if (!r->config->origin->report) config_tell(r->config, place, key->path, "is auto:", why);
     return true;
 }
 
@@ -258,11 +258,7 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
                                        value->data.scalar.style != YAML_PLAIN_SCALAR_STYLE})) {
         return Z3D_OK;
     }
-    return reader_refuse(r, value->start_mark, "%s is a section: expected keys below it, not %s",
-                         path,
-                         value->type == YAML_SEQUENCE_START_EVENT ? "a list"
-                         : value->data.scalar.value[0] == '\0'    ? "nothing"
-                                                                  : "a value");
+    return reader_refuse_section(r, path, value);
 }
 
 /* "section.name" of a key's event. */

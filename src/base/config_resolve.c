@@ -31,10 +31,11 @@ static int64_t resolve_world(config_checker *k, int world_size) {
         z3d_string right = {0};
         if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
         z3d_string_append(&right, "%lld", (long long)above);
-        config_complain(
-            k, "parallel.tensor_model_parallel_size",
-            "%d ranks are not a multiple of tensor %lld x pipeline %lld; start %s ranks",
-            world_size, (long long)tensor, (long long)pipeline, right.failed ? "" : right.text);
+        config_complain(k, "parallel.tensor_model_parallel_size",
+                        "%lld needs a multiple of %lld ranks, but the run has %d; start %s ranks "
+                        "(scripts/launch -n %lld ...)",
+                        (long long)tensor, (long long)model, world_size,
+                        right.failed ? "" : right.text, (long long)(below > 0 ? below : above));
         z3d_string_free(&right);
         return 0;
     }
@@ -42,15 +43,28 @@ static int64_t resolve_world(config_checker *k, int world_size) {
     return world_size / model;
 }
 
-/* `unit` samples, `what`, make one step's least. */
-static bool refuse_batch(config_checker *k, int64_t data, const char *what, int64_t unit) {
-    int64_t batch = k->c->train_batch_size, below = batch / unit * unit, above = below + unit;
+/* A step has `factor` (its name `what`, NULL: 1) x data ranks samples at least. */
+static bool refuse_batch(config_checker *k, int64_t data, const char *what, int64_t factor) {
+    int64_t unit = data * factor, batch = k->c->train_batch_size;
+    int64_t below = batch / unit * unit, above = below + unit, smaller = factor;
     z3d_string right = {0};
     if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
     z3d_string_append(&right, "%lld", (long long)above);
-    config_complain(k, "train_batch_size", "%lld is not a multiple of %s %lld%s; write %s",
-                    (long long)batch, what, (long long)unit, unit == data ? "" : " in all",
-                    right.failed ? "" : right.text);
+    while (smaller > 1 && batch % (data * smaller) != 0) smaller--;
+    if (what && batch % (data * smaller) == 0) {
+        z3d_string_append(&right, ", or %s %s of %lld", what[0] == 'a' ? "an" : "a", what,
+                          (long long)smaller);
+    }
+    z3d_string step = {0};
+    if (what) z3d_string_append(&step, "%s %lld x ", what, (long long)factor);
+    z3d_string_append(&step, "%lld data rank%s", (long long)data, data == 1 ? "" : "s");
+    bool failed = right.failed || step.failed;
+    config_complain(k, "train_batch_size",
+                    below > 0 ? "%lld is not a multiple of %lld samples (%s); write %s"
+                              : "%lld is smaller than one step's %lld samples (%s); write %s",
+                    (long long)batch, (long long)unit, failed ? "" : step.text,
+                    failed ? "" : right.text);
+    z3d_string_free(&step);
     z3d_string_free(&right);
     return false;
 }
@@ -90,17 +104,13 @@ static bool resolve_batches(config_checker *k, int64_t data) {
     if (batch && !micro) {
         int64_t unit = data * c->gradient_accumulation_steps;
         if (c->train_batch_size % unit != 0) {
-            return refuse_batch(k, data,
-                                times ? "gradient_accumulation_steps x data-parallel size"
-                                      : "data-parallel size",
-                                unit);
+            return refuse_batch(k, data, times ? "accumulation" : NULL, unit / data);
         }
         c->train_micro_batch_size_per_gpu = c->train_batch_size / unit;
     } else if (batch && !times) {
         int64_t unit = data * c->train_micro_batch_size_per_gpu;
         if (c->train_batch_size % unit != 0) {
-            return refuse_batch(k, data, "train_micro_batch_size_per_gpu x data-parallel size",
-                                unit);
+            return refuse_batch(k, data, "micro-batch", unit / data);
         }
         c->gradient_accumulation_steps = c->train_batch_size / unit;
     }

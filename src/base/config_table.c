@@ -21,12 +21,11 @@ const config_note config_accepted[] = {
 };
 const int config_accepted_count = sizeof config_accepted / sizeof *config_accepted;
 
-const config_note config_later[] = {
+const config_note config_later[CONFIG_LATER_COUNT] = {
 #define X(path, off, why, instead) {path, why, off, instead},
     Z3D_CONFIG_LATER(X)
 #undef X
 };
-const int config_later_count = sizeof config_later / sizeof *config_later;
 
 int config_find(const char *path) {
     for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
@@ -47,7 +46,7 @@ int config_find_accepted(const char *path) {
 }
 
 int config_find_later(const char *path) {
-    return find_note(config_later, config_later_count, path);
+    return find_note(config_later, CONFIG_LATER_COUNT, path);
 }
 
 const char *const config_peer_path[CONFIG_PEER_COUNT] = {
@@ -87,7 +86,7 @@ bool config_is_section(const char *path) {
     for (int i = 0; i < config_accepted_count; i++) {
         if (is_below(config_accepted[i].path, path, length)) return true;
     }
-    for (int i = 0; i < config_later_count; i++) {
+    for (int i = 0; i < CONFIG_LATER_COUNT; i++) {
         if (is_below(config_later[i].path, path, length)) return true;
     }
     for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
@@ -115,6 +114,13 @@ void config_format_place(const z3d_config *config, config_place place, z3d_strin
     } else {
         z3d_string_append(out, "%s:%d:%d", name, place.line, place.column);
     }
+}
+
+size_t config_repeated_key(const z3d_config *config, config_place place, const char *message) {
+    const char *assignment = config->origin->name[place.source];
+    size_t length = strcspn(assignment, "=");
+    bool same = place.line == 0 && strncmp(assignment, message, length) == 0;
+    return same && strncmp(message + length, ": ", 2) == 0 ? length + 2 : 0;
 }
 
 /* FLOAT2's is the one that is no scalar. */
@@ -174,6 +180,7 @@ void z3d_config_destroy(z3d_config *config) {
     if (config->origin) {
         for (int i = 0; i < config->origin->name_count; i++) free(config->origin->name[i]);
         free(config->origin->name);
+        for (int i = 0; i < CONFIG_LATER_COUNT; i++) free(config->origin->later[i]);
         z3d_string_free(&config->origin->errors.text);
         free(config->origin);
     }
@@ -199,22 +206,29 @@ bool config_is_overridden(const z3d_config *config, const char *path) {
 
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {
     int key = config_find(path);
-    z3d_string where = {0};
+    z3d_string where = {0}, line = {0};
     char message[1024];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    z3d_string_append(&line, "%s", path);
     if (key >= 0 && config->origin->place[key].source >= 0) {
-        config_format_place(config, config->origin->place[key], &where);
-        z3d_string_append(&where, ": %s", path);
+        config_place place = config->origin->place[key];
+        z3d_string_append(&line, ": %s", message);
+        config_format_place(config, place, &where);
+        if (!line.failed)
+            z3d_string_append(&where, ": %s",
+                              line.text + config_repeated_key(config, place, line.text));
     } else if (key >= 0 && config_table[key].standard[0]) {
-        z3d_string_append(&where, "%s (not set, default %s)", path, config_table[key].standard);
+        z3d_string_append(&where, "%s (not set, default %s): %s", path, config_table[key].standard,
+                          message);
     } else {
-        z3d_string_append(&where, "%s", path);
+        z3d_string_append(&where, "%s: %s", path, message);
     }
-    z3d_status status =
-        Z3D_ERROR(Z3D_ERR_CONFIG, "%s: %s", where.failed ? path : where.text, message);
+    bool failed = where.failed || line.failed;
+    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s", failed ? message : where.text);
+    z3d_string_free(&line);
     z3d_string_free(&where);
     return status;
 }

@@ -38,13 +38,17 @@ extern const config_key config_table[CONFIG_KEY_COUNT];
 typedef struct config_note {
     const char *path, *why;
     const char *off;     /* later: the plain values, with | between, that ask for nothing */
-    const char *instead; /* later: what to write; "": leave it out */
+    const char *instead; /* later: what is wrong with it; "": "<why>: not supported yet" */
 } config_note;
 
 extern const config_note config_accepted[];
 extern const int config_accepted_count;
-extern const config_note config_later[];
-extern const int config_later_count;
+enum {
+#define X(path, off, why, instead) +1
+    CONFIG_LATER_COUNT = 0 Z3D_CONFIG_LATER(X)
+#undef X
+};
+extern const config_note config_later[CONFIG_LATER_COUNT];
 
 /* Where something was written. source indexes the origin's names; -1: nowhere, it is the default.
  * line 0: an override, which has a text but no lines. */
@@ -60,6 +64,8 @@ typedef struct config_errors {
 
 /* Adds the stored message. */
 void config_errors_add(config_errors *errors);
+/* Takes back an error with exactly this line. */
+void config_errors_remove(config_errors *errors, const char *line);
 /* OK when there are none, else ERR_CONFIG with all lines. */
 z3d_status config_errors_status(const config_errors *errors);
 
@@ -103,6 +109,7 @@ struct z3d_config_origin {
     bool is_auto[CONFIG_KEY_COUNT]; /* written auto (Z3D_CONFIG_AUTO) */
     bool cut;                       /* a text ended in a syntax error: what follows is not known */
     config_errors errors;           /* of reading */
+    char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry: an override may take it back */
     config_peer peer[CONFIG_PEER_COUNT];
     config_report *report; /* NULL: what has no effect is logged, what is wrong is an error */
     char **name;           /* of files, and the texts of overrides */
@@ -113,7 +120,7 @@ struct z3d_config_origin {
 void config_add_error(z3d_config *config, const char *path);
 /* Every key that is `path` or lies below it is wrong. */
 void config_mark_wrong(z3d_config *config, const char *path);
-/* One line about `path`, written at `place`: "<place>: <path> <what>: <why>". */
+/* One line about `path`, written at `place`: "<place>: <path> <what> <why>". */
 void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
                  const char *why);
 /* A key's default again, as if nobody had set it. */
@@ -150,6 +157,10 @@ void config_write_set(const z3d_config *config, z3d_string *out);
 z3d_status config_add_source(z3d_config *config, const char *name, int *source);
 /* "run.yaml:12:3" or "override model.num_layers=3". */
 void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
+
+/* Length of the "key: " in front of a message at an override's place, which names the key; 0: it
+ * has another. */
+size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
 
 /* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
 int config_find(const char *path);

@@ -137,6 +137,15 @@ bool config_is_empty(config_scalar scalar) {
     return config_is_null(scalar) || (!scalar.quoted && scalar.text[0] == '\0');
 }
 
+static z3d_status refuse_auto(const config_key *key) {
+    z3d_string right = {0};
+    config_expected(key, &right);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "'auto' is not supported here; write %s",
+                                  right.failed ? "a number" : right.text);
+    z3d_string_free(&right);
+    return status;
+}
+
 static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *out) {
     config_range range;
     int64_t value;
@@ -145,6 +154,7 @@ static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *
         *out = Z3D_AUTO;
         return Z3D_OK;
     }
+    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
     if (scalar.quoted) return refuse_value(key, scalar, "is text; write the number without quotes");
     if (z3d_parse_int(scalar.text, &value) != Z3D_OK) return refuse(key, z3d_error_message());
     if (value < range.low_int || value > range.high_int) {
@@ -158,6 +168,7 @@ static z3d_status set_float(const config_key *key, config_scalar scalar, double 
     config_range range;
     double value;
     Z3D_TRY(config_parse_range(key, &range));
+    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
     if (scalar.quoted) return refuse_value(key, scalar, "is text; write the number without quotes");
     if (z3d_parse_float(scalar.text, &value) != Z3D_OK) return refuse(key, z3d_error_message());
     bool low = range.low_open ? value > range.low : value >= range.low;
@@ -169,6 +180,7 @@ static z3d_status set_float(const config_key *key, config_scalar scalar, double 
 
 static z3d_status set_bool(const config_key *key, config_scalar scalar, bool *out) {
     bool yes = strcmp(scalar.text, "true") == 0;
+    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
     if (!yes && strcmp(scalar.text, "false") != 0) {
         return refuse_value(key, scalar, "is neither true nor false");
     }
@@ -194,7 +206,8 @@ static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out
             return Z3D_OK;
         }
     }
-    bool near = config_nearest_option(key->rule, scalar.text, option, sizeof option);
+    bool gpu = strcmp(key->path, "training.device") == 0 && strcasecmp(scalar.text, "gpu") == 0;
+    bool near = config_nearest_option(key->rule, gpu ? "cuda" : scalar.text, option, sizeof option);
     z3d_string right = {0};
     if (!near) config_expected(key, &right);
     z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s%s' is not supported; use %s", scalar.text,

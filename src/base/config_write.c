@@ -243,7 +243,7 @@ static void describe_markdown(z3d_string *out) {
     describe_notes(out, config_accepted, config_accepted_count);
     z3d_string_append(out, "\n## Not supported yet\n\nRefused, unless the value asks for nothing "
                            "(`false`, `null`, `enabled: false`, `device: none`).\n");
-    describe_notes(out, config_later, config_later_count);
+    describe_notes(out, config_later, CONFIG_LATER_COUNT);
 }
 
 void z3d_config_describe(bool markdown, z3d_string *out) {

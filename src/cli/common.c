@@ -14,6 +14,43 @@ static const cli_option *find_option(const cli_option *options, const char *name
     return NULL;
 }
 
+/* "max-new-tokens" ends in "-tokens"; "top_p" is "top-p". */
+static bool resembles(const char *given, size_t length, const char *name) {
+    size_t size = strlen(name);
+    if (length < size ||
+        (length > size && given[length - size - 1] != '-' && given[length - size - 1] != '_'))
+        return false;
+    for (size_t i = 0; i < size; i++) {
+        char c = given[length - size + i];
+        if ((c == '_' ? '-' : c) != name[i]) return false;
+    }
+    return true;
+}
+
+/* argv[i] is "--something" that the command does not have: what may be meant. */
+static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *options) {
+    const char *given = argv[i] + 2, *value = strchr(given, '=');
+    size_t length = value ? (size_t)(value - given) : strlen(given);
+    bool configured = strcmp(argv[0], "train") == 0 || strcmp(argv[0], "plan") == 0 ||
+                      strcmp(argv[0], "generate") == 0;
+    char name[64];
+    for (const cli_option *o = options; o->name; o++)
+        if (resembles(given, length, o->name))
+            return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s; did you mean --%s?", argv[i],
+                             o->name);
+    if (configured && length == 6 && strncmp(given, "config", 6) == 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s; the file comes without an option",
+                         argv[i]);
+    snprintf(name, sizeof name, "%.*s", (int)(length < sizeof name ? length : 0), given);
+    const char *key = configured ? z3d_config_key_named(name) : NULL;
+    if (!key) return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s", argv[i]);
+    if (value)
+        value++;
+    else
+        value = i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 ? argv[i + 1] : "VALUE";
+    return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s; write %s=%s", argv[i], key, value);
+}
+
 static bool is_picture(const char *argument) {
     size_t length = argument ? strlen(argument) : 0;
     return length > 4 && strcmp(argument + length - 4, ".svg") == 0 && !strchr(argument, '=');
@@ -24,7 +61,7 @@ static z3d_status take_option(int argc, char **argv, int *i, const cli_option *o
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
     size_t length = equals ? (size_t)(equals - name) : strlen(name);
     const cli_option *option = find_option(options, name, length);
-    if (!option) return Z3D_ERROR(Z3D_ERR_USAGE, "unknown option %s", argv[*i]);
+    if (!option) return refuse_option(argc, argv, *i, options);
     if (option->flag && option->value) {
         *option->flag = true;
         if (equals)

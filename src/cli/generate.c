@@ -36,6 +36,9 @@ static const char help[] =
 
 enum { MAX_ASSIGNMENTS = 64, KEYS = 8, PROMPT = 0 };
 
+static const char *const option_names[KEYS] = {"prompt", "tokens", "temperature", "top-k",
+                                               "top-p",  "seed",   "vocab",       "merges"};
+
 typedef struct arguments {
     const char *path;
     int count;
@@ -66,15 +69,8 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
         {"data.vocab", true},      {"data.merges", true}};
     const char *value[KEYS] = {NULL};
     const char **vocab = &value[6], **merges = &value[7];
-    const cli_option options[] = {{"prompt", &value[PROMPT], NULL},
-                                  {"tokens", &value[1], NULL},
-                                  {"temperature", &value[2], NULL},
-                                  {"top-k", &value[3], NULL},
-                                  {"top-p", &value[4], NULL},
-                                  {"seed", &value[5], NULL},
-                                  {"vocab", vocab, NULL},
-                                  {"merges", merges, NULL},
-                                  {NULL, NULL, NULL}};
+    cli_option options[KEYS + 1] = {{NULL, NULL, NULL}};
+    for (int k = 0; k < KEYS; k++) options[k] = (cli_option){option_names[k], &value[k], NULL};
     static char gpt2[] = "data.tokenizer=gpt2";
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -151,6 +147,29 @@ static z3d_status share_input(z3d_world *world, arguments *a) {
     return status;
 }
 
+/* Options are keys of the configuration: an error about one names the option. */
+static void name_options(const arguments *a, z3d_status status) {
+    const char *message = z3d_error_message();
+    z3d_string named = {0};
+    while (*message) {
+        size_t skipped = 0;
+        for (int k = 0; k < KEYS && !skipped; k++) {
+            const char *assignment = a->text[k].text, *option = option_names[k];
+            size_t length = assignment ? strlen(assignment) : 0;
+            if (!length || strncmp(message, "override ", 9) != 0 ||
+                strncmp(message + 9, assignment, length) != 0 || message[9 + length] != ':')
+                continue;
+            z3d_string_append(&named, "--%s %s", option, strchr(assignment, '=') + 1);
+            skipped = 9 + length;
+        }
+        if (!skipped) z3d_string_append_bytes(&named, message, skipped = 1);
+        message += skipped;
+    }
+    if (!named.failed && named.length)
+        (void)z3d_error_set_lines(status, __FILE__, __LINE__, named.text);
+    z3d_string_free(&named);
+}
+
 static int run(int argc, char **argv) {
     arguments a = {0};
     z3d_world *world = NULL;
@@ -161,6 +180,7 @@ static int run(int argc, char **argv) {
     status = read_arguments(argc, argv, &a);
     if (status == Z3D_OK) status = share_input(world, &a);
     if (status == Z3D_OK) status = z3d_generate_from(world, a.path, a.assignment, a.count, &text);
+    if (status == Z3D_ERR_CONFIG) name_options(&a, status);
     int code = cli_finish_rank(world, status, "generate");
     if (status == Z3D_OK && z3d_world_rank(world) == 0) code = cli_print(&text);
     z3d_string_free(&text);

@@ -48,15 +48,15 @@ TEST(check, what_comes_later) {
 TEST(check, tokenizer_files) {
     EXPECT_EQ(check("data: {tokenizer: gpt2}"), "accepted"); // generate asks for the files
     EXPECT_NE(check("data: {vocab: gpt2}").find("run.yaml:1:8: data.vocab:"), std::string::npos);
-    EXPECT_NE(check("data: {merges: m.txt}").find("write gpt2 there"), std::string::npos);
+    EXPECT_NE(check("data: {merges: m.txt}").find("set data.tokenizer to gpt2"), std::string::npos);
     EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: gpt2}"), "accepted");
     EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: v.json, merges: m.txt}"), "accepted");
 }
 
 TEST(check, straddling_with_nothing_to_straddle) {
     expect_check("parallel: {allow_tensor_across_nodes: true}",
-                 "run.yaml:1:12: parallel.allow_tensor_across_nodes: true has no effect with "
-                 "parallel.tensor_model_parallel_size 1; leave it out");
+                 "run.yaml:1:12: parallel.allow_tensor_across_nodes: has no effect with "
+                 "parallel.tensor_model_parallel_size 1; leave this key out");
     EXPECT_EQ(check("parallel: {allow_tensor_across_nodes: true, tensor_model_parallel_size: 2}"),
               "accepted");
 }
@@ -139,10 +139,11 @@ TEST(check, verify_needs_something_to_load) {
 }
 
 TEST(check, sequence_parallel) {
-    EXPECT_EQ(check("parallel: {sequence_parallel: true}"),
-              "run.yaml:1:12: parallel.sequence_parallel: true has no effect with "
-              "parallel.tensor_model_parallel_size 1: only tensor ranks share a sequence; leave it "
-              "out");
+    EXPECT_EQ(
+        check("parallel: {sequence_parallel: true}"),
+        "run.yaml:1:12: parallel.sequence_parallel: has no effect with "
+        "parallel.tensor_model_parallel_size 1: only tensor ranks share a sequence; leave this "
+        "key out");
     EXPECT_EQ(check("parallel: {tensor_model_parallel_size: 4, sequence_parallel: true}\n"
                     "activation_checkpointing: {partition_activations: true}"),
               "accepted");
@@ -222,14 +223,14 @@ TEST(check, types_that_a_run_does_not_use) {
 TEST(check, options_of_parts_that_are_off) {
     for (const char *option : {"eval_interval: 7", "eval_steps: 7"}) {
         std::string text = std::string("training: {") + option + "}\n";
-        EXPECT_NE(check(text).find("has no effect without data.validation: write a file there"),
+        EXPECT_NE(check(text).find("has no effect without data.validation; set data.validation"),
                   std::string::npos)
             << option;
         EXPECT_EQ(check(text + "data: {validation: val.bin}"), "accepted");
     }
     for (const char *option : {"tokens: 7", "temperature: 0", "top_k: 7", "seed: 7"}) {
         EXPECT_NE(check(std::string("generate: {") + option + "}")
-                      .find("has no effect without generate.prompt: write a text there"),
+                      .find("has no effect without generate.prompt; set generate.prompt"),
                   std::string::npos)
             << option;
         EXPECT_EQ(check(std::string("generate: {prompt: x, ") + option + "}"), "accepted");

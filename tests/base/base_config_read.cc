@@ -218,7 +218,7 @@ TEST(config, error_names_the_place_or_the_default) {
     EXPECT_STREQ(z3d_error_message(), "no.key: m");
     ASSERT_EQ(c.set("model.hidden_size=128"), Z3D_OK);
     z3d_config_error(c.get, "model.hidden_size", "m");
-    EXPECT_STREQ(z3d_error_message(), "override model.hidden_size=128: model.hidden_size: m");
+    EXPECT_STREQ(z3d_error_message(), "override model.hidden_size=128: m");
 }
 
 TEST(config, a_refused_value_leaves_the_old_one) {

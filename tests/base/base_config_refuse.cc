@@ -29,7 +29,9 @@ TEST(refuse, numbers) {
                    "without quotes; " + range);
     expect_refused("model:\n  num_layers: |\n    12\n", "2:15: model.num_layers: '12 ' is text");
     expect_refused("model: {num_layers: }", "1:21: model.num_layers: it has no value", range);
-    expect_refused("model: {num_layers: auto}", "1:21: model.num_layers: 'auto' is no", range);
+    expect_refused("model: {num_layers: auto}",
+                   "1:21: model.num_layers: 'auto' is not supported here",
+                   "write an integer from 1 to 1000000");
     expect_refused("model:\n  num_layers: 12\n   garbage\n",
                    "2:15: model.num_layers: the value continues on the next line");
     expect_refused("train_batch_size: -4\n", "1:19: train_batch_size: '-4' is out of range",
@@ -238,12 +240,12 @@ TEST(refuse, overrides) {
         {"=3", "'=3' is not an override; expected key.path=value"},
         {"model.num_layer=3", "override model.num_layer=3: unknown key model.num_layer; did you "
                               "mean model.num_layers?"},
-        {"model.num_layers=",
-         "override model.num_layers=: model.num_layers: it has no value; expected "
-         "an integer from 1 to 1000000"},
-        {"model.num_layers=-1", "override model.num_layers=-1: model.num_layers: '-1' is out of "
+        {"model.num_layers=", "override model.num_layers=: it has no value; expected "
+                              "an integer from 1 to 1000000"},
+        {"model.num_layers=-1", "override model.num_layers=-1: '-1' is out of "
                                 "range; expected an integer from 1 to 1000000"},
-        {"model=3", "override model=3: model is a section: expected keys below it, not a value"},
+        {"model=3", "override model=3: model is a section: expected keys below it, not a value; "
+                    "write model.num_layers=12"},
         {"model={num_layers: 1, num_layers: 2}",
          "override model={num_layers: 1, num_layers: 2}: model.num_layers is set twice; first at "
          "override model={num_layers: 1, num_layers: 2}"},

@@ -39,18 +39,13 @@ TEST(resolve, contradictions_name_the_numbers) {
               "run.yaml:1:1: train_batch_size: 33 is not train_micro_batch_size_per_gpu 4 x "
               "gradient_accumulation_steps 4 x data-parallel size 2 = 32; leave one of the three "
               "out");
-    EXPECT_EQ(resolve(B + "30", 4), "run.yaml:1:1: train_batch_size: 30 is not a multiple of "
-                                    "data-parallel size 4; write 28 or 32");
-    EXPECT_EQ(resolve(B + "3", 4), "run.yaml:1:1: train_batch_size: 3 is not a multiple of "
-                                   "data-parallel size 4; write 4");
-    EXPECT_EQ(
-        resolve(B + "36\n" + A + "4", 2),
-        "run.yaml:1:1: train_batch_size: 36 is not a multiple of gradient_accumulation_steps x "
-        "data-parallel size 8 in all; write 32 or 40");
-    EXPECT_EQ(
-        resolve(B + "36\n" + M + "4", 2),
-        "run.yaml:1:1: train_batch_size: 36 is not a multiple of train_micro_batch_size_per_gpu "
-        "x data-parallel size 8 in all; write 32 or 40");
+    EXPECT_EQ(resolve(B + "30", 4), "run.yaml:1:1: train_batch_size: 30 is not a multiple of 4 "
+                                    "samples (4 data ranks); write 28 or 32");
+    EXPECT_EQ(resolve(B + "3", 4), "run.yaml:1:1: train_batch_size: 3 is smaller than one step's 4 "
+                                   "samples (4 data ranks); write 4");
+    EXPECT_EQ(resolve(B + "36\n" + A + "4", 2),
+              "run.yaml:1:1: train_batch_size: 36 is not a multiple of 8 samples (accumulation 4 x "
+              "2 data ranks); write 32 or 40, or an accumulation of 3");
 }
 
 TEST(resolve, huge_batches_are_refused_not_wrapped) {
@@ -73,11 +68,8 @@ TEST(resolve, the_world_is_tensor_times_data) {
     EXPECT_EQ(resolve(tensor, 2), "1 = 1 x 1 x 1");
     EXPECT_EQ(resolve(tensor, 8), "4 = 1 x 1 x 4");
     EXPECT_EQ(resolve(tensor, 3),
-              "run.yaml:1:12: parallel.tensor_model_parallel_size: 3 ranks are not a multiple of "
-              "tensor 2 x pipeline 1; start 2 or 4 ranks");
-    EXPECT_EQ(resolve(tensor, 1),
-              "run.yaml:1:12: parallel.tensor_model_parallel_size: 1 ranks are not a multiple of "
-              "tensor 2 x pipeline 1; start 2 ranks");
+              "run.yaml:1:12: parallel.tensor_model_parallel_size: 2 needs a multiple of 2 "
+              "ranks, but the run has 3; start 2 or 4 ranks (scripts/launch -n 2 ...)");
     EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 4), "4 = 1 x 1 x 4");
     EXPECT_EQ(resolve("parallel: {world_size: 4}\n", 2),
               "run.yaml:1:12: parallel.world_size: asks for 4 ranks, but the run was started with "

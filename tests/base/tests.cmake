@@ -13,6 +13,7 @@ zero3d_test(base_config_check ROOM base)
 zero3d_test(base_config_resolve ROOM base)
 zero3d_test(base_config_write ROOM base)
 zero3d_test(base_config_paste ROOM base)
+zero3d_test(base_config_peers ROOM base)
 # The fuzzer's corpus, replayed by any compiler.
 zero3d_test(base_config_corpus ROOM base)
 target_sources(base_config_corpus PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/config.c)

@@ -61,7 +61,7 @@ expect 0 "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml training.steps=8 checkpoint.in
     bf16.enabled=true training.gemm.fp32=auto parallel.tensor_model_parallel_size=2 parallel.sequence_parallel=true
 [ "$(wc -l <first/metrics.jsonl)" -eq 8 ] || fail "not eight lines of metrics"
 expect 1 "$ZERO3D" train tiny.yaml training.steps=9 checkpoint.interval=2 run.dir=first optimizer.params.lr=2e-3
-says 'optimizer.params.lr: 0.002 here, 0.001 in the checkpoint of step 8'
+says 'optimizer.params.lr=2e-3: 0.002 here, 0.001 in the checkpoint of step 8'
 
 # A second job in the run folder of one that lives is refused on every rank, and leaves its files alone; one that was killed leaves no lock.
 "$ZERO3D" train tiny.yaml run.dir=busy training.steps=100000000 checkpoint.interval=1000000 checkpoint.dir=one >/dev/null 2>&1 </dev/null &

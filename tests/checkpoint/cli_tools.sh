@@ -94,14 +94,18 @@ cmp -s new.1 new.2 || fail "a new text depends on the ranks"
 expect 0 "$ZERO3D" generate run/checkpoints generate.prompt= --tokens 12 --top-p 0.7 --top-k 0 --seed 5
 cmp -s out new.1 || fail "generate.prompt= is not --prompt ''"
 expect 1 "$ZERO3D" generate run/checkpoints --prompt x --top-p 1.5
-says 'generate.top_p'
+says 'zero3d: --top-p 1.5: .1.5. is out of range'
+expect 1 "$ZERO3D" generate run/checkpoints --prompt x --tokens 1_0
+says '^zero3d: --tokens 1_0: '
+expect 1 "$ZERO3D" generate run/checkpoints --prompt x data.seed=1_0
+says 'override data.seed=1_0: '
 : >empty
 "$ZERO3D" generate run/checkpoints >out 2>err <empty && fail "no prompt, and a text"
 says 'no prompt: give --prompt TEXT'
 expect 1 "$ZERO3D" generate run/checkpoints
 says 'no prompt: give --prompt TEXT'
 expect 1 "$ZERO3D" generate run/checkpoints --prompt x --tokens many
-says 'generate.tokens'
+says '^zero3d: --tokens many: '
 expect 2 "$ZERO3D" generate
 says 'no checkpoint: give its folder'
 

@@ -81,10 +81,29 @@ expect 1 "$ZERO3D" config --from-megatron nowhere
 says 'nowhere'
 expect 2 "$ZERO3D" config --from-megatron a --from-deepspeed b
 
+# An override switches off a block that is not supported.
+printf 'zero_optimization: { offload_optimizer: { device: cpu } }\ncurriculum_learning: { enabled: true }\n' >offload.yaml
+expect 1 "$ZERO3D" config offload.yaml curriculum_learning.enabled=false
+says 'offload.yaml:1:22: zero_optimization.offload_optimizer'
+[ "$(wc -l <err)" -eq 1 ] || fail "an override did not take back the error of curriculum_learning"
+expect 0 "$ZERO3D" config offload.yaml curriculum_learning.enabled=false zero_optimization.offload_optimizer.device=none
+
+# Options that a command does not have.
+expect 2 "$ZERO3D" train empty.yaml --steps 10
+says 'unknown option --steps; write training.steps=10'
+expect 2 "$ZERO3D" train --config empty.yaml
+says 'the file comes without an option'
+expect 2 "$ZERO3D" generate x --top_p 0.5
+says 'did you mean --top-p?'
+expect 2 "$ZERO3D" generate x --max-new-tokens 5
+says 'did you mean --tokens?'
+expect 2 "$ZERO3D" plan empty.yaml --frobnicate 5
+says 'unknown option --frobnicate; see'
+
 # What only an override left without effect is told.
 printf 'data: { train: train.bin, validation: train.bin }\ntraining: { eval_interval: 7 }\n' >eval.yaml
 expect 0 "$ZERO3D" config eval.yaml data.validation=
-says 'training.eval_interval has no effect: without data.validation'
+says 'training.eval_interval has no effect without data.validation'
 grep -q 'eval_interval: 100' out || fail "the default is not back"
 
 expect 0 "$ZERO3D" config

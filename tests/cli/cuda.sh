@@ -58,18 +58,18 @@ says 'libzero3d_cuda.so was built from another version: .*same source'
 # Options of the other device.
 for key in training.tf32=true training.attention=own training.collectives=nccl training.deterministic=false training.cuda_graph=on; do
     expect fail "$ZERO3D" train cuda.yaml $key
-    says "${key%=*}: has no effect on the cpu device"
+    says "$key: has no effect on the cpu device"
 done
 run training.gemm.fp32=sgemm
-says 'training.gemm.fp32: has no effect on the cuda device'
+says 'training.gemm.fp32=sgemm: has no effect on the cuda device'
 run bf16.enabled=true training.tf32=true
-says 'training.tf32: has no effect in a 16-bit run'
+says 'training.tf32=true: has no effect in a 16-bit run'
 for key in training.digest=true training.trace_steps=1; do
     run training.cuda_graph=on $key
-    says "training.cuda_graph: on is not possible with ${key%=*}, which looks at every instruction"
+    says "training.cuda_graph=on: on is not possible with ${key%=*}, which looks at every instruction"
 done
 run training.attention=cudnn
-says 'training.attention: cudnn computes attention only in bf16 and fp16'
+says 'training.attention=cudnn: cudnn computes attention only in bf16 and fp16'
 
 # GPUs that cannot be used, or whose host cannot, by the plugin's own code over the host's library calls (tests/device/cuda_shim).
 if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
