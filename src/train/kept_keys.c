@@ -94,7 +94,7 @@ static void compare_texts(differences *d, const char *path) {
     if (says(a, b)) return;
     (void)z3d_config_error(d->config, path, "%s here, %s in the checkpoint of step %lld", a, b,
                            (long long)d->step);
-    z3d_string_append(&d->lines, "%s%s", d->count ? "\n" : "", z3d_error_message());
+    z3d_string_append(&d->lines, "%s%s", d->count ? ";\n" : "", z3d_error_message());
     d->count++;
     d->sizes = d->sizes || is_size(path);
     d->schedule = d->schedule || says(path, SCHEDULE_END);
@@ -115,14 +115,15 @@ static void find_differences(const z3d_config *here, const z3d_config *there, bo
 #undef X
 }
 
-static z3d_status refuse(const differences *d) {
+static z3d_status refuse(differences *d) {
     bool one = d->count == 1;
-    if (d->lines.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a message");
-    return Z3D_ERROR(
-        Z3D_ERR_CONFIG, "%s%sa resumed run must keep %s; to change %s, start a new run %s",
-        d->lines.text, one ? ": " : "\n", one ? "this value" : "these values", one ? "it" : "them",
+    z3d_string_append(
+        &d->lines, "%sa resumed run must keep %s; to change %s, start a new run %s",
+        one ? ": " : ";\n", one ? "this value" : "these values", one ? "it" : "them",
         d->sizes ? "in another run.dir"
                  : "from the checkpoint's weights (checkpoint.init_from) in another run.dir");
+    if (d->lines.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a message");
+    return z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__, d->lines.text);
 }
 
 z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,

@@ -185,7 +185,7 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
                    Z3D_ERR_CONFIG,
                    {"model.num_layers: 2 here, 1 in", "optimizer.params.lr: 0.002 here, 0.01 in",
                     "data.seed: 5 here, ",
-                    "\na resumed run must keep these values; to change them, start a new run in "
+                    "a resumed run must keep these values; to change them, start a new run in "
                     "another run.dir"});
     // The rest of the table in docs/checkpoint-format.md.
     for (const char *change :
