@@ -1,6 +1,8 @@
 /* From any checkpoint of a GPT to other programs' files: Hugging Face's model.safetensors and
  * config.json, and llm.c's. Hugging Face's Conv1D weights are [in, out], ours [out, in], so they
  * are turned on the way. */
+#include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,14 +275,34 @@ static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
     return status;
 }
 
+/* Files of another model beside these would be read together with them. */
+static z3d_status check_new_folder(const char *folder) {
+    DIR *list = opendir(folder);
+    bool empty = true;
+    if (!list && errno == ENOENT) return Z3D_OK;
+    if (!list && errno == ENOTDIR)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s is a file, or is inside one: expected a folder", folder);
+    if (!list)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot list the folder: %s", folder, strerror(errno));
+    for (struct dirent *entry; empty && (entry = readdir(list));)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    closedir(list);
+    if (empty) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO,
+                     "%s is not empty, and an export does not replace files: give another folder, "
+                     "or remove this one first",
+                     folder);
+}
+
 static z3d_status write_folder(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_export *what) {
     z3d_tokenizer_files tokenizer = {0};
     char *path = NULL;
+    Z3D_TRY(check_new_folder(what->to));
     z3d_status status = read_tokenizer(c, gpt, what, &tokenizer);
     if (status == Z3D_OK) status = z3d_make_folders(what->to);
     if (status == Z3D_OK) status = z3d_io_join(what->to, "model.safetensors", &path);
     if (status == Z3D_OK) status = write_file(c, gpt, what->format, what->dtype, path);
-    /* Small, and last: an export that fails leaves an older one whole. */
+    /* Last: a folder that has config.json is whole. */
     if (status == Z3D_OK && tokenizer.known)
         status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
     if (status == Z3D_OK) status = write_config(gpt, what->dtype, &tokenizer, what->to);

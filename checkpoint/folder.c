@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "checkpoint/store.h"
+#include "src/base/config.h"
 
 /* ---- steps and their names ---- */
 
@@ -217,22 +218,53 @@ z3d_status z3d_remains_remove(const z3d_io_hook *hook, const char *folder) {
 
 /* ---- why there is no checkpoint ---- */
 
-/* Of a folder without a manifest: whether it is empty, and a file in it that a save wrote. */
-static void look_into(const char *folder, bool *empty, bool *saved) {
+/* What a folder without a manifest is: empty, what is left of a save, Hugging Face's model, a run's
+ * folder. */
+typedef struct looks {
+    bool empty, saved, weights, config, run;
+} looks;
+
+static void look_into(const char *folder, looks *l) {
+    static const char weights[] = ".safetensors";
     DIR *list = opendir(folder);
-    *empty = list != NULL;
-    *saved = false;
+    *l = (looks){.empty = list != NULL};
     for (struct dirent *entry; list && (entry = readdir(list));) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        *empty = *empty && strcmp(entry->d_name, z3d_checkpoint_lock.file) == 0;
-        *saved = *saved || is_file_of_a_save(entry->d_name);
+        size_t length = strlen(entry->d_name), end = sizeof weights - 1;
+        l->empty = l->empty && strcmp(entry->d_name, z3d_checkpoint_lock.file) == 0;
+        l->saved = l->saved || is_file_of_a_save(entry->d_name);
+        l->weights =
+            l->weights || (length > end && strcmp(entry->d_name + length - end, weights) == 0);
+        l->config = l->config || strcmp(entry->d_name, "config.json") == 0;
+        l->run = l->run || strcmp(entry->d_name, "metrics.jsonl") == 0;
     }
     if (list) closedir(list);
 }
 
+/* A run's folder without checkpoints: its configuration says why. */
+static z3d_status refuse_run(const char *folder) {
+    z3d_config *config = NULL;
+    char *path;
+    Z3D_TRY(z3d_io_join(folder, "config.yaml", &path));
+    bool known =
+        z3d_config_create(&config) == Z3D_OK && z3d_config_read_file(config, path) == Z3D_OK;
+    const char *elsewhere = known && config->checkpoint_dir ? config->checkpoint_dir : "";
+    z3d_status status =
+        *elsewhere
+            ? Z3D_ERROR(Z3D_ERR_IO, "%s has no checkpoints: the run saves them in %s", folder,
+                        elsewhere)
+            : Z3D_ERROR(Z3D_ERR_IO, "%s is a run that saved no checkpoints%s", folder,
+                        known && config->checkpoint_interval == 0 ? " (checkpoint.interval was 0)"
+                                                                  : "");
+    z3d_config_destroy(config);
+    free(path);
+    return status;
+}
+
 z3d_status z3d_checkpoint_none(const char *folder) {
     struct stat info;
-    bool empty, saved, inside;
+    looks looks;
+    bool inside;
     int64_t *steps = NULL;
     char *checkpoints;
     int count;
@@ -242,8 +274,8 @@ z3d_status z3d_checkpoint_none(const char *folder) {
     Z3D_TRY(z3d_folder_steps(folder, false, &steps, &count));
     int64_t last = count ? steps[count - 1] : -1;
     free(steps);
-    look_into(folder, &empty, &saved);
-    if (saved)
+    look_into(folder, &looks);
+    if (looks.saved)
         return Z3D_ERROR(Z3D_ERR_IO, "%s is incomplete: its save did not finish (it has no %s)",
                          folder, Z3D_MANIFEST);
     if (last >= 0)
@@ -258,6 +290,12 @@ z3d_status z3d_checkpoint_none(const char *folder) {
                          "%s has no checkpoints itself: the run's checkpoints are in "
                          "%s/checkpoints",
                          folder, folder);
+    if (looks.weights || looks.config)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s is a Hugging Face model: import it first: zero3d checkpoint import %s "
+                         "DIR",
+                         folder, folder);
+    if (looks.run) return refuse_run(folder);
     return Z3D_ERROR(Z3D_ERR_IO, "%s has no checkpoints%s", folder,
-                     empty ? " (it is empty)" : ": it holds other files only");
+                     looks.empty ? " (it is empty)" : ": it holds other files only");
 }

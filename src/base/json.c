@@ -21,6 +21,7 @@ typedef struct parser {
     const char *counted; /* up to here, lines are counted */
     int64_t line;
     block *blocks;
+    z3d_json_repairs *repairs; /* NULL: none are made */
 } parser;
 
 static int64_t line_here(parser *p) {
@@ -97,15 +98,24 @@ static char *put_utf8(char *to, unsigned c) {
 static z3d_status read_unicode(parser *p, char **to) {
     unsigned c, low;
     Z3D_TRY(read_hex4(p, &c));
-    if (c >= 0xdc00 && c < 0xe000) return refuse(p, "half of a surrogate pair in a string");
     if (c >= 0xd800 && c < 0xdc00) {
-        if (!next_is(p, '\\') || !next_is(p, 'u'))
-            return refuse(p, "half of a surrogate pair in a string");
-        Z3D_TRY(read_hex4(p, &low));
-        if (low < 0xdc00 || low >= 0xe000) return refuse(p, "half of a surrogate pair in a string");
-        c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        const char *behind = p->at;
+        low = 0;
+        if (next_is(p, '\\') && next_is(p, 'u')) Z3D_TRY(read_hex4(p, &low));
+        if (low >= 0xdc00 && low < 0xe000)
+            c = 0x10000 + ((c - 0xd800) << 10) + (low - 0xdc00);
+        else
+            p->at = behind;
     }
-    if (c == 0) return refuse(p, "a NUL character in a string");
+    if (c >= 0xd800 && c < 0xe000) {
+        if (!p->repairs) return refuse(p, "half of a surrogate pair in a string");
+        p->repairs->surrogates++;
+        c = 0xfffd;
+    }
+    if (c == 0) {
+        if (!p->repairs) return refuse(p, "a NUL character in a string");
+        p->repairs->nuls++;
+    }
     *to = put_utf8(*to, c);
     return Z3D_OK;
 }
@@ -121,7 +131,7 @@ static z3d_status read_escape(parser *p, char **to) {
 }
 
 /* At the opening quote. A string never grows when it is unescaped. */
-static z3d_status read_string(parser *p, const char **out) {
+static z3d_status read_string(parser *p, const char **out, size_t *length_out) {
     if (!next_is(p, '"')) return refuse(p, "expected a string");
     const char *close = p->at;
     while (close < p->end && *close != '"') close += *close == '\\' ? 2 : 1;
@@ -143,6 +153,7 @@ static z3d_status read_string(parser *p, const char **out) {
     if (!next_is(p, '"')) return refuse(p, "a string has no end");
     *to = '\0';
     *out = text;
+    *length_out = (size_t)(to - text);
     return Z3D_OK;
 }
 
@@ -184,7 +195,9 @@ static bool word(parser *p, const char *text) {
 static z3d_status read_value(parser *p, z3d_json *value, int depth);
 
 static z3d_status read_key(parser *p, const char **key) {
-    Z3D_TRY(read_string(p, key));
+    size_t length;
+    Z3D_TRY(read_string(p, key, &length));
+    if (strlen(*key) != length) return refuse(p, "a NUL character in a key");
     skip_space(p);
     return next_is(p, ':') ? Z3D_OK : refuse(p, "expected ':'");
 }
@@ -219,7 +232,7 @@ static z3d_status read_value(parser *p, z3d_json *value, int depth) {
     if (p->at >= p->end) return refuse(p, "the text ends; expected a value");
     if (*p->at == '"') {
         value->type = Z3D_JSON_STRING;
-        return read_string(p, &value->text);
+        return read_string(p, &value->text, &value->length);
     }
     if (next_is(p, '{')) {
         value->type = Z3D_JSON_OBJECT;
@@ -257,12 +270,12 @@ typedef struct document {
 } document;
 
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out) {
-    return z3d_json_parse_line(text, length, name, 1, out);
+    return z3d_json_parse_line(text, length, name, 1, NULL, out);
 }
 
 z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name, int64_t line,
-                               z3d_json **out) {
-    parser p = {text, text, text + length, name, text, line, NULL};
+                               z3d_json_repairs *repairs, z3d_json **out) {
+    parser p = {text, text, text + length, name, text, line, NULL, repairs};
     *out = NULL;
     document *whole = calloc(1, sizeof *whole);
     if (!whole) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory to read %s", name);

@@ -3,6 +3,7 @@
 #define ZERO3D_BASE_JSON_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "src/base/status.h"
@@ -20,6 +21,7 @@ typedef struct z3d_json {
     z3d_json_type type;
     const char *key;  /* of a member, else NULL */
     const char *text; /* of a string, as UTF-8 with a NUL behind; of a number, as it was written */
+    size_t length;    /* of a string: it may have NULs where repairs are made */
     bool truth;
     int64_t line;                  /* on which it ends in the text, from 1 */
     int64_t count;                 /* of an array or object */
@@ -31,9 +33,16 @@ typedef struct z3d_json {
  * z3d_json_free.
  */
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out);
-/* The same of one line of a file: `line` is its number there, from 1. */
+/* What a text collected from anywhere has, and strict readers refuse. */
+typedef struct z3d_json_repairs {
+    int64_t surrogates; /* halves of surrogate pairs, which became U+FFFD */
+    int64_t nuls;       /* \u0000 in strings, kept; in keys they are refused */
+} z3d_json_repairs;
+
+/* The same of one line of a file: `line` is its number there, from 1. What is repaired is added to
+ * *repairs; NULL: it is refused. */
 z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name, int64_t line,
-                               z3d_json **out);
+                               z3d_json_repairs *repairs, z3d_json **out);
 void z3d_json_free(z3d_json *json);
 
 /* NULL when it is no object or has no such member. */

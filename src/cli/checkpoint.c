@@ -202,9 +202,39 @@ static bool same_shape(const z3d_checkpoint *a, int i, const z3d_checkpoint *b, 
            memcmp(&whole_a, &whole_b, sizeof whole_a) == 0;
 }
 
+/* What compare_tensors finds, by kind: parameter, momentum, variance. */
+typedef struct findings {
+    int compared, differing; /* parameters in both */
+    int only[2];             /* tensors in the first, in the second alone */
+    int states[2];           /* optimizer tensors, likewise */
+} findings;
+
+static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
+                                 z3d_string *text, findings *f) {
+    static const char *const kinds[] = {"parameter", "momentum", "variance"};
+    const char *group, *name;
+    const int64_t *shape;
+    int dims;
+    z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
+    for (int kind = 0; kind < 3; kind++) {
+        difference d = {0};
+        bool in_a = z3d_checkpoint_has(a, (z3d_tensor_kind)kind);
+        bool in_b = z3d_checkpoint_has(b, (z3d_tensor_kind)kind);
+        if (in_a != in_b) f->states[in_b]++;
+        if (!in_a || !in_b) continue;
+        Z3D_TRY(compare_state(a, b, kind, i, j, chunk, &d));
+        f->compared += kind == 0;
+        if (d.elements == 0) continue;
+        z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n", kinds[kind],
+                          group, name, (long long)d.elements, d.largest);
+        f->differing += kind == 0;
+    }
+    return Z3D_OK;
+}
+
 static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *chunk,
                                   z3d_string *text, bool *bad) {
-    static const char *const kinds[] = {"parameter", "momentum", "variance"};
+    findings f = {0};
     int matched = 0;
     for (int i = 0; i < z3d_checkpoint_num_tensors(a); i++) {
         const char *group, *name;
@@ -213,33 +243,26 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
         z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
         int j = z3d_checkpoint_find(b, group, name);
         matched += j >= 0;
-        if (j < 0 || !same_shape(a, i, b, j)) {
+        f.only[0] += j < 0;
+        if (j >= 0 && same_shape(a, i, b, j))
+            Z3D_TRY(compare_states(a, b, i, j, chunk, text, &f));
+        else
             z3d_string_append(text, "%s/%s: %s\n", group, name,
                               j < 0 ? "only in the first" : "different shapes");
-            *bad = true;
-            continue;
-        }
-        for (int kind = 0; kind < 3; kind++) {
-            difference d = {0};
-            bool in_a = z3d_checkpoint_has(a, (z3d_tensor_kind)kind);
-            if (in_a != z3d_checkpoint_has(b, (z3d_tensor_kind)kind)) {
-                z3d_string_append(text, "%s of %s/%s: only in the %s\n", kinds[kind], group, name,
-                                  in_a ? "first" : "second");
-                *bad = true;
-            }
-            if (!in_a || !z3d_checkpoint_has(b, (z3d_tensor_kind)kind)) continue;
-            Z3D_TRY(compare_state(a, b, kind, i, j, chunk, &d));
-            if (d.elements == 0) continue;
-            z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n",
-                              kinds[kind], group, name, (long long)d.elements, d.largest);
-            *bad = true;
-        }
     }
-    if (matched < z3d_checkpoint_num_tensors(b)) {
-        z3d_string_append(text, "%d tensors only in the second\n",
-                          z3d_checkpoint_num_tensors(b) - matched);
-        *bad = true;
+    f.only[1] = z3d_checkpoint_num_tensors(b) - matched;
+    *bad = text->length > 0;
+    for (int side = 0; side < 2; side++) {
+        const char *where = side ? "second" : "first";
+        if (f.only[side] && side)
+            z3d_string_append(text, "%d tensors only in the second\n", f.only[side]);
+        if (f.states[side])
+            z3d_string_append(text, "%d optimizer tensors (momentum and variance) only in the %s\n",
+                              f.states[side], where);
+        *bad = *bad || f.only[side] || f.states[side];
     }
+    bool same = f.compared == z3d_checkpoint_num_tensors(a) && f.only[1] == 0 && f.differing == 0;
+    if (*bad && same) z3d_string_append(text, "all %d parameters are equal\n", f.compared);
     return Z3D_OK;
 }
 

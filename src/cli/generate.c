@@ -18,8 +18,8 @@ static const char help[] =
     "checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
     "\n"
     "  --prompt TEXT        text to continue; \"\" starts a new text; - reads standard input\n"
-    "                       (default: on one rank, standard input if it is a pipe or a file\n"
-    "                       and not empty; else generate.prompt of the checkpoint's run)\n"
+    "                       (default: generate.prompt of the checkpoint's run; if that is not\n"
+    "                       set, and on one rank, standard input if it is a pipe or a file)\n"
     "  --tokens N           tokens to generate\n"
     "  --temperature T      0: always the most likely token\n"
     "  --top-k K            draw from the K most likely tokens; 0: from all\n"
@@ -44,7 +44,7 @@ typedef struct arguments {
     int count;
     char *assignment[MAX_ASSIGNMENTS];
     z3d_string text[KEYS]; /* of those made from options */
-    bool input, any_input; /* the prompt is to come from standard input; if it can */
+    bool input, any_input; /* the prompt is to come from standard input; if there is no other */
 } arguments;
 
 /* "key=value" for option `k`. is_text: any text, as a quoted YAML scalar, which JSON's are. */
@@ -80,10 +80,7 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     a->any_input = !value[PROMPT];
     a->input = value[PROMPT] && strcmp(value[PROMPT], "-") == 0;
     if (a->input) value[PROMPT] = NULL;
-    for (int i = 2; i <= count; i++) {
-        a->assignment[a->count++] = argv[i];
-        if (strncmp(argv[i], "generate.prompt=", 16) == 0) a->any_input = false;
-    }
+    for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
     if (*vocab) a->assignment[a->count++] = gpt2;
     if (*vocab && !*merges) *merges = ""; /* those of another vocabulary are none of it */
     for (int k = 0; k < KEYS; k++)
@@ -132,7 +129,12 @@ static z3d_status share_input(z3d_world *world, arguments *a) {
     z3d_string text = {0};
     int64_t length = 0;
     bool alone = z3d_world_size(world) == 1;
+    bool configured = !a->any_input;
     if (!a->input && !(a->any_input && alone)) return Z3D_OK;
+    /* What nobody asked for stays: it may be a shell loop's. */
+    if (a->any_input && !a->input)
+        Z3D_TRY(z3d_generate_has_prompt(a->path, a->assignment, a->count, &configured));
+    if (!a->input && configured) return Z3D_OK;
     z3d_status status = z3d_world_rank(world) == 0 ? read_input(a, &text) : Z3D_OK;
     if (!alone) status = z3d_world_agree(world, status);
     length = (int64_t)text.length;

@@ -137,12 +137,14 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     if (count > 1)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "expected one figure or table, or all; '%.40s' is one too many", argv[2]);
+    const char *what = count == 1 ? argv[1] : "all";
+    Z3D_TRY(z3d_paper_check_name(what));
     if (configs) return write_configs(configs, text);
     Z3D_TRY(read_hardware(machine, calibration, fit, &hardware));
     if (fit)
         return calibrate(&hardware, calibration ? calibration : "configs/paper/calibration.yaml",
                          text);
-    return reproduce(count == 1 ? argv[1] : "all", &hardware, json, page, text);
+    return reproduce(what, &hardware, json, page, text);
 }
 
 static int run(int argc, char **argv) {

@@ -18,7 +18,8 @@ static const char help[] =
     "\n"
     "  key=value   sets one key, instead of the file's: zero_optimization.stage=3\n"
     "  --extend    trains a run with a decaying learning rate further: raise training.steps; the\n"
-    "              schedule keeps its end, and the steps after it use its final learning rate\n"
+    "              schedule keeps its end, and the steps after it use its final learning rate;\n"
+    "              where that is 0, the schedule's end moves to the new training.steps\n"
     "  --digest    sets training.digest=true: a hash of what each instruction wrote, to compare\n"
     "              two runs with `zero3d digest`\n"
     "  --trace     sets training.trace_steps=3: a timeline of the first steps for ui.perfetto.dev\n"
@@ -69,8 +70,10 @@ static void append_quoted(z3d_string *out, const char *argument) {
     z3d_string_append(out, "'");
 }
 
-/* The command as it was typed, but for --extend. */
-static void write_command(int argc, char **argv, z3d_string *out) {
+/* The command as it was typed, but for --extend; of several ranks, as scripts/launch starts them.
+ */
+static void write_command(int argc, char **argv, int ranks, z3d_string *out) {
+    if (ranks > 1) z3d_string_append(out, "scripts/launch -n %d ", ranks);
     append_quoted(out, program_invocation_name);
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--extend") == 0) continue;
@@ -101,14 +104,12 @@ static int run(int argc, char **argv) {
     z3d_train_options options = {0};
     z3d_string command = {0};
     bool unfinished = false;
-    write_command(argc, argv, &command); /* before the options are taken out of it */
-    options.command = command.failed ? NULL : command.text;
     /* The world comes first, so that a mistake ends all ranks in order and is told once. */
     z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
-    if (status != Z3D_OK) {
-        z3d_string_free(&command);
-        return cli_finish_rank(NULL, status, NULL);
-    }
+    if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
+    /* Before the options are taken out of it. */
+    write_command(argc, argv, z3d_world_size(world), &command);
+    options.command = command.failed ? NULL : command.text;
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
     status =
         agree(world, read_arguments(argc, argv, z3d_world_size(world), &config, &options.extend));

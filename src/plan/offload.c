@@ -35,7 +35,7 @@ static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *
     z3d_string_append(why,
                       "%s: copying %s of checkpoints to the host and back %s %.3g s of compute a "
                       "step (step time %+.2f %%; up to %g %% counts as hidden)%s",
-                      hides ? "on" : "off", host, hides ? "hides behind" : "does not hide behind",
+                      hides ? "on" : "off", host, hides ? "is hidden by" : "is not hidden by",
                       on->time.compute, 100 * slower, 100 * hidden_share,
                       with->fits ? "" : "; the run does not fit with or without it");
     return hides;

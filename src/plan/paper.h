@@ -75,7 +75,9 @@ z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardw
                              double *parameters);
 double z3d_paper_printed(double gigabytes);
 
-/* "table1" ... "fig8" or "all". ERR_USAGE on another name. */
+/* "table1" ... "fig8" or "all"; ERR_USAGE on another name. */
+z3d_status z3d_paper_check_name(const char *what);
+/* The same names. */
 z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out);
 void z3d_points_print(const z3d_points *points, z3d_string *out);
 void z3d_points_json(const z3d_points *points, z3d_string *out);

@@ -131,27 +131,30 @@ z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3
     return Z3D_OK;
 }
 
-z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out) {
-    static const char *const figures[] = {"fig2", "fig3", "fig4", "fig6", "fig7", "fig8"};
-    bool all = strcmp(what, "all") == 0, known = all;
-    if (all || strcmp(what, "table1") == 0) {
-        known = true;
-        Z3D_TRY(z3d_paper_table1(out));
-    }
-    if (all || strcmp(what, "table2") == 0) {
-        known = true;
-        Z3D_TRY(z3d_paper_table2(hardware, out));
-    }
-    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
-        if (!all && strcmp(what, figures[f]) != 0) continue;
-        known = true;
-        Z3D_TRY(z3d_paper_figure(figures[f], hardware, out));
-    }
-    if (known) return Z3D_OK;
+static const char *const figures[] = {"fig2", "fig3", "fig4", "fig6", "fig7", "fig8"};
+
+z3d_status z3d_paper_check_name(const char *what) {
+    static const char *const others[] = {"all", "table1", "table2"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(what, others[i]) == 0) return Z3D_OK;
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        if (strcmp(what, figures[i]) == 0) return Z3D_OK;
     return Z3D_ERROR(
         Z3D_ERR_USAGE,
         "cannot reproduce '%.40s'; use table1, table2, fig2, fig3, fig4, fig6, fig7, fig8 or all",
         what);
+}
+
+z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out) {
+    bool all = strcmp(what, "all") == 0;
+    Z3D_TRY(z3d_paper_check_name(what));
+    if (all || strcmp(what, "table1") == 0) Z3D_TRY(z3d_paper_table1(out));
+    if (all || strcmp(what, "table2") == 0) Z3D_TRY(z3d_paper_table2(hardware, out));
+    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
+        if (!all && strcmp(what, figures[f]) != 0) continue;
+        Z3D_TRY(z3d_paper_figure(figures[f], hardware, out));
+    }
+    return Z3D_OK;
 }
 
 /* ---- text ---- */

@@ -9,115 +9,6 @@ static bool says(const char *value, const char *word) {
     return strcmp(value, word) == 0;
 }
 
-/* ---- which keys a resumed run must keep ---- */
-
-/* Paths, or sections with their point. What is not here may change: topology, stage, precision, how
- * the batch is cut, where files lie, how long the run is. */
-static const char *const kept[] = {"model.",       "train_batch_size", "gradient_clipping",
-                                   "optimizer.",   "scheduler.",       "data.seed",
-                                   "training.seed"};
-
-static bool must_keep(const z3d_config *config, const char *path) {
-    if (says(path, "model.make_vocab_size_divisible_by")) return false; /* padding is not stored */
-    if (says(path, "scheduler.params.total_num_steps"))                 /* where it has no effect */
-        return config->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
-               config->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        size_t length = strlen(kept[i]);
-        if (kept[i][length - 1] == '.' ? strncmp(path, kept[i], length) == 0 : says(path, kept[i]))
-            return true;
-    }
-    return false;
-}
-
-/* Values as text, by the types of the key table. */
-static void text_INT(const char *rule, const int64_t *value, z3d_string *out) {
-    (void)rule;
-    if (*value == Z3D_AUTO)
-        z3d_string_append(out, "auto");
-    else
-        z3d_string_append(out, "%lld", (long long)*value);
-}
-static void text_FLOAT(const char *rule, const double *value, z3d_string *out) {
-    (void)rule;
-    z3d_string_append_number(out, *value);
-}
-static void text_FLOAT2(const char *rule, const z3d_config_FLOAT2 *value, z3d_string *out) {
-    (void)rule;
-    z3d_string_append_number(out, value->value[0]);
-    z3d_string_append(out, ", ");
-    z3d_string_append_number(out, value->value[1]);
-}
-static void text_BOOL(const char *rule, const bool *value, z3d_string *out) {
-    (void)rule;
-    z3d_string_append(out, "%s", *value ? "true" : "false");
-}
-static void text_ENUM(const char *rule, const int *value, z3d_string *out) {
-    for (int i = 0; i < *value && strchr(rule, '|'); i++) rule = strchr(rule, '|') + 1;
-    z3d_string_append(out, "%.*s", (int)strcspn(rule, "|"), rule);
-}
-static void text_STRING(const char *rule, const char *const *value, z3d_string *out) {
-    (void)rule;
-    z3d_string_append(out, "%s", *value ? *value : "");
-}
-/* Files may have moved; how many there are and their shares may not change. */
-static void text_LIST(const char *rule, const z3d_data_list *value, z3d_string *out) {
-    (void)rule;
-    z3d_string_append(out, "%d file%s with weights", value->count, value->count == 1 ? "" : "s");
-    for (int i = 0; i < value->count; i++) {
-        z3d_string_append(out, " ");
-        z3d_string_append_number(out, value->weight[i]);
-    }
-}
-
-typedef struct difference {
-    char path[64];
-    z3d_string here, there;
-} difference;
-
-static bool texts_differ(difference *d, const char *path) {
-    const char *a = d->here.text ? d->here.text : "", *b = d->there.text ? d->there.text : "";
-    snprintf(d->path, sizeof d->path, "%s", path);
-    return strcmp(a, b) != 0;
-}
-
-/* The first key that had to stay and did not. */
-static bool find_difference(const z3d_config *here, const z3d_config *there, difference *d) {
-#define X(field, path, type, standard, rule, help)                                                 \
-    if (must_keep(here, path) || says(path, "data.train")) {                                       \
-        d->here.length = d->there.length = 0;                                                      \
-        text_##type(rule, &here->field, &d->here);                                                 \
-        text_##type(rule, &there->field, &d->there);                                               \
-        if (texts_differ(d, path)) return true;                                                    \
-    }
-    Z3D_CONFIG_KEYS(X)
-#undef X
-    return false;
-}
-
-static z3d_status compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info) {
-    z3d_config *there;
-    difference d = {0};
-    Z3D_TRY(z3d_config_create(&there));
-    z3d_status status =
-        z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
-    bool differ = status == Z3D_OK && find_difference(trainer->config, there, &d);
-    if (differ && says(d.path, "scheduler.params.total_num_steps"))
-        status = z3d_trainer_refuse_extension(trainer, there);
-    else if (differ)
-        status = z3d_config_error(
-            trainer->config, d.path,
-            "%s here, %s in the checkpoint of step %lld: a resumed run must keep this value; to "
-            "change "
-            "it, start a new run from the checkpoint's weights (checkpoint.init_from)",
-            d.here.text ? d.here.text : "", d.there.text ? d.there.text : "",
-            (long long)info->engine.step);
-    z3d_string_free(&d.here);
-    z3d_string_free(&d.there);
-    z3d_config_destroy(there);
-    return status;
-}
-
 /* A new run among another's checkpoints, or one that goes on before the newest, or with the same
  * step of another folder, would leave a folder in which the newest is none of its own. */
 static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
@@ -136,7 +27,7 @@ static z3d_status accept(void *context, const z3d_checkpoint_info *info) {
     int64_t tokens = z3d_dataset_tokens(trainer->train);
     if (!says(trainer->config->checkpoint_resume, "auto"))
         Z3D_TRY(check_folder(trainer, info->engine.step));
-    Z3D_TRY(compare_configs(trainer, info));
+    Z3D_TRY(z3d_trainer_compare_configs(trainer, info));
     if (info->train_tokens != tokens)
         return z3d_config_error(trainer->config, "data.train",
                                 "%lld tokens here, %lld in the checkpoint of step %lld: a resumed "
@@ -334,6 +225,10 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     }
     trainer->resumed_step = step > 0 ? step : 0;
     return Z3D_OK;
+}
+
+bool z3d_trainer_is_complete(const z3d_trainer *trainer) {
+    return trainer->resumed_step > 0 && trainer->resumed_step >= trainer->config->training_steps;
 }
 
 /* ---- as the run goes ---- */

@@ -40,7 +40,9 @@ typedef struct z3d_tokenize_options {
     int64_t limit_bytes;           /* stop after so many bytes of text; 0: no limit */
     z3d_tokenize_split split;
     z3d_tokenizer *tokenizer; /* NULL: bytes */
-    const char *json_key;     /* of the text in the lines of .jsonl files; NULL: there are none */
+    /* Of the text in JSON lines: files named as inputs, and .jsonl and .ndjson files in folders;
+     * NULL: there are none. */
+    const char *json_key;
     /* Called after every file and every few MiB; NULL: not at all. */
     void (*progress)(void *context, const z3d_tokenize_progress *progress);
     void *context;
@@ -53,6 +55,7 @@ typedef struct z3d_tokenize_result {
     int64_t skipped_binary, skipped_duplicate, skipped_empty, skipped_unreadable; /* files */
     int64_t duplicate_documents; /* pieces of text that had been seen before */
     int64_t empty_documents;     /* JSON lines whose text is empty */
+    z3d_json_repairs repairs;    /* in JSON lines */
     bool limited;                /* limit_bytes was reached */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
 } z3d_tokenize_result;

@@ -72,15 +72,33 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
     return status;
 }
 
+static bool has_text(const z3d_config *config) {
+    return config->generate_prompt && *config->generate_prompt;
+}
+
+static bool is_assigned(char *const *assignments, int count) {
+    static const char key[] = "generate.prompt=";
+    for (int i = 0; i < count; i++)
+        if (strncmp(assignments[i], key, sizeof key - 1) == 0) return true;
+    return false;
+}
+
+z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, int count,
+                                   bool *out) {
+    z3d_config *config;
+    z3d_status status = read_config(path, 1, assignments, count, &config);
+    *out = status == Z3D_OK && (has_text(config) || is_assigned(assignments, count));
+    z3d_config_destroy(config);
+    return status;
+}
+
 /* No prompt is a mistake, an empty one that the command line gives a wish: a text from its
  * beginning. The configuration then has the text that stands for it. */
 static z3d_status check_prompt(z3d_config *config, char *const *assignments, int count,
                                bool *empty) {
-    static const char key[] = "generate.prompt=";
     *empty = false;
-    if (config->generate_prompt && *config->generate_prompt) return Z3D_OK;
-    for (int i = 0; i < count; i++)
-        if (strncmp(assignments[i], key, sizeof key - 1) == 0) *empty = true;
+    if (has_text(config)) return Z3D_OK;
+    *empty = is_assigned(assignments, count);
     if (*empty) return z3d_config_override(config, "generate.prompt=<|endoftext|>");
     return Z3D_ERROR(Z3D_ERR_CONFIG, "no prompt: give --prompt TEXT (the checkpoint's run has no "
                                      "generate.prompt; --prompt \"\" starts a new text)");

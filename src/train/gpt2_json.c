@@ -52,6 +52,33 @@ static z3d_status check_words(const z3d_json *root, const char *path) {
     return Z3D_OK;
 }
 
+/* Whether a template of one text is only that text. */
+static bool adds_nothing(const z3d_json *template) {
+    const z3d_json *single = z3d_json_member(template, "single");
+    if (!single || single->type != Z3D_JSON_ARRAY) return false;
+    for (const z3d_json *m = single->first; m; m = m->next)
+        if (!z3d_json_member(m, "Sequence")) return false;
+    return true;
+}
+
+/* What comes after all tokens are made: ByteLevel's changes none of them. */
+static z3d_status check_end(const z3d_json *part, const char *path) {
+    const z3d_json *type = z3d_json_member(part, "type");
+    if (is_none(part) || is_text(type, "ByteLevel")) return Z3D_OK;
+    if (is_text(type, "TemplateProcessing") && adds_nothing(part)) return Z3D_OK;
+    if (is_text(type, "Sequence")) {
+        const z3d_json *all = z3d_json_member(part, "processors");
+        for (const z3d_json *m = all ? all->first : NULL; m; m = m->next)
+            Z3D_TRY(check_end(m, path));
+        return Z3D_OK;
+    }
+    return Z3D_ERROR(
+        Z3D_ERR_UNSUPPORTED,
+        "%s:%lld: \"post_processor\" of type %.40s adds tokens to every text, which is "
+        "not supported; only ByteLevel is",
+        path, (long long)part->line, type && type->type == Z3D_JSON_STRING ? type->text : "(none)");
+}
+
 /* How words become tokens. */
 static z3d_status check_model(const z3d_json *model, const char *path) {
     static const char *const marks[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -104,6 +131,7 @@ z3d_status z3d_gpt2_tokenizer_json(const z3d_json *root, const char *path, const
     *end_of_text = -1;
     Z3D_TRY(check_model(model, path));
     Z3D_TRY(check_words(root, path));
+    Z3D_TRY(check_end(z3d_json_member(root, "post_processor"), path));
     Z3D_TRY(read_added(root, path, end_of_text));
     z3d_status status = z3d_json_get(model, "vocab", Z3D_JSON_OBJECT, vocab);
     if (status == Z3D_OK) status = z3d_json_get(model, "merges", Z3D_JSON_ARRAY, merges);

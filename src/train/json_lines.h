@@ -10,6 +10,9 @@
 
 /* ".jsonl" and ".ndjson", in capitals too. */
 bool z3d_is_json_lines(const char *path);
+/* Whether an open file has JSON lines, whatever its name: its first lines that are not blank (up to
+ * three) begin with {" and are JSON objects. */
+z3d_status z3d_looks_like_json_lines(int fd, const char *path, bool *out);
 
 /* Reads an open file line by line, with as much memory as its longest line needs. */
 typedef struct z3d_json_lines {
@@ -17,6 +20,7 @@ typedef struct z3d_json_lines {
     const char *path, *key; /* key: of the text in each line's object */
     int64_t line;           /* lines read */
     int64_t offset;         /* bytes read and used */
+    z3d_json_repairs repairs;
     /* Private. */
     char *buffer;
     size_t capacity, begin, end;

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "src/train/data.h"
@@ -36,7 +37,9 @@ typedef struct work {
     size_t cut; /* bytes of a document at most */
     unsigned char *text;
     int32_t *ids;
-    size_t room; /* of ids */
+    size_t room;      /* of ids */
+    int64_t raw_json; /* files of JSON lines that were read as plain text */
+    const char *first_raw_json;
     double begun;
     int64_t total_bytes, read_bytes, told_bytes; /* of the files; of them, read and told */
 } work;
@@ -176,6 +179,8 @@ static z3d_status add_lines(work *w, z3d_json_lines *lines) {
 static z3d_status add_json_lines(work *w, int fd, const char *path) {
     z3d_json_lines lines = {.fd = fd, .path = path, .key = w->options->json_key};
     z3d_status status = add_lines(w, &lines);
+    w->result->repairs.surrogates += lines.repairs.surrogates;
+    w->result->repairs.nuls += lines.repairs.nuls;
     z3d_json_lines_free(&lines);
     return status;
 }
@@ -200,6 +205,44 @@ static z3d_status examine(work *w, int fd, const z3d_text_file *file, int64_t *b
     return Z3D_OK;
 }
 
+/* Whoever names a file and a key means JSON lines; in a folder, the file's name tells. */
+static bool is_json(const work *w, const z3d_text_file *file) {
+    return z3d_is_json_lines(file->path) || (w->options->json_key && file->named);
+}
+
+/* Raw JSON is no text to train on: whoever gives it says where the text is. */
+static z3d_status refuse_raw_json(const work *w, const char *path) {
+    return Z3D_ERROR(Z3D_ERR_USAGE,
+                     "%s has JSON lines: name the key of their text, as in `zero3d data "
+                     "tokenize %s --json-key text --output %s`",
+                     path, w->options->inputs[0], w->options->output_train);
+}
+
+/* JSON lines under another name: refused in a .json file that was named, else told in the end. */
+static z3d_status notice_raw_json(work *w, int fd, const z3d_text_file *file) {
+    size_t length = strlen(file->path);
+    bool lines;
+    if (w->options->json_key && file->named) return Z3D_OK;
+    Z3D_TRY(z3d_looks_like_json_lines(fd, file->path, &lines));
+    if (!lines) return Z3D_OK;
+    if (file->named && length > 5 && strcasecmp(file->path + length - 5, ".json") == 0)
+        return refuse_raw_json(w, file->path);
+    if (w->raw_json++ == 0) w->first_raw_json = file->path;
+    return Z3D_OK;
+}
+
+static void warn_raw_json(const work *w) {
+    char others[48] = "";
+    if (w->raw_json == 0) return;
+    if (w->raw_json > 1)
+        snprintf(others, sizeof others, " (and %lld other file%s)", (long long)w->raw_json - 1,
+                 w->raw_json == 2 ? "" : "s");
+    z3d_log(Z3D_LOG_WARN,
+            "%s%s: these look like JSON lines, but were read as plain text, with braces and keys; "
+            "to use only the text in them, name each file and use --json-key KEY",
+            w->first_raw_json, others);
+}
+
 static z3d_status add_file(work *w, const z3d_text_file *file) {
     int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 && file->named)
@@ -209,12 +252,13 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
         return Z3D_OK;
     }
     int64_t bytes = file->bytes, before = w->read_bytes;
-    bool used = bytes > 0, json = z3d_is_json_lines(file->path);
+    bool used = bytes > 0, json = is_json(w, file);
     z3d_status status = Z3D_OK;
     if (json) /* its bad lines are errors, its equal lines are found one by one */
         w->result->skipped_empty += !used;
     else
         status = examine(w, fd, file, &bytes, &used);
+    if (status == Z3D_OK && used && !json) status = notice_raw_json(w, fd, file);
     if (status == Z3D_OK && used) {
         w->result->files++;
         status = json ? add_json_lines(w, fd, file->path) : add_documents(w, fd, file->path, bytes);
@@ -225,20 +269,44 @@ static z3d_status add_file(work *w, const z3d_text_file *file) {
     return status;
 }
 
-/* Raw JSON is no text to train on: whoever gives it says where the text is. */
 static z3d_status check_json(const work *w) {
     const char *key = w->options->json_key, *found = NULL;
     for (int64_t i = 0; i < w->list.count && !found; i++)
-        if (z3d_is_json_lines(w->list.file[i].path)) found = w->list.file[i].path;
-    if (found && !key)
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "%s has JSON lines: name the key of their text, as in `zero3d data "
-                         "tokenize %s --json-key text --output %s`",
-                         found, w->options->inputs[0], w->options->output_train);
+        if (is_json(w, &w->list.file[i])) found = w->list.file[i].path;
+    if (found && !key) return refuse_raw_json(w, found);
     if (key && !found)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--json-key %s: there is no .jsonl or .ndjson file among the inputs", key);
+                         "--json-key %s: there is no .jsonl or .ndjson file in %s; a file with "
+                         "another name is read as JSON lines if you name the file itself",
+                         key, w->options->inputs[0]);
     return Z3D_OK;
+}
+
+/* ", 3 files are not text": appends one reason when there is something to it. */
+static void append_reason(z3d_string *out, int64_t count, const char *one, const char *many) {
+    if (count == 0) return;
+    z3d_string_append(out, "%s%lld %s", out->length ? ", " : ": ", (long long)count,
+                      count == 1 ? one : many);
+}
+
+static z3d_status refuse_no_text(const work *w) {
+    const z3d_tokenize_result *r = w->result;
+    z3d_string why = {0};
+    bool others = r->skipped_binary || r->skipped_empty || r->skipped_unreadable;
+    if (r->empty_documents && !others)
+        z3d_string_append(&why, ": all %s documents are empty",
+                          w->list.count > 1 ? "their" : "its");
+    else
+        append_reason(&why, r->empty_documents, "document is empty", "documents are empty");
+    append_reason(&why, r->skipped_binary, "file is not text", "files are not text");
+    append_reason(&why, r->skipped_empty, "file is empty", "files are empty");
+    append_reason(&why, r->skipped_unreadable, "file or folder cannot be read",
+                  "files or folders cannot be read");
+    z3d_status status =
+        Z3D_ERROR(Z3D_ERR_DATA, "no text found in %s%s%s", w->options->inputs[0],
+                  w->options->count > 1 ? " and the others" : "", why.text ? why.text : "");
+    z3d_string_free(&why);
+    return status;
 }
 
 static z3d_status read_all(work *w) {
@@ -259,14 +327,8 @@ static z3d_status read_all(work *w) {
     Z3D_TRY(make_room(w, w->cut));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
-    if (w->result->documents == 0)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "no text found in %s%s: %lld files are not text, %lld are empty, %lld "
-                         "cannot be read",
-                         w->options->inputs[0], w->options->count > 1 ? " and the others" : "",
-                         (long long)w->result->skipped_binary, (long long)w->result->skipped_empty,
-                         (long long)w->result->skipped_unreadable);
-    return Z3D_OK;
+    warn_raw_json(w);
+    return w->result->documents ? Z3D_OK : refuse_no_text(w);
 }
 
 /* ---- second pass ---- */

@@ -23,6 +23,11 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
     append_reason(out, &any, result->skipped_unreadable, "unreadable files and folders");
     append_reason(out, &any, result->empty_documents, "empty documents");
     if (any) z3d_string_append(out, "\n");
+    if (result->repairs.surrogates || result->repairs.nuls)
+        z3d_string_append(out,
+                          "repaired   in JSON strings: %lld halves of surrogate pairs replaced by "
+                          "U+FFFD, %lld NUL characters kept\n",
+                          (long long)result->repairs.surrogates, (long long)result->repairs.nuls);
     z3d_string_append(out, "training   %s: %lld tokens, %lld documents\n", options->output_train,
                       (long long)result->train_tokens, (long long)result->train_documents);
     if (options->output_validation)

@@ -29,4 +29,9 @@ z3d_status z3d_train_part(z3d_world *world, z3d_config *config, const z3d_train_
 z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *assignments,
                              int count, z3d_string *out);
 
+/* Whether that configuration has a generate.prompt, an empty one that an assignment gives included.
+ * Not collective. */
+z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, int count,
+                                   bool *out);
+
 #endif

@@ -114,11 +114,37 @@ static bool searches_scale(const z3d_trainer *trainer, const z3d_step_result *re
            state.optimizer_step > 0 && result->skipped_in_a_row <= config->fp16_hysteresis;
 }
 
-static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *result) {
+/* No step was taken yet, only because the loss scale begins high. */
+static bool scale_still_falls(const z3d_trainer *trainer, const z3d_step_result *result,
+                              z3d_engine_state *state) {
+    const z3d_config *config = trainer->config;
+    z3d_engine_get_state(trainer->engine, state);
+    return config->fp16_enabled && config->fp16_loss_scale == 0 && isfinite(result->loss) &&
+           state->optimizer_step == 0 && (double)state->loss_scale > config->fp16_min_loss_scale;
+}
+
+static z3d_status refuse_falling_scale(const z3d_trainer *trainer, const z3d_step_result *result,
+                                       const z3d_engine_state *state) {
+    enum { USUAL_POWER = 16 };
+    char lower[64] = "";
+    if (trainer->config->fp16_initial_scale_power > USUAL_POWER)
+        snprintf(lower, sizeof lower, ", or set fp16.initial_scale_power to %d", USUAL_POWER);
+    return Z3D_ERROR(Z3D_ERR_NUMERIC,
+                     "the run failed: all its steps (up to step %lld) skipped the update, because "
+                     "the loss scale is still falling (now %.2g): train more steps%s",
+                     (long long)result->step, (double)state->loss_scale, lower);
+}
+
+static z3d_status check_end(z3d_trainer *trainer, const z3d_step_result *result) {
     char newest[64] = "";
+    z3d_engine_state state;
     if (result->step != trainer->config->training_steps || !result->skipped ||
         searches_scale(trainer, result))
         return Z3D_OK;
+    if (scale_still_falls(trainer, result, &state))
+        return refuse_falling_scale(trainer, result, &state);
+    /* A save in flight has the latest checkpoint. */
+    Z3D_TRY(z3d_trainer_end_save(trainer, Z3D_OK));
     if (trainer->store && z3d_store_newest(trainer->store) >= 0)
         snprintf(newest, sizeof newest, "; the latest checkpoint is step %lld",
                  (long long)z3d_store_newest(trainer->store));
@@ -134,7 +160,7 @@ static z3d_status check_end(const z3d_trainer *trainer, const z3d_step_result *r
 }
 
 /* The same on all ranks, since the result is. */
-static z3d_status check_result(const z3d_trainer *trainer, const z3d_step_result *result) {
+static z3d_status check_result(z3d_trainer *trainer, const z3d_step_result *result) {
     long long limit = (long long)trainer->config->training_max_skipped_steps;
     if (result->skipped && result->skipped_in_a_row >= limit)
         return Z3D_ERROR(
@@ -259,6 +285,11 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
 }
 
 static void say_start(z3d_trainer *trainer) {
+    FILE *out = trainer->rank == 0 ? stdout : NULL;
+    if (z3d_trainer_is_complete(trainer)) { /* no step is to be announced */
+        trainer->console.out = out;
+        return;
+    }
     z3d_run_facts facts = {
         .config = trainer->config,
         .model = trainer->model,
@@ -277,19 +308,32 @@ static void say_start(z3d_trainer *trainer) {
         .train_files = trainer->config->data_train.count,
         .checkpoint_dir = trainer->checkpoint_dir,
     };
-    z3d_console_start(&trainer->console, trainer->rank == 0 ? stdout : NULL, &facts);
+    z3d_console_start(&trainer->console, out, &facts);
+}
+
+static void say_no_step(z3d_trainer *trainer, const progress *progress) {
+    long long step = (long long)trainer->resumed_step;
+    long long steps = (long long)trainer->config->training_steps;
+    if (progress->stopped)
+        z3d_console_say(&trainer->console,
+                        "\nstopped by a signal before the first step (the run is at step %lld)",
+                        step);
+    else if (step > steps)
+        z3d_console_say(&trainer->console,
+                        "Nothing to do: the checkpoint is at step %lld, beyond training.steps "
+                        "%lld. To train further, raise training.steps.",
+                        step, steps);
+    else
+        z3d_console_say(&trainer->console,
+                        "Nothing to do: the run is complete (step %lld). To train further, raise "
+                        "training.steps.",
+                        step);
 }
 
 /* Rank 0: the traffic of the whole run as a file, and the summary. */
 static void say_end(z3d_trainer *trainer, const progress *progress) {
     if (progress->steps == 0) {
-        z3d_console_say(
-            &trainer->console,
-            progress->stopped
-                ? "\nstopped by a signal before the first step (the run is at step %lld)"
-                : "\nNothing to do: the run is complete (step %lld). To train further, raise "
-                  "training.steps.",
-            (long long)trainer->resumed_step);
+        say_no_step(trainer, progress);
         return;
     }
     double tokens = (double)(progress->steps - 1) * (double)trainer->config->train_batch_size *

@@ -109,11 +109,17 @@ z3d_status z3d_trainer_name_checkpoints(z3d_trainer *trainer);
  * collective. */
 z3d_status z3d_trainer_saved_config(const z3d_trainer *trainer, z3d_config **out);
 /* extend.c. Not collective. */
-/* With --extend: the schedule's end becomes the checkpoint's, and one line says so. `saved`: its
- * configuration, NULL: there is none. */
+/* With --extend: the schedule's end becomes the checkpoint's, or where the learning rate is 0 there
+ * the run's new end; one line says so. `saved`: its configuration, NULL: there is none. */
 z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved);
 /* Without: the error that says how to train on after the end of that schedule. */
 z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_config *saved);
+
+/* kept_keys.c: ERR_CONFIG with every key that a resumed run must keep and does not. Not collective.
+ */
+z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info);
+/* The run that is resumed has made all its steps. */
+bool z3d_trainer_is_complete(const z3d_trainer *trainer);
 
 /* These are collective and agreed. */
 /* Takes the run's folder of checkpoints, and goes on from one of them or begins with weights, as

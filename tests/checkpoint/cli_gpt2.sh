@@ -38,7 +38,7 @@ grep -q '^Every rank' out || fail "no sample at the end"
 loss=$(sed -n 's/.*"loss":\([0-9.]*\).*/\1/p' run/metrics.jsonl | head -n 1)
 awk "BEGIN { exit !($loss < 2) }" || fail "the first loss, $loss, is not that of a trained model"
 expect 1 "$ZERO3D" checkpoint diff imported run/checkpoints
-grep -q 'only in the second' out || fail "diff: momentum is not said to be in one only"
+grep -q '^56 optimizer tensors .* only in the second$' out || fail "diff: momentum is not said to be in one only"
 expect 0 "$ZERO3D" checkpoint export run/checkpoints hf --dtype bf16
 grep -q 'with the tokenizer$' out || fail "export does not say that the tokenizer is there"
 for file in vocab.json merges.txt; do

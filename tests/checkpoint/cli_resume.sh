@@ -102,15 +102,60 @@ expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2 run.dir=constant
 expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2 run.dir=constant training.steps=6 --extend
 grep -q '^zero3d: --extend has no effect: the learning-rate schedule has no end$' err || fail "--extend of a constant rate"
 
-# Where the schedule ends at 0 nothing would be learnt: the command of a new run.
+# Where the schedule ends at 0 nothing would be learnt: its end moves, and from then on it stays there.
 decay="scheduler.type=WarmupDecayLR scheduler.params.warmup_num_steps=1 checkpoint.interval=2 run.dir=decay"
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" train tiny.yaml $decay training.steps=4
-for more in "" --extend; do
-    # shellcheck disable=SC2086
-    expect 1 "$ZERO3D" train tiny.yaml $decay training.steps=6 $more
-    says 'training.steps.*: 6, but the checkpoint.s learning-rate schedule ends at step 4 with learning rate 0'
-done
-command=$(sed -n 's/.*start a new run from these weights: //p' err)
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" train tiny.yaml $decay training.steps=8
+says 'total_num_steps.*: 8 here, 4 in the checkpoint: .* is 0 from step 4 on; to train on with a schedule that ends at step 8, run the same'
+command=$(sed -n 's/.*run the same command with --extend: //p' err)
 expect 0 sh -c "$command"
-[ "$(wc -l <decay-extended/metrics.jsonl)" -eq 6 ] || fail "no new run"
+grep -q '^zero3d: --extend: the learning-rate schedule ended at step 4 with learning rate 0; it now ends at step 8$' err ||
+    fail "does not say that the schedule ends elsewhere"
+# A straight line from step 1 (0.001) to step 8 (0): 3/7 of it at step 5.
+awk -F'"lr":' '{ split($2, a, ","); wanted = NR < 5 ? (4 - NR) / 3 : (8 - NR) / 7; d = a[1] - 0.001 * wanted; bad += d * d > 1e-14 }
+    END { exit NR != 8 || bad }' decay/metrics.jsonl || fail "not the learning rates of the two schedules"
+
+# A complete run needs no --extend to be complete; its files stay as they are, and nothing is announced.
+for run in "$decay training.steps=8" "$decay training.steps=6" "$cosine run.dir=extended training.steps=6"; do
+    case $run in *extended*)
+        # shellcheck disable=SC2086
+        expect 0 "$ZERO3D" train tiny.yaml $cosine run.dir=extended training.steps=4
+        # shellcheck disable=SC2086
+        expect 0 "$ZERO3D" train tiny.yaml $run --extend
+        ;;
+    esac
+    # shellcheck disable=SC2012 # names of ours
+    ls decay extended 2>/dev/null >before
+    # shellcheck disable=SC2086
+    expect 0 "$ZERO3D" train tiny.yaml $run
+    case $run in
+    *steps=8) wanted='Nothing to do: the run is complete (step 8). To train further, raise training.steps.' ;;
+    *extended*) wanted='Nothing to do: the run is complete (step 6). To train further, raise training.steps.' ;;
+    *) wanted='Nothing to do: the checkpoint is at step 8, beyond training.steps 6. To train further, raise training.steps.' ;;
+    esac
+    [ "$(cat out)" = "$wanted" ] || fail "not one line that says that there is nothing to do"
+    # shellcheck disable=SC2012
+    ls decay extended 2>/dev/null | cmp -s - before || fail "a run with nothing to do leaves other files"
+done
+
+# Fewer steps than the schedule has; several ranks.
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" train tiny.yaml $decay run.dir=fewer training.steps=2 scheduler.params.total_num_steps=20
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" train tiny.yaml $decay run.dir=fewer training.steps=6
+says 'total_num_steps.*: 6 here, 20 in the checkpoint: .*; scheduler.params.total_num_steps=20 keeps it$'
+# shellcheck disable=SC2086
+expect 1 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $decay run.dir=fewer training.steps=22
+says 'run the same command with --extend: scripts/launch -n 2 [^ ]*zero3d train tiny.yaml .* --extend$'
+
+# A save in flight belongs to a run that fails: the message counts it.
+expect 1 "$ZERO3D" train tiny.yaml run.dir=diverged checkpoint.async=true checkpoint.interval=1 checkpoint.keep=2 training.steps=14 \
+    optimizer.params.lr=1e5 optimizer.params.weight_decay=1000
+newest=$(ls diverged/checkpoints | sed -n 's/^step-0*//p' | tail -n 1)
+says "the run failed: .*; the latest checkpoint is step $newest;"
+
+# A loss scale that had no time to fall is no reason for another learning rate.
+expect 1 "$ZERO3D" train tiny.yaml run.dir=scale fp16.enabled=true fp16.initial_scale_power=32 training.gemm.fp32=auto training.gemm.fp16=sgemm training.steps=3
+says 'the run failed: all its steps .* the loss scale is still falling \(now [0-9.e+]*\): train more steps, or set fp16.initial_scale_power to 16$'

@@ -67,6 +67,14 @@ continued a file
 # shellcheck disable=SC2086 # options
 "$ZERO3D" generate run/checkpoints $same 'generate.prompt=A "line": {x}' >out 2>err <prompt
 continued an override before standard input
+# A loop's input is the loop's, where the run has a prompt.
+expect 0 "$ZERO3D" train tiny.yaml run.dir=prompted training.steps=1 checkpoint.interval=1 generate.prompt=It generate.tokens=2
+printf 'one\ntwo\nthree\n' | while read -r line; do
+    "$ZERO3D" generate prompted/checkpoints >"said.$line" 2>err || exit 1
+done || fail "generate in a loop"
+for line in one two three; do
+    head -c 2 "said.$line" | grep -q '^It' || fail "generate reads the loop's input"
+done
 # Rank 0 reads it for all.
 rank() {
     number=$1
@@ -113,6 +121,28 @@ expect 0 "$ZERO3D" checkpoint export run/checkpoints exported
 [ -s exported/model.safetensors ] || fail "nothing is exported"
 expect 1 "$ZERO3D" checkpoint export nowhere exported
 says 'nowhere: No such file'
+cp -R exported before
+expect 1 "$ZERO3D" checkpoint export run/checkpoints/step-00000001 exported
+says 'exported is not empty, .* give another folder, or remove this one first'
+diff -r before exported || fail "a refused export wrote"
+mkdir new
+expect 0 "$ZERO3D" checkpoint export run/checkpoints new
+# The parameters are those of the run; what an import has not is one line.
+expect 0 "$ZERO3D" checkpoint import exported back
+expect 1 "$ZERO3D" checkpoint diff run/checkpoints back
+printf '%s\n' '56 optimizer tensors (momentum and variance) only in the first' 'all 28 parameters are equal' | cmp -s - out ||
+    fail "diff with an import"
+for command in "generate exported --prompt x" "checkpoint list exported"; do
+    # shellcheck disable=SC2086 # a list of words
+    expect 1 "$ZERO3D" $command
+    says 'exported is a Hugging Face model: import it first: zero3d checkpoint import exported DIR'
+done
+expect 0 "$ZERO3D" train tiny.yaml run.dir=unsaved training.steps=1
+expect 1 "$ZERO3D" generate unsaved --prompt x
+says 'unsaved is a run that saved no checkpoints \(checkpoint.interval was 0\)$'
+expect 0 "$ZERO3D" train tiny.yaml run.dir=aside training.steps=1 checkpoint.interval=1 checkpoint.dir=kept
+expect 1 "$ZERO3D" checkpoint list aside
+says 'aside has no checkpoints: the run saves them in kept$'
 
 # Damage is named; a missing shard too.
 file=run/checkpoints/step-00000002/shard-00001.h5
@@ -129,12 +159,13 @@ cp keep $file
 expect 0 "$ZERO3D" checkpoint verify run/checkpoints
 
 # A folder without checkpoints; one with another step's name; a disk that is not there.
-mkdir nothing
+mkdir nothing others
+touch others/file
 for tool in list show verify; do
     expect 1 "$ZERO3D" checkpoint $tool nothing
     says 'nothing has no checkpoints \(it is empty\)'
-    expect 1 "$ZERO3D" checkpoint $tool .
-    says '\. has no checkpoints: it holds other files only'
+    expect 1 "$ZERO3D" checkpoint $tool others
+    says 'others has no checkpoints: it holds other files only'
     expect 1 "$ZERO3D" checkpoint $tool run
     says 'run has no checkpoints itself: .* run/checkpoints'
 done

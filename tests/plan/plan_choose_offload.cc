@@ -59,14 +59,14 @@ void expect(const Choice &c, int value, const char *words) {
 
 TEST(Offload, OnWhereCopiesHide) {
     expect(choose([](z3d_hardware &h) { h.host_bandwidth = 500; }), Z3D_OFFLOAD_ON,
-           "on: copying 128 MiB of checkpoints to the host and back hides behind");
+           "on: copying 128 MiB of checkpoints to the host and back is hidden by");
 }
 
 TEST(Offload, OffWhereTheyDoNot) {
     expect(choose([](z3d_hardware &h) { h.host_bandwidth = 0.5; }), Z3D_OFFLOAD_OFF,
-           "off: copying 128 MiB of checkpoints to the host and back does not hide behind");
+           "off: copying 128 MiB of checkpoints to the host and back is not hidden by");
     expect(choose([](z3d_hardware &h) { h.host_bandwidth = 2, h.copy_overlap = 0; }),
-           Z3D_OFFLOAD_OFF, "does not hide behind");
+           Z3D_OFFLOAD_OFF, "is not hidden by");
 }
 
 // The device's memory is halfway between the two needs.

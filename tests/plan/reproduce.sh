@@ -16,6 +16,9 @@ grep -q '"quantity": "fits", "published": false, "ours": false' out || fail "fit
 run 1 fig5 --json --page=other.html
 says 'cannot reproduce .fig5.'
 [ ! -e other.html ] || fail "a page of nothing was written"
+# The name is looked at first, wherever the machine's description is.
+run 1 fig5 --hardware nowhere.yaml
+says 'cannot reproduce .fig5.'
 
 config=$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml
 # shellcheck disable=SC2086

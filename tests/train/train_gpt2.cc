@@ -289,6 +289,16 @@ TEST_F(OneFile, AnotherKindIsRefusedByName) {
     expect_refused("\"add_prefix_space\": false", "\"add_prefix_space\": true",
                    "\"add_prefix_space\" must be false");
     expect_refused("\"trim_offsets\": true", "\"use_regex\": false", "\"use_regex\" must be true");
+    const std::string end = "\"post_processor\": {\"type\": \"ByteLevel\"";
+    expect_refused(end,
+                   "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": "
+                   "[{\"SpecialToken\": {\"id\": \"<|endoftext|>\"}}, {\"Sequence\": {\"id\": "
+                   "\"A\"}}]",
+                   "\"post_processor\" of type TemplateProcessing adds tokens to every text");
+    expect_refused(end,
+                   "\"post_processor\": {\"type\": \"Sequence\", \"processors\": [{\"type\": "
+                   "\"ByteLevel\"}, {\"type\": \"RobertaProcessing\"}]",
+                   "\"post_processor\" of type RobertaProcessing adds tokens");
     expect_refused("\"decoder\": {\"type\": \"ByteLevel\"", "\"decoder\": {\"type\": \"WordPiece\"",
                    "\"decoder\" of type WordPiece is not supported");
     expect_refused("\"type\": \"BPE\"", "\"type\": \"Unigram\"",

@@ -174,8 +174,19 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
     expect_runs("");
     expect_refusal("training.steps=9\noptimizer.params.lr=2e-3", Z3D_ERR_CONFIG,
                    {"optimizer.params.lr=2e-3: 0.002 here, 0.01 in the checkpoint of step 6"});
+    expect_refusal("training.steps=9\noptimizer.params.lr=2e-3", Z3D_ERR_CONFIG,
+                   {"must keep this value; to change it, start a new run from the checkpoint's "
+                    "weights (checkpoint.init_from)"});
+    // Weights of another size are of no use; all that differs is told.
     expect_refusal("training.steps=9\nmodel.num_layers=2", Z3D_ERR_CONFIG,
-                   {"model.num_layers=2: 2 here, 1 in the checkpoint of step 6"});
+                   {"model.num_layers=2: 2 here, 1 in the checkpoint of step 6",
+                    "to change it, start a new run in another run.dir"});
+    expect_refusal("training.steps=9\nmodel.num_layers=2\noptimizer.params.lr=2e-3\ndata.seed=5",
+                   Z3D_ERR_CONFIG,
+                   {"model.num_layers=2: 2 here, 1 in", "optimizer.params.lr=2e-3: 0.002 here, 0.01 in",
+                    "data.seed=5: 5 here, ",
+                    "a resumed run must keep these values; to change them, start a new run in "
+                    "another run.dir"});
     // The rest of the table in docs/checkpoint-format.md.
     for (const char *change :
          {"model.hidden_dropout=0.1", "model.init_method_std=0.03", "model.num_attention_heads=1",

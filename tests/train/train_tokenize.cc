@@ -267,10 +267,15 @@ TEST_F(Tokenize, BadJsonLinesAreNamedAndLeaveNothing) {
     refused("{\"text\": \"a\"", "byte 12: ");
     refused("{\"text\": \"a\"} {}", "byte 14: ");
     refused("plain", "byte 0: ");
-    refused("{\"text\": \"\\ud800\"}", "byte ");
+    refused("{\"text\": \"\\ud800\\u00g0\"}", "byte ");
+    refused("{\"te\\u0000xt\": \"a\"}", "byte ");
     refused("{\"text\": \"\xff\"}", "byte ");
     refused(std::string("{\"text\": \"a\0b\"}", 16), "byte ");
-    refused("{\"body\": \"a\"}", "--json-key text: this line has no such key");
+    refused("{\"body\": \"a\", \"id\": 1}",
+            "--json-key text: this line has no such key; it has: body, id");
+    refused("{}", "--json-key text: this line has no such key; it has none");
+    refused("{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1}",
+            "--json-key text: this line has no such key; it has: a, b, c, d, e, ...");
     refused("{\"text\": 3}", "--json-key text: its value is not a string");
     refused("[\"text\"]", "--json-key text: expected a JSON object");
 }
@@ -285,10 +290,82 @@ TEST_F(Tokenize, JsonLinesNeedTheirKeyAndTheKeyJsonLines) {
         << t.message;
     write_file(in / "b.txt", "text");
     json_key = "text";
-    t = run({in / "b.txt"});
+    std::filesystem::remove_all(in / "sub");
+    t = run({in.path});
     EXPECT_EQ(t.status, Z3D_ERR_USAGE);
     EXPECT_NE(t.message.find("there is no .jsonl"), std::string::npos) << t.message;
     EXPECT_TRUE(only_outputs_left(0));
+}
+
+// Megatron's my-corpus.json: a file that is named has JSON lines if there is a key.
+TEST_F(Tokenize, ANamedFileHasJsonLinesWhateverItsName) {
+    const std::string lines = "\n{\"text\": \"one\"}\n { \"text\": \"two\"}\n";
+    for (const char *name : {"my-corpus.json", "corpus.txt", "corpus"}) {
+        write_file(in / name, lines);
+        json_key = "text";
+        Tokenized t = run({in / name});
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_EQ(documents(train), (std::vector<std::string>{"one", "two"}));
+        std::filesystem::remove(in / name);
+    }
+}
+
+// Without a key it is not read as text in silence.
+TEST_F(Tokenize, JsonLinesUnderAnotherNameAreNoticed) {
+    auto warned = [&](const std::vector<std::string> &inputs, const std::string &words) {
+        ::testing::internal::CaptureStderr();
+        Tokenized t = run(inputs);
+        std::string said = ::testing::internal::GetCapturedStderr();
+        EXPECT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_EQ(said.find("these look like JSON lines") != std::string::npos, !words.empty())
+            << said;
+        EXPECT_NE(said.find(words), std::string::npos) << said;
+    };
+    write_file(in / "a.json", "{\"id\": 1, \"text\": \"one\"}\n{\"text\": \"two\"}\n");
+    Tokenized t = run({in / "a.json"});
+    EXPECT_EQ(t.status, Z3D_ERR_USAGE);
+    EXPECT_NE(t.message.find("a.json has JSON lines: name the key of their text"),
+              std::string::npos)
+        << t.message;
+    EXPECT_TRUE(only_outputs_left(0));
+    write_file(in / "b.txt", "\xef\xbb\xbf\n{\"text\": \"three\"}");
+    warned({in / "b.txt"}, "b.txt: these look like JSON lines");
+    warned({in.path}, "a.json (and 1 other file): these look like JSON lines");
+    // JSON of another kind is text, and so is a text that only begins like it.
+    write_file(in / "pretty.json", "{\n  \"text\": \"one\"\n}\n");
+    warned({in / "pretty.json"}, "");
+    write_file(in / "c.txt", "{\"text\": \"one\"}\nis a line of JSON.\n");
+    warned({in / "c.txt"}, "");
+}
+
+// As Python's errors="replace" and Hugging Face do.
+TEST_F(Tokenize, HalfSurrogatesAndNulsDoNotEndTheWork) {
+    write_file(in / "a.jsonl", "{\"text\": \"a\\ud800b\", \"\\udfff\": 1}\n"
+                               "{\"text\": \"\\ud83d\\ud83d\\ude00\\ud800\\n\"}\n"
+                               "{\"text\": \"a\\u0000c\"}\n"
+                               "{\"text\": \"a\\u0000d\"}\n");
+    json_key = "text";
+    Tokenized t = run({in.path});
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(documents(train),
+              (std::vector<std::string>{"a\xef\xbf\xbd"
+                                        "b",
+                                        "\xef\xbf\xbd\xf0\x9f\x98\x80\xef\xbf\xbd\n",
+                                        std::string("a\0c", 3), std::string("a\0d", 3)}));
+    EXPECT_EQ(t.result.repairs.surrogates, 4);
+    EXPECT_EQ(t.result.repairs.nuls, 2);
+}
+
+TEST_F(Tokenize, SaysWhyThereIsNoText) {
+    json_key = "text";
+    write_file(in / "n.jsonl", "{\"text\": \"\"}\n");
+    Tokenized t = run({in / "n.jsonl"});
+    EXPECT_EQ(t.status, Z3D_ERR_DATA);
+    EXPECT_EQ(t.message, "no text found in " + in / "n.jsonl" + ": all its documents are empty");
+    json_key = nullptr;
+    write_file(in / "sub/binary", std::string("\0", 1));
+    t = run({in / "sub"});
+    EXPECT_EQ(t.message, "no text found in " + in / "sub" + ": 1 file is not text");
 }
 
 TEST_F(Tokenize, TellsHowFarItIs) {

@@ -22,7 +22,7 @@
   X(launch_us, "device.launch_us", 0, 1e5, 0, "from one kernel to the next") \
   X(attention_fused, "device.attention_fused", 0, 1, 1, "1: the scores never leave the chip; 0: they are written to memory and read back, in whole squares") \
   X(attention_efficiency, "device.attention_efficiency", 0.01, 1, NAN, "share of the peak that attention's products reach") \
-  X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "speed of not fused attention products whose head size is no multiple of 8, against others: no tensor cores") \
+  X(attention_unaligned, "device.attention_unaligned", 0.001, 1, 1, "relative speed of attention products that are not fused, where the head size is not a multiple of 8 (no tensor cores)") \
   X(devices, "node.devices", 1, 65536, NAN, "devices in a node") \
   X(cores, "node.cores", 0, 1e6, 0, "cores that the ranks of a cpu node share; 0: nothing is shared") \
   X(link_bandwidth, "node.link_gb_per_s", 0.001, 1e5, NAN, "between devices of a node, one way, each device") \

@@ -1,0 +1,148 @@
+/* Which keys a resumed run must keep, and what a run that changed some is told. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/trainer.h"
+
+static bool says(const char *value, const char *word) {
+    return strcmp(value, word) == 0;
+}
+
+/* Paths, or sections with their point. What is not here may change: topology, stage, precision, how
+ * the batch is cut, where files lie, how long the run is. */
+static const char *const kept[] = {"model.",       "train_batch_size", "gradient_clipping",
+                                   "optimizer.",   "scheduler.",       "data.seed",
+                                   "training.seed"};
+
+static bool must_keep(const z3d_config *config, const char *path) {
+    if (says(path, "model.make_vocab_size_divisible_by")) return false; /* padding is not stored */
+    if (says(path, "scheduler.params.total_num_steps"))                 /* where it has no effect */
+        return config->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
+               config->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
+        size_t length = strlen(kept[i]);
+        if (kept[i][length - 1] == '.' ? strncmp(path, kept[i], length) == 0 : says(path, kept[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Values as text, by the types of the key table. */
+static void text_INT(const char *rule, const int64_t *value, z3d_string *out) {
+    (void)rule;
+    if (*value == Z3D_AUTO)
+        z3d_string_append(out, "auto");
+    else
+        z3d_string_append(out, "%lld", (long long)*value);
+}
+static void text_FLOAT(const char *rule, const double *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append_number(out, *value);
+}
+static void text_FLOAT2(const char *rule, const z3d_config_FLOAT2 *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append_number(out, value->value[0]);
+    z3d_string_append(out, ", ");
+    z3d_string_append_number(out, value->value[1]);
+}
+static void text_BOOL(const char *rule, const bool *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append(out, "%s", *value ? "true" : "false");
+}
+static void text_ENUM(const char *rule, const int *value, z3d_string *out) {
+    for (int i = 0; i < *value && strchr(rule, '|'); i++) rule = strchr(rule, '|') + 1;
+    z3d_string_append(out, "%.*s", (int)strcspn(rule, "|"), rule);
+}
+static void text_STRING(const char *rule, const char *const *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append(out, "%s", *value ? *value : "");
+}
+/* Files may have moved; how many there are and their shares may not change. */
+static void text_LIST(const char *rule, const z3d_data_list *value, z3d_string *out) {
+    (void)rule;
+    z3d_string_append(out, "%d file%s with weights", value->count, value->count == 1 ? "" : "s");
+    for (int i = 0; i < value->count; i++) {
+        z3d_string_append(out, " ");
+        z3d_string_append_number(out, value->weight[i]);
+    }
+}
+
+#define SCHEDULE_END "scheduler.params.total_num_steps"
+
+/* Keys that had to stay and did not. */
+typedef struct differences {
+    const z3d_config *config; /* the run's */
+    int64_t step;             /* the checkpoint's */
+    z3d_string here, there;   /* of the key that is looked at */
+    z3d_string lines;
+    int count;
+    bool sizes;    /* of the model: its weights are of no use here */
+    bool schedule; /* the schedule's end is among them */
+} differences;
+
+static bool is_size(const char *path) {
+    static const char *const sizes[] = {"model.num_layers", "model.hidden_size",
+                                        "model.num_attention_heads", "model.seq_length",
+                                        "model.vocab_size"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (says(path, sizes[i])) return true;
+    return false;
+}
+
+static void compare_texts(differences *d, const char *path) {
+    const char *a = d->here.text ? d->here.text : "", *b = d->there.text ? d->there.text : "";
+    if (says(a, b)) return;
+    (void)z3d_config_error(d->config, path, "%s here, %s in the checkpoint of step %lld", a, b,
+                           (long long)d->step);
+    z3d_string_append(&d->lines, "%s%s", d->count ? ";\n" : "", z3d_error_message());
+    d->count++;
+    d->sizes = d->sizes || is_size(path);
+    d->schedule = d->schedule || says(path, SCHEDULE_END);
+}
+
+static void find_differences(const z3d_config *here, const z3d_config *there, bool any_schedule,
+                             differences *d) {
+#define X(field, path, type, standard, rule, help)                                                 \
+    if ((must_keep(here, path) && !(any_schedule && says(path, SCHEDULE_END))) ||                  \
+        says(path, "data.train")) {                                                                \
+        z3d_string_clear(&d->here);                                                                \
+        z3d_string_clear(&d->there);                                                               \
+        text_##type(rule, &here->field, &d->here);                                                 \
+        text_##type(rule, &there->field, &d->there);                                               \
+        compare_texts(d, path);                                                                    \
+    }
+    Z3D_CONFIG_KEYS(X)
+#undef X
+}
+
+static z3d_status refuse(differences *d) {
+    bool one = d->count == 1;
+    z3d_string_append(
+        &d->lines, "%sa resumed run must keep %s; to change %s, start a new run %s",
+        one ? ": " : ";\n", one ? "this value" : "these values", one ? "it" : "them",
+        d->sizes ? "in another run.dir"
+                 : "from the checkpoint's weights (checkpoint.init_from) in another run.dir");
+    if (d->lines.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a message");
+    return z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__, d->lines.text);
+}
+
+z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
+                                       const z3d_checkpoint_info *info) {
+    z3d_config *there;
+    differences d = {.config = trainer->config, .step = info->engine.step};
+    /* --extend moves the schedule's end, and where no step is left it does not matter. */
+    bool any_schedule = trainer->extend || info->engine.step >= trainer->config->training_steps;
+    Z3D_TRY(z3d_config_create(&there));
+    z3d_status status =
+        z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");
+    if (status == Z3D_OK) find_differences(trainer->config, there, any_schedule, &d);
+    if (d.count == 1 && d.schedule)
+        status = z3d_trainer_refuse_extension(trainer, there);
+    else if (d.count > 0)
+        status = refuse(&d);
+    z3d_string_free(&d.here);
+    z3d_string_free(&d.there);
+    z3d_string_free(&d.lines);
+    z3d_config_destroy(there);
+    return status;
+}
