@@ -70,11 +70,13 @@ static bool asks_for_help(int argc, char **argv) {
 
 /* A standard stream that the caller has closed must not become the first file or connection that
  * is opened: what is printed would go there. A write beyond the
- * limit of file sizes is an error (EFBIG), not a death without a word. */
+ * limit of file sizes is an error (EFBIG), not a death without a word; so is a write to a pipe that
+ * nobody reads (EPIPE): `train | head` trains on. */
 static void prepare_process(void) {
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd) return;
-    signal(SIGXFSZ, SIG_IGN);
 }
 
 int main(int argc, char **argv) {

@@ -89,10 +89,25 @@ for over in tcp mpi; do
     [ "$(sort -u out)" = active ] || fail "OMP_WAIT_POLICY of the caller is lost"
 done
 
+tiny
+# Standard output that nobody reads any more does not end a run; nor does it make a message where only a text is to be printed.
+(
+    "$ZERO3D" train tiny.yaml run.dir=unread training.steps=20 2>err
+    echo $? >code
+) | head -n 1 >out
+[ "$(cat code)" -eq 0 ] || fail "the run ended with exit code $(cat code) without its reader"
+[ "$(wc -l <unread/metrics.jsonl)" -eq 20 ] || fail "the run ended early without its reader"
+[ "$(grep -c 'cannot write .* to standard output: Broken pipe' err)" -eq 1 ] || fail "the reader's end is not told once"
+(
+    sleep 0.2
+    "$ZERO3D" config --keys 2>err
+    echo $? >code
+) | true
+[ "$(cat code)" -eq 1 ] && [ ! -s err ] || fail "an unread text ends with exit code $(cat code), or in words"
+
 # mpirun sleeps through twice its grace time after a failure; with all ranks dead there is nothing to wait for. A rank is a real one, which
 # MPI waits for.
 command -v mpirun >/dev/null || exit 0
-tiny
 export ZERO3D_LAUNCH=mpi
 begun=$(date +%s)
 ZERO3D_GRACE_SECONDS=30 expect fail timeout 50 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml train_batch_size=7
