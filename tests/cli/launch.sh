@@ -81,6 +81,12 @@ done
 ZERO3D_LAUNCH=tcp expect 2 "$LAUNCH" -n 2 --hostfile hosts sh
 grep -q "'--hostfile' is an mpirun option" err || fail "mpirun's option is not named"
 
+for seconds in 0.5 05 x -1; do
+    expect 2 env ZERO3D_GRACE_SECONDS=$seconds "$LAUNCH" -n 2 sh -c 'touch started'
+    grep -q "^scripts/launch: ZERO3D_GRACE_SECONDS='$seconds': expected a whole number of seconds$" err || fail "$seconds seconds are not refused in words"
+    [ ! -e started ] && [ "$(wc -l <err)" -eq 1 ] || fail "ZERO3D_GRACE_SECONDS=$seconds: something was started, or more than a line"
+done
+
 # Whatever starts the program: threads that wait do not spin for long, unless somebody has asked for it. It starts itself again for that,
 # once, under its own name.
 spinning() { # spinning TIMES COUNT COMMAND...
