@@ -57,8 +57,8 @@ int cli_finish(z3d_status status, const char *command);
 int cli_finish_rank(const z3d_world *world, z3d_status status, const char *command);
 /* Writes a small file. ERR_IO. */
 z3d_status cli_write(const char *path, const z3d_string *text);
-/* Writes text to standard output; CLI_FAILED with one line when that fails (a full disk, a closed
- * pipe). */
+/* Writes text to standard output; CLI_FAILED when that fails: with one line (a full disk), without
+ * a word when nobody reads the pipe any more. */
 int cli_print(const z3d_string *text);
 
 #endif

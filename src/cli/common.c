@@ -174,9 +174,11 @@ int cli_print(const z3d_string *text) {
     if (text->failed)
         return cli_finish(Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for the text to print"),
                           NULL);
-    if (text->length) fwrite(text->text, 1, text->length, stdout);
     errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout))
+    if (text->length) fwrite(text->text, 1, text->length, stdout);
+    bool failed = fflush(stdout) != 0 || ferror(stdout);
+    if (failed && errno == EPIPE) return CLI_FAILED; /* the reader has what it wanted: `| head` */
+    if (failed)
         return cli_finish(
             Z3D_ERROR(Z3D_ERR_IO, "cannot write to standard output: %s", strerror(errno)), NULL);
     return CLI_OK;

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "src/cli/cli.h"
@@ -70,15 +72,39 @@ static bool asks_for_help(int argc, char **argv) {
 
 /* A standard stream that the caller has closed must not become the first file or connection that
  * is opened: what is printed would go there. A write beyond the
- * limit of file sizes is an error (EFBIG), not a death without a word. */
+ * limit of file sizes is an error (EFBIG), not a death without a word; so is a write to a pipe that
+ * nobody reads (EPIPE): `train | head` trains on. */
 static void prepare_process(void) {
+    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
     for (int fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd) return;
-    signal(SIGXFSZ, SIG_IGN);
+}
+
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value && *value;
+}
+
+/* A thread that waits for the others of its rank spins for milliseconds by default, which takes
+ * the core from those that it waits for where another job or rank wants it too: steps become ten
+ * times slower. libgomp reads how long to spin when it is loaded, so the program starts itself
+ * again, once: the second time the variable is set. argv[0] and the process id stay, and so does
+ * the name, for which the path is read (/proc/self/exe would be called "exe"). Where this cannot be
+ * done, the program goes on as it is: no /proc; or no interpreter (AT_BASE), because the dynamic
+ * linker was started with the program as its argument and is what /proc/self/exe names. */
+static void limit_spinning(char **argv) {
+    char program[4096];
+    if (is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT") || getauxval(AT_BASE) == 0) return;
+    ssize_t length = readlink("/proc/self/exe", program, sizeof program);
+    if (length <= 0 || length == sizeof program) return;
+    program[length] = '\0';
+    if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv(program, argv);
 }
 
 int main(int argc, char **argv) {
     prepare_process();
+    limit_spinning(argv);
     if (argc < 2) {
         print_help(NULL);
         return CLI_USAGE;

@@ -35,7 +35,8 @@ static const char help[] =
     "SIGUSR1, SIGTERM, Ctrl-C and training.time_limit stop the run after the current step; if the\n"
     "run saves checkpoints, it saves one then. A second signal stops it at once.\n"
     "Exit code: 0 the run is complete, or it was stopped and saves no checkpoints; 1 it failed;\n"
-    "2 wrong usage; 75 it was stopped and saved a checkpoint: start it again.\n"
+    "2 wrong usage; 75 it was stopped and saved a checkpoint: start it again. SIGTERM and Ctrl-C\n"
+    "through mpirun end with mpirun's own code, 1; SIGUSR1 through mpirun with 75.\n"
     "\n"
     "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";

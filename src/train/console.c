@@ -1,10 +1,22 @@
 /* The console. */
 #include "src/train/console.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A run does not end because nobody reads what it says: metrics.jsonl has it all. */
+static void flush(z3d_console *console) {
+    bool failed = fflush(console->out) != 0 || ferror(console->out);
+    if (failed && !console->failure_said)
+        z3d_log(Z3D_LOG_WARN,
+                "cannot write the run's progress to standard output: %s; training continues",
+                strerror(errno));
+    console->failure_said = console->failure_said || failed;
+    clearerr(console->out);
+}
 
 void z3d_console_say(z3d_console *console, const char *format, ...) {
     if (!console->out) return;
@@ -13,7 +25,7 @@ void z3d_console_say(z3d_console *console, const char *format, ...) {
     vfprintf(console->out, format, arguments);
     va_end(arguments);
     fputc('\n', console->out);
-    fflush(console->out);
+    flush(console);
 }
 
 static const char *precision_name(const z3d_config *config) {

@@ -38,7 +38,7 @@ typedef struct z3d_console {
     FILE *out; /* NULL: says nothing (all ranks but 0) */
     int64_t steps, log_interval;
     double rate_unit; /* FLOP/s in one unit of the rate column: 1e12 or 1e9 */
-    bool header_said;
+    bool header_said, failure_said;
     /* Since the last line. */
     int64_t tokens, counted;
     double seconds, model_tflops_seconds;

@@ -20,8 +20,6 @@ typedef struct progress {
 
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
 static void note_write(z3d_trainer *trainer, z3d_status status) {
-    if (status == Z3D_OK && trainer->console.out && ferror(trainer->console.out))
-        status = Z3D_ERROR(Z3D_ERR_IO, "cannot write the run's progress to standard output");
     if (trainer->write_error.status == Z3D_OK) trainer->write_error = z3d_error_keep(status);
 }
 
@@ -96,7 +94,6 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                             {"speed/exposed_transfer_seconds", record.exposed_transfer_seconds}};
     write_board(trainer, record.step, scalars, sizeof scalars / sizeof *scalars);
     z3d_console_step(&trainer->console, &record);
-    note_write(trainer, Z3D_OK); /* looks at standard output */
 }
 
 static const char *overflow_place(const z3d_trainer *trainer, const z3d_step_result *result) {

@@ -81,18 +81,67 @@ done
 ZERO3D_LAUNCH=tcp expect 2 "$LAUNCH" -n 2 --hostfile hosts sh
 grep -q "'--hostfile' is an mpirun option" err || fail "mpirun's option is not named"
 
-# More ranks than half the cores: threads that wait do not spin, unless somebody has asked for it.
-for over in tcp mpi; do
-    expect 0 env -u OMP_WAIT_POLICY ZERO3D_LAUNCH=$over "$LAUNCH" -n $(($(nproc) + 1)) sh -c 'echo $OMP_WAIT_POLICY'
-    [ "$(sort -u out)" = passive ] || fail "threads spin on a machine that is too small for them"
-    expect 0 env OMP_WAIT_POLICY=active ZERO3D_LAUNCH=$over "$LAUNCH" -n $(($(nproc) + 1)) sh -c 'echo $OMP_WAIT_POLICY'
-    [ "$(sort -u out)" = active ] || fail "OMP_WAIT_POLICY of the caller is lost"
+for seconds in 0.5 05 x -1; do
+    expect 2 env ZERO3D_GRACE_SECONDS=$seconds "$LAUNCH" -n 2 sh -c 'touch started'
+    grep -q "^scripts/launch: ZERO3D_GRACE_SECONDS='$seconds': expected a whole number of seconds$" err || fail "$seconds seconds are not refused in words"
+    [ ! -e started ] && [ "$(wc -l <err)" -eq 1 ] || fail "ZERO3D_GRACE_SECONDS=$seconds: something was started, or more than a line"
 done
+
+# Whatever starts the program: threads that wait do not spin for long, unless somebody has asked for it. It starts itself again for that,
+# once, under its own name.
+spinning() { # spinning TIMES COUNT COMMAND...
+    times=$1 count=$2
+    shift 2
+    expect 0 env OMP_DISPLAY_ENV=verbose "$@"
+    grep -q GOMP_SPINCOUNT err || return 0 # another OpenMP's
+    [ "$(grep -c '^OPENMP DISPLAY ENVIRONMENT BEGIN' err)" -eq "$times" ] || fail "started other than $times times: $*"
+    [ "$(grep GOMP_SPINCOUNT err | tail -n 1)" = "  GOMP_SPINCOUNT = '$count'" ] || fail "threads spin other than $count times: $*"
+}
+spinning 2 1000 env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$ZERO3D" --version
+spinning 2 1000 env OMP_WAIT_POLICY= GOMP_SPINCOUNT= "$ZERO3D" --version
+spinning 1 77 env -u OMP_WAIT_POLICY GOMP_SPINCOUNT=77 "$ZERO3D" --version
+spinning 1 0 env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=passive "$ZERO3D" --version
+unset OMP_WAIT_POLICY GOMP_SPINCOUNT
+spinning 2 1000 sh -c '"$0" --version <&- >&-' "$ZERO3D"
+for over in tcp mpi; do
+    spinning 4 1000 env ZERO3D_LAUNCH=$over "$LAUNCH" -n 2 "$ZERO3D" --version
+done
+# The dynamic linker as the program: /proc/self/exe is not the program then, and it goes on as it is.
+linker=$(command -v ldd >/dev/null && ldd "$ZERO3D" | sed -n 's/^[[:space:]]*\(\/[^ ]*ld-linux[^ ]*\) .*/\1/p')
+[ -z "$linker" ] || spinning 1 300000 "$linker" "$ZERO3D" --version
+tiny
+"$ZERO3D" train tiny.yaml run.dir=named training.steps=100000000 >out 2>err </dev/null &
+background=$!
+tries=0
+until [ -s named/metrics.jsonl ]; do
+    tries=$((tries + 1))
+    [ $tries -lt 600 ] && kill -0 $background || fail "the run does not begin"
+    sleep 0.1
+done
+[ "$(cat /proc/$background/comm)" = "$(basename "$ZERO3D")" ] || fail "the program has another name"
+[ "$(tr '\0' ' ' </proc/$background/cmdline | cut -d ' ' -f 1)" = "$ZERO3D" ] || fail "the program has another argv[0]"
+kill $background
+wait $background
+background=""
+
+# Standard output that nobody reads any more does not end a run; nor does it make a message where only a text is to be printed.
+(
+    "$ZERO3D" train tiny.yaml run.dir=unread training.steps=20 2>err
+    echo $? >code
+) | head -n 1 >out
+[ "$(cat code)" -eq 0 ] || fail "the run ended with exit code $(cat code) without its reader"
+[ "$(wc -l <unread/metrics.jsonl)" -eq 20 ] || fail "the run ended early without its reader"
+[ "$(grep -c 'cannot write .* to standard output: Broken pipe' err)" -eq 1 ] || fail "the reader's end is not told once"
+(
+    sleep 0.2
+    "$ZERO3D" config --keys 2>err
+    echo $? >code
+) | true
+[ "$(cat code)" -eq 1 ] && [ ! -s err ] || fail "an unread text ends with exit code $(cat code), or in words"
 
 # mpirun sleeps through twice its grace time after a failure; with all ranks dead there is nothing to wait for. A rank is a real one, which
 # MPI waits for.
 command -v mpirun >/dev/null || exit 0
-tiny
 export ZERO3D_LAUNCH=mpi
 begun=$(date +%s)
 ZERO3D_GRACE_SECONDS=30 expect fail timeout 50 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml train_batch_size=7

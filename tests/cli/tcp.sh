@@ -113,3 +113,22 @@ says 'this Slurm job has 4 tasks'
 expect 0 "$ZERO3D" train tiny.yaml run.dir=alone parallel.world_size=1 checkpoint.interval=5 checkpoint.dir=saved
 expect 0 "$ZERO3D" generate saved --tokens 4 --prompt a
 expect 0 "$ZERO3D" plan tiny.yaml --ranks 4
+
+# ---- standard input ----
+
+# Rank 0 has the launcher's, the others none; a launcher without one has none to give.
+unset SLURM_JOB_ID SLURM_PROCID SLURM_NNODES SLURM_NTASKS
+export ZERO3D_LAUNCH=tcp
+printf 'Line 7' >prompt
+for shell in dash bash; do
+    command -v $shell >/dev/null || continue
+    cat prompt | $shell "$LAUNCH" -n 2 "$ZERO3D" generate saved --prompt - --tokens 5 >out 2>err || fail "$shell: no text from a prompt on standard input"
+    grep -q '^Line 7' out || fail "$shell: the prompt on standard input is lost"
+    echo word | $shell "$LAUNCH" -n 3 sh -c 'read -r word; echo "$RANK:$word"' >out 2>err || true
+    [ "$(sort out | tr '\n' ' ')" = '0:word 1: 2: ' ] || fail "$shell: standard input is not rank 0's alone"
+    $shell "$LAUNCH" -n 2 sh -c 'read -r word; echo "$RANK:$word"' >out 2>err <&- || true
+    [ "$(sort out | tr '\n' ' ')" = '0: 1: ' ] && [ ! -s err ] || fail "$shell: no ranks without standard input"
+    # A limit at which a shell has no descriptor to spare for `command -v ... >/dev/null`.
+    (ulimit -n 12 && exec $shell "$LAUNCH" -n 2 true) >out 2>err </dev/null
+    ! grep -q 'there is no program' err || fail "$shell: with 12 descriptors a program is said not to be there"
+done
