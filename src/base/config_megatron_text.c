@@ -177,7 +177,7 @@ static z3d_status take_word(reader *r, const char *word, const char *file, megat
 
 z3d_status megatron_parse(const char *text, const char *file, megatron_text *out) {
     reader r = {.at = text};
-    char word[WORD];
+    char word[WORD] = "";
     bool open = false;
     z3d_status status = Z3D_OK;
     while (status == Z3D_OK && next_word(&r, word)) {
