@@ -1,5 +1,5 @@
-/* Pending I/O: what threads of this process have asked of a disk and not got yet. A network disk may
- * never answer, and then nobody can say so but another thread: the watchdog's. */
+/* Pending I/O: what threads of this process have asked of a disk and not got yet. A network disk
+ * may never answer, and then nobody can say so but another thread: the watchdog's. */
 #ifndef ZERO3D_BASE_PENDING_IO_H
 #define ZERO3D_BASE_PENDING_IO_H
 
