@@ -183,8 +183,8 @@ TEST_F(Resume, WhatMustStayIsRefusedByName) {
                     "to change it, start a new run in another run.dir"});
     expect_refusal("training.steps=9\nmodel.num_layers=2\noptimizer.params.lr=2e-3\ndata.seed=5",
                    Z3D_ERR_CONFIG,
-                   {"model.num_layers=2: 2 here, 1 in", "optimizer.params.lr=2e-3: 0.002 here, 0.01 in",
-                    "data.seed=5: 5 here, ",
+                   {"model.num_layers=2: 2 here, 1 in",
+                    "optimizer.params.lr=2e-3: 0.002 here, 0.01 in", "data.seed=5: 5 here, ",
                     "a resumed run must keep these values; to change them, start a new run in "
                     "another run.dir"});
     // The rest of the table in docs/checkpoint-format.md.

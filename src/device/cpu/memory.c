@@ -30,7 +30,7 @@ int64_t z3d_host_available(void) {
 
 static z3d_status too_much(int64_t bytes, const char *why) {
     char wanted[32];
-    return Z3D_ERROR(Z3D_ERR_MEMORY, "cpu device: %s of memory are not to be had: %s",
+    return Z3D_ERROR(Z3D_ERR_MEMORY, "cpu device: cannot allocate %s: %s",
                      z3d_format_bytes(bytes, wanted, sizeof wanted), why);
 }
 

@@ -145,8 +145,7 @@ void z3d_device_set_access_observer(z3d_device *device, z3d_access_observer obse
 }
 
 void z3d_device_touch(const z3d_device *device, const void *memory, int64_t bytes) {
-    if (device->observer && bytes > 0)
-        device->observer(device->access_context, memory, bytes);
+    if (device->observer && bytes > 0) device->observer(device->access_context, memory, bytes);
 }
 
 static void touch_operands(const z3d_device *device, const z3d_kernel *kernel) {
