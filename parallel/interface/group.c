@@ -267,9 +267,13 @@ static z3d_status take_operation(z3d_group *group, z3d_operation **out) {
 }
 
 static void give_operation(z3d_group *group, z3d_operation *operation) {
-    z3d_operation **link = &group->live;
-    while (*link != operation) link = &(*link)->next;
+    z3d_operation **link = &group->live, *before = NULL;
+    while (*link != operation) {
+        before = *link;
+        link = &before->next;
+    }
     *link = operation->next;
+    if (group->latest == operation) group->latest = before;
     operation->next = group->free;
     group->free = operation;
 }
@@ -308,8 +312,8 @@ z3d_status z3d_collective_start(z3d_group *group, const z3d_collective *call, z3
     z3d_operation *operation;
     Z3D_TRY(take_operation(group, &operation));
     operation->call = *call;
-    operation->next = group->live;
-    group->live = operation;
+    *(group->latest ? &group->latest->next : &group->live) = operation;
+    group->latest = operation;
     group->pending++;
     if (group->world) operation->started = z3d_now();
     z3d_status status = staged ? z3d_staging_begin(group, operation) : Z3D_OK;

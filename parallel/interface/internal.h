@@ -63,8 +63,9 @@ struct z3d_group {
     void *observe_context;
     z3d_traffic traffic[Z3D_COLLECTIVE_COUNT];
     int64_t next_id;
-    int pending; /* live operations that are not done */
-    z3d_operation *live, *free;
+    int pending;                  /* live operations that are not done */
+    z3d_operation *live, *latest; /* in the order of their starts, which is that of most waits */
+    z3d_operation *free;
     z3d_kept_error broken; /* an error met while polling: every later call answers it */
     z3d_group *next;       /* of the same world */
 };

@@ -228,5 +228,7 @@ z3d_status z3d_plan_packing(const z3d_program *program, z3d_space space, z3d_pac
         if (b->space == space && b->offset + b->bytes > out->arena)
             out->arena = b->offset + b->bytes;
     }
-    return play_both(program, space, out);
+    if (program->num_buffers <= Z3D_COMPARED_BUFFERS) return play_both(program, space, out);
+    out->first_fit = out->caching = -1;
+    return Z3D_OK;
 }

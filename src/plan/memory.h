@@ -6,7 +6,9 @@
 
 #include "src/plan/plan.h"
 
-/* One program in one memory space; bytes. */
+/* One program in one memory space; bytes. first_fit and caching are -1 where the program has more
+ * than Z3D_COMPARED_BUFFERS: their search of free blocks would take minutes. */
+enum { Z3D_COMPARED_BUFFERS = 30000 };
 typedef struct z3d_packing {
     int64_t bound;     /* the largest sum of live bytes: no placement takes less */
     int peak;          /* the first instruction at which they are alive */

@@ -43,6 +43,11 @@ z3d_status z3d_plan_memory_print(const z3d_plan *plan, z3d_string *out) {
                           z3d_instruction_describe(program, packing.peak, what, sizeof what));
         print_alive(program, (z3d_space)space, packing.peak, out);
         line("arena, as planned", packing.arena, packing.bound, out);
+        if (packing.first_fit < 0) {
+            z3d_string_append(out, "  other allocators are not compared: more than %d buffers\n",
+                              Z3D_COMPARED_BUFFERS);
+            continue;
+        }
         line("a first-fit allocator", packing.first_fit, packing.bound, out);
         line("a caching allocator", packing.caching, packing.bound, out);
     }

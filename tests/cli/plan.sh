@@ -64,6 +64,10 @@ plan --memory=other.picture
 [ -s other.picture ] || fail "--memory=FILE drew no picture"
 expect 1 "$ZERO3D" plan "$demo" --memory nowhere/arena.svg
 says 'nowhere/arena.svg'
+# Where their search would take minutes, other allocators are left out, and it is said.
+expect 0 "$ZERO3D" plan "$demo" --ranks 1 --memory parallel.tensor_model_parallel_size=1 parallel.world_size=1 train_micro_batch_size_per_gpu=1 \
+    train_batch_size=1 gradient_accumulation_steps=auto model.num_layers=4000
+grep -q 'other allocators are not compared: more than 30000 buffers' out || fail "a large program is compared with other allocators"
 
 # The copy of an asynchronous save is host memory too: of this machine's rank, and against a described one's.
 for where in "" "--hardware $SOURCE/configs/hardware/dgx2-v100.yaml"; do
