@@ -62,9 +62,9 @@ limited() { # limited BLOCKS [key=value]...
         exec "$ZERO3D" train tiny.yaml run.dir=limited "$@"
     )
 }
-expect 1 limited 1
+expect 1 limited 4 # LLVM's OpenMP takes 1 KB of shared memory
 says 'limited/.*File too large'
-expect 1 limited 60 checkpoint.interval=2
+expect 1 limited 60 run.dir=limited-saves checkpoint.interval=2
 says 'File too large'
 
 # Standard streams that are closed: no socket and no file becomes one of them.
