@@ -1,5 +1,5 @@
-/* What saving a run's state and importing a model share: room, a folder for the step, the manifest
- * that makes it a checkpoint, and the lock that keeps two from doing it in one folder. */
+/* What saving a run's state and importing a model share: room, a folder for the step, and the
+ * manifest that makes it a checkpoint. */
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,15 +8,6 @@
 #include <xxhash.h>
 
 #include "checkpoint/store.h"
-
-const z3d_folder_lock_use z3d_checkpoint_lock = {
-    .file = "lock",
-    .busy =
-        "another job is saving checkpoints there; set another checkpoint.dir for this run, or wait "
-        "until that job ends",
-    .lost =
-        "its lock file was removed during the save: another job may have saved checkpoints there",
-};
 
 z3d_status z3d_libraries(char **out) {
     unsigned major = 0, minor = 0, release = 0, xxhash = XXH_versionNumber();

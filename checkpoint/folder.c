@@ -11,6 +11,15 @@
 #include "checkpoint/store.h"
 #include "src/base/config.h"
 
+const z3d_folder_lock_use z3d_checkpoint_lock = {
+    .file = "lock",
+    .busy =
+        "another job is saving checkpoints there; set another checkpoint.dir for this run, or wait "
+        "until that job ends",
+    .lost =
+        "its lock file was removed during the save: another job may have saved checkpoints there",
+};
+
 /* ---- steps and their names ---- */
 
 enum { NAME_BYTES = 32 };

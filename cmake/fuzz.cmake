@@ -3,8 +3,8 @@
 set(ZERO3D_FUZZ_SOURCES_config "")
 set(ZERO3D_FUZZ_SOURCES_tokens src/train/token_file.c src/train/megatron_file.c)
 set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/tokenizer.c src/train/gpt2_json.c src/train/gpt2_tokenizer.c src/train/gpt2_vocabulary.c src/train/gpt2_words.c)
-set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/prefetch.c checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)
-set(ZERO3D_FUZZ_SOURCES_interop checkpoint/prefetch.c checkpoint/export.c checkpoint/interop.c checkpoint/format.c checkpoint/huggingface.c checkpoint/io.c
+set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/prefetch.c checkpoint/folder.c checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)
+set(ZERO3D_FUZZ_SOURCES_interop checkpoint/prefetch.c checkpoint/export.c checkpoint/interop.c checkpoint/folder.c checkpoint/format.c checkpoint/huggingface.c checkpoint/io.c
   checkpoint/llmc.c checkpoint/manifest.c checkpoint/reader.c checkpoint/safetensors.c checkpoint/tokenizer_files.c src/model/gpt.c src/model/unit.c)
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*.c)
 foreach(source ${fuzzers})

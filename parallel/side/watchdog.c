@@ -98,10 +98,17 @@ static z3d_status start_thread(struct z3d_side *side) {
     return Z3D_OK;
 }
 
+/* Whoever waits to be let in, or for an answer, hears of it. */
+static void hang_up(struct z3d_side *side) {
+    for (int i = 0; i < side->num_connections; i++) close(side->connections[i].fd);
+    side->num_connections = 0;
+    if (side->listener >= 0) close(side->listener);
+    side->listener = -1;
+}
+
 static void free_side(struct z3d_side *side) {
     if (!side) return;
-    for (int i = 0; i < side->num_connections; i++) close(side->connections[i].fd);
-    if (side->listener >= 0) close(side->listener);
+    hang_up(side);
     if (side->wake >= 0) close(side->wake);
     if (side->slots_shared)
         z3d_shared_destroy(side->slots, side->slots_bytes);
@@ -136,10 +143,7 @@ z3d_status z3d_side_open(z3d_world *world) {
     Z3D_TRY_GOTO(status, z3d_world_gather_all(world, &self, side->peer, sizeof self), failed);
     Z3D_TRY_GOTO(status, z3d_world_broadcast(world, &side->token, sizeof side->token, 0), failed);
     status = meet(world, side);
-    if (status != Z3D_OK) { /* who still waits to be let in hears of it */
-        close(side->listener);
-        side->listener = -1;
-    }
+    if (status != Z3D_OK) hang_up(side);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     status = start_thread(side);
     if (status == Z3D_OK) world->side = side;
