@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "src/cli/cli.h"
@@ -102,6 +103,16 @@ static void limit_spinning(char **argv) {
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv(program, argv);
 }
 
+/* After a failure mpirun sleeps twice its grace time. scripts/launch ends that as soon as all ranks
+ * have ended, which it can tell only of ranks that mpirun has not collected before it sleeps: so
+ * they do not all end at the same moment. */
+static int end_apart(int code) {
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (code == CLI_FAILED && rank && strcmp(rank, "0") != 0)
+        nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
+    return code;
+}
+
 int main(int argc, char **argv) {
     prepare_process();
     limit_spinning(argv);
@@ -120,5 +131,5 @@ int main(int argc, char **argv) {
             Z3D_ERROR(Z3D_ERR_USAGE, "no command '%s'; `zero3d --help` lists the commands", name),
             NULL);
     if (help || asks_for_help(argc - 1, argv + 1)) return print_help(command);
-    return command->run(argc - 1, argv + 1);
+    return end_apart(command->run(argc - 1, argv + 1));
 }

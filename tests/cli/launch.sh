@@ -143,9 +143,15 @@ background=""
 # MPI waits for.
 command -v mpirun >/dev/null || exit 0
 export ZERO3D_LAUNCH=mpi
-begun=$(date +%s)
-ZERO3D_GRACE_SECONDS=30 expect fail timeout 50 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml train_batch_size=7
-says '7'
-[ $(($(date +%s) - begun)) -lt 30 ] || fail "a failure over MPI came back after the grace time only"
+# (Not always, on a busy machine: mpirun may have collected all of them before it sleeps.)
+soon="" turn=0
+while [ -z "$soon" ] && [ $turn -lt 3 ]; do
+    turn=$((turn + 1))
+    begun=$(date +%s)
+    ZERO3D_GRACE_SECONDS=12 expect fail timeout 50 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml train_batch_size=7
+    says '7'
+    [ $(($(date +%s) - begun)) -ge 12 ] || soon=yes
+done
+[ -n "$soon" ] || fail "a failure over MPI came back after the grace time only"
 # A clean stop keeps its exit code, and its time.
 expect 75 env ZERO3D_GRACE_SECONDS=2 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || sleep 0.5; exit 75'
