@@ -46,7 +46,6 @@ typedef struct z3d_range {
 
 /* Rows of a group's [data size x shard] matrix: this rank's, and those of the others. */
 typedef enum z3d_rows {
-    Z3D_ROWS_NONE = 0,
     Z3D_ROWS_OWN = 1,
     Z3D_ROWS_OTHERS = 2,
     Z3D_ROWS_ALL = Z3D_ROWS_OWN | Z3D_ROWS_OTHERS
@@ -64,7 +63,6 @@ typedef enum z3d_group_part {
 /* How a part is kept on each rank: `tensors` matrices of these rows, one behind the other. */
 typedef struct z3d_kept {
     z3d_rows rows; /* OWN or ALL */
-    z3d_space space;
     z3d_dtype dtype;
     int tensors;
 } z3d_kept;

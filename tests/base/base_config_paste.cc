@@ -25,22 +25,6 @@ static long lines(const std::string &text) {
     return 1 + std::count(text.begin(), text.end(), '\n');
 }
 
-static bool has(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
-
-/* Everything wrong with a file and its overrides, as a program tells it. */
-static std::string all_errors(const std::string &text, std::initializer_list<const char *> set,
-                              int world = 0) {
-    Config c;
-    int data;
-    (void)c.read(text);
-    for (const char *assignment : set) (void)c.set(assignment);
-    z3d_status status = world ? z3d_config_settle(c.get, world, &data) : z3d_config_check(c.get);
-    EXPECT_TRUE(status == Z3D_OK || status == Z3D_ERR_CONFIG);
-    return status == Z3D_OK ? "accepted" : z3d_error_message();
-}
-
 TEST(all_errors, of_file_overrides_and_checks_in_one_message) {
     std::string message =
         all_errors("model: {num_layer: 4, hidden_size: 100}\n"

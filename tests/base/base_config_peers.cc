@@ -8,40 +8,26 @@
 #include <fstream>
 #include <unistd.h>
 
-static bool has(const std::string &text, const std::string &part) {
-    return text.find(part) != std::string::npos;
-}
-
-/* What a program says of a file and its overrides. */
-static std::string errors(const std::string &text, std::initializer_list<const char *> set,
-                          int world = 0) {
-    Config c;
-    int data;
-    (void)c.read(text);
-    for (const char *assignment : set) (void)c.set(assignment);
-    z3d_status status = world ? z3d_config_settle(c.get, world, &data) : z3d_config_check(c.get);
-    return status == Z3D_OK ? "accepted" : z3d_error_message();
-}
-
 TEST(override_of_a_block, that_is_not_supported_wins_when_it_switches_it_off) {
     const std::string offload = "zero_optimization: {offload_optimizer: {device: cpu}}\n";
-    EXPECT_EQ(errors(offload, {"zero_optimization.offload_optimizer.device=none"}), "accepted");
-    EXPECT_EQ(errors(offload, {"zero_optimization.offload_optimizer=null"}), "accepted");
-    EXPECT_TRUE(has(errors(offload, {"zero_optimization.offload_param.device=none"}),
+    EXPECT_EQ(all_errors(offload, {"zero_optimization.offload_optimizer.device=none"}), "accepted");
+    EXPECT_EQ(all_errors(offload, {"zero_optimization.offload_optimizer=null"}), "accepted");
+    EXPECT_TRUE(has(all_errors(offload, {"zero_optimization.offload_param.device=none"}),
                     "run.yaml:1:21: zero_optimization.offload_optimizer:"));
     for (const char *block : {"tensorboard", "flops_profiler", "curriculum_learning", "amp"}) {
         std::string text = std::string(block) + ": {enabled: true, x: 1}\n";
         std::string off = std::string(block) + ".enabled=false";
-        EXPECT_EQ(errors(text, {off.c_str()}), "accepted") << block;
-        EXPECT_TRUE(has(errors(text, {}), "run.yaml:1:1: ")) << block;
+        EXPECT_EQ(all_errors(text, {off.c_str()}), "accepted") << block;
+        EXPECT_TRUE(has(all_errors(text, {}), "run.yaml:1:1: ")) << block;
     }
-    EXPECT_EQ(errors("fp32_allreduce: true\n", {"fp32_allreduce=false"}), "accepted");
+    EXPECT_EQ(all_errors("fp32_allreduce: true\n", {"fp32_allreduce=false"}), "accepted");
     // Other errors stay; so does an override that switches it on again.
-    EXPECT_EQ(errors(offload + "training: {steps: 0}\namp: {enabled: true}\n",
-                     {"zero_optimization.offload_optimizer=null", "amp.enabled=false"}),
+    EXPECT_EQ(all_errors(offload + "training: {steps: 0}\namp: {enabled: true}\n",
+                         {"zero_optimization.offload_optimizer=null", "amp.enabled=false"}),
               "run.yaml:2:19: training.steps: '0' is out of range; expected an integer from 1 to "
               "1000000000000");
-    EXPECT_TRUE(has(errors("", {"amp.enabled=false", "amp.enabled=true"}), "override amp.enabled"));
+    EXPECT_TRUE(
+        has(all_errors("", {"amp.enabled=false", "amp.enabled=true"}), "override amp.enabled"));
 }
 
 TEST(idle, tensor_parallelism_switched_off_by_an_override) {
@@ -50,14 +36,14 @@ TEST(idle, tensor_parallelism_switched_off_by_an_override) {
         std::string text =
             std::string("parallel: {tensor_model_parallel_size: 2, ") + key + ": true}\n";
         testing::internal::CaptureStderr();
-        EXPECT_EQ(errors(text, {alone}), "accepted");
+        EXPECT_EQ(all_errors(text, {alone}), "accepted");
         std::string said = testing::internal::GetCapturedStderr();
         EXPECT_TRUE(has(said, std::string("parallel.") + key +
                                   " has no effect with parallel.tensor_model_parallel_size 1"))
             << said;
     }
     testing::internal::CaptureStderr();
-    EXPECT_EQ(errors("checkpoint: {interval: 5, keep: 2}\n", {"checkpoint.interval=0"}),
+    EXPECT_EQ(all_errors("checkpoint: {interval: 5, keep: 2}\n", {"checkpoint.interval=0"}),
               "accepted");
     EXPECT_TRUE(has(testing::internal::GetCapturedStderr(),
                     "checkpoint.keep has no effect while checkpoint.interval is 0"));
@@ -102,59 +88,60 @@ TEST(names, of_other_frameworks) {
         {"train_iters", "training.steps"},
     };
     for (const auto &name : names) {
-        std::string message = errors("", {(std::string(name.theirs) + "=1").c_str()});
+        std::string message = all_errors("", {(std::string(name.theirs) + "=1").c_str()});
         EXPECT_TRUE(has(message, std::string("did you mean ") + name.ours + "?")) << message;
     }
     for (const char *epochs : {"epochs=3", "num_train_epochs=3", "training.epochs=3"})
-        EXPECT_EQ(errors("", {epochs}),
+        EXPECT_EQ(all_errors("", {epochs}),
                   std::string("override ") + epochs + ": there are no epochs; set training.steps");
-    EXPECT_TRUE(has(errors("training: {device: gpu}\n", {}), "'gpu' is not supported; use cuda"));
+    EXPECT_TRUE(
+        has(all_errors("training: {device: gpu}\n", {}), "'gpu' is not supported; use cuda"));
 }
 
 TEST(messages, say_what_to_write) {
-    EXPECT_EQ(errors("", {"bf16=true"}), "override bf16=true: bf16 is a section: expected keys "
-                                         "below it, not a value; write bf16.enabled=true");
-    EXPECT_TRUE(has(errors("optimizer: adamw\n", {}), "write optimizer: {type: AdamW}"));
-    EXPECT_TRUE(has(errors("data: x.bin\n", {}), "write data: {train: FILE}"));
-    EXPECT_EQ(errors("zero_optimization: {stage: \"auto\"}\n", {}),
+    EXPECT_EQ(all_errors("", {"bf16=true"}), "override bf16=true: bf16 is a section: expected keys "
+                                             "below it, not a value; write bf16.enabled=true");
+    EXPECT_TRUE(has(all_errors("optimizer: adamw\n", {}), "write optimizer: {type: AdamW}"));
+    EXPECT_TRUE(has(all_errors("data: x.bin\n", {}), "write data: {train: FILE}"));
+    EXPECT_EQ(all_errors("zero_optimization: {stage: \"auto\"}\n", {}),
               "run.yaml:1:28: zero_optimization.stage: 'auto' is not supported here; write an "
               "integer from 0 to 3");
-    EXPECT_EQ(errors("curriculum_learning: {enabled: true}\n", {}),
+    EXPECT_EQ(all_errors("curriculum_learning: {enabled: true}\n", {}),
               "run.yaml:1:1: curriculum_learning: not supported; write \"enabled\": false, or "
               "leave the block out");
-    EXPECT_EQ(errors("tensorboard: {enabled: true}\n", {}),
+    EXPECT_EQ(all_errors("tensorboard: {enabled: true}\n", {}),
               "run.yaml:1:1: tensorboard: not needed: event files are written to run.dir; write "
               "\"enabled\": false, or leave the block out");
-    EXPECT_TRUE(has(errors("zero_optimization: {offload_param: {device: cpu}}\n", {}),
+    EXPECT_TRUE(has(all_errors("zero_optimization: {offload_param: {device: cpu}}\n", {}),
                     "not supported yet; write \"device\": \"none\", or leave the block out"));
-    EXPECT_EQ(errors("optimizer: {params: {betas: [0.9, 0.99999999]}}\n", {}),
+    EXPECT_EQ(all_errors("optimizer: {params: {betas: [0.9, 0.99999999]}}\n", {}),
               "run.yaml:1:22: optimizer.params.betas: 0.99999999 is too close to 1 (in fp32 it is "
               "1); write at most 0.9999999");
-    EXPECT_EQ(errors("{\n  // ZeRO-3\n  \"train_batch_size\": 8\n}\n", {}),
+    EXPECT_EQ(all_errors("{\n  // ZeRO-3\n  \"train_batch_size\": 8\n}\n", {}),
               "run.yaml:2:3: a comment in a configuration begins with #, not with //");
     EXPECT_EQ(
-        errors("{\"bf16\": {\"enabled\": true, // why\n \"check_grad_overflow\": true}}\n", {}),
+        all_errors("{\"bf16\": {\"enabled\": true, // why\n \"check_grad_overflow\": true}}\n", {}),
         "run.yaml:1:28: a comment in a configuration begins with #, not with //");
-    EXPECT_EQ(errors("zero_optimization: {aio: {block_size: 1}}\n", {}), "accepted");
-    EXPECT_EQ(errors("", {"checkpoint.verify=X"}),
+    EXPECT_EQ(all_errors("zero_optimization: {aio: {block_size: 1}}\n", {}), "accepted");
+    EXPECT_EQ(all_errors("", {"checkpoint.verify=X"}),
               "override checkpoint.verify=X: 'X' is not supported; use one of full, read, sizes");
-    EXPECT_EQ(errors("", {"parallel.pipeline_model_parallel_size=2"}),
+    EXPECT_EQ(all_errors("", {"parallel.pipeline_model_parallel_size=2"}),
               "override parallel.pipeline_model_parallel_size=2: 2: pipeline parallelism is not "
               "supported yet; write 1");
 }
 
 TEST(messages, both_ways_out_of_a_batch_that_does_not_divide) {
     const std::string batch = "train_batch_size: ", micro = "train_micro_batch_size_per_gpu: ";
-    EXPECT_EQ(errors(batch + "16\n" + micro + "32\n", {}, 1),
+    EXPECT_EQ(all_errors(batch + "16\n" + micro + "32\n", {}, 1),
               "run.yaml:1:1: train_batch_size: 16 is smaller than one step's 32 samples "
               "(micro-batch 32 x 1 data rank); write 32, or a micro-batch of 16");
-    EXPECT_EQ(errors(batch + "36\n" + micro + "4\n", {}, 2),
+    EXPECT_EQ(all_errors(batch + "36\n" + micro + "4\n", {}, 2),
               "run.yaml:1:1: train_batch_size: 36 is not a multiple of 8 samples (micro-batch 4 x "
               "2 data ranks); write 32 or 40, or a micro-batch of 3");
-    EXPECT_EQ(errors(batch + "3\n" + micro + "1\n", {}, 4),
+    EXPECT_EQ(all_errors(batch + "3\n" + micro + "1\n", {}, 4),
               "run.yaml:1:1: train_batch_size: 3 is smaller than one step's 4 samples (micro-batch "
               "1 x 4 data ranks); write 4");
-    EXPECT_EQ(errors("parallel: {tensor_model_parallel_size: 2}\n", {}, 1),
+    EXPECT_EQ(all_errors("parallel: {tensor_model_parallel_size: 2}\n", {}, 1),
               "run.yaml:1:12: parallel.tensor_model_parallel_size: 2 needs a multiple of 2 ranks, "
               "but the run has 1; start 2 ranks (scripts/launch -n 2 ...)");
 }

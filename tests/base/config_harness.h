@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <string>
 
 extern "C" {
@@ -58,6 +59,22 @@ inline std::string refusal(const std::string &text) {
 inline std::string check(const std::string &text) {
     Config config(text);
     z3d_status status = z3d_config_check(config.get);
+    EXPECT_TRUE(status == Z3D_OK || status == Z3D_ERR_CONFIG);
+    return status == Z3D_OK ? "accepted" : z3d_error_message();
+}
+
+inline bool has(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+/* Everything wrong with a file and its overrides, as a program tells it. */
+inline std::string all_errors(const std::string &text, std::initializer_list<const char *> set,
+                              int world = 0) {
+    Config c;
+    int data;
+    (void)c.read(text);
+    for (const char *assignment : set) (void)c.set(assignment);
+    z3d_status status = world ? z3d_config_settle(c.get, world, &data) : z3d_config_check(c.get);
     EXPECT_TRUE(status == Z3D_OK || status == Z3D_ERR_CONFIG);
     return status == Z3D_OK ? "accepted" : z3d_error_message();
 }
