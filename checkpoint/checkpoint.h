@@ -75,11 +75,11 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *checkpoint, z3d_tensor_kind kind,
 void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify);
 int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 
-/* What the rank of `topology` brings to the disk in a save, and reads to go on from it on the same
+/* What the rank of `mesh` brings to the disk in a save, and reads to go on from it on the same
  * topology: bytes of values; what HDF5 and the index add is not counted (at most 4096 bytes a
  * tensor and state). all_rows: it keeps the states of the whole data group
  * (z3d_states_decide). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
-z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology, bool all_rows,
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh, bool all_rows,
                                 double *saved, double *loaded);
 
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
@@ -140,7 +140,7 @@ typedef struct z3d_store z3d_store;
 
 typedef struct z3d_store_config {
     z3d_world *world;
-    const z3d_topology *topology;
+    const z3d_mesh *mesh;
     const z3d_model *model;
     z3d_engine *engine;
     const char *dir;
@@ -158,7 +158,7 @@ typedef struct z3d_store_config {
 
 /* Bytes of host memory that the copy of an asynchronous save takes on the rank of this place: 12
  * for each element that it writes. ERR_MEMORY. Not collective. */
-z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
                                          int64_t *bytes);
 
 /* Takes the folder for this run: makes it, locks it (ERR_IO when another job has it), removes what

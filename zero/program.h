@@ -88,7 +88,7 @@ typedef struct z3d_layout {
 } z3d_layout;
 
 /* config: decides what is kept (z3d_states_decide); NULL where only places and sizes matter. */
-z3d_status z3d_layout_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);
 /* Intersection of range r of group g with data rank `index`'s shard; false when empty. first is in
@@ -129,7 +129,7 @@ typedef struct z3d_child {
     z3d_collective_kind kind;
     z3d_reduce_op op;
     z3d_dtype dtype;
-    z3d_axis axis;
+    z3d_axes axes;
     int64_t count;
     bool scalar;
 } z3d_child;
@@ -195,7 +195,7 @@ typedef struct z3d_opcode_info {
     const char *name;
     z3d_opcode_class rules;
     z3d_opcode_subject subject;
-    z3d_axis axis;
+    z3d_axes axes;
     z3d_moves moves;
     z3d_slot slot;
     unsigned writes; /* bit s: slot s */
@@ -210,7 +210,7 @@ typedef struct z3d_instruction {
     z3d_opcode opcode;
     z3d_phase phase;
     int unit, micro, group; /* -1: not about one */
-    z3d_axis axis;          /* of its collective */
+    z3d_axes axes;          /* of its collective */
     z3d_space space;        /* copies: HOST: a transfer to, from host memory */
     int64_t first, count;   /* collectives: columns of the [N x shard] matrix; moved activation
                                checkpoints: elements of one rank's part */
@@ -236,7 +236,7 @@ typedef struct z3d_buffer {
 typedef struct z3d_program {
     z3d_mode mode;
     z3d_program_config config;
-    z3d_topology topology;
+    z3d_mesh mesh;
     const z3d_model *model;
     const z3d_layout *layout;
     const z3d_traces *traces;
@@ -286,7 +286,7 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
 /* Pure: no communication, no device, no clock. model, layout and traces must outlive the program.
  */
 z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
-                             const z3d_traces *traces, const z3d_topology *topology,
+                             const z3d_traces *traces, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_mode mode, z3d_program **out);
 void z3d_program_destroy(z3d_program *program);
 
@@ -311,7 +311,7 @@ z3d_status z3d_program_verify_class(const z3d_program *program);
 
 typedef struct z3d_program_set {
     const z3d_model *model;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_program_config config;
     z3d_layout *layout;
     z3d_traces *traces;
@@ -326,16 +326,16 @@ typedef struct z3d_program_set {
  * with those of all ranks. threads: of the device (scratch depends on it). Release it after a
  * failure, too. The model must outlive it. Not collective, no device memory. Errors: ERR_CONFIG,
  * ERR_PROGRAM. */
-z3d_status z3d_program_set_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
                                   const z3d_program_config *config, int threads, bool verify,
                                   z3d_program_set *set);
 void z3d_program_set_release(z3d_program_set *set);
 
 /* Elements x (N-1)/N that this rank's program moves over `axis` with data of parameters and
  * gradients (children: with_children). */
-int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children);
+int64_t z3d_program_volume(const z3d_program *program, z3d_axes axes, bool children);
 /* The same of one instruction. */
-int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axis axis, bool children);
+int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axes axes, bool children);
 
 /* The list as text, one instruction a line, with bytes and children. */
 void z3d_program_print(const z3d_program *program, z3d_string *out);

@@ -7,7 +7,7 @@
 /* Elements of one rank's part: equal parts, the last one padded. */
 static int64_t part_elements(const z3d_program *p, int unit) {
     int64_t elements = z3d_program_output_elements(p, z3d_model_input(p->model, unit, p->mode));
-    int64_t ranks = p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
+    int64_t ranks = p->config.partition_activations ? z3d_mesh_size(&p->mesh, Z3D_AXES_TENSOR) : 1;
     return (elements + ranks - 1) / ranks;
 }
 
@@ -71,7 +71,7 @@ void z3d_builder_finish_saves(struct builder *b, struct work w) {
 static void start_load(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     struct unit_state *unit = &b->unit[w.unit];
-    int64_t ranks = p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
+    int64_t ranks = p->config.partition_activations ? z3d_mesh_size(&p->mesh, Z3D_AXES_TENSOR) : 1;
     int64_t bytes = ranks * part_elements(p, w.unit) * (int64_t)z3d_dtype_size(p->config.dtype);
     unit->loaded = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "loaded",
                                       p->model->unit[w.unit].name, w.micro);

@@ -75,7 +75,7 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
                            .unit = -1,
                            .micro = -1,
                            .group = -1,
-                           .axis = z3d_opcode_info_of(opcode)->axis};
+                           .axes = z3d_opcode_info_of(opcode)->axes};
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
     return i;
 }
@@ -536,7 +536,7 @@ static z3d_status check_config(const z3d_program_config *c) {
 }
 
 z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
-                             const z3d_traces *traces, const z3d_topology *topology,
+                             const z3d_traces *traces, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_mode mode, z3d_program **out) {
     *out = NULL;
     Z3D_TRY(check_config(config));
@@ -554,7 +554,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,
                                .config = *config,
-                               .topology = *topology,
+                               .mesh = *mesh,
                                .model = model,
                                .layout = layout,
                                .traces = traces};

@@ -110,7 +110,7 @@ z3d_status z3d_executor_exchange(z3d_executor *executor) {
                            .buffer = control,
                            .count = count,
                            .scalar = true};
-    return z3d_collective_run(executor->group[Z3D_AXIS_WORLD], &call);
+    return z3d_collective_run(executor->group[Z3D_AXES_WORLD], &call);
 }
 
 z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *host) {

@@ -135,7 +135,7 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
         .count = count,
         .stride = i->group >= 0 ? p->layout->group[i->group].shard : count,
     };
-    return z3d_collective_start(executor->group[i->axis], &call, &executor->ticket[index]);
+    return z3d_collective_start(executor->group[i->axes], &call, &executor->ticket[index]);
 }
 
 /* Where parameters are kept in a buffer of their own, the own row comes from there. */
@@ -240,7 +240,7 @@ static z3d_status wait(z3d_executor *executor, int index) {
     int64_t first, count;
     z3d_instruction_columns(executor->program, i, &first, &count);
     if (count == 0) return Z3D_OK;
-    z3d_group *group = executor->group[i->axis];
+    z3d_group *group = executor->group[i->axes];
     return executor->blocking ? z3d_collective_wait(group, ticket)
                               : z3d_collective_test(group, ticket);
 }
@@ -272,10 +272,10 @@ static void announce(z3d_executor *executor, int64_t step, const z3d_child *call
     z3d_instruction_describe(p, executor->position, what, sizeof what);
     if (call)
         snprintf(place, sizeof place, "step %lld: %s: %s (%s group)", (long long)step, what,
-                 z3d_collective_name(call->kind), z3d_axis_name(call->axis));
+                 z3d_collective_name(call->kind), z3d_axes_name(call->axes).text);
     else if (communicates)
         snprintf(place, sizeof place, "step %lld: %s (%s group)", (long long)step, what,
-                 z3d_axis_name(i->axis));
+                 z3d_axes_name(i->axes).text);
     else
         snprintf(place, sizeof place, "step %lld: %s", (long long)step, what);
     z3d_watchdog_position(executor->world, call || communicates || waits, place);
@@ -304,7 +304,7 @@ static z3d_status check_child(void *context, z3d_group *group, const z3d_collect
                          z3d_collective_name(call->kind), n + 1, i->num_children);
     const z3d_child *child = &i->child[n];
     if (child->kind != call->kind || child->count != call->count || child->dtype != call->dtype ||
-        child->op != call->op || child->axis != z3d_group_axis(group))
+        child->op != call->op || child->axes != z3d_group_axes(group))
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
                          "its collective %d is %s of %lld %s, but its recording has %s of %lld %s",
                          n + 1, z3d_collective_name(call->kind), (long long)call->count,
@@ -323,13 +323,14 @@ static z3d_bump bump_over(const z3d_executor *executor, int buffer) {
 static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const z3d_unit *unit = &p->model->unit[i->unit];
-    const z3d_topology *t = &p->topology;
+    const z3d_mesh *t = &p->mesh;
     int64_t batch = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    int64_t data_size = t->size[Z3D_AXIS_DATA], data_index = t->coordinate[Z3D_AXIS_DATA];
+    int64_t data_size = z3d_mesh_size(t, Z3D_AXES_DATA),
+            data_index = z3d_mesh_index(t, Z3D_AXES_DATA, t->rank);
     z3d_unit_run run = {
         .unit = unit,
         .device = executor->device,
-        .tensor = executor->group[Z3D_AXIS_TENSOR],
+        .tensor = executor->group[Z3D_AXES_TENSOR],
         .dtype = p->config.dtype,
         .gradient_dtype = p->config.grad_dtype,
         .mode = p->mode,

@@ -31,7 +31,7 @@ typedef struct z3d_step_graph {
     bool last; /* the last run was the region's */
     z3d_region *region;                                        /* NULL: not captured yet */
     int64_t launches;                                          /* pieces of work in it */
-    z3d_traffic traffic[Z3D_AXIS_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */
+    z3d_traffic traffic[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */
 } z3d_step_graph;
 
 typedef struct z3d_executor {

@@ -155,7 +155,7 @@ void z3d_executor_trace(z3d_executor *executor, int index, double begin, double 
             "{\"name\":%s,\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
             "\"tid\":\"%s\"},\n",
             name.failed ? "null" : name.text, z3d_opcode_name(i->opcode), begin * 1e6,
-            (end - begin) * 1e6, executor->program->topology.coordinate[Z3D_AXIS_WORLD],
+            (end - begin) * 1e6, executor->program->mesh.rank,
             i->phase == Z3D_PHASE_WAIT ? "waits" : "compute");
     z3d_string_free(&name);
 }

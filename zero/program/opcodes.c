@@ -16,7 +16,7 @@ enum {
 static const z3d_opcode_info table[] = {
 #define X(NAME, name, rules, subject, axis, moves, slot, writes, modes)                            \
     {#name,           Z3D_CLASS_##rules, Z3D_SUBJECT_##subject,                                    \
-     Z3D_AXIS_##axis, Z3D_MOVES_##moves, Z3D_SLOT_##slot,                                          \
+     Z3D_AXES_##axis, Z3D_MOVES_##moves, Z3D_SLOT_##slot,                                          \
      writes,          MODES_##modes},
     Z3D_OPCODE_MAP(X)
 #undef X

@@ -32,7 +32,7 @@ static z3d_value input_value(const z3d_flow *flow) {
 
 static int64_t parts(const z3d_flow *flow) {
     const z3d_program *p = flow->program;
-    return p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
+    return p->config.partition_activations ? z3d_mesh_size(&p->mesh, Z3D_AXES_TENSOR) : 1;
 }
 
 static int64_t part_bytes(const z3d_flow *flow) {

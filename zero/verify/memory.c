@@ -39,8 +39,11 @@ static z3d_status check_entry(const z3d_program *p, int index) {
         return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
     }
     if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
-    if ((unsigned)in->axis >= Z3D_AXIS_COUNT) {
-        return bad_entry(p, index, "axis", in->axis, Z3D_AXIS_COUNT);
+    if (!z3d_axes_have_group(in->axes)) {
+        char entry[160];
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: no process group is over axes %s", index,
+                         z3d_instruction_describe(p, index, entry, sizeof entry),
+                         z3d_axes_name(in->axes).text);
     }
     if (unit && (in->unit < 0 || in->unit >= units)) {
         return bad_entry(p, index, "unit", in->unit, units);

@@ -135,7 +135,7 @@ static z3d_status write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value
 }
 
 static bool same_child(const z3d_child *a, const z3d_child *b) {
-    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axis == b->axis &&
+    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axes == b->axes &&
            a->count == b->count && a->scalar == b->scalar;
 }
 
@@ -519,9 +519,9 @@ static z3d_status check_kind(z3d_flow *flow) {
     if (!z3d_is_collective(in) && info->rules != Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow,
                              "only entries that run beside compute can be started and waited for");
-    if (z3d_communicates(in) && in->axis != info->axis)
+    if (z3d_communicates(in) && in->axes != info->axes)
         return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
-                             z3d_axis_name(in->axis), z3d_axis_name(info->axis));
+                             z3d_axes_name(in->axes).text, z3d_axes_name(info->axes).text);
     if (info->rules != Z3D_CLASS_UNIT && in->num_children != 0)
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
