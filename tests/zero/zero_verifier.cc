@@ -177,7 +177,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT));
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START));
          },
-         {"gather_grads", "must hold reduced gradients", "not reduced"}},
+         {"gather_grads", "must hold what all ranks have finished", "not reduced"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
@@ -405,7 +405,7 @@ TEST(SequenceParallel, SumsOnceAStepAndGathersNoCheckpoint) {
             EXPECT_EQ(count_of(p, Z3D_OP_SUM_REPLICATED, phase, Z3D_AXES_TENSOR),
                       world.model->num_groups - 1);
         EXPECT_EQ(count_of(p, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, Z3D_AXES_TENSOR), 0);
-        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_AXES_WORLD),
+        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_AXES_TENSOR),
                   o.layers * o.accumulation);
         z3d_string out = {};
         z3d_program_print(&p, &out);
@@ -522,7 +522,9 @@ TEST(HostCheckpoints, TravelBesideAllWorkAbove) {
             const z3d_instruction &i = p.instruction[n];
             bool work = i.opcode == Z3D_OP_RECOMPUTE || i.opcode == Z3D_OP_BACKWARD;
             if (work && out >= 0 && i.unit > out) works++;
-            if (i.opcode != Z3D_OP_LOAD_INPUT || i.space != Z3D_SPACE_HOST) continue;
+            if (i.opcode != Z3D_OP_LOAD_INPUT ||
+                p.buffer[i.buffer[Z3D_SLOT_INPUT]].space != Z3D_SPACE_HOST)
+                continue;
             if (i.phase == Z3D_PHASE_START) {
                 out = i.unit, works = 0;
             } else if (i.phase == Z3D_PHASE_WAIT && i.unit + 2 <= 5) { // above: two blocks

@@ -198,9 +198,8 @@ static void print_instruction(const z3d_program *p, int index, int width, z3d_st
     z3d_string_append(&line, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
                       z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);
     print_buffers(p, in, &line);
-    if (z3d_opcode_info_of(in->opcode)->writes >> Z3D_SLOT_OUTPUT & 1 && !in->need_output) {
+    if (z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_FORWARD && !in->need_output)
         z3d_string_append(&line, "  (without output)");
-    }
     append_trimmed(out, line.text ? line.text : "");
     z3d_string_append(out, "\n");
     out->failed |= line.failed;
