@@ -63,7 +63,8 @@ z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_lin
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                   const void *x, void *y);
 /* dx = dy W (local), dW, db. db is the sum over the own rows of dy. Without sequence parallelism it
- * has equal bits on all ranks; with it, db is the sum over the group (sum_replicated). */
+ * has equal bits on all ranks; with it, a later sum over the group completes db (sum_replicated).
+ */
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx);
 
