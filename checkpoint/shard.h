@@ -1,8 +1,8 @@
-/* Inside checkpoint/ only: writes one rank's tensors as one HDF5 file.
+/* Private to checkpoint/: writes one rank's tensors as one HDF5 file.
  *
- * HDF5 makes the file's metadata in memory (a sparse memory file that holds no tensor); tensors lie
- * contiguously at offsets that it tells. The file on the disk is then written from front to back by
- * ourselves: HDF5 never touches the disk, and every write is seen by io.h's hook. */
+ * HDF5 makes the file's metadata in memory (a sparse memory file that holds no tensor); tensors are
+ * contiguous at offsets that HDF5 returns. We then write the file on the disk from front to back:
+ * HDF5 never touches the disk, and io.h's hook sees every write. */
 #ifndef ZERO3D_CHECKPOINT_SHARD_H
 #define ZERO3D_CHECKPOINT_SHARD_H
 
