@@ -283,8 +283,7 @@ TEST(Communication, TensorGroupOfSequenceParallelism) {
                 int64_t count = 0;
                 for (int r = 0; r < layout->group[g].num_ranges; r++) {
                     z3d_range range;
-                    if (z3d_layout_shard_range(layout, g, r, layout->data_index, &range) &&
-                        range.replicated)
+                    if (z3d_layout_shard_range(layout, g, r, &range) && range.replicated)
                         count += range.count;
                 }
                 sums += 2 * count * (tensor - 1) / tensor;

@@ -277,14 +277,14 @@ class Runner {
     // steps all.
     void rows(int group, z3d_group_part part, int64_t *first, int64_t *bytes) const {
         const z3d_buffer &b = own_->buffer[z3d_program_group_buffer(own_, group, part)];
-        int64_t size = own_->layout->data_size;
+        int64_t size = own_->layout->group[group].rows;
         bool all = z3d_keeps_all_rows(own_->layout, group, part);
         bool stepped = z3d_keeps_all_rows(own_->layout, group, Z3D_PART_OPTIMIZER);
         *first = b.offset;
         *bytes = b.bytes;
         if (!all || stepped) return;
         *bytes = b.bytes / size;
-        *first += own_->layout->data_index * *bytes;
+        *first += own_->layout->group[group].own * *bytes;
     }
 
     // Parameters and optimizer states are what a step starts from; the rest is garbage to it.

@@ -293,7 +293,7 @@ static z3d_status check_entries(const z3d_program *p, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
         bool known =
-            z3d_axes_have_group(in->axes) &&
+            (!z3d_communicates(in) || z3d_axes_have_group(in->axes)) &&
             (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
             (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
              (in->group >= 0 && in->group < p->model->num_groups));
