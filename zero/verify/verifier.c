@@ -218,11 +218,13 @@ static z3d_status forward(z3d_flow *flow) {
     const z3d_trace *trace;
     bool again = in->opcode == Z3D_OP_RECOMPUTE;
     bool wanted = in->need_output;
+    bool may_lack = again && !config_of(flow)->replay_full &&
+                    flow->program->model->unit[in->unit].checkpoint; /* else it is not recorded */
     int64_t bytes = output_bytes(flow, in->unit);
     Z3D_TRY(begin_unit(flow, wanted ? Z3D_CALL_FORWARD : Z3D_CALL_RECOMPUTE, &trace));
     Z3D_TRY(read_input(flow));
     Z3D_TRY(add_loss(flow));
-    if (!wanted && (!again || config_of(flow)->replay_full)) {
+    if (!wanted && !may_lack) {
         return z3d_flow_fail(flow, "its output must be computed");
     }
     if (wanted && bytes > 0) {
