@@ -44,10 +44,10 @@ inline int32_t token(int64_t s, int64_t i, int64_t vocabulary) {
 class Trainer {
   public:
     Options o;
-    z3d_topology topology{};
+    z3d_mesh mesh{};
     z3d_model *model = nullptr;
     z3d_device *device = nullptr;
-    z3d_group *group[Z3D_AXIS_COUNT] = {};
+    z3d_group *group[Z3D_AXES_COUNT] = {};
     z3d_engine *engine = nullptr;
     z3d_engine_config config{};
     int64_t next_step = 1;
@@ -68,16 +68,15 @@ class Trainer {
     z3d_status create() {
         int ranks = z3d_world_size(world);
         o.resolve(ranks);
-        Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, z3d_world_rank(world), &topology));
+        Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, z3d_world_rank(world), &mesh));
         Z3D_TRY(o.create_model(&model));
         z3d_device_config device_config = {};
         device_config.backend = "cpu";
         device_config.threads = o.threads;
         Z3D_TRY(z3d_device_create(&device_config, &device));
-        for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-            Z3D_TRY(z3d_group_create(world, &topology, (z3d_axis)axis, device, &group[axis]));
+        Z3D_TRY(z3d_groups_create(world, &mesh, device, group));
         config.model = model;
-        config.topology = topology;
+        config.mesh = mesh;
         config.device = device;
         memcpy(config.group, group, sizeof group);
         config.world = world;
@@ -102,7 +101,9 @@ class Trainer {
         micro.assign((size_t)o.accumulation, {});
         for (int m = 0; m < o.accumulation; m++) {
             for (int64_t b = 0; b < o.micro_batch; b++) {
-                int64_t p = (m * o.data + topology.coordinate[Z3D_AXIS_DATA]) * o.micro_batch + b;
+                int64_t p =
+                    (m * o.data + z3d_mesh_index(&mesh, Z3D_AXES_DATA, mesh.rank)) * o.micro_batch +
+                    b;
                 int64_t sample = (step - 1) * o.global_batch + p;
                 for (int64_t i = 0; i < o.sequence; i++) {
                     storage[(size_t)(2 * m)].push_back(token(sample, i, o.vocabulary));

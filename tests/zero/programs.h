@@ -52,9 +52,9 @@ class World {
         z3d_program_config c = o.program_config();
         Z3D_TRY(o.create_model(&model));
         for (int rank = 0; rank < size(); rank++) {
-            z3d_topology t;
+            z3d_mesh t;
             z3d_layout *layout;
-            Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, rank, &t));
             Z3D_TRY(z3d_layout_create(model, &t, &c, &layout));
             layouts.push_back(layout);
         }
@@ -67,9 +67,9 @@ class World {
         c.gathered = gathered;
         destroy(programs);
         for (int rank = 0; rank < size(); rank++) {
-            z3d_topology t;
+            z3d_mesh t;
             z3d_program *p;
-            Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, rank, &t));
             Z3D_TRY(z3d_program_build(model, layouts[(size_t)rank], traces, &t, &c, mode, &p));
             programs.push_back(p);
             Z3D_TRY(z3d_program_plan(&p, 1));

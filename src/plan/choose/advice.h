@@ -1,0 +1,41 @@
+/* What to do about a plan that does not fit. */
+#ifndef ZERO3D_PLAN_ADVICE_H
+#define ZERO3D_PLAN_ADVICE_H
+
+#include "src/plan/plan.h"
+
+/* Bytes that one rank needs: its arenas, and what is outside of them. */
+typedef struct z3d_need {
+    int64_t arena[Z3D_SPACE_COUNT];
+    int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
+    int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
+} z3d_need;
+
+/* What rank 0 of `ranks` ranks (0: as z3d_plan_place finds them) with `threads` threads needs. As
+ * z3d_plan_create, but without verification. Resolves `config`. Errors: as z3d_plan_create. */
+z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out);
+
+/* The memory that a rank may use. */
+typedef struct z3d_room {
+    int64_t device, host; /* bytes that may be taken */
+    bool shared; /* host space is device memory too (the cpu device): `host` is ignored, and
+                    everything must fit into `device` */
+} z3d_room;
+
+/* Missing bytes; 0: it fits. */
+int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
+
+/* Text for a configuration that does not fit: how much is missing, which category is the largest,
+ * and which single change of the configuration (ZeRO stage, granularity, sequence parallelism, P_a,
+ * activation checkpoints in host memory or not, fewer of them, synchronous checkpoints, twice the
+ * tensor size, the largest part of the micro-batch) would make it fit. Each change is planned; if
+ * none is enough, the one that helps most. No text if it fits. Errors: ERR_MEMORY, and as
+ * z3d_plan_create for the configuration itself. */
+z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
+                           z3d_string *out);
+
+/* ERR_MEMORY with the same in one line if it does not fit. */
+z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
+                               const z3d_room *room);
+
+#endif

@@ -1,0 +1,55 @@
+/* Which samples this rank reads: positions in the global batch, never a function of how the batch
+ * is cut. */
+#include "src/train/trainer.h"
+
+z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
+    const z3d_config *config = trainer->config;
+    int64_t rows = trainer->program.micro_batch, seq = config->model_seq_length;
+    int64_t data_size = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+    int64_t data_rank = z3d_mesh_index(&trainer->mesh, Z3D_AXES_DATA, trainer->mesh.rank);
+    int64_t base = (step - 1) * config->train_batch_size;
+    for (int64_t micro = 0; micro < trainer->program.accumulation; micro++)
+        for (int64_t row = 0; row < rows; row++) {
+            int64_t position = (micro * data_size + data_rank) * rows + row;
+            int64_t at = (micro * rows + row) * seq;
+            Z3D_TRY(z3d_dataset_sample(trainer->train, base + position, trainer->tokens + at,
+                                       trainer->targets + at));
+        }
+    return Z3D_OK;
+}
+
+/* Windows of one validation: eval_steps batches of train_batch_size, or all there are. */
+static int64_t validation_windows(const z3d_trainer *trainer) {
+    int64_t windows = z3d_dataset_windows(trainer->validation), wanted;
+    if (!z3d_mul_i64(trainer->config->training_eval_steps, trainer->config->train_batch_size,
+                     &wanted))
+        return windows;
+    return wanted < windows ? wanted : windows;
+}
+
+static int64_t windows_per_call(const z3d_trainer *trainer) {
+    return trainer->program.micro_batch * z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+}
+
+int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer) {
+    int64_t per_call = windows_per_call(trainer);
+    return (validation_windows(trainer) + per_call - 1) / per_call;
+}
+
+z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call) {
+    int64_t rows = trainer->program.micro_batch, seq = trainer->config->model_seq_length;
+    int64_t wanted = validation_windows(trainer),
+            windows = z3d_dataset_windows(trainer->validation);
+    int64_t first = call * windows_per_call(trainer) +
+                    z3d_mesh_index(&trainer->mesh, Z3D_AXES_DATA, trainer->mesh.rank) * rows;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t index = first + row, valid;
+        /* Evenly spread over the file; outside (-1) the row is all ignored targets. In 128 bits:
+         * the product may pass 2^63. */
+        int64_t window =
+            index < wanted ? (int64_t)((__int128)index * windows / wanted) : (int64_t)-1;
+        Z3D_TRY(z3d_dataset_window(trainer->validation, window, trainer->tokens + row * seq,
+                                   trainer->targets + row * seq, &valid));
+    }
+    return Z3D_OK;
+}

@@ -1,0 +1,59 @@
+/* Private to src/train/data: what the two formats of token files share (data.h has the public
+ * part). */
+#ifndef ZERO3D_TRAIN_TOKEN_FILE_H
+#define ZERO3D_TRAIN_TOKEN_FILE_H
+
+#include "src/train/data.h"
+
+/* llm.c's header: 256 int32. */
+enum {
+    Z3D_TOKEN_HEADER_INTS = 256,
+    Z3D_TOKEN_HEADER_BYTES = 1024,
+    Z3D_TOKEN_MAGIC_U16 = 20240520,
+    Z3D_TOKEN_VERSION_U16 = 1,
+    Z3D_TOKEN_MAGIC_U32 = 20240801,
+    Z3D_TOKEN_VERSION_U32 = 7
+};
+
+/* Element types a token file can have. */
+typedef enum z3d_token_type {
+    Z3D_TOKEN_U8,
+    Z3D_TOKEN_I8,
+    Z3D_TOKEN_U16,
+    Z3D_TOKEN_I16,
+    Z3D_TOKEN_U32,
+    Z3D_TOKEN_I32,
+    Z3D_TOKEN_I64
+} z3d_token_type;
+
+int z3d_token_type_bytes(z3d_token_type type);
+
+/* A file mapped for reading. */
+typedef struct z3d_mapped_file {
+    char *path;
+    int fd;
+    const unsigned char *data; /* NULL when empty */
+    int64_t bytes;
+} z3d_mapped_file;
+
+/* ERR_IO when it is missing, unreadable or no regular file. Unmap also after a failure. */
+z3d_status z3d_map_file(const char *path, z3d_mapped_file *out);
+void z3d_unmap_file(z3d_mapped_file *file);
+
+struct z3d_token_file {
+    z3d_mapped_file data;
+    char *path; /* as given */
+    z3d_token_type type;
+    int64_t begin; /* byte of the first token, where tokens are one stretch */
+    int64_t tokens;
+    /* Megatron-LM's pairs whose sequences do not follow each other in the .bin; else NULL. */
+    int64_t sequences;
+    int64_t *sequence_first; /* [sequences + 1]: index of each sequence's first token */
+    int64_t *sequence_byte;  /* [sequences]: where it begins in the .bin */
+};
+
+/* Fills in type, begin, tokens and sequences from a Megatron-LM .idx; file->data is the mapped
+ * .bin. */
+z3d_status z3d_megatron_read_index(const char *index_path, z3d_token_file *file);
+
+#endif

@@ -1,0 +1,67 @@
+/* What a rank holds outside the memory that the planner lays out. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/train/trainer.h"
+
+/* VmHWM; not getrusage's, which also counts what was there before exec. -1: unknown. Every step
+ * asks: a FILE would be an allocation in it. */
+static int64_t peak_resident(void) {
+    char text[4096];
+    long long kilobytes;
+    int file = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    if (file < 0) return -1;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    text[length > 0 ? length : 0] = '\0';
+    const char *line = strstr(text, "VmHWM:");
+    return line && sscanf(line, "VmHWM: %lld kB", &kilobytes) == 1 ? kilobytes * 1024 : -1;
+}
+
+int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer) {
+    int64_t bytes = 0;
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        bytes += z3d_group_buffer_bytes(trainer->group[axes]);
+    return bytes;
+}
+
+bool z3d_trainer_device_is_host(const z3d_trainer *trainer) {
+    return z3d_device_host_reads(trainer->device);
+}
+
+/* Of a memory space, in this process' own memory. */
+static z3d_stretch arena_of(const z3d_trainer *trainer, z3d_space space) {
+    z3d_stretch arena = {.part = Z3D_RESIDENT_ARENAS};
+    if (space == Z3D_SPACE_HOST || z3d_trainer_device_is_host(trainer))
+        arena.at = z3d_engine_arena(trainer->engine, space, &arena.bytes);
+    return arena;
+}
+
+int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer) {
+    return arena_of(trainer, Z3D_SPACE_DEVICE).bytes + arena_of(trainer, Z3D_SPACE_HOST).bytes;
+}
+
+/* The copy of an asynchronous save. */
+static z3d_stretch snapshot_of(const z3d_trainer *trainer) {
+    z3d_stretch snapshot = {.part = Z3D_RESIDENT_SNAPSHOT};
+    if (trainer->store) snapshot.at = z3d_store_snapshot(trainer->store, &snapshot.bytes);
+    return snapshot;
+}
+
+bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out) {
+    const z3d_stretch known[] = {arena_of(trainer, Z3D_SPACE_DEVICE),
+                                 arena_of(trainer, Z3D_SPACE_HOST), snapshot_of(trainer)};
+    return z3d_resident_read(known, sizeof known / sizeof *known, out);
+}
+
+int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
+    int64_t used = z3d_device_used_bytes(trainer->device);
+    if (used >= 0) return used - z3d_engine_arena_bytes(trainer->engine);
+    int64_t peak = peak_resident(), ours = z3d_trainer_arena_bytes(trainer) +
+                                           z3d_trainer_buffer_bytes(trainer) +
+                                           snapshot_of(trainer).bytes;
+    if (peak < 0) return -1;
+    return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
+}

@@ -1,0 +1,65 @@
+/* What a run writes to its folder: metrics.jsonl, one JSON object per step and one per validation.
+ */
+#ifndef ZERO3D_TRAIN_METRICS_H
+#define ZERO3D_TRAIN_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+
+/* A file of lines. Each is written whole and immediately, so a full disk is noticed at the line
+ * that is lost, and a reader does not see half a line for long. */
+typedef struct z3d_line_file {
+    char *path;
+    int fd;
+} z3d_line_file;
+
+/* Empties or makes the file. ERR_IO. */
+z3d_status z3d_line_file_open(z3d_line_file *file, const char *path);
+/* Continues the file of a run that resumes after `step`. Appends the lines of later steps, and an
+ * unfinished one, to *beyond; the caller keeps them before z3d_line_file_cut removes them. Creates
+ * the file if there is none. */
+z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
+                                  z3d_string *beyond);
+/* Removes so many bytes from its end. */
+z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes);
+/* Brings the lines to the disk. */
+z3d_status z3d_line_file_sync(z3d_line_file *file);
+z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count);
+z3d_status z3d_line_file_close(z3d_line_file *file);
+
+/* Writes a small file whole: under a temporary name, then renamed. ERR_IO. */
+z3d_status z3d_write_whole_file(const char *path, const char *text, size_t length);
+
+/* One training step. A number that is not finite is written as null: JSON has no other word. */
+typedef struct z3d_step_record {
+    int64_t step;
+    double loss, grad_norm;
+    float lr, loss_scale;
+    bool skipped;
+    const char *overflow_group;  /* of a skipped step; NULL: none, or the forward pass */
+    int64_t tokens;              /* of this step, over all ranks */
+    double seconds;              /* of this step on the wall, reading data included */
+    double model_tflops;         /* of one rank: model FLOPs without recompute */
+    double mfu, hfu;             /* shares of one rank's peak, NAN when that is unknown; hfu with
+                                    what is replayed (z3d_plan_hardware_flops) */
+    double exposed_comm_seconds; /* compute waited for collectives */
+    double exposed_transfer_seconds;    /* and for copies from and to host memory */
+    int64_t comm_bytes;                 /* this rank's, over all groups */
+    int64_t memory[Z3D_CATEGORY_COUNT]; /* measured peaks of this rank, bytes */
+    int64_t host_memory;                /* of its arena in host memory; 0: none, left out */
+    int64_t outside_memory;             /* beyond the categories; -1: unknown, left out */
+} z3d_step_record;
+
+void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
+/* {"step", "validation_loss", "validation_targets", "seconds"} */
+void z3d_metrics_validation_line(int64_t step, double loss, int64_t targets, double seconds,
+                                 z3d_string *out);
+/* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
+void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);
+/* Bytes over all groups and kinds so far. */
+int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]);
+
+#endif

@@ -1,0 +1,56 @@
+/* Finds text among files and folders, and detects duplicates. */
+#ifndef ZERO3D_TRAIN_TEXT_FILES_H
+#define ZERO3D_TRAIN_TEXT_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "src/base/base.h"
+
+typedef struct z3d_text_file {
+    char *path;
+    int64_t bytes;
+    bool named; /* given by the user, not found in a folder: a failure to read it is an error */
+} z3d_text_file;
+
+typedef struct z3d_text_list {
+    z3d_text_file *file;
+    int64_t count, capacity;
+    int64_t unreadable; /* folders and files found that cannot be opened or are no regular files */
+} z3d_text_list;
+
+/* Appends a file, or all regular files below a folder in name order. Names that begin with a dot
+ * are left out of folders, links are followed, no folder is entered twice. ERR_IO when `path`
+ * itself cannot be read, ERR_USAGE when it is neither file nor folder. */
+z3d_status z3d_text_list_add(z3d_text_list *list, const char *path);
+void z3d_text_list_free(z3d_text_list *list);
+
+/* 128 bits that tell contents apart (not for adversaries). Zero-initialise. */
+typedef struct z3d_content_hash {
+    uint64_t word[2];
+} z3d_content_hash;
+void z3d_content_hash_add(z3d_content_hash *hash, const void *bytes, size_t count);
+
+/* A set of hashes. Zero-initialise. */
+typedef struct z3d_hash_set {
+    z3d_content_hash *slot;
+    size_t capacity, count;
+} z3d_hash_set;
+/* *added: it was not there before. */
+z3d_status z3d_hash_set_add(z3d_hash_set *set, z3d_content_hash hash, bool *added);
+void z3d_hash_set_free(z3d_hash_set *set);
+
+/* Reads an open file from its beginning: its hash, its length, and whether it is text: no NUL
+ * byte, and at most one byte in ten that is not part of valid UTF-8. */
+z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int64_t *bytes,
+                           bool *text);
+
+/* Number of bytes among `count` that are no valid UTF-8; a character cut off at the end counts as
+ * *rest bytes instead. */
+int64_t z3d_utf8_faults(const unsigned char *bytes, size_t count, size_t *rest);
+
+/* Appends text for a terminal: control characters but line feed and tab become '?', bytes that are
+ * no valid UTF-8 U+FFFD. */
+void z3d_text_printable(const char *text, size_t length, z3d_string *out);
+
+#endif
