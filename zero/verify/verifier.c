@@ -184,6 +184,7 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
     const z3d_trace *trace =
         z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
     *out = trace;
+    if (!trace->recorded) return z3d_flow_fail(flow, "its unit was never recorded like this");
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
     if (flow->ended) return z3d_flow_fail(flow, "the step's results have left this rank before it");
     Z3D_TRY(check_children(flow, trace));
