@@ -74,11 +74,11 @@ z3d_status z3d_checkpoint_read(z3d_checkpoint *checkpoint, z3d_tensor_kind kind,
 void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify);
 int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 
-/* Bytes of values that the rank of `topology` writes in a save, and reads to resume on the same
+/* Bytes of values that the rank of `mesh` writes in a save, and reads to resume on the same
  * topology. Without what HDF5 and the index add (at most 4096 bytes per tensor and state).
  * all_rows: it keeps the states of the whole data group (z3d_states_decide). Pure. Errors:
  * ERR_CONFIG, ERR_MEMORY. */
-z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology, bool all_rows,
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh, bool all_rows,
                                 double *saved, double *loaded);
 
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
@@ -138,7 +138,7 @@ typedef struct z3d_store z3d_store;
 
 typedef struct z3d_store_config {
     z3d_world *world;
-    const z3d_topology *topology;
+    const z3d_mesh *mesh;
     const z3d_model *model;
     z3d_engine *engine;
     const char *dir;
@@ -154,9 +154,9 @@ typedef struct z3d_store_config {
     const struct z3d_io_hook *hook; /* NULL, but in tests */
 } z3d_store_config;
 
-/* Bytes of host memory that the copy of an asynchronous save takes on the rank of `topology`: 12
+/* Bytes of host memory that the copy of an asynchronous save takes on the rank of `mesh`: 12
  * for each element that it writes. ERR_MEMORY. Not collective. */
-z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
                                          int64_t *bytes);
 
 /* Takes the folder for this run: creates it, locks it (ERR_IO if another job holds it), removes

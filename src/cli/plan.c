@@ -67,7 +67,7 @@ static z3d_status advise(const z3d_config *config, const z3d_case *of, int threa
     z3d_room room = {.device = need->arena + (int64_t)need->free,
                      .host = (int64_t)need->host_capacity};
     z3d_string_append(text, "\n");
-    return z3d_plan_advice(config, of->topology.size[Z3D_AXIS_WORLD], threads, &room, text);
+    return z3d_plan_advice(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, &room, text);
 }
 
 static z3d_status price(const z3d_config *config, const z3d_case *of, int threads,

@@ -16,8 +16,8 @@
 
 /* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without
  * checkpoint.async. */
-z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model,
-                             const z3d_topology *topology, int64_t *bytes);
+z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,
+                             int64_t *bytes);
 
 /* The GPT that a configuration describes, for its tensor size. Errors: z3d_gpt_create's. */
 z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
@@ -29,7 +29,7 @@ void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
 
 /* Checks and resolves `config` for a world of `ranks` ranks (0: as z3d_plan_create finds them) and
  * returns the position of `rank` in it. Errors: ERR_CONFIG, ERR_TOPOLOGY. */
-z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topology *out);
+z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh *out);
 
 /* Threads of each of `ranks` ranks on this machine: training.threads, or its cores / ranks. */
 int z3d_plan_threads(const z3d_config *config, int ranks);
@@ -42,7 +42,7 @@ double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config 
 
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_gpt_config gpt;
     z3d_program_config program_config;
     int threads; /* per rank; scratch depends on it */

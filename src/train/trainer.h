@@ -20,12 +20,12 @@ typedef struct z3d_trainer {
     const char *command; /* likewise; NULL: unknown */
     int rank;
     char place[64]; /* the last z3d_trainer_place */
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_gpt_config gpt;
     z3d_program_config program;
 
     z3d_device *device;
-    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_group *group[Z3D_AXES_COUNT];
     z3d_model *model;
     z3d_engine *engine;
     z3d_dataset *train, *validation; /* validation: NULL without */

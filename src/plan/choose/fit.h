@@ -15,7 +15,7 @@ typedef struct z3d_fit_frame {
     int replay;       /* as given; rows without activation checkpoints have neither */
     int64_t checkpoints;
     z3d_sim_node node;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_model *model;
     int64_t snapshot;                           /* z3d_plan_snapshot: the same in every row */
     int64_t samples, divisor[Z3D_FIT_DIVISORS]; /* of samples, ascending */

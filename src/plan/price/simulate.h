@@ -12,11 +12,11 @@
  * stages has the same program, so this one stands for all: collectives are priced by the slowest
  * group of their axis on the full map of ranks and nodes. */
 typedef struct z3d_simulation {
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_tape *tape;
     z3d_engine *engine; /* program, layout and ledgers can be looked at */
     z3d_device *device;
-    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_group *group[Z3D_AXES_COUNT];
 } z3d_simulation;
 
 /* What scratch and groups' buffers of the ranks of a cpu machine depend on; all 0: gpus. */
@@ -27,7 +27,7 @@ typedef struct z3d_sim_node {
 
 /* Runs one step on the sim device. model must outlive it. Not collective, allocates no device
  * memory. Errors: as z3d_engine_create. */
-z3d_status z3d_simulation_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
                                  const z3d_program_config *program, double gradient_clipping,
                                  z3d_sim_node node, z3d_simulation **out);
 void z3d_simulation_destroy(z3d_simulation *simulation);
@@ -35,13 +35,13 @@ void z3d_simulation_destroy(z3d_simulation *simulation);
 /* The parts of a step's time on this rank, and the bytes it sends. */
 typedef struct z3d_step_time {
     double seconds, compute, transfer; /* in all; kernels; exposed copies from and to the host */
-    double exposed[Z3D_AXIS_COUNT];    /* waits for collectives, by group */
+    double exposed[Z3D_AXES_COUNT];    /* waits for collectives, by group */
     double control;                    /* waits for the world's one small collective a step */
     double allocator;                  /* what a nearly full device adds */
     double kernel_flops;               /* as the kernels count */
-    double bytes[Z3D_AXIS_COUNT];      /* sent by this rank, of them between nodes: */
-    double bytes_between_nodes[Z3D_AXIS_COUNT];
-    double busy[Z3D_AXIS_COUNT]; /* seconds of collectives if each were alone */
+    double bytes[Z3D_AXES_COUNT];      /* sent by this rank, of them between nodes: */
+    double bytes_between_nodes[Z3D_AXES_COUNT];
+    double busy[Z3D_AXES_COUNT]; /* seconds of collectives if each were alone */
 } z3d_step_time;
 
 /* Plays the tape on a clock: a compute lane, one lane a group's collectives, one lane for copies;

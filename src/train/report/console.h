@@ -21,7 +21,7 @@ typedef struct z3d_run_facts {
     const z3d_model *model;
     const z3d_gpt_config *gpt;
     const z3d_engine *engine;
-    const z3d_topology *topology;
+    const z3d_mesh *mesh;
     const char *device; /* description */
     int nodes;
     const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */

@@ -58,8 +58,8 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
 void z3d_metrics_validation_line(int64_t step, double loss, int64_t targets, double seconds,
                                  z3d_string *out);
 /* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
-void z3d_metrics_traffic(z3d_group *const group[Z3D_AXIS_COUNT], int64_t steps, z3d_string *out);
+void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);
 /* Bytes over all groups and kinds so far. */
-int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXIS_COUNT]);
+int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]);
 
 #endif
