@@ -1,6 +1,6 @@
 /* Started entries, in one list per opcode and parameter group, sorted by first column. Buckets are
- * started and waited for in ascending order: lists are searched from the end where that finds the
- * place at once. */
+ * started and waited for in ascending order, so lists are searched from the end where that is
+ * faster. */
 #include "zero/program/in_flight.h"
 
 #include <stdlib.h>

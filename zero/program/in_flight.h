@@ -1,6 +1,5 @@
-/* Inside this room: the started entries of one program that nothing has waited for yet. They are
- * kept by what they move, in the order of their columns, so that a start and a wait need not look
- * at all of them. */
+/* Private to zero/: the started entries of one program without a wait yet. They are sorted by what
+ * they move and by column, so a start and a wait need not search all of them. */
 #ifndef ZERO3D_ZERO_IN_FLIGHT_H
 #define ZERO3D_ZERO_IN_FLIGHT_H
 
