@@ -20,7 +20,7 @@ enum {
     Z3D_TICK_MS = 250
 };
 
-/* ---- place.c: what a rank is doing ---- */
+/* ---- position.c: what a rank is doing ---- */
 
 typedef struct z3d_position {
     bool waiting;
