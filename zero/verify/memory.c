@@ -1,5 +1,5 @@
-/* The verifier's plain checks: indices within their ranges, the persistent buffers that entries use
- * without naming them, and addresses: what is alive together must not overlap. */
+/* The verifier's simple checks: indices are in range, persistent buffers that entries use
+ * implicitly exist, and buffers that are alive at the same time do not overlap. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

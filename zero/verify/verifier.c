@@ -1,7 +1,8 @@
 /* The verifier of one rank's program: runs it symbolically against the naive step (verifier.h says
  * how values are named). One rule per class of instructions: what its operands must hold, and what
- * they hold then. It asks neither stage nor overlap; of the configuration it reads what a step
- * means (number of micro-batches, reduced once or each), and of the layout which rows persist. */
+ * they hold then. It does not read the stage or overlap. From the configuration it reads what a
+ * step means (number of micro-batches, one reduction or one each), from the layout which rows
+ * persist. */
 #include <string.h>
 
 #include "zero/verify/verifier.h"
