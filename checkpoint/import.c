@@ -43,7 +43,7 @@ static z3d_status describe_model(const char *tokenizer, const z3d_gpt_config *gp
     z3d_string text = {0};
     Z3D_TRY(z3d_config_create(&config));
     z3d_status status = fill_config(tokenizer, gpt, config);
-    if (status == Z3D_OK) status = z3d_config_check(config);
+    if (status == Z3D_OK) status = z3d_config_check(config, &z3d_model_rules);
     if (status == Z3D_OK) z3d_config_write(config, &text);
     if (status == Z3D_OK && text.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text");

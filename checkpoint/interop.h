@@ -5,7 +5,7 @@
 #define ZERO3D_CHECKPOINT_INTEROP_H
 
 #include "checkpoint/format.h"
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 
 /* A tensor of ours as others see it. */
 typedef struct z3d_view {

@@ -1,9 +1,9 @@
-/* src/plan: what a configuration comes to, without running it: from the configuration to the model
- * and the values that the step-program builder decides from (the trainer uses the same two
- * functions), and the memory, communication and work of the resulting programs for any rank of any
- * world. price/ adds time and memory on described hardware (estimate.h), choose/ decides what a
- * configuration leaves open (choose.h, advice.h), paper/ has the rows of the ZeRO paper (paper.h).
- * It may call every floor below src/train. Start reading here, then plan.c. */
+/* src/plan: what a configuration comes to, without running it: from the configuration to the values
+ * that the step-program builder decides from (the trainer uses the same function), and the memory,
+ * communication and work of the resulting programs for any rank of any world. price/ adds time and
+ * memory on described hardware (estimate.h), choose/ decides what a configuration leaves open
+ * (choose.h, advice.h), paper/ has the rows of the ZeRO paper (paper.h). It may call every floor
+ * below src/train. Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
 
@@ -19,10 +19,6 @@
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model,
                              const z3d_topology *topology, int64_t *bytes);
 
-/* The GPT that a configuration describes, for its tensor size. Errors: z3d_gpt_create's. */
-z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
-/* The same as numbers: for FLOPs per token and the padded vocabulary. */
-void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
 /* What the builder decides from. The configuration must have been resolved (z3d_config_resolve);
  * cpu_checkpointing `auto` counts as off: z3d_choose_offload settles it first. */
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
@@ -38,12 +34,11 @@ int z3d_plan_threads(const z3d_config *config, int ranks);
  * step really replays. Blocks replayed whole are Narayanan et al.'s 4/3; a minimal replay saves 8
  * h^2 a block; selective recompute repeats the attention, 4 s h a block; without any it is the
  * model FLOPs. */
-double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt);
+double z3d_plan_hardware_flops(const z3d_program *program);
 
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
     z3d_topology topology;
-    z3d_gpt_config gpt;
     z3d_program_config program_config;
     int threads; /* per rank; scratch depends on it */
     z3d_model *model;

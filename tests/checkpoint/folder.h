@@ -17,7 +17,7 @@
 extern "C" {
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shard.h"
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 }
 
 #define ASSERT_Z3D_OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()

@@ -132,11 +132,13 @@ bool config_is_overridden(const z3d_config *config, const char *path);
 /* z3d_config_check and z3d_config_resolve, adding to `errors`. */
 typedef struct config_checker {
     z3d_config *c;
+    const z3d_config_rules *rules; /* NULL: none */
     config_errors *errors;
     bool wrong[CONFIG_KEY_COUNT];
 } config_checker;
 
-void config_checker_begin(config_checker *k, z3d_config *config, config_errors *errors);
+void config_checker_begin(config_checker *k, z3d_config *config, const z3d_config_rules *rules,
+                          config_errors *errors);
 /* Whether all of the keys named, up to NULL, are free of errors. */
 bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 /* One error at the key's place, which is then wrong. */
