@@ -209,25 +209,23 @@ static const char page_head[] =
     "\n"
     "<!-- Made by `zero3d config --markdown` from src/base/config/keys.h; do not edit. -->\n"
     "\n"
-    "One YAML file (JSON is YAML too). Every value is read whole: `5e8` is the integer 500000000,\n"
-    "`010`, `1_000` and `maybe` are refused. Unknown keys, keys set twice, wrong types, values "
-    "out\n"
-    "of range and options without effect are errors. All errors are reported at once, one line\n"
-    "each: file, line, column, key, what is wrong, what to write. Anchors, aliases and tags are\n"
-    "not supported. On the command line, `key.path=value` sets one key over the file:\n"
-    "`model.num_layers=24`, `data.train='[a.bin, {path: b.bin, weight: 2}]'`. If an override "
-    "makes\n"
-    "a key of the file useless, one line says so and the run starts: `data.validation=` does not\n"
-    "oblige you to delete `training.eval_interval`.\n"
+    "One YAML file describes a run (JSON is YAML too). On the command line, `key.path=value`\n"
+    "overrides one key of the file: `model.num_layers=24`,\n"
+    "`data.train='[a.bin, {path: b.bin, weight: 2}]'`. If an override makes a key of the file\n"
+    "useless, one line says so and the run starts: with `data.validation=` you need not delete\n"
+    "`training.eval_interval`.\n"
     "\n"
-    "`null` means the default. A DeepSpeed block can be pasted: see\n"
+    "Unknown keys, keys set twice, wrong types, values out of range and options without effect\n"
+    "are errors. All errors are reported at once, one line each: file, line, column, key, what\n"
+    "is wrong, what to write. Every value must be valid as a whole: `5e8` is the integer\n"
+    "500000000; `010`, `1_000` and `maybe` are refused. Anchors, aliases and tags are not\n"
+    "supported. `null` means the default. You can paste a DeepSpeed block: see\n"
     "[Coming from DeepSpeed and Megatron-LM](coming-from-deepspeed-and-megatron.md).\n"
     "\n"
-    "Of `train_batch_size`, `train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` "
-    "any\n"
-    "two give the third: the batch is the micro-batch times the accumulation times the\n"
-    "data-parallel size, which is the number of ranks over the tensor and pipeline sizes. The\n"
-    "resolved configuration is written into the run folder.\n";
+    "Any two of `train_batch_size`, `train_micro_batch_size_per_gpu` and\n"
+    "`gradient_accumulation_steps` give the third: batch = micro-batch x accumulation x\n"
+    "data-parallel size. The data-parallel size is the number of ranks / (tensor size x\n"
+    "pipeline size). The run folder gets the resolved configuration.\n";
 
 static void describe_markdown(z3d_string *out) {
     z3d_string_append(out, "%s", page_head);
@@ -241,11 +239,12 @@ static void describe_markdown(z3d_string *out) {
         }
         describe_key(out, key);
     }
-    z3d_string_append(out, "\n## Accepted without effect\n\nKeys of pasted DeepSpeed blocks that "
-                           "change nothing here; one line says so.\n");
+    z3d_string_append(out, "\n## Accepted without effect\n\nThese keys of pasted DeepSpeed "
+                           "blocks change nothing here. One line says so.\n");
     describe_notes(out, config_accepted, config_accepted_count);
-    z3d_string_append(out, "\n## Not supported yet\n\nRefused, unless the value asks for nothing "
-                           "(`false`, `null`, `enabled: false`, `device: none`).\n");
+    z3d_string_append(
+        out, "\n## Not supported yet\n\nThese keys are refused, unless the "
+             "value asks for nothing (`false`, `null`, `enabled: false`, `device: none`).\n");
     describe_notes(out, config_later, CONFIG_LATER_COUNT);
 }
 
