@@ -87,17 +87,6 @@ z3d_status z3d_interop_make_model(z3d_interop *f) {
     return Z3D_OK;
 }
 
-z3d_status z3d_interop_open(const char *from, z3d_interop *f) {
-    struct stat info;
-    *f = (z3d_interop){0};
-    if (stat(from, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(errno));
-    f->path = strdup(from);
-    if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    if (S_ISDIR(info.st_mode)) return z3d_huggingface_open(from, f);
-    Z3D_TRY(z3d_interop_add_file(f, from));
-    return z3d_llmc_open(f);
-}
-
 void z3d_interop_close(z3d_interop *f) {
     for (int i = 0; i < f->num_files; i++) {
         if (f->file[i].fd >= 0) close(f->file[i].fd);
