@@ -6,24 +6,62 @@
 #define ZERO3D_MODEL_MODEL_H
 
 #include "src/base/config.h"
+#include "src/base/json.h"
 #include "src/model/unit.h"
 
 /* What a model's configuration comes to before it is made. */
 typedef struct z3d_model_sizes {
     int64_t width;        /* elements per token of its widest activation */
     int64_t tensor_limit; /* tensor sizes divide it */
+    int64_t parameters;   /* without padding; INT64_MAX: beyond 64 bits */
 } z3d_model_sizes;
+
+/* ---- in Hugging Face's files ---- */
+
+/* A tensor there. */
+typedef struct z3d_view {
+    char name[2 * Z3D_NAME + 8]; /* without the prefix */
+    int64_t rows, columns;       /* ours, as a matrix [out, in]; a vector has 0 rows */
+    bool turned;                 /* there this matrix is [in, out] */
+} z3d_view;
+
+/* The shape of a checkpoint's tensor; NULL: it has no such tensor. */
+typedef struct z3d_shapes {
+    void *context;
+    const int64_t *(*find)(void *context, const char *group, const char *name, int *dims);
+} z3d_shapes;
+
+/* What import and export ask of a model. */
+typedef struct z3d_model_interop {
+    const char *prefix;        /* that names may have in front */
+    const char *copy, *copied; /* a tensor that may be there again, under another name */
+    bool (*ignores)(const char *name);
+    void (*view)(const char *group, const char *name, int dims, const int64_t *shape,
+                 z3d_view *out);
+    /* Its keys from config.json. ERR_DATA; ERR_UNSUPPORTED where it computes something else. */
+    z3d_status (*read)(const z3d_json *root, z3d_config *config);
+    /* What config.json has in front of the tokens' ids, and behind them. */
+    const char *begin;
+    void (*append_sizes)(const z3d_config *config, z3d_string *out);
+    /* Its sizes from a checkpoint's tensors. ERR_DATA: it is no such model. */
+    z3d_status (*read_shapes)(const z3d_shapes *shapes, z3d_config *config);
+} z3d_model_interop;
 
 /* A model that the program knows: its folder, and a line of registry.c. */
 typedef struct z3d_model_type {
-    const char *name; /* as model.type names it */
+    const char *name; /* as model.type and Hugging Face's model_type name it */
     /* Tells the judge every limit that its keys break. */
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     void (*sizes)(const z3d_config *config, z3d_model_sizes *out);
     /* Errors: ERR_CONFIG where check has something to tell, ERR_MEMORY. Not collective. */
     z3d_status (*create)(const z3d_config *config, z3d_model **out);
+    const z3d_model_interop *interop;
 } z3d_model_type;
 
+/* The type that model.type names. ERR_CONFIG: there is none. */
+z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out);
+/* NULL: there is none. */
+const z3d_model_type *z3d_model_type_named(const char *name);
 /* The model that a configuration describes, for its tensor size; its limits and sizes. Errors:
  * ERR_CONFIG (also an unknown model.type), ERR_MEMORY. Not collective. */
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out);

@@ -6,9 +6,9 @@
 
 static const z3d_model_type *const types[] = {&z3d_gpt_type};
 
-static const z3d_model_type *find(const z3d_config *config) {
+const z3d_model_type *z3d_model_type_named(const char *name) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i]->name, config->model_type) == 0) return types[i];
+        if (strcmp(types[i]->name, name) == 0) return types[i];
     return NULL;
 }
 
@@ -21,9 +21,9 @@ static void refusal(const z3d_config *config, char *out, size_t size) {
             snprintf(out + length, size - (size_t)length, "%s %s", i ? " or" : "", types[i]->name);
 }
 
-static z3d_status get(const z3d_config *config, const z3d_model_type **out) {
+z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out) {
     char text[512];
-    *out = find(config);
+    *out = z3d_model_type_named(config->model_type);
     if (*out) return Z3D_OK;
     refusal(config, text, sizeof text);
     return Z3D_ERROR(Z3D_ERR_CONFIG, "model.type: %s", text);
@@ -32,20 +32,20 @@ static z3d_status get(const z3d_config *config, const z3d_model_type **out) {
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out) {
     const z3d_model_type *type;
     *out = NULL;
-    Z3D_TRY(get(config, &type));
+    Z3D_TRY(z3d_model_type_of(config, &type));
     return type->create(config, out);
 }
 
 z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out) {
     const z3d_model_type *type;
-    Z3D_TRY(get(config, &type));
+    Z3D_TRY(z3d_model_type_of(config, &type));
     type->sizes(config, out);
     return Z3D_OK;
 }
 
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
     char text[512];
-    const z3d_model_type *type = find(config);
+    const z3d_model_type *type = z3d_model_type_named(config->model_type);
     if (type) {
         type->check(config, judge);
     } else {
@@ -56,7 +56,7 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
 
 static int64_t width(const z3d_config *config) {
     z3d_model_sizes sizes = {0};
-    const z3d_model_type *type = find(config);
+    const z3d_model_type *type = z3d_model_type_named(config->model_type);
     if (type) type->sizes(config, &sizes);
     return sizes.width;
 }

@@ -68,23 +68,29 @@ static void check_numbers(const z3d_gpt_config *c, const z3d_config_judge *judge
                  c->init_std);
 }
 
-/* Parameters without padding: 12 h^2 + 13 h a block, embeddings, final norm. All their bytes (16
- * each) and activations are counted in int64_t, so a model beyond that is refused. */
-static void check_size(const z3d_gpt_config *c, const z3d_config_judge *judge) {
-    static const char *const keys[] = {"model.num_layers", "model.hidden_size", "model.vocab_size",
-                                       "model.seq_length"};
-    int64_t h = c->hidden_size, block, blocks, table, positions, total, unused;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!sound(judge, keys[i])) return;
+/* Without padding: 12 h^2 + 13 h a block, embeddings, final norm. */
+int64_t z3d_gpt_parameters(const z3d_gpt_config *c) {
+    int64_t h = c->hidden_size, block, blocks, table, positions, total;
     bool fits = z3d_mul_i64(12 * h + 13, h, &block) && z3d_mul_i64(block, c->num_layers, &blocks) &&
                 z3d_mul_i64(c->vocab_size, h, &table) &&
                 z3d_mul_i64(c->seq_length, h, &positions) && z3d_add_i64(blocks, table, &total) &&
-                z3d_add_i64(total, positions, &total) && z3d_mul_i64(total, 1024, &unused);
-    if (!fits)
+                z3d_add_i64(total, positions, &total) && z3d_add_i64(total, 2 * h, &total);
+    return fits ? total : INT64_MAX;
+}
+
+/* All bytes of the parameters (16 each) and activations are counted in int64_t, so a model beyond
+ * that is refused. */
+static void check_size(const z3d_gpt_config *c, const z3d_config_judge *judge) {
+    static const char *const keys[] = {"model.num_layers", "model.hidden_size", "model.vocab_size",
+                                       "model.seq_length"};
+    int64_t unused;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!sound(judge, keys[i])) return;
+    if (!z3d_mul_i64(z3d_gpt_parameters(c), 1024, &unused))
         complain(judge, "model.num_layers",
                  "%lld layers of hidden size %lld with %lld tokens are too large a model for "
                  "64-bit sizes",
-                 (long long)c->num_layers, (long long)h, (long long)c->vocab_size);
+                 (long long)c->num_layers, (long long)c->hidden_size, (long long)c->vocab_size);
 }
 
 /* The sequence, not a micro-batch's tokens: generation has one sample. */

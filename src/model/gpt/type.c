@@ -23,7 +23,9 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
 static void sizes(const z3d_config *config, z3d_model_sizes *out) {
     z3d_gpt_config gpt = config_of(config);
     int64_t inner = 4 * gpt.hidden_size, vocab = z3d_gpt_padded_vocab(&gpt);
-    *out = (z3d_model_sizes){.width = inner > vocab ? inner : vocab, .tensor_limit = gpt.num_heads};
+    *out = (z3d_model_sizes){.width = inner > vocab ? inner : vocab,
+                             .tensor_limit = gpt.num_heads,
+                             .parameters = z3d_gpt_parameters(&gpt)};
 }
 
 static z3d_status create(const z3d_config *config, z3d_model **out) {
@@ -32,4 +34,4 @@ static z3d_status create(const z3d_config *config, z3d_model **out) {
 }
 
 const z3d_model_type z3d_gpt_type = {
-    .name = "gpt2", .check = check, .sizes = sizes, .create = create};
+    .name = "gpt2", .check = check, .sizes = sizes, .create = create, .interop = &z3d_gpt_interop};

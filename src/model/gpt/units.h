@@ -62,8 +62,12 @@ static inline z3d_dropout gpt_dropout(const z3d_unit_run *run, double p, const c
 
 /* limits.c: tells the judge every limit that does not hold, by its key of the configuration. */
 void z3d_gpt_check(const z3d_gpt_config *config, const z3d_config_judge *judge);
+int64_t z3d_gpt_parameters(const z3d_gpt_config *config); /* INT64_MAX: beyond 64 bits */
 /* flops.c */
 z3d_model_flops z3d_gpt_flops(const z3d_gpt_config *config);
+
+/* interop.c */
+extern const z3d_model_interop z3d_gpt_interop;
 
 /* ---- rows.c: the rows between the tensor-parallel layers ---- */
 
