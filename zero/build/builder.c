@@ -48,8 +48,12 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
     p->buffer = grow(b, p->buffer, p->num_buffers, &b->buffer_capacity, sizeof *p->buffer);
     if (b->status != Z3D_OK) return -1;
     z3d_buffer *buffer = &p->buffer[p->num_buffers];
-    *buffer = (z3d_buffer){
-        .category = category, .bytes = bytes, .first = INT_MAX, .last = -1, .group = -1};
+    *buffer = (z3d_buffer){.category = category,
+                           .bytes = bytes,
+                           .first = INT_MAX,
+                           .last = -1,
+                           .group = -1,
+                           .rows = Z3D_ROWS_ALL};
     if (micro < 0)
         snprintf(buffer->name, sizeof buffer->name, "%s %.40s", what, whose);
     else
@@ -59,8 +63,10 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
 
 /* The new entry; after a failure a throw-away one (there is always room for it: see
  * z3d_program_build). */
-z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase) {
+z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                  int *ticket) {
     z3d_program *p = b->program;
+    if (phase == Z3D_PHASE_START) *ticket = p->num_tickets++;
     if (b->status == Z3D_OK)
         p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
                               sizeof *p->instruction);
@@ -72,10 +78,12 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
     z3d_instruction *i = &p->instruction[index];
     *i = (z3d_instruction){.opcode = opcode,
                            .phase = phase,
+                           .ticket = phase == Z3D_PHASE_WHOLE ? -1 : *ticket,
                            .unit = -1,
                            .micro = -1,
                            .group = -1,
-                           .axis = z3d_opcode_info_of(opcode)->axis};
+                           .rows = Z3D_ROWS_ALL,
+                           .axes = z3d_opcode_info_of(opcode)->axes};
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
     return i;
 }
@@ -103,22 +111,25 @@ static void check_entries(struct builder *b, int g, int64_t columns, bool reduce
 }
 
 /* One entry per bucket of group g. `from`: the kept shard that a gather copies its own row from, or
- * -1. */
-static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g, int micro,
-                         z3d_slot slot, int buffer, int from) {
+ * -1. ticket: the first one's. */
+static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket, int g,
+                         int micro, int buffer, int from) {
     const z3d_program *p = b->program;
+    int next = *ticket;
+    if (phase == Z3D_PHASE_START) *ticket = p->num_tickets;
     int64_t shard = p->layout->group[g].shard;
     int64_t bucket =
         opcode == Z3D_OP_REDUCE_GRADS ? p->config.reduce_bucket : p->config.gather_bucket;
     int64_t columns = bucket_columns(p->layout, g, bucket);
     check_entries(b, g, columns, opcode == Z3D_OP_REDUCE_GRADS);
     for (int64_t first = 0; first < shard && b->status == Z3D_OK; first += columns) {
-        z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
+        z3d_instruction *i = z3d_builder_emit(b, opcode, phase, &next);
+        next++;
         i->group = g;
         i->micro = micro;
         i->first = first;
         i->count = first + columns < shard ? columns : shard - first;
-        i->buffer[slot] = buffer;
+        i->buffer[z3d_opcode_info_of(opcode)->to] = buffer;
         i->buffer[Z3D_SLOT_INPUT] = from;
     }
 }
@@ -156,7 +167,9 @@ static void add_persistent(struct builder *b) {
             int buffer = z3d_builder_buffer(b, category[part],
                                             z3d_kept_bytes(p->layout, g, (z3d_group_part)part),
                                             name[part], p->model->group[g].name, -1);
-            if (buffer >= 0) p->buffer[buffer].group = g;
+            if (buffer < 0) continue;
+            p->buffer[buffer].group = g;
+            p->buffer[buffer].rows = p->layout->group[g].kept[part].rows;
         }
     }
     for (int i = 0; i < p->num_buffers; i++) p->buffer[i].persistent = true;
@@ -176,16 +189,15 @@ static void start_gather(struct builder *b, int g) {
     } else {
         b->group[g].parameters = own;
     }
-    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, g, -1, Z3D_SLOT_PARAMETERS,
+    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, &b->group[g].gathering, g, -1,
                  b->group[g].parameters, from);
-    b->group[g].started = true;
 }
 
 static void wait_gather(struct builder *b, int g) {
     int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
-    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_PARAMETERS,
+    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, &b->group[g].gathering, g, -1,
                  b->group[g].parameters, b->group[g].decided.gather_each_use ? own : -1);
-    b->group[g].started = false;
+    b->group[g].gathering = -1;
 }
 
 /* Starts the gathers of the groups that work `step` reads and that are not there yet. */
@@ -203,7 +215,8 @@ static void gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     start_gathers_for(b, step);
     for (int s = 0; s < unit->num_groups; s++)
-        if (b->group[unit->group[s]].started && z3d_builder_reads_group(b, step, unit->group[s]))
+        if (b->group[unit->group[s]].gathering >= 0 &&
+            z3d_builder_reads_group(b, step, unit->group[s]))
             wait_gather(b, unit->group[s]);
     if (!b->program->config.overlap) return;
     int next = step + 1; /* of another unit: its parameters travel while this one computes */
@@ -218,7 +231,7 @@ static void release_after(struct builder *b, int step) {
         if (!b->group[g].decided.gather_each_use) continue;
         if (!z3d_builder_reads_group(b, step, g) || z3d_builder_reads_group(b, step + 1, g))
             continue;
-        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE);
+        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL);
         i->group = g;
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
         b->group[g].parameters = -1;
@@ -246,7 +259,7 @@ static void gather_at_start(struct builder *b) {
 /* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
  * stage. */
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_SUM_REPLICATED, phase);
+    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing);
     i->group = g;
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
 }
@@ -255,7 +268,8 @@ static void emit_sum(struct builder *b, z3d_phase phase, int g) {
 static void share_gradients(struct builder *b, int g) {
     int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
     if (b->group[g].decided.gather_gradients)
-        emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, g, -1, Z3D_SLOT_SHARD, kept, -1);
+        emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, &b->group[g].sharing, g, -1, kept,
+                     -1);
 }
 
 static void wait_sums(struct builder *b) {
@@ -266,36 +280,39 @@ static void wait_sums(struct builder *b) {
     b->summing.count = 0;
 }
 
-static void add_started(struct started *started, int g) {
+static void add_started(struct started *started, int g, int micro) {
     int at = 0;
+    started->micro = micro;
     while (at < started->count && started->group[at] > g) at++;
     if (at < started->count && started->group[at] == g) return;
     for (int i = started->count++; i > at; i--) started->group[i] = started->group[i - 1];
     started->group[at] = g;
 }
 
-static void wait_reductions(struct builder *b, int micro) {
+/* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
+static void keep_shard(struct builder *b, int g, int micro) {
+    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL);
+    i->group = g;
+    i->micro = micro;
+    i->buffer[Z3D_SLOT_GRADIENTS] = b->group[g].gradients;
+    i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    i->accumulate = micro > 0;
+    b->group[g].gradients = -1;
+}
+
+static void wait_reductions(struct builder *b) {
     z3d_program *p = b->program;
+    int micro = b->reducing.micro;
     wait_sums(b);
     for (int n = 0; n < b->reducing.count; n++) {
         int g = b->reducing.group[n];
-        struct group_state *group = &b->group[g];
-        int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, g, micro, Z3D_SLOT_GRADIENTS,
-                     group->gradients, -1);
-        if (!group->decided.reduce_kept) {
-            z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
-            i->group = g;
-            i->micro = micro;
-            i->buffer[Z3D_SLOT_GRADIENTS] = group->gradients;
-            i->buffer[Z3D_SLOT_SHARD] = kept;
-            i->accumulate = micro > 0;
-        }
-        if (!group->decided.reduce_kept) group->gradients = -1;
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->group[g].reducing, g, micro,
+                     b->group[g].gradients, -1);
+        if (!b->group[g].decided.reduce_kept) keep_shard(b, g, micro);
         if (micro < p->config.accumulation - 1) continue;
-        if (group->decided.sum_replicated) {
+        if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
-            add_started(&b->summing, g);
+            add_started(&b->summing, g, micro);
         } else {
             share_gradients(b, g);
         }
@@ -307,23 +324,27 @@ static void wait_reductions(struct builder *b, int micro) {
 static void reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    wait_reductions(b, w.micro);
+    wait_reductions(b);
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
         if (b->group[g].last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, g, w.micro, Z3D_SLOT_GRADIENTS,
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &b->group[g].reducing, g, w.micro,
                      b->group[g].gradients, -1);
-        add_started(&b->reducing, g);
+        add_started(&b->reducing, g, w.micro);
     }
-    if (!p->config.overlap || w.unit == 0) wait_reductions(b, w.micro);
+    if (!p->config.overlap || w.unit == 0) wait_reductions(b);
 }
 
 /* ---- units ---- */
 
-int z3d_builder_input(const struct builder *b, int unit) {
+struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro) {
+    return &b->state[(int64_t)micro * b->program->model->num_units + unit];
+}
+
+int z3d_builder_input(const struct builder *b, int unit, int micro) {
     int source = z3d_model_input(b->program->model, unit, b->program->mode);
-    return source >= 0 ? b->unit[source].output : -1;
+    return source >= 0 ? z3d_builder_state(b, source, micro)->output : -1;
 }
 
 /* An entry that runs a unit: its parameters, inner collectives and workspace. */
@@ -333,13 +354,13 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     const z3d_trace *trace = z3d_builder_trace(b, w);
     int workspace = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, trace->workspace, "workspace",
                                        unit->name, w.micro);
-    z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE);
+    z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE, NULL);
     i->unit = w.unit;
     i->micro = w.micro;
     i->num_children = trace->num_children;
     i->child = trace->child;
     i->buffer[Z3D_SLOT_WORKSPACE] = workspace;
-    i->buffer[Z3D_SLOT_INPUT] = z3d_builder_input(b, w.unit);
+    i->buffer[Z3D_SLOT_INPUT] = z3d_builder_input(b, w.unit, w.micro);
     for (int s = 0; s < unit->num_groups; s++)
         if (trace->reads_parameters[s])
             i->buffer[Z3D_SLOT_PARAMETERS + s] = b->group[unit->group[s]].parameters;
@@ -350,7 +371,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
 static void forward(struct builder *b, struct work w, bool keep, bool need_output) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    struct unit_state *state = &b->unit[w.unit];
+    struct unit_state *state = z3d_builder_state(b, w.unit, w.micro);
     state->output = -1;
     if (need_output)
         state->output =
@@ -391,7 +412,7 @@ static void backward(struct builder *b, struct work w) {
     const z3d_trace *trace = z3d_builder_trace(b, w);
     int source = z3d_model_input(p->model, w.unit, p->mode), input_gradient = -1;
     if (source >= 0)
-        input_gradient = b->unit[source].output_gradient =
+        input_gradient = z3d_builder_state(b, source, w.micro)->output_gradient =
             z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, source),
                                "output gradient", p->model->unit[source].name, w.micro);
     int gradients[Z3D_MAX_UNIT_GROUPS];
@@ -400,8 +421,8 @@ static void backward(struct builder *b, struct work w) {
             trace->writes_gradients[s] ? gradient_buffer(b, unit->group[s], w.micro) : -1;
     z3d_instruction *i = emit_unit(b, Z3D_OP_BACKWARD, w);
     if (!trace->reads_input) i->buffer[Z3D_SLOT_INPUT] = -1;
-    i->buffer[Z3D_SLOT_SAVED] = b->unit[w.unit].saved;
-    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = b->unit[w.unit].output_gradient;
+    i->buffer[Z3D_SLOT_SAVED] = z3d_builder_state(b, w.unit, w.micro)->saved;
+    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = z3d_builder_state(b, w.unit, w.micro)->output_gradient;
     i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
     for (int s = 0; s < unit->num_groups; s++) {
         if (gradients[s] < 0) continue;
@@ -439,12 +460,13 @@ static void do_work(struct builder *b, struct work w) {
 static void optimize(struct builder *b) {
     z3d_program *p = b->program;
     wait_sums(b);
-    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE);
+    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         if (b->group[g].decided.gather_gradients)
-            emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_SHARD, kept, -1);
-        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE);
+            emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1, kept,
+                         -1);
+        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL);
         i->group = g;
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
@@ -458,7 +480,7 @@ static void build(struct builder *b) {
     for (int g = 0; g < p->model->num_groups; g++)
         if (!b->group[g].decided.gather_each_use && !b->group[g].decided.gather_at_start)
             b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
-    z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE);
+    z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
     gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
         gather_before(b, step);
@@ -469,8 +491,8 @@ static void build(struct builder *b) {
         optimize(b);
     } else {
         z3d_opcode last = p->mode == Z3D_MODE_EVALUATE ? Z3D_OP_SUM_LOSS : Z3D_OP_GATHER_OUTPUT;
-        z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE);
-        i->buffer[Z3D_SLOT_INPUT] = b->unit[p->model->num_units - 1].output;
+        z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE, NULL);
+        i->buffer[Z3D_SLOT_INPUT] = z3d_builder_state(b, p->model->num_units - 1, 0)->output;
     }
 }
 
@@ -495,6 +517,7 @@ static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++)
         b->group[g] = (struct group_state){.parameters = -1,
+                                           .gathering = -1,
                                            .gradients = -1,
                                            .last_writer = -1,
                                            .decided = decide(&p->config, p->model, p->layout, g)};
@@ -536,7 +559,7 @@ static z3d_status check_config(const z3d_program_config *c) {
 }
 
 z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
-                             const z3d_traces *traces, const z3d_topology *topology,
+                             const z3d_traces *traces, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_mode mode, z3d_program **out) {
     *out = NULL;
     Z3D_TRY(check_config(config));
@@ -549,12 +572,12 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                          "%d units x %d micro-batches a step are too many: a step program runs at "
                          "most %d units; use fewer gradient accumulation steps or layers",
                          model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.saving = -1};
+    struct builder b = {.saving.unit = -1};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,
                                .config = *config,
-                               .topology = *topology,
+                               .mesh = *mesh,
                                .model = model,
                                .layout = layout,
                                .traces = traces};
@@ -562,10 +585,10 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     if (model->sequence_parallel) b.program->config.partition_activations = false;
     Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_groups, sizeof *b.group, "builder", &b.group),
                  end);
-    Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_units, sizeof *b.unit, "builder", &b.unit),
-                 end);
-    for (int u = 0; u < model->num_units; u++)
-        b.unit[u] = (struct unit_state){-1, -1, -1, -1, -1, false, false};
+    int states = model->num_units * config->accumulation;
+    Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
+    for (int u = 0; u < states; u++)
+        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing
@@ -579,7 +602,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     find_lifetimes(b.program);
 end:
     free(b.group);
-    free(b.unit);
+    free(b.state);
     free(b.work);
     free(b.kept_from);
     if (status != Z3D_OK)

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/program/in_flight.h"
+#include "zero/program.h"
 
 /* One collective as it must look alike on every member. */
 typedef struct call {
     int opcode, child; /* child: its number within a unit, -1: the entry's own */
-    z3d_axis axis;
+    z3d_axes axes;
     z3d_collective_kind kind;
     z3d_reduce_op op;
     z3d_dtype dtype;
@@ -22,6 +22,8 @@ typedef struct call {
     int group, unit, micro;
     int64_t first, count;
 } call;
+
+enum { COPY = -1, IDLE = -2 };
 
 typedef struct queued {
     int entry, child;
@@ -36,8 +38,7 @@ typedef struct player {
                               out */
     queued *queue;         /* ring of started, unfinished ones: started - done of them */
     int capacity;
-    int64_t *number; /* by entry: of a start, its place in the queue's history */
-    z3d_in_flight open;
+    int64_t *number; /* by ticket: its place in the queue's history; COPY, or IDLE: not started */
 } player;
 
 typedef struct meeting {
@@ -46,9 +47,9 @@ typedef struct meeting {
 
 typedef struct world {
     int count;
-    const int *size;
+    const z3d_mesh *mesh;
     player *player;
-    meeting *meeting; /* by axis and the group's lowest rank */
+    meeting *meeting; /* by axes and the group's lowest rank */
     int *to_run, num_to_run;
     int *full, num_full; /* meetings that all members have come to, to be finished */
 } world;
@@ -64,7 +65,7 @@ static call call_of(const z3d_program *p, queued q) {
               .micro = in->micro};
     if (q.child >= 0) {
         const z3d_child *child = &in->child[q.child];
-        c.axis = child->axis;
+        c.axes = child->axes;
         c.kind = child->kind;
         c.op = child->op;
         c.dtype = child->dtype;
@@ -72,7 +73,7 @@ static call call_of(const z3d_program *p, queued q) {
         c.count = child->count;
         return c;
     }
-    c.axis = in->axis;
+    c.axes = in->axes;
     c.kind = z3d_instruction_kind(in);
     c.dtype = z3d_instruction_dtype(p, in);
     c.scalar = !z3d_is_collective(in);
@@ -87,32 +88,8 @@ static bool same_call(const call *a, const call *b) {
            a->count == b->count;
 }
 
-static int coordinate(const world *w, int rank, z3d_axis axis) {
-    int tensor = w->size[Z3D_AXIS_TENSOR], data = w->size[Z3D_AXIS_DATA];
-    switch (axis) {
-    case Z3D_AXIS_TENSOR:
-        return rank % tensor;
-    case Z3D_AXIS_DATA:
-        return rank / tensor % data;
-    case Z3D_AXIS_PIPELINE:
-        return rank / tensor / data;
-    default:
-        return rank;
-    }
-}
-
-/* Distance between the ranks of neighbours along the axis. */
-static int stride(const world *w, z3d_axis axis) {
-    int tensor = w->size[Z3D_AXIS_TENSOR], data = w->size[Z3D_AXIS_DATA];
-    return axis == Z3D_AXIS_DATA ? tensor : axis == Z3D_AXIS_PIPELINE ? tensor * data : 1;
-}
-
-static int lowest_member(const world *w, int rank, z3d_axis axis) {
-    return rank - coordinate(w, rank, axis) * stride(w, axis);
-}
-
-static int meeting_of(const world *w, int rank, z3d_axis axis) {
-    return (int)axis * w->count + lowest_member(w, rank, axis);
+static int meeting_of(const world *w, int rank, z3d_axes axes) {
+    return axes * w->count + z3d_mesh_member(w->mesh, axes, rank, 0);
 }
 
 /* ---- words ---- */
@@ -123,7 +100,7 @@ static void describe_call(const player *p, queued q, char *buf, size_t size) {
     z3d_instruction_describe(p->program, q.entry, entry, sizeof entry);
     snprintf(buf, size, "entry %d, %s: %s of %lld %s over the %s group", q.entry, entry,
              z3d_collective_name(c.kind), (long long)c.count, z3d_dtype_name(c.dtype),
-             z3d_axis_name(c.axis));
+             z3d_axes_name(c.axes).text);
 }
 
 /* ---- the queue ---- */
@@ -143,7 +120,7 @@ static void schedule(world *w, int rank) {
 static z3d_status come(world *w, int rank) {
     const player *p = &w->player[rank];
     call mine = call_of(p->program, *head(p));
-    int index = meeting_of(w, rank, mine.axis);
+    int index = meeting_of(w, rank, mine.axes);
     meeting *m = &w->meeting[index];
     if (m->arrived == 0) m->first = rank;
     const player *other = &w->player[m->first];
@@ -157,7 +134,7 @@ static z3d_status come(world *w, int rank) {
             "ranks of one group run different collectives: rank %d runs %s; rank %d runs %s",
             m->first, a, rank, b);
     }
-    if (++m->arrived == w->size[mine.axis]) w->full[w->num_full++] = index;
+    if (++m->arrived == z3d_mesh_size(w->mesh, mine.axes)) w->full[w->num_full++] = index;
     return Z3D_OK;
 }
 
@@ -165,15 +142,16 @@ static z3d_status come(world *w, int rank) {
 static z3d_status finish_meetings(world *w) {
     while (w->num_full > 0) {
         int index = w->full[--w->num_full];
-        z3d_axis axis = (z3d_axis)(index / w->count);
-        int lowest = index % w->count;
+        z3d_axes axes = (z3d_axes)(index / w->count);
+        int lowest = index % w->count, size = z3d_mesh_size(w->mesh, axes);
         w->meeting[index].arrived = 0;
-        for (int i = 0; i < w->size[axis]; i++) {
-            w->player[lowest + i * stride(w, axis)].done++;
-            schedule(w, lowest + i * stride(w, axis));
+        for (int i = 0; i < size; i++) {
+            int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
+            w->player[rank].done++;
+            schedule(w, rank);
         }
-        for (int i = 0; i < w->size[axis]; i++) {
-            int rank = lowest + i * stride(w, axis);
+        for (int i = 0; i < size; i++) {
+            int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
             if (w->player[rank].done < w->player[rank].started) Z3D_TRY(come(w, rank));
         }
     }
@@ -201,17 +179,18 @@ static z3d_status enqueue(world *w, int rank, queued q) {
 
 /* ---- one rank ---- */
 
+static z3d_status fail_entry(const player *p, int rank, int index, const char *why) {
+    char entry[128];
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "rank %d, entry %d, %s: %s", rank, index,
+                     z3d_instruction_describe(p->program, index, entry, sizeof entry), why);
+}
+
 static z3d_status wait(player *p, int rank, bool *over) {
-    int start = z3d_in_flight_find(&p->open, p->entry, false);
-    if (start < 0) {
-        char entry[128];
-        z3d_instruction_describe(p->program, p->entry, entry, sizeof entry);
-        return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "rank %d, entry %d, %s: it waits for an entry that was not started", rank,
-                         p->entry, entry);
-    }
-    *over = p->number[start] < p->done;
-    if (*over) z3d_in_flight_remove(&p->open, start);
+    int64_t *number = &p->number[p->program->instruction[p->entry].ticket];
+    if (*number == IDLE)
+        return fail_entry(p, rank, p->entry, "it waits for an entry that was not started");
+    *over = *number < p->done;
+    if (*over) *number = IDLE;
     return Z3D_OK;
 }
 
@@ -239,8 +218,7 @@ static z3d_status step(world *w, int rank, bool *over) {
     }
     if (in->phase == Z3D_PHASE_START) {
         bool meets = z3d_is_collective(in); /* a copy meets nobody: it is over at its wait */
-        p->number[p->entry] = meets ? p->started : -1;
-        z3d_in_flight_add(&p->open, p->entry);
+        p->number[in->ticket] = meets ? p->started : COPY;
         if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
         Z3D_TRY(wait(p, rank, over));
@@ -291,66 +269,62 @@ static z3d_status check_ends(const world *w) {
     }
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
-        if (p->open.count == 0) continue;
-        char entry[128];
-        int start = z3d_in_flight_first(&p->open);
-        z3d_instruction_describe(p->program, start, entry, sizeof entry);
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "rank %d, entry %d, %s: nothing waits for it", rank,
-                         start, entry);
+        for (int i = 0; i < p->program->num_instructions; i++) {
+            const z3d_instruction *in = &p->program->instruction[i];
+            if (in->phase == Z3D_PHASE_START && p->number[in->ticket] != IDLE)
+                return fail_entry(p, rank, i, "nothing waits for it");
+        }
     }
     return Z3D_OK;
 }
 
 static z3d_status make_player(player *p, const z3d_program *program) {
-    size_t entries = (size_t)program->num_instructions + 1;
+    int tickets = program->num_tickets;
     p->program = program;
     p->capacity = 8;
     Z3D_TRY(z3d_new((size_t)p->capacity, sizeof *p->queue, "verifier", &p->queue));
-    Z3D_TRY(z3d_new(entries, sizeof *p->number, "verifier", &p->number));
-    return z3d_in_flight_create(program, &p->open);
+    Z3D_TRY(z3d_new((size_t)tickets, sizeof *p->number, "verifier", &p->number));
+    for (int t = 0; t < tickets; t++) p->number[t] = IDLE;
+    return Z3D_OK;
 }
 
 /* Every collective of an entry has a group, and units neither send nor receive. */
 static z3d_status check_entries(const z3d_program *p, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
-        bool known = (unsigned)in->axis < Z3D_AXIS_COUNT &&
-                     (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
-                      (in->group >= 0 && in->group < p->model->num_groups));
+        bool known =
+            z3d_axes_have_group(in->axes) &&
+            (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
+            (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
+             (in->group >= 0 && in->group < p->model->num_groups));
         for (int c = 0; c < in->num_children && known; c++) {
-            known = (unsigned)in->child[c].axis < Z3D_AXIS_COUNT &&
+            known = z3d_axes_have_group(in->child[c].axes) &&
                     in->child[c].kind != Z3D_COLLECTIVE_SEND &&
                     in->child[c].kind != Z3D_COLLECTIVE_RECV;
         }
         if (known) continue;
-        return Z3D_ERROR(
-            Z3D_ERR_PROGRAM,
-            "rank %d, entry %d: its collective has no group (units must not send or receive)", rank,
-            i);
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "rank %d, entry %d: its collective has no group or ticket (units must not "
+                         "send or receive)",
+                         rank, i);
     }
     return Z3D_OK;
 }
 
 static z3d_status check_world(z3d_program *const *programs, int count) {
     if (count < 1) return Z3D_ERROR(Z3D_ERR_PROGRAM, "a world cannot have %d programs", count);
-    const int *size = programs[0]->topology.size;
-    int64_t ranks = (int64_t)size[Z3D_AXIS_TENSOR] * size[Z3D_AXIS_DATA];
-    if (size[Z3D_AXIS_TENSOR] < 1 || size[Z3D_AXIS_DATA] < 1 || size[Z3D_AXIS_PIPELINE] < 1 ||
-        ranks > count || ranks * size[Z3D_AXIS_PIPELINE] != count ||
-        size[Z3D_AXIS_WORLD] != count) {
-        return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "%d programs for a world of tensor %d x data %d x pipeline %d = %d ranks",
-                         count, size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
-                         size[Z3D_AXIS_WORLD]);
-    }
+    const z3d_mesh *mesh = &programs[0]->mesh;
+    Z3D_TRY(z3d_mesh_check(mesh));
+    if (z3d_mesh_size(mesh, Z3D_AXES_WORLD) != count)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%d programs for a world of %d ranks", count,
+                         z3d_mesh_size(mesh, Z3D_AXES_WORLD));
     for (int rank = 0; rank < count; rank++) {
         const z3d_program *p = programs[rank];
-        for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-            if (p->topology.size[axis] == size[axis] && p->mode == programs[0]->mode) continue;
+        if (memcmp(p->mesh.size, mesh->size, sizeof mesh->size) != 0 ||
+            p->mode != programs[0]->mode)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "the programs of rank %d and rank 0 are of different worlds or modes",
                              rank);
-        }
         Z3D_TRY(check_entries(p, rank));
     }
     return Z3D_OK;
@@ -359,8 +333,8 @@ static z3d_status check_world(z3d_program *const *programs, int count) {
 static z3d_status play_all(world *w, z3d_program *const *programs) {
     size_t count = (size_t)w->count;
     Z3D_TRY(z3d_new(count, sizeof *w->player, "verifier", &w->player));
-    Z3D_TRY(z3d_new(count * Z3D_AXIS_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
-    Z3D_TRY(z3d_new(count * Z3D_AXIS_COUNT, sizeof *w->full, "verifier", &w->full));
+    Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
+    Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->full, "verifier", &w->full));
     Z3D_TRY(z3d_new(count, sizeof *w->to_run, "verifier", &w->to_run));
     for (int rank = 0; rank < w->count; rank++) {
         Z3D_TRY(make_player(&w->player[rank], programs[rank]));
@@ -370,13 +344,12 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     return check_ends(w);
 }
 
-static z3d_status play_world(z3d_program *const *programs, int count, const int *size) {
-    world w = {.count = count, .size = size};
+static z3d_status play_world(z3d_program *const *programs, int count, const z3d_mesh *mesh) {
+    world w = {.count = count, .mesh = mesh};
     z3d_status status = play_all(&w, programs);
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
         free(w.player[rank].queue);
         free(w.player[rank].number);
-        z3d_in_flight_release(&w.player[rank].open);
     }
     free(w.player);
     free(w.meeting);
@@ -387,14 +360,14 @@ static z3d_status play_world(z3d_program *const *programs, int count, const int 
 
 z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     Z3D_TRY(check_world(programs, count));
-    return play_world(programs, count, programs[0]->topology.size);
+    return play_world(programs, count, &programs[0]->mesh);
 }
 
 /* Members with equal programs come to each collective together: one plays with itself. */
 z3d_status z3d_program_verify_class(const z3d_program *program) {
-    int size[Z3D_AXIS_COUNT];
+    z3d_mesh alone;
     z3d_program *one = (z3d_program *)(uintptr_t)program; /* only read */
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) size[axis] = 1;
+    Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &alone));
     Z3D_TRY(check_entries(program, 0));
-    return play_world(&one, 1, size);
+    return play_world(&one, 1, &alone);
 }
