@@ -167,7 +167,7 @@ const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kin
 /* ---- the program ---- */
 
 /* What runs beside compute stands in the list twice: START makes it wait for compute's position,
- * WAIT makes compute wait for it. */
+ * WAIT makes compute wait for it. Both have the same ticket. */
 typedef enum z3d_phase { Z3D_PHASE_WHOLE, Z3D_PHASE_START, Z3D_PHASE_WAIT } z3d_phase;
 
 /* Roles of an instruction's buffers; a slot holds a buffer's index or -1. */
@@ -222,6 +222,7 @@ z3d_axes z3d_opcode_axes(const z3d_layout *layout, z3d_opcode opcode, int group)
 typedef struct z3d_instruction {
     z3d_opcode opcode;
     z3d_phase phase;
+    int ticket;             /* the same of a start and its wait; WHOLE: -1 */
     int unit, micro, group; /* -1: not about one */
     z3d_axes axes;          /* z3d_opcode_axes: of its collective, of the parts that it copies */
     z3d_rows rows;          /* of activations that move: OWN: the part of this rank among those of
@@ -271,7 +272,7 @@ typedef struct z3d_program {
     const z3d_model *model;
     const z3d_layout *layout;
     const z3d_traces *traces;
-    int num_instructions, num_buffers;
+    int num_instructions, num_buffers, num_tickets;
     z3d_instruction *instruction;
     z3d_buffer *buffer;
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes, set by the planner */

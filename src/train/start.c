@@ -1,5 +1,5 @@
-/* What is checked and chosen before anything is built: one configuration on all ranks, places, the
- * way matrices are multiplied. */
+/* Checks and chooses before anything is built: one configuration on all ranks, positions, how
+ * matrices are multiplied. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* What goes into a step and comes out of it: its data and step state at the beginning, the control
- * vector that is summed over all ranks, and what the host learns of it at the end. In between the
- * host reads nothing: what the sums decide is decided on the device. */
+/* The input and output of a step: its data and step state at the beginning, the control vector that
+ * is summed over all ranks, and what the host reads of it at the end. In between the host reads
+ * nothing: the device decides from the sums. */
 #include <math.h>
 #include <string.h>
 

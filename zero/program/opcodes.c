@@ -1,4 +1,4 @@
-/* What the table of instructions says, for whoever reads a program. */
+/* Answers questions about an instruction from the table. */
 #include "zero/program.h"
 
 enum {

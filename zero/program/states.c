@@ -1,6 +1,6 @@
-/* What a rank keeps between steps of every parameter group, and how: the one place where ZeRO's
- * stage is read. Stage 1 shards the optimizer states, 2 the gradients too, 3 the parameters too
- * (the paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
+/* Decides what a rank keeps between steps of every parameter group: the only file that reads ZeRO's
+ * stage. Stage 1 shards the optimizer states, 2 also the gradients, 3 also the parameters (the
+ * paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
 #include "zero/program.h"
 
 /* Gradients that are reduced once a step must be whole on every rank until then. Where every

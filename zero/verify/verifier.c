@@ -1,8 +1,9 @@
 /* The verifier of one rank's program: runs it symbolically against the naive step (verifier.h says
  * how values are named). One rule per class of instructions: what its operands must hold, and what
- * they hold then. It asks neither stage nor overlap; of the configuration it reads what a step
- * means (number of micro-batches, reduced once or each), and of the layout which rows persist. */
-#include <stdlib.h>
+ * they hold then. It does not read the stage or overlap. From the configuration it reads what a
+ * step means (number of micro-batches, one reduction or one each), from the layout which rows
+ * persist. */
+#include <string.h>
 
 #include "zero/verify/verifier.h"
 
@@ -184,6 +185,7 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
     const z3d_trace *trace =
         z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
     *out = trace;
+    if (!trace->recorded) return z3d_flow_fail(flow, "its unit was never recorded like this");
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
     if (flow->ended) return z3d_flow_fail(flow, "the step's results have left this rank before it");
     Z3D_TRY(check_children(flow, trace));
@@ -468,12 +470,11 @@ static z3d_status optimizer(z3d_flow *flow) {
 
 /* ---- starts and waits ---- */
 
-/* A wait finds its start by what it moves: that must not be in flight twice, not even between
- * different buffers. */
-static z3d_status check_not_in_flight(const z3d_flow *flow) {
-    int other = z3d_in_flight_overlap(&flow->pending, flow->at);
-    if (other < 0) return Z3D_OK;
-    return z3d_flow_fail(flow, "entry %d moves the same columns and is still in flight", other);
+static bool same_move(const z3d_instruction *a, const z3d_instruction *b) {
+    bool same = a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
+                a->group == b->group && a->axes == b->axes && a->rows == b->rows &&
+                a->first == b->first && a->count == b->count;
+    return same && memcmp(a->buffer, b->buffer, sizeof a->buffer) == 0;
 }
 
 /* Whether the entry is a start (or the one wait for a start that came before). */
@@ -481,16 +482,15 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     const z3d_instruction *in = entry(flow);
     *start = in->phase == Z3D_PHASE_START;
     if (in->phase == Z3D_PHASE_WHOLE) return Z3D_OK;
-    if (*start) {
-        Z3D_TRY(check_not_in_flight(flow));
-        z3d_in_flight_add(&flow->pending, flow->at);
-        return Z3D_OK;
-    }
-    int started = z3d_in_flight_find(&flow->pending, flow->at, true);
-    if (started < 0)
-        return z3d_flow_fail(
-            flow, "it waits for an entry that was not started, or that another wait finished");
-    z3d_in_flight_remove(&flow->pending, started);
+    int *started = &flow->started[in->ticket];
+    if (*start != (*started < 0))
+        return z3d_flow_fail(flow, *start ? "nothing has waited for the entry before it with its "
+                                            "ticket"
+                                          : "it waits for an entry that was not started, or that "
+                                            "another wait finished");
+    if (!*start && !same_move(&flow->program->instruction[*started], in))
+        return z3d_flow_fail(flow, "it waits for entry %d, which moves something else", *started);
+    *started = *start ? flow->at : -1;
     return Z3D_OK;
 }
 
@@ -568,8 +568,9 @@ static z3d_status set_start(z3d_flow *flow) {
 
 static z3d_status check_end(z3d_flow *flow) {
     const z3d_program *p = flow->program;
-    if (flow->pending.count > 0) {
-        flow->at = z3d_in_flight_first(&flow->pending);
+    for (int t = 0; t < p->num_tickets; t++) {
+        if (flow->started[t] < 0) continue;
+        flow->at = flow->started[t];
         return z3d_flow_fail(flow, "nothing waits for it");
     }
     flow->at = p->num_instructions; /* "the end of the program" */
