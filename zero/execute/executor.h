@@ -37,7 +37,7 @@ typedef struct z3d_step_graph {
 typedef struct z3d_executor {
     const z3d_program *program;
     z3d_device *device;
-    z3d_group *const *group; /* by axis */
+    z3d_group *const *group; /* by set of axes */
     z3d_world *world;        /* NULL: nobody watches */
     char *arena[Z3D_SPACE_COUNT];
     char *mailbox; /* pinned memory that steps are posted from and fetched to, always in the same
