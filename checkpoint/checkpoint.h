@@ -51,24 +51,24 @@ const char *z3d_checkpoint_folder(const z3d_checkpoint *checkpoint);
  * the dataset. `bytes_read`, when not NULL, is added to. */
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
                                 int part, int parts, int64_t *bytes_read);
-/* The same without the blocks that hold values of the first `kinds` states: for those who are going
- * to read all of these, which checks them. */
+/* The same without the blocks that hold values of these kinds of tensors: for those who are going
+ * to read all of them, which checks them. */
 z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
-                                     int kinds, int part, int parts, int64_t *bytes_read);
+                                     unsigned kinds, int part, int parts, int64_t *bytes_read);
 
 int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
 /* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */
 void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
                            const char **name, int *dims, const int64_t **shape);
-/* Whether it has this state of the tensors: imported ones have only parameters. */
-bool z3d_checkpoint_has(const z3d_checkpoint *checkpoint, z3d_tensor_kind kind);
+/* The kinds of tensors that it has: imported ones have only parameters. */
+unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
                         const char *name); /* -1: not there */
 /* The slice that is the whole of a tensor: first 0, count its elements. */
 void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out);
 /* `count` elements from `first` on of a slice of a tensor, flattened as z3d_part says (its first
- * and count are not looked at), as fp32. kind: parameter (the fp32 master copy), momentum or
- * variance. */
+ * and count are not looked at), as fp32. kind: parameter (the fp32 master copy) or a tensor of
+ * the optimizer's. */
 z3d_status z3d_checkpoint_read(z3d_checkpoint *checkpoint, z3d_tensor_kind kind, int tensor,
                                const z3d_part *slice, int64_t first, int64_t count, float *out);
 /* Whether reads check the blocks' digests (the default), and the bytes read so far. */
@@ -77,10 +77,9 @@ int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 
 /* What the rank of `topology` brings to the disk in a save, and reads to go on from it on the same
  * topology: bytes of values; what HDF5 and the index add is not counted (at most 4096 bytes a
- * tensor and state). all_rows: it keeps the states of the whole data group
- * (z3d_states_decide). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
-z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology, bool all_rows,
-                                double *saved, double *loaded);
+ * tensor and state). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology,
+                                const z3d_program_config *config, double *saved, double *loaded);
 
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
 
@@ -114,7 +113,7 @@ typedef struct z3d_import {
     const char *vocab, *merges;
 } z3d_import;
 
-/* Makes a checkpoint of one shard and of no momentum and variance, which
+/* Makes a checkpoint of one shard and of no optimizer states, which
  * checkpoint.init_from and generation start from. Needs a fixed amount of memory. *folder is its
  * path, malloc'ed. ERR_IO, ERR_DATA (file and tensor named), ERR_UNSUPPORTED (a model that is not
  * computed as ours). */
@@ -156,10 +155,10 @@ typedef struct z3d_store_config {
     const struct z3d_io_hook *hook; /* NULL, but in tests */
 } z3d_store_config;
 
-/* Bytes of host memory that the copy of an asynchronous save takes on the rank of this place: 12
+/* Bytes of host memory that the copy of an asynchronous save takes on the rank of this place: 4
  * for each element that it writes. ERR_MEMORY. Not collective. */
 z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
-                                         int64_t *bytes);
+                                         z3d_optimizer optimizer, int64_t *bytes);
 
 /* Takes the folder for this run: makes it, locks it (ERR_IO when another job has it), removes what
  * unfinished saves and removals left, and says so. Collective; agreed. */
@@ -198,9 +197,10 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
                             int64_t *step);
 
 /* Sets the engine's state on all ranks from a checkpoint of the same model: their own parts of
- * every tensor, and (weights_only: not) momentum, variance and the step's counters. Checked as
+ * every tensor, and (weights_only: not) the optimizer's tensors and the step's counters. Checked as
  * `verify` says, each rank its share. info (when not NULL) gets the numbers, not the texts.
- * ERR_CONFIG when the models differ, naming the first tensor that does; ERR_DATA, ERR_IO.
+ * ERR_CONFIG when the models differ, naming the first tensor that does, or the optimizers' tensors;
+ * ERR_DATA, ERR_IO.
  * Collective; agreed. */
 z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
                                    z3d_engine *engine, z3d_checkpoint_verify verify,

@@ -66,7 +66,8 @@ static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
     const int *size = store->config.topology->size;
     Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
                               r, &place));
-    return z3d_shard_plan(store->config.model, &place, &out->num_extents, &out->extent);
+    return z3d_shard_plan(store->config.model, &place, z3d_engine_kinds(store->config.engine),
+                          &out->num_extents, &out->extent);
 }
 
 /* Rank 0: room for all shards, and a folder. */
@@ -192,8 +193,10 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
  */
 z3d_status z3d_store_plan_snapshot(z3d_store *store) {
     void *memory;
-    Z3D_TRY(z3d_checkpoint_snapshot_bytes(store->config.model, store->config.topology,
-                                          &store->snapshot_bytes));
+    const z3d_store_config *c = &store->config;
+    z3d_optimizer optimizer = z3d_engine_program(c->engine, Z3D_MODE_TRAIN)->config.optimizer;
+    Z3D_TRY(
+        z3d_checkpoint_snapshot_bytes(c->model, c->topology, optimizer, &store->snapshot_bytes));
     z3d_status status = z3d_device_alloc(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST,
                                          store->snapshot_bytes, &memory);
     if (status != Z3D_OK)
@@ -229,7 +232,8 @@ static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     const z3d_store_config *c = &store->config;
     z3d_shard *plan = &store->save.image.shard;
     Z3D_TRY(describe_run(store, info));
-    Z3D_TRY(z3d_shard_plan(c->model, c->topology, &plan->num_extents, &plan->extent));
+    Z3D_TRY(z3d_shard_plan(c->model, c->topology, z3d_engine_kinds(c->engine), &plan->num_extents,
+                           &plan->extent));
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }
 

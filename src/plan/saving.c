@@ -17,7 +17,7 @@ static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *
         double out, in;
         Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
                                   size[Z3D_AXIS_PIPELINE], rank, &at));
-        Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, all_rows, &out, &in));
+        Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, &of->program, &out, &in));
         *saved += out;
         if (!all_rows || rank - first < size[Z3D_AXIS_TENSOR]) *loaded += in;
     }

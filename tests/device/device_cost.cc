@@ -394,7 +394,8 @@ TEST_F(Cost, Adamw) {
         k.gradient = c.numbers(T, 20);
         if (parameter) k.parameter = c.numbers(T, 20);
         k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
-        k.beta1 = 0.9f, k.beta2 = 0.95f, k.epsilon = 1e-8f, k.weight_decay = 0.1f;
+        k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f,
+        k.constants.weight_decay = 0.1f;
         k.state = c.state();
     }
 }

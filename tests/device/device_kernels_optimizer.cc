@@ -27,8 +27,9 @@ void launch(Device &device, Array &master, Array &momentum, Array &variance, con
                                          first * (int64_t)z3d_dtype_size(parameter->dtype())
                                    : nullptr,
            k.count = count, k.decayed = count, k.dtype = parameter ? parameter->dtype() : Z3D_F32,
-           k.gradient_dtype = gradient.dtype(), k.beta1 = adam.beta1, k.beta2 = adam.beta2,
-           k.epsilon = adam.epsilon, k.weight_decay = adam.decay, k.state = state);
+           k.gradient_dtype = gradient.dtype(), k.constants.beta1 = adam.beta1,
+           k.constants.beta2 = adam.beta2, k.constants.epsilon = adam.epsilon,
+           k.constants.weight_decay = adam.decay, k.state = state);
 }
 
 // Several steps against the same recurrence in double.
@@ -121,8 +122,9 @@ TEST(AdamW, DecaysTheFirst) {
                            k.gradient = (const uint16_t *)gradient.data() + first,
                            k.parameter = (uint16_t *)parameter.data() + first,
                            k.count = end - first, k.decayed = decays, k.dtype = Z3D_BF16,
-                           k.gradient_dtype = Z3D_BF16, k.beta1 = 0.9f, k.beta2 = 0.95f,
-                           k.epsilon = 1e-3f, k.weight_decay = decay, k.state = &state);
+                           k.gradient_dtype = Z3D_BF16, k.constants.beta1 = 0.9f,
+                           k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-3f,
+                           k.constants.weight_decay = decay, k.state = &state);
                 };
                 if (apart) {
                     step(0, border, border, 0.1f);

@@ -379,8 +379,9 @@ static void adamw(maker *m, bool skip) {
     if (apart && !skip) result(m, parameter, m->t);
     DONE(m, adamw, 1e-5, .master = master, .momentum = momentum, .variance = variance,
          .gradient = gradient, .parameter = apart ? parameter : NULL, .count = count,
-         .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t, .beta1 = 0.9f,
-         .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .state = s);
+         .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t,
+         .constants = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f},
+         .state = s);
 }
 
 static void optimizer(maker *m) {

@@ -143,10 +143,10 @@ class Trainer {
         config.program.offload_activations = o.offload;
         config.program.overlap = o.overlap;
         config.program.reduce_bucket = config.program.gather_bucket = o.bucket;
-        config.beta1 = 0.9f;
-        config.beta2 = 0.95f;
-        config.epsilon = 1e-8f;
-        config.weight_decay = 0.1f;
+        config.optimizer.beta1 = 0.9f;
+        config.optimizer.beta2 = 0.95f;
+        config.optimizer.epsilon = 1e-8f;
+        config.optimizer.weight_decay = 0.1f;
         config.gradient_clipping = o.clipping;
         config.scaler = o.scaler;
         config.seed = 42;
