@@ -240,9 +240,9 @@ static int64_t block_bytes(const z3d_shard *shard, int64_t block) {
     return left < Z3D_BLOCK_BYTES ? left : Z3D_BLOCK_BYTES;
 }
 
-/* The pages of a file that is read once, from front to back, are given to what is read next: they
- * are there already, where others would have to be freed first, or be had back from the host of a
- * virtual machine; and what this node keeps in memory stays there. */
+/* Drops the pages of a file that is read once, from front to back. What is read next reuses them:
+ * otherwise the system would free other pages first, or get some from the host of a virtual
+ * machine. What else this node caches stays. */
 static void forget_behind(int fd, int64_t block) {
     if (block <= BEHIND || block % BEHIND > 0) return;
     (void)posix_fadvise(fd, 0, (block - BEHIND) * Z3D_BLOCK_BYTES,

@@ -1,4 +1,4 @@
-/* The configuration: one YAML file read through one typed key table (config_keys.h). The table
+/* The configuration: one YAML file read through one typed key table (config/keys.h). The table
  * gives the struct below, the reader, `zero3d config`, the reference page and shell completion. A
  * key's C field is its path with dots as underscores. */
 #ifndef ZERO3D_BASE_CONFIG_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "src/base/config_keys.h"
+#include "src/base/config/keys.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"
 

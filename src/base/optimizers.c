@@ -1,16 +1,28 @@
 #include "src/base/optimizers.h"
 
+#include <string.h>
+
 static const struct {
-    const char *name;
+    const char *name, *reads;
     unsigned states;
 } table[] = {
-#define X(_, id, name, states, flops) {name, states},
+#define X(_, id, name, reads, states, flops) {name, reads, states},
     Z3D_OPTIMIZERS(X, )
 #undef X
 };
 
 const char *z3d_optimizer_name(z3d_optimizer optimizer) {
     return table[optimizer].name;
+}
+
+bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key) {
+    const char *last = strrchr(key, '.'), *word = table[optimizer].reads;
+    if (last) key = last + 1;
+    for (size_t length; *word; word += length + (word[length] == ' ')) {
+        length = strcspn(word, " ");
+        if (strncmp(word, key, length) == 0 && key[length] == '\0') return true;
+    }
+    return false;
 }
 
 unsigned z3d_optimizer_kinds(z3d_optimizer optimizer) {

@@ -10,7 +10,7 @@
 #include "src/cli/cli.h"
 #include "src/cli/version.h"
 #include "src/device/device.h"
-#include "src/plan/measure.h"
+#include "src/plan/price/measure.h"
 
 static const char help[] =
     "usage: zero3d doctor [--measure FILE]\n"

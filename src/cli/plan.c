@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "src/cli/cli.h"
-#include "src/plan/advice.h"
-#include "src/plan/choose.h"
+#include "src/plan/choose/advice.h"
+#include "src/plan/choose/choose.h"
 #include "src/plan/memory.h"
 
 static const char help[] =

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "src/cli/cli.h"
-#include "src/plan/paper.h"
+#include "src/plan/paper/paper.h"
 
 static const char help[] =
     "usage: zero3d reproduce [table1|table2|fig2|fig3|fig4|fig6|fig7|fig8|all] [--json]\n"

@@ -149,8 +149,8 @@ z3d_status z3d_region_launch(z3d_device *device, const z3d_region *region);
 void z3d_region_destroy(z3d_device *device, z3d_region *region);
 
 /* Copies `bytes` between device and host space beside compute, after the kernels launched so far,
- * in the order of the starts; neither end may be touched until the copy's wait. *copy is used in
- * wait or test. The cpu device copies with a thread of its own. Errors: ERR_DEVICE. */
+ * in the order of the starts; neither end may be touched until the copy's wait. *copy is used
+ * once, in wait. The cpu device copies with a thread of its own. Errors: ERR_DEVICE. */
 typedef struct z3d_copy {
     int64_t id;
 } z3d_copy;
@@ -158,8 +158,6 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
                           z3d_copy *copy);
 /* Kernels launched after this see the copied bytes. */
 z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
-/* OK when over, AGAIN when not yet: never blocks. */
-z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy);
 
 /* Seconds that kernels waited for copies while the host did not (z3d_copy_wait did not block): up
  * to the last synchronisation, since creation. 0 where the host waits. */

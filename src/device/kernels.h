@@ -307,7 +307,7 @@ typedef struct z3d_optimizer_update {
     const z3d_step_state *state;
 } z3d_optimizer_update;
 
-#define X(_, id, name, states, flops) typedef z3d_optimizer_update z3d_##id;
+#define X(_, id, name, reads, states, flops) typedef z3d_optimizer_update z3d_##id;
 Z3D_OPTIMIZERS(X, )
 #undef X
 
@@ -355,7 +355,7 @@ typedef struct z3d_init_normal {
 } z3d_init_normal;
 
 /* The column of that table that the next one is made of. */
-#define Z3D_OPTIMIZER_KERNEL(X, id, name, states, flops) X(id)
+#define Z3D_OPTIMIZER_KERNEL(X, id, name, reads, states, flops) X(id)
 
 /* X(name): a kernel's struct is z3d_<name>, its kind Z3D_KERNEL_<name>, its member in the union
  * <name>. */

@@ -1,6 +1,6 @@
 /* src/model: the unit type (unit.h, which zero/ runs and which knows no GPT) and GPT-2 as a list of
  * units, forward and backward written out. It may call tensor_parallel/, parallel/, src/device and
- * src/base. Start reading at unit.h, then gpt_block.c. */
+ * src/base. Start reading at unit.h, then gpt/block.c. */
 #ifndef ZERO3D_MODEL_MODEL_H
 #define ZERO3D_MODEL_MODEL_H
 

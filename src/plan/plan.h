@@ -1,9 +1,9 @@
 /* src/plan: what a configuration comes to, without running it: from the configuration to the model
  * and the values that the step-program builder decides from (the trainer uses the same two
  * functions), and the memory, communication and work of the resulting programs for any rank of any
- * world. estimate.h adds time and memory on
- * described hardware, paper.h the rows of the ZeRO paper. It may call every floor below src/train.
- * Start reading here, then plan.c. */
+ * world. price/ adds time and memory on described hardware (estimate.h), choose/ decides what a
+ * configuration leaves open (choose.h, advice.h), paper/ has the rows of the ZeRO paper (paper.h).
+ * It may call every floor below src/train. Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "src/train/generate.h"
-#include "src/train/text_files.h"
+#include "src/train/text/text_files.h"
 #include "src/train/train.h"
 #include "src/train/trainer.h"
 

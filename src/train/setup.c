@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "src/plan/advice.h"
+#include "src/plan/choose/advice.h"
 #include "src/train/placement.h"
 #include "src/train/trainer.h"
 

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/plan/choose.h"
-#include "src/plan/measure.h"
+#include "src/plan/choose/choose.h"
+#include "src/plan/price/measure.h"
 #include "src/train/trainer.h"
 
 void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...) {

@@ -1,6 +1,6 @@
 /* src/train: the trainer. Configuration -> topology -> model -> engine -> run; data, learning-rate
- * schedule, metrics, generation. It may call every floor below it. Start reading at trainer.c, then
- * data.h. */
+ * schedule, metrics, generation. data/ reads token files, text/ makes them, report/ tells what a
+ * run does. It may call every floor below it. Start reading at trainer.c, then data.h. */
 #ifndef ZERO3D_TRAIN_TRAIN_H
 #define ZERO3D_TRAIN_TRAIN_H
 

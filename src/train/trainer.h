@@ -6,11 +6,11 @@
 #include "parallel/parallel.h"
 #include "src/base/config.h"
 #include "src/model/model.h"
-#include "src/train/console.h"
 #include "src/train/data.h"
-#include "src/train/metrics.h"
+#include "src/train/report/console.h"
+#include "src/train/report/metrics.h"
+#include "src/train/report/tensorboard.h"
 #include "src/train/run_folder.h"
-#include "src/train/tensorboard.h"
 #include "zero/zero.h"
 
 typedef struct z3d_trainer {
@@ -157,7 +157,7 @@ bool z3d_trainer_device_is_host(const z3d_trainer *trainer);
 int64_t z3d_trainer_arena_bytes(const z3d_trainer *trainer);
 int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer);
 
-/* batches.c: fills micro with the data of training step `step` / of validation call `call` of
+/* data/batches.c: fills micro with the data of training step `step` / of validation call `call` of
  * z3d_trainer_validation_calls. */
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step);
 z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "src/train/gpt2.h"
+#include "src/train/text/gpt2.h"
 
 static int file_of(const uint8_t *data, size_t size, char *path, size_t path_size) {
     int fd = memfd_create("gpt2", 0);

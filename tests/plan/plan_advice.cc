@@ -8,7 +8,7 @@
 #include <vector>
 
 extern "C" {
-#include "src/plan/advice.h"
+#include "src/plan/choose/advice.h"
 }
 
 namespace {

@@ -7,7 +7,7 @@
 
 extern "C" {
 #include "src/plan/plan.h"
-#include "src/plan/simulate.h"
+#include "src/plan/price/simulate.h"
 }
 
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" {
-#include "src/plan/choose.h"
+#include "src/plan/choose/choose.h"
 }
 
 namespace {

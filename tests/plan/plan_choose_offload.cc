@@ -5,7 +5,7 @@
 #include <string>
 
 extern "C" {
-#include "src/plan/choose.h"
+#include "src/plan/choose/choose.h"
 }
 
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/zero/harness.h"
 
 extern "C" {
-#include "src/plan/measure.h"
+#include "src/plan/price/measure.h"
 }
 
 using harness::world;

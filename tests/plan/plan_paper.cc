@@ -11,7 +11,7 @@
 #include <vector>
 
 extern "C" {
-#include "src/plan/paper.h"
+#include "src/plan/paper/paper.h"
 }
 
 namespace {

@@ -3,7 +3,7 @@
 #include "tests/zero/harness.h"
 
 extern "C" {
-#include "src/plan/simulate.h"
+#include "src/plan/price/simulate.h"
 }
 
 using namespace harness;

@@ -7,7 +7,7 @@
 #include <string>
 
 extern "C" {
-#include "src/plan/estimate.h"
+#include "src/plan/price/estimate.h"
 }
 
 namespace {

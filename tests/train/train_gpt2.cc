@@ -6,7 +6,7 @@
 
 extern "C" {
 #include "src/train/data.h"
-#include "src/train/gpt2.h"
+#include "src/train/text/gpt2.h"
 #include "src/train/tokenizer.h"
 }
 #include "files.h"

@@ -5,9 +5,9 @@
 #include <limits>
 
 extern "C" {
-#include "src/train/console.h"
-#include "src/train/metrics.h"
-#include "src/train/tensorboard.h"
+#include "src/train/report/console.h"
+#include "src/train/report/metrics.h"
+#include "src/train/report/tensorboard.h"
 }
 #include "files.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" {
-#include "src/train/order.h"
+#include "src/train/data/order.h"
 #include "src/train/schedule.h"
 }
 

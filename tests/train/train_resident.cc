@@ -9,7 +9,7 @@
 #include <string>
 
 extern "C" {
-#include "src/train/resident.h"
+#include "src/train/report/resident.h"
 }
 
 namespace {

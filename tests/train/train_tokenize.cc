@@ -6,7 +6,7 @@
 
 extern "C" {
 #include "src/train/data.h"
-#include "src/train/text_files.h"
+#include "src/train/text/text_files.h"
 }
 #include "files.h"
 

@@ -246,44 +246,6 @@ TEST(Models, PartsOfCheckpointsArePadded) {
     EXPECT_TRUE(same_bits(whole, train_odd(true, true)));
 }
 
-// Waits that answer "again": the same bits as waits that block.
-TEST(Executor, CanBeResumed) {
-    Options o;
-    o.steps = 1;
-    o.stage = 3;
-    o.global_batch = 8 * z3d_world_size(world);
-    Trainer blocking(o), resumed(o);
-    ASSERT_Z3D(blocking.create());
-    ASSERT_Z3D(resumed.create());
-    for (int step = 1; step <= 2; step++) {
-        z3d_step_result expected;
-        ASSERT_Z3D(blocking.step(&expected));
-        std::vector<std::vector<int32_t>> storage;
-        std::vector<z3d_micro_batch> micro;
-        resumed.batch(step, storage, micro);
-        z3d_executor *executor = &resumed.engine->executor[Z3D_MODE_TRAIN];
-        for (int f = 0; f < 2; f++) {
-            int buffer = z3d_program_batch_buffer(executor->program, 0, f);
-            ASSERT_Z3D(z3d_device_write(resumed.device,
-                                        z3d_executor_address(executor, buffer, 0, Z3D_U8),
-                                        micro[0].field[f], (int64_t)storage[(size_t)f].size() * 4));
-        }
-        z3d_host_step host = {};
-        host.state.step = host.state.optimizer_step = step;
-        host.state.learning_rate = 1e-2f;
-        host.state.loss_scale = 1;
-        host.state.gradient_seed = 1.f / (float)(o.global_batch * o.sequence);
-        host.gradient_clipping = o.clipping;
-        executor->blocking = false;
-        z3d_status status;
-        do status = z3d_executor_run(executor, &host);
-        while (status == Z3D_AGAIN);
-        ASSERT_Z3D(status);
-        EXPECT_EQ(host.loss_sum / host.targets, expected.loss);
-        EXPECT_EQ(host.grad_norm, expected.grad_norm);
-    }
-}
-
 int main(int argc, char **argv) {
     return main_with_world(argc, argv);
 }

@@ -153,16 +153,14 @@ static z3d_status flush_output(FILE *file, const char *what, const char *path) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
 }
 
-/* One whole run. After a failure the executor begins anew at its first instruction. */
+/* One whole run. */
 static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     z3d_executor *executor =
         engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
     if (!engine->set.program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
-    z3d_status status = z3d_executor_run(executor, host);
-    if (status != Z3D_OK && status != Z3D_AGAIN) executor->position = 0;
-    if (status != Z3D_OK) return status;
+    Z3D_TRY(z3d_executor_run(executor, host));
     engine->gathered[mode] = engine->set.again[mode] != NULL;
     Z3D_TRY(flush_output(engine->digest, "digest file", engine->config.digest_path));
     return flush_output(executor->trace, "trace file", engine->config.trace_path);

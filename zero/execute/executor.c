@@ -1,5 +1,5 @@
-/* Runs a step program: one function per opcode, in list order. Waits can be resumed; what a unit
- * does inside is asserted against its recording. */
+/* Runs a step program: one function per opcode, in list order. What a unit does inside is asserted
+ * against its recording. */
 #include "zero/execute/executor.h"
 
 #include "zero/program/in_flight.h"
@@ -29,7 +29,6 @@ static z3d_status pair_waits(const z3d_program *program, int *start) {
 
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor) {
     executor->program = program;
-    executor->blocking = true;
     size_t count = (size_t)program->num_instructions;
     Z3D_TRY(z3d_new(count, sizeof *executor->ticket, "executor", &executor->ticket));
     Z3D_TRY(z3d_new(count, sizeof *executor->start, "executor", &executor->start));
@@ -232,17 +231,14 @@ static z3d_status wait(z3d_executor *executor, int index) {
     if (!z3d_is_collective(i)) {
         z3d_copy copy = {ticket.id};
         double begin = z3d_now();
-        z3d_status status = executor->blocking ? z3d_copy_wait(executor->device, copy)
-                                               : z3d_copy_test(executor->device, copy);
+        z3d_status status = z3d_copy_wait(executor->device, copy);
         executor->transfer_wait_seconds += z3d_now() - begin;
         return status;
     }
     int64_t first, count;
     z3d_instruction_columns(executor->program, i, &first, &count);
     if (count == 0) return Z3D_OK;
-    z3d_group *group = executor->group[i->axis];
-    return executor->blocking ? z3d_collective_wait(group, ticket)
-                              : z3d_collective_test(group, ticket);
+    return z3d_collective_wait(executor->group[i->axis], ticket);
 }
 
 static z3d_status keep_shard(z3d_executor *executor, const z3d_instruction *i) {
@@ -467,25 +463,21 @@ static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_
 
 z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host) {
     const z3d_program *p = executor->program;
+    long long step = host->state.step;
     char what[96];
-    z3d_status status = Z3D_OK;
-    for (; executor->position < p->num_instructions; executor->position++) {
-        status = run_instruction(executor, executor->position, host);
-        if (status == Z3D_AGAIN) return status;
-        if (status != Z3D_OK) break;
+    for (int n = 0; n < p->num_instructions; n++) {
+        executor->position = n;
+        z3d_status status = run_instruction(executor, n, host);
+        if (status != Z3D_OK)
+            return z3d_error_context(status, "step %lld, %s", step,
+                                     z3d_instruction_describe(p, n, what, sizeof what));
     }
-    if (status == Z3D_OK) status = z3d_executor_fetch(executor);
-    if (status != Z3D_OK)
-        return z3d_error_context(
-            status, "step %lld, %s", (long long)host->state.step,
-            z3d_instruction_describe(p, executor->position, what, sizeof what));
-    executor->position = 0;
-    return Z3D_OK;
+    z3d_status status = z3d_executor_fetch(executor);
+    return status == Z3D_OK ? Z3D_OK : z3d_error_context(status, "step %lld, at its end", step);
 }
 
 void z3d_executor_reset(z3d_executor *executor) {
     const z3d_buffer *buffer = executor->program->buffer;
-    executor->position = 0;
     for (int b = 0; b < executor->program->num_buffers; b++) {
         z3d_ledger_add(&executor->measured[buffer[b].space], buffer[b].category,
                        -executor->live[b]);
@@ -496,10 +488,9 @@ void z3d_executor_reset(z3d_executor *executor) {
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
     bool captured = z3d_executor_captured(executor), done = false;
     executor->step = host->state.step;
-    if (executor->position == 0) z3d_executor_give(executor, host);
+    z3d_executor_give(executor, host);
     z3d_status status = captured ? z3d_executor_run_graph(executor, host, &done) : Z3D_OK;
     if (status == Z3D_OK && !done) status = z3d_executor_run_list(executor, host);
-    if (status == Z3D_AGAIN) return status;
     if (status == Z3D_OK) {
         if (executor->mailbox && !done) z3d_executor_announce_wait(executor, "what it enqueued");
         status = z3d_executor_end(executor, host);

@@ -43,10 +43,9 @@ typedef struct z3d_executor {
     FILE *digest, *trace;                                                      /* NULL: none */
     z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
     void *enter_context;
-    bool blocking; /* false: a wait that is not over makes run answer AGAIN */
 
     int64_t step;                 /* of the run that is under way: for places */
-    int position;                 /* next instruction */
+    int position;                 /* the instruction that runs */
     z3d_ticket *ticket;           /* by instruction: of a started collective or transfer */
     int *start;                   /* by instruction: of a wait, its start */
     int64_t *live;                /* by buffer: bytes counted in the ledger */
@@ -60,11 +59,10 @@ typedef struct z3d_executor {
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor);
 void z3d_executor_destroy(z3d_executor *executor);
 
-/* Runs to the end of the program, or to a wait that is not over when not blocking (AGAIN: call
- * again). */
+/* Runs the whole program. */
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host);
 
-/* The instructions from `position` on, and the fetch behind them. Nothing but enqueueing where the
+/* All instructions, and the fetch behind them. Nothing but enqueueing where the
  * device has a queue. */
 z3d_status z3d_executor_run_list(z3d_executor *executor, const z3d_host_step *host);
 /* What a failed run had begun. */

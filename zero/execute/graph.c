@@ -20,7 +20,7 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
 
 bool z3d_executor_captured(const z3d_executor *executor) {
     return executor->graph.mode != Z3D_GRAPH_OFF && executor->graph.warm &&
-           executor->mailbox != NULL && executor->blocking;
+           executor->mailbox != NULL;
 }
 
 /* ---- traffic: the groups count what is started, and in a graph nothing is ---- */

@@ -14,7 +14,7 @@ float *z3d_executor_values(const z3d_executor *executor, int group, z3d_tensor_k
 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
     static const z3d_kernel_kind kernels[] = {
-#define X(_, id, name, states, flops) Z3D_KERNEL_##id,
+#define X(_, id, name, reads, states, flops) Z3D_KERNEL_##id,
         Z3D_OPTIMIZERS(X, )
 #undef X
     };

@@ -232,10 +232,10 @@ static z3d_status copy_start(void *self, void *to, const void *from, int64_t byt
     return z3d_cpu_transfer_start(cpu->transfer, to, from, bytes, id);
 }
 
-static z3d_status copy_finish(void *self, int64_t id, bool block) {
+static z3d_status copy_wait(void *self, int64_t id) {
     z3d_cpu *cpu = self;
     Z3D_REQUIRE(cpu->transfer, "a wait for a copy, but none was started");
-    return z3d_cpu_transfer_finish(cpu->transfer, id, block);
+    return z3d_cpu_transfer_wait(cpu->transfer, id);
 }
 
 static int64_t available(const void *self) {
@@ -258,6 +258,6 @@ const z3d_device_ops z3d_device_ops_cpu = {
     .read = copy,
     .write = copy,
     .copy_start = copy_start,
-    .copy_finish = copy_finish,
+    .copy_wait = copy_wait,
     .measure_gemm = measure_gemm,
 };

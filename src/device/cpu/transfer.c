@@ -82,12 +82,11 @@ z3d_status z3d_cpu_transfer_start(z3d_cpu_transfer *t, void *to, const void *fro
     return Z3D_OK;
 }
 
-z3d_status z3d_cpu_transfer_finish(z3d_cpu_transfer *t, int64_t id, bool block) {
+z3d_status z3d_cpu_transfer_wait(z3d_cpu_transfer *t, int64_t id) {
     pthread_mutex_lock(&t->lock);
     bool known = id >= 1 && id <= t->started;
-    while (known && block && t->finished < id) pthread_cond_wait(&t->moved, &t->lock);
-    bool over = known && t->finished >= id;
+    while (known && t->finished < id) pthread_cond_wait(&t->moved, &t->lock);
     pthread_mutex_unlock(&t->lock);
     if (!known) return Z3D_ERROR(Z3D_ERR_INTERNAL, "copy %lld was never started", (long long)id);
-    return over ? Z3D_OK : Z3D_AGAIN;
+    return Z3D_OK;
 }

@@ -12,7 +12,6 @@ void z3d_cpu_transfer_destroy(
     z3d_cpu_transfer *transfer); /* NULL is fine; what was started ends first */
 z3d_status z3d_cpu_transfer_start(z3d_cpu_transfer *transfer, void *to, const void *from,
                                   int64_t bytes, int64_t *id);
-/* block: until it is over; otherwise AGAIN while it is not. */
-z3d_status z3d_cpu_transfer_finish(z3d_cpu_transfer *transfer, int64_t id, bool block);
+z3d_status z3d_cpu_transfer_wait(z3d_cpu_transfer *transfer, int64_t id);
 
 #endif

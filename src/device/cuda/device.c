@@ -350,16 +350,10 @@ static z3d_status wait_for_copy(z3d_cuda *cuda, cudaEvent_t end) {
 }
 
 /* The event may be a later copy's by now, behind this one on the same stream. */
-static z3d_status copy_finish(void *self, int64_t id, bool block) {
+static z3d_status copy_wait(void *self, int64_t id) {
     z3d_cuda *cuda = self;
     Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
-    cudaEvent_t end = cuda->copied[id % Z3D_CUDA_COPIES];
-    if (!block) {
-        cudaError_t error = cudaEventQuery(end);
-        if (z3d_cuda_not_ready(error)) return Z3D_AGAIN;
-        Z3D_TRY(z3d_cuda_check(error, "cudaEventQuery"));
-    }
-    return wait_for_copy(cuda, end);
+    return wait_for_copy(cuda, cuda->copied[id % Z3D_CUDA_COPIES]);
 }
 
 static double copies_waited(const void *self) {
@@ -523,7 +517,7 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .region_launch = z3d_cuda_region_launch,
     .region_destroy = z3d_cuda_region_destroy,
     .copy_start = copy_start,
-    .copy_finish = copy_finish,
+    .copy_wait = copy_wait,
     .copies_waited = copies_waited,
     .measure_gemm = measure_gemm,
 };

@@ -2,9 +2,9 @@
  * what was enqueued on one in order, and all ranks enqueue in the same order, across communicators
  * too (the program was verified to). Two communicators' collectives would wait for each other for
  * ever where GPUs begin them in different orders: NCCL keeps the order of the calls if it is asked
- * to (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on); before, one here waits for the other. NCCL sums in
- * the order of its own rings and trees, chosen by machine and size: equal calls give equal bits on
- * one machine, but not those of the other backends. */
+ * to (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on); in a graph, one here waits for the other. NCCL
+ * sums in the order of its own rings and trees, chosen by machine and size: equal calls give equal
+ * bits on one machine, but not those of the other backends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +44,8 @@
     X(ncclSend)                                                                                    \
     X(ncclRecv)
 
-enum { SLOTS = 512 }; /* collectives whose times are not counted yet, per communicator */
-enum { KEEPS_ORDER = 22600 };
+enum { SLOTS = 512 };    /* collectives whose times are not counted yet, per communicator */
+enum { OLDEST = 22600 }; /* the first that keeps the order of calls */
 
 typedef struct slot {
     cudaEvent_t begin, end;           /* on the communicator's stream */
@@ -80,7 +80,6 @@ struct z3d_cuda_nccl {
 #define X(name) __typeof__(&name) name;
     NCCL_FUNCTIONS(X)
 #undef X
-    bool keeps_order;   /* of calls to different communicators */
     cudaEvent_t latest; /* the end of the latest collective; NULL: none that matters */
     ncclComm_t world;   /* NULL: not connected */
     abortion abortion;  /* of the world */
@@ -161,19 +160,20 @@ static z3d_status load(void *device) {
     }
     NCCL_FUNCTIONS(X)
 #undef X
-    if (!whole) {
-        z3d_status status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                                      "training.collectives nccl: %s; install NCCL 2.18 or later "
-                                      "(LD_LIBRARY_PATH), or set training.collectives: host",
-                                      dlerror());
-        if (nccl->library) dlclose(nccl->library);
-        free(nccl);
-        return status;
-    }
     int version = 0;
-    nccl->keeps_order = nccl->ncclGetVersion(&version) == ncclSuccess && version >= KEEPS_ORDER;
-    cuda->nccl = nccl;
-    return Z3D_OK;
+    if (whole && nccl->ncclGetVersion(&version) == ncclSuccess && version >= OLDEST) {
+        cuda->nccl = nccl;
+        return Z3D_OK;
+    }
+    char found[32];
+    snprintf(found, sizeof found, "its version is %d", version);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                                  "training.collectives nccl: %s; install NCCL 2.26 or later "
+                                  "(LD_LIBRARY_PATH), or set training.collectives: host",
+                                  whole ? found : dlerror());
+    if (nccl->library) dlclose(nccl->library);
+    free(nccl);
+    return status;
 }
 
 static z3d_status make_id(void *device, void *id) {
@@ -385,11 +385,10 @@ static z3d_status start(void *self, const z3d_collective *call, double *seconds,
     if (c->cuda->nccl->aborted) return z3d_cuda_nccl_check(c->cuda->nccl);
     Z3D_TRY(take_slot(c, &s));
     Z3D_TRY(z3d_cuda_follow_compute(c->cuda, c->stream));
-    /* In a graph too, whose branches begin in any order. */
-    bool ordered = c->cuda->capturing || !c->cuda->nccl->keeps_order;
-    cudaEvent_t latest = ordered ? c->cuda->nccl->latest : NULL;
-    if (latest) Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, latest, 0));
-    if (!c->cuda->capturing) Z3D_CUDA_TRY(cudaEventRecord(s->begin, c->stream));
+    if (!c->cuda->capturing)
+        Z3D_CUDA_TRY(cudaEventRecord(s->begin, c->stream));
+    else if (c->cuda->nccl->latest) /* a graph's branches begin in any order */
+        Z3D_CUDA_TRY(cudaStreamWaitEvent(c->stream, c->cuda->nccl->latest, 0));
     z3d_status status = check(c->cuda->nccl, run(c, call), c->comm, c->name, names[call->kind]);
     if (status != Z3D_OK) {
         abort_all(c->cuda->nccl);

@@ -315,7 +315,7 @@ static void cost_update(const z3d_optimizer_update *kernel, double flops, z3d_co
     cost->flops = flops * (double)kernel->count;
 }
 
-#define X(_, id, name, states, flops)                                                              \
+#define X(_, id, name, reads, states, flops)                                                       \
     static void cost_##id(const z3d_##id *kernel, z3d_cost *cost) {                                \
         cost_update(kernel, flops, cost);                                                          \
     }

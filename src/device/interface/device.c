@@ -204,17 +204,9 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
                             device->ops->copy_start(device->self, to, from, bytes, &copy->id));
 }
 
-static z3d_status finish_copy(z3d_device *device, z3d_copy copy, bool block) {
-    if (!device->ops->copy_finish) return Z3D_OK;
-    return z3d_device_heard(device, device->ops->copy_finish(device->self, copy.id, block));
-}
-
 z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy) {
-    return finish_copy(device, copy, true);
-}
-
-z3d_status z3d_copy_test(z3d_device *device, z3d_copy copy) {
-    return finish_copy(device, copy, false);
+    if (!device->ops->copy_wait) return Z3D_OK;
+    return z3d_device_heard(device, device->ops->copy_wait(device->self, copy.id));
 }
 
 double z3d_copies_waited(const z3d_device *device) {

@@ -56,8 +56,7 @@ static z3d_status copy_start(void *self, void *to_address, const void *from, int
                            &(z3d_event){.kind = Z3D_EVENT_COPY_START, .id = *id, .bytes = bytes});
 }
 
-static z3d_status copy_finish(void *self, int64_t id, bool block) {
-    (void)block;
+static z3d_status copy_wait(void *self, int64_t id) {
     sim *to = self;
     return z3d_tape_append(to->tape, &(z3d_event){.kind = Z3D_EVENT_COPY_WAIT, .id = id});
 }
@@ -75,5 +74,5 @@ const z3d_device_ops z3d_device_ops_sim = {
     .read = read_zeros,
     .write = z3d_unbacked_write,
     .copy_start = copy_start,
-    .copy_finish = copy_finish,
+    .copy_wait = copy_wait,
 };

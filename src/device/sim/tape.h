@@ -1,7 +1,7 @@
 /* What one rank did, in order, with nothing behind it: the sim device and the sim groups write
  * every kernel, transfer and collective on a tape while the executor runs the step program on them.
  * The program never looks at a clock, so a tape is priced afterwards, on any hardware
- * (src/plan/simulate.c plays it). */
+ * (src/plan/price/simulate.c plays it). */
 #ifndef ZERO3D_DEVICE_SIM_TAPE_H
 #define ZERO3D_DEVICE_SIM_TAPE_H
 

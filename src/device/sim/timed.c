@@ -72,8 +72,8 @@ static z3d_status copy_start(void *self, void *to, const void *from, int64_t byt
     return z3d_device_ops_cpu.copy_start(cpu_of(self), to, from, bytes, id);
 }
 
-static z3d_status copy_finish(void *self, int64_t id, bool block) {
-    return z3d_device_ops_cpu.copy_finish(cpu_of(self), id, block);
+static z3d_status copy_wait(void *self, int64_t id) {
+    return z3d_device_ops_cpu.copy_wait(cpu_of(self), id);
 }
 
 const z3d_device_ops z3d_device_ops_timed = {
@@ -89,5 +89,5 @@ const z3d_device_ops z3d_device_ops_timed = {
     .read = read_bytes,
     .write = write_bytes,
     .copy_start = copy_start,
-    .copy_finish = copy_finish,
+    .copy_wait = copy_wait,
 };

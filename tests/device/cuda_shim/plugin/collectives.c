@@ -69,18 +69,14 @@ static ncclResult_t exchange(ncclComm_t comm, const void *mine, size_t count, ch
 
 /* ---- order ---- */
 
-static bool is_old(void) {
-    const char *given = getenv("ZERO3D_SHIM_NCCL");
-    return given && strcmp(given, "old") == 0;
-}
-
 static bool keeps_order(void) {
     const char *asked = getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    return !is_old() && asked && strcmp(asked, "1") == 0;
+    return asked && strcmp(asked, "1") == 0;
 }
 
 ncclResult_t ncclGetVersion(int *version) {
-    *version = is_old() ? 22005 : 22809;
+    const char *given = getenv("ZERO3D_SHIM_NCCL");
+    *version = given && strcmp(given, "old") == 0 ? 22005 : 22809;
     return ncclSuccess;
 }
 

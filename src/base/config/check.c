@@ -1,0 +1,497 @@
+/* Contradictions and options without effect that the configuration alone shows. Those that need the
+ * world size are resolve.c's. Option values that are the default are no complaint: a pasted
+ * block and a written resolved configuration name them all. Each check looks first whether the keys
+ * that it reads are free of other errors. */
+#include "src/base/config/idle.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Divisors of n nearest to `value` from below and above: what would be right. */
+static int64_t divisor_below(int64_t n, int64_t value) {
+    while (value > 1 && n % value != 0) value--;
+    return value;
+}
+
+static int64_t divisor_above(int64_t n, int64_t value) {
+    while (value < n && n % value != 0) value++;
+    return value;
+}
+
+static void refuse_divisor(config_checker *k, const char *path, int64_t value, int64_t n,
+                           const char *what) {
+    int64_t below = value < n ? divisor_below(n, value) : n;
+    int64_t above = value < n ? divisor_above(n, value) : n;
+    z3d_string right = {0};
+    if (below != above) z3d_string_append(&right, "%lld or ", (long long)below);
+    z3d_string_append(&right, "%lld", (long long)above);
+    config_complain(k, path, "%lld does not divide %s %lld; write %s", (long long)value, what,
+                    (long long)n, right.failed ? "a divisor" : right.text);
+    z3d_string_free(&right);
+}
+
+/* Parameters without padding: 12 h^2 + 13 h a block, embeddings, final norm. All their bytes (16
+ * each) and activations are counted in int64_t, so a model beyond that is refused here. */
+static void check_model_size(config_checker *k) {
+    const z3d_config *c = k->c;
+    int64_t h = c->model_hidden_size, block, blocks, table, positions, total, unused;
+    if (!config_sound(k, "model.num_layers", "model.hidden_size", "model.vocab_size",
+                      "model.seq_length", NULL))
+        return;
+    bool fits =
+        z3d_mul_i64(12 * h + 13, h, &block) && z3d_mul_i64(block, c->model_num_layers, &blocks) &&
+        z3d_mul_i64(c->model_vocab_size, h, &table) &&
+        z3d_mul_i64(c->model_seq_length, h, &positions) && z3d_add_i64(blocks, table, &total) &&
+        z3d_add_i64(total, positions, &total) && z3d_mul_i64(total, 1024, &unused);
+    if (fits) return;
+    config_complain(k, "model.num_layers",
+                    "%lld layers of hidden size %lld with %lld tokens are too large a model for "
+                    "64-bit sizes",
+                    (long long)c->model_num_layers, (long long)h, (long long)c->model_vocab_size);
+}
+
+/* What fp32 rounds to 1 divides by 0 there: 1 - beta^t. */
+static void check_below_one(config_checker *k, const char *path, double value) {
+    char number[40];
+    if (!config_sound(k, path, NULL) || (float)value < 1) return;
+    config_complain(k, path, "%s is too close to 1 (in fp32 it is 1); write at most 0.9999999",
+                    z3d_format_number(value, number, sizeof number));
+}
+
+static void check_numbers(config_checker *k) {
+    const z3d_config *c = k->c;
+    check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[0]);
+    check_below_one(k, "optimizer.params.betas", c->optimizer_params_betas.value[1]);
+    if (config_sound(k, "optimizer.params.eps", NULL) && (float)c->optimizer_params_eps == 0) {
+        config_complain(k, "optimizer.params.eps",
+                        "%g is too close to 0 (in fp32 it is 0); write at least 1e-45",
+                        c->optimizer_params_eps);
+    }
+}
+
+static void check_optimizer(config_checker *k) {
+    const z3d_config *c = k->c;
+    const z3d_optimizer optimizer = (z3d_optimizer)c->optimizer_type;
+    const double *betas = c->optimizer_params_betas.value;
+    const idle_key keys[] = {
+        {"optimizer.params.betas", betas[0] != 0.9 || betas[1] != 0.95},
+        {"optimizer.params.eps", c->optimizer_params_eps != 1e-8},
+        {"optimizer.params.momentum", c->optimizer_params_momentum != 0.9},
+    };
+    char because[64];
+    const idle_reason not_read = {{"optimizer.type"}, because, NULL, false};
+    snprintf(because, sizeof because, "with optimizer.type %s", z3d_optimizer_name(optimizer));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!z3d_optimizer_reads(optimizer, keys[i].path))
+            config_refuse_idle(k, &keys[i], 1, &not_read);
+}
+
+static void check_model(config_checker *k) {
+    const z3d_config *c = k->c;
+    bool sound = config_sound(k, "model.num_attention_heads", "model.hidden_size", NULL);
+    if (sound && c->model_hidden_size % c->model_num_attention_heads != 0) {
+        refuse_divisor(k, "model.num_attention_heads", c->model_num_attention_heads,
+                       c->model_hidden_size, "model.hidden_size");
+    }
+    check_model_size(k);
+}
+
+/* The sequence, not a micro-batch's tokens: generation has one sample. */
+static void check_sequence(config_checker *k) {
+    const z3d_config *c = k->c;
+    int64_t tensor = c->parallel_tensor_model_parallel_size, length = c->model_seq_length;
+    int64_t below = length / tensor * tensor, above = below + tensor;
+    bool sound =
+        config_sound(k, "parallel.sequence_parallel", "parallel.tensor_model_parallel_size", NULL);
+    if (!sound || !c->parallel_sequence_parallel) return;
+    if (below == length || !config_sound(k, "model.seq_length", NULL)) return;
+    z3d_string right = {0};
+    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
+    z3d_string_append(&right, "%lld", (long long)above);
+    config_complain(k, "model.seq_length",
+                    "parallel.sequence_parallel cannot divide %lld tokens by %lld tensor ranks; "
+                    "write %s",
+                    (long long)length, (long long)tensor, right.failed ? "" : right.text);
+    z3d_string_free(&right);
+}
+
+/* What only several tensor ranks do. */
+static void check_tensor_parts(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key sequence = {"parallel.sequence_parallel", c->parallel_sequence_parallel};
+    const idle_key nodes = {"parallel.allow_tensor_across_nodes",
+                            c->parallel_allow_tensor_across_nodes};
+    const idle_reason unshared = {
+        {"parallel.tensor_model_parallel_size"},
+        "with parallel.tensor_model_parallel_size 1: only tensor ranks share a sequence",
+        NULL,
+        false};
+    const idle_reason alone = {{"parallel.tensor_model_parallel_size"},
+                               "with parallel.tensor_model_parallel_size 1",
+                               NULL,
+                               false};
+    if (c->parallel_tensor_model_parallel_size > 1) {
+        check_sequence(k);
+        return;
+    }
+    config_refuse_idle(k, &sequence, 1, &unshared);
+    config_refuse_idle(k, &nodes, 1, &alone);
+}
+
+static void check_parallel(config_checker *k) {
+    const z3d_config *c = k->c;
+    static const char tensor_key[] = "parallel.tensor_model_parallel_size";
+    int64_t tensor = c->parallel_tensor_model_parallel_size;
+    if (c->parallel_pipeline_model_parallel_size != 1) {
+        config_complain(k, "parallel.pipeline_model_parallel_size",
+                        "%lld: pipeline parallelism is not supported yet; write 1",
+                        (long long)c->parallel_pipeline_model_parallel_size);
+    }
+    if (!config_sound(k, tensor_key, NULL)) return;
+    if (config_sound(k, "model.num_attention_heads", NULL) &&
+        c->model_num_attention_heads % tensor != 0) {
+        refuse_divisor(k, tensor_key, tensor, c->model_num_attention_heads,
+                       "model.num_attention_heads");
+    }
+    check_tensor_parts(k);
+}
+
+static bool is_written(const z3d_config *c, const char *path) {
+    return z3d_config_is_set(c, path) || c->origin->is_auto[config_find(path)];
+}
+
+static void check_precision(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key keys[] = {
+        {"fp16.initial_scale_power", c->fp16_initial_scale_power != 16},
+        {"fp16.loss_scale_window", c->fp16_loss_scale_window != 1000},
+        {"fp16.hysteresis", c->fp16_hysteresis != 2},
+        {"fp16.min_loss_scale", c->fp16_min_loss_scale != 1},
+        {"fp16.loss_scale", c->fp16_loss_scale != 0},
+    };
+    enum { ALL = sizeof keys / sizeof *keys, DYNAMIC_ONLY = ALL - 1 };
+    if (!config_sound(k, "fp16.enabled", "bf16.enabled", NULL)) return;
+    if (c->fp16_enabled && c->bf16_enabled) {
+        config_complain(k, "bf16.enabled",
+                        "fp16.enabled and bf16.enabled are both true; set one of them, or none "
+                        "for fp32");
+        return;
+    }
+    if (!c->fp16_enabled) {
+        /* A pasted block that is switched off is fine; one that nobody switched on is a mistake. */
+        const idle_reason off = {{"fp16.enabled"},
+                                 "while fp16.enabled is false",
+                                 "set fp16.enabled to true",
+                                 is_written(c, "fp16.enabled")};
+        config_refuse_idle(k, keys, ALL, &off);
+        return;
+    }
+    if (c->fp16_loss_scale != 0) {
+        const idle_reason fixed = {{"fp16.loss_scale"},
+                                   "with a fixed fp16.loss_scale",
+                                   "set fp16.loss_scale to 0 (dynamic)",
+                                   false};
+        config_refuse_idle(k, keys, DYNAMIC_ONLY, &fixed);
+        return;
+    }
+    if (config_sound(k, "fp16.min_loss_scale", "fp16.initial_scale_power", NULL) &&
+        c->fp16_min_loss_scale > ldexp(1, (int)c->fp16_initial_scale_power)) {
+        config_complain(k, "fp16.min_loss_scale",
+                        "%g is above the first loss scale, 2^%lld; write at most that",
+                        c->fp16_min_loss_scale, (long long)c->fp16_initial_scale_power);
+    }
+}
+
+/* How many activation checkpoints there are when `asked` for: one in every so many blocks. */
+static int64_t checkpoints_given(int64_t layers, int64_t asked) {
+    int64_t every = (layers + asked - 1) / asked;
+    return (layers + every - 1) / every;
+}
+
+static void check_checkpoint_number(config_checker *k) {
+    static const char key[] = "activation_checkpointing.number_checkpoints";
+    const z3d_config *c = k->c;
+    int64_t asked = c->activation_checkpointing_number_checkpoints, layers = c->model_num_layers;
+    if (asked == Z3D_AUTO || !config_sound(k, key, "model.num_layers", NULL)) return;
+    if (asked > layers) {
+        config_complain(k, key, "%lld is more than one in each of %lld blocks; write auto",
+                        (long long)asked, (long long)layers);
+        return;
+    }
+    int64_t given = checkpoints_given(layers, asked), above = asked;
+    if (given == asked) return;
+    while (checkpoints_given(layers, above) != above) above++;
+    config_complain(k, key, "%lld cannot be spread evenly over %lld blocks; write %lld or %lld",
+                    (long long)asked, (long long)layers, (long long)given, (long long)above);
+}
+
+static void check_activation_parts(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key keys[] = {
+        {"activation_checkpointing.partition_activations",
+         c->activation_checkpointing_partition_activations},
+        {"activation_checkpointing.cpu_checkpointing",
+         c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON},
+        {"activation_checkpointing.number_checkpoints",
+         c->activation_checkpointing_number_checkpoints != Z3D_AUTO},
+    };
+    const idle_key replay = {"activation_checkpointing.replay",
+                             c->activation_checkpointing_replay != Z3D_REPLAY_MINIMAL};
+    const idle_reason parts = {{"activation_checkpointing.granularity"},
+                               "unless activation_checkpointing.granularity is full",
+                               "set it to full",
+                               false};
+    const idle_reason no_replay = {
+        {"activation_checkpointing.granularity"},
+        c->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE
+            ? "with activation_checkpointing.granularity none, which replays nothing"
+            : "with activation_checkpointing.granularity selective, which never replays a whole "
+              "block",
+        "set it to full",
+        false};
+    if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL) return;
+    config_refuse_idle(k, keys, 3, &parts);
+    config_refuse_idle(k, &replay, 1, &no_replay);
+}
+
+static void check_activation(config_checker *k) {
+    static const char partition[] = "activation_checkpointing.partition_activations";
+    static const char tensor[] = "parallel.tensor_model_parallel_size";
+    const z3d_config *c = k->c;
+    const idle_key hardware = {"training.hardware", c->training_hardware[0] != '\0'};
+    const idle_reason decided = {{"activation_checkpointing.cpu_checkpointing"},
+                                 "unless activation_checkpointing.cpu_checkpointing is auto, which "
+                                 "is what it decides",
+                                 NULL,
+                                 false};
+    const idle_key alone = {partition, c->activation_checkpointing_partition_activations};
+    const idle_reason one_rank = {
+        {tensor},
+        "with parallel.tensor_model_parallel_size 1: only tensor ranks share a checkpoint",
+        NULL,
+        false};
+    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) {
+        config_refuse_idle(k, &hardware, 1, &decided);
+    }
+    check_activation_parts(k);
+    check_checkpoint_number(k);
+    if (c->parallel_tensor_model_parallel_size == 1) config_refuse_idle(k, &alone, 1, &one_rank);
+}
+
+static void check_decay(config_checker *k) {
+    const z3d_config *c = k->c;
+    int64_t total = c->scheduler_params_total_num_steps;
+    if (config_sound(k, "scheduler.params.min_lr", "optimizer.params.lr", NULL) &&
+        c->scheduler_params_min_lr > c->optimizer_params_lr) {
+        config_complain(k, "scheduler.params.min_lr",
+                        "%g is above the peak optimizer.params.lr %g; write at most that",
+                        c->scheduler_params_min_lr, c->optimizer_params_lr);
+    }
+    if (total == Z3D_AUTO) total = c->training_steps;
+    if (config_sound(k, "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps",
+                     "training.steps", NULL) &&
+        c->scheduler_params_warmup_num_steps > total) {
+        config_complain(k, "scheduler.params.warmup_num_steps",
+                        "%lld is beyond the end of the decay, scheduler.params.total_num_steps "
+                        "%lld; write at most that",
+                        (long long)c->scheduler_params_warmup_num_steps, (long long)total);
+    }
+}
+
+static void check_schedule(config_checker *k) {
+    const z3d_config *c = k->c;
+    int64_t total = c->scheduler_params_total_num_steps;
+    bool decays = c->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
+                  c->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
+    const idle_key keys[] = {
+        {"scheduler.params.total_num_steps", total != Z3D_AUTO && total != c->training_steps},
+        {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
+        {"scheduler.params.warmup_num_steps", c->scheduler_params_warmup_num_steps != 0},
+    };
+    const idle_reason constant = {{"scheduler.type"},
+                                  "with scheduler.type constant",
+                                  "choose WarmupLR, WarmupDecayLR or WarmupCosineLR",
+                                  false};
+    const idle_reason warmup = {{"scheduler.type"},
+                                "with scheduler.type WarmupLR, which never decays",
+                                "choose WarmupDecayLR or WarmupCosineLR",
+                                false};
+    if (!config_sound(k, "scheduler.type", NULL)) return;
+    if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) {
+        config_refuse_idle(k, keys, 3, &constant);
+    } else if (!decays) {
+        config_refuse_idle(k, keys, 2, &warmup);
+    } else {
+        check_decay(k);
+    }
+}
+
+static void check_checkpoint(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key keys[] = {
+        {"checkpoint.keep", c->checkpoint_keep != 3},
+        {"checkpoint.async", c->checkpoint_async},
+    };
+    const idle_key verify = {"checkpoint.verify", c->checkpoint_verify != 0};
+    const idle_key init = {"checkpoint.init_from", c->checkpoint_init_from[0] != '\0'};
+    const idle_reason nothing_loaded = {
+        {"checkpoint.resume", "checkpoint.init_from"},
+        "with checkpoint.resume never and no checkpoint.init_from: nothing is loaded",
+        NULL,
+        false};
+    const idle_reason resumes = {
+        {"checkpoint.resume"},
+        "with checkpoint.resume from a path: a run resumes or starts from other weights, not both",
+        NULL,
+        false};
+    const idle_reason none_saved = {{"checkpoint.interval"},
+                                    "while checkpoint.interval is 0",
+                                    "set checkpoint.interval",
+                                    false};
+    bool never = strcmp(c->checkpoint_resume, "never") == 0;
+    bool from_path = strcmp(c->checkpoint_resume, "auto") != 0 && !never;
+    if (c->checkpoint_resume[0] == '\0') {
+        config_complain(k, "checkpoint.resume",
+                        "is empty; write auto, never or the path of a checkpoint");
+    } else if (from_path) {
+        config_refuse_idle(k, &init, 1, &resumes);
+    }
+    if (never && c->checkpoint_init_from[0] == '\0')
+        config_refuse_idle(k, &verify, 1, &nothing_loaded);
+    if (c->checkpoint_interval == 0) config_refuse_idle(k, keys, 2, &none_saved);
+}
+
+/* Matrices of one type are multiplied in a run, and fp32 gradients accumulate in fp32 anyway. */
+static void check_types(config_checker *k) {
+    const z3d_config *c = k->c;
+    bool fp32 = !c->fp16_enabled && !c->bf16_enabled;
+    const idle_key accumulation = {"data_types.grad_accum_dtype",
+                                   fp32 && c->data_types_grad_accum_dtype == Z3D_ACCUM_FP32};
+    const idle_key gemm[] = {
+        {"training.gemm.fp32", !fp32 && c->training_gemm_fp32 != 0},
+        {"training.gemm.bf16", !c->bf16_enabled && c->training_gemm_bf16 != 0},
+        {"training.gemm.fp16", !c->fp16_enabled && c->training_gemm_fp16 != 0},
+    };
+    const idle_reason plain = {{"bf16.enabled", "fp16.enabled"},
+                               "in an fp32 run, whose gradients are fp32",
+                               "set bf16.enabled or fp16.enabled to true",
+                               false};
+    const idle_reason type = {{"bf16.enabled", "fp16.enabled"},
+                              c->bf16_enabled   ? "in a bf16 run"
+                              : c->fp16_enabled ? "in an fp16 run"
+                                                : "in an fp32 run",
+                              c->bf16_enabled   ? "use training.gemm.bf16"
+                              : c->fp16_enabled ? "use training.gemm.fp16"
+                                                : "use training.gemm.fp32",
+                              false};
+    config_refuse_idle(k, &accumulation, 1, &plain);
+    if (c->training_device == Z3D_TRAINING_CPU) config_refuse_idle(k, gemm, 3, &type);
+}
+
+/* What looks at every instruction runs every instruction. */
+static void check_graph(config_checker *k) {
+    const z3d_config *c = k->c;
+    const char *looks = c->training_digest            ? "training.digest"
+                        : c->training_trace_steps > 0 ? "training.trace_steps"
+                                                      : NULL;
+    if (c->training_cuda_graph != Z3D_CUDA_GRAPH_ON || !looks) return;
+    config_complain(k, "training.cuda_graph",
+                    "on is not possible with %s, which looks at every instruction; write auto, or "
+                    "leave %s out",
+                    looks, looks);
+}
+
+static void check_cpu_device(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key cuda[] = {
+        {"training.collectives", c->training_collectives == Z3D_COLLECTIVES_NCCL},
+        {"training.attention", c->training_attention != Z3D_CONFIG_ATTENTION_AUTO},
+        {"training.tf32", c->training_tf32},
+        {"training.deterministic", !c->training_deterministic},
+        {"training.cuda_graph", c->training_cuda_graph != Z3D_CUDA_GRAPH_AUTO},
+    };
+    const idle_reason cpu = {
+        {"training.device"}, "on the cpu device", "set training.device to cuda", false};
+    config_refuse_idle(k, cuda, 5, &cpu);
+}
+
+static void check_cuda_device(config_checker *k) {
+    const z3d_config *c = k->c;
+    bool fp32 = !c->fp16_enabled && !c->bf16_enabled,
+         cudnn = c->training_attention == Z3D_CONFIG_ATTENTION_CUDNN;
+    const idle_key gemm[] = {
+        {"training.gemm.fp32", c->training_gemm_fp32 != 0},
+        {"training.gemm.bf16", c->training_gemm_bf16 != 0},
+        {"training.gemm.fp16", c->training_gemm_fp16 != 0},
+    };
+    const idle_key tf32 = {"training.tf32", c->training_tf32 && !fp32};
+    const idle_key any_order = {"training.deterministic", !c->training_deterministic};
+    const idle_reason cublas = {
+        {"training.device"}, "on the cuda device, which uses cuBLASLt", NULL, false};
+    const idle_reason short_type = {
+        {"bf16.enabled", "fp16.enabled"}, "in a 16-bit run", NULL, false};
+    const idle_reason own = {{"training.attention", "bf16.enabled", "fp16.enabled"},
+                             "where cuDNN does not compute attention",
+                             NULL,
+                             false};
+    config_refuse_idle(k, gemm, 3, &cublas);
+    config_refuse_idle(k, &tf32, 1, &short_type);
+    check_graph(k);
+    if (fp32 || c->training_attention == Z3D_CONFIG_ATTENTION_OWN)
+        config_refuse_idle(k, &any_order, 1, &own);
+    if (cudnn && (fp32 || c->model_attention_dropout > 0)) {
+        config_complain(k, "training.attention",
+                        "cudnn computes attention only in bf16 and fp16, and without dropout on "
+                        "the probabilities; write auto");
+    }
+}
+
+/* What is done with files or a prompt that are not given. */
+static void check_unused_parts(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key validation[] = {
+        {"training.eval_interval", c->training_eval_interval != 100},
+        {"training.eval_steps", c->training_eval_steps != 10},
+    };
+    const idle_key generate[] = {
+        {"generate.tokens", c->generate_tokens != 200},
+        {"generate.temperature", c->generate_temperature != 0.8},
+        {"generate.top_k", c->generate_top_k != 40},
+        {"generate.seed", c->generate_seed != 1},
+        {"generate.top_p", c->generate_top_p != 1},
+    };
+    const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
+                              {"data.merges", c->data_merges[0] != '\0'}};
+    const idle_reason no_file = {
+        {"data.validation"}, "without data.validation", "set data.validation", false};
+    const idle_reason no_prompt = {
+        {"generate.prompt"}, "without generate.prompt", "set generate.prompt", false};
+    const idle_reason bytes = {
+        {"data.tokenizer"}, "with data.tokenizer bytes", "set data.tokenizer to gpt2", false};
+    if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
+    if (!c->generate_prompt || !*c->generate_prompt) config_refuse_idle(k, generate, 5, &no_prompt);
+    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) config_refuse_idle(k, files, 2, &bytes);
+}
+
+void config_check_into(config_checker *k) {
+    config_settle_peers(k);
+    check_numbers(k);
+    check_optimizer(k);
+    check_model(k);
+    check_parallel(k);
+    check_precision(k);
+    check_activation(k);
+    check_schedule(k);
+    check_checkpoint(k);
+    check_types(k);
+    if (k->c->training_device == Z3D_TRAINING_CPU) {
+        check_cpu_device(k);
+    } else {
+        check_cuda_device(k);
+    }
+    check_unused_parts(k);
+    if (k->c->run_dir[0] == '\0') {
+        config_complain(k, "run.dir", "is empty; write a folder to write to");
+    }
+}

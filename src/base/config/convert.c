@@ -1,0 +1,130 @@
+/* Another framework's settings as ours: what is taken, what is written out since defaults differ,
+ * and what cannot be had. */
+#include "src/base/config/convert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHECK_ROUNDS = 4 };
+
+z3d_status config_conversion_begin(config_conversion *v, const char *file, const char *peer) {
+    int source;
+    *v = (config_conversion){.file = file, .peer = peer};
+    Z3D_TRY(z3d_config_create(&v->config));
+    v->config->origin->report = &v->report;
+    return config_add_source(v->config, file, &source);
+}
+
+void config_conversion_end(config_conversion *v) {
+    z3d_config_destroy(v->config);
+    for (int i = 0; i < CONFIG_VERDICTS; i++) z3d_string_free(&v->report.rows[i]);
+}
+
+bool config_is_mentioned(const config_conversion *v, const char *name) {
+    char row[160], long_row[160];
+    snprintf(row, sizeof row, "  %s ", name);
+    snprintf(long_row, sizeof long_row, "  %s\n", name);
+    for (int i = 0; i < CONFIG_VERDICTS; i++) {
+        const char *rows = v->report.rows[i].text;
+        if (rows && (strstr(rows, row) || strstr(rows, long_row))) return true;
+    }
+    return false;
+}
+
+static z3d_status set(config_conversion *v, const char *path, const char *text) {
+    int key = config_find(path);
+    Z3D_REQUIRE(key >= 0, "a converter names %s", path);
+    Z3D_TRY(config_set_text(v->config, &config_table[key], text));
+    v->config->origin->place[key] = (config_place){0, 1, 1};
+    return Z3D_OK;
+}
+
+void config_take(config_conversion *v, const char *name, const char *path, const char *text) {
+    if (set(v, path, text) == Z3D_OK) {
+        config_report_add(&v->report, CONFIG_TAKEN, name, "%s: %s", path, text);
+    } else {
+        config_report_add(&v->report, CONFIG_REFUSED, name, "%s: %s", path, z3d_error_message());
+    }
+}
+
+void config_take_quietly(config_conversion *v, const char *path, const char *text) {
+    if (set(v, path, text) != Z3D_OK) {
+        config_report_add(&v->report, CONFIG_REFUSED, path, "%s", z3d_error_message());
+    }
+}
+
+static void append_key(const config_conversion *v, int key, z3d_string *out) {
+    config_append_value(out, v->config, &config_table[key], 2);
+}
+
+void config_take_default(config_conversion *v, const char *path, const char *text,
+                         const char *whose) {
+    int key = config_find(path);
+    z3d_string ours = {0}, theirs = {0};
+    if (key < 0) return;
+    config_unset(v->config, key);
+    append_key(v, key, &ours);
+    if (set(v, path, text) == Z3D_OK) append_key(v, key, &theirs);
+    if (ours.failed || theirs.failed || !theirs.text) {
+        config_report_add(&v->report, CONFIG_REFUSED, path, "no memory");
+    } else if (strcmp(ours.text, theirs.text) == 0) {
+        config_unset(v->config, key);
+    } else {
+        config_report_add(&v->report, CONFIG_DEFAULTED, path, "%s is %s, zero3d's is%s", whose,
+                          text, ours.text);
+    }
+    z3d_string_free(&ours);
+    z3d_string_free(&theirs);
+}
+
+/* The lines of a check's message as rows, "<file>:1:1: key: what" without its place. */
+static void report_lines(config_conversion *v, char *lines) {
+    char place[512];
+    snprintf(place, sizeof place, "%s:1:1: ", v->file);
+    for (char *line = lines; line;) {
+        char *end = strchr(line, '\n');
+        if (end) *end = '\0';
+        bool ours = strncmp(line, place, strlen(place)) == 0;
+        config_report_add(&v->report, CONFIG_REFUSED, "check", "%s",
+                          ours ? line + strlen(place) : line);
+        line = end ? end + 1 : NULL;
+    }
+}
+
+/* Until what is left is valid; true if it is. */
+static bool drop_what_is_refused(config_conversion *v) {
+    for (int round = 0; round < CHECK_ROUNDS; round++) {
+        config_errors found = {0};
+        config_checker k;
+        memset(v->config->origin->wrong, 0, sizeof v->config->origin->wrong);
+        config_checker_begin(&k, v->config, &found);
+        config_check_into(&k);
+        if (found.total && found.text.text) report_lines(v, found.text.text);
+        z3d_string_free(&found.text);
+        if (found.total == 0) return true;
+        for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+            if (k.wrong[i]) config_unset(v->config, i);
+        }
+    }
+    return false;
+}
+
+z3d_status config_conversion_finish(config_conversion *v, z3d_string *yaml, z3d_string *table,
+                                    bool *complete) {
+    static const char *const titles[CONFIG_VERDICTS] = {
+        "Taken:", "Written out, because the defaults differ:", "Not the same here:",
+        "No effect here:", "Not supported:"};
+    bool valid = drop_what_is_refused(v);
+    *complete = valid && v->report.count[CONFIG_REFUSED] == 0;
+    z3d_string_append(yaml, "# From the %s settings in %s.\n", v->peer, v->file);
+    config_write_set(v->config, yaml);
+    for (int i = 0; i < CONFIG_VERDICTS; i++) {
+        const z3d_string *rows = &v->report.rows[i];
+        if (rows->failed) table->failed = true;
+        if (rows->length == 0) continue;
+        z3d_string_append(table, "%s%s\n%s", table->length ? "\n" : "", titles[i], rows->text);
+    }
+    return yaml->failed || table->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text")
+                                         : Z3D_OK;
+}

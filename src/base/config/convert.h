@@ -1,0 +1,30 @@
+/* What the converters of other frameworks' settings share. */
+#ifndef ZERO3D_BASE_CONFIG_CONVERT_H
+#define ZERO3D_BASE_CONFIG_CONVERT_H
+
+#include "src/base/config/table.h"
+
+typedef struct config_conversion {
+    z3d_config *config;
+    config_report report;
+    const char *file, *peer; /* what is read; "DeepSpeed" */
+} config_conversion;
+
+z3d_status config_conversion_begin(config_conversion *v, const char *file, const char *peer);
+void config_conversion_end(config_conversion *v);
+
+/* Whether the table has a row of this name. */
+bool config_is_mentioned(const config_conversion *v, const char *name);
+/* Sets a key as the file says, and a row `name`; a value that the key refuses is a row too. */
+void config_take(config_conversion *v, const char *name, const char *path, const char *text);
+/* Sets a key that nothing has set to `text`, the default of `whose`, where that is not ours. */
+void config_take_default(config_conversion *v, const char *path, const char *text,
+                         const char *whose);
+/* The key is written whatever its default is. */
+void config_take_quietly(config_conversion *v, const char *path, const char *text);
+
+/* Drops what z3d_config_check refuses (with a row), and writes both texts. */
+z3d_status config_conversion_finish(config_conversion *v, z3d_string *yaml, z3d_string *table,
+                                    bool *complete);
+
+#endif

@@ -1,0 +1,133 @@
+/* A DeepSpeed file as our configuration. Our reader reads it, since the names are the same; then
+ * every default of DeepSpeed's that is not ours is written out. */
+#include "src/base/config/convert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char theirs[] = "DeepSpeed's default";
+
+/* Rows of the keys that the file set. */
+static void report_taken(config_conversion *v) {
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        z3d_string value = {0};
+        if (v->config->origin->place[i].source < 0 || v->config->origin->is_auto[i]) continue;
+        config_append_value(&value, v->config, &config_table[i], 2);
+        config_report_add(&v->report, CONFIG_TAKEN, config_table[i].path, "%s",
+                          value.text ? value.text + (value.text[0] == ' ') : "");
+        z3d_string_free(&value);
+    }
+}
+
+/* Hugging Face's Trainer fills in what is auto from its arguments. */
+static void fill_autos(config_conversion *v) {
+    static const char *const filled[][2] = {
+#define X(path, value) {path, value},
+        Z3D_CONFIG_AUTO(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof filled / sizeof *filled; i++) {
+        int key = config_find(filled[i][0]);
+        if (!v->config->origin->is_auto[key]) continue;
+        config_take_default(v, filled[i][0], filled[i][1],
+                            "the file says auto; the Trainer's default");
+        if (!config_is_mentioned(v, filled[i][0])) {
+            bool open = strcmp(filled[i][1], "auto") == 0;
+            config_report_add(&v->report, CONFIG_TAKEN, filled[i][0], "auto%s%s", open ? "" : ": ",
+                              open ? "" : filled[i][1]);
+        }
+    }
+}
+
+static void fill(config_conversion *v, const char *path, const char *text) {
+    if (!config_is_mentioned(v, path)) config_take_default(v, path, text, theirs);
+}
+
+static void fill_optimizer(config_conversion *v) {
+    z3d_optimizer optimizer = (z3d_optimizer)v->config->optimizer_type;
+    bool given =
+        config_is_mentioned(v, "optimizer.type") || config_is_mentioned(v, "optimizer.params.lr");
+    if (!given) {
+        config_report_add(&v->report, CONFIG_DIFFERENT, "optimizer",
+                          "not in the file, so your script makes it: write its lr, betas, eps and "
+                          "weight_decay in optimizer.params");
+        return;
+    }
+    fill(v, "optimizer.params.lr", "1e-3");
+    if (z3d_optimizer_reads(optimizer, "betas")) fill(v, "optimizer.params.betas", "[0.9, 0.999]");
+    if (z3d_optimizer_reads(optimizer, "momentum")) fill(v, "optimizer.params.momentum", "0");
+    fill(v, "optimizer.params.weight_decay", "0");
+    if (v->config->optimizer_params_weight_decay > 0)
+        config_report_add(&v->report, CONFIG_DIFFERENT, "optimizer.params.weight_decay",
+                          "for matrices only; DeepSpeed decays biases and norms too, unless your "
+                          "script has groups without it");
+}
+
+static void fill_clipping(config_conversion *v) {
+    if (config_is_mentioned(v, "gradient_clipping")) return;
+    fill(v, "gradient_clipping", "1");
+    config_report_add(&v->report, CONFIG_DIFFERENT, "gradient_clipping",
+                      "before June 2026 DeepSpeed's default was 0 (off); if your version is older, "
+                      "write 0");
+}
+
+/* The scheduler's own peak is the rate, whatever the optimizer's is. */
+static void fill_peak(config_conversion *v) {
+    z3d_config *c = v->config;
+    const config_peer *peak = &c->origin->peer[CONFIG_PEER_WARMUP_MAX_LR];
+    char number[40];
+    if (peak->place.source >= 0) {
+        if (z3d_config_is_set(c, "optimizer.params.lr") && c->optimizer_params_lr != peak->value) {
+            config_report_add(&v->report, CONFIG_NO_EFFECT, "optimizer.params.lr",
+                              "the scheduler sets the rate: warmup_max_lr %s",
+                              z3d_format_number(peak->value, number, sizeof number));
+        }
+        config_unset(c, CONFIG_KEY_optimizer_params_lr);
+    } else if (!config_is_mentioned(v, "scheduler.params.warmup_max_lr")) {
+        config_unset(c, CONFIG_KEY_optimizer_params_lr);
+        config_take_default(v, "optimizer.params.lr", "1e-3",
+                            "DeepSpeed's default of scheduler.params.warmup_max_lr");
+    }
+}
+
+static void fill_scheduler(config_conversion *v) {
+    z3d_config *c = v->config;
+    char number[40];
+    if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) return;
+    fill(v, "scheduler.params.warmup_num_steps", "1000");
+    if (!config_is_mentioned(v, "scheduler.params.warmup_type")) {
+        config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_type",
+                          "DeepSpeed's default is log; the warm-up here is linear");
+    }
+    if (c->scheduler_type != Z3D_SCHEDULE_WARMUP_COSINE) {
+        fill_peak(v);
+    } else if (!config_is_mentioned(v, "scheduler.params.cos_min_ratio")) {
+        double end = 1e-4 * c->optimizer_params_lr;
+        fill(v, "scheduler.params.min_lr", z3d_format_number(end, number, sizeof number));
+    }
+}
+
+static void convert(config_conversion *v) {
+    report_taken(v);
+    fill_autos(v);
+    fill(v, "zero_optimization.stage", "0");
+    fill_clipping(v);
+    fill_optimizer(v);
+    fill_scheduler(v);
+    config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",
+                      "not in a DeepSpeed file: add model.*, data.train, training.steps and "
+                      "training.device");
+}
+
+z3d_status z3d_config_from_deepspeed(const char *path, z3d_string *yaml, z3d_string *table,
+                                     bool *complete) {
+    config_conversion v;
+    z3d_status status = config_conversion_begin(&v, path, "DeepSpeed");
+    if (status == Z3D_OK) status = z3d_config_read_file(v.config, path);
+    if (status == Z3D_OK) {
+        convert(&v);
+        status = config_conversion_finish(&v, yaml, table, complete);
+    }
+    config_conversion_end(&v);
+    return status;
+}

@@ -1,0 +1,168 @@
+/* All that is wrong with a configuration, told at once, and what else a reader is told. */
+#include "src/base/config/table.h"
+
+#include "src/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A message holds 8192 bytes; the last line says how many more there are. */
+enum { ERRORS_SHOWN = 50, ERROR_BYTES = 7800, REPORT_COLUMN = 48 };
+
+void config_errors_add(config_errors *errors) {
+    const char *line = z3d_error_message();
+    errors->total++;
+    if (errors->kept == ERRORS_SHOWN || errors->total > errors->kept + 1) return;
+    if (errors->kept > 0 && errors->text.length + strlen(line) > ERROR_BYTES) return;
+    z3d_string_append(&errors->text, "%s%s", errors->kept ? "\n" : "", line);
+    errors->kept++;
+}
+
+void config_errors_remove(config_errors *errors, const char *line) {
+    z3d_string rest = {0};
+    bool found = false;
+    for (const char *at = errors->text.text; at && *at;) {
+        const char *end = strchr(at, '\n');
+        size_t length = end ? (size_t)(end - at) : strlen(at);
+        bool same = !found && strlen(line) == length && strncmp(at, line, length) == 0;
+        if (!same) z3d_string_append(&rest, "%s%.*s", rest.length ? "\n" : "", (int)length, at);
+        found = found || same;
+        at = end ? end + 1 : NULL;
+    }
+    errors->total--;
+    errors->kept -= found;
+    z3d_string_free(&errors->text);
+    errors->text = rest;
+}
+
+z3d_status config_errors_status(const config_errors *errors) {
+    if (errors->total == 0) return Z3D_OK;
+    if (errors->text.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of errors");
+    if (errors->total == errors->kept) {
+        return z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__, errors->text.text);
+    }
+    z3d_string all = {0};
+    z3d_string_append(&all, "%s\n... and %d more errors", errors->text.text,
+                      errors->total - errors->kept);
+    z3d_status status = z3d_error_set_lines(Z3D_ERR_CONFIG, __FILE__, __LINE__,
+                                            all.failed ? errors->text.text : all.text);
+    z3d_string_free(&all);
+    return status;
+}
+
+void config_mark_wrong(z3d_config *config, const char *path) {
+    size_t length = strlen(path);
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        const char *key = config_table[i].path;
+        bool here = strncmp(key, path, length) == 0 && (!key[length] || key[length] == '.');
+        if (here) config->origin->wrong[i] = true;
+    }
+}
+
+void config_add_error(z3d_config *config, const char *path) {
+    char near[128];
+    if (path) {
+        bool known = config_find(path) >= 0 || config_is_section(path);
+        const char *meant = known ? path : config_nearest(path, near, sizeof near);
+        if (meant) config_mark_wrong(config, meant);
+    }
+    if (config->origin->report) {
+        const char *what = z3d_error_message();
+        const char *key = path ? strstr(what, path) : NULL; /* "file:1:2: key: what" */
+        size_t length = key ? strlen(path) : 0;
+        if (key && strncmp(key + length, ": ", 2) == 0) what = key + length + 2;
+        config_report_add(config->origin->report, CONFIG_REFUSED, path ? path : "the file", "%s",
+                          what);
+    } else {
+        config_errors_add(&config->origin->errors);
+    }
+}
+
+void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
+                 const char *why) {
+    z3d_string where = {0};
+    if (config->origin->report) {
+        config_report_add(config->origin->report, CONFIG_NO_EFFECT, path, "%s", why);
+        return;
+    }
+    config_format_place(config, place, &where);
+    if (!where.failed) z3d_log(Z3D_LOG_INFO, "%s: %s %s %s", where.text, path, what, why);
+    z3d_string_free(&where);
+}
+
+/* ---- checks ---- */
+
+void config_checker_begin(config_checker *k, z3d_config *config, config_errors *errors) {
+    k->c = config;
+    k->errors = errors;
+    memcpy(k->wrong, config->origin->wrong, sizeof k->wrong);
+}
+
+bool config_sound(const config_checker *k, ...) {
+    va_list paths;
+    const char *path;
+    bool sound = true;
+    va_start(paths, k);
+    while ((path = va_arg(paths, const char *))) {
+        int key = config_find(path);
+        sound = sound && key >= 0 && !k->wrong[key];
+    }
+    va_end(paths);
+    return sound;
+}
+
+void config_complain(config_checker *k, const char *path, const char *format, ...) {
+    char message[1024];
+    int key = config_find(path);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    (void)z3d_config_error(k->c, path, "%s", message);
+    if (key >= 0) k->wrong[key] = true;
+    config_errors_add(k->errors);
+}
+
+/* What reading found, then what `check` and `resolve` find. */
+static z3d_status examine(z3d_config *config, bool check, int world_size, int *data) {
+    config_checker k;
+    config_errors all = config->origin->errors;
+    all.text = (z3d_string){0};
+    if (all.total) z3d_string_append(&all.text, "%s", config->origin->errors.text.text);
+    config_checker_begin(&k, config, &all);
+    if (!config->origin->cut) {
+        if (check) config_check_into(&k);
+        if (data) config_resolve_into(&k, world_size, data);
+    }
+    z3d_status status = config_errors_status(&all);
+    z3d_string_free(&all.text);
+    return status;
+}
+
+z3d_status z3d_config_check(z3d_config *config) {
+    return examine(config, true, 0, NULL);
+}
+
+z3d_status z3d_config_resolve(z3d_config *config, int world_size, int *data_parallel_size) {
+    return examine(config, false, world_size, data_parallel_size);
+}
+
+z3d_status z3d_config_settle(z3d_config *config, int world_size, int *data_parallel_size) {
+    return examine(config, true, world_size, data_parallel_size);
+}
+
+/* ---- another framework's settings ---- */
+
+void config_report_add(config_report *report, config_verdict verdict, const char *what,
+                       const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    bool fits = strlen(what) < REPORT_COLUMN;
+    if (!fits) z3d_string_append(&report->rows[verdict], "  %s\n", what);
+    z3d_string_append(&report->rows[verdict], "  %-*s %s\n", REPORT_COLUMN, fits ? what : "", text);
+    report->count[verdict]++;
+}

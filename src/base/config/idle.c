@@ -1,0 +1,34 @@
+/* Options without effect. */
+#include "src/base/config/idle.h"
+
+/* A file stays as it is while overrides try this and that: what only an override left without
+ * effect is told and goes back to its default. */
+static bool may_be_idle(const config_checker *k, const char *path, const idle_reason *reason) {
+    if (!config_is_from_file(k->c, path)) return false;
+    bool overridden = false;
+    for (int i = 0; i < MAX_CAUSES && reason->cause[i]; i++) {
+        overridden = overridden || config_is_overridden(k->c, reason->cause[i]);
+    }
+    return overridden || reason->accepted;
+}
+
+void config_refuse_idle(config_checker *k, const idle_key *keys, int count,
+                        const idle_reason *reason) {
+    for (int i = 0; i < MAX_CAUSES && reason->cause[i]; i++) {
+        if (!config_sound(k, reason->cause[i], NULL)) return;
+    }
+    for (int i = 0; i < count; i++) {
+        const char *path = keys[i].path;
+        bool set = keys[i].differs && z3d_config_is_set(k->c, path);
+        if (!set || !config_sound(k, path, NULL)) continue;
+        if (may_be_idle(k, path, reason)) {
+            int key = config_find(path);
+            config_tell(k->c, k->c->origin->place[key], path, "has no effect", reason->because);
+            config_unset(k->c, key);
+        } else {
+            const char *remedy = reason->remedy;
+            config_complain(k, path, "has no effect %s; %s%sleave this key out", reason->because,
+                            remedy ? remedy : "", remedy ? ", or " : "");
+        }
+    }
+}

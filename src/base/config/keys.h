@@ -1,0 +1,270 @@
+/* The one table of configuration keys: X(field, path, type, default, rule, help).
+ * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
+ * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
+ * auto"; for ENUM "a|b|c". */
+#ifndef ZERO3D_BASE_CONFIG_KEYS_H
+#define ZERO3D_BASE_CONFIG_KEYS_H
+
+#include "src/base/optimizers.h"
+
+/* clang-format off */
+#define Z3D_CONFIG_KEYS(X) \
+  X(model_num_layers, "model.num_layers", INT, "12", "[1,1000000]", "transformer blocks") \
+  X(model_hidden_size, "model.hidden_size", INT, "768", "[1,1048576]", "width of the residual stream") \
+  X(model_num_attention_heads, "model.num_attention_heads", INT, "12", "[1,65536]", "attention heads; must divide hidden_size") \
+  X(model_seq_length, "model.seq_length", INT, "1024", "[1,16777216]", "tokens per sample") \
+  X(model_vocab_size, "model.vocab_size", INT, "50257", "[2,16777216]", "token ids; padded to make_vocab_size_divisible_by x tensor size, padded logits are masked") \
+  X(model_make_vocab_size_divisible_by, "model.make_vocab_size_divisible_by", INT, "128", "[1,65536]", "vocabulary padding unit, as in Megatron-LM") \
+  X(model_hidden_dropout, "model.hidden_dropout", FLOAT, "0", "[0,1)", "dropout after the embedding and on each residual branch") \
+  X(model_attention_dropout, "model.attention_dropout", FLOAT, "0", "[0,1)", "dropout on attention probabilities") \
+  X(model_init_method_std, "model.init_method_std", FLOAT, "0.02", "(0,10]", "standard deviation of initial weights; residual projections use this / sqrt(2 num_layers), as in GPT-2") \
+  X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
+  X(parallel_sequence_parallel, "parallel.sequence_parallel", BOOL, "false", "", "Megatron's sequence parallelism: layernorms, dropout and residuals work on 1/tp of a micro-batch's tokens; all-reduces become reduce-scatter and all-gather; tp must divide seq_length") \
+  X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,65536]", "pipeline stages; only 1 so far") \
+  X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
+  X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "number of ranks that the run must have; auto: any number") \
+  X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
+  X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch; any two of the three batch keys give the third") \
+  X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
+  X(gradient_clipping, "gradient_clipping", FLOAT, "0", "[0,1e9]", "largest global gradient norm; 0: no clipping") \
+  X(zero_optimization_stage, "zero_optimization.stage", INT, "2", "[0,3]", "ZeRO stage: what is partitioned over the data group. 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters. With one data rank all stages are equal, and allowed") \
+  X(zero_optimization_reduce_bucket_size, "zero_optimization.reduce_bucket_size", INT, "5e8", "[1,1e12]", "largest number of elements in one reduction") \
+  X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "largest number of elements in one all-gather") \
+  X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "run collectives beside compute") \
+  X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
+  X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept") \
+  X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
+  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise") \
+  X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "number of activation checkpoints, spread evenly over the blocks; auto: one per block") \
+  X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "what a recomputation repeats. full: the block's whole forward, as the paper's systems do; minimal: only what backward reads") \
+  X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's type. fp32 is allowed only if the model's type is bf16 or fp16") \
+  X(fp16_enabled, "fp16.enabled", BOOL, "false", "", "train in fp16 with loss scaling") \
+  X(fp16_loss_scale, "fp16.loss_scale", FLOAT, "0", "[0,1e38]", "fixed loss scale; 0: dynamic") \
+  X(fp16_initial_scale_power, "fp16.initial_scale_power", INT, "16", "[0,126]", "first loss scale is 2 to this power") \
+  X(fp16_loss_scale_window, "fp16.loss_scale_window", INT, "1000", "[1,1e9]", "steps without overflow before the scale doubles") \
+  X(fp16_hysteresis, "fp16.hysteresis", INT, "2", "[1,1e6]", "number of overflows before the scale halves") \
+  X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, "1", "(0,1e38]", "lowest dynamic loss scale") \
+  X(bf16_enabled, "bf16.enabled", BOOL, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
+  X(optimizer_type, "optimizer.type", ENUM, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer; SGD is torch.optim.SGD, with momentum") \
+  X(optimizer_params_lr, "optimizer.params.lr", FLOAT, "6e-4", "[0,1e6]", "peak learning rate") \
+  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, "[0.9, 0.95]", "[0,1)", "AdamW: decay rates of momentum and variance") \
+  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, "1e-8", "(0,1]", "AdamW: added to the root of the variance") \
+  X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
+  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW) or added to the gradient (SGD); biases and norms have none") \
+  X(scheduler_type, "scheduler.type", ENUM, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
+  X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, "0", "[0,1e12]", "steps of linear warm-up from 0") \
+  X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
+  X(scheduler_params_min_lr, "scheduler.params.min_lr", FLOAT, "0", "[0,1e6]", "learning rate at the end of the decay") \
+  X(data_train, "data.train", LIST, "", "", "token file(s) to train on: a path, or a list of paths or {path, weight}") \
+  X(data_validation, "data.validation", LIST, "", "", "held-out token file(s) for validation") \
+  X(data_seed, "data.seed", INT, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
+  X(data_tokenizer, "data.tokenizer", ENUM, "bytes", "bytes|gpt2", "how text becomes tokens (for generate)") \
+  X(data_vocab, "data.vocab", STRING, "", "", "the gpt2 tokenizer's vocab.json or tokenizer.json, or their folder") \
+  X(data_merges, "data.merges", STRING, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
+  X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
+  X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
+  X(training_device, "training.device", ENUM, "cpu", "cpu|cuda", "device; cuda: one GPU per rank") \
+  X(training_collectives, "training.collectives", ENUM, "auto", "auto|nccl|host", "who runs the collectives. host: zero3d itself, over MPI or TCP. auto: nccl on cuda, host on cpu. host on cuda goes through host memory: it is slow, has the cpu device's order of sums, and ranks may share a GPU") \
+  X(training_attention, "training.attention", ENUM, "auto", "auto|cudnn|own", "cuda: who computes attention; auto: cuDNN if it is installed and supports the case (16-bit types, no dropout on the probabilities), else zero3d's own kernels") \
+  X(training_deterministic, "training.deterministic", BOOL, "true", "", "cuda: false lets cuDNN sum attention's input gradient in any order. This is faster and takes less memory, but two runs differ in their last bits") \
+  X(training_tf32, "training.tf32", BOOL, "false", "", "cuda: an fp32 run multiplies matrices in TF32: fast, with 10 bits of mantissa") \
+  X(training_cuda_graph, "training.cuda_graph", ENUM, "auto", "auto|on|off", "cuda: capture the train step once, and launch it as one graph from the second step on. Launches are fewer, results are bitwise equal. auto: on with one rank or NCCL, without training.digest and training.trace_steps. The start of the run says which") \
+  X(training_hardware, "training.hardware", STRING, "", "", "the machine for which activation_checkpointing.cpu_checkpointing: auto is decided. A path: a file that describes it (`zero3d doctor --measure FILE` writes one; see configs/hardware). measure: measure this machine at start-up. unset: auto means false") \
+  X(training_threads, "training.threads", INT, "auto", "[1,4096] auto", "CPU threads per rank; auto: the node's cores / its ranks") \
+  X(training_gemm_fp32, "training.gemm.fp32", ENUM, "auto", "auto|sgemm|matmul|portable", "how an fp32 run multiplies matrices; auto: measure once and keep the choice") \
+  X(training_gemm_bf16, "training.gemm.bf16", ENUM, "auto", "auto|sgemm|matmul|portable", "how a bf16 run multiplies matrices (sgemm: converted to fp32)") \
+  X(training_gemm_fp16, "training.gemm.fp16", ENUM, "auto", "auto|sgemm|portable", "how an fp16 run multiplies matrices (always converted to fp32)") \
+  X(training_log_interval, "training.log_interval", INT, "10", "[1,1e9]", "steps between console lines") \
+  X(training_eval_interval, "training.eval_interval", INT, "100", "[0,1e12]", "steps between validation losses; 0: only at the end; needs data.validation") \
+  X(training_eval_steps, "training.eval_steps", INT, "10", "[1,1e9]", "batches per validation loss; needs data.validation") \
+  X(training_max_skipped_steps, "training.max_skipped_steps", INT, "20", "[1,1e9]", "largest number of steps in a row that are skipped for overflow before the run stops") \
+  X(training_peak_tflops, "training.peak_tflops", FLOAT, "0", "[0,1e6]", "peak TFLOP/s of one rank, for MFU; 0: measured with matrix products on the cpu device") \
+  X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, "600", "[0,1e9]", "seconds in one wait, or without an answer from a disk, after which the run ends with a report of who waits for whom; 0: no limit") \
+  X(training_digest, "training.digest", BOOL, "false", "", "write a digest of every instruction's output (slow)") \
+  X(training_trace_steps, "training.trace_steps", INT, "0", "[0,1e6]", "number of first steps whose timeline is written for Perfetto") \
+  X(training_verify, "training.verify", BOOL, "true", "", "verify the step program before running it") \
+  X(training_time_limit, "training.time_limit", FLOAT, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint if checkpoint.interval is set; 0: no limit") \
+  X(checkpoint_dir, "checkpoint.dir", STRING, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \
+  X(checkpoint_interval, "checkpoint.interval", INT, "0", "[0,1e12]", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. 0: no checkpoints") \
+  X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
+  X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
+  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint: a new run starts with its weights") \
+  X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked before a checkpoint is used. full: the digest of every byte; read: the digests of what this run reads; sizes: only the files' sizes") \
+  X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training continues") \
+  X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \
+  X(run_tensorboard, "run.tensorboard", BOOL, "true", "", "write TensorBoard event files") \
+  X(generate_prompt, "generate.prompt", STRING, "", "", "text to continue at the end of the run; unset: no sample") \
+  X(generate_tokens, "generate.tokens", INT, "200", "[1,1e6]", "number of tokens to generate; this and the next keys need generate.prompt") \
+  X(generate_temperature, "generate.temperature", FLOAT, "0.8", "[0,100]", "temperature of sampling; 0: always the most likely token") \
+  X(generate_top_k, "generate.top_k", INT, "40", "[0,16777216]", "sample from the k most likely tokens; 0: from all") \
+  X(generate_top_p, "generate.top_p", FLOAT, "1", "(0,1]", "nucleus sampling: of the tokens that top_k leaves, sample from the most likely ones whose probabilities add up to p; 1: from all") \
+  X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of sampling")
+/* clang-format on */
+
+/* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
+ * nothing here: X(path, why). The reader says so in one line; values are not looked at. */
+#define Z3D_CONFIG_ACCEPTED(X)                                                                     \
+    X("zero_optimization.contiguous_gradients",                                                    \
+      "gradients are always contiguous: the memory planner lays them out")                         \
+    X("zero_optimization.reduce_scatter", "gradients are always reduce-scattered")                 \
+    X("zero_optimization.allgather_partitions", "partitions are always all-gathered")              \
+    X("zero_optimization.round_robin_gradients",                                                   \
+      "shards are equal column ranges; there is no rank order to rotate")                          \
+    X("zero_optimization.sub_group_size", "the optimizer steps parameter groups, one at a time")   \
+    X("zero_optimization.stage3_prefetch_bucket_size", "the next unit is always prefetched")       \
+    X("zero_optimization.stage3_param_persistence_threshold", "all parameters are partitioned")    \
+    X("zero_optimization.stage3_max_live_parameters",                                              \
+      "two units are live at a time, by construction")                                             \
+    X("zero_optimization.stage3_max_reuse_distance",                                               \
+      "a gather is reused only by the next instruction")                                           \
+    X("zero_optimization.stage3_gather_16bit_weights_on_model_save",                               \
+      "zero3d checkpoint export makes such a file from any checkpoint")                            \
+    X("zero_optimization.ignore_unused_parameters",                                                \
+      "the step program knows every parameter's use")                                              \
+    X("zero_optimization.elastic_checkpoint", "every checkpoint loads on any topology")            \
+    X("zero_optimization.load_from_fp32_weights", "checkpoints hold fp32 weights, and no others")  \
+    X("zero_optimization.stage3_gather_fp16_weights_on_model_save",                                \
+      "zero3d checkpoint export makes such a file of any checkpoint")                              \
+    X("zero_optimization.stage3_model_persistence_threshold", "all parameters are partitioned")    \
+    X("zero_optimization.stage3_module_granularity_threshold",                                     \
+      "units are the model's blocks, and always the same")                                         \
+    X("zero_optimization.stage3_use_all_reduce_for_fetch_params",                                  \
+      "parameters are always all-gathered")                                                        \
+    X("zero_optimization.stage3_allgather_sequential", "one unit is gathered at a time")           \
+    X("zero_optimization.legacy_stage1", "there is one implementation of stage 1")                 \
+    X("zero_optimization.use_multi_rank_bucket_allreduce",                                         \
+      "gradients are always reduce-scattered")                                                     \
+    X("zero_optimization.memory_efficient_linear", "the memory planner places every tensor")       \
+    X("zero_optimization.override_module_apply", "parameters are partitioned from the start")      \
+    X("zero_optimization.log_trace_cache_warnings", "there is no trace cache")                     \
+    X("zero_optimization.enable_sanity_checks", "every step program is verified")                  \
+    X("zero_optimization.cpu_offload_use_pin_memory", "nothing is offloaded")                      \
+    X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
+    X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
+    X("optimizer.params.torch_adam", "there is one implementation of AdamW")                       \
+    X("optimizer.params.fused", "AdamW is always one kernel")                                      \
+    X("optimizer.legacy_fusion", "AdamW is always one kernel")                                     \
+    X("activation_checkpointing.synchronize_checkpoint_boundary",                                  \
+      "streams are ordered by the step program")                                                   \
+    X("activation_checkpointing.contiguous_memory_optimization",                                   \
+      "the memory planner packs everything; nothing fragments")                                    \
+    X("activation_checkpointing.profile", "use training.trace_steps")                              \
+    X("bf16.check_grad_overflow", "overflow is always checked")                                    \
+    X("bf16.immediate_grad_update", "gradients are always summed immediately")                     \
+    X("checkpoint.tag_validation", "the ranks always agree on a checkpoint")                       \
+    X("checkpoint.load_universal", "every checkpoint loads on any topology")                       \
+    X("checkpoint.parallel_write", "every rank writes its part")                                   \
+    X("data_types.params_dtype", "fp16.enabled and bf16.enabled choose the type")                  \
+    X("prescale_gradients", "the loss is scaled once, by the global batch")                        \
+    X("gradient_predivide_factor", "the loss is scaled once, by the global batch")                 \
+    X("seq_parallel_communication_data_type", "there is no DeepSpeed-Ulysses")                     \
+    X("dataloader_drop_last", "a step is always a full batch")                                     \
+    X("use_data_before_expert_parallel_", "there are no experts")                                  \
+    X("disable_allgather", "parameters are always all-gathered")                                   \
+    X("zero_optimization.aio", "nothing is offloaded to NVMe")                                     \
+    X("aio", "nothing is offloaded to NVMe")                                                       \
+    X("wall_clock_breakdown", "use training.trace_steps")                                          \
+    X("memory_breakdown", "zero3d plan shows the memory")                                          \
+    X("dump_state", "the resolved configuration is in the run folder")                             \
+    X("log_level", "there is one level of messages")                                               \
+    X("steps_per_print", "use training.log_interval")
+
+/* What Hugging Face's integration writes as "auto", beside the keys whose rule has it: our default,
+ * told in one line. X(path, value that its Trainer fills in where that is not our default). */
+#define Z3D_CONFIG_AUTO(X)                                                                         \
+    X("gradient_clipping", "1")                                                                    \
+    X("optimizer.params.lr", "5e-5")                                                               \
+    X("optimizer.params.betas", "[0.9, 0.999]")                                                    \
+    X("optimizer.params.eps", "1e-8")                                                              \
+    X("optimizer.params.weight_decay", "0")                                                        \
+    X("scheduler.params.warmup_num_steps", "0")                                                    \
+    X("scheduler.params.total_num_steps", "auto")                                                  \
+    X("train_batch_size", "auto")                                                                  \
+    X("train_micro_batch_size_per_gpu", "8")                                                       \
+    X("gradient_accumulation_steps", "1")                                                          \
+    X("zero_optimization.reduce_bucket_size", "5e8")                                               \
+    X("zero_optimization.allgather_bucket_size", "5e8")                                            \
+    X("fp16.enabled", "false")                                                                     \
+    X("bf16.enabled", "false")
+
+/* Numbers that say again, or in another way, what a key of ours says: X(NAME, path). They set that
+ * key where nobody did, else must agree with it (peers.c). */
+#define Z3D_CONFIG_PEERS(X)                                                                        \
+    X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr")                                             \
+    X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio")
+
+/* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
+ * mapping by its `device` or `enabled`; "unsaid": a mapping with neither is off too) they ask for
+ * nothing and are accepted; else refused with `instead`, "": "<why>: not supported yet". */
+#define Z3D_CONFIG_LATER(X)                                                                        \
+    X("zero_optimization.offload_optimizer", "none|null|unsaid", "offload of optimizer states",    \
+      "")                                                                                          \
+    X("zero_optimization.offload_param", "none|null|unsaid", "offload of parameters", "")          \
+    X("zero_optimization.cpu_offload", "false|null", "offload of optimizer states", "")            \
+    X("zero_optimization.cpu_offload_params", "false|null", "offload of parameters", "")           \
+    X("zero_optimization.cpu_offload_param", "false|null", "offload of parameters", "")            \
+    X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \
+    X("zero_optimization.zero_quantized_nontrainable_weights", "false", "quantized gathers", "")   \
+    X("zero_optimization.zero_quantized_gradients", "false", "quantized reductions", "")           \
+    X("zero_optimization.zeropp_loco_param", "null", "quantized reductions", "")                   \
+    X("zero_optimization.zero_hpz_partition_size", "1", "hierarchical partitions", "")             \
+    X("zero_optimization.mics_shard_size", "-1", "sharding over a part of the data group", "")     \
+    X("zero_optimization.mics_hierarchical_params_gather", "false", "hierarchical partitions", "") \
+    X("zero_optimization.pipeline_loading_checkpoint", "false", "loading while reading", "")       \
+    X("zero_optimization.zenflow", "null|false", "ZenFlow", "")                                    \
+    X("communication_data_type", "null|auto", "another type for communication", "")                \
+    X("fp32_allreduce", "false", "another type for communication", "")                             \
+    X("sparse_gradients", "false", "sparse gradients", "")                                         \
+    X("optimizer.params.adam_w_mode", "true|null", "Adam with L2 regularization", "")              \
+    X("optimizer.params.amsgrad", "false|null", "AMSGrad", "")                                     \
+    X("optimizer.params.bias_correction", "true|null", "Adam without bias correction", "")         \
+    X("optimizer.params.freeze_step", "null", "1-bit Adam", "")                                    \
+    X("optimizer.params.nesterov", "false|null", "Nesterov momentum", "")                          \
+    X("optimizer.params.dampening", "0|null", "SGD with dampening", "")                            \
+    X("scheduler.params.warmup_min_lr", "0|auto|null", "a warm-up that does not begin at 0", "")   \
+    X("scheduler.params.warmup_min_ratio", "0|auto|null", "a warm-up that does not begin at 0",    \
+      "")                                                                                          \
+    X("scheduler.params.warmup_type", "linear|null", "a warm-up that is not linear", "")           \
+    X("scheduler.params.last_batch_iteration", "-1", "a schedule that begins in the middle", "")   \
+    X("fp16.auto_cast", "false|null", "casts of the model's inputs", "")                           \
+    X("fp16.consecutive_hysteresis", "false", "hysteresis that starts again", "")                  \
+    X("fp16.fp16_master_weights_and_grads", "false", "master weights in fp16", "")                 \
+    X("bf16.bf16_master_weights_and_grads", "false", "master weights in bf16", "")                 \
+    X("bf16.bf16_optimizer_states", "false", "optimizer states in bf16", "")                       \
+    X("checkpoint.use_node_local_storage", "false", "checkpoints on each node's own disk",         \
+      "not supported: use a folder that all nodes share")                                          \
+    X("tensorboard", "false|null|unsaid", "TensorBoard",                                           \
+      "not needed: event files are written to run.dir")                                            \
+    X("wandb", "false|null|unsaid", "Weights & Biases",                                            \
+      "not supported: metrics.jsonl in the run folder has every step")                             \
+    X("csv_monitor", "false|null|unsaid", "metrics as CSV",                                        \
+      "not needed: metrics.jsonl in the run folder has every step")                                \
+    X("comet", "false|null|unsaid", "Comet",                                                       \
+      "not supported: metrics.jsonl in the run folder has every step")                             \
+    X("flops_profiler", "false|null|unsaid", "a profile of operations",                            \
+      "not supported: use training.trace_steps")                                                   \
+    X("comms_logger", "false|null|unsaid", "a log of collectives",                                 \
+      "not supported: use training.trace_steps")                                                   \
+    X("amp", "false|auto|null|unsaid", "Apex AMP", "not supported: use bf16.enabled")              \
+    X("torch_autocast", "false|auto|null|unsaid", "autocast", "not supported: use bf16.enabled")   \
+    X("autotuning", "false|null|unsaid", "autotuning", "not supported: use zero3d plan --fit")     \
+    X("elasticity", "false|null|unsaid", "elastic batch sizes",                                    \
+      "not supported: a checkpoint loads on any number of ranks")                                  \
+    X("curriculum_learning", "false|null|unsaid", "curriculum learning", "not supported")          \
+    X("data_efficiency", "false|null|unsaid", "data efficiency", "not supported")                  \
+    X("compression_training", "null", "compression", "")                                           \
+    X("eigenvalue", "false|null|unsaid", "eigenvalues", "not supported")                           \
+    X("progressive_layer_drop", "false|null|unsaid", "progressive layer drop", "not supported")    \
+    X("quantize_training", "false|null|unsaid", "quantized training", "not supported")             \
+    X("sparse_attention", "null|false", "sparse attention", "")                                    \
+    X("hybrid_engine", "false|null|unsaid", "the hybrid engine", "not supported")                  \
+    X("tensor_parallel", "null", "tensor parallelism",                                             \
+      "not supported: use parallel.tensor_model_parallel_size")                                    \
+    X("pipeline", "null|unsaid", "pipeline parallelism", "")                                       \
+    X("nebula", "false|null|unsaid", "Nebula", "not supported: use checkpoint.async")              \
+    X("compile", "false|null|unsaid", "compilation of the model", "not supported")                 \
+    X("graph_harvesting", "false", "CUDA graphs", "not supported: use training.cuda_graph")        \
+    X("monitor_config", "null|unsaid", "monitoring",                                               \
+      "not needed: event files are written to run.dir")
+
+#endif

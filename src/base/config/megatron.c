@@ -1,0 +1,462 @@
+/* Megatron-LM's arguments as our configuration; defaults are Megatron-LM's. */
+#include "src/base/config/megatron.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const megatron_argument megatron_arguments[] = {
+#define X(name, kind, text) {name, text, MEGATRON_##kind},
+    MEGATRON_ARGUMENTS(X)
+#undef X
+};
+const int megatron_argument_count = sizeof megatron_arguments / sizeof *megatron_arguments;
+
+static const char theirs[] = "Megatron-LM's default";
+
+enum { HIGH_SCALE_POWER = 24 };
+
+typedef struct converter {
+    config_conversion v;
+    megatron_text text;
+} converter;
+
+static const char *value_of(const converter *m, const char *name) {
+    return megatron_value(&m->text, name);
+}
+
+static bool has(const converter *m, const char *name) {
+    return value_of(m, name) != NULL;
+}
+
+static void row(converter *m, config_verdict verdict, const char *name, const char *what) {
+    char flag[80];
+    snprintf(flag, sizeof flag, "--%.70s", name);
+    config_report_add(&m->v.report, verdict, flag, "%s", what);
+}
+
+/* Takes the argument for our key, if it is given. */
+static bool take(converter *m, const char *name, const char *path) {
+    char flag[80];
+    const char *value = value_of(m, name);
+    snprintf(flag, sizeof flag, "--%.70s", name);
+    if (value) config_take(&m->v, flag, path, value);
+    return value != NULL;
+}
+
+static void take_or_default(converter *m, const char *name, const char *path, const char *text) {
+    if (!take(m, name, path)) config_take_default(&m->v, path, text, theirs);
+}
+
+static bool number_of(const converter *m, const char *name, double *out) {
+    const char *value = value_of(m, name);
+    return value && z3d_parse_float(value, out) == Z3D_OK;
+}
+
+/* An argument that this program has one value of. */
+static void must_be(converter *m, const char *name, const char *only, const char *why) {
+    const char *value = value_of(m, name);
+    if (value)
+        row(m, strcmp(value, only) == 0 ? CONFIG_TAKEN : CONFIG_REFUSED, name,
+            strcmp(value, only) == 0 ? "same as zero3d" : why);
+}
+
+static void convert_model(converter *m) {
+    double length, positions, hidden, ffn;
+    config_conversion *v = &m->v;
+    if (!has(m, "hidden-dropout")) config_take_default(v, "model.hidden_dropout", "0.1", theirs);
+    if (!has(m, "attention-dropout"))
+        config_take_default(v, "model.attention_dropout", "0.1", theirs);
+    if (number_of(m, "max-position-embeddings", &positions)) {
+        bool same = number_of(m, "seq-length", &length) && length == positions;
+        row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, "max-position-embeddings",
+            same ? "model.seq_length" : "positions are those of a sample; write --seq-length's");
+    }
+    if (number_of(m, "ffn-hidden-size", &ffn)) {
+        bool same = number_of(m, "hidden-size", &hidden) && ffn == 4 * hidden;
+        row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, "ffn-hidden-size",
+            same ? "same as zero3d" : "it is 4 x hidden size here; leave it out");
+    }
+    must_be(m, "position-embedding-type", "learned_absolute",
+            "positions are learned; leave it out");
+    must_be(m, "normalization", "LayerNorm", "LayerNorm is the one there is; leave it out");
+    must_be(m, "pipeline-model-parallel-size", "1",
+            "there is no pipeline parallelism yet; write 1");
+    must_be(m, "context-parallel-size", "1", "there is no context parallelism yet; write 1");
+    must_be(m, "expert-model-parallel-size", "1", "there are no experts; write 1");
+    if (has(m, "sequence-parallel")) {
+        bool tensor = v->config->parallel_tensor_model_parallel_size > 1;
+        if (tensor)
+            config_take(v, "--sequence-parallel", "parallel.sequence_parallel", "true");
+        else
+            row(m, CONFIG_NO_EFFECT, "sequence-parallel", "only tensor ranks share a sequence");
+    }
+}
+
+/* A fraction of the decay's iterations, else --lr-warmup-iters; false: no warm-up. */
+static bool convert_warmup(converter *m) {
+    double fraction, iterations = 0;
+    char text[24];
+    bool known =
+        number_of(m, "lr-decay-iters", &iterations) || number_of(m, "train-iters", &iterations);
+    if (!has(m, "lr-warmup-fraction")) {
+        bool warms = number_of(m, "lr-warmup-iters", &iterations) && iterations > 0;
+        return warms && take(m, "lr-warmup-iters", "scheduler.params.warmup_num_steps");
+    }
+    if (!known || !number_of(m, "lr-warmup-fraction", &fraction)) {
+        row(m, CONFIG_REFUSED, "lr-warmup-fraction", "write --lr-warmup-iters");
+        return false;
+    }
+    snprintf(text, sizeof text, "%.0f", floor(fraction * iterations));
+    config_take(&m->v, "--lr-warmup-fraction", "scheduler.params.warmup_num_steps", text);
+    return strcmp(text, "0") != 0;
+}
+
+static void convert_schedule(converter *m) {
+    const char *style = value_of(m, "lr-decay-style");
+    const char *type = "WarmupDecayLR";
+    config_conversion *v = &m->v;
+    bool warms = convert_warmup(m);
+    if (!style)
+        config_take_default(v, "scheduler.type", type, theirs);
+    else if (strcmp(style, "linear") == 0 || strcmp(style, "cosine") == 0)
+        config_take(v, "--lr-decay-style", "scheduler.type",
+                    style[0] == 'l' ? type : "WarmupCosineLR");
+    else if (strcmp(style, "constant") == 0)
+        config_take(v, "--lr-decay-style", "scheduler.type", warms ? "WarmupLR" : "constant");
+    else
+        row(m, CONFIG_REFUSED, "lr-decay-style", "write constant, linear or cosine");
+    bool constant = style && strcmp(style, "constant") == 0;
+    if (!constant) {
+        take(m, "min-lr", "scheduler.params.min_lr");
+        take(m, "lr-decay-iters", "scheduler.params.total_num_steps");
+    } else {
+        if (has(m, "min-lr")) row(m, CONFIG_NO_EFFECT, "min-lr", "a constant rate never decays");
+        if (has(m, "lr-decay-iters"))
+            row(m, CONFIG_NO_EFFECT, "lr-decay-iters", "a constant rate never decays");
+    }
+}
+
+static void convert_betas(converter *m) {
+    const char *beta1 = value_of(m, "adam-beta1"), *beta2 = value_of(m, "adam-beta2");
+    char betas[128];
+    snprintf(betas, sizeof betas, "[%.50s, %.50s]", beta1 ? beta1 : "0.9", beta2 ? beta2 : "0.999");
+    if (beta1 || beta2)
+        config_take(&m->v, beta1 ? "--adam-beta1" : "--adam-beta2", "optimizer.params.betas",
+                    betas);
+    else
+        config_take_default(&m->v, "optimizer.params.betas", betas, theirs);
+    if (beta1 && beta2) row(m, CONFIG_TAKEN, "adam-beta2", "optimizer.params.betas");
+}
+
+static void convert_optimizer(converter *m) {
+    const char *type = value_of(m, "optimizer");
+    bool sgd = type && strcmp(type, "sgd") == 0, adam = type && strcmp(type, "adam") == 0;
+    if (sgd)
+        config_take(&m->v, "--optimizer", "optimizer.type", "SGD");
+    else if (type)
+        row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
+            adam ? "optimizer.type: AdamW" : "write adam or sgd");
+    if (!sgd) convert_betas(m);
+    if (!has(m, "weight-decay"))
+        config_take_default(&m->v, "optimizer.params.weight_decay", "0.01", theirs);
+    if (!has(m, "clip-grad")) config_take_default(&m->v, "gradient_clipping", "1", theirs);
+    if (!has(m, "lr")) row(m, CONFIG_DIFFERENT, "lr", "not given; write optimizer.params.lr");
+    if (!has(m, "log-interval")) config_take_default(&m->v, "training.log_interval", "100", theirs);
+    convert_schedule(m);
+}
+
+static void convert_first_scale(converter *m) {
+    double first = 4294967296.0;
+    int power = 0;
+    char text[24];
+    bool given = number_of(m, "initial-loss-scale", &first);
+    bool exact = first >= 1 && frexp(first, &power) == 0.5;
+    snprintf(text, sizeof text, "%d", power - 1);
+    if (!exact)
+        row(m, CONFIG_REFUSED, "initial-loss-scale", "write a power of 2");
+    else if (given)
+        config_take(&m->v, "--initial-loss-scale", "fp16.initial_scale_power", text);
+    else
+        config_take_default(&m->v, "fp16.initial_scale_power", text, theirs);
+    if (exact && power - 1 >= HIGH_SCALE_POWER)
+        row(m, CONFIG_DIFFERENT, "initial-loss-scale",
+            "the first steps are skipped until the loss scale has fallen, some 16 of them from "
+            "2^32; fp16.initial_scale_power 16 avoids that");
+}
+
+static void convert_precision(converter *m) {
+    static const char *const dynamic[] = {"initial-loss-scale", "loss-scale-window", "hysteresis",
+                                          "min-loss-scale"};
+    bool fp16 = has(m, "fp16"), fixed = has(m, "loss-scale");
+    static const char sums[] = "accumulate-allreduce-grads-in-fp32";
+    if (fp16 && fixed) take(m, "loss-scale", "fp16.loss_scale");
+    if (fp16 && !fixed) {
+        convert_first_scale(m);
+        take(m, "loss-scale-window", "fp16.loss_scale_window");
+        take(m, "hysteresis", "fp16.hysteresis");
+        take(m, "min-loss-scale", "fp16.min_loss_scale");
+    } else {
+        for (size_t i = 0; i < sizeof dynamic / sizeof *dynamic; i++) {
+            if (has(m, dynamic[i]))
+                row(m, CONFIG_NO_EFFECT, dynamic[i],
+                    fp16 ? "the loss scale is fixed" : "it is for --fp16");
+        }
+        if (!fp16 && fixed) row(m, CONFIG_NO_EFFECT, "loss-scale", "it is for --fp16");
+    }
+    if (has(m, sums) && (fp16 || has(m, "bf16")))
+        config_take(&m->v, "--accumulate-allreduce-grads-in-fp32", "data_types.grad_accum_dtype",
+                    "fp32");
+    else if (has(m, sums))
+        row(m, CONFIG_TAKEN, sums, "an fp32 run always does");
+    else if (has(m, "bf16"))
+        config_take_default(&m->v, "data_types.grad_accum_dtype", "fp32", theirs);
+}
+
+static void convert_zero(converter *m) {
+    static const char *const strategies[] = {"no_shard", "optim", "optim_grads",
+                                             "optim_grads_params"};
+    static const char *const fsdp[] = {"use-megatron-fsdp", "use-custom-fsdp", "use-torch-fsdp2"};
+    static const char key[] = "zero_optimization.stage";
+    const char *strategy = value_of(m, "data-parallel-sharding-strategy");
+    bool whole = false;
+    for (size_t i = 0; i < sizeof fsdp / sizeof *fsdp; i++) {
+        if (has(m, fsdp[i])) row(m, CONFIG_TAKEN, fsdp[i], key);
+        whole = whole || has(m, fsdp[i]);
+    }
+    if (has(m, "use-distributed-optimizer")) row(m, CONFIG_TAKEN, "use-distributed-optimizer", key);
+    for (int i = 0; strategy && i < 4; i++) {
+        char stage[2] = {(char)('0' + i), '\0'};
+        if (strcmp(strategy, strategies[i]) == 0) {
+            config_take(&m->v, "--data-parallel-sharding-strategy", key, stage);
+            return;
+        }
+    }
+    if (strategy)
+        row(m, CONFIG_REFUSED, "data-parallel-sharding-strategy",
+            "write no_shard, optim, optim_grads or optim_grads_params");
+    if (whole || has(m, "use-distributed-optimizer"))
+        config_take_quietly(&m->v, key, whole ? "3" : "1");
+    else
+        config_take_default(&m->v, key, "0", theirs);
+}
+
+static void convert_recompute(converter *m) {
+    static const char key[] = "activation_checkpointing.granularity";
+    const char *granularity = value_of(m, "recompute-granularity");
+    const char *method = value_of(m, "recompute-method");
+    double every = 1, layers = 0;
+    char text[24];
+    bool counted = number_of(m, "recompute-num-layers", &every);
+    number_of(m, "num-layers", &layers);
+    if (has(m, "recompute-activations"))
+        config_take(&m->v, "--recompute-activations", key, "selective");
+    else
+        take_or_default(m, "recompute-granularity", key, "none");
+    bool full = granularity && strcmp(granularity, "full") == 0;
+    if (has(m, "distribute-saved-activations")) {
+        if (full)
+            config_take(&m->v, "--distribute-saved-activations",
+                        "activation_checkpointing.partition_activations", "true");
+        else
+            row(m, CONFIG_NO_EFFECT, "distribute-saved-activations",
+                "it is for --recompute-granularity full");
+    }
+    if (!full && (method || counted)) {
+        row(m, CONFIG_NO_EFFECT, method ? "recompute-method" : "recompute-num-layers",
+            "it is for --recompute-granularity full");
+    } else if (method && strcmp(method, "block") == 0) {
+        row(m, every >= layers && layers > 0 ? CONFIG_TAKEN : CONFIG_REFUSED, "recompute-method",
+            every >= layers && layers > 0 ? "every block is recomputed"
+                                          : "every block is recomputed here; write uniform");
+    } else if (full && every > 1 && layers > 0) {
+        snprintf(text, sizeof text, "%.0f", ceil(layers / every));
+        config_take(&m->v, "--recompute-num-layers", "activation_checkpointing.number_checkpoints",
+                    text);
+    } else if (counted) {
+        row(m, CONFIG_TAKEN, "recompute-num-layers",
+            "one checkpoint in each block, same as zero3d");
+    }
+    if (full && method && strcmp(method, "uniform") == 0)
+        row(m, CONFIG_TAKEN, "recompute-method", "same as zero3d");
+}
+
+/* "0.3 a 0.7 b" or "a b" as a list of files. */
+static z3d_status data_list(const char *values, z3d_data_list *out) {
+    char *copy = strdup(values), *rest = NULL;
+    double weight = 1, number;
+    bool weighed = false;
+    z3d_status status = copy ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for data paths");
+    char *word = copy ? strtok_r(copy, " ", &rest) : NULL;
+    for (; status == Z3D_OK && word; word = strtok_r(NULL, " ", &rest)) {
+        if (!weighed && z3d_parse_float(word, &number) == Z3D_OK && number > 0) {
+            weight = number;
+            weighed = true;
+            continue;
+        }
+        status = config_list_append(out, word, weight);
+        weight = 1;
+        weighed = false;
+    }
+    if (status == Z3D_OK && weighed)
+        status = Z3D_ERROR(Z3D_ERR_DATA, "the last weight has no path");
+    free(copy);
+    return status;
+}
+
+static bool take_data(converter *m, const char *name, const char *path) {
+    const char *values = value_of(m, name);
+    int key = config_find(path);
+    z3d_data_list list = {0};
+    if (!values) return false;
+    if (!*values || data_list(values, &list) != Z3D_OK) {
+        config_list_free(&list);
+        row(m, CONFIG_REFUSED, name, "the paths cannot be read; write them out");
+        return true;
+    }
+    z3d_data_list *field = config_field(m->v.config, &config_table[key]);
+    config_list_free(field);
+    *field = list;
+    m->v.config->origin->place[key] = (config_place){0, 1, 1};
+    row(m, CONFIG_TAKEN, name, path);
+    return true;
+}
+
+static void convert_data(converter *m) {
+    const char *tokenizer = value_of(m, "tokenizer-type");
+    bool gpt2 = tokenizer && strcmp(tokenizer, "GPT2BPETokenizer") == 0;
+    if (take_data(m, "data-path", "data.train"))
+        row(m, CONFIG_DIFFERENT, "split",
+            "data is not split here: all of --data-path is trained on; write a file of its own in "
+            "data.validation");
+    else if (has(m, "split"))
+        row(m, CONFIG_NO_EFFECT, "split", "it is for --data-path");
+    take_data(m, "train-data-path", "data.train");
+    if (take_data(m, "valid-data-path", "data.validation")) {
+        take_or_default(m, "eval-interval", "training.eval_interval", "1000");
+        take_or_default(m, "eval-iters", "training.eval_steps", "100");
+    } else {
+        if (has(m, "eval-interval"))
+            row(m, CONFIG_NO_EFFECT, "eval-interval", "there is no --valid-data-path");
+        if (has(m, "eval-iters"))
+            row(m, CONFIG_NO_EFFECT, "eval-iters", "there is no --valid-data-path");
+    }
+    if (gpt2) config_take(&m->v, "--tokenizer-type", "data.tokenizer", "gpt2");
+    if (tokenizer && !gpt2)
+        row(m, CONFIG_DIFFERENT, "tokenizer-type",
+            "text is tokenized with GPT2BPETokenizer or bytes; write the size of your vocabulary "
+            "in model.vocab_size");
+    if (gpt2) {
+        take(m, "vocab-file", "data.vocab");
+        take(m, "merge-file", "data.merges");
+    } else {
+        if (has(m, "vocab-file"))
+            row(m, CONFIG_NO_EFFECT, "vocab-file", "it is for GPT2BPETokenizer");
+        if (has(m, "merge-file"))
+            row(m, CONFIG_NO_EFFECT, "merge-file", "it is for GPT2BPETokenizer");
+    }
+    take_or_default(m, "seed", "training.seed", "1234");
+    if (has(m, "seed")) config_take_quietly(&m->v, "data.seed", value_of(m, "seed"));
+}
+
+static void convert_checkpoints(converter *m) {
+    const char *save = value_of(m, "save"), *load = value_of(m, "load");
+    bool load_unknown = config_is_mentioned(&m->v, "--load");
+    /* A folder that only the shell knows: there are checkpoints all the same. */
+    bool unknown = !save && config_is_mentioned(&m->v, "--save"), saves = save || unknown;
+    bool interval = saves && (take(m, "save-interval", "checkpoint.interval") ||
+                              take(m, "persistent-save-interval", "checkpoint.interval"));
+    take(m, "save", "checkpoint.dir");
+    if (unknown)
+        row(m, CONFIG_DIFFERENT, "save",
+            "the folder is not known: set checkpoint.dir (unset: checkpoints in run.dir)");
+    if (saves && !interval) {
+        const char *steps = value_of(m, "train-iters");
+        config_take_default(&m->v, "checkpoint.interval", steps ? steps : "1000",
+                            "Megatron-LM's default (at the end only)");
+    }
+    if (!saves && has(m, "save-interval"))
+        row(m, CONFIG_NO_EFFECT, "save-interval", "there is no --save");
+    if (load && save && strcmp(load, save) == 0)
+        row(m, CONFIG_TAKEN, "load", "checkpoint.resume: auto");
+    else if (load)
+        row(m, CONFIG_REFUSED, "load",
+            "Megatron-LM's checkpoints are not read; use checkpoint.resume or "
+            "checkpoint.init_from with one of this program's");
+    if (!load && !load_unknown && saves)
+        config_take_default(&m->v, "checkpoint.resume", "never", theirs);
+}
+
+static void convert_by_table(converter *m, const megatron_given *given) {
+    const megatron_argument *found = NULL;
+    for (int i = 0; i < megatron_argument_count && !found; i++) {
+        if (strcmp(megatron_arguments[i].name, given->name) == 0) found = &megatron_arguments[i];
+    }
+    if (!found) {
+        row(m, CONFIG_REFUSED, given->name, "not known here; leave it out");
+    } else if (found->kind == MEGATRON_KEY) {
+        take(m, given->name, found->text);
+    } else if (found->kind == MEGATRON_TRUE) {
+        char flag[80];
+        snprintf(flag, sizeof flag, "--%.70s", given->name);
+        config_take(&m->v, flag, found->text, "true");
+    } else if (found->kind != MEGATRON_OWN) {
+        row(m,
+            found->kind == MEGATRON_SAME   ? CONFIG_TAKEN
+            : found->kind == MEGATRON_NONE ? CONFIG_NO_EFFECT
+                                           : CONFIG_REFUSED,
+            given->name, found->text);
+    }
+}
+
+/* A value that only a shell would know. */
+static void drop_variables(converter *m) {
+    for (int i = 0; i < m->text.count; i++) {
+        megatron_given *given = &m->text.given[i];
+        if (!strchr(given->values, '$')) continue;
+        row(m, CONFIG_REFUSED, given->name,
+            "its value is a shell variable that this file does not set, or sets to two values; "
+            "write the value");
+        given->name[0] = '\0';
+    }
+}
+
+static void convert(converter *m) {
+    drop_variables(m);
+    for (int i = 0; i < m->text.count; i++) {
+        const megatron_given *given = &m->text.given[i];
+        bool counts = given->name[0] && value_of(m, given->name) == given->values;
+        if (counts) convert_by_table(m, given);
+        const char *last = value_of(m, given->name);
+        if (given->name[0] && !counts && strcmp(given->values, last) != 0)
+            row(m, CONFIG_DIFFERENT, given->name, "given twice; the last value is taken");
+    }
+    convert_model(m);
+    convert_optimizer(m);
+    convert_precision(m);
+    convert_zero(m);
+    convert_recompute(m);
+    convert_data(m);
+    convert_checkpoints(m);
+}
+
+z3d_status z3d_config_from_megatron(const char *path, z3d_string *yaml, z3d_string *table,
+                                    bool *complete) {
+    converter *m;
+    char *text = NULL;
+    size_t length;
+    Z3D_TRY(z3d_new(1, sizeof *m, "Megatron-LM's arguments", &m));
+    z3d_status status = config_conversion_begin(&m->v, path, "Megatron-LM");
+    if (status == Z3D_OK) status = z3d_read_file(path, 1 << 20, &text, &length);
+    if (status == Z3D_OK) status = megatron_parse(text, path, &m->text);
+    if (status == Z3D_OK) {
+        convert(m);
+        status = config_conversion_finish(&m->v, yaml, table, complete);
+    }
+    free(text);
+    megatron_text_free(&m->text);
+    config_conversion_end(&m->v);
+    free(m);
+    return status;
+}

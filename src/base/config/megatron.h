@@ -1,0 +1,214 @@
+/* Megatron-LM's arguments: the table, and the text that has them. */
+#ifndef ZERO3D_BASE_CONFIG_MEGATRON_H
+#define ZERO3D_BASE_CONFIG_MEGATRON_H
+
+#include "src/base/config/convert.h"
+
+typedef enum megatron_kind {
+    MEGATRON_KEY,  /* its value is that of our key `text` */
+    MEGATRON_TRUE, /* a switch: our key `text` is true */
+    MEGATRON_OWN,  /* megatron.c knows it */
+    MEGATRON_SAME, /* asks for what is done anyway: `text` */
+    MEGATRON_NONE, /* no effect: why */
+    MEGATRON_LATER /* not supported; what to do */
+} megatron_kind;
+
+/* X(name, kind, text). Names have - for _. */
+/* clang-format off */
+#define MEGATRON_ARGUMENTS(X) \
+  X("num-layers", KEY, "model.num_layers") \
+  X("hidden-size", KEY, "model.hidden_size") \
+  X("num-attention-heads", KEY, "model.num_attention_heads") \
+  X("seq-length", KEY, "model.seq_length") \
+  X("encoder-seq-length", KEY, "model.seq_length") \
+  X("vocab-size", KEY, "model.vocab_size") \
+  X("make-vocab-size-divisible-by", KEY, "model.make_vocab_size_divisible_by") \
+  X("hidden-dropout", KEY, "model.hidden_dropout") \
+  X("attention-dropout", KEY, "model.attention_dropout") \
+  X("init-method-std", KEY, "model.init_method_std") \
+  X("tensor-model-parallel-size", KEY, "parallel.tensor_model_parallel_size") \
+  X("micro-batch-size", KEY, "train_micro_batch_size_per_gpu") \
+  X("global-batch-size", KEY, "train_batch_size") \
+  X("lr", KEY, "optimizer.params.lr") \
+  X("weight-decay", KEY, "optimizer.params.weight_decay") \
+  X("clip-grad", KEY, "gradient_clipping") \
+  X("adam-eps", KEY, "optimizer.params.eps") \
+  X("sgd-momentum", KEY, "optimizer.params.momentum") \
+  X("train-iters", KEY, "training.steps") \
+  X("log-interval", KEY, "training.log_interval") \
+  X("ddp-bucket-size", KEY, "zero_optimization.reduce_bucket_size") \
+  X("bf16", TRUE, "bf16.enabled") \
+  X("fp16", TRUE, "fp16.enabled") \
+  X("async-save", TRUE, "checkpoint.async") \
+  X("sequence-parallel", OWN, "") \
+  X("distribute-saved-activations", OWN, "") \
+  X("max-position-embeddings", OWN, "") \
+  X("min-lr", OWN, "") \
+  X("lr-decay-style", OWN, "") \
+  X("lr-warmup-iters", OWN, "") \
+  X("lr-decay-iters", OWN, "") \
+  X("adam-beta1", OWN, "") \
+  X("adam-beta2", OWN, "") \
+  X("optimizer", OWN, "") \
+  X("loss-scale", OWN, "") \
+  X("initial-loss-scale", OWN, "") \
+  X("loss-scale-window", OWN, "") \
+  X("hysteresis", OWN, "") \
+  X("min-loss-scale", OWN, "") \
+  X("accumulate-allreduce-grads-in-fp32", OWN, "") \
+  X("use-distributed-optimizer", OWN, "") \
+  X("data-parallel-sharding-strategy", OWN, "") \
+  X("use-megatron-fsdp", OWN, "") \
+  X("use-custom-fsdp", OWN, "") \
+  X("use-torch-fsdp2", OWN, "") \
+  X("recompute-granularity", OWN, "") \
+  X("recompute-activations", OWN, "") \
+  X("recompute-method", OWN, "") \
+  X("recompute-num-layers", OWN, "") \
+  X("pipeline-model-parallel-size", OWN, "") \
+  X("context-parallel-size", OWN, "") \
+  X("expert-model-parallel-size", OWN, "") \
+  X("seed", OWN, "") \
+  X("eval-interval", OWN, "") \
+  X("eval-iters", OWN, "") \
+  X("save", OWN, "") \
+  X("load", OWN, "") \
+  X("save-interval", OWN, "") \
+  X("persistent-save-interval", OWN, "") \
+  X("data-path", OWN, "") \
+  X("train-data-path", OWN, "") \
+  X("valid-data-path", OWN, "") \
+  X("split", OWN, "") \
+  X("tokenizer-type", OWN, "") \
+  X("vocab-file", OWN, "") \
+  X("merge-file", OWN, "") \
+  X("position-embedding-type", OWN, "") \
+  X("normalization", OWN, "") \
+  X("overlap-grad-reduce", SAME, "zero_optimization.overlap_comm is true") \
+  X("overlap-param-gather", SAME, "zero_optimization.overlap_comm is true") \
+  X("use-mcore-models", NONE, "there is one implementation") \
+  X("use-legacy-models", NONE, "there is one implementation") \
+  X("transformer-impl", NONE, "there is one implementation") \
+  X("use-flash-attn", NONE, "attention never stores its probabilities") \
+  X("attention-backend", NONE, "training.attention chooses") \
+  X("attention-softmax-in-fp32", NONE, "the softmax is always in fp32") \
+  X("no-masked-softmax-fusion", NONE, "kernels are fused here as they are") \
+  X("no-bias-gelu-fusion", NONE, "kernels are fused here as they are") \
+  X("no-bias-dropout-fusion", NONE, "kernels are fused here as they are") \
+  X("no-rope-fusion", NONE, "kernels are fused here as they are") \
+  X("no-gradient-accumulation-fusion", NONE, "kernels are fused here as they are") \
+  X("no-async-tensor-model-parallel-allreduce", NONE, "the order of communication is planned") \
+  X("tp-comm-overlap", NONE, "the order of communication is planned") \
+  X("use-cpu-initialization", NONE, "initial weights are the same on every device") \
+  X("perform-initialization", NONE, "weights are always initialized") \
+  X("distributed-backend", NONE, "use training.collectives") \
+  X("distributed-timeout-minutes", NONE, "use training.watchdog_timeout") \
+  X("tensorboard-dir", NONE, "event files are in run.dir; run.tensorboard is true") \
+  X("tensorboard-log-interval", NONE, "every step is written") \
+  X("tensorboard-queue-size", NONE, "every step is written") \
+  X("log-timers-to-tensorboard", NONE, "use training.trace_steps") \
+  X("log-throughput", NONE, "the throughput is always shown") \
+  X("log-params-norm", NONE, "not measured") \
+  X("log-num-zeros-in-grad", NONE, "not measured") \
+  X("log-memory-to-tensorboard", NONE, "zero3d plan shows the memory") \
+  X("log-validation-ppl-to-tensorboard", NONE, "the validation loss is written") \
+  X("log-progress", NONE, "metrics.jsonl has every step") \
+  X("timing-log-level", NONE, "use training.trace_steps") \
+  X("profile", NONE, "use training.trace_steps") \
+  X("num-workers", NONE, "data is mapped, without worker processes") \
+  X("no-create-attention-mask-in-dataloader", NONE, "there is no mask to make") \
+  X("no-mmap-bin-files", NONE, "data is always mapped") \
+  X("data-cache-path", NONE, "there is no index to cache") \
+  X("dataloader-type", NONE, "there is one order of samples, from data.seed") \
+  X("ckpt-format", NONE, "there is one format, and any number of ranks loads it") \
+  X("dist-ckpt-format", NONE, "there is one format, and any number of ranks loads it") \
+  X("use-dist-ckpt", NONE, "there is one format, and any number of ranks loads it") \
+  X("ckpt-fully-parallel-save", NONE, "every rank always writes its part") \
+  X("ckpt-fully-parallel-load", NONE, "every rank always reads its part") \
+  X("no-ckpt-fully-parallel-save", NONE, "every rank always writes its part") \
+  X("auto-detect-ckpt-format", NONE, "there is one format") \
+  X("manual-gc", NONE, "there is no garbage collector") \
+  X("manual-gc-interval", NONE, "there is no garbage collector") \
+  X("exit-on-missing-checkpoint", NONE, "checkpoint.resume auto starts anew where there is none") \
+  X("use-checkpoint-args", NONE, "the configuration is this file's") \
+  X("eod-mask-loss", LATER, "leave it out") \
+  X("reset-position-ids", LATER, "leave it out") \
+  X("reset-attention-mask", LATER, "leave it out") \
+  X("untie-embeddings-and-output-weights", LATER, "the output shares the embedding's weights; leave it out") \
+  X("swiglu", LATER, "the activation is gelu; leave it out") \
+  X("squared-relu", LATER, "the activation is gelu; leave it out") \
+  X("openai-gelu", SAME, "gelu with tanh") \
+  X("disable-bias-linear", LATER, "every linear layer has a bias; leave it out") \
+  X("group-query-attention", LATER, "every head has its keys and values; leave it out") \
+  X("num-query-groups", LATER, "every head has its keys and values; leave it out") \
+  X("kv-channels", LATER, "a head has hidden_size / num_attention_heads channels; leave it out") \
+  X("ffn-hidden-size", OWN, "") \
+  X("apply-layernorm-1p", LATER, "leave it out") \
+  X("qk-layernorm", LATER, "leave it out") \
+  X("use-rotary-position-embeddings", LATER, "positions are learned; leave it out") \
+  X("rotary-percent", LATER, "positions are learned; leave it out") \
+  X("rotary-base", LATER, "positions are learned; leave it out") \
+  X("num-experts", LATER, "there are no experts; leave it out") \
+  X("num-layers-per-virtual-pipeline-stage", LATER, "there is no pipeline; leave it out") \
+  X("train-samples", LATER, "write --train-iters: samples / global batch size") \
+  X("lr-decay-samples", LATER, "write --lr-decay-iters: samples / global batch size") \
+  X("lr-warmup-samples", LATER, "write --lr-warmup-iters: samples / global batch size") \
+  X("lr-warmup-fraction", OWN, "") \
+  X("lr-warmup-init", LATER, "the warm-up begins at 0; leave it out") \
+  X("rampup-batch-size", LATER, "the batch size is fixed; leave it out") \
+  X("start-weight-decay", LATER, "the weight decay is fixed; leave it out") \
+  X("end-weight-decay", LATER, "the weight decay is fixed; leave it out") \
+  X("weight-decay-incr-style", LATER, "the weight decay is fixed; leave it out") \
+  X("fp8-format", LATER, "use --bf16") \
+  X("cpu-offloading", LATER, "leave it out") \
+  X("optimizer-cpu-offload", LATER, "leave it out") \
+  X("finetune", LATER, "use checkpoint.init_from") \
+  X("pretrained-checkpoint", LATER, "use checkpoint.init_from") \
+  X("no-load-optim", LATER, "use checkpoint.init_from, which takes only weights") \
+  X("no-load-rng", LATER, "use checkpoint.init_from, which takes only weights") \
+  X("no-save-optim", LATER, "checkpoints are whole; zero3d checkpoint export writes weights alone") \
+  X("no-save-rng", NONE, "random numbers are counted, not stored") \
+  X("exit-duration-in-mins", LATER, "use training.time_limit") \
+  X("exit-interval", LATER, "use training.steps") \
+  X("exit-signal-handler", SAME, "SIGTERM ends the run after a checkpoint") \
+  X("wandb-project", LATER, "use metrics.jsonl in the run folder") \
+  X("wandb-exp-name", LATER, "use metrics.jsonl in the run folder") \
+  X("wandb-save-dir", LATER, "use metrics.jsonl in the run folder") \
+  X("test-data-path", LATER, "there is no test at the end; leave it out") \
+  X("mock-data", LATER, "write --data-path") \
+  X("tokenizer-model", NONE, "tokens come from the data files; write model.vocab_size") \
+  X("nproc-per-node", NONE, "an argument of torchrun; use scripts/launch -n") \
+  X("nnodes", NONE, "an argument of torchrun; use scripts/launch") \
+  X("node-rank", NONE, "an argument of torchrun; use scripts/launch") \
+  X("master-addr", NONE, "an argument of torchrun; use scripts/launch") \
+  X("master-port", NONE, "an argument of torchrun; use scripts/launch")
+/* clang-format on */
+
+typedef struct megatron_argument {
+    const char *name, *text;
+    megatron_kind kind;
+} megatron_argument;
+
+extern const megatron_argument megatron_arguments[];
+extern const int megatron_argument_count;
+
+enum { MEGATRON_GIVEN = 512 };
+
+/* What the text has: "--name values", values joined with spaces. */
+typedef struct megatron_given {
+    char *name, *values;
+} megatron_given;
+
+typedef struct megatron_text {
+    megatron_given given[MEGATRON_GIVEN];
+    int count;
+} megatron_text;
+
+/* Comments and continued lines are dropped, quotes and parentheses separate, variables that the
+ * text assigns are put in. ERR_DATA without any argument, or with too many. */
+z3d_status megatron_parse(const char *text, const char *file, megatron_text *out);
+void megatron_text_free(megatron_text *text);
+/* The values of --name ("" for a switch), NULL: not given. The last one counts. */
+const char *megatron_value(const megatron_text *text, const char *name);
+
+#endif

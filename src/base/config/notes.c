@@ -1,0 +1,213 @@
+/* Keys without a field: what DeepSpeed has and this program does anyway, has not, or says with
+ * another key. */
+#include "src/base/config/yaml.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+z3d_status reader_peer(config_reader *r, int index, config_place place, const yaml_event_t *value) {
+    config_scalar scalar;
+    double number;
+    const char *path = config_peer_path[index];
+    if (value->type != YAML_SCALAR_EVENT) {
+        return reader_refuse(r, value->start_mark, "%s: expected a number", path);
+    }
+    Z3D_TRY(reader_scalar(r, value, &scalar));
+    if (r->config->origin->report) {
+        config_report_add(r->config->origin->report, CONFIG_TAKEN, path, "%s", scalar.text);
+    }
+    if (config_is_null(scalar) || strcmp(scalar.text, "auto") == 0) return Z3D_OK;
+    z3d_status status = config_parse_peer(scalar, &number);
+    if (status != Z3D_OK) return reader_refuse_stored(r, value->start_mark, path, status);
+    r->config->origin->peer[index] = (config_peer){place, number};
+    return Z3D_OK;
+}
+
+/* As text, or as a number: 0.0 is 0. */
+static bool is_option(const char *options, const char *text) {
+    char option[64];
+    double wanted, given;
+    bool number = z3d_parse_float(text, &given) == Z3D_OK;
+    for (int i = 0; config_option(options, i, option, sizeof option); i++) {
+        if (option[0] && strcmp(option, text) == 0) return true;
+        if (number && z3d_parse_float(option, &wanted) == Z3D_OK && wanted == given) return true;
+    }
+    return false;
+}
+
+/* One entry of a later key's mapping. *says: it is the entry that switches the rest. */
+static z3d_status read_switch(config_reader *r, const char *off, bool *says, bool *is_off,
+                              bool *end) {
+    yaml_event_t name, field;
+    memset(&field, 0, sizeof field);
+    z3d_status status = reader_next(r, &name);
+    *end = status == Z3D_OK && name.type == YAML_MAPPING_END_EVENT;
+    if (status == Z3D_OK && !*end) {
+        const char *text =
+            name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "";
+        bool is_switch = strcmp(text, "device") == 0 || strcmp(text, "enabled") == 0;
+        status = reader_skip(r, &name);
+        if (status == Z3D_OK) status = reader_next(r, &field);
+        if (status == Z3D_OK && is_switch && field.type == YAML_SCALAR_EVENT) {
+            *says = true;
+            *is_off = is_option(off, (const char *)field.data.scalar.value);
+        } else if (status == Z3D_OK) {
+            status = reader_skip(r, &field);
+        }
+    }
+    yaml_event_delete(&field);
+    yaml_event_delete(&name);
+    return status;
+}
+
+/* Whether a later key's value asks for nothing: one of its off values; a mapping by its device or
+ * enabled, or when it is empty. Reads the node. */
+static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
+                           bool *is_off) {
+    const char *text = (const char *)value->data.scalar.value;
+    *is_off = false;
+    if (value->type == YAML_SCALAR_EVENT) {
+        *is_off = is_option(off, text[0] ? text : "null");
+        return Z3D_OK;
+    }
+    if (value->type != YAML_MAPPING_START_EVENT) return reader_skip(r, value);
+    bool end = false, empty = true, says = false;
+    while (!end) {
+        Z3D_TRY(read_switch(r, off, &says, is_off, &end));
+        empty = empty && end;
+    }
+    if (!says) *is_off = empty || is_option(off, "unsaid");
+    return Z3D_OK;
+}
+
+/* What to write instead of a later key's value. */
+static void append_remedy(const config_note *note, z3d_string *out) {
+    char first[64];
+    config_option(note->off, 0, first, sizeof first);
+    if (!is_option(note->off, "unsaid")) {
+        z3d_string_append(out, "leave it out or write %s", first);
+        return;
+    }
+    if (strcmp(first, "none") == 0) z3d_string_append(out, "write \"device\": \"none\", or ");
+    if (strcmp(first, "false") == 0) z3d_string_append(out, "write \"enabled\": false, or ");
+    z3d_string_append(out, "leave the block out");
+}
+
+static z3d_status refuse_later(config_reader *r, const config_note *note, yaml_mark_t mark) {
+    z3d_string right = {0};
+    bool plain = note->instead[0] == '\0';
+    append_remedy(note, &right);
+    z3d_status status =
+        reader_refuse(r, mark, "%s: %s%s; %s", note->path, plain ? note->why : note->instead,
+                      plain ? ": not supported yet" : "", right.failed ? "" : right.text);
+    z3d_string_free(&right);
+    char **error = &r->config->origin->later[note - config_later];
+    if (!r->is_override && !*error) *error = strdup(z3d_error_message());
+    return status;
+}
+
+/* An override that switches the key off takes back the error of the file's entry. */
+static void withdraw(config_reader *r, const config_note *note) {
+    struct z3d_config_origin *origin = r->config->origin;
+    char **error = &origin->later[note - config_later];
+    if (!r->is_override || !*error) return;
+    config_errors_remove(&origin->errors, *error);
+    free(*error);
+    *error = NULL;
+}
+
+z3d_status reader_later(config_reader *r, const config_note *note, yaml_mark_t mark,
+                        const yaml_event_t *value) {
+    bool off;
+    Z3D_TRY(read_off(r, note->off, value, &off));
+    if (!off) return refuse_later(r, note, mark);
+    withdraw(r, note);
+    if (r->config->origin->report) {
+        config_report_add(r->config->origin->report, CONFIG_TAKEN, note->path, "same as zero3d");
+    }
+    return Z3D_OK;
+}
+
+z3d_status reader_accepted(config_reader *r, const config_note *note, config_place place,
+                           const yaml_event_t *value) {
+    Z3D_TRY(reader_skip(r, value));
+    config_tell(r->config, place, note->path, "has no effect here:", note->why);
+    return Z3D_OK;
+}
+
+/* The key without a field that `path` lies below: an override names keys of sections that we do not
+ * have. */
+static const config_note *note_above(const config_note *notes, int count, const char *path) {
+    for (int i = 0; i < count; i++) {
+        size_t length = strlen(notes[i].path);
+        if (strncmp(notes[i].path, path, length) == 0 && path[length] == '.') return &notes[i];
+    }
+    return NULL;
+}
+
+z3d_status reader_below_note(config_reader *r, const char *path, config_place place,
+                             yaml_mark_t mark, const yaml_event_t *value, bool *known) {
+    const config_note *accepted = note_above(config_accepted, config_accepted_count, path);
+    const config_note *later = note_above(config_later, CONFIG_LATER_COUNT, path);
+    *known = accepted || later;
+    if (accepted) return reader_accepted(r, accepted, place, value);
+    if (!later) return Z3D_OK;
+    const char *leaf = strrchr(path, '.') + 1;
+    bool is_switch = strcmp(leaf, "device") == 0 || strcmp(leaf, "enabled") == 0;
+    return is_switch ? reader_later(r, later, mark, value) : refuse_later(r, later, mark);
+}
+
+static bool is_comment(const char *path) {
+    return strncmp(path, "//", 2) == 0 || strstr(path, ".//") || strncmp(path, "/*", 2) == 0 ||
+           strstr(path, "./*");
+}
+
+/* Known mistakes that no key's name answers. */
+static const char *advice_on(const char *path) {
+    const char *dot = strrchr(path, '.'), *leaf = dot ? dot + 1 : path;
+    bool epochs = strcmp(leaf, "epochs") == 0 || strcmp(leaf, "num_train_epochs") == 0;
+    if (strcmp(path, "<<") == 0) {
+        return "merge keys (<<) are not supported; write the values themselves";
+    }
+    return epochs ? "there are no epochs; set training.steps" : NULL;
+}
+
+z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) {
+    char buf[128];
+    const char *advice = advice_on(path), *near = config_nearest(path, buf, sizeof buf);
+    if (is_comment(path)) {
+        r->broken = true; /* nothing after it is read as it is meant */
+        return reader_refuse(r, mark, "a comment in a configuration begins with #, not with %.2s",
+                             strchr(path, '/'));
+    }
+    if (advice) return reader_refuse(r, mark, "%s", advice);
+    if (near) return reader_refuse(r, mark, "unknown key %.120s; did you mean %s?", path, near);
+    return reader_refuse(r, mark, "unknown key %.120s; 'zero3d config' lists all keys", path);
+}
+
+/* A section that was given a value, and the key that is likely meant. */
+z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value) {
+    static const struct {
+        const char *section, *key, *value;
+    } meant[] = {{"bf16", "enabled", "true"},     {"fp16", "enabled", "true"},
+                 {"optimizer", "type", "AdamW"},  {"scheduler", "type", "WarmupLR"},
+                 {"data", "train", "FILE"},       {"zero_optimization", "stage", "2"},
+                 {"checkpoint", "dir", "FOLDER"}, {"run", "dir", "FOLDER"},
+                 {"model", "num_layers", "12"}};
+    z3d_string right = {0};
+    bool scalar = value->type == YAML_SCALAR_EVENT && value->data.scalar.value[0];
+    for (size_t i = 0; scalar && i < sizeof meant / sizeof *meant; i++) {
+        if (strcmp(path, meant[i].section) != 0) continue;
+        z3d_string_append(&right, r->is_override ? "; write %s.%s=%s" : "; write %s: {%s: %s}",
+                          path, meant[i].key, meant[i].value);
+    }
+    z3d_status status = reader_refuse(r, value->start_mark,
+                                      "%s is a section: expected keys below it, not %s%s", path,
+                                      value->type == YAML_SEQUENCE_START_EVENT ? "a list"
+                                      : scalar                                 ? "a value"
+                                                                               : "nothing",
+                                      right.text && !right.failed ? right.text : "");
+    z3d_string_free(&right);
+    return status;
+}

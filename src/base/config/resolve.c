@@ -1,0 +1,164 @@
+/* What follows from the world size: the data-parallel size, the three batch numbers, and every
+ * `auto` that can be settled before anything is measured. */
+#include "src/base/config/table.h"
+
+/* tensor x pipeline ranks hold one copy of the model; the rest of the world is data-parallel. 0: it
+ * cannot be told. */
+static int64_t resolve_world(config_checker *k, int world_size) {
+    z3d_config *c = k->c;
+    int64_t tensor = c->parallel_tensor_model_parallel_size;
+    int64_t pipeline = c->parallel_pipeline_model_parallel_size;
+    int64_t model = tensor * pipeline; /* both at most 65536 */
+    if (world_size < 1) {
+        (void)Z3D_ERROR(Z3D_ERR_CONFIG, "a world of %d ranks; expected 1 or more", world_size);
+        config_errors_add(k->errors);
+        return 0;
+    }
+    if (config_sound(k, "parallel.world_size", NULL) && c->parallel_world_size != Z3D_AUTO &&
+        c->parallel_world_size != world_size) {
+        config_complain(k, "parallel.world_size",
+                        "asks for %lld ranks, but the run was started with %d; start %lld, or "
+                        "write auto",
+                        (long long)c->parallel_world_size, world_size,
+                        (long long)c->parallel_world_size);
+        return 0;
+    }
+    if (!config_sound(k, "parallel.tensor_model_parallel_size",
+                      "parallel.pipeline_model_parallel_size", NULL))
+        return 0;
+    if (world_size % model != 0) {
+        int64_t below = world_size / model * model, above = below + model;
+        z3d_string right = {0};
+        if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
+        z3d_string_append(&right, "%lld", (long long)above);
+        config_complain(k, "parallel.tensor_model_parallel_size",
+                        "%lld needs a multiple of %lld ranks, but the run has %d; start %s ranks "
+                        "(scripts/launch -n %lld ...)",
+                        (long long)tensor, (long long)model, world_size,
+                        right.failed ? "" : right.text, (long long)(below > 0 ? below : above));
+        z3d_string_free(&right);
+        return 0;
+    }
+    c->parallel_world_size = world_size;
+    return world_size / model;
+}
+
+/* A step has `factor` (its name `what`, NULL: 1) x data ranks samples at least. */
+static bool refuse_batch(config_checker *k, int64_t data, const char *what, int64_t factor) {
+    int64_t unit = data * factor, batch = k->c->train_batch_size;
+    int64_t below = batch / unit * unit, above = below + unit, smaller = factor;
+    z3d_string right = {0};
+    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
+    z3d_string_append(&right, "%lld", (long long)above);
+    while (smaller > 1 && batch % (data * smaller) != 0) smaller--;
+    if (what && batch % (data * smaller) == 0) {
+        z3d_string_append(&right, ", or %s %s of %lld", what[0] == 'a' ? "an" : "a", what,
+                          (long long)smaller);
+    }
+    z3d_string step = {0};
+    if (what) z3d_string_append(&step, "%s %lld x ", what, (long long)factor);
+    z3d_string_append(&step, "%lld data rank%s", (long long)data, data == 1 ? "" : "s");
+    bool failed = right.failed || step.failed;
+    config_complain(k, "train_batch_size",
+                    below > 0 ? "%lld is not a multiple of %lld samples (%s); write %s"
+                              : "%lld is smaller than one step's %lld samples (%s); write %s",
+                    (long long)batch, (long long)unit, failed ? "" : step.text,
+                    failed ? "" : right.text);
+    z3d_string_free(&step);
+    z3d_string_free(&right);
+    return false;
+}
+
+/* Both given: their product is the batch. */
+static bool resolve_batch_size(config_checker *k, int64_t data) {
+    z3d_config *c = k->c;
+    int64_t micro = c->train_micro_batch_size_per_gpu, times = c->gradient_accumulation_steps;
+    if (micro > 1000000 || times > 1000000 || micro * times > 1000000000 / data) {
+        config_complain(
+            k, micro > times ? "train_micro_batch_size_per_gpu" : "gradient_accumulation_steps",
+            "micro-batch %lld x accumulation %lld x data-parallel size %lld is too much; at most "
+            "10^6 x 10^6 and 10^9 samples a step",
+            (long long)micro, (long long)times, (long long)data);
+        return false;
+    }
+    int64_t batch = micro * times * data;
+    if (c->train_batch_size == Z3D_AUTO) c->train_batch_size = batch;
+    if (c->train_batch_size == batch) return true;
+    config_complain(k, "train_batch_size",
+                    "%lld is not train_micro_batch_size_per_gpu %lld x "
+                    "gradient_accumulation_steps %lld x data-parallel size %lld = %lld; leave one "
+                    "of the three out",
+                    (long long)c->train_batch_size, (long long)micro, (long long)times,
+                    (long long)data, (long long)batch);
+    return false;
+}
+
+/* False: refused. */
+static bool resolve_batches(config_checker *k, int64_t data) {
+    z3d_config *c = k->c;
+    bool batch = c->train_batch_size != Z3D_AUTO;
+    bool micro = c->train_micro_batch_size_per_gpu != Z3D_AUTO;
+    bool times = c->gradient_accumulation_steps != Z3D_AUTO;
+    if (!times && !(batch && micro)) c->gradient_accumulation_steps = 1;
+    if (!micro && !batch) c->train_micro_batch_size_per_gpu = 1;
+    if (batch && !micro) {
+        int64_t unit = data * c->gradient_accumulation_steps;
+        if (c->train_batch_size % unit != 0) {
+            return refuse_batch(k, data, times ? "accumulation" : NULL, unit / data);
+        }
+        c->train_micro_batch_size_per_gpu = c->train_batch_size / unit;
+    } else if (batch && !times) {
+        int64_t unit = data * c->train_micro_batch_size_per_gpu;
+        if (c->train_batch_size % unit != 0) {
+            return refuse_batch(k, data, "micro-batch", unit / data);
+        }
+        c->gradient_accumulation_steps = c->train_batch_size / unit;
+    }
+    return resolve_batch_size(k, data);
+}
+
+/* The largest tensors of a micro-batch and the number of the run's last token are counted in
+ * int64_t. */
+static bool check_sizes(config_checker *k) {
+    const z3d_config *c = k->c;
+    int64_t tokens, width, bytes, run, tensor = c->parallel_tensor_model_parallel_size;
+    int64_t vocab =
+        z3d_round_up(c->model_vocab_size, c->model_make_vocab_size_divisible_by * tensor);
+    width = 4 * c->model_hidden_size > vocab ? 4 * c->model_hidden_size : vocab;
+    bool fits = z3d_mul_i64(c->train_micro_batch_size_per_gpu, c->model_seq_length, &tokens) &&
+                z3d_mul_i64(tokens, width, &bytes) && z3d_mul_i64(bytes, 1024, &bytes);
+    if (!fits) {
+        config_complain(k, "train_micro_batch_size_per_gpu",
+                        "%lld samples of %lld tokens at width %lld are too large a tensor for "
+                        "64-bit sizes",
+                        (long long)c->train_micro_batch_size_per_gpu,
+                        (long long)c->model_seq_length, (long long)width);
+        return false;
+    }
+    fits = z3d_mul_i64(c->training_steps, c->train_batch_size, &run) &&
+           z3d_mul_i64(run, c->model_seq_length + 1, &run);
+    if (fits) return true;
+    config_complain(k, "training.steps",
+                    "%lld steps of %lld samples of %lld tokens are beyond 64-bit integers",
+                    (long long)c->training_steps, (long long)c->train_batch_size,
+                    (long long)c->model_seq_length);
+    return false;
+}
+
+void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size) {
+    z3d_config *c = k->c;
+    int64_t data = resolve_world(k, world_size);
+    if (data == 0 || !config_sound(k, "train_batch_size", "train_micro_batch_size_per_gpu",
+                                   "gradient_accumulation_steps", NULL))
+        return;
+    if (!resolve_batches(k, data) || !check_sizes(k)) return;
+    if (c->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO) {
+        c->zero_optimization_grad_reduce = c->zero_optimization_stage >= 2
+                                               ? Z3D_GRAD_REDUCE_PER_MICROBATCH
+                                               : Z3D_GRAD_REDUCE_PER_STEP;
+    }
+    if (c->scheduler_params_total_num_steps == Z3D_AUTO) {
+        c->scheduler_params_total_num_steps = c->training_steps;
+    }
+    *data_parallel_size = (int)data;
+}

@@ -1,0 +1,234 @@
+/* The key table as an array, look-up, and the configuration object with the places where its keys
+ * were set. */
+#include "src/base/config/table.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const config_key config_table[CONFIG_KEY_COUNT] = {
+#define X(field, path, type, standard, rule, help)                                                 \
+    {path, standard, rule, help, CONFIG_##type, offsetof(z3d_config, field)},
+    Z3D_CONFIG_KEYS(X)
+#undef X
+};
+
+const config_note config_accepted[] = {
+#define X(path, why) {path, why, NULL, NULL},
+    Z3D_CONFIG_ACCEPTED(X)
+#undef X
+};
+const int config_accepted_count = sizeof config_accepted / sizeof *config_accepted;
+
+const config_note config_later[CONFIG_LATER_COUNT] = {
+#define X(path, off, why, instead) {path, why, off, instead},
+    Z3D_CONFIG_LATER(X)
+#undef X
+};
+
+int config_find(const char *path) {
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        if (strcmp(config_table[i].path, path) == 0) return i;
+    }
+    return -1;
+}
+
+static int find_note(const config_note *notes, int count, const char *path) {
+    for (int i = 0; i < count; i++) {
+        if (strcmp(notes[i].path, path) == 0) return i;
+    }
+    return -1;
+}
+
+int config_find_accepted(const char *path) {
+    return find_note(config_accepted, config_accepted_count, path);
+}
+
+int config_find_later(const char *path) {
+    return find_note(config_later, CONFIG_LATER_COUNT, path);
+}
+
+const char *const config_peer_path[CONFIG_PEER_COUNT] = {
+#define X(name, path) path,
+    Z3D_CONFIG_PEERS(X)
+#undef X
+};
+
+int config_find_peer(const char *path) {
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
+        if (strcmp(config_peer_path[i], path) == 0) return i;
+    }
+    return -1;
+}
+
+const char *config_auto(const char *path) {
+    static const char *const known[][2] = {
+#define X(path, theirs) {path, theirs},
+        Z3D_CONFIG_AUTO(X)
+#undef X
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i][0], path) == 0) return known[i][1];
+    }
+    return NULL;
+}
+
+static bool is_below(const char *key, const char *path, size_t length) {
+    return strncmp(key, path, length) == 0 && key[length] == '.';
+}
+
+bool config_is_section(const char *path) {
+    size_t length = strlen(path);
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        if (is_below(config_table[i].path, path, length)) return true;
+    }
+    for (int i = 0; i < config_accepted_count; i++) {
+        if (is_below(config_accepted[i].path, path, length)) return true;
+    }
+    for (int i = 0; i < CONFIG_LATER_COUNT; i++) {
+        if (is_below(config_later[i].path, path, length)) return true;
+    }
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
+        if (is_below(config_peer_path[i], path, length)) return true;
+    }
+    return false;
+}
+
+z3d_status config_add_source(z3d_config *config, const char *name, int *source) {
+    struct z3d_config_origin *origin = config->origin;
+    char **grown = realloc(origin->name, ((size_t)origin->name_count + 1) * sizeof *grown);
+    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %.80s", name);
+    origin->name = grown;
+    char *copy = strdup(name);
+    if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %.80s", name);
+    *source = origin->name_count;
+    origin->name[origin->name_count++] = copy;
+    return Z3D_OK;
+}
+
+void config_format_place(const z3d_config *config, config_place place, z3d_string *out) {
+    const char *name = config->origin->name[place.source];
+    if (place.line == 0) {
+        z3d_string_append(out, "override %.120s%s", name, strlen(name) > 120 ? "..." : "");
+    } else {
+        z3d_string_append(out, "%s:%d:%d", name, place.line, place.column);
+    }
+}
+
+size_t config_repeated_key(const z3d_config *config, config_place place, const char *message) {
+    const char *assignment = config->origin->name[place.source];
+    size_t length = strcspn(assignment, "=");
+    bool same = place.line == 0 && strncmp(assignment, message, length) == 0;
+    return same && strncmp(message + length, ": ", 2) == 0 ? length + 2 : 0;
+}
+
+/* FLOAT2's is the one that is no scalar. */
+z3d_status config_set_text(z3d_config *config, const config_key *key, const char *standard) {
+    if (key->type == CONFIG_FLOAT2) {
+        double *value = ((z3d_config_FLOAT2 *)config_field(config, key))->value;
+        char first[64], second[64];
+        if (sscanf(standard, "[%63[^,], %63[^]]]", first, second) != 2) {
+            return Z3D_ERROR(Z3D_ERR_INTERNAL, "default of %s: %s", key->path, standard);
+        }
+        Z3D_TRY(config_parse_element(key, (config_scalar){first, false}, &value[0]));
+        return config_parse_element(key, (config_scalar){second, false}, &value[1]);
+    }
+    bool text = key->type == CONFIG_STRING || key->type == CONFIG_ENUM;
+    return config_set_scalar(config, key, (config_scalar){standard, text});
+}
+
+/* Defaults go through the same reader as the user's values, so that the table cannot hold one that
+ * its own rule refuses. */
+void config_unset(z3d_config *config, int key) {
+    if (config_set_text(config, &config_table[key], config_table[key].standard) == Z3D_OK) {
+        config->origin->place[key].source = -1;
+    }
+}
+
+z3d_status z3d_config_create(z3d_config **out) {
+    z3d_config *config = NULL;
+    z3d_status status;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *config, "the configuration", &config));
+    Z3D_TRY_GOTO(status,
+                 z3d_new(1, sizeof *config->origin, "the configuration's places", &config->origin),
+                 fail);
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) config->origin->place[i].source = -1;
+    for (int i = 0; i < CONFIG_PEER_COUNT; i++) config->origin->peer[i].place.source = -1;
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        status = config_set_text(config, &config_table[i], config_table[i].standard);
+        if (status != Z3D_OK) {
+            z3d_error_context(status, "default of %s", config_table[i].path);
+            goto fail;
+        }
+    }
+    *out = config;
+    return Z3D_OK;
+fail:
+    z3d_config_destroy(config);
+    return status;
+}
+
+void z3d_config_destroy(z3d_config *config) {
+    if (!config) return;
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        void *field = config_field(config, &config_table[i]);
+        if (config_table[i].type == CONFIG_STRING) free((void *)*(uintptr_t *)field);
+        if (config_table[i].type == CONFIG_LIST) config_list_free(field);
+    }
+    if (config->origin) {
+        for (int i = 0; i < config->origin->name_count; i++) free(config->origin->name[i]);
+        free(config->origin->name);
+        for (int i = 0; i < CONFIG_LATER_COUNT; i++) free(config->origin->later[i]);
+        z3d_string_free(&config->origin->errors.text);
+        free(config->origin);
+    }
+    free(config);
+}
+
+bool z3d_config_is_set(const z3d_config *config, const char *path) {
+    int key = config_find(path);
+    return key >= 0 && config->origin->place[key].source >= 0;
+}
+
+bool config_is_from_file(const z3d_config *config, const char *path) {
+    int key = config_find(path);
+    return key >= 0 && config->origin->place[key].source >= 0 &&
+           config->origin->place[key].line > 0;
+}
+
+bool config_is_overridden(const z3d_config *config, const char *path) {
+    int key = config_find(path);
+    return key >= 0 && config->origin->place[key].source >= 0 &&
+           config->origin->place[key].line == 0;
+}
+
+z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {
+    int key = config_find(path);
+    z3d_string where = {0}, line = {0};
+    char message[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    z3d_string_append(&line, "%s", path);
+    if (key >= 0 && config->origin->place[key].source >= 0) {
+        config_place place = config->origin->place[key];
+        z3d_string_append(&line, ": %s", message);
+        config_format_place(config, place, &where);
+        if (!line.failed)
+            z3d_string_append(&where, ": %s",
+                              line.text + config_repeated_key(config, place, line.text));
+    } else if (key >= 0 && config_table[key].standard[0]) {
+        z3d_string_append(&where, "%s (not set, default %s): %s", path, config_table[key].standard,
+                          message);
+    } else {
+        z3d_string_append(&where, "%s: %s", path, message);
+    }
+    bool failed = where.failed || line.failed;
+    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s", failed ? message : where.text);
+    z3d_string_free(&line);
+    z3d_string_free(&where);
+    return status;
+}

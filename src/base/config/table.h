@@ -1,0 +1,221 @@
+/* The inside of the configuration reader: the key table as an array, and where each key was set.
+ * Only src/base/config/ includes this. */
+#ifndef ZERO3D_BASE_CONFIG_TABLE_H
+#define ZERO3D_BASE_CONFIG_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "src/base/config.h"
+
+typedef enum config_type {
+    CONFIG_INT,
+    CONFIG_FLOAT,
+    CONFIG_BOOL,
+    CONFIG_STRING,
+    CONFIG_ENUM,
+    CONFIG_FLOAT2,
+    CONFIG_LIST
+} config_type;
+
+typedef struct config_key {
+    const char *path, *standard, *rule, *help;
+    config_type type;
+    size_t offset; /* of the field in z3d_config */
+} config_key;
+
+enum {
+#define X(field, path, type, standard, rule, help) CONFIG_KEY_##field,
+    Z3D_CONFIG_KEYS(X)
+#undef X
+        CONFIG_KEY_COUNT
+};
+
+extern const config_key config_table[CONFIG_KEY_COUNT];
+
+/* Keys without a field: accepted without effect, or of a later version. */
+typedef struct config_note {
+    const char *path, *why;
+    const char *off;     /* later: the plain values, with | between, that ask for nothing */
+    const char *instead; /* later: what is wrong with it; "": "<why>: not supported yet" */
+} config_note;
+
+extern const config_note config_accepted[];
+extern const int config_accepted_count;
+enum {
+#define X(path, off, why, instead) +1
+    CONFIG_LATER_COUNT = 0 Z3D_CONFIG_LATER(X)
+#undef X
+};
+extern const config_note config_later[CONFIG_LATER_COUNT];
+
+/* Where something was written. source indexes the origin's names; -1: nowhere, it is the default.
+ * line 0: an override, which has a text but no lines. */
+typedef struct config_place {
+    int source, line, column;
+} config_place;
+
+/* All that is wrong, one line each; only the first are kept. */
+typedef struct config_errors {
+    z3d_string text;
+    int kept, total;
+} config_errors;
+
+/* Adds the stored message. */
+void config_errors_add(config_errors *errors);
+/* Takes back an error with exactly this line. */
+void config_errors_remove(config_errors *errors, const char *line);
+/* OK when there are none, else ERR_CONFIG with all lines. */
+z3d_status config_errors_status(const config_errors *errors);
+
+/* A number of Z3D_CONFIG_PEERS as it was written. */
+enum {
+#define X(name, path) CONFIG_PEER_##name,
+    Z3D_CONFIG_PEERS(X)
+#undef X
+        CONFIG_PEER_COUNT
+};
+
+typedef struct config_peer {
+    config_place place; /* source -1: not written */
+    double value;
+} config_peer;
+
+extern const char *const config_peer_path[CONFIG_PEER_COUNT];
+int config_find_peer(const char *path);
+
+/* What became of another framework's settings: text for people, by verdict. */
+typedef enum config_verdict {
+    CONFIG_TAKEN,
+    CONFIG_DEFAULTED, /* their default, which is not ours, is written out */
+    CONFIG_DIFFERENT, /* their default cannot be had */
+    CONFIG_NO_EFFECT,
+    CONFIG_REFUSED,
+    CONFIG_VERDICTS
+} config_verdict;
+
+typedef struct config_report {
+    z3d_string rows[CONFIG_VERDICTS];
+    int count[CONFIG_VERDICTS];
+} config_report;
+
+void config_report_add(config_report *report, config_verdict verdict, const char *what,
+                       const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+struct z3d_config_origin {
+    config_place place[CONFIG_KEY_COUNT];
+    bool wrong[CONFIG_KEY_COUNT];   /* an error is about this key: nothing follows from its value */
+    bool is_auto[CONFIG_KEY_COUNT]; /* written auto (Z3D_CONFIG_AUTO) */
+    bool cut;                       /* a text ended in a syntax error: what follows is not known */
+    config_errors errors;           /* of reading */
+    char *later[CONFIG_LATER_COUNT]; /* the error of a file's entry: an override may take it back */
+    config_peer peer[CONFIG_PEER_COUNT];
+    config_report *report; /* NULL: what has no effect is logged, what is wrong is an error */
+    char **name;           /* of files, and the texts of overrides */
+    int name_count;
+};
+
+/* The stored message is one more error of reading, about `path` (a key, a section or NULL). */
+void config_add_error(z3d_config *config, const char *path);
+/* Every key that is `path` or lies below it is wrong. */
+void config_mark_wrong(z3d_config *config, const char *path);
+/* One line about `path`, written at `place`: "<place>: <path> <what> <why>". */
+void config_tell(const z3d_config *config, config_place place, const char *path, const char *what,
+                 const char *why);
+/* A key's default again, as if nobody had set it. */
+void config_unset(z3d_config *config, int key);
+/* Whether a file, not an override, set the key; the other way round. */
+bool config_is_from_file(const z3d_config *config, const char *path);
+bool config_is_overridden(const z3d_config *config, const char *path);
+
+/* z3d_config_check and z3d_config_resolve, adding to `errors`. */
+typedef struct config_checker {
+    z3d_config *c;
+    config_errors *errors;
+    bool wrong[CONFIG_KEY_COUNT];
+} config_checker;
+
+void config_checker_begin(config_checker *k, z3d_config *config, config_errors *errors);
+/* Whether all of the keys named, up to NULL, are free of errors. */
+bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
+/* One error at the key's place, which is then wrong. */
+void config_complain(config_checker *k, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void config_check_into(config_checker *k);
+void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
+/* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
+void config_settle_peers(config_checker *k);
+
+/* A key's value as YAML. */
+void config_append_value(z3d_string *out, const z3d_config *config, const config_key *key,
+                         int indent);
+/* The keys that are set, as YAML. */
+void config_write_set(const z3d_config *config, z3d_string *out);
+
+/* Keeps a copy of the name; *source is its index. */
+z3d_status config_add_source(z3d_config *config, const char *name, int *source);
+/* "run.yaml:12:3" or "override model.num_layers=3". */
+void config_format_place(const z3d_config *config, config_place place, z3d_string *out);
+
+/* Length of the "key: " in front of a message at an override's place, which names the key; 0: it
+ * has another. */
+size_t config_repeated_key(const z3d_config *config, config_place place, const char *message);
+
+/* Index of a key / an accepted key / a later key with exactly this path, -1: none. */
+int config_find(const char *path);
+int config_find_accepted(const char *path);
+int config_find_later(const char *path);
+/* Whether some key's path (of any of the three tables) begins with "path." */
+bool config_is_section(const char *path);
+/* The key or section a user may have meant, also by its name elsewhere ("global_batch_size"), NULL
+ * if none is near; in buf. */
+const char *config_nearest(const char *path, char *buf, size_t size);
+/* Sets a key from its text in keys.h: "[0.9, 0.95]", "5e8". */
+z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
+/* The option of "a|b|c" nearest to text, NULL if none is near; in buf. */
+const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size);
+
+/* Interval of a number's rule. */
+typedef struct config_range {
+    bool low_open, high_open, allow_auto;
+    double low, high;
+    int64_t low_int, high_int;
+} config_range;
+
+z3d_status config_parse_range(const config_key *key, config_range *out);
+
+/* What would be right: "an integer from 1 to 65536 or auto". */
+void config_expected(const config_key *key, z3d_string *out);
+/* A type's name for people: "integer". */
+const char *config_type_name(config_type type);
+/* Option `index` of "a|b|c" into buf; false if there are fewer. */
+bool config_option(const char *options, int index, char *buf, size_t size);
+
+/* One scalar as it stands in the file. quoted: between quotes or a block scalar. */
+typedef struct config_scalar {
+    const char *text;
+    bool quoted;
+} config_scalar;
+
+/* Sets a key from a scalar. On failure the message says what is wrong and what would be right,
+ * without place and key. */
+z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
+/* A FLOAT2's element; a data list's weight; a number of Z3D_CONFIG_PEERS. */
+z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out);
+z3d_status config_parse_weight(config_scalar scalar, double *out);
+z3d_status config_parse_peer(config_scalar scalar, double *out);
+/* Whether a plain scalar says "no value": ~ or null. config_is_empty: or nothing. */
+bool config_is_null(config_scalar scalar);
+bool config_is_empty(config_scalar scalar);
+/* What "auto" stands for in Hugging Face's integration; NULL: this key has none. */
+const char *config_auto(const char *path);
+
+z3d_status config_list_append(z3d_data_list *list, const char *path, double weight);
+void config_list_free(z3d_data_list *list);
+
+static inline void *config_field(const z3d_config *config, const config_key *key) {
+    return (char *)(uintptr_t)config + key->offset;
+}
+
+#endif

@@ -1,0 +1,299 @@
+/* One value: its rule, its reading, and what would be right where it is refused. */
+#include "src/base/config/table.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+const char *config_type_name(config_type type) {
+    static const char *const names[] = {"integer", "number",      "bool", "text",
+                                        "choice",  "two numbers", "list"};
+    return names[type];
+}
+
+static z3d_status parse_bound(const config_key *key, const char *text, double *out,
+                              int64_t *out_int) {
+    bool negative = text[0] == '-';
+    if (strcmp(text + negative, "inf") == 0) {
+        *out = negative ? -INFINITY : INFINITY;
+        *out_int = negative ? INT64_MIN + 1 : INT64_MAX;
+        return Z3D_OK;
+    }
+    if (key->type == CONFIG_INT) {
+        Z3D_TRY(z3d_parse_int(text, out_int));
+        *out = (double)*out_int;
+        return Z3D_OK;
+    }
+    *out_int = 0;
+    return z3d_parse_float(text, out);
+}
+
+z3d_status config_parse_range(const config_key *key, config_range *out) {
+    char low[32], high[32], close;
+    int used = 0;
+    const char *rule = key->rule;
+    *out = (config_range){0};
+    if ((rule[0] != '[' && rule[0] != '(') ||
+        sscanf(rule + 1, "%31[^,],%31[^])]%c%n", low, high, &close, &used) != 3) {
+        return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
+    }
+    const char *rest = rule + 1 + used;
+    out->low_open = rule[0] == '(';
+    out->high_open = close == ')';
+    out->allow_auto = strcmp(rest, " auto") == 0;
+    if (*rest && !out->allow_auto) {
+        return Z3D_ERROR(Z3D_ERR_INTERNAL, "rule of %s: %s", key->path, rule);
+    }
+    Z3D_TRY(parse_bound(key, low, &out->low, &out->low_int));
+    return parse_bound(key, high, &out->high, &out->high_int);
+}
+
+/* "from 1 to 65536", "at least 0 and below 1". */
+static void append_interval(const config_key *key, const config_range *range, z3d_string *out) {
+    char number[40];
+    if (key->type == CONFIG_INT) {
+        if (range->high_int == INT64_MAX) {
+            z3d_string_append(out, "of at least %lld", (long long)range->low_int);
+        } else {
+            z3d_string_append(out, "from %lld to %lld", (long long)range->low_int,
+                              (long long)range->high_int);
+        }
+        return;
+    }
+    z3d_string_append(out, "%s %s", range->low_open ? "above" : "of at least",
+                      z3d_format_number(range->low, number, sizeof number));
+    if (isfinite(range->high)) {
+        z3d_string_append(out, " and %s %s", range->high_open ? "below" : "at most",
+                          z3d_format_number(range->high, number, sizeof number));
+    }
+}
+
+static void append_options(const char *options, z3d_string *out) {
+    char option[64];
+    for (int i = 0; config_option(options, i, option, sizeof option); i++) {
+        z3d_string_append(out, "%s%s", i ? ", " : "", option);
+    }
+}
+
+void config_expected(const config_key *key, z3d_string *out) {
+    config_range range = {0};
+    bool number =
+        key->type == CONFIG_INT || key->type == CONFIG_FLOAT || key->type == CONFIG_FLOAT2;
+    if (number && config_parse_range(key, &range) != Z3D_OK) return;
+    switch (key->type) {
+    case CONFIG_INT:
+        z3d_string_append(out, "an integer ");
+        break;
+    case CONFIG_FLOAT:
+        z3d_string_append(out, "a number ");
+        break;
+    case CONFIG_FLOAT2:
+        z3d_string_append(out, "a list of two numbers, each ");
+        break;
+    case CONFIG_BOOL:
+        z3d_string_append(out, "true or false");
+        break;
+    case CONFIG_STRING:
+        z3d_string_append(out, "text");
+        break;
+    case CONFIG_ENUM:
+        z3d_string_append(out, strchr(key->rule, '|') ? "one of " : "");
+        append_options(key->rule, out);
+        break;
+    case CONFIG_LIST:
+        z3d_string_append(out, "a path, or a list of paths or {path: ..., weight: ...}");
+        break;
+    }
+    if (number) append_interval(key, &range, out);
+    if (range.allow_auto) z3d_string_append(out, " or auto");
+}
+
+/* "<what is wrong>; expected <what would be right>". `problem` may be the stored message. */
+static z3d_status refuse(const config_key *key, const char *problem) {
+    z3d_string text = {0};
+    z3d_string_append(&text, "%s; expected ", problem);
+    config_expected(key, &text);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "%s", text.failed ? key->path : text.text);
+    z3d_string_free(&text);
+    return status;
+}
+
+static z3d_status refuse_value(const config_key *key, config_scalar scalar, const char *why) {
+    z3d_string problem = {0};
+    z3d_string_append(&problem, "'%.80s%s' %s", scalar.text, strlen(scalar.text) > 80 ? "..." : "",
+                      why);
+    z3d_status status = refuse(key, problem.failed ? why : problem.text);
+    z3d_string_free(&problem);
+    return status;
+}
+
+bool config_is_null(config_scalar scalar) {
+    return !scalar.quoted && (strcmp(scalar.text, "~") == 0 || strcmp(scalar.text, "null") == 0);
+}
+
+bool config_is_empty(config_scalar scalar) {
+    return config_is_null(scalar) || (!scalar.quoted && scalar.text[0] == '\0');
+}
+
+static z3d_status refuse_auto(const config_key *key) {
+    z3d_string right = {0};
+    config_expected(key, &right);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "'auto' is not supported here; write %s",
+                                  right.failed ? "a number" : right.text);
+    z3d_string_free(&right);
+    return status;
+}
+
+static z3d_status set_int(const config_key *key, config_scalar scalar, int64_t *out) {
+    config_range range;
+    int64_t value;
+    Z3D_TRY(config_parse_range(key, &range));
+    if (range.allow_auto && strcmp(scalar.text, "auto") == 0) {
+        *out = Z3D_AUTO;
+        return Z3D_OK;
+    }
+    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
+    if (scalar.quoted) return refuse_value(key, scalar, "is text; write the number without quotes");
+    if (z3d_parse_int(scalar.text, &value) != Z3D_OK) return refuse(key, z3d_error_message());
+    if (value < range.low_int || value > range.high_int) {
+        return refuse_value(key, scalar, "is out of range");
+    }
+    *out = value;
+    return Z3D_OK;
+}
+
+static z3d_status set_float(const config_key *key, config_scalar scalar, double *out) {
+    config_range range;
+    double value;
+    Z3D_TRY(config_parse_range(key, &range));
+    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
+    if (scalar.quoted) return refuse_value(key, scalar, "is text; write the number without quotes");
+    if (z3d_parse_float(scalar.text, &value) != Z3D_OK) return refuse(key, z3d_error_message());
+    bool low = range.low_open ? value > range.low : value >= range.low;
+    bool high = range.high_open ? value < range.high : value <= range.high;
+    if (!low || !high) return refuse_value(key, scalar, "is out of range");
+    *out = value == 0 ? 0 : value; /* no -0: it would print as such */
+    return Z3D_OK;
+}
+
+static z3d_status set_bool(const config_key *key, config_scalar scalar, bool *out) {
+    bool yes = strcmp(scalar.text, "true") == 0;
+    if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
+    if (!yes && strcmp(scalar.text, "false") != 0) {
+        return refuse_value(key, scalar, "is neither true nor false");
+    }
+    if (scalar.quoted) return refuse_value(key, scalar, "is text; write it without quotes");
+    *out = yes;
+    return Z3D_OK;
+}
+
+/* Names that options once had (checkpoints keep the configuration of their run), and DeepSpeed's
+ * for AdamW: its Adam is AdamW unless adam_w_mode is false. */
+static const char *option_now(const config_key *key, const char *text) {
+    if (strcmp(key->path, "training.collectives") == 0 && strcmp(text, "mpi") == 0) return "host";
+    bool adam = strcasecmp(text, "Adam") == 0 || strcasecmp(text, "AdamW") == 0;
+    return adam && strcmp(key->path, "optimizer.type") == 0 ? "AdamW" : text;
+}
+
+static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out) {
+    char option[64];
+    const char *text = option_now(key, scalar.text);
+    for (int i = 0; config_option(key->rule, i, option, sizeof option); i++) {
+        if (strcmp(option, text) == 0) {
+            *out = i;
+            return Z3D_OK;
+        }
+    }
+    bool gpu = strcmp(key->path, "training.device") == 0 && strcasecmp(scalar.text, "gpu") == 0;
+    bool near = config_nearest_option(key->rule, gpu ? "cuda" : scalar.text, option, sizeof option);
+    z3d_string right = {0};
+    if (!near) config_expected(key, &right);
+    z3d_status status = Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s%s' is not supported; use %s", scalar.text,
+                                  strlen(scalar.text) > 80 ? "..." : "",
+                                  near || right.failed ? option : right.text);
+    z3d_string_free(&right);
+    return status;
+}
+
+static z3d_status set_string(const config_key *key, config_scalar scalar, const char **out) {
+    const char *text = config_is_empty(scalar) ? "" : scalar.text;
+    char *copy = strdup(text);
+    if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the value of %s", key->path);
+    free((void *)(uintptr_t)*out);
+    *out = copy;
+    return Z3D_OK;
+}
+
+static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data_list *out) {
+    z3d_data_list list = {0};
+    if (!config_is_empty(scalar)) {
+        if (scalar.text[0] == '\0') return refuse(key, "the path is empty");
+        Z3D_TRY(config_list_append(&list, scalar.text, 1));
+    }
+    config_list_free(out);
+    *out = list;
+    return Z3D_OK;
+}
+
+z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar) {
+    void *field = config_field(config, key);
+    bool may_be_null = key->type == CONFIG_STRING || key->type == CONFIG_LIST;
+    if (config_is_empty(scalar) && !may_be_null) return refuse(key, "it has no value");
+    switch (key->type) {
+    case CONFIG_INT:
+        return set_int(key, scalar, field);
+    case CONFIG_FLOAT:
+        return set_float(key, scalar, field);
+    case CONFIG_BOOL:
+        return set_bool(key, scalar, field);
+    case CONFIG_STRING:
+        return set_string(key, scalar, field);
+    case CONFIG_ENUM:
+        return set_enum(key, scalar, field);
+    case CONFIG_LIST:
+        return set_list(key, scalar, field);
+    case CONFIG_FLOAT2:
+        break;
+    }
+    return refuse_value(key, scalar, "is one value");
+}
+
+z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out) {
+    return set_float(key, scalar, out);
+}
+
+z3d_status config_parse_weight(config_scalar scalar, double *out) {
+    static const config_key weight = {.path = "weight", .rule = "(0,1e30]", .type = CONFIG_FLOAT};
+    return set_float(&weight, scalar, out);
+}
+
+z3d_status config_parse_peer(config_scalar scalar, double *out) {
+    static const config_key number = {.path = "peer", .rule = "[0,1e6]", .type = CONFIG_FLOAT};
+    return set_float(&number, scalar, out);
+}
+
+z3d_status config_list_append(z3d_data_list *list, const char *path, double weight) {
+    size_t count = (size_t)list->count + 1;
+    const char **paths = realloc(list->path, count * sizeof *paths);
+    if (paths) list->path = paths;
+    double *weights = realloc(list->weight, count * sizeof *weights);
+    if (weights) list->weight = weights;
+    char *copy = strdup(path);
+    if (!paths || !weights || !copy) {
+        free(copy);
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %zu paths", count);
+    }
+    list->path[list->count] = copy;
+    list->weight[list->count] = weight;
+    list->count++;
+    return Z3D_OK;
+}
+
+void config_list_free(z3d_data_list *list) {
+    for (int i = 0; i < list->count; i++) free((void *)(uintptr_t)list->path[i]);
+    free(list->path);
+    free(list->weight);
+    *list = (z3d_data_list){0};
+}

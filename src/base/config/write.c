@@ -1,0 +1,263 @@
+/* The configuration as YAML that reads back to the same values, and the table as text: for the
+ * terminal, as the reference page, as a list of keys. */
+#include "src/base/config/table.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- values as YAML ---- */
+
+/* The character at `text`, which is well-formed UTF-8, and its length. */
+static uint32_t decode(const unsigned char *text, size_t *length) {
+    if (text[0] < 0x80) {
+        *length = 1;
+        return text[0];
+    }
+    *length = text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : 4;
+    uint32_t code = text[0] & (0xFFu >> (*length + 1));
+    for (size_t i = 1; i < *length; i++) code = code << 6 | (text[i] & 0x3Fu);
+    return code;
+}
+
+/* Whether YAML takes the character as it stands between double quotes. */
+static bool is_plain_character(uint32_t code) {
+    if (code < 0x20 || code == '"' || code == '\\') return false;
+    if (code >= 0x7F && code < 0xA0) return false;
+    if (code == 0x2028 || code == 0x2029 || code == 0xFEFF) return false;
+    return code != 0xFFFE && code != 0xFFFF;
+}
+
+static void append_text(z3d_string *out, const char *text) {
+    const unsigned char *at = (const unsigned char *)text;
+    size_t length;
+    z3d_string_append(out, "\"");
+    for (; *at; at += length) {
+        uint32_t code = decode(at, &length);
+        if (is_plain_character(code)) {
+            z3d_string_append_bytes(out, (const char *)at, length);
+        } else if (code == '"' || code == '\\') {
+            z3d_string_append(out, "\\%c", (char)code);
+        } else if (code == '\n' || code == '\t') {
+            z3d_string_append(out, code == '\n' ? "\\n" : "\\t");
+        } else {
+            z3d_string_append(out, "\\u%04X", (unsigned)code);
+        }
+    }
+    z3d_string_append(out, "\"");
+}
+
+static void append_list(z3d_string *out, const z3d_data_list *list, int indent) {
+    if (list->count == 0) z3d_string_append(out, " []");
+    for (int i = 0; i < list->count; i++) {
+        z3d_string_append(out, "\n%*s- {path: ", indent, "");
+        append_text(out, list->path[i]);
+        z3d_string_append(out, ", weight: ");
+        z3d_string_append_number(out, list->weight[i]);
+        z3d_string_append(out, "}");
+    }
+}
+
+void config_append_value(z3d_string *out, const z3d_config *config, const config_key *key,
+                         int indent) {
+    const void *field = config_field(config, key);
+    const double *pair;
+    char option[64];
+    if (key->type != CONFIG_LIST) z3d_string_append(out, " ");
+    switch (key->type) {
+    case CONFIG_INT:
+        if (*(const int64_t *)field == Z3D_AUTO) {
+            z3d_string_append(out, "auto");
+        } else {
+            z3d_string_append(out, "%lld", (long long)*(const int64_t *)field);
+        }
+        break;
+    case CONFIG_FLOAT:
+        z3d_string_append_number(out, *(const double *)field);
+        break;
+    case CONFIG_BOOL:
+        z3d_string_append(out, *(const bool *)field ? "true" : "false");
+        break;
+    case CONFIG_STRING:
+        append_text(out, *(const char *const *)field);
+        break;
+    case CONFIG_ENUM:
+        if (config_option(key->rule, *(const int *)field, option, sizeof option)) {
+            z3d_string_append(out, "%s", option);
+        }
+        break;
+    case CONFIG_FLOAT2:
+        pair = ((const z3d_config_FLOAT2 *)field)->value;
+        z3d_string_append(out, "[");
+        z3d_string_append_number(out, pair[0]);
+        z3d_string_append(out, ", ");
+        z3d_string_append_number(out, pair[1]);
+        z3d_string_append(out, "]");
+        break;
+    case CONFIG_LIST:
+        append_list(out, field, indent);
+        break;
+    }
+}
+
+/* Opens the sections of `path` that `before` is not in; returns the depth of the key. */
+static int open_sections(z3d_string *out, const char *before, const char *path) {
+    int depth = 0;
+    size_t start = 0;
+    bool shared = true;
+    for (size_t i = 0; path[i]; i++) {
+        if (path[i] != '.') continue;
+        shared = shared && strncmp(before, path, i + 1) == 0;
+        if (!shared) {
+            z3d_string_append(out, "%*s%.*s:\n", 2 * depth, "", (int)(i - start), path + start);
+        }
+        start = i + 1;
+        depth++;
+    }
+    return depth;
+}
+
+static const char *leaf_of(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot ? dot + 1 : path;
+}
+
+static void write_keys(const z3d_config *config, bool only_set, z3d_string *out) {
+    const char *before = "";
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        const config_key *key = &config_table[i];
+        if (only_set && config->origin->place[i].source < 0) continue;
+        int depth = open_sections(out, before, key->path);
+        z3d_string_append(out, "%*s%s:", 2 * depth, "", leaf_of(key->path));
+        config_append_value(out, config, key, 2 * depth + 2);
+        z3d_string_append(out, "\n");
+        before = key->path;
+    }
+}
+
+void z3d_config_write(const z3d_config *config, z3d_string *out) {
+    write_keys(config, false, out);
+}
+
+void config_write_set(const z3d_config *config, z3d_string *out) {
+    write_keys(config, true, out);
+}
+
+/* ---- the table as text ---- */
+
+static const char *standard_of(const config_key *key) {
+    return key->standard[0] ? key->standard : "unset";
+}
+
+/* The part before the first dot: "zero_optimization". */
+static size_t section_length(const char *path) {
+    size_t length = strcspn(path, ".");
+    return path[length] == '.' ? length : 0;
+}
+
+static bool same_section(const char *a, const char *b) {
+    size_t m = section_length(a), n = section_length(b);
+    return m == n && strncmp(a, b, m) == 0;
+}
+
+static void describe_text(z3d_string *out) {
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        const config_key *key = &config_table[i];
+        z3d_string expected = {0};
+        config_expected(key, &expected);
+        if (i > 0 && !same_section(config_table[i - 1].path, key->path)) {
+            z3d_string_append(out, "\n");
+        }
+        z3d_string_append(out, "%s: %s\n    %s; default %s\n", key->path, key->help,
+                          expected.failed ? "" : expected.text, standard_of(key));
+        if (expected.failed) out->failed = true;
+        z3d_string_free(&expected);
+    }
+}
+
+/* Text in a Markdown table: a | would end the cell, a < begin a tag. */
+static void append_cell(z3d_string *out, const char *text) {
+    for (; *text; text++) {
+        if (*text == '|' || *text == '<' || *text == '_') z3d_string_append(out, "\\");
+        z3d_string_append_bytes(out, text, 1);
+    }
+}
+
+static void describe_key(z3d_string *out, const config_key *key) {
+    z3d_string expected = {0};
+    config_expected(key, &expected);
+    z3d_string_append(out, "| `%s` | %s | ", key->path, config_type_name(key->type));
+    z3d_string_append(out, key->standard[0] ? "`%s` | " : "unset | ", key->standard);
+    append_cell(out, expected.failed ? "" : expected.text);
+    z3d_string_append(out, " | ");
+    append_cell(out, key->help);
+    z3d_string_append(out, " |\n");
+    if (expected.failed) out->failed = true;
+    z3d_string_free(&expected);
+}
+
+static void describe_notes(z3d_string *out, const config_note *notes, int count) {
+    z3d_string_append(out, "\n| key | %s |\n|-|-|\n", notes[0].off ? "what it is for" : "why");
+    for (int i = 0; i < count; i++) {
+        z3d_string_append(out, "| `%s` | ", notes[i].path);
+        append_cell(out, notes[i].why);
+        z3d_string_append(out, " |\n");
+    }
+}
+
+static const char page_head[] =
+    "# Configuration\n"
+    "\n"
+    "<!-- Made by `zero3d config --markdown` from src/base/config/keys.h; do not edit. -->\n"
+    "\n"
+    "One YAML file describes a run (JSON is YAML too). On the command line, `key.path=value`\n"
+    "overrides one key of the file: `model.num_layers=24`,\n"
+    "`data.train='[a.bin, {path: b.bin, weight: 2}]'`. If an override makes a key of the file\n"
+    "useless, one line says so and the run starts: with `data.validation=` you need not delete\n"
+    "`training.eval_interval`.\n"
+    "\n"
+    "Unknown keys, keys set twice, wrong types, values out of range and options without effect\n"
+    "are errors. All errors are reported at once, one line each: file, line, column, key, what\n"
+    "is wrong, what to write. Every value must be valid as a whole: `5e8` is the integer\n"
+    "500000000; `010`, `1_000` and `maybe` are refused. Anchors, aliases and tags are not\n"
+    "supported. `null` means the default. You can paste a DeepSpeed block: see\n"
+    "[Coming from DeepSpeed and Megatron-LM](coming-from-deepspeed-and-megatron.md).\n"
+    "\n"
+    "Any two of `train_batch_size`, `train_micro_batch_size_per_gpu` and\n"
+    "`gradient_accumulation_steps` give the third: batch = micro-batch x accumulation x\n"
+    "data-parallel size. The data-parallel size is the number of ranks / (tensor size x\n"
+    "pipeline size). The run folder gets the resolved configuration.\n";
+
+static void describe_markdown(z3d_string *out) {
+    z3d_string_append(out, "%s", page_head);
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        const config_key *key = &config_table[i];
+        if (i == 0 || !same_section(config_table[i - 1].path, key->path)) {
+            int length = (int)section_length(key->path);
+            z3d_string_append(out, "\n## %.*s\n\n", length ? length : 9,
+                              length ? key->path : "top level");
+            z3d_string_append(out, "| key | type | default | values | meaning |\n|-|-|-|-|-|\n");
+        }
+        describe_key(out, key);
+    }
+    z3d_string_append(out, "\n## Accepted without effect\n\nThese keys of pasted DeepSpeed "
+                           "blocks change nothing here. One line says so.\n");
+    describe_notes(out, config_accepted, config_accepted_count);
+    z3d_string_append(
+        out, "\n## Not supported yet\n\nThese keys are refused, unless the "
+             "value asks for nothing (`false`, `null`, `enabled: false`, `device: none`).\n");
+    describe_notes(out, config_later, CONFIG_LATER_COUNT);
+}
+
+void z3d_config_describe(bool markdown, z3d_string *out) {
+    if (markdown) {
+        describe_markdown(out);
+    } else {
+        describe_text(out);
+    }
+}
+
+void z3d_config_list_keys(z3d_string *out) {
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
+        z3d_string_append(out, "%s\n", config_table[i].path);
+    }
+}

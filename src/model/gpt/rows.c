@@ -1,0 +1,46 @@
+/* Between the tensor-parallel layers: which rows are a rank's own, and how a gradient of its own
+ * rows becomes one of all rows in front of a layer's backward. */
+#include "src/model/gpt/gpt.h"
+
+static int64_t row_bytes(const z3d_unit_run *run) {
+    return gpt_of(run)->config.hidden_size * (int64_t)z3d_dtype_size(run->dtype);
+}
+
+z3d_tensor_lane z3d_gpt_lane(const z3d_unit_run *run) {
+    z3d_tensor_lane lane = z3d_unit_lane(run);
+    lane.sequence_parallel = gpt_of(run)->config.sequence_parallel;
+    return lane;
+}
+
+z3d_row_range z3d_gpt_own_rows(const z3d_unit_run *run) {
+    z3d_tensor_lane lane = z3d_gpt_lane(run);
+    return z3d_own_rows(&lane, gpt_rows(run));
+}
+
+int64_t z3d_gpt_own_offset(const z3d_unit_run *run) {
+    return z3d_gpt_own_rows(run).first * row_bytes(run);
+}
+
+z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all) {
+    *all = own;
+    if (!gpt_of(run)->config.sequence_parallel) return Z3D_OK;
+    return z3d_unit_take_workspace(run, gpt_rows(run), row_bytes(run), all);
+}
+
+z3d_status z3d_gpt_dropout_gradient(z3d_unit_run *run, const void *dy, const char *site,
+                                    const void **all) {
+    const z3d_gpt_config *c = &gpt_of(run)->config;
+    z3d_tensor_lane lane = z3d_gpt_lane(run);
+    z3d_row_range own = z3d_gpt_own_rows(run);
+    z3d_dropout dropout = gpt_dropout(run, c->hidden_dropout, site);
+    *all = dy;
+    if (dropout.p == 0 && !c->sequence_parallel) return Z3D_OK;
+    char *masked;
+    Z3D_TRY(z3d_unit_take_workspace(run, gpt_rows(run), row_bytes(run), &masked));
+    *all = masked;
+    Z3D_TRY(Z3D_LAUNCH(run->device, dropout_backward, .dy = dy,
+                       .dx = masked + own.first * row_bytes(run), .rows = own.count,
+                       .first = own.first, .seq = c->seq_length, .cols = c->hidden_size,
+                       .dtype = run->dtype, .dropout = dropout));
+    return z3d_gather_rows(&lane, masked, gpt_rows(run), c->hidden_size);
+}

@@ -1,0 +1,271 @@
+/* Every single change that could make a configuration smaller is tried: planned and looked at. */
+#include "src/plan/choose/advice.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a configuration takes ---- */
+
+z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
+    z3d_topology topology;
+    z3d_program_config program;
+    z3d_program_set set = {0};
+    z3d_model *model = NULL;
+    z3d_ledger ledger;
+    Z3D_TRY(z3d_plan_place(config, ranks, 0, &topology));
+    z3d_plan_program_config(config, &program);
+    Z3D_TRY(z3d_plan_model(config, &model));
+    z3d_status status = z3d_program_set_create(model, &topology, &program, threads, false, &set);
+    if (status == Z3D_OK) {
+        memcpy(out->arena, set.program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
+        z3d_program_ledger(set.program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
+        memcpy(out->peak, ledger.peak, sizeof out->peak);
+        status = z3d_plan_snapshot(config, model, &topology, &out->snapshot);
+    }
+    z3d_program_set_release(&set);
+    z3d_model_destroy(model);
+    return status;
+}
+
+static int64_t host_bytes(const z3d_need *need) {
+    return need->arena[Z3D_SPACE_HOST] + need->snapshot;
+}
+
+/* Of device memory. */
+static int64_t total(const z3d_need *need, const z3d_room *room) {
+    return need->arena[Z3D_SPACE_DEVICE] + (room->shared ? host_bytes(need) : 0);
+}
+
+int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room) {
+    int64_t device = total(need, room), host = host_bytes(need);
+    if (device > room->device) return device - room->device;
+    return !room->shared && host > room->host ? host - room->host : 0;
+}
+
+/* ---- changes ---- */
+
+enum { MAX_CHANGES = 40, MAX_ASSIGNMENTS = 4 };
+
+typedef struct change {
+    char assignment[MAX_ASSIGNMENTS][96];
+    int count;
+    z3d_need need;
+    bool possible;
+} change;
+
+typedef struct advisor {
+    z3d_string given; /* the configuration, as text */
+    bool reduce_auto; /* gradients are reduced when its stage has it so */
+    int ranks, threads;
+    const z3d_room *room;
+    change change[MAX_CHANGES];
+    int count, first_part; /* from first_part on: a half, a quarter ... of the micro-batch */
+} advisor;
+
+static change *new_change(advisor *a) {
+    a->change[a->count] = (change){.count = 0};
+    return &a->change[a->count++];
+}
+
+static void assign(change *c, const char *key, const char *value) {
+    snprintf(c->assignment[c->count++], sizeof c->assignment[0], "%s=%s", key, value);
+}
+
+static void assign_number(change *c, const char *key, int64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    assign(c, key, text);
+}
+
+/* Twice the tensor size, or a part of the micro-batch: more micro-batches for the same batch. */
+static void add_fewer_samples(advisor *a, const z3d_config *settled, int64_t tensor, int64_t part) {
+    change *c = new_change(a);
+    if (tensor > 1)
+        assign_number(c, "parallel.tensor_model_parallel_size",
+                      tensor * settled->parallel_tensor_model_parallel_size);
+    assign_number(c, "train_micro_batch_size_per_gpu",
+                  settled->train_micro_batch_size_per_gpu / part);
+    assign_number(c, "gradient_accumulation_steps",
+                  tensor * part * settled->gradient_accumulation_steps);
+    assign_number(c, "train_batch_size", settled->train_batch_size);
+}
+
+/* Stretches of k blocks keep layers / k inputs and, while one is gone through, 12 b s h for each of
+ * its blocks: the least sum is at k = sqrt(layers / 12). */
+static int64_t few_checkpoints(int64_t layers) {
+    int64_t stretch = (int64_t)sqrt((double)layers / 12);
+    return stretch < 2 ? layers : (layers + stretch - 1) / stretch;
+}
+
+/* Those that cost least come first. settled: the configuration with every number in it. */
+static void list_changes(advisor *a, const z3d_config *settled) {
+    bool full = settled->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL;
+    int64_t micro = settled->train_micro_batch_size_per_gpu;
+    for (int64_t stage = settled->zero_optimization_stage + 1; stage <= 3; stage++) {
+        change *c = new_change(a);
+        assign_number(c, "zero_optimization.stage", stage);
+        if (settled->gradient_accumulation_steps > 1 && stage > 1 && !a->reduce_auto)
+            assign(c, "zero_optimization.grad_reduce", "per_microbatch");
+    }
+    if (settled->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE)
+        assign(new_change(a), "activation_checkpointing.granularity", "selective");
+    if (!full) assign(new_change(a), "activation_checkpointing.granularity", "full");
+    if (settled->parallel_tensor_model_parallel_size > 1 && !settled->parallel_sequence_parallel)
+        assign(new_change(a), "parallel.sequence_parallel", "true");
+    if (full) {
+        bool in_host = settled->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON;
+        assign(new_change(a), "activation_checkpointing.partition_activations", "true");
+        assign(new_change(a), "activation_checkpointing.cpu_checkpointing",
+               in_host ? "false" : "true");
+        int64_t few = few_checkpoints(settled->model_num_layers);
+        if (few < settled->model_num_layers)
+            assign_number(new_change(a), "activation_checkpointing.number_checkpoints", few);
+    }
+    if (settled->checkpoint_async) assign(new_change(a), "checkpoint.async", "false");
+    add_fewer_samples(a, settled, 2, 1);
+    a->first_part = a->count;
+    for (int64_t part = 2; micro % part == 0 && a->count < MAX_CHANGES; part *= 2)
+        add_fewer_samples(a, settled, 1, part);
+}
+
+/* The given configuration again, with a change (NULL: none). */
+static z3d_status reread(const advisor *a, const change *c, z3d_config **out) {
+    Z3D_TRY(z3d_config_create(out));
+    Z3D_TRY(z3d_config_read_text(*out, a->given.text, a->given.length, "the configuration"));
+    if (a->reduce_auto) Z3D_TRY(z3d_config_override(*out, "zero_optimization.grad_reduce=auto"));
+    for (int k = 0; c && k < c->count; k++) Z3D_TRY(z3d_config_override(*out, c->assignment[k]));
+    return Z3D_OK;
+}
+
+/* A change that the configuration refuses (it has no effect, or does not divide) is none. */
+static void try_change(const advisor *a, change *c) {
+    z3d_config *config = NULL;
+    z3d_status status = reread(a, c, &config);
+    if (status == Z3D_OK) status = z3d_plan_need(config, a->ranks, a->threads, &c->need);
+    c->possible = status == Z3D_OK;
+    z3d_config_destroy(config);
+}
+
+/* ---- text ---- */
+
+static void say_change(const advisor *a, const change *c, z3d_string *out) {
+    char takes[32], missing[32];
+    int64_t short_by = z3d_need_missing(&c->need, a->room);
+    z3d_string_append(out, "  ");
+    for (int k = 0; k < c->count; k++)
+        z3d_string_append(out, "%s%s", k ? " " : "", c->assignment[k]);
+    z3d_string_append(out, " needs %s",
+                      z3d_format_bytes(total(&c->need, a->room), takes, sizeof takes));
+    if (short_by > 0)
+        z3d_string_append(out, ", still %s too much",
+                          z3d_format_bytes(short_by, missing, sizeof missing));
+    z3d_string_append(out, "\n");
+}
+
+static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out) {
+    char missing[32], takes[32], room[32], largest[32];
+    int most = 0;
+    bool device = a->room->shared || need->arena[Z3D_SPACE_DEVICE] > a->room->device;
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        if (need->peak[category] > need->peak[most]) most = category;
+    z3d_string_append(
+        out, "does not fit: rank 0 needs %s, but has %s: %s too little %s memory\n",
+        z3d_format_bytes(device ? total(need, a->room) : host_bytes(need), takes, sizeof takes),
+        z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
+        z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
+        device ? "device" : "host");
+    z3d_string_append(out, "  the largest part is %s: %s\n", z3d_category_name((z3d_category)most),
+                      z3d_format_bytes(need->peak[most], largest, sizeof largest));
+}
+
+/* missing_now: without any change. */
+static void say_changes(const advisor *a, int64_t missing_now, z3d_string *out) {
+    const change *best = NULL;
+    int64_t least = missing_now;
+    int fitting = 0;
+    for (int k = 0; k < a->count; k++) {
+        const change *c = &a->change[k];
+        if (!c->possible) continue;
+        int64_t missing = z3d_need_missing(&c->need, a->room);
+        if (missing == 0) fitting++;
+        if (missing < least) best = c, least = missing;
+    }
+    z3d_string_append(out, fitting ? "one change that makes it fit:\n"
+                           : best  ? "no single change makes it fit; this one helps most:\n"
+                                   : "no single change helps\n");
+    for (int k = 0; k < a->count && fitting; k++)
+        if (a->change[k].possible && z3d_need_missing(&a->change[k].need, a->room) == 0)
+            say_change(a, &a->change[k], out);
+    if (best && !fitting) say_change(a, best, out);
+}
+
+static z3d_status advise(advisor *a, z3d_string *out) {
+    z3d_config *settled = NULL;
+    z3d_need need;
+    z3d_status status = reread(a, NULL, &settled);
+    if (status == Z3D_OK) status = z3d_plan_need(settled, a->ranks, a->threads, &need);
+    if (status == Z3D_OK && z3d_need_missing(&need, a->room) > 0) {
+        list_changes(a, settled);
+        for (int k = 0; k < a->count; k++) {
+            change *c = &a->change[k];
+            try_change(a, c);
+            if (k >= a->first_part && c->possible && z3d_need_missing(&c->need, a->room) == 0)
+                a->count = k + 1; /* smaller parts would fit, too */
+        }
+        say_shortage(a, &need, out);
+        say_changes(a, z3d_need_missing(&need, a->room), out);
+    }
+    z3d_config_destroy(settled);
+    return status;
+}
+
+/* Lines as one: "a; b: what follows a colon". */
+static void join_lines(const char *line, z3d_string *out) {
+    while (*line) {
+        line += strspn(line, " ");
+        size_t length = strcspn(line, "\n");
+        z3d_string_append_bytes(out, line, length);
+        line += length;
+        if (*line) line++;
+        if (*line) z3d_string_append(out, length > 0 && line[-2] == ':' ? " " : "; ");
+    }
+}
+
+z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
+                               const z3d_room *room) {
+    z3d_string text = {0}, line = {0};
+    z3d_status status = z3d_plan_advice(config, ranks, threads, room, &text);
+    if (text.text) join_lines(text.text, &line);
+    if (status == Z3D_OK && (text.failed || line.failed))
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
+    if (status == Z3D_OK && line.length > 0) status = Z3D_ERROR(Z3D_ERR_MEMORY, "%s", line.text);
+    z3d_string_free(&text);
+    z3d_string_free(&line);
+    return status;
+}
+
+static bool reduces_by_stage(const z3d_config *config) {
+    z3d_grad_reduce by_stage = config->zero_optimization_stage < 2 ? Z3D_GRAD_REDUCE_PER_STEP
+                                                                   : Z3D_GRAD_REDUCE_PER_MICROBATCH;
+    z3d_grad_reduce given = (z3d_grad_reduce)config->zero_optimization_grad_reduce;
+    return given == Z3D_GRAD_REDUCE_AUTO || given == by_stage;
+}
+
+z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
+                           z3d_string *out) {
+    advisor *a;
+    Z3D_TRY(z3d_new(1, sizeof *a, "advice", &a));
+    a->ranks = ranks;
+    a->threads = threads;
+    a->room = room;
+    a->reduce_auto = reduces_by_stage(config);
+    z3d_config_write(config, &a->given);
+    z3d_status status =
+        a->given.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration's text")
+                        : advise(a, out);
+    z3d_string_free(&a->given);
+    free(a);
+    return status;
+}

@@ -1,0 +1,97 @@
+/* plan --fit: what a way of training needs. */
+#include "src/plan/choose/fit.h"
+
+/* ---- the walk's frame ---- */
+
+/* Up to 10^6 samples, and as many micro-batches, are what the configuration takes; its own pair is
+ * one of these. */
+static void find_divisors(z3d_fit_frame *w) {
+    enum { MOST = 1000000 };
+    for (int64_t d = 1; d <= MOST && d <= w->samples; d++)
+        if (w->samples % d == 0 && w->samples / d <= MOST) w->divisor[w->divisors++] = d;
+}
+
+void z3d_fit_close(z3d_fit_frame *w) {
+    z3d_model_destroy(w->model);
+}
+
+z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
+    z3d_config *c = w->config;
+    w->replay = c->activation_checkpointing_replay;
+    w->checkpoints = c->activation_checkpointing_number_checkpoints;
+    w->reduce_auto = c->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO;
+    if (c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO) {
+        Z3D_TRY(z3d_config_override(c, "training.hardware="));
+        c->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
+    }
+    Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->topology));
+    w->node = z3d_case_node(c, w->hardware);
+    Z3D_TRY(z3d_plan_model(c, &w->model));
+    Z3D_TRY(z3d_plan_snapshot(c, w->model, &w->topology, &w->snapshot));
+    w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
+    find_divisors(w);
+    return Z3D_OK;
+}
+
+void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation) {
+    z3d_config *c = w->config;
+    bool full = row->granularity == Z3D_GRANULARITY_FULL;
+    c->zero_optimization_stage = row->stage;
+    if (w->reduce_auto) c->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
+    c->activation_checkpointing_granularity = row->granularity;
+    c->activation_checkpointing_partition_activations = row->partition;
+    c->activation_checkpointing_cpu_checkpointing = row->offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
+    c->activation_checkpointing_replay = full ? w->replay : Z3D_REPLAY_MINIMAL;
+    c->activation_checkpointing_number_checkpoints = full ? w->checkpoints : Z3D_AUTO;
+    c->train_micro_batch_size_per_gpu = row->micro_batch;
+    c->gradient_accumulation_steps = accumulation;
+    c->train_batch_size = row->micro_batch * accumulation * w->topology.size[Z3D_AXIS_DATA];
+}
+
+/* ---- memory ---- */
+
+z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation) {
+    z3d_program_config config;
+    z3d_program_set set;
+    int data;
+    z3d_fit_apply(w, row, accumulation);
+    z3d_status status = z3d_config_check(w->config);
+    if (status == Z3D_OK)
+        status = z3d_config_resolve(w->config, w->topology.size[Z3D_AXIS_WORLD], &data);
+    z3d_plan_program_config(w->config, &config);
+    Z3D_TRY(status);
+    status = z3d_program_set_create(w->model, &w->topology, &config, w->node.threads, false, &set);
+    if (status == Z3D_OK) {
+        const z3d_program *train = set.program[Z3D_MODE_TRAIN];
+        z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
+        z3d_memory_find(train->arena, w->snapshot, w->hardware, 0, &row->memory);
+    }
+    z3d_program_set_release(&set);
+    Z3D_TRY(status);
+    int64_t left_out = 0;
+    for (int f = 0; f < w->model->num_fields; f++)
+        left_out += row->micro_batch * w->model->field[f].bytes_per_sample;
+    left_out *= row->accumulation - accumulation;
+    row->ledger.peak[Z3D_CATEGORY_TEMPORARY] += left_out;
+    row->memory.arena += left_out;
+    row->memory.free -= (double)left_out;
+    row->fits = row->memory.free >= 0 && row->memory.fits;
+    return Z3D_OK;
+}
+
+int64_t z3d_fit_few(int64_t accumulation) {
+    return accumulation < Z3D_FIT_FEW ? accumulation : Z3D_FIT_FEW;
+}
+
+z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch) {
+    row->micro_batch = micro_batch;
+    row->accumulation = w->samples / micro_batch;
+    return z3d_fit_memory(w, row, z3d_fit_few(row->accumulation));
+}
+
+z3d_category z3d_fit_largest(const z3d_ledger *ledger) {
+    int largest = 0;
+    for (int category = 1; category < Z3D_CATEGORY_COUNT; category++)
+        if (ledger->peak[category] > ledger->peak[largest]) largest = category;
+    return (z3d_category)largest;
+}

@@ -1,0 +1,73 @@
+/* activation_checkpointing.cpu_checkpointing: auto. */
+#include "src/plan/choose/choose.h"
+
+/* A step that its copies lengthen by no more than this share hides them. */
+static const double hidden_share = 0.01;
+
+static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardware, bool offload,
+                        z3d_estimate *out) {
+    z3d_case *of;
+    config->activation_checkpointing_cpu_checkpointing = offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
+    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
+    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, out);
+    z3d_case_destroy(of);
+    return status;
+}
+
+static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *why) {
+    char host[32], missing[32];
+    const z3d_memory_need *without = &off->memory, *with = &on->memory;
+    double slower = on->time.seconds / off->time.seconds - 1;
+    z3d_format_bytes(with->host_arena, host, sizeof host);
+    if (with->fits && !without->fits) {
+        z3d_string_append(why,
+                          "on: without it a rank needs %s more than the device has; %s of "
+                          "checkpoints go to host memory, and the step time changes by %+.1f %%",
+                          z3d_format_bytes((int64_t)-without->free, missing, sizeof missing), host,
+                          100 * slower);
+        return true;
+    }
+    if (without->fits && !with->fits) {
+        z3d_string_append(why, "off: %s of checkpoints do not fit into a rank's host memory", host);
+        return false;
+    }
+    bool hides = slower <= hidden_share;
+    z3d_string_append(why,
+                      "%s: copying %s of checkpoints to the host and back %s %.3g s of compute a "
+                      "step (step time %+.2f %%; up to %g %% counts as hidden)%s",
+                      hides ? "on" : "off", host, hides ? "is hidden by" : "is not hidden by",
+                      on->time.compute, 100 * slower, 100 * hidden_share,
+                      with->fits ? "" : "; the run does not fit with or without it");
+    return hides;
+}
+
+static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool *offload,
+                         z3d_string *why) {
+    z3d_estimate off, on;
+    if (config->activation_checkpointing_granularity != Z3D_GRANULARITY_FULL) {
+        z3d_string_append(why, "off: only granularity full has activation checkpoints");
+        return Z3D_OK;
+    }
+    if (!hardware) {
+        z3d_string_append(why, "off: the speed of this machine is unknown; set training.hardware, "
+                               "or use plan --hardware FILE");
+        return Z3D_OK;
+    }
+    Z3D_TRY(price(config, ranks, hardware, false, &off));
+    Z3D_TRY(price(config, ranks, hardware, true, &on));
+    *offload = decide(&off, &on, why);
+    return Z3D_OK;
+}
+
+z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
+                              z3d_string *why) {
+    bool offload = false;
+    if (config->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) return Z3D_OK;
+    Z3D_TRY(z3d_config_check(config));
+    /* Before anything is settled: with a settled value it would be an option without effect. */
+    Z3D_TRY(z3d_config_override(config, "training.hardware="));
+    Z3D_TRY(choose(config, ranks, hardware, &offload, why));
+    if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
+    config->activation_checkpointing_cpu_checkpointing = offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
+    return Z3D_OK;
+}

@@ -1,0 +1,94 @@
+/* The ZeRO paper (arXiv 1910.02054) as configurations: every row of its figures 2, 3, 4, 6, 7 and 8
+ * as a table, its tables 1 and 2 from the program's own accounting, and each published number
+ * beside ours. Start reading at rows.c. */
+#ifndef ZERO3D_PLAN_PAPER_H
+#define ZERO3D_PLAN_PAPER_H
+
+#include "src/plan/price/estimate.h"
+
+enum { PAPER_SEQUENCE = 1024, PAPER_VOCABULARY = 51200 };
+
+/* What is published of a row, as bits. */
+enum {
+    PAPER_SPEED = 1,  /* TFLOPS a GPU */
+    PAPER_MEMORY = 2, /* GB cached at most */
+    PAPER_FITS = 4,
+    PAPER_LARGEST = 8, /* the largest model of its configuration */
+    PAPER_FITTED = 16  /* the calibration may look at it; all others are for validation */
+};
+
+/* One run of the paper. */
+typedef struct z3d_paper_row {
+    const char *figure, *system, *size;
+    int layers, hidden, heads, gpus, tensor, batch; /* batch: of one model replica */
+    int stage;
+    bool partition, offload; /* P_a, P_a+cpu */
+    bool fused_buffer;       /* Megatron's fp32 copy of all gradients in one buffer: 4P bytes */
+    unsigned shows;          /* PAPER_* */
+    double speed, memory;    /* published; NAN: left out */
+    bool fits;
+    double largest; /* published, in parameters; NAN: left out */
+} z3d_paper_row;
+
+extern const z3d_paper_row z3d_paper_rows[];
+extern const int z3d_paper_row_count;
+
+/* The row as a configuration file, with a comment on top. */
+void z3d_paper_config(const z3d_paper_row *row, z3d_string *out);
+/* "fig2-zero-100B.yaml" into buf. */
+const char *z3d_paper_file(const z3d_paper_row *row, char *buf, size_t size);
+/* The row on the sim device; layers: 0, or in place of the row's. */
+z3d_status z3d_paper_case(const z3d_paper_row *row, int layers, z3d_case **out);
+/* Priced; the fused buffer is in the memory. */
+z3d_status z3d_paper_estimate(const z3d_paper_row *row, const z3d_case *of,
+                              const z3d_hardware *hardware, z3d_estimate *out);
+
+/* One published number and ours. */
+typedef struct z3d_point {
+    const char *figure, *system;
+    char size[16];
+    int gpus;
+    const char *quantity; /* tflops_per_gpu, gb, fits, max_params */
+    double published;     /* NAN: left out */
+    double ours;          /* fits: 0 or 1 */
+    double other;         /* speed: by the 72 convention; table 2: the formula itself; else NAN */
+    bool fitted;
+    int row; /* in z3d_paper_rows, -1: none */
+} z3d_point;
+
+typedef struct z3d_points {
+    int count, capacity;
+    z3d_point *point;
+} z3d_points;
+
+void z3d_points_free(z3d_points *points);
+z3d_status z3d_points_add(z3d_points *points, const z3d_point *point);
+
+/* Table 1 as printed: rounded to three digits or so below 100, truncated from 100 on. */
+z3d_status z3d_paper_table1(z3d_points *out);
+/* Table 2: theory (row tensor size 1, the others that times printed row 1), and what fits here. */
+z3d_status z3d_paper_table2(const z3d_hardware *hardware, z3d_points *out);
+/* The points of one figure ("fig2"). */
+z3d_status z3d_paper_figure(const char *figure, const z3d_hardware *hardware, z3d_points *out);
+/* The largest number of layers of a row's shape that fits, 0: none. */
+z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
+                             double *parameters);
+double z3d_paper_printed(double gigabytes);
+
+/* "table1" ... "fig8" or "all"; ERR_USAGE on another name. */
+z3d_status z3d_paper_check_name(const char *what);
+/* The same names. */
+z3d_status z3d_paper_reproduce(const char *what, const z3d_hardware *hardware, z3d_points *out);
+void z3d_points_print(const z3d_points *points, z3d_string *out);
+void z3d_points_json(const z3d_points *points, z3d_string *out);
+/* One self-contained HTML page with the figures redrawn. */
+void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out);
+
+/* Fits the constants of a calibration (at most 12, each within its bounds) on the points marked
+ * PAPER_FITTED, starting from `hardware`, which is set to the best found. before, after: the root
+ * of the mean squared log error. rounds: searches started anew. */
+z3d_status z3d_paper_calibrate(z3d_hardware *hardware, int rounds, double *before, double *after);
+/* The calibration file: the constants with meaning and bounds. */
+void z3d_paper_write_calibration(const z3d_hardware *hardware, z3d_string *out);
+
+#endif

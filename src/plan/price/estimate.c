@@ -1,0 +1,83 @@
+/* Cases on the sim device, priced. */
+#include "src/plan/price/estimate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware) {
+    if (strcmp(hardware->kind, "cpu") != 0) return (z3d_sim_node){0};
+    bool given = config->training_threads != Z3D_AUTO;
+    return (z3d_sim_node){
+        .threads = given ? (int)config->training_threads : (int)hardware->threads,
+        .ranks = (int)hardware->devices,
+    };
+}
+
+z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
+                           z3d_case **out) {
+    *out = NULL;
+    z3d_case *made;
+    z3d_status status = z3d_new(1, sizeof *made, "a case", &made);
+    if (status != Z3D_OK) return status;
+    Z3D_TRY_GOTO(status, z3d_plan_place(config, ranks, rank, &made->topology), failed);
+    z3d_plan_gpt_config(config, &made->gpt);
+    z3d_plan_program_config(config, &made->program);
+    made->tensor_across_nodes = config->parallel_allow_tensor_across_nodes;
+    Z3D_TRY_GOTO(status, z3d_plan_model(config, &made->model), failed);
+    Z3D_TRY_GOTO(status, z3d_plan_snapshot(config, made->model, &made->topology, &made->snapshot),
+                 failed);
+    Z3D_TRY_GOTO(status,
+                 z3d_simulation_create(made->model, &made->topology, &made->program,
+                                       config->gradient_clipping, node, &made->simulation),
+                 failed);
+    *out = made;
+    return Z3D_OK;
+failed:
+    z3d_case_destroy(made);
+    return status;
+}
+
+void z3d_case_destroy(z3d_case *of) {
+    if (!of) return;
+    z3d_simulation_destroy(of->simulation);
+    z3d_model_destroy(of->model);
+    free(of);
+}
+
+static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) {
+    z3d_links links;
+    int devices = (int)hardware->devices;
+    if (of->tensor_across_nodes) return Z3D_OK;
+    Z3D_TRY(z3d_links_find(&of->topology, Z3D_AXIS_TENSOR, devices, &links));
+    if (links.nodes < 2) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
+                     "tensor groups of %d ranks straddle nodes of %d devices (%s): use a tensor "
+                     "size that divides %d, or set parallel.allow_tensor_across_nodes=true",
+                     links.members, devices, hardware->name, devices);
+}
+
+static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_estimate *e) {
+    double devices = of->topology.size[Z3D_AXIS_WORLD];
+    double rate = e->tokens / e->time.seconds / devices * 1e-12;
+    double peak = z3d_hardware_peak(hardware, of->program.dtype) * 1e-12;
+    e->tflops_96 = rate * z3d_gpt_flops_per_token(&of->gpt, true);
+    e->tflops_72 = rate * z3d_gpt_flops_per_token(&of->gpt, false);
+    e->mfu = peak > 0 ? e->tflops_72 / peak : -1;
+    const z3d_program *train = z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN);
+    e->hfu = peak > 0 ? rate * z3d_plan_hardware_flops(train, &of->gpt) / peak : -1;
+}
+
+z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
+                             FILE *timeline, z3d_estimate *out) {
+    *out = (z3d_estimate){0};
+    Z3D_TRY(check_nodes(of, hardware));
+    z3d_simulation_memory(of->simulation, of->snapshot, hardware, extra, &out->memory);
+    double used = 1 - out->memory.free / out->memory.capacity;
+    Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, timeline, &out->time));
+    Z3D_REQUIRE(out->time.seconds > 0, "a step that takes no time");
+    out->samples = (double)of->program.micro_batch * of->program.accumulation *
+                   of->topology.size[Z3D_AXIS_DATA];
+    out->tokens = out->samples * (double)of->gpt.seq_length;
+    count_speed(of, hardware, out);
+    return Z3D_OK;
+}

@@ -1,0 +1,64 @@
+/* What a configuration takes on described hardware: its step run on the sim device, its memory
+ * against the capacity, its time split up, its speed under both conventions of counting. */
+#ifndef ZERO3D_PLAN_ESTIMATE_H
+#define ZERO3D_PLAN_ESTIMATE_H
+
+#include "src/plan/plan.h"
+#include "src/plan/price/simulate.h"
+
+/* A configuration at full size on the sim device. */
+typedef struct z3d_case {
+    z3d_gpt_config gpt;
+    z3d_topology topology;
+    z3d_program_config program;
+    z3d_model *model;
+    z3d_simulation *simulation;
+    int64_t snapshot;         /* z3d_plan_snapshot */
+    bool tensor_across_nodes; /* allowed */
+} z3d_case;
+
+/* The node that cases on this machine are made for. */
+z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware);
+
+/* Resolves `config` for a world of `ranks` (0: what it asks for) and runs a step of `rank` on the
+ * sim device. threads: of the ranks of a cpu machine, 0 for a gpu. Errors: ERR_CONFIG (also sizes
+ * that overflow), ERR_TOPOLOGY, ERR_PROGRAM, ERR_MEMORY. */
+z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node node,
+                           z3d_case **out);
+void z3d_case_destroy(z3d_case *of);
+
+/* A checkpoint of fp32 parameters and the optimizer's tensors, as checkpoint/ writes it: bytes of
+ * values. The fullest node decides how long it takes, all of its ranks at once. */
+typedef struct z3d_saving {
+    double bytes;                      /* of all nodes */
+    double node_saved, node_loaded;    /* by the fullest node; loaded: on the same topology */
+    double save_seconds, load_seconds; /* at the node's disk rates; -1: they are not known */
+} z3d_saving;
+
+/* Errors: ERR_MEMORY. */
+z3d_status z3d_saving_find(const z3d_case *of, const z3d_hardware *hardware, z3d_saving *out);
+
+/* FLOPs are counted by Narayanan et al.'s formula (2104.04473): 96 B s l h^2 (1 + s/6h + V/16lh)
+ * with the recomputed forward ("96"), 72 B s l h^2 (1 + s/6h + V/12lh) without ("72"). */
+typedef struct z3d_estimate {
+    z3d_memory_need memory;
+    z3d_step_time time;
+    double samples, tokens;      /* of one step */
+    double tflops_96, tflops_72; /* per device */
+    double mfu, hfu;             /* of the peak in the model's type; -1: the peak is not known */
+} z3d_estimate;
+
+/* Prices a case. extra: bytes of a caller's named memory line. timeline: as z3d_simulation_play.
+ * ERR_TOPOLOGY when a tensor group straddles this machine's nodes and that was not asked for. */
+z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
+                             FILE *timeline, z3d_estimate *out);
+
+/* Text for people, and one JSON object. train_tokens: 0, or the length of a whole training. */
+void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,
+                        const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
+                        z3d_string *out);
+void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware,
+                       const z3d_estimate *estimate, const z3d_saving *saving, double train_tokens,
+                       z3d_string *out);
+
+#endif

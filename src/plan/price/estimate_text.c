@@ -1,0 +1,213 @@
+/* An estimate as text and as JSON. */
+#include "src/plan/price/estimate.h"
+
+static const z3d_ledger *ledger_of(const z3d_case *of) {
+    return z3d_engine_planned(of->simulation->engine, Z3D_SPACE_DEVICE);
+}
+
+static void print_case(const z3d_case *of, z3d_string *out) {
+    const z3d_program_config *c = &of->program;
+    const int *size = of->topology.size;
+    char parameters[32];
+    z3d_string_append(
+        out,
+        "%s parameters: %lld layers, hidden %lld, %lld heads, sequence %lld; %d ranks "
+        "= tensor %d x data %d\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
+        z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
+                         sizeof parameters),
+        (long long)of->gpt.num_layers, (long long)of->gpt.hidden_size, (long long)of->gpt.num_heads,
+        (long long)of->gpt.seq_length, size[Z3D_AXIS_WORLD], size[Z3D_AXIS_TENSOR],
+        size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch,
+        c->accumulation, c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
+        c->offload_activations ? ", checkpoints in host memory" : "",
+        of->gpt.sequence_parallel ? ", sequence parallel" : "");
+}
+
+static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
+                         const z3d_memory_need *need, z3d_string *out) {
+    z3d_string_append(out, "memory of rank %d on %s, GB\n", of->topology.coordinate[Z3D_AXIS_WORLD],
+                      hardware->device);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "  %-28s %10.3f\n", z3d_category_name(category),
+                          (double)ledger_of(of)->peak[category] * 1e-9);
+    z3d_string_append(out, "  %-28s %10.3f\n", "arena (peaks do not coincide)",
+                      (double)need->arena * 1e-9);
+    z3d_string_append(out, "  %-28s %10.3f\n", "outside the arena", need->overhead * 1e-9);
+    if (need->snapshot > 0)
+        z3d_string_append(out, "  %-28s %10.3f  in host memory\n", "copy of checkpoint.async",
+                          (double)need->snapshot * 1e-9);
+    if (need->host_arena + need->snapshot > 0)
+        z3d_string_append(out, "  %-28s %10.3f  of %.1f\n", "host memory",
+                          (double)(need->host_arena + need->snapshot) * 1e-9,
+                          need->host_capacity * 1e-9);
+    z3d_string_append(out, "  %-28s %10.3f  %s %.3f\n", "capacity", need->capacity * 1e-9,
+                      need->free >= 0 ? "fits," : "does not fit,",
+                      (need->free >= 0 ? need->free : -need->free) * 1e-9);
+    if (need->free >= 0 && !need->fits)
+        z3d_string_append(out, "  does not fit into host memory: %.3f too much\n",
+                          -z3d_memory_host_free(need) * 1e-9);
+}
+
+static void line(z3d_string *out, const char *name, double seconds, double of) {
+    z3d_string_append(out, "  %-28s %12.6f s  %5.1f %%\n", name, seconds, 100 * seconds / of);
+}
+
+static void print_time(const z3d_step_time *t, z3d_string *out) {
+    z3d_string_append(out, "\nstep time (predicted)\n");
+    line(out, "compute", t->compute, t->seconds);
+    line(out, "exposed: tensor group", t->exposed[Z3D_AXIS_TENSOR], t->seconds);
+    line(out, "exposed: data group", t->exposed[Z3D_AXIS_DATA], t->seconds);
+    line(out, "exposed: control", t->control, t->seconds);
+    line(out, "exposed: host transfers", t->transfer, t->seconds);
+    line(out, "bubble: pipeline", t->exposed[Z3D_AXIS_PIPELINE], t->seconds);
+    line(out, "allocator", t->allocator, t->seconds);
+    line(out, "step", t->seconds, t->seconds);
+    z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
+    for (int axis = 0; axis < Z3D_AXIS_WORLD; axis++)
+        if (t->bytes[axis] > 0)
+            z3d_string_append(out, "  %-28s %10.3f  inside a node %.3f, between nodes %.3f\n",
+                              z3d_axis_name((z3d_axis)axis), t->bytes[axis] * 1e-9,
+                              (t->bytes[axis] - t->bytes_between_nodes[axis]) * 1e-9,
+                              t->bytes_between_nodes[axis] * 1e-9);
+}
+
+static void saving_line(z3d_string *out, const char *name, double bytes, double seconds) {
+    z3d_string_append(out, "  %-28s %10.3f GB  ", name, bytes * 1e-9);
+    if (seconds < 0)
+        z3d_string_append(out, "time n/a (the hardware file gives no disk)\n");
+    else
+        z3d_string_append(out, "%.3f s\n", seconds);
+}
+
+static void print_saving(const z3d_case *of, const z3d_saving *s, z3d_string *out) {
+    z3d_string_append(out, "\ncheckpoint (predicted): %.3f GB of fp32 parameters, ",
+                      s->bytes * 1e-9);
+    z3d_append_kinds(out, z3d_optimizer_kinds(of->program.optimizer) & ~Z3D_KIND(PARAMETER), ", ");
+    z3d_string_append(out, "\n");
+    saving_line(out, "a node's ranks write", s->node_saved, s->save_seconds);
+    saving_line(out, "a node's ranks read", s->node_loaded, s->load_seconds);
+}
+
+static void percent(double share, const char *name, z3d_string *out) {
+    if (share < 0)
+        z3d_string_append(out, "%s n/a (the hardware file gives no peak)", name);
+    else
+        z3d_string_append(out, "%s %.1f %%", name, 100 * share);
+}
+
+void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
+                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
+    char text[32];
+    int devices = of->topology.size[Z3D_AXIS_WORLD];
+    print_case(of, out);
+    print_memory(of, hardware, &e->memory, out);
+    print_time(&e->time, out);
+    print_saving(of, saving, out);
+    z3d_string_append(out,
+                      "\nspeed\n  %.2f TFLOPS a device, %.3f PFLOPS in all (96 B s l h^2 ..., "
+                      "recompute counted)\n  %.2f TFLOPS a device, %.3f PFLOPS in all (72 B s l "
+                      "h^2 ..., recompute not counted)\n  ",
+                      e->tflops_96, e->tflops_96 * devices * 1e-3, e->tflops_72,
+                      e->tflops_72 * devices * 1e-3);
+    percent(e->mfu, "MFU", out);
+    z3d_string_append(out, ", ");
+    percent(e->hfu, "HFU", out);
+    z3d_string_append(out, "\n  %.0f tokens a second, %.0f a device\n", e->tokens / e->time.seconds,
+                      e->tokens / e->time.seconds / devices);
+    if (train_tokens <= 0) return;
+    double seconds = train_tokens / e->tokens * e->time.seconds;
+    z3d_string_append(out, "  %s tokens: %s, %.4g device hours\n",
+                      z3d_format_count(train_tokens, text, sizeof text),
+                      z3d_format_seconds(seconds, (char[32]){0}, 32), seconds / 3600 * devices);
+}
+
+/* ---- JSON ---- */
+
+static void number(z3d_string *out, const char *name, double value) {
+    z3d_string_append(out, "\"%s\": ", name);
+    z3d_string_append_number(out, value);
+}
+
+static void more(z3d_string *out, const char *name, double value) {
+    z3d_string_append(out, ", ");
+    number(out, name, value);
+}
+
+/* Below 0: not known. */
+static void or_null(z3d_string *out, const char *name, double value) {
+    z3d_string_append(out, ", \"%s\": ", name);
+    if (value < 0)
+        z3d_string_append(out, "null");
+    else
+        z3d_string_append_number(out, value);
+}
+
+static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_string *out) {
+    z3d_string_append(out, ", \"memory\": {");
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
+        z3d_string_append(out, "%s\"%s\": %lld", category ? ", " : "", z3d_category_name(category),
+                          (long long)ledger_of(of)->peak[category]);
+    }
+    more(out, "arena", (double)need->arena);
+    more(out, "host_arena", (double)need->host_arena);
+    more(out, "checkpoint_copy", (double)need->snapshot);
+    more(out, "outside", need->overhead);
+    more(out, "capacity", need->capacity);
+    more(out, "free", need->free);
+    z3d_string_append(out, ", \"fits\": %s}", need->fits ? "true" : "false");
+}
+
+static void time_json(const z3d_step_time *t, z3d_string *out) {
+    z3d_string_append(out, ", \"seconds\": {");
+    number(out, "step", t->seconds);
+    more(out, "compute", t->compute);
+    more(out, "exposed_tensor", t->exposed[Z3D_AXIS_TENSOR]);
+    more(out, "exposed_data", t->exposed[Z3D_AXIS_DATA]);
+    more(out, "exposed_control", t->control);
+    more(out, "exposed_transfer", t->transfer);
+    more(out, "bubble", t->exposed[Z3D_AXIS_PIPELINE]);
+    more(out, "allocator", t->allocator);
+    z3d_string_append(out, "}, \"bytes_sent\": {");
+    number(out, "tensor", t->bytes[Z3D_AXIS_TENSOR]);
+    more(out, "tensor_between_nodes", t->bytes_between_nodes[Z3D_AXIS_TENSOR]);
+    more(out, "data", t->bytes[Z3D_AXIS_DATA]);
+    more(out, "data_between_nodes", t->bytes_between_nodes[Z3D_AXIS_DATA]);
+    z3d_string_append(out, "}");
+}
+
+static void saving_json(const z3d_saving *s, z3d_string *out) {
+    z3d_string_append(out, ", \"checkpoint\": {");
+    number(out, "bytes", s->bytes);
+    more(out, "node_bytes_saved", s->node_saved);
+    more(out, "node_bytes_loaded", s->node_loaded);
+    or_null(out, "save_seconds", s->save_seconds);
+    or_null(out, "load_seconds", s->load_seconds);
+    z3d_string_append(out, "}");
+}
+
+void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
+                       const z3d_saving *saving, double train_tokens, z3d_string *out) {
+    int devices = of->topology.size[Z3D_AXIS_WORLD];
+    z3d_string_append(out, "{\"hardware\": ");
+    z3d_string_append_json(out, hardware->name);
+    z3d_string_append(out, ", \"rank\": %d, \"ranks\": %d, \"tensor\": %d, \"data\": %d",
+                      of->topology.coordinate[Z3D_AXIS_WORLD], devices,
+                      of->topology.size[Z3D_AXIS_TENSOR], of->topology.size[Z3D_AXIS_DATA]);
+    more(out, "parameters", (double)z3d_model_parameter_count(of->model));
+    memory_json(of, &e->memory, out);
+    time_json(&e->time, out);
+    saving_json(saving, out);
+    more(out, "tokens_per_step", e->tokens);
+    more(out, "tflops_per_gpu", e->tflops_96);
+    more(out, "tflops_per_gpu_without_recompute", e->tflops_72);
+    z3d_string_append(out, ", \"flop_convention\": \"96*B*s*l*h^2*(1+s/(6h)+V/(16lh))\"");
+    or_null(out, "mfu", e->mfu);
+    or_null(out, "hfu", e->hfu);
+    if (train_tokens > 0) {
+        double seconds = train_tokens / e->tokens * e->time.seconds;
+        more(out, "train_tokens", train_tokens);
+        more(out, "train_seconds", seconds);
+        more(out, "device_hours", seconds / 3600 * devices);
+    }
+    z3d_string_append(out, "}\n");
+}

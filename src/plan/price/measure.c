@@ -1,0 +1,321 @@
+/* Measures this machine: small GPTs of several shapes train on the timed device for some steps, on
+ * all ranks at once; of each kernel the fastest of its turns counts, since anything else is
+ * somebody else's work. Then copies, and collectives of several sizes. */
+#include "src/plan/price/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/model/model.h"
+#include "zero/zero.h"
+
+enum { REPEATS = 12 };
+
+/* ---- kernels ---- */
+
+/* What trains: shapes that lie around those of small runs, each with all of a step's kernels. */
+typedef struct shape {
+    int hidden, heads, seq, vocab, batch, turns;
+    bool dropout;
+    z3d_dtype dtype;
+} shape;
+static const shape shapes[] = {
+    {64, 4, 64, 256, 1, 12, false, Z3D_F32},    {128, 4, 128, 512, 2, 12, false, Z3D_F32},
+    {128, 2, 32, 1024, 2, 12, false, Z3D_F32},  {256, 8, 128, 512, 2, 10, true, Z3D_F32},
+    {256, 4, 256, 2048, 4, 8, false, Z3D_F32},  {512, 8, 64, 1024, 1, 8, false, Z3D_F32},
+    {512, 4, 128, 1024, 4, 8, false, Z3D_F32},  {384, 6, 512, 4096, 1, 8, true, Z3D_F32},
+    {768, 12, 256, 8192, 1, 6, false, Z3D_F32}, {128, 4, 128, 512, 2, 12, false, Z3D_BF16},
+    {256, 4, 256, 2048, 2, 8, false, Z3D_BF16}, {512, 8, 128, 1024, 2, 8, true, Z3D_BF16},
+    {128, 4, 128, 512, 2, 12, false, Z3D_F16},  {256, 4, 256, 2048, 2, 8, false, Z3D_F16},
+    {512, 8, 128, 1024, 2, 8, true, Z3D_F16},
+};
+
+typedef struct bench {
+    z3d_model *model;
+    z3d_device *device;
+    z3d_tape *tape;
+    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_engine *engine;
+    int32_t *tokens;
+} bench;
+
+static void close_bench(bench *b) {
+    z3d_engine_destroy(b->engine);
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b->group[axis]);
+    z3d_device_destroy(b->device);
+    z3d_model_destroy(b->model);
+    z3d_tape_destroy(b->tape);
+    free(b->tokens);
+}
+
+/* Products by the method that training would choose here for this shape. */
+static z3d_status choose_method(const shape *shape, int threads, z3d_gemm_method *out) {
+    z3d_device *device;
+    double gflops;
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = threads}, &device));
+    z3d_status status =
+        z3d_device_measure_gemm(device, shape->dtype, (int64_t)shape->batch * shape->seq,
+                                4L * shape->hidden, shape->hidden, out, &gflops);
+    z3d_device_destroy(device);
+    return status;
+}
+
+static z3d_status open_bench(bench *b, const shape *shape, int threads) {
+    double dropout = shape->dropout ? 0.1 : 0;
+    z3d_gpt_config gpt = {.num_layers = 1,
+                          .hidden_size = shape->hidden,
+                          .num_heads = shape->heads,
+                          .seq_length = shape->seq,
+                          .vocab_size = shape->vocab,
+                          .vocab_multiple = 128,
+                          .hidden_dropout = dropout,
+                          .attention_dropout = dropout,
+                          .init_std = 0.02,
+                          .tensor_size = 1};
+    z3d_engine_config config = {.program = {.stage = 0,
+                                            .dtype = shape->dtype,
+                                            .grad_dtype = shape->dtype,
+                                            .micro_batch = shape->batch,
+                                            .accumulation = 2, /* which has kernels of its own */
+                                            .reduce_per_step = true,
+                                            .overlap = true,
+                                            .reduce_bucket = 500000000,
+                                            .gather_bucket = 500000000},
+                                .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
+                                .scaler = {.scale = 1},
+                                .seed = 1};
+    int count = shape->batch * shape->seq;
+    Z3D_TRY(z3d_new((size_t)count, sizeof *b->tokens, "tokens", &b->tokens));
+    for (int i = 0; i < count; i++) b->tokens[i] = i * 7 % shape->vocab;
+    Z3D_TRY(z3d_topology_make(1, 1, 1, 0, &config.topology));
+    Z3D_TRY(z3d_gpt_create(&gpt, &b->model));
+    Z3D_TRY(z3d_tape_create(&b->tape));
+    z3d_device_config device = {.backend = "timed", .threads = threads, .tape = b->tape};
+    Z3D_TRY(choose_method(shape, threads, &device.gemm[shape->dtype]));
+    Z3D_TRY(z3d_device_create(&device, &b->device));
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        Z3D_TRY(z3d_group_create_recording((z3d_axis)axis, 1, 0, &b->group[axis]));
+    memcpy(config.group, b->group, sizeof config.group);
+    config.model = b->model;
+    config.device = b->device;
+    return z3d_engine_create(&config, &b->engine);
+}
+
+/* One step: its kernels into the table; *between: seconds of it outside kernels, for each kernel.
+ */
+static z3d_status run_turn(bench *b, const shape *shape, z3d_measured *out, double *between) {
+    z3d_micro_batch micro = {.field = {b->tokens, b->tokens}};
+    z3d_micro_batch both[] = {micro, micro};
+    z3d_step_input input = {
+        .micro = both, .global_targets = 2 * shape->batch * shape->seq, .learning_rate = 1e-4F};
+    z3d_step_result result;
+    z3d_tape_clear(b->tape);
+    Z3D_TRY(z3d_engine_train_step(b->engine, &input, &result));
+    double seconds = result.seconds;
+    for (int64_t i = 0; i < b->tape->count; i++) {
+        const z3d_event *event = &b->tape->event[i];
+        z3d_sample sample = z3d_sample_of_kernel(event);
+        seconds -= event->seconds;
+        if (sample.size[0] < 1 || event->seconds <= 0) continue;
+        Z3D_TRY(z3d_measured_add(out, &sample));
+    }
+    *between = fmax(0, seconds / (double)b->tape->count);
+    return Z3D_OK;
+}
+
+static z3d_status run_shape(const shape *shape, int threads, z3d_hardware *out) {
+    bench b = {0};
+    z3d_status status = open_bench(&b, shape, threads);
+    for (int turn = 0; turn < shape->turns && status == Z3D_OK; turn++) {
+        double between = INFINITY;
+        status = run_turn(&b, shape, &out->measured, &between);
+        out->launch_us = fmin(out->launch_us, between * 1e6);
+    }
+    close_bench(&b);
+    return status;
+}
+
+/* What the roofline needs, for kernels unlike all that were measured: the best that was seen. */
+static void find_peaks(z3d_hardware *out) {
+    double attention = 0;
+    for (int i = 0; i < out->measured.count; i++) {
+        const z3d_sample *s = &out->measured.sample[i];
+        const double *size = s->size;
+        if (s->of == Z3D_KERNEL_gemm) {
+            double *peak = s->dtype == Z3D_F32    ? &out->peak_fp32
+                           : s->dtype == Z3D_BF16 ? &out->peak_bf16
+                                                  : &out->peak_fp16;
+            *peak = fmax(*peak, 2e-12 * size[0] * size[1] * size[2] / s->seconds);
+        } else if (s->of == Z3D_KERNEL_attention_forward) {
+            double flops = 2 * size[0] * size[1] * (size[1] + 1) * size[2];
+            attention = fmax(attention, flops / s->seconds * 1e-12);
+        } else if (s->of == Z3D_KERNEL_adamw) {
+            out->memory_bandwidth = fmax(out->memory_bandwidth, size[0] / s->seconds * 1e-9);
+        }
+    }
+    if (out->peak_fp32 > 0)
+        out->attention_efficiency = fmin(1, fmax(0.01, attention / out->peak_fp32));
+}
+
+/* At most as many ranks of a node at once as its cores can serve; the others look on. */
+static z3d_status measure_kernels(z3d_world *world, int threads, z3d_hardware *out) {
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
+    bool look_on = z3d_world_local_rank(world) * threads >= out->cores;
+    out->launch_us = INFINITY;
+    for (int i = 0; i < SHAPES; i++) {
+        z3d_status status = look_on ? Z3D_OK : run_shape(&shapes[i], threads, out);
+        Z3D_TRY(z3d_world_agree(world, status)); /* and together into the next */
+    }
+    find_peaks(out);
+    return Z3D_OK;
+}
+
+/* ---- copies and links ---- */
+
+static z3d_status measure_copies(int threads, z3d_hardware *out) {
+    enum { BYTES = 16 << 20 };
+    z3d_device *device;
+    void *here = NULL, *there = NULL;
+    double best = INFINITY;
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = threads}, &device));
+    z3d_status status = z3d_device_alloc(device, Z3D_SPACE_DEVICE, BYTES, &here);
+    if (status == Z3D_OK) status = z3d_device_alloc(device, Z3D_SPACE_HOST, BYTES, &there);
+    for (int i = 0; i < REPEATS && status == Z3D_OK; i++) {
+        z3d_copy copy;
+        double begin = z3d_now();
+        status = z3d_copy_start(device, there, here, BYTES, &copy);
+        if (status == Z3D_OK) status = z3d_copy_wait(device, copy);
+        best = fmin(best, z3d_now() - begin);
+    }
+    z3d_device_free(device, Z3D_SPACE_DEVICE, here, BYTES);
+    z3d_device_free(device, Z3D_SPACE_HOST, there, BYTES);
+    z3d_device_destroy(device);
+    if (best > 0) out->host_bandwidth = fmax(0.001, BYTES / best * 1e-9);
+    return status;
+}
+
+/* Room for the largest collective, through which the smaller ones wander: what is in no cache of
+ * the core is what training sends. */
+typedef struct arena {
+    char *bytes;
+    int64_t size, at;
+} arena;
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* A collective over `bytes` in all, on one group, as a sample: of its turns the lower quartile,
+ * since where ranks share cores the best one is luck. */
+static z3d_status time_collective(z3d_group *group, int of, z3d_dtype dtype, int64_t bytes,
+                                  arena *arena, z3d_sample *out) {
+    static const z3d_collective_kind kinds[] = {
+        Z3D_COLLECTIVE_ALL_REDUCE, Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_COLLECTIVE_ALL_GATHER};
+    int size = z3d_group_size(group);
+    bool whole = of == Z3D_MEASURED_all_reduce;
+    int64_t count = bytes / size / (int64_t)z3d_dtype_size(dtype);
+    z3d_collective call = {.kind = kinds[of - Z3D_MEASURED_all_reduce],
+                           .op = Z3D_SUM,
+                           .dtype = dtype,
+                           .count = whole ? count * size : count,
+                           .stride = count};
+    double moved = (double)(count * (size - 1)) * (double)z3d_dtype_size(dtype);
+    *out = (z3d_sample){.of = of, .dtype = dtype, .size = {whole ? 2 * moved : moved, 1, 1}};
+    double seconds[REPEATS];
+    for (int i = 0; i < REPEATS; i++) {
+        if (arena->at + bytes > arena->size) arena->at = 0;
+        call.buffer = arena->bytes + arena->at;
+        arena->at += z3d_round_up(bytes, 64);
+        double begin = z3d_now();
+        Z3D_TRY(z3d_collective_run(group, &call));
+        seconds[i] = z3d_now() - begin;
+    }
+    qsort(seconds, REPEATS, sizeof *seconds, by_value);
+    out->seconds = seconds[REPEATS / 4];
+    return Z3D_OK;
+}
+
+static z3d_status measure_group(z3d_group *group, arena *arena, z3d_hardware *out) {
+    static const int64_t sizes[] = {256,     4096,    32768,   131072,  524288,
+                                    1048576, 1572864, 4194304, 16777216};
+    for (int of = Z3D_MEASURED_all_reduce; of < Z3D_MEASURED_COUNT; of++)
+        for (z3d_dtype dtype = Z3D_F32; dtype <= Z3D_F16; dtype++) {
+            if (of == Z3D_MEASURED_all_gather && dtype != Z3D_F32) continue; /* only copies */
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                z3d_sample sample;
+                Z3D_TRY(time_collective(group, of, dtype, sizes[i], arena, &sample));
+                sample.seconds /= z3d_hardware_crowding(out, z3d_group_size(group));
+                Z3D_TRY(z3d_measured_add(&out->measured, &sample));
+            }
+        }
+    return Z3D_OK;
+}
+
+/* Between all ranks; links as a ring would see them, for what was not measured. */
+static z3d_status measure_links(z3d_world *world, z3d_hardware *out) {
+    arena arena = {.size = 32 << 20};
+    z3d_topology topology;
+    z3d_group *group;
+    int size = z3d_world_size(world);
+    Z3D_TRY(z3d_topology_make(1, size, 1, z3d_world_rank(world), &topology));
+    Z3D_TRY(z3d_new(1, (size_t)arena.size, "buffers", &arena.bytes));
+    memset(arena.bytes, 0, (size_t)arena.size); /* first touch */
+    z3d_status status = z3d_group_create(world, &topology, Z3D_AXIS_DATA, NULL, &group);
+    if (status == Z3D_OK) {
+        status = measure_group(group, &arena, out);
+        z3d_group_destroy(group);
+    }
+    free(arena.bytes);
+    Z3D_TRY(status);
+    z3d_sample small = {.of = Z3D_MEASURED_all_reduce, .size = {256, 1, 1}}, large = small;
+    large.size[0] = 16 << 20;
+    double latency = z3d_measured_seconds(&out->measured, &small) / (2.0 * (size - 1));
+    double width = large.size[0] / z3d_measured_seconds(&out->measured, &large);
+    out->link_bandwidth = fmin(1e5, fmax(0.001, width * 1e-9));
+    out->link_latency_us = fmin(1e6, latency * 1e6);
+    return Z3D_OK;
+}
+
+/* ---- all of it ---- */
+
+/* Of the ranks that measured kernels the slowest one's description goes to all. */
+static z3d_status take_slowest(z3d_world *world, z3d_hardware *out) {
+    double mine = out->peak_fp32 > 0 ? out->peak_fp32 : INFINITY, *all;
+    int size = z3d_world_size(world), slowest = 0;
+    Z3D_TRY(z3d_new((size_t)size, sizeof *all, "speeds", &all));
+    z3d_status status = z3d_world_gather_all(world, &mine, all, sizeof *all);
+    for (int r = 1; r < size; r++)
+        if (all[r] < all[slowest]) slowest = r;
+    if (status == Z3D_OK) status = z3d_world_broadcast(world, out, sizeof *out, slowest);
+    free(all);
+    return status;
+}
+
+z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_bytes,
+                               z3d_hardware *out) {
+    static const char empty[] =
+        "name: this machine\ndevice: { name: cpu, kind: cpu, memory_gib: 1, "
+        "gemm_efficiency: 1, memory_gb_per_s: 0.1, memory_efficiency: 1, "
+        "attention_efficiency: 1 }\nnode: { devices: 1, link_gb_per_s: 1, "
+        "network_gb_per_s: 1, host_gb_per_s: 1, host_memory_gib: 1 }\n";
+    int ranks = z3d_world_local_size(world);
+    Z3D_TRY(z3d_hardware_read_text(empty, sizeof empty - 1, "this machine", out));
+    snprintf(out->device, sizeof out->device, "a rank of %d threads", threads);
+    out->devices = ranks;
+    out->cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
+    out->threads = threads;
+    Z3D_TRY(measure_kernels(world, threads, out));
+    Z3D_TRY(z3d_world_agree(world, measure_copies(threads, out)));
+    if (z3d_world_size(world) > 1) Z3D_TRY(measure_links(world, out));
+    out->memory_gib = out->host_memory_gib = memory_bytes / 1073741824.0;
+    out->memory_gib /= ranks;
+    out->network_bandwidth = out->link_bandwidth; /* of one node nothing leaves */
+    out->network_latency_us = out->link_latency_us;
+    out->overlap = 0; /* what moves messages is the core that computes */
+    out->network_overlap = 1;
+    return take_slowest(world, out);
+}

@@ -1,0 +1,44 @@
+/* What a checkpoint of a case takes on described hardware. */
+#include "checkpoint/checkpoint.h"
+#include "src/plan/price/estimate.h"
+
+/* What the ranks of node `node` move. States that all data ranks keep are read by each of them, but
+ * only once from the disk. */
+static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *saved,
+                             double *loaded) {
+    const int *size = of->topology.size;
+    z3d_kept kept[Z3D_PART_COUNT];
+    z3d_states_decide(&of->program, kept);
+    bool all_rows = kept[Z3D_PART_OPTIMIZER].rows == Z3D_ROWS_ALL;
+    int first = node * devices;
+    *saved = *loaded = 0;
+    for (int rank = first; rank < first + devices && rank < size[Z3D_AXIS_WORLD]; rank++) {
+        z3d_topology at;
+        double out, in;
+        Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
+                                  size[Z3D_AXIS_PIPELINE], rank, &at));
+        Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, &of->program, &out, &in));
+        *saved += out;
+        if (!all_rows || rank - first < size[Z3D_AXIS_TENSOR]) *loaded += in;
+    }
+    return Z3D_OK;
+}
+
+static double seconds_at(double bytes, double gb_per_s) {
+    return gb_per_s > 0 ? bytes / (gb_per_s * 1e9) : -1;
+}
+
+z3d_status z3d_saving_find(const z3d_case *of, const z3d_hardware *hardware, z3d_saving *out) {
+    int devices = (int)hardware->devices, world = of->topology.size[Z3D_AXIS_WORLD];
+    *out = (z3d_saving){0};
+    for (int node = 0; node * (int64_t)devices < world; node++) {
+        double saved, loaded;
+        Z3D_TRY(node_bytes(of, node, devices, &saved, &loaded));
+        out->bytes += saved;
+        if (saved > out->node_saved) out->node_saved = saved;
+        if (loaded > out->node_loaded) out->node_loaded = loaded;
+    }
+    out->save_seconds = seconds_at(out->node_saved, hardware->disk_write);
+    out->load_seconds = seconds_at(out->node_loaded, hardware->disk_read);
+    return Z3D_OK;
+}

@@ -1,0 +1,156 @@
+/* The dataset: which window of which file is sample k, and reading it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/data.h"
+#include "src/train/data/order.h"
+
+struct z3d_dataset {
+    int count;
+    z3d_token_file **file;
+    int64_t *windows; /* whole windows of each file: what training draws from */
+    int64_t *padded;  /* with the last, short one: what validation walks */
+    z3d_blend *blend;
+    int64_t seq_length;
+    int32_t vocab_size;
+    uint64_t key;
+};
+
+/* Parts of a start-up check larger than this are left to the check at reading. */
+static const int64_t check_limit = (int64_t)4 << 30;
+
+static z3d_status open_file(z3d_dataset *dataset, const z3d_dataset_config *config, int i) {
+    Z3D_TRY(z3d_token_file_open(config->files->path[i], &dataset->file[i]));
+    int64_t tokens = z3d_token_file_tokens(dataset->file[i]);
+    dataset->windows[i] = (tokens - 1) / config->seq_length;
+    dataset->padded[i] = (tokens - 1 + config->seq_length - 1) / config->seq_length;
+    int64_t least = config->whole_windows ? config->seq_length + 1 : 2;
+    if (tokens < least)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: %lld tokens, but one sample needs %lld%s",
+                         config->files->path[i], (long long)tokens, (long long)least,
+                         config->whole_windows ? " (model.seq_length + 1)" : "");
+    return Z3D_OK;
+}
+
+z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out) {
+    z3d_dataset *dataset = NULL;
+    z3d_status status;
+    int count = config->files->count;
+    *out = NULL;
+    if (count < 1) return Z3D_ERROR(Z3D_ERR_CONFIG, "no token file given");
+    Z3D_TRY_GOTO(status, z3d_new(1, sizeof *dataset, "the dataset", &dataset), end);
+    dataset->seq_length = config->seq_length;
+    dataset->vocab_size = config->vocab_size;
+    dataset->key = z3d_key(config->seed, "data order");
+    Z3D_TRY_GOTO(
+        status, z3d_new((size_t)count, sizeof(void *), "the dataset's files", &dataset->file), end);
+    dataset->count = count;
+    Z3D_TRY_GOTO(status,
+                 z3d_new((size_t)count, sizeof(int64_t), "the dataset's files", &dataset->windows),
+                 end);
+    Z3D_TRY_GOTO(status,
+                 z3d_new((size_t)count, sizeof(int64_t), "the dataset's files", &dataset->padded),
+                 end);
+    for (int i = 0; i < count; i++) Z3D_TRY_GOTO(status, open_file(dataset, config, i), end);
+    status = z3d_blend_create(config->files->weight, count, &dataset->blend);
+end:
+    if (status == Z3D_OK)
+        *out = dataset;
+    else
+        z3d_dataset_close(dataset);
+    return status;
+}
+
+void z3d_dataset_close(z3d_dataset *dataset) {
+    if (!dataset) return;
+    for (int i = 0; i < dataset->count; i++) z3d_token_file_close(dataset->file[i]);
+    z3d_blend_destroy(dataset->blend);
+    free(dataset->file);
+    free(dataset->windows);
+    free(dataset->padded);
+    free(dataset);
+}
+
+int64_t z3d_dataset_tokens(const z3d_dataset *dataset) {
+    int64_t tokens = 0;
+    for (int i = 0; i < dataset->count; i++) tokens += z3d_token_file_tokens(dataset->file[i]);
+    return tokens;
+}
+
+z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts) {
+    enum { CHUNK = 1 << 16 };
+    if (z3d_dataset_tokens(dataset) / parts > check_limit / 2) return Z3D_OK;
+    int32_t *tokens;
+    z3d_status status = Z3D_OK;
+    Z3D_TRY(z3d_new(CHUNK, sizeof *tokens, "reading tokens", &tokens));
+    for (int i = 0; i < dataset->count && status == Z3D_OK; i++) {
+        int64_t all = z3d_token_file_tokens(dataset->file[i]);
+        int64_t share = all / parts + 1, first = share * part, end = first + share;
+        if (end > all) end = all;
+        for (; first < end && status == Z3D_OK; first += CHUNK)
+            status = z3d_token_file_read(dataset->file[i], first,
+                                         end - first < CHUNK ? end - first : CHUNK,
+                                         dataset->vocab_size, tokens);
+    }
+    free(tokens);
+    return status;
+}
+
+void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out) {
+    int64_t nth;
+    z3d_blend_locate(dataset->blend, sample, &out->file, &nth);
+    int64_t windows = dataset->windows[out->file];
+    out->epoch = nth / windows;
+    z3d_philox_block key = z3d_philox(dataset->key, (uint64_t)out->epoch, (uint64_t)out->file);
+    out->window = z3d_permute((uint64_t)key.word[0] << 32 | key.word[1], windows, nth % windows);
+}
+
+/* Tokens first .. first+valid of a file as inputs and targets; beyond them inputs 0, targets
+ * ignored. */
+static z3d_status read_window(const z3d_dataset *dataset, int file, int64_t window, int64_t valid,
+                              int32_t *tokens, int32_t *targets) {
+    int64_t seq = dataset->seq_length, first = window * seq;
+    /* Inputs and targets overlap in all but one token: read the targets, which end later, and take
+     * the inputs from them. */
+    Z3D_TRY(z3d_token_file_read(dataset->file[file], first, 1, dataset->vocab_size, tokens));
+    Z3D_TRY(
+        z3d_token_file_read(dataset->file[file], first + 1, valid, dataset->vocab_size, targets));
+    memcpy(tokens + 1, targets, (size_t)(valid - 1) * sizeof *tokens);
+    for (int64_t i = valid; i < seq; i++) {
+        tokens[i] = 0;
+        targets[i] = -1;
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
+                              int32_t *targets) {
+    z3d_sample_place place;
+    z3d_dataset_locate(dataset, sample, &place);
+    return read_window(dataset, place.file, place.window, dataset->seq_length, tokens, targets);
+}
+
+int64_t z3d_dataset_windows(const z3d_dataset *dataset) {
+    int64_t windows = 0;
+    for (int i = 0; i < dataset->count; i++) windows += dataset->padded[i];
+    return windows;
+}
+
+z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
+                              int32_t *targets, int64_t *valid) {
+    int64_t seq = dataset->seq_length;
+    int file = 0;
+    while (index >= 0 && file < dataset->count && index >= dataset->padded[file])
+        index -= dataset->padded[file++];
+    *valid = 0;
+    if (index < 0 || file == dataset->count) {
+        for (int64_t i = 0; i < seq; i++) {
+            tokens[i] = 0;
+            targets[i] = -1;
+        }
+        return Z3D_OK;
+    }
+    int64_t rest = z3d_token_file_tokens(dataset->file[file]) - 1 - index * seq;
+    *valid = rest < seq ? rest : seq;
+    return read_window(dataset, file, index, *valid, tokens, targets);
+}

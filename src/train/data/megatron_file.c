@@ -1,0 +1,167 @@
+/* Megatron-LM's index files (.idx), as its IndexedDataset writes them: magic "MMIDIDX\0\0", version
+ * 1 (uint64), type code (uint8), numbers of sequences and of document boundaries (uint64), then the
+ * lengths of the sequences in tokens (int32), their first bytes in the .bin (int64) and the
+ * documents' first sequences (int64); multimodal ones add a mode byte a sequence. All little endian
+ * and unaligned. */
+#include "src/train/data/token_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAGIC_BYTES = 9, HEADER_BYTES = 34 };
+
+static int64_t read_i64(const unsigned char *bytes) {
+    int64_t value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+static int32_t read_i32(const unsigned char *bytes) {
+    int32_t value;
+    memcpy(&value, bytes, sizeof value);
+    return value;
+}
+
+/* Codes of token types; the others (6, 7) are floating point. */
+static bool type_of_code(int code, z3d_token_type *out) {
+    switch (code) {
+    case 1:
+        *out = Z3D_TOKEN_U8;
+        return true;
+    case 2:
+        *out = Z3D_TOKEN_I8;
+        return true;
+    case 3:
+        *out = Z3D_TOKEN_I16;
+        return true;
+    case 4:
+        *out = Z3D_TOKEN_I32;
+        return true;
+    case 5:
+        *out = Z3D_TOKEN_I64;
+        return true;
+    case 8:
+        *out = Z3D_TOKEN_U16;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static z3d_status read_header(const z3d_mapped_file *index, z3d_token_file *file,
+                              int64_t *sequences, int64_t *documents) {
+    const unsigned char *bytes = index->data;
+    if (index->bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the index is empty", index->path);
+    if (index->bytes < MAGIC_BYTES || memcmp(bytes, "MMIDIDX\0\0", MAGIC_BYTES) != 0)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: not an index of Megatron-LM: it does not begin with MMIDIDX",
+                         index->path);
+    if (index->bytes < HEADER_BYTES)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: truncated: %lld bytes; the header alone has %d",
+                         index->path, (long long)index->bytes, HEADER_BYTES);
+    if (read_i64(bytes + 9) != 1)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: index version %lld is not supported; expected 1",
+                         index->path, (long long)read_i64(bytes + 9));
+    if (!type_of_code(bytes[17], &file->type))
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%s: type code %d is not a token type (1 uint8, 2 int8, 3 int16, 4 int32, 5 "
+            "int64, 8 uint16)",
+            index->path, bytes[17]);
+    *sequences = read_i64(bytes + 18);
+    *documents = read_i64(bytes + 26);
+    int64_t room = index->bytes - HEADER_BYTES;
+    /* Bounded one at a time first, so that the sum cannot overflow. */
+    bool fits =
+        *sequences >= 0 && *documents >= 0 && *sequences <= room / 12 && *documents <= room / 8;
+    int64_t wanted = fits ? 12 * *sequences + 8 * *documents : 0;
+    if (!fits || wanted > room)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: truncated: %lld bytes cannot hold %lld sequences and %lld document "
+                         "boundaries",
+                         index->path, (long long)index->bytes, (long long)*sequences,
+                         (long long)*documents);
+    if (room != wanted && room != wanted + *sequences)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: wrong size: the file has %lld bytes; its header describes %lld",
+                         index->path, (long long)index->bytes, (long long)(HEADER_BYTES + wanted));
+    return Z3D_OK;
+}
+
+/* Every sequence lies inside the .bin; *contiguous: they follow each other from its first byte. */
+static z3d_status check_sequences(const z3d_mapped_file *index, z3d_token_file *file,
+                                  int64_t sequences, bool *contiguous) {
+    const unsigned char *lengths = index->data + HEADER_BYTES, *pointers = lengths + 4 * sequences;
+    int64_t size = z3d_token_type_bytes(file->type), end = 0;
+    *contiguous = true;
+    for (int64_t i = 0; i < sequences; i++) {
+        int64_t length = read_i32(lengths + 4 * i), byte = read_i64(pointers + 8 * i);
+        if (length < 0 || byte < 0 || byte % size != 0)
+            return Z3D_ERROR(Z3D_ERR_DATA, "%s: sequence %lld has %lld tokens at byte %lld",
+                             index->path, (long long)i, (long long)length, (long long)byte);
+        if (byte > file->data.bytes || length * size > file->data.bytes - byte)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%s: truncated: sequence %lld of its index has %lld tokens at byte "
+                             "%lld, but the file has %lld bytes",
+                             file->data.path, (long long)i, (long long)length, (long long)byte,
+                             (long long)file->data.bytes);
+        *contiguous &= byte == end;
+        end = byte + length * size;
+        file->tokens += length;
+    }
+    if (*contiguous && end != file->data.bytes)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: wrong size: the file has %lld bytes; its index describes %lld",
+                         file->data.path, (long long)file->data.bytes, (long long)end);
+    return Z3D_OK;
+}
+
+static z3d_status check_documents(const z3d_mapped_file *index, int64_t sequences,
+                                  int64_t documents) {
+    const unsigned char *boundary = index->data + HEADER_BYTES + 12 * sequences;
+    int64_t before = 0;
+    for (int64_t i = 0; i < documents; i++) {
+        int64_t first = read_i64(boundary + 8 * i);
+        if (first < before || first > sequences)
+            return Z3D_ERROR(Z3D_ERR_DATA,
+                             "%s: document %lld begins at sequence %lld; expected %lld to %lld",
+                             index->path, (long long)i, (long long)first, (long long)before,
+                             (long long)sequences);
+        before = first;
+    }
+    return Z3D_OK;
+}
+
+static z3d_status keep_sequences(const z3d_mapped_file *index, z3d_token_file *file,
+                                 int64_t sequences) {
+    const unsigned char *lengths = index->data + HEADER_BYTES, *pointers = lengths + 4 * sequences;
+    Z3D_TRY(z3d_new((size_t)sequences + 1, sizeof(int64_t), "a token file's sequences",
+                    &file->sequence_first));
+    Z3D_TRY(z3d_new((size_t)sequences + 1, sizeof(int64_t), "a token file's sequences",
+                    &file->sequence_byte));
+    file->sequences = sequences;
+    for (int64_t i = 0; i < sequences; i++) {
+        file->sequence_first[i + 1] = file->sequence_first[i] + read_i32(lengths + 4 * i);
+        file->sequence_byte[i] = read_i64(pointers + 8 * i);
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_megatron_read_index(const char *index_path, z3d_token_file *file) {
+    z3d_mapped_file index;
+    z3d_status status;
+    int64_t sequences = 0, documents = 0;
+    bool contiguous;
+    Z3D_TRY_GOTO(status, z3d_map_file(index_path, &index), end);
+    Z3D_TRY_GOTO(status, read_header(&index, file, &sequences, &documents), end);
+    Z3D_TRY_GOTO(status, check_sequences(&index, file, sequences, &contiguous), end);
+    Z3D_TRY_GOTO(status, check_documents(&index, sequences, documents), end);
+    if (file->tokens == 0) {
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->data.path);
+        goto end;
+    }
+    if (!contiguous) status = keep_sequences(&index, file, sequences);
+end:
+    z3d_unmap_file(&index);
+    return status;
+}

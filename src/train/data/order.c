@@ -1,0 +1,120 @@
+/* The keyed permutation and the blend. */
+#include "src/train/data/order.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+enum { FEISTEL_ROUNDS = 6 };
+
+int64_t z3d_permute(uint64_t key, int64_t count, int64_t index) {
+    int bits =
+        1; /* of each half; the domain 4^bits is below 4 x count: at most 4 walks on average */
+    while (bits < 31 && ((int64_t)1 << (2 * bits)) < count) bits++;
+    uint64_t mask = ((uint64_t)1 << bits) - 1, place = (uint64_t)index;
+    do {
+        uint64_t left = place >> bits, right = place & mask;
+        for (uint64_t round = 0; round < FEISTEL_ROUNDS; round++) {
+            uint64_t mixed = left ^ (z3d_philox(key, right, round).word[0] & mask);
+            left = right;
+            right = mixed;
+        }
+        place = left << bits | right;
+    } while (place >= (uint64_t)count);
+    return (int64_t)place;
+}
+
+struct z3d_blend {
+    int count;
+    int32_t *quota;  /* [count] samples of each source in one period */
+    int32_t *source; /* [period] */
+    int32_t *nth;    /* [period] how many of that source came before, in the period */
+};
+
+/* Whole quotas that sum to the period: floors, at least one, the rest to the largest remainders. */
+static void set_quotas(z3d_blend *blend, const double *weight) {
+    double total = 0, largest = 0;
+    for (int i = 0; i < blend->count; i++) largest = fmax(largest, weight[i]);
+    for (int i = 0; i < blend->count; i++) total += weight[i] / largest; /* no overflow */
+    int32_t sum = 0;
+    for (int i = 0; i < blend->count; i++) {
+        double share = weight[i] / largest / total * Z3D_BLEND_PERIOD;
+        blend->quota[i] = share < 1 ? 1 : (int32_t)share;
+        sum += blend->quota[i];
+    }
+    while (sum != Z3D_BLEND_PERIOD) {
+        int best = -1;
+        double best_gap = -INFINITY, sign = sum < Z3D_BLEND_PERIOD ? 1 : -1;
+        for (int i = 0; i < blend->count; i++) {
+            double share = weight[i] / largest / total * Z3D_BLEND_PERIOD;
+            double gap = sign * (share - blend->quota[i]);
+            if (gap > best_gap && (sign > 0 || blend->quota[i] > 1)) best = i, best_gap = gap;
+        }
+        blend->quota[best] += (int32_t)sign;
+        sum += (int32_t)sign;
+    }
+}
+
+/* Largest deficit first. A source is only chosen below its share, so that after one period each has
+ * had exactly its quota. */
+static void deal_period(z3d_blend *blend, int32_t *given) {
+    for (int64_t t = 0; t < Z3D_BLEND_PERIOD; t++) {
+        int best = 0;
+        int64_t best_deficit = INT64_MIN;
+        for (int i = 0; i < blend->count; i++) {
+            int64_t deficit = blend->quota[i] * (t + 1) - (int64_t)given[i] * Z3D_BLEND_PERIOD;
+            if (deficit > best_deficit) best = i, best_deficit = deficit;
+        }
+        blend->source[t] = best;
+        blend->nth[t] = given[best]++;
+    }
+}
+
+z3d_status z3d_blend_create(const double *weight, int count, z3d_blend **out) {
+    z3d_blend *blend = NULL;
+    int32_t *given = NULL;
+    z3d_status status;
+    *out = NULL;
+    if (count < 1 || count > Z3D_BLEND_MAX)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%d data files: expected 1 to %d", count, Z3D_BLEND_MAX);
+    for (int i = 0; i < count; i++)
+        if (!(weight[i] > 0 && isfinite(weight[i])))
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "weight %g of data file %d: expected a positive number", weight[i], i);
+    Z3D_TRY_GOTO(status, z3d_new(1, sizeof *blend, "the blend of data files", &blend), end);
+    blend->count = count;
+    if (count == 1) goto end; /* nothing to deal */
+    Z3D_TRY_GOTO(status, z3d_new((size_t)count, sizeof(int32_t), "the blend", &given), end);
+    Z3D_TRY_GOTO(status, z3d_new((size_t)count, sizeof(int32_t), "the blend", &blend->quota), end);
+    Z3D_TRY_GOTO(status, z3d_new(Z3D_BLEND_PERIOD, sizeof(int32_t), "the blend", &blend->source),
+                 end);
+    Z3D_TRY_GOTO(status, z3d_new(Z3D_BLEND_PERIOD, sizeof(int32_t), "the blend", &blend->nth), end);
+    set_quotas(blend, weight);
+    deal_period(blend, given);
+end:
+    free(given);
+    if (status == Z3D_OK)
+        *out = blend;
+    else
+        z3d_blend_destroy(blend);
+    return status;
+}
+
+void z3d_blend_destroy(z3d_blend *blend) {
+    if (!blend) return;
+    free(blend->quota);
+    free(blend->source);
+    free(blend->nth);
+    free(blend);
+}
+
+void z3d_blend_locate(const z3d_blend *blend, int64_t sample, int *source, int64_t *nth) {
+    if (blend->count == 1) {
+        *source = 0;
+        *nth = sample;
+        return;
+    }
+    int64_t period = sample / Z3D_BLEND_PERIOD, place = sample % Z3D_BLEND_PERIOD;
+    *source = blend->source[place];
+    *nth = period * blend->quota[*source] + blend->nth[place];
+}

@@ -1,0 +1,248 @@
+/* Token files, mapped and read: llm.c's .bin here, Megatron-LM's index in megatron_file.c. */
+#include "src/train/data/token_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int z3d_token_type_bytes(z3d_token_type type) {
+    static const int bytes[] = {1, 1, 2, 2, 4, 4, 8};
+    return bytes[type];
+}
+
+static z3d_status copy_text(const char *text, char **out) {
+    Z3D_TRY(z3d_new(strlen(text) + 1, 1, "a path", out));
+    memcpy(*out, text, strlen(text));
+    return Z3D_OK;
+}
+
+z3d_status z3d_map_file(const char *path, z3d_mapped_file *out) {
+    *out = (z3d_mapped_file){.fd = -1};
+    Z3D_TRY(copy_text(path, &out->path));
+    /* Non-blocking, so that a named pipe cannot hang the run. */
+    out->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (out->fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the token file: %s", path, strerror(errno));
+    struct stat info;
+    if (fstat(out->fd, &info) != 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the token file: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: it is %s, not a token file", path,
+                         S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
+    out->bytes = info.st_size;
+    if (out->bytes == 0) return Z3D_OK;
+    void *map = mmap(NULL, (size_t)out->bytes, PROT_READ, MAP_SHARED, out->fd, 0);
+    if (map == MAP_FAILED)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot map %lld bytes: %s", path, (long long)out->bytes,
+                         strerror(errno));
+    out->data = map;
+    return Z3D_OK;
+}
+
+void z3d_unmap_file(z3d_mapped_file *file) {
+    if (file->data) munmap((void *)file->data, (size_t)file->bytes);
+    if (file->fd >= 0) close(file->fd);
+    free(file->path);
+    *file = (z3d_mapped_file){.fd = -1};
+}
+
+static z3d_status read_llmc_header(z3d_token_file *file) {
+    const z3d_mapped_file *data = &file->data;
+    if (data->bytes == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: the token file is empty", file->path);
+    int32_t header[Z3D_TOKEN_HEADER_INTS] = {0};
+    size_t known =
+        data->bytes < Z3D_TOKEN_HEADER_BYTES ? (size_t)data->bytes : Z3D_TOKEN_HEADER_BYTES;
+    memcpy(header, data->data, known);
+    bool u16 = header[0] == Z3D_TOKEN_MAGIC_U16, u32 = header[0] == Z3D_TOKEN_MAGIC_U32;
+    if (!u16 && !u32)
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%s: not a token file: it begins with %d, expected llm.c's magic number %d "
+            "or %d; make token files from text with `zero3d data tokenize`",
+            file->path, header[0], Z3D_TOKEN_MAGIC_U16, Z3D_TOKEN_MAGIC_U32);
+    if (known < Z3D_TOKEN_HEADER_BYTES)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: truncated: %lld bytes; the header alone has %d",
+                         file->path, (long long)data->bytes, Z3D_TOKEN_HEADER_BYTES);
+    int version = u16 ? Z3D_TOKEN_VERSION_U16 : Z3D_TOKEN_VERSION_U32;
+    if (header[1] != version)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: version %d of the format (magic number %d) is not supported; "
+                         "expected version %d",
+                         file->path, header[1], header[0], version);
+    file->type = u16 ? Z3D_TOKEN_U16 : Z3D_TOKEN_U32;
+    file->begin = Z3D_TOKEN_HEADER_BYTES;
+    file->tokens = header[2];
+    int64_t wanted = file->begin + file->tokens * z3d_token_type_bytes(file->type);
+    if (file->tokens < 0 || data->bytes != wanted)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: %s: its header describes %lld tokens (%lld bytes), but the "
+                         "file has %lld bytes",
+                         file->path, data->bytes < wanted ? "truncated" : "wrong size",
+                         (long long)file->tokens, (long long)wanted, (long long)data->bytes);
+    if (file->tokens == 0) return Z3D_ERROR(Z3D_ERR_DATA, "%s: it has no tokens", file->path);
+    return Z3D_OK;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t a = strlen(text), b = strlen(end);
+    return a > b && strcmp(text + a - b, end) == 0;
+}
+
+/* Which files make up a Megatron-LM pair that `path` names; false when it names none. */
+static bool find_pair(const char *path, z3d_string *data_path, z3d_string *index_path) {
+    int stem = (int)strlen(path);
+    bool index = ends_with(path, ".idx"), data = ends_with(path, ".bin");
+    if (index || data) stem -= 4;
+    z3d_string_append(data_path, "%.*s.bin", stem, path);
+    z3d_string_append(index_path, "%.*s.idx", stem, path);
+    if (data_path->failed || index_path->failed) return false;
+    if (index) return true;
+    if (data) return access(index_path->text, F_OK) == 0;
+    return access(path, F_OK) != 0 && access(index_path->text, F_OK) == 0;
+}
+
+z3d_status z3d_token_file_open(const char *path, z3d_token_file **out) {
+    z3d_string data_path = {0}, index_path = {0};
+    z3d_token_file *file = NULL;
+    z3d_status status;
+    *out = NULL;
+    Z3D_TRY_GOTO(status, z3d_new(1, sizeof *file, "a token file", &file), end);
+    file->data.fd = -1;
+    Z3D_TRY_GOTO(status, copy_text(path, &file->path), end);
+    if (find_pair(path, &data_path, &index_path)) {
+        Z3D_TRY_GOTO(status, z3d_map_file(data_path.text, &file->data), end);
+        status = z3d_megatron_read_index(index_path.text, file);
+    } else {
+        Z3D_TRY_GOTO(status, z3d_map_file(path, &file->data), end);
+        status = read_llmc_header(file);
+    }
+end:
+    z3d_string_free(&data_path);
+    z3d_string_free(&index_path);
+    if (status == Z3D_OK)
+        *out = file;
+    else
+        z3d_token_file_close(file);
+    return status;
+}
+
+void z3d_token_file_close(z3d_token_file *file) {
+    if (!file) return;
+    z3d_unmap_file(&file->data);
+    free(file->path);
+    free(file->sequence_first);
+    free(file->sequence_byte);
+    free(file);
+}
+
+int64_t z3d_token_file_tokens(const z3d_token_file *file) {
+    return file->tokens;
+}
+
+/* Widens `count` stored tokens (unaligned) to int32 and gives the index of the first one outside
+ * the vocabulary, -1 when all are inside. Fails late: the loop without branches is the usual case.
+ */
+#define WIDEN(NAME, STORED)                                                                        \
+    static int64_t widen_##NAME(const unsigned char *bytes, int64_t count, int32_t vocab_size,     \
+                                int32_t *out) {                                                    \
+        bool bad = false;                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                                      \
+            STORED value;                                                                          \
+            memcpy(&value, bytes + i * (int64_t)sizeof value, sizeof value);                       \
+            bad |= (uint64_t)(int64_t)value >= (uint64_t)vocab_size;                               \
+            out[i] = (int32_t)value;                                                               \
+        }                                                                                          \
+        for (int64_t i = 0; bad && i < count; i++) {                                               \
+            STORED value;                                                                          \
+            memcpy(&value, bytes + i * (int64_t)sizeof value, sizeof value);                       \
+            if ((uint64_t)(int64_t)value >= (uint64_t)vocab_size) return i;                        \
+        }                                                                                          \
+        return -1;                                                                                 \
+    }
+WIDEN(u8, uint8_t)
+WIDEN(i8, int8_t)
+WIDEN(u16, uint16_t)
+WIDEN(i16, int16_t)
+WIDEN(u32, uint32_t)
+WIDEN(i32, int32_t)
+WIDEN(i64, int64_t)
+
+static int64_t widen(z3d_token_type type, const unsigned char *bytes, int64_t count,
+                     int32_t vocab_size, int32_t *out) {
+    switch (type) {
+    case Z3D_TOKEN_U8:
+        return widen_u8(bytes, count, vocab_size, out);
+    case Z3D_TOKEN_I8:
+        return widen_i8(bytes, count, vocab_size, out);
+    case Z3D_TOKEN_U16:
+        return widen_u16(bytes, count, vocab_size, out);
+    case Z3D_TOKEN_I16:
+        return widen_i16(bytes, count, vocab_size, out);
+    case Z3D_TOKEN_U32:
+        return widen_u32(bytes, count, vocab_size, out);
+    case Z3D_TOKEN_I32:
+        return widen_i32(bytes, count, vocab_size, out);
+    case Z3D_TOKEN_I64:
+        return widen_i64(bytes, count, vocab_size, out);
+    }
+    return 0;
+}
+
+static long long stored_value(z3d_token_type type, const unsigned char *bytes) {
+    uint64_t value = 0;
+    int size = z3d_token_type_bytes(type), unused = 64 - 8 * size;
+    for (int i = 0; i < size; i++) value |= (uint64_t)bytes[i] << (8 * i);
+    bool is_signed = type == Z3D_TOKEN_I8 || type == Z3D_TOKEN_I16 || type == Z3D_TOKEN_I32 ||
+                     type == Z3D_TOKEN_I64;
+    return is_signed ? (long long)((int64_t)(value << unused) >> unused) : (long long)value;
+}
+
+/* The sequence that holds token `position`. */
+static int64_t find_sequence(const z3d_token_file *file, int64_t position) {
+    int64_t low = 0, high = file->sequences - 1;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        if (file->sequence_first[middle] <= position)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
+                               int32_t vocab_size, int32_t *out) {
+    Z3D_REQUIRE(first >= 0 && count >= 0 && first <= file->tokens - count,
+                "%s: tokens %lld to %lld of %lld asked for", file->path, (long long)first,
+                (long long)(first + count), (long long)file->tokens);
+    struct stat info; /* a file cut short under a mapping would end the process by SIGBUS */
+    if (fstat(file->data.fd, &info) != 0 || info.st_size < file->data.bytes)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s: the file became shorter during the run (%lld bytes before, %lld now)",
+                         file->path, (long long)file->data.bytes, (long long)info.st_size);
+    int size = z3d_token_type_bytes(file->type);
+    while (count > 0) {
+        int64_t byte = file->begin + first * size, stretch = count;
+        if (file->sequence_first) {
+            int64_t sequence = find_sequence(file, first);
+            int64_t rest = file->sequence_first[sequence + 1] - first;
+            byte = file->sequence_byte[sequence] + (first - file->sequence_first[sequence]) * size;
+            stretch = rest < count ? rest : count;
+        }
+        const unsigned char *bytes = file->data.data + byte;
+        int64_t bad = widen(file->type, bytes, stretch, vocab_size, out);
+        if (bad >= 0)
+            return Z3D_ERROR(
+                Z3D_ERR_DATA,
+                "%s: token %lld is %lld, outside the vocabulary (model.vocab_size %d: ids "
+                "0 to %d)",
+                file->path, (long long)(first + bad), stored_value(file->type, bytes + bad * size),
+                vocab_size, vocab_size - 1);
+        first += stretch, out += stretch, count -= stretch;
+    }
+    return Z3D_OK;
+}

@@ -1,0 +1,97 @@
+/* The writer of token files. */
+#include "src/train/data/token_writer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/train/data/token_file.h"
+
+static z3d_status failed(const z3d_token_writer *writer) {
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write the file: %s", writer->temporary,
+                     strerror(errno));
+}
+
+static z3d_status make_parent(const char *path) {
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path) return Z3D_OK;
+    char *folder = strndup(path, (size_t)(slash - path));
+    if (!folder) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %s's folder", path);
+    z3d_status status = z3d_make_folders(folder);
+    free(folder);
+    return status;
+}
+
+z3d_status z3d_token_writer_open(z3d_token_writer *writer, const char *path, int32_t vocab_size) {
+    z3d_string temporary = {0};
+    Z3D_TRY(make_parent(path));
+    z3d_string_append(&temporary, "%s.part-%ld", path, (long)getpid());
+    writer->temporary = temporary.text;
+    writer->path = strdup(path);
+    if (temporary.failed || !writer->path)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
+    writer->bytes_per_token = vocab_size <= 65536 ? 2 : 4;
+    writer->file = fopen(writer->temporary, "wbxe");
+    if (!writer->file) {
+        z3d_status status = failed(writer);
+        free(writer->temporary); /* not ours: nothing to remove */
+        writer->temporary = NULL;
+        return status;
+    }
+    static const char header[Z3D_TOKEN_HEADER_BYTES];
+    return fwrite(header, 1, sizeof header, writer->file) == sizeof header ? Z3D_OK
+                                                                           : failed(writer);
+}
+
+z3d_status z3d_token_writer_append(z3d_token_writer *writer, const int32_t *ids, size_t count) {
+    unsigned char buffer[4096];
+    size_t size = (size_t)writer->bytes_per_token, room = sizeof buffer / size;
+    for (size_t done = 0; done < count;) {
+        size_t part = count - done < room ? count - done : room;
+        for (size_t i = 0; i < part; i++) memcpy(buffer + i * size, &ids[done + i], size);
+        if (fwrite(buffer, size, part, writer->file) != part) return failed(writer);
+        done += part;
+    }
+    writer->tokens += (int64_t)count;
+    return Z3D_OK;
+}
+
+z3d_status z3d_token_writer_finish(z3d_token_writer *writer) {
+    if (writer->tokens > INT32_MAX)
+        return Z3D_ERROR(
+            Z3D_ERR_DATA,
+            "%s: %lld tokens; a token file holds at most %d. Tokenize the input in parts and "
+            "list all files in data.train",
+            writer->path, (long long)writer->tokens, INT32_MAX);
+    bool narrow = writer->bytes_per_token == 2;
+    int32_t header[Z3D_TOKEN_HEADER_INTS] = {
+        narrow ? Z3D_TOKEN_MAGIC_U16 : Z3D_TOKEN_MAGIC_U32,
+        narrow ? Z3D_TOKEN_VERSION_U16 : Z3D_TOKEN_VERSION_U32,
+        (int32_t)writer->tokens,
+    };
+    if (fseeko(writer->file, 0, SEEK_SET) != 0 ||
+        fwrite(header, 1, sizeof header, writer->file) != sizeof header ||
+        fflush(writer->file) != 0 || fsync(fileno(writer->file)) != 0)
+        return failed(writer);
+    FILE *file = writer->file;
+    writer->file = NULL;
+    return fclose(file) == 0 ? Z3D_OK : failed(writer);
+}
+
+z3d_status z3d_token_writer_publish(z3d_token_writer *writer) {
+    if (rename(writer->temporary, writer->path) != 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot rename the finished file to it: %s", writer->path,
+                         strerror(errno));
+    free(writer->temporary);
+    writer->temporary = NULL;
+    return Z3D_OK;
+}
+
+void z3d_token_writer_discard(z3d_token_writer *writer) {
+    if (writer->file) fclose(writer->file);
+    if (writer->temporary) unlink(writer->temporary);
+    free(writer->temporary);
+    free(writer->path);
+    *writer = (z3d_token_writer){0};
+}

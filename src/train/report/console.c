@@ -1,0 +1,351 @@
+/* The console. */
+#include "src/train/report/console.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A run does not end because nobody reads what it says: metrics.jsonl has it all. */
+static void flush(z3d_console *console) {
+    bool failed = fflush(console->out) != 0 || ferror(console->out);
+    if (failed && !console->failure_said)
+        z3d_log(Z3D_LOG_WARN,
+                "cannot write the run's progress to standard output: %s; training continues",
+                strerror(errno));
+    console->failure_said = console->failure_said || failed;
+    clearerr(console->out);
+}
+
+void z3d_console_say(z3d_console *console, const char *format, ...) {
+    if (!console->out) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(console->out, format, arguments);
+    va_end(arguments);
+    fputc('\n', console->out);
+    flush(console);
+}
+
+static const char *precision_name(const z3d_config *config) {
+    return config->fp16_enabled ? "fp16" : config->bf16_enabled ? "bf16" : "fp32";
+}
+
+static void say_model(z3d_console *console, const z3d_run_facts *facts) {
+    char parameters[32];
+    const z3d_gpt_config *gpt = facts->gpt;
+    z3d_console_say(console,
+                    "model       GPT, %s parameters: %lld layers, hidden %lld, %lld heads, "
+                    "%lld tokens per sample, vocabulary %lld (padded %lld)",
+                    z3d_format_count((double)z3d_model_parameter_count(facts->model), parameters,
+                                     sizeof parameters),
+                    (long long)gpt->num_layers, (long long)gpt->hidden_size,
+                    (long long)gpt->num_heads, (long long)gpt->seq_length,
+                    (long long)gpt->vocab_size, (long long)z3d_gpt_padded_vocab(gpt));
+}
+
+static void say_topology(z3d_console *console, const z3d_run_facts *facts) {
+    const int *size = facts->topology->size;
+    z3d_console_say(console, "ranks       %d = tensor %d x data %d%s on %d node%s",
+                    size[Z3D_AXIS_WORLD], size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
+                    size[Z3D_AXIS_PIPELINE] > 1 ? " x pipeline" : "", facts->nodes,
+                    facts->nodes == 1 ? "" : "s");
+    z3d_console_say(console, "device      %s", facts->device);
+    if (facts->peak_tflops > 0)
+        z3d_console_say(console, "peak        %.4g %s per rank, 100 %% of MFU (%s)",
+                        facts->peak_tflops >= 1 ? facts->peak_tflops : facts->peak_tflops * 1e3,
+                        facts->peak_tflops >= 1 ? "TFLOP/s" : "GFLOP/s",
+                        facts->peak_measured ? "measured with matrix products"
+                                             : "training.peak_tflops");
+}
+
+static void say_method(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    bool whole = z3d_keeps_whole_gradients(z3d_engine_layout(facts->engine));
+    z3d_console_say(console, "method      ZeRO stage %d, %s, gradients reduced once per %s%s, %s",
+                    program->stage, precision_name(config),
+                    program->reduce_per_step ? "step" : "micro-batch",
+                    whole ? ", kept whole until then" : "",
+                    program->recompute ? "activations recomputed" : "no recompute");
+    if (facts->offload_why)
+        z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
+    int64_t data = facts->topology->size[Z3D_AXIS_DATA];
+    char tokens[32];
+    z3d_console_say(console,
+                    "batch       %lld samples per step = %lld per rank x %lld micro-batch%s x %lld "
+                    "data ranks, %s tokens",
+                    (long long)config->train_batch_size,
+                    (long long)config->train_micro_batch_size_per_gpu,
+                    (long long)config->gradient_accumulation_steps,
+                    config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data,
+                    z3d_format_count((double)(config->train_batch_size * config->model_seq_length),
+                                     tokens, sizeof tokens));
+}
+
+/* On the cpu device there is nothing to choose. */
+static void say_graph(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    if (config->training_device == Z3D_TRAINING_CPU) return;
+    if (config->training_cuda_graph == Z3D_CUDA_GRAPH_OFF)
+        z3d_console_say(console, "graph       none: training.cuda_graph is off");
+    else if (facts->graph_obstacle)
+        z3d_console_say(console, "graph       none: %s", facts->graph_obstacle);
+    else
+        z3d_console_say(console, "graph       one CUDA graph per step, from step 2 on");
+}
+
+/* What one collective of the data group moves at most. */
+static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    char reduce[32], gather[32], most[32];
+    int64_t largest = z3d_layout_largest(z3d_engine_layout(facts->engine));
+    if (facts->topology->size[Z3D_AXIS_DATA] == 1) return;
+    bool whole = program->reduce_bucket >= largest && program->gather_bucket >= largest;
+    z3d_console_say(
+        console, "buckets     reduce %s, gather %s elements; the largest parameter group has %s%s",
+        z3d_format_count((double)program->reduce_bucket, reduce, sizeof reduce),
+        z3d_format_count((double)program->gather_bucket, gather, sizeof gather),
+        z3d_format_count((double)largest, most, sizeof most), whole ? ": none is split" : "");
+}
+
+static void say_data(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    char train[32], validation[32] = "none";
+    double seen = (double)config->training_steps * (double)config->train_batch_size *
+                  (double)config->model_seq_length;
+    double epochs = seen / (double)facts->train_tokens;
+    if (facts->validation_tokens)
+        z3d_format_count((double)facts->validation_tokens, validation, sizeof validation);
+    z3d_console_say(
+        console, "data        %s tokens in %d file%s, validation %s; the run is %.*g epochs",
+        z3d_format_count((double)facts->train_tokens, train, sizeof train), facts->train_files,
+        facts->train_files == 1 ? "" : "s", validation, epochs < 0.1 ? 1 : 3, epochs);
+}
+
+/* "parameters 1.50 MiB, gradients ..." */
+static void append_ledger(z3d_string *out, const z3d_ledger *ledger) {
+    char bytes[32];
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "%s%s %s", category ? ", " : "",
+                          z3d_category_name((z3d_category)category),
+                          z3d_format_bytes(ledger->peak[category], bytes, sizeof bytes));
+}
+
+static const char no_checkpoints[] =
+    "this run saves no checkpoints; set checkpoint.interval to keep the model";
+
+static void say_checkpoints(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_config *config = facts->config;
+    char kept[32] = "all";
+    if (config->checkpoint_keep > 0)
+        snprintf(kept, sizeof kept, "the latest %lld", (long long)config->checkpoint_keep);
+    if (config->checkpoint_interval == 0)
+        z3d_console_say(console, "checkpoints none; %s", no_checkpoints);
+    else
+        z3d_console_say(console, "checkpoints every %lld step%s in %s, keeps %s",
+                        (long long)config->checkpoint_interval,
+                        config->checkpoint_interval == 1 ? "" : "s", facts->checkpoint_dir, kept);
+}
+
+void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts) {
+    *console = (z3d_console){.out = out,
+                             .steps = facts->config->training_steps,
+                             .log_interval = facts->config->training_log_interval,
+                             .rate_unit = facts->peak_tflops >= 1 ? 1e12 : 1e9};
+    if (!out) return;
+    say_model(console, facts);
+    say_topology(console, facts);
+    say_method(console, facts);
+    say_graph(console, facts);
+    say_buckets(console, facts);
+    say_data(console, facts);
+    z3d_string memory = {0};
+    char bytes[32], buffers[32], beside[96] = "";
+    append_ledger(&memory, z3d_engine_planned(facts->engine, Z3D_SPACE_DEVICE));
+    if (facts->buffer_bytes > 0)
+        snprintf(beside, sizeof beside, ", plus %s of communication buffers",
+                 z3d_format_bytes(facts->buffer_bytes, buffers, sizeof buffers));
+    z3d_console_say(console, "memory      %s per rank in one block%s; peak use:\n            %s",
+                    z3d_format_bytes(z3d_engine_arena_bytes(facts->engine), bytes, sizeof bytes),
+                    beside, memory.text ? memory.text : "?");
+    z3d_string_free(&memory);
+    say_checkpoints(console, facts);
+    z3d_console_say(console, "run folder  %s", facts->config->run_dir);
+}
+
+static int step_width(const z3d_console *console) {
+    char text[32];
+    return snprintf(text, sizeof text, "%lld", (long long)console->steps);
+}
+
+static void say_header(z3d_console *console) {
+    if (console->header_said) return;
+    console->header_said = true;
+    int width = 2 * step_width(console) + 1;
+    z3d_console_say(console, "\n%*s  %10s  %9s  %9s  %9s  %12s  %6s  %s", width < 4 ? 4 : width,
+                    "step", "loss", "grad norm", "lr", "tokens/s",
+                    console->rate_unit == 1e12 ? "TFLOP/s/rank" : "GFLOP/s/rank", "MFU", "left");
+}
+
+void z3d_console_step(z3d_console *console, const z3d_step_record *record) {
+    if (!console->out) return;
+    console->tokens += record->tokens;
+    console->seconds += record->seconds;
+    console->model_tflops_seconds += record->model_tflops * record->seconds;
+    console->counted++;
+    /* The first step is slower than the others: it is forgotten at once. */
+    console->step_seconds =
+        console->seen < 2 ? record->seconds : 0.9 * console->step_seconds + 0.1 * record->seconds;
+    console->seen++;
+    bool last = record->step == console->steps;
+    say_header(console);
+    int width = step_width(console);
+    if (record->skipped)
+        z3d_console_say(console, "%*lld/%lld  skipped: overflow in %s at loss scale %g", width,
+                        (long long)record->step, (long long)console->steps,
+                        record->overflow_group ? record->overflow_group : "the forward pass",
+                        (double)record->loss_scale);
+    if (record->step != 1 && record->step % console->log_interval != 0 && !last) return;
+    char tokens[32], left[32], mfu[32] = "-";
+    double seconds = console->seconds > 0 ? console->seconds : NAN;
+    double rate = console->model_tflops_seconds / seconds;
+    if (isfinite(record->mfu) && record->model_tflops > 0)
+        snprintf(mfu, sizeof mfu, "%.1f %%", 100 * rate * record->mfu / record->model_tflops);
+    z3d_format_seconds((double)(console->steps - record->step) * console->step_seconds, left,
+                       sizeof left);
+    z3d_console_say(console, "%*lld/%lld  %10.6f  %9.4f  %9.3e  %9s  %12.4g  %6s  %s", width,
+                    (long long)record->step, (long long)console->steps,
+                    isnan(record->loss) ? NAN : record->loss, /* not "-nan" */
+                    isnan(record->grad_norm) ? NAN : record->grad_norm, (double)record->lr,
+                    z3d_format_count((double)console->tokens / seconds, tokens, sizeof tokens),
+                    rate * 1e12 / console->rate_unit, mfu, last ? "-" : left);
+    console->tokens = console->counted = 0;
+    console->seconds = console->model_tflops_seconds = 0;
+}
+
+void z3d_console_validation(z3d_console *console, int64_t step, double loss, double seconds) {
+    if (!console->out) return;
+    char text[32];
+    z3d_console_say(console, "%*lld/%lld  %10.6f  validation loss, nats per token (%s)",
+                    step_width(console), (long long)step, (long long)console->steps, loss,
+                    z3d_format_seconds(seconds, text, sizeof text));
+}
+
+static void say_used(z3d_console *console, const char *what, int64_t planned, int64_t measured) {
+    char plan[32], real[32];
+    if (planned || measured)
+        z3d_console_say(console, "  %-14s  %12s%12s", what,
+                        z3d_format_bytes(planned, plan, sizeof plan),
+                        z3d_format_bytes(measured, real, sizeof real));
+}
+
+static void say_memory(z3d_console *console, const z3d_run_end *end) {
+    const z3d_ledger *const *planned = end->planned, *const *measured = end->measured;
+    char bytes[32];
+    z3d_console_say(console, "memory of rank 0       planned    measured");
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        say_used(console, z3d_category_name((z3d_category)category),
+                 planned[Z3D_SPACE_DEVICE]->peak[category],
+                 measured[Z3D_SPACE_DEVICE]->peak[category]);
+    say_used(console, "total peak", planned[Z3D_SPACE_DEVICE]->total_peak,
+             measured[Z3D_SPACE_DEVICE]->total_peak);
+    say_used(console, "in host memory", planned[Z3D_SPACE_HOST]->total_peak,
+             measured[Z3D_SPACE_HOST]->total_peak);
+    if (end->outside_memory >= 0)
+        z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
+                        "-", z3d_format_bytes(end->outside_memory, bytes, sizeof bytes));
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+            if (planned[space]->peak[category] != measured[space]->peak[category])
+                z3d_console_say(console, "  ! %s%s: %lld bytes planned, %lld used",
+                                z3d_category_name((z3d_category)category),
+                                space == Z3D_SPACE_HOST ? " in host memory" : "",
+                                (long long)planned[space]->peak[category],
+                                (long long)measured[space]->peak[category]);
+}
+
+/* The process as the system sees it. */
+static void say_resident(z3d_console *console, const z3d_run_end *end) {
+    char text[32], other[32];
+    const z3d_resident *r = end->resident;
+    if (!r) return;
+    z3d_console_say(console, "resident memory of rank 0 now");
+    for (int part = 0; part < Z3D_RESIDENT_COUNT; part++)
+        if (r->bytes[part] > 0)
+            z3d_console_say(console, "  %-30s%11s", z3d_resident_name((z3d_resident_part)part),
+                            z3d_format_bytes(r->bytes[part], text, sizeof text));
+    z3d_console_say(console, "  %-30s%11s  (the system reports %s)", "total",
+                    z3d_format_bytes(r->sum, text, sizeof text),
+                    z3d_format_bytes(r->system, other, sizeof other));
+    if (llabs((long long)(r->sum - r->system)) > Z3D_RESIDENT_TOLERANCE)
+        z3d_console_say(console,
+                        "  ! these differ by more than %d MiB: some memory is not accounted for",
+                        Z3D_RESIDENT_TOLERANCE >> 20);
+    int64_t missing = end->arena_bytes - r->bytes[Z3D_RESIDENT_ARENAS];
+    if (missing > 0)
+        z3d_console_say(console, "  ! %s of the arenas are not in memory: the machine swaps",
+                        z3d_format_bytes(missing, text, sizeof text));
+}
+
+static void say_traffic(z3d_console *console, const z3d_run_end *end) {
+    bool any = false;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        if (!end->group[axis] || z3d_group_size(end->group[axis]) < 2) continue;
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            const z3d_traffic *traffic =
+                z3d_group_traffic(end->group[axis], (z3d_collective_kind)kind);
+            int64_t calls = traffic->calls + traffic->scalar_calls;
+            if (calls == 0) continue;
+            if (!any)
+                z3d_console_say(console, "communication of rank 0           calls       bytes  "
+                                         "     time     exposed");
+            any = true;
+            char name[48], bytes[32], seconds[32], exposed[32];
+            snprintf(name, sizeof name, "%s %s", z3d_axis_name((z3d_axis)axis),
+                     z3d_collective_name((z3d_collective_kind)kind));
+            z3d_console_say(
+                console, "  %-26s %10lld %11s %11s %11s", name, (long long)calls,
+                z3d_format_bytes(traffic->bytes + traffic->scalar_bytes, bytes, sizeof bytes),
+                z3d_format_seconds(traffic->seconds, seconds, sizeof seconds),
+                z3d_format_seconds(traffic->exposed_seconds, exposed, sizeof exposed));
+        }
+    }
+}
+
+static void say_transfers(z3d_console *console, const z3d_run_end *end) {
+    char seconds[32];
+    if (!end->offloaded || !isfinite(end->transfer_seconds)) return;
+    z3d_console_say(
+        console,
+        "host transfers: %s exposed, %.2f %% of the steps' time (activation checkpoints "
+        "in host memory)",
+        z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
+        100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
+}
+
+void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
+    if (!console->out) return;
+    char seconds[32], tokens[32], skipped[48] = "", validation[48] = "", mfu[32] = "";
+    if (end->skipped) snprintf(skipped, sizeof skipped, " (%lld skipped)", (long long)end->skipped);
+    if (isfinite(end->validation_loss))
+        snprintf(validation, sizeof validation, ", validation loss %.6f", end->validation_loss);
+    if (isfinite(end->mfu)) snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * end->mfu);
+    const char *how = !end->stopped       ? "done"
+                      : end->time_is_over ? "stopped by training.time_limit"
+                                          : "stopped by a signal";
+    z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s", how,
+                    (long long)end->steps, end->steps == 1 ? "" : "s", skipped,
+                    z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
+                    end->last_loss, validation);
+    if (isfinite(end->tokens_per_second)) /* a single step only warms up */
+        z3d_console_say(console, "speed: %s tokens/s%s",
+                        z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
+    say_memory(console, end);
+    say_resident(console, end);
+    say_traffic(console, end);
+    say_transfers(console, end);
+    if (!end->saves) z3d_console_say(console, "warning: %s", no_checkpoints);
+    z3d_console_say(console, "run folder: %s", end->run_dir);
+}

@@ -1,0 +1,81 @@
+/* What a person sees of a run: a start summary, one aligned line a log step, an end summary. Plain
+ * text without control characters: a file of it reads like the terminal. */
+#ifndef ZERO3D_TRAIN_CONSOLE_H
+#define ZERO3D_TRAIN_CONSOLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "parallel/parallel.h"
+#include "src/base/base.h"
+#include "src/base/config.h"
+#include "src/model/model.h"
+#include "src/train/report/metrics.h"
+#include "src/train/report/resident.h"
+#include "zero/zero.h"
+
+/* Everything the start summary tells. */
+typedef struct z3d_run_facts {
+    const z3d_config *config; /* resolved */
+    const z3d_model *model;
+    const z3d_gpt_config *gpt;
+    const z3d_engine *engine;
+    const z3d_topology *topology;
+    const char *device; /* description */
+    int nodes;
+    const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */
+    const char *graph_obstacle; /* why steps cannot be captured; NULL: they can */
+    int64_t buffer_bytes;       /* of communication, beside the arena */
+    double peak_tflops;         /* of one rank; 0: unknown */
+    bool peak_measured;
+    int64_t train_tokens, validation_tokens; /* in the files */
+    int train_files;
+    const char *checkpoint_dir;
+} z3d_run_facts;
+
+typedef struct z3d_console {
+    FILE *out; /* NULL: says nothing (all ranks but 0) */
+    int64_t steps, log_interval;
+    double rate_unit; /* FLOP/s in one unit of the rate column: 1e12 or 1e9 */
+    bool header_said, failure_said;
+    /* Since the last line. */
+    int64_t tokens, counted;
+    double seconds, model_tflops_seconds;
+    /* A mean over recent steps, for the time that is left. */
+    double step_seconds;
+    int64_t seen; /* steps since start: a run may begin anywhere */
+} z3d_console;
+
+void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *facts);
+/* Called for every step; says a line at step 1, every log_interval steps, the last step and steps
+ * that were skipped. */
+void z3d_console_step(z3d_console *console, const z3d_step_record *record);
+void z3d_console_validation(z3d_console *console, int64_t step, double loss, double seconds);
+/* One line of its own. */
+void z3d_console_say(z3d_console *console, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+typedef struct z3d_run_end {
+    int64_t steps, skipped; /* made, of which skipped */
+    bool stopped;           /* before the last step */
+    bool time_is_over;      /* by training.time_limit, else by a signal */
+    double seconds;         /* of the training loop, validation included */
+    double first_loss, last_loss;
+    double validation_loss; /* NAN: none */
+    double tokens_per_second, mfu;
+    const z3d_ledger *planned[Z3D_SPACE_COUNT], *measured[Z3D_SPACE_COUNT];
+    int64_t arena_bytes;          /* of all memory spaces */
+    const z3d_resident *resident; /* NULL: unknown */
+    int64_t outside_memory;       /* beyond the categories; -1: unknown */
+    z3d_group *const *group;      /* by axis */
+    bool offloaded;               /* activation checkpoints lie in host memory: */
+    /* Of all steps; of them waits for copies, NAN where nobody timed them. */
+    double step_seconds, transfer_seconds;
+    bool saves; /* checkpoints */
+    const char *run_dir;
+} z3d_run_end;
+
+void z3d_console_end(z3d_console *console, const z3d_run_end *end);
+
+#endif

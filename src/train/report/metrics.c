@@ -1,0 +1,232 @@
+/* Lines of metrics.jsonl, traffic as JSON, and files that notice a full disk. */
+#include "src/train/report/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
+    *file = (z3d_line_file){.fd = -1};
+    file->path = strdup(path);
+    if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "opening", path);
+    file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    z3d_pending_io_end(&io);
+    if (file->fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it for writing: %s", path, strerror(errno));
+    return Z3D_OK;
+}
+
+/* From the first line on that does not belong to a step up to `step`. */
+static void read_beyond(FILE *in, int64_t step, z3d_string *beyond) {
+    char *line = NULL;
+    size_t capacity = 0;
+    bool within = true;
+    for (ssize_t length; (length = getline(&line, &capacity, in)) > 0;) {
+        long long of;
+        within = within && line[length - 1] == '\n' && sscanf(line, "{\"step\":%lld,", &of) == 1 &&
+                 of <= step;
+        if (!within) z3d_string_append_bytes(beyond, line, (size_t)length);
+    }
+    free(line);
+}
+
+z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
+                                  z3d_string *beyond) {
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "reading", path);
+    FILE *in = fopen(path, "re");
+    if (in) {
+        read_beyond(in, step, beyond);
+        fclose(in);
+    }
+    z3d_pending_io_end(&io);
+    if (!in) return z3d_line_file_open(file, path);
+    *file = (z3d_line_file){.fd = -1};
+    file->path = strdup(path);
+    if (!file->path || beyond->failed)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the lines of %s", path);
+    file->fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+    if (file->fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot append to it: %s", path, strerror(errno));
+    return Z3D_OK;
+}
+
+z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes) {
+    struct stat info;
+    if (bytes == 0) return Z3D_OK;
+    if (fstat(file->fd, &info) == 0 && ftruncate(file->fd, info.st_size - (off_t)bytes) == 0)
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot shorten it: %s", file->path, strerror(errno));
+}
+
+z3d_status z3d_line_file_sync(z3d_line_file *file) {
+    if (file->fd < 0) return Z3D_OK;
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "fsync of", file->path);
+    /* Pipes and devices have no disk to be brought to. */
+    bool failed = fsync(file->fd) != 0 && errno != EINVAL && errno != EROFS;
+    z3d_pending_io_end(&io);
+    return failed ? Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno))
+                  : Z3D_OK;
+}
+
+z3d_status z3d_line_file_write(z3d_line_file *file, const void *bytes, size_t count) {
+    const char *at = bytes;
+    bool failed = false;
+    z3d_pending_io io;
+    z3d_pending_io_begin(&io, "writing", file->path);
+    while (count > 0 && !failed) {
+        ssize_t written = write(file->fd, at, count);
+        if (written < 0 && errno == EINTR) continue;
+        failed = written <= 0;
+        at += failed ? 0 : written;
+        count -= failed ? 0 : (size_t)written;
+    }
+    z3d_pending_io_end(&io);
+    return failed ? Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno))
+                  : Z3D_OK;
+}
+
+z3d_status z3d_line_file_close(z3d_line_file *file) {
+    z3d_status status = Z3D_OK;
+    /* Network file systems report a full disk here. */
+    if (file->path && file->fd >= 0 && close(file->fd) != 0)
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot write: %s", file->path, strerror(errno));
+    free(file->path);
+    *file = (z3d_line_file){.fd = -1};
+    return status;
+}
+
+z3d_status z3d_write_whole_file(const char *path, const char *text, size_t length) {
+    z3d_string temporary = {0};
+    z3d_line_file file = {.fd = -1};
+    z3d_string_append(&temporary, "%s.part", path);
+    z3d_status status = temporary.failed
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path)
+                            : z3d_line_file_open(&file, temporary.text);
+    if (status == Z3D_OK) {
+        status = z3d_line_file_write(&file, text, length);
+        z3d_status closed = z3d_line_file_close(&file);
+        if (status == Z3D_OK) status = closed;
+        if (status == Z3D_OK && rename(temporary.text, path) != 0)
+            status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot rename the finished file to this name: %s",
+                               path, strerror(errno));
+        if (status != Z3D_OK) unlink(temporary.text);
+    }
+    z3d_line_file_close(&file);
+    z3d_string_free(&temporary);
+    return status;
+}
+
+/* ,"name":value. Doubles with the fewest digits that read back to the same bits, floats likewise:
+ * runs are compared by them. */
+static void append_double(z3d_string *out, const char *name, double value) {
+    char text[32];
+    z3d_string_append(out, ",\"%s\":%s", name,
+                      isfinite(value) ? z3d_format_number(value, text, sizeof text) : "null");
+}
+
+static void append_float(z3d_string *out, const char *name, float value) {
+    if (isfinite(value))
+        z3d_string_append(out, ",\"%s\":%.9g", name, (double)value);
+    else
+        z3d_string_append(out, ",\"%s\":null", name);
+}
+
+/* Measurements: more digits would be noise. */
+static void append_measured(z3d_string *out, const char *name, double value) {
+    if (isfinite(value))
+        z3d_string_append(out, ",\"%s\":%.6g", name, value);
+    else
+        z3d_string_append(out, ",\"%s\":null", name);
+}
+
+void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
+    double rate = record->seconds > 0 ? (double)record->tokens / record->seconds : NAN;
+    z3d_string_append(out, "{\"step\":%lld", (long long)record->step);
+    append_double(out, "loss", record->loss);
+    append_float(out, "lr", record->lr);
+    append_double(out, "grad_norm", record->grad_norm);
+    z3d_string_append(out, ",\"tokens\":%lld", (long long)record->tokens);
+    append_measured(out, "seconds", record->seconds);
+    append_measured(out, "tokens_per_second", rate);
+    append_measured(out, "model_tflops", record->model_tflops);
+    append_measured(out, "mfu", record->mfu);
+    append_measured(out, "hfu", record->hfu);
+    append_measured(out, "exposed_comm_seconds", record->exposed_comm_seconds);
+    append_measured(out, "exposed_transfer_seconds", record->exposed_transfer_seconds);
+    z3d_string_append(out, ",\"comm_bytes\":%lld", (long long)record->comm_bytes);
+    append_float(out, "loss_scale", record->loss_scale);
+    z3d_string_append(out, ",\"skipped\":%s", record->skipped ? "true" : "false");
+    if (record->overflow_group) {
+        z3d_string_append(out, ",\"overflow_group\":");
+        z3d_string_append_json(out, record->overflow_group);
+    }
+    z3d_string_append(out, ",\"memory\":{");
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "%s\"%s\":%lld", category ? "," : "",
+                          z3d_category_name((z3d_category)category),
+                          (long long)record->memory[category]);
+    if (record->host_memory > 0)
+        z3d_string_append(out, ",\"host\":%lld", (long long)record->host_memory);
+    if (record->outside_memory >= 0)
+        z3d_string_append(out, ",\"outside\":%lld", (long long)record->outside_memory);
+    z3d_string_append(out, "}}\n");
+}
+
+void z3d_metrics_validation_line(int64_t step, double loss, int64_t targets, double seconds,
+                                 z3d_string *out) {
+    z3d_string_append(out, "{\"step\":%lld", (long long)step);
+    append_double(out, "validation_loss", loss);
+    z3d_string_append(out, ",\"validation_targets\":%lld", (long long)targets);
+    append_measured(out, "seconds", seconds);
+    z3d_string_append(out, "}\n");
+}
+
+static void append_traffic(const z3d_traffic *traffic, z3d_string *out) {
+    z3d_string_append(out,
+                      "{\"calls\":%lld,\"bytes\":%lld,\"volume_elements\":%lld,"
+                      "\"scalar_calls\":%lld,\"scalar_bytes\":%lld",
+                      (long long)traffic->calls, (long long)traffic->bytes,
+                      (long long)traffic->volume_elements, (long long)traffic->scalar_calls,
+                      (long long)traffic->scalar_bytes);
+    append_measured(out, "seconds", traffic->seconds);
+    append_measured(out, "exposed_seconds", traffic->exposed_seconds);
+    z3d_string_append(out, "}");
+}
+
+void z3d_metrics_traffic(z3d_group *const group[Z3D_AXIS_COUNT], int64_t steps, z3d_string *out) {
+    z3d_string_append(out, "{\"steps\":%lld,\"groups\":{", (long long)steps);
+    const char *comma = "";
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        if (!group[axis]) continue;
+        z3d_string_append(out, "%s\"%s\":{\"size\":%d", comma, z3d_axis_name((z3d_axis)axis),
+                          z3d_group_size(group[axis]));
+        comma = ",";
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            const z3d_traffic *traffic = z3d_group_traffic(group[axis], (z3d_collective_kind)kind);
+            if (traffic->calls == 0 && traffic->scalar_calls == 0) continue;
+            z3d_string_append(out, ",\"%s\":", z3d_collective_name((z3d_collective_kind)kind));
+            append_traffic(traffic, out);
+        }
+        z3d_string_append(out, "}");
+    }
+    z3d_string_append(out, "}}\n");
+}
+
+int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXIS_COUNT]) {
+    int64_t bytes = 0;
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+        for (int kind = 0; group[axis] && kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            const z3d_traffic *traffic = z3d_group_traffic(group[axis], (z3d_collective_kind)kind);
+            bytes += traffic->bytes + traffic->scalar_bytes;
+        }
+    return bytes;
+}

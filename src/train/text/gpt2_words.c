@@ -1,0 +1,69 @@
+/* GPT-2's words. The pattern is small enough to be matched by hand: its alternatives are tried in
+ * their order, and all but the last two begin with different characters. */
+#include <stdbool.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "src/train/text/gpt2.h"
+
+typedef enum kind { LETTER, NUMBER, SPACE, OTHER } kind;
+
+/* The kind of the character at `text` and its bytes; a byte that begins none is OTHER. */
+static kind look(const char *text, size_t length, size_t *bytes) {
+    unsigned char c = (unsigned char)*text;
+    utf8proc_int32_t code;
+    *bytes = 1;
+    if (c < 0x80) {
+        if ((c | 32) >= 'a' && (c | 32) <= 'z') return LETTER;
+        if (c >= '0' && c <= '9') return NUMBER;
+        return c == ' ' || (c >= '\t' && c <= '\r') ? SPACE : OTHER;
+    }
+    utf8proc_ssize_t taken = utf8proc_iterate((const utf8proc_uint8_t *)text,
+                                              (utf8proc_ssize_t)(length < 4 ? length : 4), &code);
+    if (taken < 1) return OTHER;
+    *bytes = (size_t)taken;
+    switch (utf8proc_category(code)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+        return LETTER;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+        return NUMBER;
+    case UTF8PROC_CATEGORY_ZS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+        return SPACE;
+    default:
+        return code == 0x85 ? SPACE : OTHER; /* NEL: White_Space, though a control */
+    }
+}
+
+/* 's 't 're 've 'm 'll 'd: bytes of it, or 0. */
+static size_t contraction(const char *text, size_t length) {
+    if (length < 2 || text[0] != '\'') return 0;
+    if (strchr("stmd", text[1]) && text[1]) return 2;
+    bool two =
+        length > 2 && ((text[1] == 'r' && text[2] == 'e') || (text[1] == 'v' && text[2] == 'e') ||
+                       (text[1] == 'l' && text[2] == 'l'));
+    return two ? 3 : 0;
+}
+
+size_t z3d_gpt2_word(const char *text, size_t length) {
+    size_t at = contraction(text, length), bytes, last = 0;
+    if (at) return at;
+    kind first = look(text, length, &bytes);
+    if (*text == ' ' && length > 1) { /* a space belongs to the word behind it */
+        kind next = look(text + 1, length - 1, &bytes);
+        if (next != SPACE) {
+            at = 1;
+            first = next;
+        }
+    }
+    for (; at < length && look(text + at, length - at, &bytes) == first; at += bytes) last = at;
+    /* Of white space before a word the last character is left to that word. */
+    return first == SPACE && at < length && last > 0 ? last : at;
+}

@@ -1,0 +1,263 @@
+/* Walking folders, surveying files, hashing contents. */
+#include "src/train/text/text_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- listing ---- */
+
+static z3d_status append_file(z3d_text_list *list, const char *path, int64_t bytes, bool named) {
+    if (list->count == list->capacity) {
+        int64_t capacity = list->capacity ? 2 * list->capacity : 64;
+        z3d_text_file *grown = realloc(list->file, (size_t)capacity * sizeof *grown);
+        if (!grown)
+            return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list of %lld files",
+                             (long long)capacity);
+        list->file = grown;
+        list->capacity = capacity;
+    }
+    char *copy = strdup(path);
+    if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name of %s", path);
+    list->file[list->count++] = (z3d_text_file){copy, bytes, named};
+    return Z3D_OK;
+}
+
+void z3d_text_list_free(z3d_text_list *list) {
+    for (int64_t i = 0; i < list->count; i++) free(list->file[i].path);
+    free(list->file);
+    *list = (z3d_text_list){0};
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void free_names(char **name, size_t count) {
+    for (size_t i = 0; i < count; i++) free(name[i]);
+    free(name);
+}
+
+/* The names in a folder that do not begin with a dot, sorted by byte value (no locale). */
+static z3d_status read_names(DIR *folder, const char *path, char ***out, size_t *out_count) {
+    char **name = NULL;
+    size_t count = 0, capacity = 0;
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        if (count == capacity) {
+            capacity = capacity ? 2 * capacity : 64;
+            char **grown = realloc(name, capacity * sizeof *grown);
+            if (!grown) goto no_memory;
+            name = grown;
+        }
+        if (!(name[count] = strdup(entry->d_name))) goto no_memory;
+        count++;
+    }
+    if (count) qsort(name, count, sizeof *name, by_name);
+    *out = name;
+    *out_count = count;
+    return Z3D_OK;
+no_memory:
+    free_names(name, count);
+    return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the names in %s", path);
+}
+
+static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *path, bool named);
+
+static z3d_status walk_folder(z3d_text_list *list, z3d_hash_set *visited, const char *path,
+                              const struct stat *info, bool named) {
+    bool added;
+    z3d_content_hash identity = {{(uint64_t)info->st_dev + 1, (uint64_t)info->st_ino}};
+    Z3D_TRY(z3d_hash_set_add(visited, identity, &added));
+    if (!added) return Z3D_OK; /* a link that leads back, or the same folder given twice */
+    DIR *folder = opendir(path);
+    if (!folder && named)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the folder: %s", path, strerror(errno));
+    if (!folder) {
+        list->unreadable++;
+        return Z3D_OK;
+    }
+    char **name = NULL;
+    size_t count = 0;
+    z3d_status status = read_names(folder, path, &name, &count);
+    closedir(folder); /* before going deeper: depth costs no file descriptors */
+    for (size_t i = 0; i < count && status == Z3D_OK; i++) {
+        z3d_string below = {0};
+        size_t length = strlen(path);
+        z3d_string_append(&below, "%s%s%s", path, path[length - 1] == '/' ? "" : "/", name[i]);
+        status = below.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a name in %s", path)
+                              : walk(list, visited, below.text, false);
+        z3d_string_free(&below);
+    }
+    free_names(name, count);
+    return status;
+}
+
+static z3d_status walk(z3d_text_list *list, z3d_hash_set *visited, const char *path, bool named) {
+    struct stat info;
+    if (stat(path, &info) != 0) {
+        if (named)
+            return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno));
+        list->unreadable++;
+        return Z3D_OK;
+    }
+    if (S_ISDIR(info.st_mode)) return walk_folder(list, visited, path, &info, named);
+    if (S_ISREG(info.st_mode)) return append_file(list, path, info.st_size, named);
+    if (named) return Z3D_ERROR(Z3D_ERR_USAGE, "%s: it is neither a file nor a folder", path);
+    list->unreadable++;
+    return Z3D_OK;
+}
+
+z3d_status z3d_text_list_add(z3d_text_list *list, const char *path) {
+    if (!*path) return Z3D_ERROR(Z3D_ERR_USAGE, "an input has an empty name");
+    z3d_hash_set visited = {0};
+    z3d_status status = walk(list, &visited, path, true);
+    z3d_hash_set_free(&visited);
+    return status;
+}
+
+/* ---- contents ---- */
+
+static uint64_t mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9u;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+void z3d_content_hash_add(z3d_content_hash *hash, const void *bytes, size_t count) {
+    const unsigned char *at = bytes;
+    uint64_t a = hash->word[0] ^ mix(count), b = hash->word[1] + count;
+    for (; count > 0; at += 8) {
+        uint64_t word = 0;
+        size_t taken = count < 8 ? count : 8;
+        memcpy(&word, at, taken);
+        count -= taken;
+        a = mix(a ^ word) + 0x9e3779b97f4a7c15u;
+        b = mix(b + word * 0xd6e8feb86659fd93u) ^ a;
+    }
+    hash->word[0] = a;
+    hash->word[1] = b;
+}
+
+static bool insert(z3d_content_hash *slot, size_t capacity, z3d_content_hash hash) {
+    size_t at = mix(hash.word[0] ^ hash.word[1]) & (capacity - 1);
+    for (; slot[at].word[0] | slot[at].word[1]; at = (at + 1) & (capacity - 1))
+        if (slot[at].word[0] == hash.word[0] && slot[at].word[1] == hash.word[1]) return false;
+    slot[at] = hash;
+    return true;
+}
+
+z3d_status z3d_hash_set_add(z3d_hash_set *set, z3d_content_hash hash, bool *added) {
+    if (!(hash.word[0] | hash.word[1])) hash.word[0] = 1; /* zero marks an empty slot */
+    if (2 * (set->count + 1) > set->capacity) {
+        size_t capacity = set->capacity ? 2 * set->capacity : 256;
+        z3d_content_hash *slot;
+        Z3D_TRY(z3d_new(capacity, sizeof *slot, "a set of hashes", &slot));
+        for (size_t i = 0; i < set->capacity; i++)
+            if (set->slot[i].word[0] | set->slot[i].word[1]) insert(slot, capacity, set->slot[i]);
+        free(set->slot);
+        set->slot = slot;
+        set->capacity = capacity;
+    }
+    *added = insert(set->slot, set->capacity, hash);
+    set->count += *added;
+    return Z3D_OK;
+}
+
+void z3d_hash_set_free(z3d_hash_set *set) {
+    free(set->slot);
+    *set = (z3d_hash_set){0};
+}
+
+/* Length of the valid character at `bytes`; 0: none begins here; -1: cut off by the end. */
+static int utf8_length(const unsigned char *bytes, size_t count) {
+    unsigned char lead = bytes[0];
+    if (lead < 0x80) return 1;
+    int length = lead >= 0xc2 && lead <= 0xdf   ? 2
+                 : lead >= 0xe0 && lead <= 0xef ? 3
+                 : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                                : 0;
+    for (int i = 1; i < length; i++) {
+        if ((size_t)i == count) return -1;
+        if ((bytes[i] & 0xc0) != 0x80) return 0;
+    }
+    if (length == 3 && ((lead == 0xe0 && bytes[1] < 0xa0) || (lead == 0xed && bytes[1] > 0x9f)))
+        return 0; /* overlong, surrogate */
+    if (length == 4 && ((lead == 0xf0 && bytes[1] < 0x90) || (lead == 0xf4 && bytes[1] > 0x8f)))
+        return 0; /* overlong, beyond U+10FFFF */
+    return length;
+}
+
+int64_t z3d_utf8_faults(const unsigned char *bytes, size_t count, size_t *rest) {
+    int64_t faults = 0;
+    size_t i = 0;
+    *rest = 0;
+    while (i < count) {
+        int length = utf8_length(bytes + i, count - i);
+        if (length < 0) {
+            *rest = count - i;
+            break;
+        }
+        if (length == 0) faults++, length = 1;
+        i += (size_t)length;
+    }
+    return faults;
+}
+
+void z3d_text_printable(const char *text, size_t length, z3d_string *out) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    for (size_t i = 0; i < length;) {
+        int taken = utf8_length(bytes + i, length - i);
+        bool control = (bytes[i] < 0x20 && bytes[i] != '\n' && bytes[i] != '\t') ||
+                       bytes[i] == 0x7f || (taken == 2 && bytes[i] == 0xc2 && bytes[i + 1] < 0xa0);
+        if (taken <= 0)
+            z3d_string_append(out, "\xef\xbf\xbd");
+        else if (control)
+            z3d_string_append(out, "?");
+        else
+            z3d_string_append_bytes(out, text + i, (size_t)taken);
+        i += taken > 0 ? (size_t)taken : 1;
+    }
+}
+
+z3d_status z3d_text_survey(int fd, const char *path, z3d_content_hash *hash, int64_t *bytes,
+                           bool *text) {
+    enum { CHUNK = 1 << 16 };
+    unsigned char *buffer;
+    int64_t faults = 0;
+    *hash = (z3d_content_hash){{0, 0}};
+    *bytes = 0;
+    *text = true;
+    Z3D_TRY(z3d_new(CHUNK, 1, "reading text", &buffer));
+    z3d_status status = Z3D_OK;
+    for (;;) {
+        ssize_t count = pread(fd, buffer, CHUNK, *bytes);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0)
+            status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the file: %s", path, strerror(errno));
+        if (count <= 0) break;
+        if (memchr(buffer, 0, (size_t)count)) {
+            *text = false;
+            break;
+        }
+        size_t rest;
+        faults += z3d_utf8_faults(buffer, (size_t)count, &rest);
+        /* A character cut off by the chunk is read again with the next one; at the end it is a
+         * fault. */
+        if (rest && count > (ssize_t)rest)
+            count -= (ssize_t)rest;
+        else
+            faults += (int64_t)rest;
+        z3d_content_hash_add(hash, buffer, (size_t)count);
+        *bytes += count;
+    }
+    if (*text && faults * 10 > *bytes) *text = false;
+    free(buffer);
+    return status;
+}
