@@ -38,10 +38,10 @@ typedef enum way {
 typedef struct bench {
     const char *folder;
     z3d_world *world;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_model *model;
     z3d_device *device;
-    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     z3d_store *store, *beside;
     int64_t bytes; /* of this rank's shard */
@@ -67,7 +67,7 @@ static z3d_store *open_store(bench *b, const char *name, bool asynchronous) {
     z3d_store *store;
     snprintf(path, sizeof path, "%s/%s", b->folder, name);
     z3d_store_config config = {.world = b->world,
-                               .topology = &b->topology,
+                               .mesh = &b->mesh,
                                .model = b->model,
                                .engine = b->engine,
                                .dir = path,
@@ -89,15 +89,13 @@ static void create(bench *b, int64_t megabytes) {
                           .vocab_multiple = 1,
                           .init_std = 0.02,
                           .tensor_size = 1};
-    must(b, z3d_topology_make(1, ranks, 1, z3d_world_rank(b->world), &b->topology));
+    must(b, z3d_mesh_make(1, ranks, 1, z3d_world_rank(b->world), &b->mesh));
     must(b, z3d_gpt_create(&gpt, &b->model));
     must(b, z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = ranks > 1 ? 1 : 0},
                               &b->device));
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        must(b,
-             z3d_group_create(b->world, &b->topology, (z3d_axis)axis, b->device, &b->group[axis]));
+    must(b, z3d_groups_create(b->world, &b->mesh, b->device, b->group));
     z3d_engine_config config = {.model = b->model,
-                                .topology = b->topology,
+                                .mesh = b->mesh,
                                 .device = b->device,
                                 .world = b->world,
                                 .program = {.stage = 1,
@@ -380,7 +378,7 @@ int main(int argc, char **argv) {
     z3d_store_close(b.beside);
     z3d_device_free(b.device, Z3D_SPACE_HOST, b.snapshot, b.snapshot_bytes);
     z3d_engine_destroy(b.engine);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b.group[axis]);
+    z3d_groups_destroy(b.group);
     z3d_device_destroy(b.device);
     z3d_model_destroy(b.model);
     free(b.state);

@@ -143,7 +143,7 @@ int main(int argc, char **argv) {
     static const z3d_collective_kind kinds[] = {
         Z3D_COLLECTIVE_REDUCE_SCATTER, Z3D_COLLECTIVE_ALL_GATHER, Z3D_COLLECTIVE_ALL_REDUCE};
     bench b = {0};
-    z3d_topology topology;
+    z3d_mesh mesh;
     if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
         fprintf(stderr, "collectives: %s\n", z3d_error_message());
         return EXIT_FAILURE;
@@ -155,8 +155,8 @@ int main(int argc, char **argv) {
              &b);
     const z3d_device_config config = {.backend = "cpu", .threads = 1};
     must(z3d_device_create(&config, &b.device), &b);
-    must(z3d_topology_make(1, b.size, 1, b.rank, &topology), &b);
-    must(z3d_group_create(b.world, &topology, Z3D_AXIS_DATA, b.device, &b.group), &b);
+    must(z3d_mesh_make(1, b.size, 1, b.rank, &mesh), &b);
+    must(z3d_group_create(b.world, &mesh, Z3D_AXES_DATA, b.device, &b.group), &b);
     if (b.rank == 0)
         printf("bus bandwidth, GB/s, backend %s\nranks  %-15s %7s  %8s %8s %8s  %8s %8s\n",
                z3d_group_backend(b.group), "collective", "MB", "ours", "MPI", "direct", "/ MPI",

@@ -14,10 +14,10 @@
 
 struct bench {
     z3d_world *world;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_model *model;
     z3d_device *device;
-    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     int64_t batch, seq;
     int stage, threads, steps;
@@ -130,7 +130,7 @@ static double floor_seconds(int64_t rows) {
 
 static z3d_status create(struct bench *s) {
     int ranks = z3d_world_size(s->world);
-    Z3D_TRY(z3d_topology_make(1, ranks, 1, z3d_world_rank(s->world), &s->topology));
+    Z3D_TRY(z3d_mesh_make(1, ranks, 1, z3d_world_rank(s->world), &s->mesh));
     z3d_gpt_config gpt = {.num_layers = LAYERS,
                           .hidden_size = HIDDEN,
                           .num_heads = 12,
@@ -142,12 +142,10 @@ static z3d_status create(struct bench *s) {
     Z3D_TRY(z3d_gpt_create(&gpt, &s->model));
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = s->threads},
                               &s->device));
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        Z3D_TRY(
-            z3d_group_create(s->world, &s->topology, (z3d_axis)axis, s->device, &s->group[axis]));
+    Z3D_TRY(z3d_groups_create(s->world, &s->mesh, s->device, s->group));
     z3d_engine_config config = {
         .model = s->model,
-        .topology = s->topology,
+        .mesh = s->mesh,
         .device = s->device,
         .world = s->world,
         .program = {.stage = s->stage,
@@ -231,7 +229,7 @@ int main(int argc, char **argv) {
     z3d_status status = measure(&s);
     if (status != Z3D_OK) z3d_world_abort(s.world, status, z3d_error_message());
     z3d_engine_destroy(s.engine);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(s.group[axis]);
+    z3d_groups_destroy(s.group);
     z3d_device_destroy(s.device);
     z3d_model_destroy(s.model);
     z3d_world_destroy(s.world);

@@ -44,10 +44,10 @@ enum {
 
 struct bench {
     z3d_world *world;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_model *model[2]; /* without and with sequence parallelism */
     z3d_device *device;
-    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_group *group[Z3D_AXES_COUNT];
     int64_t hidden, layers, seq, batch;
     int rounds;
     bool pair;
@@ -63,7 +63,7 @@ static bool runs(const struct bench *b, int w) {
 
 static z3d_status create_engine(struct bench *b, int w) {
     z3d_engine_config config = {.model = b->model[ways[w].sequence],
-                                .topology = b->topology,
+                                .mesh = b->mesh,
                                 .device = b->device,
                                 .world = b->world,
                                 .program = {.stage = 2,
@@ -98,15 +98,13 @@ static z3d_status create(struct bench *b) {
                           .vocab_multiple = 128,
                           .init_std = 0.02,
                           .tensor_size = ranks};
-    Z3D_TRY(z3d_topology_make(ranks, 1, 1, z3d_world_rank(b->world), &b->topology));
+    Z3D_TRY(z3d_mesh_make(ranks, 1, 1, z3d_world_rank(b->world), &b->mesh));
     for (int sequence = 0; sequence < 2; sequence++) {
         gpt.sequence_parallel = sequence == 1 && ranks > 1;
         Z3D_TRY(z3d_gpt_create(&gpt, &b->model[sequence]));
     }
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = 1}, &b->device));
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        Z3D_TRY(
-            z3d_group_create(b->world, &b->topology, (z3d_axis)axis, b->device, &b->group[axis]));
+    Z3D_TRY(z3d_groups_create(b->world, &b->mesh, b->device, b->group));
     Z3D_TRY(z3d_new((size_t)(b->batch * b->seq), sizeof *b->tokens, "tokens", &b->tokens));
     for (int64_t i = 0; i < b->batch * b->seq; i++) b->tokens[i] = (int32_t)(i * 7919 % VOCABULARY);
     for (int w = 0; w < WAYS; w++)
@@ -143,7 +141,7 @@ static double median(const double *values, int count) {
 static void print(const struct bench *b) {
     printf("hidden %lld, %lld layers, sequence %lld, batch %lld, %s, tensor %d\n",
            (long long)b->hidden, (long long)b->layers, (long long)b->seq, (long long)b->batch,
-           z3d_dtype_name(b->dtype), b->topology.size[Z3D_AXIS_TENSOR]);
+           z3d_dtype_name(b->dtype), z3d_mesh_size(&b->mesh, Z3D_AXES_TENSOR));
     for (int w = 0; w < WAYS; w++) {
         if (!runs(b, w)) continue;
         double ratio[MOST_ROUNDS];
@@ -170,7 +168,7 @@ static z3d_status measure(struct bench *b) {
 
 static void destroy(struct bench *b) {
     for (int w = 0; w < WAYS; w++) z3d_engine_destroy(b->engine[w]);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b->group[axis]);
+    z3d_groups_destroy(b->group);
     z3d_device_destroy(b->device);
     for (int sequence = 0; sequence < 2; sequence++) z3d_model_destroy(b->model[sequence]);
     free(b->tokens);

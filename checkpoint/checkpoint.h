@@ -1,11 +1,10 @@
-/* checkpoint: sharded HDF5 checkpoints. Each rank writes what it owns to a file of its own; a
- * manifest, renamed last, makes the files a checkpoint. Any topology, ZeRO stage and precision
- * loads any other's, each rank reading the blocks that it needs. May call zero/ and the floors
- * below. Files: io.c is the only one that changes a disk; format.c writes and manifest.c reads what
- * describes a checkpoint; shard.c writes tensors, reader.c reads them; folder.c knows what
- * lies in a folder of checkpoints, store.c is a run's, save.c and load.c move an engine's state;
- * import.c and export.c meet other programs' files (interop.h). Start reading at
- * docs/checkpoint-format.md, then save.c. */
+/* checkpoint: sharded HDF5 checkpoints. Each rank writes what it owns to its own file; a manifest,
+ * renamed last, makes the files a checkpoint. Any topology, ZeRO stage and precision loads any
+ * other's; each rank reads the blocks that it needs. May call zero/ and the floors below. Files:
+ * only io.c changes a disk; format.c writes and manifest.c reads the description of a checkpoint;
+ * shard.c writes tensors, reader.c reads them; folder.c handles a folder of checkpoints, store.c a
+ * run's; save.c and load.c move an engine's state; import.c and export.c handle other programs'
+ * files (interop.h). Start reading at docs/checkpoint-format.md, then save.c. */
 #ifndef ZERO3D_CHECKPOINT_CHECKPOINT_H
 #define ZERO3D_CHECKPOINT_CHECKPOINT_H
 
@@ -16,10 +15,10 @@
 
 struct z3d_io_hook; /* io.h: for tests */
 
-/* What a checkpoint says beside its tensors. */
+/* What a checkpoint contains beside its tensors. */
 typedef struct z3d_checkpoint_info {
     z3d_engine_state engine;
-    int64_t samples;      /* of the training data that went into it: the next step's first sample */
+    int64_t samples;      /* training samples used so far: the next step's first sample */
     int64_t train_tokens; /* in the training data's files */
     int tensor_size, data_size, pipeline_size, zero_stage;
     z3d_dtype dtype;
@@ -32,27 +31,27 @@ typedef struct z3d_checkpoint_info {
 typedef enum z3d_checkpoint_verify {
     Z3D_VERIFY_FULL, /* every byte of every file against its digest */
     Z3D_VERIFY_READ, /* the bytes that are read */
-    Z3D_VERIFY_SIZES /* the files are there and as long as they should be */
+    Z3D_VERIFY_SIZES /* the files exist and have their lengths */
 } z3d_checkpoint_verify;
 
 /* ---- one checkpoint, read-only; nothing here is collective ---- */
 
 typedef struct z3d_checkpoint z3d_checkpoint;
 
-/* Reads what describes the checkpoint in `folder` and checks it against its digests. Errors:
- * ERR_IO, ERR_DATA (no checkpoint, damaged: which file and how), ERR_UNSUPPORTED (written by a
- * newer version). */
+/* Reads the description of the checkpoint in `folder` and checks its digests. Errors: ERR_IO,
+ * ERR_DATA (not a checkpoint; damaged: which file and how), ERR_UNSUPPORTED (written by a newer
+ * version). */
 z3d_status z3d_checkpoint_open(const char *folder, z3d_checkpoint **out);
 void z3d_checkpoint_close(z3d_checkpoint *checkpoint);
 const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint);
 const char *z3d_checkpoint_folder(const z3d_checkpoint *checkpoint);
 
 /* Checks part `part` of `parts` of the files. ERR_DATA names the file, the rank that wrote it and
- * the dataset. `bytes_read`, when not NULL, is added to. */
+ * the dataset. Adds to *bytes_read, if not NULL. */
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
                                 int part, int parts, int64_t *bytes_read);
-/* The same without the blocks that hold values of these kinds of tensors: for those who are going
- * to read all of them, which checks them. */
+/* The same without the blocks that hold values of these kinds of tensors: for callers that
+ * read all of these, because reading checks them. */
 z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
                                      unsigned kinds, int part, int parts, int64_t *bytes_read);
 
@@ -60,25 +59,25 @@ int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
 /* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */
 void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
                            const char **name, int *dims, const int64_t **shape);
-/* The kinds of tensors that it has: imported ones have only parameters. */
+/* The kinds of tensors that it has; an imported checkpoint has only parameters. */
 unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
                         const char *name); /* -1: not there */
 /* The slice that is the whole of a tensor: first 0, count its elements. */
 void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out);
-/* `count` elements from `first` on of a slice of a tensor, flattened as z3d_part says (its first
- * and count are not looked at), as fp32. kind: parameter (the fp32 master copy) or a tensor of
- * the optimizer's. */
+/* Reads `count` elements from `first` on of a slice of a tensor, flattened as z3d_part says (its
+ * own first and count are ignored), as fp32. kind: parameter (the fp32 master copy) or a
+ * tensor of the optimizer. */
 z3d_status z3d_checkpoint_read(z3d_checkpoint *checkpoint, z3d_tensor_kind kind, int tensor,
                                const z3d_part *slice, int64_t first, int64_t count, float *out);
 /* Whether reads check the blocks' digests (the default), and the bytes read so far. */
 void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify);
 int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 
-/* What the rank of `topology` brings to the disk in a save, and reads to go on from it on the same
- * topology: bytes of values; what HDF5 and the index add is not counted (at most 4096 bytes a
- * tensor and state). Pure. Errors: ERR_CONFIG, ERR_MEMORY. */
-z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_topology *topology,
+/* Bytes of values that the rank of `mesh` writes in a save, and reads to resume on the same
+ * topology. Without what HDF5 and the index add (at most 4096 bytes per tensor and state). Pure.
+ * Errors: ERR_CONFIG, ERR_MEMORY. */
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
                                 const z3d_program_config *config, double *saved, double *loaded);
 
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
@@ -99,36 +98,35 @@ typedef struct z3d_export {
     bool tokenizer; /* set: whether there was one */
 } z3d_export;
 
-/* Writes a GPT's checkpoint for other programs. One state has one file, to the bit. ERR_DATA when
- * it is no GPT's checkpoint, ERR_USAGE for other types, ERR_IO (a file of the tokenizer is not
- * there: nothing is written). */
+/* Writes a GPT's checkpoint for other programs. Equal states give bitwise equal files. ERR_DATA if
+ * it is not a GPT's checkpoint, ERR_USAGE for other types, ERR_IO (if a file of the tokenizer does
+ * not exist, nothing is written). */
 z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_export *what);
 
 typedef struct z3d_import {
     const char *from;    /* a folder of Hugging Face's or a file of llm.c's, fp32 or 16-bit */
     const char *to;      /* a folder without checkpoints: TO/step-00000000 is made */
     const char *program; /* "zero3d 0.1.0" */
-    /* The tokenizer's files; NULL: those that lie in `from`, if any. They are copied to
-     * TO/tokenizer, which becomes data.vocab. */
+    /* The tokenizer's files; NULL: those in `from`, if any. They are copied to TO/tokenizer, which
+     * becomes data.vocab. */
     const char *vocab, *merges;
 } z3d_import;
 
-/* Makes a checkpoint of one shard and of no optimizer states, which
- * checkpoint.init_from and generation start from. Needs a fixed amount of memory. *folder is its
- * path, malloc'ed. ERR_IO, ERR_DATA (file and tensor named), ERR_UNSUPPORTED (a model that is not
- * computed as ours). */
+/* Makes a checkpoint of one shard, without optimizer states, for checkpoint.init_from and
+ * generation. Needs a fixed amount of memory. *folder is its path, malloc'ed. ERR_IO, ERR_DATA
+ * (file and tensor named), ERR_UNSUPPORTED (a model that computes something else). */
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder);
 
 /* ---- the checkpoints of a folder ---- */
 
-/* Steps of the checkpoints in a folder, ascending: those that have a manifest. *steps is malloc'ed.
- * A folder that is not there has none. */
+/* Steps of the checkpoints in a folder (those with a manifest), ascending. *steps is malloc'ed. A
+ * folder that does not exist has none. */
 z3d_status z3d_checkpoint_list(const char *dir, int64_t **steps, int *count);
-/* The checkpoint that a user's path means: itself, or the newest one in that folder of checkpoints.
+/* The checkpoint that a user's path means: itself, or the latest one in that folder of checkpoints.
  * malloc'ed. */
 z3d_status z3d_checkpoint_resolve(const char *path, char **out);
-/* The error that says why there is no checkpoint in a folder without a manifest: it is not there,
- * it is empty, a save did not finish, or it is something else. */
+/* The error that says why a folder without a manifest is not a checkpoint: it does not exist, it is
+ * empty, a save did not finish, or it is something else. */
 z3d_status z3d_checkpoint_none(const char *folder);
 /* DIR/step-00000020, malloc'ed. */
 z3d_status z3d_checkpoint_path(const char *dir, int64_t step, char **out);
@@ -139,69 +137,68 @@ typedef struct z3d_store z3d_store;
 
 typedef struct z3d_store_config {
     z3d_world *world;
-    const z3d_topology *topology;
+    const z3d_mesh *mesh;
     const z3d_model *model;
     z3d_engine *engine;
     const char *dir;
-    int64_t keep;        /* complete checkpoints that stay; 0: all */
-    bool asynchronous;   /* saving goes on beside training */
+    int64_t keep;        /* number of complete checkpoints to keep; 0: all */
+    bool asynchronous;   /* saves run beside training */
     const char *program; /* "zero3d 0.1.0" */
     z3d_dtype dtype;
     int zero_stage;
-    /* Rank 0, before a checkpoint comes to be, in the thread that writes it: brings to the disk
-     * what must not be older than the checkpoint. NULL: nothing. */
+    /* Called on rank 0, before a checkpoint exists, in the thread that writes it: brings to the
+     * disk what must not be older than the checkpoint. NULL: nothing. */
     z3d_status (*before_commit)(void *context);
     void *commit_context;
     const struct z3d_io_hook *hook; /* NULL, but in tests */
 } z3d_store_config;
 
-/* Bytes of host memory that the copy of an asynchronous save takes on the rank of this place: 4
+/* Bytes of host memory that the copy of an asynchronous save takes on the rank of `mesh`: 4
  * for each element that it writes. ERR_MEMORY. Not collective. */
-z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
                                          z3d_optimizer optimizer, int64_t *bytes);
 
-/* Takes the folder for this run: makes it, locks it (ERR_IO when another job has it), removes what
- * unfinished saves and removals left, and says so. Collective; agreed. */
+/* Takes the folder for this run: creates it, locks it (ERR_IO if another job holds it), removes
+ * what unfinished saves and removals left, and says so. Collective; agreed. */
 z3d_status z3d_store_open(const z3d_store_config *config, z3d_store **out);
-/* Waits for the end of what this rank is writing; a save in flight is finished by z3d_store_poll
- * before. Not collective. */
+/* Waits until this rank's writes have ended. Finish a save in flight with z3d_store_poll before.
+ * Not collective. */
 void z3d_store_close(z3d_store *store);
 
 /* Saves the engine's state as DIR/step-N (N: the engine's step). Synchronous: durable on return,
  * agreed. Asynchronous: the state is copied on return (a save that is still in flight is finished
- * before), and no rank has waited for another one or for a disk; failures, an impossible copy among
- * them, are z3d_store_poll's. Only info's samples, train_tokens and config are looked at (config
- * NULL: there was no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is said
- * before anything is written; the last checkpoint is as it was. */
+ * before), and no rank has waited for another one or for a disk; z3d_store_poll returns failures,
+ * also of the copy. Only info's samples, train_tokens and config are used (config NULL: there was
+ * no memory for it, ERR_MEMORY). Collective. ERR_IO: too little space is an error before anything
+ * is written; the last checkpoint is unchanged. */
 z3d_status z3d_store_save(z3d_store *store, const z3d_checkpoint_info *info);
-/* Whether the saves that begin from now on leave all older checkpoints where they are. */
+/* Whether saves that begin from now on keep all older checkpoints. */
 void z3d_store_keep_all(z3d_store *store, bool on);
-/* Moves an asynchronous save on, to be called after every step: *step is set to the step that
- * became durable with this call, else -1. wait: until there is none in flight. Cheap when none is.
- * Collective; agreed. */
+/* Advances an asynchronous save; call it after every step. *step becomes the step that became
+ * durable with this call, else -1. wait: until none is in flight. Cheap if none is. Collective;
+ * agreed. */
 z3d_status z3d_store_poll(z3d_store *store, bool wait, int64_t *step);
-/* Where that copy lies and its bytes; NULL, 0: saves are synchronous. */
+/* Address and bytes of the copy for asynchronous saves; NULL, 0: saves are synchronous. */
 const void *z3d_store_snapshot(const z3d_store *store, int64_t *bytes);
-/* The newest step that is durable, -1: none. */
+/* The latest durable step, -1: none. */
 int64_t z3d_store_newest(const z3d_store *store);
-/* Seconds that the last save took until it was durable, and that it kept the run waiting. */
+/* Seconds until the last save was durable, and seconds that the run waited for it. */
 void z3d_store_seconds(const z3d_store *store, double *whole, double *stalled);
 
-/* Loads the newest checkpoint that is whole into the engine; one that is damaged is said loudly,
- * put aside as step-N.damaged, and the one before is tried. *step: which one it was, -1 when there
- * is none at all. ERR_DATA when there are some but none is whole. `check` may refuse one before it
- * is loaded (its failure is final). Collective; agreed. */
+/* Loads the latest intact checkpoint into the engine. A damaged one is reported, renamed to
+ * step-N.damaged, and the one before is tried. *step: the step of the loaded one, -1 if there is no
+ * checkpoint. ERR_DATA if there are some but none is intact. `accept` may refuse one before it is
+ * loaded (its failure is final). Collective; agreed. */
 typedef z3d_status (*z3d_checkpoint_accept)(void *context, const z3d_checkpoint_info *info);
 z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
                             z3d_checkpoint_accept accept, void *context, z3d_checkpoint_info *info,
                             int64_t *step);
 
 /* Sets the engine's state on all ranks from a checkpoint of the same model: their own parts of
- * every tensor, and (weights_only: not) the optimizer's tensors and the step's counters. Checked as
- * `verify` says, each rank its share. info (when not NULL) gets the numbers, not the texts.
- * ERR_CONFIG when the models differ, naming the first tensor that does, or the optimizers' tensors;
- * ERR_DATA, ERR_IO.
- * Collective; agreed. */
+ * every tensor, and (unless weights_only) the optimizer's tensors and the step's counters. Checks
+ * as `verify` says; each rank checks its share. info (if not NULL) gets the numbers, not the texts.
+ * ERR_CONFIG if the models differ, with the first tensor that does, or the optimizers' tensors;
+ * ERR_DATA, ERR_IO. Collective; agreed. */
 z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,

@@ -1,5 +1,5 @@
-/* Inside checkpoint/ only: what a checkpoint's files say (docs/checkpoint-format.md), as structs,
- * written and read. */
+/* Private to checkpoint/: the contents of a checkpoint's files (docs/checkpoint-format.md) as
+ * structs, written and read. */
 #ifndef ZERO3D_CHECKPOINT_FORMAT_H
 #define ZERO3D_CHECKPOINT_FORMAT_H
 

@@ -1,4 +1,4 @@
-/* Inside checkpoint/ only: GPT-2 in other programs' files. Read (interop.c, huggingface.c,
+/* Private to checkpoint/: GPT-2 in other programs' files. Read (interop.c, huggingface.c,
  * safetensors.c, llmc.c) for import.c; written by export.c and llmc.c; tokenizer_files.c copies and
  * writes the tokenizer. */
 #ifndef ZERO3D_CHECKPOINT_INTEROP_H

@@ -1,5 +1,5 @@
-/* Inside checkpoint/ and its tests: every change that is made to a disk goes through here, so that
- * tests can fail, kill and record each one. */
+/* Private to checkpoint/ and its tests: every change to a disk goes through here, so tests can make
+ * each one fail, kill the process there, and record it. */
 #ifndef ZERO3D_CHECKPOINT_IO_H
 #define ZERO3D_CHECKPOINT_IO_H
 
@@ -32,9 +32,9 @@ typedef struct z3d_io_event {
     int64_t offset, bytes;
 } z3d_io_event;
 
-enum { Z3D_IO_SHORT = -1 }; /* a hook's answer to a write: let only half of it through this time */
+enum { Z3D_IO_SHORT = -1 }; /* a hook's answer to a write: write only half of it this time */
 
-/* Called before each change: 0 lets it happen, an errno makes it fail with that. NULL: no hook. */
+/* Called before each change. 0 allows it, an errno makes it fail with that. NULL: no hook. */
 typedef struct z3d_io_hook {
     int (*before)(void *context, const z3d_io_event *event);
     void *context;
@@ -42,7 +42,7 @@ typedef struct z3d_io_hook {
 
 /* All errors are ERR_IO with the path and the system's reason. */
 z3d_status z3d_io_create(const z3d_io_hook *hook, const char *path, int *fd);
-/* whole: the file's bytes when it is whole, for who asks how far it is; negative: nobody knows. */
+/* whole: the file's final size in bytes, for reports of progress; negative: unknown. */
 z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const void *data,
                         int64_t bytes, int64_t offset, int64_t whole);
 z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path);
@@ -50,13 +50,13 @@ z3d_status z3d_io_sync(const z3d_io_hook *hook, int fd, const char *path);
 void z3d_io_close(int fd, const char *path, z3d_status *status);
 z3d_status z3d_io_rename(const z3d_io_hook *hook, const char *from, const char *to);
 z3d_status z3d_io_sync_folder(const z3d_io_hook *hook, const char *path);
-/* There already: fine. */
+/* OK if it exists already. */
 z3d_status z3d_io_make_folder(const z3d_io_hook *hook, const char *path);
 /* Not there: fine. */
 z3d_status z3d_io_unlink(const z3d_io_hook *hook, const char *path);
 z3d_status z3d_io_remove_folder(const z3d_io_hook *hook, const char *path);
 /* Removes a folder with everything in it; `first` (a name in it, or NULL) before all else, durably.
- * Of a link only itself. Not there: fine. */
+ * Of a link only the link. OK if it does not exist. */
 z3d_status z3d_io_remove_tree(const z3d_io_hook *hook, const char *path, const char *first);
 
 /* A small file, whole and durable: written to PATH.part, synced, renamed, its folder synced. */
@@ -65,17 +65,17 @@ z3d_status z3d_io_write_file(const z3d_io_hook *hook, const char *folder, const 
 
 /* "FOLDER/NAME", malloc'ed. */
 z3d_status z3d_io_join(const char *folder, const char *name, char **out);
-/* Only "no such file or folder" means that it is not there: where the system cannot tell (a network
- * file system that is away, a folder that may not be searched) it is ERR_IO. */
+/* Only "no such file or folder" means that it does not exist. If the system cannot tell (a network
+ * file system that is away, a folder without search permission) it is ERR_IO. */
 z3d_status z3d_io_exists(const char *path, bool *exists);
-/* Whether a failure to read is the disk's for good: EIO of a file system (its f_type) that lies on
- * a disk of this machine. Network file systems say EIO too when their server is away. */
+/* Whether a read failure is permanent damage: EIO of a file system (its f_type) on a disk of this
+ * machine. Network file systems return EIO, too, when their server is away. */
 bool z3d_io_is_damage(int error, int64_t file_system);
-/* A file of a checkpoint, for reading, and its length. What is the file's own fault is ERR_DATA:
- * it is missing, no regular file, or its disk cannot read it. Anything else, which may be over at
- * the next try (too many open files, no permission, a network disk's failure), is ERR_IO. */
+/* Opens a file of a checkpoint for reading, with its length. ERR_DATA if the file is damaged: it is
+ * missing, not a regular file, or its disk cannot read it. ERR_IO for anything that may be over at
+ * the next try (too many open files, no permission, a network disk's failure). */
 z3d_status z3d_io_open(const char *path, int *fd, int64_t *size);
-/* Reads exactly `bytes`; errors as of z3d_io_open, ERR_DATA also when the file ends before. */
+/* Reads exactly `bytes`. Errors: as z3d_io_open; ERR_DATA also if the file ends before. */
 z3d_status z3d_io_read(int fd, const char *path, void *out, int64_t bytes, int64_t offset);
 
 /* XXH3-128 as 32 lower-case hexadecimal digits, canonical order. */

@@ -62,10 +62,8 @@ static int64_t most_bytes(const z3d_shard *plan) {
 
 /* What rank r writes, as it plans it. */
 static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
-    z3d_topology place;
-    const int *size = store->config.topology->size;
-    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
-                              r, &place));
+    z3d_mesh place = *store->config.mesh;
+    place.rank = r;
     return z3d_shard_plan(store->config.model, &place, z3d_engine_kinds(store->config.engine),
                           &out->num_extents, &out->extent);
 }
@@ -172,9 +170,9 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
     m->info = (z3d_checkpoint_info){
         .samples = info->samples,
         .train_tokens = info->train_tokens,
-        .tensor_size = c->topology->size[Z3D_AXIS_TENSOR],
-        .data_size = c->topology->size[Z3D_AXIS_DATA],
-        .pipeline_size = c->topology->size[Z3D_AXIS_PIPELINE],
+        .tensor_size = z3d_mesh_size(c->mesh, Z3D_AXES_TENSOR),
+        .data_size = z3d_mesh_size(c->mesh, Z3D_AXES_DATA),
+        .pipeline_size = z3d_mesh_size(c->mesh, Z3D_AXES_PIPELINE),
         .zero_stage = c->zero_stage,
         .dtype = c->dtype,
         .config = info->config ? strdup(info->config) : NULL,
@@ -195,8 +193,7 @@ z3d_status z3d_store_plan_snapshot(z3d_store *store) {
     void *memory;
     const z3d_store_config *c = &store->config;
     z3d_optimizer optimizer = z3d_engine_program(c->engine, Z3D_MODE_TRAIN)->config.optimizer;
-    Z3D_TRY(
-        z3d_checkpoint_snapshot_bytes(c->model, c->topology, optimizer, &store->snapshot_bytes));
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(c->model, c->mesh, optimizer, &store->snapshot_bytes));
     z3d_status status = z3d_device_alloc(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST,
                                          store->snapshot_bytes, &memory);
     if (status != Z3D_OK)
@@ -232,7 +229,7 @@ static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     const z3d_store_config *c = &store->config;
     z3d_shard *plan = &store->save.image.shard;
     Z3D_TRY(describe_run(store, info));
-    Z3D_TRY(z3d_shard_plan(c->model, c->topology, z3d_engine_kinds(c->engine), &plan->num_extents,
+    Z3D_TRY(z3d_shard_plan(c->model, c->mesh, z3d_engine_kinds(c->engine), &plan->num_extents,
                            &plan->extent));
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }

@@ -1,8 +1,8 @@
-/* Inside checkpoint/ only: writes one rank's tensors as one HDF5 file.
+/* Private to checkpoint/: writes one rank's tensors as one HDF5 file.
  *
- * HDF5 makes the file's metadata in memory (a sparse memory file that holds no tensor); tensors lie
- * contiguously at offsets that it tells. The file on the disk is then written from front to back by
- * ourselves: HDF5 never touches the disk, and every write is seen by io.h's hook. */
+ * HDF5 makes the file's metadata in memory (a sparse memory file that holds no tensor); tensors are
+ * contiguous at offsets that HDF5 returns. We then write the file on the disk from front to back:
+ * HDF5 never touches the disk, and io.h's hook sees every write. */
 #ifndef ZERO3D_CHECKPOINT_SHARD_H
 #define ZERO3D_CHECKPOINT_SHARD_H
 
@@ -19,10 +19,10 @@ typedef struct z3d_image {
     int fd;
 } z3d_image;
 
-/* What the rank of `topology` writes of a model: its own shard of every tensor, kind by kind; of
+/* What the rank of `mesh` writes of a model: its own shard of every tensor, kind by kind; of
  * tensors that all tensor ranks hold, tensor rank 0 writes them. Offsets are not set. Pure. */
-z3d_status z3d_shard_plan(const z3d_model *model, const z3d_topology *topology, unsigned kinds,
-                          int *count, z3d_extent **out);
+z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, unsigned kinds, int *count,
+                          z3d_extent **out);
 /* Makes the metadata and sets offsets and size. Takes ownership of `extent`. Uses HDF5: from one
  * thread of a process at a time. */
 z3d_status z3d_image_make(const z3d_tensor *tensor, int rank, int64_t step, int count,

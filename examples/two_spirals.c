@@ -63,10 +63,9 @@ int main(int argc, char **argv) {
     int32_t class[POINTS], right = 0;
     if (z3d_world_create(&argc, &argv, &c.world) != Z3D_OK) return puts(z3d_error_message()), 1;
     int ranks = z3d_world_size(c.world), rank = z3d_world_rank(c.world), batch = POINTS / ranks;
-    CHECK(z3d_topology_make(1, ranks, 1, rank, &c.topology));
+    CHECK(z3d_mesh_make(1, ranks, 1, rank, &c.mesh));
     CHECK(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = 1}, &c.device));
-    for (int a = 0; a < Z3D_AXIS_COUNT; a++)
-        CHECK(z3d_group_create(c.world, &c.topology, (z3d_axis)a, c.device, &c.group[a]));
+    CHECK(z3d_groups_create(c.world, &c.mesh, c.device, c.group));
     CHECK(z3d_model_create(LAYERS, LAYERS, &model));
     for (int i = 0; i < LAYERS; i++) {
         int64_t in = width[i], out = width[i + 1], z = i < LAYERS - 1 ? out : 0;
@@ -92,7 +91,7 @@ int main(int argc, char **argv) {
     }
     if (!rank) printf("loss %.4f, %d of %d unseen points right\n", result.loss, right, POINTS);
     z3d_engine_destroy(engine);
-    for (int a = 0; a < Z3D_AXIS_COUNT; a++) z3d_group_destroy(c.group[a]);
+    z3d_groups_destroy(c.group);
     z3d_device_destroy(c.device);
     z3d_model_destroy(model);
     z3d_world_destroy(c.world);

@@ -1,8 +1,8 @@
-/* parallel: who sits where (topology), process groups, and collectives on device buffers, behind
+/* parallel: who sits where (the mesh), process groups, and collectives on device buffers, behind
  * one table per backend (messages, self, nccl, record, sim; within a node the messages backend
  * moves data through shared memory); what carries the messages, behind another (mpi, tcp); the side
  * channel over which ranks tell each other what they are doing when messages are blocked. It may
- * call src/base and src/device. Start reading at the topology, then z3d_collective_start; inside:
+ * call src/base and src/device. Start reading at the mesh, then z3d_collective_start; inside:
  * interface/group.c, interface/progress.c, then messages/messages.c, interface/transport.h,
  * side/side.h. */
 #ifndef ZERO3D_PARALLEL_PARALLEL_H
@@ -16,9 +16,12 @@
 #include "src/device/collectives.h"
 #include "src/device/device.h"
 
-/* ---- topology: pure arithmetic, no communication ---- */
+/* ---- the mesh: ranks along named axes; pure arithmetic, no communication ---- */
 
-#define Z3D_AXIS_MAP(X) X(TENSOR, tensor) X(DATA, data) X(PIPELINE, pipeline) X(WORLD, world)
+/* The axes, fastest first: rank = tensor + T * (data + D * pipeline). Tensor ranks are adjacent
+ * (inside a node), pipeline is outermost, as in Megatron-LM and DeepSpeed. Another axis is a row
+ * here, and its size where configurations become meshes (z3d_plan_mesh). */
+#define Z3D_AXIS_MAP(X) X(TENSOR, tensor) X(DATA, data) X(PIPELINE, pipeline)
 
 typedef enum z3d_axis {
 #define X(NAME, name) Z3D_AXIS_##NAME,
@@ -27,21 +30,45 @@ typedef enum z3d_axis {
         Z3D_AXIS_COUNT
 } z3d_axis;
 
-const char *z3d_axis_name(z3d_axis axis);
+/* A set of axes, a bit for each. A process group is such a set: its members differ along these axes
+ * only. Arrays of groups, and of what is counted by group, have Z3D_AXES_COUNT elements and are
+ * indexed by the set. */
+typedef uint8_t z3d_axes;
+enum {
+#define X(NAME, name) Z3D_AXES_##NAME = 1 << Z3D_AXIS_##NAME,
+    Z3D_AXIS_MAP(X)
+#undef X
+        Z3D_AXES_COUNT = 1 << Z3D_AXIS_COUNT,
+    Z3D_AXES_NONE = 0,
+    Z3D_AXES_WORLD = Z3D_AXES_COUNT - 1
+};
 
-/* rank = tensor + T * (data + D * pipeline): tensor ranks adjacent (inside a node), pipeline
- * outermost, as in Megatron-LM and DeepSpeed. size[] and coordinate[] are by axis; WORLD's are the
- * world size and the rank. */
-typedef struct z3d_topology {
-    int size[Z3D_AXIS_COUNT];
-    int coordinate[Z3D_AXIS_COUNT];
-} z3d_topology;
+/* "tensor", "tensor+data", "none"; all axes: "world". In z3d_axes_name(axes).text. */
+typedef struct z3d_axes_text {
+#define X(NAME, name) "+" #name
+    char text[sizeof(Z3D_AXIS_MAP(X))];
+#undef X
+} z3d_axes_text;
+z3d_axes_text z3d_axes_name(z3d_axes axes);
+/* Whether this set has a process group: each axis alone does, and the world. */
+bool z3d_axes_have_group(z3d_axes axes);
 
-/* The place of `rank` in a world of tensor x data x pipeline ranks. ERR_TOPOLOGY unless sizes are
- * positive, their product fits an int and 0 <= rank < product. Not collective. */
-z3d_status z3d_topology_make(int tensor, int data, int pipeline, int rank, z3d_topology *out);
-/* World rank of the member with coordinate `index` of this rank's group along `axis`. */
-int z3d_topology_peer(const z3d_topology *topology, z3d_axis axis, int index);
+typedef struct z3d_mesh {
+    int size[Z3D_AXIS_COUNT]; /* ranks along each axis, 1 or more */
+    int rank;                 /* whose view this is */
+} z3d_mesh;
+
+/* tensor x data x pipeline ranks, other axes of size 1. Errors: z3d_mesh_check's. */
+z3d_status z3d_mesh_make(int tensor, int data, int pipeline, int rank, z3d_mesh *out);
+/* ERR_TOPOLOGY unless sizes are positive, their product fits an int and holds the rank. */
+z3d_status z3d_mesh_check(const z3d_mesh *mesh);
+
+/* The groups of a set of axes. Members of each are in ascending order of rank. size: of every one
+ * of them; of the world: all ranks. index: the position of `rank` in its group. member: the world
+ * rank of the index-th member of the group that `rank` is in. */
+int z3d_mesh_size(const z3d_mesh *mesh, z3d_axes axes);
+int z3d_mesh_index(const z3d_mesh *mesh, z3d_axes axes, int rank);
+int z3d_mesh_member(const z3d_mesh *mesh, z3d_axes axes, int rank, int index);
 
 /* ---- the world: this process among all, and the nodes they run on ---- */
 
@@ -68,8 +95,8 @@ void z3d_world_abort(z3d_world *world, z3d_status status, const char *message)
     __attribute__((noreturn));
 
 /* ERR_TOPOLOGY, naming the ranks and nodes, when a tensor group would straddle nodes (the paper's
- * < 5 % case), or the topology is of another world size. Not collective: same answer everywhere. */
-z3d_status z3d_topology_check_nodes(const z3d_world *world, const z3d_topology *topology);
+ * < 5 % case), or the mesh is of another world size. Not collective: same answer everywhere. */
+z3d_status z3d_mesh_check_nodes(const z3d_world *world, const z3d_mesh *mesh);
 
 /* The rank that the environment gives this process, 0 if none: before there is a world. */
 int z3d_launched_rank(void);
@@ -107,30 +134,38 @@ const char *z3d_collective_name(z3d_collective_kind kind);
  * NCCL sums in the order of its own rings and trees, which it chooses by machine and size: its
  * results have equal bits from run to run on one machine, not those of mpi. */
 
-/* Makes the group of this rank along `axis`. Collective over the world, every rank the same axes in
- * the same order. Size-1 groups get the self backend. The device's poll is set, so that pending
- * collectives move during kernels; the device must outlive its groups (NULL: no polling). */
-z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_axis axis,
+/* Makes the group of this rank over a set of axes that is not empty. Collective over the world,
+ * every rank the same sets in the same order. Size-1 groups get the self backend. The device's poll
+ * is set, so that pending collectives move during kernels; the device must outlive its groups
+ * (NULL: no polling). Errors: ERR_USAGE, ERR_TOPOLOGY, ERR_MEMORY, ERR_COMM. */
+z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
                             z3d_device *device, z3d_group **out);
+/* Makes all that z3d_axes_have_group says, by set; NULL for the other sets. Collective over the
+ * world. After a failure, too, the caller destroys them. */
+z3d_status z3d_groups_create(z3d_world *world, const z3d_mesh *mesh, z3d_device *device,
+                             z3d_group *group[Z3D_AXES_COUNT]);
+void z3d_groups_destroy(z3d_group *group[Z3D_AXES_COUNT]);
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
-z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_group **out);
+z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out);
 /* The same, and every start and wait is written on the tape, which must outlive the group: for the
  * sim device. buffer_bytes: what the group counts as its own. Not collective. */
 struct z3d_tape;
-z3d_status z3d_group_create_sim(z3d_axis axis, int size, int index, struct z3d_tape *tape,
+z3d_status z3d_group_create_sim(z3d_axes axes, int size, int index, struct z3d_tape *tape,
                                 int64_t buffer_bytes, z3d_group **out);
 /* Bytes of buffers that each rank of a group of `size` ranks on cpus owns; one_node: they share a
  * node, whose kernel lets them read each other's memory. */
 int64_t z3d_group_buffers_on_cpus(int size, bool one_node);
 void z3d_group_destroy(z3d_group *group);
 
-z3d_axis z3d_group_axis(const z3d_group *group);
+z3d_axes z3d_group_axes(const z3d_group *group);
 int z3d_group_size(const z3d_group *group);
 int z3d_group_index(const z3d_group *group); /* this rank's place in it */
-/* Bytes of communication buffers this group owns, allocated when it was made: for the ledger. */
+/* Bytes of communication buffers this group owns, allocated when it was made: for the ledger.
+ * NULL: 0. */
 int64_t z3d_group_buffer_bytes(const z3d_group *group);
 const char *z3d_group_backend(const z3d_group *group); /* "mpi", "tcp", "self", "nccl", ... */
-/* Whether its collectives are work on the device's own streams, and nothing on the host. */
+/* Whether its collectives are work on the device's own streams, and nothing on the host. NULL: it
+ * has none that are not. */
 bool z3d_group_on_stream(const z3d_group *group);
 
 /* Starts a collective behind the kernels launched so far; the buffer belongs to it until its wait.
@@ -166,10 +201,11 @@ typedef struct z3d_traffic {
      * timed all of them. */
     double seconds, exposed_seconds;
 } z3d_traffic;
+/* NULL: none. */
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
 /* Adds `amount`, but its times, so often: what captured work does again (1) or for the first time,
  * when it was counted as it was captured (0), what was captured in vain (-1). What runs has no
- * times, and so all of its kind have none. */
+ * times, and so all of its kind have none. NULL: nothing. */
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
                      int times);
 

@@ -1,10 +1,10 @@
 /* tensor_parallel: Megatron-LM's layers (Shoeybi et al., 1909.08053): column- and row-parallel
  * linear, vocab-parallel embedding and cross entropy. Stateless functions over device kernels and
- * the tensor group's collectives; memory is the caller's. May call parallel/, src/device, src/base.
- * With sequence parallelism (Korthikanti et al., 2205.05198) the rows are split over the group
- * between the layers: each sum over the group then leaves a rank its own rows, and the caller
- * gathers them all again in front of the next layer. Every function: collective over the tensor
- * group; errors are those of kernels and collectives. T = lane->dtype. */
+ * the tensor group's collectives; the caller owns the memory. May call parallel/, src/device,
+ * src/base. With sequence parallelism (Korthikanti et al., 2205.05198) the rows are split over the
+ * group between the layers. Then each sum over the group gives a rank only its own rows, and the
+ * caller gathers all rows before the next layer. Every function is collective over the tensor
+ * group, unless stated otherwise; errors are those of kernels and collectives. T = lane->dtype. */
 #ifndef ZERO3D_TENSOR_PARALLEL_TENSOR_PARALLEL_H
 #define ZERO3D_TENSOR_PARALLEL_TENSOR_PARALLEL_H
 
@@ -20,21 +20,22 @@ typedef struct z3d_tensor_lane {
 
 /* ---- rows ---- */
 
-/* The rows that are this rank's between the layers, of a micro-batch's `rows` tokens, sample by
- * sample: all of them, or with sequence parallelism one of group size equal parts, in rank order
- * (so that a part is one range; it need not end with a sample). Not collective. */
+/* This rank's rows between the layers, of a micro-batch's `rows` tokens, sample by sample: all of
+ * them, or with sequence parallelism one of group size equal parts, in rank order. A part is one
+ * range; it may end inside a sample. Not collective. */
 typedef struct z3d_row_range {
     int64_t first, count;
 } z3d_row_range;
 z3d_row_range z3d_own_rows(const z3d_tensor_lane *lane, int64_t rows);
-/* How buffer T[rows,cols] is summed over the group: all of it, or with sequence parallelism so that
- * this rank's own rows are the sum and the others' are undefined. To be started; not collective. */
+/* The call that sums buffer T[rows,cols] over the group: all of it; with sequence parallelism only
+ * this rank's own rows, and the others' are undefined after it. The caller starts it. Not
+ * collective. */
 z3d_collective z3d_sum_rows(const z3d_tensor_lane *lane, void *buffer, int64_t rows, int64_t cols);
-/* buffer T[rows,cols] holds this rank's own rows, and then everybody's. Without sequence
- * parallelism nothing is done. */
+/* buffer T[rows,cols] holds this rank's own rows; after the call it holds all rows. Does nothing
+ * without sequence parallelism. */
 z3d_status z3d_gather_rows(const z3d_tensor_lane *lane, void *buffer, int64_t rows, int64_t cols);
 
-/* ---- layers: all their operands have all rows; of a sum over the group, a rank gets its own ----
+/* ---- layers: all operands have all rows; after a sum over the group a rank has its own rows ----
  */
 
 /* A linear layer y = x W^T + b on rows x in -> rows x out. W is T[out, in] of the local part:
@@ -46,22 +47,24 @@ typedef struct z3d_linear {
     bool accumulate; /* into the gradients */
     /* GELU beside the layer: */
     void *gelu;              /* column-parallel forward: also T[rows,out] = gelu(y); or NULL */
-    const void *before_gelu; /* row-parallel backward: x is gelu of this T[rows,in], whose gradient
-                                dx becomes; or NULL */
+    const void *before_gelu; /* row-parallel backward: T[rows,in] with x = gelu(it); dx becomes its
+                                gradient; or NULL */
 } z3d_linear;
 
 /* y T[rows,out] = x W^T + b. No communication: x is replicated, y is this rank's columns. */
 z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                      const void *x, void *y);
-/* dx = sum over the group of dy W (started before the weight gradient is computed); dW, db. dx
- * NULL: not wanted. */
+/* Computes dx = sum over the group of dy W (started before the weight gradient is computed), dW and
+ * db. dx NULL: not needed. */
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, void *dx);
-/* y = sum over the group of x W^T. The bias is not added: the caller fuses it into what follows. */
+/* y = sum over the group of x W^T. It does not add the bias: the caller fuses it into the next
+ * kernel. */
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                   const void *x, void *y);
-/* dx = dy W (local), dW, db. db comes from the own rows of dy: without sequence parallelism it has
- * equal bits on all ranks, with it the sum over the group is meant. */
+/* dx = dy W (local), dW, db. db is the sum over the own rows of dy. Without sequence parallelism it
+ * has equal bits on all ranks; with it, a later sum over the group completes db (sum_replicated).
+ */
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx);
 
@@ -78,9 +81,9 @@ z3d_status z3d_vocab_embedding_forward(const z3d_tensor_lane *lane, z3d_vocab_ra
                                        const int32_t *tokens, const void *table, int64_t rows,
                                        int64_t hidden, void *out);
 
-/* Softmax cross entropy over split logits T[rows, range.local]. statistics: fp32[3*rows] of the
- * caller (max, sum, target), kept for backward. Adds to state->loss_sum and valid_targets (equal on
- * all tensor ranks). Two all-reduces: rows floats (max) and 2*rows floats (sum). */
+/* Softmax cross entropy over split logits T[rows, range.local]. statistics: the caller's
+ * fp32[3*rows] (max, sum, target), kept for backward. Adds to state->loss_sum and valid_targets
+ * (equal on all tensor ranks). Two all-reduces: rows floats (max) and 2*rows floats (sum). */
 z3d_status z3d_vocab_cross_entropy_forward(const z3d_tensor_lane *lane, z3d_vocab_range range,
                                            const void *logits, const int32_t *targets, int64_t rows,
                                            float *statistics, z3d_step_state *state);

@@ -91,7 +91,7 @@ typedef struct z3d_layout {
 } z3d_layout;
 
 /* config: decides what is kept (z3d_states_decide); NULL where only places and sizes matter. */
-z3d_status z3d_layout_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);
 /* Intersection of range r of group g with data rank `index`'s shard; false when empty. first is in
@@ -134,7 +134,7 @@ typedef struct z3d_child {
     z3d_collective_kind kind;
     z3d_reduce_op op;
     z3d_dtype dtype;
-    z3d_axis axis;
+    z3d_axes axes;
     int64_t count;
     bool scalar;
 } z3d_child;
@@ -195,16 +195,24 @@ typedef enum z3d_moves {
     Z3D_MOVES_ACTIVATIONS
 } z3d_moves;
 
+/* What an instruction does with the buffer in a slot. CLOBBER: what it leaves there is nobody's. */
+typedef enum z3d_access {
+    Z3D_ACCESS_NONE = 0,
+    Z3D_ACCESS_READ = 1,
+    Z3D_ACCESS_WRITE = 2,
+    Z3D_ACCESS_UPDATE = Z3D_ACCESS_READ | Z3D_ACCESS_WRITE,
+    Z3D_ACCESS_CLOBBER = 4
+} z3d_access;
+
 /* A row of the table of instructions (opcodes.h). */
 typedef struct z3d_opcode_info {
     const char *name;
     z3d_opcode_class rules;
     z3d_opcode_subject subject;
-    z3d_axis axis;
+    z3d_axes axes;
     z3d_moves moves;
-    z3d_slot slot;
-    unsigned writes; /* bit s: slot s */
-    unsigned modes;  /* bit m: mode m */
+    z3d_slot from, to;
+    unsigned modes; /* bit m: mode m */
 } z3d_opcode_info;
 
 /* Of an opcode out of range, too: a wrong program is described before it is refused. */
@@ -215,8 +223,9 @@ typedef struct z3d_instruction {
     z3d_opcode opcode;
     z3d_phase phase;
     int unit, micro, group; /* -1: not about one */
-    z3d_axis axis;          /* of its collective */
-    z3d_space space;        /* copies: HOST: a transfer to, from host memory */
+    z3d_axes axes;          /* of its collective */
+    z3d_rows rows;          /* of activations that move: OWN: the part of this rank among those of
+                               the axis; ALL: whole */
     int64_t first, count;   /* collectives: columns of the [N x shard] matrix; moved activation
                                checkpoints: elements of one rank's part */
     int buffer[Z3D_SLOT_COUNT];
@@ -227,6 +236,22 @@ typedef struct z3d_instruction {
     const z3d_child *child; /* of the traces; not owned */
 } z3d_instruction;
 
+/* One operand: what an instruction does with some rows and columns of a buffer. What is not a
+ * parameter group's matrix counts as one column. */
+typedef struct z3d_buffer_operand {
+    int slot, buffer, group; /* group: whose [N x shard] matrix, -1: none */
+    unsigned access;         /* z3d_access, together */
+    z3d_rows rows;
+    int64_t first, count; /* columns */
+} z3d_buffer_operand;
+
+/* The matrix that an instruction moves: `ranks` rows, of which this rank's is number `own`. */
+typedef struct z3d_matrix {
+    int ranks, own;
+    int64_t columns;
+    z3d_dtype dtype;
+} z3d_matrix;
+
 /* A stretch of memory with one lifetime. */
 typedef struct z3d_buffer {
     char name[64];
@@ -235,13 +260,14 @@ typedef struct z3d_buffer {
     int64_t bytes, offset; /* offset: in the arena of its space, set by the planner */
     int first, last; /* first and last instruction that touches it; persistent: 0 and INT_MAX */
     bool persistent;
-    int group; /* parameters, gradients, optimizer: of which group, else -1 */
+    int group;     /* parameters, gradients, optimizer: of which group, else -1 */
+    z3d_rows rows; /* of a matrix: those that lie in it, OWN or ALL; of everything else ALL */
 } z3d_buffer;
 
 typedef struct z3d_program {
     z3d_mode mode;
     z3d_program_config config;
-    z3d_topology topology;
+    z3d_mesh mesh;
     const z3d_model *model;
     const z3d_layout *layout;
     const z3d_traces *traces;
@@ -283,6 +309,11 @@ bool z3d_is_collective(const z3d_instruction *in);
 bool z3d_communicates(const z3d_instruction *in);
 z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in);
 z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instruction *in);
+/* What the instruction does with a slot's buffer, and with how much of it. */
+z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d_instruction *in,
+                                           int slot);
+/* The matrix of an instruction about a group, or that moves a unit's input. */
+z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruction *in);
 /* Elements that each member brings, and the first of them (of an all-reduce: in the group's flat
  * buffer). */
 void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,
@@ -291,7 +322,7 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
 /* Pure: no communication, no device, no clock. model, layout and traces must outlive the program.
  */
 z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
-                             const z3d_traces *traces, const z3d_topology *topology,
+                             const z3d_traces *traces, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_mode mode, z3d_program **out);
 void z3d_program_destroy(z3d_program *program);
 
@@ -316,7 +347,7 @@ z3d_status z3d_program_verify_class(const z3d_program *program);
 
 typedef struct z3d_program_set {
     const z3d_model *model;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_program_config config;
     z3d_layout *layout;
     z3d_traces *traces;
@@ -331,16 +362,16 @@ typedef struct z3d_program_set {
  * with those of all ranks. threads: of the device (scratch depends on it). Release it after a
  * failure, too. The model must outlive it. Not collective, no device memory. Errors: ERR_CONFIG,
  * ERR_PROGRAM. */
-z3d_status z3d_program_set_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
                                   const z3d_program_config *config, int threads, bool verify,
                                   z3d_program_set *set);
 void z3d_program_set_release(z3d_program_set *set);
 
 /* Elements x (N-1)/N that this rank's program moves over `axis` with data of parameters and
  * gradients (children: with_children). */
-int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children);
+int64_t z3d_program_volume(const z3d_program *program, z3d_axes axes, bool children);
 /* The same of one instruction. */
-int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axis axis, bool children);
+int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axes axes, bool children);
 
 /* The list as text, one instruction a line, with bytes and children. */
 void z3d_program_print(const z3d_program *program, z3d_string *out);

@@ -27,9 +27,9 @@ typedef enum z3d_graph_mode { Z3D_GRAPH_OFF, Z3D_GRAPH_AUTO, Z3D_GRAPH_ON } z3d_
 /* Concrete values only: every `auto` was resolved above. */
 typedef struct z3d_engine_config {
     const z3d_model *model; /* must outlive the engine */
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_device *device;
-    z3d_group *group[Z3D_AXIS_COUNT]; /* this rank's group along each axis */
+    z3d_group *group[Z3D_AXES_COUNT]; /* this rank's, by set of axes */
     z3d_world *world;                 /* for the watchdog's places; NULL: none */
     z3d_program_config program;
     z3d_optimizer_constants optimizer;

@@ -19,23 +19,23 @@ const char *z3d_collective_name(z3d_collective_kind kind) {
 
 /* ---- making ---- */
 
-static bool on_one_node(const z3d_world *world, const z3d_topology *topology, z3d_axis axis) {
-    for (int i = 0; i < topology->size[axis]; i++)
-        if (world->node[z3d_topology_peer(topology, axis, i)] != world->node[world->rank])
+static bool on_one_node(const z3d_world *world, const z3d_mesh *mesh, z3d_axes axes) {
+    for (int i = 0; i < z3d_mesh_size(mesh, axes); i++)
+        if (world->node[z3d_mesh_member(mesh, axes, mesh->rank, i)] != world->node[world->rank])
             return false;
     return true;
 }
 
-static z3d_status create_backend(z3d_group *group, const z3d_topology *topology) {
+static z3d_status create_backend(z3d_group *group, const z3d_mesh *mesh) {
     void *unused;
     if (group->device && z3d_device_collectives(group->device, &unused))
-        return z3d_nccl_group_create(group, z3d_topology_peer(topology, group->axis, 0));
+        return z3d_nccl_group_create(group, z3d_mesh_member(mesh, group->axes, mesh->rank, 0));
     int *members = NULL;
     z3d_status status = z3d_new((size_t)group->size, sizeof *members, "members", &members);
     for (int i = 0; i < group->size && status == Z3D_OK; i++)
-        members[i] = z3d_topology_peer(topology, group->axis, i);
+        members[i] = z3d_mesh_member(mesh, group->axes, mesh->rank, i);
     status = z3d_world_agree(group->world, status);
-    bool share = on_one_node(group->world, topology, group->axis);
+    bool share = on_one_node(group->world, mesh, group->axes);
     if (status == Z3D_OK)
         status = z3d_message_group_create(group, members,
                                           share ? group->world->sharing : Z3D_SHARE_NOTHING);
@@ -60,30 +60,28 @@ static void unlink_group(z3d_group *group) {
     if (group->device) z3d_device_set_poll(group->device, NULL, NULL);
 }
 
-z3d_status z3d_group_create(z3d_world *world, const z3d_topology *topology, z3d_axis axis,
+z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
                             z3d_device *device, z3d_group **out) {
     *out = NULL;
-    if ((unsigned)axis >= Z3D_AXIS_COUNT)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "axis %d does not exist", (int)axis);
-    if (topology->size[Z3D_AXIS_WORLD] != world->size ||
-        topology->coordinate[Z3D_AXIS_WORLD] != world->rank)
+    if (axes == Z3D_AXES_NONE || axes >= Z3D_AXES_COUNT)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "set %d of axes does not exist", (int)axes);
+    if (z3d_mesh_size(mesh, Z3D_AXES_WORLD) != world->size || mesh->rank != world->rank)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
-                         "the topology is of rank %d of %d, but this is rank %d of %d",
-                         topology->coordinate[Z3D_AXIS_WORLD], topology->size[Z3D_AXIS_WORLD],
-                         world->rank, world->size);
+                         "the mesh is of rank %d of %d, but this is rank %d of %d", mesh->rank,
+                         z3d_mesh_size(mesh, Z3D_AXES_WORLD), world->rank, world->size);
     z3d_group *group = NULL;
     z3d_status status = z3d_new(1, sizeof *group, "a process group", &group);
     if (status == Z3D_OK) {
-        group->axis = axis;
-        group->size = topology->size[axis];
-        group->index = topology->coordinate[axis];
+        group->axes = axes;
+        group->size = z3d_mesh_size(mesh, axes);
+        group->index = z3d_mesh_index(mesh, axes, mesh->rank);
         group->world = world;
         group->device = device;
         group->ops = &z3d_self_ops;
     }
     /* Everybody takes part in making it, or nobody. */
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
-    if (group->size > 1) status = create_backend(group, topology);
+    if (group->size > 1) status = create_backend(group, mesh);
     Z3D_TRY_GOTO(status, z3d_world_agree(world, status), failed);
     link_group(world, group);
     if (device) z3d_device_set_poll(device, z3d_world_poll, world);
@@ -95,19 +93,35 @@ failed:
     return status;
 }
 
-z3d_status z3d_group_create_recording(z3d_axis axis, int size, int index, z3d_group **out) {
+z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out) {
     *out = NULL;
-    if ((unsigned)axis >= Z3D_AXIS_COUNT || size < 1 || index < 0 || index >= size)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "invalid recording group: axis %d, size %d, index %d",
-                         (int)axis, size, index);
+    if (axes == Z3D_AXES_NONE || axes >= Z3D_AXES_COUNT || size < 1 || index < 0 || index >= size)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "invalid recording group: axes %d, size %d, index %d",
+                         (int)axes, size, index);
     z3d_group *group = NULL;
     Z3D_TRY(z3d_new(1, sizeof *group, "a recording group", &group));
-    group->axis = axis;
+    group->axes = axes;
     group->size = size;
     group->index = index;
     group->ops = &z3d_record_ops;
     *out = group;
     return Z3D_OK;
+}
+
+z3d_status z3d_groups_create(z3d_world *world, const z3d_mesh *mesh, z3d_device *device,
+                             z3d_group *group[Z3D_AXES_COUNT]) {
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) group[axes] = NULL;
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (z3d_axes_have_group((z3d_axes)axes))
+            Z3D_TRY(z3d_group_create(world, mesh, (z3d_axes)axes, device, &group[axes]));
+    return Z3D_OK;
+}
+
+void z3d_groups_destroy(z3d_group *group[Z3D_AXES_COUNT]) {
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        z3d_group_destroy(group[axes]);
+        group[axes] = NULL;
+    }
 }
 
 static void free_operations(z3d_group *group, z3d_operation *list) {
@@ -128,8 +142,8 @@ void z3d_group_destroy(z3d_group *group) {
     free(group);
 }
 
-z3d_axis z3d_group_axis(const z3d_group *group) {
-    return group->axis;
+z3d_axes z3d_group_axes(const z3d_group *group) {
+    return group->axes;
 }
 
 int z3d_group_size(const z3d_group *group) {
@@ -141,7 +155,7 @@ int z3d_group_index(const z3d_group *group) {
 }
 
 int64_t z3d_group_buffer_bytes(const z3d_group *group) {
-    return group->buffer_bytes;
+    return group ? group->buffer_bytes : 0;
 }
 
 const char *z3d_group_backend(const z3d_group *group) {
@@ -150,7 +164,7 @@ const char *z3d_group_backend(const z3d_group *group) {
 }
 
 bool z3d_group_on_stream(const z3d_group *group) {
-    return group->ops->on_stream;
+    return !group || group->ops->on_stream;
 }
 
 void z3d_group_set_observer(z3d_group *group,
@@ -162,11 +176,13 @@ void z3d_group_set_observer(z3d_group *group,
 }
 
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind) {
-    return &group->traffic[kind];
+    static const z3d_traffic none[Z3D_COLLECTIVE_COUNT];
+    return group ? &group->traffic[kind] : &none[kind];
 }
 
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
                      int times) {
+    if (!group) return;
     z3d_traffic *traffic = &group->traffic[kind];
     traffic->calls += times * amount->calls;
     traffic->bytes += times * amount->bytes;
@@ -187,7 +203,7 @@ static z3d_status refuse(const z3d_group *group, const z3d_collective *call, con
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "%s on the %s group (size %d, index %d): %s (count %" PRId64
                      ", stride %" PRId64 ", dtype %s, peer %d)",
-                     z3d_collective_name(call->kind), z3d_axis_name(group->axis), group->size,
+                     z3d_collective_name(call->kind), z3d_axes_name(group->axes).text, group->size,
                      group->index, why, call->count, call->stride, z3d_dtype_name(call->dtype),
                      call->peer);
 }
@@ -340,7 +356,7 @@ static z3d_status take_result(z3d_group *group, z3d_operation *operation) {
 static z3d_status unknown_ticket(const z3d_group *group, z3d_ticket ticket) {
     return Z3D_ERROR(Z3D_ERR_USAGE,
                      "ticket %" PRId64 " of the %s group does not exist or was already used",
-                     ticket.id, z3d_axis_name(group->axis));
+                     ticket.id, z3d_axes_name(group->axes).text);
 }
 
 z3d_status z3d_collective_wait(z3d_group *group, z3d_ticket ticket) {

@@ -52,7 +52,7 @@ typedef struct z3d_group_ops {
 } z3d_group_ops;
 
 struct z3d_group {
-    z3d_axis axis;
+    z3d_axes axes;
     int size, index;
     z3d_world *world;   /* NULL: recording */
     z3d_device *device; /* NULL: recording */
@@ -115,8 +115,8 @@ void z3d_world_poll(void *world);
 /* What a wait does when nothing moved for the idle-th time in a row. */
 void z3d_world_idle(const z3d_world *world, int64_t idle);
 
-/* topology.c: the tensor group's check against a map of nodes by rank. */
-z3d_status z3d_topology_check_node_map(const z3d_topology *topology, const int *node);
+/* mesh.c: the tensor group's check against a map of nodes by rank. */
+z3d_status z3d_mesh_check_node_map(const z3d_mesh *mesh, const int *node);
 
 /* shared.c: zeroed memory that all members of `channel`, which sit on one node, see. *out is NULL
  * on every member when it is to be had nowhere (no or a full /dev/shm): that is no error.

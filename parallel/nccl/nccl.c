@@ -23,8 +23,9 @@ z3d_status z3d_nccl_group_create(z3d_group *group, int colour) {
     const z3d_stream_collectives *table = z3d_device_collectives(group->device, &self);
     group->ops = &z3d_nccl_ops;
     Z3D_TRY(connect_world(group->world, group->device));
-    return z3d_device_heard(group->device, table->split(self, colour, group->index, group->size,
-                                                        z3d_axis_name(group->axis), &group->state));
+    return z3d_device_heard(group->device,
+                            table->split(self, colour, group->index, group->size,
+                                         z3d_axes_name(group->axes).text, &group->state));
 }
 
 static const z3d_stream_collectives *table_of(const z3d_group *group) {

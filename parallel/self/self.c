@@ -5,7 +5,7 @@ static z3d_status self_start(z3d_group *group, z3d_operation *operation) {
     z3d_collective_kind kind = operation->call.kind;
     if (kind == Z3D_COLLECTIVE_SEND || kind == Z3D_COLLECTIVE_RECV)
         return Z3D_ERROR(Z3D_ERR_COMM, "%s in a group of one member (%s): there is no other member",
-                         z3d_collective_name(kind), z3d_axis_name(group->axis));
+                         z3d_collective_name(kind), z3d_axes_name(group->axes).text);
     z3d_operation_finish(group, operation);
     return Z3D_OK;
 }

@@ -7,11 +7,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Nodes that this rank's group spans along `axis`; members are in ascending order of rank. */
-static int nodes_of(const z3d_topology *at, z3d_axis axis, int devices) {
+static int node_of_member(const z3d_mesh *at, z3d_axes axes, int index, int devices) {
+    return z3d_mesh_member(at, axes, at->rank, index) / devices;
+}
+
+/* Nodes that this rank's group spans; members are in ascending order of rank. */
+static int nodes_of(const z3d_mesh *at, z3d_axes axes, int devices) {
     int nodes = 0, last = -1;
-    for (int i = 0; i < at->size[axis]; i++) {
-        int node = z3d_topology_peer(at, axis, i) / devices;
+    for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
+        int node = node_of_member(at, axes, i, devices);
         if (node != last) nodes++;
         last = node;
     }
@@ -19,65 +23,54 @@ static int nodes_of(const z3d_topology *at, z3d_axis axis, int devices) {
 }
 
 /* Adds one to `crossing` of every node that this rank's group touches, when it leaves a node. */
-static void mark(const z3d_topology *at, z3d_axis axis, int devices, int *crossing) {
+static void mark(const z3d_mesh *at, z3d_axes axes, int devices, int *crossing) {
     int last = -1;
-    for (int i = 0; i < at->size[axis]; i++) {
-        int node = z3d_topology_peer(at, axis, i) / devices;
+    for (int i = 0; i < z3d_mesh_size(at, axes); i++) {
+        int node = node_of_member(at, axes, i, devices);
         if (node != last) crossing[node]++;
         last = node;
     }
 }
 
 /* Members on each of the `nodes` nodes of this rank's group, 0: not as many on all of them. */
-static int members_on_each(const z3d_topology *at, z3d_axis axis, int devices, int nodes) {
-    int local = at->size[axis] / nodes;
-    if (at->size[axis] % nodes != 0) return 0;
-    for (int i = 1; i < at->size[axis]; i++)
-        if (i % local != 0 && z3d_topology_peer(at, axis, i) / devices !=
-                                  z3d_topology_peer(at, axis, i - 1) / devices)
+static int members_on_each(const z3d_mesh *at, z3d_axes axes, int devices, int nodes) {
+    int local = z3d_mesh_size(at, axes) / nodes;
+    if (z3d_mesh_size(at, axes) % nodes != 0) return 0;
+    for (int i = 1; i < z3d_mesh_size(at, axes); i++)
+        if (i % local != 0 &&
+            node_of_member(at, axes, i, devices) != node_of_member(at, axes, i - 1, devices))
             return 0;
     return local;
 }
 
-static z3d_status each_group(const z3d_topology *topology, z3d_axis axis, int devices,
-                             int *crossing, z3d_links *out) {
-    int world = topology->size[Z3D_AXIS_WORLD];
+static void each_group(const z3d_mesh *mesh, z3d_axes axes, int devices, int *crossing,
+                       z3d_links *out) {
+    z3d_mesh at = *mesh;
     bool first = true;
-    for (int rank = 0; rank < world; rank++) {
-        z3d_topology at;
-        Z3D_TRY(z3d_topology_make(topology->size[Z3D_AXIS_TENSOR], topology->size[Z3D_AXIS_DATA],
-                                  topology->size[Z3D_AXIS_PIPELINE], rank, &at));
-        if (at.coordinate[axis] != 0) continue;
-        int nodes = nodes_of(&at, axis, devices);
+    for (at.rank = 0; at.rank < z3d_mesh_size(mesh, Z3D_AXES_WORLD); at.rank++) {
+        if (z3d_mesh_index(mesh, axes, at.rank) != 0) continue;
+        int nodes = nodes_of(&at, axes, devices);
         if (nodes > out->nodes) out->nodes = nodes;
         if (nodes < 2) continue;
-        mark(&at, axis, devices, crossing);
-        int local = members_on_each(&at, axis, devices, nodes);
+        mark(&at, axes, devices, crossing);
+        int local = members_on_each(&at, axes, devices, nodes);
         out->local = first || out->local == local ? local : 0;
         first = false;
     }
-    return Z3D_OK;
 }
 
-z3d_status z3d_links_find(const z3d_topology *topology, z3d_axis axis, int devices,
-                          z3d_links *out) {
-    int world = topology->size[Z3D_AXIS_WORLD], nodes = (world + devices - 1) / devices;
+z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_links *out) {
+    int world = z3d_mesh_size(mesh, Z3D_AXES_WORLD), nodes = (world + devices - 1) / devices;
     int *crossing;
     Z3D_TRY(z3d_new((size_t)nodes, sizeof *crossing, "a map of nodes", &crossing));
-    *out = (z3d_links){.members = topology->size[axis], .nodes = 1, .sharing = 1};
+    *out = (z3d_links){.members = z3d_mesh_size(mesh, axes), .nodes = 1, .sharing = 1};
     out->local = out->members;
-    z3d_status status = Z3D_OK;
-    if (axis != Z3D_AXIS_WORLD) {
-        status = each_group(topology, axis, devices, crossing, out);
-    } else if (nodes > 1) {
-        out->nodes = nodes;
-        out->local = world % devices == 0 ? devices : 0;
-    }
+    each_group(mesh, axes, devices, crossing, out);
     for (int n = 0; n < nodes; n++)
         if (crossing[n] > out->sharing) out->sharing = crossing[n];
     if (out->nodes > 1) out->hops = out->nodes;
     free(crossing);
-    return status;
+    return Z3D_OK;
 }
 
 /* Bytes of the whole vector or matrix of a call. */

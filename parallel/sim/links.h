@@ -17,7 +17,7 @@ typedef struct z3d_links {
 } z3d_links;
 
 /* From the full map of who sits where: rank r on node r / devices. Errors: ERR_MEMORY. */
-z3d_status z3d_links_find(const z3d_topology *topology, z3d_axis axis, int devices, z3d_links *out);
+z3d_status z3d_links_find(const z3d_mesh *mesh, z3d_axes axes, int devices, z3d_links *out);
 
 /* Seconds of one collective event of a tape (Z3D_EVENT_START) alone on its links. */
 double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links,

@@ -1,7 +1,7 @@
-/* src/base: the ground floor. Status and error text, log, data types, strings, JSON, the
+/* src/base: the lowest floor. Status and error text, log, data types, strings, JSON, the
  * counter-based random generator, memory categories and their ledger, and the configuration reader.
  * It calls the C library and libyaml only. Start reading at status.h, then dtype.h; config.h is a
- * room of its own. */
+ * module of its own. */
 #ifndef ZERO3D_BASE_BASE_H
 #define ZERO3D_BASE_BASE_H
 

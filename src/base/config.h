@@ -11,7 +11,7 @@
 #include "src/base/status.h"
 #include "src/base/strings.h"
 
-/* Value of an integer key written `auto`: resolved above (src/train) before anything is built. */
+/* Value of an integer key that is `auto`; resolved before anything is built. */
 #define Z3D_AUTO INT64_MIN
 
 /* Enumerations, in the order of their key's option list in the table. */
@@ -75,11 +75,11 @@ typedef struct z3d_config {
 z3d_status z3d_config_create(z3d_config **out);
 void z3d_config_destroy(z3d_config *config);
 
-/* Reads a file / a text (name is used in messages) over what is set. Unknown and doubled keys,
- * wrong types, values out of range, tabs, anchors' misuse: ERR_CONFIG with "file:line:column: what
- * is wrong; what would be right", one line for each wrong place. Never crashes on any bytes.
- * Errors stay with the configuration: after one, go on with overrides and z3d_config_check, whose
- * message has the lines of all. */
+/* Reads a file, or a text (name is used in messages), over what is set. ERR_CONFIG for unknown
+ * keys, keys set twice, wrong types, values out of range, tabs, anchors: one line for each error,
+ * "file:line:column: what is wrong; what would be right". Safe for any bytes. Errors stay with the
+ * configuration: after one, continue with overrides and z3d_config_check, whose message has all
+ * lines. */
 z3d_status z3d_config_read_file(z3d_config *config, const char *path);
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name);
@@ -88,25 +88,25 @@ z3d_status z3d_config_override(z3d_config *config, const char *assignment);
 
 /* True if the user set this key (file or override). */
 bool z3d_config_is_set(const z3d_config *config, const char *path);
-/* ERR_CONFIG with the place where `path` was set in front: "run.yaml:12:3: model.hidden_size:
+/* ERR_CONFIG that begins with the place where `path` was set: "run.yaml:12:3: model.hidden_size:
  * <message>". */
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Checks that need only the file: heads divide hidden, fp16 and bf16 not both, options without
- * effect, ... All findings are told, one a line. World-dependent checks (tensor size, batch sizes)
- * are z3d_config_resolve's. A key of a file that only an override left without effect gets its
- * default back, and one line of log. */
+/* Checks that need only the file: heads divide hidden, not both fp16 and bf16, options without
+ * effect, ... The error has one line for each finding. z3d_config_resolve checks what depends on
+ * the world (tensor size, batch sizes). If an override makes a key of the file useless, the key
+ * gets its default again, and the log has one line. */
 z3d_status z3d_config_check(z3d_config *config);
-/* Fills in what follows from the world size: data-parallel size, the third batch number,
- * grad_reduce. ERR_CONFIG on a contradiction, with the numbers and what would be right. */
+/* Computes what follows from the world size: data-parallel size, the third batch key, grad_reduce.
+ * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, int world_size, int *data_parallel_size);
-/* Both, and the errors of reading: everything that is wrong, in one message. */
+/* Both, with the errors of reading: everything that is wrong in one message. */
 z3d_status z3d_config_settle(z3d_config *config, int world_size, int *data_parallel_size);
 
-/* The settings of a DeepSpeed file / of Megatron-LM's arguments (a command line or a part of a
- * shell script) as our YAML, and a table for people of what became of each. *complete: everything
- * that was asked for is in it. ERR_DATA or ERR_IO only where the file cannot be read at all. */
+/* Converts a DeepSpeed file, or Megatron-LM's arguments (a command line or a part of a shell
+ * script), to our YAML. `table` says for people what became of each setting. *complete: every
+ * setting is supported. ERR_DATA or ERR_IO only if the file cannot be read. */
 z3d_status z3d_config_from_deepspeed(const char *path, z3d_string *yaml, z3d_string *table,
                                      bool *complete);
 z3d_status z3d_config_from_megatron(const char *path, z3d_string *yaml, z3d_string *table,
@@ -117,10 +117,10 @@ void z3d_config_write(const z3d_config *config, z3d_string *out);
 /* `zero3d config`: every key with type, default, meaning, as text for a terminal / as the Markdown
  * reference page. */
 void z3d_config_describe(bool markdown, z3d_string *out);
-/* All key paths, one a line (shell completion). */
+/* All key paths, one per line (for shell completion). */
 void z3d_config_list_keys(z3d_string *out);
 
-/* The key that ends in this name, or that another framework calls so; NULL: there is none. */
+/* The key that ends in this name, or that has this name in another framework; NULL: none. */
 const char *z3d_config_key_named(const char *name);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reads JSON (RFC 8259) into a tree. Any bytes are safe to give it. */
+/* Reads JSON (RFC 8259) into a tree. Safe for any bytes. */
 #ifndef ZERO3D_BASE_JSON_H
 #define ZERO3D_BASE_JSON_H
 
@@ -29,23 +29,22 @@ typedef struct z3d_json {
 } z3d_json;
 
 /* Parses a whole text. ERR_DATA with "name:LINE: byte N: what". Strings with a NUL character and
- * more than 64 levels are refused; of members with one name the first counts. Free with
- * z3d_json_free.
- */
+ * more than 64 levels are refused. If several members have one name, the first counts. Free with
+ * z3d_json_free. */
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out);
-/* What a text collected from anywhere has, and strict readers refuse. */
+/* What collected texts contain although strict readers refuse it. */
 typedef struct z3d_json_repairs {
     int64_t surrogates; /* halves of surrogate pairs, which became U+FFFD */
     int64_t nuls;       /* \u0000 in strings, kept; in keys they are refused */
 } z3d_json_repairs;
 
-/* The same of one line of a file: `line` is its number there, from 1. What is repaired is added to
- * *repairs; NULL: it is refused. */
+/* The same for one line of a file; `line` is its number, from 1. Repairs are counted in *repairs;
+ * NULL: refuses instead. */
 z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name, int64_t line,
                                z3d_json_repairs *repairs, z3d_json **out);
 void z3d_json_free(z3d_json *json);
 
-/* NULL when it is no object or has no such member. */
+/* NULL if it is not an object or has no such member. */
 const z3d_json *z3d_json_member(const z3d_json *object, const char *key);
 /* A member of the given kind, or ERR_DATA naming it. int: 0 <= value <= 2^63-1. */
 z3d_status z3d_json_get(const z3d_json *object, const char *key, z3d_json_type type,
@@ -53,7 +52,7 @@ z3d_status z3d_json_get(const z3d_json *object, const char *key, z3d_json_type t
 z3d_status z3d_json_get_int(const z3d_json *object, const char *key, int64_t *out);
 z3d_status z3d_json_get_float(const z3d_json *object, const char *key, double *out);
 z3d_status z3d_json_get_text(const z3d_json *object, const char *key, const char **out);
-/* This value as an integer >= 0; false when it is none. */
+/* This value as an integer >= 0; false if it is not one. */
 bool z3d_json_int(const z3d_json *value, int64_t *out);
 
 #endif

@@ -1,5 +1,4 @@
-/* The six categories of memory, counted apart everywhere: planned by the memory planner, measured
- * by the arena. */
+/* The six categories of memory. The memory planner plans each one, the arena measures each one. */
 #ifndef ZERO3D_BASE_LEDGER_H
 #define ZERO3D_BASE_LEDGER_H
 

@@ -14,7 +14,7 @@ typedef enum z3d_log_level {
  * by rank 0 only. */
 void z3d_log_configure(z3d_log_level level, int rank);
 
-/* One line, written with one write() so that lines of several ranks do not mix. */
+/* One line, written with one write(), so lines of several ranks do not mix. */
 void z3d_log(z3d_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

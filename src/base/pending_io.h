@@ -1,36 +1,36 @@
-/* Pending I/O: what threads of this process have asked of a disk and not got yet. A network disk
- * may never answer, and then nobody can say so but another thread: the watchdog's. */
+/* Pending I/O: what threads of this process have requested from a disk and not got yet. A network
+ * disk may never answer. Then only another thread can report it: the watchdog's. */
 #ifndef ZERO3D_BASE_PENDING_IO_H
 #define ZERO3D_BASE_PENDING_IO_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In the frame of whoever does it. Of a thread's pending I/O calls within one another the inner one
- * counts; the outer goes on anew at its end. */
+/* Lives in the caller's stack frame. If a thread's calls are nested, the inner one counts; when it
+ * ends, the outer one restarts. */
 typedef struct z3d_pending_io {
-    const char *what, *path; /* "checkpoint: writing", and of which file; they outlive it */
-    int64_t at, of;          /* bytes; negative: not said */
-    double since;            /* z3d_now() when it last got further */
+    const char *what, *path; /* "checkpoint: writing", and the file; both outlive it */
+    int64_t at, of;          /* bytes; negative: unknown */
+    double since;            /* z3d_now() at its last progress */
     struct z3d_pending_io *outer, *next;
 } z3d_pending_io;
 
-/* None of the three changes errno, takes memory or makes a system call that waits for a disk. */
+/* None of these changes errno, allocates, or makes a system call that waits for a disk. */
 void z3d_pending_io_begin(z3d_pending_io *io, const char *what, const char *path);
-/* It has got to byte `at` of `of`. */
+/* It has reached byte `at` of `of`. */
 void z3d_pending_io_at(z3d_pending_io *io, int64_t at, int64_t of);
 void z3d_pending_io_end(z3d_pending_io *io);
 
 enum { Z3D_PENDING_IO_BYTES = 192 };
 
 typedef struct z3d_pending_ios {
-    double since; /* when the one that stands still longest last got further; 0: there is none */
-    double last;  /* when any last got further, began or ended; 0: there was none yet */
+    double since; /* last progress of the one that has been stuck longest; 0: none is pending */
+    double last;  /* when any last progressed, began or ended; 0: there was none yet */
     /* "checkpoint: writing .../step-00000010/shard-00000.h5.part at byte 4194304 of 73400320" */
     char text[Z3D_PENDING_IO_BYTES];
 } z3d_pending_ios;
 
-/* All threads' pending I/O, as they stand. */
+/* The pending I/O of all threads, now. */
 void z3d_pending_io_look(z3d_pending_ios *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* Philox4x32-10 (Salmon et al., SC11): a counter-based generator. A value is a pure function of
- * (key, counter), so that a parameter's initial value or a dropout decision is the same on every
+ * (key, counter), so a parameter's initial value or a dropout decision is the same on every
  * topology. */
 #ifndef ZERO3D_BASE_RNG_H
 #define ZERO3D_BASE_RNG_H
@@ -13,7 +13,7 @@ typedef struct z3d_philox_block {
 /* `key` and the 128-bit counter (low, high) -> four independent 32-bit words. */
 z3d_philox_block z3d_philox(uint64_t key, uint64_t counter_low, uint64_t counter_high);
 
-/* (0,1]: never 0, so that its logarithm is finite. */
+/* In (0,1]: never 0, so its logarithm is finite. */
 float z3d_philox_uniform(uint32_t word);
 
 /* Element `index` of the standard normal sequence of `key` (Box-Muller on block index/4). */

@@ -1,13 +1,13 @@
 /* Result codes and the error text that goes with them. A library function never exits, prints or
- * aborts: it returns a z3d_status, and the failing place has stored one line of text (what, where,
- * which values) for the caller's caller. */
+ * aborts: it returns a z3d_status, and the failing place stores one line of text (what, where,
+ * which values). */
 #ifndef ZERO3D_BASE_STATUS_H
 #define ZERO3D_BASE_STATUS_H
 
 #include <stddef.h>
 
-/* X(name, text). AGAIN is no error: a resumable call has not finished yet. ERR_START is this
- * rank's alone, from before it could tell the others: each rank that has it prints it. */
+/* X(name, text). AGAIN is not an error: a resumable call has not finished yet. ERR_START belongs to
+ * one rank only, from before it could tell the others: each rank that has it prints it. */
 #define Z3D_STATUS_MAP(X)                                                                          \
     X(OK, "success")                                                                               \
     X(AGAIN, "not finished yet, call again")                                                       \
@@ -42,24 +42,24 @@ const char *z3d_status_text(z3d_status status);
 z3d_status z3d_error_set(z3d_status status, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Puts "context: " before the stored text (what was being done when the error came); returns
+/* Puts "context: " before the stored text: what was being done when the error occurred. Returns
  * `status`. */
 z3d_status z3d_error_context(z3d_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Stores a text of several lines, a newline between two: only a configuration has so many errors.
+/* Stores a text of several lines, separated by newlines. Only a configuration has several errors.
  */
 z3d_status z3d_error_set_lines(z3d_status status, const char *file, int line, const char *lines);
 
-/* The text of this thread's last error, one line (but z3d_error_set_lines), no newline at its end;
- * "" when there was none. */
+/* The text of this thread's last error: one line (except z3d_error_set_lines), no newline at the
+ * end; "" if there was none. */
 const char *z3d_error_message(void);
 
 /* Where the last error was made: "zero/build/builder.c:120". */
 const char *z3d_error_place(void);
 
-/* An error put by, for after a clean-up that may fail too, for a later call or for another thread.
- * One of zeroes is Z3D_OK. */
+/* A saved error: for after a clean-up that may fail too, for a later call, or for another thread.
+ * All zeros means Z3D_OK. */
 typedef struct z3d_kept_error {
     z3d_status status;
     char message[8192];
@@ -68,7 +68,7 @@ typedef struct z3d_kept_error {
 
 /* `status` with this thread's text and place. */
 z3d_kept_error z3d_error_keep(z3d_status status);
-/* They are this thread's last error again, unless Z3D_OK was kept; returns the kept status. */
+/* Makes them this thread's last error again, unless Z3D_OK was kept. Returns the kept status. */
 z3d_status z3d_error_restore(const z3d_kept_error *kept);
 
 #define Z3D_ERROR(status, ...) z3d_error_set((status), __FILE__, __LINE__, __VA_ARGS__)
@@ -80,20 +80,20 @@ z3d_status z3d_error_restore(const z3d_kept_error *kept);
         if (z3d_try_status != Z3D_OK) return z3d_try_status;                                       \
     } while (0)
 
-/* Puts the failed status into `status` and jumps to the cleanup ladder. */
+/* Stores the status in `status`; on failure jumps to `label`, where clean-up begins. */
 #define Z3D_TRY_GOTO(status, call, label)                                                          \
     do {                                                                                           \
         (status) = (call);                                                                         \
         if ((status) != Z3D_OK) goto label;                                                        \
     } while (0)
 
-/* For conditions that only a bug of ours can break; they stay on in release builds. */
+/* For conditions that only a bug in zero3d can break. Checked in release builds, too. */
 #define Z3D_REQUIRE(condition, ...)                                                                \
     do {                                                                                           \
         if (!(condition)) return Z3D_ERROR(Z3D_ERR_INTERNAL, __VA_ARGS__);                         \
     } while (0)
 
-/* calloc of count x bytes that says what it was for. Free with free(). */
+/* calloc of count x bytes; the error names `what`. Free with free(). */
 z3d_status z3d_new(size_t count, size_t bytes, const char *what, void *out_pointer);
 
 #endif

@@ -19,8 +19,8 @@ typedef struct z3d_string {
 void z3d_string_append(z3d_string *string, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void z3d_string_append_bytes(z3d_string *string, const char *bytes, size_t count);
-/* Appends `text` as a JSON string with its quotes; bytes that are no UTF-8 become
- * U+FFFD; NULL becomes null. */
+/* Appends `text` as a JSON string with quotes. Bytes that are not UTF-8 become U+FFFD; NULL becomes
+ * null. */
 void z3d_string_append_json(z3d_string *string, const char *text);
 /* Bytes of the well-formed UTF-8 character at `text`, of which `left` bytes may be read; 0 if there
  * is none. */
@@ -28,12 +28,12 @@ size_t z3d_utf8_length(const char *text, size_t left);
 /* Appends a number with the fewest digits that read back to the same double; JSON's null when it is
  * not finite. */
 void z3d_string_append_number(z3d_string *string, double value);
-/* Empty and unfailed again; its memory is kept for what comes. */
+/* Makes it empty and not failed; keeps its memory for reuse. */
 void z3d_string_clear(z3d_string *string);
 void z3d_string_free(z3d_string *string);
 
 /* The whole text must be one number (no leading zeros, no trailing text), else ERR_CONFIG. Integers
- * may be written 500000000, 5e8 or 500000000.0; 1.5 is none; values beyond int64 are refused. */
+ * may be written 500000000, 5e8 or 500000000.0; 1.5 and values beyond int64 are refused. */
 z3d_status z3d_parse_int(const char *text, int64_t *out);
 z3d_status z3d_parse_float(const char *text, double *out); /* finite only */
 /* "16GiB", "512 MiB", "3e9", "80GB" -> bytes. */
@@ -44,14 +44,15 @@ const char *z3d_format_bytes(int64_t bytes, char *buf, size_t size);
 const char *z3d_format_count(double count, char *buf, size_t size);
 const char *z3d_format_seconds(double seconds, char *buf, size_t size);
 
-/* The fewest digits that read back to the same double ("6e-04" is written "0.0006"); the point is a
- * point in every locale. 32 bytes are enough. */
+/* The fewest digits that read back to the same double ("6e-04" is written "0.0006"); the decimal
+ * point is a point in every locale. 32 bytes are enough. */
 const char *z3d_format_number(double value, char *buf, size_t size);
 
 /* Product and sum that refuse overflow (return false). Operands are not negative. */
 bool z3d_mul_i64(int64_t a, int64_t b, int64_t *out);
 bool z3d_add_i64(int64_t a, int64_t b, int64_t *out);
-/* The next multiple (> 0) at or above value (>= 0); -1 when it is beyond int64. */
+/* The smallest multiple of `multiple` (> 0) that is at least `value` (>= 0); -1 if it exceeds
+ * int64. */
 int64_t z3d_round_up(int64_t value, int64_t multiple);
 
 /* Reads a whole file (at most `limit` bytes) into a NUL-terminated malloc'ed text. */

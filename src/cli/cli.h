@@ -9,12 +9,13 @@
 #include "src/base/base.h"
 #include "src/base/config.h"
 
-/* Exit codes: wrong usage is told apart from failed work. */
+/* Exit codes: wrong usage differs from failed work. */
 enum {
     CLI_OK = 0,
     CLI_FAILED = 1,
     CLI_USAGE = 2,
-    CLI_UNFINISHED = 75 /* saved before its end: start it again (EX_TEMPFAIL of sysexits.h) */
+    CLI_UNFINISHED =
+        75 /* stopped and saved a checkpoint: start it again (EX_TEMPFAIL of sysexits.h) */
 };
 
 typedef struct cli_command {
@@ -29,36 +30,36 @@ extern const cli_command cli_train, cli_plan, cli_reproduce, cli_data, cli_check
 extern const cli_command *const cli_commands[];
 
 /* One option of a command: "--name VALUE" (or "--name=VALUE") when `value` is not NULL, else
- * "--name", which sets *flag. With both, "--name" may go without its value, a picture's file: an
- * argument that ends in .svg. */
+ * "--name", which sets *flag. With both, "--name" may have no value; its value is a picture's file,
+ * an argument that ends in .svg. */
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     const char **value;
     bool *flag;
 } cli_option;
 
-/* Takes the options out of argv[1..] and leaves the other arguments there, in order: argv[1 ..
+/* Removes the options from argv[1..] and leaves the other arguments there, in order: argv[1 ..
  * *count]. After "--" nothing is an option. ERR_USAGE on an unknown option or a missing value. */
 z3d_status cli_parse(int argc, char **argv, const cli_option *options, int *count);
 
-/* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE when an
- * argument is no assignment; ERR_CONFIG with every error of both and of z3d_config_check. The
+/* Reads CONFIG and the key=value arguments after it: arguments[0 .. count-1]. ERR_USAGE if an
+ * argument is not an assignment; ERR_CONFIG with every error of both and of z3d_config_check. The
  * caller destroys *out. */
 z3d_status cli_read_config(int count, char **arguments, z3d_config **out);
 
-/* The same for a command that has its number of ranks: an error's message has what is wrong with
- * that too. */
+/* The same for a command that knows its number of ranks: the error also has what is wrong for that
+ * number. */
 z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_config **out);
 
 /* Prints the last error as "zero3d: ..."; returns the exit code for `status` (0 for OK). */
 int cli_finish(z3d_status status, const char *command);
-/* The same for a command of ranks: what all know is told by rank 0, what is wrong with a rank's
- * start by that rank. world NULL: there is none, it could not be made. */
+/* The same for a command of several ranks. Rank 0 prints what all know; a rank prints what is wrong
+ * with its own start. world NULL: it could not be created. */
 int cli_finish_rank(const z3d_world *world, z3d_status status, const char *command);
 /* Writes a small file. ERR_IO. */
 z3d_status cli_write(const char *path, const z3d_string *text);
-/* Writes text to standard output; CLI_FAILED when that fails: with one line (a full disk), without
- * a word when nobody reads the pipe any more. */
+/* Writes text to standard output. CLI_FAILED if that fails: with one line (a full disk), or without
+ * one if nobody reads the pipe any more. */
 int cli_print(const z3d_string *text);
 
 #endif

@@ -15,15 +15,13 @@
 static const char help[] =
     "usage: zero3d doctor [--measure FILE]\n"
     "\n"
-    "Checks this machine: libraries, CPU and instruction set, cores, memory, shared memory. "
-    "Measures the\n"
-    "speed of matrix products in each precision, with the method that a run would choose.\n"
-    "A line that begins with '!' names something that slows down or stops a run.\n"
+    "Checks this machine: libraries, CPU and instruction set, cores, memory, shared memory.\n"
+    "Measures the speed of matrix products in each precision, with the method that a run would\n"
+    "choose. A line that begins with '!' names a problem that slows down or stops a run.\n"
     "\n"
-    "  --measure FILE   only measures kernels, copies, the links between the ranks that it is "
-    "started\n"
-    "                   on, and the disk of FILE; writes the description of the machine to FILE, "
-    "for\n"
+    "  --measure FILE   only measures kernels, copies, the links between its ranks and the disk "
+    "of\n"
+    "                   FILE; writes the machine's description to FILE, for\n"
     "                   `zero3d plan --hardware`\n"
     "\n"
     "example: scripts/launch -n 2 zero3d doctor --measure configs/hardware/this-machine.yaml\n";
@@ -163,5 +161,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_doctor = {"doctor", "check this machine, and measure how fast it is", help,
-                                run};
+const cli_command cli_doctor = {"doctor", "check this machine and measure its speed", help, run};

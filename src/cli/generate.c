@@ -22,10 +22,10 @@ static const char help[] =
     "                       set, and on one rank, standard input if it is a pipe or a file)\n"
     "  --tokens N           tokens to generate\n"
     "  --temperature T      0: always the most likely token\n"
-    "  --top-k K            draw from the K most likely tokens; 0: from all\n"
-    "  --top-p P            draw from the most likely tokens that have the probability P\n"
-    "                       together; 1: from all\n"
-    "  --seed N             seed of the draws\n"
+    "  --top-k K            sample from the K most likely tokens; 0: from all\n"
+    "  --top-p P            sample from the most likely tokens whose probabilities add up\n"
+    "                       to P; 1: from all\n"
+    "  --seed N             seed of sampling\n"
     "  --vocab PATH         GPT-2's vocab.json, tokenizer.json, or a folder with them\n"
     "                       (default: data.vocab of the run, or the imported tokenizer)\n"
     "  --merges FILE        GPT-2's merges.txt, if it is not beside vocab.json\n"
@@ -191,4 +191,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_generate = {"generate", "text from a checkpoint", help, run};
+const cli_command cli_generate = {"generate", "generate text from a checkpoint", help, run};

@@ -16,34 +16,32 @@ static const char help[] =
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
     "                   [--write FILE]\n"
     "\n"
-    "Shows what a run would need, without running it: one process makes the step program of any "
-    "rank of\n"
-    "any world. Prints that rank's memory by category (parameters, gradients, optimizer states,\n"
-    "activations, temporary, communication), the arena that holds them, the elements that the rank "
-    "sends\n"
-    "along each axis, and its work.\n"
+    "Shows what a run would need, without running it. One process makes the step program of any\n"
+    "rank of any world. It prints that rank's memory by category (parameters, gradients, "
+    "optimizer\n"
+    "states, activations, temporary, communication), the arena that holds them, the elements that\n"
+    "the rank sends along each axis, and its work.\n"
     "\n"
     "  --ranks N         number of ranks; default: parallel.world_size, or what the tensor size "
     "and the\n"
     "                    batch keys imply\n"
     "  --rank R          the rank to plan (default 0)\n"
-    "  --print-program   also prints its training step, one instruction a line\n"
-    "  --memory          also prints the memory of its training step: the lower bound of any "
-    "placement,\n"
-    "                    the plan, a first-fit and a caching allocator; with FILE.svg, also a "
-    "picture\n"
-    "  --hardware FILE   a described machine (configs/hardware): also predicts whether the run "
-    "fits, the\n"
-    "                    time of a step and its parts, TFLOPS, MFU and HFU\n"
-    "  --calibration FILE  numbers that replace some of the machine's\n"
-    "  --tokens N        also the time and device hours to train on N tokens\n"
-    "  --json            the prediction as one JSON object\n"
+    "  --print-program   also prints its training step, one instruction per line\n"
+    "  --memory          also prints the memory of its training step: the lower bound of any\n"
+    "                    placement, the plan, a first-fit and a caching allocator; with FILE.svg,\n"
+    "                    also draws a picture\n"
+    "  --hardware FILE   the description of a machine (configs/hardware): also predicts whether "
+    "the\n"
+    "                    run fits, the time of a step and its parts, TFLOPS, MFU and HFU\n"
+    "  --calibration FILE  a file whose numbers replace some of the machine's\n"
+    "  --tokens N        also predicts the time and device hours to train on N tokens\n"
+    "  --json            prints the prediction as one JSON object\n"
     "  --trace FILE      writes the predicted timeline, for Perfetto\n"
     "  --fit SIZE        finds the fastest configuration for this model and batch on devices of "
     "SIZE\n"
-    "                    (16GiB; or `device`: the size in --hardware FILE): tries ZeRO stages,\n"
-    "                    granularities, P_a, host memory and micro-batches; one line each.\n"
-    "                    --write FILE saves the first one as a configuration\n"
+    "                    (16GiB; or `device`: the size in --hardware FILE). Tries ZeRO stages,\n"
+    "                    granularities, P_a, host memory and micro-batches; one line each\n"
+    "  --write FILE      with --fit: saves the fastest one as a configuration\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 zero_optimization.stage=3\n";
@@ -69,7 +67,7 @@ static z3d_status advise(const z3d_config *config, const z3d_case *of, int threa
     z3d_room room = {.device = need->arena + (int64_t)need->free,
                      .host = (int64_t)need->host_capacity};
     z3d_string_append(text, "\n");
-    return z3d_plan_advice(config, of->topology.size[Z3D_AXIS_WORLD], threads, &room, text);
+    return z3d_plan_advice(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, &room, text);
 }
 
 static z3d_status price(const z3d_config *config, const z3d_case *of, int threads,
@@ -252,4 +250,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_plan = {
-    "plan", "memory, communication and program of any rank, without a run", help, run};
+    "plan", "show memory, communication and program of any rank, without a run", help, run};

@@ -13,20 +13,18 @@ static const char help[] =
     "       zero3d reproduce --calibrate [--calibration FILE]\n"
     "       zero3d reproduce --write-configs DIR\n"
     "\n"
-    "Prints the numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a "
-    "configuration\n"
-    "that runs here at full size on the sim device: it runs training's step program on a virtual "
-    "clock,\n"
-    "without real memory. docs/reproducing-the-paper.md lists the assumptions.\n"
+    "Prints the numbers of the ZeRO paper (arXiv 1910.02054) beside ours. Each row is a\n"
+    "configuration that runs here at full size on the sim device: with the step program of "
+    "training,\n"
+    "without memory, on a virtual clock. docs/reproducing-the-paper.md lists the assumptions.\n"
     "\n"
-    "  --json              one array of objects: figure, system, size, gpus, quantity, published, "
-    "ours\n"
+    "  --json              prints one array of objects: figure, system, size, gpus, quantity,\n"
+    "                      published, ours\n"
     "  --page FILE         also writes a self-contained HTML page with the figures redrawn\n"
     "  --hardware FILE     default: configs/hardware/dgx2-v100.yaml, here or as installed\n"
     "  --calibration FILE  default: configs/paper/calibration.yaml, here or as installed\n"
-    "  --calibrate         fits the calibration's constants again to the points marked `fitted`, "
-    "and\n"
-    "                      writes the file (about a minute)\n"
+    "  --calibrate         fits the calibration's constants to the points marked `fitted` again,\n"
+    "                      and writes the file (about a minute)\n"
     "  --write-configs DIR writes every row as a configuration file (configs/paper)\n";
 
 static z3d_status write_file(const char *path, const z3d_string *text) {
@@ -155,4 +153,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_reproduce = {"reproduce", "the ZeRO paper's numbers beside ours", help, run};
+const cli_command cli_reproduce = {"reproduce", "print the ZeRO paper's numbers beside ours", help,
+                                   run};

@@ -1,5 +1,5 @@
-/* What one collective call is, and the table of those that run on a device's own streams. Who takes
- * part in a call is the business of the room above (parallel.h, which every caller includes). */
+/* One collective call, and the table of collectives that run on a device's own streams. parallel.h,
+ * which every caller includes, says who takes part in a call. */
 #ifndef ZERO3D_DEVICE_COLLECTIVES_H
 #define ZERO3D_DEVICE_COLLECTIVES_H
 
@@ -37,7 +37,7 @@ typedef enum z3d_reduce_op { Z3D_SUM, Z3D_MAX } z3d_reduce_op;
  *   broadcast       buffer[count] from member `peer`.
  *   send, recv      buffer[count] to, from member `peer`.
  * A bucket is a column range of a parameter group's [N x shard] matrix: buffer points at its first
- * column, stride is the shard's length. In which order sums are taken is told in parallel.h. */
+ * column, stride is the shard's length. parallel.h has the order of sums. */
 typedef struct z3d_collective {
     z3d_collective_kind kind;
     z3d_reduce_op op;
@@ -45,28 +45,29 @@ typedef struct z3d_collective {
     void *buffer;
     int64_t count, stride;
     int peer;
-    bool scalar; /* counted apart: control and statistics, not tensors */
+    bool scalar; /* counted separately: control and statistics, not tensors */
 } z3d_collective;
 
 enum { Z3D_COLLECTIVES_ID_BYTES = 128 };
 
-/* Filled in by cuda/nccl.c, called by parallel/nccl/nccl.c. A failed call's text is got by
- * z3d_device_heard. `device` is what z3d_device_collectives gave. */
+/* Filled in by cuda/nccl.c, called by parallel/nccl/nccl.c. z3d_device_heard fetches a failed
+ * call's text. `device` is z3d_device_collectives' *self. */
 typedef struct z3d_stream_collectives {
-    /* Finds and loads the library. ERR_UNSUPPORTED with where it was looked for. Not collective. */
+    /* Finds and loads the library. ERR_UNSUPPORTED says where it was searched. Not collective. */
     z3d_status (*load)(void *device);
     /* One rank makes the world's id, which the others need to connect. */
     z3d_status (*make_id)(void *device, void *id);
     /* Joins all ranks of the world, once. Collective over the world, blocking. */
     z3d_status (*connect)(void *device, const void *id, int size, int rank);
     bool (*connected)(const void *device);
-    /* The communicator of the `size` ranks that call with the same colour, in order of `index`;
-     * `name` is for messages. Collective over the world, blocking. */
+    /* Makes the communicator of the `size` ranks that call with the same colour, in order of
+     * `index`; `name` is for messages. Collective over the world, blocking. */
     z3d_status (*split)(void *device, int colour, int index, int size, const char *name,
                         void **out);
     void (*destroy)(void *communicator);
-    /* Enqueued behind the kernels launched so far, on the communicator's own stream. When it is
-     * over, its time is added to *seconds, and to *exposed what compute waited for it. */
+    /* Enqueues it after the kernels launched so far, on the communicator's own stream. When it is
+     * complete, its time is added to *seconds, and the time that compute waited for it to *exposed.
+     */
     z3d_status (*start)(void *communicator, const z3d_collective *call, double *seconds,
                         double *exposed, int64_t *id);
     /* Kernels launched after this see the result. Does not block. */

@@ -1,12 +1,11 @@
 /* src/device: memory and kernels of one device, behind one table per backend (cpu, record, sim,
- * timed; cuda's comes out of a plugin: cuda/plugin.h). It may call src/base. Start reading at
- * kernels.h: every kernel is one struct, launched by Z3D_LAUNCH; each backend has a table by kernel
- * kind, and interface/cost.c says for every kind which memory it reads and writes and what it
- * costs, which is all that the recording device (and later sim) needs.
+ * timed; cuda's is in a plugin: plugin/plugin.h). It may call src/base. Start reading at kernels.h.
+ * Every kernel is one struct, launched by Z3D_LAUNCH. Each backend has a table by kernel kind.
+ * interface/cost.c says for every kind which memory it reads and writes and what it costs; the
+ * recording device and sim need no more.
  *
- * A device belongs to one rank. Kernels of one device run in the order of their launches. Pointers
- * passed to kernels are device pointers: only kernels (and z3d_device_read/_write) touch what is
- * behind them. */
+ * A device belongs to one rank. Its kernels run in the order of their launches. Pointers passed to
+ * kernels are device pointers: only kernels (and z3d_device_read/_write) access their memory. */
 #ifndef ZERO3D_DEVICE_DEVICE_H
 #define ZERO3D_DEVICE_DEVICE_H
 
@@ -23,9 +22,9 @@ typedef struct z3d_device z3d_device;
  * arena. */
 typedef enum z3d_space { Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_COUNT } z3d_space;
 
-/* How matrix products are computed: chosen by measuring once (z3d_device_measure_gemm) because
- * another choice gives other bits. Upcast: 16-bit operands are widened into scratch and multiplied
- * in fp32. */
+/* How matrix products are computed. The choice is measured once (z3d_device_measure_gemm) and kept,
+ * because another choice gives other bits. Upcast: 16-bit operands are converted to fp32 in scratch
+ * and multiplied in fp32. */
 #define Z3D_GEMM_METHOD_MAP(X)                                                                     \
     X(AUTO, auto)                                                                                  \
     X(SGEMM, sgemm)       /* oneDNN dnnl_sgemm; 16-bit operands upcast */                          \
@@ -43,8 +42,8 @@ const char *z3d_gemm_method_name(z3d_gemm_method method);
 
 struct z3d_tape;
 
-/* cuda: who computes attention. AUTO: cuDNN where it is there and can (fp16 and bf16, no dropout),
- * else our own kernels; CUDNN refuses what it cannot. */
+/* cuda: who computes attention. AUTO: cuDNN if it is installed and supports the case (fp16 and
+ * bf16, no dropout), else our own kernels. CUDNN refuses what it does not support. */
 typedef enum z3d_attention_method {
     Z3D_ATTENTION_AUTO,
     Z3D_ATTENTION_CUDNN,
@@ -54,17 +53,17 @@ typedef enum z3d_attention_method {
 typedef struct z3d_device_config {
     const char *backend; /* "cpu", "cuda", "record", "sim", or "timed": the cpu device with a clock
                           */
-    int threads; /* cpu: OpenMP threads of this rank; 0: all cores this process may use. sim:
-                    what scratch is counted for, 0: none */
+    int threads; /* cpu: OpenMP threads of this rank; 0: all cores that this process may use. sim:
+                    threads for which scratch is counted; 0: none */
     z3d_gemm_method gemm[Z3D_DTYPE_COUNT]; /* by operand type; AUTO means SGEMM */
     const char
         *isa; /* cpu: "avx512", "avx2", "generic" to force one, NULL: the best this CPU has */
     struct z3d_tape
         *tape;      /* sim, timed: what is launched is written on it (src/device/sim/tape.h) */
-    int local_rank; /* cuda: this rank among those of its node; GPU local_rank modulo their
-                       number is its own */
+    int local_rank; /* cuda: this rank's index on its node; it uses GPU local_rank modulo the number
+                       of GPUs */
     bool host_collectives; /* cuda: collectives go through host memory (MPI), not NCCL */
-    bool tf32; /* cuda: products of fp32 in TF32 (10 bits of mantissa), several times as fast */
+    bool tf32; /* cuda: fp32 products in TF32 (10 bits of mantissa), several times as fast */
     z3d_attention_method attention;
     bool nondeterministic; /* cuda: results may differ from run to run in their last bits */
 } z3d_device_config;
@@ -80,77 +79,77 @@ const char *z3d_device_backend(const z3d_device *device);
 const char *z3d_device_description(const z3d_device *device);
 int z3d_device_threads(const z3d_device *device);
 
-/* A number of the physical device: equal for two ranks exactly if they share one. 0: sharing it
- * means nothing (cpu). */
+/* An id of the physical device: equal for two ranks exactly if they share one. 0: sharing does not
+ * matter (cpu). */
 uint64_t z3d_device_identity(const z3d_device *device);
-/* Bytes of the device's own memory in use by everything on it, other processes too; -1: it has none
- * of its own. */
+/* Bytes of the device's own memory that are in use, by other processes too; -1: it has no memory of
+ * its own. */
 int64_t z3d_device_used_bytes(const z3d_device *device);
-/* Whether the host may follow device pointers. Where not, collectives over MPI copy. */
+/* Whether the host can access device memory. If not, collectives over MPI copy. */
 bool z3d_device_host_reads(const z3d_device *device);
 
-/* Collectives that run on the device's own streams; NULL: none, or config.host_collectives. The
- * table is collectives.h's; *self is what its functions are given. */
+/* Collectives that run on the device's own streams (collectives.h); NULL: none, or
+ * config.host_collectives. Pass *self to its functions. */
 const struct z3d_stream_collectives *z3d_device_collectives(const z3d_device *device, void **self);
-/* Where a failed call of that table has left its text: it goes into this thread's error. Returns
- * `status`. */
+/* After a failed call of that table: copies its text to this thread's error. Returns `status`. */
 z3d_status z3d_device_heard(const z3d_device *device, z3d_status status);
 
 /* One block of `bytes` in `space`, 4096-aligned, first-touched (cuda: 512-aligned, zeroed; host
  * memory is pinned). The engine calls this once per space: everything else is planned inside. An
- * asynchronous save's copy is one block more. On the record device the addresses are unbacked. */
+ * asynchronous save needs one more block for its copy. On the record device the addresses have no
+ * memory behind them. */
 z3d_status z3d_device_alloc(z3d_device *device, z3d_space space, int64_t bytes, void **out);
 void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t bytes);
 
-/* Bytes that device memory could still give; INT64_MAX where nobody knows. On the cpu device all
- * ranks of a node, and host space, share them. */
+/* Free bytes of device memory; INT64_MAX if unknown. On the cpu device all ranks of a node, and
+ * host space, share them. */
 int64_t z3d_device_available(const z3d_device *device);
-/* The same of host memory, whatever the device: of this node, for all its ranks together. */
+/* Free bytes of this node's host memory, for all its ranks together. */
 int64_t z3d_host_available(void);
 
 /* Scratch that kernels may use while they run (see z3d_kernel_scratch). Owned by the caller. */
 void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes);
 
-/* The CPU has no engine that moves messages while it computes: long kernels call `poll(context)`
- * about every millisecond, between tiles whose cuts do not depend on it. NULL: none. */
+/* A CPU moves no messages while it computes. So long kernels call `poll(context)` about every
+ * millisecond, between tiles; the tiles do not depend on it. NULL: none. */
 void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *context);
 
-/* Launches one kernel. Asynchronous where the device is; see Z3D_LAUNCH. Errors: ERR_DEVICE,
+/* Launches one kernel; asynchronous if the device is. See Z3D_LAUNCH. Errors: ERR_DEVICE,
  * ERR_INTERNAL. */
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel);
 
 /* Waits for all kernels launched before. */
 z3d_status z3d_device_synchronize(z3d_device *device);
 
-/* Host <- device and device <- host, synchronous. For initial data, batches, results; never within
- * units. */
+/* Copies host <- device and device <- host, synchronously. For initial data, batches, results;
+ * never inside units. */
 z3d_status z3d_device_read(z3d_device *device, void *host, const void *source, int64_t bytes);
 z3d_status z3d_device_write(z3d_device *device, void *destination, const void *host, int64_t bytes);
 
-/* The same, enqueued like a kernel: `host` is memory of HOST space, which nobody else touches
- * before the next z3d_device_synchronize. Where the device has no queue: done at once. */
+/* The same, enqueued like a kernel. `host` is memory of HOST space; nobody else may access it
+ * before the next z3d_device_synchronize. A device without a queue copies immediately. */
 z3d_status z3d_device_post(z3d_device *device, void *destination, const void *host, int64_t bytes);
 z3d_status z3d_device_fetch(z3d_device *device, void *host, const void *source, int64_t bytes);
 
-/* A list of work that was captured once and is started as one: on cuda a graph. */
+/* Work that was captured once and is launched as one: on cuda a graph. */
 typedef struct z3d_region z3d_region;
 bool z3d_device_captures(const z3d_device *device);
-/* From begin to end, kernels, posts, fetches, copies and collectives of this device's own streams
- * are kept, and do not run. Whatever waits for the device, or takes memory, is an error there; so
- * all of it has run before, at the same addresses. Copies and collectives that were started are
- * waited for before the end. */
+/* Between begin and end, kernels, posts, fetches, copies and collectives of this device's own
+ * streams are recorded and do not run. Waiting for the device and allocating memory are errors
+ * there. So the caller must have run all of it before, at the same addresses. The caller waits for
+ * all started copies and collectives before the end. */
 z3d_status z3d_capture_begin(z3d_device *device);
-/* *launches: how many single pieces of work it has. Also after a failure in between, to forget what
- * was kept: then with out NULL. */
+/* *launches: the number of single operations in it. After a failure in between, call it with out
+ * NULL to discard the recording. */
 z3d_status z3d_capture_end(z3d_device *device, z3d_region **out, int64_t *launches);
-/* Enqueued like a kernel, any number of times. Memory that was named must still be there. */
+/* Enqueued like a kernel, any number of times. The memory that it uses must still exist. */
 z3d_status z3d_region_launch(z3d_device *device, const z3d_region *region);
-/* Before the groups whose collectives it has. */
+/* Call it before destroying the groups whose collectives it contains. */
 void z3d_region_destroy(z3d_device *device, z3d_region *region);
 
 /* Copies `bytes` between device and host space beside compute, after the kernels launched so far,
- * in the order of the starts; neither end may be touched until the copy's wait. *copy is used
- * once, in wait. The cpu device copies with a thread of its own. Errors: ERR_DEVICE. */
+ * in the order of the starts. Nobody may access either end until the copy's wait. Use *copy once,
+ * in wait. The cpu device copies with a separate thread. Errors: ERR_DEVICE. */
 typedef struct z3d_copy {
     int64_t id;
 } z3d_copy;
@@ -159,17 +158,18 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
 /* Kernels launched after this see the copied bytes. */
 z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
 
-/* Seconds that kernels waited for copies while the host did not (z3d_copy_wait did not block): up
- * to the last synchronisation, since creation. 0 where the host waits. */
+/* Seconds that kernels waited for copies while the host did not wait (z3d_copy_wait did not block),
+ * from creation to the last synchronisation. 0 if the host waits. */
 double z3d_copies_waited(const z3d_device *device);
 
-/* Called with every range of device (and host-space) memory that something is about to touch:
- * kernels and their scratch, copies, reads, writes, collectives. For tests that measure what memory
- * is used apart from what was planned. NULL: none. */
+/* Called with every range of device (and host-space) memory that something is about to access:
+ * kernels and their scratch, copies, reads, writes, collectives. For tests that compare the memory
+ * in use with the plan. NULL: none. */
 typedef void (*z3d_access_observer)(void *context, const void *memory, int64_t bytes);
 void z3d_device_set_access_observer(z3d_device *device, z3d_access_observer observer,
                                     void *context);
-/* What touches device memory without a call of this room says so (the collectives). */
+/* Whoever accesses device memory without a call of this module reports it here (the collectives).
+ */
 void z3d_device_touch(const z3d_device *device, const void *memory, int64_t bytes);
 
 /* What one kernel reads, writes and costs, from its struct alone; the same on every device. */
@@ -191,17 +191,16 @@ typedef struct z3d_cost {
 void z3d_kernel_cost(const z3d_kernel *kernel, z3d_cost *out);
 const char *z3d_kernel_name(z3d_kernel_kind kind);
 
-/* Bytes of scratch the CPU backend wants for this kernel with `threads` threads (an upper bound
+/* Bytes of scratch that the CPU backend needs for this kernel with `threads` threads (the maximum
  * over gemm methods). */
 int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads);
 
-/* Measures products of the given shape class (m x n x k, fp32 result) by every method and gives the
- * fastest one with its GFLOP/s. Takes well below a second. cpu only; record gives SGEMM. */
+/* Measures products of the given shape (m x n x k, fp32 result) with every method and returns the
+ * fastest one with its GFLOP/s. Takes well below a second. cpu only; record returns SGEMM. */
 z3d_status z3d_device_measure_gemm(z3d_device *device, z3d_dtype dtype, int64_t m, int64_t n,
                                    int64_t k, z3d_gemm_method *best, double *gflops);
 
-/* Recording device: `observe` is called for every kernel launched on it instead of running
- * anything. */
+/* Recording device: calls `observe` for every launched kernel instead of running it. */
 void z3d_device_set_recorder(z3d_device *device,
                              z3d_status (*observe)(void *context, const z3d_kernel *kernel),
                              void *context);

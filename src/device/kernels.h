@@ -1,9 +1,9 @@
 /* All kernels: one struct each, in one tagged union. Matrices are row-major. "rows" are tokens
- * (batch x seq) unless said otherwise. T marks memory in the kernel's `dtype` (fp32, bf16 or fp16);
- * statistics, losses and accumulators are fp32 or fp64; arithmetic is done in fp32. Pointers are
- * device pointers; buffers of one kernel do not overlap unless "in place" is said. Results never
- * depend on the number of threads of the CPU nor on polling: work is cut into fixed tiles and
- * partial sums are added in a fixed order. */
+ * (batch x seq) unless stated otherwise. T marks memory in the kernel's `dtype` (fp32, bf16 or
+ * fp16). Statistics, losses and accumulators are fp32 or fp64; arithmetic is in fp32. Pointers are
+ * device pointers. Buffers of one kernel do not overlap except "in place". Results do not depend on
+ * the number of CPU threads or on polling: work is cut into fixed tiles, and partial sums are added
+ * in a fixed order. */
 #ifndef ZERO3D_DEVICE_KERNELS_H
 #define ZERO3D_DEVICE_KERNELS_H
 
@@ -14,22 +14,22 @@
 #include "src/base/dtype.h"
 #include "src/base/optimizers.h"
 
-/* What varies from step to step is data, not code: the executor keeps one of these in device memory
- * and kernels read it. */
+/* What varies from step to step. The executor keeps one of these in device memory, and kernels read
+ * it. */
 typedef struct z3d_step_state {
     int64_t step;           /* number of this step, from 1 */
     int64_t optimizer_step; /* steps that were not skipped, this one included: AdamW's bias
                                correction */
     int64_t sample_base;    /* global index of the step's first sample: the data position */
     uint64_t seed;          /* dropout's seed */
-    int64_t position;       /* generate: the row (token) whose logits are wanted */
+    int64_t position;       /* generate: the row (token) whose logits are returned */
     float learning_rate;
     float loss_scale;
     float gradient_seed; /* loss_scale / global number of valid targets: what the loss is multiplied
                             by, once */
     float gradient_factor; /* clip factor / loss_scale: what optimizers multiply gradients by */
     float skip;            /* 1: an overflow, leave parameters and optimizer states as they are */
-    float stop_requested;  /* 1: somebody asked this rank for a stop */
+    float stop_requested;  /* 1: this rank was asked to stop */
     double loss_sum;       /* sum over this rank's valid targets so far in this step, unscaled */
     double valid_targets;  /* their number */
 } z3d_step_state;
@@ -46,10 +46,10 @@ typedef struct z3d_dropout {
 
 /* C[m,n] = (accumulate ? C : 0) + op(A) op(B) (+ bias[n]). op(A) is m x k: stored [m,k] or,
  * transposed, [k,m] (lda is the stored row's length). A and B have `dtype`, C has `c_dtype`, bias
- * has `dtype`.
- * The last three ask for what would be a kernel of its own behind the product, and on the cpu
- * device is: devices that can do it in the same launch may round once less. The first two want C in
- * `dtype` without gaps (ldc = n), the last A transposed and without (lda = m). */
+ * has `dtype`. The last three fields request an epilogue. Devices that can do it in the same launch
+ * may round once less; others, and the cpu device, run a kernel of its own after the product. The
+ * first two need C in `dtype` without gaps (ldc = n), the last needs A transposed and without gaps
+ * (lda = m). */
 typedef struct z3d_gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
@@ -59,10 +59,10 @@ typedef struct z3d_gemm {
     z3d_dtype dtype, c_dtype;
     const void *bias;        /* T[n] or NULL */
     void *gelu;              /* T[m,n] = gelu(C), beside C itself; or NULL */
-    const void *before_gelu; /* T[m,n]: C, the gradient of gelu's output, becomes that of its input,
-                                which this is; or NULL */
-    void *bias_gradient; /* c_dtype[m] = (accumulate ? itself : 0) + sum over k of op(A): of dy's
-                            rows, where op(A) is dy^T; or NULL */
+    const void *before_gelu; /* T[m,n], gelu's input: C, the gradient of gelu's output, becomes that
+                                of its input; or NULL */
+    void *bias_gradient; /* c_dtype[m] = (accumulate ? itself : 0) + sum over k of op(A), that is of
+                            dy's rows if op(A) is dy^T; or NULL */
 } z3d_gemm;
 
 /* x[count] = value */
@@ -148,8 +148,8 @@ typedef struct z3d_gelu_backward {
 
 /* y[rows,cols] = residual + dropout(x + bias). residual T or NULL (0), bias T[cols] or NULL; y may
  * be x. The rows are rows first .. first + rows - 1 of the micro-batch's batch x seq; dropout's
- * counter is (sample, head 0, row within the sample, column), so that who has which rows changes
- * nothing. */
+ * counter is (sample, head 0, row within the sample, column), so the result does not depend on
+ * which rank has which rows. */
 typedef struct z3d_dropout_forward {
     const void *x, *bias, *residual;
     void *y;
@@ -200,7 +200,7 @@ typedef struct z3d_embedding_forward {
     z3d_dtype dtype;
 } z3d_embedding_forward;
 
-/* table_gradient[token - first] (+)= dy[row]; not accumulate: rows nobody refers to become 0. Sums
+/* table_gradient[token - first] (+)= dy[row]; without accumulate, rows of no token become 0. Sums
  * in row order. */
 typedef struct z3d_embedding_backward {
     const int32_t *tokens;
@@ -220,8 +220,8 @@ typedef struct z3d_position_forward {
     z3d_dtype dtype;
 } z3d_position_forward;
 
-/* gradient[seq,cols] (+)= sum over the samples of dy[rows,cols], whose rows are as above; not
- * accumulate: positions that no row has become 0. */
+/* gradient[seq,cols] (+)= sum over the samples of dy[rows,cols], with rows as above; without
+ * accumulate, positions of no row become 0. */
 typedef struct z3d_position_backward {
     const void *dy;
     void *gradient;
@@ -311,8 +311,8 @@ typedef struct z3d_optimizer_update {
 Z3D_OPTIMIZERS(X, )
 #undef X
 
-/* *out += sum of squares of x[count], in fp64, fixed order; not finite exactly if x has an infinity
- * or NaN. */
+/* *out += sum of squares of x[count], in fp64, in a fixed order. Not finite if and only if x has an
+ * infinity or NaN. */
 typedef struct z3d_sum_squares {
     const void *x;
     int64_t count;
@@ -320,9 +320,9 @@ typedef struct z3d_sum_squares {
     double *out;
 } z3d_sum_squares;
 
-/* The control vector that all ranks' sum is taken of: control[0] = state->loss_sum and control[1] =
- * state->valid_targets, or zeros unless `counts`; control[2] = state->stop_requested; zeros in the
- * rest of control[count]. */
+/* The control vector, which is then summed over all ranks: control[0] = state->loss_sum and
+ * control[1] = state->valid_targets, or zeros unless `counts`; control[2] = state->stop_requested;
+ * zeros in the rest of control[count]. */
 typedef struct z3d_control_begin {
     const z3d_step_state *state;
     double *control; /* at least 4 */
@@ -330,11 +330,11 @@ typedef struct z3d_control_begin {
     bool counts;
 } z3d_control_begin;
 
-/* What the step makes of all ranks' sums, whose squared gradients (of loss_scale times the loss) by
- * group are control[4] .. control[count - 1]. With squares their sum, in this order: state->skip =
- * control[3] = 1 where that is not finite, else 0; state->gradient_factor = min(1, clipping / (norm
- * + 1e-6)) / state->loss_scale, norm = sqrt(squares) / state->loss_scale. clipping 0: none. In
- * fp64, the same bits on every device. */
+/* Decides about the step from the sums over all ranks. control[4] .. control[count - 1] are the
+ * squared gradients (of loss_scale times the loss) by group; squares is their sum, in this order.
+ * state->skip = control[3] = 1 if squares is not finite, else 0; state->gradient_factor = min(1,
+ * clipping / (norm + 1e-6)) / state->loss_scale, norm = sqrt(squares) / state->loss_scale. clipping
+ * 0: none. In fp64, the same bits on every device. */
 typedef struct z3d_control_end {
     double *control;
     z3d_step_state *state;

@@ -1,4 +1,4 @@
-/* For writing units: a unit's run seen as the tensor-parallel layers want it. */
+/* For writing units: a unit's run in the form that the tensor-parallel layers take. */
 #ifndef ZERO3D_MODEL_LAYERS_H
 #define ZERO3D_MODEL_LAYERS_H
 

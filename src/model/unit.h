@@ -1,8 +1,8 @@
-/* The unit type: what is run, checkpointed and recomputed together, and what a user brings to train
- * an own model. A unit is a few function pointers over device kernels; it knows nothing of ZeRO or
- * of pipelines, never reads device memory on the host, and does the same launches and collectives
- * on every call in the same mode (it is recorded once, and every run is asserted against the
- * record). */
+/* The unit type: what runs, is checkpointed and is recomputed together. To train a model of your
+ * own, write its units. A unit is two functions over device kernels. It knows nothing of ZeRO or
+ * pipelines and never reads device memory on the host. It makes the same launches and collectives
+ * on every call in the same mode: it is recorded once, and every run is compared with the
+ * recording. */
 #ifndef ZERO3D_MODEL_UNIT_H
 #define ZERO3D_MODEL_UNIT_H
 
@@ -25,8 +25,8 @@ typedef enum z3d_init { Z3D_INIT_ZEROS, Z3D_INIT_ONES, Z3D_INIT_NORMAL } z3d_ini
 
 /* One parameter. `shape` is logical (global, unpadded). split_dim is the one dimension divided over
  * the tensor group, -1: replicated. padded_dim >= shape[split_dim] is that dimension with padding
- * (a vocabulary); 0: none. It must divide by the tensor size. The padding is zero, stays zero and
- * is never stored. */
+ * (a vocabulary); 0: none. The tensor size must divide it. The padding is zero, stays zero and is
+ * never stored. */
 typedef struct z3d_parameter {
     char name[Z3D_NAME]; /* "attn.c_attn.weight", unique within its group */
     int dims;
@@ -38,8 +38,8 @@ typedef struct z3d_parameter {
     float standard_deviation; /* of Z3D_INIT_NORMAL */
 } z3d_parameter;
 
-/* What is gathered, reduced and stepped together: usually one unit's parameters; a tied table is a
- * group of its own. */
+/* Parameters that are gathered, reduced and stepped together: usually those of one unit. A tied
+ * table is a group of its own. */
 typedef struct z3d_parameter_group {
     char name[Z3D_NAME]; /* "block.7" */
     int num_parameters;
@@ -83,14 +83,13 @@ struct z3d_unit_run {
     z3d_mode mode;
     int64_t batch;    /* samples of this micro-batch on this rank */
     int64_t sample;   /* index in the global batch of its first sample (dropout's counter) */
-    bool need_output; /* forward: false when only what backward reads is wanted (recompute): output
-                         may be left unwritten, and what only leads to it left out; then output is
-                         NULL */
-    bool lean; /* keep less for backward: what is cheap to compute again is not saved. Forward and
-                  backward of a micro-batch are given the same */
+    bool need_output; /* forward: false if only what backward reads is needed (recompute). Then
+                         output is NULL; skip work that only output needs */
+    bool lean;        /* keep less for backward: do not save what is cheap to recompute. Forward and
+                         backward of a micro-batch get the same value */
     const void *field[Z3D_MAX_FIELDS]; /* the micro-batch's data, as the model declared it */
     const void *input;                 /* previous unit's output (NULL for the first) */
-    void *output;                      /* NULL for a unit without */
+    void *output;                      /* NULL if the unit has none */
     const void *output_gradient;       /* backward */
     void *input_gradient;              /* backward; NULL for the first unit */
     z3d_step_state *state;             /* device memory */
@@ -98,23 +97,23 @@ struct z3d_unit_run {
     z3d_bump saved, workspace;                 /* use the functions below */
 };
 
-/* Memory that backward finds again: forward and backward take the same sizes in the same order.
- * 256-aligned. NULL when the planned capacity is exhausted: the unit takes more than when it was
- * recorded. */
+/* Memory that keeps its content until backward. Forward and backward must take the same sizes in
+ * the same order. 256-aligned. NULL if the planned capacity is exhausted: the unit takes more than
+ * when it was recorded. */
 void *z3d_unit_saved(z3d_unit_run *run, int64_t bytes);
-/* Memory for this call only. mark/release give back what was taken since, last in first out.
+/* Memory for this call only. Release frees what was taken since the mark, last in first out.
  * 256-aligned. */
 void *z3d_unit_workspace(z3d_unit_run *run, int64_t bytes);
 int64_t z3d_unit_workspace_mark(const z3d_unit_run *run);
 void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark);
 /* The same two for `count` elements of `size` bytes, as a status: *(void **)out_pointer is set.
- * ERR_INTERNAL naming the unit on exhaustion, ERR_MEMORY when count x size is no int64. */
+ * ERR_INTERNAL with the unit's name if exhausted, ERR_MEMORY if count x size exceeds int64. */
 z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, void *out_pointer);
 z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
                                    void *out_pointer);
 
-/* Parameter `index` of the unit's group `slot` (NULL where the unit has said that it does not read
- * them), and its gradient (NULL in forward). */
+/* Parameter `index` of the unit's group `slot` (NULL if the recorded unit does not read the group),
+ * and its gradient (NULL in forward). */
 static inline const void *z3d_unit_parameter(const z3d_unit_run *run, int slot, int index) {
     const z3d_unit_group *g = &run->group[slot];
     if (!g->parameters) return NULL;
@@ -129,8 +128,8 @@ static inline void *z3d_unit_gradient(const z3d_unit_run *run, int slot, int ind
 struct z3d_unit_ops {
     /* input, parameters, fields -> output (where needed) and saved. */
     z3d_status (*forward)(z3d_unit_run *run);
-    /* input, saved, output_gradient -> input_gradient and all gradients of the unit's groups.
-     * Nothing but saved and input is left from the forward. */
+    /* input, saved, output_gradient -> input_gradient and all gradients of the unit's groups. Only
+     * saved and input are left from the forward. */
     z3d_status (*backward)(z3d_unit_run *run);
 };
 
@@ -138,9 +137,9 @@ typedef struct z3d_unit {
     char name[Z3D_NAME]; /* "block.7" */
     const struct z3d_unit_ops *ops;
     const void *data; /* the model's own description; read-only at run time */
-    int kind;         /* units of equal kind do the same launches: recorded once */
+    int kind;         /* units of equal kind make the same launches: recorded once */
     int index;        /* place among the units */
-    bool checkpoint;  /* recomputed from its input under granularity full; otherwise keeps its saved
+    bool checkpoint;  /* granularity full recomputes it from its input; otherwise it keeps its saved
                          memory */
     int num_groups;
     int group[Z3D_MAX_UNIT_GROUPS];          /* indices of the parameter groups it uses */
@@ -153,8 +152,8 @@ typedef struct z3d_field {
 } z3d_field;
 
 /* A model: a chain of units over parameter groups. The last unit's forward adds to state->loss_sum
- * and valid_targets; in mode GENERATE its output is what the caller wants to see. Not changed after
- * creation; shared by all that use it. */
+ * and valid_targets; in mode GENERATE its output is the result. Never changed after creation, so
+ * everybody shares it. */
 typedef struct z3d_model {
     int num_groups, num_units, num_fields;
     z3d_parameter_group *group;
@@ -163,21 +162,20 @@ typedef struct z3d_model {
     int tensor_size;        /* that the model was made for */
     bool sequence_parallel; /* between units every tensor rank has 1/tensor_size of the rows: a
                                unit's output is that part, and its gradients of replicated
-                               parameters are parts of a sum over the tensor group */
+                               parameters are summed over the tensor group later */
     void *data;             /* the model's own */
     void (*destroy)(struct z3d_model *model);
 } z3d_model;
 
-/* Allocates an empty model with room for so many groups and units. */
+/* Allocates an empty model with space for so many groups and units. */
 z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out);
 void z3d_model_destroy(z3d_model *model);
 /* Only a model whose last unit has a GENERATE output can generate. */
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode);
-/* The edges between units: the one whose output `unit` reads in this mode, -1: none. The last one
- * adds the loss. */
+/* The unit whose output `unit` reads in this mode, -1: none. The last unit adds the loss. */
 int z3d_model_input(const z3d_model *model, int unit, z3d_mode mode);
 bool z3d_model_is_last(const z3d_model *model, int unit);
-/* Parameters as users count them: logical, unpadded, whole model. */
+/* Number of parameters as users count them: logical, unpadded, whole model. */
 int64_t z3d_model_parameter_count(const z3d_model *model);
 
 #endif

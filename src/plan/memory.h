@@ -1,6 +1,5 @@
-/* A program's memory plan looked at: what is alive when, how close the packing comes to the least
- * that any could take, and what allocators that serve one request after the other would have taken.
- */
+/* Analyses a program's memory plan: what is alive when, how close the packing is to the lower
+ * bound, and what allocators that see one request after the other would have taken. */
 #ifndef ZERO3D_PLAN_MEMORY_H
 #define ZERO3D_PLAN_MEMORY_H
 
@@ -12,14 +11,14 @@ enum { Z3D_COMPARED_BUFFERS = 30000 };
 typedef struct z3d_packing {
     int64_t bound;     /* the largest sum of live bytes: no placement takes less */
     int peak;          /* the first instruction at which they are alive */
-    int64_t arena;     /* as planned: the end of its highest buffer */
+    int64_t arena;     /* planned: the end of its highest buffer */
     int64_t first_fit; /* the same requests, served in program order: lowest gap that is large
                           enough, freed neighbours merged, 256-byte granules */
     int64_t caching;   /* the same, by a caching allocator as deep-learning frameworks use: 512-byte
-                          granules; small requests (to 1 MiB) from segments of 2 MiB, others below
-                          10 MiB from segments of 20 MiB, larger ones from their own, in steps of 2
-                          MiB; the tightest free block is split (large: if more than 1 MiB is left);
-                          freed neighbours of a segment merge, no segment is ever given back */
+                          granules; small requests (to 1 MiB) from segments of 2 MiB, others below 10
+                          MiB from segments of 20 MiB, larger ones from their own, in steps of 2 MiB;
+                          the tightest free block is split (large: if more than 1 MiB is left); freed
+                          neighbours of a segment merge, no segment is returned */
 } z3d_packing;
 
 /* The program must have been planned. ERR_MEMORY. */

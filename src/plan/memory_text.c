@@ -37,8 +37,8 @@ z3d_status z3d_plan_memory_print(const z3d_plan *plan, z3d_string *out) {
         z3d_string_append(out,
                           "\n%s memory of the training step on rank %d\n"
                           "  %-22s %16lld  %10s  the largest sum of live bytes, at %d: %s\n",
-                          space_names[space], plan->topology.coordinate[Z3D_AXIS_WORLD],
-                          "lower bound", (long long)packing.bound,
+                          space_names[space], plan->mesh.rank, "lower bound",
+                          (long long)packing.bound,
                           z3d_format_bytes(packing.bound, text, sizeof text), packing.peak,
                           z3d_instruction_describe(program, packing.peak, what, sizeof what));
         print_alive(program, (z3d_space)space, packing.peak, out);

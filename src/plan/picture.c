@@ -183,7 +183,7 @@ static void draw_legend(const z3d_plan *plan, z3d_string *out) {
 
 static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
-    const z3d_topology *t = &plan->topology;
+    const z3d_mesh *t = &plan->mesh;
     char text[256], parameters[32];
     z3d_string_append(out,
                       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" "
@@ -199,12 +199,13 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     snprintf(text, sizeof text,
              "Memory of rank %d over a training step: %s parameters, tensor %d x data %d, ZeRO-%d, "
              "%s, micro-batch %lld x %d%s%s%s",
-             t->coordinate[Z3D_AXIS_WORLD],
+             t->rank,
              z3d_format_count((double)z3d_model_parameter_count(plan->model), parameters,
                               sizeof parameters),
-             t->size[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype),
-             (long long)c->micro_batch, c->accumulation, c->recompute ? ", full recompute" : "",
-             c->partition_activations ? ", P_a" : "", c->offload_activations ? "+cpu" : "");
+             z3d_mesh_size(t, Z3D_AXES_TENSOR), z3d_mesh_size(t, Z3D_AXES_DATA), c->stage,
+             z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
+             c->recompute ? ", full recompute" : "", c->partition_activations ? ", P_a" : "",
+             c->offload_activations ? "+cpu" : "");
     text_at(out, LEFT, 34, "start", text);
     z3d_string_append(out, "</g>\n");
     draw_legend(plan, out);

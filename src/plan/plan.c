@@ -1,4 +1,4 @@
-/* Plans one rank: topology, model, layout, traces, the three programs and their memory. */
+/* Plans one rank: mesh, model, layout, traces, the three programs and their memory. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -75,7 +75,7 @@ static double count_flops(const z3d_plan *plan) {
     return flops;
 }
 
-z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topology *out) {
+z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh *out) {
     int data;
     if (ranks == 0) ranks = implied_ranks(config);
     if (ranks < 1 || ranks > INT32_MAX)
@@ -85,33 +85,32 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topol
     if (rank < 0 || rank >= ranks)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld ranks; use 0 to %lld",
                          rank, (long long)ranks, (long long)ranks - 1);
-    return z3d_topology_make((int)config->parallel_tensor_model_parallel_size, data,
-                             (int)config->parallel_pipeline_model_parallel_size, rank, out);
+    return z3d_mesh_make((int)config->parallel_tensor_model_parallel_size, data,
+                         (int)config->parallel_pipeline_model_parallel_size, rank, out);
 }
 
-z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model,
-                             const z3d_topology *topology, int64_t *bytes) {
+z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,
+                             int64_t *bytes) {
     *bytes = 0;
     if (!config->checkpoint_async) return Z3D_OK;
-    return z3d_checkpoint_snapshot_bytes(model, topology, (z3d_optimizer)config->optimizer_type,
-                                         bytes);
+    return z3d_checkpoint_snapshot_bytes(model, mesh, (z3d_optimizer)config->optimizer_type, bytes);
 }
 
 static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) {
-    Z3D_TRY(z3d_plan_place(config, ranks, rank, &plan->topology));
-    ranks = plan->topology.size[Z3D_AXIS_WORLD];
+    Z3D_TRY(z3d_plan_place(config, ranks, rank, &plan->mesh));
+    ranks = z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD);
     z3d_plan_gpt_config(config, &plan->gpt);
     z3d_plan_program_config(config, &plan->program_config);
     plan->threads = z3d_plan_threads(config, ranks);
     Z3D_TRY(z3d_plan_model(config, &plan->model));
-    Z3D_TRY(z3d_program_set_create(plan->model, &plan->topology, &plan->program_config,
-                                   plan->threads, true, &plan->set));
+    Z3D_TRY(z3d_program_set_create(plan->model, &plan->mesh, &plan->program_config, plan->threads,
+                                   true, &plan->set));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         for (int space = 0; space < Z3D_SPACE_COUNT; space++)
             z3d_program_ledger(plan->set.program[mode], (z3d_space)space,
                                &plan->ledger[mode][space]);
     plan->flops = count_flops(plan);
-    return z3d_plan_snapshot(config, plan->model, &plan->topology, &plan->snapshot);
+    return z3d_plan_snapshot(config, plan->model, &plan->mesh, &plan->snapshot);
 }
 
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out) {

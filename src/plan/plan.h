@@ -1,9 +1,9 @@
-/* src/plan: what a configuration comes to, without running it: from the configuration to the model
- * and the values that the step-program builder decides from (the trainer uses the same two
- * functions), and the memory, communication and work of the resulting programs for any rank of any
- * world. price/ adds time and memory on described hardware (estimate.h), choose/ decides what a
- * configuration leaves open (choose.h, advice.h), paper/ has the rows of the ZeRO paper (paper.h).
- * It may call every floor below src/train. Start reading here, then plan.c. */
+/* src/plan: what a configuration needs, without running it. It turns the configuration into the
+ * model and the step-program builder's input (the trainer uses the same two functions), and finds
+ * the memory, communication and work of the programs for any rank of any world. price/ adds time
+ * and memory on described hardware (estimate.h), choose/ decides what a configuration leaves open
+ * (choose.h, advice.h), paper/ has the rows of the ZeRO paper (paper.h). It may call every floor
+ * below src/train. Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
 
@@ -14,40 +14,40 @@
 #include "src/model/model.h"
 #include "zero/program.h"
 
-/* Bytes of host memory beside the arenas on a rank: the copy of an asynchronous save; 0 without
+/* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without
  * checkpoint.async. */
-z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model,
-                             const z3d_topology *topology, int64_t *bytes);
+z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,
+                             int64_t *bytes);
 
 /* The GPT that a configuration describes, for its tensor size. Errors: z3d_gpt_create's. */
 z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
 /* The same as numbers: for FLOPs per token and the padded vocabulary. */
 void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
-/* What the builder decides from. The configuration must have been resolved (z3d_config_resolve);
- * cpu_checkpointing `auto` counts as off: z3d_choose_offload settles it first. */
+/* The builder's input. The configuration must be resolved (z3d_config_resolve). cpu_checkpointing
+ * `auto` counts as off: call z3d_choose_offload first. */
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
 
 /* Checks and resolves `config` for a world of `ranks` ranks (0: as z3d_plan_create finds them) and
- * gives the place of `rank` in it. Errors: ERR_CONFIG, ERR_TOPOLOGY. */
-z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_topology *out);
+ * returns the position of `rank` in it. Errors: ERR_CONFIG, ERR_TOPOLOGY. */
+z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh *out);
 
-/* Threads of each of `ranks` ranks on this machine: training.threads, or its cores shared. */
+/* Threads of each of `ranks` ranks on this machine: training.threads, or its cores / ranks. */
 int z3d_plan_threads(const z3d_config *config, int ranks);
 
 /* Hardware FLOPs per token (for HFU) by the papers' formula: the model FLOPs and what this training
- * step really replays. Blocks replayed whole are Narayanan et al.'s 4/3; a minimal replay saves 8
- * h^2 a block; selective recompute repeats the attention, 4 s h a block; without any it is the
- * model FLOPs. */
+ * step recomputes. Recomputing whole blocks gives Narayanan et al.'s 4/3; a minimal recompute saves
+ * 8 h^2 per block; selective recompute repeats the attention, 4 s h per block; without any it is
+ * the model FLOPs. */
 double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt);
 
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_gpt_config gpt;
     z3d_program_config program_config;
     int threads; /* per rank; scratch depends on it */
     z3d_model *model;
-    z3d_program_set set; /* as the engine of this rank would have it */
+    z3d_program_set set; /* as this rank's engine would have it */
     z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
     int64_t snapshot; /* z3d_plan_snapshot */
     double flops;     /* of one training step on this rank, recompute included, kernels counted as
@@ -62,8 +62,8 @@ typedef struct z3d_plan {
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
 
-/* A screen for people: memory by category, arena and lower bound, communication by axis, work. With
- * print_program also the list of the training step. */
+/* Text for people: memory by category, arena and lower bound, communication by axis, work; with
+ * print_program also the training step's program. */
 void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out);
 
 #endif

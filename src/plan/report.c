@@ -2,10 +2,10 @@
 #include "src/plan/plan.h"
 
 static void print_model(const z3d_plan *plan, z3d_string *out) {
-    const z3d_topology *t = &plan->topology;
+    const z3d_mesh *t = &plan->mesh;
     const z3d_program_config *c = &plan->program_config;
     char parameters[32], local[32];
-    int64_t samples = c->micro_batch * c->accumulation * t->size[Z3D_AXIS_DATA];
+    int64_t samples = c->micro_batch * c->accumulation * z3d_mesh_size(t, Z3D_AXES_DATA);
     z3d_string_append(out,
                       "model          %s parameters: %lld layers, hidden %lld, %lld heads, "
                       "sequence %lld, vocabulary %lld (padded %lld)\n",
@@ -17,18 +17,20 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
     z3d_string_append(out,
                       "world          %d ranks: tensor %d x data %d x pipeline %d; this is rank %d "
                       "(tensor %d, data %d)\n",
-                      t->size[Z3D_AXIS_WORLD], t->size[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_DATA],
-                      t->size[Z3D_AXIS_PIPELINE], t->coordinate[Z3D_AXIS_WORLD],
-                      t->coordinate[Z3D_AXIS_TENSOR], t->coordinate[Z3D_AXIS_DATA]);
-    z3d_string_append(
-        out,
-        "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
-        "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",
-        (long long)samples, (long long)c->micro_batch, c->accumulation, t->size[Z3D_AXIS_DATA],
-        c->stage, z3d_dtype_name(c->dtype), c->recompute ? ", activations recomputed" : "",
-        plan->gpt.sequence_parallel ? ", sequence parallel" : "",
-        c->reduce_per_step ? "once a step" : "every micro-batch",
-        z3d_keeps_whole_gradients(plan->set.layout) ? " and kept whole until then" : "");
+                      z3d_mesh_size(t, Z3D_AXES_WORLD), z3d_mesh_size(t, Z3D_AXES_TENSOR),
+                      z3d_mesh_size(t, Z3D_AXES_DATA), z3d_mesh_size(t, Z3D_AXES_PIPELINE), t->rank,
+                      z3d_mesh_index(t, Z3D_AXES_TENSOR, t->rank),
+                      z3d_mesh_index(t, Z3D_AXES_DATA, t->rank));
+    z3d_string_append(out,
+                      "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
+                      "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",
+                      (long long)samples, (long long)c->micro_batch, c->accumulation,
+                      z3d_mesh_size(t, Z3D_AXES_DATA), c->stage, z3d_dtype_name(c->dtype),
+                      c->recompute ? ", activations recomputed" : "",
+                      plan->gpt.sequence_parallel ? ", sequence parallel" : "",
+                      c->reduce_per_step ? "once a step" : "every micro-batch",
+                      z3d_keeps_whole_gradients(plan->set.layout) ? " and kept whole until then"
+                                                                  : "");
     z3d_string_append(
         out, "P              %s padded parameters on this rank before ZeRO\n",
         z3d_format_count((double)plan->set.layout->padded_total, local, sizeof local));
@@ -36,8 +38,7 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
 
 static void print_memory(const z3d_plan *plan, z3d_string *out) {
     char buf[32], bound[32];
-    z3d_string_append(out, "\nmemory of rank %d   %16s\n",
-                      plan->topology.coordinate[Z3D_AXIS_WORLD], "peak bytes");
+    z3d_string_append(out, "\nmemory of rank %d   %16s\n", plan->mesh.rank, "peak bytes");
     const z3d_ledger *ledger = plan->ledger[Z3D_MODE_TRAIN];
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(
@@ -75,7 +76,7 @@ static void print_partitioning(const z3d_program *program, z3d_string *out) {
     int64_t extra = 0, blocks = 0;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *in = &program->instruction[i];
-        int64_t volume = z3d_instruction_volume(program, i, Z3D_AXIS_TENSOR, true);
+        int64_t volume = z3d_instruction_volume(program, i, Z3D_AXES_TENSOR, true);
         if (in->opcode == Z3D_OP_GATHER_INPUT)
             extra += volume;
         else if (in->unit >= 0 && program->model->unit[in->unit].checkpoint)
@@ -93,7 +94,7 @@ static void print_buckets(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     char size[32], most[32];
     int64_t largest = z3d_layout_largest(plan->set.layout);
-    if (plan->topology.size[Z3D_AXIS_DATA] == 1) return;
+    if (z3d_mesh_size(&plan->mesh, Z3D_AXES_DATA) == 1) return;
     const int64_t bucket[] = {c->reduce_bucket, c->gather_bucket};
     static const char *const name[] = {"reduce bucket", "gather bucket"};
     for (int k = 0; k < 2; k++)
@@ -106,28 +107,31 @@ static void print_buckets(const z3d_plan *plan, z3d_string *out) {
 static void print_communication(const z3d_plan *plan, z3d_string *out) {
     const z3d_program *program = plan->set.program[Z3D_MODE_TRAIN];
     z3d_string_append(out, "\ncommunication a step    %16s\n", "elements sent");
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        if (plan->topology.size[axis] < 2 || axis == Z3D_AXIS_WORLD) continue;
-        int64_t volume = z3d_program_volume(program, axis, true);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        if (!z3d_axes_have_group((z3d_axes)axes) || axes == Z3D_AXES_WORLD ||
+            z3d_mesh_size(&plan->mesh, (z3d_axes)axes) < 2)
+            continue;
+        int64_t volume = z3d_program_volume(program, axes, true);
         double p = (double)plan->set.layout->padded_total;
-        int size = plan->topology.size[axis];
-        z3d_string_append(out, "  %-21s %16lld", z3d_axis_name(axis), (long long)volume);
-        if (axis == Z3D_AXIS_DATA)
+        int size = z3d_mesh_size(&plan->mesh, axes);
+        z3d_string_append(out, "  %-21s %16lld", z3d_axes_name(axes).text, (long long)volume);
+        if (axes == Z3D_AXES_DATA)
             z3d_string_append(out, "  = %.4g P (N-1)/N with N = %d",
                               (double)volume / p * size / (size - 1), size);
         z3d_string_append(out, "\n");
-        if (axis == Z3D_AXIS_TENSOR) print_partitioning(program, out);
+        if (axes == Z3D_AXES_TENSOR) print_partitioning(program, out);
     }
     print_buckets(plan, out);
-    if (plan->topology.size[Z3D_AXIS_WORLD] == 1) z3d_string_append(out, "  none: one rank\n");
+    if (z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD) == 1)
+        z3d_string_append(out, "  none: one rank\n");
 }
 
 static void print_work(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     char flops[32], model[32];
     double tokens = (double)(c->micro_batch * c->accumulation) * (double)plan->gpt.seq_length;
-    double formula =
-        z3d_gpt_flops_per_token(&plan->gpt, false) * tokens / plan->topology.size[Z3D_AXIS_TENSOR];
+    double formula = z3d_gpt_flops_per_token(&plan->gpt, false) * tokens /
+                     z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR);
     z3d_string_append(out,
                       "\n"
                       "work a step\n"

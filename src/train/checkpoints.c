@@ -105,7 +105,7 @@ static z3d_status open_store(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_store_config store = {
         .world = trainer->world,
-        .topology = &trainer->topology,
+        .mesh = &trainer->mesh,
         .model = trainer->model,
         .engine = trainer->engine,
         .dir = trainer->checkpoint_dir,

@@ -2,9 +2,9 @@
  * token files.
  *
  * A sample is a window of seq_length + 1 tokens: inputs are its first, targets its last seq_length
- * tokens. Which window is sample k of the run is a pure function of (data.seed, k): no parallel
- * size takes part, nothing is built or shared at start-up, and the data position of a run is the
- * one number k. */
+ * tokens. The window of sample k of the run is a pure function of (data.seed, k). It does not
+ * depend on a parallel size, nothing is built or shared at start-up, and the data position of a run
+ * is the one number k. */
 #ifndef ZERO3D_TRAIN_DATA_H
 #define ZERO3D_TRAIN_DATA_H
 
@@ -24,7 +24,7 @@ typedef enum z3d_tokenize_split {
     Z3D_SPLIT_TAIL  /* the last documents in the order they were read */
 } z3d_tokenize_split;
 
-/* How far it is. */
+/* Progress so far. */
 typedef struct z3d_tokenize_progress {
     int64_t bytes, total_bytes; /* of the files: read, and to read */
     int64_t tokens;
@@ -53,17 +53,17 @@ typedef struct z3d_tokenize_result {
     int64_t documents, train_documents, validation_documents;
     int64_t train_tokens, validation_tokens; /* end-of-text tokens included */
     int64_t skipped_binary, skipped_duplicate, skipped_empty, skipped_unreadable; /* files */
-    int64_t duplicate_documents; /* pieces of text that had been seen before */
+    int64_t duplicate_documents; /* documents whose text was seen before */
     int64_t empty_documents;     /* JSON lines whose text is empty */
     z3d_json_repairs repairs;    /* in JSON lines */
     bool limited;                /* limit_bytes was reached */
     int32_t vocab_size;          /* what model.vocab_size must be at least */
 } z3d_tokenize_result;
 
-/* Reads files and folders, leaves out what is no text, what is empty and what was there already,
- * cuts each file into documents of at most 64 KiB (at blank lines where there are any; of JSON
- * lines each line is one document), ends every document with the tokenizer's end-of-text and writes
- * token files in llm.c's format, each through a temporary file that is renamed when whole. Not
+/* Reads files and folders; leaves out files that are not text, empty files and duplicates. Cuts
+ * each file into documents of at most 64 KiB (at blank lines if there are any; in JSON lines each
+ * line is one document). Ends every document with the tokenizer's end-of-text and writes token
+ * files in llm.c's format, each through a temporary file that is renamed when complete. Not
  * collective. Errors: ERR_USAGE (no input, bad fraction, equal outputs, JSON lines without a key or
  * a key without JSON lines), ERR_IO (cannot read an input named, cannot write), ERR_DATA (no text
  * found, a bad line of JSON, or nothing left for one of the outputs). */
@@ -80,7 +80,7 @@ void z3d_tokenize_summary(const z3d_tokenize_options *options, const z3d_tokeniz
 
 typedef struct z3d_token_file z3d_token_file;
 
-/* Maps a token file. Formats, told apart by content: llm.c's .bin (256 int32 of header: magic
+/* Maps a token file. The content says which format it has: llm.c's .bin (256 int32 of header: magic
  * 20240520 version 1 with uint16 tokens, magic 20240801 version 7 with uint32 tokens, token count
  * in header[2]), and Megatron-LM's .bin/.idx pair, named by its .idx, its .bin or the path without
  * either; its sequences are one stream in their order. Errors: ERR_IO (missing, unreadable),
@@ -88,8 +88,8 @@ typedef struct z3d_token_file z3d_token_file;
 z3d_status z3d_token_file_open(const char *path, z3d_token_file **out);
 void z3d_token_file_close(z3d_token_file *file);
 int64_t z3d_token_file_tokens(const z3d_token_file *file);
-/* Tokens first .. first+count-1. ERR_DATA with file, position and value when one is not in
- * 0 .. vocab_size-1; ERR_IO when the file became shorter while the run goes. */
+/* Tokens first .. first+count-1. ERR_DATA with file, position and value if one is not in 0 ..
+ * vocab_size-1; ERR_IO if the file became shorter during the run. */
 z3d_status z3d_token_file_read(const z3d_token_file *file, int64_t first, int64_t count,
                                int32_t vocab_size, int32_t *out);
 
@@ -111,9 +111,9 @@ typedef struct z3d_dataset_config {
 z3d_status z3d_dataset_open(const z3d_dataset_config *config, z3d_dataset **out);
 void z3d_dataset_close(z3d_dataset *dataset);
 int64_t z3d_dataset_tokens(const z3d_dataset *dataset);
-/* Reads part `part` of `parts` of all tokens, so that a token beyond the vocabulary is found before
- * the run starts. Does nothing when a part would be larger than 4 GiB: then tokens are checked as
- * they are read, which always happens. */
+/* Reads part `part` of `parts` of all tokens, to find a token beyond the vocabulary before the run
+ * starts. Does nothing if a part is larger than 4 GiB; tokens are always checked again when they
+ * are read. */
 z3d_status z3d_dataset_check(const z3d_dataset *dataset, int part, int parts);
 
 typedef struct z3d_sample_place {
@@ -121,7 +121,7 @@ typedef struct z3d_sample_place {
     int64_t epoch, window; /* of that file */
 } z3d_sample_place;
 
-/* Where sample `sample` (from 0) of the run lies. */
+/* File, epoch and window of sample `sample` (from 0) of the run. */
 void z3d_dataset_locate(const z3d_dataset *dataset, int64_t sample, z3d_sample_place *out);
 /* Its tokens and targets, each int32[seq_length]. */
 z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_t *tokens,
@@ -129,8 +129,8 @@ z3d_status z3d_dataset_sample(const z3d_dataset *dataset, int64_t sample, int32_
 
 /* Validation: windows in file order, the last one of a file filled up with ignored targets (-1). */
 int64_t z3d_dataset_windows(const z3d_dataset *dataset);
-/* Window `index`, and how many of its targets count; index outside 0 .. windows-1 gives all
- * ignored. */
+/* Window `index`, and how many of its targets count. For an index outside 0 .. windows-1 all
+ * targets are ignored. */
 z3d_status z3d_dataset_window(const z3d_dataset *dataset, int64_t index, int32_t *tokens,
                               int32_t *targets, int64_t *valid);
 

@@ -11,21 +11,23 @@
 #include "zero/zero.h"
 
 typedef struct z3d_generate_options {
-    const char *prompt; /* behind an end-of-text token, as a document begins; "": only that */
+    const char *prompt; /* follows an end-of-text token, as at the start of a document; "": only
+                           that token */
     int64_t tokens;     /* to generate; the end of a document does not stop it */
     double temperature; /* 0: always the most likely token */
-    int64_t top_k;      /* draw from the k most likely; 0: from all */
-    double top_p;       /* of these, from the first whose probabilities reach p; 1: from all */
-    uint64_t seed;      /* draw i is a pure function of (seed, i) */
-    z3d_world *world;   /* every few tokens all ranks agree on a requested stop; NULL: none */
+    int64_t top_k;      /* sample from the k most likely; 0: from all */
+    double top_p;  /* of these, from the most likely ones whose probabilities add up to p; 1: from
+                      all */
+    uint64_t seed; /* draw i is a pure function of (seed, i) */
+    z3d_world *world; /* every few tokens all ranks agree on a requested stop; NULL: none */
 } z3d_generate_options;
 
 /* Continues the prompt; *out receives the new text only, a document's end as a line
- * "<|endoftext|>". When the text is longer than the model's sequence, the last seq tokens count.
- * The model's field 0 is int32 tokens[seq], its output the logits of one position. *stopped: some
- * rank was asked to stop, and the text is shorter. Collective over the world: every rank feeds the
- * same tokens and draws the same choice. Errors (not agreed): the engine's, ERR_NUMERIC when the
- * logits are no numbers. */
+ * "<|endoftext|>". If the text is longer than the model's sequence, the last seq tokens count. The
+ * model's field 0 is int32 tokens[seq], its output the logits of one position. *stopped: some rank
+ * was asked to stop, so the text is shorter. Collective over the world: every rank feeds the same
+ * tokens and samples the same one. Errors (not agreed): the engine's, ERR_NUMERIC if a logit is
+ * NaN. */
 z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
                         const z3d_generate_options *options, z3d_string *out, bool *stopped);
 

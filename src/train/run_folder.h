@@ -1,4 +1,4 @@
-/* The run's folder: one job at a time has it, and nothing that an earlier run left there is lost.
+/* The run's folder: one job at a time uses it, and nothing that an earlier run left there is lost.
  * Rank 0 only. */
 #ifndef ZERO3D_TRAIN_RUN_FOLDER_H
 #define ZERO3D_TRAIN_RUN_FOLDER_H
@@ -17,12 +17,12 @@ typedef struct z3d_run_folder {
  * another job has it. */
 z3d_status z3d_run_folder_take(z3d_run_folder *folder, const char *path);
 /* Files whose name fits the pattern (of fnmatch) get a number before the last point; TensorBoard's
- * go to the folder events.1, where they are not drawn as one curve with what comes. Empty files,
- * devices and pipes stay. ERR_IO. */
+ * go to the folder events.1, so TensorBoard does not draw them and the new run as one curve. Empty
+ * files, devices and pipes stay. ERR_IO. */
 z3d_status z3d_run_folder_keep(z3d_run_folder *folder, const char *pattern);
 /* FOLDER/metrics.1.jsonl for metrics.jsonl; counted as kept. */
 z3d_status z3d_run_folder_kept_path(z3d_run_folder *folder, const char *name, z3d_string *path);
-/* One line of what was kept since the last, if anything was. */
+/* Prints one line about what was kept since the last call, if anything was. */
 void z3d_run_folder_say(z3d_run_folder *folder);
 void z3d_run_folder_release(z3d_run_folder *folder);
 

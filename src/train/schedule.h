@@ -12,8 +12,9 @@
  *   WarmupLR          then peak;
  *   WarmupDecayLR     then a straight line from peak at step w to min_lr at step n, min_lr after;
  *   WarmupCosineLR    then half a cosine between the same points.
- * DeepSpeed's schedules of those names (warmup_type linear), but the first step is not wasted on a
- * learning rate of 0. */
+ * These are DeepSpeed's schedules of those names (warmup_type linear), except that the first step
+ * has no learning rate of 0.
+ */
 float z3d_learning_rate(const z3d_config *config, int64_t step);
 
 #endif

@@ -184,7 +184,7 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
     for (int64_t i = 0; dynamic && i < config->fp16_initial_scale_power; i++) first *= 2;
     *out = (z3d_engine_config){
         .model = trainer->model,
-        .topology = trainer->topology,
+        .mesh = trainer->mesh,
         .device = trainer->device,
         .world = trainer->world,
         .program = trainer->program,
@@ -271,16 +271,10 @@ static z3d_status check_room(z3d_trainer *trainer, int threads) {
 
 /* Collective, agreed. */
 static z3d_status make_groups(z3d_trainer *trainer) {
-    static const z3d_axis axes[] = {Z3D_AXIS_TENSOR, Z3D_AXIS_DATA, Z3D_AXIS_PIPELINE,
-                                    Z3D_AXIS_WORLD};
     z3d_trainer_place(trainer, "start-up: making process groups");
-    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++) {
-        z3d_trainer_wait_place(trainer);
-        z3d_status status = z3d_group_create(trainer->world, &trainer->topology, axes[i],
-                                             trainer->device, &trainer->group[axes[i]]);
-        Z3D_TRY(z3d_trainer_agree(trainer, status));
-    }
-    return Z3D_OK;
+    z3d_trainer_wait_place(trainer);
+    return z3d_trainer_agree(trainer, z3d_groups_create(trainer->world, &trainer->mesh,
+                                                        trainer->device, trainer->group));
 }
 
 /* Collective, agreed. */
@@ -366,7 +360,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_tensorboard_close(&trainer->board);
     z3d_engine_destroy(trainer->engine);
     z3d_model_destroy(trainer->model);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(trainer->group[axis]);
+    z3d_groups_destroy(trainer->group);
     z3d_device_destroy(trainer->device);
     z3d_dataset_close(trainer->train);
     z3d_dataset_close(trainer->validation);

@@ -106,10 +106,9 @@ z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     int tensor = (int)config->parallel_tensor_model_parallel_size;
     int pipeline = (int)config->parallel_pipeline_model_parallel_size;
     int data = z3d_world_size(trainer->world) / (tensor * pipeline);
-    z3d_status status =
-        z3d_topology_make(tensor, data, pipeline, trainer->rank, &trainer->topology);
+    z3d_status status = z3d_mesh_make(tensor, data, pipeline, trainer->rank, &trainer->mesh);
     if (status == Z3D_OK && !config->parallel_allow_tensor_across_nodes)
-        status = z3d_topology_check_nodes(trainer->world, &trainer->topology);
+        status = z3d_mesh_check_nodes(trainer->world, &trainer->mesh);
     return z3d_trainer_agree(trainer, status);
 }
 

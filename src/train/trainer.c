@@ -228,7 +228,7 @@ static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, double *los
             .micro = trainer->micro,
             .sample_base = 0,
             .global_targets = trainer->program.micro_batch * trainer->config->model_seq_length *
-                              trainer->topology.size[Z3D_AXIS_DATA],
+                              z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA),
             .stop_requested = wants_stop(trainer),
         };
         z3d_trainer_place(trainer, "step %lld: reading validation data", (long long)step);
@@ -292,7 +292,7 @@ static void say_start(z3d_trainer *trainer) {
         .model = trainer->model,
         .gpt = &trainer->gpt,
         .engine = trainer->engine,
-        .topology = &trainer->topology,
+        .mesh = &trainer->mesh,
         .device = z3d_device_description(trainer->device),
         .nodes = z3d_world_nodes(trainer->world),
         .offload_why = trainer->offload_why.text,

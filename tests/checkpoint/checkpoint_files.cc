@@ -54,9 +54,9 @@ static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows)
     ASSERT_Z3D_OK(z3d_tensors_of(model, &tensors, &count));
     std::vector<int64_t> covered((size_t)count);
     for (int r = 0; r < tensor * data; r++) {
-        z3d_topology place;
+        z3d_mesh place;
         z3d_layout *layout;
-        ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
         ASSERT_Z3D_OK(z3d_layout_create(model, &place, nullptr, &layout));
         for (int g = 0, t = 0; g < model->num_groups; g++)
             for (int i = 0; i < model->group[g].num_parameters; i++, t++) {
@@ -88,14 +88,14 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
     z3d_model *model = Gpt().make(tensor);
     double all = 0;
     for (int r = 0; r < tensor * data; r++) {
-        z3d_topology place;
+        z3d_mesh place;
         z3d_extent *extent;
         int count;
         char name[32];
         double saved, loaded;
         z3d_program_config config = {};
         config.stage = 1;
-        ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
         ASSERT_Z3D_OK(z3d_checkpoint_bytes(model, &place, &config, &saved, &loaded));
         ASSERT_Z3D_OK(
             z3d_shard_plan(model, &place, z3d_optimizer_kinds(config.optimizer), &count, &extent));
@@ -185,9 +185,9 @@ TEST(Files, SnapshotsHoldEachElementOnce) {
             z3d_model *model = Gpt().make(tensor), *whole = Gpt().make(1);
             int64_t sum = 0;
             for (int r = 0; r < tensor * data; r++) {
-                z3d_topology place;
+                z3d_mesh place;
                 int64_t bytes;
-                ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
+                ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
                 ASSERT_Z3D_OK(
                     z3d_checkpoint_snapshot_bytes(model, &place, Z3D_OPTIMIZER_adamw, &bytes));
                 sum += bytes;
@@ -216,9 +216,9 @@ TEST(Files, ReadsOnlyWhatItNeeds) {
     z3d_checkpoint *c;
     ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
     z3d_model *model = gpt.make(1);
-    z3d_topology place;
+    z3d_mesh place;
     z3d_layout *layout;
-    ASSERT_Z3D_OK(z3d_topology_make(1, 4, 1, 2, &place));
+    ASSERT_Z3D_OK(z3d_mesh_make(1, 4, 1, 2, &place));
     ASSERT_Z3D_OK(z3d_layout_create(model, &place, nullptr, &layout));
     int64_t wanted = 0;
     for (int kind = 0; kind < 3; kind++)

@@ -43,7 +43,7 @@ inline z3d_status open_store(Trainer &t, const std::string &dir, bool asynchrono
                              Commit commit = {}) {
     z3d_store_config c = {};
     c.world = world;
-    c.topology = &t.topology;
+    c.mesh = &t.mesh;
     c.model = t.model;
     c.engine = t.engine;
     c.dir = dir.c_str();

@@ -112,11 +112,11 @@ inline void write_checkpoint(const std::string &folder, const Gpt &gpt, int tens
     m.file = (z3d_file_entry *)calloc((size_t)ranks + 1, sizeof *m.file);
     Values values = {&m};
     for (int r = 0; r < ranks; r++) {
-        z3d_topology place;
+        z3d_mesh place;
         z3d_extent *extent;
         int count;
         z3d_image image;
-        ASSERT_Z3D_OK(z3d_topology_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
         ASSERT_Z3D_OK(z3d_shard_plan(model, &place, z3d_optimizer_kinds(Z3D_OPTIMIZER_adamw),
                                      &count, &extent));
         ASSERT_Z3D_OK(z3d_image_make(m.tensor, r, step, count, extent, &image));

@@ -38,9 +38,9 @@ static z3d_status run_steps(check_model *m, int steps, outcome *out) {
         z3d_step_input input = {.micro = &batch, .global_targets = m->batch * m->seq};
         Z3D_TRY(z3d_engine_evaluate(m->engine, &input, &out->validation[i], &targets, &stop));
     }
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
-            const z3d_traffic *t = z3d_group_traffic(m->group[axis], (z3d_collective_kind)kind);
+            const z3d_traffic *t = z3d_group_traffic(m->group[axes], (z3d_collective_kind)kind);
             out->calls += t->calls + t->scalar_calls;
             out->untimed += !isfinite(t->seconds) && !isfinite(t->exposed_seconds);
         }

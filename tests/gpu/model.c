@@ -6,14 +6,14 @@
 
 /* Samples of one micro-batch. */
 static int64_t micro_of(const check_model *m) {
-    return m->batch / m->topology.size[Z3D_AXIS_DATA] / m->accumulation;
+    return m->batch / z3d_mesh_size(&m->mesh, Z3D_AXES_DATA) / m->accumulation;
 }
 
 static z3d_status make_engine(check_context *context, check_model *m) {
     int64_t micro = micro_of(m);
     z3d_engine_config config = {
         .model = m->model,
-        .topology = m->topology,
+        .mesh = m->mesh,
         .device = m->device,
         .world = context->world,
         .program = {.stage = m->stage,
@@ -47,8 +47,8 @@ z3d_status check_model_create(check_context *context, const z3d_device_config *d
     if (m->tensor == 0) m->tensor = 1;
     if (m->accumulation == 0) m->accumulation = 1;
     if (m->scaler.scale == 0) m->scaler.scale = 1;
-    Z3D_TRY(z3d_topology_make(m->tensor, ranks / m->tensor, 1, z3d_world_rank(context->world),
-                              &m->topology));
+    Z3D_TRY(
+        z3d_mesh_make(m->tensor, ranks / m->tensor, 1, z3d_world_rank(context->world), &m->mesh));
     z3d_gpt_config gpt = {.num_layers = m->layers,
                           .hidden_size = m->hidden,
                           .num_heads = m->heads,
@@ -61,15 +61,13 @@ z3d_status check_model_create(check_context *context, const z3d_device_config *d
                           .tensor_size = m->tensor};
     Z3D_TRY(z3d_gpt_create(&gpt, &m->model));
     Z3D_TRY(z3d_device_create(device, &m->device));
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        Z3D_TRY(z3d_group_create(context->world, &m->topology, (z3d_axis)axis, m->device,
-                                 &m->group[axis]));
+    Z3D_TRY(z3d_groups_create(context->world, &m->mesh, m->device, m->group));
     return make_engine(context, m);
 }
 
 void check_model_destroy(check_model *m) {
     z3d_engine_destroy(m->engine);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(m->group[axis]);
+    z3d_groups_destroy(m->group);
     z3d_device_destroy(m->device);
     z3d_model_destroy(m->model);
     free(m->tokens);
@@ -90,8 +88,8 @@ z3d_status check_model_step(check_model *m, z3d_step_result *out) {
     Z3D_REQUIRE(m->accumulation <= MOST_MICRO, "%d micro-batches", m->accumulation);
     for (int k = 0; k < m->accumulation; k++) {
         int64_t at = k * micro * m->seq;
-        int64_t before =
-            k * m->topology.size[Z3D_AXIS_DATA] + m->topology.coordinate[Z3D_AXIS_DATA];
+        int64_t before = k * z3d_mesh_size(&m->mesh, Z3D_AXES_DATA) +
+                         z3d_mesh_index(&m->mesh, Z3D_AXES_DATA, m->mesh.rank);
         for (int64_t i = 0; i < micro * m->seq; i++) {
             int64_t sample = base + before * micro + i / m->seq;
             m->tokens[at + i] = token(sample, i % m->seq, m->vocabulary);

@@ -15,10 +15,10 @@ typedef struct check_model {
     z3d_loss_scaler scaler; /* scale 0: none */
     z3d_graph_mode graph;
 
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_model *model;
     z3d_device *device;
-    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     int32_t *tokens, *targets; /* of this rank's micro-batches */
     int64_t step;

@@ -166,7 +166,7 @@ struct Recording {
         z3d_device_config config{};
         config.backend = "record";
         EXPECT_EQ(Z3D_OK, z3d_device_create(&config, &device));
-        EXPECT_EQ(Z3D_OK, z3d_group_create_recording(Z3D_AXIS_TENSOR, size, index, &group));
+        EXPECT_EQ(Z3D_OK, z3d_group_create_recording(Z3D_AXES_TENSOR, size, index, &group));
         z3d_group_set_observer(group, observe, this);
         offset.assign(Z3D_MAX_PARAMETERS, 0);
     }

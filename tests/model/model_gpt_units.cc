@@ -9,7 +9,7 @@ namespace {
 #define OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
 
 z3d_world *world;
-z3d_topology topology;
+z3d_mesh mesh;
 z3d_device *device;
 z3d_group *tensor, *alone; // all ranks; this one
 int ranks;
@@ -263,15 +263,15 @@ void *scratch;
 z3d_status start(int *argc, char ***argv) {
     Z3D_TRY(z3d_world_create(argc, argv, &world));
     ranks = z3d_world_size(world);
-    Z3D_TRY(z3d_topology_make(ranks, 1, 1, z3d_world_rank(world), &topology));
+    Z3D_TRY(z3d_mesh_make(ranks, 1, 1, z3d_world_rank(world), &mesh));
     z3d_device_config config{};
     config.backend = "cpu";
     config.threads = 1;
     Z3D_TRY(z3d_device_create(&config, &device));
     Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, SCRATCH, &scratch));
     z3d_device_set_scratch(device, scratch, SCRATCH);
-    Z3D_TRY(z3d_group_create(world, &topology, Z3D_AXIS_TENSOR, device, &tensor));
-    return z3d_group_create(world, &topology, Z3D_AXIS_DATA, device, &alone);
+    Z3D_TRY(z3d_group_create(world, &mesh, Z3D_AXES_TENSOR, device, &tensor));
+    return z3d_group_create(world, &mesh, Z3D_AXES_DATA, device, &alone);
 }
 
 } // namespace

@@ -13,7 +13,7 @@ extern "C" {
 
 static z3d_world *world;
 static z3d_device *device;
-static z3d_topology topology;
+static z3d_mesh mesh;
 static z3d_group *group; // of the whole world, of the way that is tested
 
 // Shared memory and reading each other's memory, shared slots and messages, messages only.
@@ -216,7 +216,7 @@ TEST_P(Collectives, BarrierWaitsForEverybody) {
 // Many collectives of two groups are under way; each rank waits for them in an order of its own.
 TEST_P(Collectives, ManyInFlightWaitedInAnyOrder) {
     z3d_group *second;
-    ASSERT_EQ(z3d_group_create(world, &topology, Z3D_AXIS_DATA, device, &second), Z3D_OK);
+    ASSERT_EQ(z3d_group_create(world, &mesh, Z3D_AXES_DATA, device, &second), Z3D_OK);
     const int ops = 40;
     std::mt19937 shared(7), own(unsigned(100 + z3d_world_rank(world)));
     std::vector<Bytes> buffers(ops), wants(ops);
@@ -345,7 +345,7 @@ TEST_P(Collectives, ObserverSeesEveryStartAndCanRefuse) {
 
 TEST_P(Collectives, TrafficIsTheFormula) {
     z3d_group *fresh;
-    ASSERT_EQ(z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &fresh), Z3D_OK);
+    ASSERT_EQ(z3d_group_create(world, &mesh, Z3D_AXES_WORLD, device, &fresh), Z3D_OK);
     int64_t n = z3d_group_size(fresh);
     std::vector<uint16_t> data(size_t(n) * 3000);
     auto go = [&](z3d_collective_kind kind, int64_t count, bool scalar) {
@@ -418,7 +418,7 @@ TEST_P(Collectives, PendingOnesGoWithTheirGroup) {
     int size = z3d_group_size(group), index = z3d_group_index(group);
     z3d_group *other;
     Bytes never(1000);
-    ASSERT_EQ(z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &other), Z3D_OK);
+    ASSERT_EQ(z3d_group_create(world, &mesh, Z3D_AXES_WORLD, device, &other), Z3D_OK);
     if (size > 1) {
         z3d_collective call = call_of(Z3D_COLLECTIVE_RECV, Z3D_U8, never.data(), 1000);
         call.peer = (index + 1) % size;
@@ -434,10 +434,10 @@ TEST_P(Collectives, PendingOnesGoWithTheirGroup) {
 
 TEST_P(Collectives, RecordingGroupsDoNothingButCountAndObserve) {
     z3d_group *recording;
-    ASSERT_EQ(z3d_group_create_recording(Z3D_AXIS_TENSOR, 8, 3, &recording), Z3D_OK);
+    ASSERT_EQ(z3d_group_create_recording(Z3D_AXES_TENSOR, 8, 3, &recording), Z3D_OK);
     EXPECT_EQ(z3d_group_size(recording), 8);
     EXPECT_EQ(z3d_group_index(recording), 3);
-    EXPECT_EQ(z3d_group_axis(recording), Z3D_AXIS_TENSOR);
+    EXPECT_EQ(z3d_group_axes(recording), Z3D_AXES_TENSOR);
     Seen seen;
     z3d_group_set_observer(recording, observe, &seen);
     z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_REDUCE, Z3D_F32, (void *)64, 80);
@@ -448,7 +448,7 @@ TEST_P(Collectives, RecordingGroupsDoNothingButCountAndObserve) {
     EXPECT_EQ(z3d_collective_start(recording, &call, &ticket), Z3D_OK);
     EXPECT_EQ(z3d_collective_test(recording, ticket), Z3D_OK);
     z3d_group_destroy(recording);
-    EXPECT_EQ(z3d_group_create_recording(Z3D_AXIS_TENSOR, 2, 2, &recording), Z3D_ERR_USAGE);
+    EXPECT_EQ(z3d_group_create_recording(Z3D_AXES_TENSOR, 2, 2, &recording), Z3D_ERR_USAGE);
 }
 
 TEST(World, NodesAndGroups) {
@@ -459,12 +459,12 @@ TEST(World, NodesAndGroups) {
     EXPECT_EQ(z3d_world_node(world, size - 1), 0);
     EXPECT_EQ(z3d_world_node(world, size), -1);
     EXPECT_GT(strlen(z3d_world_hostname(world)), 0u);
-    z3d_topology wrong;
-    ASSERT_EQ(z3d_topology_make(1, size + 1, 1, z3d_world_rank(world), &wrong), Z3D_OK);
+    z3d_mesh wrong;
+    ASSERT_EQ(z3d_mesh_make(1, size + 1, 1, z3d_world_rank(world), &wrong), Z3D_OK);
     z3d_group *none;
-    EXPECT_EQ(z3d_group_create(world, &wrong, Z3D_AXIS_DATA, device, &none), Z3D_ERR_TOPOLOGY);
-    EXPECT_EQ(z3d_topology_check_nodes(world, &wrong), Z3D_ERR_TOPOLOGY);
-    EXPECT_EQ(z3d_topology_check_nodes(world, &topology), Z3D_OK);
+    EXPECT_EQ(z3d_group_create(world, &wrong, Z3D_AXES_DATA, device, &none), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_mesh_check_nodes(world, &wrong), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_mesh_check_nodes(world, &mesh), Z3D_OK);
 }
 
 TEST(World, AgreeGivesTheFirstFailureToEverybody) {
@@ -513,10 +513,10 @@ int main(int argc, char **argv) {
     int result = 1;
     z3d_status status = z3d_device_create(&config, &device);
     if (status == Z3D_OK)
-        status = z3d_topology_make(1, z3d_world_size(world), 1, z3d_world_rank(world), &topology);
+        status = z3d_mesh_make(1, z3d_world_size(world), 1, z3d_world_rank(world), &mesh);
     for (int way = 0; way < 3 && status == Z3D_OK; way++) {
         world->sharing = z3d_sharing(way);
-        status = z3d_group_create(world, &topology, Z3D_AXIS_WORLD, device, &groups[way]);
+        status = z3d_group_create(world, &mesh, Z3D_AXES_WORLD, device, &groups[way]);
     }
     if (status == Z3D_OK)
         result = RUN_ALL_TESTS();

@@ -157,9 +157,9 @@ int victim(int argc, char **argv) {
         move_apart(v);
         how = how.substr(4);
     }
-    z3d_topology topology;
-    check(v, z3d_topology_make(1, z3d_world_size(v.world), 1, v.rank, &topology));
-    check(v, z3d_group_create(v.world, &topology, Z3D_AXIS_DATA, nullptr, &v.group));
+    z3d_mesh mesh;
+    check(v, z3d_mesh_make(1, z3d_world_size(v.world), 1, v.rank, &mesh));
+    check(v, z3d_group_create(v.world, &mesh, Z3D_AXES_DATA, nullptr, &v.group));
     bool disk = how.find("-disk") != how.npos;
     z3d_watchdog_config config = {disk                                       ? 1.0
                                   : how.find("hang") == 0 || how == "freeze" ? 2.0

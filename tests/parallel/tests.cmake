@@ -1,4 +1,4 @@
-zero3d_test(parallel_topology ROOM parallel)
+zero3d_test(parallel_mesh ROOM parallel)
 zero3d_test(parallel_reduce ROOM parallel)
 # Three ranks: an odd size for the arithmetic; sanitizers have seen all of its code on two and four.
 if(ZERO3D_SANITIZE)

@@ -98,18 +98,18 @@ Outcome plan(const std::string &text, int ranks, int rank) {
 // As the trainer makes it: the configuration settled, the model, then an engine that verifies.
 Outcome engine(const std::string &text, int ranks, int rank, int threads) {
     Outcome out;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_model *model = nullptr;
     z3d_simulation *made = nullptr;
     z3d_config *config = read(text);
     z3d_program_config program;
-    out.status = z3d_plan_place(config, ranks, rank, &topology);
+    out.status = z3d_plan_place(config, ranks, rank, &mesh);
     if (out.status == Z3D_OK) out.status = z3d_plan_model(config, &model);
     if (out.status == Z3D_OK) {
         z3d_plan_program_config(config, &program);
         z3d_sim_node node = {};
         node.threads = threads;
-        out.status = z3d_simulation_create(model, &topology, &program, 0, node, &made);
+        out.status = z3d_simulation_create(model, &mesh, &program, 0, node, &made);
     }
     if (out.status != Z3D_OK) out.message = z3d_error_message();
     for (int space = 0; space < Z3D_SPACE_COUNT && made; space++) {

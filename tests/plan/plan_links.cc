@@ -7,11 +7,11 @@ extern "C" {
 
 namespace {
 
-z3d_links find(int tensor, int data, int devices, z3d_axis axis) {
-    z3d_topology topology;
+z3d_links find(int tensor, int data, int devices, z3d_axes axes) {
+    z3d_mesh mesh;
     z3d_links links{};
-    EXPECT_EQ(z3d_topology_make(tensor, data, 1, 0, &topology), Z3D_OK);
-    EXPECT_EQ(z3d_links_find(&topology, axis, devices, &links), Z3D_OK);
+    EXPECT_EQ(z3d_mesh_make(tensor, data, 1, 0, &mesh), Z3D_OK);
+    EXPECT_EQ(z3d_links_find(&mesh, axes, devices, &links), Z3D_OK);
     return links;
 }
 
@@ -37,29 +37,29 @@ z3d_event call(z3d_collective_kind kind, int64_t count) {
 }
 
 TEST(Links, Map) {
-    z3d_links inside = find(4, 8, 4, Z3D_AXIS_TENSOR);
+    z3d_links inside = find(4, 8, 4, Z3D_AXES_TENSOR);
     EXPECT_EQ(inside.members, 4);
     EXPECT_EQ(inside.nodes, 1);
     EXPECT_EQ(inside.hops, 0);
-    z3d_links across = find(4, 8, 4, Z3D_AXIS_DATA); // one member a node, four groups a node
+    z3d_links across = find(4, 8, 4, Z3D_AXES_DATA); // one member a node, four groups a node
     EXPECT_EQ(across.members, 8);
     EXPECT_EQ(across.nodes, 8);
     EXPECT_EQ(across.sharing, 4);
-    z3d_links half = find(2, 8, 4, Z3D_AXIS_DATA); // two members a node, two groups a node
+    z3d_links half = find(2, 8, 4, Z3D_AXES_DATA); // two members a node, two groups a node
     EXPECT_EQ(half.nodes, 4);
     EXPECT_EQ(half.sharing, 2);
-    z3d_links wide = find(8, 4, 4, Z3D_AXIS_TENSOR); // a group over two nodes, alone on them
+    z3d_links wide = find(8, 4, 4, Z3D_AXES_TENSOR); // a group over two nodes, alone on them
     EXPECT_EQ(wide.nodes, 2);
     EXPECT_EQ(wide.sharing, 1);
-    z3d_links odd = find(3, 4, 4, Z3D_AXIS_TENSOR); // ranks 3-5 and 6-8 straddle nodes
+    z3d_links odd = find(3, 4, 4, Z3D_AXES_TENSOR); // ranks 3-5 and 6-8 straddle nodes
     EXPECT_EQ(odd.nodes, 2);
     EXPECT_EQ(odd.sharing, 2);
-    EXPECT_EQ(find(4, 3, 4, Z3D_AXIS_WORLD).nodes, 3);
+    EXPECT_EQ(find(4, 3, 4, Z3D_AXES_WORLD).nodes, 3);
 }
 
 TEST(Links, RingInsideANode) {
     z3d_hardware hardware = machine();
-    z3d_links links = find(4, 8, 4, Z3D_AXIS_TENSOR);
+    z3d_links links = find(4, 8, 4, Z3D_AXES_TENSOR);
     z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000);
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &sum), 2 * 0.75 * 2e6 / 50e9 + 2 * 3e-6,
                 1e-12);
@@ -70,7 +70,7 @@ TEST(Links, RingInsideANode) {
 
 TEST(Links, RingsThatShareTheAdapters) {
     z3d_hardware hardware = machine();
-    z3d_links links = find(4, 8, 4, Z3D_AXIS_DATA);
+    z3d_links links = find(4, 8, 4, Z3D_AXES_DATA);
     z3d_event gather = call(Z3D_COLLECTIVE_ALL_GATHER, 1000000); // a row; the matrix has 8
     double bytes = 7 * 2e6, width = 5e9 / 4;
     EXPECT_NEAR(z3d_links_collective(&hardware, &links, &gather), bytes / width + 7 * 1e-4, 1e-9);
@@ -85,7 +85,7 @@ TEST(Links, RingsThatShareTheAdapters) {
 // Two nodes of four ranks, by hand: 50 GB/s and 1 us inside, 5 GB/s a node and 100 us between.
 TEST(Links, InLevels) {
     z3d_hardware hardware = machine();
-    z3d_links links = find(8, 1, 4, Z3D_AXIS_TENSOR);
+    z3d_links links = find(8, 1, 4, Z3D_AXES_TENSOR);
     EXPECT_EQ(links.local, 4);
     z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000),
               gather = call(Z3D_COLLECTIVE_ALL_GATHER, 1000000),
@@ -114,15 +114,15 @@ TEST(Links, InLevels) {
 TEST(Links, WhatHasNoLevels) {
     const struct {
         int tensor, data;
-        z3d_axis axis;
-    } cases[] = {{4, 2, Z3D_AXIS_TENSOR}, // inside a node
-                 {2, 3, Z3D_AXIS_DATA},   // two members on one node, one on the other
-                 {3, 4, Z3D_AXIS_TENSOR}, // some groups straddle, two and one
-                 {6, 1, Z3D_AXIS_WORLD}}; // four and two
+        z3d_axes axes;
+    } cases[] = {{4, 2, Z3D_AXES_TENSOR}, // inside a node
+                 {2, 3, Z3D_AXES_DATA},   // two members on one node, one on the other
+                 {3, 4, Z3D_AXES_TENSOR}, // some groups straddle, two and one
+                 {6, 1, Z3D_AXES_WORLD}}; // four and two
     z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000000);
     for (const auto &c : cases) {
         z3d_hardware hardware = machine();
-        z3d_links links = find(c.tensor, c.data, 4, c.axis);
+        z3d_links links = find(c.tensor, c.data, 4, c.axes);
         double ring = z3d_links_collective(&hardware, &links, &sum), ring_between, between;
         z3d_links_bytes(&hardware, &links, &sum, &ring_between);
         hardware.hierarchical = 1;
@@ -130,10 +130,10 @@ TEST(Links, WhatHasNoLevels) {
         z3d_links_bytes(&hardware, &links, &sum, &between);
         EXPECT_EQ(between, ring_between) << c.tensor;
     }
-    EXPECT_EQ(find(2, 8, 4, Z3D_AXIS_DATA).local, 2);
-    EXPECT_EQ(find(4, 3, 4, Z3D_AXIS_WORLD).local, 4);
+    EXPECT_EQ(find(2, 8, 4, Z3D_AXES_DATA).local, 2);
+    EXPECT_EQ(find(4, 3, 4, Z3D_AXES_WORLD).local, 4);
     z3d_hardware hardware = machine();
-    z3d_links alone = find(4, 8, 4, Z3D_AXIS_DATA); // one member a node: levels are the ring
+    z3d_links alone = find(4, 8, 4, Z3D_AXES_DATA); // one member a node: levels are the ring
     double ring = z3d_links_collective(&hardware, &alone, &sum);
     hardware.hierarchical = 1;
     EXPECT_NEAR(z3d_links_collective(&hardware, &alone, &sum), ring, 1e-12);
@@ -145,7 +145,7 @@ TEST(Links, WhatHasNoLevels) {
 
 TEST(Links, SmallSumsTakeATree) {
     z3d_hardware hardware = machine();
-    z3d_links links = find(16, 1, 4, Z3D_AXIS_TENSOR);
+    z3d_links links = find(16, 1, 4, Z3D_AXES_TENSOR);
     z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 512);
     double ring = z3d_links_collective(&hardware, &links, &sum);
     hardware.tree_kib = 1;
@@ -155,7 +155,7 @@ TEST(Links, SmallSumsTakeATree) {
 
 TEST(Links, MeasuredInsideANode) {
     z3d_hardware hardware = machine();
-    z3d_links inside = find(4, 8, 4, Z3D_AXIS_TENSOR), across = find(4, 8, 4, Z3D_AXIS_DATA);
+    z3d_links inside = find(4, 8, 4, Z3D_AXES_TENSOR), across = find(4, 8, 4, Z3D_AXES_DATA);
     z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000),
               gather = call(Z3D_COLLECTIVE_ALL_GATHER, 500);
     double between = z3d_links_collective(&hardware, &across, &sum);
@@ -173,7 +173,7 @@ TEST(Links, MeasuredInsideANode) {
 
 TEST(Links, OneMemberCostsNothing) {
     z3d_hardware hardware = machine();
-    z3d_links links = find(1, 4, 4, Z3D_AXIS_TENSOR);
+    z3d_links links = find(1, 4, 4, Z3D_AXES_TENSOR);
     z3d_event sum = call(Z3D_COLLECTIVE_ALL_REDUCE, 1000);
     EXPECT_EQ(z3d_links_collective(&hardware, &links, &sum), 0);
 }

@@ -229,7 +229,7 @@ TEST(MemoryPlan, PartitionedActivationsShare) {
                4);
         ASSERT_NE(p.plan, nullptr);
         const int64_t extra = 6 * (int64_t)2 * 1024 * 512 * 3 / 4;
-        EXPECT_EQ(z3d_program_volume(&p.train(), Z3D_AXIS_TENSOR, false), extra);
+        EXPECT_EQ(z3d_program_volume(&p.train(), Z3D_AXES_TENSOR, false), extra);
         z3d_string text{};
         z3d_plan_print(p.plan, false, &text);
         std::string wanted = "of them P_a         " + std::string(9, ' ') + std::to_string(extra) +

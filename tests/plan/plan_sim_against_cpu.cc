@@ -44,13 +44,13 @@ void expect_same_ledger(const z3d_ledger *real, const z3d_ledger *sim) {
 
 // Copies started and waited for, and collectives by axis, are paired on the tape.
 void expect_paired(const z3d_tape *tape) {
-    int64_t open[Z3D_AXIS_COUNT + 1] = {};
+    int64_t open[Z3D_AXES_COUNT + 1] = {};
     for (int64_t i = 0; i < tape->count; i++) {
         const z3d_event &e = tape->event[i];
-        if (e.kind == Z3D_EVENT_START) open[e.axis]++;
-        if (e.kind == Z3D_EVENT_WAIT) open[e.axis]--;
-        if (e.kind == Z3D_EVENT_COPY_START) open[Z3D_AXIS_COUNT]++;
-        if (e.kind == Z3D_EVENT_COPY_WAIT) open[Z3D_AXIS_COUNT]--;
+        if (e.kind == Z3D_EVENT_START) open[e.axes]++;
+        if (e.kind == Z3D_EVENT_WAIT) open[e.axes]--;
+        if (e.kind == Z3D_EVENT_COPY_START) open[Z3D_AXES_COUNT]++;
+        if (e.kind == Z3D_EVENT_COPY_WAIT) open[Z3D_AXES_COUNT]--;
     }
     for (int64_t count : open) EXPECT_EQ(count, 0);
 }
@@ -66,7 +66,7 @@ void compare(const Options &o) {
     ASSERT_FALSE(result.skipped);
 
     z3d_simulation *sim;
-    ASSERT_Z3D(z3d_simulation_create(real.model, &real.topology, &real.config.program, o.clipping,
+    ASSERT_Z3D(z3d_simulation_create(real.model, &real.mesh, &real.config.program, o.clipping,
                                      {o.threads, z3d_world_size(world)}, &sim));
     EXPECT_EQ(order, instructions(sim->tape));
     EXPECT_FALSE(order.empty());
@@ -78,9 +78,9 @@ void compare(const Options &o) {
                            z3d_engine_measured(sim->engine, space));
     }
     EXPECT_EQ(z3d_engine_arena_bytes(real.engine), z3d_engine_arena_bytes(sim->engine));
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        SCOPED_TRACE(z3d_axis_name(static_cast<z3d_axis>(axis)));
-        expect_same_traffic(real.group[axis], sim->group[axis]);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        SCOPED_TRACE(z3d_axes_name(static_cast<z3d_axes>(axes)).text);
+        expect_same_traffic(real.group[axes], sim->group[axes]);
     }
     z3d_simulation_destroy(sim);
 }

@@ -70,7 +70,7 @@ TEST(Simulate, SplitsTheStep) {
         z3d_estimate e = of.estimate();
         expect_complete(e.time);
         EXPECT_GT(e.time.compute, 0);
-        EXPECT_GT(e.time.exposed[Z3D_AXIS_TENSOR], 0);
+        EXPECT_GT(e.time.exposed[Z3D_AXES_TENSOR], 0);
         EXPECT_NEAR(e.time.seconds * e.tflops_96 * 1e12 * 64,
                     e.tokens * z3d_gpt_flops_per_token(&of.of->gpt, true), 1e3);
         EXPECT_EQ(e.tokens, 2 * 1024 * 4);
@@ -137,8 +137,8 @@ TEST(Simulate, FullOverlapHidesWhatIsSmall) {
     Case of(config(12, 2048, 16, 1, 16, 2), 32);
     of.hardware.overlap = 1;
     z3d_estimate e = of.estimate();
-    EXPECT_LT(e.time.exposed[Z3D_AXIS_DATA], 0.5 * e.time.busy[Z3D_AXIS_DATA]);
-    EXPECT_GT(e.time.busy[Z3D_AXIS_DATA], 0);
+    EXPECT_LT(e.time.exposed[Z3D_AXES_DATA], 0.5 * e.time.busy[Z3D_AXES_DATA]);
+    EXPECT_GT(e.time.busy[Z3D_AXES_DATA], 0);
 }
 
 TEST(Simulate, VolumesAreTheFormulas) {
@@ -150,8 +150,8 @@ TEST(Simulate, VolumesAreTheFormulas) {
         // Stage 3 gathers twice what backward reads again: all but the position table and the last
         // norm.
         double once = stage < 3 ? 0 : 1024 * 1024 + 2 * 1024, passes = stage < 3 ? 2 : 3;
-        EXPECT_NEAR(e.time.bytes[Z3D_AXIS_DATA], (passes * p - once) * 15 / 16 * 2, 1e3);
-        EXPECT_EQ(e.time.bytes_between_nodes[Z3D_AXIS_DATA], 0); // 16 devices: one node
+        EXPECT_NEAR(e.time.bytes[Z3D_AXES_DATA], (passes * p - once) * 15 / 16 * 2, 1e3);
+        EXPECT_EQ(e.time.bytes_between_nodes[Z3D_AXES_DATA], 0); // 16 devices: one node
     }
 }
 
@@ -181,7 +181,7 @@ TEST(Simulate, SequenceParallelism) {
     text.replace(text.find(key), key.size(), key + ", sequence_parallel: true");
     Case sequence(text, 64);
     z3d_estimate a = parts.estimate(), b = sequence.estimate();
-    double more = b.time.bytes[Z3D_AXIS_TENSOR] - a.time.bytes[Z3D_AXIS_TENSOR];
+    double more = b.time.bytes[Z3D_AXES_TENSOR] - a.time.bytes[Z3D_AXES_TENSOR];
     EXPECT_GE(more, 0);
     EXPECT_LE(more, 2 * 2.0 * hidden * (6 * layers + 1024 + 2) * (tensor - 1) / tensor);
     EXPECT_LT(b.memory.arena, a.memory.arena);

@@ -13,7 +13,7 @@ extern "C" {
 namespace {
 
 z3d_world *world;
-z3d_topology topology;
+z3d_mesh mesh;
 z3d_device *device;
 z3d_group *group;
 int ranks, rank_index;
@@ -276,7 +276,7 @@ TEST(Communication, OrderAndAmount) {
     z3d_device_config config{};
     config.backend = "record";
     OK(z3d_device_create(&config, &recorder));
-    OK(z3d_group_create_recording(Z3D_AXIS_TENSOR, 2, 0, &group2));
+    OK(z3d_group_create_recording(Z3D_AXES_TENSOR, 2, 0, &group2));
     Events events;
     z3d_device_set_recorder(recorder, Events::kernel, &events);
     z3d_group_set_observer(group2, Events::collective, &events);
@@ -331,14 +331,14 @@ void *scratch;
 z3d_status start(int *argc, char ***argv) {
     Z3D_TRY(z3d_world_create(argc, argv, &world));
     ranks = z3d_world_size(world);
-    Z3D_TRY(z3d_topology_make(ranks, 1, 1, z3d_world_rank(world), &topology));
+    Z3D_TRY(z3d_mesh_make(ranks, 1, 1, z3d_world_rank(world), &mesh));
     z3d_device_config config{};
     config.backend = "cpu";
     config.threads = 1;
     Z3D_TRY(z3d_device_create(&config, &device));
     Z3D_TRY(z3d_device_alloc(device, Z3D_SPACE_DEVICE, SCRATCH, &scratch));
     z3d_device_set_scratch(device, scratch, SCRATCH);
-    Z3D_TRY(z3d_group_create(world, &topology, Z3D_AXIS_TENSOR, device, &group));
+    Z3D_TRY(z3d_group_create(world, &mesh, Z3D_AXES_TENSOR, device, &group));
     rank_index = z3d_group_index(group);
     return Z3D_OK;
 }

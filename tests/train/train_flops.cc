@@ -31,7 +31,7 @@ Flops flops(const std::string &more) {
     if (plan) {
         out = {z3d_plan_hardware_flops(plan->set.program[Z3D_MODE_TRAIN], &plan->gpt), plan->flops,
                4 * 32};
-        EXPECT_EQ(plan->topology.size[Z3D_AXIS_DATA], 2);
+        EXPECT_EQ(z3d_mesh_size(&plan->mesh, Z3D_AXES_DATA), 2);
     }
     z3d_plan_destroy(plan);
     z3d_config_destroy(config);

@@ -147,7 +147,7 @@ TEST_F(Run, BatchesDependOnNoParallelSize) {
         std::map<int64_t, std::vector<int32_t>> by_position;
         std::multiset<std::vector<int32_t>> windows;
         for (int r = 0; r < data_size; r++) {
-            EXPECT_EQ(z3d_topology_make(1, data_size, 1, r, &trainer.topology), Z3D_OK);
+            EXPECT_EQ(z3d_mesh_make(1, data_size, 1, r, &trainer.mesh), Z3D_OK);
             if (validation) {
                 for (int64_t call = 0; call < z3d_trainer_validation_calls(&trainer); call++) {
                     EXPECT_EQ(z3d_trainer_read_validation(&trainer, call), Z3D_OK);

@@ -109,7 +109,7 @@ class AccessObserver {
             const z3d_instruction &s = program->instruction[start];
             if (s.phase == Z3D_PHASE_START && s.opcode == w.opcode && s.unit == w.unit &&
                 s.micro == w.micro && s.group == w.group && s.first == w.first &&
-                s.count == w.count && s.space == w.space)
+                s.count == w.count && s.rows == w.rows)
                 break;
         }
         ASSERT_GE(start, 0) << "instruction " << wait << " waits for nothing";

@@ -74,10 +74,10 @@ inline int32_t token(int64_t s, int64_t i, int64_t vocabulary) {
 class Trainer {
   public:
     Options o;
-    z3d_topology topology{};
+    z3d_mesh mesh{};
     z3d_model *model = nullptr;
     z3d_device *device = nullptr;
-    z3d_group *group[Z3D_AXIS_COUNT] = {};
+    z3d_group *group[Z3D_AXES_COUNT] = {};
     z3d_engine *engine = nullptr;
     z3d_engine_config config{};
     int64_t next_step = 1;
@@ -96,7 +96,7 @@ class Trainer {
     }
 
     int data() const {
-        return topology.size[Z3D_AXIS_DATA];
+        return z3d_mesh_size(&mesh, Z3D_AXES_DATA);
     }
     int64_t micro_batch() const {
         return o.global_batch / (data() * o.accumulation);
@@ -104,7 +104,7 @@ class Trainer {
 
     z3d_status create() {
         int ranks = z3d_world_size(world);
-        Z3D_TRY(z3d_topology_make(o.tensor, ranks / o.tensor, 1, z3d_world_rank(world), &topology));
+        Z3D_TRY(z3d_mesh_make(o.tensor, ranks / o.tensor, 1, z3d_world_rank(world), &mesh));
         z3d_gpt_config gpt = {};
         gpt.num_layers = o.layers;
         gpt.hidden_size = o.hidden;
@@ -121,10 +121,9 @@ class Trainer {
         device_config.backend = "cpu";
         device_config.threads = o.threads;
         Z3D_TRY(z3d_device_create(&device_config, &device));
-        for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-            Z3D_TRY(z3d_group_create(world, &topology, (z3d_axis)axis, device, &group[axis]));
+        Z3D_TRY(z3d_groups_create(world, &mesh, device, group));
         config.model = model;
-        config.topology = topology;
+        config.mesh = mesh;
         config.device = device;
         memcpy(config.group, group, sizeof group);
         config.world = world;
@@ -163,7 +162,9 @@ class Trainer {
         micro.assign((size_t)o.accumulation, {});
         for (int m = 0; m < o.accumulation; m++) {
             for (int64_t b = 0; b < micro_batch(); b++) {
-                int64_t p = (m * data() + topology.coordinate[Z3D_AXIS_DATA]) * micro_batch() + b;
+                int64_t p =
+                    (m * data() + z3d_mesh_index(&mesh, Z3D_AXES_DATA, mesh.rank)) * micro_batch() +
+                    b;
                 int64_t sample = (step - 1) * o.global_batch + p;
                 for (int64_t i = 0; i < o.sequence; i++) {
                     storage[(size_t)(2 * m)].push_back(token(sample, i, o.vocabulary));

@@ -93,9 +93,9 @@ class World {
         z3d_program_config c = config();
         Z3D_TRY(z3d_gpt_create(&gpt, &model));
         for (int rank = 0; rank < size(); rank++) {
-            z3d_topology t;
+            z3d_mesh t;
             z3d_layout *layout;
-            Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, rank, &t));
             Z3D_TRY(z3d_layout_create(model, &t, &c, &layout));
             layouts.push_back(layout);
         }
@@ -107,9 +107,9 @@ class World {
         z3d_program_config c = config();
         clear();
         for (int rank = 0; rank < size(); rank++) {
-            z3d_topology t;
+            z3d_mesh t;
             z3d_program *p;
-            Z3D_TRY(z3d_topology_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, rank, &t));
             Z3D_TRY(z3d_program_build(model, layouts[(size_t)rank], traces, &t, &c, mode, &p));
             programs.push_back(p);
             Z3D_TRY(z3d_program_plan(&p, 1));

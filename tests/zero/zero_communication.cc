@@ -9,23 +9,23 @@ struct Traffic {
     int64_t reduce_scatter, all_gather, all_reduce, calls;
 };
 
-Traffic traffic_of(const Trainer &t, z3d_axis axis) {
+Traffic traffic_of(const Trainer &t, z3d_axes axes) {
     auto volume = [&](z3d_collective_kind kind) {
-        return z3d_group_traffic(t.group[axis], kind)->volume_elements;
+        return z3d_group_traffic(t.group[axes], kind)->volume_elements;
     };
     return {volume(Z3D_COLLECTIVE_REDUCE_SCATTER), volume(Z3D_COLLECTIVE_ALL_GATHER),
             volume(Z3D_COLLECTIVE_ALL_REDUCE),
-            z3d_group_traffic(t.group[axis], Z3D_COLLECTIVE_ALL_REDUCE)->calls};
+            z3d_group_traffic(t.group[axes], Z3D_COLLECTIVE_ALL_REDUCE)->calls};
 }
 
 // What one step (the second) adds.
-Traffic one_step(Trainer &t, z3d_axis axis) {
+Traffic one_step(Trainer &t, z3d_axes axes) {
     z3d_step_result result;
     EXPECT_Z3D(t.create());
     EXPECT_Z3D(t.step(&result));
-    Traffic before = traffic_of(t, axis);
+    Traffic before = traffic_of(t, axes);
     EXPECT_Z3D(t.step(&result));
-    Traffic after = traffic_of(t, axis);
+    Traffic after = traffic_of(t, axes);
     return {after.reduce_scatter - before.reduce_scatter, after.all_gather - before.all_gather,
             after.all_reduce - before.all_reduce, after.calls - before.calls};
 }
@@ -57,7 +57,7 @@ TEST(Communication, DataGroup) {
                         o.recompute = recompute;
                         o.bucket = 700;
                         Trainer t(o);
-                        Traffic got = one_step(t, Z3D_AXIS_DATA);
+                        Traffic got = one_step(t, Z3D_AXES_DATA);
                         int64_t n = t.data(), p = z3d_engine_layout(t.engine)->padded_total;
                         int64_t reductions = per_step ? 1 : micros, gathers = 1;
                         // Groups in the model's order: wte, wpe, blocks, ln_f. Stage 3 gathers for
@@ -91,7 +91,7 @@ TEST(Communication, TensorGroup) {
             o.recompute = replay < 2;
             o.replay_full = replay == 1;
             Trainer t(o);
-            Traffic got = one_step(t, Z3D_AXIS_TENSOR);
+            Traffic got = one_step(t, Z3D_AXES_TENSOR);
             int64_t bsh = t.micro_batch() * o.sequence * o.hidden;
             int64_t per_block = replay == 0   ? 5
                                 : replay == 1 ? 6
@@ -118,20 +118,20 @@ TEST(Communication, Scalars) {
         z3d_step_result result;
         ASSERT_Z3D(t.create());
         ASSERT_Z3D(t.step(&result));
-        auto reduced = [&](z3d_axis axis) {
-            return *z3d_group_traffic(t.group[axis], Z3D_COLLECTIVE_ALL_REDUCE);
+        auto reduced = [&](z3d_axes axes) {
+            return *z3d_group_traffic(t.group[axes], Z3D_COLLECTIVE_ALL_REDUCE);
         };
-        z3d_traffic in_tensor = reduced(Z3D_AXIS_TENSOR), in_world = reduced(Z3D_AXIS_WORLD);
+        z3d_traffic in_tensor = reduced(Z3D_AXES_TENSOR), in_world = reduced(Z3D_AXES_WORLD);
         ASSERT_Z3D(t.step(&result));
         int64_t rows = t.micro_batch() * o.sequence, ranks = z3d_world_size(world);
-        EXPECT_EQ(reduced(Z3D_AXIS_TENSOR).scalar_calls - in_tensor.scalar_calls,
+        EXPECT_EQ(reduced(Z3D_AXES_TENSOR).scalar_calls - in_tensor.scalar_calls,
                   2 * o.accumulation);
-        EXPECT_EQ(reduced(Z3D_AXIS_TENSOR).scalar_bytes - in_tensor.scalar_bytes,
+        EXPECT_EQ(reduced(Z3D_AXES_TENSOR).scalar_bytes - in_tensor.scalar_bytes,
                   o.accumulation * 3 * rows * 2 * (tensor - 1) / tensor * 4);
-        EXPECT_EQ(reduced(Z3D_AXIS_WORLD).scalar_calls - in_world.scalar_calls, 1);
-        EXPECT_EQ(reduced(Z3D_AXIS_WORLD).scalar_bytes - in_world.scalar_bytes,
+        EXPECT_EQ(reduced(Z3D_AXES_WORLD).scalar_calls - in_world.scalar_calls, 1);
+        EXPECT_EQ(reduced(Z3D_AXES_WORLD).scalar_bytes - in_world.scalar_bytes,
                   2 * (4 + t.model->num_groups) * (ranks - 1) / ranks * 8);
-        EXPECT_EQ(reduced(Z3D_AXIS_WORLD).volume_elements, 0);
+        EXPECT_EQ(reduced(Z3D_AXES_WORLD).volume_elements, 0);
     }
 }
 
@@ -146,11 +146,11 @@ TEST(Communication, PartitionedActivations) {
             o.stage = 2;
             o.accumulation = 2;
             Trainer plain(o);
-            Traffic before = one_step(plain, Z3D_AXIS_TENSOR);
+            Traffic before = one_step(plain, Z3D_AXES_TENSOR);
             o.partition = true;
             o.offload = offload;
             Trainer split(o);
-            Traffic got = one_step(split, Z3D_AXIS_TENSOR);
+            Traffic got = one_step(split, Z3D_AXES_TENSOR);
             int64_t bsh = split.micro_batch() * o.sequence * o.hidden;
             EXPECT_EQ(got.all_gather, o.layers * o.accumulation * bsh * (tensor - 1) / tensor);
             EXPECT_EQ(got.all_reduce, before.all_reduce);
@@ -177,19 +177,19 @@ int64_t evaluation(Trainer &t, double *loss) {
     input.global_targets = t.o.global_batch * t.o.sequence;
     double targets = 0;
     bool stop;
-    int64_t before = traffic_of(t, Z3D_AXIS_DATA).all_gather;
+    int64_t before = traffic_of(t, Z3D_AXES_DATA).all_gather;
     *loss = 0;
     EXPECT_Z3D(z3d_engine_evaluate(t.engine, &input, loss, &targets, &stop));
-    return traffic_of(t, Z3D_AXIS_DATA).all_gather - before;
+    return traffic_of(t, Z3D_AXES_DATA).all_gather - before;
 }
 
 int64_t token(Trainer &t, std::vector<float> *logits) {
     std::vector<std::vector<int32_t>> storage;
     std::vector<z3d_micro_batch> micro = one_batch(t, storage);
     logits->assign(static_cast<size_t>(t.o.vocabulary + 64), 0);
-    int64_t before = traffic_of(t, Z3D_AXIS_DATA).all_gather;
+    int64_t before = traffic_of(t, Z3D_AXES_DATA).all_gather;
     EXPECT_Z3D(z3d_engine_generate(t.engine, micro.data(), 3, logits->data()));
-    return traffic_of(t, Z3D_AXIS_DATA).all_gather - before;
+    return traffic_of(t, Z3D_AXES_DATA).all_gather - before;
 }
 
 } // namespace
@@ -268,7 +268,7 @@ TEST(Communication, TensorGroupOfSequenceParallelism) {
             o.partition = way.recompute; // brings nothing more
             o.sequence_parallel = true;
             Trainer t(o);
-            Traffic got = one_step(t, Z3D_AXIS_TENSOR);
+            Traffic got = one_step(t, Z3D_AXES_TENSOR);
             int64_t share = t.micro_batch() * o.sequence * o.hidden / tensor * (tensor - 1);
             int64_t outside = 2; // each: the embedding's and the head's
             EXPECT_EQ(got.reduce_scatter,
@@ -294,11 +294,11 @@ TEST(Communication, TensorGroupOfSequenceParallelism) {
             EXPECT_EQ(got.calls, calls) << way.name << ", tensor " << tensor;
             EXPECT_EQ(got.reduce_scatter + got.all_gather + got.all_reduce,
                       z3d_program_volume(z3d_engine_program(t.engine, Z3D_MODE_TRAIN),
-                                         Z3D_AXIS_TENSOR, true));
+                                         Z3D_AXES_TENSOR, true));
             if (strcmp(way.name, "none") != 0) continue;
             o.sequence_parallel = false;
             Trainer plain(o);
-            EXPECT_EQ(one_step(plain, Z3D_AXIS_TENSOR).all_reduce,
+            EXPECT_EQ(one_step(plain, Z3D_AXES_TENSOR).all_reduce,
                       got.reduce_scatter + got.all_gather);
         }
     }

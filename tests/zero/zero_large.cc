@@ -24,11 +24,11 @@ enum { PATIENCE = 40 };
 // Not World::build: the packer's effort is another matter (and limited).
 void build_and_verify(World &world, z3d_mode mode) {
     z3d_program_config c = world.config();
-    z3d_topology t;
+    z3d_mesh t;
     ASSERT_Z3D(world.prepare());
     world.programs.assign((size_t)world.size(), nullptr);
     for (int rank = 0; rank < world.size(); rank++) {
-        ASSERT_Z3D(z3d_topology_make(world.o.tensor, world.o.data, 1, rank, &t));
+        ASSERT_Z3D(z3d_mesh_make(world.o.tensor, world.o.data, 1, rank, &t));
         ASSERT_Z3D(z3d_program_build(world.model, world.layouts[(size_t)rank], world.traces, &t, &c,
                                      mode, &world.programs[(size_t)rank]));
     }

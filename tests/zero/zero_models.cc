@@ -58,11 +58,11 @@ struct Model {
         z3d_model_destroy(model);
     }
     z3d_status lay_out(int tensor = 1) {
-        z3d_topology topology;
+        z3d_mesh mesh;
         model->tensor_size = tensor;
-        EXPECT_Z3D(z3d_topology_make(tensor, 1, 1, 0, &topology));
+        EXPECT_Z3D(z3d_mesh_make(tensor, 1, 1, 0, &mesh));
         z3d_layout *layout = nullptr;
-        z3d_status status = z3d_layout_create(model, &topology, nullptr, &layout);
+        z3d_status status = z3d_layout_create(model, &mesh, nullptr, &layout);
         z3d_layout_destroy(layout);
         return status;
     }
@@ -116,13 +116,13 @@ TEST(Models, WrongOnesAreRefused) {
 TEST(Models, UnitsOfOneKindThatOnlyCommunicateAreRecordedOnce) {
     Model m;
     for (int u = 0; u < 3; u++) m.model->unit[u].ops = &COLLECTIVES;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_layout *layout = nullptr;
     z3d_traces *traces = nullptr;
     z3d_program_config config = {};
     config.micro_batch = 1;
-    EXPECT_Z3D(z3d_topology_make(1, 1, 1, 0, &topology));
-    ASSERT_Z3D(z3d_layout_create(m.model, &topology, &config, &layout));
+    EXPECT_Z3D(z3d_mesh_make(1, 1, 1, 0, &mesh));
+    ASSERT_Z3D(z3d_layout_create(m.model, &mesh, &config, &layout));
     ASSERT_Z3D(z3d_traces_record(m.model, layout, &config, 1, &traces));
     EXPECT_EQ(z3d_traces_get(traces, Z3D_MODE_TRAIN, 0, Z3D_CALL_FORWARD)->num_children, 9);
     z3d_traces_destroy(traces);

@@ -145,7 +145,7 @@ void bends(const z3d_program &p, int i, std::vector<Mutation> &out) {
                    }});
     if (in.count > 0 || in.opcode == Z3D_OP_STEP_CONTROL) {
         out.push_back({"axis", false, [i](Copy &c) {
-                           at(c, i).axis = (z3d_axis)((at(c, i).axis + 1) % Z3D_AXIS_COUNT);
+                           at(c, i).axes = (z3d_axes)((at(c, i).axes + 1) % Z3D_AXES_COUNT);
                        }});
     }
     if (in.micro >= 0) {

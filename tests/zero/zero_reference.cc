@@ -80,10 +80,10 @@ double distance(const std::vector<float> &a, const std::vector<float> &b) {
 struct Training {
     const Reference &r;
     int tensor, data, accumulation;
-    z3d_topology topology{};
+    z3d_mesh mesh{};
     z3d_model *model = NULL;
     z3d_device *device = NULL;
-    z3d_group *group[Z3D_AXIS_COUNT] = {};
+    z3d_group *group[Z3D_AXES_COUNT] = {};
     z3d_engine *engine = NULL;
 
     Training(const Reference &r, int tensor, int accumulation)
@@ -102,14 +102,13 @@ struct Training {
         gpt.seq_length = r.seq, gpt.vocab_size = r.vocab, gpt.vocab_multiple = 8;
         gpt.init_std = 0.02, gpt.tensor_size = tensor;
         Z3D_TRY(z3d_gpt_create(&gpt, &model));
-        Z3D_TRY(z3d_topology_make(tensor, data, 1, z3d_world_rank(world), &topology));
+        Z3D_TRY(z3d_mesh_make(tensor, data, 1, z3d_world_rank(world), &mesh));
         z3d_device_config cpu{};
         cpu.backend = "cpu", cpu.threads = 1;
         Z3D_TRY(z3d_device_create(&cpu, &device));
-        for (int a = 0; a < Z3D_AXIS_COUNT; a++)
-            Z3D_TRY(z3d_group_create(world, &topology, (z3d_axis)a, device, &group[a]));
+        Z3D_TRY(z3d_groups_create(world, &mesh, device, group));
         z3d_engine_config config{};
-        config.model = model, config.topology = topology, config.device = device;
+        config.model = model, config.mesh = mesh, config.device = device;
         memcpy(config.group, group, sizeof group);
         config.program.stage = stage;
         config.program.dtype = config.program.grad_dtype = Z3D_F32;
@@ -147,7 +146,7 @@ struct Training {
         std::vector<z3d_micro_batch> micro((size_t)accumulation);
         int64_t mine = r.batch / data, per_micro = mine / accumulation, valid = 0;
         for (int m = 0; m < accumulation; m++) {
-            int64_t sample = topology.coordinate[Z3D_AXIS_DATA] * mine + m * per_micro;
+            int64_t sample = z3d_mesh_index(&mesh, Z3D_AXES_DATA, mesh.rank) * mine + m * per_micro;
             micro[(size_t)m].field[0] = &r.tokens[s][(size_t)(sample * r.seq)];
             micro[(size_t)m].field[1] = &r.targets[s][(size_t)(sample * r.seq)];
         }

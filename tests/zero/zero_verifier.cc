@@ -177,7 +177,7 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_WAIT));
              erase(c, c.find(Z3D_OP_REDUCE_GRADS, 0, Z3D_PHASE_START));
          },
-         {"gather_grads", "must hold reduced gradients", "not reduced"}},
+         {"gather_grads", "must hold what all ranks have finished", "not reduced"}},
     };
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
@@ -312,8 +312,7 @@ TEST(World, PlaysThousandsOfRanks) {
     ASSERT_Z3D(world.build());
     // Programs of one tensor place are alike in what they communicate: 512 data ranks share one.
     Copy shared(*world.programs[0]);
-    shared.program.topology.size[Z3D_AXIS_DATA] = 512;
-    shared.program.topology.size[Z3D_AXIS_WORLD] = 4096;
+    shared.program.mesh.size[Z3D_AXIS_DATA] = 512;
     std::vector<z3d_program *> all(4096, shared.sync());
     ASSERT_Z3D(z3d_program_verify_world(all.data(), 4096));
     Copy other(shared.program);
@@ -337,27 +336,27 @@ TEST(World, RefusesProgramsOfAnotherWorld) {
 
 // ---- volume ----
 
-int64_t volume(const Options &o, z3d_axis axis, bool children, int64_t *padded) {
+int64_t volume(const Options &o, z3d_axes axes, bool children, int64_t *padded) {
     World world(o);
     EXPECT_EQ(world.prepare(), Z3D_OK) << z3d_error_message();
     EXPECT_EQ(world.build(), Z3D_OK) << z3d_error_message();
     *padded = world.layouts[0]->padded_total;
-    return z3d_program_volume(world.programs[0], axis, children);
+    return z3d_program_volume(world.programs[0], axes, children);
 }
 
 TEST(Volume, OverTheDataGroupIsTheFormula) {
     for (int data : {1, 2, 4}) {
         for (int m : {1, 3}) {
             int64_t p;
-            int64_t per_step0 = volume(options(0, 1, data, m), Z3D_AXIS_DATA, true, &p);
+            int64_t per_step0 = volume(options(0, 1, data, m), Z3D_AXES_DATA, true, &p);
             EXPECT_EQ(per_step0, 2 * p * (data - 1) / data);
-            EXPECT_EQ(volume(options(1, 1, data, m), Z3D_AXIS_DATA, true, &p),
+            EXPECT_EQ(volume(options(1, 1, data, m), Z3D_AXES_DATA, true, &p),
                       2 * p * (data - 1) / data);
-            EXPECT_EQ(volume(options(2, 1, data, m), Z3D_AXIS_DATA, true, &p),
+            EXPECT_EQ(volume(options(2, 1, data, m), Z3D_AXES_DATA, true, &p),
                       (m + 1) * p * (data - 1) / data);
             Options o = options(0, 1, data, m);
             o.per_step = false;
-            EXPECT_EQ(volume(o, Z3D_AXIS_DATA, true, &p), (m + 1) * p * (data - 1) / data);
+            EXPECT_EQ(volume(o, Z3D_AXES_DATA, true, &p), (m + 1) * p * (data - 1) / data);
         }
     }
 }
@@ -368,10 +367,10 @@ TEST(Volume, OverTheTensorGroupIsTenBshABlock) {
         o.replay_full = replay;
         int64_t p, bsh = o.micro_batch * o.sequence * o.hidden;
         o.layers = 2;
-        int64_t two = volume(o, Z3D_AXIS_TENSOR, true, &p);
-        EXPECT_EQ(volume(o, Z3D_AXIS_TENSOR, false, &p), 0);
+        int64_t two = volume(o, Z3D_AXES_TENSOR, true, &p);
+        EXPECT_EQ(volume(o, Z3D_AXES_TENSOR, false, &p), 0);
         o.layers = 5;
-        int64_t five = volume(o, Z3D_AXIS_TENSOR, true, &p);
+        int64_t five = volume(o, Z3D_AXES_TENSOR, true, &p);
         EXPECT_EQ(five - two, 3 * (replay ? 12 : 10) * bsh / 2);
         EXPECT_EQ(two - 2 * (five - two) / 3,
                   2 * bsh); // outside the blocks: 2 bsh (t - 1) / t twice
@@ -380,11 +379,11 @@ TEST(Volume, OverTheTensorGroupIsTenBshABlock) {
 
 // ---- sequence parallelism ----
 
-int count_of(const z3d_program &p, z3d_opcode opcode, z3d_phase phase, z3d_axis axis) {
+int count_of(const z3d_program &p, z3d_opcode opcode, z3d_phase phase, z3d_axes axes) {
     int count = 0;
     for (int i = 0; i < p.num_instructions; i++) {
         const z3d_instruction &in = p.instruction[i];
-        count += in.opcode == opcode && in.phase == phase && in.axis == axis;
+        count += in.opcode == opcode && in.phase == phase && in.axes == axes;
     }
     return count;
 }
@@ -403,10 +402,10 @@ TEST(SequenceParallel, SumsOnceAStepAndGathersNoCheckpoint) {
         ASSERT_Z3D(z3d_program_verify(&p));
         ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), 4));
         for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT})
-            EXPECT_EQ(count_of(p, Z3D_OP_SUM_REPLICATED, phase, Z3D_AXIS_TENSOR),
+            EXPECT_EQ(count_of(p, Z3D_OP_SUM_REPLICATED, phase, Z3D_AXES_TENSOR),
                       world.model->num_groups - 1);
-        EXPECT_EQ(count_of(p, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, Z3D_AXIS_TENSOR), 0);
-        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_AXIS_WORLD),
+        EXPECT_EQ(count_of(p, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, Z3D_AXES_TENSOR), 0);
+        EXPECT_EQ(count_of(p, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, Z3D_AXES_TENSOR),
                   o.layers * o.accumulation);
         z3d_string out = {};
         z3d_program_print(&p, &out);
@@ -428,7 +427,7 @@ TEST(SequenceParallel, SumsEveryReplicatedElementOnce) {
     ASSERT_Z3D(world.build());
     int64_t sum = 0;
     for (int data = 0; data < 4; data++)
-        sum += z3d_program_volume(world.programs[(size_t)(2 * data)], Z3D_AXIS_TENSOR, false);
+        sum += z3d_program_volume(world.programs[(size_t)(2 * data)], Z3D_AXES_TENSOR, false);
     EXPECT_EQ(sum, o.sequence * o.hidden + 6 * o.hidden * o.layers + 2 * o.hidden);
 }
 
@@ -523,7 +522,9 @@ TEST(HostCheckpoints, TravelBesideAllWorkAbove) {
             const z3d_instruction &i = p.instruction[n];
             bool work = i.opcode == Z3D_OP_RECOMPUTE || i.opcode == Z3D_OP_BACKWARD;
             if (work && out >= 0 && i.unit > out) works++;
-            if (i.opcode != Z3D_OP_LOAD_INPUT || i.space != Z3D_SPACE_HOST) continue;
+            if (i.opcode != Z3D_OP_LOAD_INPUT ||
+                p.buffer[i.buffer[Z3D_SLOT_INPUT]].space != Z3D_SPACE_HOST)
+                continue;
             if (i.phase == Z3D_PHASE_START) {
                 out = i.unit, works = 0;
             } else if (i.phase == Z3D_PHASE_WAIT && i.unit + 2 <= 5) { // above: two blocks

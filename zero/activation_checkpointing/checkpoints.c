@@ -4,11 +4,14 @@
  * memory, it leaves and returns beside compute, one checkpoint ahead of need. */
 #include "zero/build/builder.h"
 
-/* Elements of one rank's part: equal parts, the last one padded. */
-static int64_t part_elements(const z3d_program *p, int unit) {
-    int64_t elements = z3d_program_output_elements(p, z3d_model_input(p->model, unit, p->mode));
-    int64_t ranks = p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
-    return (elements + ranks - 1) / ranks;
+static z3d_rows kept_rows(const z3d_program *p) {
+    return p->config.partition_activations ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
+}
+
+/* What is kept of a unit's input: rows of this matrix. */
+static z3d_matrix matrix(const z3d_program *p, int unit) {
+    const z3d_instruction in = {.opcode = Z3D_OP_SAVE_INPUT, .unit = unit, .rows = kept_rows(p)};
+    return z3d_instruction_matrix(p, &in);
 }
 
 static bool moves(const z3d_program *p) {
@@ -21,21 +24,17 @@ static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase pha
     z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
     i->unit = w.unit;
     i->micro = w.micro;
-    i->count = moves(b->program) ? part_elements(b->program, w.unit) : 0;
+    i->rows = kept_rows(b->program);
+    i->count = moves(b->program) ? matrix(b->program, w.unit).columns : 0;
     i->buffer[Z3D_SLOT_INPUT] = from;
     i->buffer[Z3D_SLOT_OUTPUT] = to;
     return i;
 }
 
-static void emit_transfer(struct builder *b, z3d_opcode opcode, z3d_phase phase, struct work w,
-                          int from, int to) {
-    emit(b, opcode, phase, w, from, to)->space = Z3D_SPACE_HOST;
-}
-
 void z3d_builder_save_input(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
-    struct unit_state *unit = &b->unit[w.unit];
-    int input = z3d_builder_input(b, w.unit);
+    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
+    int input = z3d_builder_input(b, w.unit, w.micro);
     if (input < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     unit->loaded = -1;
     unit->checkpoint = input;
@@ -43,40 +42,42 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
         emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, w, input, input);
         return;
     }
-    int64_t bytes = part_elements(p, w.unit) * (int64_t)z3d_dtype_size(p->config.dtype);
+    z3d_matrix m = matrix(p, w.unit);
+    int64_t bytes = m.columns * (int64_t)z3d_dtype_size(m.dtype);
     unit->checkpoint = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "checkpoint",
                                           p->model->unit[w.unit].name, w.micro);
     if (b->status != Z3D_OK) return;
+    b->program->buffer[unit->checkpoint].rows = kept_rows(p);
     if (!p->config.offload_activations) {
         emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, w, input, unit->checkpoint);
         return;
     }
     b->program->buffer[unit->checkpoint].space = Z3D_SPACE_HOST;
-    emit_transfer(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, w, input, unit->checkpoint);
-    b->saving = w.unit;
+    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, w, input, unit->checkpoint);
+    b->saving = w;
     if (!p->config.overlap)
         z3d_builder_finish_saves(b, (struct work){WORK_BACKWARD, w.unit, w.micro});
 }
 
 /* A transfer may take as long as the next unit's forward: then its source is free. */
 void z3d_builder_finish_saves(struct builder *b, struct work w) {
-    int u = b->saving;
-    if (u < 0 || (w.kind == WORK_FORWARD && u >= w.unit)) return;
-    emit_transfer(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, (struct work){WORK_FORWARD, u, w.micro},
-                  z3d_builder_input(b, u), b->unit[u].checkpoint);
-    b->saving = -1;
+    struct work saved = b->saving;
+    if (saved.unit < 0 || (w.kind == WORK_FORWARD && saved.unit >= w.unit)) return;
+    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, saved, z3d_builder_input(b, saved.unit, saved.micro),
+         z3d_builder_state(b, saved.unit, saved.micro)->checkpoint);
+    b->saving.unit = -1;
 }
 
 /* Makes room for what comes back and starts its first leg. */
 static void start_load(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
-    struct unit_state *unit = &b->unit[w.unit];
-    int64_t ranks = p->config.partition_activations ? p->topology.size[Z3D_AXIS_TENSOR] : 1;
-    int64_t bytes = ranks * part_elements(p, w.unit) * (int64_t)z3d_dtype_size(p->config.dtype);
+    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
+    z3d_matrix m = matrix(p, w.unit);
+    int64_t bytes = m.ranks * m.columns * (int64_t)z3d_dtype_size(m.dtype);
     unit->loaded = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "loaded",
                                       p->model->unit[w.unit].name, w.micro);
     if (p->config.offload_activations) {
-        emit_transfer(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, w, unit->checkpoint, unit->loaded);
+        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, w, unit->checkpoint, unit->loaded);
         unit->fetching = true;
     } else {
         emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, w, unit->checkpoint, unit->loaded);
@@ -86,9 +87,9 @@ static void start_load(struct builder *b, struct work w) {
 
 /* The leg from the host is over; what was split is gathered from here. */
 static void finish_fetch(struct builder *b, struct work w) {
-    struct unit_state *unit = &b->unit[w.unit];
+    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
     if (!unit->fetching) return;
-    emit_transfer(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, w, unit->checkpoint, unit->loaded);
+    emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, w, unit->checkpoint, unit->loaded);
     unit->fetching = false;
     if (!b->program->config.partition_activations) return;
     emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, w, unit->loaded, unit->loaded);
@@ -96,7 +97,7 @@ static void finish_fetch(struct builder *b, struct work w) {
 }
 
 static void finish_load(struct builder *b, struct work w) {
-    struct unit_state *unit = &b->unit[w.unit];
+    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
     finish_fetch(b, w);
     if (unit->gathering)
         emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_WAIT, w,
@@ -107,17 +108,17 @@ static void finish_load(struct builder *b, struct work w) {
 
 /* Brings unit w.unit's input back to where its recompute reads it. */
 void z3d_builder_load_input(struct builder *b, struct work w) {
-    struct unit_state *unit = &b->unit[w.unit];
+    struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
     int source = z3d_model_input(b->program->model, w.unit, b->program->mode);
     if (source < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     if (!moves(b->program)) {
         emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, w, unit->checkpoint, unit->checkpoint);
-        b->unit[source].output = unit->checkpoint;
+        z3d_builder_state(b, source, w.micro)->output = unit->checkpoint;
         return;
     }
     if (unit->loaded < 0) start_load(b, w);
     finish_load(b, w);
-    b->unit[source].output = unit->loaded;
+    z3d_builder_state(b, source, w.micro)->output = unit->loaded;
 }
 
 /* Before a piece of backward work: the next checkpoint below it sets out; its second leg begins
@@ -128,7 +129,7 @@ void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     int below = from > 0 ? b->kept_from[from - 1] : -1;
     if (below <= 0) return;
     struct work next = {WORK_RECOMPUTE, below, w.micro};
-    if (b->unit[below].loaded < 0)
+    if (z3d_builder_state(b, below, w.micro)->loaded < 0)
         start_load(b, next);
     else if (b->program->config.partition_activations && w.kind == WORK_BACKWARD &&
              z3d_builder_keeps_input(b, w.unit))

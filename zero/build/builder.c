@@ -48,8 +48,12 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
     p->buffer = grow(b, p->buffer, p->num_buffers, &b->buffer_capacity, sizeof *p->buffer);
     if (b->status != Z3D_OK) return -1;
     z3d_buffer *buffer = &p->buffer[p->num_buffers];
-    *buffer = (z3d_buffer){
-        .category = category, .bytes = bytes, .first = INT_MAX, .last = -1, .group = -1};
+    *buffer = (z3d_buffer){.category = category,
+                           .bytes = bytes,
+                           .first = INT_MAX,
+                           .last = -1,
+                           .group = -1,
+                           .rows = Z3D_ROWS_ALL};
     if (micro < 0)
         snprintf(buffer->name, sizeof buffer->name, "%s %.40s", what, whose);
     else
@@ -75,7 +79,8 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
                            .unit = -1,
                            .micro = -1,
                            .group = -1,
-                           .axis = z3d_opcode_info_of(opcode)->axis};
+                           .rows = Z3D_ROWS_ALL,
+                           .axes = z3d_opcode_info_of(opcode)->axes};
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
     return i;
 }
@@ -156,7 +161,9 @@ static void add_persistent(struct builder *b) {
             int buffer = z3d_builder_buffer(b, category[part],
                                             z3d_kept_bytes(p->layout, g, (z3d_group_part)part),
                                             name[part], p->model->group[g].name, -1);
-            if (buffer >= 0) p->buffer[buffer].group = g;
+            if (buffer < 0) continue;
+            p->buffer[buffer].group = g;
+            p->buffer[buffer].rows = p->layout->group[g].kept[part].rows;
         }
     }
     for (int i = 0; i < p->num_buffers; i++) p->buffer[i].persistent = true;
@@ -266,36 +273,39 @@ static void wait_sums(struct builder *b) {
     b->summing.count = 0;
 }
 
-static void add_started(struct started *started, int g) {
+static void add_started(struct started *started, int g, int micro) {
     int at = 0;
+    started->micro = micro;
     while (at < started->count && started->group[at] > g) at++;
     if (at < started->count && started->group[at] == g) return;
     for (int i = started->count++; i > at; i--) started->group[i] = started->group[i - 1];
     started->group[at] = g;
 }
 
-static void wait_reductions(struct builder *b, int micro) {
+/* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
+static void keep_shard(struct builder *b, int g, int micro) {
+    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
+    i->group = g;
+    i->micro = micro;
+    i->buffer[Z3D_SLOT_GRADIENTS] = b->group[g].gradients;
+    i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    i->accumulate = micro > 0;
+    b->group[g].gradients = -1;
+}
+
+static void wait_reductions(struct builder *b) {
     z3d_program *p = b->program;
+    int micro = b->reducing.micro;
     wait_sums(b);
     for (int n = 0; n < b->reducing.count; n++) {
         int g = b->reducing.group[n];
-        struct group_state *group = &b->group[g];
-        int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, g, micro, Z3D_SLOT_GRADIENTS,
-                     group->gradients, -1);
-        if (!group->decided.reduce_kept) {
-            z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
-            i->group = g;
-            i->micro = micro;
-            i->buffer[Z3D_SLOT_GRADIENTS] = group->gradients;
-            i->buffer[Z3D_SLOT_SHARD] = kept;
-            i->accumulate = micro > 0;
-        }
-        if (!group->decided.reduce_kept) group->gradients = -1;
+                     b->group[g].gradients, -1);
+        if (!b->group[g].decided.reduce_kept) keep_shard(b, g, micro);
         if (micro < p->config.accumulation - 1) continue;
-        if (group->decided.sum_replicated) {
+        if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
-            add_started(&b->summing, g);
+            add_started(&b->summing, g, micro);
         } else {
             share_gradients(b, g);
         }
@@ -307,23 +317,27 @@ static void wait_reductions(struct builder *b, int micro) {
 static void reduce_after(struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    wait_reductions(b, w.micro);
+    wait_reductions(b);
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
         if (b->group[g].last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, g, w.micro, Z3D_SLOT_GRADIENTS,
                      b->group[g].gradients, -1);
-        add_started(&b->reducing, g);
+        add_started(&b->reducing, g, w.micro);
     }
-    if (!p->config.overlap || w.unit == 0) wait_reductions(b, w.micro);
+    if (!p->config.overlap || w.unit == 0) wait_reductions(b);
 }
 
 /* ---- units ---- */
 
-int z3d_builder_input(const struct builder *b, int unit) {
+struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro) {
+    return &b->state[(int64_t)micro * b->program->model->num_units + unit];
+}
+
+int z3d_builder_input(const struct builder *b, int unit, int micro) {
     int source = z3d_model_input(b->program->model, unit, b->program->mode);
-    return source >= 0 ? b->unit[source].output : -1;
+    return source >= 0 ? z3d_builder_state(b, source, micro)->output : -1;
 }
 
 /* An entry that runs a unit: its parameters, inner collectives and workspace. */
@@ -339,7 +353,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     i->num_children = trace->num_children;
     i->child = trace->child;
     i->buffer[Z3D_SLOT_WORKSPACE] = workspace;
-    i->buffer[Z3D_SLOT_INPUT] = z3d_builder_input(b, w.unit);
+    i->buffer[Z3D_SLOT_INPUT] = z3d_builder_input(b, w.unit, w.micro);
     for (int s = 0; s < unit->num_groups; s++)
         if (trace->reads_parameters[s])
             i->buffer[Z3D_SLOT_PARAMETERS + s] = b->group[unit->group[s]].parameters;
@@ -350,7 +364,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
 static void forward(struct builder *b, struct work w, bool keep, bool need_output) {
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
-    struct unit_state *state = &b->unit[w.unit];
+    struct unit_state *state = z3d_builder_state(b, w.unit, w.micro);
     state->output = -1;
     if (need_output)
         state->output =
@@ -391,7 +405,7 @@ static void backward(struct builder *b, struct work w) {
     const z3d_trace *trace = z3d_builder_trace(b, w);
     int source = z3d_model_input(p->model, w.unit, p->mode), input_gradient = -1;
     if (source >= 0)
-        input_gradient = b->unit[source].output_gradient =
+        input_gradient = z3d_builder_state(b, source, w.micro)->output_gradient =
             z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, source),
                                "output gradient", p->model->unit[source].name, w.micro);
     int gradients[Z3D_MAX_UNIT_GROUPS];
@@ -400,8 +414,8 @@ static void backward(struct builder *b, struct work w) {
             trace->writes_gradients[s] ? gradient_buffer(b, unit->group[s], w.micro) : -1;
     z3d_instruction *i = emit_unit(b, Z3D_OP_BACKWARD, w);
     if (!trace->reads_input) i->buffer[Z3D_SLOT_INPUT] = -1;
-    i->buffer[Z3D_SLOT_SAVED] = b->unit[w.unit].saved;
-    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = b->unit[w.unit].output_gradient;
+    i->buffer[Z3D_SLOT_SAVED] = z3d_builder_state(b, w.unit, w.micro)->saved;
+    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = z3d_builder_state(b, w.unit, w.micro)->output_gradient;
     i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
     for (int s = 0; s < unit->num_groups; s++) {
         if (gradients[s] < 0) continue;
@@ -470,7 +484,7 @@ static void build(struct builder *b) {
     } else {
         z3d_opcode last = p->mode == Z3D_MODE_EVALUATE ? Z3D_OP_SUM_LOSS : Z3D_OP_GATHER_OUTPUT;
         z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE);
-        i->buffer[Z3D_SLOT_INPUT] = b->unit[p->model->num_units - 1].output;
+        i->buffer[Z3D_SLOT_INPUT] = z3d_builder_state(b, p->model->num_units - 1, 0)->output;
     }
 }
 
@@ -536,7 +550,7 @@ static z3d_status check_config(const z3d_program_config *c) {
 }
 
 z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
-                             const z3d_traces *traces, const z3d_topology *topology,
+                             const z3d_traces *traces, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_mode mode, z3d_program **out) {
     *out = NULL;
     Z3D_TRY(check_config(config));
@@ -549,12 +563,12 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                          "%d units x %d micro-batches a step are too many: a step program runs at "
                          "most %d units; use fewer gradient accumulation steps or layers",
                          model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.saving = -1};
+    struct builder b = {.saving.unit = -1};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,
                                .config = *config,
-                               .topology = *topology,
+                               .mesh = *mesh,
                                .model = model,
                                .layout = layout,
                                .traces = traces};
@@ -562,10 +576,10 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     if (model->sequence_parallel) b.program->config.partition_activations = false;
     Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_groups, sizeof *b.group, "builder", &b.group),
                  end);
-    Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_units, sizeof *b.unit, "builder", &b.unit),
-                 end);
-    for (int u = 0; u < model->num_units; u++)
-        b.unit[u] = (struct unit_state){-1, -1, -1, -1, -1, false, false};
+    int states = model->num_units * config->accumulation;
+    Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
+    for (int u = 0; u < states; u++)
+        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, false, false};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing
@@ -579,7 +593,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     find_lifetimes(b.program);
 end:
     free(b.group);
-    free(b.unit);
+    free(b.state);
     free(b.work);
     free(b.kept_from);
     if (status != Z3D_OK)

@@ -26,13 +26,13 @@ struct group_state {
     struct decisions decided;
 };
 
-/* Groups, the highest first, whose collective was started and not yet waited for: those of one
- * unit at most. */
+/* Groups, the highest first, whose collective was started for one micro-batch and not yet waited
+ * for: those of one unit at most. */
 struct started {
-    int count, group[Z3D_MAX_UNIT_GROUPS];
+    int count, micro, group[Z3D_MAX_UNIT_GROUPS];
 };
 
-/* The current micro-batch's memory of one unit. */
+/* What there is in memory of one unit and micro-batch. */
 struct unit_state {
     int output, output_gradient, saved; /* buffers; output: the newest copy of it */
     int checkpoint;                     /* its kept input, where one is kept for it */
@@ -52,8 +52,8 @@ struct builder {
     int instruction_capacity, buffer_capacity, num_work;
     struct group_state *group;
     struct started reducing, summing; /* reductions, and sums over the tensor group */
-    struct unit_state *unit;
-    int saving;     /* the unit whose checkpoint's transfer to the host is under way, -1: none */
+    struct unit_state *state;         /* z3d_builder_state */
+    struct work saving; /* whose checkpoint's transfer to the host is under way; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
     z3d_status status; /* first failure; later emits do nothing */
@@ -76,12 +76,12 @@ bool z3d_builder_replays_output(const struct builder *b, int unit);
 const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w);
 /* Whether work number `step` reads the parameters of `group`. */
 bool z3d_builder_reads_group(const struct builder *b, int step, int group);
-/* The buffer with the output that unit u reads, -1: none (builder.c). */
-int z3d_builder_input(const struct builder *b, int unit);
+/* builder.c: a unit's memory in a micro-batch; the buffer with what it reads there, -1: none. */
+struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
+int z3d_builder_input(const struct builder *b, int unit, int micro);
 
-/* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before its
- * recompute; ahead of that, as far as it may overlap. `last` of save_finish: no further forward
- * comes. */
+/* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
+ * another piece of work; before its recompute; ahead of that, as far as it may overlap. */
 void z3d_builder_save_input(struct builder *b, struct work w);
 void z3d_builder_finish_saves(struct builder *b, struct work w);
 void z3d_builder_load_input(struct builder *b, struct work w);

@@ -96,7 +96,7 @@ static z3d_status sum_gradient_squares(z3d_executor *executor) {
     return Z3D_OK;
 }
 
-z3d_status z3d_executor_exchange(z3d_executor *executor) {
+static z3d_status sum_over_world(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     int64_t count = z3d_control_count(p);
     double *control = device_control(executor);
@@ -110,11 +110,12 @@ z3d_status z3d_executor_exchange(z3d_executor *executor) {
                            .buffer = control,
                            .count = count,
                            .scalar = true};
-    return z3d_collective_run(executor->group[Z3D_AXIS_WORLD], &call);
+    return z3d_collective_run(executor->group[Z3D_AXES_WORLD], &call);
 }
 
-z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *host) {
-    Z3D_TRY(z3d_executor_exchange(executor));
+z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *host) {
+    Z3D_TRY(sum_over_world(executor));
+    if (executor->program->mode != Z3D_MODE_TRAIN) return Z3D_OK;
     return Z3D_LAUNCH(executor->device, control_end, .control = device_control(executor),
                       .state = z3d_executor_state(executor),
                       .count = z3d_control_count(executor->program),

@@ -65,8 +65,8 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
 /* The collectives' own buffers lie outside the arena, in the communication category all the same.
  */
 static void count_group_buffers(z3d_engine *engine) {
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        int64_t bytes = z3d_group_buffer_bytes(engine->config.group[axis]);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        int64_t bytes = z3d_group_buffer_bytes(engine->config.group[axes]);
         engine->group_bytes += bytes;
         engine->planned[Z3D_SPACE_DEVICE].peak[Z3D_CATEGORY_COMMUNICATION] += bytes;
         engine->planned[Z3D_SPACE_DEVICE].total_peak += bytes;
@@ -81,8 +81,8 @@ static z3d_status create(z3d_engine *engine) {
     if (obstacle)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "training.cuda_graph: on is not possible here: %s; use auto", obstacle);
-    Z3D_TRY(z3d_program_set_create(c->model, &c->topology, &c->program,
-                                   z3d_device_threads(c->device), c->verify, &engine->set));
+    Z3D_TRY(z3d_program_set_create(c->model, &c->mesh, &c->program, z3d_device_threads(c->device),
+                                   c->verify, &engine->set));
     Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
     Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
     if (engine->trace) fprintf(engine->trace, "[\n");
@@ -140,9 +140,9 @@ void z3d_engine_destroy(z3d_engine *engine) {
 
 static double exposed_seconds(const z3d_engine *engine) {
     double sum = 0;
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++)
-            sum += z3d_group_traffic(engine->config.group[axis], (z3d_collective_kind)kind)
+            sum += z3d_group_traffic(engine->config.group[axes], (z3d_collective_kind)kind)
                        ->exposed_seconds;
     return sum;
 }
@@ -214,7 +214,7 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .skipped_in_a_row = engine->skipped_in_a_row,
         .stop = host.stop,
         .seconds = z3d_now() - begin,
-        .exposed_seconds = timed || engine->config.topology.size[Z3D_AXIS_WORLD] == 1
+        .exposed_seconds = timed || z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1
                                ? exposed_seconds(engine) - exposed
                                : NAN,
         .exposed_transfer_seconds = timed || !engine->config.program.offload_activations

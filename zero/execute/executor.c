@@ -1,5 +1,5 @@
-/* Runs a step program: one function per opcode, in list order. What a unit does inside is asserted
- * against its recording. */
+/* Runs a step program: one function per class of instructions, in list order. What a unit does
+ * inside is asserted against its recording. */
 #include "zero/execute/executor.h"
 
 #include "zero/program/in_flight.h"
@@ -112,117 +112,81 @@ z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
     return z3d_executor_address(executor, Z3D_BUFFER_STATE, 0, Z3D_U8);
 }
 
-/* ---- collectives over the data group ---- */
+/* ---- what moves: rows of matrices ---- */
 
-/* The matrix that a collective works in: [ranks x stride] elements from `base` on; of an
- * all-reduce, one run of them. Its columns are the entry's. */
+void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instruction *i,
+                                  int buffer, int row, int64_t column) {
+    z3d_matrix m = z3d_instruction_matrix(executor->program, i);
+    bool own = executor->program->buffer[buffer].rows == Z3D_ROWS_OWN;
+    return z3d_executor_address(executor, buffer, (own ? row - m.own : row) * m.columns + column,
+                                m.dtype);
+}
+
+int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    z3d_matrix m = z3d_instruction_matrix(p, i);
+    if (i->group >= 0) return z3d_is_collective(i) ? i->count : m.columns;
+    int64_t rest = z3d_program_output_elements(p, z3d_instruction_source(p, i)) - m.own * m.columns;
+    return rest < 0 ? 0 : rest < m.columns ? rest : m.columns;
+}
+
+/* The own row from one buffer to the other, in this device's memory or (beside) between memories.
+ */
+static z3d_status move_own(z3d_executor *executor, int index, bool beside) {
+    const z3d_instruction *i = &executor->program->instruction[index];
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    z3d_matrix m = z3d_instruction_matrix(executor->program, i);
+    int64_t count = z3d_executor_own_elements(executor, i);
+    void *to = z3d_executor_matrix_address(executor, i, i->buffer[info->to], m.own, i->first);
+    void *from = z3d_executor_matrix_address(executor, i, i->buffer[info->from], m.own, i->first);
+    if (!beside && i->accumulate)
+        return Z3D_LAUNCH(executor->device, accumulate, .y = to, .x = from, .count = count,
+                          .y_dtype = m.dtype, .x_dtype = m.dtype);
+    if (!beside)
+        return Z3D_LAUNCH(executor->device, cast, .destination = to, .source = from, .count = count,
+                          .destination_dtype = m.dtype, .source_dtype = m.dtype);
+    z3d_copy copy;
+    Z3D_TRY(z3d_copy_start(executor->device, to, from, count * (int64_t)z3d_dtype_size(m.dtype),
+                           &copy));
+    executor->ticket[index].id = copy.id;
+    return Z3D_OK;
+}
+
+/* The matrix that a collective works in: [ranks x stride] elements; of an all-reduce, one run of
+ * them. Its columns are the entry's. */
 static z3d_status start_collective(z3d_executor *executor, int index) {
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
-    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
-    z3d_dtype dtype = z3d_instruction_dtype(p, i);
+    z3d_matrix m = z3d_instruction_matrix(p, i);
     int64_t first, count;
     z3d_instruction_columns(p, i, &first, &count);
     if (count == 0) return Z3D_OK;
     z3d_collective call = {
         .kind = z3d_instruction_kind(i),
         .op = Z3D_SUM,
-        .dtype = dtype,
-        .buffer = info->rules == Z3D_CLASS_ALL_REDUCE
-                      ? z3d_executor_kept_address(executor, i->group, Z3D_PART_GRADIENTS, first)
-                      : z3d_executor_address(executor, i->buffer[info->slot], first, dtype),
+        .dtype = m.dtype,
+        .buffer = z3d_executor_matrix_address(
+            executor, i, i->buffer[z3d_opcode_info_of(i->opcode)->to], 0, first),
         .count = count,
-        .stride = i->group >= 0 ? p->layout->group[i->group].shard : count,
+        .stride = m.columns,
     };
-    return z3d_collective_start(executor->group[i->axis], &call, &executor->ticket[index]);
-}
-
-/* Where parameters are kept in a buffer of their own, the own row comes from there. */
-static z3d_status start_gather_params(z3d_executor *executor, int index) {
-    const z3d_program *p = executor->program;
-    const z3d_instruction *i = &p->instruction[index];
-    int full = i->buffer[Z3D_SLOT_PARAMETERS], shard = i->buffer[Z3D_SLOT_INPUT];
-    int64_t row = p->layout->data_index * p->layout->group[i->group].shard;
-    z3d_dtype dtype = p->config.dtype;
-    if (shard >= 0)
-        Z3D_TRY(
-            Z3D_LAUNCH(executor->device, cast,
-                       .destination = z3d_executor_address(executor, full, row + i->first, dtype),
-                       .source = z3d_executor_address(executor, shard, i->first, dtype),
-                       .count = i->count, .destination_dtype = dtype, .source_dtype = dtype));
-    return start_collective(executor, index);
-}
-
-/* ---- activation checkpoints ---- */
-
-void z3d_executor_checkpoint_part(const z3d_program *p, const z3d_instruction *i, int64_t *first,
-                                  int64_t *count) {
-    int64_t elements = z3d_program_output_elements(p, z3d_instruction_source(p, i));
-    *first = p->config.partition_activations ? i->count * p->layout->tensor_index : 0;
-    *count = elements - *first < i->count ? elements - *first : i->count;
-    if (*count < 0) *count = 0;
-}
-
-static z3d_status copy_part(z3d_executor *executor, const z3d_instruction *i, bool save,
-                            int64_t first, int64_t count) {
-    z3d_dtype dtype = executor->program->config.dtype;
-    int from = i->buffer[Z3D_SLOT_INPUT], to = i->buffer[Z3D_SLOT_OUTPUT];
-    return Z3D_LAUNCH(executor->device, cast,
-                      .destination = z3d_executor_address(executor, to, save ? 0 : first, dtype),
-                      .source = z3d_executor_address(executor, from, save ? first : 0, dtype),
-                      .count = count, .destination_dtype = dtype, .source_dtype = dtype);
-}
-
-/* To or from host memory: this rank's part, beside compute. */
-static z3d_status start_transfer(z3d_executor *executor, int index) {
-    const z3d_instruction *i = &executor->program->instruction[index];
-    z3d_dtype dtype = executor->program->config.dtype;
-    bool save = i->opcode == Z3D_OP_SAVE_INPUT;
-    int64_t first, count;
-    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
-    z3d_copy copy;
-    Z3D_TRY(z3d_copy_start(
-        executor->device,
-        z3d_executor_address(executor, i->buffer[Z3D_SLOT_OUTPUT], save ? 0 : first, dtype),
-        z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], save ? first : 0, dtype),
-        count * (int64_t)z3d_dtype_size(dtype), &copy));
-    executor->ticket[index].id = copy.id;
-    return Z3D_OK;
-}
-
-/* From the tensor group: every rank's part. */
-static z3d_status start_gather_input(z3d_executor *executor, int index) {
-    const z3d_instruction *i = &executor->program->instruction[index];
-    int64_t first, count;
-    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
-    if (i->buffer[Z3D_SLOT_INPUT] != i->buffer[Z3D_SLOT_OUTPUT])
-        Z3D_TRY(copy_part(executor, i, false, first, count));
-    return start_collective(executor, index);
-}
-
-/* A checkpoint that is the input itself takes nothing but its lifetime. */
-static z3d_status save_input(z3d_executor *executor, const z3d_instruction *i) {
-    int64_t first, count;
-    if (i->buffer[Z3D_SLOT_INPUT] == i->buffer[Z3D_SLOT_OUTPUT]) return Z3D_OK;
-    z3d_executor_checkpoint_part(executor->program, i, &first, &count);
-    return copy_part(executor, i, true, first, count);
+    return z3d_collective_start(executor->group[i->axes], &call, &executor->ticket[index]);
 }
 
 /* ---- what runs beside compute ---- */
 
+/* Whether the operand `to` is a buffer of its own, that the own row comes to first. */
+static bool moves_own(const z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    return (unsigned)info->from < Z3D_SLOT_COUNT && i->buffer[info->from] >= 0 &&
+           !(z3d_instruction_operand(executor->program, i, (int)info->to).access & Z3D_ACCESS_READ);
+}
+
 static z3d_status start(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
-    switch (i->opcode) {
-    case Z3D_OP_GATHER_PARAMS:
-        return start_gather_params(executor, index);
-    case Z3D_OP_GATHER_INPUT:
-        return start_gather_input(executor, index);
-    case Z3D_OP_SAVE_INPUT:
-    case Z3D_OP_LOAD_INPUT:
-        return start_transfer(executor, index);
-    default:
-        return start_collective(executor, index);
-    }
+    if (!z3d_is_collective(i)) return move_own(executor, index, true);
+    if (moves_own(executor, i)) Z3D_TRY(move_own(executor, index, false));
+    return start_collective(executor, index);
 }
 
 static z3d_status wait(z3d_executor *executor, int index) {
@@ -238,21 +202,7 @@ static z3d_status wait(z3d_executor *executor, int index) {
     int64_t first, count;
     z3d_instruction_columns(executor->program, i, &first, &count);
     if (count == 0) return Z3D_OK;
-    return z3d_collective_wait(executor->group[i->axis], ticket);
-}
-
-static z3d_status keep_shard(z3d_executor *executor, const z3d_instruction *i) {
-    const z3d_program *p = executor->program;
-    const z3d_layout *layout = p->layout;
-    int64_t count = layout->group[i->group].shard, row = layout->data_index * count;
-    z3d_dtype dtype = p->config.grad_dtype;
-    void *kept = z3d_executor_kept_address(executor, i->group, Z3D_PART_GRADIENTS, row);
-    const void *reduced = z3d_executor_address(executor, i->buffer[Z3D_SLOT_GRADIENTS], row, dtype);
-    if (i->accumulate)
-        return Z3D_LAUNCH(executor->device, accumulate, .y = kept, .x = reduced, .count = count,
-                          .y_dtype = dtype, .x_dtype = dtype);
-    return Z3D_LAUNCH(executor->device, cast, .destination = kept, .source = reduced,
-                      .count = count, .destination_dtype = dtype, .source_dtype = dtype);
+    return z3d_collective_wait(executor->group[i->axes], ticket);
 }
 
 /* ---- where this rank is ---- */
@@ -268,10 +218,10 @@ static void announce(z3d_executor *executor, int64_t step, const z3d_child *call
     z3d_instruction_describe(p, executor->position, what, sizeof what);
     if (call)
         snprintf(place, sizeof place, "step %lld: %s: %s (%s group)", (long long)step, what,
-                 z3d_collective_name(call->kind), z3d_axis_name(call->axis));
+                 z3d_collective_name(call->kind), z3d_axes_name(call->axes).text);
     else if (communicates)
         snprintf(place, sizeof place, "step %lld: %s (%s group)", (long long)step, what,
-                 z3d_axis_name(i->axis));
+                 z3d_axes_name(i->axes).text);
     else
         snprintf(place, sizeof place, "step %lld: %s", (long long)step, what);
     z3d_watchdog_position(executor->world, call || communicates || waits, place);
@@ -300,7 +250,7 @@ static z3d_status check_child(void *context, z3d_group *group, const z3d_collect
                          z3d_collective_name(call->kind), n + 1, i->num_children);
     const z3d_child *child = &i->child[n];
     if (child->kind != call->kind || child->count != call->count || child->dtype != call->dtype ||
-        child->op != call->op || child->axis != z3d_group_axis(group))
+        child->op != call->op || child->axes != z3d_group_axes(group))
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
                          "its collective %d is %s of %lld %s, but its recording has %s of %lld %s",
                          n + 1, z3d_collective_name(call->kind), (long long)call->count,
@@ -319,13 +269,14 @@ static z3d_bump bump_over(const z3d_executor *executor, int buffer) {
 static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const z3d_unit *unit = &p->model->unit[i->unit];
-    const z3d_topology *t = &p->topology;
+    const z3d_mesh *t = &p->mesh;
     int64_t batch = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    int64_t data_size = t->size[Z3D_AXIS_DATA], data_index = t->coordinate[Z3D_AXIS_DATA];
+    int64_t data_size = z3d_mesh_size(t, Z3D_AXES_DATA),
+            data_index = z3d_mesh_index(t, Z3D_AXES_DATA, t->rank);
     z3d_unit_run run = {
         .unit = unit,
         .device = executor->device,
-        .tensor = executor->group[Z3D_AXIS_TENSOR],
+        .tensor = executor->group[Z3D_AXES_TENSOR],
         .dtype = p->config.dtype,
         .gradient_dtype = p->config.grad_dtype,
         .mode = p->mode,
@@ -385,7 +336,7 @@ static z3d_status clear_saved(z3d_executor *executor, const z3d_unit_run *run) {
 static z3d_status run_unit(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     z3d_unit_run run = make_run(executor, i);
-    bool backward = i->opcode == Z3D_OP_BACKWARD;
+    bool backward = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_BACKWARD;
     if (backward) Z3D_TRY(clear_padding(executor, i));
     if (executor->digest && i->keep) Z3D_TRY(clear_saved(executor, &run));
     executor->next_child = 0;
@@ -401,8 +352,8 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
     return Z3D_OK;
 }
 
-static z3d_status gather_output(z3d_executor *executor, const z3d_instruction *i,
-                                const z3d_host_step *host) {
+static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
+                              const z3d_host_step *host) {
     const z3d_program *p = executor->program;
     int result = i->buffer[Z3D_SLOT_INPUT];
     z3d_dtype dtype = p->config.dtype;
@@ -417,28 +368,24 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     const z3d_instruction *i = &executor->program->instruction[index];
     if (i->phase == Z3D_PHASE_START) return start(executor, index);
     if (i->phase == Z3D_PHASE_WAIT) return wait(executor, index);
-    switch (i->opcode) {
-    case Z3D_OP_STEP_BEGIN:
-        return z3d_executor_begin(executor, host);
-    case Z3D_OP_FORWARD:
-    case Z3D_OP_RECOMPUTE:
-    case Z3D_OP_BACKWARD:
-        return run_unit(executor, index);
-    case Z3D_OP_SAVE_INPUT:
-        return save_input(executor, i);
-    case Z3D_OP_LOAD_INPUT:
-    case Z3D_OP_RELEASE_PARAMS:
+    switch (z3d_opcode_info_of(i->opcode)->rules) {
+    case Z3D_CLASS_MARK:
         return Z3D_OK;
-    case Z3D_OP_KEEP_SHARD:
-        return keep_shard(executor, i);
-    case Z3D_OP_STEP_CONTROL:
-        return z3d_executor_control(executor, host);
-    case Z3D_OP_OPTIMIZER_STEP:
+    case Z3D_CLASS_BEGIN:
+        return z3d_executor_begin(executor, host);
+    case Z3D_CLASS_EXCHANGE:
+        return z3d_executor_exchange(executor, host);
+    case Z3D_CLASS_RESULT:
+        return give_result(executor, i, host);
+    case Z3D_CLASS_FORWARD:
+    case Z3D_CLASS_BACKWARD:
+        return run_unit(executor, index);
+    case Z3D_CLASS_COPY: /* an input that stays takes nothing but its lifetime */
+        return moves_own(executor, i) ? move_own(executor, index, false) : Z3D_OK;
+    case Z3D_CLASS_SUM:
+        return move_own(executor, index, false);
+    case Z3D_CLASS_OPTIMIZER:
         return z3d_executor_optimize(executor, i->group);
-    case Z3D_OP_SUM_LOSS:
-        return z3d_executor_exchange(executor);
-    case Z3D_OP_GATHER_OUTPUT:
-        return gather_output(executor, i, host);
     default: /* only ever started and waited for */
         break;
     }

@@ -27,7 +27,7 @@ typedef struct z3d_step_graph {
     bool last; /* the last run was the region's */
     z3d_region *region;                                        /* NULL: not captured yet */
     int64_t launches;                                          /* pieces of work in it */
-    z3d_traffic traffic[Z3D_AXIS_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */
+    z3d_traffic traffic[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]; /* of one step */
 } z3d_step_graph;
 
 typedef struct z3d_executor {
@@ -76,14 +76,13 @@ void z3d_executor_announce_wait(const z3d_executor *executor, const char *what);
 bool z3d_executor_captured(const z3d_executor *executor);
 z3d_status z3d_executor_run_graph(z3d_executor *executor, const z3d_host_step *host, bool *done);
 
-/* control.c. Bytes of a mailbox; what a run is given is put there. The opcodes step_begin,
- * step_control, and evaluate's gather_output; the fetch of the results at the end of the list; and,
+/* control.c. Bytes of a mailbox; what a run is given is put there. How a step begins and what all
+ * ranks exchange at its end; the fetch of the results at the end of the list; and,
  * when all that is over, what the host learns of them. */
 int64_t z3d_executor_mailbox_bytes(const z3d_program *program);
 void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host);
-z3d_status z3d_executor_control(z3d_executor *executor, const z3d_host_step *host);
-z3d_status z3d_executor_exchange(z3d_executor *executor);
+z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_fetch(z3d_executor *executor);
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
 /* The control vector as it is now, into `sums`. */
@@ -103,10 +102,11 @@ z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,
                            z3d_dtype dtype);
 
-/* This rank's part of the input that a save_input or load_input moves: elements `first` .. `first +
- * count - 1` of it. */
-void z3d_executor_checkpoint_part(const z3d_program *program, const z3d_instruction *i,
-                                  int64_t *first, int64_t *count);
+/* Row `row`, column `column` of the matrix that an instruction moves, in one of its buffers. */
+void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instruction *i,
+                                  int buffer, int row, int64_t column);
+/* Elements of the own row that an instruction moves: without a part's padding. */
+int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i);
 
 /* Device memory of fp32, bf16 or fp16 as fp32 on the host. */
 z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,

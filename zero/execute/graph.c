@@ -12,8 +12,8 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     if (config->digest_path) return "training.digest observes every instruction";
     if (config->trace_path) return "training.trace_steps observes every instruction";
     if (config->enter) return "something observes every instruction";
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        if (!z3d_group_on_stream(config->group[axis]))
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (!z3d_group_on_stream(config->group[axes]))
             return "collectives use host memory (training.collectives: host)";
     return NULL;
 }
@@ -35,20 +35,20 @@ static void subtract(z3d_traffic *from, const z3d_traffic *what) {
 
 /* since: what there was before; becomes what came since. */
 static void count_since(const z3d_executor *executor,
-                        z3d_traffic since[Z3D_AXIS_COUNT][Z3D_COLLECTIVE_COUNT]) {
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+                        z3d_traffic since[Z3D_AXES_COUNT][Z3D_COLLECTIVE_COUNT]) {
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
-            z3d_traffic now = *z3d_group_traffic(executor->group[axis], (z3d_collective_kind)kind);
-            subtract(&now, &since[axis][kind]);
-            since[axis][kind] = now;
+            z3d_traffic now = *z3d_group_traffic(executor->group[axes], (z3d_collective_kind)kind);
+            subtract(&now, &since[axes][kind]);
+            since[axes][kind] = now;
         }
 }
 
 static void count_again(z3d_executor *executor, int times) {
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++)
-            z3d_group_count(executor->group[axis], (z3d_collective_kind)kind,
-                            &executor->graph.traffic[axis][kind], times);
+            z3d_group_count(executor->group[axes], (z3d_collective_kind)kind,
+                            &executor->graph.traffic[axes][kind], times);
 }
 
 /* ---- capturing ---- */

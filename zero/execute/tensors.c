@@ -144,9 +144,9 @@ static z3d_status sum_parts(z3d_engine *engine, const z3d_parameter *p, float *v
                            .buffer = values,
                            .count = count,
                            .scalar = true};
-    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_AXIS_DATA], &call));
+    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_AXES_DATA], &call));
     if (p->split_dim < 0) return Z3D_OK;
-    return z3d_collective_run(engine->config.group[Z3D_AXIS_TENSOR], &call);
+    return z3d_collective_run(engine->config.group[Z3D_AXES_TENSOR], &call);
 }
 
 z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,

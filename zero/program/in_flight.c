@@ -78,7 +78,7 @@ int z3d_in_flight_overlap(const z3d_in_flight *f, int entry) {
 
 static bool same_operands(const z3d_instruction *a, const z3d_instruction *b, bool buffers) {
     bool same = a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
-                a->group == b->group && a->axis == b->axis && a->space == b->space &&
+                a->group == b->group && a->axes == b->axes && a->rows == b->rows &&
                 a->first == b->first && a->count == b->count;
     for (int s = 0; s < Z3D_SLOT_COUNT && same && buffers; s++) same = a->buffer[s] == b->buffer[s];
     return same;

@@ -96,11 +96,11 @@ static z3d_status check_unit(const z3d_model *model, int index) {
     return Z3D_OK;
 }
 
-static z3d_status check_model(const z3d_model *model, const z3d_topology *topology) {
-    if (model->tensor_size != topology->size[Z3D_AXIS_TENSOR])
+static z3d_status check_model(const z3d_model *model, const z3d_mesh *mesh) {
+    if (model->tensor_size != z3d_mesh_size(mesh, Z3D_AXES_TENSOR))
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the model was made for tensor size %d, but the topology has %d",
-                         model->tensor_size, topology->size[Z3D_AXIS_TENSOR]);
+                         "the model was made for tensor size %d, but the mesh has %d",
+                         model->tensor_size, z3d_mesh_size(mesh, Z3D_AXES_TENSOR));
     if (model->num_units < 1 || model->num_fields < 0 || model->num_fields > Z3D_MAX_FIELDS)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "a model of %d units and %d fields is not possible; it needs 1 or more "
@@ -126,18 +126,18 @@ static z3d_status check_model(const z3d_model *model, const z3d_topology *topolo
     return Z3D_OK;
 }
 
-z3d_status z3d_layout_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out) {
     *out = NULL;
-    Z3D_TRY(check_model(model, topology));
+    Z3D_TRY(check_model(model, mesh));
     z3d_layout *layout = NULL;
     z3d_status status = z3d_new(1, sizeof *layout, "layout", &layout);
     if (status != Z3D_OK) return status;
     layout->num_groups = model->num_groups;
-    layout->data_size = topology->size[Z3D_AXIS_DATA];
-    layout->data_index = topology->coordinate[Z3D_AXIS_DATA];
-    layout->tensor_size = topology->size[Z3D_AXIS_TENSOR];
-    layout->tensor_index = topology->coordinate[Z3D_AXIS_TENSOR];
+    layout->data_size = z3d_mesh_size(mesh, Z3D_AXES_DATA);
+    layout->data_index = z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank);
+    layout->tensor_size = z3d_mesh_size(mesh, Z3D_AXES_TENSOR);
+    layout->tensor_index = z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank);
     Z3D_TRY_GOTO(status,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
                          &layout->group),

@@ -6,24 +6,21 @@ enum {
     MODES_EVALUATE = 1 << Z3D_MODE_EVALUATE,
     MODES_GENERATE = 1 << Z3D_MODE_GENERATE,
     MODES_ANY = MODES_TRAIN | MODES_EVALUATE | MODES_GENERATE,
-    GROUP_SLOTS = (1 << Z3D_MAX_UNIT_GROUPS) - 1,
-    Z3D_WRITES_FORWARD = 1 << Z3D_SLOT_OUTPUT | 1 << Z3D_SLOT_SAVED,
-    Z3D_WRITES_BACKWARD = 1 << Z3D_SLOT_INPUT_GRADIENT | GROUP_SLOTS << Z3D_SLOT_GRADIENTS,
-    Z3D_WRITES_SHARD = 1 << Z3D_SLOT_SHARD,
-    Z3D_WRITES_STEP = 1 << Z3D_SLOT_OPTIMIZER | 1 << Z3D_SLOT_PARAMETERS,
 };
 
 static const z3d_opcode_info table[] = {
-#define X(NAME, name, rules, subject, axis, moves, slot, writes, modes)                            \
-    {#name,           Z3D_CLASS_##rules, Z3D_SUBJECT_##subject,                                    \
-     Z3D_AXIS_##axis, Z3D_MOVES_##moves, Z3D_SLOT_##slot,                                          \
-     writes,          MODES_##modes},
+#define X(NAME, name, rules, subject, axes, moves, from, to, modes)                                \
+    {                                                                                              \
+        #name,           Z3D_CLASS_##rules, Z3D_SUBJECT_##subject,                                 \
+        Z3D_AXES_##axes, Z3D_MOVES_##moves, Z3D_SLOT_##from,                                       \
+        Z3D_SLOT_##to,   MODES_##modes},
     Z3D_OPCODE_MAP(X)
 #undef X
 };
 
 const z3d_opcode_info *z3d_opcode_info_of(z3d_opcode opcode) {
-    static const z3d_opcode_info unknown = {.name = "?", .slot = Z3D_SLOT_COUNT};
+    static const z3d_opcode_info unknown = {
+        .name = "?", .from = Z3D_SLOT_COUNT, .to = Z3D_SLOT_COUNT};
     return (unsigned)opcode < Z3D_OPCODE_COUNT ? &table[opcode] : &unknown;
 }
 
@@ -60,6 +57,112 @@ z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instructio
     default:
         return Z3D_F64; /* the control vector */
     }
+}
+
+/* ---- operands ---- */
+
+static unsigned unit_access(const z3d_instruction *in, int slot) {
+    bool backward = z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_BACKWARD;
+    int gradients = slot - Z3D_SLOT_GRADIENTS;
+    if (slot == Z3D_SLOT_WORKSPACE) return Z3D_ACCESS_CLOBBER;
+    if (slot == Z3D_SLOT_INPUT) return Z3D_ACCESS_READ;
+    if (slot >= Z3D_SLOT_PARAMETERS && gradients < 0) return Z3D_ACCESS_READ;
+    if (slot == Z3D_SLOT_SAVED && !backward)
+        return in->keep ? Z3D_ACCESS_WRITE : Z3D_ACCESS_CLOBBER;
+    if (!backward) return slot == Z3D_SLOT_OUTPUT ? Z3D_ACCESS_WRITE : Z3D_ACCESS_NONE;
+    if (slot == Z3D_SLOT_SAVED) return Z3D_ACCESS_READ | Z3D_ACCESS_CLOBBER; /* works in place */
+    if (slot == Z3D_SLOT_OUTPUT_GRADIENT) return Z3D_ACCESS_READ;
+    if (slot == Z3D_SLOT_INPUT_GRADIENT) return Z3D_ACCESS_WRITE;
+    if (gradients < 0 || gradients >= Z3D_MAX_UNIT_GROUPS) return Z3D_ACCESS_NONE;
+    return in->accumulate >> gradients & 1 ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_WRITE;
+}
+
+static unsigned optimizer_access(int slot) {
+    if (slot == Z3D_SLOT_SHARD) return Z3D_ACCESS_READ;
+    return slot == Z3D_SLOT_PARAMETERS || slot == Z3D_SLOT_OPTIMIZER ? Z3D_ACCESS_UPDATE
+                                                                     : Z3D_ACCESS_NONE;
+}
+
+static unsigned to_access(const z3d_instruction *in, const z3d_opcode_info *info) {
+    bool apart = (unsigned)info->from < Z3D_SLOT_COUNT && in->buffer[info->from] >= 0 &&
+                 in->buffer[info->from] != in->buffer[info->to];
+    switch (info->rules) {
+    case Z3D_CLASS_MARK:
+        return Z3D_ACCESS_CLOBBER;
+    case Z3D_CLASS_SUM:
+        return in->accumulate ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_WRITE;
+    case Z3D_CLASS_COPY: /* in place it only says that the input stays */
+        return apart ? Z3D_ACCESS_WRITE : Z3D_ACCESS_READ;
+    default:
+        return apart ? Z3D_ACCESS_WRITE : Z3D_ACCESS_UPDATE;
+    }
+}
+
+static unsigned access_of(const z3d_instruction *in, int slot) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    if (info->subject == Z3D_SUBJECT_UNIT && info->moves == Z3D_MOVES_NONE)
+        return unit_access(in, slot);
+    if (info->rules == Z3D_CLASS_OPTIMIZER) return optimizer_access(slot);
+    if (slot == (int)info->to) return to_access(in, info);
+    return slot == (int)info->from ? Z3D_ACCESS_READ : Z3D_ACCESS_NONE;
+}
+
+/* Whose matrix lies in the slot. */
+static int group_of(const z3d_program *p, const z3d_instruction *in, int slot) {
+    z3d_opcode_subject subject = z3d_opcode_info_of(in->opcode)->subject;
+    if (subject == Z3D_SUBJECT_GROUP) return in->group;
+    int place = (slot - Z3D_SLOT_PARAMETERS) % Z3D_MAX_UNIT_GROUPS;
+    bool matrix = slot >= Z3D_SLOT_PARAMETERS && slot < Z3D_SLOT_SHARD;
+    if (subject != Z3D_SUBJECT_UNIT || !matrix || place >= p->model->unit[in->unit].num_groups)
+        return -1;
+    return p->model->unit[in->unit].group[place];
+}
+
+static z3d_rows rows_of(const z3d_program *p, const z3d_instruction *in, int slot) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    switch (info->rules) {
+    case Z3D_CLASS_OPTIMIZER:
+        return p->layout->group[in->group].kept[Z3D_PART_OPTIMIZER].rows;
+    case Z3D_CLASS_ALL_GATHER:
+        return slot == (int)info->to ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
+    case Z3D_CLASS_SUM:
+    case Z3D_CLASS_ALL_REDUCE:
+        return Z3D_ROWS_OWN;
+    case Z3D_CLASS_COPY:
+        return in->rows;
+    default:
+        return Z3D_ROWS_ALL;
+    }
+}
+
+z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d_instruction *in,
+                                           int slot) {
+    z3d_buffer_operand o = {.slot = slot,
+                            .buffer = in->buffer[slot],
+                            .group = group_of(program, in, slot),
+                            .access = access_of(in, slot),
+                            .rows = rows_of(program, in, slot),
+                            .count = 1};
+    if (o.group < 0) return o;
+    o.count = program->layout->group[o.group].shard;
+    if (z3d_is_collective(in) && z3d_instruction_kind(in) != Z3D_COLLECTIVE_ALL_REDUCE) {
+        o.first = in->first;
+        o.count = in->count;
+    }
+    return o;
+}
+
+z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruction *in) {
+    const z3d_layout *layout = program->layout;
+    z3d_dtype dtype = z3d_instruction_dtype(program, in);
+    if (z3d_opcode_info_of(in->opcode)->moves != Z3D_MOVES_ACTIVATIONS)
+        return (z3d_matrix){layout->data_size, layout->data_index, layout->group[in->group].shard,
+                            dtype};
+    int64_t elements = z3d_program_output_elements(program, z3d_instruction_source(program, in));
+    if (in->rows == Z3D_ROWS_ALL) return (z3d_matrix){1, 0, elements, dtype};
+    int64_t ranks = layout->tensor_size; /* equal parts, the last one padded */
+    return (z3d_matrix){layout->tensor_size, layout->tensor_index, (elements + ranks - 1) / ranks,
+                        dtype};
 }
 
 void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,

@@ -1,46 +1,45 @@
 /* The one table of instructions. The verifier, the play of all ranks, the printer, digests, the
- * watchdog and the executor read what an instruction is here; only the builder, which places it,
+ * watchdog and the executor read here what an instruction is. Only the builder, which places it,
  * and the executor's function, which runs it, know it by name.
  *
- *   X(NAME, name, rules, subject, axis, moves, slot, writes, modes)
+ *   X(NAME, name, class, subject, axis, moves, from, to, modes)
  *
- * rules: its class, which says what must hold for it. subject: what it is about. axis: the group of
- * its collective. moves: whose data it moves, and so of which type. slot: the buffer that a
- * collective works in. writes: the buffers that hold something new behind it, for digests. modes:
- * the programs that may have it. */
+ * class: which rules hold for it (z3d_opcode_class). subject: what it is about. axis: the ranks
+ * that it communicates with, or whose rows of an input a copy moves. moves: whose data it moves,
+ * and so of which type. from, to: the slots that it reads and fills (units and the optimizer have
+ * the slots of their class: opcodes.c). modes: the programs that may have it. */
 #ifndef ZERO3D_ZERO_OPCODES_H
 #define ZERO3D_ZERO_OPCODES_H
 
 #define Z3D_OPCODE_MAP(X)                                                                          \
     /* learning rate, seeds, zeroed sums into the step state */                                    \
-    X(STEP_BEGIN, step_begin, CONTROL, STEP, WORLD, NONE, COUNT, 0, ANY)                           \
+    X(STEP_BEGIN, step_begin, BEGIN, STEP, WORLD, NONE, COUNT, COUNT, ANY)                         \
     /* all-gather of group g's shards, one bucket */                                               \
-    X(GATHER_PARAMS, gather_params, ALL_GATHER, GROUP, DATA, PARAMETERS, PARAMETERS, 0, ANY)       \
+    X(GATHER_PARAMS, gather_params, ALL_GATHER, GROUP, DATA, PARAMETERS, INPUT, PARAMETERS, ANY)   \
     /* the gathered buffer is dead from here */                                                    \
-    X(RELEASE_PARAMS, release_params, MARK, GROUP, WORLD, NONE, COUNT, 0, ANY)                     \
-    X(FORWARD, forward, UNIT, UNIT, TENSOR, NONE, COUNT, Z3D_WRITES_FORWARD, ANY)                  \
+    X(RELEASE_PARAMS, release_params, MARK, GROUP, WORLD, NONE, COUNT, PARAMETERS, ANY)            \
+    X(FORWARD, forward, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, ANY)                            \
     /* unit u's input is kept as the activation checkpoint, and brought back */                    \
-    X(SAVE_INPUT, save_input, COPY, UNIT, WORLD, ACTIVATIONS, OUTPUT, 0, TRAIN)                    \
-    X(LOAD_INPUT, load_input, COPY, UNIT, WORLD, ACTIVATIONS, OUTPUT, 0, TRAIN)                    \
+    X(SAVE_INPUT, save_input, COPY, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)               \
+    X(LOAD_INPUT, load_input, COPY, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)               \
     /* all-gather of its parts on the tensor ranks */                                              \
-    X(GATHER_INPUT, gather_input, ALL_GATHER, UNIT, TENSOR, ACTIVATIONS, OUTPUT, 0, TRAIN)         \
-    X(RECOMPUTE, recompute, UNIT, UNIT, TENSOR, NONE, COUNT, Z3D_WRITES_FORWARD, TRAIN)            \
-    X(BACKWARD, backward, UNIT, UNIT, TENSOR, NONE, COUNT, Z3D_WRITES_BACKWARD, TRAIN)             \
+    X(GATHER_INPUT, gather_input, ALL_GATHER, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)     \
+    X(RECOMPUTE, recompute, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                      \
+    X(BACKWARD, backward, BACKWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                       \
     /* reduce-scatter of group g's gradients, one bucket */                                        \
-    X(REDUCE_GRADS, reduce_grads, REDUCE_SCATTER, GROUP, DATA, GRADIENTS, GRADIENTS, 0, TRAIN)     \
+    X(REDUCE_GRADS, reduce_grads, REDUCE_SCATTER, GROUP, DATA, GRADIENTS, COUNT, GRADIENTS, TRAIN) \
     /* the reduced own shard is added to the gradients kept */                                     \
-    X(KEEP_SHARD, keep_shard, SUM, GROUP, WORLD, GRADIENTS, COUNT, Z3D_WRITES_SHARD, TRAIN)        \
+    X(KEEP_SHARD, keep_shard, SUM, GROUP, DATA, GRADIENTS, GRADIENTS, SHARD, TRAIN)                \
     /* all-reduce of the kept own shard's part that is of group g's replicated parameters */       \
-    X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, TENSOR, GRADIENTS, SHARD, 0, TRAIN)       \
+    X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, TENSOR, GRADIENTS, COUNT, SHARD, TRAIN)   \
     /* norm, overflow, loss, stop: one small collective */                                         \
-    X(STEP_CONTROL, step_control, EXCHANGE, STEP, WORLD, NONE, COUNT, 0, TRAIN)                    \
+    X(STEP_CONTROL, step_control, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, TRAIN)                \
     /* stage 0: all-gather of reduced gradients, one bucket */                                     \
-    X(GATHER_GRADS, gather_grads, ALL_GATHER, GROUP, DATA, GRADIENTS, SHARD, 0, TRAIN)             \
-    X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, WORLD, NONE, COUNT, Z3D_WRITES_STEP,       \
-      TRAIN)                                                                                       \
+    X(GATHER_GRADS, gather_grads, ALL_GATHER, GROUP, DATA, GRADIENTS, COUNT, SHARD, TRAIN)         \
+    X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, WORLD, NONE, COUNT, COUNT, TRAIN)          \
     /* evaluate: the loss of all ranks; generate: the last unit's output is handed over */         \
-    X(SUM_LOSS, sum_loss, EXCHANGE, STEP, WORLD, NONE, COUNT, 0, EVALUATE)                         \
-    X(GATHER_OUTPUT, gather_output, CONTROL, STEP, WORLD, NONE, COUNT, 0, GENERATE)
+    X(SUM_LOSS, sum_loss, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, EVALUATE)                     \
+    X(GATHER_OUTPUT, gather_output, RESULT, STEP, WORLD, NONE, INPUT, COUNT, GENERATE)
 
 typedef enum z3d_opcode {
 #define X(NAME, ...) Z3D_OP_##NAME,
@@ -49,17 +48,22 @@ typedef enum z3d_opcode {
         Z3D_OPCODE_COUNT
 } z3d_opcode;
 
+/* The verifier has one dataflow rule for each. */
 typedef enum z3d_opcode_class {
-    Z3D_CLASS_MARK,     /* nothing runs */
-    Z3D_CLASS_CONTROL,  /* the step state and the host */
+    Z3D_CLASS_MARK,     /* nothing runs; what `to` held is gone */
+    Z3D_CLASS_BEGIN,    /* the host's data and the step state come in */
     Z3D_CLASS_EXCHANGE, /* a small vector is added up over the group while everybody waits */
-    Z3D_CLASS_UNIT,     /* a unit runs, with the inner collectives of its recording */
-    Z3D_CLASS_COPY,     /* between memory spaces, beside compute, or within one */
-    Z3D_CLASS_SUM,
+    Z3D_CLASS_RESULT,   /* the last unit's output goes out */
+    Z3D_CLASS_FORWARD,  /* a unit runs, with the inner collectives of its recording */
+    Z3D_CLASS_BACKWARD,
+    Z3D_CLASS_COPY, /* `to` holds what `from` held: between memory spaces, beside compute, or
+                       within one */
+    Z3D_CLASS_SUM,  /* the own row of `from` is added to that of `to` */
     Z3D_CLASS_OPTIMIZER,
     Z3D_CLASS_ALL_GATHER, /* these three are always started and waited for */
     Z3D_CLASS_REDUCE_SCATTER,
-    Z3D_CLASS_ALL_REDUCE
+    Z3D_CLASS_ALL_REDUCE,
+    Z3D_CLASS_COUNT
 } z3d_opcode_class;
 
 typedef enum z3d_opcode_subject {

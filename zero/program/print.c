@@ -59,24 +59,24 @@ static int64_t volume_of(z3d_collective_kind kind, int64_t count, int64_t size) 
     }
 }
 
-int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axis axis,
+int64_t z3d_instruction_volume(const z3d_program *program, int index, z3d_axes axes,
                                bool children) {
     const z3d_instruction *in = &program->instruction[index];
-    int64_t volume = 0, size = program->topology.size[axis], first, count;
+    int64_t volume = 0, size = z3d_mesh_size(&program->mesh, axes), first, count;
     if (in->phase == Z3D_PHASE_WAIT) return 0;
     z3d_instruction_columns(program, in, &first, &count);
-    if (z3d_is_collective(in) && in->axis == axis)
+    if (z3d_is_collective(in) && in->axes == axes)
         volume += volume_of(z3d_instruction_kind(in), count, size);
     for (int c = 0; children && c < in->num_children; c++)
-        if (in->child[c].axis == axis && !in->child[c].scalar)
+        if (in->child[c].axes == axes && !in->child[c].scalar)
             volume += volume_of(in->child[c].kind, in->child[c].count, size);
     return volume;
 }
 
-int64_t z3d_program_volume(const z3d_program *program, z3d_axis axis, bool children) {
+int64_t z3d_program_volume(const z3d_program *program, z3d_axes axes, bool children) {
     int64_t volume = 0;
     for (int i = 0; i < program->num_instructions; i++)
-        volume += z3d_instruction_volume(program, i, axis, children);
+        volume += z3d_instruction_volume(program, i, axes, children);
     return volume;
 }
 
@@ -100,14 +100,14 @@ static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
     int64_t first, count;
     if (!z3d_is_collective(in) && !copy) return 0;
     z3d_instruction_columns(p, in, &first, &count);
-    return count * (matrix ? p->topology.size[in->axis] : 1) *
+    return count * (matrix ? z3d_mesh_size(&p->mesh, in->axes) : 1) *
            (int64_t)z3d_dtype_size(z3d_instruction_dtype(p, in));
 }
 
 static void print_header(const z3d_program *p, z3d_string *out) {
     static const char *const modes[] = {"train", "evaluate", "generate"};
     const z3d_program_config *c = &p->config;
-    const z3d_topology *t = &p->topology;
+    const z3d_mesh *t = &p->mesh;
     char a[32], b[32], h[32];
     z3d_string_append(out, "step program: %s, ZeRO stage %d, %s", modes[p->mode], c->stage,
                       z3d_dtype_name(c->dtype));
@@ -124,12 +124,14 @@ static void print_header(const z3d_program *p, z3d_string *out) {
                           "sequence parallel: between its tensor-parallel layers a unit works on "
                           "1/%d of the rows; inputs and activation checkpoints are such parts "
                           "without partition_activations\n",
-                          t->size[Z3D_AXIS_TENSOR]);
-    z3d_string_append(out, "rank %d of %d: tensor %d/%d, data %d/%d, pipeline %d/%d\n",
-                      t->coordinate[Z3D_AXIS_WORLD], t->size[Z3D_AXIS_WORLD],
-                      t->coordinate[Z3D_AXIS_TENSOR], t->size[Z3D_AXIS_TENSOR],
-                      t->coordinate[Z3D_AXIS_DATA], t->size[Z3D_AXIS_DATA],
-                      t->coordinate[Z3D_AXIS_PIPELINE], t->size[Z3D_AXIS_PIPELINE]);
+                          z3d_mesh_size(t, Z3D_AXES_TENSOR));
+    z3d_string_append(out, "rank %d of %d", t->rank, z3d_mesh_size(t, Z3D_AXES_WORLD));
+    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
+        z3d_axes one = (z3d_axes)(1 << axis);
+        z3d_string_append(out, "%s %s %d/%d", axis ? "," : ":", z3d_axes_name(one).text,
+                          z3d_mesh_index(t, one, t->rank), z3d_mesh_size(t, one));
+    }
+    z3d_string_append(out, "\n");
     z3d_string_append(out,
                       "%d instructions, %d buffers; device arena %s (bound %s), host arena %s\n",
                       p->num_instructions, p->num_buffers,
@@ -142,7 +144,7 @@ static void print_header(const z3d_program *p, z3d_string *out) {
         "matrix;\n"
         "  bytes: of those columns on all members; slot=buffer@offset in the arena (h: host), + "
         "added to, > kept;\n  indented: collectives inside a unit, in order\n\n",
-        t->size[Z3D_AXIS_DATA]);
+        z3d_mesh_size(t, Z3D_AXES_DATA));
 }
 
 /* "  grads=wte.gradients@0x1200+" for every slot in use. */
@@ -160,7 +162,7 @@ static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_s
 }
 
 static bool same_child(const z3d_child *a, const z3d_child *b) {
-    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axis == b->axis &&
+    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axes == b->axes &&
            a->count == b->count && a->scalar == b->scalar;
 }
 
@@ -172,7 +174,7 @@ static void print_children(const z3d_instruction *in, z3d_string *out) {
         while (c + run < in->num_children && same_child(child, &in->child[c + run])) run++;
         z3d_string_append(out, "%12s%d x %s%s %s %lld x %s%s\n", "", run,
                           z3d_collective_name(child->kind), child->op == Z3D_MAX ? " (max)" : "",
-                          z3d_axis_name(child->axis), (long long)child->count,
+                          z3d_axes_name(child->axes).text, (long long)child->count,
                           z3d_dtype_name(child->dtype), child->scalar ? " (scalar)" : "");
         c += run;
     }
@@ -196,9 +198,8 @@ static void print_instruction(const z3d_program *p, int index, int width, z3d_st
     z3d_string_append(&line, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
                       z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);
     print_buffers(p, in, &line);
-    if (z3d_opcode_info_of(in->opcode)->writes >> Z3D_SLOT_OUTPUT & 1 && !in->need_output) {
+    if (z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_FORWARD && !in->need_output)
         z3d_string_append(&line, "  (without output)");
-    }
     append_trimmed(out, line.text ? line.text : "");
     z3d_string_append(out, "\n");
     out->failed |= line.failed;

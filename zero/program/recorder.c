@@ -73,7 +73,7 @@ static z3d_status record_collective(void *context, z3d_group *group, const z3d_c
         .kind = call->kind,
         .op = call->op,
         .dtype = call->dtype,
-        .axis = z3d_group_axis(group),
+        .axes = z3d_group_axes(group),
         .count = call->count,
         .scalar = call->scalar,
     };
@@ -176,7 +176,7 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
     Z3D_TRY_GOTO(status, z3d_device_create(&(z3d_device_config){.backend = "record"}, &device),
                  end);
     Z3D_TRY_GOTO(status,
-                 z3d_group_create_recording(Z3D_AXIS_TENSOR, layout->tensor_size,
+                 z3d_group_create_recording(Z3D_AXES_TENSOR, layout->tensor_size,
                                             layout->tensor_index, &tensor),
                  end);
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {

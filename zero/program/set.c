@@ -25,10 +25,10 @@ static z3d_status build_mode(z3d_program_set *set, z3d_mode mode) {
     z3d_program_config again = set->config;
     again.gathered = true;
     if (!z3d_model_has_mode(set->model, mode)) return Z3D_OK;
-    Z3D_TRY(z3d_program_build(set->model, set->layout, set->traces, &set->topology, &set->config,
-                              mode, &set->program[mode]));
+    Z3D_TRY(z3d_program_build(set->model, set->layout, set->traces, &set->mesh, &set->config, mode,
+                              &set->program[mode]));
     if (!relies_on_gathers(set->layout, mode)) return Z3D_OK;
-    return z3d_program_build(set->model, set->layout, set->traces, &set->topology, &again, mode,
+    return z3d_program_build(set->model, set->layout, set->traces, &set->mesh, &again, mode,
                              &set->again[mode]);
 }
 
@@ -43,18 +43,16 @@ static int list_programs(const z3d_program_set *set, z3d_program *all[2 * Z3D_MO
 
 static z3d_status build_for_rank(const z3d_program_set *set, const z3d_program *mine, int rank,
                                  z3d_layout **layout, z3d_program **program) {
-    const int *size = set->topology.size;
-    z3d_topology topology;
-    Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
-                              rank, &topology));
-    Z3D_TRY(z3d_layout_create(set->model, &topology, &mine->config, layout));
-    return z3d_program_build(set->model, *layout, set->traces, &topology, &mine->config, mine->mode,
+    z3d_mesh mesh = set->mesh;
+    mesh.rank = rank;
+    Z3D_TRY(z3d_layout_create(set->model, &mesh, &mine->config, layout));
+    return z3d_program_build(set->model, *layout, set->traces, &mesh, &mine->config, mine->mode,
                              program);
 }
 
 /* The builder is pure, so every rank can build every rank's program. */
 static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mine) {
-    int world = set->topology.size[Z3D_AXIS_WORLD];
+    int world = z3d_mesh_size(&set->mesh, Z3D_AXES_WORLD);
     z3d_program *program[BUILT_APART] = {NULL};
     z3d_layout *layout[BUILT_APART] = {NULL};
     if (set->one_class) return z3d_program_verify_class(mine);
@@ -69,13 +67,13 @@ static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mi
     return status;
 }
 
-z3d_status z3d_program_set_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
                                   const z3d_program_config *config, int threads, bool verify,
                                   z3d_program_set *set) {
     z3d_program *all[2 * Z3D_MODE_COUNT];
-    int64_t world = topology->size[Z3D_AXIS_WORLD];
-    *set = (z3d_program_set){.model = model, .topology = *topology, .config = *config};
-    Z3D_TRY(z3d_layout_create(model, topology, config, &set->layout));
+    int64_t world = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
+    *set = (z3d_program_set){.model = model, .mesh = *mesh, .config = *config};
+    Z3D_TRY(z3d_layout_create(model, mesh, config, &set->layout));
     Z3D_TRY(z3d_traces_record(model, set->layout, config, threads, &set->traces));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(build_mode(set, (z3d_mode)mode));
     int count = list_programs(set, all);

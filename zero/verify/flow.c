@@ -27,7 +27,6 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
     size_t buffers = (size_t)program->num_buffers;
     *out = (z3d_flow){.program = program};
     Z3D_TRY(z3d_new(groups, sizeof *out->total, "verifier", &out->total));
-    Z3D_TRY(z3d_new(groups, sizeof *out->stepped, "verifier", &out->stepped));
     Z3D_TRY(z3d_new(units * Z3D_MAX_UNIT_GROUPS, sizeof *out->place, "verifier", &out->place));
     Z3D_TRY(z3d_in_flight_create(program, &out->pending));
     Z3D_TRY(z3d_new(buffers, sizeof *out->cells, "verifier", &out->cells));
@@ -49,7 +48,6 @@ void z3d_flow_release(z3d_flow *flow) {
     z3d_in_flight_release(&flow->pending);
     free(flow->total);
     free(flow->place);
-    free(flow->stepped);
 }
 
 /* ---- words ---- */
@@ -78,8 +76,7 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
     const char *name = v.kind == Z3D_VALUE_NOTHING ? ""
                        : unit                      ? p->model->unit[v.of].name
                                                    : p->model->group[v.of].name;
-    static const char *const unit_words[] = {"output", "part of the output", "output gradient",
-                                             "saved memory"};
+    static const char *const unit_words[] = {"output", "output gradient", "saved memory"};
     if (unit) {
         snprintf(buf, size, "%s of %s, micro-batch %d", unit_words[v.kind - Z3D_VALUE_OUTPUT], name,
                  v.micro);
@@ -199,6 +196,13 @@ static z3d_status check_free(const z3d_flow *flow, const char *what, const z3d_c
     return Z3D_OK;
 }
 
+z3d_status z3d_flow_mismatch(const z3d_flow *flow, const z3d_buffer_operand *operand,
+                             const char *must, z3d_value holds) {
+    char is[128];
+    return z3d_flow_fail(flow, "its %s must hold %s, but holds %s", z3d_slot_text(operand->slot),
+                         must, describe_value(flow->program, holds, is, sizeof is));
+}
+
 static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row, action action,
                       bool write, z3d_value value) {
     char is[128], must[128];
@@ -223,17 +227,16 @@ static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row,
     return Z3D_OK;
 }
 
-static z3d_status apply(z3d_flow *flow, int buffer, const char *what, z3d_access access,
-                        action action, bool write, z3d_value value) {
-    z3d_cells *c = &flow->cells[buffer];
+static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, action action,
+                        bool write, z3d_value value) {
+    z3d_cells *c = &flow->cells[o.buffer];
     int from, to;
-    Z3D_TRY(cut(c, access.first, &from));
-    Z3D_TRY(cut(c, access.first + access.count, &to));
+    Z3D_TRY(cut(c, o.first, &from));
+    Z3D_TRY(cut(c, o.first + o.count, &to));
     for (int row = 0; row < 2; row++) {
-        if (!(access.rows & (1 << row))) continue;
-        for (int i = from; i < to; i++) {
+        if (!((int)o.rows & (1 << row))) continue;
+        for (int i = from; i < to; i++)
             Z3D_TRY(act(flow, what, cell_at(c, i), row, action, write, value));
-        }
     }
     join(c, from > 0 ? from - 1 : 0, to < c->count ? to : c->count - 1);
     return Z3D_OK;
@@ -241,67 +244,66 @@ static z3d_status apply(z3d_flow *flow, int buffer, const char *what, z3d_access
 
 /* ---- operands of the current entry ---- */
 
-static int operand_of(const z3d_flow *flow, int slot) {
-    return flow->program->instruction[flow->at].buffer[slot];
-}
-
-z3d_status z3d_flow_operand(const z3d_flow *flow, int slot, int64_t bytes) {
-    return z3d_flow_operand_in(flow, slot, bytes, Z3D_SPACE_DEVICE);
-}
-
-z3d_status z3d_flow_operand_in(const z3d_flow *flow, int slot, int64_t bytes, z3d_space space) {
-    int index = operand_of(flow, slot);
-    if (index < 0) return z3d_flow_fail(flow, "its %s is missing", z3d_slot_text(slot));
-    const z3d_buffer *b = &flow->program->buffer[index];
-    if (b->space != space) {
-        return z3d_flow_fail(flow, "its %s, %s, is not %s", z3d_slot_text(slot), b->name,
-                             space == Z3D_SPACE_HOST ? "in host memory" : "on the device");
-    }
-    if (flow->at < b->first || flow->at > b->last) {
-        return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d",
-                             z3d_slot_text(slot), b->name, b->first, b->last);
-    }
-    if (b->bytes < bytes) {
-        return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld",
-                             z3d_slot_text(slot), b->name, (long long)b->bytes, (long long)bytes);
-    }
+z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, int64_t bytes) {
+    const z3d_instruction *in = &flow->program->instruction[flow->at];
+    const char *what = z3d_slot_text(o->slot);
+    if (o->buffer < 0) return z3d_flow_fail(flow, "its %s is missing", what);
+    const z3d_buffer *b = &flow->program->buffer[o->buffer];
+    bool anywhere =
+        z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE;
+    if (b->space != Z3D_SPACE_DEVICE && !anywhere)
+        return z3d_flow_fail(flow, "its %s, %s, is not on the device", what, b->name);
+    if (flow->at < b->first || flow->at > b->last)
+        return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d", what, b->name,
+                             b->first, b->last);
+    if (b->persistent && b->group < 0)
+        return z3d_flow_fail(flow, "its %s would be the persistent %s", what, b->name);
+    if (o->rows & ~(unsigned)b->rows)
+        return z3d_flow_fail(flow, "its %s, %s, has this rank's row only", what, b->name);
+    if (b->bytes < bytes)
+        return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld", what, b->name,
+                             (long long)b->bytes, (long long)bytes);
     return Z3D_OK;
 }
 
-z3d_status z3d_flow_read(z3d_flow *flow, z3d_access access, z3d_value value) {
-    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, READ,
-                 false, value);
+z3d_status z3d_flow_take(z3d_flow *flow, z3d_buffer_operand o, z3d_value *out) {
+    z3d_cells *c = &flow->cells[o.buffer];
+    int at;
+    Z3D_TRY(cut(c, o.first, &at));
+    *out = cell_at(c, at)->value[o.rows & Z3D_ROWS_OWN ? 0 : 1];
+    return z3d_flow_read(flow, o, *out);
 }
 
-z3d_status z3d_flow_write(z3d_flow *flow, z3d_access access, z3d_value value) {
-    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, WRITE,
-                 true, value);
+z3d_status z3d_flow_read(z3d_flow *flow, z3d_buffer_operand o, z3d_value value) {
+    return apply(flow, z3d_slot_text(o.slot), o, READ, false, value);
 }
 
-z3d_status z3d_flow_lock(z3d_flow *flow, z3d_access access, bool write) {
-    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, LOCK,
-                 write, (z3d_value){0});
+z3d_status z3d_flow_write(z3d_flow *flow, z3d_buffer_operand o, z3d_value value) {
+    return apply(flow, z3d_slot_text(o.slot), o, WRITE, true, value);
 }
 
-z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_access access, bool write) {
-    return apply(flow, operand_of(flow, access.slot), z3d_slot_text(access.slot), access, UNLOCK,
-                 write, (z3d_value){0});
+z3d_status z3d_flow_lock(z3d_flow *flow, z3d_buffer_operand o, bool write) {
+    return apply(flow, z3d_slot_text(o.slot), o, LOCK, write, (z3d_value){0});
+}
+
+z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_buffer_operand o, bool write) {
+    return apply(flow, z3d_slot_text(o.slot), o, UNLOCK, write, (z3d_value){0});
 }
 
 /* ---- persistent buffers at both ends of the program, and for entries without slots ---- */
 
-static z3d_access whole(const z3d_flow *flow, int buffer, int rows) {
+static z3d_buffer_operand whole(const z3d_flow *flow, int buffer, z3d_rows rows) {
     int group = flow->program->buffer[buffer].group;
     int64_t columns = group >= 0 ? flow->program->layout->group[group].shard : 1;
-    return (z3d_access){.rows = rows, .first = 0, .count = columns};
+    return (z3d_buffer_operand){.buffer = buffer, .rows = rows, .first = 0, .count = columns};
 }
 
-z3d_status z3d_flow_set(z3d_flow *flow, int buffer, int rows, z3d_value value) {
-    return apply(flow, buffer, flow->program->buffer[buffer].name, whole(flow, buffer, rows), WRITE,
-                 true, value);
+z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {
+    return apply(flow, flow->program->buffer[buffer].name, whole(flow, buffer, rows), WRITE, true,
+                 value);
 }
 
-z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, int rows, z3d_value value) {
-    return apply(flow, buffer, flow->program->buffer[buffer].name, whole(flow, buffer, rows), READ,
-                 false, value);
+z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {
+    return apply(flow, flow->program->buffer[buffer].name, whole(flow, buffer, rows), READ, false,
+                 value);
 }

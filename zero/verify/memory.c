@@ -28,6 +28,25 @@ static z3d_status check_columns(const z3d_program *p, int index) {
                      (long long)in->count, (long long)in->first, (long long)shard - 1);
 }
 
+/* What moves of a unit's input is one rank's part, or the whole. */
+static z3d_status check_part(const z3d_program *p, int index) {
+    const z3d_instruction *in = &p->instruction[index];
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    bool stays = info->rules == Z3D_CLASS_COPY && in->buffer[info->from] == in->buffer[info->to];
+    char entry[160];
+    z3d_instruction_describe(p, index, entry, sizeof entry);
+    if (z3d_instruction_source(p, in) < 0)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: the unit has no input", index, entry);
+    if (in->rows != Z3D_ROWS_OWN && (in->rows != Z3D_ROWS_ALL || z3d_is_collective(in)))
+        return bad_entry(p, index, "rows", in->rows, Z3D_ROWS_ALL);
+    int64_t part = z3d_instruction_matrix(p, in).columns;
+    if ((in->first == 0 && in->count == part) || (stays && in->count == 0)) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                     "entry %d, %s: it moves %lld elements from element %lld, but the part has "
+                     "%lld elements",
+                     index, entry, (long long)in->count, (long long)in->first, (long long)part);
+}
+
 static z3d_status check_entry(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -35,12 +54,16 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     bool matrix = group && z3d_is_collective(in) && info->rules != Z3D_CLASS_ALL_REDUCE;
     int units = p->model->num_units, groups = p->model->num_groups;
     int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
+    char entry[160];
     if ((unsigned)in->opcode >= Z3D_OPCODE_COUNT) {
         return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
     }
     if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
-    if ((unsigned)in->axis >= Z3D_AXIS_COUNT) {
-        return bad_entry(p, index, "axis", in->axis, Z3D_AXIS_COUNT);
+    if (!z3d_axes_have_group(in->axes)) {
+        char entry[160];
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: no process group is over axes %s", index,
+                         z3d_instruction_describe(p, index, entry, sizeof entry),
+                         z3d_axes_name(in->axes).text);
     }
     if (unit && (in->unit < 0 || in->unit >= units)) {
         return bad_entry(p, index, "unit", in->unit, units);
@@ -52,10 +75,14 @@ static z3d_status check_entry(const z3d_program *p, int index) {
         return bad_entry(p, index, "micro-batch", in->micro, micros);
     }
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
-        if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers) {
+        if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
             return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
-        }
+        if (in->buffer[s] >= 0 && z3d_instruction_operand(p, in, s).access == Z3D_ACCESS_NONE)
+            return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: it cannot have a buffer for its %s",
+                             index, z3d_instruction_describe(p, index, entry, sizeof entry),
+                             z3d_slot_text(s));
     }
+    if (info->moves == Z3D_MOVES_ACTIVATIONS) return check_part(p, index);
     return matrix ? check_columns(p, index) : Z3D_OK;
 }
 
@@ -66,17 +93,22 @@ z3d_status z3d_verify_indices(const z3d_program *program) {
 
 /* ---- persistent buffers ---- */
 
+static const char *rows_text(z3d_rows rows) {
+    return rows == Z3D_ROWS_ALL ? "all rows" : "the own row";
+}
+
 static z3d_status check_persistent(const z3d_program *p, int index, const char *what, int group,
-                                   int64_t bytes) {
+                                   z3d_rows rows, int64_t bytes) {
     const z3d_buffer *b = &p->buffer[index];
     if (b->persistent && b->first == 0 && b->last == INT_MAX && b->bytes == bytes &&
-        b->space == Z3D_SPACE_DEVICE && b->group == group) {
+        b->space == Z3D_SPACE_DEVICE && b->group == group && b->rows == rows) {
         return Z3D_OK;
     }
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                     "buffer %d, %s, has %lld bytes of group %d, but must be %s: persistent, on "
-                     "the device, %lld bytes of group %d",
-                     index, b->name, (long long)b->bytes, b->group, what, (long long)bytes, group);
+                     "buffer %d, %s, has %lld bytes (%s) of group %d, but must be %s: persistent, "
+                     "on the device, %lld bytes (%s) of group %d",
+                     index, b->name, (long long)b->bytes, rows_text(b->rows), b->group, what,
+                     (long long)bytes, rows_text(rows), group);
 }
 
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
@@ -84,7 +116,7 @@ static z3d_status check_group_buffers(const z3d_program *p, int group) {
                                        "its optimizer state"};
     for (int part = 0; part < Z3D_PART_COUNT; part++)
         Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_group_part)part),
-                                 what[part], group,
+                                 what[part], group, p->layout->group[group].kept[part].rows,
                                  z3d_kept_bytes(p->layout, group, (z3d_group_part)part)));
     return Z3D_OK;
 }
@@ -98,14 +130,17 @@ static z3d_status check_persistents(const z3d_program *p) {
                          p->num_buffers, needed);
     }
     int64_t scratch = p->traces->scratch > 0 ? p->traces->scratch : 64;
-    Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, sizeof(z3d_step_state)));
-    Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1,
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, Z3D_ROWS_ALL,
+                             sizeof(z3d_step_state)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, Z3D_ROWS_ALL,
                              8 * (Z3D_CONTROL_FIXED + groups)));
-    Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, scratch));
+    Z3D_TRY(
+        check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL, scratch));
     for (int m = 0; m < p->config.accumulation; m++) {
         for (int f = 0; f < fields; f++) {
             int64_t bytes = p->config.micro_batch * p->model->field[f].bytes_per_sample;
-            Z3D_TRY(check_persistent(p, z3d_program_batch_buffer(p, m, f), "the batch", -1, bytes));
+            Z3D_TRY(check_persistent(p, z3d_program_batch_buffer(p, m, f), "the batch", -1,
+                                     Z3D_ROWS_ALL, bytes));
         }
     }
     for (int g = 0; g < groups; g++) Z3D_TRY(check_group_buffers(p, g));
@@ -120,7 +155,8 @@ static z3d_status check_lifetimes(const z3d_program *p) {
         bool lives = b->persistent
                          ? b->first == 0 && b->last == INT_MAX
                          : b->first >= 0 && b->first <= b->last && b->last < p->num_instructions;
-        if (!lives || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT) {
+        bool rows = b->rows == Z3D_ROWS_OWN || b->rows == Z3D_ROWS_ALL;
+        if (!lives || !rows || b->bytes < 0 || (unsigned)b->space >= Z3D_SPACE_COUNT) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "buffer %d, %s: %lld bytes, alive from entry %d to %d; the program "
                              "has entries 0 to %d",

@@ -1,7 +1,7 @@
 /* The verifier of one rank's program: runs it symbolically against the naive step (verifier.h says
- * how values are named). One function per opcode: what its operands must hold, and what they hold
- * then. It asks neither stage nor overlap; of the configuration it reads what a step means (number
- * of micro-batches, once reduced or each), and of the layout how many rows persist. */
+ * how values are named). One rule per class of instructions: what its operands must hold, and what
+ * they hold then. It asks neither stage nor overlap; of the configuration it reads what a step
+ * means (number of micro-batches, reduced once or each), and of the layout which rows persist. */
 #include <stdlib.h>
 
 #include "zero/verify/verifier.h"
@@ -74,34 +74,37 @@ static const z3d_instruction *entry(const z3d_flow *flow) {
     return &flow->program->instruction[flow->at];
 }
 
-static z3d_access plain(int slot) {
-    return (z3d_access){slot, Z3D_ROWS_OWN, 0, 1};
+static const z3d_opcode_info *info(const z3d_flow *flow) {
+    return z3d_opcode_info_of(entry(flow)->opcode);
 }
 
-static z3d_access matrix(const z3d_flow *flow, int slot, int rows, int group) {
-    return (z3d_access){slot, rows, 0, flow->program->layout->group[group].shard};
+static z3d_buffer_operand operand(const z3d_flow *flow, int slot) {
+    return z3d_instruction_operand(flow->program, entry(flow), slot);
 }
 
-static z3d_access bucket(const z3d_flow *flow, int slot, int rows) {
-    return (z3d_access){slot, rows, entry(flow)->first, entry(flow)->count};
+static int64_t output_bytes(const z3d_flow *flow, int unit) {
+    return z3d_program_output_bytes(flow->program, unit);
 }
 
-static int64_t matrix_bytes(const z3d_flow *flow, int group, z3d_dtype dtype) {
-    return flow->program->layout->group[group].padded * (int64_t)z3d_dtype_size(dtype);
+static int source_of(const z3d_flow *flow) {
+    return z3d_instruction_source(flow->program, entry(flow));
 }
 
-static int rows_of(const z3d_flow *flow, int group, z3d_group_part part) {
-    return (int)flow->program->layout->group[group].kept[part].rows;
+/* Bytes of the matrix in the operand's buffer, as far as the entry uses it. */
+static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
+    const z3d_program *p = flow->program;
+    if (o->buffer < 0 || info(flow)->moves == Z3D_MOVES_NONE) return 0;
+    z3d_matrix m = z3d_instruction_matrix(p, entry(flow));
+    bool own = p->buffer[o->buffer].rows == Z3D_ROWS_OWN;
+    if (o->group < 0 && !own && !z3d_is_collective(entry(flow))) /* without a part's padding */
+        return output_bytes(flow, source_of(flow));
+    return (own ? 1 : m.ranks) * m.columns * (int64_t)z3d_dtype_size(m.dtype);
 }
 
-/* A slot that must hold the group's persistent buffer: the executor finds it by the group. */
-static z3d_status must_be_kept(const z3d_flow *flow, int slot, int group, z3d_group_part part) {
-    int index = entry(flow)->buffer[slot],
-        must = z3d_program_group_buffer(flow->program, group, part);
-    if (index == must) return Z3D_OK;
-    return z3d_flow_fail(flow, "its %s is %s, but must be %s", z3d_slot_text(slot),
-                         index >= 0 ? flow->program->buffer[index].name : "missing",
-                         flow->program->buffer[must].name);
+/* The operand is there and large enough. */
+static z3d_status moved_operand(const z3d_flow *flow, int slot, z3d_buffer_operand *out) {
+    *out = operand(flow, slot);
+    return z3d_flow_operand(flow, out, matrix_bytes(flow, out));
 }
 
 static z3d_status must_not_persist(const z3d_flow *flow, int slot) {
@@ -113,29 +116,36 @@ static z3d_status must_not_persist(const z3d_flow *flow, int slot) {
 
 /* ---- units ---- */
 
-static int64_t output_bytes(const z3d_flow *flow, int unit) {
-    return z3d_program_output_bytes(flow->program, unit);
-}
-
 static z3d_status read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {
-    Z3D_TRY(z3d_flow_operand(flow, slot, bytes));
-    return z3d_flow_read(flow, plain(slot), value);
+    z3d_buffer_operand o = operand(flow, slot);
+    Z3D_TRY(z3d_flow_operand(flow, &o, bytes));
+    return z3d_flow_read(flow, o, value);
 }
 
 /* Nothing else of the entry may lie in a buffer that it writes. */
 static z3d_status write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {
-    Z3D_TRY(z3d_flow_operand(flow, slot, bytes));
+    z3d_buffer_operand o = operand(flow, slot);
+    Z3D_TRY(z3d_flow_operand(flow, &o, bytes));
     Z3D_TRY(must_not_persist(flow, slot));
     for (int other = 0; other < Z3D_SLOT_COUNT; other++) {
         if (other == slot || entry(flow)->buffer[other] != entry(flow)->buffer[slot]) continue;
         return z3d_flow_fail(flow, "its %s and its %s are the same buffer", z3d_slot_text(slot),
                              z3d_slot_text(other));
     }
-    return z3d_flow_write(flow, plain(slot), value);
+    return z3d_flow_write(flow, o, value);
+}
+
+/* The whole [N x shard] matrix of a unit's group. */
+static z3d_status group_operand(const z3d_flow *flow, int slot, z3d_dtype dtype,
+                                z3d_buffer_operand *out) {
+    *out = operand(flow, slot);
+    return z3d_flow_operand(flow, out,
+                            flow->program->layout->group[out->group].padded *
+                                (int64_t)z3d_dtype_size(dtype));
 }
 
 static bool same_child(const z3d_child *a, const z3d_child *b) {
-    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axis == b->axis &&
+    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axes == b->axes &&
            a->count == b->count && a->scalar == b->scalar;
 }
 
@@ -158,11 +168,10 @@ static z3d_status check_children(const z3d_flow *flow, const z3d_trace *trace) {
 static z3d_status read_parameters(z3d_flow *flow, const z3d_trace *trace) {
     const z3d_unit *unit = &flow->program->model->unit[entry(flow)->unit];
     for (int s = 0; s < unit->num_groups; s++) {
-        int slot = Z3D_SLOT_PARAMETERS + s, group = unit->group[s];
+        z3d_buffer_operand o;
         if (!trace->reads_parameters[s]) continue;
-        Z3D_TRY(z3d_flow_operand(flow, slot, matrix_bytes(flow, group, config_of(flow)->dtype)));
-        Z3D_TRY(z3d_flow_read(flow, matrix(flow, slot, Z3D_ROWS_ALL, group),
-                              parameters_of(group, false)));
+        Z3D_TRY(group_operand(flow, Z3D_SLOT_PARAMETERS + s, config_of(flow)->dtype, &o));
+        Z3D_TRY(z3d_flow_read(flow, o, parameters_of(o.group, false)));
     }
     return Z3D_OK;
 }
@@ -176,15 +185,11 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
         z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
     *out = trace;
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
-    if (flow->controlled) return z3d_flow_fail(flow, "it must come before step_control");
+    if (flow->ended) return z3d_flow_fail(flow, "the step's results have left this rank before it");
     Z3D_TRY(check_children(flow, trace));
     Z3D_TRY(read_parameters(flow, trace));
     if (trace->workspace == 0) return Z3D_OK;
     return write_plain(flow, Z3D_SLOT_WORKSPACE, trace->workspace, nothing);
-}
-
-static int source_of(const z3d_flow *flow) {
-    return z3d_instruction_source(flow->program, entry(flow));
 }
 
 static z3d_status read_input(z3d_flow *flow) {
@@ -202,9 +207,6 @@ static z3d_status read_input(z3d_flow *flow) {
 static z3d_status add_loss(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     if (!z3d_model_is_last(flow->program->model, in->unit)) return Z3D_OK;
-    if (in->opcode == Z3D_OP_RECOMPUTE) {
-        return z3d_flow_fail(flow, "the last unit would add its loss a second time");
-    }
     if (in->micro != flow->losses) {
         return z3d_flow_fail(flow, "it adds the loss of micro-batch %d; the next to add is %d",
                              in->micro, flow->losses);
@@ -216,16 +218,11 @@ static z3d_status add_loss(z3d_flow *flow) {
 static z3d_status forward(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_trace *trace;
-    bool again = in->opcode == Z3D_OP_RECOMPUTE;
-    bool wanted = in->need_output;
     int64_t bytes = output_bytes(flow, in->unit);
-    Z3D_TRY(begin_unit(flow, wanted ? Z3D_CALL_FORWARD : Z3D_CALL_RECOMPUTE, &trace));
+    Z3D_TRY(begin_unit(flow, in->need_output ? Z3D_CALL_FORWARD : Z3D_CALL_RECOMPUTE, &trace));
     Z3D_TRY(read_input(flow));
     Z3D_TRY(add_loss(flow));
-    if (!wanted && (!again || config_of(flow)->replay_full)) {
-        return z3d_flow_fail(flow, "its output must be computed");
-    }
-    if (wanted && bytes > 0) {
+    if (in->need_output && bytes > 0) {
         Z3D_TRY(write_plain(flow, Z3D_SLOT_OUTPUT, bytes, output_of(in->unit, in->micro)));
     } else if (in->buffer[Z3D_SLOT_OUTPUT] >= 0) {
         return z3d_flow_fail(flow, "it has an output buffer, but no output");
@@ -238,26 +235,22 @@ static z3d_status forward(z3d_flow *flow) {
 static z3d_status add_gradients(z3d_flow *flow, const z3d_trace *trace) {
     const z3d_instruction *in = entry(flow);
     const z3d_unit *unit = &flow->program->model->unit[in->unit];
+    bool once = sums(flow) == 1;
     for (int s = 0; s < unit->num_groups; s++) {
+        z3d_buffer_operand o;
         if (!trace->writes_gradients[s]) continue;
-        int slot = Z3D_SLOT_GRADIENTS + s, group = unit->group[s];
-        bool once = sums(flow) == 1, adds = in->accumulate >> s & 1;
+        Z3D_TRY(group_operand(flow, Z3D_SLOT_GRADIENTS + s, config_of(flow)->grad_dtype, &o));
+        bool adds = o.access == Z3D_ACCESS_UPDATE;
         int before = flow->place[in->unit * Z3D_MAX_UNIT_GROUPS + s] +
-                     (once ? in->micro * flow->total[group] : 0);
-        z3d_access access = matrix(flow, slot, Z3D_ROWS_ALL, group);
-        Z3D_TRY(
-            z3d_flow_operand(flow, slot, matrix_bytes(flow, group, config_of(flow)->grad_dtype)));
-        if (flow->program->buffer[in->buffer[slot]].persistent) {
-            Z3D_TRY(must_be_kept(flow, slot, group, Z3D_PART_GRADIENTS));
-        }
+                     (once ? in->micro * flow->total[o.group] : 0);
         if (adds != (before > 0)) {
             return z3d_flow_fail(
                 flow, "it %s the gradients of %s, which have %d earlier contributions",
-                adds ? "adds to" : "overwrites", flow->program->model->group[group].name, before);
+                adds ? "adds to" : "overwrites", flow->program->model->group[o.group].name, before);
         }
         int sum = once ? 0 : in->micro;
-        if (adds) Z3D_TRY(z3d_flow_read(flow, access, gradient_sum(group, sum, before)));
-        Z3D_TRY(z3d_flow_write(flow, access, gradient_sum(group, sum, before + 1)));
+        if (adds) Z3D_TRY(z3d_flow_read(flow, o, gradient_sum(o.group, sum, before)));
+        Z3D_TRY(z3d_flow_write(flow, o, gradient_sum(o.group, sum, before + 1)));
     }
     return Z3D_OK;
 }
@@ -285,124 +278,131 @@ static z3d_status backward(z3d_flow *flow) {
                        output_gradient_of(source, in->micro));
 }
 
-/* ---- parameters ---- */
+/* ---- what moves ---- */
 
-static z3d_status gather_source(z3d_flow *flow, bool start) {
-    const z3d_instruction *in = entry(flow);
-    z3d_access own = bucket(flow, Z3D_SLOT_PARAMETERS, Z3D_ROWS_OWN);
-    z3d_access from = bucket(flow, Z3D_SLOT_INPUT, Z3D_ROWS_OWN);
-    z3d_value value = parameters_of(in->group, flow->stepped[in->group]);
-    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_PARAMETERS,
-                             matrix_bytes(flow, in->group, config_of(flow)->dtype)));
-    if (in->buffer[Z3D_SLOT_INPUT] < 0) {
-        Z3D_TRY(must_be_kept(flow, Z3D_SLOT_PARAMETERS, in->group, Z3D_PART_PARAMETERS));
-        if (start) Z3D_TRY(z3d_flow_read(flow, own, value));
-        return start ? z3d_flow_lock(flow, own, false) : z3d_flow_unlock(flow, own, false);
+/* The entry moves values of its own kind, group and unit only: their type and size are its own. */
+static bool is_moved(const z3d_flow *flow, z3d_value v) {
+    switch (info(flow)->moves) {
+    case Z3D_MOVES_PARAMETERS:
+        return v.kind == Z3D_VALUE_PARAMETERS && v.of == entry(flow)->group;
+    case Z3D_MOVES_GRADIENTS:
+        return v.kind >= Z3D_VALUE_GRADIENT_SUM && v.of == entry(flow)->group;
+    default:
+        return v.kind == Z3D_VALUE_OUTPUT && v.of == source_of(flow);
     }
-    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_INPUT, in->group, Z3D_PART_PARAMETERS));
-    Z3D_TRY(must_not_persist(flow, Z3D_SLOT_PARAMETERS));
+}
+
+static bool is_part_of_sum(z3d_value v) {
+    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.kind == Z3D_VALUE_GRADIENT_PART;
+}
+
+/* All ranks' own rows come to all: what they hold must be finished, or it means something else on
+ * every rank. The own row comes from `from` where that is a buffer of its own. */
+static z3d_status all_gather(z3d_flow *flow, bool start) {
+    z3d_buffer_operand to, others, own, from;
+    z3d_value value;
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &to));
+    own = others = from = to;
+    own.rows = Z3D_ROWS_OWN;
+    others.rows = Z3D_ROWS_OTHERS;
+    bool apart = to.access == Z3D_ACCESS_WRITE;
+    if (apart) Z3D_TRY(moved_operand(flow, (int)info(flow)->from, &from));
+    from.rows = Z3D_ROWS_OWN;
     if (!start) {
         Z3D_TRY(z3d_flow_unlock(flow, from, false));
-        return z3d_flow_unlock(flow, own, true);
+        if (apart) Z3D_TRY(z3d_flow_unlock(flow, own, true));
+        Z3D_TRY(z3d_flow_unlock(flow, others, true));
+        Z3D_TRY(z3d_flow_take(flow, own, &value));
+        return z3d_flow_write(flow, others, value);
     }
-    Z3D_TRY(z3d_flow_read(flow, from, value));
+    Z3D_TRY(z3d_flow_take(flow, from, &value));
+    if (!is_moved(flow, value) || is_part_of_sum(value))
+        return z3d_flow_mismatch(flow, &from, "what all ranks have finished", value);
     Z3D_TRY(z3d_flow_lock(flow, from, false));
-    Z3D_TRY(z3d_flow_write(flow, own, value));
-    return z3d_flow_lock(flow, own, true);
+    if (apart) Z3D_TRY(z3d_flow_write(flow, own, value));
+    if (apart) Z3D_TRY(z3d_flow_lock(flow, own, true));
+    return z3d_flow_lock(flow, others, true);
 }
 
-static z3d_status gather_parameters(z3d_flow *flow, bool start) {
-    const z3d_instruction *in = entry(flow);
-    z3d_access others = bucket(flow, Z3D_SLOT_PARAMETERS, Z3D_ROWS_OTHERS);
-    Z3D_TRY(gather_source(flow, start));
-    if (start) return z3d_flow_lock(flow, others, true);
-    Z3D_TRY(z3d_flow_unlock(flow, others, true));
-    return z3d_flow_write(flow, others, parameters_of(in->group, flow->stepped[in->group]));
-}
-
-static z3d_status release_parameters(z3d_flow *flow) {
-    int group = entry(flow)->group;
-    z3d_access all = matrix(flow, Z3D_SLOT_PARAMETERS, Z3D_ROWS_ALL, group);
-    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_PARAMETERS, 0));
-    Z3D_TRY(must_not_persist(flow, Z3D_SLOT_PARAMETERS));
-    Z3D_TRY(z3d_flow_read(flow, all, parameters_of(group, flow->stepped[group])));
-    return z3d_flow_write(flow, all, nothing);
-}
-
-/* ---- gradients ---- */
-
-/* The sum that a reduction of group g in micro-batch m is about. */
-static int sum_of(const z3d_flow *flow) {
-    return sums(flow) == 1 ? 0 : entry(flow)->micro;
-}
-
-static z3d_status reduce_gradients(z3d_flow *flow, bool start) {
-    const z3d_instruction *in = entry(flow);
-    z3d_access all = bucket(flow, Z3D_SLOT_GRADIENTS, Z3D_ROWS_ALL);
-    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_GRADIENTS,
-                             matrix_bytes(flow, in->group, config_of(flow)->grad_dtype)));
+/* The own row holds the sum over the ranks, the others nothing. */
+static z3d_status reduce_scatter(z3d_flow *flow, bool start) {
+    z3d_buffer_operand all, own, others;
+    z3d_value value;
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &all));
+    own = others = all;
+    own.rows = Z3D_ROWS_OWN;
+    others.rows = Z3D_ROWS_OTHERS;
+    if (!start) Z3D_TRY(z3d_flow_unlock(flow, all, true));
+    Z3D_TRY(z3d_flow_take(flow, all, &value));
     if (start) {
-        int count = contributions(flow, in->group);
-        Z3D_TRY(z3d_flow_read(flow, all, gradient_sum(in->group, sum_of(flow), count)));
+        if (!is_moved(flow, value) || value.kind != Z3D_VALUE_GRADIENT_SUM ||
+            value.count != contributions(flow, value.of))
+            return z3d_flow_mismatch(flow, &all, "a complete sum of gradients", value);
         return z3d_flow_lock(flow, all, true);
     }
-    Z3D_TRY(z3d_flow_unlock(flow, all, true));
-    Z3D_TRY(z3d_flow_write(flow, bucket(flow, Z3D_SLOT_GRADIENTS, Z3D_ROWS_OTHERS), nothing));
-    return z3d_flow_write(flow, bucket(flow, Z3D_SLOT_GRADIENTS, Z3D_ROWS_OWN),
-                          reduced(flow, in->group, sum_of(flow), 1));
+    Z3D_TRY(z3d_flow_write(flow, others, nothing));
+    return z3d_flow_write(flow, own, reduced(flow, value.of, value.micro, 1));
 }
 
-static z3d_status keep_shard(z3d_flow *flow) {
-    const z3d_instruction *in = entry(flow);
-    int sum = sum_of(flow);
-    z3d_access from = matrix(flow, Z3D_SLOT_GRADIENTS, Z3D_ROWS_OWN, in->group);
-    z3d_access to = matrix(flow, Z3D_SLOT_SHARD, Z3D_ROWS_OWN, in->group);
-    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_GRADIENTS,
-                             matrix_bytes(flow, in->group, config_of(flow)->grad_dtype)));
-    Z3D_TRY(must_not_persist(flow, Z3D_SLOT_GRADIENTS));
-    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, in->group, Z3D_PART_GRADIENTS));
-    if (flow->controlled) return z3d_flow_fail(flow, "it must come before step_control");
-    Z3D_TRY(z3d_flow_read(flow, from, reduced(flow, in->group, sum, 1)));
-    if ((in->accumulate != 0) != (sum > 0)) {
-        return z3d_flow_fail(flow, "it %s the kept gradients, but micro-batch %d must %s",
-                             in->accumulate ? "adds to" : "overwrites", sum,
-                             sum > 0 ? "add" : "overwrite");
-    }
-    if (sum > 0) Z3D_TRY(z3d_flow_read(flow, to, reduced(flow, in->group, 0, sum)));
-    return z3d_flow_write(flow, to, reduced(flow, in->group, 0, sum + 1));
-}
-
-/* After the last reduction, once a step: the parts of all tensor ranks are added. Which columns
- * these are is the layout's, and not the same for all data ranks: the entry stands for the whole
- * row. */
-static z3d_status sum_replicated(z3d_flow *flow, bool start) {
-    int group = entry(flow)->group;
-    z3d_access own = matrix(flow, Z3D_SLOT_SHARD, Z3D_ROWS_OWN, group);
-    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, group, Z3D_PART_GRADIENTS));
+/* The parts of all tensor ranks are added. Which columns these are is the layout's, and not the
+ * same for all data ranks: the entry stands for the whole row. */
+static z3d_status all_reduce(z3d_flow *flow, bool start) {
+    z3d_buffer_operand own;
+    z3d_value value;
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &own));
+    if (!start) Z3D_TRY(z3d_flow_unlock(flow, own, true));
+    Z3D_TRY(z3d_flow_take(flow, own, &value));
     if (start) {
-        z3d_value part = {Z3D_VALUE_GRADIENT_PART, group, 0, sums(flow)};
-        Z3D_TRY(z3d_flow_read(flow, own, part));
+        if (!is_moved(flow, value) || value.kind != Z3D_VALUE_GRADIENT_PART)
+            return z3d_flow_mismatch(flow, &own, "parts of a sum", value);
         return z3d_flow_lock(flow, own, true);
     }
-    Z3D_TRY(z3d_flow_unlock(flow, own, true));
-    return z3d_flow_write(flow, own, final_gradient(flow, group));
+    value.kind = Z3D_VALUE_GRADIENT_REDUCED;
+    return z3d_flow_write(flow, own, value);
 }
 
-static z3d_status gather_gradients(z3d_flow *flow, bool start) {
-    const z3d_instruction *in = entry(flow);
-    z3d_access own = bucket(flow, Z3D_SLOT_SHARD, Z3D_ROWS_OWN);
-    z3d_access others = bucket(flow, Z3D_SLOT_SHARD, Z3D_ROWS_OTHERS);
-    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, in->group, Z3D_PART_GRADIENTS));
-    Z3D_TRY(z3d_flow_operand(flow, Z3D_SLOT_SHARD,
-                             matrix_bytes(flow, in->group, config_of(flow)->grad_dtype)));
-    if (start) {
-        Z3D_TRY(z3d_flow_read(flow, own, final_gradient(flow, in->group)));
-        Z3D_TRY(z3d_flow_lock(flow, own, false));
-        return z3d_flow_lock(flow, others, true);
+/* `to` holds what `from` held. In place it only says that `from` stays. */
+static z3d_status copy(z3d_flow *flow, bool start) {
+    z3d_buffer_operand from, to;
+    z3d_value value;
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->from, &from));
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &to));
+    bool beside = entry(flow)->phase != Z3D_PHASE_WHOLE, moves = to.access == Z3D_ACCESS_WRITE;
+    if (beside && !moves) return z3d_flow_fail(flow, "it moves nothing");
+    if (!start && beside) Z3D_TRY(z3d_flow_unlock(flow, from, false));
+    if (!start && beside) Z3D_TRY(z3d_flow_unlock(flow, to, true));
+    Z3D_TRY(z3d_flow_take(flow, from, &value));
+    if (!is_moved(flow, value)) return z3d_flow_mismatch(flow, &from, "the unit's input", value);
+    if (moves && (!start || !beside)) return z3d_flow_write(flow, to, value);
+    if (moves) Z3D_TRY(z3d_flow_lock(flow, from, false));
+    return moves ? z3d_flow_lock(flow, to, true) : Z3D_OK;
+}
+
+/* The next reduced sums are added to those before them, in order; the first begin. */
+static z3d_status sum(z3d_flow *flow) {
+    z3d_buffer_operand from, to;
+    z3d_value value, before;
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->from, &from));
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &to));
+    Z3D_TRY(z3d_flow_take(flow, from, &value));
+    if (!is_moved(flow, value) || value.kind == Z3D_VALUE_GRADIENT_SUM)
+        return z3d_flow_mismatch(flow, &from, "reduced gradients", value);
+    if (to.access == Z3D_ACCESS_UPDATE) {
+        Z3D_TRY(z3d_flow_take(flow, to, &before));
+        if (before.kind != value.kind || before.of != value.of ||
+            before.micro + before.count != value.micro)
+            return z3d_flow_mismatch(flow, &to, "the sums before those that are added", before);
+        value.micro = before.micro;
+        value.count += before.count;
     }
-    Z3D_TRY(z3d_flow_unlock(flow, own, false));
-    Z3D_TRY(z3d_flow_unlock(flow, others, true));
-    return z3d_flow_write(flow, others, final_gradient(flow, in->group));
+    return z3d_flow_write(flow, to, value);
+}
+
+static z3d_status mark(z3d_flow *flow) {
+    z3d_buffer_operand gone;
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &gone));
+    Z3D_TRY(must_not_persist(flow, gone.slot));
+    return z3d_flow_write(flow, gone, nothing);
 }
 
 /* ---- the step ---- */
@@ -413,48 +413,57 @@ static z3d_status begin_step(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* It reads every group's own row of the kept gradients (norm, overflow) and the loss. */
-static z3d_status control_step(z3d_flow *flow) {
-    const z3d_program *p = flow->program;
-    if (flow->controlled) return z3d_flow_fail(flow, "there is already one");
-    if (flow->losses != micro_batches(flow)) {
-        return z3d_flow_fail(flow, "%d of %d micro-batches added their loss", flow->losses,
+static z3d_status end_step(z3d_flow *flow) {
+    if (flow->ended) return z3d_flow_fail(flow, "there is already one");
+    if (flow->losses != micro_batches(flow))
+        return z3d_flow_fail(flow, "%d of %d micro-batches ran through the last unit", flow->losses,
                              micro_batches(flow));
-    }
-    for (int g = 0; g < p->model->num_groups; g++) {
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
-                                Z3D_ROWS_OWN, final_gradient(flow, g)));
-    }
-    flow->controlled = true;
+    flow->ended = true;
     return Z3D_OK;
 }
 
-static z3d_status step_optimizer(z3d_flow *flow) {
-    int group = entry(flow)->group, rows = rows_of(flow, group, Z3D_PART_OPTIMIZER);
-    z3d_access parameters = matrix(flow, Z3D_SLOT_PARAMETERS, rows, group);
-    z3d_access states = matrix(flow, Z3D_SLOT_OPTIMIZER, rows, group);
-    if (!flow->controlled) return z3d_flow_fail(flow, "it must come after step_control");
-    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_PARAMETERS, group, Z3D_PART_PARAMETERS));
-    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_OPTIMIZER, group, Z3D_PART_OPTIMIZER));
-    Z3D_TRY(must_be_kept(flow, Z3D_SLOT_SHARD, group, Z3D_PART_GRADIENTS));
-    Z3D_TRY(z3d_flow_read(flow, matrix(flow, Z3D_SLOT_SHARD, rows, group),
-                          final_gradient(flow, group)));
+/* It reads the loss and, in training, every group's own row of the kept gradients (norm, overflow).
+ */
+static z3d_status exchange(z3d_flow *flow) {
+    const z3d_program *p = flow->program;
+    Z3D_TRY(end_step(flow));
+    for (int g = 0; g < p->model->num_groups && trains(flow); g++)
+        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
+                                Z3D_ROWS_OWN, final_gradient(flow, g)));
+    return Z3D_OK;
+}
+
+static z3d_status result(z3d_flow *flow) {
+    int last = flow->program->model->num_units - 1, slot = (int)info(flow)->from;
+    int64_t bytes = output_bytes(flow, last);
+    Z3D_TRY(end_step(flow));
+    return bytes > 0 ? read_plain(flow, slot, bytes, output_of(last, 0)) : Z3D_OK;
+}
+
+/* An operand that must be the group's persistent buffer: the executor finds it by the group. */
+static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_group_part part,
+                               z3d_buffer_operand *out) {
+    const z3d_program *p = flow->program;
+    *out = operand(flow, slot);
+    int must = z3d_program_group_buffer(p, out->group, part);
+    if (out->buffer == must) return Z3D_OK;
+    return z3d_flow_fail(flow, "its %s is %s, but must be %s", z3d_slot_text(slot),
+                         out->buffer >= 0 ? p->buffer[out->buffer].name : "missing",
+                         p->buffer[must].name);
+}
+
+static z3d_status optimizer(z3d_flow *flow) {
+    int group = entry(flow)->group;
+    z3d_buffer_operand parameters, states, gradient;
+    if (!flow->ended) return z3d_flow_fail(flow, "it must come after step_control");
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_PARAMETERS, Z3D_PART_PARAMETERS, &parameters));
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_OPTIMIZER, Z3D_PART_OPTIMIZER, &states));
+    Z3D_TRY(kept_operand(flow, Z3D_SLOT_SHARD, Z3D_PART_GRADIENTS, &gradient));
+    Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
     Z3D_TRY(z3d_flow_read(flow, parameters, parameters_of(group, false)));
     Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
     Z3D_TRY(z3d_flow_write(flow, parameters, parameters_of(group, true)));
-    Z3D_TRY(z3d_flow_write(flow, states, optimizer_of(group, true)));
-    flow->stepped[group] = true;
-    return Z3D_OK;
-}
-
-static z3d_status hand_over(z3d_flow *flow) {
-    int last = flow->program->model->num_units - 1;
-    int64_t bytes = output_bytes(flow, last);
-    if (flow->handed_over) return z3d_flow_fail(flow, "there is already one");
-    if (flow->losses != 1) return z3d_flow_fail(flow, "the last unit has not run");
-    if (bytes > 0) Z3D_TRY(read_plain(flow, Z3D_SLOT_INPUT, bytes, output_of(last, 0)));
-    flow->handed_over = true;
-    return Z3D_OK;
+    return z3d_flow_write(flow, states, optimizer_of(group, true));
 }
 
 /* ---- starts and waits ---- */
@@ -485,44 +494,22 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     return Z3D_OK;
 }
 
-static z3d_status collective(z3d_flow *flow) {
-    bool start;
-    Z3D_TRY(enter_phase(flow, &start));
-    switch (entry(flow)->opcode) {
-    case Z3D_OP_GATHER_PARAMS:
-        return gather_parameters(flow, start);
-    case Z3D_OP_GATHER_INPUT:
-        return z3d_verify_move_input(flow, start);
-    case Z3D_OP_REDUCE_GRADS:
-        return reduce_gradients(flow, start);
-    case Z3D_OP_SUM_REPLICATED:
-        return sum_replicated(flow, start);
-    default:
-        return gather_gradients(flow, start);
-    }
-}
-
-static z3d_status move_input(z3d_flow *flow) {
-    bool start;
-    Z3D_TRY(enter_phase(flow, &start));
-    return z3d_verify_move_input(flow, start);
-}
-
 /* ---- the program ---- */
 
 /* What the table says of the entry's kind. */
 static z3d_status check_kind(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    bool unit = info->rules == Z3D_CLASS_FORWARD || info->rules == Z3D_CLASS_BACKWARD;
     if (z3d_is_collective(in) && in->phase == Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow, "it must be started and waited for");
     if (!z3d_is_collective(in) && info->rules != Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow,
                              "only entries that run beside compute can be started and waited for");
-    if (z3d_communicates(in) && in->axis != info->axis)
+    if (z3d_communicates(in) && in->axes != info->axes)
         return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
-                             z3d_axis_name(in->axis), z3d_axis_name(info->axis));
-    if (info->rules != Z3D_CLASS_UNIT && in->num_children != 0)
+                             z3d_axes_name(in->axes).text, z3d_axes_name(info->axes).text);
+    if (!unit && in->num_children != 0)
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
     if (!(info->modes >> flow->program->mode & 1))
@@ -531,31 +518,34 @@ static z3d_status check_kind(z3d_flow *flow) {
 }
 
 static z3d_status perform(z3d_flow *flow) {
+    bool start;
     Z3D_TRY(check_kind(flow));
-    switch (entry(flow)->opcode) {
-    case Z3D_OP_STEP_BEGIN:
+    Z3D_TRY(enter_phase(flow, &start));
+    switch (info(flow)->rules) {
+    case Z3D_CLASS_MARK:
+        return mark(flow);
+    case Z3D_CLASS_BEGIN:
         return begin_step(flow);
-    case Z3D_OP_FORWARD:
-    case Z3D_OP_RECOMPUTE:
+    case Z3D_CLASS_EXCHANGE:
+        return exchange(flow);
+    case Z3D_CLASS_RESULT:
+        return result(flow);
+    case Z3D_CLASS_FORWARD:
         return forward(flow);
-    case Z3D_OP_BACKWARD:
+    case Z3D_CLASS_BACKWARD:
         return backward(flow);
-    case Z3D_OP_SAVE_INPUT:
-    case Z3D_OP_LOAD_INPUT:
-        return move_input(flow);
-    case Z3D_OP_RELEASE_PARAMS:
-        return release_parameters(flow);
-    case Z3D_OP_KEEP_SHARD:
-        return keep_shard(flow);
-    case Z3D_OP_STEP_CONTROL:
-        return control_step(flow);
-    case Z3D_OP_OPTIMIZER_STEP:
-        return step_optimizer(flow);
-    case Z3D_OP_SUM_LOSS:
-    case Z3D_OP_GATHER_OUTPUT:
-        return hand_over(flow);
+    case Z3D_CLASS_COPY:
+        return copy(flow, start);
+    case Z3D_CLASS_SUM:
+        return sum(flow);
+    case Z3D_CLASS_OPTIMIZER:
+        return optimizer(flow);
+    case Z3D_CLASS_ALL_GATHER:
+        return all_gather(flow, start);
+    case Z3D_CLASS_REDUCE_SCATTER:
+        return reduce_scatter(flow, start);
     default:
-        return collective(flow);
+        return all_reduce(flow, start);
     }
 }
 
@@ -564,8 +554,9 @@ static z3d_status perform(z3d_flow *flow) {
 static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int g = 0; g < p->model->num_groups; g++) {
-        int rows = rows_of(flow, g, Z3D_PART_OPTIMIZER);
-        int parameter_rows = p->config.gathered ? rows_of(flow, g, Z3D_PART_PARAMETERS) : rows;
+        const z3d_kept *kept = p->layout->group[g].kept;
+        z3d_rows rows = kept[Z3D_PART_OPTIMIZER].rows;
+        z3d_rows parameter_rows = p->config.gathered ? kept[Z3D_PART_PARAMETERS].rows : rows;
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
                              parameter_rows, parameters_of(g, false)));
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,
@@ -581,11 +572,11 @@ static z3d_status check_end(z3d_flow *flow) {
         return z3d_flow_fail(flow, "nothing waits for it");
     }
     flow->at = p->num_instructions; /* "the end of the program" */
-    if (!trains(flow) && !flow->handed_over)
-        return z3d_flow_fail(flow, "its last entry, which hands over the result, is missing");
-    if (trains(flow) && !flow->controlled) return z3d_flow_fail(flow, "step_control is missing");
+    if (!flow->ended)
+        return z3d_flow_fail(flow, "%s is missing",
+                             trains(flow) ? "step_control" : "the entry that gives the result");
     for (int g = 0; g < p->model->num_groups; g++) {
-        int rows = rows_of(flow, g, Z3D_PART_OPTIMIZER);
+        z3d_rows rows = p->layout->group[g].kept[Z3D_PART_OPTIMIZER].rows;
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS), rows,
                                 parameters_of(g, trains(flow))));
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,

@@ -14,7 +14,6 @@
 typedef enum z3d_value_kind {
     Z3D_VALUE_NOTHING,         /* never written, released, overwritten or left undefined */
     Z3D_VALUE_OUTPUT,          /* of unit `of`, micro-batch `micro` */
-    Z3D_VALUE_OUTPUT_PART,     /* this tensor rank's part of that output */
     Z3D_VALUE_OUTPUT_GRADIENT, /* the loss's gradient with respect to that output */
     Z3D_VALUE_SAVED,           /* what unit `of` saved for its backward */
     Z3D_VALUE_PARAMETERS,      /* of group `of`; count: 0 before, 1 after the optimizer step */
@@ -50,19 +49,11 @@ typedef struct z3d_flow {
     int at;           /* current entry */
     z3d_cells *cells; /* by buffer */
     z3d_in_flight pending;
-    int *total; /* by group: contributions of one micro-batch to its gradient */
-    int *place; /* by unit and slot: which contribution */
-    bool *stepped;
-    int losses; /* micro-batches whose loss was added */
-    bool begun, controlled, handed_over;
+    int *total;        /* by group: contributions of one micro-batch to its gradient */
+    int *place;        /* by unit and slot: which contribution */
+    int losses;        /* micro-batches whose loss was added */
+    bool begun, ended; /* ended: norm, loss or output have left the rank */
 } z3d_flow;
-
-/* A part of one operand of the current entry. */
-typedef struct z3d_access {
-    int slot;
-    int rows;
-    int64_t first, count; /* columns */
-} z3d_access;
 
 z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out);
 void z3d_flow_release(z3d_flow *flow);
@@ -72,24 +63,26 @@ z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 const char *z3d_slot_text(int slot); /* "output gradient" */
 
-/* The operand must be there, alive at this entry, in device memory, and at least `bytes` long. */
-z3d_status z3d_flow_operand(const z3d_flow *flow, int slot, int64_t bytes);
-/* The same in the given memory space. */
-z3d_status z3d_flow_operand_in(const z3d_flow *flow, int slot, int64_t bytes, z3d_space space);
+/* The operand's buffer must be there, alive at this entry, in device memory (or, of a copy beside
+ * compute, anywhere), with the rows that are asked for, and at least `bytes` long. */
+z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *operand, int64_t bytes);
+/* What the operand holds: one value, and nothing in flight may be writing it. */
+z3d_status z3d_flow_take(z3d_flow *flow, z3d_buffer_operand operand, z3d_value *out);
 /* The operand must hold `value`, and nothing in flight may be writing it. */
-z3d_status z3d_flow_read(z3d_flow *flow, z3d_access access, z3d_value value);
+z3d_status z3d_flow_read(z3d_flow *flow, z3d_buffer_operand operand, z3d_value value);
 /* Nothing in flight may be using the operand; it holds `value` from here. */
-z3d_status z3d_flow_write(z3d_flow *flow, z3d_access access, z3d_value value);
+z3d_status z3d_flow_write(z3d_flow *flow, z3d_buffer_operand operand, z3d_value value);
 /* From a start to its wait: others may read (write = false) or may do nothing with it. */
-z3d_status z3d_flow_lock(z3d_flow *flow, z3d_access access, bool write);
+z3d_status z3d_flow_lock(z3d_flow *flow, z3d_buffer_operand operand, bool write);
 /* Ends the lock of z3d_flow_lock. */
-z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_access access, bool write);
+z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_buffer_operand operand, bool write);
+/* The entry's operand must hold another value: ERR_PROGRAM with both. */
+z3d_status z3d_flow_mismatch(const z3d_flow *flow, const z3d_buffer_operand *operand,
+                             const char *must, z3d_value holds);
 /* Sets persistent buffers before the first entry, checks them after the last (slotless). */
-z3d_status z3d_flow_set(z3d_flow *flow, int buffer, int rows, z3d_value value);
-z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, int rows, z3d_value value);
+z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
+z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
 
-/* checkpoints.c: a save_input or load_input entry. start: not its wait. */
-z3d_status z3d_verify_move_input(z3d_flow *flow, bool start);
 /* Lifetimes, sizes of what no slot names, addresses (memory.c). */
 z3d_status z3d_verify_memory(const z3d_program *program);
 /* Indices and enums of every entry are within their ranges. */

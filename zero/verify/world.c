@@ -14,7 +14,7 @@
 /* One collective as it must look alike on every member. */
 typedef struct call {
     int opcode, child; /* child: its number within a unit, -1: the entry's own */
-    z3d_axis axis;
+    z3d_axes axes;
     z3d_collective_kind kind;
     z3d_reduce_op op;
     z3d_dtype dtype;
@@ -46,9 +46,9 @@ typedef struct meeting {
 
 typedef struct world {
     int count;
-    const int *size;
+    const z3d_mesh *mesh;
     player *player;
-    meeting *meeting; /* by axis and the group's lowest rank */
+    meeting *meeting; /* by axes and the group's lowest rank */
     int *to_run, num_to_run;
     int *full, num_full; /* meetings that all members have come to, to be finished */
 } world;
@@ -64,7 +64,7 @@ static call call_of(const z3d_program *p, queued q) {
               .micro = in->micro};
     if (q.child >= 0) {
         const z3d_child *child = &in->child[q.child];
-        c.axis = child->axis;
+        c.axes = child->axes;
         c.kind = child->kind;
         c.op = child->op;
         c.dtype = child->dtype;
@@ -72,7 +72,7 @@ static call call_of(const z3d_program *p, queued q) {
         c.count = child->count;
         return c;
     }
-    c.axis = in->axis;
+    c.axes = in->axes;
     c.kind = z3d_instruction_kind(in);
     c.dtype = z3d_instruction_dtype(p, in);
     c.scalar = !z3d_is_collective(in);
@@ -87,32 +87,8 @@ static bool same_call(const call *a, const call *b) {
            a->count == b->count;
 }
 
-static int coordinate(const world *w, int rank, z3d_axis axis) {
-    int tensor = w->size[Z3D_AXIS_TENSOR], data = w->size[Z3D_AXIS_DATA];
-    switch (axis) {
-    case Z3D_AXIS_TENSOR:
-        return rank % tensor;
-    case Z3D_AXIS_DATA:
-        return rank / tensor % data;
-    case Z3D_AXIS_PIPELINE:
-        return rank / tensor / data;
-    default:
-        return rank;
-    }
-}
-
-/* Distance between the ranks of neighbours along the axis. */
-static int stride(const world *w, z3d_axis axis) {
-    int tensor = w->size[Z3D_AXIS_TENSOR], data = w->size[Z3D_AXIS_DATA];
-    return axis == Z3D_AXIS_DATA ? tensor : axis == Z3D_AXIS_PIPELINE ? tensor * data : 1;
-}
-
-static int lowest_member(const world *w, int rank, z3d_axis axis) {
-    return rank - coordinate(w, rank, axis) * stride(w, axis);
-}
-
-static int meeting_of(const world *w, int rank, z3d_axis axis) {
-    return (int)axis * w->count + lowest_member(w, rank, axis);
+static int meeting_of(const world *w, int rank, z3d_axes axes) {
+    return axes * w->count + z3d_mesh_member(w->mesh, axes, rank, 0);
 }
 
 /* ---- words ---- */
@@ -123,7 +99,7 @@ static void describe_call(const player *p, queued q, char *buf, size_t size) {
     z3d_instruction_describe(p->program, q.entry, entry, sizeof entry);
     snprintf(buf, size, "entry %d, %s: %s of %lld %s over the %s group", q.entry, entry,
              z3d_collective_name(c.kind), (long long)c.count, z3d_dtype_name(c.dtype),
-             z3d_axis_name(c.axis));
+             z3d_axes_name(c.axes).text);
 }
 
 /* ---- the queue ---- */
@@ -143,7 +119,7 @@ static void schedule(world *w, int rank) {
 static z3d_status come(world *w, int rank) {
     const player *p = &w->player[rank];
     call mine = call_of(p->program, *head(p));
-    int index = meeting_of(w, rank, mine.axis);
+    int index = meeting_of(w, rank, mine.axes);
     meeting *m = &w->meeting[index];
     if (m->arrived == 0) m->first = rank;
     const player *other = &w->player[m->first];
@@ -157,7 +133,7 @@ static z3d_status come(world *w, int rank) {
             "ranks of one group run different collectives: rank %d runs %s; rank %d runs %s",
             m->first, a, rank, b);
     }
-    if (++m->arrived == w->size[mine.axis]) w->full[w->num_full++] = index;
+    if (++m->arrived == z3d_mesh_size(w->mesh, mine.axes)) w->full[w->num_full++] = index;
     return Z3D_OK;
 }
 
@@ -165,15 +141,16 @@ static z3d_status come(world *w, int rank) {
 static z3d_status finish_meetings(world *w) {
     while (w->num_full > 0) {
         int index = w->full[--w->num_full];
-        z3d_axis axis = (z3d_axis)(index / w->count);
-        int lowest = index % w->count;
+        z3d_axes axes = (z3d_axes)(index / w->count);
+        int lowest = index % w->count, size = z3d_mesh_size(w->mesh, axes);
         w->meeting[index].arrived = 0;
-        for (int i = 0; i < w->size[axis]; i++) {
-            w->player[lowest + i * stride(w, axis)].done++;
-            schedule(w, lowest + i * stride(w, axis));
+        for (int i = 0; i < size; i++) {
+            int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
+            w->player[rank].done++;
+            schedule(w, rank);
         }
-        for (int i = 0; i < w->size[axis]; i++) {
-            int rank = lowest + i * stride(w, axis);
+        for (int i = 0; i < size; i++) {
+            int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
             if (w->player[rank].done < w->player[rank].started) Z3D_TRY(come(w, rank));
         }
     }
@@ -314,11 +291,11 @@ static z3d_status make_player(player *p, const z3d_program *program) {
 static z3d_status check_entries(const z3d_program *p, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
-        bool known = (unsigned)in->axis < Z3D_AXIS_COUNT &&
+        bool known = z3d_axes_have_group(in->axes) &&
                      (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
                       (in->group >= 0 && in->group < p->model->num_groups));
         for (int c = 0; c < in->num_children && known; c++) {
-            known = (unsigned)in->child[c].axis < Z3D_AXIS_COUNT &&
+            known = z3d_axes_have_group(in->child[c].axes) &&
                     in->child[c].kind != Z3D_COLLECTIVE_SEND &&
                     in->child[c].kind != Z3D_COLLECTIVE_RECV;
         }
@@ -333,24 +310,18 @@ static z3d_status check_entries(const z3d_program *p, int rank) {
 
 static z3d_status check_world(z3d_program *const *programs, int count) {
     if (count < 1) return Z3D_ERROR(Z3D_ERR_PROGRAM, "a world cannot have %d programs", count);
-    const int *size = programs[0]->topology.size;
-    int64_t ranks = (int64_t)size[Z3D_AXIS_TENSOR] * size[Z3D_AXIS_DATA];
-    if (size[Z3D_AXIS_TENSOR] < 1 || size[Z3D_AXIS_DATA] < 1 || size[Z3D_AXIS_PIPELINE] < 1 ||
-        ranks > count || ranks * size[Z3D_AXIS_PIPELINE] != count ||
-        size[Z3D_AXIS_WORLD] != count) {
-        return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "%d programs for a world of tensor %d x data %d x pipeline %d = %d ranks",
-                         count, size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA], size[Z3D_AXIS_PIPELINE],
-                         size[Z3D_AXIS_WORLD]);
-    }
+    const z3d_mesh *mesh = &programs[0]->mesh;
+    Z3D_TRY(z3d_mesh_check(mesh));
+    if (z3d_mesh_size(mesh, Z3D_AXES_WORLD) != count)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM, "%d programs for a world of %d ranks", count,
+                         z3d_mesh_size(mesh, Z3D_AXES_WORLD));
     for (int rank = 0; rank < count; rank++) {
         const z3d_program *p = programs[rank];
-        for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-            if (p->topology.size[axis] == size[axis] && p->mode == programs[0]->mode) continue;
+        if (memcmp(p->mesh.size, mesh->size, sizeof mesh->size) != 0 ||
+            p->mode != programs[0]->mode)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "the programs of rank %d and rank 0 are of different worlds or modes",
                              rank);
-        }
         Z3D_TRY(check_entries(p, rank));
     }
     return Z3D_OK;
@@ -359,8 +330,8 @@ static z3d_status check_world(z3d_program *const *programs, int count) {
 static z3d_status play_all(world *w, z3d_program *const *programs) {
     size_t count = (size_t)w->count;
     Z3D_TRY(z3d_new(count, sizeof *w->player, "verifier", &w->player));
-    Z3D_TRY(z3d_new(count * Z3D_AXIS_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
-    Z3D_TRY(z3d_new(count * Z3D_AXIS_COUNT, sizeof *w->full, "verifier", &w->full));
+    Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->meeting, "verifier", &w->meeting));
+    Z3D_TRY(z3d_new(count * Z3D_AXES_COUNT, sizeof *w->full, "verifier", &w->full));
     Z3D_TRY(z3d_new(count, sizeof *w->to_run, "verifier", &w->to_run));
     for (int rank = 0; rank < w->count; rank++) {
         Z3D_TRY(make_player(&w->player[rank], programs[rank]));
@@ -370,8 +341,8 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     return check_ends(w);
 }
 
-static z3d_status play_world(z3d_program *const *programs, int count, const int *size) {
-    world w = {.count = count, .size = size};
+static z3d_status play_world(z3d_program *const *programs, int count, const z3d_mesh *mesh) {
+    world w = {.count = count, .mesh = mesh};
     z3d_status status = play_all(&w, programs);
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
         free(w.player[rank].queue);
@@ -387,14 +358,14 @@ static z3d_status play_world(z3d_program *const *programs, int count, const int 
 
 z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     Z3D_TRY(check_world(programs, count));
-    return play_world(programs, count, programs[0]->topology.size);
+    return play_world(programs, count, &programs[0]->mesh);
 }
 
 /* Members with equal programs come to each collective together: one plays with itself. */
 z3d_status z3d_program_verify_class(const z3d_program *program) {
-    int size[Z3D_AXIS_COUNT];
+    z3d_mesh alone;
     z3d_program *one = (z3d_program *)(uintptr_t)program; /* only read */
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) size[axis] = 1;
+    Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &alone));
     Z3D_TRY(check_entries(program, 0));
-    return play_world(&one, 1, size);
+    return play_world(&one, 1, &alone);
 }

@@ -10,7 +10,7 @@
 typedef enum z3d_event_kind {
     Z3D_EVENT_INSTRUCTION, /* id: index in the program; what follows belongs to it */
     Z3D_EVENT_KERNEL,
-    Z3D_EVENT_START, /* a collective; `of` is its kind, `axis` its group */
+    Z3D_EVENT_START, /* a collective; `of` is its kind, `axes` its group */
     Z3D_EVENT_WAIT,
     Z3D_EVENT_COPY_START, /* a transfer between device and host */
     Z3D_EVENT_COPY_WAIT
@@ -20,9 +20,9 @@ typedef struct z3d_event {
     z3d_event_kind kind;
     int of; /* kernels: z3d_kernel_kind; collectives: z3d_collective_kind */
     z3d_dtype dtype;
-    int form; /* products: 2 (A transposed) + (B transposed); with dropout: 1; else 0 */
-    int axis;
-    int64_t id;      /* of a start and its wait, counted from 1 by axis (copies: by device) */
+    int form;        /* products: 2 (A transposed) + (B transposed); with dropout: 1; else 0 */
+    int axes;        /* collectives: z3d_axes, the set that is their group */
+    int64_t id;      /* of a start and its wait, counted from 1 by group (copies: by device) */
     int64_t m, n, k; /* products: the shape; attention: batch x heads, sequence, head_dim */
     int64_t count;   /* collectives: elements, as z3d_collective counts them */
     int64_t bytes;   /* kernels: read and written; copies: moved */

@@ -1,4 +1,4 @@
-/* Inside GPT only: what its units share. A unit's data is the z3d_gpt; block numbers follow from
+/* Private to GPT: what its units share. A unit's data is the z3d_gpt; the block number follows from
  * the unit's index. */
 #ifndef ZERO3D_MODEL_GPT_H
 #define ZERO3D_MODEL_GPT_H
@@ -52,7 +52,7 @@ static inline z3d_vocab_range gpt_vocab_range(const z3d_unit_run *run) {
                               z3d_group_index(run->tensor));
 }
 
-/* Dropout of one site of this unit; only training drops. */
+/* Dropout at one site of this unit; only in training. */
 static inline z3d_dropout gpt_dropout(const z3d_unit_run *run, double p, const char *site) {
     return (z3d_dropout){.p = run->mode == Z3D_MODE_TRAIN ? (float)p : 0.0f,
                          .site = z3d_key((uint64_t)run->unit->index, site),
@@ -67,10 +67,11 @@ z3d_tensor_lane z3d_gpt_lane(const z3d_unit_run *run);
  * of them in a buffer of all rows. */
 z3d_row_range z3d_gpt_own_rows(const z3d_unit_run *run);
 int64_t z3d_gpt_own_offset(const z3d_unit_run *run);
-/* *all = room for all rows, of which the own ones will go to `own`: itself, where these are all. */
+/* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
+ */
 z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all);
-/* *all = the gradient of all rows in front of a dropout, from dy of the own rows behind it; dy
- * itself where nothing drops and all rows are own. */
+/* *all = the gradient of all rows before a dropout, from dy of the own rows after it; it is dy if
+ * nothing drops and all rows are own. */
 z3d_status z3d_gpt_dropout_gradient(z3d_unit_run *run, const void *dy, const char *site,
                                     const void **all);
 

@@ -9,20 +9,20 @@
 /* ---- what a configuration takes ---- */
 
 z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_program_config program;
     z3d_program_set set = {0};
     z3d_model *model = NULL;
     z3d_ledger ledger;
-    Z3D_TRY(z3d_plan_place(config, ranks, 0, &topology));
+    Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
     z3d_plan_program_config(config, &program);
     Z3D_TRY(z3d_plan_model(config, &model));
-    z3d_status status = z3d_program_set_create(model, &topology, &program, threads, false, &set);
+    z3d_status status = z3d_program_set_create(model, &mesh, &program, threads, false, &set);
     if (status == Z3D_OK) {
         memcpy(out->arena, set.program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
         z3d_program_ledger(set.program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
         memcpy(out->peak, ledger.peak, sizeof out->peak);
-        status = z3d_plan_snapshot(config, model, &topology, &out->snapshot);
+        status = z3d_plan_snapshot(config, model, &mesh, &out->snapshot);
     }
     z3d_program_set_release(&set);
     z3d_model_destroy(model);

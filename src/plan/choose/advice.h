@@ -4,38 +4,37 @@
 
 #include "src/plan/plan.h"
 
-/* Bytes that one rank's arenas take, and what lies beside them. */
+/* Bytes that one rank needs: its arenas, and what is outside of them. */
 typedef struct z3d_need {
     int64_t arena[Z3D_SPACE_COUNT];
     int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
 } z3d_need;
 
-/* What rank 0 of `ranks` ranks (0: as z3d_plan_place finds them) of `threads` threads takes, as
- * z3d_plan_create finds it, but nothing is verified. Resolves `config`. Errors: as z3d_plan_create.
- */
+/* What rank 0 of `ranks` ranks (0: as z3d_plan_place finds them) with `threads` threads needs. As
+ * z3d_plan_create, but without verification. Resolves `config`. Errors: as z3d_plan_create. */
 z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out);
 
-/* Where a rank's memory is. */
+/* The memory that a rank may use. */
 typedef struct z3d_room {
     int64_t device, host; /* bytes that may be taken */
-    bool shared;          /* host space is device memory too (the cpu device): host is not looked
-                             at, all together must find room in `device` */
+    bool shared; /* host space is device memory too (the cpu device): `host` is ignored, and
+                    everything must fit into `device` */
 } z3d_room;
 
-/* Bytes that are missing; 0: it fits. */
+/* Missing bytes; 0: it fits. */
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
 
-/* Text for one that misses some: by how much, which category is the largest, and what single change
- * of the configuration (ZeRO stage, granularity, sequence parallelism, P_a, activation checkpoints
- * in host memory or not, fewer of them, synchronous checkpoints, twice the tensor size, the largest
- * part of the micro-batch) would make it fit, each tried by planning it; where none does, the one
- * that helps most. Nothing where it fits. Errors: ERR_MEMORY, and as z3d_plan_create for the
- * configuration itself. */
+/* Text for a configuration that does not fit: how much is missing, which category is the largest,
+ * and which single change of the configuration (ZeRO stage, granularity, sequence parallelism, P_a,
+ * activation checkpoints in host memory or not, fewer of them, synchronous checkpoints, twice the
+ * tensor size, the largest part of the micro-batch) would make it fit. Each change is planned; if
+ * none is enough, the one that helps most. No text if it fits. Errors: ERR_MEMORY, and as
+ * z3d_plan_create for the configuration itself. */
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
                            z3d_string *out);
 
-/* The same as one line and an error where it does not fit: ERR_MEMORY. */
+/* ERR_MEMORY with the same in one line if it does not fit. */
 z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
                                const z3d_room *room);
 

@@ -1,16 +1,16 @@
-/* What is chosen for the user from the cost model: values that a configuration leaves open. All of
- * it is settled here, above the step-program builder, which takes concrete values only. */
+/* Chooses values that a configuration leaves open, from the cost model. The step-program builder
+ * below takes concrete values only. */
 #ifndef ZERO3D_PLAN_CHOOSE_H
 #define ZERO3D_PLAN_CHOOSE_H
 
 #include "src/plan/price/estimate.h"
 
-/* Settles activation_checkpointing.cpu_checkpointing where it is `auto`, for a world of `ranks` (0:
- * as z3d_plan_place finds them): on where a step's copies hide behind its other work (they lengthen
- * it by 1 % at most) or where it fits the device's memory only so; else off. Resolves `config` and
- * clears training.hardware, which has no further use. hardware: NULL: not known, then off. why:
- * gets a phrase ("on: ..."); nothing where the configuration had already said. Not collective; rank
- * 0 stands for all. Errors: z3d_case_create's and z3d_estimate_make's. */
+/* Decides activation_checkpointing.cpu_checkpointing if it is `auto`, for a world of `ranks` (0: as
+ * z3d_plan_place finds them). On if compute hides the step's copies (they lengthen it by at most 1
+ * %), or if the run does not fit into the device's memory otherwise; else off. Resolves `config`
+ * and clears training.hardware, which is no longer needed. hardware NULL: unknown, then off. why:
+ * gets a phrase ("on: ..."), or nothing if the configuration is not `auto`. Not collective; rank 0
+ * decides for all. Errors: z3d_case_create's and z3d_estimate_make's. */
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
 
@@ -22,7 +22,7 @@ typedef struct z3d_fit_row {
     z3d_ledger ledger; /* peak bytes by category */
     z3d_memory_need memory;
     bool fits;
-    double seconds;    /* of a step; this and below only where it fits */
+    double seconds;    /* of a step; this and the next fields only if it fits */
     double bytes_sent; /* by a rank in a step */
     double recompute;  /* FLOPs beyond the model's own, as a share of them */
 } z3d_fit_row;
@@ -32,21 +32,22 @@ typedef struct z3d_fit {
     z3d_hardware hardware;
     int ranks, tensor, data;
     int64_t samples; /* of a data rank and step: micro_batch x accumulation */
-    int count;       /* rows: those that fit by time, then the others by what they lack */
+    int count; /* rows: those that fit, by time; then the others, by the bytes that they lack */
     z3d_fit_row row[Z3D_FIT_ROWS];
 } z3d_fit;
 
-/* A machine of round numbers, for who names none; nodes of 8 devices, or a tensor group. */
+/* A machine of round numbers, if the user names none; its nodes have 8 devices, or a tensor group.
+ */
 z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out);
 
 /* Walks ZeRO stage x granularity x P_a x cpu x micro-batch; model, parallel sizes and global batch
- * stay. There is one row a combination, with the micro-batch that is fastest among those that fit
- * hardware->memory_gib, or with the smallest where none does. Larger micro-batches are taken to
- * need more memory and to be faster, but for what a nearly full device costs; a step of more than
+ * stay. There is one row per combination, with the fastest micro-batch that fits
+ * hardware->memory_gib, or with the smallest if none fits. It assumes that larger micro-batches
+ * need more memory and are faster, except for the cost of a nearly full device. A step of more than
  * three micro-batches is priced by its first three. On success `config` is resolved and is that of
- * the first row, for z3d_config_write. Not collective, allocates no device memory.
- * Errors: ERR_MEMORY when nothing fits (by how much, the largest category), z3d_case_create's and
- * z3d_estimate_make's. */
+ * the first row, for z3d_config_write. Not collective, allocates no device memory. Errors:
+ * ERR_MEMORY if nothing fits (says how much is missing and the largest category), z3d_case_create's
+ * and z3d_estimate_make's. */
 z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardware, z3d_fit *out);
 /* A table for people, and one JSON object. */
 void z3d_fit_print(const z3d_fit *fit, z3d_string *out);

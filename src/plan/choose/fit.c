@@ -49,13 +49,13 @@ static z3d_status price_steps(const z3d_fit_frame *w, const z3d_fit_row *row, in
     z3d_estimate e;
     z3d_fit_apply(w, row, accumulation);
     z3d_status status =
-        z3d_case_create(w->config, w->topology.size[Z3D_AXIS_WORLD], 0, w->node, &of);
+        z3d_case_create(w->config, z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, w->node, &of);
     Z3D_TRY(status);
     status = z3d_estimate_make(of, w->hardware, 0, NULL, &e);
     if (status == Z3D_OK) {
         const z3d_program *train = z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN);
         *out = (price){.seconds = e.time.seconds, .allocator = e.time.allocator};
-        for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) out->bytes += e.time.bytes[axis];
+        for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) out->bytes += e.time.bytes[axes];
         out->recompute =
             z3d_plan_hardware_flops(train, &of->gpt) / z3d_gpt_flops_per_token(&of->gpt, false) - 1;
     }
@@ -110,8 +110,9 @@ static int by_worth(const void *a, const void *b) {
  * have ranks whose checkpoints are parts by nature (sequence parallelism); one data rank no shards.
  */
 static z3d_status walk_rows(const z3d_fit_frame *w, z3d_fit *out) {
-    bool shards = w->topology.size[Z3D_AXIS_DATA] > 1;
-    bool shares = w->topology.size[Z3D_AXIS_TENSOR] > 1 && !w->config->parallel_sequence_parallel;
+    bool shards = z3d_mesh_size(&w->mesh, Z3D_AXES_DATA) > 1;
+    bool shares =
+        z3d_mesh_size(&w->mesh, Z3D_AXES_TENSOR) > 1 && !w->config->parallel_sequence_parallel;
     int given = (int)w->config->zero_optimization_stage;
     for (int stage = shards ? 0 : given; stage <= (shards ? 3 : given); stage++)
         for (int granularity = 0; granularity <= Z3D_GRANULARITY_NONE; granularity++) {
@@ -166,9 +167,9 @@ z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardw
     *out = (z3d_fit){.hardware = *hardware};
     z3d_status status = z3d_fit_open(&w, ranks);
     if (status == Z3D_OK) {
-        out->ranks = w.topology.size[Z3D_AXIS_WORLD];
-        out->tensor = w.topology.size[Z3D_AXIS_TENSOR];
-        out->data = w.topology.size[Z3D_AXIS_DATA];
+        out->ranks = z3d_mesh_size(&w.mesh, Z3D_AXES_WORLD);
+        out->tensor = z3d_mesh_size(&w.mesh, Z3D_AXES_TENSOR);
+        out->data = z3d_mesh_size(&w.mesh, Z3D_AXES_DATA);
         out->samples = w.samples;
         status = walk_rows(&w, out);
     }

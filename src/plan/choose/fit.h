@@ -1,4 +1,4 @@
-/* Inside plan --fit only: what all rows share, and a row's memory. */
+/* Private to plan --fit: what all rows share, and a row's memory. */
 #ifndef ZERO3D_PLAN_FIT_H
 #define ZERO3D_PLAN_FIT_H
 
@@ -12,10 +12,10 @@ typedef struct z3d_fit_frame {
     z3d_config *config;
     const z3d_hardware *hardware;
     bool reduce_auto; /* when gradients are reduced follows from the stage */
-    int replay;       /* as given: rows without checkpoints have neither */
+    int replay;       /* as given; rows without activation checkpoints have neither */
     int64_t checkpoints;
     z3d_sim_node node;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_model *model;
     int64_t snapshot;                           /* z3d_plan_snapshot: the same in every row */
     int64_t samples, divisor[Z3D_FIT_DIVISORS]; /* of samples, ascending */
@@ -29,10 +29,10 @@ void z3d_fit_close(z3d_fit_frame *w);
 int64_t z3d_fit_few(int64_t accumulation);
 /* Makes config the row's, with `accumulation` micro-batches a step. */
 void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation);
-/* The row's ledger and memory, from programs of `accumulation` micro-batches; those that are left
- * out add their batch. */
+/* The row's ledger and memory, from programs of `accumulation` micro-batches; the others add only
+ * their batch. */
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation);
-/* The same with another micro-batch, from a few. */
+/* The same with another micro-batch, from a few micro-batches. */
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch);
 z3d_category z3d_fit_largest(const z3d_ledger *ledger);
 

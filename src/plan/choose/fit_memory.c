@@ -24,10 +24,10 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
         Z3D_TRY(z3d_config_override(c, "training.hardware="));
         c->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
     }
-    Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->topology));
+    Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->mesh));
     w->node = z3d_case_node(c, w->hardware);
     Z3D_TRY(z3d_plan_model(c, &w->model));
-    Z3D_TRY(z3d_plan_snapshot(c, w->model, &w->topology, &w->snapshot));
+    Z3D_TRY(z3d_plan_snapshot(c, w->model, &w->mesh, &w->snapshot));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return Z3D_OK;
@@ -45,7 +45,7 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
     c->activation_checkpointing_number_checkpoints = full ? w->checkpoints : Z3D_AUTO;
     c->train_micro_batch_size_per_gpu = row->micro_batch;
     c->gradient_accumulation_steps = accumulation;
-    c->train_batch_size = row->micro_batch * accumulation * w->topology.size[Z3D_AXIS_DATA];
+    c->train_batch_size = row->micro_batch * accumulation * z3d_mesh_size(&w->mesh, Z3D_AXES_DATA);
 }
 
 /* ---- memory ---- */
@@ -57,10 +57,10 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     z3d_fit_apply(w, row, accumulation);
     z3d_status status = z3d_config_check(w->config);
     if (status == Z3D_OK)
-        status = z3d_config_resolve(w->config, w->topology.size[Z3D_AXIS_WORLD], &data);
+        status = z3d_config_resolve(w->config, z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), &data);
     z3d_plan_program_config(w->config, &config);
     Z3D_TRY(status);
-    status = z3d_program_set_create(w->model, &w->topology, &config, w->node.threads, false, &set);
+    status = z3d_program_set_create(w->model, &w->mesh, &config, w->node.threads, false, &set);
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
         z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);

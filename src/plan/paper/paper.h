@@ -14,7 +14,7 @@ enum {
     PAPER_MEMORY = 2, /* GB cached at most */
     PAPER_FITS = 4,
     PAPER_LARGEST = 8, /* the largest model of its configuration */
-    PAPER_FITTED = 16  /* the calibration may look at it; all others are for validation */
+    PAPER_FITTED = 16  /* the calibration uses it; all others are for validation */
 };
 
 /* One run of the paper. */
@@ -37,7 +37,7 @@ extern const int z3d_paper_row_count;
 void z3d_paper_config(const z3d_paper_row *row, z3d_string *out);
 /* "fig2-zero-100B.yaml" into buf. */
 const char *z3d_paper_file(const z3d_paper_row *row, char *buf, size_t size);
-/* The row on the sim device; layers: 0, or in place of the row's. */
+/* The row on the sim device; layers: 0, or replaces the row's. */
 z3d_status z3d_paper_case(const z3d_paper_row *row, int layers, z3d_case **out);
 /* Priced; the fused buffer is in the memory. */
 z3d_status z3d_paper_estimate(const z3d_paper_row *row, const z3d_case *of,

@@ -38,7 +38,7 @@ static z3d_status make_model(int64_t parameters, z3d_model **out) {
 
 /* Bytes that persist on a rank: parameters, gradients, optimizer states. */
 static z3d_status states(const z3d_model *model, int data, int stage, double *bytes) {
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_program_set set;
     z3d_program_config config = {.stage = stage,
                                  .dtype = Z3D_F16,
@@ -47,8 +47,8 @@ static z3d_status states(const z3d_model *model, int data, int stage, double *by
                                  .accumulation = 1,
                                  .reduce_bucket = 500000000,
                                  .gather_bucket = 500000000};
-    Z3D_TRY(z3d_topology_make(1, data, 1, 0, &topology));
-    z3d_status status = z3d_program_set_create(model, &topology, &config, 0, false, &set);
+    Z3D_TRY(z3d_mesh_make(1, data, 1, 0, &mesh));
+    z3d_status status = z3d_program_set_create(model, &mesh, &config, 0, false, &set);
     *bytes = 0;
     for (int g = 0; g < model->num_groups && status == Z3D_OK; g++)
         for (int part = 0; part < Z3D_PART_COUNT; part++)

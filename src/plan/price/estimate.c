@@ -19,15 +19,15 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
     z3d_case *made;
     z3d_status status = z3d_new(1, sizeof *made, "a case", &made);
     if (status != Z3D_OK) return status;
-    Z3D_TRY_GOTO(status, z3d_plan_place(config, ranks, rank, &made->topology), failed);
+    Z3D_TRY_GOTO(status, z3d_plan_place(config, ranks, rank, &made->mesh), failed);
     z3d_plan_gpt_config(config, &made->gpt);
     z3d_plan_program_config(config, &made->program);
     made->tensor_across_nodes = config->parallel_allow_tensor_across_nodes;
     Z3D_TRY_GOTO(status, z3d_plan_model(config, &made->model), failed);
-    Z3D_TRY_GOTO(status, z3d_plan_snapshot(config, made->model, &made->topology, &made->snapshot),
+    Z3D_TRY_GOTO(status, z3d_plan_snapshot(config, made->model, &made->mesh, &made->snapshot),
                  failed);
     Z3D_TRY_GOTO(status,
-                 z3d_simulation_create(made->model, &made->topology, &made->program,
+                 z3d_simulation_create(made->model, &made->mesh, &made->program,
                                        config->gradient_clipping, node, &made->simulation),
                  failed);
     *out = made;
@@ -48,7 +48,7 @@ static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) 
     z3d_links links;
     int devices = (int)hardware->devices;
     if (of->tensor_across_nodes) return Z3D_OK;
-    Z3D_TRY(z3d_links_find(&of->topology, Z3D_AXIS_TENSOR, devices, &links));
+    Z3D_TRY(z3d_links_find(&of->mesh, Z3D_AXES_TENSOR, devices, &links));
     if (links.nodes < 2) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_TOPOLOGY,
                      "tensor groups of %d ranks straddle nodes of %d devices (%s): use a tensor "
@@ -57,7 +57,7 @@ static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) 
 }
 
 static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_estimate *e) {
-    double devices = of->topology.size[Z3D_AXIS_WORLD];
+    double devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     double rate = e->tokens / e->time.seconds / devices * 1e-12;
     double peak = z3d_hardware_peak(hardware, of->program.dtype) * 1e-12;
     e->tflops_96 = rate * z3d_gpt_flops_per_token(&of->gpt, true);
@@ -76,7 +76,7 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
     Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, timeline, &out->time));
     Z3D_REQUIRE(out->time.seconds > 0, "a step that takes no time");
     out->samples = (double)of->program.micro_batch * of->program.accumulation *
-                   of->topology.size[Z3D_AXIS_DATA];
+                   z3d_mesh_size(&of->mesh, Z3D_AXES_DATA);
     out->tokens = out->samples * (double)of->gpt.seq_length;
     count_speed(of, hardware, out);
     return Z3D_OK;

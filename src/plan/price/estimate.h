@@ -1,5 +1,5 @@
-/* What a configuration takes on described hardware: its step run on the sim device, its memory
- * against the capacity, its time split up, its speed under both conventions of counting. */
+/* What a configuration needs on described hardware: it runs the step on the sim device, compares
+ * memory with the capacity, and gives the time of each part and the speed in both conventions. */
 #ifndef ZERO3D_PLAN_ESTIMATE_H
 #define ZERO3D_PLAN_ESTIMATE_H
 
@@ -9,7 +9,7 @@
 /* A configuration at full size on the sim device. */
 typedef struct z3d_case {
     z3d_gpt_config gpt;
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_program_config program;
     z3d_model *model;
     z3d_simulation *simulation;
@@ -28,11 +28,11 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
 void z3d_case_destroy(z3d_case *of);
 
 /* A checkpoint of fp32 parameters and the optimizer's tensors, as checkpoint/ writes it: bytes of
- * values. The fullest node decides how long it takes, all of its ranks at once. */
+ * values. The fullest node decides how long it takes; all its ranks write at once. */
 typedef struct z3d_saving {
     double bytes;                      /* of all nodes */
     double node_saved, node_loaded;    /* by the fullest node; loaded: on the same topology */
-    double save_seconds, load_seconds; /* at the node's disk rates; -1: they are not known */
+    double save_seconds, load_seconds; /* at the node's disk rates; -1: unknown rates */
 } z3d_saving;
 
 /* Errors: ERR_MEMORY. */
@@ -45,11 +45,12 @@ typedef struct z3d_estimate {
     z3d_step_time time;
     double samples, tokens;      /* of one step */
     double tflops_96, tflops_72; /* per device */
-    double mfu, hfu;             /* of the peak in the model's type; -1: the peak is not known */
+    double mfu, hfu;             /* of the peak in the model's type; -1: unknown peak */
 } z3d_estimate;
 
 /* Prices a case. extra: bytes of a caller's named memory line. timeline: as z3d_simulation_play.
- * ERR_TOPOLOGY when a tensor group straddles this machine's nodes and that was not asked for. */
+ * ERR_TOPOLOGY if a tensor group straddles this machine's nodes without
+ * parallel.allow_tensor_across_nodes. */
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
                              FILE *timeline, z3d_estimate *out);
 

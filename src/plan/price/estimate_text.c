@@ -7,7 +7,7 @@ static const z3d_ledger *ledger_of(const z3d_case *of) {
 
 static void print_case(const z3d_case *of, z3d_string *out) {
     const z3d_program_config *c = &of->program;
-    const int *size = of->topology.size;
+    const z3d_mesh *mesh = &of->mesh;
     char parameters[32];
     z3d_string_append(
         out,
@@ -16,17 +16,17 @@ static void print_case(const z3d_case *of, z3d_string *out) {
         z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
                          sizeof parameters),
         (long long)of->gpt.num_layers, (long long)of->gpt.hidden_size, (long long)of->gpt.num_heads,
-        (long long)of->gpt.seq_length, size[Z3D_AXIS_WORLD], size[Z3D_AXIS_TENSOR],
-        size[Z3D_AXIS_DATA], c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch,
-        c->accumulation, c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
+        (long long)of->gpt.seq_length, z3d_mesh_size(mesh, Z3D_AXES_WORLD),
+        z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_DATA), c->stage,
+        z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
+        c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
         c->offload_activations ? ", checkpoints in host memory" : "",
         of->gpt.sequence_parallel ? ", sequence parallel" : "");
 }
 
 static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
                          const z3d_memory_need *need, z3d_string *out) {
-    z3d_string_append(out, "memory of rank %d on %s, GB\n", of->topology.coordinate[Z3D_AXIS_WORLD],
-                      hardware->device);
+    z3d_string_append(out, "memory of rank %d on %s, GB\n", of->mesh.rank, hardware->device);
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, "  %-28s %10.3f\n", z3d_category_name(category),
                           (double)ledger_of(of)->peak[category] * 1e-9);
@@ -55,20 +55,20 @@ static void line(z3d_string *out, const char *name, double seconds, double of) {
 static void print_time(const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, "\nstep time (predicted)\n");
     line(out, "compute", t->compute, t->seconds);
-    line(out, "exposed: tensor group", t->exposed[Z3D_AXIS_TENSOR], t->seconds);
-    line(out, "exposed: data group", t->exposed[Z3D_AXIS_DATA], t->seconds);
+    line(out, "exposed: tensor group", t->exposed[Z3D_AXES_TENSOR], t->seconds);
+    line(out, "exposed: data group", t->exposed[Z3D_AXES_DATA], t->seconds);
     line(out, "exposed: control", t->control, t->seconds);
     line(out, "exposed: host transfers", t->transfer, t->seconds);
-    line(out, "bubble: pipeline", t->exposed[Z3D_AXIS_PIPELINE], t->seconds);
+    line(out, "bubble: pipeline", t->exposed[Z3D_AXES_PIPELINE], t->seconds);
     line(out, "allocator", t->allocator, t->seconds);
     line(out, "step", t->seconds, t->seconds);
     z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
-    for (int axis = 0; axis < Z3D_AXIS_WORLD; axis++)
-        if (t->bytes[axis] > 0)
+    for (int axes = 0; axes < Z3D_AXES_WORLD; axes++)
+        if (t->bytes[axes] > 0)
             z3d_string_append(out, "  %-28s %10.3f  inside a node %.3f, between nodes %.3f\n",
-                              z3d_axis_name((z3d_axis)axis), t->bytes[axis] * 1e-9,
-                              (t->bytes[axis] - t->bytes_between_nodes[axis]) * 1e-9,
-                              t->bytes_between_nodes[axis] * 1e-9);
+                              z3d_axes_name((z3d_axes)axes).text, t->bytes[axes] * 1e-9,
+                              (t->bytes[axes] - t->bytes_between_nodes[axes]) * 1e-9,
+                              t->bytes_between_nodes[axes] * 1e-9);
 }
 
 static void saving_line(z3d_string *out, const char *name, double bytes, double seconds) {
@@ -98,7 +98,7 @@ static void percent(double share, const char *name, z3d_string *out) {
 void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
                         const z3d_saving *saving, double train_tokens, z3d_string *out) {
     char text[32];
-    int devices = of->topology.size[Z3D_AXIS_WORLD];
+    int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
     print_time(&e->time, out);
@@ -161,17 +161,17 @@ static void time_json(const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, ", \"seconds\": {");
     number(out, "step", t->seconds);
     more(out, "compute", t->compute);
-    more(out, "exposed_tensor", t->exposed[Z3D_AXIS_TENSOR]);
-    more(out, "exposed_data", t->exposed[Z3D_AXIS_DATA]);
+    more(out, "exposed_tensor", t->exposed[Z3D_AXES_TENSOR]);
+    more(out, "exposed_data", t->exposed[Z3D_AXES_DATA]);
     more(out, "exposed_control", t->control);
     more(out, "exposed_transfer", t->transfer);
-    more(out, "bubble", t->exposed[Z3D_AXIS_PIPELINE]);
+    more(out, "bubble", t->exposed[Z3D_AXES_PIPELINE]);
     more(out, "allocator", t->allocator);
     z3d_string_append(out, "}, \"bytes_sent\": {");
-    number(out, "tensor", t->bytes[Z3D_AXIS_TENSOR]);
-    more(out, "tensor_between_nodes", t->bytes_between_nodes[Z3D_AXIS_TENSOR]);
-    more(out, "data", t->bytes[Z3D_AXIS_DATA]);
-    more(out, "data_between_nodes", t->bytes_between_nodes[Z3D_AXIS_DATA]);
+    number(out, "tensor", t->bytes[Z3D_AXES_TENSOR]);
+    more(out, "tensor_between_nodes", t->bytes_between_nodes[Z3D_AXES_TENSOR]);
+    more(out, "data", t->bytes[Z3D_AXES_DATA]);
+    more(out, "data_between_nodes", t->bytes_between_nodes[Z3D_AXES_DATA]);
     z3d_string_append(out, "}");
 }
 
@@ -187,12 +187,12 @@ static void saving_json(const z3d_saving *s, z3d_string *out) {
 
 void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z3d_estimate *e,
                        const z3d_saving *saving, double train_tokens, z3d_string *out) {
-    int devices = of->topology.size[Z3D_AXIS_WORLD];
+    int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, hardware->name);
     z3d_string_append(out, ", \"rank\": %d, \"ranks\": %d, \"tensor\": %d, \"data\": %d",
-                      of->topology.coordinate[Z3D_AXIS_WORLD], devices,
-                      of->topology.size[Z3D_AXIS_TENSOR], of->topology.size[Z3D_AXIS_DATA]);
+                      of->mesh.rank, devices, z3d_mesh_size(&of->mesh, Z3D_AXES_TENSOR),
+                      z3d_mesh_size(&of->mesh, Z3D_AXES_DATA));
     more(out, "parameters", (double)z3d_model_parameter_count(of->model));
     memory_json(of, &e->memory, out);
     time_json(&e->time, out);

@@ -37,14 +37,14 @@ typedef struct bench {
     z3d_model *model;
     z3d_device *device;
     z3d_tape *tape;
-    z3d_group *group[Z3D_AXIS_COUNT];
+    z3d_group *group[Z3D_AXES_COUNT];
     z3d_engine *engine;
     int32_t *tokens;
 } bench;
 
 static void close_bench(bench *b) {
     z3d_engine_destroy(b->engine);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(b->group[axis]);
+    z3d_groups_destroy(b->group);
     z3d_device_destroy(b->device);
     z3d_model_destroy(b->model);
     z3d_tape_destroy(b->tape);
@@ -90,14 +90,15 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
     int count = shape->batch * shape->seq;
     Z3D_TRY(z3d_new((size_t)count, sizeof *b->tokens, "tokens", &b->tokens));
     for (int i = 0; i < count; i++) b->tokens[i] = i * 7 % shape->vocab;
-    Z3D_TRY(z3d_topology_make(1, 1, 1, 0, &config.topology));
+    Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &config.mesh));
     Z3D_TRY(z3d_gpt_create(&gpt, &b->model));
     Z3D_TRY(z3d_tape_create(&b->tape));
     z3d_device_config device = {.backend = "timed", .threads = threads, .tape = b->tape};
     Z3D_TRY(choose_method(shape, threads, &device.gemm[shape->dtype]));
     Z3D_TRY(z3d_device_create(&device, &b->device));
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        Z3D_TRY(z3d_group_create_recording((z3d_axis)axis, 1, 0, &b->group[axis]));
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (z3d_axes_have_group((z3d_axes)axes))
+            Z3D_TRY(z3d_group_create_recording((z3d_axes)axes, 1, 0, &b->group[axes]));
     memcpy(config.group, b->group, sizeof config.group);
     config.model = b->model;
     config.device = b->device;
@@ -258,13 +259,13 @@ static z3d_status measure_group(z3d_group *group, arena *arena, z3d_hardware *ou
 /* Between all ranks; links as a ring would see them, for what was not measured. */
 static z3d_status measure_links(z3d_world *world, z3d_hardware *out) {
     arena arena = {.size = 32 << 20};
-    z3d_topology topology;
+    z3d_mesh mesh;
     z3d_group *group;
     int size = z3d_world_size(world);
-    Z3D_TRY(z3d_topology_make(1, size, 1, z3d_world_rank(world), &topology));
+    Z3D_TRY(z3d_mesh_make(1, size, 1, z3d_world_rank(world), &mesh));
     Z3D_TRY(z3d_new(1, (size_t)arena.size, "buffers", &arena.bytes));
     memset(arena.bytes, 0, (size_t)arena.size); /* first touch */
-    z3d_status status = z3d_group_create(world, &topology, Z3D_AXIS_DATA, NULL, &group);
+    z3d_status status = z3d_group_create(world, &mesh, Z3D_AXES_DATA, NULL, &group);
     if (status == Z3D_OK) {
         status = measure_group(group, &arena, out);
         z3d_group_destroy(group);

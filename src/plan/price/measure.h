@@ -6,17 +6,17 @@
 #include "parallel/parallel.h"
 #include "src/device/sim/hardware.h"
 
-/* threads: of each rank, as in the runs to be predicted; every rank computes at the same time, so
- * what they share is in the numbers. memory_bytes: of one node. Collective over the world;
- * the result is the same on every rank (the slowest one's). About ten seconds. */
+/* threads: of each rank, as in the runs to predict. All ranks compute at the same time, so the
+ * numbers include what they share. memory_bytes: of one node. Collective over the world; the result
+ * is the same on every rank (the slowest one's). About ten seconds. */
 z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_bytes,
                                z3d_hardware *out);
 
 /* The disk under `folder`: every rank writes its part of 256 MiB a node as checkpoints are written,
  * syncs it, and reads it back, not from the page cache; all ranks at once, for about two seconds
- * each. The files have no name while they are there, so that nothing of them stays, whatever
- * happens. Sets disk_write and disk_read. Collective; agreed. ERR_IO (both stay 0): there is too
- * little space, the folder cannot be written to, or what is written there stays in memory. */
+ * each. The files have no name while they exist, so nothing of them stays, whatever happens. Sets
+ * disk_write and disk_read. Collective; agreed. ERR_IO (both stay 0): there is too little space,
+ * the folder cannot be written to, or what is written there stays in memory. */
 z3d_status z3d_measure_disk(z3d_world *world, const char *folder, z3d_hardware *out);
 
 #endif

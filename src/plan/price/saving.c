@@ -6,20 +6,20 @@
  * only once from the disk. */
 static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *saved,
                              double *loaded) {
-    const int *size = of->topology.size;
+    const z3d_mesh *mesh = &of->mesh;
+    int world = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
     z3d_kept kept[Z3D_PART_COUNT];
     z3d_states_decide(&of->program, kept);
     bool all_rows = kept[Z3D_PART_OPTIMIZER].rows == Z3D_ROWS_ALL;
     int first = node * devices;
     *saved = *loaded = 0;
-    for (int rank = first; rank < first + devices && rank < size[Z3D_AXIS_WORLD]; rank++) {
-        z3d_topology at;
+    for (int rank = first; rank < first + devices && rank < world; rank++) {
+        z3d_mesh at = *mesh;
         double out, in;
-        Z3D_TRY(z3d_topology_make(size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
-                                  size[Z3D_AXIS_PIPELINE], rank, &at));
+        at.rank = rank;
         Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, &of->program, &out, &in));
         *saved += out;
-        if (!all_rows || rank - first < size[Z3D_AXIS_TENSOR]) *loaded += in;
+        if (!all_rows || rank - first < z3d_mesh_size(mesh, Z3D_AXES_TENSOR)) *loaded += in;
     }
     return Z3D_OK;
 }
@@ -29,7 +29,7 @@ static double seconds_at(double bytes, double gb_per_s) {
 }
 
 z3d_status z3d_saving_find(const z3d_case *of, const z3d_hardware *hardware, z3d_saving *out) {
-    int devices = (int)hardware->devices, world = of->topology.size[Z3D_AXIS_WORLD];
+    int devices = (int)hardware->devices, world = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     *out = (z3d_saving){0};
     for (int node = 0; node * (int64_t)devices < world; node++) {
         double saved, loaded;

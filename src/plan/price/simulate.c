@@ -19,7 +19,7 @@ static z3d_status run_step(z3d_simulation *simulation, const z3d_model *model,
     z3d_step_result result;
     z3d_engine_config config = {
         .model = model,
-        .topology = simulation->topology,
+        .mesh = simulation->mesh,
         .device = simulation->device,
         .program = *program,
         .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
@@ -39,31 +39,33 @@ static z3d_status run_step(z3d_simulation *simulation, const z3d_model *model,
     return status;
 }
 
-static z3d_status create_group(z3d_simulation *simulation, z3d_axis axis, int node_ranks) {
-    const z3d_topology *at = &simulation->topology;
-    int size = at->size[axis];
+static z3d_status create_group(z3d_simulation *simulation, z3d_axes axes, int node_ranks) {
+    const z3d_mesh *at = &simulation->mesh;
+    int size = z3d_mesh_size(at, axes);
     int64_t buffers = 0;
     if (node_ranks > 0) { /* ranks of a group ascend */
-        int first = z3d_topology_peer(at, axis, 0), last = z3d_topology_peer(at, axis, size - 1);
+        int first = z3d_mesh_member(at, axes, at->rank, 0);
+        int last = z3d_mesh_member(at, axes, at->rank, size - 1);
         buffers = z3d_group_buffers_on_cpus(size, first / node_ranks == last / node_ranks);
     }
-    return z3d_group_create_sim(axis, size, at->coordinate[axis], simulation->tape, buffers,
-                                &simulation->group[axis]);
+    return z3d_group_create_sim(axes, size, z3d_mesh_index(at, axes, at->rank), simulation->tape,
+                                buffers, &simulation->group[axes]);
 }
 
-z3d_status z3d_simulation_create(const z3d_model *model, const z3d_topology *topology,
+z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
                                  const z3d_program_config *program, double gradient_clipping,
                                  z3d_sim_node node, z3d_simulation **out) {
     *out = NULL;
     z3d_simulation *made;
     z3d_status status = z3d_new(1, sizeof *made, "a simulation", &made);
     if (status != Z3D_OK) return status;
-    made->topology = *topology;
+    made->mesh = *mesh;
     Z3D_TRY_GOTO(status, z3d_tape_create(&made->tape), failed);
     z3d_device_config device = {.backend = "sim", .threads = node.threads, .tape = made->tape};
     Z3D_TRY_GOTO(status, z3d_device_create(&device, &made->device), failed);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        Z3D_TRY_GOTO(status, create_group(made, (z3d_axis)axis, node.ranks), failed);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (z3d_axes_have_group((z3d_axes)axes))
+            Z3D_TRY_GOTO(status, create_group(made, (z3d_axes)axes, node.ranks), failed);
     Z3D_TRY_GOTO(status, run_step(made, model, program, gradient_clipping), failed);
     *out = made;
     return Z3D_OK;
@@ -75,7 +77,7 @@ failed:
 void z3d_simulation_destroy(z3d_simulation *simulation) {
     if (!simulation) return;
     z3d_engine_destroy(simulation->engine);
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) z3d_group_destroy(simulation->group[axis]);
+    z3d_groups_destroy(simulation->group);
     z3d_device_destroy(simulation->device);
     z3d_tape_destroy(simulation->tape);
     free(simulation);
@@ -85,7 +87,7 @@ void z3d_simulation_destroy(z3d_simulation *simulation) {
 
 /* Something that works beside compute, in order: a group's collectives, or the copies. Its clock
  * counts what it could have worked so far, at its `overlap` speed while kernels run. */
-enum { LANE_COPY = Z3D_AXIS_COUNT, LANES };
+enum { LANE_COPY = Z3D_AXES_COUNT, LANES };
 typedef struct lane {
     double clock, free; /* free: when the last that was started will be over, on the lane's clock */
     double overlap;     /* speed while something else runs */
@@ -96,7 +98,7 @@ typedef struct lane {
 typedef struct player {
     const z3d_simulation *simulation;
     const z3d_hardware *hardware;
-    z3d_links links[Z3D_AXIS_COUNT];
+    z3d_links links[Z3D_AXES_COUNT];
     lane lane[LANES];
     double now, crowding;
     FILE *timeline;
@@ -113,8 +115,7 @@ static void span(const player *p, const char *name, const char *what, int row, d
     fprintf(p->timeline,
             "{\"name\":%s,\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
             "\"dur\":%.3f},\n",
-            text.text ? text.text : "\"?\"", what,
-            p->simulation->topology.coordinate[Z3D_AXIS_WORLD], row, begin * 1e6,
+            text.text ? text.text : "\"?\"", what, p->simulation->mesh.rank, row, begin * 1e6,
             (end - begin) * 1e6);
     z3d_string_free(&text);
 }
@@ -138,7 +139,7 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
     }
     double begin = lane->free > lane->clock ? lane->free : lane->clock;
     lane->end[id] = lane->free = begin + seconds;
-    span(p, l == LANE_COPY ? "copy" : z3d_axis_name((z3d_axis)l), "beside", 1 + l,
+    span(p, l == LANE_COPY ? "copy" : z3d_axes_name((z3d_axes)l).text, "beside", 1 + l,
          p->now + begin - lane->clock, p->now + begin - lane->clock + seconds);
     return Z3D_OK;
 }
@@ -164,13 +165,13 @@ static void leave_instruction(player *p) {
 }
 
 static z3d_status start_collective(player *p, const z3d_event *event) {
-    const z3d_links *links = &p->links[event->axis];
+    const z3d_links *links = &p->links[event->axes];
     double seconds = z3d_links_collective(p->hardware, links, event), between;
     if (links->nodes == 1) seconds *= p->crowding; /* on a cpu cores move the data */
-    p->out->busy[event->axis] += seconds;
-    p->out->bytes[event->axis] += z3d_links_bytes(p->hardware, links, event, &between);
-    p->out->bytes_between_nodes[event->axis] += between;
-    return start(p, event->axis, event->id, seconds);
+    p->out->busy[event->axes] += seconds;
+    p->out->bytes[event->axes] += z3d_links_bytes(p->hardware, links, event, &between);
+    p->out->bytes_between_nodes[event->axes] += between;
+    return start(p, event->axes, event->id, seconds);
 }
 
 /* Software that does not go on before a copy is over waits at its start. */
@@ -194,7 +195,7 @@ static z3d_status play(player *p, const z3d_event *event) {
     case Z3D_EVENT_START:
         return start_collective(p, event);
     case Z3D_EVENT_WAIT:
-        p->out->exposed[event->axis] += wait(p, event->axis, event->id);
+        p->out->exposed[event->axes] += wait(p, event->axes, event->id);
         return Z3D_OK;
     case Z3D_EVENT_COPY_START:
         return start_copy(p, event);
@@ -206,29 +207,35 @@ static z3d_status play(player *p, const z3d_event *event) {
 }
 
 static z3d_status open_lanes(player *p) {
-    const z3d_topology *topology = &p->simulation->topology;
+    const z3d_mesh *mesh = &p->simulation->mesh;
     const z3d_hardware *hardware = p->hardware;
-    p->crowding = z3d_hardware_crowding(hardware, topology->size[Z3D_AXIS_WORLD]);
+    p->crowding = z3d_hardware_crowding(hardware, z3d_mesh_size(mesh, Z3D_AXES_WORLD));
     p->lane[LANE_COPY].overlap = hardware->overlap;
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        z3d_links *links = &p->links[axis];
-        Z3D_TRY(z3d_links_find(topology, (z3d_axis)axis, (int)hardware->devices, links));
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        if (!p->simulation->group[axes]) continue;
+        z3d_links *links = &p->links[axes];
+        Z3D_TRY(z3d_links_find(mesh, (z3d_axes)axes, (int)hardware->devices, links));
         bool network = links->nodes > 1 && hardware->network_overlap >= 0;
-        p->lane[axis].overlap = network ? hardware->network_overlap : hardware->overlap;
+        p->lane[axes].overlap = network ? hardware->network_overlap : hardware->overlap;
     }
     return Z3D_OK;
 }
 
+static void name_row(const player *p, int row, const char *name, const char *what) {
+    fprintf(p->timeline,
+            "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
+            "\"%s%s\"}},\n",
+            p->simulation->mesh.rank, row, name, what);
+}
+
 static void begin_timeline(const player *p) {
-    static const char *const lanes[] = {"compute",  "tensor group", "data group",
-                                        "pipeline", "world",        "copies"};
     if (!p->timeline) return;
     fprintf(p->timeline, "[\n");
-    for (int l = 0; l <= LANES; l++)
-        fprintf(p->timeline,
-                "{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":"
-                "\"%s\"}},\n",
-                p->simulation->topology.coordinate[Z3D_AXIS_WORLD], l, lanes[l]);
+    name_row(p, 0, "compute", "");
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (p->simulation->group[axes])
+            name_row(p, 1 + axes, z3d_axes_name((z3d_axes)axes).text, " group");
+    name_row(p, 1 + LANE_COPY, "copies", "");
 }
 
 static void finish(player *p, double memory_used) {
@@ -240,7 +247,7 @@ static void finish(player *p, double memory_used) {
     full = full < 0 ? 0 : full > 1 ? 1 : full;
     p->out->allocator = p->now * full * p->hardware->allocator_slowdown;
     p->out->seconds = p->now + p->out->allocator;
-    p->out->control = p->out->exposed[Z3D_AXIS_WORLD];
+    p->out->control = p->out->exposed[Z3D_AXES_WORLD];
 }
 
 z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardware *hardware,

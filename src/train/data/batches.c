@@ -5,8 +5,8 @@
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
     const z3d_config *config = trainer->config;
     int64_t rows = trainer->program.micro_batch, seq = config->model_seq_length;
-    int64_t data_size = trainer->topology.size[Z3D_AXIS_DATA];
-    int64_t data_rank = trainer->topology.coordinate[Z3D_AXIS_DATA];
+    int64_t data_size = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+    int64_t data_rank = z3d_mesh_index(&trainer->mesh, Z3D_AXES_DATA, trainer->mesh.rank);
     int64_t base = (step - 1) * config->train_batch_size;
     for (int64_t micro = 0; micro < trainer->program.accumulation; micro++)
         for (int64_t row = 0; row < rows; row++) {
@@ -28,7 +28,7 @@ static int64_t validation_windows(const z3d_trainer *trainer) {
 }
 
 static int64_t windows_per_call(const z3d_trainer *trainer) {
-    return trainer->program.micro_batch * trainer->topology.size[Z3D_AXIS_DATA];
+    return trainer->program.micro_batch * z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
 }
 
 int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer) {
@@ -40,8 +40,8 @@ z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call) {
     int64_t rows = trainer->program.micro_batch, seq = trainer->config->model_seq_length;
     int64_t wanted = validation_windows(trainer),
             windows = z3d_dataset_windows(trainer->validation);
-    int64_t first =
-        call * windows_per_call(trainer) + trainer->topology.coordinate[Z3D_AXIS_DATA] * rows;
+    int64_t first = call * windows_per_call(trainer) +
+                    z3d_mesh_index(&trainer->mesh, Z3D_AXES_DATA, trainer->mesh.rank) * rows;
     for (int64_t row = 0; row < rows; row++) {
         int64_t index = first + row, valid;
         /* Evenly spread over the file; outside (-1) the row is all ignored targets. In 128 bits:

@@ -1,4 +1,5 @@
-/* What the two formats of token files share inside this room (data.h has the public part). */
+/* Private to src/train/data: what the two formats of token files share (data.h has the public
+ * part). */
 #ifndef ZERO3D_TRAIN_TOKEN_FILE_H
 #define ZERO3D_TRAIN_TOKEN_FILE_H
 

@@ -45,11 +45,12 @@ static void say_model(z3d_console *console, const z3d_run_facts *facts) {
                     (long long)gpt->vocab_size, (long long)z3d_gpt_padded_vocab(gpt));
 }
 
-static void say_topology(z3d_console *console, const z3d_run_facts *facts) {
-    const int *size = facts->topology->size;
+static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_mesh *mesh = facts->mesh;
     z3d_console_say(console, "ranks       %d = tensor %d x data %d%s on %d node%s",
-                    size[Z3D_AXIS_WORLD], size[Z3D_AXIS_TENSOR], size[Z3D_AXIS_DATA],
-                    size[Z3D_AXIS_PIPELINE] > 1 ? " x pipeline" : "", facts->nodes,
+                    z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
+                    z3d_mesh_size(mesh, Z3D_AXES_DATA),
+                    z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) > 1 ? " x pipeline" : "", facts->nodes,
                     facts->nodes == 1 ? "" : "s");
     z3d_console_say(console, "device      %s", facts->device);
     if (facts->peak_tflops > 0)
@@ -71,7 +72,7 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                     program->recompute ? "activations recomputed" : "no recompute");
     if (facts->offload_why)
         z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
-    int64_t data = facts->topology->size[Z3D_AXIS_DATA];
+    int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
     char tokens[32];
     z3d_console_say(console,
                     "batch       %lld samples per step = %lld per rank x %lld micro-batch%s x %lld "
@@ -101,7 +102,7 @@ static void say_buckets(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     char reduce[32], gather[32], most[32];
     int64_t largest = z3d_layout_largest(z3d_engine_layout(facts->engine));
-    if (facts->topology->size[Z3D_AXIS_DATA] == 1) return;
+    if (z3d_mesh_size(facts->mesh, Z3D_AXES_DATA) == 1) return;
     bool whole = program->reduce_bucket >= largest && program->gather_bucket >= largest;
     z3d_console_say(
         console, "buckets     reduce %s, gather %s elements; the largest parameter group has %s%s",
@@ -156,7 +157,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
                              .rate_unit = facts->peak_tflops >= 1 ? 1e12 : 1e9};
     if (!out) return;
     say_model(console, facts);
-    say_topology(console, facts);
+    say_mesh(console, facts);
     say_method(console, facts);
     say_graph(console, facts);
     say_buckets(console, facts);
@@ -291,11 +292,11 @@ static void say_resident(z3d_console *console, const z3d_run_end *end) {
 
 static void say_traffic(z3d_console *console, const z3d_run_end *end) {
     bool any = false;
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        if (!end->group[axis] || z3d_group_size(end->group[axis]) < 2) continue;
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        if (!end->group[axes] || z3d_group_size(end->group[axes]) < 2) continue;
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
             const z3d_traffic *traffic =
-                z3d_group_traffic(end->group[axis], (z3d_collective_kind)kind);
+                z3d_group_traffic(end->group[axes], (z3d_collective_kind)kind);
             int64_t calls = traffic->calls + traffic->scalar_calls;
             if (calls == 0) continue;
             if (!any)
@@ -303,7 +304,7 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
                                          "     time     exposed");
             any = true;
             char name[48], bytes[32], seconds[32], exposed[32];
-            snprintf(name, sizeof name, "%s %s", z3d_axis_name((z3d_axis)axis),
+            snprintf(name, sizeof name, "%s %s", z3d_axes_name((z3d_axes)axes).text,
                      z3d_collective_name((z3d_collective_kind)kind));
             z3d_console_say(
                 console, "  %-26s %10lld %11s %11s %11s", name, (long long)calls,

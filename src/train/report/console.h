@@ -1,5 +1,5 @@
-/* What a person sees of a run: a start summary, one aligned line a log step, an end summary. Plain
- * text without control characters: a file of it reads like the terminal. */
+/* What a run prints: a start summary, one aligned line per log step, an end summary. Plain text
+ * without control characters, so a file of it reads like the terminal. */
 #ifndef ZERO3D_TRAIN_CONSOLE_H
 #define ZERO3D_TRAIN_CONSOLE_H
 
@@ -15,13 +15,13 @@
 #include "src/train/report/resident.h"
 #include "zero/zero.h"
 
-/* Everything the start summary tells. */
+/* Everything in the start summary. */
 typedef struct z3d_run_facts {
     const z3d_config *config; /* resolved */
     const z3d_model *model;
     const z3d_gpt_config *gpt;
     const z3d_engine *engine;
-    const z3d_topology *topology;
+    const z3d_mesh *mesh;
     const char *device; /* description */
     int nodes;
     const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */
@@ -42,7 +42,7 @@ typedef struct z3d_console {
     /* Since the last line. */
     int64_t tokens, counted;
     double seconds, model_tflops_seconds;
-    /* A mean over recent steps, for the time that is left. */
+    /* Mean over recent steps, for the remaining time. */
     double step_seconds;
     int64_t seen; /* steps since start: a run may begin anywhere */
 } z3d_console;

@@ -22,8 +22,8 @@ static int64_t peak_resident(void) {
 
 int64_t z3d_trainer_buffer_bytes(const z3d_trainer *trainer) {
     int64_t bytes = 0;
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        if (trainer->group[axis]) bytes += z3d_group_buffer_bytes(trainer->group[axis]);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        bytes += z3d_group_buffer_bytes(trainer->group[axes]);
     return bytes;
 }
 

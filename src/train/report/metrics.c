@@ -202,16 +202,16 @@ static void append_traffic(const z3d_traffic *traffic, z3d_string *out) {
     z3d_string_append(out, "}");
 }
 
-void z3d_metrics_traffic(z3d_group *const group[Z3D_AXIS_COUNT], int64_t steps, z3d_string *out) {
+void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out) {
     z3d_string_append(out, "{\"steps\":%lld,\"groups\":{", (long long)steps);
     const char *comma = "";
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++) {
-        if (!group[axis]) continue;
-        z3d_string_append(out, "%s\"%s\":{\"size\":%d", comma, z3d_axis_name((z3d_axis)axis),
-                          z3d_group_size(group[axis]));
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        if (!group[axes]) continue;
+        z3d_string_append(out, "%s\"%s\":{\"size\":%d", comma, z3d_axes_name((z3d_axes)axes).text,
+                          z3d_group_size(group[axes]));
         comma = ",";
         for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
-            const z3d_traffic *traffic = z3d_group_traffic(group[axis], (z3d_collective_kind)kind);
+            const z3d_traffic *traffic = z3d_group_traffic(group[axes], (z3d_collective_kind)kind);
             if (traffic->calls == 0 && traffic->scalar_calls == 0) continue;
             z3d_string_append(out, ",\"%s\":", z3d_collective_name((z3d_collective_kind)kind));
             append_traffic(traffic, out);
@@ -221,11 +221,11 @@ void z3d_metrics_traffic(z3d_group *const group[Z3D_AXIS_COUNT], int64_t steps, 
     z3d_string_append(out, "}}\n");
 }
 
-int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXIS_COUNT]) {
+int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]) {
     int64_t bytes = 0;
-    for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
-        for (int kind = 0; group[axis] && kind < Z3D_COLLECTIVE_COUNT; kind++) {
-            const z3d_traffic *traffic = z3d_group_traffic(group[axis], (z3d_collective_kind)kind);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            const z3d_traffic *traffic = z3d_group_traffic(group[axes], (z3d_collective_kind)kind);
             bytes += traffic->bytes + traffic->scalar_bytes;
         }
     return bytes;

@@ -1,4 +1,5 @@
-/* What a run leaves in its folder: metrics.jsonl, one JSON object a step and one a validation. */
+/* What a run writes to its folder: metrics.jsonl, one JSON object per step and one per validation.
+ */
 #ifndef ZERO3D_TRAIN_METRICS_H
 #define ZERO3D_TRAIN_METRICS_H
 
@@ -8,8 +9,8 @@
 #include "parallel/parallel.h"
 #include "src/base/base.h"
 
-/* A file of lines, each handed to the system whole and at once, so that a full disk is noticed at
- * the line it swallows and a reader never sees half of one for long. */
+/* A file of lines. Each is written whole and immediately, so a full disk is noticed at the line
+ * that is lost, and a reader does not see half a line for long. */
 typedef struct z3d_line_file {
     char *path;
     int fd;
@@ -17,12 +18,12 @@ typedef struct z3d_line_file {
 
 /* Empties or makes the file. ERR_IO. */
 z3d_status z3d_line_file_open(z3d_line_file *file, const char *path);
-/* Goes on with the file of a run that is resumed behind `step`. Lines of later steps, and one that
- * was not finished, are appended to *beyond, for the caller to keep before z3d_line_file_cut takes
- * them away. Makes the file when there is none. */
+/* Continues the file of a run that resumes after `step`. Appends the lines of later steps, and an
+ * unfinished one, to *beyond; the caller keeps them before z3d_line_file_cut removes them. Creates
+ * the file if there is none. */
 z3d_status z3d_line_file_continue(z3d_line_file *file, const char *path, int64_t step,
                                   z3d_string *beyond);
-/* Takes away so many bytes of its end. */
+/* Removes so many bytes from its end. */
 z3d_status z3d_line_file_cut(z3d_line_file *file, int64_t bytes);
 /* Brings the lines to the disk. */
 z3d_status z3d_line_file_sync(z3d_line_file *file);
@@ -57,8 +58,8 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
 void z3d_metrics_validation_line(int64_t step, double loss, int64_t targets, double seconds,
                                  z3d_string *out);
 /* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
-void z3d_metrics_traffic(z3d_group *const group[Z3D_AXIS_COUNT], int64_t steps, z3d_string *out);
+void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);
 /* Bytes over all groups and kinds so far. */
-int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXIS_COUNT]);
+int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]);
 
 #endif

@@ -1,5 +1,4 @@
-/* The memory of this process as the system counts it, each page under the name of what it is for.
- */
+/* The memory of this process as the system counts it, by use of each page. */
 #ifndef ZERO3D_TRAIN_RESIDENT_H
 #define ZERO3D_TRAIN_RESIDENT_H
 
@@ -40,8 +39,8 @@ typedef struct z3d_resident {
     int64_t system;                    /* what /proc/self/statm says */
 } z3d_resident;
 
-/* The two ways of the system to count (by mapping, and as one number that it updates in batches of
- * pages by thread) may differ by so much. */
+/* The system counts in two ways: by mapping, and as one number that each thread updates in batches
+ * of pages. They may differ by this much. */
 enum { Z3D_RESIDENT_TOLERANCE = 4 << 20 };
 
 /* False where the system does not say. */

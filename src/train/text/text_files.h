@@ -1,4 +1,4 @@
-/* Finding the text among files and folders, and telling equal contents apart. */
+/* Finds text among files and folders, and detects duplicates. */
 #ifndef ZERO3D_TRAIN_TEXT_FILES_H
 #define ZERO3D_TRAIN_TEXT_FILES_H
 

@@ -1,0 +1,116 @@
+// Ranks along axes, members of every set of axes, Megatron-LM's own example, refusals, and tensor
+// groups against node maps.
+#include <gtest/gtest.h>
+
+#include <climits>
+#include <set>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "parallel/interface/launcher.h"
+}
+
+static std::vector<int> members(const z3d_mesh &mesh, z3d_axes axes, int rank) {
+    std::vector<int> out;
+    for (int i = 0; i < z3d_mesh_size(&mesh, axes); i++)
+        out.push_back(z3d_mesh_member(&mesh, axes, rank, i));
+    return out;
+}
+
+TEST(Mesh, MegatronExample) {
+    z3d_mesh mesh;
+    ASSERT_EQ(z3d_mesh_make(2, 2, 4, 0, &mesh), Z3D_OK);
+    EXPECT_EQ(members(mesh, Z3D_AXES_TENSOR, 0), (std::vector<int>{0, 1}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_DATA, 0), (std::vector<int>{0, 2}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_PIPELINE, 0), (std::vector<int>{0, 4, 8, 12}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_TENSOR, 7), (std::vector<int>{6, 7}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_DATA, 7), (std::vector<int>{5, 7}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_PIPELINE, 7), (std::vector<int>{3, 7, 11, 15}));
+    EXPECT_EQ(members(mesh, Z3D_AXES_WORLD, 7).size(), 16u);
+}
+
+// Coordinates counted by hand: the ranks of one group are those that differ along its axes only.
+TEST(Mesh, GroupsOfEverySetOfAxes) {
+    const int size[] = {2, 3, 2};
+    z3d_mesh mesh;
+    ASSERT_EQ(z3d_mesh_make(size[0], size[1], size[2], 0, &mesh), Z3D_OK);
+    auto fixed = [&](int axes, int rank) {
+        int at[] = {rank % 2, rank / 2 % 3, rank / 6};
+        for (int axis = 0; axis < 3; axis++)
+            if (axes >> axis & 1) at[axis] = -1;
+        return std::vector<int>(at, at + 3);
+    };
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        SCOPED_TRACE(z3d_axes_name((z3d_axes)axes).text);
+        std::set<std::vector<int>> groups;
+        std::set<int> ranks;
+        for (int rank = 0; rank < 12; rank++) {
+            std::vector<int> expected;
+            for (int other = 0; other < 12; other++)
+                if (fixed(axes, other) == fixed(axes, rank)) expected.push_back(other);
+            std::vector<int> group = members(mesh, (z3d_axes)axes, rank);
+            EXPECT_EQ(group, expected); // ascending, too
+            int index = z3d_mesh_index(&mesh, (z3d_axes)axes, rank);
+            EXPECT_EQ(z3d_mesh_member(&mesh, (z3d_axes)axes, rank, index), rank);
+            if (groups.insert(group).second) ranks.insert(group.begin(), group.end());
+        }
+        int each = z3d_mesh_size(&mesh, (z3d_axes)axes);
+        EXPECT_EQ((int)groups.size() * each, 12); // with 12 ranks in them: a partition
+        EXPECT_EQ(ranks.size(), 12u);
+    }
+}
+
+TEST(Mesh, Names) {
+    auto name = [](int axes) { return std::string(z3d_axes_name((z3d_axes)axes).text); };
+    EXPECT_EQ(name(Z3D_AXES_TENSOR), "tensor");
+    EXPECT_EQ(name(Z3D_AXES_DATA), "data");
+    EXPECT_EQ(name(Z3D_AXES_PIPELINE), "pipeline");
+    EXPECT_EQ(name(Z3D_AXES_TENSOR | Z3D_AXES_DATA), "tensor+data");
+    EXPECT_EQ(name(Z3D_AXES_DATA | Z3D_AXES_PIPELINE), "data+pipeline");
+    EXPECT_EQ(name(Z3D_AXES_WORLD), "world");
+    EXPECT_EQ(name(Z3D_AXES_NONE), "none");
+    EXPECT_EQ(name(Z3D_AXES_COUNT), "?");
+}
+
+TEST(Mesh, Refusals) {
+    z3d_mesh t;
+    EXPECT_EQ(z3d_mesh_make(0, 1, 1, 0, &t), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_mesh_make(1, -2, 1, 0, &t), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_mesh_make(2, 2, 1, 4, &t), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_mesh_make(2, 2, 1, -1, &t), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_mesh_make(INT_MAX, INT_MAX, INT_MAX, 0, &t), Z3D_ERR_TOPOLOGY);
+    EXPECT_EQ(z3d_mesh_make(65536, 65536, 1, 0, &t), Z3D_ERR_TOPOLOGY);
+}
+
+TEST(Mesh, StraddlingTensorGroupIsNamed) {
+    z3d_mesh t;
+    ASSERT_EQ(z3d_mesh_make(2, 3, 1, 0, &t), Z3D_OK);
+    int even[] = {0, 0, 0, 0, 1, 1};
+    EXPECT_EQ(z3d_mesh_check_node_map(&t, even), Z3D_OK);
+    int odd[] = {0, 0, 0, 1, 1, 1};
+    ASSERT_EQ(z3d_mesh_check_node_map(&t, odd), Z3D_ERR_TOPOLOGY);
+    std::string message = z3d_error_message();
+    EXPECT_NE(message.find("ranks 2-3"), std::string::npos) << message;
+    EXPECT_NE(message.find("rank 3 on node 1"), std::string::npos) << message;
+}
+
+TEST(Launcher, FirstHostOfSlurmsList) {
+    auto first = [](const char *list) {
+        char host[16];
+        return std::string(z3d_hostlist_first(list, host, sizeof host) ? host : "none");
+    };
+    EXPECT_EQ(first("node7"), "node7");
+    EXPECT_EQ(first("b,a"), "b");
+    EXPECT_EQ(first("n[1-3,07],m1"), "n1");
+    EXPECT_EQ(first("n[007-010]-ib.x"), "n007-ib.x");
+    EXPECT_EQ(first("r[2,4]n[11-12]"), "r2n11");
+    for (const char *bad :
+         {"", ",a", "n[1-3", "n]", "a b", "a-name-of-16-byte", "n[0000000000000000]"})
+        EXPECT_EQ(first(bad), "none") << bad;
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
