@@ -400,6 +400,16 @@ TEST_F(Cost, Adamw) {
     }
 }
 
+TEST_F(Cost, Sgd) {
+    Case &c = add(Z3D_KERNEL_sgd, "");
+    z3d_sgd &k = c.kernel.as.sgd;
+    k.master = c.floats(20), k.momentum = c.floats(20);
+    k.gradient = c.numbers(T, 20);
+    k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
+    k.constants.momentum = 0.9f, k.constants.weight_decay = 0.1f;
+    k.state = c.state();
+}
+
 // The numbers that time and volume are reckoned from.
 TEST(CostNumbers, Flops) {
     z3d_kernel kernel;

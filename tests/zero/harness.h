@@ -46,6 +46,7 @@ struct Options {
     int64_t bucket = 4096;
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
+    z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     const char *digest = nullptr;
 };
@@ -130,6 +131,7 @@ class Trainer {
         config.program.stage = o.stage;
         config.program.dtype = o.dtype;
         config.program.grad_dtype = o.grad_fp32 ? Z3D_F32 : o.dtype;
+        config.program.optimizer = o.optimizer;
         config.program.micro_batch = micro_batch();
         config.program.accumulation = o.accumulation;
         config.program.reduce_per_step =
@@ -145,6 +147,7 @@ class Trainer {
         config.optimizer.beta1 = 0.9f;
         config.optimizer.beta2 = 0.95f;
         config.optimizer.epsilon = 1e-8f;
+        config.optimizer.momentum = 0.9f;
         config.optimizer.weight_decay = 0.1f;
         config.gradient_clipping = o.clipping;
         config.scaler = o.scaler;
