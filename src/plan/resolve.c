@@ -1,4 +1,4 @@
-/* From configuration keys to the model and to what the step-program builder decides from. */
+/* From configuration keys to the model and to the step-program builder's input. */
 #include "src/plan/plan.h"
 
 void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out) {

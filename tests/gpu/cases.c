@@ -392,8 +392,8 @@ static void sgd(maker *m) {
     result(m, momentum, Z3D_F32);
     if (m->t != Z3D_F32) result(m, parameter, m->t);
     DONE(m, sgd, 1e-5, .master = master, .momentum = momentum, .gradient = gradient,
-         .parameter = m->t != Z3D_F32 ? parameter : NULL, .count = count,
-         .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t,
+         .parameter = m->t != Z3D_F32 ? parameter : NULL, .count = count, .decayed = count / 2 + 1,
+         .dtype = m->t, .gradient_dtype = m->t,
          .constants = {.momentum = 0.9f, .weight_decay = 0.1f}, .state = state(m));
 }
 

@@ -1,15 +1,13 @@
-/* Inside of the verifier: what buffers hold, as names of values. A step's values are named by what
- * the naive step calls them: for every micro-batch forward through all units and backward through
- * all, gradients added in that order, reduced over the data group once a step or once a
- * micro-batch, those of replicated parameters of a sequence-parallel model summed over the tensor
- * group, one optimizer step a group. That naive step knows no stages, buckets or overlap; an
- * entry whose operands hold the values that the naive step would use gives the value that the naive
- * step would get. */
+/* Private to the verifier: what buffers hold, as names of values. The names are those of the naive
+ * step: for every micro-batch forward through all units and backward through all; gradients added
+ * in that order, reduced over the data group once per step or per micro-batch; those of replicated
+ * parameters of a sequence-parallel model summed over the tensor group; one optimizer step per
+ * group. The naive step knows no stages, buckets or overlap. If an entry's operands hold the values
+ * that the naive step uses, its result is the naive step's value. */
 #ifndef ZERO3D_ZERO_VERIFIER_H
 #define ZERO3D_ZERO_VERIFIER_H
 
 #include "zero/program.h"
-#include "zero/program/in_flight.h"
 
 typedef enum z3d_value_kind {
     Z3D_VALUE_NOTHING,         /* never written, released, overwritten or left undefined */
@@ -46,9 +44,9 @@ typedef struct z3d_cells {
 /* The symbolic run of one program. */
 typedef struct z3d_flow {
     const z3d_program *program;
-    int at;           /* current entry */
-    z3d_cells *cells; /* by buffer */
-    z3d_in_flight pending;
+    int at;            /* current entry */
+    z3d_cells *cells;  /* by buffer */
+    int *started;      /* by ticket: the entry that was started and not yet waited for, -1: none */
     int *total;        /* by group: contributions of one micro-batch to its gradient */
     int *place;        /* by unit and slot: which contribution */
     int losses;        /* micro-batches whose loss was added */

@@ -1,4 +1,4 @@
-/* What a misspelt key or option may have meant. */
+/* Guesses what a misspelt key or option means. */
 #include "src/base/config/table.h"
 
 #include <ctype.h>
