@@ -73,7 +73,7 @@ TEST(Engine, SgdResumesAndIsNotAdamw) {
         o.optimizer = Z3D_OPTIMIZER_sgd;
         expect_resume_is_never_stopped(o, dtype == Z3D_F32);
     }
-    Shared folder;
+    SharedFolder folder;
     Options o = base(2, Z3D_F32);
     z3d_store *store;
     Trace trace;
