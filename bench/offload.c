@@ -1,8 +1,7 @@
-/* What ZeRO-R's options cost in time: one GPT of hidden size HIDDEN trains with each of them in
- * turn, all in one process, taking turns step by step so that a noisy machine is noisy for all.
- * offload HIDDEN LAYERS SEQ BATCH [rounds] [fp32|bf16] [pair]; all ranks form one tensor group;
- * pair: only plain checkpoints and P_a+cpu, which takes less memory. Rank 0 prints one line a way.
- */
+/* Measures the time of ZeRO-R's options. One GPT of hidden size HIDDEN trains with each option, all
+ * in one process. They take turns step by step, so noise affects all equally. offload HIDDEN LAYERS
+ * SEQ BATCH [rounds] [fp32|bf16] [pair]; all ranks form one tensor group; pair: only plain
+ * checkpoints and P_a+cpu, which takes less memory. Rank 0 prints one line a way. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What saving a run's state and importing a model share: room, a folder for the step, and the
- * manifest that makes it a checkpoint. */
+/* What saving a run and importing a model share: the check of free space, a folder for the step,
+ * and the manifest that makes it a checkpoint. */
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* From any checkpoint of a GPT to other programs' files: Hugging Face's model.safetensors and
+/* Exports a GPT's checkpoint to other programs' files: Hugging Face's model.safetensors and
  * config.json, and llm.c's. Hugging Face's Conv1D weights are [in, out], ours [out, in], so they
- * are turned on the way. */
+ * are transposed. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* The names in a folder of checkpoints: which are checkpoints, which are what an unfinished save
- * left, and which are somebody else's. */
+/* The entries of a folder of checkpoints: which are checkpoints, which are the remains of an
+ * unfinished save, and which belong to somebody else. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

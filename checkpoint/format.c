@@ -1,4 +1,4 @@
-/* Writes what describes a checkpoint: the manifest and the shards' indexes, as JSON. */
+/* Writes the description of a checkpoint: the manifest and the shards' indexes, as JSON. */
 #include "checkpoint/format.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-/* The few things that are asked of HDF5: files in memory, datasets, attributes. HDF5's own "core"
- * driver would hold the holes that tensors will fill as well; ours keeps them sparse, in a memory
- * file of the system. */
+/* The parts of HDF5 that are used: files in memory, datasets, attributes. HDF5's own "core" driver
+ * would allocate the holes that tensors will fill; ours keeps them sparse, in a memory file of the
+ * system. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* From another program's model to a checkpoint of one shard: parameters only, step 0. Values go
+/* Imports another program's model as a checkpoint of one shard: parameters only, step 0. Values go
  * from file to file through the shard writer's buffer. */
 #include <errno.h>
 #include <stdlib.h>

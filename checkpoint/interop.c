@@ -1,5 +1,5 @@
-/* GPT-2 in another program's file: what our tensors are called there, and their values in our
- * order. */
+/* GPT-2 in another program's file: the names of our tensors there, and their values in our order.
+ */
 #include "checkpoint/interop.h"
 
 #include <errno.h>

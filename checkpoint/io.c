@@ -1,5 +1,5 @@
-/* Changes to a disk, each told to a hook first; reading; digests. What is asked of the disk is an
- * pending I/O, so that the watchdog can name it. */
+/* Changes to a disk, after asking a hook; reads; digests. Each request to the disk is a pending
+ * I/O, so the watchdog can name it. */
 #include "checkpoint/io.h"
 
 #include <dirent.h>

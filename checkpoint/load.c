@@ -1,4 +1,4 @@
-/* From a checkpoint into an engine. */
+/* Loads a checkpoint into an engine. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Reads the manifest and the indexes of a checkpoint. Digests come first; then no number is used
- * before its range was checked. */
+/* Reads the manifest and the indexes of a checkpoint. It checks digests first, and every number's
+ * range before using it. */
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* One thread reads, the other one checks and uses what was read: a ring of buffers between them. */
+/* One thread reads, another one checks and uses the blocks; a ring of buffers is between them. */
 #include "checkpoint/prefetch.h"
 
 #include <pthread.h>

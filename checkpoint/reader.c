@@ -1,6 +1,5 @@
-/* Reads a checkpoint: any range of any slice of any tensor, from whichever shards have it. Files
- * are read in blocks, and a block's digest is checked before its bytes are used; HDF5 takes no
- * part. */
+/* Reads a checkpoint: any range of any slice of any tensor, from whichever shards have it. It reads
+ * files in blocks, and checks a block's digest before using its bytes. It does not use HDF5. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Reads the headers of safetensors files: where each tensor of a GPT-2 lies. As the format's
- * specification says, the tensors' bytes fill the file: no overlap, no hole, nothing behind. */
+/* Reads the headers of safetensors files: the offset of each tensor of a GPT-2. As the
+ * specification says, the tensors fill the file: no overlap, no hole, nothing after the last one.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

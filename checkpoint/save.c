@@ -1,7 +1,7 @@
-/* Saving: snapshot, room, shards, commit. Rank 0 makes the folder; all ranks write their shards at
- * once; when all are durable rank 0 writes the manifest, which makes them a checkpoint. Each of the
- * three phases behind the snapshot runs in a thread beside training (asynchronous) or on the spot;
- * between them, in z3d_store_poll, ranks meet. */
+/* Saving: snapshot, free space, shards, commit. Rank 0 creates the folder; all ranks write their
+ * shards at once; when all are durable, rank 0 writes the manifest, which makes them a checkpoint.
+ * Each of the three phases after the snapshot runs in a thread beside training (asynchronous) or
+ * immediately. Between phases the ranks agree, in z3d_store_poll. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* One rank's file: which parts of which tensors, HDF5's metadata around them, and the stream to the
+/* One rank's file: which parts of which tensors it has, HDF5's metadata, and writing it to the
  * disk. */
 #include "checkpoint/shard.h"
 

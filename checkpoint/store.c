@@ -1,4 +1,4 @@
-/* A run's folder of checkpoints: taking it, cleaning it, and resuming from it. */
+/* A run's folder of checkpoints: locks it, cleans it, and resumes from it. */
 #include "checkpoint/store.h"
 
 #include <stdio.h>

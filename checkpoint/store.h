@@ -1,4 +1,4 @@
-/* Inside checkpoint/ only: a run's folder of checkpoints. folder.c knows what lies in it, store.c
+/* Private to checkpoint/: a run's folder of checkpoints. folder.c knows what lies in it, store.c
  * opens and resumes, save.c saves, commit.c has what an import needs too. */
 #ifndef ZERO3D_CHECKPOINT_STORE_H
 #define ZERO3D_CHECKPOINT_STORE_H

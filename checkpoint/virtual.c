@@ -1,4 +1,4 @@
-/* checkpoint.h5: every tensor whole, under its name, as virtual datasets over the shards. */
+/* checkpoint.h5: every whole tensor under its name, as virtual datasets over the shards. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -31,7 +31,7 @@ foreach(header ${ZERO3D_FACES} ${base_headers} src/base/config/keys.h src/device
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/zero3d/${folder})
 endforeach()
 
-# One header for all faces.
+# One header for all public headers.
 set(ZERO3D_INCLUDES "")
 foreach(header ${ZERO3D_FACES})
   string(APPEND ZERO3D_INCLUDES "#include \"${header}\"\n")

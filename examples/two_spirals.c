@@ -1,6 +1,6 @@
-/* Trains an MLP to tell two spirals apart, with ZeRO stage 3 on as many ranks as it is started on:
- * scripts/launch -n 4 build/bin/two_spirals. The model is a chain of units, written as what a layer
- * computes: it says nothing of who holds which parameters, gathers them or reduces gradients. */
+/* Trains an MLP to separate two spirals, with ZeRO stage 3, on any number of ranks: scripts/launch
+ * -n 4 build/bin/two_spirals. The model is a chain of units. A unit says only what a layer
+ * computes, not who holds parameters, gathers them or reduces gradients. */
 #include <math.h>
 #include <stdio.h>
 

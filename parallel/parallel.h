@@ -1,10 +1,9 @@
-/* parallel: who sits where (the mesh), process groups, and collectives on device buffers, behind
- * one table per backend (messages, self, nccl, record, sim; within a node the messages backend
- * moves data through shared memory); what carries the messages, behind another (mpi, tcp); the side
- * channel over which ranks tell each other what they are doing when messages are blocked. It may
- * call src/base and src/device. Start reading at the mesh, then z3d_collective_start; inside:
- * interface/group.c, interface/progress.c, then messages/messages.c, interface/transport.h,
- * side/side.h. */
+/* parallel: the mesh of ranks, process groups, and collectives on device buffers. Collectives have
+ * one table per backend (messages, self, nccl, record, sim; inside a node the messages backend uses
+ * shared memory). Messages have another table (mpi, tcp). The side channel tells ranks what others
+ * are doing when messages are blocked. It may call src/base and src/device. Start reading at the
+ * mesh, then z3d_collective_start; inside: interface/group.c, interface/progress.c, then
+ * messages/messages.c, interface/transport.h, side/side.h. */
 #ifndef ZERO3D_PARALLEL_PARALLEL_H
 #define ZERO3D_PARALLEL_PARALLEL_H
 
@@ -74,19 +73,19 @@ int z3d_mesh_member(const z3d_mesh *mesh, z3d_axes axes, int rank, int index);
 
 typedef struct z3d_world z3d_world;
 
-/* How this process was started says who the others are: by an MPI launcher, they meet over MPI
- * (MPI_THREAD_FUNNELED); by srun alone, or with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in
- * their environments, over TCP; by none, it is a world of size 1. Finds nodes and opens the side
- * channel. Collective over all processes. argc, argv may be NULL. Errors: ERR_START, which this
- * rank alone can tell, where an environment contradicts itself or another rank's, where ranks do
- * not come in time or are lost, and for one process that srun did not start in a Slurm job of
- * several tasks; ERR_PEER where rank 0 has told this one such a thing; ERR_COMM. */
+/* The launcher decides how the ranks connect: an MPI launcher, over MPI (MPI_THREAD_FUNNELED); srun
+ * alone, or RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment, over TCP; no
+ * launcher, a world of size 1. Finds nodes and opens the side channel. Collective over all
+ * processes. argc, argv may be NULL. Errors: ERR_START, known to this rank alone, if the
+ * environment contradicts itself or another rank's, if ranks do not connect in time or end, and for
+ * one process that srun did not start in a Slurm job of several tasks; ERR_PEER if rank 0 reports
+ * such an error; ERR_COMM. */
 z3d_status z3d_world_create(int *argc, char ***argv, z3d_world **out);
-/* The same, but one process alone may be in a Slurm job for several, as where one does what many
- * do. Whether it should have been one of them, z3d_world_check_alone says later: ERR_START. */
+/* The same, but allows one process alone in a Slurm job of several tasks, for commands that need
+ * only one. z3d_world_check_alone can refuse it later: ERR_START. */
 z3d_status z3d_world_create_or_alone(int *argc, char ***argv, z3d_world **out);
 z3d_status z3d_world_check_alone(const z3d_world *world);
-/* Collective: after success on all ranks only. Ends MPI, where it was started. */
+/* Collective: call it only after success on all ranks. Ends MPI if it was started. */
 void z3d_world_destroy(z3d_world *world);
 /* One rank's failure stops all ranks: prints "zero3d: rank R: message" (once per run, the first
  * failure on top), tells the others over the side channel and ends the run with a non-zero exit on
@@ -94,13 +93,13 @@ void z3d_world_destroy(z3d_world *world);
 void z3d_world_abort(z3d_world *world, z3d_status status, const char *message)
     __attribute__((noreturn));
 
-/* ERR_TOPOLOGY, naming the ranks and nodes, when a tensor group would straddle nodes (the paper's
- * < 5 % case), or the mesh is of another world size. Not collective: same answer everywhere. */
+/* ERR_TOPOLOGY, with the ranks and nodes, if a tensor group straddles nodes (the paper's < 5 %
+ * case), or the mesh is of another world size. Not collective: same answer everywhere. */
 z3d_status z3d_mesh_check_nodes(const z3d_world *world, const z3d_mesh *mesh);
 
-/* The rank that the environment gives this process, 0 if none: before there is a world. */
+/* The rank that the environment gives this process, 0 if none; for use before there is a world. */
 int z3d_launched_rank(void);
-/* The MPI library that this build has: "Open MPI v4.1.4", or that there is none. */
+/* The MPI library of this build: "Open MPI v4.1.4", or that there is none. */
 void z3d_mpi_version(char *text, size_t size);
 
 int z3d_world_rank(const z3d_world *world);
@@ -116,8 +115,8 @@ z3d_status z3d_world_broadcast(z3d_world *world, void *data, int64_t bytes, int 
 /* `bytes` from every rank, in rank order. */
 z3d_status z3d_world_gather_all(z3d_world *world, const void *mine, void *all, int64_t bytes);
 /* OK on every rank if `status` was OK on every rank; else every rank gets the first failing rank's
- * status and message
- * ("rank R: ..."). How a check that one rank makes becomes everybody's answer. Collective. */
+ * status and message ("rank R: ..."). So one rank's check becomes everybody's answer. Collective.
+ */
 z3d_status z3d_world_agree(z3d_world *world, z3d_status status);
 
 /* ---- groups and collectives ---- */
@@ -130,13 +129,13 @@ const char *z3d_collective_name(z3d_collective_kind kind);
  * (((x[r+1] + x[r+2]) + ...) + x[r]) with members modulo size, each partial sum rounded to dtype;
  * an all_reduce cuts its buffer into size near-equal rows and is a reduce_scatter followed by an
  * all_gather; up to 4096 bytes it instead sums in member order 0, 1, ... on every member. So with
- * mpi, tcp and self a result depends on sizes only, never on timing nor on which of them it is.
- * NCCL sums in the order of its own rings and trees, which it chooses by machine and size: its
- * results have equal bits from run to run on one machine, not those of mpi. */
+ * mpi, tcp and self a result depends on sizes only, not on timing or on the backend. NCCL sums in
+ * the order of its own rings and trees, which it chooses by machine and size: its results have
+ * equal bits from run to run on one machine, but not those of mpi. */
 
 /* Makes the group of this rank over a set of axes that is not empty. Collective over the world,
- * every rank the same sets in the same order. Size-1 groups get the self backend. The device's poll
- * is set, so that pending collectives move during kernels; the device must outlive its groups
+ * every rank the same sets in the same order. Size-1 groups get the self backend. It sets the
+ * device's poll, so pending collectives progress during kernels. The device must outlive its groups
  * (NULL: no polling). Errors: ERR_USAGE, ERR_TOPOLOGY, ERR_MEMORY, ERR_COMM. */
 z3d_status z3d_group_create(z3d_world *world, const z3d_mesh *mesh, z3d_axes axes,
                             z3d_device *device, z3d_group **out);
@@ -147,30 +146,30 @@ z3d_status z3d_groups_create(z3d_world *world, const z3d_mesh *mesh, z3d_device 
 void z3d_groups_destroy(z3d_group *group[Z3D_AXES_COUNT]);
 /* A group of given size and index whose collectives do nothing: for recording. Not collective. */
 z3d_status z3d_group_create_recording(z3d_axes axes, int size, int index, z3d_group **out);
-/* The same, and every start and wait is written on the tape, which must outlive the group: for the
- * sim device. buffer_bytes: what the group counts as its own. Not collective. */
+/* The same for the sim device: it writes every start and wait on the tape, which must outlive the
+ * group. buffer_bytes: the buffers that the group counts as its own. Not collective. */
 struct z3d_tape;
 z3d_status z3d_group_create_sim(z3d_axes axes, int size, int index, struct z3d_tape *tape,
                                 int64_t buffer_bytes, z3d_group **out);
 /* Bytes of buffers that each rank of a group of `size` ranks on cpus owns; one_node: they share a
- * node, whose kernel lets them read each other's memory. */
+ * node and can read each other's memory. */
 int64_t z3d_group_buffers_on_cpus(int size, bool one_node);
 void z3d_group_destroy(z3d_group *group);
 
 z3d_axes z3d_group_axes(const z3d_group *group);
 int z3d_group_size(const z3d_group *group);
 int z3d_group_index(const z3d_group *group); /* this rank's place in it */
-/* Bytes of communication buffers this group owns, allocated when it was made: for the ledger.
+/* Bytes of communication buffers that this group owns, allocated at its creation: for the ledger.
  * NULL: 0. */
 int64_t z3d_group_buffer_bytes(const z3d_group *group);
 const char *z3d_group_backend(const z3d_group *group); /* "mpi", "tcp", "self", "nccl", ... */
-/* Whether its collectives are work on the device's own streams, and nothing on the host. NULL: it
- * has none that are not. */
+/* Whether its collectives run on the device's own streams, without the host. NULL: it has none that
+ * are not. */
 bool z3d_group_on_stream(const z3d_group *group);
 
-/* Starts a collective behind the kernels launched so far; the buffer belongs to it until its wait.
- * Collectives of one group are started in the same order by all members. *ticket is used once, in
- * wait or test. Collective over the group. Errors: ERR_COMM. */
+/* Starts a collective after the kernels launched so far; it owns the buffer until its wait. All
+ * members start the collectives of a group in the same order. Use *ticket once, in wait or test.
+ * Collective over the group. Errors: ERR_COMM. */
 typedef struct z3d_ticket {
     int64_t id;
 } z3d_ticket;
@@ -182,30 +181,30 @@ z3d_status z3d_collective_test(z3d_group *group, z3d_ticket ticket);
 /* start + wait. */
 z3d_status z3d_collective_run(z3d_group *group, const z3d_collective *call);
 
-/* Called at every start on this group, before anything is sent: how traces are recorded and how the
- * executor asserts that what a unit does is what its recording did. A failure of `observe` fails
- * the start. NULL: none. */
+/* Called at every start on this group, before anything is sent. The recorder uses it, and the
+ * executor compares a unit with its recording. A failure of `observe` fails the start. NULL: none.
+ */
 void z3d_group_set_observer(z3d_group *group,
                             z3d_status (*observe)(void *context, z3d_group *group,
                                                   const z3d_collective *call),
                             void *context);
 
-/* What a group has done since it was made. calls, bytes (volume_elements times the type's size) and
- * volume_elements leave out calls marked scalar. volume_elements: as the formulas count, in
+/* What a group has done since its creation. calls, bytes (volume_elements times the type's size)
+ * and volume_elements do not count calls marked scalar. volume_elements, as in the formulas:
  * elements that leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and
  * all_gather count (N-1) of a row each (= total x (N-1)/N), broadcast, send: count. */
 typedef struct z3d_traffic {
     int64_t calls, bytes, volume_elements;
     int64_t scalar_calls, scalar_bytes;
-    /* From a transfer's turn in the group's queue to its completion; spent inside wait; NAN: nobody
-     * timed all of them. */
+    /* seconds: from a transfer's turn in the group's queue to its completion; exposed_seconds:
+     * spent in wait. NAN: not all were timed. */
     double seconds, exposed_seconds;
 } z3d_traffic;
 /* NULL: none. */
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind);
-/* Adds `amount`, but its times, so often: what captured work does again (1) or for the first time,
- * when it was counted as it was captured (0), what was captured in vain (-1). What runs has no
- * times, and so all of its kind have none. NULL: nothing. */
+/* Adds `amount`, without its times, so often: 1 if captured work runs again; 0 if it runs for the
+ * first time (the capture counted it); -1 if the capture failed. Captured work has no times, so its
+ * kind has none. NULL: nothing. */
 void z3d_group_count(z3d_group *group, z3d_collective_kind kind, const z3d_traffic *amount,
                      int times);
 
@@ -216,31 +215,29 @@ typedef struct z3d_watchdog_config {
     double timeout_seconds; /* 0: no watchdog; the side channel still notices dead ranks */
 } z3d_watchdog_config;
 
-/* Starts this rank's side-channel thread. Rank 0 listens, the others connect; a connection that
- * ends without a goodbye is a death: the survivors' lowest rank prints "zero3d: rank 2 (host, pid)
- * died in reduce_grads block.3 of step 12" at once and every rank ends with a non-zero code. When
- * some rank has waited longer than the timeout in one place, or a pending I/O of its
- * (src/base/pending_io.h, any thread's) got no further for so long, rank 0 asks everybody where
- * they are, prints who waits for whom and whose disk does not answer, and ends the run; but waiting
- * for a rank whose pending I/O still get further is no hang. One rank alone has one, too, where
- * there is a timeout. Collective over the world.
- */
+/* Starts this rank's side-channel thread. Rank 0 listens, the others connect. A connection that
+ * ends without a goodbye is a death: the lowest surviving rank immediately prints "zero3d: rank 2
+ * (host, pid) died in reduce_grads block.3 of step 12", and every rank ends with a non-zero code.
+ * If a rank waits longer than the timeout at one position, or one of its threads' pending I/O
+ * (src/base/pending_io.h) makes no progress for so long, rank 0 asks all ranks for their positions,
+ * prints who waits for whom and whose disk does not answer, and ends the run. Waiting for a rank
+ * whose pending I/O makes progress is not a hang. With a timeout, a single rank has a watchdog,
+ * too. Collective over the world. */
 z3d_status z3d_watchdog_start(z3d_world *world, const z3d_watchdog_config *config);
 /* Says goodbye. Collective. z3d_world_destroy calls it. */
 void z3d_watchdog_stop(z3d_world *world);
-/* This rank's place: `text` (copied, cut between words
- * behind 159 bytes: "step 12: wait reduce_grads block.3 (data
- * group)"); `waiting`: it stands in a wait. Cheap (no system call); called at every instruction.
- * Each call is a sign of life. */
+/* Sets this rank's position: `text` (copied, cut between words after 159 bytes: "step 12: wait
+ * reduce_grads block.3 (data group)"); `waiting`: it is in a wait. Cheap (no system call); called
+ * at every instruction. Each call counts as progress. */
 void z3d_watchdog_position(z3d_world *world, bool waiting, const char *text);
 
-/* Whether a stop was asked for (SIGUSR1, SIGTERM, SIGINT, mpirun's announcement) on this rank.
- * Handlers are installed by z3d_world_catch_signals; a second signal, half a second or more after
- * the first (one Ctrl-C can arrive as several), ends the process at once with code 128 + its
+/* Whether this rank was asked to stop (SIGUSR1, SIGTERM, SIGINT, mpirun's announcement).
+ * z3d_world_catch_signals installs the handlers. A second signal, half a second or more after the
+ * first (one Ctrl-C can arrive as several), ends the process immediately with code 128 + its
  * number. */
 void z3d_world_catch_signals(z3d_world *world);
 bool z3d_world_stop_requested(const z3d_world *world);
-/* Whether one was asked for on any rank. Collective; the same answer everywhere. */
+/* Whether any rank was asked to stop. Collective; the same answer everywhere. */
 z3d_status z3d_world_agree_stop(z3d_world *world, bool *stop);
 
 #endif

@@ -1,6 +1,6 @@
-/* Column- and row-parallel linear layers. Two sums over the group make the pair: the row-parallel
- * one in forward (g of Megatron-LM's figure 3) and the column-parallel one in backward (f), which
- * travels while the weight gradient is computed. */
+/* Column- and row-parallel linear layers. The pair needs two sums over the group: the row-parallel
+ * one in forward (g of Megatron-LM's figure 3), and the column-parallel one in backward (f), which
+ * runs while the weight gradient is computed. */
 #include "tensor_parallel/tensor_parallel.h"
 
 /* y[rows,out] = x[rows,in] W[out,in]^T (+ bias) */

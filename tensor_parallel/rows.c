@@ -1,7 +1,7 @@
-/* Whose the rows are between the tensor-parallel layers, and the two operators that lead from one
- * side to the other: g-bar, the sum of which each rank gets its own rows, and g, which gathers all
- * rows from everybody's own (Korthikanti et al., 2205.05198, figure 5). Together they move what
- * the all-reduce moves that stands in their place without sequence parallelism. */
+/* Which rank has which rows between the tensor-parallel layers, and the two operators between the
+ * layouts: g-bar, a sum of which each rank gets its own rows, and g, which gathers all rows
+ * (Korthikanti et al., 2205.05198, figure 5). Together they move as much as the one all-reduce that
+ * replaces them without sequence parallelism. */
 #include "tensor_parallel/tensor_parallel.h"
 
 z3d_row_range z3d_own_rows(const z3d_tensor_lane *lane, int64_t rows) {

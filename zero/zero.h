@@ -1,6 +1,6 @@
 /* zero: the training step as a program. program/ has the table of instructions, what persists
- * (states.c, the one file where ZeRO's stage is read), groups as matrices of shards, the recordings
- * of units and the set of all programs; build/ makes the lists, verify/ proves them, plan_memory/
+ * (states.c, the only file that reads ZeRO's stage), groups as matrices of shards, the recordings
+ * of units and the set of all programs. build/ makes the lists, verify/ checks them, plan_memory/
  * lays out their memory, execute/ runs them. It runs units through src/model/unit.h and knows no
  * GPT. May call src/model/unit.h, parallel/, src/device, src/base. Start reading at program.h, then
  * program/opcodes.h. */
@@ -20,11 +20,11 @@ typedef struct z3d_loss_scaler {
     int64_t window, hysteresis;
 } z3d_loss_scaler;
 
-/* Whether a train step is captured once and started as one piece of work from then on (a CUDA
- * graph). AUTO: where it can be; a capture that fails is said, and steps run on without. */
+/* Whether a train step is captured once and launched as one operation from then on (a CUDA graph).
+ * AUTO: if possible; if a capture fails, a line says so and steps run without it. */
 typedef enum z3d_graph_mode { Z3D_GRAPH_OFF, Z3D_GRAPH_AUTO, Z3D_GRAPH_ON } z3d_graph_mode;
 
-/* Concrete values only: every `auto` was resolved above. */
+/* Concrete values only: the caller has resolved every `auto`. */
 typedef struct z3d_engine_config {
     const z3d_model *model; /* must outlive the engine */
     z3d_mesh mesh;
@@ -51,13 +51,13 @@ typedef struct z3d_engine_config {
 
 typedef struct z3d_engine z3d_engine;
 
-/* Why steps of an engine made like this cannot be captured; NULL: they can. */
+/* Why steps of an engine with this configuration cannot be captured; NULL: they can. */
 const char *z3d_graph_obstacle(const z3d_engine_config *config);
 
 /* Lays out, records, builds, verifies and plans the programs, allocates the one arena, initialises
  * parameters (a pure function of seed, parameter name and global element index). Collective over
- * the world. Errors: ERR_CONFIG, ERR_PROGRAM (a verifier's refusal), ERR_MEMORY (with the plan's
- * need by category). */
+ * the world. Errors: ERR_CONFIG, ERR_PROGRAM (the verifier refuses), ERR_MEMORY (with the plan's
+ * bytes by category). */
 z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out);
 void z3d_engine_destroy(z3d_engine *engine);
 
@@ -70,7 +70,7 @@ typedef struct z3d_micro_batch {
 typedef struct z3d_step_input {
     const z3d_micro_batch *micro; /* program.accumulation of them (evaluate: 1) */
     int64_t sample_base;          /* global index of the step's first sample */
-    int64_t global_targets; /* valid targets of the whole global batch: the loss is divided by it,
+    int64_t global_targets; /* valid targets of the whole global batch: the loss is divided by this,
                                once */
     float learning_rate;
     bool stop_requested; /* by this rank; the answer is in the result, equal on all ranks */
@@ -82,22 +82,22 @@ typedef struct z3d_step_result {
     double grad_norm;   /* global, each logical parameter once, before clipping, unscaled */
     float loss_scale;   /* used in this step */
     bool skipped;       /* overflow: nothing was changed */
-    int overflow_group; /* of a skipped step: the parameter group of the unit that had an infinity
-                           or NaN, the nearest to the loss; -1: the loss itself is no number */
+    int overflow_group; /* of a skipped step: the parameter group of the unit nearest to the loss
+                           that had an infinity or NaN; -1: the loss itself is not finite */
     int64_t skipped_in_a_row;
     bool stop;                       /* some rank asked for a stop */
     double seconds, exposed_seconds; /* of the step; spent in waits for collectives */
     double exposed_transfer_seconds; /* spent in waits for copies from and to host memory */
-    /* Both NAN for a step that was captured and has any: nobody times what is in a graph. */
+    /* Both NAN for a captured step that has any: nothing in a graph is timed. */
 } z3d_step_result;
 
-/* One optimizer step. Collective over the world. An error may have met this rank alone while the
+/* One optimizer step. Collective over the world. An error may be this rank's alone, while the
  * others wait in a collective: the caller ends the run with z3d_world_abort, which stops them too.
- * That holds for every collective function here. */
+ * This holds for every collective function here. */
 z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input,
                                  z3d_step_result *out);
-/* Loss of one micro-batch a rank without training (no dropout): adds to *loss_sum and *targets the
- * whole world's sums. Collective. */
+/* Loss of one micro-batch per rank without training (no dropout): adds the whole world's sums to
+ * *loss_sum and *targets. Collective. */
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
                                double *targets, bool *stop);
 /* The last unit's GENERATE output as fp32 [batch, elements] into host memory, equal on all ranks of
@@ -105,8 +105,8 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
 z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
                                float *out);
 
-/* Planned (from the memory plan) and measured (live bytes as the executor touches them) by
- * category, in bytes on this rank, of one memory space. */
+/* Planned (from the memory plan) and measured (live bytes as the executor uses them) bytes of this
+ * rank in one memory space, by category. */
 const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space);
 const z3d_ledger *z3d_engine_measured(const z3d_engine *engine, z3d_space space);
 /* Size of the one block of device memory. */
@@ -115,7 +115,7 @@ int64_t z3d_engine_arena_bytes(const z3d_engine *engine);
 const void *z3d_engine_arena(const z3d_engine *engine, z3d_space space, int64_t *bytes);
 const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode);
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine);
-/* Pieces of work in the captured train step; 0: it is not captured (yet). */
+/* Operations in the captured train step; 0: it is not captured (yet). */
 int64_t z3d_engine_graph_launches(const z3d_engine *engine);
 /* The device that the engine was made with. */
 z3d_device *z3d_engine_device(const z3d_engine *engine);
@@ -138,9 +138,9 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
 
 /* ---- the parts of logical parameters that ranks hold: for checkpoints ---- */
 
-/* A logical parameter seen as [outer, global, inner] is cut along its middle dimension: a tensor
- * rank has `valid` rows from `offset` on, padding left out. Of these, flattened as [outer, valid,
- * inner], a rank holds the elements first .. first + count - 1. */
+/* A logical parameter, seen as [outer, global, inner], is split along its middle dimension: a
+ * tensor rank has `valid` rows from `offset` on, without padding. Of these, flattened as [outer,
+ * valid, inner], a rank holds the elements first .. first + count - 1. */
 typedef struct z3d_part {
     int64_t outer, global, inner;
     int64_t offset, valid;
@@ -161,18 +161,18 @@ z3d_status z3d_engine_read_part(z3d_engine *engine, z3d_tensor_kind kind, int gr
                                 int64_t first, int64_t count, float *out);
 z3d_status z3d_engine_write_part(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                                  int64_t first, int64_t count, const float *values);
-/* Said by every rank where some have written parts of parameters: what the others hold of them, for
- * evaluation, is old from here. */
+/* Every rank calls this if some have written parts of parameters: the other ranks' copies for
+ * evaluation are then outdated. */
 void z3d_engine_parameters_changed(z3d_engine *engine);
 
-/* What changes from step to step beside the tensors; equal on all ranks. */
+/* The state beside the tensors that changes from step to step; equal on all ranks. */
 typedef struct z3d_engine_state {
     int64_t step, optimizer_step, skipped_in_a_row;
     float loss_scale;
     int64_t good_steps, hysteresis_left; /* of dynamic loss scaling */
 } z3d_engine_state;
 void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out);
-/* A fixed loss scale stays what the configuration says. Every rank must set the same. */
+/* A fixed loss scale stays as configured. Every rank must set the same state. */
 void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state);
 
 #endif

@@ -1,5 +1,5 @@
-/* Channels and messages whatever carries them, and small blocking helpers on binomial trees: a
- * member's subtree are the members behind it, so what is gathered comes in order. */
+/* Channels and messages, independent of the transport, and small blocking helpers on binomial
+ * trees. A member's subtree are the members after it, so gathered data is in order. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Groups and their collectives: checks of arguments, the observer, tickets, traffic counting, and
- * the dispatch over a backend's table. */
+ * the dispatch to a backend's table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Inside parallel/ only: what a world and a group are made of, the table of a collectives backend,
- * and the operations that are under way. */
+/* Private to parallel/: the fields of a world and a group, the table of a collectives backend, and
+ * the operations in progress. */
 #ifndef ZERO3D_PARALLEL_INTERNAL_H
 #define ZERO3D_PARALLEL_INTERNAL_H
 

@@ -1,5 +1,5 @@
-/* How this process was started. Without a launcher MPI is not started at all: its singleton mode
- * forks a daemon, which fails or makes noise where that daemon is missing. */
+/* How this process was started. Without a launcher MPI is not started: its singleton mode forks a
+ * daemon, and fails or prints messages if that daemon is missing. */
 #include "parallel/interface/launcher.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Inside parallel/ only: how this process was started, out of its environment. */
+/* Private to parallel/: finds out from the environment how this process was started. */
 #ifndef ZERO3D_PARALLEL_LAUNCHER_H
 #define ZERO3D_PARALLEL_LAUNCHER_H
 

@@ -1,6 +1,6 @@
-/* Progress: one engine per world moves the pending operations of all its groups, called from waits
- * and, through the device's poll, between the tiles of long kernels. Several groups share one
- * device and its one poll: that is why the engine belongs to the world. */
+/* Progress: one engine per world advances the pending operations of all its groups. Waits call it,
+ * and long kernels between their tiles, through the device's poll. The engine belongs to the world
+ * because several groups share one device and its one poll. */
 #include <sched.h>
 #include <time.h>
 

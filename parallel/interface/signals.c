@@ -1,6 +1,6 @@
 /* Asking a run to stop: SIGUSR1 (which mpirun forwards), SIGTERM and SIGINT set a flag that the
- * trainer reads between steps; a second one ends the process at once. A signal handler can reach
- * nothing but static variables: these two are the exception to having no global state. */
+ * trainer reads between steps; a second one ends the process at once. A signal handler can use only
+ * static variables: these two are the exception to the rule of no global state. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>

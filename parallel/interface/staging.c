@@ -1,6 +1,6 @@
-/* Collectives of backends that work on host memory, for devices whose memory is apart: the operands
- * are packed into pinned host memory at the start, and results go back at the wait. The packed
- * matrix has the rows of the bucket side by side: the same sums in the same order. */
+/* Collectives of backends that work on host memory, for devices whose memory the host cannot
+ * access. The start packs the operands into pinned host memory; the wait copies the results back.
+ * The packed matrix has the rows of the bucket side by side: the same sums in the same order. */
 #include "parallel/interface/internal.h"
 
 /* Rows of a call's matrix that are sent from here, or filled in by it. */

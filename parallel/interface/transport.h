@@ -1,6 +1,5 @@
-/* Inside parallel/ only: messages between ranks. One table with two implementations, mpi/ and tcp/;
- * everything else in parallel/ moves its data through this. channel.c has what is the same for
- * both. */
+/* Private to parallel/: messages between ranks. One table with two implementations, mpi/ and tcp/;
+ * everything else in parallel/ moves its data through it. channel.c has what both share. */
 #ifndef ZERO3D_PARALLEL_TRANSPORT_H
 #define ZERO3D_PARALLEL_TRANSPORT_H
 

@@ -1,5 +1,5 @@
-/* The world: who carries messages, finding nodes, small blocking helpers on host memory, and how
- * one rank's failure becomes everybody's. */
+/* The world: chooses the transport, finds nodes, has small blocking helpers on host memory, and
+ * spreads one rank's failure to all. */
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Barriers and small all_reduces: everybody sends its vector to everybody and sums in member order,
- * so that one message time is enough and all members get the same bits. */
+ * so one message time is enough, and all members get the same bits. */
 #include <string.h>
 
 #include "parallel/messages/messages.h"

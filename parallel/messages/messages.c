@@ -1,5 +1,5 @@
-/* The backend of groups over messages: a queue of collectives, one under way at a time, beside the
- * sends and receives. */
+/* The backend of groups over messages: a queue of collectives, one in progress at a time, beside
+ * the sends and receives. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Inside parallel/messages only: the state of a group whose members send each other messages. */
+/* Private to parallel/messages: the state of a group whose members send each other messages. */
 #ifndef ZERO3D_PARALLEL_MESSAGES_H
 #define ZERO3D_PARALLEL_MESSAGES_H
 

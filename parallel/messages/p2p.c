@@ -1,6 +1,6 @@
-/* Sends and receives between two members. They do not queue behind the group's collectives nor
- * behind each other: a pipeline stage that starts a send and then a receive must not wait for the
- * send before its receive is seen. Each has its own tag, from a count that both sides keep. */
+/* Sends and receives between two members. They do not queue behind the group's collectives or
+ * behind each other: if a pipeline stage starts a send and then a receive, the receive must not
+ * wait for the send. Each has its own tag, from a count that both sides keep. */
 #include "parallel/messages/messages.h"
 
 static bool is_send(const z3d_operation *operation) {

@@ -1,6 +1,6 @@
 /* Ring collectives over messages, as state machines that never block. MPI's own reduce_scatter maps
- * fresh temporary memory on each call and its nonblocking collectives keep no order of sums that we
- * could name; here the order is the contract of parallel.h and the slots are allocated once.
+ * new temporary memory on each call, and its nonblocking collectives have no documented order of
+ * sums. Here the order is the contract of parallel.h, and the slots are allocated once.
  *
  * Step s of member i sends row i-1-s and receives row i-2-s (modulo size). In steps 0 .. size-2
  * what comes in is added to the own row, which is sent on in the next step: row r starts at member

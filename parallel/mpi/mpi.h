@@ -1,4 +1,4 @@
-/* Inside parallel/ only: MPI as what carries messages. */
+/* Private to parallel/: messages over MPI. */
 #ifndef ZERO3D_PARALLEL_MPI_H
 #define ZERO3D_PARALLEL_MPI_H
 

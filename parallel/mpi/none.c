@@ -1,4 +1,4 @@
-/* MPI where a build has none. */
+/* Replaces mpi.c in a build without MPI. */
 #include <stdio.h>
 
 #include "parallel/mpi/mpi.h"

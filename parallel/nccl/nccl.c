@@ -1,7 +1,7 @@
-/* The backend of groups whose collectives run on the device: NCCL, out of the CUDA plugin. To the
- * host an operation is over as soon as it is enqueued; that compute waits for it is said on its
- * stream. One connection of the whole world, bootstrapped over the world's own broadcast, is split
- * into the groups' communicators. */
+/* The backend of groups whose collectives run on the device: NCCL, from the CUDA plugin. For the
+ * host an operation is complete when it is enqueued; compute waits for it on its stream. One
+ * connection of the whole world, bootstrapped over the world's own broadcast, is split into the
+ * groups' communicators. */
 #include "parallel/interface/internal.h"
 
 static z3d_status connect_world(z3d_world *world, z3d_device *device) {

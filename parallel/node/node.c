@@ -1,7 +1,7 @@
-/* Collectives inside a node. What is small goes through slots of shared memory: every member copies
- * its vector in, posts the number of the collective, and reads from the others' slots. What is
- * large stays where it is: members read each other's memory (process_vm_readv), one copy, which
- * moves on even while the owner computes. Every flag has one writer and only grows.
+/* Collectives inside a node. Small data goes through slots of shared memory: every member copies
+ * its vector in, posts the number of the collective, and reads from the others' slots. Large data
+ * stays in place: members read each other's memory (process_vm_readv), with one copy, even while
+ * the owner computes. Every flag has one writer and only grows.
  *
  *   posted    my slot or buffer may be read for this collective
  *   reduced   my row of it is complete

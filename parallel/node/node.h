@@ -1,6 +1,5 @@
-/* Inside parallel/ only: collectives of a group whose members all sit on one node, through memory
- * that they share and by reading each other's memory. The same sums in the same order as the ring:
- * equal bits. */
+/* Private to parallel/: collectives of a group on one node, through shared memory and by reading
+ * each other's memory. The same sums in the same order as the ring: equal bits. */
 #ifndef ZERO3D_PARALLEL_NODE_H
 #define ZERO3D_PARALLEL_NODE_H
 

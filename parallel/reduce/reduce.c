@@ -1,6 +1,6 @@
 /* Sums and maxima of two arrays in every reducible type. Each loop is written once and compiled for
- * the plain instruction set and, on x86, for AVX2 and AVX-512; fp16 uses the CPU's conversions
- * where there are any. */
+ * the plain instruction set and, on x86, for AVX2 and AVX-512; fp16 uses the CPU's conversions if
+ * it has them. */
 #include "parallel/reduce/reduce.h"
 
 #include <math.h>

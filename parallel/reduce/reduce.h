@@ -1,4 +1,4 @@
-/* Inside parallel/ only: the arithmetic of reductions. */
+/* Private to parallel/: the arithmetic of reductions. */
 #ifndef ZERO3D_PARALLEL_REDUCE_H
 #define ZERO3D_PARALLEL_REDUCE_H
 

@@ -1,4 +1,5 @@
-/* The backend of groups of one: every collective is already done, the buffer is its own result. */
+/* The backend of groups of one: every collective is already complete, because the buffer is the
+ * result. */
 #include "parallel/interface/internal.h"
 
 static z3d_status self_start(z3d_group *group, z3d_operation *operation) {

@@ -1,6 +1,6 @@
-/* The side channel's thread. On rank 0, the coordinator, it hears everybody's places, deaths and
- * failures, prints the one line that matters and tells everybody to end. On the others it tells the
- * coordinator, and when the coordinator itself is gone finds the lowest rank that is left to be the
+/* The side channel's thread. On rank 0, the coordinator, it receives everybody's positions, deaths
+ * and failures, prints the one line that matters and tells everybody to end. On the others it
+ * reports to the coordinator; if the coordinator is gone, the lowest remaining rank becomes the
  * next one. */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Places: a version lock over atomic words, so that a reader on another thread or in another
- * process never stops the writer and never reads half a sentence. */
+/* Positions: a version lock over atomic words. A reader on another thread or in another process
+ * never blocks the writer and never reads half a text. */
 #include <string.h>
 
 #include "parallel/side/side.h"

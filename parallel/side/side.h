@@ -1,7 +1,7 @@
-/* Inside parallel/side only. The side channel: one thread per rank, TCP between rank 0 (the
- * coordinator) and the others, apart from messages, which may be blocked. place.c keeps what this
- * rank is doing, wire.c opens sockets and frames messages, coordinator.c is the thread and decides,
- * report.c writes the sentences, watchdog.c is the face. */
+/* Private to parallel/side. The side channel: one thread per rank, TCP between rank 0 (the
+ * coordinator) and the others, independent of messages, which may be blocked. position.c keeps what
+ * this rank is doing, wire.c opens sockets and frames messages, coordinator.c is the thread and
+ * decides, report.c writes the texts, watchdog.c is the interface. */
 #ifndef ZERO3D_PARALLEL_SIDE_H
 #define ZERO3D_PARALLEL_SIDE_H
 
@@ -20,7 +20,7 @@ enum {
     Z3D_TICK_MS = 250
 };
 
-/* ---- place.c: what a rank is doing ---- */
+/* ---- position.c: what a rank is doing ---- */
 
 typedef struct z3d_position {
     bool waiting;

@@ -1,4 +1,4 @@
-/* The side channel's face: opening it, the watchdog's timeout, this rank's place, goodbye,
+/* The side channel's interface: opening it, the watchdog's timeout, this rank's position, goodbye,
  * and the line that ends a run. */
 #include <errno.h>
 #include <signal.h>

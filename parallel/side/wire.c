@@ -1,5 +1,5 @@
 /* The side channel's connections: addresses, greetings, and messages of a fixed head and a short
- * body. A random token keeps out whoever else finds the port. */
+ * body. A random token keeps out others who find the port. */
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>

@@ -1,5 +1,5 @@
-/* What collectives take on a described machine: how an axis' groups lie on the nodes, and the costs
- * of rings, trees and collectives in levels over the links they share. */
+/* The time of collectives on a described machine: how groups lie on the nodes, and the costs of
+ * rings, trees and hierarchical collectives over shared links. */
 #ifndef ZERO3D_PARALLEL_SIM_LINKS_H
 #define ZERO3D_PARALLEL_SIM_LINKS_H
 

@@ -1,4 +1,4 @@
-/* Inside parallel/ only: TCP sockets that never block and never raise SIGPIPE, for the side channel
+/* Private to parallel/: TCP sockets that never block and never raise SIGPIPE, for the side channel
  * and for messages over TCP. */
 #ifndef ZERO3D_PARALLEL_SOCKETS_H
 #define ZERO3D_PARALLEL_SOCKETS_H

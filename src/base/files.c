@@ -1,4 +1,4 @@
-/* Small files read whole, folders made, the clock. */
+/* Reads whole small files, creates folders, reads the clock. */
 #include "src/base/strings.h"
 
 #include <errno.h>

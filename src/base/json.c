@@ -253,7 +253,7 @@ static z3d_status read_value(parser *p, z3d_json *value, int depth) {
     return read_number(p, value);
 }
 
-/* ---- the face ---- */
+/* ---- public functions ---- */
 
 static void free_blocks(block *blocks) {
     while (blocks) {

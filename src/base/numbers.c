@@ -1,5 +1,5 @@
-/* Reading numbers whole: what is written is what is meant, or it is refused with what would be
- * right. strtol and atof are not used for that: they read 5e8 as 5, 010 as 8 and -1 as 2^64-1. */
+/* Reads numbers: the whole text must be one number, or the error says what would be right. strtol
+ * and atof would read 5e8 as 5, 010 as 8 and -1 as 2^64-1. */
 #include "src/base/strings.h"
 
 #include <ctype.h>

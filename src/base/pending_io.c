@@ -1,5 +1,5 @@
-/* The pending I/O of this process: one list, because a disk is asked in many places and by any
- * thread, and the one who looks knows none of them. */
+/* The pending I/O of this process: one list, because many places and any thread use a disk, and the
+ * watchdog knows none of them. */
 #include "src/base/pending_io.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Status names and this thread's error text. The text lives in the thread, so that storing an error
- * can never fail and never mixes the messages of two threads. */
+/* Status names and this thread's error text. Each thread has its own text, so storing an error
+ * cannot fail, and messages of two threads do not mix. */
 #include "src/base/status.h"
 
 #include <stdarg.h>

@@ -28,7 +28,7 @@ static bool resembles(const char *given, size_t length, const char *name) {
     return true;
 }
 
-/* argv[i] is "--something" that the command does not have: what may be meant. */
+/* argv[i] is "--something" that the command does not have: suggests what to write. */
 static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *options) {
     const char *given = argv[i] + 2, *value = strchr(given, '=');
     size_t length = value ? (size_t)(value - given) : strlen(given);
@@ -119,7 +119,7 @@ z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_confi
     z3d_status status = z3d_config_read_file(config, arguments[0]);
     for (int i = 1; i < count && (status == Z3D_OK || status == Z3D_ERR_CONFIG); i++)
         status = z3d_config_override(config, arguments[i]);
-    /* Everything that is wrong is told at once. */
+    /* Reports all errors at once. */
     if (status == Z3D_ERR_CONFIG)
         status = ranks > 0 ? z3d_config_settle(config, &z3d_model_rules, ranks, &data)
                            : z3d_config_check(config, &z3d_model_rules);
@@ -140,7 +140,7 @@ static void append_message(z3d_string *line, const char *message) {
 
 static int finish(z3d_status status, const char *command, bool told_here) {
     if (status == Z3D_OK) return CLI_OK;
-    /* Only what a command found wrong with its arguments is helped by its help. */
+    /* Only for errors in a command's arguments its help is useful. */
     bool usage = status == Z3D_ERR_USAGE && strstr(z3d_error_place(), "src/cli/");
     if (told_here) {
         z3d_string line = {0};
@@ -159,7 +159,7 @@ int cli_finish(z3d_status status, const char *command) {
 
 int cli_finish_rank(const z3d_world *world, z3d_status status, const char *command) {
     int rank = world ? z3d_world_rank(world) : z3d_launched_rank();
-    /* Rank 0 knows of every failure but those of ranks that it has not met. */
+    /* Rank 0 knows every failure except those of ranks that never connected to it. */
     return finish(status, command, rank == 0 || status == Z3D_ERR_START);
 }
 

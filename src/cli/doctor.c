@@ -1,4 +1,4 @@
-/* zero3d doctor: is this machine fit to train, and how fast is it. */
+/* zero3d doctor: checks this machine and measures its speed. */
 #include <errno.h>
 #include <hwloc.h>
 #include <stdio.h>

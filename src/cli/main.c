@@ -71,10 +71,10 @@ static bool asks_for_help(int argc, char **argv) {
     return false;
 }
 
-/* A standard stream that the caller has closed must not become the first file or connection that
- * is opened: what is printed would go there. A write beyond the
- * limit of file sizes is an error (EFBIG), not a death without a word; so is a write to a pipe that
- * nobody reads (EPIPE): `train | head` trains on. */
+/* If the caller closed a standard stream, the first file or connection that is opened must not take
+ * its number: output would go there. A write beyond the limit of file sizes becomes an error
+ * (EFBIG) instead of a silent death; so does a write to a pipe that nobody reads (EPIPE): `train |
+ * head` continues. */
 static void prepare_process(void) {
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
@@ -87,13 +87,13 @@ static bool is_set(const char *name) {
     return value && *value;
 }
 
-/* A thread that waits for the others of its rank spins for milliseconds by default, which takes
- * the core from those that it waits for where another job or rank wants it too: steps become ten
- * times slower. libgomp reads how long to spin when it is loaded, so the program starts itself
- * again, once: the second time the variable is set. argv[0] and the process id stay, and so does
- * the name, for which the path is read (/proc/self/exe would be called "exe"). Where this cannot be
- * done, the program goes on as it is: no /proc; or no interpreter (AT_BASE), because the dynamic
- * linker was started with the program as its argument and is what /proc/self/exe names. */
+/* By default a thread that waits for the others of its rank spins for milliseconds. If another job
+ * or rank needs the same core, this delays the threads that it waits for: steps become ten times
+ * slower. libgomp reads the spin count when it is loaded, so the program restarts itself once, with
+ * the variable set. argv[0] and the process id stay. So does the name: it comes from the path
+ * (/proc/self/exe would be named "exe"). The program continues unchanged if there is no /proc, or
+ * no interpreter (AT_BASE): then the dynamic linker was started with the program as its argument,
+ * and /proc/self/exe names the linker. */
 static void limit_spinning(char **argv) {
     char program[4096];
     if (is_set("OMP_WAIT_POLICY") || is_set("GOMP_SPINCOUNT") || getauxval(AT_BASE) == 0) return;
@@ -103,9 +103,9 @@ static void limit_spinning(char **argv) {
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv(program, argv);
 }
 
-/* After a failure mpirun sleeps twice its grace time. scripts/launch ends that as soon as all ranks
- * have ended, which it can tell only of ranks that mpirun has not collected before it sleeps: so
- * they do not all end at the same moment. */
+/* After a failure mpirun sleeps twice its grace time. scripts/launch ends that when all ranks have
+ * ended. It sees only ranks that mpirun has not collected before it sleeps, so the ranks do not all
+ * end at the same moment. */
 static int end_apart(int code) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (code == CLI_FAILED && rank && strcmp(rank, "0") != 0)

@@ -1,4 +1,4 @@
-/* From configuration keys to what the step-program builder decides from. */
+/* From configuration keys to the step-program builder's input. */
 #include "src/plan/plan.h"
 
 /* Blocks from one activation checkpoint to the next, so that there are as many as asked for. */

@@ -1,4 +1,4 @@
-/* The run's checkpoints: where they lie, when one is saved, and how a run goes on from one. */
+/* The run's checkpoints: their folder, when one is saved, and how a run resumes from one. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* A resumed run with more steps, where the learning-rate schedule ends with the run: what
- * `zero3d train --extend` does, and what a resume without it is told. */
+/* A resumed run with more steps, if the learning-rate schedule ends with the run: what `zero3d
+ * train --extend` does, and the error without it. */
 #include "src/train/trainer.h"
 
 static bool decays(const z3d_config *config) {

@@ -1,4 +1,4 @@
-/* Text from a checkpoint: its own configuration, cut for the ranks that there are. */
+/* Text from a checkpoint: uses its own configuration, adapted to the number of ranks. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Which keys a resumed run must keep, and what a run that changed some is told. */
+/* Which keys a resumed run must keep, and the error if it changes one. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Keeping the files of earlier runs, and the lock. */
+/* Keeps the files of earlier runs, and locks the folder. */
 #include "src/train/run_folder.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* From the agreed configuration to everything a run needs, and back down. */
+/* Creates everything that a run needs from the agreed configuration, and destroys it. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -1,7 +1,7 @@
 /* Activation checkpoints: where a recomputed unit's input is kept (ZeRO paper, section 5: P_a,
- * P_a+cpu), and how it comes back. Plain, the checkpoint is the input's own memory. Partitioned
- * over the tensor group, each rank keeps 1/tp of it, and an all-gather brings it back. In host
- * memory, it leaves and returns beside compute, one checkpoint ahead of need. */
+ * P_a+cpu), and how it comes back. Without options the checkpoint is the input's own memory. With
+ * P_a each tensor rank keeps 1/tp of it, and an all-gather restores it. With cpu it moves to host
+ * memory and returns beside compute, one checkpoint ahead. */
 #include "zero/build/builder.h"
 
 static z3d_rows kept_rows(const z3d_program *p) {

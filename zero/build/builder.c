@@ -12,8 +12,8 @@
 /* Longer steps are refused: every rank's list would take gigabytes. */
 enum { MAX_UNIT_RUNS = 200000, MAX_ENTRIES = 5000000 };
 
-static struct decisions decide(const z3d_program_config *config, const z3d_model *model,
-                               const z3d_layout *layout, int group) {
+static struct decisions decide(const z3d_program_config *config, const z3d_layout *layout,
+                               int group) {
     bool all_parameters = z3d_keeps_all_rows(layout, group, Z3D_PART_PARAMETERS);
     bool all_gradients = z3d_keeps_all_rows(layout, group, Z3D_PART_GRADIENTS);
     bool all_optimizer = z3d_keeps_all_rows(layout, group, Z3D_PART_OPTIMIZER);
@@ -22,7 +22,7 @@ static struct decisions decide(const z3d_program_config *config, const z3d_model
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
-        .sum_replicated = model->sequence_parallel && z3d_layout_replicates(layout, group),
+        .sum_replicated = layout->group[group].replica_axes != Z3D_AXES_NONE,
     };
 }
 
@@ -83,15 +83,23 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
                            .micro = -1,
                            .group = -1,
                            .rows = Z3D_ROWS_ALL,
-                           .axes = z3d_opcode_info_of(opcode)->axes};
+                           .axes = z3d_opcode_axes(p->layout, opcode, -1)};
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
+    return i;
+}
+
+static z3d_instruction *emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                   int *ticket, int g) {
+    z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
+    i->group = g;
+    i->axes = z3d_opcode_axes(b->program->layout, opcode, g);
     return i;
 }
 
 /* Columns of group g's [N x shard] matrix per collective, so that the matrix's part has at most
  * `bucket` elements. */
 static int64_t bucket_columns(const z3d_layout *layout, int g, int64_t bucket) {
-    int64_t columns = bucket / layout->data_size;
+    int64_t columns = bucket / layout->group[g].rows;
     if (columns < 1) columns = 1;
     return columns < layout->group[g].shard ? columns : layout->group[g].shard;
 }
@@ -123,9 +131,8 @@ static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, 
     int64_t columns = bucket_columns(p->layout, g, bucket);
     check_entries(b, g, columns, opcode == Z3D_OP_REDUCE_GRADS);
     for (int64_t first = 0; first < shard && b->status == Z3D_OK; first += columns) {
-        z3d_instruction *i = z3d_builder_emit(b, opcode, phase, &next);
+        z3d_instruction *i = emit_group(b, opcode, phase, &next, g);
         next++;
-        i->group = g;
         i->micro = micro;
         i->first = first;
         i->count = first + columns < shard ? columns : shard - first;
@@ -231,8 +238,7 @@ static void release_after(struct builder *b, int step) {
         if (!b->group[g].decided.gather_each_use) continue;
         if (!z3d_builder_reads_group(b, step, g) || z3d_builder_reads_group(b, step + 1, g))
             continue;
-        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL);
-        i->group = g;
+        z3d_instruction *i = emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
         b->group[g].parameters = -1;
     }
@@ -259,8 +265,7 @@ static void gather_at_start(struct builder *b) {
 /* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
  * stage. */
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing);
-    i->group = g;
+    z3d_instruction *i = emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
 }
 
@@ -291,8 +296,7 @@ static void add_started(struct started *started, int g, int micro) {
 
 /* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
 static void keep_shard(struct builder *b, int g, int micro) {
-    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL);
-    i->group = g;
+    z3d_instruction *i = emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, g);
     i->micro = micro;
     i->buffer[Z3D_SLOT_GRADIENTS] = b->group[g].gradients;
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
@@ -466,8 +470,7 @@ static void optimize(struct builder *b) {
         if (b->group[g].decided.gather_gradients)
             emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1, kept,
                          -1);
-        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL);
-        i->group = g;
+        z3d_instruction *i = emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
         i->buffer[Z3D_SLOT_SHARD] = kept;
@@ -520,7 +523,7 @@ static z3d_status find_writers(struct builder *b) {
                                            .gathering = -1,
                                            .gradients = -1,
                                            .last_writer = -1,
-                                           .decided = decide(&p->config, p->model, p->layout, g)};
+                                           .decided = decide(&p->config, p->layout, g)};
     for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
         const z3d_unit *unit = &p->model->unit[u];
         const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0});

@@ -1,4 +1,4 @@
-/* Inside the builder only (build/, activation_checkpointing/): the program under construction. */
+/* Private to the builder (build/, activation_checkpointing/): the program under construction. */
 #ifndef ZERO3D_ZERO_BUILDER_H
 #define ZERO3D_ZERO_BUILDER_H
 

@@ -1,6 +1,6 @@
-/* The order of work in a step: for every micro-batch forward through all units, then backward
- * through all, each stretch of recomputed units replayed from its checkpoint just before its
- * backward. */
+/* The order of work in a step: for every micro-batch, forward through all units, then backward
+ * through all. Each segment of recomputed units is recomputed from its activation checkpoint just
+ * before its backward. */
 #include <stdlib.h>
 
 #include "zero/build/builder.h"

@@ -1,6 +1,6 @@
-/* What goes into a step and comes out of it: its data and step state at the beginning, the control
- * vector that is summed over all ranks, and what the host learns of it at the end. In between the
- * host reads nothing: what the sums decide is decided on the device. */
+/* The input and output of a step: its data and step state at the beginning, the control vector that
+ * is summed over all ranks, and what the host reads of it at the end. In between the host reads
+ * nothing: the device decides from the sums. */
 #include <math.h>
 #include <string.h>
 
@@ -85,7 +85,7 @@ static z3d_status sum_gradient_squares(z3d_executor *executor) {
     for (int g = 0; g < layout->num_groups; g++) {
         for (int r = 0; r < layout->group[g].num_ranges; r++) {
             z3d_range range;
-            if (!z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
+            if (!z3d_layout_shard_range(layout, g, r, &range)) continue;
             if (range.replicated && layout->tensor_index != 0) continue;
             Z3D_TRY(Z3D_LAUNCH(
                 executor->device, sum_squares,

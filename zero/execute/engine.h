@@ -1,4 +1,4 @@
-/* Inside zero/ only: the engine's fields. */
+/* Private to zero/: the engine's fields. */
 #ifndef ZERO3D_ZERO_ENGINE_H
 #define ZERO3D_ZERO_ENGINE_H
 

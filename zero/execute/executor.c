@@ -1,5 +1,5 @@
 /* Runs a step program: one function per class of instructions, in list order. What a unit does
- * inside is asserted against its recording. */
+ * inside is compared with its recording. */
 #include "zero/execute/executor.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Inside zero/ only: runs one program on one rank. It never asks which stage it is in. */
+/* Private to zero/: runs one program on one rank. It never asks which stage it is in. */
 #ifndef ZERO3D_ZERO_EXECUTOR_H
 #define ZERO3D_ZERO_EXECUTOR_H
 

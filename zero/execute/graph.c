@@ -1,7 +1,7 @@
-/* A train step as one piece of work: its list is captured once, while nothing runs, and started as
- * a whole in every step after. What varies from step to step is data: it lies in the mailbox and in
- * the step state. The first step runs as it is, because libraries make plans and scratch when they
- * meet a shape for the first time. */
+/* A train step as one operation: its list is captured once, while nothing runs, and launched as a
+ * whole in every later step. What varies from step to step is data, in the mailbox and in the step
+ * state. The first step is not captured, because libraries make plans and scratch when they see a
+ * shape for the first time. */
 #include "zero/execute/executor.h"
 #include "zero/zero.h"
 

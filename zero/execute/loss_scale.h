@@ -1,4 +1,4 @@
-/* Inside zero/ only: the loss scale's state from step to step. */
+/* Private to zero/: the loss scale's state from step to step. */
 #ifndef ZERO3D_ZERO_LOSS_SCALE_H
 #define ZERO3D_ZERO_LOSS_SCALE_H
 

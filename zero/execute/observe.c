@@ -1,6 +1,5 @@
-/* What an executor writes about its run: a digest of every instruction's output, by which two runs
- * are compared down to the first instruction that differs, and a timeline in Chrome's trace format.
- */
+/* What an executor writes about its run: a digest of every instruction's output, to find the first
+ * instruction in which two runs differ, and a timeline in Chrome's trace format. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

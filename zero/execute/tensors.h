@@ -1,4 +1,4 @@
-/* Inside zero/ only: where a logical parameter's elements lie on this rank. */
+/* Private to zero/: where a logical parameter's elements lie on this rank. */
 #ifndef ZERO3D_ZERO_TENSORS_H
 #define ZERO3D_ZERO_TENSORS_H
 

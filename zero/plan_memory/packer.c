@@ -1,8 +1,8 @@
-/* Packing of lifetimes. Two ways to place a span, given an order: on the skyline (above all that
- * was placed in its lifetime; a segment tree over time makes it O(log n)), or in the lowest (or
- * tightest) gap among the placed spans that it meets (an interval tree finds them). Several orders
- * are tried by skyline, the good ones again by gaps, and the best is improved by moving what sticks
- * out at the top to the front. Effort is counted in spans looked at, not in seconds, so that the
+/* Packing of lifetimes. For a given order there are two ways to place a span: on the skyline (above
+ * all spans that were placed in its lifetime; a segment tree over time makes it O(log n)), or in
+ * the lowest (or tightest) gap among the placed spans that overlap it in time (an interval tree
+ * finds them). It tries several orders by skyline, the good ones again by gaps, and improves the
+ * best by moving the highest spans to the front. Effort is counted in spans, not in seconds, so the
  * result depends on the spans only. */
 #include "zero/plan_memory/packer.h"
 

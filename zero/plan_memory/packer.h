@@ -1,5 +1,5 @@
-/* Offline packing of lifetimes into one stretch of addresses: the pure problem behind the memory
- * planner (planner.c), which knows neither buffers nor instructions. */
+/* Packs lifetimes into one range of addresses: the pure problem of the memory planner (planner.c),
+ * without buffers or instructions. */
 #ifndef ZERO3D_ZERO_PACKER_H
 #define ZERO3D_ZERO_PACKER_H
 

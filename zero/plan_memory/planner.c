@@ -1,6 +1,7 @@
 /* The memory planner: from the lifetimes of a program's buffers to offsets in one arena per memory
  * space, and to the peak of every category. Persistent buffers come first, in list order, at the
- * same offsets in every program; what lives within a step is packed behind them (packer.c). */
+ * same offsets in every program; buffers that live within a step are packed after them (packer.c).
+ */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

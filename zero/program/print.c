@@ -1,5 +1,5 @@
-/* The program as text, names of instructions for errors and traces, and the communication volume
- * that a program stands for. */
+/* The program as text, names of instructions for errors and traces, and a program's communication
+ * volume. */
 #include <stdio.h>
 #include <string.h>
 

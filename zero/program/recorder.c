@@ -1,6 +1,5 @@
-/* Runs each distinct unit once on the recording device and keeps what it did: its inner collectives
- * in order, the memory it took, its FLOPs and bytes, and which of its operands it read and wrote.
- */
+/* Runs each distinct unit once on the recording device and records its inner collectives in order,
+ * its memory, its FLOPs and bytes, and which of its operands it reads and writes. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The programs of one configuration on one rank, in one way for everybody who needs them: layout,
- * traces, programs, memory, verification. What the engine refuses, a plan refuses. */
+/* The programs of one configuration on one rank, made in one way for all callers: layout, traces,
+ * programs, memory, verification. What the engine refuses, a plan refuses. */
 #include <stdlib.h>
 
 #include "zero/program.h"

@@ -1,6 +1,6 @@
-/* What a rank keeps between steps of every parameter group, and how: the one place where ZeRO's
- * stage is read. Stage 1 shards the optimizer states, 2 the gradients too, 3 the parameters too
- * (the paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
+/* Decides what a rank keeps between steps of every parameter group: the only file that reads ZeRO's
+ * stage. Stage 1 shards the optimizer states, 2 also the gradients, 3 also the parameters (the
+ * paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
 #include "zero/program.h"
 
 /* Gradients that are reduced once a step must be whole on every rank until then. Where every
@@ -45,7 +45,7 @@ int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part pa
 int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part) {
     return z3d_keeps_all_rows(layout, group, part)
                ? 0
-               : layout->data_index * layout->group[group].shard;
+               : layout->group[group].own * layout->group[group].shard;
 }
 
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part) {

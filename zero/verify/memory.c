@@ -1,5 +1,5 @@
-/* The verifier's plain checks: indices within their ranges, the persistent buffers that entries use
- * without naming them, and addresses: what is alive together must not overlap. */
+/* The verifier's simple checks: indices are in range, persistent buffers that entries use
+ * implicitly exist, and buffers that are alive at the same time do not overlap. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
         return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
     }
     if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
-    if (!z3d_axes_have_group(in->axes)) {
+    if (z3d_communicates(in) && !z3d_axes_have_group(in->axes)) {
         char entry[160];
         return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: no process group is over axes %s", index,
                          z3d_instruction_describe(p, index, entry, sizeof entry),

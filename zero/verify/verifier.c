@@ -1,7 +1,8 @@
 /* The verifier of one rank's program: runs it symbolically against the naive step (verifier.h says
  * how values are named). One rule per class of instructions: what its operands must hold, and what
- * they hold then. It asks neither stage nor overlap; of the configuration it reads what a step
- * means (number of micro-batches, reduced once or each), and of the layout which rows persist. */
+ * they hold then. It does not read the stage or overlap. From the configuration it reads what a
+ * step means (number of micro-batches, one reduction or one each), from the layout which rows
+ * persist. */
 #include <string.h>
 
 #include "zero/verify/verifier.h"
@@ -53,11 +54,11 @@ static z3d_value gradient_sum(int group, int sum, int count) {
     return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count};
 }
 
-/* What a reduction over the data group leaves in the own row. In a sequence-parallel model some of
- * it is still this tensor rank's part, where the group has replicated parameters. */
+/* What a reduction over the shard axes leaves in the own row: where the group has replica axes,
+ * some of it is still this rank's part. */
 static z3d_value reduced(const z3d_flow *flow, int group, int first_sum, int count) {
     const z3d_program *p = flow->program;
-    bool part = p->model->sequence_parallel && z3d_layout_replicates(p->layout, group);
+    bool part = p->layout->group[group].replica_axes != Z3D_AXES_NONE;
     return (z3d_value){part ? Z3D_VALUE_GRADIENT_PART : Z3D_VALUE_GRADIENT_REDUCED, group,
                        first_sum, count};
 }
@@ -184,6 +185,7 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
     const z3d_trace *trace =
         z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
     *out = trace;
+    if (!trace->recorded) return z3d_flow_fail(flow, "its unit was never recorded like this");
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
     if (flow->ended) return z3d_flow_fail(flow, "the step's results have left this rank before it");
     Z3D_TRY(check_children(flow, trace));
@@ -504,9 +506,10 @@ static z3d_status check_kind(z3d_flow *flow) {
     if (!z3d_is_collective(in) && info->rules != Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow,
                              "only entries that run beside compute can be started and waited for");
-    if (z3d_communicates(in) && in->axes != info->axes)
+    z3d_axes axes = z3d_opcode_axes(flow->program->layout, in->opcode, in->group);
+    if (in->axes != axes)
         return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
-                             z3d_axes_name(in->axes).text, z3d_axes_name(info->axes).text);
+                             z3d_axes_name(in->axes).text, z3d_axes_name(axes).text);
     if (!unit && in->num_children != 0)
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);

@@ -1,10 +1,9 @@
-/* Inside of the verifier: what buffers hold, as names of values. A step's values are named by what
- * the naive step calls them: for every micro-batch forward through all units and backward through
- * all, gradients added in that order, reduced over the data group once a step or once a
- * micro-batch, those of replicated parameters of a sequence-parallel model summed over the tensor
- * group, one optimizer step a group. That naive step knows no stages, buckets or overlap; an
- * entry whose operands hold the values that the naive step would use gives the value that the naive
- * step would get. */
+/* Private to the verifier: what buffers hold, as names of values. The names are those of the naive
+ * step: for every micro-batch forward through all units and backward through all; gradients added
+ * in that order, reduced over the data group once per step or per micro-batch; those of replicated
+ * parameters of a sequence-parallel model summed over the tensor group; one optimizer step per
+ * group. The naive step knows no stages, buckets or overlap. If an entry's operands hold the values
+ * that the naive step uses, its result is the naive step's value. */
 #ifndef ZERO3D_ZERO_VERIFIER_H
 #define ZERO3D_ZERO_VERIFIER_H
 

@@ -1,10 +1,10 @@
-/* Plays the programs of all ranks against each other. Every rank has one queue of collectives, in
- * the order in which it starts them, over all groups: its head is done when it is the head of every
- * member's queue, with the same operands. That is stricter than a backend must be (groups may
- * overtake each other in some), so what passes here cannot deadlock there. A start puts its
- * collective into the queue and goes on; a wait, and an inner collective of a unit, stops the rank
- * until it is done. Nothing is ever polled: a rank runs until it must wait and is woken when its
- * wait is over, so that the play ends, one way or the other. */
+/* Plays the programs of all ranks against each other. Every rank has one queue of collectives over
+ * all groups, in the order of its starts. A collective completes when it is the head of every
+ * member's queue, with the same operands. This is stricter than a backend (in some, groups may
+ * overtake each other), so what passes here cannot deadlock there. A start puts its collective into
+ * the queue and continues. A wait, and an inner collective of a unit, stops the rank until it is
+ * complete. There is no polling: a rank runs until it must wait, and is woken when its wait is
+ * over, so the play always ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,7 +293,7 @@ static z3d_status check_entries(const z3d_program *p, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
         bool known =
-            z3d_axes_have_group(in->axes) &&
+            (!z3d_communicates(in) || z3d_axes_have_group(in->axes)) &&
             (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
             (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
              (in->group >= 0 && in->group < p->model->num_groups));

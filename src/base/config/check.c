@@ -1,7 +1,7 @@
-/* Contradictions and options without effect that the configuration alone shows. Those that need the
- * world size are resolve.c's. Option values that are the default are no complaint: a pasted
- * block and a written resolved configuration name them all. Each check looks first whether the keys
- * that it reads are free of other errors. */
+/* Finds contradictions and options without effect that depend on the configuration alone; resolve.c
+ * finds those that depend on the world size. Default values are never errors: a pasted block and a
+ * written configuration name all keys. Each check first makes sure that the keys that it reads have
+ * no other errors. */
 #include "src/base/config/idle.h"
 
 #include <math.h>

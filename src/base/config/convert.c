@@ -1,5 +1,5 @@
-/* Another framework's settings as ours: what is taken, what is written out since defaults differ,
- * and what cannot be had. */
+/* Converts another framework's settings to ours: what is taken, what is written out because
+ * defaults differ, and what is not supported. */
 #include "src/base/config/convert.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* A DeepSpeed file as our configuration. Our reader reads it, since the names are the same; then
- * every default of DeepSpeed's that is not ours is written out. */
+/* Converts a DeepSpeed file to our configuration. Our reader reads it, because the names are the
+ * same. Then every default of DeepSpeed that differs from ours is written out. */
 #include "src/base/config/convert.h"
 
 #include <stdio.h>

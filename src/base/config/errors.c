@@ -1,4 +1,4 @@
-/* All that is wrong with a configuration, told at once, and what else a reader is told. */
+/* Collects all errors of a configuration into one message, and its other notes. */
 #include "src/base/config/table.h"
 
 #include "src/base/log.h"

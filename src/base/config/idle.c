@@ -1,4 +1,4 @@
-/* Options without effect. */
+/* Finds options without effect. */
 #include "src/base/config/idle.h"
 
 /* A file stays as it is while overrides try this and that: what only an override left without

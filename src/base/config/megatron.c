@@ -1,4 +1,4 @@
-/* Megatron-LM's arguments as our configuration; defaults are Megatron-LM's. */
+/* Converts Megatron-LM's arguments to our configuration, with Megatron-LM's defaults. */
 #include "src/base/config/megatron.h"
 
 #include <math.h>

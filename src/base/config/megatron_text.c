@@ -1,4 +1,4 @@
-/* Megatron-LM's arguments in a command line or a part of a shell script. */
+/* Finds Megatron-LM's arguments in a command line or a part of a shell script. */
 #include "src/base/config/megatron.h"
 
 #include <ctype.h>

@@ -1,4 +1,4 @@
-/* What a misspelt key may have meant. */
+/* Guesses what a misspelt key may mean. */
 #include "src/base/config/table.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Keys without a field: what DeepSpeed has and this program does anyway, has not, or says with
- * another key. */
+/* Keys without a field: settings of DeepSpeed that zero3d always does, does not support, or names
+ * differently. */
 #include "src/base/config/yaml.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* DeepSpeed's schedulers have the peak rate and the end of a cosine once more, in their own way:
- * they set ours where nobody did, else they must agree. */
+/* DeepSpeed's schedulers repeat the peak rate and the end of a cosine in their own keys. Those set
+ * ours if it is not set; otherwise they must agree with it. */
 #include "src/base/config/table.h"
 
 #include <math.h>

@@ -1,6 +1,5 @@
-/* Reading YAML into the configuration: libyaml's events, walked along the key table. Nothing is
- * built in between, however deep or long the file is. What is wrong with an entry is noted, and the
- * next entry is read. */
+/* Reads YAML into the configuration: walks libyaml's events along the key table. It builds no tree,
+ * however deep or long the file is. It notes an entry's error and reads the next entry. */
 #include "src/base/config/yaml.h"
 
 #include <stdio.h>

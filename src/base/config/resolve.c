@@ -1,5 +1,5 @@
-/* What follows from the world size: the data-parallel size, the three batch numbers, and every
- * `auto` that can be settled before anything is measured. */
+/* Computes what follows from the world size: the data-parallel size, the three batch keys, and
+ * every `auto` that needs no measurement. */
 #include "src/base/config/table.h"
 
 /* tensor x pipeline ranks hold one copy of the model; the rest of the world is data-parallel. 0: it

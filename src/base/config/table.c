@@ -1,5 +1,5 @@
-/* The key table as an array, look-up, and the configuration object with the places where its keys
- * were set. */
+/* The key table as an array, look-up, and the configuration object with the file positions of its
+ * keys. */
 #include "src/base/config/table.h"
 
 #include <stdarg.h>

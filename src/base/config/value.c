@@ -1,4 +1,4 @@
-/* One value: its rule, its reading, and what would be right where it is refused. */
+/* Reads one value, checks its rule, and says what would be right if it is refused. */
 #include "src/base/config/table.h"
 
 #include <math.h>

@@ -243,8 +243,8 @@ static void describe_markdown(z3d_string *out) {
                            "blocks change nothing here. One line says so.\n");
     describe_notes(out, config_accepted, config_accepted_count);
     z3d_string_append(
-        out, "\n## Not supported yet\n\nThese keys are refused, unless the "
-             "value asks for nothing (`false`, `null`, `enabled: false`, `device: none`).\n");
+        out, "\n## Not supported yet\n\nThese keys are refused, unless the value asks for nothing\n"
+             "(`false`, `null`, `enabled: false`, `device: none`).\n");
     describe_notes(out, config_later, CONFIG_LATER_COUNT);
 }
 

@@ -1,4 +1,5 @@
-/* The text of a configuration before it is YAML, and libyaml's events with their places. */
+/* Checks a configuration's text before libyaml reads it, and provides libyaml's events with their
+ * positions. */
 #include "src/base/config/yaml.h"
 
 #include <stdarg.h>

@@ -1,7 +1,6 @@
-/* Matrix products: the cuts of gemm_plan.c, run by OpenMP over tiles, each tile by one of three
- * multipliers. oneDNN is only ever called for one tile on one thread: so the result does not depend
- * on the number of threads, bias and rounding are done while a tile is in cache, and the launching
- * thread can poll between its tiles. */
+/* Matrix products: OpenMP runs the tiles of gemm_plan.c, each with one of three multipliers. oneDNN
+ * computes one tile on one thread. So the result does not depend on the number of threads, bias and
+ * rounding happen while a tile is in cache, and the launching thread can poll between its tiles. */
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The cuts of a product, and the scratch that follows from them. */
+/* How a product is cut into tiles, and the scratch that this needs. */
 #include "src/device/cpu/gemm_plan.h"
 
 #include "src/base/strings.h"

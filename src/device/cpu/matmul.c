@@ -1,5 +1,5 @@
 /* oneDNN's matmul primitive, cached by shape. Primitives are made for one thread (z3d_launch sets
- * OpenMP's default to 1): a product is cut into tiles by us, and each tile is one execution. */
+ * OpenMP's default to 1): we cut a product into tiles, and each tile is one execution. */
 #include "src/device/cpu/matmul.h"
 
 #include <oneapi/dnnl/dnnl.h>

@@ -1,4 +1,4 @@
-/* Which method multiplies fastest here: measured, because tables of CPUs are always out of date. */
+/* Measures which method multiplies fastest here: a table of CPUs would be out of date. */
 #include "src/device/cpu/measure.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Memory of the cpu device: mapped once, in huge pages where they are to be had, zeroed by the
- * threads that will use it (first touch decides the memory node, and is slow page by page). */
+/* Memory of the cpu device: mapped once, in huge pages if there are any, and zeroed by the threads
+ * that will use it (the first touch decides the memory node, and is slow page by page). */
 #include "src/device/cpu/memory.h"
 
 #include <errno.h>

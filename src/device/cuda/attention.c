@@ -1,10 +1,10 @@
-/* Causal attention by cuDNN: the graphs that its fused engines know. Scores are scale x Q K^T with
- * minus infinity above the diagonal. Forward keeps log(sum of exp) a row, from which backward makes
- * the probabilities P again:
+/* Causal attention by cuDNN: the graphs that its fused engines support. Scores are scale x Q K^T
+ * with minus infinity above the diagonal. Forward keeps log(sum of exp) per row; backward
+ * recomputes the probabilities P from it:
  *
  *   dV = P^T dO,  dS = scale x P (dO V^T - rowsum(dO O)),  dK = dS^T Q,  dQ = dS K
  *
- * cuDNN adds dQ up in fp32 by atomics, or (deterministic) keeps 16-bit dS of all scores in its
+ * cuDNN sums dQ in fp32 with atomics, or (deterministic) keeps 16-bit dS of all scores in its
  * workspace: 2 x batch x heads x seq^2 bytes. */
 #include <float.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Inside the CUDA plugin only: attention's plans, apart from a device, so that a test can make them
+/* Private to the CUDA plugin: attention's plans, apart from a device, so that a test can make them
  * for one that is only described. */
 #ifndef ZERO3D_DEVICE_CUDA_ATTENTION_H
 #define ZERO3D_DEVICE_CUDA_ATTENTION_H

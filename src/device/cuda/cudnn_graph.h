@@ -1,4 +1,4 @@
-/* Inside the CUDA plugin only: cuDNN, loaded when it is needed, and graphs of its operations built
+/* Private to the CUDA plugin: cuDNN, loaded when it is needed, and graphs of its operations built
  * step by step. A graph keeps its first failure and does nothing after it, so that only
  * z3d_cudnn_plan has to be checked. */
 #ifndef ZERO3D_DEVICE_CUDA_CUDNN_GRAPH_H

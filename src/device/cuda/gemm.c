@@ -1,14 +1,14 @@
-/* Matrix products by cuBLASLt. It knows column-major matrices only: our row-major C = op(A) op(B)
- * is its C^T = op(B)^T op(A)^T, where every stored matrix is read as its own transpose; so A and B
- * change places and the flags stay. A bias of C's columns becomes one of its rows, which is what
- * its epilogue adds.
+/* Matrix products by cuBLASLt. It has only column-major matrices. Our row-major C = op(A) op(B) is
+ * its C^T = op(B)^T op(A)^T, with every stored matrix read as its own transpose. So A and B are
+ * swapped and the flags stay. A bias of C's columns becomes one of its rows, as its epilogue
+ * expects.
  *
- * What the heuristic answers depends on alignment, and another algorithm gives other bits: where
- * buffers lie must not decide. So it is told of at most 16 bytes, which offsets within a parameter
- * group decide on their own, equal for every ZeRO stage.
+ * The heuristic's choice depends on alignment, and another algorithm gives other bits. The address
+ * of a buffer must not decide. So we state an alignment of at most 16 bytes; it follows from
+ * offsets within a parameter group, which are equal for every ZeRO stage.
  *
- * What a product has behind it (gelu, its gradient, a bias gradient) is an epilogue of the library,
- * where it has one for the shape; else kernels of their own follow (interface/epilogue.h). */
+ * What follows a product (gelu, its gradient, a bias gradient) is an epilogue if the library has
+ * one for the shape; otherwise separate kernels follow (interface/epilogue.h). */
 #include <cublasLt.h>
 #include <stdlib.h>
 #include <string.h>

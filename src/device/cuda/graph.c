@@ -1,6 +1,6 @@
-/* Captured work: a CUDA graph. Streams that follow compute join its capture by the events that they
- * wait for, and come back by those that compute waits for; between begin and end nothing may wait
- * on the host, allocate or free. The mode is by thread: what other threads do is none of it. */
+/* Captured work: a CUDA graph. Side streams join compute's capture by the events that they wait
+ * for, and leave it by those that compute waits for. Between begin and end nothing may wait on the
+ * host, allocate or free. The capture mode is per thread: other threads are not affected. */
 #include <stdlib.h>
 
 #include "src/base/strings.h"

@@ -1,10 +1,10 @@
-/* Collectives by NCCL, which is loaded when first needed. Each communicator has a stream: NCCL runs
- * what was enqueued on one in order, and all ranks enqueue in the same order, across communicators
- * too (the program was verified to). Two communicators' collectives would wait for each other for
- * ever where GPUs begin them in different orders: NCCL keeps the order of the calls if it is asked
- * to (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on); in a graph, one here waits for the other. NCCL
- * sums in the order of its own rings and trees, chosen by machine and size: equal calls give equal
- * bits on one machine, but not those of the other backends. */
+/* Collectives by NCCL, which is loaded when first needed. Each communicator has a stream. NCCL runs
+ * the operations of a stream in order, and all ranks enqueue in the same order, also across
+ * communicators (the verifier checks this). Two communicators' collectives would deadlock if GPUs
+ * began them in different orders: NCCL keeps the order of the calls if it is asked to
+ * (NCCL_LAUNCH_ORDER_IMPLICIT, from 2.26 on); in a graph, one here waits for the other. NCCL sums
+ * in the order of its own rings and trees, chosen by machine and size: equal calls give equal bits
+ * on one machine, but not those of the other backends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Inside the CUDA plugin only: the two tables that it gives. */
+/* Private to the CUDA plugin: the two tables that it gives. */
 #ifndef ZERO3D_DEVICE_CUDA_TABLES_H
 #define ZERO3D_DEVICE_CUDA_TABLES_H
 

@@ -1,6 +1,6 @@
 /* What each kernel reads, writes and costs, from its struct alone: one function per kernel. The
  * recorder learns from the operands which buffers a unit touches, so flags and extents are exact.
- * Where a kernel may leave some of an operand as it was, the operand counts as read too. */
+ * If a kernel may leave part of an operand unchanged, the operand counts as read, too. */
 #include <string.h>
 
 #include "src/device/device.h"

@@ -1,5 +1,5 @@
-/* The device's face: finds the backend by name, checks what is common to all, and calls its table.
- */
+/* The device interface: finds the backend by name, checks what is common to all, and calls its
+ * table. */
 #include "src/device/device.h"
 
 #include <stdlib.h>

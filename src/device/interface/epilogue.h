@@ -1,6 +1,6 @@
-/* What a product has to do behind itself, as kernels of their own: what devices without fused
- * products launch, and the others where their library has no such product. Inline, because the
- * CUDA plugin wants it too. Inside src/device only. */
+/* The epilogue of a product as separate kernels. Devices without fused products launch these; so do
+ * others if their library lacks the epilogue. Inline, because the CUDA plugin uses it, too. Private
+ * to src/device. */
 #ifndef ZERO3D_DEVICE_INTERFACE_EPILOGUE_H
 #define ZERO3D_DEVICE_INTERFACE_EPILOGUE_H
 

@@ -1,4 +1,4 @@
-/* What a backend of the device room provides, and how device.c finds it. Inside src/device only. */
+/* What a device backend provides, and how device.c finds it. Private to src/device. */
 #ifndef ZERO3D_DEVICE_INTERFACE_OPS_H
 #define ZERO3D_DEVICE_INTERFACE_OPS_H
 

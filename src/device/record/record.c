@@ -1,4 +1,4 @@
-/* The recording device: no memory and no arithmetic; every launch is shown to an observer. */
+/* The recording device: no memory and no arithmetic; every launch goes to an observer. */
 #include <stdlib.h>
 
 #include "src/device/interface/ops.h"

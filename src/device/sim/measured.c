@@ -1,5 +1,5 @@
-/* Speed curves from samples: a line is laid through the logarithms of time and size, each sample
- * counting the more the nearer it is (locally weighted regression; Cleveland, 1979). */
+/* Speed curves from samples: fits a line through the logarithms of time and size; nearer samples
+ * have more weight (locally weighted regression; Cleveland, 1979). */
 #include "src/device/sim/measured.h"
 
 #include <math.h>

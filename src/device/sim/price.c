@@ -1,4 +1,4 @@
-/* What kernels and copies take on a described machine. */
+/* The time of kernels and copies on a described machine. */
 #include "src/device/sim/hardware.h"
 
 double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype) {

@@ -1,5 +1,5 @@
-/* The sim device: the same kernels and transfers at any size with no memory behind them; every
- * launch is written on a tape with what it costs. What is read back from it is zero. */
+/* The sim device: the same kernels and transfers at any size, without memory behind them. It writes
+ * every launch with its cost on a tape. Reads from it return zeros. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
-/* The timed device: the cpu device with a clock. Every kernel runs, and goes on a tape with its
- * cost and the seconds it took: how this machine is measured, by kernels as training launches them.
- */
+/* The timed device: the cpu device with a clock. It runs every kernel and writes it on a tape with
+ * its cost and its seconds. This measures a machine with kernels as training launches them. */
 #include <stdlib.h>
 
 #include "src/device/interface/ops.h"

@@ -1,4 +1,4 @@
-/* What a checkpoint of a case takes on described hardware. */
+/* The time and bytes of a checkpoint on described hardware. */
 #include "checkpoint/checkpoint.h"
 #include "src/plan/price/estimate.h"
 

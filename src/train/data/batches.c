@@ -1,5 +1,5 @@
-/* Which samples this rank reads: positions in the global batch, never a function of how the batch
- * is cut. */
+/* Which samples this rank reads: positions in the global batch, independent of how the batch is
+ * divided. */
 #include "src/train/trainer.h"
 
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {

@@ -1,4 +1,4 @@
-/* The dataset: which window of which file is sample k, and reading it. */
+/* The dataset: finds the window and file of sample k, and reads it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What a rank holds outside the memory that the planner lays out. */
+/* A rank's memory outside of the memory plan. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Reads /proc/self/smaps: one paragraph a mapping, its pages in memory as "Rss:". */
+/* Reads /proc/self/smaps: one paragraph per mapping; "Rss:" is its resident memory. */
 #include "src/train/report/resident.h"
 
 #include <stdlib.h>

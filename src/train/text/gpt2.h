@@ -1,4 +1,4 @@
-/* Inside src/train only: GPT-2's tokenizer. gpt2_words.c cuts text into words, gpt2_vocabulary.c
+/* Private to src/train: GPT-2's tokenizer. gpt2_words.c cuts text into words, gpt2_vocabulary.c
  * reads the tokens and merges (gpt2_json.c checks tokenizer.json), gpt2_tokenizer.c merges a word's
  * bytes into tokens. */
 #ifndef ZERO3D_TRAIN_GPT2_H

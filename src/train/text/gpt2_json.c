@@ -1,5 +1,5 @@
-/* tokenizer.json, Hugging Face's one file of a tokenizer: what of it is GPT-2's kind of tokenizer,
- * and the name of the part that is another kind. */
+/* Reads tokenizer.json, Hugging Face's tokenizer in one file. If it is not GPT-2's kind, names the
+ * part that differs. */
 #include <string.h>
 
 #include "src/train/text/gpt2.h"

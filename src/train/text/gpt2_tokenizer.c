@@ -1,6 +1,6 @@
 /* GPT-2's tokenizer: each word's bytes are merged into tokens, lowest rank first, leftmost first
- * among equals. A heap of the pairs that could be merged makes that n log n, for words as long as
- * the text too; short words, which come again and again, are remembered. */
+ * among equals. A heap of the possible merges makes this n log n, even for one word as long as the
+ * text. Short words are frequent and are cached. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* Reads GPT-2's vocab.json ({"token": id}) and merges.txt ("left right" in order of rank), or both
- * from tokenizer.json. They write bytes as characters: 33-126, 161-172 and 174-255 as themselves,
- * the other 68 as U+0100 on, in their order. */
+ * from tokenizer.json. Their bytes are characters: 33-126, 161-172 and 174-255 stand for
+ * themselves, the other 68 are U+0100 and up, in order. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>

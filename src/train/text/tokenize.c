@@ -1,6 +1,6 @@
-/* `zero3d data tokenize`: text -> token files. Two passes: every document is tokenized into a
- * stream beside the output and remembered by its hash and length; when all are known, each is
- * copied to the training or to the validation file. */
+/* `zero3d data tokenize`: text -> token files. Two passes: the first tokenizes every document into
+ * a temporary stream and keeps its hash and length; the second copies each one to the training or
+ * the validation file. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

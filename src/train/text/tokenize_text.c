@@ -1,4 +1,4 @@
-/* What `zero3d data tokenize` tells people. */
+/* The messages of `zero3d data tokenize`. */
 #include "src/train/data.h"
 
 /* "3 no text, 1 empty": appends one reason when there is something to it. */

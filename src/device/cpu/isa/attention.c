@@ -1,8 +1,8 @@
 /* Causal attention without the batch x heads x seq x seq matrix, after Dao et al.,
  * "FlashAttention", 2022: a tile of scores at a time, with a running maximum and sum; backward
  * recomputes the probabilities from the stored logarithm of the sum. Operands are copied (and
- * widened) into rows that lie together, products are oneDNN's on one thread, and the tasks of the
- * threads (some query rows of a head; backward a head) write apart from each other. */
+ * converted to fp32) into contiguous rows. oneDNN computes the products on one thread. A thread's
+ * task is some query rows of a head (backward: a head); tasks write to separate memory. */
 #include <math.h>
 
 #include "src/device/cpu/isa/attention.h"

@@ -1,5 +1,5 @@
-/* Matrix product by own loops, where no library is wanted: blocks of op(A) and op(B) are packed on
- * the stack, then multiplied ROWS x COLS results at a time in registers. */
+/* Matrix product without a library: blocks of op(A) and op(B) are packed on the stack, then
+ * multiplied ROWS x COLS results at a time in registers. */
 #include "src/device/cpu/isa/isa.h"
 #include "src/device/cpu/isa/lanes.h"
 
