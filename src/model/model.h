@@ -33,6 +33,7 @@ typedef struct z3d_shapes {
 
 /* What import and export ask of a model. */
 typedef struct z3d_model_interop {
+    const char *title;         /* for messages: "GPT-2" */
     const char *prefix;        /* that names may have in front */
     const char *copy, *copied; /* a tensor that may be there again, under another name */
     bool (*ignores)(const char *name);
