@@ -2,6 +2,7 @@
 // the other way, one at a time. The builder, the planner or the verifier refuses what comes of it,
 // or it is the same program, or running it gives the same bits on real ranks.
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include <fcntl.h>
@@ -76,9 +77,9 @@ Verdict judge_here(World &world, const Programs &right, const Kind &kind, int de
 Verdict judge(World &world, const Programs &right, const Kind &kind, int decision) {
     pid_t child = fork();
     if (child == 0) {
-        const rlimit seconds = {SANITIZED ? 20 : 2, SANITIZED ? 20 : 2},
-                     bytes = {4l << 30, 4l << 30}, none = {0, 0};
-        setrlimit(RLIMIT_CPU, &seconds);
+        const itimerval patience = {{}, {SANITIZED ? 10 : 0, 500000}}; // of CPU time
+        const rlimit bytes = {4l << 30, 4l << 30}, none = {0, 0};
+        setitimer(ITIMER_PROF, &patience, nullptr);
         setrlimit(RLIMIT_CORE, &none);
         if (!SANITIZED) setrlimit(RLIMIT_AS, &bytes);
         dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
