@@ -294,12 +294,15 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
     }
 }
 
-static bool is_part_of_sum(z3d_value v) {
-    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.kind == Z3D_VALUE_GRADIENT_PART;
+/* It means something else on every rank: a part of a sum, or a unit's output where each tensor rank
+ * has the rows of its own part of the sequence. */
+static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
+    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.kind == Z3D_VALUE_GRADIENT_PART ||
+           (v.kind == Z3D_VALUE_OUTPUT && flow->program->model->sequence_parallel);
 }
 
-/* All ranks' own rows come to all: what they hold must be finished, or it means something else on
- * every rank. The own row comes from `from` where that is a buffer of its own. */
+/* All ranks' own rows come to all: what they hold must mean the same on every rank. The own row
+ * comes from `from` where that is a buffer of its own. */
 static z3d_status all_gather(z3d_flow *flow, bool start) {
     z3d_buffer_operand to, others, own, from;
     z3d_value value;
@@ -318,7 +321,7 @@ static z3d_status all_gather(z3d_flow *flow, bool start) {
         return z3d_flow_write(flow, others, value);
     }
     Z3D_TRY(z3d_flow_take(flow, from, &value));
-    if (!is_moved(flow, value) || is_part_of_sum(value))
+    if (!is_moved(flow, value) || differs_by_rank(flow, value))
         return z3d_flow_mismatch(flow, &from, "what all ranks have finished", value);
     Z3D_TRY(z3d_flow_lock(flow, from, false));
     if (apart) Z3D_TRY(z3d_flow_write(flow, own, value));
