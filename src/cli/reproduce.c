@@ -25,7 +25,7 @@ static const char help[] =
     "  --calibration FILE  default: configs/paper/calibration.yaml, here or as installed\n"
     "  --calibrate         fits the calibration's constants to the points marked `fitted` again,\n"
     "                      and writes the file (about a minute)\n"
-    "  --write-configs DIR writes every row as a configuration file (configs/paper)\n";
+    "  --write-configs DIR writes every row as a configuration file\n";
 
 static z3d_status write_file(const char *path, const z3d_string *text) {
     if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "writing %.200s", path);

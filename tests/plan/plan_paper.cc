@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -168,21 +166,6 @@ TEST(Paper, CachedMemory) {
         if (!std::isnan(p.published) && std::fabs(p.ours / p.published - 1) > 0.15) beyond++;
     }
     EXPECT_LE(beyond, 1);
-}
-
-TEST(Paper, ConfigurationsAreTheTables) {
-    for (int i = 0; i < z3d_paper_row_count; i++) {
-        char name[96];
-        z3d_string text{};
-        z3d_paper_config(&z3d_paper_rows[i], &text);
-        std::string path = std::string(ZERO3D_CONFIGS) + "/paper/" +
-                           z3d_paper_file(&z3d_paper_rows[i], name, sizeof name);
-        std::ifstream file(path);
-        std::stringstream content;
-        content << file.rdbuf();
-        EXPECT_EQ(content.str(), text.text) << path << ": run zero3d reproduce --write-configs";
-        z3d_string_free(&text);
-    }
 }
 
 TEST(Paper, CalibrationMakesItBetter) {

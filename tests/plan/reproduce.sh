@@ -20,6 +20,13 @@ says 'cannot reproduce .fig5.'
 run 1 fig5 --hardware nowhere.yaml
 says 'cannot reproduce .fig5.'
 
+# The shipped rows are some of what it writes.
+expect 0 "$ZERO3D" reproduce --write-configs rows
+[ "$(ls rows | wc -l)" -gt 50 ] || fail "not every row was written"
+for file in "$SOURCE"/configs/paper/fig*.yaml; do
+    cmp -s "$file" "rows/${file##*/}" || fail "${file##*/} is not its row: run zero3d reproduce --write-configs"
+done
+
 config=$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml
 # shellcheck disable=SC2086
 expect 0 "$ZERO3D" plan "$config" $v100 $fit --tokens 3e11 --trace timeline.json --rank 399

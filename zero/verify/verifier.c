@@ -294,26 +294,31 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
     }
 }
 
+/* It means something else on every rank: a part of a sum, or a unit's output where each tensor rank
+ * has the rows of its own part of the sequence. */
+static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
+    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.kind == Z3D_VALUE_GRADIENT_PART ||
+           (v.kind == Z3D_VALUE_OUTPUT && flow->program->model->sequence_parallel);
+}
+
 /* What `to` holds once `held` has moved there; refuses what must not move. */
 static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *from, z3d_value held,
                               z3d_value *out) {
     const char *must = NULL;
-    bool is_sum = held.kind == Z3D_VALUE_GRADIENT_SUM,
-         is_part = held.kind == Z3D_VALUE_GRADIENT_PART;
+    bool is_sum = held.kind == Z3D_VALUE_GRADIENT_SUM;
     *out = held;
     if (!is_moved(flow, held)) return z3d_flow_mismatch(flow, from, "what it moves", held);
     switch (info(flow)->rules) {
-    case Z3D_CLASS_ALL_GATHER: /* anything else means something else on every rank */
-        if (is_sum || is_part) must = "what all ranks have finished";
+    case Z3D_CLASS_ALL_GATHER:
+        if (differs_by_rank(flow, held)) must = "what all ranks have finished";
         break;
     case Z3D_CLASS_REDUCE_SCATTER:
         if (!is_sum || held.count != contributions(flow, held.of))
             must = "a complete sum of gradients";
         *out = reduced(flow, held.of, held.micro, 1);
         break;
-    case Z3D_CLASS_ALL_REDUCE: /* of the columns that the layout says: it stands for the whole row
-                                */
-        if (!is_part) must = "parts of a sum";
+    case Z3D_CLASS_ALL_REDUCE: /* it stands for the whole row, whichever columns the layout says */
+        if (held.kind != Z3D_VALUE_GRADIENT_PART) must = "parts of a sum";
         out->kind = Z3D_VALUE_GRADIENT_REDUCED;
         break;
     case Z3D_CLASS_SUM:
