@@ -2,6 +2,7 @@
 # run by mpirun on n ranks (default: started alone). LONG: with ZERO3D_LONG in its environment it does more, in `make test-long`, which runs
 # what has the label `long`. LONG_RANKS: numbers of ranks on which it runs there only. SCRIPT file: a long test only, which the script
 # tests/<module>/<file> runs: file LAUNCH PROGRAM. SHARDS n: n tests that each run a part, side by side: for programs that mostly wait.
+# WITHOUT regex: the modules' objects whose path matches are left out: the test brings its own.
 # Threads do not spin for their next piece of work: other tests run beside them.
 find_package(GTest REQUIRED)
 # Optimising the tests' own code is not worth the time it takes, but where they compute what they expect.
@@ -23,12 +24,16 @@ set(ZERO3D_FLOOR_plan ${ZERO3D_FLOOR_checkpoint} plan)
 set(ZERO3D_FLOOR_train ${ZERO3D_FLOOR_plan} train)
 
 function(zero3d_test name)
-  cmake_parse_arguments(ARG "LONG" "ROOM;TIMEOUT;SCRIPT;SHARDS" "RANKS;LONG_RANKS" ${ARGN})
+  cmake_parse_arguments(ARG "LONG" "ROOM;TIMEOUT;SCRIPT;SHARDS;WITHOUT" "RANKS;LONG_RANKS" ${ARGN})
   set(source ${CMAKE_SOURCE_DIR}/tests/${ARG_ROOM}/${name}.cc)
   set(objects "")
   foreach(room ${ZERO3D_FLOOR_${ARG_ROOM}})
     if(TARGET zero3d_${room})
-      list(APPEND objects $<TARGET_OBJECTS:zero3d_${room}>)
+      if(ARG_WITHOUT)
+        list(APPEND objects "$<FILTER:$<TARGET_OBJECTS:zero3d_${room}>,EXCLUDE,${ARG_WITHOUT}>")
+      else()
+        list(APPEND objects $<TARGET_OBJECTS:zero3d_${room}>)
+      endif()
     endif()
     if(room STREQUAL device)
       list(APPEND objects ${ZERO3D_ISA_OBJECTS})

@@ -44,7 +44,7 @@ typedef struct z3d_range {
     bool weight_decay, replicated;
 } z3d_range;
 
-/* Rows of a group's [data size x shard] matrix: this rank's, and those of the others. */
+/* Rows of a group's [rows x shard] matrix: this rank's, and those of the others. */
 typedef enum z3d_rows {
     Z3D_ROWS_OWN = 1,
     Z3D_ROWS_OTHERS = 2,
@@ -68,11 +68,15 @@ typedef struct z3d_kept {
 } z3d_kept;
 
 typedef struct z3d_group_layout {
+    z3d_axes shard_axes;   /* over which states may be sharded: a row of the matrix a rank */
+    z3d_axes replica_axes; /* over which finished gradients of parameters that all of them hold are
+                              summed; NONE: they need not be */
+    int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
     int64_t
         offset[Z3D_MAX_PARAMETERS]; /* first element of each parameter in the flat local buffer */
     int64_t elements;               /* of the parameters, without the flat padding */
-    int64_t padded;                 /* = data size x shard: what P counts */
-    int64_t shard; /* elements of one data rank's shard; a multiple of Z3D_SHARD_ALIGN */
+    int64_t padded;                 /* = rows x shard: what P counts */
+    int64_t shard; /* elements of one rank's shard; a multiple of Z3D_SHARD_ALIGN */
     int num_ranges;
     z3d_range range[4]; /* of the whole flat buffer, in order, padding left out; a shard's are its
                            intersections */
@@ -82,8 +86,9 @@ typedef struct z3d_group_layout {
 enum { Z3D_SHARD_ALIGN = 64 };
 
 typedef struct z3d_layout {
-    int num_groups, data_size, data_index, tensor_size, tensor_index;
-    int64_t padded_total; /* P: sum of padded */
+    int num_groups;
+    int tensor_size, tensor_index; /* of the group that parameters are split over */
+    int64_t padded_total;          /* P: sum of padded */
     z3d_group_layout *group;
 } z3d_layout;
 
@@ -91,15 +96,13 @@ typedef struct z3d_layout {
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);
-/* Intersection of range r of group g with data rank `index`'s shard; false when empty. first is in
- * the flat buffer. */
-bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, int index,
-                            z3d_range *out);
+/* Intersection of range r of group g with this rank's shard; false when empty. first is in the flat
+ * buffer. */
+bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_range *out);
 /* Elements of the largest group, padding included: larger buckets change nothing. */
 int64_t z3d_layout_largest(const z3d_layout *layout);
-/* Whether all tensor ranks hold some parameter of the group; the run of these in this rank's shard
- * (first is in the flat buffer; count 0: none of it there). */
-bool z3d_layout_replicates(const z3d_layout *layout, int group);
+/* The run of parameters that all tensor ranks hold in this rank's shard (first is in the flat
+ * buffer; count 0: none of it there). */
 void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
                                 int64_t *count);
 
@@ -164,7 +167,7 @@ const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kin
 /* ---- the program ---- */
 
 /* What runs beside compute stands in the list twice: START makes it wait for compute's position,
- * WAIT makes compute wait for it. */
+ * WAIT makes compute wait for it. Both have the same ticket. */
 typedef enum z3d_phase { Z3D_PHASE_WHOLE, Z3D_PHASE_START, Z3D_PHASE_WAIT } z3d_phase;
 
 /* Roles of an instruction's buffers; a slot holds a buffer's index or -1. */
@@ -204,7 +207,7 @@ typedef struct z3d_opcode_info {
     const char *name;
     z3d_opcode_class rules;
     z3d_opcode_subject subject;
-    z3d_axes axes;
+    z3d_opcode_over over;
     z3d_moves moves;
     z3d_slot from, to;
     unsigned modes; /* bit m: mode m */
@@ -213,14 +216,17 @@ typedef struct z3d_opcode_info {
 /* Of an opcode out of range, too: a wrong program is described before it is refused. */
 const z3d_opcode_info *z3d_opcode_info_of(z3d_opcode opcode);
 const char *z3d_opcode_name(z3d_opcode opcode);
+/* The ranks that its entries are about, of parameter group `group` (-1: none). */
+z3d_axes z3d_opcode_axes(const z3d_layout *layout, z3d_opcode opcode, int group);
 
 typedef struct z3d_instruction {
     z3d_opcode opcode;
     z3d_phase phase;
+    int ticket;             /* the same of a start and its wait; WHOLE: -1 */
     int unit, micro, group; /* -1: not about one */
-    z3d_axes axes;          /* of its collective */
+    z3d_axes axes;          /* z3d_opcode_axes: of its collective, of the parts that it copies */
     z3d_rows rows;          /* of activations that move: OWN: the part of this rank among those of
-                               the axis; ALL: whole */
+                               the axes; ALL: whole */
     int64_t first, count;   /* collectives: columns of the [N x shard] matrix; moved activation
                                checkpoints: elements of one rank's part */
     int buffer[Z3D_SLOT_COUNT];
@@ -266,7 +272,7 @@ typedef struct z3d_program {
     const z3d_model *model;
     const z3d_layout *layout;
     const z3d_traces *traces;
-    int num_instructions, num_buffers;
+    int num_instructions, num_buffers, num_tickets;
     z3d_instruction *instruction;
     z3d_buffer *buffer;
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes, set by the planner */
@@ -362,7 +368,7 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
                                   z3d_program_set *set);
 void z3d_program_set_release(z3d_program_set *set);
 
-/* Elements x (N-1)/N that this rank's program moves over `axis` with data of parameters and
+/* Elements x (N-1)/N that this rank's program moves over `axes` with data of parameters and
  * gradients (children: with_children). */
 int64_t z3d_program_volume(const z3d_program *program, z3d_axes axes, bool children);
 /* The same of one instruction. */

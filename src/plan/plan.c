@@ -75,6 +75,12 @@ static double count_flops(const z3d_plan *plan) {
     return flops;
 }
 
+z3d_status z3d_plan_mesh(const z3d_config *config, int ranks, int rank, z3d_mesh *out) {
+    int tensor = (int)config->parallel_tensor_model_parallel_size;
+    int pipeline = (int)config->parallel_pipeline_model_parallel_size;
+    return z3d_mesh_make(tensor, ranks / (tensor * pipeline), pipeline, rank, out);
+}
+
 z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh *out) {
     int data;
     if (ranks == 0) ranks = implied_ranks(config);
@@ -85,8 +91,7 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh 
     if (rank < 0 || rank >= ranks)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld ranks; use 0 to %lld",
                          rank, (long long)ranks, (long long)ranks - 1);
-    return z3d_mesh_make((int)config->parallel_tensor_model_parallel_size, data,
-                         (int)config->parallel_pipeline_model_parallel_size, rank, out);
+    return z3d_plan_mesh(config, (int)ranks, rank, out);
 }
 
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,

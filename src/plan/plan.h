@@ -27,6 +27,9 @@ void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
  * `auto` counts as off: call z3d_choose_offload first. */
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
 
+/* The axes' sizes, as `rank` of `ranks` sees them: the one place that reads them. The configuration
+ * must have been resolved for so many ranks. Errors: ERR_TOPOLOGY. */
+z3d_status z3d_plan_mesh(const z3d_config *config, int ranks, int rank, z3d_mesh *out);
 /* Checks and resolves `config` for a world of `ranks` ranks (0: as z3d_plan_create finds them) and
  * returns the position of `rank` in it. Errors: ERR_CONFIG, ERR_TOPOLOGY. */
 z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh *out);

@@ -103,10 +103,8 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
 
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
-    int tensor = (int)config->parallel_tensor_model_parallel_size;
-    int pipeline = (int)config->parallel_pipeline_model_parallel_size;
-    int data = z3d_world_size(trainer->world) / (tensor * pipeline);
-    z3d_status status = z3d_mesh_make(tensor, data, pipeline, trainer->rank, &trainer->mesh);
+    z3d_status status =
+        z3d_plan_mesh(config, z3d_world_size(trainer->world), trainer->rank, &trainer->mesh);
     if (status == Z3D_OK && !config->parallel_allow_tensor_across_nodes)
         status = z3d_mesh_check_nodes(trainer->world, &trainer->mesh);
     return z3d_trainer_agree(trainer, status);

@@ -67,7 +67,7 @@ std::ostream &operator<<(std::ostream &out, const Disaster &d) {
 // checkpoint, none older than was committed, from which the run goes on as if nothing had been.
 // *reached: there was a change k.
 void one_point(Trainer &t, const Disaster &d, int k, bool *reached) {
-    Shared folder;
+    SharedFolder folder;
     Fault fault;
     Trace trace, again;
     z3d_store *store;
@@ -92,7 +92,7 @@ void one_point(Trainer &t, const Disaster &d, int k, bool *reached) {
     ASSERT_Z3D(z3d_world_gather_all(world, &seen, all.data(), sizeof seen));
     *reached = *std::max_element(all.begin(), all.end()) > k; // by some rank
     z3d_store_close(store);
-    Shared::barrier();
+    SharedFolder::barrier();
     int64_t found = newest_after_restart(t, folder.path);
     t.next_step = found + 1;
     ASSERT_GE(found, first_step);
@@ -155,7 +155,7 @@ TEST(Crash, FailingDisk) {
 
 TEST(Crash, ShortWritesAreGoneOnWith) {
     Trainer t(tiny(1));
-    Shared folder;
+    SharedFolder folder;
     Fault fault;
     fault.from = 0, fault.to = INT32_MAX, fault.error = Z3D_IO_SHORT, fault.only_writes = true;
     z3d_store *store;
@@ -221,7 +221,7 @@ class Disk {
                 std::filesystem::create_directories(to);
             } else {
                 std::filesystem::create_directories(std::filesystem::path(to).parent_path());
-                spill(to, files[(size_t)file].durable);
+                write_file(to, files[(size_t)file].durable);
             }
         }
     }
@@ -276,7 +276,7 @@ struct Recorder {
 TEST(Crash, PowerLossAtEveryChange) {
     if (z3d_world_size(world) > 1) GTEST_SKIP();
     Trainer t(tiny(1));
-    TemporaryFolder folder;
+    Folder folder;
     Recorder recorder;
     z3d_store *store;
     Trace trace;
@@ -299,7 +299,7 @@ TEST(Crash, PowerLossAtEveryChange) {
             if (length > 0)
                 disk.apply(recorder.log[length - 1]->event, recorder.log[length - 1]->data);
             if (!is_long() && length % 5 != (size_t)early_names) continue;
-            TemporaryFolder after;
+            Folder after;
             disk.lay_out(folder.path, after.path, early_names == 1);
             int64_t safe = -1;
             for (size_t k = 0; k < committed.size(); k++)
@@ -318,5 +318,5 @@ TEST(Crash, PowerLossAtEveryChange) {
 }
 
 int main(int argc, char **argv) {
-    return harness::main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -61,8 +61,8 @@ TEST(Elastic, Save) {
         std::string state = state_of(t);
         steps(t, AFTER, after);
         if (z3d_world_rank(world) == 0) {
-            spill(name + "/state", state);
-            spill(name + "/losses", bytes_of(after.loss));
+            write_file(name + "/state", state);
+            write_file(name + "/losses", bytes_of(after.loss));
         }
     }
 }
@@ -71,7 +71,7 @@ TEST(Elastic, Load) {
     int pairs = 0;
     for (const char *saved : {"1x1", "1x2", "2x1", "1x4", "2x2", "4x1", "2x4", "4x2"}) {
         std::string from = folder() + "/" + saved;
-        std::string state = slurp(from + "/state"), losses = slurp(from + "/losses");
+        std::string state = read_file(from + "/state"), losses = read_file(from + "/losses");
         std::vector<double> wanted(AFTER);
         ASSERT_EQ(losses.size(), AFTER * sizeof(double)) << from;
         memcpy(wanted.data(), losses.data(), losses.size());
@@ -93,5 +93,5 @@ TEST(Elastic, Load) {
 }
 
 int main(int argc, char **argv) {
-    return harness::main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -12,7 +12,7 @@ namespace {
 // Trains 6 steps, saving after the third; goes on from there in a new engine and must do the same
 // to the bit.
 void expect_resume_is_never_stopped(Options o, bool asynchronous) {
-    Shared folder;
+    SharedFolder folder;
     Trace whole, rest;
     std::vector<std::vector<float>> end;
     {
@@ -75,7 +75,7 @@ TEST(Engine, LoadsAnywhere) {
     for (int from = 1; from <= ranks; from *= 2)
         for (int from_stage = 0; from_stage <= 3; from_stage++) {
             if (!is_long() && from_stage != (from == 1 ? 3 : 1)) continue;
-            Shared folder;
+            SharedFolder folder;
             Options o = base(from_stage, from == 2 && from_stage % 2 ? Z3D_BF16 : Z3D_F32);
             o.tensor = from;
             o.sequence_parallel = from > 1;
@@ -113,7 +113,7 @@ TEST(Engine, LoadsAnywhere) {
 
 // An asynchronous save is not said to be durable, as long as its manifest has not its name.
 TEST(Engine, IsDurableOnlyBehindTheCommit) {
-    Shared folder;
+    SharedFolder folder;
     Trainer t(base(2, Z3D_F32));
     Trace trace;
     z3d_store *store;
@@ -146,7 +146,7 @@ TEST(Engine, IsDurableOnlyBehindTheCommit) {
 // The newest is damaged: the one before is used, the damaged one is put aside, its step can be
 // saved.
 TEST(Engine, FallsBackToTheOneBefore) {
-    Shared folder;
+    SharedFolder folder;
     Options o = base(2, Z3D_BF16);
     Trace trace;
     {
@@ -166,16 +166,16 @@ TEST(Engine, FallsBackToTheOneBefore) {
     ASSERT_EQ(count, 2); // keep
     EXPECT_EQ(kept[0], 3);
     free(kept);
-    Shared::barrier();
+    SharedFolder::barrier();
     if (z3d_world_rank(world) == 0) {
-        std::string file = folder.path + "/step-00000004/shard-00000.h5", bytes = slurp(file);
+        std::string file = folder.path + "/step-00000004/shard-00000.h5", bytes = read_file(file);
         bytes[bytes.size() / 2] = (char)(bytes[bytes.size() / 2] ^ 16);
-        spill(file, bytes);
+        write_file(file, bytes);
         // Remains of a save that did not end.
         std::filesystem::create_directories(folder.path + "/step-00000009");
-        spill(folder.path + "/step-00000009/shard-00000.h5.part", "x");
+        write_file(folder.path + "/step-00000009/shard-00000.h5.part", "x");
     }
-    Shared::barrier();
+    SharedFolder::barrier();
     Trainer t(o);
     resume(t, folder.path);
     EXPECT_EQ(t.next_step, 4);
@@ -193,7 +193,7 @@ TEST(Engine, FallsBackToTheOneBefore) {
 // A failure that may be over at the next start (here: links in a circle; too many open files, a
 // network disk that is away) is no damage: the run stops, and every checkpoint stays as it is.
 TEST(Engine, WhatMayPassIsNoDamage) {
-    Shared folder;
+    SharedFolder folder;
     Options o = base(2, Z3D_F32);
     z3d_store *store;
     z3d_checkpoint_info info;
@@ -209,7 +209,7 @@ TEST(Engine, WhatMayPassIsNoDamage) {
         }
         z3d_store_close(store);
     }
-    Shared::barrier();
+    SharedFolder::barrier();
     std::string newest = folder.path + "/step-00000002";
     for (const char *name : {"/shard-00000.h5", "/shard-00000.json", "/manifest.json"}) {
         SCOPED_TRACE(name);
@@ -218,7 +218,7 @@ TEST(Engine, WhatMayPassIsNoDamage) {
             std::filesystem::rename(file, file + ".away");
             std::filesystem::create_symlink(file, file);
         }
-        Shared::barrier();
+        SharedFolder::barrier();
         Trainer t(o);
         ASSERT_Z3D(t.create());
         z3d_status status = open_store(t, folder.path, false, 0, &store);
@@ -228,12 +228,12 @@ TEST(Engine, WhatMayPassIsNoDamage) {
         }
         EXPECT_EQ(status, Z3D_ERR_IO);
         EXPECT_NE(strstr(z3d_error_message(), name), nullptr) << z3d_error_message();
-        Shared::barrier();
+        SharedFolder::barrier();
         if (z3d_world_rank(world) == 0) {
             std::filesystem::remove(file);
             std::filesystem::rename(file + ".away", file);
         }
-        Shared::barrier();
+        SharedFolder::barrier();
     }
     EXPECT_FALSE(std::filesystem::exists(newest + ".damaged"));
     Trainer t(o);
@@ -243,7 +243,7 @@ TEST(Engine, WhatMayPassIsNoDamage) {
 
 // What is read is checked as it is read, the rest before: a flip anywhere is found by a load.
 TEST(Engine, LoadingFindsAFlipAnywhere) {
-    Shared folder;
+    SharedFolder folder;
     Trainer t(base(3, Z3D_F32));
     z3d_store *store;
     ASSERT_Z3D(t.create());
@@ -255,19 +255,19 @@ TEST(Engine, LoadingFindsAFlipAnywhere) {
                            "/manifest.json"};
     for (const std::string &name : names)
         for (int k = 0; k < 8; k++) {
-            std::string bytes = slurp(step + name), damaged = bytes;
+            std::string bytes = read_file(step + name), damaged = bytes;
             size_t at = bytes.size() * (size_t)k / 8;
             damaged[at] = (char)(damaged[at] ^ 1 << k);
-            Shared::barrier();
-            if (z3d_world_rank(world) == 0) spill(step + name, damaged);
-            Shared::barrier();
+            SharedFolder::barrier();
+            if (z3d_world_rank(world) == 0) write_file(step + name, damaged);
+            SharedFolder::barrier();
             EXPECT_EQ(Z3D_ERR_DATA,
                       z3d_checkpoint_load_all(world, step.c_str(), t.model, t.engine,
                                               Z3D_VERIFY_FULL, false, nullptr, nullptr, nullptr))
                 << name << " at " << at;
-            Shared::barrier();
-            if (z3d_world_rank(world) == 0) spill(step + name, bytes);
-            Shared::barrier();
+            SharedFolder::barrier();
+            if (z3d_world_rank(world) == 0) write_file(step + name, bytes);
+            SharedFolder::barrier();
         }
     EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), t.model, t.engine, Z3D_VERIFY_FULL,
                                        false, nullptr, nullptr, nullptr));
@@ -275,7 +275,7 @@ TEST(Engine, LoadingFindsAFlipAnywhere) {
 
 // One rank's refusal is everybody's: none is left waiting for it.
 TEST(Engine, ARefusalIsAgreedOn) {
-    Shared folder;
+    SharedFolder folder;
     Trainer t(base(1, Z3D_F32));
     z3d_store *store;
     ASSERT_Z3D(t.create());
@@ -298,7 +298,7 @@ TEST(Engine, TheFirstAsynchronousSaveWaitsForNoPages) {
     if (z3d_world_size(world) > 1) GTEST_SKIP();
     Options o = base(1, Z3D_F32);
     o.layers = 4, o.hidden = 128;
-    Shared folder;
+    SharedFolder folder;
     Trainer t(o);
     z3d_store *store;
     struct rusage before, after;
@@ -340,7 +340,7 @@ struct Slow {
 // run wants on the disk before the commit is brought there beside training too, and a failure of it
 // is the save's.
 TEST(Engine, AnAsynchronousSaveWaitsForNoDisk) {
-    Shared folder;
+    SharedFolder folder;
     Trainer t(base(2, Z3D_F32));
     z3d_store *store;
     Slow slow;
@@ -365,22 +365,22 @@ TEST(Engine, AnAsynchronousSaveWaitsForNoDisk) {
     EXPECT_NE(strstr(z3d_error_message(), "checkpoint not saved"), nullptr);
     EXPECT_NE(strstr(z3d_error_message(), "metrics are ill"), nullptr) << z3d_error_message();
     z3d_store_close(store);
-    Shared::barrier();
+    SharedFolder::barrier();
     EXPECT_FALSE(std::filesystem::exists(folder.path + "/step-00000001"));
 }
 
 // A second job in the same folder is refused while the first lives, and only then.
 TEST(Engine, OneJobAFolder) {
-    Shared folder;
+    SharedFolder folder;
     Trainer t(base(1, Z3D_F32));
     z3d_store *first, *second;
     ASSERT_Z3D(t.create());
     ASSERT_Z3D(open_store(t, folder.path, false, 0, &first));
     EXPECT_EQ(Z3D_ERR_IO, open_store(t, folder.path, false, 0, &second));
     EXPECT_NE(strstr(z3d_error_message(), "another job"), nullptr) << z3d_error_message();
-    Shared::barrier();
+    SharedFolder::barrier();
     z3d_store_close(first);
-    Shared::barrier();
+    SharedFolder::barrier();
     ASSERT_Z3D(open_store(t, folder.path, false, 0, &second));
     z3d_store_close(second);
 }
@@ -388,39 +388,39 @@ TEST(Engine, OneJobAFolder) {
 // Whoever removes the folder, or the lock, of a running job makes room for a second one: the first
 // does not save into its folder, and takes it again when it is free.
 TEST(Engine, ALockThatWasRemovedKeepsNobodyOut) {
-    Shared folder;
+    SharedFolder folder;
     Trainer t(base(1, Z3D_F32));
     z3d_store *first, *second;
     ASSERT_Z3D(t.create());
     ASSERT_Z3D(open_store(t, folder.path, false, 0, &first));
-    Shared::barrier();
+    SharedFolder::barrier();
     if (z3d_world_rank(world) == 0) std::filesystem::remove_all(folder.path);
-    Shared::barrier();
+    SharedFolder::barrier();
     EXPECT_EQ(Z3D_ERR_IO, save(first, 0));
     EXPECT_NE(strstr(z3d_error_message(), "checkpoint not saved"), nullptr) << z3d_error_message();
     ASSERT_Z3D(open_store(t, folder.path, false, 0, &second));
     EXPECT_EQ(Z3D_ERR_IO, save(first, 0));
     EXPECT_NE(strstr(z3d_error_message(), "another job"), nullptr) << z3d_error_message();
-    Shared::barrier();
+    SharedFolder::barrier();
     z3d_store_close(second);
-    Shared::barrier();
+    SharedFolder::barrier();
     EXPECT_Z3D(save(first, 0));
     EXPECT_EQ(Z3D_ERR_IO, open_store(t, folder.path, false, 0, &second));
-    Shared::barrier();
+    SharedFolder::barrier();
     z3d_store_close(first);
 }
 
 // Where another job has come, saved the same step and gone in the middle of a save, its checkpoint
 // stays as it is.
 TEST(Engine, ALockThatWasRemovedWhileSavingEndsTheSave) {
-    Shared folder;
+    SharedFolder folder;
     Trainer t(base(1, Z3D_F32));
     auto other_job = [](void *context) {
         std::filesystem::path dir = *(std::string *)context;
         std::filesystem::remove(dir / "lock");
         std::filesystem::remove_all(dir / "step-00000000");
         std::filesystem::create_directory(dir / "step-00000000");
-        spill(dir / "step-00000000/manifest.json", "theirs");
+        write_file(dir / "step-00000000/manifest.json", "theirs");
         return Z3D_OK;
     };
     z3d_store *store;
@@ -428,14 +428,14 @@ TEST(Engine, ALockThatWasRemovedWhileSavingEndsTheSave) {
     ASSERT_Z3D(open_store(t, folder.path, false, 0, &store, nullptr, {other_job, &folder.path}));
     EXPECT_EQ(Z3D_ERR_IO, save(store, 0));
     EXPECT_NE(strstr(z3d_error_message(), "another job may have"), nullptr) << z3d_error_message();
-    Shared::barrier();
-    EXPECT_EQ(slurp(folder.path + "/step-00000000/manifest.json"), "theirs");
-    Shared::barrier();
+    SharedFolder::barrier();
+    EXPECT_EQ(read_file(folder.path + "/step-00000000/manifest.json"), "theirs");
+    SharedFolder::barrier();
     z3d_store_close(store);
 }
 
 TEST(Engine, AnotherModelIsRefusedByName) {
-    Shared folder;
+    SharedFolder folder;
     z3d_store *store;
     int64_t step;
     {
@@ -464,7 +464,7 @@ TEST(Engine, AnotherModelIsRefusedByName) {
 }
 
 // What lies in the folder of checkpoints beside them, and what is done with it.
-class Folder : public ::testing::Test {
+class Steps : public ::testing::Test {
   protected:
     void SetUp() override {
         ASSERT_Z3D(t.create());
@@ -485,24 +485,24 @@ class Folder : public ::testing::Test {
         EXPECT_Z3D(z3d_checkpoint_list(shared.path.c_str(), &all, &count));
         std::vector<int64_t> out(all, all + count);
         free(all);
-        Shared::barrier();
+        SharedFolder::barrier();
         return out;
     }
     template <typename F> void on_rank_0(F change) {
-        Shared::barrier();
+        SharedFolder::barrier();
         if (z3d_world_rank(world) == 0) change();
-        Shared::barrier();
+        SharedFolder::barrier();
     }
     std::string operator/(const std::string &name) const {
         return shared.path + "/" + name;
     }
-    Shared shared;
+    SharedFolder shared;
     Trainer t{base(1, Z3D_F32)};
 };
 
 // A folder that is called almost like a step is none: it would count twice, and the oldest
 // checkpoint be removed for it.
-TEST_F(Folder, OnlyOurOwnNamesAreSteps) {
+TEST_F(Steps, OnlyOurOwnNamesAreSteps) {
     save_steps(1, 2);
     on_rank_0([&] {
         for (const char *name : {"step-1", "step-000000001", "step-1x", "step-"})
@@ -514,23 +514,23 @@ TEST_F(Folder, OnlyOurOwnNamesAreSteps) {
     EXPECT_TRUE(std::filesystem::exists(*this / "step-1"));
 }
 
-TEST_F(Folder, KeepsAsManyAsAreAskedFor) {
+TEST_F(Steps, KeepsAsManyAsAreAskedFor) {
     save_steps(2, int64_t(1) << 32);
     EXPECT_EQ(listed(), (std::vector<int64_t>{1, 2}));
 }
 
 // What has a step's name and was left by no save: the start is refused, one line names it, and it
 // stays as it is.
-TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
+TEST_F(Steps, WhatNoSaveLeftIsNotRemoved) {
     const std::string step = *this / "step-00000012";
     std::filesystem::path at = step;
     on_rank_0([&] {
         std::filesystem::create_directories(*this / "elsewhere");
-        spill(*this / "elsewhere/precious", "x");
+        write_file(*this / "elsewhere/precious", "x");
     });
     auto folder_with = [&](auto put) {
         std::filesystem::create_directories(at);
-        spill(at / "shard-00001.h5.part", "x");
+        write_file(at / "shard-00001.h5.part", "x");
         put();
     };
     const struct {
@@ -540,7 +540,7 @@ TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
         {"cannot be opened", [&] { std::filesystem::create_symlink(*this / "unmounted/x", at); }},
         {"is a link", [&] { std::filesystem::create_directory_symlink(*this / "elsewhere", at); }},
         {"is a link", [&] { std::filesystem::create_symlink(*this / "elsewhere/precious", at); }},
-        {"is a file", [&] { spill(step, "x"); }},
+        {"is a file", [&] { write_file(step, "x"); }},
         {"is not a folder", [&] { EXPECT_EQ(0, mkfifo(step.c_str(), 0600)); }},
         {"holds \"model\"",
          [&] { folder_with([&] { std::filesystem::create_directories(at / "model"); }); }},
@@ -553,7 +553,7 @@ TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
              });
          }},
         {"holds \"shard-notes.txt\"",
-         [&] { folder_with([&] { spill(at / "shard-notes.txt", "x"); }); }},
+         [&] { folder_with([&] { write_file(at / "shard-notes.txt", "x"); }); }},
     };
     for (const auto &k : cases) {
         SCOPED_TRACE(k.wanted);
@@ -563,7 +563,7 @@ TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
         EXPECT_EQ(Z3D_ERR_IO, open_store(t, shared.path, false, 0, &store));
         EXPECT_NE(strstr(z3d_error_message(), "step-00000012 "), nullptr) << z3d_error_message();
         EXPECT_NE(strstr(z3d_error_message(), k.wanted), nullptr) << z3d_error_message();
-        Shared::barrier();
+        SharedFolder::barrier();
         EXPECT_EQ(std::filesystem::symlink_status(at).type(), type);
         EXPECT_TRUE(std::filesystem::exists(*this / "elsewhere/precious"));
         if (type == std::filesystem::file_type::directory) {
@@ -574,7 +574,7 @@ TEST_F(Folder, WhatNoSaveLeftIsNotRemoved) {
 }
 
 // The same, put there while the run goes: the save of that step is refused.
-TEST_F(Folder, ASaveReplacesNothingOfOthers) {
+TEST_F(Steps, ASaveReplacesNothingOfOthers) {
     z3d_store *store;
     Trace trace;
     std::filesystem::path at = *this / "step-00000001";
@@ -584,7 +584,7 @@ TEST_F(Folder, ASaveReplacesNothingOfOthers) {
     EXPECT_EQ(Z3D_ERR_IO, save(store, 0));
     EXPECT_NE(strstr(z3d_error_message(), "step-00000001 is a link"), nullptr)
         << z3d_error_message();
-    Shared::barrier();
+    SharedFolder::barrier();
     EXPECT_TRUE(std::filesystem::is_symlink(at));
     on_rank_0([&] { std::filesystem::remove(at); });
     EXPECT_Z3D(save(store, 0));
@@ -592,10 +592,10 @@ TEST_F(Folder, ASaveReplacesNothingOfOthers) {
 }
 
 // An old checkpoint that somebody else put something into, or that is a link to one elsewhere.
-TEST_F(Folder, OldCheckpointsWithOthersFilesStay) {
+TEST_F(Steps, OldCheckpointsWithOthersFilesStay) {
     save_steps(2, 0);
     on_rank_0([&] {
-        spill(*this / "step-00000001/notes.txt", "the good one");
+        write_file(*this / "step-00000001/notes.txt", "the good one");
         std::filesystem::create_directories(*this / "elsewhere");
         std::filesystem::rename(*this / "step-00000002", *this / "elsewhere/step-00000002");
         std::filesystem::create_directory_symlink(*this / "elsewhere/step-00000002",
@@ -603,13 +603,13 @@ TEST_F(Folder, OldCheckpointsWithOthersFilesStay) {
     });
     save_steps(3, 1);
     EXPECT_EQ(listed(), (std::vector<int64_t>{1, 2, 5}));
-    EXPECT_EQ(slurp(*this / "step-00000001/notes.txt"), "the good one");
+    EXPECT_EQ(read_file(*this / "step-00000001/notes.txt"), "the good one");
     EXPECT_TRUE(std::filesystem::exists(*this / "elsewhere/step-00000002/manifest.json"));
 }
 
 // A folder that was given another step's name would be resumed after that step: whoever did it is
 // told, and nothing is moved.
-TEST_F(Folder, AnotherStepsNameIsRefused) {
+TEST_F(Steps, AnotherStepsNameIsRefused) {
     save_steps(2, 0);
     on_rank_0([&] { std::filesystem::rename(*this / "step-00000002", *this / "step-00000009"); });
     z3d_store *store;
@@ -641,7 +641,7 @@ struct Gate {
 } // namespace
 
 // Rank 1 fails while rank 0 commits: the old checkpoint is gone by then, so the new one must stay.
-TEST_F(Folder, WhatIsCommittedOutlivesAnothersFailure) {
+TEST_F(Steps, WhatIsCommittedOutlivesAnothersFailure) {
     if (z3d_world_size(world) != 2) GTEST_SKIP();
     save_steps(1, 1);
     Gate gate;
@@ -663,10 +663,10 @@ TEST_F(Folder, WhatIsCommittedOutlivesAnothersFailure) {
         EXPECT_EQ(Z3D_ERR_IO, z3d_world_agree(world, Z3D_ERROR(Z3D_ERR_IO, "rank 1 is ill")));
     }
     z3d_store_close(store);
-    Shared::barrier();
+    SharedFolder::barrier();
     EXPECT_EQ(listed(), std::vector<int64_t>{2});
 }
 
 int main(int argc, char **argv) {
-    return harness::main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -29,13 +29,13 @@ static void expect_whole(z3d_checkpoint *c) {
         z3d_model *model = gpt.make(1);
         z3d_tensor *tensors;
         int count;
-        ASSERT_Z3D_OK(z3d_tensors_of(model, &tensors, &count));
+        ASSERT_Z3D(z3d_tensors_of(model, &tensors, &count));
         whole = {tensors[t].outer, tensors[t].global, tensors[t].inner, 0, tensors[t].global, 0, 0};
         int64_t elements = z3d_tensor_elements(&tensors[t]);
         for (int kind = 0; kind < 3; kind++) {
             std::vector<float> values((size_t)elements, -1);
-            ASSERT_Z3D_OK(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &whole, 0, elements,
-                                              values.data()));
+            ASSERT_Z3D(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &whole, 0, elements,
+                                           values.data()));
             for (int64_t i = 0; i < elements; i++)
                 ASSERT_EQ(values[(size_t)i], value_of(t, kind, i))
                     << group << "/" << name << " " << i;
@@ -51,20 +51,20 @@ static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows)
     z3d_model *model = gpt.make(tensor);
     z3d_tensor *tensors;
     int count;
-    ASSERT_Z3D_OK(z3d_tensors_of(model, &tensors, &count));
+    ASSERT_Z3D(z3d_tensors_of(model, &tensors, &count));
     std::vector<int64_t> covered((size_t)count);
     for (int r = 0; r < tensor * data; r++) {
         z3d_mesh place;
         z3d_layout *layout;
-        ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
-        ASSERT_Z3D_OK(z3d_layout_create(model, &place, nullptr, &layout));
+        ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D(z3d_layout_create(model, &place, nullptr, &layout));
         for (int g = 0, t = 0; g < model->num_groups; g++)
             for (int i = 0; i < model->group[g].num_parameters; i++, t++) {
                 z3d_part part;
                 z3d_layout_part(layout, model, g, i, all_rows, &part);
                 std::vector<float> values((size_t)part.count + 1, -1);
-                ASSERT_Z3D_OK(z3d_checkpoint_read(c, Z3D_TENSOR_MOMENTUM, t, &part, part.first,
-                                                  part.count, values.data()));
+                ASSERT_Z3D(z3d_checkpoint_read(c, Z3D_TENSOR_MOMENTUM, t, &part, part.first,
+                                               part.count, values.data()));
                 for (int64_t k = 0; k < part.count; k++) {
                     int64_t e = part.first + k, plane = part.valid * part.inner;
                     int64_t logical =
@@ -93,9 +93,9 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
         int count;
         char name[32];
         double saved, loaded;
-        ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
-        ASSERT_Z3D_OK(z3d_checkpoint_bytes(model, &place, false, &saved, &loaded));
-        ASSERT_Z3D_OK(z3d_shard_plan(model, &place, &count, &extent));
+        ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D(z3d_checkpoint_bytes(model, &place, false, &saved, &loaded));
+        ASSERT_Z3D(z3d_shard_plan(model, &place, &count, &extent));
         free(extent);
         (void)snprintf(name, sizeof name, "/shard-%05d.h5", r);
         double size = (double)std::filesystem::file_size(folder + name);
@@ -110,13 +110,13 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
 
 TEST(Files, EveryTopologyReadsEveryOther) {
     const int sizes[] = {1, 2, 4};
-    TemporaryFolder folder;
+    Folder folder;
     for (int tensor : sizes)
         for (int data : sizes) {
             std::string path = folder / std::to_string(tensor * 10 + data);
             write_checkpoint(path, Gpt(), tensor, data);
             z3d_checkpoint *c;
-            ASSERT_Z3D_OK(z3d_checkpoint_open(path.c_str(), &c));
+            ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
             for (int part = 0; part < 3; part++)
                 EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, part, 3, nullptr))
                     << z3d_error_message();
@@ -137,14 +137,14 @@ static void expect_virtual(const std::string &file) {
     z3d_model *model = gpt.make(1);
     z3d_tensor *tensors;
     int count;
-    ASSERT_Z3D_OK(z3d_tensors_of(model, &tensors, &count));
+    ASSERT_Z3D(z3d_tensors_of(model, &tensors, &count));
     hid_t h5 = H5Fopen(file.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
     ASSERT_GE(h5, 0) << file;
     for (int t = 0; t < count; t++)
         for (int kind = 0; kind < 3; kind++) {
             char path[160];
             hsize_t shape[Z3D_MAX_DIMS] = {};
-            ASSERT_Z3D_OK(z3d_hdf5_path(&tensors[t], kind, path, sizeof path));
+            ASSERT_Z3D(z3d_hdf5_path(&tensors[t], kind, path, sizeof path));
             hid_t dataset = H5Dopen2(h5, path, H5P_DEFAULT);
             ASSERT_GE(dataset, 0) << path;
             hid_t space = H5Dget_space(dataset);
@@ -168,7 +168,7 @@ static void expect_virtual(const std::string &file) {
 TEST(Files, OneFileShowsTheModel) {
     for (int tensor : {1, 2, 4})
         for (int data : {1, 2, 4}) {
-            TemporaryFolder folder;
+            Folder folder;
             write_checkpoint(folder / "c", Gpt(), tensor, data);
             std::filesystem::rename(folder / "c", folder / "moved");
             expect_virtual(folder / "moved/checkpoint.h5");
@@ -184,8 +184,8 @@ TEST(Files, SnapshotsHoldEachElementOnce) {
             for (int r = 0; r < tensor * data; r++) {
                 z3d_mesh place;
                 int64_t bytes;
-                ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
-                ASSERT_Z3D_OK(z3d_checkpoint_snapshot_bytes(model, &place, &bytes));
+                ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
+                ASSERT_Z3D(z3d_checkpoint_snapshot_bytes(model, &place, &bytes));
                 sum += bytes;
             }
             EXPECT_EQ(sum, 12 * z3d_model_parameter_count(whole));
@@ -196,26 +196,27 @@ TEST(Files, SnapshotsHoldEachElementOnce) {
 
 // Catches: metadata with times or addresses in it.
 TEST(Files, SameStateGivesSameBytes) {
-    TemporaryFolder folder;
+    Folder folder;
     for (const char *name : {"a", "b"}) write_checkpoint(folder / name, Gpt(), 2, 2);
     for (const auto &entry : std::filesystem::directory_iterator(folder / "a"))
-        EXPECT_EQ(slurp(entry.path()), slurp(folder / "b/" + entry.path().filename().string()))
+        EXPECT_EQ(read_file(entry.path()),
+                  read_file(folder / "b/" + entry.path().filename().string()))
             << entry.path();
 }
 
 // Each rank reads the blocks it needs, not the model: a shard of several blocks.
 TEST(Files, ReadsOnlyWhatItNeeds) {
-    TemporaryFolder folder;
+    Folder folder;
     Gpt gpt;
     gpt.hidden = 128, gpt.vocabulary = 1000, gpt.layers = 6;
     write_checkpoint(folder / "c", gpt, 1, 4);
     z3d_checkpoint *c;
-    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
     z3d_model *model = gpt.make(1);
     z3d_mesh place;
     z3d_layout *layout;
-    ASSERT_Z3D_OK(z3d_mesh_make(1, 4, 1, 2, &place));
-    ASSERT_Z3D_OK(z3d_layout_create(model, &place, nullptr, &layout));
+    ASSERT_Z3D(z3d_mesh_make(1, 4, 1, 2, &place));
+    ASSERT_Z3D(z3d_layout_create(model, &place, nullptr, &layout));
     int64_t wanted = 0;
     for (int kind = 0; kind < 3; kind++)
         for (int g = 0, t = 0; g < model->num_groups; g++)
@@ -223,8 +224,8 @@ TEST(Files, ReadsOnlyWhatItNeeds) {
                 z3d_part part;
                 z3d_layout_part(layout, model, g, i, false, &part);
                 std::vector<float> values((size_t)part.count + 1);
-                ASSERT_Z3D_OK(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &part, part.first,
-                                                  part.count, values.data()));
+                ASSERT_Z3D(z3d_checkpoint_read(c, (z3d_tensor_kind)kind, t, &part, part.first,
+                                               part.count, values.data()));
                 wanted += part.count * 4;
             }
     EXPECT_GE(z3d_checkpoint_bytes_read(c), wanted);
@@ -271,18 +272,18 @@ struct Taken {
 // By a thread ahead of the one that takes the values, from more blocks in turn than are kept: rows
 // of four tensor ranks' shards. What goes wrong is told as without that thread, in its place.
 TEST(Files, ReadsAhead) {
-    TemporaryFolder folder;
+    Folder folder;
     Gpt gpt;
     gpt.hidden = 256, gpt.vocabulary = 4000, gpt.layers = 3;
     write_checkpoint(folder / "c", gpt, 4, 3);
     z3d_checkpoint *c;
-    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
     int64_t elements = 0;
     for (const z3d_wanted &r : Taken(c).ranges) elements += r.count;
     ASSERT_GT(elements, 9 << 20); /* 36 blocks */
     for (int again = 0; again < 2; again++) {
         Taken whole(c);
-        ASSERT_Z3D_OK(whole.all());
+        ASSERT_Z3D(whole.all());
         EXPECT_EQ(whole.wrong, 0);
         EXPECT_EQ(whole.elements, elements);
     }
@@ -291,12 +292,12 @@ TEST(Files, ReadsAhead) {
     EXPECT_EQ(Z3D_ERR_MEMORY, stops.all());
     z3d_checkpoint_close(c);
 
-    std::string file = folder / "c/shard-00004.h5", bytes = slurp(file);
+    std::string file = folder / "c/shard-00004.h5", bytes = read_file(file);
     std::string damaged = bytes;
     damaged[bytes.size() / 2] = (char)(damaged[bytes.size() / 2] ^ 4);
     for (const std::string &now : {damaged, bytes.substr(0, bytes.size() - 1)}) {
-        spill(file, now);
-        ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+        write_file(file, now);
+        ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
         std::vector<float> values((size_t)elements);
         Taken part(c);
         z3d_status status = Z3D_OK;
@@ -329,7 +330,7 @@ static size_t resident(const std::string &path) {
 
 // What one rank alone reads leaves the page cache again; what others read too stays for them.
 TEST(Files, PagesThatNobodyElseReadsAreLetGo) {
-    TemporaryFolder folder("."); // the build's: TMPDIR is in memory, often
+    Folder folder("."); // the build's: TMPDIR is in memory, often
     Gpt gpt;
     gpt.hidden = 256, gpt.vocabulary = 4000, gpt.layers = 3;
     write_checkpoint(folder / "c", gpt, 1, 1);
@@ -340,11 +341,11 @@ TEST(Files, PagesThatNobodyElseReadsAreLetGo) {
     if (resident(shard) > 0) GTEST_SKIP() << "this file system keeps its files in memory";
     size_t size = std::filesystem::file_size(shard);
     z3d_checkpoint *c;
-    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
-    ASSERT_Z3D_OK(Taken(c).all(2));
+    ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D(Taken(c).all(2));
     EXPECT_GT(resident(shard), size / 2);
     Taken whole(c);
-    ASSERT_Z3D_OK(whole.all(1));
+    ASSERT_Z3D(whole.all(1));
     EXPECT_EQ(whole.wrong, 0);
     EXPECT_LT(resident(shard), size_t{20} << 20);
     EXPECT_GT(size, size_t{36} << 20);
@@ -352,12 +353,12 @@ TEST(Files, PagesThatNobodyElseReadsAreLetGo) {
 }
 
 TEST(Files, WhatIsNoCheckpointIsRefused) {
-    TemporaryFolder folder;
+    Folder folder;
     z3d_checkpoint *c;
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "nothing").c_str(), &c));
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
     EXPECT_EQ(z3d_error_message(), folder.path + " has no checkpoints (it is empty)");
-    spill(folder / "notes.txt", "x");
+    write_file(folder / "notes.txt", "x");
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
     EXPECT_EQ(z3d_error_message(), folder.path + " has no checkpoints: it holds other files only");
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "notes.txt").c_str(), &c));
@@ -367,13 +368,13 @@ TEST(Files, WhatIsNoCheckpointIsRefused) {
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open(folder.path.c_str(), &c));
     EXPECT_EQ(z3d_error_message(),
               folder.path + " has no complete checkpoint: the save of step 3 did not finish");
-    spill(folder / "step-00000003/shard-00000.h5", "x");
+    write_file(folder / "step-00000003/shard-00000.h5", "x");
     EXPECT_EQ(Z3D_ERR_IO, z3d_checkpoint_open((folder / "step-00000003").c_str(), &c));
     EXPECT_NE(strstr(z3d_error_message(), "step-00000003 is incomplete"), nullptr)
         << z3d_error_message();
     for (const char *text : {"", "{", "{\"xxh3_128\":\"\"}",
                              "not json at all, but long enough to be one, perhaps, or not"}) {
-        spill(folder / "manifest.json", text);
+        write_file(folder / "manifest.json", text);
         EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_open(folder.path.c_str(), &c)) << text;
     }
 }
@@ -381,7 +382,7 @@ TEST(Files, WhatIsNoCheckpointIsRefused) {
 // A folder with another step's name is no checkpoint of that step, whatever is asked of it; one
 // with a name of its own is.
 TEST(Files, AnotherStepsNameIsRefused) {
-    TemporaryFolder folder;
+    Folder folder;
     z3d_checkpoint *c;
     write_checkpoint(folder / "step-00000007", Gpt(), 1, 1, 7);
     const struct {
@@ -411,7 +412,7 @@ TEST(Files, AnotherStepsNameIsRefused) {
 // A manifest that cannot be seen (here: a link to itself; a network file system that is away) is
 // not one that is not there: its folder is neither left out, nor taken for the remains of a save.
 TEST(Files, AManifestThatCannotBeSeenIsNoAbsence) {
-    TemporaryFolder folder;
+    Folder folder;
     std::string step = folder / "step-00000003";
     std::filesystem::create_directories(step);
     std::filesystem::create_symlink("manifest.json", step + "/manifest.json");
@@ -433,7 +434,7 @@ TEST(Files, AManifestThatCannotBeSeenIsNoAbsence) {
 
 // What is a file's own fault is damage; what may be over at the next try is not.
 TEST(Files, DamageIsToldFromFailuresThatPass) {
-    TemporaryFolder folder;
+    Folder folder;
     int fd;
     int64_t size;
     char byte;
@@ -445,7 +446,7 @@ TEST(Files, DamageIsToldFromFailuresThatPass) {
     EXPECT_EQ(Z3D_ERR_DATA, z3d_io_open((folder / "pipe").c_str(), &fd, &size));
     // EIO, as of an address that this process does not have: damage where a disk says it, not from
     // a file system that is on none.
-    ASSERT_Z3D_OK(z3d_io_open("/proc/self/mem", &fd, &size));
+    ASSERT_Z3D(z3d_io_open("/proc/self/mem", &fd, &size));
     EXPECT_EQ(Z3D_ERR_IO, z3d_io_read(fd, "mem", &byte, 1, 0));
     EXPECT_NE(strstr(z3d_error_message(), strerror(EIO)), nullptr) << z3d_error_message();
     close(fd);
@@ -460,14 +461,14 @@ TEST(Files, DamageIsToldFromFailuresThatPass) {
 
 // An export that fails leaves no part of a file behind.
 TEST(Files, AFailedExportLeavesNothing) {
-    TemporaryFolder folder;
+    Folder folder;
     Gpt gpt;
     write_checkpoint(folder / "c", gpt, 1, 1);
-    std::string file = folder / "c/shard-00000.h5", bytes = slurp(file);
+    std::string file = folder / "c/shard-00000.h5", bytes = read_file(file);
     bytes[4096] = (char)(bytes[4096] ^ 1);
-    spill(file, bytes);
+    write_file(file, bytes);
     z3d_checkpoint *c;
-    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
     EXPECT_EQ(Z3D_ERR_DATA, export_to(c, Z3D_INTEROP_LLMC, Z3D_F32, (folder / "x").c_str()));
     EXPECT_FALSE(std::filesystem::exists(folder / "x.part"));
     EXPECT_FALSE(std::filesystem::exists(folder / "x"));
@@ -485,11 +486,11 @@ TEST(Files, AFailedExportLeavesNothing) {
 
 // More shards than files may be open: few are, at a time.
 TEST(Files, ReadsMoreShardsThanFilesMayBeOpen) {
-    TemporaryFolder folder;
+    Folder folder;
     Gpt gpt;
     write_checkpoint(folder / "c", gpt, 1, 64);
     z3d_checkpoint *c;
-    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
     int next = open("/dev/null", O_RDONLY);
     ASSERT_GE(next, 0);
     close(next);
@@ -514,8 +515,9 @@ static void rewrite(const std::string &folder, const char *name, const std::stri
         return std::string(
             z3d_digest_text(z3d_digest_of(text.data(), (int64_t)text.size()), digest));
     };
-    std::string text = slurp(folder + "/manifest.json"), body = text.substr(text.find('\n') + 1);
-    std::string index = slurp(folder + "/" + name), changed;
+    std::string text = read_file(folder + "/manifest.json"),
+                body = text.substr(text.find('\n') + 1);
+    std::string index = read_file(folder + "/" + name), changed;
     bool itself = strcmp(name, Z3D_MANIFEST) == 0;
     auto put = [](std::string &in, const std::string &old, const std::string &with) {
         size_t at = in.find(old);
@@ -532,14 +534,14 @@ static void rewrite(const std::string &folder, const char *name, const std::stri
         std::string old = entry();
         put(index, from, to);
         put(body, old, entry());
-        spill(folder + "/" + name, index);
+        write_file(folder + "/" + name, index);
     }
-    spill(folder + "/manifest.json", "{\"xxh3_128\":\"" + digest_of(body) + "\",\n" + body);
+    write_file(folder + "/manifest.json", "{\"xxh3_128\":\"" + digest_of(body) + "\",\n" + body);
 }
 
 // A newer version is told apart from damage.
 TEST(Files, NewerVersionIsRefusedByName) {
-    TemporaryFolder folder;
+    Folder folder;
     write_checkpoint(folder / "c", Gpt(), 1, 1);
     rewrite(folder / "c", Z3D_MANIFEST, "\"version\":1", "\"version\":9");
     z3d_checkpoint *c;
@@ -577,7 +579,7 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
     };
     for (const auto &k : cases) {
         SCOPED_TRACE(k.to);
-        TemporaryFolder folder;
+        Folder folder;
         z3d_checkpoint *c;
         write_checkpoint(folder / "c", Gpt(), 2, 1);
         rewrite(folder / "c", k.name, k.from, k.to);
@@ -586,9 +588,9 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
         EXPECT_NE(strstr(z3d_error_message(), ".json: "), nullptr) << z3d_error_message();
     }
     // A shard that is listed twice.
-    TemporaryFolder folder;
+    Folder folder;
     write_checkpoint(folder / "c", Gpt(), 1, 1);
-    std::string text = slurp(folder / "c/manifest.json");
+    std::string text = read_file(folder / "c/manifest.json");
     size_t at = text.find("\"shards\":[") + 10, end = text.find(']', at);
     std::string shard = text.substr(at, end - at);
     rewrite(folder / "c", Z3D_MANIFEST, shard, shard + "," + shard);
@@ -600,13 +602,13 @@ TEST(Files, WhatCannotBeIsRefusedWhateverItsDigest) {
 
 // model.safetensors as Hugging Face's GPT-2 has it: names, Conv1D weights [in, out], no holes.
 TEST(Files, ExportsAsHuggingFacesGpt2) {
-    TemporaryFolder folder;
+    Folder folder;
     Gpt gpt;
     write_checkpoint(folder / "c", gpt, 2, 2);
     z3d_checkpoint *c;
-    ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
-    ASSERT_Z3D_OK(export_to(c, Z3D_INTEROP_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
-    std::string bytes = slurp(folder / "hf/model.safetensors");
+    ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
+    ASSERT_Z3D(export_to(c, Z3D_INTEROP_HUGGINGFACE, Z3D_F32, (folder / "hf").c_str()));
+    std::string bytes = read_file(folder / "hf/model.safetensors");
     uint64_t length = 0;
     memcpy(&length, bytes.data(), 8);
     ASSERT_EQ(length % 8, 0u);
@@ -639,7 +641,7 @@ TEST(Files, ExportsAsHuggingFacesGpt2) {
         elements += whole.count;
     }
     EXPECT_EQ((int64_t)bytes.size(), 8 + (int64_t)length + 4 * elements);
-    std::string config = slurp(folder / "hf/config.json");
+    std::string config = read_file(folder / "hf/config.json");
     for (const char *wanted : {"\"n_layer\": 2", "\"n_head\": 4", "\"n_embd\": 32",
                                "\"n_positions\": 16", "\"vocab_size\": 67"})
         EXPECT_NE(config.find(wanted), std::string::npos) << config;
@@ -648,11 +650,11 @@ TEST(Files, ExportsAsHuggingFacesGpt2) {
 
 // The rank that wrote it and the datasets of the block, for each block.
 TEST(Files, DamageNamesRankAndDatasets) {
-    TemporaryFolder folder;
+    Folder folder;
     Gpt gpt;
     gpt.layers = 1, gpt.hidden = 64, gpt.vocabulary = 20000;
     write_checkpoint(folder / "c", gpt, 1, 2);
-    std::string file = folder / "c/shard-00001.h5", bytes = slurp(file);
+    std::string file = folder / "c/shard-00001.h5", bytes = read_file(file);
     ASSERT_GT(bytes.size(), (size_t)7 << 20);
     const struct {
         size_t at;
@@ -666,8 +668,8 @@ TEST(Files, DamageNamesRankAndDatasets) {
         z3d_checkpoint *c;
         std::string damaged = bytes;
         damaged[k.at] = (char)(damaged[k.at] ^ 4);
-        spill(file, damaged);
-        ASSERT_Z3D_OK(z3d_checkpoint_open((folder / "c").c_str(), &c));
+        write_file(file, damaged);
+        ASSERT_Z3D(z3d_checkpoint_open((folder / "c").c_str(), &c));
         EXPECT_EQ(Z3D_ERR_DATA, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
         std::string said = z3d_error_message();
         EXPECT_NE(said.find("rank 1's shard: "), std::string::npos) << said;
@@ -680,7 +682,7 @@ TEST(Files, DamageNamesRankAndDatasets) {
 // the rank too; nothing crashes. A sample, evenly spread; ZERO3D_LONG: 10000 flips and 1000 cuts.
 TEST(Files, DamageIsFoundAndNamed) {
     size_t flips = is_long() ? 10000 : 600, cuts = flips / 10;
-    TemporaryFolder folder;
+    Folder folder;
     Gpt gpt;
     gpt.layers = 1, gpt.hidden = 8, gpt.heads = 2, gpt.sequence = 4, gpt.vocabulary = 11;
     std::string path = folder / "c";
@@ -688,7 +690,7 @@ TEST(Files, DamageIsFoundAndNamed) {
     std::vector<std::pair<std::string, std::string>> files;
     size_t total = 0;
     for (const auto &entry : std::filesystem::directory_iterator(path)) {
-        files.push_back({entry.path().string(), slurp(entry.path())});
+        files.push_back({entry.path().string(), read_file(entry.path())});
         total += files.back().second.size();
     }
     ASSERT_EQ(files.size(), 10u);
@@ -715,13 +717,13 @@ TEST(Files, DamageIsFoundAndNamed) {
             bytes.resize(at);
         else
             bytes[at] = (char)(bytes[at] ^ 1 << (k % 8));
-        spill(files[f].first, bytes);
+        write_file(files[f].first, bytes);
         expect_found(files[f].first);
-        spill(files[f].first, files[f].second);
+        write_file(files[f].first, files[f].second);
         if (::testing::Test::HasFatalFailure()) FAIL() << files[f].first << " at " << at;
     }
     z3d_checkpoint *c;
-    ASSERT_Z3D_OK(z3d_checkpoint_open(path.c_str(), &c));
+    ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
     EXPECT_EQ(Z3D_OK, z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, nullptr));
     z3d_checkpoint_close(c);
 }

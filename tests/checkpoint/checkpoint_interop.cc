@@ -21,7 +21,7 @@ struct Tensors {
 
     static Tensors read(const std::string &path) {
         Tensors t;
-        std::string file = slurp(path);
+        std::string file = read_file(path);
         uint64_t length = 0;
         memcpy(&length, file.data(), 8);
         std::string header = file.substr(8, length), data = file.substr(8 + length);
@@ -50,7 +50,7 @@ struct Tensors {
         }
         header += "}";
         uint64_t length = header.size();
-        spill(path, std::string((const char *)&length, 8) + header + data);
+        write_file(path, std::string((const char *)&length, 8) + header + data);
     }
     Tensor &find(const std::string &name) {
         for (Tensor &t : all)
@@ -112,12 +112,12 @@ Options tiny(int tensor) {
 
 // Rank 0 imports; every way to divide the ranks gives PyTorch's logits.
 void expect_logits(const std::string &from) {
-    Shared shared;
+    SharedFolder shared;
     if (z3d_world_rank(world) == 0) {
         EXPECT_Z3D(import(from, shared.path));
     }
-    Shared::barrier();
-    std::string file = slurp(fixture + "/logits.bin");
+    SharedFolder::barrier();
+    std::string file = read_file(fixture + "/logits.bin");
     int32_t count = 0;
     memcpy(&count, file.data(), 4);
     std::vector<int32_t> tokens((size_t)count);
@@ -154,14 +154,14 @@ TEST(Logits, OfAnImportedModelArePyTorchs) {
 }
 
 TEST(Logits, SurviveExportAndImport) {
-    Shared shared;
+    SharedFolder shared;
     if (z3d_world_rank(world) == 0) {
         ASSERT_Z3D(import(fixture, shared.path + "/a"));
         Checkpoint a(shared.path + "/a");
         a.write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, shared.path + "/hf");
         a.write(Z3D_INTEROP_LLMC, Z3D_F32, shared.path + "/llmc.bin");
     }
-    Shared::barrier();
+    SharedFolder::barrier();
     expect_logits(shared.path + "/hf");
     expect_logits(shared.path + "/llmc.bin");
 }
@@ -172,7 +172,7 @@ class Alone : public ::testing::Test {
     void SetUp() override {
         if (z3d_world_rank(world) != 0) GTEST_SKIP();
     }
-    TemporaryFolder folder;
+    Folder folder;
 };
 
 TEST_F(Alone, ImportThenExportKeepsEveryByte) {
@@ -191,9 +191,9 @@ TEST_F(Alone, ImportThenExportKeepsEveryByte) {
     // The header is canonical: exported again, the file is the same.
     ASSERT_Z3D(import(folder / "hf", folder / "b"));
     Checkpoint(folder / "b").write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, folder / "again");
-    EXPECT_TRUE(slurp(folder / "hf/model.safetensors") ==
-                slurp(folder / "again/model.safetensors"));
-    EXPECT_EQ(slurp(folder / "hf/config.json"), slurp(folder / "again/config.json"));
+    EXPECT_TRUE(read_file(folder / "hf/model.safetensors") ==
+                read_file(folder / "again/model.safetensors"));
+    EXPECT_EQ(read_file(folder / "hf/config.json"), read_file(folder / "again/config.json"));
 }
 
 TEST_F(Alone, SixteenBitsAreKeptToo) {
@@ -211,14 +211,14 @@ TEST_F(Alone, SixteenBitsAreKeptToo) {
                                             : z3d_f16_to_float(z3d_float_to_f16(all[t][i])));
         Checkpoint(folder / (name + "-c"))
             .write(Z3D_INTEROP_HUGGINGFACE, dtype, folder / (name + "2"));
-        EXPECT_TRUE(slurp(folder / (name + "/model.safetensors")) ==
-                    slurp(folder / (name + "2/model.safetensors")));
+        EXPECT_TRUE(read_file(folder / (name + "/model.safetensors")) ==
+                    read_file(folder / (name + "2/model.safetensors")));
     }
     EXPECT_EQ(Z3D_ERR_USAGE, Checkpoint(folder / "a").try_write(Z3D_INTEROP_LLMC, Z3D_F16, "x"));
 }
 
 TEST_F(Alone, LlmcsFilesAreThoseThatItsLayoutGives) {
-    std::istringstream digests(slurp(fixture + "/llmc.txt"));
+    std::istringstream digests(read_file(fixture + "/llmc.txt"));
     ASSERT_Z3D(import(fixture, folder / "a"));
     auto all = Checkpoint(folder / "a").values();
     for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
@@ -226,7 +226,7 @@ TEST_F(Alone, LlmcsFilesAreThoseThatItsLayoutGives) {
         char digest[Z3D_DIGEST_TEXT];
         digests >> wanted;
         Checkpoint(folder / "a").write(Z3D_INTEROP_LLMC, dtype, name);
-        std::string file = slurp(name);
+        std::string file = read_file(name);
         z3d_digest_text(z3d_digest_of(file.data(), (int64_t)file.size()), digest);
         EXPECT_EQ(digest, wanted);
         ASSERT_Z3D(import(name, name + "-c"));
@@ -237,16 +237,16 @@ TEST_F(Alone, LlmcsFilesAreThoseThatItsLayoutGives) {
                                             ? all[t][i]
                                             : z3d_bf16_to_float(z3d_float_to_bf16(all[t][i])));
         Checkpoint(name + "-c").write(Z3D_INTEROP_LLMC, dtype, name + "-2");
-        EXPECT_TRUE(slurp(name + "-2") == file);
+        EXPECT_TRUE(read_file(name + "-2") == file);
     }
 }
 
 TEST_F(Alone, LlmcsFilesAreCheckedBeforeTheyAreBelieved) {
     ASSERT_Z3D(import(fixture, folder / "a"));
     Checkpoint(folder / "a").write(Z3D_INTEROP_LLMC, Z3D_F32, folder / "good");
-    std::string good = slurp(folder / "good");
+    std::string good = read_file(folder / "good");
     auto refused = [&](std::string file, z3d_status wanted, const char *what) {
-        spill(folder / "bad", file);
+        write_file(folder / "bad", file);
         EXPECT_EQ(wanted, import(folder / "bad", folder / "b")) << what;
         EXPECT_NE(strstr(z3d_error_message(), what), nullptr) << z3d_error_message();
         EXPECT_NE(strstr(z3d_error_message(), (folder / "bad").c_str()), nullptr);
@@ -351,9 +351,9 @@ TEST_F(HuggingFace, BadTensorsAreNamed) {
             t.all.push_back({"lm_head.weight", "F32", "557,32", std::string(557 * 32 * 4, 'x')});
         },
         Z3D_ERR_UNSUPPORTED, "tensor lm_head.weight differs from wte.weight");
-    std::string file = slurp(fixture + "/model.safetensors");
+    std::string file = read_file(fixture + "/model.safetensors");
     auto raw = [&](const std::string &bytes, const char *what) {
-        spill(folder / "in/model.safetensors", bytes);
+        write_file(folder / "in/model.safetensors", bytes);
         EXPECT_EQ(Z3D_ERR_DATA, again());
         EXPECT_NE(strstr(z3d_error_message(), what), nullptr) << z3d_error_message();
     };
@@ -369,9 +369,9 @@ TEST_F(HuggingFace, BadTensorsAreNamed) {
 TEST_F(HuggingFace, TensorsFillTheFileOnce) {
     Tensors t = tensors;
     t.write(folder / "in/model.safetensors");
-    const std::string good = slurp(folder / "in/model.safetensors");
+    const std::string good = read_file(folder / "in/model.safetensors");
     auto raw = [&](const std::string &bytes, const std::string &what) {
-        spill(folder / "in/model.safetensors", bytes);
+        write_file(folder / "in/model.safetensors", bytes);
         EXPECT_EQ(Z3D_ERR_DATA, again()) << what;
         EXPECT_NE(std::string(z3d_error_message()).find(what), std::string::npos)
             << z3d_error_message();
@@ -400,7 +400,7 @@ TEST_F(HuggingFace, TensorsFillTheFileOnce) {
     t.all.insert(t.all.begin() + 3, {"h.0.attn.masked_bias", "F32", "1", "abcd"});
     t.write(folder / "in/model.safetensors");
     ASSERT_Z3D(again());
-    std::string hole = slurp(folder / "in/model.safetensors");
+    std::string hole = read_file(folder / "in/model.safetensors");
     auto [at, range] = offsets(hole, "masked_bias");
     std::string begin = range.substr(1, range.find(',') - 1), none = "[" + begin + "," + begin;
     hole.replace(at, range.size(), none + std::string(range.size() - none.size() - 1, ' ') + "]");
@@ -423,13 +423,13 @@ class Sharded : public HuggingFace {
         }
         for (size_t i = 0; i < 3; i++) parts[i].write(folder / ("in/" + name(i)));
         index = "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {" + map + "}}";
-        spill(folder / "in/model.safetensors.index.json", index);
+        write_file(folder / "in/model.safetensors.index.json", index);
     }
     static std::string name(size_t i) {
         return "model-0000" + std::to_string(i + 1) + "-of-00003.safetensors";
     }
     void refused_index(const std::string &text, z3d_status wanted, const char *what) {
-        spill(folder / "in/model.safetensors.index.json", text);
+        write_file(folder / "in/model.safetensors.index.json", text);
         EXPECT_EQ(wanted, again()) << what;
         EXPECT_NE(strstr(z3d_error_message(), what), nullptr) << z3d_error_message();
     }
@@ -448,11 +448,11 @@ TEST_F(Sharded, BadShardsAreNamed) {
     refused_index("{\"weight_map\": {\"a\": \"../x\"}}", Z3D_ERR_DATA,
                   "tensor a: expected the name");
     refused_index("{\"weight_map\": {\"a\": 1}}", Z3D_ERR_DATA, "tensor a: expected the name");
-    std::string file = slurp(folder / ("in/" + name(1)));
-    spill(folder / ("in/" + name(1)), file + "x");
+    std::string file = read_file(folder / ("in/" + name(1)));
+    write_file(folder / ("in/" + name(1)), file + "x");
     refused_index(index, Z3D_ERR_DATA,
                   "model-00002-of-00003.safetensors: 1 bytes follow the last tensor");
-    spill(folder / ("in/" + name(1)), slurp(folder / ("in/" + name(0))));
+    write_file(folder / ("in/" + name(1)), read_file(folder / ("in/" + name(0))));
     refused_index(index, Z3D_ERR_DATA, "is there twice");
     Tensors less;
     less.all = {tensors.all[1]};
@@ -467,7 +467,7 @@ TEST_F(Sharded, BadShardsAreNamed) {
 }
 
 TEST_F(HuggingFace, OtherModelsAreRefused) {
-    std::string good = slurp(fixture + "/config.json");
+    std::string good = read_file(fixture + "/config.json");
     tensors.write(folder / "in/model.safetensors");
     auto with = [&](const std::string &from, const std::string &to, z3d_status wanted,
                     const char *what) {
@@ -475,7 +475,7 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
         size_t at = config.find(from);
         ASSERT_NE(at, std::string::npos) << from;
         config.replace(at, from.size(), to);
-        spill(folder / "in/config.json", config);
+        write_file(folder / "in/config.json", config);
         EXPECT_EQ(wanted, again()) << to;
         EXPECT_NE(strstr(z3d_error_message(), what), nullptr) << z3d_error_message();
     };
@@ -517,7 +517,8 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     // Nobody knows it: 557 ids have no token 50256.
     Checkpoint(folder / "out").write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, folder / "none");
     EXPECT_FALSE(std::filesystem::exists(folder / "none/vocab.json"));
-    EXPECT_NE(slurp(folder / "none/config.json").find("\"bos_token_id\": null"), std::string::npos);
+    EXPECT_NE(read_file(folder / "none/config.json").find("\"bos_token_id\": null"),
+              std::string::npos);
     EXPECT_EQ(Z3D_ERR_IO, import(folder / "in", folder / "third", "nowhere"));
 
     ASSERT_Z3D(import(folder / "in", folder / "other", fixture.c_str()));
@@ -529,16 +530,17 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     moved.write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, folder / "hf");
     EXPECT_TRUE(moved.tokenizer);
     for (const char *name : {"/vocab.json", "/merges.txt"})
-        EXPECT_EQ(slurp((folder / "hf") + name), slurp(fixture + name));
+        EXPECT_EQ(read_file((folder / "hf") + name), read_file(fixture + name));
     for (const char *name : {"hf/config.json", "hf/generation_config.json"}) {
-        std::string text = slurp(folder / name);
+        std::string text = read_file(folder / name);
         EXPECT_NE(text.find("\"bos_token_id\": 556"), std::string::npos) << name;
         EXPECT_NE(text.find("\"eos_token_id\": 556"), std::string::npos) << name;
     }
     for (const char *name : {"hf/tokenizer_config.json", "hf/special_tokens_map.json"})
-        EXPECT_NE(slurp(folder / name).find("\"eos_token\": \"<|endoftext|>\""), std::string::npos)
+        EXPECT_NE(read_file(folder / name).find("\"eos_token\": \"<|endoftext|>\""),
+                  std::string::npos)
             << name;
-    std::string tokenizer = slurp(folder / "hf/tokenizer.json");
+    std::string tokenizer = read_file(folder / "hf/tokenizer.json");
     z3d_json *root = nullptr;
     ASSERT_Z3D(z3d_json_parse(tokenizer.data(), tokenizer.size(), "tokenizer.json", &root));
     const z3d_json *model = z3d_json_member(root, "model");
@@ -547,13 +549,14 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     EXPECT_EQ(z3d_json_member(root, "added_tokens")->count, 1);
     z3d_json_free(root);
     // In and out again: every file is the same, to the byte; one that the user changed too.
-    spill(folder / "hf/tokenizer_config.json", "{\"mine\": 1}");
+    write_file(folder / "hf/tokenizer_config.json", "{\"mine\": 1}");
     ASSERT_Z3D(import(folder / "hf", folder / "again"));
     Checkpoint(folder / "again").write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, folder / "hf2");
     int files = 0;
     for (auto &entry : std::filesystem::directory_iterator(folder / "hf")) {
         std::string name = entry.path().filename();
-        EXPECT_TRUE(slurp(folder / ("hf/" + name)) == slurp(folder / ("hf2/" + name))) << name;
+        EXPECT_TRUE(read_file(folder / ("hf/" + name)) == read_file(folder / ("hf2/" + name)))
+            << name;
         files++;
     }
     EXPECT_EQ(files, 8);
@@ -564,7 +567,7 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     EXPECT_FALSE(std::filesystem::exists(folder / "lost"));
     EXPECT_Z3D(
         moved.try_write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, folder / "given", fixture.c_str()));
-    EXPECT_EQ(slurp(folder / "given/vocab.json"), slurp(fixture + "/vocab.json"));
+    EXPECT_EQ(read_file(folder / "given/vocab.json"), read_file(fixture + "/vocab.json"));
     EXPECT_Z3D(moved.try_write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, folder / "without", "none"));
     EXPECT_FALSE(moved.tokenizer);
 }
@@ -572,12 +575,5 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
 } // namespace
 
 int main(int argc, char **argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    if (z3d_world_create(&argc, &argv, &world) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    int result = RUN_ALL_TESTS();
-    z3d_world_destroy(world);
-    return result;
+    return main_on_ranks(argc, argv);
 }

@@ -128,7 +128,7 @@ TEST(Sync, EverythingIsOnTheDiskBeforeTheCommit) {
     o.stage = 2, o.layers = 1, o.hidden = 8, o.heads = 2, o.sequence = 4, o.vocabulary = 11;
     for (bool asynchronous : {false, true}) {
         SCOPED_TRACE(asynchronous ? "asynchronous" : "synchronous");
-        Shared folder;
+        SharedFolder folder;
         // Where the links of a path lead: fsync's names are whole ones.
         std::string base = std::filesystem::canonical(folder.path).string(), dir = base + "/a/b";
         bool root = z3d_world_rank(world) == 0;
@@ -149,7 +149,7 @@ TEST(Sync, EverythingIsOnTheDiskBeforeTheCommit) {
             steps(t, 1, trace);
             ASSERT_Z3D(save(store, 0));
             ASSERT_Z3D(z3d_store_poll(store, true, &unused));
-            Shared::barrier();
+            SharedFolder::barrier();
             // A shard and its index; rank 0: checkpoint.h5 and the manifest too.
             EXPECT_EQ(expect_durable(step), root ? 4 : 2);
             if (root && k == 2) expect_durably_removed(dir + "/step-00000001");
@@ -159,5 +159,5 @@ TEST(Sync, EverythingIsOnTheDiskBeforeTheCommit) {
 }
 
 int main(int argc, char **argv) {
-    return harness::main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -2,36 +2,11 @@
 #ifndef ZERO3D_TESTS_CHECKPOINT_ENGINE_H
 #define ZERO3D_TESTS_CHECKPOINT_ENGINE_H
 
-#include "../zero/harness.h"
 #include "folder.h"
+#include "tests/zero/harness.h"
 
 using harness::Options;
 using harness::Trainer;
-using harness::world;
-
-// One folder for all ranks, made and removed by rank 0.
-class Shared {
-  public:
-    Shared() {
-        char name[256] = {};
-        if (z3d_world_rank(world) == 0) {
-            own = std::make_unique<TemporaryFolder>();
-            strncpy(name, own->path.c_str(), sizeof name - 1);
-        }
-        EXPECT_EQ(Z3D_OK, z3d_world_broadcast(world, name, sizeof name, 0));
-        path = name;
-    }
-    ~Shared() {
-        barrier();
-    }
-    static void barrier() {
-        EXPECT_EQ(Z3D_OK, z3d_world_agree(world, Z3D_OK));
-    }
-    std::string path;
-
-  private:
-    std::unique_ptr<TemporaryFolder> own;
-};
 
 struct Commit {
     z3d_status (*before)(void *context);

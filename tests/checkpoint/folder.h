@@ -1,59 +1,19 @@
-// A temporary folder, whole files, and a checkpoint of synthetic values for any topology, written
-// in one process.
+// A checkpoint of synthetic values for any topology, written in one process.
 #ifndef ZERO3D_TESTS_CHECKPOINT_FOLDER_H
 #define ZERO3D_TESTS_CHECKPOINT_FOLDER_H
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/expect.h"
+#include "tests/files.h"
 
 extern "C" {
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shard.h"
 #include "src/model/model.h"
-}
-
-#define ASSERT_Z3D_OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
-
-// `make test-long`: all of what is only sampled otherwise.
-inline bool is_long() {
-    return getenv("ZERO3D_LONG") != nullptr;
-}
-
-class TemporaryFolder {
-  public:
-    explicit TemporaryFolder(const char *base = getenv("TMPDIR")) {
-        path = std::string(base ? base : "/tmp") + "/zero3d-checkpoint-XXXXXX";
-        EXPECT_NE(mkdtemp(path.data()), nullptr);
-    }
-    ~TemporaryFolder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path, ignored);
-    }
-    std::string operator/(const std::string &name) const {
-        return path + "/" + name;
-    }
-    std::string path;
-};
-
-inline std::string slurp(const std::string &path) {
-    std::ifstream in(path, std::ios::binary);
-    std::ostringstream out;
-    out << in.rdbuf();
-    return out.str();
-}
-
-inline void spill(const std::string &path, const std::string &bytes) {
-    std::ofstream out(path, std::ios::binary | std::ios::trunc);
-    out.write(bytes.data(), (std::streamsize)bytes.size());
-    EXPECT_TRUE(out.good()) << path;
 }
 
 // The value of element i of a tensor's state: distinct, exactly representable.
@@ -102,7 +62,7 @@ inline void write_checkpoint(const std::string &folder, const Gpt &gpt, int tens
     z3d_manifest m = {};
     int ranks = tensor * data;
     std::filesystem::create_directories(folder);
-    ASSERT_Z3D_OK(z3d_tensors_of(model, &m.tensor, &m.num_tensors));
+    ASSERT_Z3D(z3d_tensors_of(model, &m.tensor, &m.num_tensors));
     m.info.engine = {step, step, 0, 1, 0, 2};
     m.info.tensor_size = tensor, m.info.data_size = data, m.info.pipeline_size = 1;
     m.info.config = strdup("# a \"text\"\n"), m.info.program = strdup("test");
@@ -116,19 +76,19 @@ inline void write_checkpoint(const std::string &folder, const Gpt &gpt, int tens
         z3d_extent *extent;
         int count;
         z3d_image image;
-        ASSERT_Z3D_OK(z3d_mesh_make(tensor, data, 1, r, &place));
-        ASSERT_Z3D_OK(z3d_shard_plan(model, &place, &count, &extent));
-        ASSERT_Z3D_OK(z3d_image_make(m.tensor, r, step, count, extent, &image));
-        ASSERT_Z3D_OK(
+        ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
+        ASSERT_Z3D(z3d_shard_plan(model, &place, &count, &extent));
+        ASSERT_Z3D(z3d_image_make(m.tensor, r, step, count, extent, &image));
+        ASSERT_Z3D(
             z3d_image_write(&image, nullptr, folder.c_str(), synthetic, &values, &m.file[r]));
         m.shard[r] = image.shard;
         close(image.fd);
     }
-    ASSERT_Z3D_OK(z3d_virtual_write(&m, nullptr, folder.c_str(), &m.file[ranks]));
+    ASSERT_Z3D(z3d_virtual_write(&m, nullptr, folder.c_str(), &m.file[ranks]));
     m.num_files++;
     z3d_string text = {};
-    ASSERT_Z3D_OK(z3d_manifest_write(&m, &text));
-    ASSERT_Z3D_OK(
+    ASSERT_Z3D(z3d_manifest_write(&m, &text));
+    ASSERT_Z3D(
         z3d_io_write_file(nullptr, folder.c_str(), Z3D_MANIFEST, text.text, (int64_t)text.length));
     z3d_string_free(&text);
     z3d_manifest_free(&m);

@@ -1,9 +1,8 @@
 // GPT-2's description, its memory and its communication, on the recording device; no rank, no data.
-#include <gtest/gtest.h>
-
 #include <set>
 #include <string>
 
+#include "tests/expect.h"
 #include "tests/model/chain.h"
 
 namespace {
@@ -208,8 +207,6 @@ struct Recording {
     }
 };
 
-#define OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
-
 // Two all-reduces forward, two backward, one in the recompute; the cross entropy's two small ones.
 TEST(Communication, PerUnit) {
     z3d_gpt_config config = gpt2();
@@ -222,23 +219,23 @@ TEST(Communication, PerUnit) {
         z3d_unit_run run = record.run(gpt.model, u, Z3D_MODE_TRAIN, 4, Z3D_BF16);
         const z3d_unit_ops *ops = run.unit->ops;
         z3d_unit_run backward = run, recompute = run;
-        OK(ops->forward(&run));
+        ASSERT_Z3D(ops->forward(&run));
         EXPECT_EQ(u == 0   ? bsh
                   : u == 1 ? bsh + bsh
                            : "all_reduce:scalar:256 all_reduce:scalar:512 ",
                   record.take());
-        OK(ops->backward(&backward));
+        ASSERT_Z3D(ops->backward(&backward));
         EXPECT_EQ(u == 0 ? "" : u == 1 ? bsh + bsh : bsh, record.take());
         EXPECT_EQ(run.saved.used, backward.saved.used);
         if (u != 1) continue;
         recompute.need_output = false;
         recompute.output = NULL;
-        OK(ops->forward(&recompute));
+        ASSERT_Z3D(ops->forward(&recompute));
         EXPECT_EQ(bsh, record.take());
         EXPECT_EQ(run.saved.used, recompute.saved.used);
     }
     z3d_unit_run run = record.run(gpt.model, 13, Z3D_MODE_GENERATE, 3, Z3D_BF16);
-    OK(run.unit->ops->forward(&run));
+    ASSERT_Z3D(run.unit->ops->forward(&run));
     EXPECT_EQ("all_gather:25216 all_gather:25216 all_gather:25216 ", record.take());
     EXPECT_EQ(0, run.saved.used);
 }
@@ -257,14 +254,14 @@ TEST(Memory, SavedBytes) {
             int64_t bsh = rows * 768 * element;
             int64_t statistics = rows * 4 * (4 + 12 / tensor_size) + 11 * 256;
             z3d_unit_run run = record.run(gpt.model, 1, Z3D_MODE_TRAIN, 8, dtype);
-            OK(run.unit->ops->forward(&run));
+            ASSERT_Z3D(run.unit->ops->forward(&run));
             EXPECT_LE(run.saved.used, 3 * bsh + 8 * bsh / tensor_size + statistics);
             EXPECT_LE(run.saved.used + bsh, 12 * bsh + statistics);
             // The gelu's output while it is needed, nothing else.
             EXPECT_LE(run.workspace.peak, 4 * bsh / tensor_size);
 
             run = record.run(gpt.model, 0, Z3D_MODE_TRAIN, 8, dtype);
-            OK(run.unit->ops->forward(&run));
+            ASSERT_Z3D(run.unit->ops->forward(&run));
             EXPECT_EQ(0, run.saved.used);
         }
 }

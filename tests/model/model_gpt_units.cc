@@ -1,14 +1,10 @@
 // GPT-2's units on real ranks: gradients against finite differences on one rank, and every tensor
 // size against one rank.
-#include <gtest/gtest.h>
-
 #include "tests/model/chain.h"
+#include "tests/ranks.h"
 
 namespace {
 
-#define OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
-
-z3d_world *world;
 z3d_mesh mesh;
 z3d_device *device;
 z3d_group *tensor, *alone; // all ranks; this one
@@ -66,7 +62,7 @@ void check_gradients(double dropout) {
     Gpt gpt(1, dropout);
     Chain chain(gpt.model, device, alone, BATCH);
     fill(chain);
-    OK(chain.train());
+    ASSERT_Z3D(chain.train());
     std::vector<std::vector<char>> gradients = chain.gradients;
     for (size_t g = 0; g < chain.whole.size(); g++)
         for (size_t i = 0; i < chain.whole[g].size(); i++) {
@@ -126,24 +122,24 @@ void compare_sizes(double dropout, bool sequence_parallel) {
     Gpt whole(1, dropout), split(ranks, dropout, sequence_parallel);
     Chain one(whole.model, device, alone, BATCH), many(split.model, device, tensor, BATCH);
     fill(one), fill(many);
-    OK(one.train());
-    OK(many.train());
+    ASSERT_Z3D(one.train());
+    ASSERT_Z3D(many.train());
     EXPECT_NEAR(one.mean_loss(), many.mean_loss(), 1e-5 * one.mean_loss());
     expect_same(one, many, 1e-5, "one rank");
 
     // Recomputing blocks from their inputs gives the same bits; so does no memory of the first run.
     std::vector<std::vector<char>> kept = many.gradients;
     many.recompute = true;
-    OK(many.train());
+    ASSERT_Z3D(many.train());
     EXPECT_EQ(kept, many.gradients);
     many.recompute = false, many.lean = true;
-    OK(many.train());
+    ASSERT_Z3D(many.train());
     EXPECT_EQ(kept, many.gradients);
 
     Chain twice(split.model, device, tensor, BATCH);
     fill(twice);
     twice.accumulate_again = true;
-    OK(twice.train());
+    ASSERT_Z3D(twice.train());
     for (auto &memory : many.gradients) // all fp32: doubling is exact but for the order of sums
         for (size_t e = 0; e < memory.size() / sizeof(float); e++)
             put(Z3D_F32, memory.data(), (int64_t)e, 2 * get(Z3D_F32, memory.data(), (int64_t)e));
@@ -189,10 +185,10 @@ TEST(Dropout, OnlyInTraining) {
     Gpt with(ranks, 0.3), without(ranks);
     Chain a(with.model, device, tensor, BATCH), b(without.model, device, tensor, BATCH);
     fill(a), fill(b);
-    OK(a.forward(Z3D_MODE_EVALUATE));
-    OK(b.forward(Z3D_MODE_TRAIN));
+    ASSERT_Z3D(a.forward(Z3D_MODE_EVALUATE));
+    ASSERT_Z3D(b.forward(Z3D_MODE_TRAIN));
     EXPECT_EQ(b.state.loss_sum, a.state.loss_sum);
-    OK(a.forward(Z3D_MODE_TRAIN));
+    ASSERT_Z3D(a.forward(Z3D_MODE_TRAIN));
     EXPECT_NE(b.state.loss_sum, a.state.loss_sum);
     EXPECT_EQ((double)(BATCH * SEQ - 1), a.state.valid_targets);
 }
@@ -202,12 +198,12 @@ void compare_logits(bool sequence_parallel) {
     Gpt gpt(ranks, 0, sequence_parallel);
     Chain chain(gpt.model, device, tensor, BATCH);
     fill(chain);
-    OK(chain.forward(Z3D_MODE_EVALUATE));
+    ASSERT_Z3D(chain.forward(Z3D_MODE_EVALUATE));
     double expected = chain.state.loss_sum, loss = 0;
     int64_t padded = gpt.model->unit[gpt.model->num_units - 1].output_elements[Z3D_MODE_GENERATE];
     for (int64_t position = 0; position < SEQ; position++) {
         chain.state.position = position;
-        OK(chain.forward(Z3D_MODE_GENERATE));
+        ASSERT_Z3D(chain.forward(Z3D_MODE_GENERATE));
         for (int64_t b = 0; b < BATCH; b++) {
             int32_t target = chain.targets[(size_t)(b * SEQ + position)];
             const float *logits = (const float *)chain.output.back().data() + b * padded;
@@ -239,8 +235,8 @@ TEST(Precision, SixteenBits) {
                     v = get(dtype, rounded, 0);
                 }
         one.load();
-        OK(one.train());
-        OK(many.train());
+        ASSERT_Z3D(one.train());
+        ASSERT_Z3D(many.train());
         double bound = dtype == Z3D_BF16 ? 0.03 : 0.004;
         EXPECT_NEAR(one.mean_loss(), many.mean_loss(), bound * one.mean_loss());
         // wte, and a block's mlp.c_fc.weight, the ninth of its parameters.
@@ -260,8 +256,7 @@ TEST(Precision, SixteenBits) {
 constexpr int64_t SCRATCH = 1 << 22;
 void *scratch;
 
-z3d_status start(int *argc, char ***argv) {
-    Z3D_TRY(z3d_world_create(argc, argv, &world));
+z3d_status start() {
     ranks = z3d_world_size(world);
     Z3D_TRY(z3d_mesh_make(ranks, 1, 1, z3d_world_rank(world), &mesh));
     z3d_device_config config{};
@@ -274,19 +269,15 @@ z3d_status start(int *argc, char ***argv) {
     return z3d_group_create(world, &mesh, Z3D_AXES_DATA, device, &alone);
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    if (start(&argc, &argv) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    int result = RUN_ALL_TESTS();
+void end() {
     z3d_group_destroy(alone);
     z3d_group_destroy(tensor);
     z3d_device_free(device, Z3D_SPACE_DEVICE, scratch, SCRATCH);
     z3d_device_destroy(device);
-    z3d_world_destroy(world);
-    return result;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    return main_on_ranks(argc, argv, start, end);
 }

@@ -467,6 +467,28 @@ TEST(World, NodesAndGroups) {
     EXPECT_EQ(z3d_mesh_check_nodes(world, &mesh), Z3D_OK);
 }
 
+// A group over several axes gathers the ranks that the mesh calls its members, in that order.
+TEST(World, GroupsOverSetsOfAxes) {
+    int size = z3d_world_size(world), rank = z3d_world_rank(world), tensor = size % 2 ? 1 : 2;
+    z3d_mesh cut;
+    ASSERT_EQ(z3d_mesh_make(tensor, 1, size / tensor, rank, &cut), Z3D_OK);
+    for (int axes = 1; axes < Z3D_AXES_COUNT; axes++) {
+        SCOPED_TRACE(z3d_axes_name((z3d_axes)axes).text);
+        z3d_group *group;
+        ASSERT_EQ(z3d_group_create(world, &cut, (z3d_axes)axes, device, &group), Z3D_OK);
+        std::vector<float> ranks((size_t)z3d_mesh_size(&cut, (z3d_axes)axes));
+        ranks[(size_t)z3d_group_index(group)] = (float)rank;
+        z3d_collective call = call_of(Z3D_COLLECTIVE_ALL_GATHER, Z3D_F32, ranks.data(), 1);
+        ASSERT_EQ(z3d_collective_run(group, &call), Z3D_OK);
+        for (size_t i = 0; i < ranks.size(); i++)
+            EXPECT_EQ(ranks[i], (float)z3d_mesh_member(&cut, (z3d_axes)axes, rank, (int)i));
+        z3d_group_destroy(group);
+    }
+    z3d_group *none;
+    EXPECT_EQ(z3d_group_create(world, &cut, Z3D_AXES_NONE, device, &none), Z3D_ERR_USAGE);
+    EXPECT_EQ(z3d_group_create(world, &cut, Z3D_AXES_COUNT, device, &none), Z3D_ERR_USAGE);
+}
+
 TEST(World, AgreeGivesTheFirstFailureToEverybody) {
     int size = z3d_world_size(world), rank = z3d_world_rank(world);
     EXPECT_EQ(z3d_world_agree(world, Z3D_OK), Z3D_OK);

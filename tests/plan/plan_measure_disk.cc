@@ -12,8 +12,6 @@ extern "C" {
 #include "src/plan/price/measure.h"
 }
 
-using harness::world;
-
 namespace {
 
 // A folder on the disk that this is built on, the same for all ranks.
@@ -80,5 +78,5 @@ TEST(MeasureDisk, NothingStaysAfterAFailure) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return harness::main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -110,5 +110,5 @@ TEST(SimAgainstCpu, Configurations) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -1,10 +1,10 @@
 // The tensor-parallel layers on real ranks, each against plain loops in double on the whole
 // matrices.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <string>
 #include <vector>
+
+#include "tests/ranks.h"
 
 extern "C" {
 #include "tensor_parallel/tensor_parallel.h"
@@ -12,13 +12,10 @@ extern "C" {
 
 namespace {
 
-z3d_world *world;
 z3d_mesh mesh;
 z3d_device *device;
 z3d_group *group;
 int ranks, rank_index;
-
-#define OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
 
 // Deterministic values in [-1, 1).
 double value(int salt, int64_t i) {
@@ -92,8 +89,8 @@ TEST_P(Layers, ColumnParallel) {
         for (int64_t o = 0; o < local; o++) dy.set(r * local + o, value(DY, r * OUT + first + o));
     z3d_linear linear = {ROWS,      IN,        local, w.data(), b.data(),
                          dw.data(), db.data(), false, nullptr,  nullptr};
-    OK(z3d_column_linear_forward(&lane, &linear, x.data(), y.data()));
-    OK(z3d_column_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
+    ASSERT_Z3D(z3d_column_linear_forward(&lane, &linear, x.data(), y.data()));
+    ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t o = 0; o < local; o++) {
             double sum = element(B, first + o);
@@ -121,7 +118,7 @@ TEST_P(Layers, ColumnParallel) {
             }
         }
         linear.accumulate = true;
-        OK(z3d_column_linear_backward(&lane, &linear, x.data(), dy.data(), NULL));
+        ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, x.data(), dy.data(), NULL));
     }
 }
 
@@ -138,8 +135,8 @@ TEST_P(Layers, RowParallel) {
     }
     z3d_linear linear = {ROWS,      local,     OUT,   w.data(), b.data(),
                          dw.data(), db.data(), false, nullptr,  nullptr};
-    OK(z3d_row_linear_forward(&lane, &linear, x.data(), y.data()));
-    OK(z3d_row_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
+    ASSERT_Z3D(z3d_row_linear_forward(&lane, &linear, x.data(), y.data()));
+    ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, x.data(), dy.data(), dx.data()));
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t o = 0; o < OUT; o++) {
             double sum = 0; // the bias is the caller's
@@ -175,15 +172,15 @@ TEST_P(Layers, VocabEmbedding) {
         table.set(i, value(TABLE, range.first * HIDDEN + i));
     std::vector<int32_t> tokens = {9, 0, 3, 4, 4, 7, 8, 1};
     Tensor out(types.dtype, (int64_t)tokens.size() * HIDDEN);
-    OK(z3d_vocab_embedding_forward(&lane, range, tokens.data(), table.data(),
-                                   (int64_t)tokens.size(), HIDDEN, out.data()));
+    ASSERT_Z3D(z3d_vocab_embedding_forward(&lane, range, tokens.data(), table.data(),
+                                           (int64_t)tokens.size(), HIDDEN, out.data()));
     for (size_t r = 0; r < tokens.size(); r++)
         for (int64_t c = 0; c < HIDDEN; c++) { // one rank has it, the others add zeros: exact
             if (!own((int64_t)r, (int64_t)tokens.size())) continue;
             ASSERT_EQ(element(TABLE, tokens[r] * HIDDEN + c), out[(int64_t)r * HIDDEN + c]);
         }
     // Everybody's own rows are all rows.
-    OK(z3d_gather_rows(&lane, out.data(), (int64_t)tokens.size(), HIDDEN));
+    ASSERT_Z3D(z3d_gather_rows(&lane, out.data(), (int64_t)tokens.size(), HIDDEN));
     for (size_t r = 0; r < tokens.size(); r++)
         for (int64_t c = 0; c < HIDDEN; c++)
             ASSERT_EQ(element(TABLE, tokens[r] * HIDDEN + c), out[(int64_t)r * HIDDEN + c]);
@@ -209,10 +206,10 @@ TEST_P(Layers, VocabCrossEntropy) {
     z3d_step_state state{};
     state.loss_sum = 1000;
     state.gradient_seed = (float)SEED;
-    OK(z3d_vocab_cross_entropy_forward(&lane, range, logits.data(), targets.data(), N,
-                                       statistics.data(), &state));
-    OK(z3d_vocab_cross_entropy_backward(&lane, range, logits.data(), targets.data(), N,
-                                        statistics.data(), &state));
+    ASSERT_Z3D(z3d_vocab_cross_entropy_forward(&lane, range, logits.data(), targets.data(), N,
+                                               statistics.data(), &state));
+    ASSERT_Z3D(z3d_vocab_cross_entropy_backward(&lane, range, logits.data(), targets.data(), N,
+                                                statistics.data(), &state));
     double loss = 1000;
     for (int64_t r = 0; r < N; r++) {
         double max = -1e30, sum = 0;
@@ -275,8 +272,8 @@ TEST(Communication, OrderAndAmount) {
     z3d_group *group2;
     z3d_device_config config{};
     config.backend = "record";
-    OK(z3d_device_create(&config, &recorder));
-    OK(z3d_group_create_recording(Z3D_AXES_TENSOR, 2, 0, &group2));
+    ASSERT_Z3D(z3d_device_create(&config, &recorder));
+    ASSERT_Z3D(z3d_group_create_recording(Z3D_AXES_TENSOR, 2, 0, &group2));
     Events events;
     z3d_device_set_recorder(recorder, Events::kernel, &events);
     z3d_group_set_observer(group2, Events::collective, &events);
@@ -290,36 +287,36 @@ TEST(Communication, OrderAndAmount) {
         return text;
     };
 
-    OK(z3d_column_linear_forward(&lane, &linear, p, p));
+    ASSERT_Z3D(z3d_column_linear_forward(&lane, &linear, p, p));
     EXPECT_EQ("gemm ", take());
     // The all-reduce travels while the weight's gradient is computed.
-    OK(z3d_column_linear_backward(&lane, &linear, p, p, p));
+    ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, p, p, p));
     EXPECT_EQ("gemm all_reduce:24 gemm bias_backward ", take());
-    OK(z3d_row_linear_forward(&lane, &linear, p, p));
+    ASSERT_Z3D(z3d_row_linear_forward(&lane, &linear, p, p));
     EXPECT_EQ("gemm all_reduce:32 ", take());
-    OK(z3d_row_linear_backward(&lane, &linear, p, p, p));
+    ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, p, p, p));
     EXPECT_EQ("gemm gemm bias_backward ", take());
     z3d_vocab_range range = {0, 8, 8};
-    OK(z3d_vocab_embedding_forward(&lane, range, (int32_t *)p, p, 4, 6, p));
+    ASSERT_Z3D(z3d_vocab_embedding_forward(&lane, range, (int32_t *)p, p, 4, 6, p));
     EXPECT_EQ("embedding_forward all_reduce:24 ", take());
-    OK(z3d_vocab_cross_entropy_forward(&lane, range, p, (int32_t *)p, 4, (float *)p,
-                                       (z3d_step_state *)p));
+    ASSERT_Z3D(z3d_vocab_cross_entropy_forward(&lane, range, p, (int32_t *)p, 4, (float *)p,
+                                               (z3d_step_state *)p));
     EXPECT_EQ("cross_entropy_max all_reduce(max):scalar:4 cross_entropy_sum all_reduce:scalar:8 "
               "cross_entropy_loss ",
               take());
-    OK(z3d_vocab_cross_entropy_backward(&lane, range, p, (int32_t *)p, 4, (float *)p,
-                                        (z3d_step_state *)p));
+    ASSERT_Z3D(z3d_vocab_cross_entropy_backward(&lane, range, p, (int32_t *)p, 4, (float *)p,
+                                                (z3d_step_state *)p));
     EXPECT_EQ("cross_entropy_backward ", take());
 
     // With sequence parallelism a sum is half an all-reduce, and a gather is the other half.
     lane.sequence_parallel = true;
-    OK(z3d_column_linear_backward(&lane, &linear, p, p, p));
+    ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, p, p, p));
     EXPECT_EQ("gemm reduce_scatter:12 gemm bias_backward ", take());
-    OK(z3d_row_linear_forward(&lane, &linear, p, p));
+    ASSERT_Z3D(z3d_row_linear_forward(&lane, &linear, p, p));
     EXPECT_EQ("gemm reduce_scatter:16 ", take());
-    OK(z3d_vocab_embedding_forward(&lane, range, (int32_t *)p, p, 4, 6, p));
+    ASSERT_Z3D(z3d_vocab_embedding_forward(&lane, range, (int32_t *)p, p, 4, 6, p));
     EXPECT_EQ("embedding_forward reduce_scatter:12 ", take());
-    OK(z3d_gather_rows(&lane, p, 4, 6));
+    ASSERT_Z3D(z3d_gather_rows(&lane, p, 4, 6));
     EXPECT_EQ("all_gather:12 ", take());
     z3d_group_destroy(group2);
     z3d_device_destroy(recorder);
@@ -328,8 +325,7 @@ TEST(Communication, OrderAndAmount) {
 constexpr int64_t SCRATCH = 1 << 22;
 void *scratch;
 
-z3d_status start(int *argc, char ***argv) {
-    Z3D_TRY(z3d_world_create(argc, argv, &world));
+z3d_status start() {
     ranks = z3d_world_size(world);
     Z3D_TRY(z3d_mesh_make(ranks, 1, 1, z3d_world_rank(world), &mesh));
     z3d_device_config config{};
@@ -343,18 +339,14 @@ z3d_status start(int *argc, char ***argv) {
     return Z3D_OK;
 }
 
-} // namespace
-
-int main(int argc, char **argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    if (start(&argc, &argv) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    int result = RUN_ALL_TESTS();
+void end() {
     z3d_group_destroy(group);
     z3d_device_free(device, Z3D_SPACE_DEVICE, scratch, SCRATCH);
     z3d_device_destroy(device);
-    z3d_world_destroy(world);
-    return result;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    return main_on_ranks(argc, argv, start, end);
 }

@@ -10,39 +10,7 @@ extern "C" {
 #include "src/train/train.h"
 }
 #include "files.h"
-
-// The world of all tests of one program.
-inline z3d_world *&the_world() {
-    static z3d_world *world = nullptr;
-    return world;
-}
-
-// A folder that rank 0 makes and all ranks see. One node: tests do not span several.
-class SharedFolder {
-  public:
-    SharedFolder() {
-        char name[256] = {};
-        if (z3d_world_rank(the_world()) == 0) {
-            own = std::make_unique<Folder>();
-            strncpy(name, own->path.c_str(), sizeof name - 1);
-        }
-        EXPECT_EQ(z3d_world_broadcast(the_world(), name, sizeof name, 0), Z3D_OK);
-        path = name;
-    }
-    ~SharedFolder() {
-        barrier(); // nobody reads any more
-    }
-    static void barrier() {
-        EXPECT_EQ(z3d_world_agree(the_world(), Z3D_OK), Z3D_OK);
-    }
-    std::string operator/(const std::string &name) const {
-        return path + "/" + name;
-    }
-    std::string path;
-
-  private:
-    std::unique_ptr<Folder> own;
-};
+#include "tests/ranks.h"
 
 // Text-like tokens below 257, learnable: each token nearly determines the next.
 inline std::vector<uint16_t> some_tokens(size_t count, unsigned seed = 1) {
@@ -85,7 +53,7 @@ inline Outcome train(const SharedFolder &folder, const std::string &more) {
         }
     ::testing::internal::CaptureStdout();
     Outcome outcome;
-    outcome.status = z3d_train(the_world(), config);
+    outcome.status = z3d_train(world, config);
     outcome.said = ::testing::internal::GetCapturedStdout();
     if (outcome.status != Z3D_OK) outcome.message = z3d_error_message();
     z3d_config_destroy(config);
@@ -116,21 +84,6 @@ inline std::vector<double> series(const std::vector<std::string> &lines, const s
     for (const std::string &line : lines)
         if (!field(line, name).empty()) out.push_back(std::stod(field(line, name)));
     return out;
-}
-
-inline int run_tests_on_ranks(int argc, char **argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    if (z3d_world_create(&argc, &argv, &the_world()) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(the_world()));
-    int failed = RUN_ALL_TESTS();
-    // One rank's failed expectation is everybody's.
-    z3d_status agreed = z3d_world_agree(
-        the_world(), failed ? Z3D_ERROR(Z3D_ERR_INTERNAL, "a test failed") : Z3D_OK);
-    z3d_world_destroy(the_world());
-    return agreed == Z3D_OK ? 0 : 1;
 }
 
 #endif

@@ -15,7 +15,7 @@
 class SignalWhen {
   public:
     explicit SignalWhen(const std::string &path) {
-        if (z3d_world_rank(the_world()) != z3d_world_size(the_world()) - 1) return;
+        if (z3d_world_rank(world) != z3d_world_size(world) - 1) return;
         watcher = std::thread([this, path] {
             std::error_code none;
             while (!over) {

@@ -10,7 +10,7 @@ namespace {
 namespace fs = std::filesystem;
 
 int rank() {
-    return z3d_world_rank(the_world());
+    return z3d_world_rank(world);
 }
 
 class RunFolder : public ::testing::Test {
@@ -114,5 +114,5 @@ TEST_F(RunFolder, OneJobHasIt) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return run_tests_on_ranks(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -30,7 +30,7 @@ Counts allocations_of(const SharedFolder &folder, int steps) {
 TEST(Memory, ATrainersStepAllocatesNothing) {
     constexpr int FEW = 3, MORE = 20;
     SharedFolder folder;
-    if (z3d_world_rank(the_world()) == 0)
+    if (z3d_world_rank(world) == 0)
         write_file(folder / "train.bin", token_bytes(some_tokens(4000)));
     SharedFolder::barrier();
     allocations_of(folder, FEW); // what is made once a process
@@ -38,10 +38,10 @@ TEST(Memory, ATrainersStepAllocatesNothing) {
     EXPECT_GT(few.ours, 100) << "the counter must count";
     EXPECT_LT(many.ours - few.ours, MORE) << "not even one a step";
     // The C library's own, as an opened FILE's; MPI makes it allocate, too.
-    if (z3d_world_size(the_world()) == 1) {
+    if (z3d_world_size(world) == 1) {
         EXPECT_LT(many.by_library["libc.so.6"] - few.by_library["libc.so.6"], MORE);
     }
-    if (z3d_world_rank(the_world()) != 0) return;
+    if (z3d_world_rank(world) != 0) return;
     for (const auto &[name, calls] : many.by_library) {
         long more = calls - few.by_library[name];
         if (more >= MORE)
@@ -50,5 +50,5 @@ TEST(Memory, ATrainersStepAllocatesNothing) {
 }
 
 int main(int argc, char **argv) {
-    return run_tests_on_ranks(argc, argv);
+    return main_on_ranks(argc, argv);
 }

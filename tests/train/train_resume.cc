@@ -12,11 +12,7 @@ extern "C" {
 namespace {
 
 int rank() {
-    return z3d_world_rank(the_world());
-}
-
-bool is_long() {
-    return getenv("ZERO3D_LONG") != nullptr;
+    return z3d_world_rank(world);
 }
 
 class Resume : public ::testing::Test {
@@ -349,5 +345,5 @@ TEST_F(Resume, FromAPathAndWithWeightsOnly) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return run_tests_on_ranks(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -14,10 +14,10 @@ extern "C" {
 namespace {
 
 int ranks() {
-    return z3d_world_size(the_world());
+    return z3d_world_size(world);
 }
 int rank() {
-    return z3d_world_rank(the_world());
+    return z3d_world_rank(world);
 }
 
 class Run : public ::testing::Test {
@@ -84,7 +84,7 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
         << z3d_error_message();
     ASSERT_EQ(z3d_config_override(config, ("run.dir=" + folder / "again").c_str()), Z3D_OK);
     ::testing::internal::CaptureStdout();
-    EXPECT_EQ(z3d_train(the_world(), config), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_train(world, config), Z3D_OK) << z3d_error_message();
     ::testing::internal::GetCapturedStdout();
     z3d_config_destroy(config);
     SharedFolder::barrier();
@@ -460,5 +460,5 @@ TEST_F(Run, ConsoleIsAlignedAndOnlyRank0Speaks) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return run_tests_on_ranks(argc, argv);
+    return main_on_ranks(argc, argv);
 }

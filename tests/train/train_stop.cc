@@ -9,7 +9,6 @@ namespace {
 
 TEST(Stop, OneRanksSignalDuringTheStartIsHeardBeforeTheFirstStep) {
     SharedFolder folder;
-    z3d_world *world = the_world();
     int last = z3d_world_size(world) - 1;
     if (z3d_world_rank(world) == 0)
         write_file(folder / "train.bin", token_bytes(some_tokens(20000)));
@@ -32,5 +31,5 @@ TEST(Stop, OneRanksSignalDuringTheStartIsHeardBeforeTheFirstStep) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return run_tests_on_ranks(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -6,10 +6,10 @@ namespace {
 
 TEST(Stop, OneRanksSignalEndsAGeneration) {
     SharedFolder folder;
-    if (z3d_world_rank(the_world()) == 0)
+    if (z3d_world_rank(world) == 0)
         write_file(folder / "train.bin", token_bytes(some_tokens(20000)));
     SharedFolder::barrier();
-    z3d_world_catch_signals(the_world());
+    z3d_world_catch_signals(world);
     Outcome o;
     {
         // The last file before the generation, which would take minutes.
@@ -17,7 +17,7 @@ TEST(Stop, OneRanksSignalEndsAGeneration) {
         o = train(folder, "training.steps=1\ngenerate.prompt=Hello\ngenerate.tokens=1000000\n");
     }
     EXPECT_EQ(o.status, Z3D_OK) << o.message;
-    if (z3d_world_rank(the_world()) == 0) {
+    if (z3d_world_rank(world) == 0) {
         EXPECT_NE(o.said.find("done: 1 step in"), std::string::npos) << o.said;
         EXPECT_NE(o.said.find("stopped early by a signal"), std::string::npos) << o.said;
         EXPECT_NE(o.said.find("\nHello"), std::string::npos) << o.said;
@@ -27,5 +27,5 @@ TEST(Stop, OneRanksSignalEndsAGeneration) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return run_tests_on_ranks(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -6,12 +6,12 @@ namespace {
 
 TEST(Stop, OneRanksSignalEndsAValidation) {
     SharedFolder folder;
-    if (z3d_world_rank(the_world()) == 0) {
+    if (z3d_world_rank(world) == 0) {
         write_file(folder / "train.bin", token_bytes(some_tokens(20000)));
         write_file(folder / "val.bin", token_bytes(some_tokens(4000000)));
     }
     SharedFolder::barrier();
-    z3d_world_catch_signals(the_world());
+    z3d_world_catch_signals(world);
     Outcome o;
     {
         // The step's line is written before the validation, which would take minutes.
@@ -21,7 +21,7 @@ TEST(Stop, OneRanksSignalEndsAValidation) {
     }
     EXPECT_EQ(o.status, Z3D_OK) << o.message;
     ASSERT_EQ(metrics(folder).size(), 1u); // half a validation is none
-    if (z3d_world_rank(the_world()) == 0) {
+    if (z3d_world_rank(world) == 0) {
         EXPECT_NE(o.said.find("stopped by a signal: 1 step in"), std::string::npos) << o.said;
         EXPECT_EQ(o.said.find("validation loss"), std::string::npos) << o.said;
         EXPECT_EQ(o.said.find("sample ("), std::string::npos) << o.said;
@@ -31,5 +31,5 @@ TEST(Stop, OneRanksSignalEndsAValidation) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return run_tests_on_ranks(argc, argv);
+    return main_on_ranks(argc, argv);
 }

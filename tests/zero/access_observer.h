@@ -156,7 +156,7 @@ class AccessObserver {
         z3d_group_part part = Z3D_PART_PARAMETERS;
         if (b.category == Z3D_CATEGORY_OPTIMIZER) element = 4, part = Z3D_PART_OPTIMIZER;
         bool all = z3d_keeps_all_rows(layout, b.group, part);
-        int64_t end = all ? g.padded : (layout->data_index + 1) * g.shard;
+        int64_t end = all ? g.padded : (g.own + 1) * g.shard;
         int64_t own = all ? g.padded : g.shard;
         int64_t padding = std::min(std::max(end - g.elements, (int64_t)0), own);
         return padding == own ? b.bytes : padding * element;

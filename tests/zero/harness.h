@@ -2,8 +2,6 @@
 #ifndef ZERO3D_TESTS_ZERO_HARNESS_H
 #define ZERO3D_TESTS_ZERO_HARNESS_H
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -16,39 +14,11 @@ extern "C" {
 #include "zero/zero.h"
 }
 
+#include "tests/ranks.h"
 #include "tests/zero/access_observer.h"
+#include "tests/zero/options.h"
 
 namespace harness {
-
-inline z3d_world *world = nullptr;
-
-#define ASSERT_Z3D(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
-#define EXPECT_Z3D(call) EXPECT_EQ(Z3D_OK, (call)) << z3d_error_message()
-
-// Sanitizers look for other mistakes than the last bits of long runs.
-#ifdef ZERO3D_SANITIZED
-constexpr bool SANITIZED = true;
-#else
-constexpr bool SANITIZED = false;
-#endif
-constexpr int STEPS = SANITIZED ? 4 : 20;
-
-struct Options {
-    int tensor = 1, stage = 0, accumulation = 1, steps = STEPS, global_batch = 8, threads = 1;
-    z3d_dtype dtype = Z3D_F32, grad_dtype = Z3D_F32;
-    bool grad_fp32 = false;
-    int reduce_per_step = -1; // -1: by stage, as the configuration's auto
-    bool recompute = true, replay_full = false, overlap = true, verify = true;
-    bool selective = false;
-    bool partition = false, offload = false; // P_a, P_a+cpu
-    bool sequence_parallel = false;
-    int checkpoint_every = 1;
-    int64_t bucket = 4096;
-    double dropout = 0, clipping = 1.0;
-    z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
-    int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
-    const char *digest = nullptr;
-};
 
 struct Result {
     std::vector<double> loss, norm;
@@ -95,28 +65,11 @@ class Trainer {
         z3d_model_destroy(model);
     }
 
-    int data() const {
-        return z3d_mesh_size(&mesh, Z3D_AXES_DATA);
-    }
-    int64_t micro_batch() const {
-        return o.global_batch / (data() * o.accumulation);
-    }
-
     z3d_status create() {
         int ranks = z3d_world_size(world);
-        Z3D_TRY(z3d_mesh_make(o.tensor, ranks / o.tensor, 1, z3d_world_rank(world), &mesh));
-        z3d_gpt_config gpt = {};
-        gpt.num_layers = o.layers;
-        gpt.hidden_size = o.hidden;
-        gpt.num_heads = o.heads;
-        gpt.seq_length = o.sequence;
-        gpt.vocab_size = o.vocabulary;
-        gpt.vocab_multiple = 8;
-        gpt.hidden_dropout = gpt.attention_dropout = o.dropout;
-        gpt.init_std = 0.08;
-        gpt.tensor_size = o.tensor;
-        gpt.sequence_parallel = o.sequence_parallel;
-        Z3D_TRY(z3d_gpt_create(&gpt, &model));
+        o.resolve(ranks);
+        Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, z3d_world_rank(world), &mesh));
+        Z3D_TRY(o.create_model(&model));
         z3d_device_config device_config = {};
         device_config.backend = "cpu";
         device_config.threads = o.threads;
@@ -127,21 +80,7 @@ class Trainer {
         config.device = device;
         memcpy(config.group, group, sizeof group);
         config.world = world;
-        config.program.stage = o.stage;
-        config.program.dtype = o.dtype;
-        config.program.grad_dtype = o.grad_fp32 ? Z3D_F32 : o.dtype;
-        config.program.micro_batch = micro_batch();
-        config.program.accumulation = o.accumulation;
-        config.program.reduce_per_step =
-            o.reduce_per_step >= 0 ? o.reduce_per_step == 1 : o.stage < 2;
-        config.program.recompute = o.recompute;
-        config.program.replay_full = o.replay_full;
-        config.program.selective = o.selective;
-        config.program.checkpoint_every = o.checkpoint_every;
-        config.program.partition_activations = o.partition;
-        config.program.offload_activations = o.offload;
-        config.program.overlap = o.overlap;
-        config.program.reduce_bucket = config.program.gather_bucket = o.bucket;
+        config.program = o.program_config();
         config.beta1 = 0.9f;
         config.beta2 = 0.95f;
         config.epsilon = 1e-8f;
@@ -161,9 +100,9 @@ class Trainer {
         storage.assign((size_t)o.accumulation * 2, {});
         micro.assign((size_t)o.accumulation, {});
         for (int m = 0; m < o.accumulation; m++) {
-            for (int64_t b = 0; b < micro_batch(); b++) {
+            for (int64_t b = 0; b < o.micro_batch; b++) {
                 int64_t p =
-                    (m * data() + z3d_mesh_index(&mesh, Z3D_AXES_DATA, mesh.rank)) * micro_batch() +
+                    (m * o.data + z3d_mesh_index(&mesh, Z3D_AXES_DATA, mesh.rank)) * o.micro_batch +
                     b;
                 int64_t sample = (step - 1) * o.global_batch + p;
                 for (int64_t i = 0; i < o.sequence; i++) {
@@ -176,20 +115,46 @@ class Trainer {
         }
     }
 
+    z3d_step_input input(int64_t step, const std::vector<z3d_micro_batch> &micro) {
+        z3d_step_input in = {};
+        in.micro = micro.data();
+        in.sample_base = (step - 1) * o.global_batch;
+        in.global_targets = o.global_batch * o.sequence;
+        in.learning_rate = 1e-2f;
+        return in;
+    }
+
     z3d_status step(z3d_step_result *out) {
         std::vector<std::vector<int32_t>> storage;
         std::vector<z3d_micro_batch> micro;
         batch(next_step, storage, micro);
-        z3d_step_input input = {};
-        input.micro = micro.data();
-        input.sample_base = (next_step - 1) * o.global_batch;
-        input.global_targets = o.global_batch * o.sequence;
-        input.learning_rate = 1e-2f;
-        next_step++;
-        Z3D_TRY(z3d_engine_train_step(engine, &input, out));
+        const z3d_step_input in = input(next_step++, micro);
+        Z3D_TRY(z3d_engine_train_step(engine, &in, out));
         access_observer.step_is_over();
         stepped = true;
         return Z3D_OK;
+    }
+
+    // The loss of the first batch.
+    z3d_status evaluate(double *loss) {
+        std::vector<std::vector<int32_t>> storage;
+        std::vector<z3d_micro_batch> micro;
+        double targets = 0;
+        bool stop;
+        batch(1, storage, micro);
+        const z3d_step_input in = input(1, micro);
+        *loss = 0;
+        return z3d_engine_evaluate(engine, &in, loss, &targets, &stop);
+    }
+
+    // What follows position 3 of the first batch.
+    z3d_status generate(std::vector<float> *logits) {
+        std::vector<std::vector<int32_t>> storage;
+        std::vector<z3d_micro_batch> micro;
+        batch(1, storage, micro);
+        const z3d_unit &head = model->unit[model->num_units - 1];
+        logits->assign((size_t)(head.output_elements[Z3D_MODE_GENERATE] * o.micro_batch), 0);
+        return z3d_engine_generate(engine, micro.data(), 3, logits->data());
     }
 
   private:
@@ -218,30 +183,6 @@ inline Result train(const Options &o) {
 inline bool same_bits(const std::vector<double> &a, const std::vector<double> &b) {
     return a.size() == b.size() && !a.empty() &&
            memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0;
-}
-
-inline int main_with_world(int argc, char **argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    if (z3d_world_create(&argc, &argv, &world) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    if (z3d_world_rank(world) != 0) { // one report is enough; failures of the others are shown
-        ::testing::TestEventListeners &listeners = ::testing::UnitTest::GetInstance()->listeners();
-        delete listeners.Release(listeners.default_result_printer());
-        class FailuresOnly : public ::testing::EmptyTestEventListener {
-            void OnTestPartResult(const ::testing::TestPartResult &result) override {
-                if (result.failed())
-                    fprintf(stderr, "rank %d: %s:%d: %s\n", z3d_world_rank(world),
-                            result.file_name() ? result.file_name() : "?", result.line_number(),
-                            result.message());
-            }
-        };
-        listeners.Append(new FailuresOnly);
-    }
-    int failed = RUN_ALL_TESTS();
-    z3d_world_destroy(world);
-    return failed;
 }
 
 } // namespace harness

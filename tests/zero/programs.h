@@ -2,40 +2,28 @@
 #ifndef ZERO3D_TESTS_ZERO_PROGRAMS_H
 #define ZERO3D_TESTS_ZERO_PROGRAMS_H
 
-#include <gtest/gtest.h>
-
 #include <climits>
-#include <cstdint>
-#include <cstring>
-#include <string>
 #include <vector>
 
-extern "C" {
-#include "src/model/model.h"
-#include "zero/program.h"
-}
+#include "tests/zero/options.h"
 
 namespace programs {
 
-struct Options {
-    int tensor = 1, data = 1, stage = 0, accumulation = 1;
-    bool per_step = true, recompute = true, replay_full = false, overlap = true;
-    bool partition = false, offload = false; // P_a, P_a+cpu
-    bool sequence_parallel = false, selective = false;
-    int checkpoint_every = 1;
-    z3d_dtype dtype = Z3D_BF16, grad_dtype = Z3D_BF16;
-    int64_t bucket = 1024, micro_batch = 2;
-    int64_t layers = 2, hidden = 16, heads = 2, sequence = 8, vocabulary = 27;
-};
+using harness::name_of;
+using harness::Options;
 
-inline std::string name_of(const Options &o) {
-    return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +
-           std::to_string(o.data) + " accumulation" + std::to_string(o.accumulation) +
-           (o.per_step ? " per_step" : " per_microbatch") + (o.recompute ? " recompute" : "") +
-           (o.replay_full ? " replay" : "") + (o.partition ? " P_a" : "") +
-           (o.offload ? " cpu" : "") + (o.sequence_parallel ? " sequence" : "") +
-           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
-           std::to_string(o.bucket);
+// The smallest model, on one data rank: most of what is looked at here is never run.
+inline Options small() {
+    Options o;
+    o.data = 1;
+    o.micro_batch = 2;
+    o.dtype = Z3D_BF16;
+    o.bucket = 1024;
+    o.hidden = 16;
+    o.heads = 2;
+    o.sequence = 8;
+    o.vocabulary = 27;
+    return o;
 }
 
 class World {
@@ -50,7 +38,7 @@ class World {
     World(const World &) = delete;
     World &operator=(const World &) = delete;
     ~World() {
-        clear();
+        destroy(programs);
         for (z3d_layout *layout : layouts) z3d_layout_destroy(layout);
         z3d_traces_destroy(traces);
         z3d_model_destroy(model);
@@ -60,38 +48,9 @@ class World {
         return o.tensor * o.data;
     }
 
-    z3d_program_config config() const {
-        z3d_program_config c{};
-        c.stage = o.stage;
-        c.dtype = o.dtype;
-        c.grad_dtype = o.grad_dtype;
-        c.micro_batch = o.micro_batch;
-        c.accumulation = o.accumulation;
-        c.reduce_per_step = o.per_step;
-        c.recompute = o.recompute;
-        c.replay_full = o.replay_full;
-        c.selective = o.selective;
-        c.partition_activations = o.partition;
-        c.offload_activations = o.offload;
-        c.checkpoint_every = o.checkpoint_every;
-        c.overlap = o.overlap;
-        c.reduce_bucket = c.gather_bucket = o.bucket;
-        return c;
-    }
-
     z3d_status prepare() {
-        z3d_gpt_config gpt{};
-        gpt.num_layers = o.layers;
-        gpt.hidden_size = o.hidden;
-        gpt.num_heads = o.heads;
-        gpt.seq_length = o.sequence;
-        gpt.vocab_size = o.vocabulary;
-        gpt.vocab_multiple = 8;
-        gpt.init_std = 0.02;
-        gpt.tensor_size = o.tensor;
-        gpt.sequence_parallel = o.sequence_parallel;
-        z3d_program_config c = config();
-        Z3D_TRY(z3d_gpt_create(&gpt, &model));
+        z3d_program_config c = o.program_config();
+        Z3D_TRY(o.create_model(&model));
         for (int rank = 0; rank < size(); rank++) {
             z3d_mesh t;
             z3d_layout *layout;
@@ -102,10 +61,11 @@ class World {
         return z3d_traces_record(model, layouts[0], &c, 1, &traces);
     }
 
-    // Planned programs of every rank in `mode`.
-    z3d_status build(z3d_mode mode = Z3D_MODE_TRAIN) {
-        z3d_program_config c = config();
-        clear();
+    // Planned programs of every rank in `mode`. gathered: all rows of the parameters are there.
+    z3d_status build(z3d_mode mode = Z3D_MODE_TRAIN, bool gathered = false) {
+        z3d_program_config c = o.program_config();
+        c.gathered = gathered;
+        destroy(programs);
         for (int rank = 0; rank < size(); rank++) {
             z3d_mesh t;
             z3d_program *p;
@@ -117,10 +77,9 @@ class World {
         return Z3D_OK;
     }
 
-  private:
-    void clear() {
-        for (z3d_program *p : programs) z3d_program_destroy(p);
-        programs.clear();
+    static void destroy(std::vector<z3d_program *> &list) {
+        for (z3d_program *p : list) z3d_program_destroy(p);
+        list.clear();
     }
 };
 
@@ -186,12 +145,12 @@ inline std::vector<Options> dozen() {
     std::vector<Options> list;
     auto add = [&list](int stage, int tensor, int data, int accumulation, bool per_step,
                        bool recompute, bool overlap, int64_t bucket) {
-        Options o;
+        Options o = small();
         o.stage = stage;
         o.tensor = tensor;
         o.data = data;
         o.accumulation = accumulation;
-        o.per_step = per_step;
+        o.reduce_per_step = per_step;
         o.recompute = recompute;
         o.overlap = overlap;
         o.bucket = bucket;
@@ -211,8 +170,8 @@ inline std::vector<Options> dozen() {
     add(3, 2, 2, 1, false, true, false, 1024);
     add(3, 1, 4, 2, true, true, true, 2048);
     add(3, 2, 1, 3, false, false, true, 1 << 20);
-    list[3].dtype = list[3].grad_dtype = Z3D_F32;
-    list[8].grad_dtype = Z3D_F32;
+    list[3].dtype = Z3D_F32;
+    list[8].grad_fp32 = true;
     list[11].replay_full = true;
     // ZeRO-R: checkpoints split, in host memory, both, and fewer than blocks.
     add(2, 2, 1, 1, false, true, true, 2048);

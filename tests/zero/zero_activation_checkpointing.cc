@@ -102,5 +102,5 @@ TEST(Residual, ChangesNoBitUnderSequenceParallelism) {
 }
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

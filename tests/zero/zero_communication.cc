@@ -58,7 +58,7 @@ TEST(Communication, DataGroup) {
                         o.bucket = 700;
                         Trainer t(o);
                         Traffic got = one_step(t, Z3D_AXES_DATA);
-                        int64_t n = t.data(), p = z3d_engine_layout(t.engine)->padded_total;
+                        int64_t n = t.o.data, p = z3d_engine_layout(t.engine)->padded_total;
                         int64_t reductions = per_step ? 1 : micros, gathers = 1;
                         // Groups in the model's order: wte, wpe, blocks, ln_f. Stage 3 gathers for
                         // forward and again for backward, but the embedding's backward reads
@@ -92,7 +92,7 @@ TEST(Communication, TensorGroup) {
             o.replay_full = replay == 1;
             Trainer t(o);
             Traffic got = one_step(t, Z3D_AXES_TENSOR);
-            int64_t bsh = t.micro_batch() * o.sequence * o.hidden;
+            int64_t bsh = t.o.micro_batch * o.sequence * o.hidden;
             int64_t per_block = replay == 0   ? 5
                                 : replay == 1 ? 6
                                               : 4; // all-reduces of b s h: 10, 12 and 8 bsh
@@ -123,7 +123,7 @@ TEST(Communication, Scalars) {
         };
         z3d_traffic in_tensor = reduced(Z3D_AXES_TENSOR), in_world = reduced(Z3D_AXES_WORLD);
         ASSERT_Z3D(t.step(&result));
-        int64_t rows = t.micro_batch() * o.sequence, ranks = z3d_world_size(world);
+        int64_t rows = t.o.micro_batch * o.sequence, ranks = z3d_world_size(world);
         EXPECT_EQ(reduced(Z3D_AXES_TENSOR).scalar_calls - in_tensor.scalar_calls,
                   2 * o.accumulation);
         EXPECT_EQ(reduced(Z3D_AXES_TENSOR).scalar_bytes - in_tensor.scalar_bytes,
@@ -151,7 +151,7 @@ TEST(Communication, PartitionedActivations) {
             o.offload = offload;
             Trainer split(o);
             Traffic got = one_step(split, Z3D_AXES_TENSOR);
-            int64_t bsh = split.micro_batch() * o.sequence * o.hidden;
+            int64_t bsh = split.o.micro_batch * o.sequence * o.hidden;
             EXPECT_EQ(got.all_gather, o.layers * o.accumulation * bsh * (tensor - 1) / tensor);
             EXPECT_EQ(got.all_reduce, before.all_reduce);
             EXPECT_EQ(got.calls, before.calls);
@@ -162,33 +162,16 @@ TEST(Communication, PartitionedActivations) {
 
 namespace {
 
-std::vector<z3d_micro_batch> one_batch(Trainer &t, std::vector<std::vector<int32_t>> &storage) {
-    std::vector<z3d_micro_batch> micro;
-    t.batch(1, storage, micro);
-    return micro;
-}
-
 // Elements that all ranks' gathers of one evaluation or one generated token move on this rank.
 int64_t evaluation(Trainer &t, double *loss) {
-    std::vector<std::vector<int32_t>> storage;
-    std::vector<z3d_micro_batch> micro = one_batch(t, storage);
-    z3d_step_input input = {};
-    input.micro = micro.data();
-    input.global_targets = t.o.global_batch * t.o.sequence;
-    double targets = 0;
-    bool stop;
     int64_t before = traffic_of(t, Z3D_AXES_DATA).all_gather;
-    *loss = 0;
-    EXPECT_Z3D(z3d_engine_evaluate(t.engine, &input, loss, &targets, &stop));
+    EXPECT_Z3D(t.evaluate(loss));
     return traffic_of(t, Z3D_AXES_DATA).all_gather - before;
 }
 
 int64_t token(Trainer &t, std::vector<float> *logits) {
-    std::vector<std::vector<int32_t>> storage;
-    std::vector<z3d_micro_batch> micro = one_batch(t, storage);
-    logits->assign(static_cast<size_t>(t.o.vocabulary + 64), 0);
     int64_t before = traffic_of(t, Z3D_AXES_DATA).all_gather;
-    EXPECT_Z3D(z3d_engine_generate(t.engine, micro.data(), 3, logits->data()));
+    EXPECT_Z3D(t.generate(logits));
     return traffic_of(t, Z3D_AXES_DATA).all_gather - before;
 }
 
@@ -269,7 +252,7 @@ TEST(Communication, TensorGroupOfSequenceParallelism) {
             o.sequence_parallel = true;
             Trainer t(o);
             Traffic got = one_step(t, Z3D_AXES_TENSOR);
-            int64_t share = t.micro_batch() * o.sequence * o.hidden / tensor * (tensor - 1);
+            int64_t share = t.o.micro_batch * o.sequence * o.hidden / tensor * (tensor - 1);
             int64_t outside = 2; // each: the embedding's and the head's
             EXPECT_EQ(got.reduce_scatter,
                       (way.scatters * o.layers + outside) * o.accumulation * share)
@@ -283,8 +266,7 @@ TEST(Communication, TensorGroupOfSequenceParallelism) {
                 int64_t count = 0;
                 for (int r = 0; r < layout->group[g].num_ranges; r++) {
                     z3d_range range;
-                    if (z3d_layout_shard_range(layout, g, r, layout->data_index, &range) &&
-                        range.replicated)
+                    if (z3d_layout_shard_range(layout, g, r, &range) && range.replicated)
                         count += range.count;
                 }
                 sums += 2 * count * (tensor - 1) / tensor;
@@ -305,5 +287,5 @@ TEST(Communication, TensorGroupOfSequenceParallelism) {
 }
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

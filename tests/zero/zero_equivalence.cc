@@ -109,7 +109,7 @@ TEST(Equivalence, Accumulation) {
                 o.scaler = precision.scaler;
                 o.grad_fp32 = wide == 1;
                 o.accumulation = 2;
-                o.steps = std::min(8, STEPS);
+                o.steps = std::min(8, o.steps);
                 Result by_stage[4], per_step[4], per_micro[4];
                 for (o.stage = 0; o.stage < 4; o.stage++) {
                     o.reduce_per_step = 1;
@@ -151,7 +151,7 @@ TEST(Equivalence, ScheduleAndRecomputeChangeNoBit) {
             o.tensor = tensor;
             o.stage = 3;
             o.dtype = precision.dtype;
-            o.steps = std::min(6, STEPS);
+            o.steps = std::min(6, o.steps);
             o.dropout = 0.1;
             Result reference = train(o);
             Options other = o;
@@ -230,5 +230,5 @@ TEST(Equivalence, LikeOneRank) {
 }
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -10,8 +10,6 @@ namespace {
 using programs::Options;
 using programs::World;
 
-#define ASSERT_Z3D(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
-
 // Seconds of CPU time from here on; 0: no limit.
 void allow(int seconds) {
     itimerval limit{};
@@ -23,7 +21,7 @@ enum { PATIENCE = 40 };
 
 // Not World::build: the packer's effort is another matter (and limited).
 void build_and_verify(World &world, z3d_mode mode) {
-    z3d_program_config c = world.config();
+    z3d_program_config c = world.o.program_config();
     z3d_mesh t;
     ASSERT_Z3D(world.prepare());
     world.programs.assign((size_t)world.size(), nullptr);
@@ -37,11 +35,10 @@ void build_and_verify(World &world, z3d_mode mode) {
 }
 
 Options tiny(int stage, int64_t layers) {
-    Options o;
+    Options o = programs::small();
     o.stage = stage;
     o.layers = layers;
     o.data = 2;
-    o.per_step = stage < 2;
     o.hidden = 4;
     o.sequence = 4;
     o.bucket = 1 << 20;

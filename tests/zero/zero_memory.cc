@@ -55,9 +55,9 @@ TEST(Memory, PersistentBytesAreTheFormulas) {
                 z3d_step_result result;
                 ASSERT_Z3D(t.step(&result));
                 expect_formula(o, z3d_engine_planned(t.engine, Z3D_SPACE_DEVICE),
-                               z3d_engine_layout(t.engine)->padded_total, t.data());
+                               z3d_engine_layout(t.engine)->padded_total, t.o.data);
                 expect_formula(o, z3d_engine_measured(t.engine, Z3D_SPACE_DEVICE),
-                               z3d_engine_layout(t.engine)->padded_total, t.data());
+                               z3d_engine_layout(t.engine)->padded_total, t.o.data);
             }
         }
     }
@@ -74,7 +74,7 @@ TEST(Memory, GradientsKept) {
         o.reduce_per_step = 1;
         Trainer whole(o);
         ASSERT_Z3D(whole.create());
-        int64_t p = z3d_engine_layout(whole.engine)->padded_total, n = whole.data();
+        int64_t p = z3d_engine_layout(whole.engine)->padded_total, n = whole.o.data;
         EXPECT_EQ(z3d_engine_planned(whole.engine, Z3D_SPACE_DEVICE)->peak[Z3D_CATEGORY_GRADIENTS],
                   2 * p);
         o.reduce_per_step = 0;
@@ -147,5 +147,5 @@ TEST(Memory, NoAllocationInAStep) {
 }
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

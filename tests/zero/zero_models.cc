@@ -247,5 +247,5 @@ TEST(Models, PartsOfCheckpointsArePadded) {
 }
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

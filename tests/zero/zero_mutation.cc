@@ -6,11 +6,12 @@
 #include <functional>
 #include <random>
 
-#include "tests/zero/harness.h"
 #include "tests/zero/programs.h"
+#include "tests/zero/runner.h"
 
 namespace {
 
+using harness::Runner;
 using programs::Copy;
 
 // ---- mutations ----
@@ -143,6 +144,8 @@ void bends(const z3d_program &p, int i, std::vector<Mutation> &out) {
     out.push_back({"opcode", true, [i](Copy &c) {
                        at(c, i).opcode = (z3d_opcode)((at(c, i).opcode + 1) % Z3D_OPCODE_COUNT);
                    }});
+    if (in.phase != Z3D_PHASE_WHOLE)
+        out.push_back({"another ticket", false, [i](Copy &c) { at(c, i).ticket ^= 1; }});
     if (in.count > 0 || in.opcode == Z3D_OP_STEP_CONTROL) {
         out.push_back({"axis", false, [i](Copy &c) {
                            at(c, i).axes = (z3d_axes)((at(c, i).axes + 1) % Z3D_AXES_COUNT);
@@ -173,178 +176,6 @@ bool mutate(const Mutation &m, Copy &c) {
     c.sync();
     return !m.settle || c.settle() == Z3D_OK;
 }
-
-// ---- running a mutant ----
-
-harness::Options trainer_options(const programs::Options &o) {
-    harness::Options t;
-    t.tensor = o.tensor;
-    t.stage = o.stage;
-    t.accumulation = o.accumulation;
-    t.global_batch = (int)o.micro_batch * o.data * o.accumulation;
-    t.dtype = o.dtype;
-    t.grad_fp32 = o.grad_dtype == Z3D_F32;
-    t.reduce_per_step = o.per_step;
-    t.recompute = o.recompute;
-    t.replay_full = o.replay_full;
-    t.partition = o.partition;
-    t.offload = o.offload;
-    t.sequence_parallel = o.sequence_parallel;
-    t.checkpoint_every = o.checkpoint_every;
-    t.overlap = o.overlap;
-    t.bucket = o.bucket;
-    t.layers = o.layers;
-    t.hidden = o.hidden;
-    t.heads = o.heads;
-    t.sequence = o.sequence;
-    t.vocabulary = o.vocabulary;
-    return t;
-}
-
-class Runner {
-  public:
-    harness::Trainer trainer;
-
-    explicit Runner(const programs::Options &o) : trainer(trainer_options(o)) {}
-
-    z3d_status create() {
-        Z3D_TRY(trainer.create());
-        own_ = engine()->set.program[Z3D_MODE_TRAIN];
-        start_ = read(0, persistent_bytes());
-        poison_start();
-        return Z3D_OK;
-    }
-
-    const z3d_program &program() const {
-        return *own_;
-    }
-
-    // Bits of two steps of `program` from the start: losses, norms, and all that the next step may
-    // use.
-    z3d_status run(z3d_program *program, std::vector<char> &bits) {
-        z3d_engine *e = engine();
-        Z3D_TRY(make_room(program->arena));
-        Z3D_TRY(install(program));
-        e->step = e->optimizer_step = e->skipped_in_a_row = 0;
-        trainer.next_step = 1;
-        write(0, start_);
-        bits.clear();
-        z3d_status status = Z3D_OK;
-        for (int k = 0; k < 2 && status == Z3D_OK; k++) {
-            z3d_step_result r{};
-            write((int64_t)start_.size(),
-                  std::vector<char>((size_t)e->arena_bytes[0] - start_.size(), (char)0xff));
-            status = trainer.step(&r);
-            const double numbers[] = {r.loss, r.grad_norm};
-            bits.insert(bits.end(), (const char *)numbers, (const char *)(numbers + 2));
-        }
-        if (status == Z3D_OK) read_result(bits);
-        z3d_status back = install(own_);
-        return status != Z3D_OK ? status : back;
-    }
-
-  private:
-    z3d_program *own_ = nullptr;
-    std::vector<char> start_;
-
-    z3d_engine *engine() {
-        return trainer.engine;
-    }
-
-    int64_t persistent_bytes() const {
-        int64_t end = 0;
-        for (int i = 0; i < own_->num_buffers; i++) {
-            const z3d_buffer &b = own_->buffer[i];
-            if (b.persistent) end = std::max(end, z3d_round_up(b.offset + b.bytes, 256));
-        }
-        return end;
-    }
-
-    std::vector<char> read(int64_t from, int64_t bytes) {
-        std::vector<char> out((size_t)bytes);
-        EXPECT_Z3D(z3d_device_read(trainer.device, out.data(), engine()->arena[0] + from, bytes));
-        return out;
-    }
-
-    void write(int64_t at, const std::vector<char> &data) {
-        EXPECT_Z3D(z3d_device_write(trainer.device, engine()->arena[0] + at, data.data(),
-                                    (int64_t)data.size()));
-    }
-
-    // The bytes of a group's part that a step may start from: this rank's rows, or all where it
-    // steps all.
-    void rows(int group, z3d_group_part part, int64_t *first, int64_t *bytes) const {
-        const z3d_buffer &b = own_->buffer[z3d_program_group_buffer(own_, group, part)];
-        int64_t size = own_->layout->data_size;
-        bool all = z3d_keeps_all_rows(own_->layout, group, part);
-        bool stepped = z3d_keeps_all_rows(own_->layout, group, Z3D_PART_OPTIMIZER);
-        *first = b.offset;
-        *bytes = b.bytes;
-        if (!all || stepped) return;
-        *bytes = b.bytes / size;
-        *first += own_->layout->data_index * *bytes;
-    }
-
-    // Parameters and optimizer states are what a step starts from; the rest is garbage to it.
-    void poison_start() {
-        std::vector<char> poisoned(start_.size(), (char)0xff);
-        for (int g = 0; g < own_->layout->num_groups; g++) {
-            for (z3d_group_part part : {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER}) {
-                int64_t first, bytes;
-                rows(g, part, &first, &bytes);
-                std::copy_n(start_.begin() + first, bytes, poisoned.begin() + first);
-            }
-        }
-        start_ = poisoned;
-    }
-
-    void read_result(std::vector<char> &bits) {
-        for (int g = 0; g < own_->layout->num_groups; g++) {
-            for (z3d_group_part part :
-                 {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER, Z3D_PART_GRADIENTS}) {
-                int64_t first, bytes;
-                rows(g, part, &first, &bytes);
-                std::vector<char> part_bits = read(first, bytes);
-                bits.insert(bits.end(), part_bits.begin(), part_bits.end());
-            }
-        }
-    }
-
-    // A mutant may live in larger arenas than the program it came from.
-    z3d_status make_room(const int64_t *bytes) {
-        z3d_engine *e = engine();
-        for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
-            if (bytes[s] <= e->arena_bytes[s]) continue;
-            void *arena;
-            Z3D_TRY(z3d_device_alloc(trainer.device, (z3d_space)s, bytes[s], &arena));
-            if (e->arena[s]) {
-                memcpy(arena, e->arena[s], (size_t)e->arena_bytes[s]);
-                z3d_device_free(trainer.device, (z3d_space)s, e->arena[s], e->arena_bytes[s]);
-            }
-            e->arena[s] = (char *)arena;
-            e->arena_bytes[s] = bytes[s];
-        }
-        const z3d_buffer &scratch = own_->buffer[Z3D_BUFFER_SCRATCH];
-        z3d_device_set_scratch(trainer.device, e->arena[0] + scratch.offset, scratch.bytes);
-        return Z3D_OK;
-    }
-
-    z3d_status install(z3d_program *program) {
-        z3d_engine *e = engine();
-        z3d_executor *executor = &e->executor[Z3D_MODE_TRAIN];
-        z3d_executor fresh{};
-        fresh.device = e->config.device;
-        fresh.group = e->config.group;
-        fresh.world = e->config.world;
-        fresh.optimizer = {e->config.beta1, e->config.beta2, e->config.epsilon,
-                           e->config.weight_decay};
-        memcpy(fresh.arena, e->arena, sizeof fresh.arena);
-        z3d_executor_destroy(executor);
-        *executor = fresh;
-        e->set.program[Z3D_MODE_TRAIN] = program;
-        return z3d_executor_create(program, executor);
-    }
-};
 
 // ---- the test ----
 
@@ -380,10 +211,9 @@ Verdict judge(programs::World &world, Copy &own, const Mutation &m, Counts &coun
 }
 
 void expect_agreed(const std::vector<char> &verdicts) {
-    int size = z3d_world_size(harness::world);
+    int size = z3d_world_size(world);
     std::vector<char> all(verdicts.size() * (size_t)size);
-    ASSERT_Z3D(z3d_world_gather_all(harness::world, verdicts.data(), all.data(),
-                                    (int64_t)verdicts.size()));
+    ASSERT_Z3D(z3d_world_gather_all(world, verdicts.data(), all.data(), (int64_t)verdicts.size()));
     for (int rank = 0; rank < size; rank++)
         ASSERT_TRUE(std::equal(verdicts.begin(), verdicts.end(),
                                all.begin() + (long)verdicts.size() * rank))
@@ -391,7 +221,7 @@ void expect_agreed(const std::vector<char> &verdicts) {
 }
 
 // Sanitizers look for what the first ones show already, and make every one slow.
-const size_t judge_every = harness::SANITIZED ? 8 : 1, run_every = harness::SANITIZED ? 10 : 1;
+const size_t judge_every = SANITIZED ? 8 : 1, run_every = SANITIZED ? 10 : 1;
 
 void judge_all(programs::World &world, const z3d_program &own, std::vector<char> &verdicts,
                Counts &counts) {
@@ -431,7 +261,7 @@ void run_accepted(Runner &runner, const std::vector<char> &verdicts) {
             char verdict = verdicts[next++];
             if (verdict == REFUSED || accepted++ % run_every != 0) continue;
             Copy copy(own);
-            bool mine = verdict == SAME_ON_ALL || z3d_world_rank(harness::world) == 0;
+            bool mine = verdict == SAME_ON_ALL || z3d_world_rank(world) == 0;
             if (mine) mutate(m, copy);
             ASSERT_Z3D(runner.run(copy.sync(), bits)) << text(own, i, entry) << ": " << m.name;
             EXPECT_TRUE(bits == expected)
@@ -453,7 +283,7 @@ void try_world(const programs::Options &o) {
     ASSERT_NO_FATAL_FAILURE(expect_agreed(verdicts));
     ASSERT_NO_FATAL_FAILURE(run_accepted(runner, verdicts));
     EXPECT_GT(counts.refused, counts.mutants / 2);
-    if (z3d_world_rank(harness::world) != 0) return;
+    if (z3d_world_rank(::world) != 0) return;
     printf("%s: %d mutants, %d refused, %d refused beside the program itself, %d accepted\n",
            programs::name_of(o).c_str(), counts.mutants, counts.refused, counts.on_one,
            counts.on_one + counts.same);
@@ -462,7 +292,7 @@ void try_world(const programs::Options &o) {
 // The configurations that fit this world; RANKS 1, 2 and 4 together run all of them.
 TEST(Mutants, AreRefusedOrGiveTheSameBits) {
     for (const programs::Options &o : programs::dozen()) {
-        if (o.tensor * o.data != z3d_world_size(harness::world)) continue;
+        if (o.tensor * o.data != z3d_world_size(world)) continue;
         ASSERT_NO_FATAL_FAILURE(try_world(o));
     }
 }
@@ -470,5 +300,5 @@ TEST(Mutants, AreRefusedOrGiveTheSameBits) {
 } // namespace
 
 int main(int argc, char **argv) {
-    return harness::main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -174,5 +174,5 @@ TEST(Digest, BlamesTheCopyOfACheckpoint) {
 }
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

@@ -75,5 +75,5 @@ TEST(Overflow, OfTheForwardNamesNoGroup) {
 }
 
 int main(int argc, char **argv) {
-    return main_with_world(argc, argv);
+    return main_on_ranks(argc, argv);
 }

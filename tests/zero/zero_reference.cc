@@ -1,7 +1,5 @@
 // Against PyTorch: the tiny GPT-2 of tests/data/gpt2_reference.bin (scripts/make-reference.py says
 // what is in it), from the same weights and batches, on every way to divide the ranks.
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -13,11 +11,9 @@ extern "C" {
 #include "zero/zero.h"
 }
 
+#include "tests/ranks.h"
+
 namespace {
-
-#define OK(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
-
-z3d_world *world;
 
 struct Tensor {
     std::string group, name;
@@ -164,10 +160,10 @@ void compare(const Reference &r, int tensor, int stage, int accumulation, bool r
     SCOPED_TRACE("tensor " + std::to_string(tensor) + " stage " + std::to_string(stage) +
                  " accumulation " + std::to_string(accumulation));
     Training training(r, tensor, accumulation);
-    OK(training.start(stage, recompute));
+    ASSERT_Z3D(training.start(stage, recompute));
     for (size_t s = 0; s < (size_t)r.steps; s++) {
         z3d_step_result result;
-        OK(training.step(s, &result));
+        ASSERT_Z3D(training.step(s, &result));
         double bound = s ? 1e-4 : 1e-5;
         ASSERT_NEAR(r.loss[s], result.loss, bound * r.loss[s]) << "step " << s + 1;
         ASSERT_NEAR(r.exact_loss[s], result.loss, bound * r.loss[s]) << "step " << s + 1;
@@ -178,7 +174,7 @@ void compare(const Reference &r, int tensor, int stage, int accumulation, bool r
             int g, p;
             training.find(t, &g, &p);
             std::vector<float> gradient(t.gradient.size(), NAN);
-            OK(z3d_engine_get(training.engine, Z3D_TENSOR_GRADIENT, g, p, gradient.data()));
+            ASSERT_Z3D(z3d_engine_get(training.engine, Z3D_TENSOR_GRADIENT, g, p, gradient.data()));
             ASSERT_LT(distance(gradient, t.gradient), 1e-5) << t.group << " " << t.name;
             ASSERT_LT(distance(gradient, t.exact_gradient), 1e-5) << t.group << " " << t.name;
         }
@@ -198,12 +194,5 @@ TEST(Reference, LikePyTorch) {
 } // namespace
 
 int main(int argc, char **argv) {
-    ::testing::InitGoogleTest(&argc, argv);
-    if (z3d_world_create(&argc, &argv, &world) != Z3D_OK) {
-        fprintf(stderr, "%s\n", z3d_error_message());
-        return 1;
-    }
-    int result = RUN_ALL_TESTS();
-    z3d_world_destroy(world);
-    return result;
+    return main_on_ranks(argc, argv);
 }

@@ -11,15 +11,12 @@ using programs::Copy;
 using programs::Options;
 using programs::World;
 
-#define ASSERT_Z3D(call) ASSERT_EQ(Z3D_OK, (call)) << z3d_error_message()
-
 Options options(int stage, int tensor, int data, int accumulation) {
-    Options o;
+    Options o = programs::small();
     o.stage = stage;
     o.tensor = tensor;
     o.data = data;
     o.accumulation = accumulation;
-    o.per_step = stage < 2;
     return o;
 }
 
@@ -44,7 +41,7 @@ TEST(Verifier, AcceptsTheBuildersPrograms) {
             for (int accumulation : {1, 2}) {
                 for (int bits = 0; bits < 8; bits++) {
                     Options o = options(stage, 1 + (bits & 1), data, accumulation);
-                    o.per_step = bits & 2;
+                    o.reduce_per_step = bits & 2;
                     o.recompute = bits & 4;
                     o.overlap = bits != 5;
                     o.layers = 1 + bits % 3;
@@ -355,7 +352,7 @@ TEST(Volume, OverTheDataGroupIsTheFormula) {
             EXPECT_EQ(volume(options(2, 1, data, m), Z3D_AXES_DATA, true, &p),
                       (m + 1) * p * (data - 1) / data);
             Options o = options(0, 1, data, m);
-            o.per_step = false;
+            o.reduce_per_step = false;
             EXPECT_EQ(volume(o, Z3D_AXES_DATA, true, &p), (m + 1) * p * (data - 1) / data);
         }
     }
@@ -394,7 +391,6 @@ TEST(SequenceParallel, SumsOnceAStepAndGathersNoCheckpoint) {
     for (int stage = 0; stage < 4; stage++) {
         Options o = options(stage, 2, 2, 3);
         o.sequence_parallel = o.partition = true;
-        o.per_step = stage < 2;
         World world(o);
         ASSERT_Z3D(world.prepare());
         ASSERT_Z3D(world.build());
@@ -435,7 +431,7 @@ TEST(SequenceParallel, SumsEveryReplicatedElementOnce) {
 TEST(SequenceParallel, TheSumIsNeededAfterTheReduction) {
     Options o = options(2, 2, 1, 2);
     o.sequence_parallel = true;
-    o.per_step = false;
+    o.reduce_per_step = false;
     World world(o);
     ASSERT_Z3D(world.prepare());
     ASSERT_Z3D(world.build());

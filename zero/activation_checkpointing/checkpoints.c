@@ -19,16 +19,15 @@ static bool moves(const z3d_program *p) {
 }
 
 /* One entry that moves a unit's input or parts of it. */
-static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, struct work w,
-                             int from, int to) {
-    z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
+static void emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket, struct work w,
+                 int from, int to) {
+    z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
     i->unit = w.unit;
     i->micro = w.micro;
     i->rows = kept_rows(b->program);
     i->count = moves(b->program) ? matrix(b->program, w.unit).columns : 0;
     i->buffer[Z3D_SLOT_INPUT] = from;
     i->buffer[Z3D_SLOT_OUTPUT] = to;
-    return i;
 }
 
 void z3d_builder_save_input(struct builder *b, struct work w) {
@@ -39,7 +38,7 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     unit->loaded = -1;
     unit->checkpoint = input;
     if (!moves(p)) {
-        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, w, input, input);
+        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, w, input, input);
         return;
     }
     z3d_matrix m = matrix(p, w.unit);
@@ -49,11 +48,11 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     if (b->status != Z3D_OK) return;
     b->program->buffer[unit->checkpoint].rows = kept_rows(p);
     if (!p->config.offload_activations) {
-        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, w, input, unit->checkpoint);
+        emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WHOLE, NULL, w, input, unit->checkpoint);
         return;
     }
     b->program->buffer[unit->checkpoint].space = Z3D_SPACE_HOST;
-    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, w, input, unit->checkpoint);
+    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, &unit->saving, w, input, unit->checkpoint);
     b->saving = w;
     if (!p->config.overlap)
         z3d_builder_finish_saves(b, (struct work){WORK_BACKWARD, w.unit, w.micro});
@@ -63,8 +62,9 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
 void z3d_builder_finish_saves(struct builder *b, struct work w) {
     struct work saved = b->saving;
     if (saved.unit < 0 || (w.kind == WORK_FORWARD && saved.unit >= w.unit)) return;
-    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, saved, z3d_builder_input(b, saved.unit, saved.micro),
-         z3d_builder_state(b, saved.unit, saved.micro)->checkpoint);
+    struct unit_state *unit = z3d_builder_state(b, saved.unit, saved.micro);
+    emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, &unit->saving, saved,
+         z3d_builder_input(b, saved.unit, saved.micro), unit->checkpoint);
     b->saving.unit = -1;
 }
 
@@ -77,33 +77,32 @@ static void start_load(struct builder *b, struct work w) {
     unit->loaded = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, bytes, "loaded",
                                       p->model->unit[w.unit].name, w.micro);
     if (p->config.offload_activations) {
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, w, unit->checkpoint, unit->loaded);
-        unit->fetching = true;
+        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_START, &unit->fetching, w, unit->checkpoint,
+             unit->loaded);
     } else {
-        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, w, unit->checkpoint, unit->loaded);
-        unit->gathering = true;
+        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, &unit->gathering, w, unit->checkpoint,
+             unit->loaded);
     }
 }
 
 /* The leg from the host is over; what was split is gathered from here. */
 static void finish_fetch(struct builder *b, struct work w) {
     struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
-    if (!unit->fetching) return;
-    emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, w, unit->checkpoint, unit->loaded);
-    unit->fetching = false;
+    if (unit->fetching < 0) return;
+    emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WAIT, &unit->fetching, w, unit->checkpoint, unit->loaded);
+    unit->fetching = -1;
     if (!b->program->config.partition_activations) return;
-    emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, w, unit->loaded, unit->loaded);
-    unit->gathering = true;
+    emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_START, &unit->gathering, w, unit->loaded, unit->loaded);
 }
 
 static void finish_load(struct builder *b, struct work w) {
     struct unit_state *unit = z3d_builder_state(b, w.unit, w.micro);
     finish_fetch(b, w);
-    if (unit->gathering)
-        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_WAIT, w,
+    if (unit->gathering >= 0)
+        emit(b, Z3D_OP_GATHER_INPUT, Z3D_PHASE_WAIT, &unit->gathering, w,
              b->program->config.offload_activations ? unit->loaded : unit->checkpoint,
              unit->loaded);
-    unit->gathering = false;
+    unit->gathering = -1;
 }
 
 /* Brings unit w.unit's input back to where its recompute reads it. */
@@ -112,7 +111,7 @@ void z3d_builder_load_input(struct builder *b, struct work w) {
     int source = z3d_model_input(b->program->model, w.unit, b->program->mode);
     if (source < 0 || !z3d_builder_keeps_input(b, w.unit)) return;
     if (!moves(b->program)) {
-        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, w, unit->checkpoint, unit->checkpoint);
+        emit(b, Z3D_OP_LOAD_INPUT, Z3D_PHASE_WHOLE, NULL, w, unit->checkpoint, unit->checkpoint);
         z3d_builder_state(b, source, w.micro)->output = unit->checkpoint;
         return;
     }

@@ -12,8 +12,8 @@
 /* Longer steps are refused: every rank's list would take gigabytes. */
 enum { MAX_UNIT_RUNS = 200000, MAX_ENTRIES = 5000000 };
 
-static struct decisions decide(const z3d_program_config *config, const z3d_model *model,
-                               const z3d_layout *layout, int group) {
+static struct decisions decide(const z3d_program_config *config, const z3d_layout *layout,
+                               int group) {
     bool all_parameters = z3d_keeps_all_rows(layout, group, Z3D_PART_PARAMETERS);
     bool all_gradients = z3d_keeps_all_rows(layout, group, Z3D_PART_GRADIENTS);
     bool all_optimizer = z3d_keeps_all_rows(layout, group, Z3D_PART_OPTIMIZER);
@@ -22,7 +22,7 @@ static struct decisions decide(const z3d_program_config *config, const z3d_model
         .gather_at_start = all_parameters && !all_optimizer && !config->gathered,
         .gather_gradients = all_optimizer,
         .reduce_kept = all_gradients && (config->reduce_per_step || config->accumulation == 1),
-        .sum_replicated = model->sequence_parallel && z3d_layout_replicates(layout, group),
+        .sum_replicated = layout->group[group].replica_axes != Z3D_AXES_NONE,
     };
 }
 
@@ -63,8 +63,10 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
 
 /* The new entry; after a failure a throw-away one (there is always room for it: see
  * z3d_program_build). */
-z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase) {
+z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                  int *ticket) {
     z3d_program *p = b->program;
+    if (phase == Z3D_PHASE_START) *ticket = p->num_tickets++;
     if (b->status == Z3D_OK)
         p->instruction = grow(b, p->instruction, p->num_instructions, &b->instruction_capacity,
                               sizeof *p->instruction);
@@ -76,19 +78,28 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
     z3d_instruction *i = &p->instruction[index];
     *i = (z3d_instruction){.opcode = opcode,
                            .phase = phase,
+                           .ticket = phase == Z3D_PHASE_WHOLE ? -1 : *ticket,
                            .unit = -1,
                            .micro = -1,
                            .group = -1,
                            .rows = Z3D_ROWS_ALL,
-                           .axes = z3d_opcode_info_of(opcode)->axes};
+                           .axes = z3d_opcode_axes(p->layout, opcode, -1)};
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
+    return i;
+}
+
+static z3d_instruction *emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                   int *ticket, int g) {
+    z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
+    i->group = g;
+    i->axes = z3d_opcode_axes(b->program->layout, opcode, g);
     return i;
 }
 
 /* Columns of group g's [N x shard] matrix per collective, so that the matrix's part has at most
  * `bucket` elements. */
 static int64_t bucket_columns(const z3d_layout *layout, int g, int64_t bucket) {
-    int64_t columns = bucket / layout->data_size;
+    int64_t columns = bucket / layout->group[g].rows;
     if (columns < 1) columns = 1;
     return columns < layout->group[g].shard ? columns : layout->group[g].shard;
 }
@@ -108,22 +119,24 @@ static void check_entries(struct builder *b, int g, int64_t columns, bool reduce
 }
 
 /* One entry per bucket of group g. `from`: the kept shard that a gather copies its own row from, or
- * -1. */
-static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g, int micro,
-                         z3d_slot slot, int buffer, int from) {
+ * -1. ticket: the first one's. */
+static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket, int g,
+                         int micro, int buffer, int from) {
     const z3d_program *p = b->program;
+    int next = *ticket;
+    if (phase == Z3D_PHASE_START) *ticket = p->num_tickets;
     int64_t shard = p->layout->group[g].shard;
     int64_t bucket =
         opcode == Z3D_OP_REDUCE_GRADS ? p->config.reduce_bucket : p->config.gather_bucket;
     int64_t columns = bucket_columns(p->layout, g, bucket);
     check_entries(b, g, columns, opcode == Z3D_OP_REDUCE_GRADS);
     for (int64_t first = 0; first < shard && b->status == Z3D_OK; first += columns) {
-        z3d_instruction *i = z3d_builder_emit(b, opcode, phase);
-        i->group = g;
+        z3d_instruction *i = emit_group(b, opcode, phase, &next, g);
+        next++;
         i->micro = micro;
         i->first = first;
         i->count = first + columns < shard ? columns : shard - first;
-        i->buffer[slot] = buffer;
+        i->buffer[z3d_opcode_info_of(opcode)->to] = buffer;
         i->buffer[Z3D_SLOT_INPUT] = from;
     }
 }
@@ -183,16 +196,15 @@ static void start_gather(struct builder *b, int g) {
     } else {
         b->group[g].parameters = own;
     }
-    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, g, -1, Z3D_SLOT_PARAMETERS,
+    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, &b->group[g].gathering, g, -1,
                  b->group[g].parameters, from);
-    b->group[g].started = true;
 }
 
 static void wait_gather(struct builder *b, int g) {
     int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
-    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_PARAMETERS,
+    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, &b->group[g].gathering, g, -1,
                  b->group[g].parameters, b->group[g].decided.gather_each_use ? own : -1);
-    b->group[g].started = false;
+    b->group[g].gathering = -1;
 }
 
 /* Starts the gathers of the groups that work `step` reads and that are not there yet. */
@@ -210,7 +222,8 @@ static void gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     start_gathers_for(b, step);
     for (int s = 0; s < unit->num_groups; s++)
-        if (b->group[unit->group[s]].started && z3d_builder_reads_group(b, step, unit->group[s]))
+        if (b->group[unit->group[s]].gathering >= 0 &&
+            z3d_builder_reads_group(b, step, unit->group[s]))
             wait_gather(b, unit->group[s]);
     if (!b->program->config.overlap) return;
     int next = step + 1; /* of another unit: its parameters travel while this one computes */
@@ -225,8 +238,7 @@ static void release_after(struct builder *b, int step) {
         if (!b->group[g].decided.gather_each_use) continue;
         if (!z3d_builder_reads_group(b, step, g) || z3d_builder_reads_group(b, step + 1, g))
             continue;
-        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE);
-        i->group = g;
+        z3d_instruction *i = emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
         b->group[g].parameters = -1;
     }
@@ -253,8 +265,7 @@ static void gather_at_start(struct builder *b) {
 /* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
  * stage. */
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_SUM_REPLICATED, phase);
-    i->group = g;
+    z3d_instruction *i = emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
 }
 
@@ -262,7 +273,8 @@ static void emit_sum(struct builder *b, z3d_phase phase, int g) {
 static void share_gradients(struct builder *b, int g) {
     int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
     if (b->group[g].decided.gather_gradients)
-        emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, g, -1, Z3D_SLOT_SHARD, kept, -1);
+        emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, &b->group[g].sharing, g, -1, kept,
+                     -1);
 }
 
 static void wait_sums(struct builder *b) {
@@ -284,8 +296,7 @@ static void add_started(struct started *started, int g, int micro) {
 
 /* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
 static void keep_shard(struct builder *b, int g, int micro) {
-    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE);
-    i->group = g;
+    z3d_instruction *i = emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, g);
     i->micro = micro;
     i->buffer[Z3D_SLOT_GRADIENTS] = b->group[g].gradients;
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
@@ -299,7 +310,7 @@ static void wait_reductions(struct builder *b) {
     wait_sums(b);
     for (int n = 0; n < b->reducing.count; n++) {
         int g = b->reducing.group[n];
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, g, micro, Z3D_SLOT_GRADIENTS,
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->group[g].reducing, g, micro,
                      b->group[g].gradients, -1);
         if (!b->group[g].decided.reduce_kept) keep_shard(b, g, micro);
         if (micro < p->config.accumulation - 1) continue;
@@ -322,7 +333,7 @@ static void reduce_after(struct builder *b, struct work w) {
         int g = unit->group[s];
         if (b->group[g].last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, g, w.micro, Z3D_SLOT_GRADIENTS,
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &b->group[g].reducing, g, w.micro,
                      b->group[g].gradients, -1);
         add_started(&b->reducing, g, w.micro);
     }
@@ -347,7 +358,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     const z3d_trace *trace = z3d_builder_trace(b, w);
     int workspace = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, trace->workspace, "workspace",
                                        unit->name, w.micro);
-    z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE);
+    z3d_instruction *i = z3d_builder_emit(b, opcode, Z3D_PHASE_WHOLE, NULL);
     i->unit = w.unit;
     i->micro = w.micro;
     i->num_children = trace->num_children;
@@ -453,13 +464,13 @@ static void do_work(struct builder *b, struct work w) {
 static void optimize(struct builder *b) {
     z3d_program *p = b->program;
     wait_sums(b);
-    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE);
+    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         if (b->group[g].decided.gather_gradients)
-            emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, g, -1, Z3D_SLOT_SHARD, kept, -1);
-        z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE);
-        i->group = g;
+            emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1, kept,
+                         -1);
+        z3d_instruction *i = emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
         i->buffer[Z3D_SLOT_SHARD] = kept;
@@ -472,7 +483,7 @@ static void build(struct builder *b) {
     for (int g = 0; g < p->model->num_groups; g++)
         if (!b->group[g].decided.gather_each_use && !b->group[g].decided.gather_at_start)
             b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
-    z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE);
+    z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
     gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
         gather_before(b, step);
@@ -483,7 +494,7 @@ static void build(struct builder *b) {
         optimize(b);
     } else {
         z3d_opcode last = p->mode == Z3D_MODE_EVALUATE ? Z3D_OP_SUM_LOSS : Z3D_OP_GATHER_OUTPUT;
-        z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE);
+        z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE, NULL);
         i->buffer[Z3D_SLOT_INPUT] = z3d_builder_state(b, p->model->num_units - 1, 0)->output;
     }
 }
@@ -509,9 +520,10 @@ static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++)
         b->group[g] = (struct group_state){.parameters = -1,
+                                           .gathering = -1,
                                            .gradients = -1,
                                            .last_writer = -1,
-                                           .decided = decide(&p->config, p->model, p->layout, g)};
+                                           .decided = decide(&p->config, p->layout, g)};
     for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
         const z3d_unit *unit = &p->model->unit[u];
         const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0});
@@ -579,7 +591,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     int states = model->num_units * config->accumulation;
     Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
     for (int u = 0; u < states; u++)
-        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, false, false};
+        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing

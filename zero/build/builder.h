@@ -19,10 +19,11 @@ struct decisions {
 
 struct group_state {
     int parameters;  /* buffer to read parameters from, -1: not gathered */
-    bool started;    /* a gather of it was started and not yet waited for */
     int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
     bool written;    /* something was written to it: add from now on */
     int last_writer; /* the unit whose backward completes the gradient */
+    int gathering, reducing, summing, sharing; /* first ticket of what is under way; gathering -1:
+                                                  nothing */
     struct decisions decided;
 };
 
@@ -37,7 +38,8 @@ struct unit_state {
     int output, output_gradient, saved; /* buffers; output: the newest copy of it */
     int checkpoint;                     /* its kept input, where one is kept for it */
     int loaded;                         /* the buffer that its checkpoint comes back to, -1: none */
-    bool fetching, gathering;           /* that is under way: from the host; from the other ranks */
+    int saving, fetching, gathering; /* tickets of what is under way: to the host, from it, from the
+                                        other ranks; -1: nothing */
 };
 
 enum work_kind { WORK_FORWARD, WORK_RECOMPUTE, WORK_BACKWARD };
@@ -59,10 +61,12 @@ struct builder {
     z3d_status status; /* first failure; later emits do nothing */
 };
 
-/* builder.c: a new buffer (-1 for 0 bytes) and a new entry. */
+/* builder.c: a new buffer (-1 for 0 bytes) and a new entry. A start gets a new ticket, a wait takes
+ * that of its start. */
 int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, const char *what,
                        const char *whose, int micro);
-z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase);
+z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                  int *ticket);
 
 /* work.c: the order of work, and what of it there is. */
 z3d_status z3d_builder_order(struct builder *b);

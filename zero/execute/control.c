@@ -85,7 +85,7 @@ static z3d_status sum_gradient_squares(z3d_executor *executor) {
     for (int g = 0; g < layout->num_groups; g++) {
         for (int r = 0; r < layout->group[g].num_ranges; r++) {
             z3d_range range;
-            if (!z3d_layout_shard_range(layout, g, r, layout->data_index, &range)) continue;
+            if (!z3d_layout_shard_range(layout, g, r, &range)) continue;
             if (range.replicated && layout->tensor_index != 0) continue;
             Z3D_TRY(Z3D_LAUNCH(
                 executor->device, sum_squares,

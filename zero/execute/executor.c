@@ -2,36 +2,12 @@
  * inside is compared with its recording. */
 #include "zero/execute/executor.h"
 
-#include "zero/program/in_flight.h"
-
 #include <stdlib.h>
-
-/* ---- creation: pairs every wait with its start ---- */
-
-static z3d_status pair_waits(const z3d_program *program, int *start) {
-    z3d_in_flight open;
-    z3d_status status = z3d_in_flight_create(program, &open);
-    for (int n = 0; n < program->num_instructions && status == Z3D_OK; n++) {
-        z3d_phase phase = program->instruction[n].phase;
-        start[n] = -1;
-        if (phase == Z3D_PHASE_START) z3d_in_flight_add(&open, n);
-        if (phase != Z3D_PHASE_WAIT) continue;
-        start[n] = z3d_in_flight_find(&open, n, true);
-        if (start[n] < 0)
-            status =
-                Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d waits for an entry that was not started", n);
-        else
-            z3d_in_flight_remove(&open, start[n]);
-    }
-    z3d_in_flight_release(&open);
-    return status;
-}
 
 z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executor) {
     executor->program = program;
-    size_t count = (size_t)program->num_instructions;
-    Z3D_TRY(z3d_new(count, sizeof *executor->ticket, "executor", &executor->ticket));
-    Z3D_TRY(z3d_new(count, sizeof *executor->start, "executor", &executor->start));
+    Z3D_TRY(z3d_new((size_t)program->num_tickets, sizeof *executor->ticket, "executor",
+                    &executor->ticket));
     Z3D_TRY(
         z3d_new((size_t)program->num_buffers, sizeof *executor->live, "executor", &executor->live));
     Z3D_TRY(z3d_new(Z3D_CONTROL_FIXED + (size_t)program->layout->num_groups, sizeof *executor->sums,
@@ -40,13 +16,12 @@ z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executo
         if (program->buffer[b].persistent)
             z3d_ledger_add(&executor->measured[program->buffer[b].space],
                            program->buffer[b].category, program->buffer[b].bytes);
-    return pair_waits(program, executor->start);
+    return Z3D_OK;
 }
 
 void z3d_executor_destroy(z3d_executor *executor) {
     if (executor->graph.region) z3d_region_destroy(executor->device, executor->graph.region);
     free(executor->ticket);
-    free(executor->start);
     free(executor->live);
     free(executor->sums);
     *executor = (z3d_executor){0};
@@ -148,7 +123,7 @@ static z3d_status move_own(z3d_executor *executor, int index, bool beside) {
     z3d_copy copy;
     Z3D_TRY(z3d_copy_start(executor->device, to, from, count * (int64_t)z3d_dtype_size(m.dtype),
                            &copy));
-    executor->ticket[index].id = copy.id;
+    executor->ticket[i->ticket].id = copy.id;
     return Z3D_OK;
 }
 
@@ -170,7 +145,7 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
         .count = count,
         .stride = m.columns,
     };
-    return z3d_collective_start(executor->group[i->axes], &call, &executor->ticket[index]);
+    return z3d_collective_start(executor->group[i->axes], &call, &executor->ticket[i->ticket]);
 }
 
 /* ---- what runs beside compute ---- */
@@ -191,7 +166,7 @@ static z3d_status start(z3d_executor *executor, int index) {
 
 static z3d_status wait(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
-    z3d_ticket ticket = executor->ticket[executor->start[index]];
+    z3d_ticket ticket = executor->ticket[i->ticket];
     if (!z3d_is_collective(i)) {
         z3d_copy copy = {ticket.id};
         double begin = z3d_now();

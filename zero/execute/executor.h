@@ -50,8 +50,7 @@ typedef struct z3d_executor {
 
     int64_t step;                 /* of the run that is under way: for places */
     int position;                 /* the instruction that runs */
-    z3d_ticket *ticket;           /* by instruction: of a started collective or transfer */
-    int *start;                   /* by instruction: of a wait, its start */
+    z3d_ticket *ticket;           /* by instruction's ticket: what was started */
     int64_t *live;                /* by buffer: bytes counted in the ledger */
     double *sums;                 /* host's copy of the control vector */
     double transfer_wait_seconds; /* since creation: exposed time of transfers */

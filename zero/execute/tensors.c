@@ -157,7 +157,7 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     Z3D_TRY(check_parameter(engine, group, parameter));
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
     const z3d_group_layout *layout = &engine->set.layout->group[group];
-    int64_t from = engine->set.layout->data_index * layout->shard, count = logical_elements(p);
+    int64_t from = layout->own * layout->shard, count = logical_elements(p);
     memset(out, 0, (size_t)count * sizeof *out);
     for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
         struct piece piece;

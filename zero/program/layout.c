@@ -12,8 +12,13 @@ static int range_class(const z3d_parameter *parameter) {
     return parameter->weight_decay ? replicated : 3 - replicated;
 }
 
-static z3d_status lay_out_group(const z3d_parameter_group *group, int tensor_size, int data_size,
+static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mesh *mesh,
                                 z3d_group_layout *out) {
+    const z3d_parameter_group *group = &model->group[index];
+    int tensor_size = z3d_mesh_size(mesh, Z3D_AXES_TENSOR);
+    out->shard_axes = Z3D_AXES_DATA;
+    out->rows = z3d_mesh_size(mesh, out->shard_axes);
+    out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
     for (int class = 0; class < 4; class ++) {
         z3d_range range = {out->elements, 0, class < 2, class == 1 || class == 2};
         for (int i = 0; i < group->num_parameters; i++) {
@@ -26,10 +31,13 @@ static z3d_status lay_out_group(const z3d_parameter_group *group, int tensor_siz
                                  group->name);
         }
         range.count = out->elements - range.first;
-        if (range.count > 0) out->range[out->num_ranges++] = range;
+        if (range.count == 0) continue;
+        out->range[out->num_ranges++] = range;
+        /* Each tensor rank saw its own rows of the activations only. */
+        if (range.replicated && model->sequence_parallel) out->replica_axes = Z3D_AXES_TENSOR;
     }
-    out->shard = z3d_round_up((out->elements + data_size - 1) / data_size, Z3D_SHARD_ALIGN);
-    if (!z3d_mul_i64(out->shard, data_size, &out->padded))
+    out->shard = z3d_round_up((out->elements + out->rows - 1) / out->rows, Z3D_SHARD_ALIGN);
+    if (!z3d_mul_i64(out->shard, out->rows, &out->padded))
         return Z3D_ERROR(Z3D_ERR_CONFIG, "parameter group %s: more than 2^63 elements",
                          group->name);
     return Z3D_OK;
@@ -134,8 +142,6 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     z3d_status status = z3d_new(1, sizeof *layout, "layout", &layout);
     if (status != Z3D_OK) return status;
     layout->num_groups = model->num_groups;
-    layout->data_size = z3d_mesh_size(mesh, Z3D_AXES_DATA);
-    layout->data_index = z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank);
     layout->tensor_size = z3d_mesh_size(mesh, Z3D_AXES_TENSOR);
     layout->tensor_index = z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank);
     Z3D_TRY_GOTO(status,
@@ -143,10 +149,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                          &layout->group),
                  fail);
     for (int g = 0; g < model->num_groups; g++) {
-        Z3D_TRY_GOTO(status,
-                     lay_out_group(&model->group[g], layout->tensor_size, layout->data_size,
-                                   &layout->group[g]),
-                     fail);
+        Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
         if (config) z3d_states_decide(config, layout->group[g].kept);
         if (!z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");
@@ -166,11 +169,10 @@ void z3d_layout_destroy(z3d_layout *layout) {
     free(layout);
 }
 
-bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, int index,
-                            z3d_range *out) {
+bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_range *out) {
     const z3d_group_layout *g = &layout->group[group];
     const z3d_range *r = &g->range[range];
-    int64_t from = index * g->shard, to = from + g->shard;
+    int64_t from = g->own * g->shard, to = from + g->shard;
     if (from < r->first) from = r->first;
     if (to > r->first + r->count) to = r->first + r->count;
     *out = *r;
@@ -186,19 +188,13 @@ int64_t z3d_layout_largest(const z3d_layout *layout) {
     return largest;
 }
 
-bool z3d_layout_replicates(const z3d_layout *layout, int group) {
-    for (int r = 0; r < layout->group[group].num_ranges; r++)
-        if (layout->group[group].range[r].replicated) return true;
-    return false;
-}
-
 void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
                                 int64_t *count) {
     *first = *count = 0;
     for (int r = 0; r < layout->group[group].num_ranges; r++) {
         z3d_range range;
         if (!layout->group[group].range[r].replicated ||
-            !z3d_layout_shard_range(layout, group, r, layout->data_index, &range))
+            !z3d_layout_shard_range(layout, group, r, &range))
             continue;
         if (*count == 0) *first = range.first;
         *count += range.count;

@@ -9,10 +9,10 @@ enum {
 };
 
 static const z3d_opcode_info table[] = {
-#define X(NAME, name, rules, subject, axes, moves, from, to, modes)                                \
+#define X(NAME, name, rules, subject, over, moves, from, to, modes)                                \
     {                                                                                              \
         #name,           Z3D_CLASS_##rules, Z3D_SUBJECT_##subject,                                 \
-        Z3D_AXES_##axes, Z3D_MOVES_##moves, Z3D_SLOT_##from,                                       \
+        Z3D_OVER_##over, Z3D_MOVES_##moves, Z3D_SLOT_##from,                                       \
         Z3D_SLOT_##to,   MODES_##modes},
     Z3D_OPCODE_MAP(X)
 #undef X
@@ -26,6 +26,15 @@ const z3d_opcode_info *z3d_opcode_info_of(z3d_opcode opcode) {
 
 const char *z3d_opcode_name(z3d_opcode opcode) {
     return z3d_opcode_info_of(opcode)->name;
+}
+
+z3d_axes z3d_opcode_axes(const z3d_layout *layout, z3d_opcode opcode, int group) {
+    z3d_opcode_over over = z3d_opcode_info_of(opcode)->over;
+    if (over == Z3D_OVER_TENSOR) return Z3D_AXES_TENSOR;
+    if (over == Z3D_OVER_WORLD) return Z3D_AXES_WORLD;
+    if (over == Z3D_OVER_NONE || group < 0) return Z3D_AXES_NONE;
+    const z3d_group_layout *g = &layout->group[group];
+    return over == Z3D_OVER_SHARD ? g->shard_axes : g->replica_axes;
 }
 
 bool z3d_is_collective(const z3d_instruction *in) {
@@ -155,9 +164,10 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
 z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruction *in) {
     const z3d_layout *layout = program->layout;
     z3d_dtype dtype = z3d_instruction_dtype(program, in);
-    if (z3d_opcode_info_of(in->opcode)->moves != Z3D_MOVES_ACTIVATIONS)
-        return (z3d_matrix){layout->data_size, layout->data_index, layout->group[in->group].shard,
-                            dtype};
+    if (z3d_opcode_info_of(in->opcode)->moves != Z3D_MOVES_ACTIVATIONS) {
+        const z3d_group_layout *g = &layout->group[in->group];
+        return (z3d_matrix){g->rows, g->own, g->shard, dtype};
+    }
     int64_t elements = z3d_program_output_elements(program, z3d_instruction_source(program, in));
     if (in->rows == Z3D_ROWS_ALL) return (z3d_matrix){1, 0, elements, dtype};
     int64_t ranks = layout->tensor_size; /* equal parts, the last one padded */

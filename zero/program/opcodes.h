@@ -2,9 +2,9 @@
  * watchdog and the executor read here what an instruction is. Only the builder, which places it,
  * and the executor's function, which runs it, know it by name.
  *
- *   X(NAME, name, class, subject, axis, moves, from, to, modes)
+ *   X(NAME, name, class, subject, over, moves, from, to, modes)
  *
- * class: which rules hold for it (z3d_opcode_class). subject: what it is about. axis: the ranks
+ * class: which rules hold for it (z3d_opcode_class). subject: what it is about. over: the ranks
  * that it communicates with, or whose rows of an input a copy moves. moves: whose data it moves,
  * and so of which type. from, to: the slots that it reads and fills (units and the optimizer have
  * the slots of their class: opcodes.c). modes: the programs that may have it. */
@@ -13,11 +13,11 @@
 
 #define Z3D_OPCODE_MAP(X)                                                                          \
     /* learning rate, seeds, zeroed sums into the step state */                                    \
-    X(STEP_BEGIN, step_begin, BEGIN, STEP, WORLD, NONE, COUNT, COUNT, ANY)                         \
+    X(STEP_BEGIN, step_begin, BEGIN, STEP, NONE, NONE, COUNT, COUNT, ANY)                          \
     /* all-gather of group g's shards, one bucket */                                               \
-    X(GATHER_PARAMS, gather_params, ALL_GATHER, GROUP, DATA, PARAMETERS, INPUT, PARAMETERS, ANY)   \
+    X(GATHER_PARAMS, gather_params, ALL_GATHER, GROUP, SHARD, PARAMETERS, INPUT, PARAMETERS, ANY)  \
     /* the gathered buffer is dead from here */                                                    \
-    X(RELEASE_PARAMS, release_params, MARK, GROUP, WORLD, NONE, COUNT, PARAMETERS, ANY)            \
+    X(RELEASE_PARAMS, release_params, MARK, GROUP, NONE, NONE, COUNT, PARAMETERS, ANY)             \
     X(FORWARD, forward, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, ANY)                            \
     /* unit u's input is kept as the activation checkpoint, and brought back */                    \
     X(SAVE_INPUT, save_input, COPY, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)               \
@@ -27,19 +27,20 @@
     X(RECOMPUTE, recompute, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                      \
     X(BACKWARD, backward, BACKWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                       \
     /* reduce-scatter of group g's gradients, one bucket */                                        \
-    X(REDUCE_GRADS, reduce_grads, REDUCE_SCATTER, GROUP, DATA, GRADIENTS, COUNT, GRADIENTS, TRAIN) \
+    X(REDUCE_GRADS, reduce_grads, REDUCE_SCATTER, GROUP, SHARD, GRADIENTS, COUNT, GRADIENTS,       \
+      TRAIN)                                                                                       \
     /* the reduced own shard is added to the gradients kept */                                     \
-    X(KEEP_SHARD, keep_shard, SUM, GROUP, DATA, GRADIENTS, GRADIENTS, SHARD, TRAIN)                \
+    X(KEEP_SHARD, keep_shard, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                \
     /* all-reduce of the kept own shard's part that is of group g's replicated parameters */       \
-    X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, TENSOR, GRADIENTS, COUNT, SHARD, TRAIN)   \
+    X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, REPLICA, GRADIENTS, COUNT, SHARD, TRAIN)  \
     /* norm, overflow, loss, stop: one small collective */                                         \
     X(STEP_CONTROL, step_control, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, TRAIN)                \
     /* stage 0: all-gather of reduced gradients, one bucket */                                     \
-    X(GATHER_GRADS, gather_grads, ALL_GATHER, GROUP, DATA, GRADIENTS, COUNT, SHARD, TRAIN)         \
-    X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, WORLD, NONE, COUNT, COUNT, TRAIN)          \
+    X(GATHER_GRADS, gather_grads, ALL_GATHER, GROUP, SHARD, GRADIENTS, COUNT, SHARD, TRAIN)        \
+    X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, NONE, NONE, COUNT, COUNT, TRAIN)           \
     /* evaluate: the loss of all ranks; generate: the last unit's output is handed over */         \
     X(SUM_LOSS, sum_loss, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, EVALUATE)                     \
-    X(GATHER_OUTPUT, gather_output, RESULT, STEP, WORLD, NONE, INPUT, COUNT, GENERATE)
+    X(GATHER_OUTPUT, gather_output, RESULT, STEP, NONE, NONE, INPUT, COUNT, GENERATE)
 
 typedef enum z3d_opcode {
 #define X(NAME, ...) Z3D_OP_##NAME,
@@ -65,6 +66,14 @@ typedef enum z3d_opcode_class {
     Z3D_CLASS_ALL_REDUCE,
     Z3D_CLASS_COUNT
 } z3d_opcode_class;
+
+typedef enum z3d_opcode_over {
+    Z3D_OVER_NONE,
+    Z3D_OVER_TENSOR,
+    Z3D_OVER_WORLD,
+    Z3D_OVER_SHARD,  /* the axes over which its parameter group is sharded */
+    Z3D_OVER_REPLICA /* those over which the group's finished gradients are summed */
+} z3d_opcode_over;
 
 typedef enum z3d_opcode_subject {
     Z3D_SUBJECT_STEP,

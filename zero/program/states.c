@@ -41,7 +41,7 @@ int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part pa
 int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part) {
     return z3d_keeps_all_rows(layout, group, part)
                ? 0
-               : layout->data_index * layout->group[group].shard;
+               : layout->group[group].own * layout->group[group].shard;
 }
 
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part) {

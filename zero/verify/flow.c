@@ -28,7 +28,8 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
     *out = (z3d_flow){.program = program};
     Z3D_TRY(z3d_new(groups, sizeof *out->total, "verifier", &out->total));
     Z3D_TRY(z3d_new(units * Z3D_MAX_UNIT_GROUPS, sizeof *out->place, "verifier", &out->place));
-    Z3D_TRY(z3d_in_flight_create(program, &out->pending));
+    Z3D_TRY(z3d_new((size_t)program->num_tickets, sizeof *out->started, "verifier", &out->started));
+    for (int t = 0; t < program->num_tickets; t++) out->started[t] = -1;
     Z3D_TRY(z3d_new(buffers, sizeof *out->cells, "verifier", &out->cells));
     for (size_t b = 0; b < buffers; b++) {
         z3d_cells *c = &out->cells[b];
@@ -45,7 +46,7 @@ void z3d_flow_release(z3d_flow *flow) {
         free(flow->cells[b].cell);
     }
     free(flow->cells);
-    z3d_in_flight_release(&flow->pending);
+    free(flow->started);
     free(flow->total);
     free(flow->place);
 }

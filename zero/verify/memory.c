@@ -59,12 +59,14 @@ static z3d_status check_entry(const z3d_program *p, int index) {
         return bad_entry(p, index, "the opcode", in->opcode, Z3D_OPCODE_COUNT);
     }
     if ((unsigned)in->phase > Z3D_PHASE_WAIT) return bad_entry(p, index, "phase", in->phase, 3);
-    if (!z3d_axes_have_group(in->axes)) {
+    if (z3d_communicates(in) && !z3d_axes_have_group(in->axes)) {
         char entry[160];
         return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: no process group is over axes %s", index,
                          z3d_instruction_describe(p, index, entry, sizeof entry),
                          z3d_axes_name(in->axes).text);
     }
+    if (in->phase != Z3D_PHASE_WHOLE && (in->ticket < 0 || in->ticket >= p->num_tickets))
+        return bad_entry(p, index, "ticket", in->ticket, p->num_tickets);
     if (unit && (in->unit < 0 || in->unit >= units)) {
         return bad_entry(p, index, "unit", in->unit, units);
     }

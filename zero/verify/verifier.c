@@ -3,7 +3,7 @@
  * they hold then. It does not read the stage or overlap. From the configuration it reads what a
  * step means (number of micro-batches, one reduction or one each), from the layout which rows
  * persist. */
-#include <stdlib.h>
+#include <string.h>
 
 #include "zero/verify/verifier.h"
 
@@ -54,11 +54,11 @@ static z3d_value gradient_sum(int group, int sum, int count) {
     return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count};
 }
 
-/* What a reduction over the data group leaves in the own row. In a sequence-parallel model some of
- * it is still this tensor rank's part, where the group has replicated parameters. */
+/* What a reduction over the shard axes leaves in the own row: where the group has replica axes,
+ * some of it is still this rank's part. */
 static z3d_value reduced(const z3d_flow *flow, int group, int first_sum, int count) {
     const z3d_program *p = flow->program;
-    bool part = p->model->sequence_parallel && z3d_layout_replicates(p->layout, group);
+    bool part = p->layout->group[group].replica_axes != Z3D_AXES_NONE;
     return (z3d_value){part ? Z3D_VALUE_GRADIENT_PART : Z3D_VALUE_GRADIENT_REDUCED, group,
                        first_sum, count};
 }
@@ -185,6 +185,7 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
     const z3d_trace *trace =
         z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
     *out = trace;
+    if (!trace->recorded) return z3d_flow_fail(flow, "its unit was never recorded like this");
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
     if (flow->ended) return z3d_flow_fail(flow, "the step's results have left this rank before it");
     Z3D_TRY(check_children(flow, trace));
@@ -469,12 +470,11 @@ static z3d_status optimizer(z3d_flow *flow) {
 
 /* ---- starts and waits ---- */
 
-/* A wait finds its start by what it moves: that must not be in flight twice, not even between
- * different buffers. */
-static z3d_status check_not_in_flight(const z3d_flow *flow) {
-    int other = z3d_in_flight_overlap(&flow->pending, flow->at);
-    if (other < 0) return Z3D_OK;
-    return z3d_flow_fail(flow, "entry %d moves the same columns and is still in flight", other);
+static bool same_move(const z3d_instruction *a, const z3d_instruction *b) {
+    bool same = a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
+                a->group == b->group && a->axes == b->axes && a->rows == b->rows &&
+                a->first == b->first && a->count == b->count;
+    return same && memcmp(a->buffer, b->buffer, sizeof a->buffer) == 0;
 }
 
 /* Whether the entry is a start (or the one wait for a start that came before). */
@@ -482,16 +482,15 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
     const z3d_instruction *in = entry(flow);
     *start = in->phase == Z3D_PHASE_START;
     if (in->phase == Z3D_PHASE_WHOLE) return Z3D_OK;
-    if (*start) {
-        Z3D_TRY(check_not_in_flight(flow));
-        z3d_in_flight_add(&flow->pending, flow->at);
-        return Z3D_OK;
-    }
-    int started = z3d_in_flight_find(&flow->pending, flow->at, true);
-    if (started < 0)
-        return z3d_flow_fail(
-            flow, "it waits for an entry that was not started, or that another wait finished");
-    z3d_in_flight_remove(&flow->pending, started);
+    int *started = &flow->started[in->ticket];
+    if (*start != (*started < 0))
+        return z3d_flow_fail(flow, *start ? "nothing has waited for the entry before it with its "
+                                            "ticket"
+                                          : "it waits for an entry that was not started, or that "
+                                            "another wait finished");
+    if (!*start && !same_move(&flow->program->instruction[*started], in))
+        return z3d_flow_fail(flow, "it waits for entry %d, which moves something else", *started);
+    *started = *start ? flow->at : -1;
     return Z3D_OK;
 }
 
@@ -507,9 +506,10 @@ static z3d_status check_kind(z3d_flow *flow) {
     if (!z3d_is_collective(in) && info->rules != Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow,
                              "only entries that run beside compute can be started and waited for");
-    if (z3d_communicates(in) && in->axes != info->axes)
+    z3d_axes axes = z3d_opcode_axes(flow->program->layout, in->opcode, in->group);
+    if (in->axes != axes)
         return z3d_flow_fail(flow, "it uses the %s group, but must use the %s group",
-                             z3d_axes_name(in->axes).text, z3d_axes_name(info->axes).text);
+                             z3d_axes_name(in->axes).text, z3d_axes_name(axes).text);
     if (!unit && in->num_children != 0)
         return z3d_flow_fail(flow, "it lists %d inner collectives, but only units may have them",
                              in->num_children);
@@ -568,8 +568,9 @@ static z3d_status set_start(z3d_flow *flow) {
 
 static z3d_status check_end(z3d_flow *flow) {
     const z3d_program *p = flow->program;
-    if (flow->pending.count > 0) {
-        flow->at = z3d_in_flight_first(&flow->pending);
+    for (int t = 0; t < p->num_tickets; t++) {
+        if (flow->started[t] < 0) continue;
+        flow->at = flow->started[t];
         return z3d_flow_fail(flow, "nothing waits for it");
     }
     flow->at = p->num_instructions; /* "the end of the program" */

@@ -8,7 +8,6 @@
 #define ZERO3D_ZERO_VERIFIER_H
 
 #include "zero/program.h"
-#include "zero/program/in_flight.h"
 
 typedef enum z3d_value_kind {
     Z3D_VALUE_NOTHING,         /* never written, released, overwritten or left undefined */
@@ -45,9 +44,9 @@ typedef struct z3d_cells {
 /* The symbolic run of one program. */
 typedef struct z3d_flow {
     const z3d_program *program;
-    int at;           /* current entry */
-    z3d_cells *cells; /* by buffer */
-    z3d_in_flight pending;
+    int at;            /* current entry */
+    z3d_cells *cells;  /* by buffer */
+    int *started;      /* by ticket: the entry that was started and not yet waited for, -1: none */
     int *total;        /* by group: contributions of one micro-batch to its gradient */
     int *place;        /* by unit and slot: which contribution */
     int losses;        /* micro-batches whose loss was added */

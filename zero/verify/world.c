@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "zero/program/in_flight.h"
+#include "zero/program.h"
 
 /* One collective as it must look alike on every member. */
 typedef struct call {
@@ -22,6 +22,8 @@ typedef struct call {
     int group, unit, micro;
     int64_t first, count;
 } call;
+
+enum { COPY = -1, IDLE = -2 };
 
 typedef struct queued {
     int entry, child;
@@ -36,8 +38,7 @@ typedef struct player {
                               out */
     queued *queue;         /* ring of started, unfinished ones: started - done of them */
     int capacity;
-    int64_t *number; /* by entry: of a start, its place in the queue's history */
-    z3d_in_flight open;
+    int64_t *number; /* by ticket: its place in the queue's history; COPY, or IDLE: not started */
 } player;
 
 typedef struct meeting {
@@ -178,17 +179,18 @@ static z3d_status enqueue(world *w, int rank, queued q) {
 
 /* ---- one rank ---- */
 
+static z3d_status fail_entry(const player *p, int rank, int index, const char *why) {
+    char entry[128];
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "rank %d, entry %d, %s: %s", rank, index,
+                     z3d_instruction_describe(p->program, index, entry, sizeof entry), why);
+}
+
 static z3d_status wait(player *p, int rank, bool *over) {
-    int start = z3d_in_flight_find(&p->open, p->entry, false);
-    if (start < 0) {
-        char entry[128];
-        z3d_instruction_describe(p->program, p->entry, entry, sizeof entry);
-        return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "rank %d, entry %d, %s: it waits for an entry that was not started", rank,
-                         p->entry, entry);
-    }
-    *over = p->number[start] < p->done;
-    if (*over) z3d_in_flight_remove(&p->open, start);
+    int64_t *number = &p->number[p->program->instruction[p->entry].ticket];
+    if (*number == IDLE)
+        return fail_entry(p, rank, p->entry, "it waits for an entry that was not started");
+    *over = *number < p->done;
+    if (*over) *number = IDLE;
     return Z3D_OK;
 }
 
@@ -216,8 +218,7 @@ static z3d_status step(world *w, int rank, bool *over) {
     }
     if (in->phase == Z3D_PHASE_START) {
         bool meets = z3d_is_collective(in); /* a copy meets nobody: it is over at its wait */
-        p->number[p->entry] = meets ? p->started : -1;
-        z3d_in_flight_add(&p->open, p->entry);
+        p->number[in->ticket] = meets ? p->started : COPY;
         if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
         Z3D_TRY(wait(p, rank, over));
@@ -268,42 +269,44 @@ static z3d_status check_ends(const world *w) {
     }
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
-        if (p->open.count == 0) continue;
-        char entry[128];
-        int start = z3d_in_flight_first(&p->open);
-        z3d_instruction_describe(p->program, start, entry, sizeof entry);
-        return Z3D_ERROR(Z3D_ERR_PROGRAM, "rank %d, entry %d, %s: nothing waits for it", rank,
-                         start, entry);
+        for (int i = 0; i < p->program->num_instructions; i++) {
+            const z3d_instruction *in = &p->program->instruction[i];
+            if (in->phase == Z3D_PHASE_START && p->number[in->ticket] != IDLE)
+                return fail_entry(p, rank, i, "nothing waits for it");
+        }
     }
     return Z3D_OK;
 }
 
 static z3d_status make_player(player *p, const z3d_program *program) {
-    size_t entries = (size_t)program->num_instructions + 1;
+    int tickets = program->num_tickets;
     p->program = program;
     p->capacity = 8;
     Z3D_TRY(z3d_new((size_t)p->capacity, sizeof *p->queue, "verifier", &p->queue));
-    Z3D_TRY(z3d_new(entries, sizeof *p->number, "verifier", &p->number));
-    return z3d_in_flight_create(program, &p->open);
+    Z3D_TRY(z3d_new((size_t)tickets, sizeof *p->number, "verifier", &p->number));
+    for (int t = 0; t < tickets; t++) p->number[t] = IDLE;
+    return Z3D_OK;
 }
 
 /* Every collective of an entry has a group, and units neither send nor receive. */
 static z3d_status check_entries(const z3d_program *p, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
-        bool known = z3d_axes_have_group(in->axes) &&
-                     (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
-                      (in->group >= 0 && in->group < p->model->num_groups));
+        bool known =
+            (!z3d_communicates(in) || z3d_axes_have_group(in->axes)) &&
+            (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
+            (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
+             (in->group >= 0 && in->group < p->model->num_groups));
         for (int c = 0; c < in->num_children && known; c++) {
             known = z3d_axes_have_group(in->child[c].axes) &&
                     in->child[c].kind != Z3D_COLLECTIVE_SEND &&
                     in->child[c].kind != Z3D_COLLECTIVE_RECV;
         }
         if (known) continue;
-        return Z3D_ERROR(
-            Z3D_ERR_PROGRAM,
-            "rank %d, entry %d: its collective has no group (units must not send or receive)", rank,
-            i);
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "rank %d, entry %d: its collective has no group or ticket (units must not "
+                         "send or receive)",
+                         rank, i);
     }
     return Z3D_OK;
 }
@@ -347,7 +350,6 @@ static z3d_status play_world(z3d_program *const *programs, int count, const z3d_
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
         free(w.player[rank].queue);
         free(w.player[rank].number);
-        z3d_in_flight_release(&w.player[rank].open);
     }
     free(w.player);
     free(w.meeting);

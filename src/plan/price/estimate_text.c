@@ -1,4 +1,6 @@
 /* An estimate as text and as JSON. */
+#include <stdio.h>
+
 #include "src/plan/price/estimate.h"
 
 static const z3d_ledger *ledger_of(const z3d_case *of) {
@@ -52,11 +54,20 @@ static void line(z3d_string *out, const char *name, double seconds, double of) {
     z3d_string_append(out, "  %-28s %12.6f s  %5.1f %%\n", name, seconds, 100 * seconds / of);
 }
 
+/* Waits of pipeline stages are the bubble, those of the world are control. */
+static bool has_line(int axes) {
+    return z3d_axes_have_group((z3d_axes)axes) && axes != Z3D_AXES_PIPELINE &&
+           axes != Z3D_AXES_WORLD;
+}
+
 static void print_time(const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, "\nstep time (predicted)\n");
     line(out, "compute", t->compute, t->seconds);
-    line(out, "exposed: tensor group", t->exposed[Z3D_AXES_TENSOR], t->seconds);
-    line(out, "exposed: data group", t->exposed[Z3D_AXES_DATA], t->seconds);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        char name[64];
+        snprintf(name, sizeof name, "exposed: %s group", z3d_axes_name((z3d_axes)axes).text);
+        if (has_line(axes)) line(out, name, t->exposed[axes], t->seconds);
+    }
     line(out, "exposed: control", t->control, t->seconds);
     line(out, "exposed: host transfers", t->transfer, t->seconds);
     line(out, "bubble: pipeline", t->exposed[Z3D_AXES_PIPELINE], t->seconds);
@@ -156,21 +167,31 @@ static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_str
     z3d_string_append(out, ", \"fits\": %s}", need->fits ? "true" : "false");
 }
 
+static void more_of(z3d_string *out, const char *what, int axes, const char *where, double value) {
+    char key[64];
+    snprintf(key, sizeof key, "%s%s%s", what, z3d_axes_name((z3d_axes)axes).text, where);
+    more(out, key, value);
+}
+
 static void time_json(const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, ", \"seconds\": {");
     number(out, "step", t->seconds);
     more(out, "compute", t->compute);
-    more(out, "exposed_tensor", t->exposed[Z3D_AXES_TENSOR]);
-    more(out, "exposed_data", t->exposed[Z3D_AXES_DATA]);
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (has_line(axes)) more_of(out, "exposed_", axes, "", t->exposed[axes]);
     more(out, "exposed_control", t->control);
     more(out, "exposed_transfer", t->transfer);
     more(out, "bubble", t->exposed[Z3D_AXES_PIPELINE]);
     more(out, "allocator", t->allocator);
     z3d_string_append(out, "}, \"bytes_sent\": {");
-    number(out, "tensor", t->bytes[Z3D_AXES_TENSOR]);
-    more(out, "tensor_between_nodes", t->bytes_between_nodes[Z3D_AXES_TENSOR]);
-    more(out, "data", t->bytes[Z3D_AXES_DATA]);
-    more(out, "data_between_nodes", t->bytes_between_nodes[Z3D_AXES_DATA]);
+    const char *comma = "";
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        if (!has_line(axes)) continue;
+        z3d_string_append(out, "%s", comma);
+        number(out, z3d_axes_name((z3d_axes)axes).text, t->bytes[axes]);
+        more_of(out, "", axes, "_between_nodes", t->bytes_between_nodes[axes]);
+        comma = ", ";
+    }
     z3d_string_append(out, "}");
 }
 

@@ -1,0 +1,95 @@
+// What tests of zero/ vary: a tiny GPT, how it is divided, and how its step is made.
+#ifndef ZERO3D_TESTS_ZERO_OPTIONS_H
+#define ZERO3D_TESTS_ZERO_OPTIONS_H
+
+#include <cstdint>
+#include <string>
+
+extern "C" {
+#include "src/model/model.h"
+#include "zero/zero.h"
+}
+
+#include "tests/expect.h"
+
+namespace harness {
+
+struct Options {
+    int tensor = 1, data = 0; // data 0: all ranks of the world
+    int stage = 0, accumulation = 1, steps = SANITIZED ? 4 : 20, threads = 1;
+    int64_t global_batch = 8, micro_batch = 0; // micro_batch 0: what global_batch leaves to it
+    z3d_dtype dtype = Z3D_F32;
+    bool grad_fp32 = false;
+    int reduce_per_step = -1; // -1: by stage, as the configuration's auto
+    bool recompute = true, replay_full = false, overlap = true, verify = true;
+    bool selective = false;
+    bool partition = false, offload = false; // P_a, P_a+cpu
+    bool sequence_parallel = false;
+    int checkpoint_every = 1;
+    int64_t bucket = 4096;
+    double dropout = 0, clipping = 1.0;
+    z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
+    int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
+    const char *digest = nullptr;
+
+    // Fills in what follows from the number of ranks.
+    void resolve(int ranks) {
+        if (data == 0) data = ranks / tensor;
+        if (micro_batch > 0)
+            global_batch = micro_batch * data * accumulation;
+        else
+            micro_batch = global_batch / (data * accumulation);
+    }
+
+    z3d_dtype grad_dtype() const {
+        return grad_fp32 ? Z3D_F32 : dtype;
+    }
+
+    z3d_status create_model(z3d_model **out) const {
+        z3d_gpt_config gpt{};
+        gpt.num_layers = layers;
+        gpt.hidden_size = hidden;
+        gpt.num_heads = heads;
+        gpt.seq_length = sequence;
+        gpt.vocab_size = vocabulary;
+        gpt.vocab_multiple = 8;
+        gpt.hidden_dropout = gpt.attention_dropout = dropout;
+        gpt.init_std = 0.08;
+        gpt.tensor_size = tensor;
+        gpt.sequence_parallel = sequence_parallel;
+        return z3d_gpt_create(&gpt, out);
+    }
+
+    z3d_program_config program_config() const {
+        z3d_program_config c{};
+        c.stage = stage;
+        c.dtype = dtype;
+        c.grad_dtype = grad_dtype();
+        c.micro_batch = micro_batch;
+        c.accumulation = accumulation;
+        c.reduce_per_step = reduce_per_step >= 0 ? reduce_per_step == 1 : stage < 2;
+        c.recompute = recompute;
+        c.replay_full = replay_full;
+        c.selective = selective;
+        c.checkpoint_every = checkpoint_every;
+        c.partition_activations = partition;
+        c.offload_activations = offload;
+        c.overlap = overlap;
+        c.reduce_bucket = c.gather_bucket = bucket;
+        return c;
+    }
+};
+
+inline std::string name_of(const Options &o) {
+    return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +
+           std::to_string(o.data) + " accumulation" + std::to_string(o.accumulation) +
+           (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +
+           (o.recompute ? " recompute" : "") + (o.replay_full ? " replay" : "") +
+           (o.partition ? " P_a" : "") + (o.offload ? " cpu" : "") +
+           (o.sequence_parallel ? " sequence" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
+           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
+}
+
+} // namespace harness
+
+#endif

@@ -1,0 +1,188 @@
+// Runs programs that a test gives on real ranks, always from the same start, with every byte that a
+// step must not depend on poisoned.
+#ifndef ZERO3D_TESTS_ZERO_RUNNER_H
+#define ZERO3D_TESTS_ZERO_RUNNER_H
+
+#include <algorithm>
+#include <vector>
+
+#include "tests/zero/harness.h"
+
+namespace harness {
+
+class Runner {
+  public:
+    Trainer trainer;
+
+    explicit Runner(const Options &o) : trainer(o) {}
+
+    z3d_status create() {
+        Z3D_TRY(trainer.create());
+        own_ = engine()->set.program[Z3D_MODE_TRAIN];
+        start_ = read(0, persistent_bytes());
+        poison_start();
+        return Z3D_OK;
+    }
+
+    const z3d_program &program() const {
+        return *own_;
+    }
+
+    // Whether the engine has a program of this mode for when all rows of the parameters are there.
+    bool has_gathered(z3d_mode mode) {
+        return engine()->set.again[mode] != nullptr;
+    }
+
+    // Bits of `program` from the start, two steps where it trains: losses, norms, logits, and all
+    // that the next step may use.
+    z3d_status run(z3d_program *program, std::vector<char> &bits) {
+        z3d_engine *e = engine();
+        z3d_program *replaced;
+        Z3D_TRY(make_room(program->arena));
+        e->step = e->optimizer_step = e->skipped_in_a_row = 0;
+        trainer.next_step = 1;
+        write(0, start_);
+        z3d_engine_parameters_changed(e);
+        bits.clear();
+        // What relies on gathered parameters comes behind what gathers them.
+        if (program->config.gathered) Z3D_TRY(run_once(program->mode, bits));
+        Z3D_TRY(install(program, &replaced));
+        z3d_status status = run_once(program->mode, bits);
+        if (status == Z3D_OK && program->mode == Z3D_MODE_TRAIN)
+            status = run_once(program->mode, bits);
+        if (status == Z3D_OK) read_result(bits);
+        z3d_status back = install(replaced, &replaced);
+        return status != Z3D_OK ? status : back;
+    }
+
+  private:
+    z3d_program *own_ = nullptr;
+    std::vector<char> start_;
+
+    z3d_engine *engine() {
+        return trainer.engine;
+    }
+
+    int64_t persistent_bytes() const {
+        int64_t end = 0;
+        for (int i = 0; i < own_->num_buffers; i++) {
+            const z3d_buffer &b = own_->buffer[i];
+            if (b.persistent) end = std::max(end, z3d_round_up(b.offset + b.bytes, 256));
+        }
+        return end;
+    }
+
+    std::vector<char> read(int64_t from, int64_t bytes) {
+        std::vector<char> out((size_t)bytes);
+        EXPECT_Z3D(z3d_device_read(trainer.device, out.data(), engine()->arena[0] + from, bytes));
+        return out;
+    }
+
+    // Once, in memory of which only what persists is left.
+    z3d_status run_once(z3d_mode mode, std::vector<char> &bits) {
+        z3d_step_result r{};
+        double numbers[2] = {};
+        std::vector<float> logits;
+        z3d_status status;
+        write((int64_t)start_.size(),
+              std::vector<char>((size_t)engine()->arena_bytes[0] - start_.size(), (char)0xff));
+        if (mode == Z3D_MODE_TRAIN) {
+            status = trainer.step(&r);
+            numbers[0] = r.loss, numbers[1] = r.grad_norm;
+        } else if (mode == Z3D_MODE_EVALUATE) {
+            status = trainer.evaluate(&numbers[0]);
+        } else {
+            status = trainer.generate(&logits);
+        }
+        bits.insert(bits.end(), (const char *)numbers, (const char *)(numbers + 2));
+        bits.insert(bits.end(), (const char *)logits.data(),
+                    (const char *)(logits.data() + logits.size()));
+        return status;
+    }
+
+    void write(int64_t at, const std::vector<char> &data) {
+        EXPECT_Z3D(z3d_device_write(trainer.device, engine()->arena[0] + at, data.data(),
+                                    (int64_t)data.size()));
+    }
+
+    // The bytes of a group's part that a step may start from: this rank's rows, or all where it
+    // steps all.
+    void rows(int group, z3d_group_part part, int64_t *first, int64_t *bytes) const {
+        const z3d_buffer &b = own_->buffer[z3d_program_group_buffer(own_, group, part)];
+        int64_t size = own_->layout->group[group].rows;
+        bool all = z3d_keeps_all_rows(own_->layout, group, part);
+        bool stepped = z3d_keeps_all_rows(own_->layout, group, Z3D_PART_OPTIMIZER);
+        *first = b.offset;
+        *bytes = b.bytes;
+        if (!all || stepped) return;
+        *bytes = b.bytes / size;
+        *first += own_->layout->group[group].own * *bytes;
+    }
+
+    // Parameters and optimizer states are what a step starts from; the rest is garbage to it.
+    void poison_start() {
+        std::vector<char> poisoned(start_.size(), (char)0xff);
+        for (int g = 0; g < own_->layout->num_groups; g++) {
+            for (z3d_group_part part : {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER}) {
+                int64_t first, bytes;
+                rows(g, part, &first, &bytes);
+                std::copy_n(start_.begin() + first, bytes, poisoned.begin() + first);
+            }
+        }
+        start_ = poisoned;
+    }
+
+    void read_result(std::vector<char> &bits) {
+        for (int g = 0; g < own_->layout->num_groups; g++) {
+            for (z3d_group_part part :
+                 {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER, Z3D_PART_GRADIENTS}) {
+                int64_t first, bytes;
+                rows(g, part, &first, &bytes);
+                std::vector<char> part_bits = read(first, bytes);
+                bits.insert(bits.end(), part_bits.begin(), part_bits.end());
+            }
+        }
+    }
+
+    // A mutant may live in larger arenas than the program it came from.
+    z3d_status make_room(const int64_t *bytes) {
+        z3d_engine *e = engine();
+        for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
+            if (bytes[s] <= e->arena_bytes[s]) continue;
+            void *arena;
+            Z3D_TRY(z3d_device_alloc(trainer.device, (z3d_space)s, bytes[s], &arena));
+            if (e->arena[s]) {
+                memcpy(arena, e->arena[s], (size_t)e->arena_bytes[s]);
+                z3d_device_free(trainer.device, (z3d_space)s, e->arena[s], e->arena_bytes[s]);
+            }
+            e->arena[s] = (char *)arena;
+            e->arena_bytes[s] = bytes[s];
+        }
+        const z3d_buffer &scratch = own_->buffer[Z3D_BUFFER_SCRATCH];
+        z3d_device_set_scratch(trainer.device, e->arena[0] + scratch.offset, scratch.bytes);
+        return Z3D_OK;
+    }
+
+    z3d_status install(z3d_program *program, z3d_program **replaced) {
+        z3d_engine *e = engine();
+        bool gathered = program->config.gathered;
+        z3d_executor *executor = &(gathered ? e->again_executor : e->executor)[program->mode];
+        z3d_program **slot = &(gathered ? e->set.again : e->set.program)[program->mode];
+        z3d_executor fresh{};
+        fresh.device = e->config.device;
+        fresh.group = e->config.group;
+        fresh.world = e->config.world;
+        fresh.optimizer = {e->config.beta1, e->config.beta2, e->config.epsilon,
+                           e->config.weight_decay};
+        memcpy(fresh.arena, e->arena, sizeof fresh.arena);
+        z3d_executor_destroy(executor);
+        *executor = fresh;
+        *replaced = *slot;
+        *slot = program;
+        return z3d_executor_create(program, executor);
+    }
+};
+
+} // namespace harness
+
+#endif
