@@ -124,7 +124,7 @@ static z3d_status read_input(const arguments *a, z3d_string *out) {
 }
 
 /* Rank 0 reads, all ranks get it. Launchers give ranks an input that may never end, so it is read
- * only with --prompt -. */
+ * only if the prompt must come from it. */
 static z3d_status share_input(z3d_world *world, arguments *a) {
     z3d_string text = {0};
     int64_t length = 0;
