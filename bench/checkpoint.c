@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 
 enum { ROUNDS = 5, PAIRS = 3 * ROUNDS, PIECE = 4 << 20, SEQ = 64 };
 

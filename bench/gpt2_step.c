@@ -9,7 +9,7 @@
 
 #include <dnnl.h>
 
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 #include "zero/zero.h"
 
 struct bench {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 #include "zero/zero.h"
 
 struct way {

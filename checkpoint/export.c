@@ -12,46 +12,6 @@
 #include "checkpoint/interop.h"
 #include "src/base/config.h"
 
-/* ---- one tensor ---- */
-
-static void transpose(const float *in, int64_t rows, int64_t columns, float *out) {
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t k = 0; k < columns; k++) out[k * rows + r] = in[r * columns + k];
-}
-
-/* In place: the narrow values never catch up with the wide ones. */
-static void narrow(float *values, int64_t count, z3d_dtype dtype) {
-    uint16_t *out = (uint16_t *)values;
-    for (int64_t i = 0; i < count && dtype != Z3D_F32; i++) {
-        float value;
-        memcpy(&value, (char *)values + 4 * i, sizeof value);
-        uint16_t half = dtype == Z3D_BF16 ? z3d_float_to_bf16(value) : z3d_float_to_f16(value);
-        memcpy(&out[i], &half, sizeof half);
-    }
-}
-
-z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view, bool turned,
-                             z3d_dtype dtype, int fd, const char *path, int64_t offset) {
-    float *values = NULL, *other = NULL;
-    z3d_part whole;
-    z3d_checkpoint_whole(c, tensor, &whole);
-    z3d_status status = z3d_new((size_t)whole.count, sizeof *values, "a tensor", &values);
-    if (status == Z3D_OK)
-        status =
-            z3d_checkpoint_read(c, Z3D_TENSOR_PARAMETER, tensor, &whole, 0, whole.count, values);
-    if (status == Z3D_OK && turned)
-        status = z3d_new((size_t)whole.count, sizeof *other, "a tensor", &other);
-    if (status == Z3D_OK && turned) transpose(values, view->rows, view->columns, other);
-    float *out = turned ? other : values;
-    if (status == Z3D_OK) narrow(out, whole.count, dtype);
-    if (status == Z3D_OK)
-        status = z3d_io_write(NULL, fd, path, out, whole.count * (int64_t)z3d_dtype_size(dtype),
-                              offset, -1);
-    free(values);
-    free(other);
-    return status;
-}
-
 /* ---- Hugging Face ---- */
 
 typedef struct exported {
@@ -73,8 +33,8 @@ static void write_header(exported *tensors, int count, z3d_dtype dtype, z3d_stri
     z3d_string_append(out, "{\"__metadata__\":{\"format\":\"pt\"}");
     for (int i = 0; i < count; i++) {
         const z3d_view *v = &tensors[i].view;
-        int64_t first = v->conv1d ? v->columns : v->rows;
-        int64_t second = v->conv1d ? v->rows : v->columns;
+        int64_t first = v->turned ? v->columns : v->rows;
+        int64_t second = v->turned ? v->rows : v->columns;
         tensors[i].begin = at;
         at += (v->rows ? v->rows : 1) * v->columns * (int64_t)z3d_dtype_size(dtype);
         z3d_string_append(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", v->name, types[dtype]);
@@ -97,22 +57,25 @@ static z3d_status write_safetensors(z3d_checkpoint *c, exported *tensors, int co
     if (status == Z3D_OK)
         status = z3d_io_write(NULL, fd, path, header.text, (int64_t)header.length, 8, -1);
     for (int i = 0; i < count && status == Z3D_OK; i++)
-        status = z3d_export_tensor(c, tensors[i].tensor, &tensors[i].view, tensors[i].view.conv1d,
+        status = z3d_export_tensor(c, tensors[i].tensor, &tensors[i].view, tensors[i].view.turned,
                                    dtype, fd, path, 8 + (int64_t)header.length + tensors[i].begin);
     z3d_string_free(&header);
     return status;
 }
 
-static z3d_status write_model(z3d_checkpoint *c, z3d_dtype dtype, int fd, const char *path) {
+static z3d_status write_model(z3d_checkpoint *c, const z3d_config *config, z3d_dtype dtype, int fd,
+                              const char *path) {
     int count = z3d_checkpoint_num_tensors(c);
     exported *tensors;
+    const z3d_model_type *type;
+    Z3D_TRY(z3d_model_type_of(config, &type));
     Z3D_TRY(z3d_new((size_t)count + 1, sizeof *tensors, "the list of tensors", &tensors));
     for (int i = 0; i < count; i++) {
         const char *group, *name;
         const int64_t *shape;
         int dims;
         z3d_checkpoint_tensor(c, i, &group, &name, &dims, &shape);
-        z3d_view_make(group, name, dims, shape, &tensors[i].view);
+        type->interop->view(group, name, dims, shape, &tensors[i].view);
         tensors[i].tensor = i;
     }
     z3d_status status = write_safetensors(c, tensors, count, dtype, fd, path);
@@ -126,25 +89,20 @@ static void append_id(z3d_string *text, const char *key, int64_t id) {
     z3d_string_append(text, id < 0 ? "null,\n" : "%lld,\n", (long long)id);
 }
 
-static z3d_status write_config(const z3d_gpt_config *gpt, z3d_dtype dtype,
+static z3d_status write_config(const z3d_config *config, z3d_dtype dtype,
                                const z3d_tokenizer_files *tokenizer, const char *folder) {
     static const char *const types[] = {
         [Z3D_F32] = "float32", [Z3D_BF16] = "bfloat16", [Z3D_F16] = "float16"};
     /* Left out, transformers takes GPT-2's. */
-    int64_t standard = gpt->vocab_size > 50256 ? 50256 : -1;
+    int64_t standard = config->model_vocab_size > 50256 ? 50256 : -1;
+    const z3d_model_type *type;
     z3d_string text = {0};
-    z3d_string_append(
-        &text, "{\n  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
-               "  \"activation_function\": \"gelu_new\",\n  \"layer_norm_epsilon\": 1e-05,\n");
+    Z3D_TRY(z3d_model_type_of(config, &type));
+    z3d_string_append(&text, "{\n%s", type->interop->begin);
     append_id(&text, "bos_token_id", tokenizer->known ? tokenizer->bos : standard);
     append_id(&text, "eos_token_id", tokenizer->known ? tokenizer->eos : standard);
-    z3d_string_append(&text,
-                      "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_embd\": %lld,\n"
-                      "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
-                      "  \"tie_word_embeddings\": true,\n  \"torch_dtype\": \"%s\"\n}\n",
-                      (long long)gpt->num_layers, (long long)gpt->num_heads,
-                      (long long)gpt->hidden_size, (long long)gpt->seq_length,
-                      (long long)gpt->seq_length, (long long)gpt->vocab_size, types[dtype]);
+    type->interop->append_sizes(config, &text);
+    z3d_string_append(&text, "  \"torch_dtype\": \"%s\"\n}\n", types[dtype]);
     z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for config.json")
                                     : z3d_io_write_file(NULL, folder, "config.json", text.text,
                                                         (int64_t)text.length);
@@ -169,14 +127,14 @@ static z3d_status find_kept(const z3d_checkpoint *c, char **out) {
 }
 
 /* As the configuration says. */
-static z3d_status read_configured(const z3d_checkpoint *c, const z3d_gpt_config *gpt,
-                                  const z3d_config *config, z3d_tokenizer_files *out) {
+static z3d_status read_configured(const z3d_checkpoint *c, const z3d_config *config,
+                                  z3d_tokenizer_files *out) {
     const char *vocab = config->data_vocab;
     bool named = vocab && *vocab, there = false;
     char *kept = NULL;
     if (config->data_tokenizer == Z3D_TOKENIZER_BYTES) {
         enum { BYTES_VOCABULARY = 257 };
-        if (gpt->vocab_size == BYTES_VOCABULARY) z3d_tokenizer_files_of_bytes(out);
+        if (config->model_vocab_size == BYTES_VOCABULARY) z3d_tokenizer_files_of_bytes(out);
         return Z3D_OK;
     }
     if (named) Z3D_TRY(z3d_io_exists(vocab, &there));
@@ -194,10 +152,8 @@ static z3d_status read_configured(const z3d_checkpoint *c, const z3d_gpt_config 
     return status;
 }
 
-static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_gpt_config *gpt,
+static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_config *config,
                                  const z3d_export *what, z3d_tokenizer_files *out) {
-    const char *text = z3d_checkpoint_get_info(c)->config;
-    z3d_config *config = NULL;
     z3d_status status = Z3D_OK;
     if (what->vocab && strcmp(what->vocab, "none") == 0) return Z3D_OK;
     if (what->vocab) {
@@ -208,53 +164,18 @@ static z3d_status read_tokenizer(const z3d_checkpoint *c, const z3d_gpt_config *
                                "tokenizer.json",
                                what->vocab);
     } else {
-        status = z3d_config_create(&config);
-        if (status == Z3D_OK)
-            status =
-                z3d_config_read_text(config, text, strlen(text), "the checkpoint's configuration");
-        if (status == Z3D_OK) status = read_configured(c, gpt, config, out);
-        z3d_config_destroy(config);
+        status = read_configured(c, config, out);
     }
-    if (status == Z3D_OK && out->known) status = z3d_tokenizer_files_complete(out, gpt->seq_length);
+    if (status == Z3D_OK && out->known)
+        status = z3d_tokenizer_files_complete(out, config->model_seq_length);
     return status;
 }
 
 /* ---- both ---- */
 
-/* The sizes are the tensors' own; heads are attention's second dimension. */
-static z3d_status read_sizes(const z3d_checkpoint *c, z3d_gpt_config *gpt) {
-    int wte = z3d_checkpoint_find(c, "wte", "weight"),
-        wpe = z3d_checkpoint_find(c, "wpe", "weight");
-    int attention = z3d_checkpoint_find(c, "block.0", "attn.c_attn.weight"), dims;
-    const char *group, *name;
-    const int64_t *table, *places, *heads;
-    char block[32];
-    *gpt = (z3d_gpt_config){0};
-    if (wte < 0 || wpe < 0 || attention < 0)
-        return Z3D_ERROR(Z3D_ERR_DATA, "the checkpoint is not a GPT-2: it has no wte/weight, "
-                                       "wpe/weight or block.0/attn.c_attn.weight");
-    z3d_checkpoint_tensor(c, wpe, &group, &name, &dims, &places);
-    z3d_checkpoint_tensor(c, attention, &group, &name, &dims, &heads);
-    if (dims != 4)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "the checkpoint is not a GPT-2: its tensors have other shapes");
-    z3d_checkpoint_tensor(c, wte, &group, &name, &dims, &table);
-    if (dims != 2)
-        return Z3D_ERROR(Z3D_ERR_DATA,
-                         "the checkpoint is not a GPT-2: its tensors have other shapes");
-    do {
-        snprintf(block, sizeof block, "block.%lld", (long long)++gpt->num_layers);
-    } while (z3d_checkpoint_find(c, block, "ln_1.weight") >= 0);
-    gpt->num_heads = heads[1];
-    gpt->hidden_size = table[1];
-    gpt->vocab_size = table[0];
-    gpt->seq_length = places[0];
-    return Z3D_OK;
-}
-
 /* PATH.part, synced and renamed when it is whole. */
-static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
-                             z3d_interop_format format, z3d_dtype dtype, const char *path) {
+static z3d_status write_file(z3d_checkpoint *c, const z3d_config *config, z3d_interop_format format,
+                             z3d_dtype dtype, const char *path) {
     z3d_string part = {0};
     int fd = -1;
     struct stat there;
@@ -265,8 +186,8 @@ static z3d_status write_file(z3d_checkpoint *c, const z3d_gpt_config *gpt,
     z3d_status status = part.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
                                     : z3d_io_create(NULL, part.text, &fd);
     if (status == Z3D_OK)
-        status = format == Z3D_INTEROP_LLMC ? z3d_llmc_write(c, gpt, dtype, fd, part.text)
-                                            : write_model(c, dtype, fd, part.text);
+        status = format == Z3D_INTEROP_LLMC ? z3d_llmc_write(c, config, dtype, fd, part.text)
+                                            : write_model(c, config, dtype, fd, part.text);
     if (status == Z3D_OK) status = z3d_io_sync(NULL, fd, part.text);
     if (fd >= 0) z3d_io_close(fd, part.text, &status);
     if (status == Z3D_OK) status = z3d_io_rename(NULL, part.text, path);
@@ -294,33 +215,58 @@ static z3d_status check_new_folder(const char *folder) {
                      folder);
 }
 
-static z3d_status write_folder(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_export *what) {
+static z3d_status write_folder(z3d_checkpoint *c, const z3d_config *config, z3d_export *what) {
     z3d_tokenizer_files tokenizer = {0};
     char *path = NULL;
     Z3D_TRY(check_new_folder(what->to));
-    z3d_status status = read_tokenizer(c, gpt, what, &tokenizer);
+    z3d_status status = read_tokenizer(c, config, what, &tokenizer);
     if (status == Z3D_OK) status = z3d_make_folders(what->to);
     if (status == Z3D_OK) status = z3d_io_join(what->to, "model.safetensors", &path);
-    if (status == Z3D_OK) status = write_file(c, gpt, what->format, what->dtype, path);
+    if (status == Z3D_OK) status = write_file(c, config, what->format, what->dtype, path);
     /* Last: a folder that has config.json is whole. */
     if (status == Z3D_OK && tokenizer.known)
         status = z3d_tokenizer_files_write(&tokenizer, false, what->to);
-    if (status == Z3D_OK) status = write_config(gpt, what->dtype, &tokenizer, what->to);
+    if (status == Z3D_OK) status = write_config(config, what->dtype, &tokenizer, what->to);
     what->tokenizer = tokenizer.known;
     free(path);
     z3d_tokenizer_files_free(&tokenizer);
     return status;
 }
 
+static const int64_t *find_shape(void *checkpoint, const char *group, const char *name, int *dims) {
+    const char *unused_group, *unused_name;
+    const int64_t *shape;
+    int tensor = z3d_checkpoint_find(checkpoint, group, name);
+    if (tensor < 0) return NULL;
+    z3d_checkpoint_tensor(checkpoint, tensor, &unused_group, &unused_name, dims, &shape);
+    return shape;
+}
+
+/* The checkpoint's configuration, with the sizes that its tensors have. Its text must be readable
+ * where the tokenizer follows from it. */
+static z3d_status read_config(z3d_checkpoint *c, bool whole, z3d_config *out) {
+    const char *text = z3d_checkpoint_get_info(c)->config;
+    const z3d_model_type *type;
+    z3d_status status =
+        z3d_config_read_text(out, text, strlen(text), "the checkpoint's configuration");
+    if (whole) Z3D_TRY(status);
+    Z3D_TRY(z3d_model_type_of(out, &type));
+    return type->interop->read_shapes(&(z3d_shapes){c, find_shape}, out);
+}
+
 z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
-    z3d_gpt_config gpt;
+    z3d_config *config;
     bool llmc = what->format == Z3D_INTEROP_LLMC;
     if (what->dtype != Z3D_F32 && what->dtype != Z3D_BF16 && (what->dtype != Z3D_F16 || llmc))
         return Z3D_ERROR(Z3D_ERR_USAGE, "%s has no type %s; use %s",
                          llmc ? "llm.c's format" : "an export", z3d_dtype_name(what->dtype),
                          llmc ? "fp32 or bf16" : "fp32, bf16 or fp16");
     what->tokenizer = false;
-    Z3D_TRY(read_sizes(c, &gpt));
-    if (llmc) return write_file(c, &gpt, what->format, what->dtype, what->to);
-    return write_folder(c, &gpt, what);
+    Z3D_TRY(z3d_config_create(&config));
+    z3d_status status = read_config(c, !llmc && !what->vocab, config);
+    if (status == Z3D_OK)
+        status = llmc ? write_file(c, config, what->format, what->dtype, what->to)
+                      : write_folder(c, config, what);
+    z3d_config_destroy(config);
+    return status;
 }

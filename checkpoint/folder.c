@@ -59,6 +59,14 @@ z3d_status z3d_folder_check_step(const char *folder, int64_t step) {
 
 /* ---- what lies in a folder ---- */
 
+z3d_status z3d_manifest_exists(const char *folder, bool *exists) {
+    char *path;
+    Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &path));
+    z3d_status status = z3d_io_exists(path, exists);
+    free(path);
+    return status;
+}
+
 /* Whether DIR/step-N is a checkpoint. A link to what is not there now (a disk that is not mounted?)
  * may be one. */
 static z3d_status is_complete(const char *dir, int64_t step, bool *complete) {

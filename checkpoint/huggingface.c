@@ -1,4 +1,4 @@
-/* Reads Hugging Face's GPT-2: config.json, and which files have the tensors. */
+/* Reads Hugging Face's folders: config.json, and which files have the tensors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,73 +9,24 @@ enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
 
 /* ---- config.json ---- */
 
-static bool is_number(const z3d_json *value, double number) {
-    return value->type == Z3D_JSON_NUMBER && strtod(value->text, NULL) == number;
-}
-
-static bool is_text(const z3d_json *value, const char *text) {
-    return value->type == Z3D_JSON_STRING && strcmp(value->text, text) == 0;
-}
-
-/* Whether the model is a GPT-2 at all: before its sizes, whose names differ from type to type. */
-static z3d_status check_type(const z3d_json *root) {
+/* A model that the program knows, before its sizes, whose names differ from type to type. Without a
+ * type it is the first that there was. */
+static z3d_status read_model(const z3d_json *root, z3d_config *config) {
     const z3d_json *m = z3d_json_member(root, "model_type");
-    char text[Z3D_SHOWN + 1];
+    char text[Z3D_SHOWN + 1], assignment[Z3D_SHOWN + 16];
     if (root->type != Z3D_JSON_OBJECT)
         return Z3D_ERROR(Z3D_ERR_DATA, "expected a JSON object {...}");
-    if (!m || is_text(m, "gpt2")) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model_type %s: only gpt2 is supported",
-                     z3d_shown(m->type == Z3D_JSON_STRING ? m->text : "(not a string)", text));
+    const char *name = !m ? "gpt2" : m->type == Z3D_JSON_STRING ? m->text : "(not a string)";
+    const z3d_model_type *type = z3d_model_type_named(name);
+    if (!type)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model_type %s: only gpt2 is supported",
+                         z3d_shown(name, text));
+    snprintf(assignment, sizeof assignment, "model.type=%s", type->name);
+    Z3D_TRY(z3d_config_override(config, assignment));
+    return type->interop->read(root, config);
 }
 
-/* A key whose value would mean another computation than ours. */
-static z3d_status refuse_key(const z3d_json *member, const char *supported) {
-    static const char *const types[] = {"null", NULL, NULL, NULL, "[...]", "{...}"};
-    char text[Z3D_SHOWN + 1];
-    const char *value = member->type == Z3D_JSON_BOOL ? member->truth ? "true" : "false"
-                        : member->type == Z3D_JSON_NUMBER || member->type == Z3D_JSON_STRING
-                            ? z3d_shown(member->text, text)
-                            : types[member->type];
-    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: %s is not supported; only %s is", member->key, value,
-                     supported);
-}
-
-/* Keys that are missing have GPT-2's value. */
-static z3d_status check_kind(const z3d_json *root, int64_t hidden) {
-    static const struct {
-        const char *key;
-        bool wanted;
-    } flags[] = {{"scale_attn_weights", true},
-                 {"scale_attn_by_inverse_layer_idx", false},
-                 {"add_cross_attention", false},
-                 {"tie_word_embeddings", true}};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        const z3d_json *m = z3d_json_member(root, flags[i].key);
-        if (m && (m->type != Z3D_JSON_BOOL || m->truth != flags[i].wanted))
-            return refuse_key(m, flags[i].wanted ? "true" : "false");
-    }
-    const z3d_json *m = z3d_json_member(root, "activation_function");
-    if (m && !is_text(m, "gelu_new") && !is_text(m, "gelu_pytorch_tanh"))
-        return refuse_key(m, "gelu_new");
-    m = z3d_json_member(root, "layer_norm_epsilon");
-    if (m && !is_number(m, 1e-5)) return refuse_key(m, "1e-5");
-    m = z3d_json_member(root, "n_inner");
-    if (m && m->type != Z3D_JSON_NULL && !is_number(m, 4 * (double)hidden))
-        return refuse_key(m, "null or 4 times n_embd");
-    return Z3D_OK;
-}
-
-static z3d_status read_sizes(const z3d_json *root, z3d_gpt_config *gpt) {
-    Z3D_TRY(check_type(root));
-    Z3D_TRY(z3d_json_get_int(root, "n_layer", &gpt->num_layers));
-    Z3D_TRY(z3d_json_get_int(root, "n_head", &gpt->num_heads));
-    Z3D_TRY(z3d_json_get_int(root, "n_embd", &gpt->hidden_size));
-    Z3D_TRY(z3d_json_get_int(root, "n_positions", &gpt->seq_length));
-    Z3D_TRY(z3d_json_get_int(root, "vocab_size", &gpt->vocab_size));
-    return check_kind(root, gpt->hidden_size);
-}
-
-static z3d_status read_config(const char *folder, z3d_gpt_config *gpt) {
+static z3d_status read_config(const char *folder, z3d_config *config) {
     char *path, *text = NULL;
     size_t length;
     z3d_json *root = NULL;
@@ -84,7 +35,7 @@ static z3d_status read_config(const char *folder, z3d_gpt_config *gpt) {
     if (status == Z3D_OK) {
         status = z3d_json_parse(text, length, path, &root);
         if (status == Z3D_OK) {
-            status = read_sizes(root, gpt);
+            status = read_model(root, config);
             if (status != Z3D_OK) z3d_error_context(status, "%s", path);
         }
     }
@@ -173,8 +124,8 @@ static z3d_status add_files(z3d_interop *f, const char *folder) {
 }
 
 z3d_status z3d_huggingface_open(const char *folder, z3d_interop *f) {
-    f->conv1d = true;
-    Z3D_TRY(read_config(folder, &f->gpt));
+    f->turned = true;
+    Z3D_TRY(read_config(folder, f->config));
     Z3D_TRY(add_files(f, folder));
     Z3D_TRY(z3d_interop_make_model(f));
     return z3d_safetensors_read(f);

@@ -1,4 +1,4 @@
-/* Imports another program's GPT-2 as a checkpoint of one shard: parameters only, step 0. Values go
+/* Imports another program's model as a checkpoint of one shard: parameters only, step 0. Values go
  * from file to file through the shard writer's buffer. */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,31 +25,16 @@ static z3d_status set_path(z3d_config *config, const char *key, const char *path
     return status;
 }
 
-/* tokenizer: the folder with its files; NULL: unknown. */
-static z3d_status fill_config(const char *tokenizer, const z3d_gpt_config *gpt,
-                              z3d_config *config) {
-    config->model_num_layers = gpt->num_layers;
-    config->model_hidden_size = gpt->hidden_size;
-    config->model_num_attention_heads = gpt->num_heads;
-    config->model_seq_length = gpt->seq_length;
-    config->model_vocab_size = gpt->vocab_size;
-    config->data_tokenizer = Z3D_TOKENIZER_GPT2;
-    if (!tokenizer) return Z3D_OK; /* generation will ask for it */
-    return set_path(config, "data.vocab", tokenizer);
-}
-
-static z3d_status describe_model(const char *tokenizer, const z3d_gpt_config *gpt, char **out) {
-    z3d_config *config;
+/* tokenizer: the folder with its files; NULL: unknown, generation will ask for it. */
+static z3d_status describe_model(const char *tokenizer, z3d_config *config, char **out) {
     z3d_string text = {0};
-    Z3D_TRY(z3d_config_create(&config));
-    z3d_status status = fill_config(tokenizer, gpt, config);
-    if (status == Z3D_OK) status = z3d_config_check(config);
-    if (status == Z3D_OK) z3d_config_write(config, &text);
-    if (status == Z3D_OK && text.failed)
-        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text");
-    z3d_config_destroy(config);
+    config->data_tokenizer = Z3D_TOKENIZER_GPT2;
+    if (tokenizer) Z3D_TRY(set_path(config, "data.vocab", tokenizer));
+    Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
+    z3d_config_write(config, &text);
     *out = text.text; /* owned by the manifest, also after a failure */
-    return status;
+    return text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text")
+                       : Z3D_OK;
 }
 
 /* ---- the tokenizer ---- */
@@ -96,8 +81,8 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     Z3D_TRY(z3d_libraries(&m->info.libraries));
     if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
     char *tokenizer;
-    z3d_status status = keep_tokenizer(import, f->conv1d, &tokenizer);
-    if (status == Z3D_OK) status = describe_model(tokenizer, &f->gpt, &m->info.config);
+    z3d_status status = keep_tokenizer(import, f->turned, &tokenizer);
+    if (status == Z3D_OK) status = describe_model(tokenizer, f->config, &m->info.config);
     free(tokenizer);
     Z3D_TRY(status);
     Z3D_TRY(z3d_tensors_of(f->model, &m->tensor, &m->num_tensors));

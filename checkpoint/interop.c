@@ -10,29 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- names and shapes ---- */
-
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), wanted = strlen(end);
-    return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
-/* Output features are attention's first three dimensions of four, else the first. */
-void z3d_view_make(const char *group, const char *name, int dims, const int64_t *shape,
-                   z3d_view *out) {
-    int outputs = dims == 4 ? 3 : 1;
-    *out = (z3d_view){.columns = 1};
-    if (strncmp(group, "block.", 6) == 0)
-        snprintf(out->name, sizeof out->name, "h.%s.%s", group + 6, name);
-    else
-        snprintf(out->name, sizeof out->name, "%s.%s", group, name);
-    bool matrix = dims > 1 && ends_with(name, "weight");
-    if (matrix) out->rows = 1;
-    for (int d = 0; d < dims; d++)
-        *(matrix && d < outputs ? &out->rows : &out->columns) *= shape[d];
-    out->conv1d = matrix && (strncmp(name, "attn.", 5) == 0 || strncmp(name, "mlp.", 4) == 0);
-}
-
 /* ---- opening ---- */
 
 z3d_status z3d_interop_add_file(z3d_interop *f, const char *path) {
@@ -60,42 +37,31 @@ static z3d_status check_range(const z3d_interop *f, const char *what, int64_t va
 /* Sizes come from the file: they are believed when the file could hold such a model. */
 z3d_status z3d_interop_make_model(z3d_interop *f) {
     enum { SMALLEST_ELEMENT = 2 };
-    z3d_gpt_config *g = &f->gpt;
-    Z3D_TRY(check_range(f, "layers", g->num_layers, 10000));
-    Z3D_TRY(check_range(f, "channels", g->hidden_size, 1 << 20));
-    Z3D_TRY(check_range(f, "heads", g->num_heads, 1 << 16));
-    Z3D_TRY(check_range(f, "positions", g->seq_length, 1 << 24));
-    Z3D_TRY(check_range(f, "token ids", g->vocab_size, 1 << 24));
-    int64_t h = g->hidden_size;
-    int64_t elements = 12 * h * h * g->num_layers + (g->vocab_size + g->seq_length) * h;
-    if (elements > f->bytes / SMALLEST_ELEMENT)
+    const z3d_config *c = f->config;
+    z3d_model_sizes sizes;
+    Z3D_TRY(check_range(f, "layers", c->model_num_layers, 10000));
+    Z3D_TRY(check_range(f, "channels", c->model_hidden_size, 1 << 20));
+    Z3D_TRY(check_range(f, "heads", c->model_num_attention_heads, 1 << 16));
+    Z3D_TRY(check_range(f, "positions", c->model_seq_length, 1 << 24));
+    Z3D_TRY(check_range(f, "token ids", c->model_vocab_size, 1 << 24));
+    Z3D_TRY(z3d_model_type_of(c, &f->type));
+    f->type->sizes(c, &sizes);
+    if (sizes.parameters > f->bytes / SMALLEST_ELEMENT)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s: %lld bytes are too few for %lld layers of %lld channels, %lld "
                          "positions and %lld token ids",
-                         f->path, (long long)f->bytes, (long long)g->num_layers, (long long)h,
-                         (long long)g->seq_length, (long long)g->vocab_size);
-    g->vocab_multiple = g->tensor_size = 1;
-    g->init_std = 0.02; /* no initial value is ever drawn */
-    z3d_status status = z3d_gpt_create(g, &f->model);
+                         f->path, (long long)f->bytes, (long long)c->model_num_layers,
+                         (long long)c->model_hidden_size, (long long)c->model_seq_length,
+                         (long long)c->model_vocab_size);
+    z3d_status status = f->type->create(c, &f->model);
     if (status != Z3D_OK) return z3d_error_context(status, "%s", f->path);
     Z3D_TRY(z3d_tensors_of(f->model, &f->tensor, &f->count));
     Z3D_TRY(z3d_new((size_t)f->count, sizeof *f->view, "the list of tensors", &f->view));
     Z3D_TRY(z3d_new((size_t)f->count, sizeof *f->place, "the list of tensors", &f->place));
     for (int i = 0; i < f->count; i++)
-        z3d_view_make(f->tensor[i].group, f->tensor[i].name, f->tensor[i].dims, f->tensor[i].shape,
-                      &f->view[i]);
+        f->type->interop->view(f->tensor[i].group, f->tensor[i].name, f->tensor[i].dims,
+                               f->tensor[i].shape, &f->view[i]);
     return Z3D_OK;
-}
-
-z3d_status z3d_interop_open(const char *from, z3d_interop *f) {
-    struct stat info;
-    *f = (z3d_interop){0};
-    if (stat(from, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(errno));
-    f->path = strdup(from);
-    if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
-    if (S_ISDIR(info.st_mode)) return z3d_huggingface_open(from, f);
-    Z3D_TRY(z3d_interop_add_file(f, from));
-    return z3d_llmc_open(f);
 }
 
 void z3d_interop_close(z3d_interop *f) {
@@ -104,6 +70,7 @@ void z3d_interop_close(z3d_interop *f) {
         free(f->file[i].path);
     }
     z3d_model_destroy(f->model);
+    z3d_config_destroy(f->config);
     free(f->file);
     free(f->path);
     free(f->tensor);
@@ -151,7 +118,7 @@ static z3d_status read_turned(const z3d_interop *f, int tensor, int64_t row, int
 z3d_status z3d_interop_read(const z3d_interop *f, int tensor, int64_t first, int64_t count,
                             float *out) {
     const z3d_view *view = &f->view[tensor];
-    if (!f->conv1d || !view->conv1d)
+    if (!f->turned || !view->turned)
         return z3d_interop_read_run(f, &f->place[tensor], first, count, out);
     while (count > 0) { /* the end of a row, whole rows, the beginning of one */
         int64_t row = first / view->columns, column = first % view->columns, some = 1, width;

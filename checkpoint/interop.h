@@ -1,4 +1,4 @@
-/* Private to checkpoint/: GPT-2 in other programs' files. Read (interop.c, huggingface.c,
+/* Private to checkpoint/: models in other programs' files. Read (interop.c, huggingface.c,
  * safetensors.c, llmc.c) for import.c; written by export.c and llmc.c; tokenizer_files.c copies and
  * writes the tokenizer. */
 #ifndef ZERO3D_CHECKPOINT_INTEROP_H
@@ -6,17 +6,6 @@
 
 #include "checkpoint/format.h"
 #include "src/model/model.h"
-
-/* A tensor of ours as others see it. */
-typedef struct z3d_view {
-    char name[2 * Z3D_NAME + 8]; /* Hugging Face's, without "transformer." in front */
-    int64_t rows, columns;       /* ours, as a matrix [out, in]; a vector has 0 rows */
-    bool conv1d;                 /* Hugging Face has this matrix as [in, out] */
-} z3d_view;
-
-/* "block.3" and "attn.c_attn.weight" become "h.3.attn.c_attn.weight". */
-void z3d_view_make(const char *group, const char *name, int dims, const int64_t *shape,
-                   z3d_view *out);
 
 /* ---- files to import ---- */
 
@@ -38,8 +27,9 @@ typedef struct z3d_interop {
     int num_files;
     z3d_interop_file *file; /* those with tensors */
     int64_t bytes;          /* of all files */
-    bool conv1d;            /* matrices with view.conv1d are [in, out] in them */
-    z3d_gpt_config gpt;
+    bool turned;            /* matrices with view.turned are [in, out] in them */
+    z3d_config *config;     /* its model.* are the file's */
+    const z3d_model_type *type;
     z3d_model *model;
     int count;
     z3d_tensor *tensor; /* of the model */
@@ -58,8 +48,8 @@ void z3d_interop_close(z3d_interop *interop);
 z3d_status z3d_interop_read(const z3d_interop *interop, int tensor, int64_t first, int64_t count,
                             float *out);
 
-/* What the readers share: opens a file and appends it; checks sizes and makes the model and its
- * lists. */
+/* What the readers share: opens a file and appends it; checks config's sizes and makes the model
+ * and its lists. */
 z3d_status z3d_interop_add_file(z3d_interop *interop, const char *path);
 z3d_status z3d_interop_make_model(z3d_interop *interop);
 /* Elements first .. first + count - 1 in the file's order, as fp32. */
@@ -68,9 +58,6 @@ z3d_status z3d_interop_read_run(const z3d_interop *interop, const z3d_interop_so
 /* The two readers: path is set. */
 z3d_status z3d_huggingface_open(const char *folder, z3d_interop *interop);
 z3d_status z3d_llmc_open(z3d_interop *interop);
-/* A name from a file, fit for a message. */
-enum { Z3D_SHOWN = 100 };
-const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
 /* Finds every tensor's place in the safetensors files that were added. */
 z3d_status z3d_safetensors_read(z3d_interop *interop);
 
@@ -117,7 +104,7 @@ void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
                              bool turned, z3d_dtype dtype, int fd, const char *path,
                              int64_t offset);
-z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_gpt_config *gpt, z3d_dtype dtype,
+z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_config *config, z3d_dtype dtype,
                           int fd, const char *path);
 
 #endif

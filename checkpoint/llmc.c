@@ -56,11 +56,12 @@ static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded)
     char group[Z3D_NAME];
     int tensor = 0;
     for (int i = 0; i < ENTRIES; i++)
-        for (int64_t l = 0; group_of(i, l, f->gpt.num_layers, group, sizeof group); l++) {
+        for (int64_t l = 0; group_of(i, l, f->config->model_num_layers, group, sizeof group); l++) {
             tensor = find(f, group, order[i].name, tensor);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
             f->place[tensor] = (z3d_interop_source){true, dtype, 0, at};
-            at += (i == 0 ? padded * f->gpt.hidden_size : z3d_tensor_elements(&f->tensor[tensor])) *
+            at += (i == 0 ? padded * f->config->model_hidden_size
+                          : z3d_tensor_elements(&f->tensor[tensor])) *
                   size;
         }
     if (at == f->bytes) return Z3D_OK;
@@ -87,11 +88,11 @@ z3d_status z3d_llmc_open(z3d_interop *f) {
             Z3D_ERR_UNSUPPORTED,
             "%s: llm.c checkpoint version %d is not supported; use 3 (fp32) or 5 (bf16)", f->path,
             header[1]);
-    f->gpt.seq_length = header[2];
-    f->gpt.vocab_size = header[3];
-    f->gpt.num_layers = header[4];
-    f->gpt.num_heads = header[5];
-    f->gpt.hidden_size = header[6];
+    f->config->model_seq_length = header[2];
+    f->config->model_vocab_size = header[3];
+    f->config->model_num_layers = header[4];
+    f->config->model_num_attention_heads = header[5];
+    f->config->model_hidden_size = header[6];
     Z3D_TRY(z3d_interop_make_model(f));
     if (header[7] < header[3])
         return Z3D_ERROR(Z3D_ERR_DATA,
@@ -102,21 +103,23 @@ z3d_status z3d_llmc_open(z3d_interop *f) {
 
 /* ---- writing ---- */
 
-z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_dtype dtype, int fd,
+z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype dtype, int fd,
                           const char *path) {
-    int64_t padded = z3d_round_up(gpt->vocab_size, MULTIPLE), at = HEADER * 4;
+    int64_t padded = z3d_round_up(config->model_vocab_size, MULTIPLE), at = HEADER * 4;
     int32_t header[HEADER] = {MAGIC,
                               dtype == Z3D_F32 ? VERSION_FP32 : VERSION_BF16,
-                              (int32_t)gpt->seq_length,
-                              (int32_t)gpt->vocab_size,
-                              (int32_t)gpt->num_layers,
-                              (int32_t)gpt->num_heads,
-                              (int32_t)gpt->hidden_size,
+                              (int32_t)config->model_seq_length,
+                              (int32_t)config->model_vocab_size,
+                              (int32_t)config->model_num_layers,
+                              (int32_t)config->model_num_attention_heads,
+                              (int32_t)config->model_hidden_size,
                               (int32_t)padded};
     char group[Z3D_NAME];
+    const z3d_model_type *type;
+    Z3D_TRY(z3d_model_type_of(config, &type));
     Z3D_TRY(z3d_io_write(NULL, fd, path, header, sizeof header, 0, -1));
     for (int i = 0; i < ENTRIES; i++)
-        for (int64_t l = 0; group_of(i, l, gpt->num_layers, group, sizeof group); l++) {
+        for (int64_t l = 0; group_of(i, l, config->model_num_layers, group, sizeof group); l++) {
             const char *unused_group, *unused_name;
             const int64_t *shape;
             int dims, tensor = z3d_checkpoint_find(c, group, order[i].name);
@@ -126,7 +129,7 @@ z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_gpt_config *gpt, z3d_dtyp
                                  "the checkpoint is not a GPT-2: it has no tensor %s/%s", group,
                                  order[i].name);
             z3d_checkpoint_tensor(c, tensor, &unused_group, &unused_name, &dims, &shape);
-            z3d_view_make(group, order[i].name, dims, shape, &view);
+            type->interop->view(group, order[i].name, dims, shape, &view);
             Z3D_TRY(z3d_export_tensor(c, tensor, &view, false, dtype, fd, path, at));
             /* Rows of padding stay a hole: zeros. */
             at += (i == 0      ? padded

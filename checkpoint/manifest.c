@@ -87,14 +87,6 @@ static z3d_status read_text(const char *folder, const char *name, char **text, s
 
 /* ---- the manifest ---- */
 
-z3d_status z3d_manifest_exists(const char *folder, bool *exists) {
-    char *path;
-    Z3D_TRY(z3d_io_join(folder, Z3D_MANIFEST, &path));
-    z3d_status status = z3d_io_exists(path, exists);
-    free(path);
-    return status;
-}
-
 static z3d_status read_dtype(const z3d_json *root, z3d_dtype *out) {
     const char *name;
     Z3D_TRY(z3d_json_get_text(root, "dtype", &name));

@@ -24,7 +24,7 @@ typedef struct span {
 typedef struct reader {
     z3d_interop *f;
     listed *by_name;         /* [count], sorted */
-    bool own_head;           /* there is an "lm_head.weight" */
+    bool own_head;           /* there is an copy of the token table */
     z3d_interop_source head; /* its place */
     /* Of the file at work. */
     int file;
@@ -34,19 +34,6 @@ typedef struct reader {
 
 static int compare_names(const void *a, const void *b) {
     return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
-}
-
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), wanted = strlen(end);
-    return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
-const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]) {
-    size_t i = 0;
-    for (; name[i] && i < Z3D_SHOWN; i++)
-        out[i] = (char)(name[i] < ' ' || name[i] > '~' ? '?' : name[i]);
-    out[i] = '\0';
-    return out;
 }
 
 /* ---- one entry ---- */
@@ -87,7 +74,7 @@ static z3d_status read_entry(const reader *r, const z3d_json *entry, const span 
     const z3d_view *v = &r->f->view[tensor];
     char text[Z3D_SHOWN + 1];
     int64_t first = v->rows ? v->rows : v->columns, second = v->rows ? v->columns : 0;
-    if (v->conv1d) first = v->columns, second = v->rows;
+    if (v->turned) first = v->columns, second = v->rows;
     if (!read_dtype(entry, &out->dtype))
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s: expected dtype F32, F16 or BF16", r->path,
                          z3d_shown(entry->key, text));
@@ -125,21 +112,19 @@ static z3d_status read_span(const reader *r, const z3d_json *entry, span *out) {
 }
 
 static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes) {
-    static const char prefix[] = "transformer.";
+    const z3d_model_interop *model = r->f->type->interop;
     const char *name = entry->key;
     char text[Z3D_SHOWN + 1];
-    if (strncmp(name, prefix, sizeof prefix - 1) == 0) name += sizeof prefix - 1;
-    /* Masks that older versions saved. */
-    if (strncmp(name, "h.", 2) == 0 &&
-        (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias")))
-        return Z3D_OK;
-    bool head = strcmp(name, "lm_head.weight") == 0;
-    listed wanted = {head ? "wte.weight" : name, 0};
+    if (strncmp(name, model->prefix, strlen(model->prefix)) == 0) name += strlen(model->prefix);
+    if (model->ignores(name)) return Z3D_OK;
+    bool head = strcmp(name, model->copy) == 0;
+    listed wanted = {head ? model->copied : name, 0};
     const listed *found =
         bsearch(&wanted, r->by_name, (size_t)r->f->count, sizeof wanted, compare_names);
     if (!found)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a GPT-2 of %lld layers",
-                         r->path, z3d_shown(entry->key, text), (long long)r->f->gpt.num_layers);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a %s of %lld layers",
+                         r->path, z3d_shown(entry->key, text), r->f->model->facts.type,
+                         (long long)r->f->config->model_num_layers);
     z3d_interop_source *place = head ? &r->head : &r->f->place[found->tensor];
     if (place->found)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is there twice", r->path,
@@ -228,10 +213,11 @@ static z3d_status read_file(reader *r) {
 static z3d_status check_head(const reader *r) {
     enum { CHUNK = 4096 };
     const z3d_interop *f = r->f;
+    const z3d_model_interop *model = f->type->interop;
     float a[CHUNK], b[CHUNK];
     int table = 0;
     if (!r->own_head) return Z3D_OK;
-    while (strcmp(f->view[table].name, "wte.weight") != 0) table++;
+    while (strcmp(f->view[table].name, model->copied) != 0) table++;
     int64_t count = z3d_tensor_elements(&f->tensor[table]);
     for (int64_t at = 0; at < count; at += CHUNK) {
         int64_t some = count - at < CHUNK ? count - at : CHUNK;
@@ -239,9 +225,8 @@ static z3d_status check_head(const reader *r) {
         Z3D_TRY(z3d_interop_read(f, table, at, some, b));
         if (memcmp(a, b, (size_t)some * sizeof *a) != 0)
             return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                             "%s: tensor lm_head.weight differs from wte.weight; only tied "
-                             "embeddings are supported",
-                             f->file[r->head.file].path);
+                             "%s: tensor %s differs from %s; only tied embeddings are supported",
+                             f->file[r->head.file].path, model->copy, model->copied);
     }
     return Z3D_OK;
 }

@@ -97,6 +97,34 @@ static z3d_status write_phase(z3d_store *store) {
                            store->snapshot ? snapshot_values : engine_values, store, &save->entry);
 }
 
+/* Removes an old checkpoint. If somebody put other files into it, or replaced it, it stays, and one
+ * warning says so. */
+static z3d_status remove_old(z3d_store *store, int64_t step) {
+    char *path, what[Z3D_INTEROP_TEXT];
+    Z3D_TRY(z3d_checkpoint_path(store->dir, step, &path));
+    z3d_status status = z3d_folder_strangers(path, what);
+    if (status == Z3D_OK && !*what)
+        status = z3d_io_remove_tree(store->config.hook, path, Z3D_MANIFEST);
+    else if (status == Z3D_OK && step > store->told)
+        z3d_log(Z3D_LOG_WARN, "%s is an old checkpoint but %s: not removed", path, what);
+    if (*what && step > store->told) store->told = step;
+    free(path);
+    return status;
+}
+
+/* Rank 0: removes complete checkpoints beyond the newest `keep`. */
+static z3d_status retain(z3d_store *store) {
+    int64_t *steps;
+    int count;
+    if (store->config.keep <= 0 || store->keeps_all) return Z3D_OK;
+    Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < count - store->config.keep && status == Z3D_OK; i++)
+        status = remove_old(store, steps[i]);
+    free(steps);
+    return status;
+}
+
 /* Rank 0. The checkpoint exists from the manifest's rename on. */
 static z3d_status commit_phase(z3d_store *store) {
     z3d_save *save = &store->save;
@@ -104,7 +132,7 @@ static z3d_status commit_phase(z3d_store *store) {
         Z3D_TRY(store->config.before_commit(store->config.commit_context));
     Z3D_TRY(z3d_folder_lock_check(store->dir, &z3d_checkpoint_lock, store->lock));
     z3d_status status = z3d_commit(&save->manifest, store->config.hook, save->folder);
-    if (status == Z3D_OK && z3d_store_retain(store) != Z3D_OK)
+    if (status == Z3D_OK && retain(store) != Z3D_OK)
         z3d_log(Z3D_LOG_WARN, "cannot remove an old checkpoint: %s", z3d_error_message());
     return status;
 }

@@ -90,34 +90,7 @@ void z3d_store_keep_all(z3d_store *store, bool on) {
     store->keeps_all = on;
 }
 
-/* Removes an old checkpoint. If somebody put other files into it, or replaced it, it stays, and one
- * warning says so. */
-static z3d_status remove_old(z3d_store *store, int64_t step) {
-    char *path, what[Z3D_INTEROP_TEXT];
-    Z3D_TRY(z3d_checkpoint_path(store->dir, step, &path));
-    z3d_status status = z3d_folder_strangers(path, what);
-    if (status == Z3D_OK && !*what)
-        status = z3d_io_remove_tree(store->config.hook, path, Z3D_MANIFEST);
-    else if (status == Z3D_OK && step > store->told)
-        z3d_log(Z3D_LOG_WARN, "%s is an old checkpoint but %s: not removed", path, what);
-    if (*what && step > store->told) store->told = step;
-    free(path);
-    return status;
-}
-
-z3d_status z3d_store_retain(z3d_store *store) {
-    int64_t *steps;
-    int count;
-    if (store->config.keep <= 0 || store->keeps_all) return Z3D_OK;
-    Z3D_TRY(z3d_checkpoint_list(store->dir, &steps, &count));
-    z3d_status status = Z3D_OK;
-    for (int i = 0; i < count - store->config.keep && status == Z3D_OK; i++)
-        status = remove_old(store, steps[i]);
-    free(steps);
-    return status;
-}
-
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 /* Rank 0: gives a damaged checkpoint another name, so that its step can be saved again. */
 static z3d_status put_aside(z3d_store *store, int64_t step) {

@@ -67,7 +67,5 @@ z3d_status z3d_commit(z3d_manifest *manifest, const struct z3d_io_hook *hook, co
 
 /* Asynchronous: takes the memory of the one planned copy of this rank's states. */
 z3d_status z3d_store_plan_snapshot(z3d_store *store);
-/* Rank 0: removes complete checkpoints beyond the newest `keep`. */
-z3d_status z3d_store_retain(z3d_store *store);
 
 #endif

@@ -109,6 +109,9 @@ void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *fi
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
 void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_COUNT]);
+/* Whether gradients are best reduced once a step: what is kept between micro-batches is all rows.
+ */
+bool z3d_states_reduce_per_step(int stage);
 /* What the layout says of a group's part: whether all rows are kept, elements of one tensor, the
  * first of them in the group's flat buffer, bytes of all tensors. */
 bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part);

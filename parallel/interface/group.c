@@ -8,15 +8,6 @@
 #include "parallel/interface/internal.h"
 #include "parallel/reduce/reduce.h"
 
-const char *z3d_collective_name(z3d_collective_kind kind) {
-    static const char *const names[] = {
-#define X(NAME, name) #name,
-        Z3D_COLLECTIVE_MAP(X)
-#undef X
-    };
-    return (unsigned)kind < Z3D_COLLECTIVE_COUNT ? names[kind] : "?";
-}
-
 /* ---- making ---- */
 
 static bool on_one_node(const z3d_world *world, const z3d_mesh *mesh, z3d_axes axes) {
@@ -298,13 +289,6 @@ static z3d_operation *find_operation(const z3d_group *group, z3d_ticket ticket) 
     z3d_operation *operation = group->live;
     while (operation && operation->id != ticket.id) operation = operation->next;
     return operation;
-}
-
-void z3d_operation_finish(z3d_group *group, z3d_operation *operation) {
-    operation->done = true;
-    group->pending--;
-    if (group->world)
-        group->traffic[operation->call.kind].seconds += z3d_now() - operation->started;
 }
 
 /* The device is told which of its bytes a collective works on. */

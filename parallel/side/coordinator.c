@@ -192,17 +192,8 @@ static void take_place(struct z3d_side *side, int rank, const z3d_wire_head *hea
 
 /* ---- the watchdog ---- */
 
-static bool too_long(const struct z3d_side *side, double since) {
-    double timeout = atomic_load(&side->timeout);
-    return timeout > 0 && since > 0 && z3d_now() - since > timeout;
-}
-
-bool z3d_coordinator_waits_too_long(const struct z3d_side *side, const z3d_seen *seen) {
-    return seen->place.waiting && too_long(side, seen->place.since);
-}
-
-bool z3d_coordinator_pending_io_too_long(const struct z3d_side *side, const z3d_seen *seen) {
-    return too_long(side, seen->pending.since);
+static bool waits_too_long(const struct z3d_side *side, const z3d_seen *seen) {
+    return seen->place.waiting && z3d_too_long(side, seen->place.since);
 }
 
 static void collect(struct z3d_side *side, int stuck) {
@@ -229,11 +220,11 @@ static bool goes_on(const struct z3d_side *side) {
     bool slow = false, dead = false;
     for (int rank = 0; rank < side->size; rank++) {
         const z3d_seen *seen = &side->seen[rank];
-        dead = dead || z3d_coordinator_pending_io_too_long(side, seen);
+        dead = dead || z3d_too_long(side, seen->pending.since);
         slow = slow || (seen->answered && !seen->said_bye && !seen->place.waiting &&
-                        seen->pending.last > 0 && !too_long(side, seen->pending.last));
+                        seen->pending.last > 0 && !z3d_too_long(side, seen->pending.last));
     }
-    return !dead && (slow || (stuck->answered && !z3d_coordinator_waits_too_long(side, stuck)));
+    return !dead && (slow || (stuck->answered && !waits_too_long(side, stuck)));
 }
 
 static void finish_collecting(struct z3d_side *side) {
@@ -271,7 +262,7 @@ static bool was_stopped(struct z3d_side *side, double now) {
     enum { SECONDS = 5 }; /* a turn takes a quarter of one */
     if (side->turned > 0 && now - side->turned > SECONDS) side->awake = now;
     side->turned = now;
-    return side->awake > 0 && !too_long(side, side->awake);
+    return side->awake > 0 && !z3d_too_long(side, side->awake);
 }
 
 static void check_own_wait(struct z3d_side *side) {
@@ -280,8 +271,7 @@ static void check_own_wait(struct z3d_side *side) {
     double now = z3d_now();
     own_position(side, &mine.place);
     z3d_pending_io_look(&mine.pending);
-    bool stuck = z3d_coordinator_waits_too_long(side, &mine) ||
-                 z3d_coordinator_pending_io_too_long(side, &mine);
+    bool stuck = waits_too_long(side, &mine) || z3d_too_long(side, mine.pending.since);
     if (was_stopped(side, now) || !stuck)
         side->stuck_told = false;
     else if (!side->stuck_told || (side->stuck_heard && now - side->stuck_at > again))

@@ -46,3 +46,8 @@ void z3d_position_read(z3d_position_slot *slot, z3d_position *out) {
         if (before == after && before % 2 == 0) return;
     }
 }
+
+bool z3d_too_long(const struct z3d_side *side, double since) {
+    double timeout = atomic_load(&side->timeout);
+    return timeout > 0 && since > 0 && z3d_now() - since > timeout;
+}

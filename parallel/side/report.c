@@ -117,7 +117,7 @@ static void table(struct z3d_side *side, z3d_string *out) {
 void z3d_report_stuck(struct z3d_side *side, z3d_string *out) {
     int dead = -1;
     for (int rank = side->size - 1; rank >= 0; rank--)
-        if (z3d_coordinator_pending_io_too_long(side, &side->seen[rank])) dead = rank;
+        if (z3d_too_long(side, side->seen[rank].pending.since)) dead = rank;
     if (dead >= 0)
         dead_disk(side, dead, out);
     else

@@ -155,9 +155,8 @@ int z3d_coordinator_connected(const struct z3d_side *side);
 /* This process ends here with a non-zero code; what it had printed is flushed. */
 void z3d_side_exit(void) __attribute__((noreturn));
 
-/* Whether this has stood still longer than the watchdog's time. */
-bool z3d_coordinator_waits_too_long(const struct z3d_side *side, const z3d_seen *seen);
-bool z3d_coordinator_pending_io_too_long(const struct z3d_side *side, const z3d_seen *seen);
+/* Whether what stands still since then does so longer than the watchdog's time (position.c). */
+bool z3d_too_long(const struct z3d_side *side, double since);
 
 /* ---- report.c ---- */
 

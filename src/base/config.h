@@ -93,24 +93,40 @@ bool z3d_config_is_set(const z3d_config *config, const char *path);
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Who hears what is wrong with a model's keys. sound: nothing is wrong with this key so far. */
+typedef struct z3d_config_judge {
+    void *context;
+    bool (*sound)(void *context, const char *key);
+    void (*complain)(void *context, const char *key, const char *message);
+} z3d_config_judge;
+
+/* What the models know of their keys (src/model/model.h has the one of this program). */
+typedef struct z3d_config_rules {
+    void (*check)(const z3d_config *config, const z3d_config_judge *judge);
+    int64_t (*width)(const z3d_config *config); /* elements per token of the widest activation */
+} z3d_config_rules;
+
 /* Checks that need only the file: heads divide hidden, not both fp16 and bf16, options without
  * effect, ... The error has one line for each finding. z3d_config_resolve checks what depends on
  * the world (tensor size, batch sizes). If an override makes a key of the file useless, the key
- * gets its default again, and the log has one line. */
-z3d_status z3d_config_check(z3d_config *config);
-/* Computes what follows from the world size: data-parallel size, the third batch key, grad_reduce.
+ * gets its default again, and the log has one line. rules: NULL leaves out what only the models
+ * know. */
+z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
+/* Computes what follows from the world size: data-parallel size, the third batch key.
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
-z3d_status z3d_config_resolve(z3d_config *config, int world_size, int *data_parallel_size);
+z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,
+                              int *data_parallel_size);
 /* Both, with the errors of reading: everything that is wrong in one message. */
-z3d_status z3d_config_settle(z3d_config *config, int world_size, int *data_parallel_size);
+z3d_status z3d_config_settle(z3d_config *config, const z3d_config_rules *rules, int world_size,
+                             int *data_parallel_size);
 
 /* Converts a DeepSpeed file, or Megatron-LM's arguments (a command line or a part of a shell
  * script), to our YAML. `table` says for people what became of each setting. *complete: every
  * setting is supported. ERR_DATA or ERR_IO only if the file cannot be read. */
-z3d_status z3d_config_from_deepspeed(const char *path, z3d_string *yaml, z3d_string *table,
-                                     bool *complete);
-z3d_status z3d_config_from_megatron(const char *path, z3d_string *yaml, z3d_string *table,
-                                    bool *complete);
+z3d_status z3d_config_from_deepspeed(const char *path, const z3d_config_rules *rules,
+                                     z3d_string *yaml, z3d_string *table, bool *complete);
+z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *rules,
+                                    z3d_string *yaml, z3d_string *table, bool *complete);
 
 /* The whole configuration as YAML that reads back to the same values (every key, resolved). */
 void z3d_config_write(const z3d_config *config, z3d_string *out);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "src/base/pending_io.h"
@@ -92,10 +91,4 @@ z3d_status z3d_make_folders(const char *path) {
         Z3D_TRY(status);
     }
     return Z3D_OK;
-}
-
-double z3d_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }

@@ -141,3 +141,11 @@ void z3d_string_append_number(z3d_string *string, double value) {
     z3d_format_number(value, text, sizeof text);
     z3d_string_append_bytes(string, text, strlen(text));
 }
+
+const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]) {
+    size_t i = 0;
+    for (; name[i] && i < Z3D_SHOWN; i++)
+        out[i] = (char)(name[i] < ' ' || name[i] > '~' ? '?' : name[i]);
+    out[i] = '\0';
+    return out;
+}

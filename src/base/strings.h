@@ -28,6 +28,9 @@ size_t z3d_utf8_length(const char *text, size_t left);
 /* Appends a number with the fewest digits that read back to the same double; JSON's null when it is
  * not finite. */
 void z3d_string_append_number(z3d_string *string, double value);
+/* A name from a file, fit for a message: at most Z3D_SHOWN printable characters. */
+enum { Z3D_SHOWN = 100 };
+const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]);
 /* Makes it empty and not failed; keeps its memory for reuse. */
 void z3d_string_clear(z3d_string *string);
 void z3d_string_free(z3d_string *string);

@@ -6,6 +6,7 @@
 
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
+#include "src/model/model.h"
 
 static const cli_option *find_option(const cli_option *options, const char *name, size_t length) {
     for (; options->name; options++)
@@ -120,7 +121,8 @@ z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_confi
         status = z3d_config_override(config, arguments[i]);
     /* Reports all errors at once. */
     if (status == Z3D_ERR_CONFIG)
-        status = ranks > 0 ? z3d_config_settle(config, ranks, &data) : z3d_config_check(config);
+        status = ranks > 0 ? z3d_config_settle(config, &z3d_model_rules, ranks, &data)
+                           : z3d_config_check(config, &z3d_model_rules);
     if (status == Z3D_OK)
         *out = config;
     else

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "src/cli/cli.h"
+#include "src/model/model.h"
 
 static const char help[] =
     "usage: zero3d config [--markdown | --keys]\n"
@@ -40,7 +41,7 @@ static z3d_status describe(int count, char **arguments, bool markdown, bool keys
         return Z3D_ERROR(Z3D_ERR_USAGE, "--markdown and --keys do not take a CONFIG");
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, arguments, &config));
-    z3d_status status = z3d_config_check(config);
+    z3d_status status = z3d_config_check(config, &z3d_model_rules);
     if (status == Z3D_OK) z3d_config_write(config, text);
     z3d_config_destroy(config);
     return status;
@@ -50,8 +51,9 @@ static z3d_status describe(int count, char **arguments, bool markdown, bool keys
 static int convert(const char *deepspeed, const char *megatron) {
     z3d_string yaml = {0}, table = {0};
     bool complete = false;
-    z3d_status status = deepspeed ? z3d_config_from_deepspeed(deepspeed, &yaml, &table, &complete)
-                                  : z3d_config_from_megatron(megatron, &yaml, &table, &complete);
+    z3d_status status =
+        deepspeed ? z3d_config_from_deepspeed(deepspeed, &z3d_model_rules, &yaml, &table, &complete)
+                  : z3d_config_from_megatron(megatron, &z3d_model_rules, &yaml, &table, &complete);
     int code = status == Z3D_OK ? cli_print(&yaml) : cli_finish(status, "config");
     if (status == Z3D_OK) fputs(table.text, stderr);
     z3d_string_free(&yaml);

@@ -1,38 +1,72 @@
-/* src/model: the unit type (unit.h, which zero/ runs and which knows no GPT) and GPT-2 as a list of
- * units, forward and backward written out. It may call tensor_parallel/, parallel/, src/device and
- * src/base. Start reading at unit.h, then gpt/block.c. */
+/* src/model: the unit type (unit.h, which zero/ runs and which knows no model), and the registry of
+ * the models that the program knows, each in a folder of its own. What is above asks the registry
+ * and reads a model's facts; only gpt/ knows GPT. It may call tensor_parallel/, parallel/,
+ * src/device and src/base. Start reading at unit.h, then gpt/gpt.h. */
 #ifndef ZERO3D_MODEL_MODEL_H
 #define ZERO3D_MODEL_MODEL_H
 
+#include "src/base/config.h"
+#include "src/base/json.h"
 #include "src/model/unit.h"
 
-typedef struct z3d_gpt_config {
-    int64_t num_layers, hidden_size, num_heads, seq_length, vocab_size, vocab_multiple;
-    double hidden_dropout, attention_dropout, init_std;
-    int tensor_size;
-    bool sequence_parallel; /* layernorms, dropout and residuals on 1/tensor_size of the tokens */
-} z3d_gpt_config;
+/* What a model's configuration comes to before it is made. */
+typedef struct z3d_model_sizes {
+    int64_t width;        /* elements per token of its widest activation */
+    int64_t tensor_limit; /* tensor sizes divide it */
+    int64_t parameters;   /* without padding; INT64_MAX: beyond 64 bits */
+} z3d_model_sizes;
 
-/* GPT-2: groups "wte" (the tied table, [vocab, hidden], split along the vocabulary), "wpe",
- * "block.0" ..., "ln_f"; units "embedding", "block.0" ..., "head". Parameter names are Hugging
- * Face's GPT-2 ones without "transformer.h.N." ("ln_1.weight", "attn.c_attn.weight", ...), but
- * matrices are stored [out, in] (attn.c_attn.weight [3, heads, head_dim, hidden]). Fields: tokens
- * and targets, int32[seq]. In mode GENERATE the head's output is the logits T[batch, padded
- * vocabulary] of row state->position. Errors: ERR_CONFIG (heads do not divide hidden, tensor size
- * does not divide heads; nor, with sequence parallelism, the sequence length). Not collective. */
-z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out);
+/* ---- in Hugging Face's files ---- */
 
-/* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */
-int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config);
+/* A tensor there. */
+typedef struct z3d_view {
+    char name[2 * Z3D_NAME + 8]; /* without the prefix */
+    int64_t rows, columns;       /* ours, as a matrix [out, in]; a vector has 0 rows */
+    bool turned;                 /* there this matrix is [in, out] */
+} z3d_view;
 
-/* Model FLOPs per token, forward and backward, no recompute: 72 l h^2 (1 + s/6h + V/12lh)
- * (Narayanan et al., 2104.04473, eq. 3 without recompute, no causal half); with recompute (HFU) 96
- * l h^2 (1 + s/6h + V/16lh). */
-double z3d_gpt_flops_per_token(const z3d_gpt_config *config, bool recompute);
-/* Of one block that is replayed from its activation checkpoint, per token: its forward; without its
- * output, which only the next block's replay reads, the last matrix (8 h^2) is left out. */
-double z3d_gpt_replay_flops_per_token(const z3d_gpt_config *config, bool output);
-/* Of one block's attention, its two products alone, forward: 4 s h, no causal half. */
-double z3d_gpt_attention_flops_per_token(const z3d_gpt_config *config);
+/* The shape of a checkpoint's tensor; NULL: it has no such tensor. */
+typedef struct z3d_shapes {
+    void *context;
+    const int64_t *(*find)(void *context, const char *group, const char *name, int *dims);
+} z3d_shapes;
+
+/* What import and export ask of a model. */
+typedef struct z3d_model_interop {
+    const char *prefix;        /* that names may have in front */
+    const char *copy, *copied; /* a tensor that may be there again, under another name */
+    bool (*ignores)(const char *name);
+    void (*view)(const char *group, const char *name, int dims, const int64_t *shape,
+                 z3d_view *out);
+    /* Its keys from config.json. ERR_DATA; ERR_UNSUPPORTED where it computes something else. */
+    z3d_status (*read)(const z3d_json *root, z3d_config *config);
+    /* What config.json has in front of the tokens' ids, and behind them. */
+    const char *begin;
+    void (*append_sizes)(const z3d_config *config, z3d_string *out);
+    /* Its sizes from a checkpoint's tensors. ERR_DATA: it is no such model. */
+    z3d_status (*read_shapes)(const z3d_shapes *shapes, z3d_config *config);
+} z3d_model_interop;
+
+/* A model that the program knows: its folder, and a line of registry.c. */
+typedef struct z3d_model_type {
+    const char *name; /* as model.type and Hugging Face's model_type name it */
+    /* Tells the judge every limit that its keys break. */
+    void (*check)(const z3d_config *config, const z3d_config_judge *judge);
+    void (*sizes)(const z3d_config *config, z3d_model_sizes *out);
+    /* Errors: ERR_CONFIG where check has something to tell, ERR_MEMORY. Not collective. */
+    z3d_status (*create)(const z3d_config *config, z3d_model **out);
+    const z3d_model_interop *interop;
+} z3d_model_type;
+
+/* The type that model.type names. ERR_CONFIG: there is none. */
+z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out);
+/* NULL: there is none. */
+const z3d_model_type *z3d_model_type_named(const char *name);
+/* The model that a configuration describes, for its tensor size; its limits and sizes. Errors:
+ * ERR_CONFIG (also an unknown model.type), ERR_MEMORY. Not collective. */
+z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out);
+z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out);
+/* For z3d_config_check and those like it: what the models know of their keys. */
+extern const z3d_config_rules z3d_model_rules;
 
 #endif

@@ -151,6 +151,25 @@ typedef struct z3d_field {
     int64_t bytes_per_sample;
 } z3d_field;
 
+/* FLOPs per token, as the papers count, forward and backward; one block's where it says so. */
+typedef struct z3d_model_flops {
+    double step, recomputed_step;      /* without recompute; with each block's forward repeated */
+    double replay, replay_with_output; /* of one block from its activation checkpoint; the output
+                                          is only for the next block's replay */
+    double attention;                  /* of one block's attention, its two products, forward */
+} z3d_model_flops;
+
+/* What a model says of itself for reports, prices and choices: nothing is computed with it. All
+ * zero in a model that says nothing. */
+typedef struct z3d_model_facts {
+    const char *type; /* for people: "GPT" */
+    char shape[80];   /* "12 layers, hidden 768, 12 heads" */
+    int64_t tokens;   /* per sample */
+    int64_t vocabulary, padded_vocabulary;
+    int64_t product_outputs, product_inputs; /* of a block's largest matrix, on one tensor rank */
+    z3d_model_flops flops;
+} z3d_model_facts;
+
 /* A model: a chain of units over parameter groups. The last unit's forward adds to state->loss_sum
  * and valid_targets; in mode GENERATE its output is the result. Never changed after creation, so
  * everybody shares it. */
@@ -163,7 +182,8 @@ typedef struct z3d_model {
     bool sequence_parallel; /* between units every tensor rank has 1/tensor_size of the rows: a
                                unit's output is that part, and its gradients of replicated
                                parameters are summed over the tensor group later */
-    void *data;             /* the model's own */
+    z3d_model_facts facts;
+    void *data; /* the model's own */
     void (*destroy)(struct z3d_model *model);
 } z3d_model;
 

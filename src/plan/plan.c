@@ -45,18 +45,19 @@ static bool call_of(z3d_opcode opcode, z3d_call *call) {
     }
 }
 
-double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt) {
+double z3d_plan_hardware_flops(const z3d_program *program) {
+    const z3d_model_flops *flops = &program->model->facts.flops;
     double replayed = 0;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
         if (instruction->phase == Z3D_PHASE_WAIT) continue;
         if (instruction->opcode == Z3D_OP_RECOMPUTE)
-            replayed += z3d_gpt_replay_flops_per_token(gpt, instruction->need_output);
+            replayed += instruction->need_output ? flops->replay_with_output : flops->replay;
         else if (instruction->opcode == Z3D_OP_BACKWARD && program->config.selective &&
                  program->model->unit[instruction->unit].checkpoint)
-            replayed += z3d_gpt_attention_flops_per_token(gpt);
+            replayed += flops->attention;
     }
-    return z3d_gpt_flops_per_token(gpt, false) + replayed / program->config.accumulation;
+    return flops->step + replayed / program->config.accumulation;
 }
 
 /* A replay that gives the block's output is its forward. */
@@ -87,7 +88,7 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh 
     if (ranks < 1 || ranks > INT32_MAX)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "cannot plan a world of %lld ranks; use 1 to %d",
                          (long long)ranks, INT32_MAX);
-    Z3D_TRY(z3d_config_settle(config, (int)ranks, &data));
+    Z3D_TRY(z3d_config_settle(config, &z3d_model_rules, (int)ranks, &data));
     if (rank < 0 || rank >= ranks)
         return Z3D_ERROR(Z3D_ERR_TOPOLOGY, "rank %d is not in a world of %lld ranks; use 0 to %lld",
                          rank, (long long)ranks, (long long)ranks - 1);
@@ -103,10 +104,9 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, c
 static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) {
     Z3D_TRY(z3d_plan_place(config, ranks, rank, &plan->mesh));
     ranks = z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD);
-    z3d_plan_gpt_config(config, &plan->gpt);
     z3d_plan_program_config(config, &plan->program_config);
     plan->threads = z3d_plan_threads(config, ranks);
-    Z3D_TRY(z3d_plan_model(config, &plan->model));
+    Z3D_TRY(z3d_model_from_config(config, &plan->model));
     Z3D_TRY(z3d_program_set_create(plan->model, &plan->mesh, &plan->program_config, plan->threads,
                                    true, &plan->set));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)

@@ -1,9 +1,9 @@
 /* src/plan: what a configuration needs, without running it. It turns the configuration into the
- * model and the step-program builder's input (the trainer uses the same two functions), and finds
- * the memory, communication and work of the programs for any rank of any world. price/ adds time
- * and memory on described hardware (estimate.h), choose/ decides what a configuration leaves open
- * (choose.h, advice.h), paper/ has the rows of the ZeRO paper (paper.h). It may call every floor
- * below src/train. Start reading here, then plan.c. */
+ * step-program builder's input (the trainer uses the same function), and finds the memory,
+ * communication and work of the programs for any rank of any world. price/ adds time and memory on
+ * described hardware (estimate.h), choose/ decides what a configuration leaves open (choose.h,
+ * advice.h), paper/ has the rows of the ZeRO paper (paper.h). It may call every floor below
+ * src/train. Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
 
@@ -19,10 +19,6 @@
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,
                              int64_t *bytes);
 
-/* The GPT that a configuration describes, for its tensor size. Errors: z3d_gpt_create's. */
-z3d_status z3d_plan_model(const z3d_config *config, z3d_model **out);
-/* The same as numbers: for FLOPs per token and the padded vocabulary. */
-void z3d_plan_gpt_config(const z3d_config *config, z3d_gpt_config *out);
 /* The builder's input. The configuration must be resolved (z3d_config_resolve). cpu_checkpointing
  * `auto` counts as off: call z3d_choose_offload first. */
 void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
@@ -41,12 +37,11 @@ int z3d_plan_threads(const z3d_config *config, int ranks);
  * step recomputes. Recomputing whole blocks gives Narayanan et al.'s 4/3; a minimal recompute saves
  * 8 h^2 per block; selective recompute repeats the attention, 4 s h per block; without any it is
  * the model FLOPs. */
-double z3d_plan_hardware_flops(const z3d_program *program, const z3d_gpt_config *gpt);
+double z3d_plan_hardware_flops(const z3d_program *program);
 
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
     z3d_mesh mesh;
-    z3d_gpt_config gpt;
     z3d_program_config program_config;
     int threads; /* per rank; scratch depends on it */
     z3d_model *model;

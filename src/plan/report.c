@@ -4,16 +4,16 @@
 static void print_model(const z3d_plan *plan, z3d_string *out) {
     const z3d_mesh *t = &plan->mesh;
     const z3d_program_config *c = &plan->program_config;
+    const z3d_model_facts *facts = &plan->model->facts;
     char parameters[32], local[32];
     int64_t samples = c->micro_batch * c->accumulation * z3d_mesh_size(t, Z3D_AXES_DATA);
     z3d_string_append(out,
-                      "model          %s parameters: %lld layers, hidden %lld, %lld heads, "
-                      "sequence %lld, vocabulary %lld (padded %lld)\n",
+                      "model          %s parameters: %s, sequence %lld, vocabulary %lld (padded "
+                      "%lld)\n",
                       z3d_format_count((double)z3d_model_parameter_count(plan->model), parameters,
                                        sizeof parameters),
-                      (long long)plan->gpt.num_layers, (long long)plan->gpt.hidden_size,
-                      (long long)plan->gpt.num_heads, (long long)plan->gpt.seq_length,
-                      (long long)plan->gpt.vocab_size, (long long)z3d_gpt_padded_vocab(&plan->gpt));
+                      facts->shape, (long long)facts->tokens, (long long)facts->vocabulary,
+                      (long long)facts->padded_vocabulary);
     z3d_string_append(out,
                       "world          %d ranks: tensor %d x data %d x pipeline %d; this is rank %d "
                       "(tensor %d, data %d)\n",
@@ -27,7 +27,7 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
                       (long long)samples, (long long)c->micro_batch, c->accumulation,
                       z3d_mesh_size(t, Z3D_AXES_DATA), c->stage, z3d_dtype_name(c->dtype),
                       c->recompute ? ", activations recomputed" : "",
-                      plan->gpt.sequence_parallel ? ", sequence parallel" : "",
+                      plan->model->sequence_parallel ? ", sequence parallel" : "",
                       c->reduce_per_step ? "once a step" : "every micro-batch",
                       z3d_keeps_whole_gradients(plan->set.layout) ? " and kept whole until then"
                                                                   : "");
@@ -128,10 +128,10 @@ static void print_communication(const z3d_plan *plan, z3d_string *out) {
 
 static void print_work(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
+    const z3d_model_facts *facts = &plan->model->facts;
     char flops[32], model[32];
-    double tokens = (double)(c->micro_batch * c->accumulation) * (double)plan->gpt.seq_length;
-    double formula = z3d_gpt_flops_per_token(&plan->gpt, false) * tokens /
-                     z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR);
+    double tokens = (double)(c->micro_batch * c->accumulation) * (double)facts->tokens;
+    double formula = facts->flops.step * tokens / z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR);
     z3d_string_append(out,
                       "\n"
                       "work a step\n"

@@ -12,9 +12,11 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
-/* One sample a rank and step, as many tensor ranks as the heads allow. */
-static void fit_config(z3d_config *config, int ranks) {
-    int tensor = common_divisor(ranks, (int)config->model_num_attention_heads);
+/* One sample a rank and step, as many tensor ranks as the model allows. */
+static z3d_status fit_config(z3d_config *config, int ranks) {
+    z3d_model_sizes sizes;
+    Z3D_TRY(z3d_model_sizes_of(config, &sizes));
+    int tensor = common_divisor(ranks, (int)sizes.tensor_limit);
     config->parallel_tensor_model_parallel_size = tensor;
     config->parallel_world_size = Z3D_AUTO;
     config->train_batch_size = Z3D_AUTO;
@@ -27,6 +29,7 @@ static void fit_config(z3d_config *config, int ranks) {
     /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
     config->parallel_sequence_parallel = false;
     config->activation_checkpointing_partition_activations = false;
+    return Z3D_OK;
 }
 
 /* An imported model that was moved has its tokenizer beside it, not where its configuration says.
@@ -61,7 +64,7 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
         const char *text = z3d_checkpoint_get_info(checkpoint)->config;
         status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
     }
-    if (status == Z3D_OK) fit_config(*out, ranks);
+    if (status == Z3D_OK) status = fit_config(*out, ranks);
     /* What is loaded is given, however the run began. */
     if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
     if (status == Z3D_OK) status = find_tokenizer(folder, *out);

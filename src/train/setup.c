@@ -221,8 +221,7 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
     z3d_string digest = {0}, trace = {0};
     char name[48];
-    z3d_status status = z3d_plan_model(trainer->config, &trainer->model);
-    if (status == Z3D_OK) status = allocate_batches(trainer);
+    z3d_status status = allocate_batches(trainer);
     fill_engine_config(trainer, &engine);
     if (status == Z3D_OK && trainer->rank == 0) status = keep_instruction_files(trainer);
     if (status == Z3D_OK && trainer->config->training_digest) {
@@ -293,9 +292,9 @@ static z3d_status build(z3d_trainer *trainer) {
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");
     Z3D_TRY(make_engine(trainer));
-    trainer->model_flops = z3d_gpt_flops_per_token(&trainer->gpt, false);
+    trainer->model_flops = trainer->model->facts.flops.step;
     trainer->hardware_flops =
-        z3d_plan_hardware_flops(z3d_engine_program(trainer->engine, Z3D_MODE_TRAIN), &trainer->gpt);
+        z3d_plan_hardware_flops(z3d_engine_program(trainer->engine, Z3D_MODE_TRAIN));
     return Z3D_OK;
 }
 
@@ -323,7 +322,8 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
     Z3D_TRY(z3d_trainer_agree_config(trainer));
     /* From here on a rank that stands still is noticed. */
     Z3D_TRY(start_watchdog(trainer));
-    z3d_plan_gpt_config(trainer->config, &trainer->gpt);
+    z3d_status status = z3d_model_from_config(trainer->config, &trainer->model);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_plan_program_config(trainer->config, &trainer->program);
     return z3d_trainer_find_place(trainer);
 }

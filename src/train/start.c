@@ -1,6 +1,5 @@
 /* Checks and chooses before anything is built: one configuration on all ranks, positions, how
  * matrices are multiplied. */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,34 +7,6 @@
 #include "src/plan/choose/choose.h"
 #include "src/plan/price/measure.h"
 #include "src/train/trainer.h"
-
-void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(trainer->place, sizeof trainer->place, format, arguments);
-    va_end(arguments);
-    z3d_watchdog_position(trainer->world, false, trainer->place);
-}
-
-void z3d_trainer_wait_place(z3d_trainer *trainer) {
-    char text[sizeof trainer->place + 32];
-    snprintf(text, sizeof text, "%s (waiting for all ranks)", trainer->place);
-    z3d_watchdog_position(trainer->world, true, text);
-}
-
-z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
-    const z3d_kept_error own = z3d_error_keep(mine);
-    z3d_trainer_wait_place(trainer);
-    z3d_status status = z3d_world_agree(trainer->world, mine);
-    z3d_watchdog_position(trainer->world, false, trainer->place);
-    /* What rank 0 found itself needs no "rank 0:" in front: mostly all ranks found the same. */
-    return mine != Z3D_OK && trainer->rank == 0 ? z3d_error_restore(&own) : status;
-}
-
-z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status) {
-    if (z3d_world_size(trainer->world) == 1) return status;
-    z3d_world_abort(trainer->world, status, z3d_error_message());
-}
 
 /* First line in which two texts differ, in each (up to 120 bytes). */
 static void first_difference(const char *a, const char *b, char *line_a, char *line_b,
@@ -86,7 +57,8 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     z3d_config *config = trainer->config;
     int data_size = 1;
     z3d_trainer_place(trainer, "start-up: checking the configuration");
-    z3d_status status = z3d_config_settle(config, z3d_world_size(trainer->world), &data_size);
+    z3d_status status =
+        z3d_config_settle(config, &z3d_model_rules, z3d_world_size(trainer->world), &data_size);
     if (status == Z3D_OK && !*config->run_dir)
         status =
             Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir is empty: set the folder that the run writes to");
@@ -208,19 +180,19 @@ typedef struct choice {
 /* The method is chosen at the shape of a block's largest product; the peak is what one large square
  * product reaches. */
 static z3d_status measure(const z3d_trainer *trainer, int threads, choice *out) {
-    const z3d_gpt_config *gpt = &trainer->gpt;
+    const z3d_model_facts *facts = &trainer->model->facts;
     z3d_dtype dtype = trainer->program.dtype;
     z3d_device *probe = NULL;
     z3d_gemm_method method = Z3D_GEMM_SGEMM, unused;
     double gflops = 0, square = 0;
-    int64_t rows = trainer->program.micro_batch * gpt->seq_length;
+    int64_t rows = trainer->program.micro_batch * facts->tokens;
     z3d_status status;
     z3d_device_config config = {.backend = "cpu", .threads = threads};
     Z3D_TRY_GOTO(status, z3d_device_create(&config, &probe), end);
     Z3D_TRY_GOTO(status,
                  z3d_device_measure_gemm(probe, dtype, rows < 2048 ? rows : 2048,
-                                         4 * gpt->hidden_size / gpt->tensor_size, gpt->hidden_size,
-                                         &method, &gflops),
+                                         facts->product_outputs, facts->product_inputs, &method,
+                                         &gflops),
                  end);
     Z3D_TRY_GOTO(status, z3d_device_measure_gemm(probe, dtype, 1024, 1024, 1024, &unused, &square),
                  end);

@@ -290,7 +290,6 @@ static void say_start(z3d_trainer *trainer) {
     z3d_run_facts facts = {
         .config = trainer->config,
         .model = trainer->model,
-        .gpt = &trainer->gpt,
         .engine = trainer->engine,
         .mesh = &trainer->mesh,
         .device = z3d_device_description(trainer->device),

@@ -21,7 +21,6 @@ typedef struct z3d_trainer {
     int rank;
     char place[64]; /* the last z3d_trainer_place */
     z3d_mesh mesh;
-    z3d_gpt_config gpt;
     z3d_program_config program;
 
     z3d_device *device;

@@ -155,8 +155,8 @@ static conversion convert(bool megatron, const std::string &text) {
     std::ofstream(path) << text;
     z3d_string yaml = {}, table = {};
     bool complete;
-    EXPECT_EQ(megatron ? z3d_config_from_megatron(path.c_str(), &yaml, &table, &complete)
-                       : z3d_config_from_deepspeed(path.c_str(), &yaml, &table, &complete),
+    EXPECT_EQ(megatron ? z3d_config_from_megatron(path.c_str(), NULL, &yaml, &table, &complete)
+                       : z3d_config_from_deepspeed(path.c_str(), NULL, &yaml, &table, &complete),
               Z3D_OK)
         << z3d_error_message();
     unlink(path.c_str());

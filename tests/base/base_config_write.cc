@@ -168,7 +168,7 @@ TEST(write, defaults_read_back_and_every_key_is_there) {
     }
     EXPECT_GT(count, 60);
     z3d_string_free(&keys);
-    EXPECT_EQ(z3d_config_check(again.get), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(z3d_config_check(again.get, NULL), Z3D_OK) << z3d_error_message();
 }
 
 TEST(write, what_it_looks_like) {
@@ -178,7 +178,7 @@ TEST(write, what_it_looks_like) {
                         "    - {path: \"b\\\"\\n.bin\", weight: 0.1}\n  validation: []\n"),
               std::string::npos)
         << text;
-    EXPECT_EQ(text.find("model:\n  num_layers: 12\n  hidden_size: 768\n"), 0u);
+    EXPECT_EQ(text.find("model:\n  type: \"gpt2\"\n  num_layers: 12\n  hidden_size: 768\n"), 0u);
     EXPECT_NE(text.find("\noptimizer:\n  type: AdamW\n  params:\n    lr: 0.0006\n    betas: [0.9, "
                         "0.95]\n    eps: 1e-08\n"),
               std::string::npos)

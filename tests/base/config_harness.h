@@ -56,9 +56,9 @@ inline std::string refusal(const std::string &text) {
 }
 
 /* The message with which z3d_config_check refuses a text that reads well. */
-inline std::string check(const std::string &text) {
+inline std::string check(const std::string &text, const z3d_config_rules *rules = nullptr) {
     Config config(text);
-    z3d_status status = z3d_config_check(config.get);
+    z3d_status status = z3d_config_check(config.get, rules);
     EXPECT_TRUE(status == Z3D_OK || status == Z3D_ERR_CONFIG);
     return status == Z3D_OK ? "accepted" : z3d_error_message();
 }
@@ -69,12 +69,13 @@ inline bool has(const std::string &text, const std::string &part) {
 
 /* Everything wrong with a file and its overrides, as a program tells it. */
 inline std::string all_errors(const std::string &text, std::initializer_list<const char *> set,
-                              int world = 0) {
+                              int world = 0, const z3d_config_rules *rules = nullptr) {
     Config c;
     int data;
     (void)c.read(text);
     for (const char *assignment : set) (void)c.set(assignment);
-    z3d_status status = world ? z3d_config_settle(c.get, world, &data) : z3d_config_check(c.get);
+    z3d_status status =
+        world ? z3d_config_settle(c.get, rules, world, &data) : z3d_config_check(c.get, rules);
     EXPECT_TRUE(status == Z3D_OK || status == Z3D_ERR_CONFIG);
     return status == Z3D_OK ? "accepted" : z3d_error_message();
 }

@@ -13,7 +13,7 @@
 extern "C" {
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/shard.h"
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 }
 
 // The value of element i of a tensor's state: distinct, exactly representable.

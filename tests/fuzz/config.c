@@ -36,16 +36,16 @@ static void round_trip(z3d_config *config) {
     z3d_string first = {0}, second = {0};
     z3d_config *again = create();
     int data = 0, data_again = 0;
-    z3d_status checked = z3d_config_check(config);
+    z3d_status checked = z3d_config_check(config, NULL);
     if (checked != Z3D_OK) require_message(checked);
-    z3d_status resolved = z3d_config_resolve(config, 4, &data);
+    z3d_status resolved = z3d_config_resolve(config, NULL, 4, &data);
     if (resolved != Z3D_OK) require_message(resolved);
     z3d_config_write(config, &first);
     require(!first.failed);
     require(z3d_config_read_text(again, first.text, first.length, "again") == Z3D_OK);
     if (checked == Z3D_OK && resolved == Z3D_OK) {
-        require(z3d_config_check(again) == Z3D_OK);
-        require(z3d_config_resolve(again, 4, &data_again) == Z3D_OK && data == data_again);
+        require(z3d_config_check(again, NULL) == Z3D_OK);
+        require(z3d_config_resolve(again, NULL, 4, &data_again) == Z3D_OK && data == data_again);
     }
     z3d_config_write(again, &second);
     require(!second.failed && strcmp(first.text, second.text) == 0);

@@ -4,7 +4,7 @@
 #ifndef ZERO3D_TESTS_GPU_CHECK_H
 #define ZERO3D_TESTS_GPU_CHECK_H
 
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 #include "zero/zero.h"
 
 typedef struct check_context {

@@ -9,7 +9,7 @@
 #include <vector>
 
 extern "C" {
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 }
 
 // Deterministic values in [-1, 1), by name and global element.

@@ -118,17 +118,20 @@ TEST(Description, RefusesWhatCannotBe) {
         const char *part;
         void (*change)(z3d_gpt_config *);
     } bad[] = {
-        {"hidden_size 770 is not divisible", [](z3d_gpt_config *c) { c->hidden_size = 770; }},
-        {"num_attention_heads 12 is not divisible", [](z3d_gpt_config *c) { c->tensor_size = 8; }},
-        {"num_layers is 0", [](z3d_gpt_config *c) { c->num_layers = 0; }},
-        {"seq_length is -1", [](z3d_gpt_config *c) { c->seq_length = -1; }},
+        {"model.num_attention_heads: 12 does not divide model.hidden_size 770",
+         [](z3d_gpt_config *c) { c->hidden_size = 770; }},
+        {"tensor_model_parallel_size: 8 does not divide model.num_attention_heads 12",
+         [](z3d_gpt_config *c) { c->tensor_size = 8; }},
+        {"model.num_layers: 0 is out of range; write 1 to 16777216",
+         [](z3d_gpt_config *c) { c->num_layers = 0; }},
+        {"seq_length: -1", [](z3d_gpt_config *c) { c->seq_length = -1; }},
         {"vocab_size", [](z3d_gpt_config *c) { c->vocab_size = INT64_MAX; }},
         {"hidden_size", [](z3d_gpt_config *c) { c->hidden_size = INT64_MIN; }},
         {"tensor_model_parallel_size", [](z3d_gpt_config *c) { c->tensor_size = 0; }},
         {"hidden_dropout", [](z3d_gpt_config *c) { c->hidden_dropout = NAN; }},
         {"attention_dropout", [](z3d_gpt_config *c) { c->attention_dropout = 1; }},
         {"init_method_std", [](z3d_gpt_config *c) { c->init_std = -1; }},
-        {"2^63",
+        {"too large a model for 64-bit sizes",
          [](z3d_gpt_config *c) {
              c->num_layers = 1000000, c->hidden_size = 1 << 20, c->num_heads = 1 << 10;
          }},
@@ -146,12 +149,12 @@ TEST(Description, RefusesWhatCannotBe) {
 
 // Narayanan et al. (2104.04473), equation 3: 96 B s l h^2 (1 + s/6h + V/16lh).
 TEST(Flops, Formula) {
-    z3d_gpt_config c = gpt2();
+    Model gpt(gpt2());
     double l = 12, h = 768, s = 1024, v = 50257;
     EXPECT_NEAR(96 * l * h * h * (1 + s / (6 * h) + v / (16 * l * h)),
-                z3d_gpt_flops_per_token(&c, true), 1);
-    EXPECT_NEAR(72 * l * h * h * (1 + s / (6 * h) + v / (12 * l * h)),
-                z3d_gpt_flops_per_token(&c, false), 1);
+                gpt.model->facts.flops.recomputed_step, 1);
+    EXPECT_NEAR(72 * l * h * h * (1 + s / (6 * h) + v / (12 * l * h)), gpt.model->facts.flops.step,
+                1);
 }
 
 // ---- on the recording device ----

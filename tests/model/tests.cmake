@@ -1,3 +1,4 @@
+zero3d_test(model_config ROOM model)
 zero3d_test(model_gpt ROOM model)
 zero3d_test(model_gpt_units ROOM model RANKS 1 2 4)
 

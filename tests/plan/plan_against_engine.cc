@@ -104,7 +104,7 @@ Outcome engine(const std::string &text, int ranks, int rank, int threads) {
     z3d_config *config = read(text);
     z3d_program_config program;
     out.status = z3d_plan_place(config, ranks, rank, &mesh);
-    if (out.status == Z3D_OK) out.status = z3d_plan_model(config, &model);
+    if (out.status == Z3D_OK) out.status = z3d_model_from_config(config, &model);
     if (out.status == Z3D_OK) {
         z3d_plan_program_config(config, &program);
         z3d_sim_node node = {};

@@ -44,7 +44,7 @@ Choice choose(const std::function<void(z3d_hardware &)> &change, const std::stri
     z3d_config_write(config, &written);
     out.concrete = std::string(written.text).find("cpu_checkpointing: auto") == std::string::npos &&
                    std::string(written.text).find("some.yaml") == std::string::npos &&
-                   z3d_config_check(config) == Z3D_OK;
+                   z3d_config_check(config, &z3d_model_rules) == Z3D_OK;
     z3d_string_free(&written);
     z3d_string_free(&why);
     z3d_config_destroy(config);

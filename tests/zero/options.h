@@ -6,7 +6,7 @@
 #include <string>
 
 extern "C" {
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 #include "zero/zero.h"
 }
 

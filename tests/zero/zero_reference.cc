@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" {
-#include "src/model/model.h"
+#include "src/model/gpt/gpt.h"
 #include "zero/zero.h"
 }
 

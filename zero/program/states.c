@@ -25,6 +25,10 @@ void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_
     kept[Z3D_PART_OPTIMIZER].tensors = config->dtype == Z3D_F32 ? 2 : 3;
 }
 
+bool z3d_states_reduce_per_step(int stage) {
+    return stage < 2;
+}
+
 static const z3d_kept *kept_of(const z3d_layout *layout, int group, z3d_group_part part) {
     return &layout->group[group].kept[part];
 }

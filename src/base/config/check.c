@@ -8,49 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Divisors of n nearest to `value` from below and above: what would be right. */
-static int64_t divisor_below(int64_t n, int64_t value) {
-    while (value > 1 && n % value != 0) value--;
-    return value;
-}
-
-static int64_t divisor_above(int64_t n, int64_t value) {
-    while (value < n && n % value != 0) value++;
-    return value;
-}
-
-static void refuse_divisor(config_checker *k, const char *path, int64_t value, int64_t n,
-                           const char *what) {
-    int64_t below = value < n ? divisor_below(n, value) : n;
-    int64_t above = value < n ? divisor_above(n, value) : n;
-    z3d_string right = {0};
-    if (below != above) z3d_string_append(&right, "%lld or ", (long long)below);
-    z3d_string_append(&right, "%lld", (long long)above);
-    config_complain(k, path, "%lld does not divide %s %lld; write %s", (long long)value, what,
-                    (long long)n, right.failed ? "a divisor" : right.text);
-    z3d_string_free(&right);
-}
-
-/* Parameters without padding: 12 h^2 + 13 h a block, embeddings, final norm. All their bytes (16
- * each) and activations are counted in int64_t, so a model beyond that is refused here. */
-static void check_model_size(config_checker *k) {
-    const z3d_config *c = k->c;
-    int64_t h = c->model_hidden_size, block, blocks, table, positions, total, unused;
-    if (!config_sound(k, "model.num_layers", "model.hidden_size", "model.vocab_size",
-                      "model.seq_length", NULL))
-        return;
-    bool fits =
-        z3d_mul_i64(12 * h + 13, h, &block) && z3d_mul_i64(block, c->model_num_layers, &blocks) &&
-        z3d_mul_i64(c->model_vocab_size, h, &table) &&
-        z3d_mul_i64(c->model_seq_length, h, &positions) && z3d_add_i64(blocks, table, &total) &&
-        z3d_add_i64(total, positions, &total) && z3d_mul_i64(total, 1024, &unused);
-    if (fits) return;
-    config_complain(k, "model.num_layers",
-                    "%lld layers of hidden size %lld with %lld tokens are too large a model for "
-                    "64-bit sizes",
-                    (long long)c->model_num_layers, (long long)h, (long long)c->model_vocab_size);
-}
-
 /* What fp32 rounds to 1 divides by 0 there: 1 - beta^t. */
 static void check_below_one(config_checker *k, const char *path, double value) {
     char number[40];
@@ -70,33 +27,18 @@ static void check_numbers(config_checker *k) {
     }
 }
 
-static void check_model(config_checker *k) {
-    const z3d_config *c = k->c;
-    bool sound = config_sound(k, "model.num_attention_heads", "model.hidden_size", NULL);
-    if (sound && c->model_hidden_size % c->model_num_attention_heads != 0) {
-        refuse_divisor(k, "model.num_attention_heads", c->model_num_attention_heads,
-                       c->model_hidden_size, "model.hidden_size");
-    }
-    check_model_size(k);
+static bool is_sound(void *checker, const char *key) {
+    return config_sound(checker, key, NULL);
 }
 
-/* The sequence, not a micro-batch's tokens: generation has one sample. */
-static void check_sequence(config_checker *k) {
-    const z3d_config *c = k->c;
-    int64_t tensor = c->parallel_tensor_model_parallel_size, length = c->model_seq_length;
-    int64_t below = length / tensor * tensor, above = below + tensor;
-    bool sound =
-        config_sound(k, "parallel.sequence_parallel", "parallel.tensor_model_parallel_size", NULL);
-    if (!sound || !c->parallel_sequence_parallel) return;
-    if (below == length || !config_sound(k, "model.seq_length", NULL)) return;
-    z3d_string right = {0};
-    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
-    z3d_string_append(&right, "%lld", (long long)above);
-    config_complain(k, "model.seq_length",
-                    "parallel.sequence_parallel cannot divide %lld tokens by %lld tensor ranks; "
-                    "write %s",
-                    (long long)length, (long long)tensor, right.failed ? "" : right.text);
-    z3d_string_free(&right);
+static void complain(void *checker, const char *key, const char *message) {
+    config_complain(checker, key, "%s", message);
+}
+
+/* The model's own limits. */
+static void check_model(config_checker *k) {
+    if (!k->rules || !config_sound(k, "model.type", NULL)) return;
+    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain});
 }
 
 /* What only several tensor ranks do. */
@@ -114,30 +56,19 @@ static void check_tensor_parts(config_checker *k) {
                                "with parallel.tensor_model_parallel_size 1",
                                NULL,
                                false};
-    if (c->parallel_tensor_model_parallel_size > 1) {
-        check_sequence(k);
-        return;
-    }
+    if (c->parallel_tensor_model_parallel_size > 1) return;
     config_refuse_idle(k, &sequence, 1, &unshared);
     config_refuse_idle(k, &nodes, 1, &alone);
 }
 
 static void check_parallel(config_checker *k) {
     const z3d_config *c = k->c;
-    static const char tensor_key[] = "parallel.tensor_model_parallel_size";
-    int64_t tensor = c->parallel_tensor_model_parallel_size;
     if (c->parallel_pipeline_model_parallel_size != 1) {
         config_complain(k, "parallel.pipeline_model_parallel_size",
                         "%lld: pipeline parallelism is not supported yet; write 1",
                         (long long)c->parallel_pipeline_model_parallel_size);
     }
-    if (!config_sound(k, tensor_key, NULL)) return;
-    if (config_sound(k, "model.num_attention_heads", NULL) &&
-        c->model_num_attention_heads % tensor != 0) {
-        refuse_divisor(k, tensor_key, tensor, c->model_num_attention_heads,
-                       "model.num_attention_heads");
-    }
-    check_tensor_parts(k);
+    if (config_sound(k, "parallel.tensor_model_parallel_size", NULL)) check_tensor_parts(k);
 }
 
 static bool is_written(const z3d_config *c, const char *path) {
@@ -460,8 +391,8 @@ static void check_unused_parts(config_checker *k) {
 void config_check_into(config_checker *k) {
     config_settle_peers(k);
     check_numbers(k);
-    check_model(k);
     check_parallel(k);
+    check_model(k);
     check_precision(k);
     check_activation(k);
     check_schedule(k);

@@ -93,12 +93,12 @@ static void report_lines(config_conversion *v, char *lines) {
 }
 
 /* Until what is left is valid; true if it is. */
-static bool drop_what_is_refused(config_conversion *v) {
+static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *rules) {
     for (int round = 0; round < CHECK_ROUNDS; round++) {
         config_errors found = {0};
         config_checker k;
         memset(v->config->origin->wrong, 0, sizeof v->config->origin->wrong);
-        config_checker_begin(&k, v->config, &found);
+        config_checker_begin(&k, v->config, rules, &found);
         config_check_into(&k);
         if (found.total && found.text.text) report_lines(v, found.text.text);
         z3d_string_free(&found.text);
@@ -110,12 +110,12 @@ static bool drop_what_is_refused(config_conversion *v) {
     return false;
 }
 
-z3d_status config_conversion_finish(config_conversion *v, z3d_string *yaml, z3d_string *table,
-                                    bool *complete) {
+z3d_status config_conversion_finish(config_conversion *v, const z3d_config_rules *rules,
+                                    z3d_string *yaml, z3d_string *table, bool *complete) {
     static const char *const titles[CONFIG_VERDICTS] = {
         "Taken:", "Written out, because the defaults differ:", "Not the same here:",
         "No effect here:", "Not supported:"};
-    bool valid = drop_what_is_refused(v);
+    bool valid = drop_what_is_refused(v, rules);
     *complete = valid && v->report.count[CONFIG_REFUSED] == 0;
     z3d_string_append(yaml, "# From the %s settings in %s.\n", v->peer, v->file);
     config_write_set(v->config, yaml);

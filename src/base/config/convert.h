@@ -24,7 +24,7 @@ void config_take_default(config_conversion *v, const char *path, const char *tex
 void config_take_quietly(config_conversion *v, const char *path, const char *text);
 
 /* Drops what z3d_config_check refuses (with a row), and writes both texts. */
-z3d_status config_conversion_finish(config_conversion *v, z3d_string *yaml, z3d_string *table,
-                                    bool *complete);
+z3d_status config_conversion_finish(config_conversion *v, const z3d_config_rules *rules,
+                                    z3d_string *yaml, z3d_string *table, bool *complete);
 
 #endif

@@ -117,14 +117,14 @@ static void convert(config_conversion *v) {
                       "training.device");
 }
 
-z3d_status z3d_config_from_deepspeed(const char *path, z3d_string *yaml, z3d_string *table,
-                                     bool *complete) {
+z3d_status z3d_config_from_deepspeed(const char *path, const z3d_config_rules *rules,
+                                     z3d_string *yaml, z3d_string *table, bool *complete) {
     config_conversion v;
     z3d_status status = config_conversion_begin(&v, path, "DeepSpeed");
     if (status == Z3D_OK) status = z3d_config_read_file(v.config, path);
     if (status == Z3D_OK) {
         convert(&v);
-        status = config_conversion_finish(&v, yaml, table, complete);
+        status = config_conversion_finish(&v, rules, yaml, table, complete);
     }
     config_conversion_end(&v);
     return status;

@@ -93,8 +93,10 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
 
 /* ---- checks ---- */
 
-void config_checker_begin(config_checker *k, z3d_config *config, config_errors *errors) {
+void config_checker_begin(config_checker *k, z3d_config *config, const z3d_config_rules *rules,
+                          config_errors *errors) {
     k->c = config;
+    k->rules = rules;
     k->errors = errors;
     memcpy(k->wrong, config->origin->wrong, sizeof k->wrong);
 }
@@ -122,34 +124,6 @@ void config_complain(config_checker *k, const char *path, const char *format, ..
     (void)z3d_config_error(k->c, path, "%s", message);
     if (key >= 0) k->wrong[key] = true;
     config_errors_add(k->errors);
-}
-
-/* What reading found, then what `check` and `resolve` find. */
-static z3d_status examine(z3d_config *config, bool check, int world_size, int *data) {
-    config_checker k;
-    config_errors all = config->origin->errors;
-    all.text = (z3d_string){0};
-    if (all.total) z3d_string_append(&all.text, "%s", config->origin->errors.text.text);
-    config_checker_begin(&k, config, &all);
-    if (!config->origin->cut) {
-        if (check) config_check_into(&k);
-        if (data) config_resolve_into(&k, world_size, data);
-    }
-    z3d_status status = config_errors_status(&all);
-    z3d_string_free(&all.text);
-    return status;
-}
-
-z3d_status z3d_config_check(z3d_config *config) {
-    return examine(config, true, 0, NULL);
-}
-
-z3d_status z3d_config_resolve(z3d_config *config, int world_size, int *data_parallel_size) {
-    return examine(config, false, world_size, data_parallel_size);
-}
-
-z3d_status z3d_config_settle(z3d_config *config, int world_size, int *data_parallel_size) {
-    return examine(config, true, world_size, data_parallel_size);
 }
 
 /* ---- another framework's settings ---- */

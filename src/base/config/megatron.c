@@ -434,8 +434,8 @@ static void convert(converter *m) {
     convert_checkpoints(m);
 }
 
-z3d_status z3d_config_from_megatron(const char *path, z3d_string *yaml, z3d_string *table,
-                                    bool *complete) {
+z3d_status z3d_config_from_megatron(const char *path, const z3d_config_rules *rules,
+                                    z3d_string *yaml, z3d_string *table, bool *complete) {
     converter *m;
     char *text = NULL;
     size_t length;
@@ -445,7 +445,7 @@ z3d_status z3d_config_from_megatron(const char *path, z3d_string *yaml, z3d_stri
     if (status == Z3D_OK) status = megatron_parse(text, path, &m->text);
     if (status == Z3D_OK) {
         convert(m);
-        status = config_conversion_finish(&m->v, yaml, table, complete);
+        status = config_conversion_finish(&m->v, rules, yaml, table, complete);
     }
     free(text);
     megatron_text_free(&m->text);

@@ -1,10 +1,9 @@
-/* Guesses what a misspelt key or option means. */
+/* Guesses what a misspelt key may mean. */
 #include "src/base/config/table.h"
 
-#include <ctype.h>
 #include <string.h>
 
-enum { WORD = 64, FAR_AWAY = 1000 };
+enum { WORD = CONFIG_WORD, FAR_AWAY = CONFIG_FAR_AWAY };
 
 /* Names by which users of other frameworks know our keys: a whole path, or ".leaf" in any section
  * and in none. */
@@ -69,37 +68,6 @@ static const struct {
     {"training.lr", "optimizer.params.lr"},
 };
 
-static int min3(int a, int b, int c) {
-    int least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-/* Edit distance with swaps of neighbours (optimal string alignment), case and -/_ aside. */
-static int distance(const char *a, const char *b) {
-    size_t m = strlen(a), n = strlen(b);
-    if (m >= WORD || n >= WORD) return FAR_AWAY;
-    int rows[3][WORD + 1];
-    int *before = rows[0], *last = rows[1], *now = rows[2];
-    for (size_t j = 0; j <= n; j++) last[j] = (int)j;
-    for (size_t i = 1; i <= m; i++) {
-        now[0] = (int)i;
-        for (size_t j = 1; j <= n; j++) {
-            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
-            x = x == '-' ? '_' : x;
-            now[j] = min3(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                before[j - 2] + 1 < now[j]) {
-                now[j] = before[j - 2] + 1;
-            }
-        }
-        int *free_row = before;
-        before = last;
-        last = now;
-        now = free_row;
-    }
-    return last[n];
-}
-
 static const char *leaf_of(const char *path) {
     const char *dot = strrchr(path, '.');
     return dot ? dot + 1 : path;
@@ -114,7 +82,7 @@ static bool same_parent(const char *a, const char *b) {
  * costs one more, so that a misspelling beside wins over one far away. */
 static int score(const char *path, const char *candidate) {
     const char *leaf = leaf_of(path);
-    int d = distance(leaf, leaf_of(candidate));
+    int d = config_distance(leaf, leaf_of(candidate));
     int allowed = 1 + (int)strlen(leaf) / 4;
     if (d > allowed || (d > 0 && (size_t)d >= strlen(leaf))) return FAR_AWAY;
     return 2 * d + !same_parent(path, candidate);
@@ -146,7 +114,7 @@ static const char *known_elsewhere(const char *path) {
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
         bool leaf = renamed[i].name[0] == '.';
         const char *name = renamed[i].name + leaf;
-        if (distance(leaf ? leaf_of(path) : path, name) == 0) return renamed[i].path;
+        if (config_distance(leaf ? leaf_of(path) : path, name) == 0) return renamed[i].path;
     }
     return NULL;
 }
@@ -161,40 +129,10 @@ const char *config_nearest(const char *path, char *buf, size_t size) {
     return search.best < FAR_AWAY ? buf : NULL;
 }
 
-bool config_option(const char *options, int index, char *buf, size_t size) {
-    const char *at = options;
-    for (; index > 0; index--) {
-        at = strchr(at, '|');
-        if (!at) return false;
-        at++;
-    }
-    size_t length = strcspn(at, "|");
-    if (length >= size) length = size - 1;
-    memcpy(buf, at, length);
-    buf[length] = '\0';
-    return true;
-}
-
 const char *z3d_config_key_named(const char *name) {
     const char *known = known_elsewhere(name);
     for (int i = 0; i < CONFIG_KEY_COUNT && !known; i++) {
-        if (distance(leaf_of(config_table[i].path), name) == 0) known = config_table[i].path;
+        if (config_distance(leaf_of(config_table[i].path), name) == 0) known = config_table[i].path;
     }
     return known && config_find(known) >= 0 ? known : NULL;
-}
-
-const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size) {
-    char option[WORD];
-    int best = 1 + (int)strlen(text) / 3;
-    const char *nearest = NULL;
-    for (int i = 0; config_option(options, i, option, sizeof option); i++) {
-        int d = distance(text, option);
-        if (strlen(text) > 2 && strcasestr(option, text)) d = 1; /* "cosine" */
-        if (d <= best && (size_t)d < strlen(option)) {
-            best = d - 1;
-            config_option(options, i, buf, size);
-            nearest = buf;
-        }
-    }
-    return nearest;
 }

@@ -121,10 +121,7 @@ static bool resolve_batches(config_checker *k, int64_t data) {
  * int64_t. */
 static bool check_sizes(config_checker *k) {
     const z3d_config *c = k->c;
-    int64_t tokens, width, bytes, run, tensor = c->parallel_tensor_model_parallel_size;
-    int64_t vocab =
-        z3d_round_up(c->model_vocab_size, c->model_make_vocab_size_divisible_by * tensor);
-    width = 4 * c->model_hidden_size > vocab ? 4 * c->model_hidden_size : vocab;
+    int64_t tokens, bytes, run, width = k->rules ? k->rules->width(c) : 0;
     bool fits = z3d_mul_i64(c->train_micro_batch_size_per_gpu, c->model_seq_length, &tokens) &&
                 z3d_mul_i64(tokens, width, &bytes) && z3d_mul_i64(bytes, 1024, &bytes);
     if (!fits) {
@@ -152,11 +149,6 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
                                    "gradient_accumulation_steps", NULL))
         return;
     if (!resolve_batches(k, data) || !check_sizes(k)) return;
-    if (c->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO) {
-        c->zero_optimization_grad_reduce = c->zero_optimization_stage >= 2
-                                               ? Z3D_GRAD_REDUCE_PER_MICROBATCH
-                                               : Z3D_GRAD_REDUCE_PER_STEP;
-    }
     if (c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps;
     }

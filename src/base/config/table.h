@@ -132,11 +132,13 @@ bool config_is_overridden(const z3d_config *config, const char *path);
 /* z3d_config_check and z3d_config_resolve, adding to `errors`. */
 typedef struct config_checker {
     z3d_config *c;
+    const z3d_config_rules *rules; /* NULL: none */
     config_errors *errors;
     bool wrong[CONFIG_KEY_COUNT];
 } config_checker;
 
-void config_checker_begin(config_checker *k, z3d_config *config, config_errors *errors);
+void config_checker_begin(config_checker *k, z3d_config *config, const z3d_config_rules *rules,
+                          config_errors *errors);
 /* Whether all of the keys named, up to NULL, are free of errors. */
 bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 /* One error at the key's place, which is then wrong. */
@@ -173,6 +175,10 @@ bool config_is_section(const char *path);
 const char *config_nearest(const char *path, char *buf, size_t size);
 /* Sets a key from its text in keys.h: "[0.9, 0.95]", "5e8". */
 z3d_status config_set_text(z3d_config *config, const config_key *key, const char *text);
+/* Edit distance with swaps of neighbours (optimal string alignment), case and -/_ aside; of words
+ * of CONFIG_WORD bytes and more CONFIG_FAR_AWAY. */
+enum { CONFIG_WORD = 64, CONFIG_FAR_AWAY = 1000 };
+int config_distance(const char *a, const char *b);
 /* The option of "a|b|c" nearest to text, NULL if none is near; in buf. */
 const char *config_nearest_option(const char *options, const char *text, char *buf, size_t size);
 

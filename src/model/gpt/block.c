@@ -12,7 +12,7 @@
  * With sequence parallelism layernorms, dropout and residuals are about a rank's own rows; what the
  * products read is gathered in front of them: two all-gathers and two reduce-scatters each way. The
  * layernorms' outputs are kept whole; a lean run gathers them once more in backward. */
-#include "src/model/gpt/gpt.h"
+#include "src/model/gpt/units.h"
 
 /* What forward leaves for backward, in the order it is taken. */
 typedef struct block_saved {

@@ -1,6 +1,6 @@
 /* GPT-2's first unit: tokens -> wte[token] + wpe[position], with dropout. Keeps nothing. The sum
  * over the tensor group leaves a rank its own rows; positions and dropout are about those. */
-#include "src/model/gpt/gpt.h"
+#include "src/model/gpt/units.h"
 
 enum { WTE, WPE };
 

@@ -1,20 +1,17 @@
-/* What a token costs, as the papers count. */
-#include "src/model/model.h"
+/* What a token costs, as the papers count: Narayanan et al. (2104.04473), equation 3, no causal
+ * half. 72 l h^2 (1 + s/6h + V/12lh) without recompute, 96 l h^2 (1 + s/6h + V/16lh) with. */
+#include "src/model/gpt/units.h"
 
-double z3d_gpt_flops_per_token(const z3d_gpt_config *config, bool recompute) {
+z3d_model_flops z3d_gpt_flops(const z3d_gpt_config *config) {
     double l = (double)config->num_layers, h = (double)config->hidden_size;
-    double v = (double)config->vocab_size;
+    double v = (double)config->vocab_size, s = (double)config->seq_length;
     /* Forward: a block's matrices 24 h^2, its attention 4 s h; the logits 2 V h. Backward is twice
-     * that; recompute repeats the blocks once and never the logits. */
-    double block = 24 * h * h + z3d_gpt_attention_flops_per_token(config);
-    return l * block * (recompute ? 4 : 3) + 6 * v * h;
-}
-
-double z3d_gpt_replay_flops_per_token(const z3d_gpt_config *config, bool output) {
-    double h = (double)config->hidden_size;
-    return (output ? 24 : 16) * h * h + z3d_gpt_attention_flops_per_token(config);
-}
-
-double z3d_gpt_attention_flops_per_token(const z3d_gpt_config *config) {
-    return 4 * (double)config->seq_length * (double)config->hidden_size;
+     * that; recompute repeats the blocks once and never the logits. A block's output needs its last
+     * matrix, 8 h^2. */
+    double attention = 4 * s * h, block = 24 * h * h + attention;
+    return (z3d_model_flops){.step = l * block * 3 + 6 * v * h,
+                             .recomputed_step = l * block * 4 + 6 * v * h,
+                             .replay = 16 * h * h + attention,
+                             .replay_with_output = block,
+                             .attention = attention};
 }

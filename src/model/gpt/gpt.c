@@ -1,6 +1,6 @@
-/* GPT-2 as a description: its configuration checked, its parameter groups, its units. What the
+/* GPT-2 as a description: its parameter groups, its units, its facts. What the
  * units do is in embedding.c, block.c and head.c. */
-#include "src/model/gpt/gpt.h"
+#include "src/model/gpt/units.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,58 +10,26 @@ int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config) {
     return z3d_round_up(config->vocab_size, config->vocab_multiple * config->tensor_size);
 }
 
-static z3d_status check_sizes(const z3d_gpt_config *c) {
-    const struct {
-        const char *name;
-        int64_t value, least, most;
-    } sizes[] = {{"num_layers", c->num_layers, 1, 1000000},
-                 {"hidden_size", c->hidden_size, 1, 1 << 20},
-                 {"num_attention_heads", c->num_heads, 1, 1 << 16},
-                 {"seq_length", c->seq_length, 1, 1 << 24},
-                 {"vocab_size", c->vocab_size, 2, 1 << 24},
-                 {"make_vocab_size_divisible_by", c->vocab_multiple, 1, 1 << 16},
-                 {"tensor_model_parallel_size", c->tensor_size, 1, 1 << 16}};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].value < sizes[i].least || sizes[i].value > sizes[i].most)
-            return Z3D_ERROR(Z3D_ERR_CONFIG, "GPT: %s is %lld; it must be %lld to %lld",
-                             sizes[i].name, (long long)sizes[i].value, (long long)sizes[i].least,
-                             (long long)sizes[i].most);
-    return Z3D_OK;
+/* The first limit that does not hold. */
+typedef struct refusal {
+    bool any;
+} refusal;
+
+static bool nothing_refused(void *context, const char *key) {
+    (void)key;
+    return !((refusal *)context)->any;
 }
 
-static z3d_status check(const z3d_gpt_config *c) {
-    Z3D_TRY(check_sizes(c));
-    if (c->hidden_size % c->num_heads)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "GPT: hidden_size %lld is not divisible by num_attention_heads %lld",
-                         (long long)c->hidden_size, (long long)c->num_heads);
-    if (c->num_heads % c->tensor_size)
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "GPT: num_attention_heads %lld is not divisible by "
-                         "tensor_model_parallel_size %d",
-                         (long long)c->num_heads, c->tensor_size);
-    if (c->sequence_parallel && (c->tensor_size == 1 || c->seq_length % c->tensor_size))
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "GPT: sequence parallelism needs a tensor_model_parallel_size above 1 "
-                         "that divides seq_length; they are %d and %lld",
-                         c->tensor_size, (long long)c->seq_length);
-    const double drop[] = {c->hidden_dropout, c->attention_dropout};
-    for (int i = 0; i < 2; i++)
-        if (!(drop[i] >= 0 && drop[i] < 1))
-            return Z3D_ERROR(Z3D_ERR_CONFIG,
-                             "GPT: %s_dropout is %g; it must be at least 0 and below 1",
-                             i ? "attention" : "hidden", drop[i]);
-    if (!(c->init_std > 0 && c->init_std <= 10))
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "GPT: init_method_std is %g; it must be above 0 and at most 10",
-                         c->init_std);
-    /* 13 h^2 bounds a block's parameters, so every count of elements fits 63 bits. */
-    int64_t total = 0;
-    if (!z3d_mul_i64(13 * c->hidden_size * c->hidden_size, c->num_layers, &total))
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "GPT: %lld layers of hidden_size %lld have more than 2^63 parameters",
-                         (long long)c->num_layers, (long long)c->hidden_size);
-    return Z3D_OK;
+static void refuse(void *context, const char *key, const char *message) {
+    refusal *r = context;
+    if (!r->any) (void)Z3D_ERROR(Z3D_ERR_CONFIG, "GPT: %s: %s", key, message);
+    r->any = true;
+}
+
+static z3d_status check(const z3d_gpt_config *config) {
+    refusal r = {false};
+    z3d_gpt_check(config, &(z3d_config_judge){&r, nothing_refused, refuse});
+    return r.any ? Z3D_ERR_CONFIG : Z3D_OK;
 }
 
 /* Appends a parameter whose shape is set by the caller. A matrix (std > 0) has weight decay. */
@@ -100,7 +68,7 @@ static void add_layernorm(z3d_parameter_group *group, const char *name, int64_t 
     add_vector(group, full, -1, Z3D_INIT_ZEROS, hidden);
 }
 
-/* In the order of gpt.h's GPT_*. The residual projections start smaller by sqrt(2 x layers), so
+/* In the order of units.h's GPT_*. The residual projections start smaller by sqrt(2 x layers), so
  * that the residual stream's variance does not grow with depth (GPT-2, section 2.3). */
 static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt) {
     const z3d_gpt_config *c = &gpt->config;
@@ -185,6 +153,20 @@ static void describe_units(z3d_model *model, const z3d_gpt *gpt) {
     head->output_elements[Z3D_MODE_GENERATE] = gpt->padded_vocab;
 }
 
+static void describe_facts(z3d_model *model, const z3d_gpt *gpt) {
+    const z3d_gpt_config *c = &gpt->config;
+    z3d_model_facts *facts = &model->facts;
+    *facts = (z3d_model_facts){.type = "GPT",
+                               .tokens = c->seq_length,
+                               .vocabulary = c->vocab_size,
+                               .padded_vocabulary = gpt->padded_vocab,
+                               .product_outputs = gpt->local_inner,
+                               .product_inputs = c->hidden_size,
+                               .flops = z3d_gpt_flops(c)};
+    snprintf(facts->shape, sizeof facts->shape, "%lld layers, hidden %lld, %lld heads",
+             (long long)c->num_layers, (long long)c->hidden_size, (long long)c->num_heads);
+}
+
 static void destroy(z3d_model *model) {
     free(model->data);
 }
@@ -217,6 +199,7 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     }
     describe_groups(model, gpt);
     describe_units(model, gpt);
+    describe_facts(model, gpt);
     *out = model;
     return Z3D_OK;
 }

@@ -1,78 +1,30 @@
-/* Private to GPT: what its units share. A unit's data is the z3d_gpt; the block number follows from
- * the unit's index. */
-#ifndef ZERO3D_MODEL_GPT_H
-#define ZERO3D_MODEL_GPT_H
+/* GPT-2 as a list of units, forward and backward written out. Start reading at gpt.c, then block.c.
+ */
+#ifndef ZERO3D_MODEL_GPT_GPT_H
+#define ZERO3D_MODEL_GPT_GPT_H
 
-#include "src/model/layers.h"
 #include "src/model/model.h"
 
-typedef struct z3d_gpt {
-    z3d_gpt_config config;
-    int64_t head_dim, padded_vocab;
-    int64_t local_heads, local_hidden, local_inner; /* on one tensor rank: of heads, of hidden (all
-                                                       heads' columns), of the 4 x hidden inside */
-} z3d_gpt;
+typedef struct z3d_gpt_config {
+    int64_t num_layers, hidden_size, num_heads, seq_length, vocab_size, vocab_multiple;
+    double hidden_dropout, attention_dropout, init_std;
+    int tensor_size;
+    bool sequence_parallel; /* layernorms, dropout and residuals on 1/tensor_size of the tokens */
+} z3d_gpt_config;
 
-/* Units of one kind do the same launches. */
-enum { GPT_KIND_EMBEDDING, GPT_KIND_BLOCK, GPT_KIND_HEAD };
+/* Groups "wte" (the tied table, [vocab, hidden], split along the vocabulary), "wpe", "block.0" ...,
+ * "ln_f"; units "embedding", "block.0" ..., "head". Parameter names are Hugging Face's GPT-2 ones
+ * without "transformer.h.N." ("ln_1.weight", "attn.c_attn.weight", ...), but matrices are stored
+ * [out, in] (attn.c_attn.weight [3, heads, head_dim, hidden]). Fields: tokens and targets,
+ * int32[seq]. In mode GENERATE the head's output is the logits T[batch, padded vocabulary] of row
+ * state->position. Errors: ERR_CONFIG with the first limit (limits.c) that does not hold. Not
+ * collective. */
+z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out);
 
-/* Places of a block's parameters in its group. */
-enum {
-    GPT_LN_1_WEIGHT,
-    GPT_LN_1_BIAS,
-    GPT_ATTN_WEIGHT,
-    GPT_ATTN_BIAS,
-    GPT_ATTN_PROJ_WEIGHT,
-    GPT_ATTN_PROJ_BIAS,
-    GPT_LN_2_WEIGHT,
-    GPT_LN_2_BIAS,
-    GPT_FC_WEIGHT,
-    GPT_FC_BIAS,
-    GPT_MLP_PROJ_WEIGHT,
-    GPT_MLP_PROJ_BIAS,
-    GPT_BLOCK_PARAMETERS
-};
+/* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */
+int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config);
 
-extern const struct z3d_unit_ops z3d_gpt_embedding_ops, z3d_gpt_block_ops, z3d_gpt_head_ops;
-
-#define GPT_EPSILON 1e-5f
-
-static inline const z3d_gpt *gpt_of(const z3d_unit_run *run) {
-    return run->unit->data;
-}
-
-static inline int64_t gpt_rows(const z3d_unit_run *run) {
-    return run->batch * gpt_of(run)->config.seq_length;
-}
-
-/* This rank's part of the vocabulary. */
-static inline z3d_vocab_range gpt_vocab_range(const z3d_unit_run *run) {
-    const z3d_gpt *gpt = gpt_of(run);
-    return z3d_vocab_range_of(gpt->config.vocab_size, gpt->padded_vocab, gpt->config.tensor_size,
-                              z3d_group_index(run->tensor));
-}
-
-/* Dropout at one site of this unit; only in training. */
-static inline z3d_dropout gpt_dropout(const z3d_unit_run *run, double p, const char *site) {
-    return (z3d_dropout){.p = run->mode == Z3D_MODE_TRAIN ? (float)p : 0.0f,
-                         .site = z3d_key((uint64_t)run->unit->index, site),
-                         .sample = run->sample,
-                         .state = run->state};
-}
-
-/* ---- rows.c: the rows between the tensor-parallel layers ---- */
-
-z3d_tensor_lane z3d_gpt_lane(const z3d_unit_run *run);
-/* Of T[rows, hidden], the rows that are this rank's own between the layers, and the bytes in front
- * of them in a buffer of all rows. */
-z3d_row_range z3d_gpt_own_rows(const z3d_unit_run *run);
-int64_t z3d_gpt_own_offset(const z3d_unit_run *run);
-/* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
- */
-z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all);
-/* *all = the gradient of all rows before a dropout, from dy of the own rows after it; it is dy if
- * nothing drops and all rows are own. */
-z3d_status z3d_gpt_dropout_gradient(z3d_unit_run *run, const void *dy, const char *site,
-                                    const void **all);
+/* In the registry (model.h). */
+extern const z3d_model_type z3d_gpt_type;
 
 #endif

@@ -2,7 +2,7 @@
  * table, column-parallel over the vocabulary: logits stay split) and the loss. Its backward turns
  * the kept logits into their gradient in place. In mode GENERATE: the whole vocabulary's logits of
  * one row a sample. */
-#include "src/model/gpt/gpt.h"
+#include "src/model/gpt/units.h"
 
 enum { WTE, LN_F };
 enum { WEIGHT, BIAS };

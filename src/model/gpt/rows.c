@@ -1,6 +1,6 @@
 /* Between the tensor-parallel layers: which rows are a rank's own, and how a gradient of its own
  * rows becomes one of all rows in front of a layer's backward. */
-#include "src/model/gpt/gpt.h"
+#include "src/model/gpt/units.h"
 
 static int64_t row_bytes(const z3d_unit_run *run) {
     return gpt_of(run)->config.hidden_size * (int64_t)z3d_dtype_size(run->dtype);

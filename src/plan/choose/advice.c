@@ -16,7 +16,7 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
     z3d_ledger ledger;
     Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
     z3d_plan_program_config(config, &program);
-    Z3D_TRY(z3d_plan_model(config, &model));
+    Z3D_TRY(z3d_model_from_config(config, &model));
     z3d_status status = z3d_program_set_create(model, &mesh, &program, threads, false, &set);
     if (status == Z3D_OK) {
         memcpy(out->arena, set.program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
@@ -57,7 +57,6 @@ typedef struct change {
 
 typedef struct advisor {
     z3d_string given; /* the configuration, as text */
-    bool reduce_auto; /* gradients are reduced when its stage has it so */
     int ranks, threads;
     const z3d_room *room;
     change change[MAX_CHANGES];
@@ -106,8 +105,9 @@ static void list_changes(advisor *a, const z3d_config *settled) {
     for (int64_t stage = settled->zero_optimization_stage + 1; stage <= 3; stage++) {
         change *c = new_change(a);
         assign_number(c, "zero_optimization.stage", stage);
-        if (settled->gradient_accumulation_steps > 1 && stage > 1 && !a->reduce_auto)
-            assign(c, "zero_optimization.grad_reduce", "per_microbatch");
+        if (settled->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_PER_STEP &&
+            settled->gradient_accumulation_steps > 1)
+            assign(c, "zero_optimization.grad_reduce", "auto");
     }
     if (settled->activation_checkpointing_granularity == Z3D_GRANULARITY_NONE)
         assign(new_change(a), "activation_checkpointing.granularity", "selective");
@@ -134,7 +134,6 @@ static void list_changes(advisor *a, const z3d_config *settled) {
 static z3d_status reread(const advisor *a, const change *c, z3d_config **out) {
     Z3D_TRY(z3d_config_create(out));
     Z3D_TRY(z3d_config_read_text(*out, a->given.text, a->given.length, "the configuration"));
-    if (a->reduce_auto) Z3D_TRY(z3d_config_override(*out, "zero_optimization.grad_reduce=auto"));
     for (int k = 0; c && k < c->count; k++) Z3D_TRY(z3d_config_override(*out, c->assignment[k]));
     return Z3D_OK;
 }
@@ -246,13 +245,6 @@ z3d_status z3d_plan_check_room(const z3d_config *config, int ranks, int threads,
     return status;
 }
 
-static bool reduces_by_stage(const z3d_config *config) {
-    z3d_grad_reduce by_stage = config->zero_optimization_stage < 2 ? Z3D_GRAD_REDUCE_PER_STEP
-                                                                   : Z3D_GRAD_REDUCE_PER_MICROBATCH;
-    z3d_grad_reduce given = (z3d_grad_reduce)config->zero_optimization_grad_reduce;
-    return given == Z3D_GRAD_REDUCE_AUTO || given == by_stage;
-}
-
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
                            z3d_string *out) {
     advisor *a;
@@ -260,7 +252,6 @@ z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, con
     a->ranks = ranks;
     a->threads = threads;
     a->room = room;
-    a->reduce_auto = reduces_by_stage(config);
     z3d_config_write(config, &a->given);
     z3d_status status =
         a->given.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a configuration's text")

@@ -56,8 +56,7 @@ static z3d_status price_steps(const z3d_fit_frame *w, const z3d_fit_row *row, in
         const z3d_program *train = z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN);
         *out = (price){.seconds = e.time.seconds, .allocator = e.time.allocator};
         for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) out->bytes += e.time.bytes[axes];
-        out->recompute =
-            z3d_plan_hardware_flops(train, &of->gpt) / z3d_gpt_flops_per_token(&of->gpt, false) - 1;
+        out->recompute = z3d_plan_hardware_flops(train) / of->model->facts.flops.step - 1;
     }
     z3d_case_destroy(of);
     return status;
@@ -178,7 +177,7 @@ z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardw
     if (status == Z3D_OK) {
         int data;
         z3d_fit_apply(&w, &out->row[0], out->row[0].accumulation);
-        status = z3d_config_resolve(config, out->ranks, &data);
+        status = z3d_config_resolve(config, &z3d_model_rules, out->ranks, &data);
     }
     z3d_fit_close(&w);
     return status;

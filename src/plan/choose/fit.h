@@ -11,8 +11,7 @@ enum { Z3D_FIT_FEW = 3, Z3D_FIT_DIVISORS = 2048 };
 typedef struct z3d_fit_frame {
     z3d_config *config;
     const z3d_hardware *hardware;
-    bool reduce_auto; /* when gradients are reduced follows from the stage */
-    int replay;       /* as given; rows without activation checkpoints have neither */
+    int replay; /* as given; rows without activation checkpoints have neither */
     int64_t checkpoints;
     z3d_sim_node node;
     z3d_mesh mesh;

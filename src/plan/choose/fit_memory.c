@@ -19,14 +19,13 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     z3d_config *c = w->config;
     w->replay = c->activation_checkpointing_replay;
     w->checkpoints = c->activation_checkpointing_number_checkpoints;
-    w->reduce_auto = c->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO;
     if (c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO) {
         Z3D_TRY(z3d_config_override(c, "training.hardware="));
         c->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
     }
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->mesh));
     w->node = z3d_case_node(c, w->hardware);
-    Z3D_TRY(z3d_plan_model(c, &w->model));
+    Z3D_TRY(z3d_model_from_config(c, &w->model));
     Z3D_TRY(z3d_plan_snapshot(c, w->model, &w->mesh, &w->snapshot));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
@@ -37,7 +36,6 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
     z3d_config *c = w->config;
     bool full = row->granularity == Z3D_GRANULARITY_FULL;
     c->zero_optimization_stage = row->stage;
-    if (w->reduce_auto) c->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
     c->activation_checkpointing_granularity = row->granularity;
     c->activation_checkpointing_partition_activations = row->partition;
     c->activation_checkpointing_cpu_checkpointing = row->offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
@@ -55,9 +53,10 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     z3d_program_set set;
     int data;
     z3d_fit_apply(w, row, accumulation);
-    z3d_status status = z3d_config_check(w->config);
+    z3d_status status = z3d_config_check(w->config, &z3d_model_rules);
     if (status == Z3D_OK)
-        status = z3d_config_resolve(w->config, z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), &data);
+        status = z3d_config_resolve(w->config, &z3d_model_rules,
+                                    z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), &data);
     z3d_plan_program_config(w->config, &config);
     Z3D_TRY(status);
     status = z3d_program_set_create(w->model, &w->mesh, &config, w->node.threads, false, &set);

@@ -63,7 +63,7 @@ z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware 
                               z3d_string *why) {
     bool offload = false;
     if (config->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) return Z3D_OK;
-    Z3D_TRY(z3d_config_check(config));
+    Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     /* Before anything is settled: with a settled value it would be an option without effect. */
     Z3D_TRY(z3d_config_override(config, "training.hardware="));
     Z3D_TRY(choose(config, ranks, hardware, &offload, why));

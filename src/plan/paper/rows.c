@@ -159,3 +159,57 @@ z3d_status z3d_paper_estimate(const z3d_paper_row *row, const z3d_case *of,
     double extra = row->fused_buffer ? 4.0 * (double)layout->padded_total : 0;
     return z3d_estimate_make(of, hardware, extra, NULL, out);
 }
+
+/* ---- the largest model ---- */
+
+/* Bytes to spare with so many layers; the host's memory counts as well. */
+static z3d_status spare(const z3d_paper_row *row, const z3d_hardware *hardware, int layers,
+                        double *free_bytes, double *parameters) {
+    z3d_case *of;
+    z3d_estimate estimate;
+    Z3D_TRY(z3d_paper_case(row, layers, &of));
+    z3d_status status = z3d_paper_estimate(row, of, hardware, &estimate);
+    double host = z3d_memory_host_free(&estimate.memory);
+    *free_bytes = estimate.memory.free < host ? estimate.memory.free : host;
+    *parameters = (double)z3d_model_parameter_count(of->model);
+    z3d_case_destroy(of);
+    return status;
+}
+
+/* Memory is nearly linear in layers: between a size that fits and one that does not, the straight
+ * line's zero is tried next. */
+z3d_status z3d_paper_largest(const z3d_paper_row *row, const z3d_hardware *hardware, int *layers,
+                             double *parameters) {
+    enum { MOST = 4096 };
+    int low = 1, high = row->layers > 16 ? row->layers : 16;
+    double low_free, high_free, count;
+    *layers = 0;
+    Z3D_TRY(spare(row, hardware, low, &low_free, parameters));
+    if (low_free < 0) return Z3D_OK;
+    Z3D_TRY(spare(row, hardware, high, &high_free, &count));
+    while (high_free >= 0 && high < MOST) {
+        double slope = (low_free - high_free) / (high - low);
+        low = high;
+        low_free = high_free;
+        *parameters = count;
+        high = slope > 0 ? high + (int)(high_free / slope) + 2 : 2 * high;
+        if (high > MOST) high = MOST;
+        Z3D_TRY(spare(row, hardware, high, &high_free, &count));
+    }
+    while (high - low > 1 && high_free < 0) {
+        int middle = low + (int)((high - low) * low_free / (low_free - high_free));
+        middle = middle <= low ? low + 1 : middle >= high ? high - 1 : middle;
+        double free_bytes;
+        Z3D_TRY(spare(row, hardware, middle, &free_bytes, &count));
+        if (free_bytes >= 0) {
+            low = middle;
+            low_free = free_bytes;
+            *parameters = count;
+        } else {
+            high = middle;
+            high_free = free_bytes;
+        }
+    }
+    *layers = low;
+    return Z3D_OK;
+}

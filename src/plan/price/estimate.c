@@ -20,10 +20,9 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
     z3d_status status = z3d_new(1, sizeof *made, "a case", &made);
     if (status != Z3D_OK) return status;
     Z3D_TRY_GOTO(status, z3d_plan_place(config, ranks, rank, &made->mesh), failed);
-    z3d_plan_gpt_config(config, &made->gpt);
     z3d_plan_program_config(config, &made->program);
     made->tensor_across_nodes = config->parallel_allow_tensor_across_nodes;
-    Z3D_TRY_GOTO(status, z3d_plan_model(config, &made->model), failed);
+    Z3D_TRY_GOTO(status, z3d_model_from_config(config, &made->model), failed);
     Z3D_TRY_GOTO(status, z3d_plan_snapshot(config, made->model, &made->mesh, &made->snapshot),
                  failed);
     Z3D_TRY_GOTO(status,
@@ -57,14 +56,15 @@ static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) 
 }
 
 static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_estimate *e) {
+    const z3d_model_flops *flops = &of->model->facts.flops;
     double devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     double rate = e->tokens / e->time.seconds / devices * 1e-12;
     double peak = z3d_hardware_peak(hardware, of->program.dtype) * 1e-12;
-    e->tflops_96 = rate * z3d_gpt_flops_per_token(&of->gpt, true);
-    e->tflops_72 = rate * z3d_gpt_flops_per_token(&of->gpt, false);
+    e->tflops_96 = rate * flops->recomputed_step;
+    e->tflops_72 = rate * flops->step;
     e->mfu = peak > 0 ? e->tflops_72 / peak : -1;
     const z3d_program *train = z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN);
-    e->hfu = peak > 0 ? rate * z3d_plan_hardware_flops(train, &of->gpt) / peak : -1;
+    e->hfu = peak > 0 ? rate * z3d_plan_hardware_flops(train) / peak : -1;
 }
 
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
@@ -77,7 +77,7 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
     Z3D_REQUIRE(out->time.seconds > 0, "a step that takes no time");
     out->samples = (double)of->program.micro_batch * of->program.accumulation *
                    z3d_mesh_size(&of->mesh, Z3D_AXES_DATA);
-    out->tokens = out->samples * (double)of->gpt.seq_length;
+    out->tokens = out->samples * (double)of->model->facts.tokens;
     count_speed(of, hardware, out);
     return Z3D_OK;
 }

@@ -8,7 +8,6 @@
 
 /* A configuration at full size on the sim device. */
 typedef struct z3d_case {
-    z3d_gpt_config gpt;
     z3d_mesh mesh;
     z3d_program_config program;
     z3d_model *model;

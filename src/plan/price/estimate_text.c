@@ -13,17 +13,17 @@ static void print_case(const z3d_case *of, z3d_string *out) {
     char parameters[32];
     z3d_string_append(
         out,
-        "%s parameters: %lld layers, hidden %lld, %lld heads, sequence %lld; %d ranks "
+        "%s parameters: %s, sequence %lld; %d ranks "
         "= tensor %d x data %d\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
         z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
                          sizeof parameters),
-        (long long)of->gpt.num_layers, (long long)of->gpt.hidden_size, (long long)of->gpt.num_heads,
-        (long long)of->gpt.seq_length, z3d_mesh_size(mesh, Z3D_AXES_WORLD),
-        z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_DATA), c->stage,
-        z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
-        c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
+        of->model->facts.shape, (long long)of->model->facts.tokens,
+        z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
+        z3d_mesh_size(mesh, Z3D_AXES_DATA), c->stage, z3d_dtype_name(c->dtype),
+        (long long)c->micro_batch, c->accumulation, c->recompute ? ", recompute" : "",
+        c->partition_activations ? ", P_a" : "",
         c->offload_activations ? ", checkpoints in host memory" : "",
-        of->gpt.sequence_parallel ? ", sequence parallel" : "");
+        of->model->sequence_parallel ? ", sequence parallel" : "");
 }
 
 static void print_memory(const z3d_case *of, const z3d_hardware *hardware,

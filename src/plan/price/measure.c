@@ -63,18 +63,21 @@ static z3d_status choose_method(const shape *shape, int threads, z3d_gemm_method
     return status;
 }
 
+static z3d_status make_model(const shape *shape, z3d_model **out) {
+    z3d_config *config;
+    Z3D_TRY(z3d_config_create(&config));
+    config->model_num_layers = 1;
+    config->model_hidden_size = shape->hidden;
+    config->model_num_attention_heads = shape->heads;
+    config->model_seq_length = shape->seq;
+    config->model_vocab_size = shape->vocab;
+    config->model_hidden_dropout = config->model_attention_dropout = shape->dropout ? 0.1 : 0;
+    z3d_status status = z3d_model_from_config(config, out);
+    z3d_config_destroy(config);
+    return status;
+}
+
 static z3d_status open_bench(bench *b, const shape *shape, int threads) {
-    double dropout = shape->dropout ? 0.1 : 0;
-    z3d_gpt_config gpt = {.num_layers = 1,
-                          .hidden_size = shape->hidden,
-                          .num_heads = shape->heads,
-                          .seq_length = shape->seq,
-                          .vocab_size = shape->vocab,
-                          .vocab_multiple = 128,
-                          .hidden_dropout = dropout,
-                          .attention_dropout = dropout,
-                          .init_std = 0.02,
-                          .tensor_size = 1};
     z3d_engine_config config = {.program = {.stage = 0,
                                             .dtype = shape->dtype,
                                             .grad_dtype = shape->dtype,
@@ -93,7 +96,7 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
     Z3D_TRY(z3d_new((size_t)count, sizeof *b->tokens, "tokens", &b->tokens));
     for (int i = 0; i < count; i++) b->tokens[i] = i * 7 % shape->vocab;
     Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &config.mesh));
-    Z3D_TRY(z3d_gpt_create(&gpt, &b->model));
+    Z3D_TRY(make_model(shape, &b->model));
     Z3D_TRY(z3d_tape_create(&b->tape));
     z3d_device_config device = {.backend = "timed", .threads = threads, .tape = b->tape};
     Z3D_TRY(choose_method(shape, threads, &device.gemm[shape->dtype]));

@@ -9,45 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-int z3d_token_type_bytes(z3d_token_type type) {
-    static const int bytes[] = {1, 1, 2, 2, 4, 4, 8};
-    return bytes[type];
-}
-
 static z3d_status copy_text(const char *text, char **out) {
     Z3D_TRY(z3d_new(strlen(text) + 1, 1, "a path", out));
     memcpy(*out, text, strlen(text));
     return Z3D_OK;
-}
-
-z3d_status z3d_map_file(const char *path, z3d_mapped_file *out) {
-    *out = (z3d_mapped_file){.fd = -1};
-    Z3D_TRY(copy_text(path, &out->path));
-    /* Non-blocking, so that a named pipe cannot hang the run. */
-    out->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (out->fd < 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the token file: %s", path, strerror(errno));
-    struct stat info;
-    if (fstat(out->fd, &info) != 0)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read the token file: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: it is %s, not a token file", path,
-                         S_ISDIR(info.st_mode) ? "a folder" : "a device or pipe");
-    out->bytes = info.st_size;
-    if (out->bytes == 0) return Z3D_OK;
-    void *map = mmap(NULL, (size_t)out->bytes, PROT_READ, MAP_SHARED, out->fd, 0);
-    if (map == MAP_FAILED)
-        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot map %lld bytes: %s", path, (long long)out->bytes,
-                         strerror(errno));
-    out->data = map;
-    return Z3D_OK;
-}
-
-void z3d_unmap_file(z3d_mapped_file *file) {
-    if (file->data) munmap((void *)file->data, (size_t)file->bytes);
-    if (file->fd >= 0) close(file->fd);
-    free(file->path);
-    *file = (z3d_mapped_file){.fd = -1};
 }
 
 static z3d_status read_llmc_header(z3d_token_file *file) {

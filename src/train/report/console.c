@@ -34,15 +34,15 @@ static const char *precision_name(const z3d_config *config) {
 
 static void say_model(z3d_console *console, const z3d_run_facts *facts) {
     char parameters[32];
-    const z3d_gpt_config *gpt = facts->gpt;
+    const z3d_model_facts *model = &facts->model->facts;
     z3d_console_say(console,
-                    "model       GPT, %s parameters: %lld layers, hidden %lld, %lld heads, "
-                    "%lld tokens per sample, vocabulary %lld (padded %lld)",
+                    "model       %s, %s parameters: %s, %lld tokens per sample, vocabulary %lld "
+                    "(padded %lld)",
+                    model->type,
                     z3d_format_count((double)z3d_model_parameter_count(facts->model), parameters,
                                      sizeof parameters),
-                    (long long)gpt->num_layers, (long long)gpt->hidden_size,
-                    (long long)gpt->num_heads, (long long)gpt->seq_length,
-                    (long long)gpt->vocab_size, (long long)z3d_gpt_padded_vocab(gpt));
+                    model->shape, (long long)model->tokens, (long long)model->vocabulary,
+                    (long long)model->padded_vocabulary);
 }
 
 static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {

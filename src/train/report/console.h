@@ -19,7 +19,6 @@
 typedef struct z3d_run_facts {
     const z3d_config *config; /* resolved */
     const z3d_model *model;
-    const z3d_gpt_config *gpt;
     const z3d_engine *engine;
     const z3d_mesh *mesh;
     const char *device; /* description */

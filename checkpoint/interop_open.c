@@ -1,0 +1,18 @@
+/* Which program wrote a model. */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint/interop.h"
+
+z3d_status z3d_interop_open(const char *from, z3d_interop *f) {
+    struct stat info;
+    *f = (z3d_interop){0};
+    if (stat(from, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(errno));
+    f->path = strdup(from);
+    if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    Z3D_TRY(z3d_config_create(&f->config));
+    if (S_ISDIR(info.st_mode)) return z3d_huggingface_open(from, f);
+    Z3D_TRY(z3d_interop_add_file(f, from));
+    return z3d_llmc_open(f);
+}

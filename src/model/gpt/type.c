@@ -1,0 +1,37 @@
+/* GPT in the registry: its block of the configuration. */
+#include "src/model/gpt/units.h"
+
+static z3d_gpt_config config_of(const z3d_config *config) {
+    return (z3d_gpt_config){.num_layers = config->model_num_layers,
+                            .hidden_size = config->model_hidden_size,
+                            .num_heads = config->model_num_attention_heads,
+                            .seq_length = config->model_seq_length,
+                            .vocab_size = config->model_vocab_size,
+                            .vocab_multiple = config->model_make_vocab_size_divisible_by,
+                            .hidden_dropout = config->model_hidden_dropout,
+                            .attention_dropout = config->model_attention_dropout,
+                            .init_std = config->model_init_method_std,
+                            .tensor_size = (int)config->parallel_tensor_model_parallel_size,
+                            .sequence_parallel = config->parallel_sequence_parallel};
+}
+
+static void check(const z3d_config *config, const z3d_config_judge *judge) {
+    z3d_gpt_config gpt = config_of(config);
+    z3d_gpt_check(&gpt, judge);
+}
+
+static void sizes(const z3d_config *config, z3d_model_sizes *out) {
+    z3d_gpt_config gpt = config_of(config);
+    int64_t inner = 4 * gpt.hidden_size, vocab = z3d_gpt_padded_vocab(&gpt);
+    *out = (z3d_model_sizes){.width = inner > vocab ? inner : vocab,
+                             .tensor_limit = gpt.num_heads,
+                             .parameters = z3d_gpt_parameters(&gpt)};
+}
+
+static z3d_status create(const z3d_config *config, z3d_model **out) {
+    z3d_gpt_config gpt = config_of(config);
+    return z3d_gpt_create(&gpt, out);
+}
+
+const z3d_model_type z3d_gpt_type = {
+    .name = "gpt2", .check = check, .sizes = sizes, .create = create, .interop = &z3d_gpt_interop};

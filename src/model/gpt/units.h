@@ -1,0 +1,87 @@
+/* Private to GPT: what its units share. A unit's data is the z3d_gpt; the block number follows from
+ * the unit's index. */
+#ifndef ZERO3D_MODEL_GPT_UNITS_H
+#define ZERO3D_MODEL_GPT_UNITS_H
+
+#include "src/model/gpt/gpt.h"
+#include "src/model/layers.h"
+
+typedef struct z3d_gpt {
+    z3d_gpt_config config;
+    int64_t head_dim, padded_vocab;
+    int64_t local_heads, local_hidden, local_inner; /* on one tensor rank: of heads, of hidden (all
+                                                       heads' columns), of the 4 x hidden inside */
+} z3d_gpt;
+
+/* Units of one kind do the same launches. */
+enum { GPT_KIND_EMBEDDING, GPT_KIND_BLOCK, GPT_KIND_HEAD };
+
+/* Places of a block's parameters in its group. */
+enum {
+    GPT_LN_1_WEIGHT,
+    GPT_LN_1_BIAS,
+    GPT_ATTN_WEIGHT,
+    GPT_ATTN_BIAS,
+    GPT_ATTN_PROJ_WEIGHT,
+    GPT_ATTN_PROJ_BIAS,
+    GPT_LN_2_WEIGHT,
+    GPT_LN_2_BIAS,
+    GPT_FC_WEIGHT,
+    GPT_FC_BIAS,
+    GPT_MLP_PROJ_WEIGHT,
+    GPT_MLP_PROJ_BIAS,
+    GPT_BLOCK_PARAMETERS
+};
+
+extern const struct z3d_unit_ops z3d_gpt_embedding_ops, z3d_gpt_block_ops, z3d_gpt_head_ops;
+
+#define GPT_EPSILON 1e-5f
+
+static inline const z3d_gpt *gpt_of(const z3d_unit_run *run) {
+    return run->unit->data;
+}
+
+static inline int64_t gpt_rows(const z3d_unit_run *run) {
+    return run->batch * gpt_of(run)->config.seq_length;
+}
+
+/* This rank's part of the vocabulary. */
+static inline z3d_vocab_range gpt_vocab_range(const z3d_unit_run *run) {
+    const z3d_gpt *gpt = gpt_of(run);
+    return z3d_vocab_range_of(gpt->config.vocab_size, gpt->padded_vocab, gpt->config.tensor_size,
+                              z3d_group_index(run->tensor));
+}
+
+/* Dropout at one site of this unit; only in training. */
+static inline z3d_dropout gpt_dropout(const z3d_unit_run *run, double p, const char *site) {
+    return (z3d_dropout){.p = run->mode == Z3D_MODE_TRAIN ? (float)p : 0.0f,
+                         .site = z3d_key((uint64_t)run->unit->index, site),
+                         .sample = run->sample,
+                         .state = run->state};
+}
+
+/* limits.c: tells the judge every limit that does not hold, by its key of the configuration. */
+void z3d_gpt_check(const z3d_gpt_config *config, const z3d_config_judge *judge);
+int64_t z3d_gpt_parameters(const z3d_gpt_config *config); /* INT64_MAX: beyond 64 bits */
+/* flops.c */
+z3d_model_flops z3d_gpt_flops(const z3d_gpt_config *config);
+
+/* interop.c */
+extern const z3d_model_interop z3d_gpt_interop;
+
+/* ---- rows.c: the rows between the tensor-parallel layers ---- */
+
+z3d_tensor_lane z3d_gpt_lane(const z3d_unit_run *run);
+/* Of T[rows, hidden], the rows that are this rank's own between the layers, and the bytes in front
+ * of them in a buffer of all rows. */
+z3d_row_range z3d_gpt_own_rows(const z3d_unit_run *run);
+int64_t z3d_gpt_own_offset(const z3d_unit_run *run);
+/* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
+ */
+z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all);
+/* *all = the gradient of all rows before a dropout, from dy of the own rows after it; it is dy if
+ * nothing drops and all rows are own. */
+z3d_status z3d_gpt_dropout_gradient(z3d_unit_run *run, const void *dy, const char *site,
+                                    const void **all);
+
+#endif

@@ -1,0 +1,64 @@
+/* The models that the program knows. */
+#include <stdio.h>
+#include <string.h>
+
+#include "src/model/gpt/gpt.h"
+
+static const z3d_model_type *const types[] = {&z3d_gpt_type};
+
+const z3d_model_type *z3d_model_type_named(const char *name) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i]->name, name) == 0) return types[i];
+    return NULL;
+}
+
+/* What an unknown model.type is told. */
+static void refusal(const z3d_config *config, char *out, size_t size) {
+    int length = snprintf(out, size, "'%.100s' is not a model that this program knows; write",
+                          config->model_type);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        length +=
+            snprintf(out + length, size - (size_t)length, "%s %s", i ? " or" : "", types[i]->name);
+}
+
+z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out) {
+    char text[512];
+    *out = z3d_model_type_named(config->model_type);
+    if (*out) return Z3D_OK;
+    refusal(config, text, sizeof text);
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "model.type: %s", text);
+}
+
+z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out) {
+    const z3d_model_type *type;
+    *out = NULL;
+    Z3D_TRY(z3d_model_type_of(config, &type));
+    return type->create(config, out);
+}
+
+z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out) {
+    const z3d_model_type *type;
+    Z3D_TRY(z3d_model_type_of(config, &type));
+    type->sizes(config, out);
+    return Z3D_OK;
+}
+
+static void check(const z3d_config *config, const z3d_config_judge *judge) {
+    char text[512];
+    const z3d_model_type *type = z3d_model_type_named(config->model_type);
+    if (type) {
+        type->check(config, judge);
+    } else {
+        refusal(config, text, sizeof text);
+        judge->complain(judge->context, "model.type", text);
+    }
+}
+
+static int64_t width(const z3d_config *config) {
+    z3d_model_sizes sizes = {0};
+    const z3d_model_type *type = z3d_model_type_named(config->model_type);
+    if (type) type->sizes(config, &sizes);
+    return sizes.width;
+}
+
+const z3d_config_rules z3d_model_rules = {.check = check, .width = width};

@@ -1,0 +1,33 @@
+/* Where a run is, for the watchdog, and what its ranks agree on. */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "src/train/trainer.h"
+
+void z3d_trainer_place(z3d_trainer *trainer, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(trainer->place, sizeof trainer->place, format, arguments);
+    va_end(arguments);
+    z3d_watchdog_position(trainer->world, false, trainer->place);
+}
+
+void z3d_trainer_wait_place(z3d_trainer *trainer) {
+    char text[sizeof trainer->place + 32];
+    snprintf(text, sizeof text, "%s (waiting for all ranks)", trainer->place);
+    z3d_watchdog_position(trainer->world, true, text);
+}
+
+z3d_status z3d_trainer_agree(z3d_trainer *trainer, z3d_status mine) {
+    const z3d_kept_error own = z3d_error_keep(mine);
+    z3d_trainer_wait_place(trainer);
+    z3d_status status = z3d_world_agree(trainer->world, mine);
+    z3d_watchdog_position(trainer->world, false, trainer->place);
+    /* What rank 0 found itself needs no "rank 0:" in front: mostly all ranks found the same. */
+    return mine != Z3D_OK && trainer->rank == 0 ? z3d_error_restore(&own) : status;
+}
+
+z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status) {
+    if (z3d_world_size(trainer->world) == 1) return status;
+    z3d_world_abort(trainer->world, status, z3d_error_message());
+}
