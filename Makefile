@@ -1,5 +1,5 @@
-# The jobs of this repository. Each does all its own set-up: Debian packages (apt, with sudo where not root), the CMake build, the job.
-# V=1 shows everything that a stage prints.
+# The jobs of this repository. Each does its own set-up: Debian packages (apt, with sudo if not
+# root), the CMake build, the job. V=1 shows all output.
 .PHONY: help demo build test test-long fuzz bench format lint install clean
 .DEFAULT_GOAL := help
 

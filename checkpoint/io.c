@@ -64,9 +64,9 @@ z3d_status z3d_io_write(const z3d_io_hook *hook, int fd, const char *path, const
     return error ? failed(path, "write", error) : Z3D_OK;
 }
 
-/* Waits for a file's bytes piece by piece, so that the watchdog sees a slow disk get further. What
- * the disk fails here fails the sync: the system tells a file's failure once. Where the call is not
- * to be had the file is only synced. */
+/* Waits for a file's bytes piece by piece, so the watchdog sees the progress of a slow disk. A
+ * failure of the disk here fails the sync, because the system reports a file's failure only once.
+ * If the system call is not supported, the file is only synced. */
 static int drain(int fd, z3d_pending_io *io) {
     enum { PIECE = 16 << 20 };
     const unsigned all =

@@ -41,7 +41,7 @@ static bool group_of(int i, int64_t layer, int64_t layers, char *out, size_t siz
 
 /* ---- reading ---- */
 
-/* Looked for from tensor `from` on: a block's lie behind those of the block before. */
+/* Searches from tensor `from` on: a block's tensors follow those of the previous block. */
 static int find(const z3d_interop *f, const char *group, const char *name, int from) {
     for (int i = 0; i < f->count; i++) {
         int k = (from + i) % f->count;

@@ -248,7 +248,7 @@ static void forget_behind(int fd, int64_t block) {
                         POSIX_FADV_DONTNEED); /* a hint */
 }
 
-/* One whole block of a shard into `bytes`, as it lies there. once: nobody wants it again. */
+/* Reads one whole block of a shard into `bytes`. once: it will not be read again. */
 static z3d_status read_block(z3d_checkpoint *c, int s, int64_t block, bool once, char *bytes) {
     const z3d_shard *shard = &c->manifest.shard[s];
     int64_t count = block_bytes(shard, block);
@@ -301,8 +301,8 @@ static z3d_status cached(z3d_checkpoint *c, z3d_prefetch *ahead, int s, int64_t 
 
 /* ---- tensors ---- */
 
-/* How many elements from element `at` of the wanted slice on lie in one piece in a dataset, and
- * where in it; 0: none. */
+/* How many elements, from element `at` of the slice on, are contiguous in a dataset, and where in
+ * it; 0: none. */
 static int64_t run_in(const z3d_part *want, const z3d_extent *e, int64_t at, int64_t left,
                       int64_t *within) {
     int64_t plane = want->valid * want->inner, o = at / plane, rest = at % plane;
@@ -332,8 +332,8 @@ static z3d_status check_slice(const z3d_checkpoint *c, int kind, int tensor, con
     return Z3D_OK;
 }
 
-/* A way through ranges, piece by piece: what is left of the one it is in, and of the run of
- * elements that lie one behind the other in a file. */
+/* A cursor over ranges: what is left of its range, and of the contiguous run of elements in a file.
+ */
 typedef struct walk {
     const z3d_checkpoint *c;
     const z3d_wanted *range;

@@ -98,7 +98,8 @@ static z3d_status write_phase(z3d_store *store) {
                            store->snapshot ? snapshot_values : engine_values, store, &save->entry);
 }
 
-/* An old checkpoint. What somebody put into it, or for it, stays, and is said once. */
+/* Removes an old checkpoint. If somebody put other files into it, or replaced it, it stays, and one
+ * warning says so. */
 static z3d_status remove_old(z3d_store *store, int64_t step) {
     char *path, what[Z3D_INTEROP_TEXT];
     Z3D_TRY(z3d_checkpoint_path(store->dir, step, &path));

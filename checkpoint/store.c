@@ -90,7 +90,7 @@ void z3d_store_keep_all(z3d_store *store, bool on) {
     store->keeps_all = on;
 }
 
-/* ---- going on ---- */
+/* ---- resuming ---- */
 
 /* Rank 0: gives a damaged checkpoint another name, so that its step can be saved again. */
 static z3d_status put_aside(z3d_store *store, int64_t step) {

@@ -1,8 +1,9 @@
-# Of src/base, what the plugin has its own copy of.
+# The parts of src/base that the plugin has its own copy of.
 set(ZERO3D_PLUGIN_BASE src/base/status.c src/base/dtype.c src/base/numbers.c src/base/format.c)
 
-# CUDA, where the toolkit is: ZERO3D_CUDA=AUTO (if found) | ON (or fail) | OFF. Kernels (src/device/cuda/kernels/*.cu) become the object library
-# zero3d_cuda_kernels. Nothing here needs a GPU.
+# CUDA, if the toolkit is installed: ZERO3D_CUDA=AUTO (if found) | ON (or fail) | OFF. Kernels
+# (src/device/cuda/kernels/*.cu) become the object library zero3d_cuda_kernels. Nothing here needs a
+# GPU.
 set(ZERO3D_CUDA AUTO CACHE STRING "CUDA device: AUTO (where a toolkit is found), ON, OFF")
 set_property(CACHE ZERO3D_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(ZERO3D_HAS_CUDA OFF)
@@ -22,7 +23,8 @@ if(NOT CMAKE_CUDA_COMPILER)
   endif()
 endif()
 
-# One binary per generation, no PTX: what is tested is what runs. 90a has Hopper's own instructions; V100 (70) ended with CUDA 12.
+# One binary per generation, no PTX: what is tested is what runs. 90a has Hopper's own instructions.
+# CUDA 12 is the last with V100 (70).
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
   set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real")
@@ -42,14 +44,15 @@ if(cuda_kernel_sources)
   add_library(zero3d_cuda_kernels OBJECT ${cuda_kernel_sources})
   set_target_properties(zero3d_cuda_kernels PROPERTIES CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON)
   target_include_directories(zero3d_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
-  # -Wextra's pedantry is about the host code that nvcc generates. A register that spills to memory is an error; what each kernel takes is
-  # kept beside its object (scripts/cuda-resources).
+  # -Wextra's pedantry is about the host code that nvcc generates. A register that spills to memory
+  # is an error. A report beside each object says what its kernels use (scripts/cuda-resources).
   set_property(TARGET zero3d_cuda_kernels PROPERTY CUDA_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/cmake/cuda-report ${CMAKE_CUDA_COMPILER_LAUNCHER})
   target_compile_options(zero3d_cuda_kernels PRIVATE -Xcompiler=-Wall -Xptxas=-v,-warn-spills -lineinfo
     $<$<BOOL:${ZERO3D_WERROR}>:-Werror=all-warnings -Xcompiler=-Werror>)
 endif()
 
-# The plugin: what links CUDA, with its own copy of the few things of src/base that it needs. One symbol is seen from outside.
+# The plugin: everything that links CUDA, with its own copy of a few files of src/base. It exports
+# one symbol.
 if(cuda_kernel_sources)
   file(GLOB plugin_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/device/cuda/*.c)
   list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "[^0-9].*" "" OUTPUT_VARIABLE cuda_generations)

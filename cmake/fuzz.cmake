@@ -1,5 +1,6 @@
-# Fuzzers (clang): tests/fuzz/NAME.c becomes bin/fuzz_NAME, linked with no more than it tests, so that they build in seconds. What they
-# test is compiled with ZERO3D_SANITIZE=address,undefined,fuzzer-no-link.
+# Fuzzers (clang): tests/fuzz/NAME.c becomes bin/fuzz_NAME, linked only with what it tests, so it
+# builds in seconds. The tested code is compiled with
+# ZERO3D_SANITIZE=address,undefined,fuzzer-no-link.
 set(ZERO3D_FUZZ_SOURCES_config "")
 set(ZERO3D_FUZZ_SOURCES_tokens src/train/data/map_file.c src/train/data/token_file.c src/train/data/megatron_file.c)
 set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/text/tokenizer.c src/train/text/gpt2_json.c src/train/text/gpt2_tokenizer.c src/train/text/gpt2_vocabulary.c src/train/text/gpt2_words.c)

@@ -1,4 +1,5 @@
-# cmake --install: the program, the library with its headers, pkg-config and a CMake package. All of it can be moved afterwards.
+# cmake --install: the program, the library with its headers, pkg-config and a CMake package. All of
+# it can be moved afterwards.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -7,7 +8,7 @@ install(TARGETS zero3d EXPORT zero3d_targets ARCHIVE DESTINATION ${CMAKE_INSTALL
 if(TARGET zero3d_cuda)
   install(TARGETS zero3d_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/zero3d)
 endif()
-# An mpirun that a machine has is of no use to a build without MPI.
+# A build without MPI cannot use the machine's mpirun.
 set(launcher scripts/launch)
 if(NOT ZERO3D_HAS_MPI)
   file(READ scripts/launch text)
@@ -21,7 +22,7 @@ install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME zero3d-l
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml")
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# Headers keep the tree's layout, so that what they include of each other is found under include/zero3d.
+# Headers keep the tree's layout, so their includes of each other work under include/zero3d.
 set(ZERO3D_FACES
   src/base/base.h src/base/config.h src/device/device.h parallel/parallel.h tensor_parallel/tensor_parallel.h src/model/model.h
   src/model/gpt/gpt.h   zero/zero.h checkpoint/checkpoint.h src/plan/plan.h src/train/train.h src/train/data.h)
@@ -31,7 +32,7 @@ foreach(header ${ZERO3D_FACES} ${base_headers} src/base/config/keys.h src/device
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/zero3d/${folder})
 endforeach()
 
-# One header for all public headers.
+# One header that includes all public headers.
 set(ZERO3D_INCLUDES "")
 foreach(header ${ZERO3D_FACES})
   string(APPEND ZERO3D_INCLUDES "#include \"${header}\"\n")

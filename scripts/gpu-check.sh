@@ -1,11 +1,13 @@
 #!/bin/sh
-# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [RESULT-FILE]: what only a machine with a GPU can show, in under 8 minutes. Needs a C
-# and a C++ compiler, CMake and the CUDA toolkit; cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds bin/gpu_check
-# alone (ZERO3D_BARE: no MPI, no other library), compares every kernel and whole training runs with the cpu device, looks for bad accesses
-# where compute-sanitizer is, then measures.
-# --dry-run: builds, and runs nothing. --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check at tiny sizes over the plugin that
-# ZERO3D_PLUGIN_PATH names: how this script is tested.
-# Ends with 0 if every check held; the last line of RESULT-FILE (gpu-check.txt in the build folder) says so, and only then.
+# scripts/gpu-check.sh [--dry-run | --no-gpu PROGRAM] [RESULT-FILE]: checks what only a machine with
+# a GPU can show, in under 8 minutes. Needs a C and a C++ compiler, CMake and the CUDA toolkit;
+# cuBLAS, cuDNN and NCCL are also found in Python's site-packages. Builds bin/gpu_check alone
+# (ZERO3D_BARE: no MPI, no other library), compares every kernel and whole training runs with the
+# cpu device, looks for bad accesses if compute-sanitizer is installed, then measures.
+# --dry-run: builds, and runs nothing. --no-gpu PROGRAM: builds nothing, and runs this bin/gpu_check
+# at tiny sizes over the plugin that ZERO3D_PLUGIN_PATH names; this tests the script. The exit code
+# is 0 if every check passed; only then the last line of RESULT-FILE (gpu-check.txt in the build
+# folder) says so.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build-gpu}
@@ -31,7 +33,7 @@ budget=${GPU_CHECK_SECONDS:-450}
 seconds_left() { echo $((budget - ($(date +%s) - begin))); }
 say() { echo "$*" | tee -a "$result"; }
 
-# What an earlier run left must not be taken for this one's.
+# Results of an earlier run must not count for this one.
 mkdir -p "$build" "$(dirname "$result")" && : >"$result" || exit 1
 stop() {
     echo "gpu-check: $*" >&2
@@ -39,7 +41,7 @@ stop() {
     exit 1
 }
 
-# ---- what there is ----
+# ---- what this machine has ----
 
 find_nvcc() {
     for candidate in "${CUDACXX:-}" "$(command -v nvcc)" "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; do
@@ -56,7 +58,8 @@ find_toolkit() {
     (cd "${top:-$(dirname "$nvcc")/..}" && pwd -P)
 }
 
-# Folders under Python's site-packages (nvidia/*/lib, nvidia/*/include) that hold NVIDIA's libraries.
+# Folders under Python's site-packages (nvidia/*/lib, nvidia/*/include) that hold NVIDIA's
+# libraries.
 find_site() {
     command -v python3 >/dev/null || return 0
     python3 - "$1" 2>/dev/null <<'END'
@@ -81,18 +84,20 @@ look_around() {
         stop "this machine shows no GPU (nvidia-smi): nothing was built or run; --dry-run builds"
     fi
     toolkit=$(find_toolkit)
-    # The toolkit's own come first: its headers are the ones that nvcc knows.
+    # The toolkit's own folders come first: nvcc uses its headers.
     LD_LIBRARY_PATH=$(path "$toolkit/lib64" "$toolkit/lib" "$(find_site lib)" "${LD_LIBRARY_PATH:-}")
     LIBRARY_PATH=$(path "$toolkit/lib64" "$toolkit/lib" "$(find_site lib)" "${LIBRARY_PATH:-}")
-    # Searched behind what cmake names, unlike CPATH: a package's headers may be of another version.
+    # Unlike CPATH, this is searched after the folders that cmake names: a package's headers may be
+    # of another version.
     C_INCLUDE_PATH=$(path "${C_INCLUDE_PATH:-}" "$(find_site include)")
     export LD_LIBRARY_PATH LIBRARY_PATH C_INCLUDE_PATH
 }
 
 # ---- build ----
 
-# make_check FOLDER SECONDS TARGETS ARGUMENT...: configures anew and builds; its logs stay in the folder. Another compiler's new warning
-# must not cost the hour with a GPU.
+# make_check FOLDER SECONDS TARGETS ARGUMENT...: configures again and builds; its logs stay in the
+# folder. A new warning of another compiler is not an error here: it must not waste the time with a
+# GPU.
 make_check() {
     folder=$1 limit=$2 targets=$3
     shift 3
@@ -113,7 +118,7 @@ why_not() { # of the build in folder $1
 }
 
 build_bare() {
-    # For this GPU alone: half the time. An old nvidia-smi does not know what it is asked here.
+    # Only for this GPU: half the time. An old nvidia-smi does not support this query.
     capability=$(show_gpu compute_cap | head -n 1 | tr -d .)
     architectures=""
     case $mode-$capability in
@@ -133,7 +138,8 @@ build_bare() {
 failed=0
 parts=0
 
-# part SECONDS TITLE COMMAND...: one part of the report, within its own time and what is left of the whole.
+# part SECONDS TITLE COMMAND...: one part of the report, within its own time and what is left of the
+# whole.
 part() {
     limit=$1 title=$2
     shift 2
@@ -169,14 +175,14 @@ sanitize() {
     say "== compute-sanitizer: not run, it is not here"
 }
 
-# Behind what is plain, each in a process of its own: what goes wrong with graphs hides nothing else.
+# After the simple parts, each in its own process, so errors with graphs hide nothing else.
 # shellcheck disable=SC2086 # $tiny is a list of words
 graphs() {
     part 60 "steps as CUDA graphs against plain steps" "$check" $tiny graph
     part 90 "GPT-2 with a graph and without" "$check" $tiny graph-speed
 }
 
-# What is the same without cuDNN is only run where there is a GPU. The program has no MPI: its ranks meet over TCP.
+# Without cuDNN, only on a machine with a GPU. The program has no MPI: its ranks connect over TCP.
 # shellcheck disable=SC2086 # $tiny is a list of words
 run_parts() {
     export ZERO3D_LAUNCH=tcp
@@ -194,7 +200,7 @@ run_parts() {
     [ $mode = check ] || sanitize
 }
 
-# The short table: what failed, what was left out, the numbers.
+# The short table: failures, skipped parts, numbers.
 table() {
     grep -E '^(FAILED|ok +(speed|memory|losses|stages|products|graph)|== .*: (FAILED|not run))' "$result" >"$build/table.txt"
     say ""

@@ -45,7 +45,7 @@ typedef struct z3d_group_ops {
     /* Moves what can move without blocking; sets *moved if anything did. NULL: nothing is ever
      * pending. */
     z3d_status (*progress)(z3d_group *group, bool *moved);
-    /* A wait or test has found this operation over. NULL: nobody wants to know. */
+    /* Called when a wait or test finds this operation complete. NULL: no callback. */
     z3d_status (*waited)(z3d_group *group, const z3d_operation *operation);
     /* Frees group->state. */
     void (*destroy)(z3d_group *group);

@@ -16,7 +16,7 @@ typedef struct z3d_launcher {
     int rank, size;
     char host[256]; /* where rank 0 is */
     int port;       /* on which it listens until all have come */
-    uint64_t run;   /* tells runs that meet at one port apart, where something does */
+    uint64_t run;   /* distinguishes runs that use one port, if anything does */
     double seconds; /* for which ranks wait for each other */
     /* alone: what Slurm's job has, where nobody chose one rank; else 0 */
     int64_t tasks, nodes;

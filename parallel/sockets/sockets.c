@@ -132,8 +132,8 @@ int z3d_socket_begin(const char *address, int port) {
     return fd;
 }
 
-/* At a port that the kernel gives away, too, and where nobody listens yet, a socket may be given
- * that very port, and meets itself. */
+/* If nobody listens yet at a port that the kernel also assigns to sockets, a socket may get this
+ * very port and connect to itself. */
 static bool meets_itself(int fd) {
     address here = {0}, there = {0};
     socklen_t length = sizeof here, other = sizeof there;
@@ -146,7 +146,7 @@ int z3d_socket_outcome(int fd) {
     socklen_t length = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) return errno;
     if (error != 0 || !meets_itself(fd)) return error;
-    /* Closed, it leaves the port at once: somebody is to listen there. */
+    /* Closing it must free the port immediately: another process will listen there. */
     struct linger none = {.l_onoff = 1};
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
     return ECONNREFUSED;

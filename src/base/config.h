@@ -93,14 +93,14 @@ bool z3d_config_is_set(const z3d_config *config, const char *path);
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Who hears what is wrong with a model's keys. sound: nothing is wrong with this key so far. */
+/* Receives the errors of a model's keys. sound: this key has no error so far. */
 typedef struct z3d_config_judge {
     void *context;
     bool (*sound)(void *context, const char *key);
     void (*complain)(void *context, const char *key, const char *message);
 } z3d_config_judge;
 
-/* What the models know of their keys (src/model/model.h has the one of this program). */
+/* The models' rules for their keys (src/model/model.h has this program's). */
 typedef struct z3d_config_rules {
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     int64_t (*width)(const z3d_config *config); /* elements per token of the widest activation */
@@ -109,8 +109,7 @@ typedef struct z3d_config_rules {
 /* Checks that need only the file: heads divide hidden, not both fp16 and bf16, options without
  * effect, ... The error has one line for each finding. z3d_config_resolve checks what depends on
  * the world (tensor size, batch sizes). If an override makes a key of the file useless, the key
- * gets its default again, and the log has one line. rules: NULL leaves out what only the models
- * know. */
+ * gets its default again, and the log has one line. rules: NULL leaves out the models' rules. */
 z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
 /* Computes what follows from the world size: data-parallel size, the third batch key.
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */

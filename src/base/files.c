@@ -49,7 +49,7 @@ static z3d_status read_all(int fd, const char *path, size_t limit, char **out, s
 z3d_status z3d_read_file(const char *path, size_t limit, char **out, size_t *out_length) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return Z3D_ERROR(Z3D_ERR_IO, "cannot open %s: %s", path, strerror(errno));
-    /* A pipe that nobody writes to is empty; one that somebody does is waited for. */
+    /* A pipe without a writer is empty; with a writer, it waits. */
     (void)fcntl(fd, F_SETFL, 0);
     struct stat info;
     z3d_status status = Z3D_OK;

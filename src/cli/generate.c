@@ -123,15 +123,15 @@ static z3d_status read_input(const arguments *a, z3d_string *out) {
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the prompt") : Z3D_OK;
 }
 
-/* Rank 0 reads, all ranks get it. Launchers give ranks an input of their own, which need not end:
- * it is read when it is asked for. */
+/* Rank 0 reads, all ranks get it. Launchers give ranks an input that may never end, so it is read
+ * only if the prompt must come from it. */
 static z3d_status share_input(z3d_world *world, arguments *a) {
     z3d_string text = {0};
     int64_t length = 0;
     bool alone = z3d_world_size(world) == 1;
     bool configured = !a->any_input;
     if (!a->input && !(a->any_input && alone)) return Z3D_OK;
-    /* What nobody asked for stays: it may be a shell loop's. */
+    /* Otherwise it is not read: it may belong to a shell loop. */
     if (a->any_input && !a->input)
         Z3D_TRY(z3d_generate_has_prompt(a->path, a->assignment, a->count, &configured));
     if (!a->input && configured) return Z3D_OK;

@@ -1,7 +1,7 @@
-/* src/model: the unit type (unit.h, which zero/ runs and which knows no model), and the registry of
- * the models that the program knows, each in a folder of its own. What is above asks the registry
- * and reads a model's facts; only gpt/ knows GPT. It may call tensor_parallel/, parallel/,
- * src/device and src/base. Start reading at unit.h, then gpt/gpt.h. */
+/* src/model: the unit type (unit.h; zero/ runs it, and it knows no model), and the registry of the
+ * models that the program knows, each in its own folder. Higher floors ask the registry and read a
+ * model's facts; only gpt/ knows GPT. It may call tensor_parallel/, parallel/, src/device and
+ * src/base. Start reading at unit.h, then gpt/gpt.h. */
 #ifndef ZERO3D_MODEL_MODEL_H
 #define ZERO3D_MODEL_MODEL_H
 
@@ -9,7 +9,7 @@
 #include "src/base/json.h"
 #include "src/model/unit.h"
 
-/* What a model's configuration comes to before it is made. */
+/* Sizes of a model, from its configuration alone. */
 typedef struct z3d_model_sizes {
     int64_t width;        /* elements per token of its widest activation */
     int64_t tensor_limit; /* tensor sizes divide it */
@@ -34,32 +34,32 @@ typedef struct z3d_shapes {
 /* What import and export ask of a model. */
 typedef struct z3d_model_interop {
     const char *title;         /* for messages: "GPT-2" */
-    const char *prefix;        /* that names may have in front */
-    const char *copy, *copied; /* a tensor that may be there again, under another name */
+    const char *prefix;        /* prefix that names may have */
+    const char *copy, *copied; /* a tensor that may exist twice, under another name */
     bool (*ignores)(const char *name);
     void (*view)(const char *group, const char *name, int dims, const int64_t *shape,
                  z3d_view *out);
-    /* Its keys from config.json. ERR_DATA; ERR_UNSUPPORTED where it computes something else. */
+    /* Reads its keys from config.json. ERR_DATA; ERR_UNSUPPORTED if it computes something else. */
     z3d_status (*read)(const z3d_json *root, z3d_config *config);
-    /* What config.json has in front of the tokens' ids, and behind them. */
+    /* The text of config.json before the tokens' ids, and after them. */
     const char *begin;
     void (*append_sizes)(const z3d_config *config, z3d_string *out);
-    /* Its sizes from a checkpoint's tensors. ERR_DATA: it is no such model. */
+    /* Finds its sizes from a checkpoint's tensors. ERR_DATA: not this model. */
     z3d_status (*read_shapes)(const z3d_shapes *shapes, z3d_config *config);
 } z3d_model_interop;
 
 /* A model that the program knows: its folder, and a line of registry.c. */
 typedef struct z3d_model_type {
     const char *name; /* as model.type and Hugging Face's model_type name it */
-    /* Tells the judge every limit that its keys break. */
+    /* Reports every limit that its keys break to the judge. */
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     void (*sizes)(const z3d_config *config, z3d_model_sizes *out);
-    /* Errors: ERR_CONFIG where check has something to tell, ERR_MEMORY. Not collective. */
+    /* Errors: ERR_CONFIG if check finds a broken limit, ERR_MEMORY. Not collective. */
     z3d_status (*create)(const z3d_config *config, z3d_model **out);
     const z3d_model_interop *interop;
 } z3d_model_type;
 
-/* The type that model.type names. ERR_CONFIG: there is none. */
+/* The type that model.type names. ERR_CONFIG if there is none. */
 z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out);
 /* NULL: there is none. */
 const z3d_model_type *z3d_model_type_named(const char *name);
@@ -67,7 +67,7 @@ const z3d_model_type *z3d_model_type_named(const char *name);
  * ERR_CONFIG (also an unknown model.type), ERR_MEMORY. Not collective. */
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out);
 z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out);
-/* For z3d_config_check and those like it: what the models know of their keys. */
+/* The models' rules for their keys, for z3d_config_check and the like. */
 extern const z3d_config_rules z3d_model_rules;
 
 #endif

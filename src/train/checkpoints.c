@@ -9,8 +9,9 @@ static bool says(const char *value, const char *word) {
     return strcmp(value, word) == 0;
 }
 
-/* A new run among another's checkpoints, or one that goes on before the newest, or with the same
- * step of another folder, would leave a folder in which the newest is none of its own. */
+/* Refuses a new run among another run's checkpoints, and a run that resumes before the latest
+ * checkpoint or from the same step of another folder: the folder's latest checkpoint would not be
+ * the run's own. */
 static z3d_status check_folder(const z3d_trainer *trainer, int64_t step) {
     int64_t newest = trainer->store ? z3d_store_newest(trainer->store) : -1;
     if (newest < step || newest < 0 || (newest == step && trainer->resumes_newest)) return Z3D_OK;

@@ -270,8 +270,8 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     for (int64_t step = trainer->resumed_step + 1; step <= config->training_steps; step++) {
         Z3D_TRY(train_step(trainer, progress, step));
         bool due = step == config->training_steps || (interval > 0 && step % interval == 0);
-        /* A signal's time is short: no validation. Before the checkpoint, whose resumption goes on
-         * behind this step with all its lines. */
+        /* After a signal time is short: no validation. Before the checkpoint: a resumed run
+         * continues after this step, with all its lines. */
         if (trainer->validation && due && !progress->stopped)
             Z3D_TRY(validate(trainer, progress, step));
         bool last = progress->stopped || step == config->training_steps;

@@ -12,7 +12,7 @@ static double *device_control(const z3d_executor *executor) {
 
 /* ---- in ---- */
 
-/* Parts of the mailbox lie apart as kernels' operands do. */
+/* Parts of the mailbox are aligned like kernels' operands. */
 enum { APART = 256 };
 
 static int64_t field_bytes(const z3d_program *p, int field) {

@@ -302,7 +302,7 @@ static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i
     return Z3D_OK;
 }
 
-/* What lies between the pieces that a unit saves is nobody's, but in the digest of them. */
+/* Gaps between the pieces that a unit saves have no owner, but the digest covers them. */
 static z3d_status clear_saved(z3d_executor *executor, const z3d_unit_run *run) {
     return Z3D_LAUNCH(executor->device, fill, .x = run->saved.base,
                       .count = run->saved.capacity / (int64_t)sizeof(float), .dtype = Z3D_F32);

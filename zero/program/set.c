@@ -4,10 +4,9 @@
 
 #include "zero/program.h"
 
-/* Up to this size every rank's program is built apart and all are played against each other, if
- * they have no more than so many instructions in all (some 3 GB). In a larger world this rank's
- * program stands for its class: without pipeline stages, programs differ in nothing but the rank.
- */
+/* Up to this world size every rank's program is built, and all are played against each other, if
+ * they have no more than so many instructions together (about 3 GB). In a larger world this rank's
+ * program stands for its class: without pipeline stages, programs differ only in the rank. */
 enum { BUILT_APART = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
 
 /* Parameters that every rank keeps whole, but of which it steps its own rows, are gathered once a

@@ -35,7 +35,7 @@ typedef struct z3d_cell {
     int readers[2];     /* number of started entries that are reading it */
 } z3d_cell;
 
-/* The room to grow lies behind cell `gap`, where the last change was: the next one is near it. */
+/* Free space for growth is after cell `gap`, at the last change: the next change is near. */
 typedef struct z3d_cells {
     int count, capacity, gap;
     z3d_cell *cell;

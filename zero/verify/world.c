@@ -217,7 +217,8 @@ static z3d_status step(world *w, int rank, bool *over) {
         return Z3D_OK;
     }
     if (in->phase == Z3D_PHASE_START) {
-        bool meets = z3d_is_collective(in); /* a copy meets nobody: it is over at its wait */
+        bool meets =
+            z3d_is_collective(in); /* a copy involves no other rank: it is complete at its wait */
         p->number[in->ticket] = meets ? p->started : COPY;
         if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {

@@ -9,7 +9,7 @@
 
 /* clang-format off */
 #define Z3D_CONFIG_KEYS(X) \
-  X(model_type, "model.type", STRING, "gpt2", "", "which model; gpt2 is the one there is") \
+  X(model_type, "model.type", STRING, "gpt2", "", "the model; gpt2 is the only one so far") \
   X(model_num_layers, "model.num_layers", INT, "12", "[1,1000000]", "transformer blocks") \
   X(model_hidden_size, "model.hidden_size", INT, "768", "[1,1048576]", "width of the residual stream") \
   X(model_num_attention_heads, "model.num_attention_heads", INT, "12", "[1,65536]", "attention heads; must divide hidden_size") \

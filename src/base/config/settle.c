@@ -1,7 +1,7 @@
-/* All that is wrong with a configuration: what reading found, and what the checks find. */
+/* Finds all errors of a configuration: those of reading and those of the checks. */
 #include "src/base/config/table.h"
 
-/* What reading found, then what `check` and `resolve` find. */
+/* The errors of reading, then those of `check` and `resolve`. */
 static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, bool check,
                           int world_size, int *data) {
     config_checker k;

@@ -1,4 +1,4 @@
-/* How far a word is from another, and the options of a choice. */
+/* The distance between two words, and the options of a choice. */
 #include "src/base/config/table.h"
 
 #include <ctype.h>

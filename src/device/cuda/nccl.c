@@ -117,10 +117,10 @@ static void end_abortion(abortion *a) {
     a->has_thread = false;
 }
 
-/* Kernels that wait for a dead peer end only by this. Each communicator in a thread of its own:
- * ncclCommAbort comes back when no graph has the communicator any more, and the kernels of all of
- * them have ended, which other communicators' may wait for. Who found the failure goes on and can
- * say so. */
+/* Only this ends kernels that wait for a dead peer. Each communicator has a thread: ncclCommAbort
+ * returns when no graph uses the communicator any more and the kernels of all communicators have
+ * ended, and these may wait for each other. The thread that found the failure continues and can
+ * report it. */
 static void abort_all(struct z3d_cuda_nccl *nccl) {
     if (nccl->aborted) return;
     nccl->aborted = true;
@@ -315,8 +315,8 @@ static char *row_at(const z3d_collective *call, int row) {
     return (char *)call->buffer + row * call->stride * (int64_t)z3d_dtype_size(call->dtype);
 }
 
-/* Rows that touch are one call; a bucket's rows, which lie apart in the group's matrix, are one
- * reduction or broadcast each, run as one. */
+/* Contiguous rows are one call. A bucket's rows are separate in the group's matrix: one reduction
+ * or broadcast each, run as one group. */
 static ncclResult_t run_rows(const communicator *c, const z3d_collective *call) {
     const struct z3d_cuda_nccl *nccl = c->cuda->nccl;
     ncclDataType_t type = type_of(call->dtype);

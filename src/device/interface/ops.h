@@ -25,8 +25,8 @@ typedef struct z3d_device_ops {
     /* Optional: scratch and poll, where kernels use them. */
     void (*set_scratch)(void *self, void *scratch, int64_t bytes);
     void (*set_poll)(void *self, void (*poll)(void *context), void *context);
-    /* Whether launch takes products with something behind them (kernels.h); else that comes as
-     * kernels of its own. */
+    /* Whether launch takes products with an epilogue (kernels.h); otherwise the epilogue comes as
+     * separate kernels. */
     bool fuses;
     /* One kernel whose kind is known to be valid. */
     z3d_status (*launch)(void *self, const z3d_kernel *kernel);

@@ -1,6 +1,5 @@
-/* Memory of the devices that have none (record, sim): addresses are numbers that are never
- * followed, so that z3d_kernel_cost can tell the buffers of a kernel apart. Inside src/device only.
- */
+/* Memory of the devices that have none (record, sim): addresses are numbers that nobody
+ * dereferences; z3d_kernel_cost distinguishes a kernel's buffers by them. Private to src/device. */
 #ifndef ZERO3D_DEVICE_INTERFACE_UNBACKED_H
 #define ZERO3D_DEVICE_INTERFACE_UNBACKED_H
 

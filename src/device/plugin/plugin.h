@@ -1,6 +1,6 @@
-/* What the program and its CUDA plugin (libzero3d_cuda.so) tell each other. The plugin is loaded
- * only when a cuda device is created: everything that links CUDA lies in it, so that the program
- * runs on machines without. It has its own copy of src/base; of its symbols only one is seen. */
+/* The interface between the program and its CUDA plugin (libzero3d_cuda.so). The plugin contains
+ * everything that links CUDA and is loaded only when a cuda device is created, so the program runs
+ * on machines without CUDA. It has its own copy of src/base and exports one symbol. */
 #ifndef ZERO3D_DEVICE_CUDA_PLUGIN_H
 #define ZERO3D_DEVICE_CUDA_PLUGIN_H
 

@@ -6,15 +6,15 @@
  * Each half is one column-parallel and one row-parallel product: two sums over the tensor group
  * forward, two backward. Kept for backward besides the input: at most 11 batch x seq x hidden and
  * the statistics; gelu's output is computed again. A lean run keeps 8: the layernorms' outputs and
- * the attention are computed again too. A recompute that need not give the output stops before the
- * last product, and so before the second sum.
+ * the attention are computed again too. A recompute without output stops before the last product,
+ * and so before the second sum.
  *
- * With sequence parallelism layernorms, dropout and residuals are about a rank's own rows; what the
- * products read is gathered in front of them: two all-gathers and two reduce-scatters each way. The
+ * With sequence parallelism layernorms, dropout and residuals work on a rank's own rows, and the
+ * products' inputs are gathered first: two all-gathers and two reduce-scatters each way. The
  * layernorms' outputs are kept whole; a lean run gathers them once more in backward. */
 #include "src/model/gpt/units.h"
 
-/* What forward leaves for backward, in the order it is taken. */
+/* What forward saves for backward, in the order of allocation. */
 typedef struct block_saved {
     void *ln_1, *qkv, *attention, *x1, *ln_2, *fc;
     float *mean_1, *rstd_1, *log_sum_exp, *mean_2, *rstd_2;
@@ -70,7 +70,7 @@ static z3d_linear mlp_projection_layer(const z3d_unit_run *run) {
     return linear_at(run, GPT_MLP_PROJ_WEIGHT, gpt->local_inner, gpt->config.hidden_size);
 }
 
-/* *y, in workspace where it is not kept, = layernorm of x: the own rows', then all. */
+/* *y (in workspace if it is not kept) = layernorm of x: of the own rows, then all. */
 static z3d_status layernorm(z3d_unit_run *run, const z3d_tensor_lane *lane, int weight,
                             const void *x, void **y, float *mean, float *rstd) {
     int64_t rows = gpt_rows(run), hidden = gpt_of(run)->config.hidden_size;
@@ -100,7 +100,7 @@ static z3d_status project(z3d_unit_run *run, const z3d_tensor_lane *lane,
                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site));
 }
 
-/* saved->attention, in workspace where it is not kept, = the local heads' attention. */
+/* saved->attention (in workspace if it is not kept) = the local heads' attention. */
 static z3d_status attend(z3d_unit_run *run, block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
     if (run->lean)

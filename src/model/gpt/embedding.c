@@ -1,5 +1,5 @@
-/* GPT-2's first unit: tokens -> wte[token] + wpe[position], with dropout. Keeps nothing. The sum
- * over the tensor group leaves a rank its own rows; positions and dropout are about those. */
+/* GPT-2's first unit: tokens -> wte[token] + wpe[position], with dropout. Keeps nothing. After the
+ * sum over the tensor group a rank has its own rows; positions and dropout work on these. */
 #include "src/model/gpt/units.h"
 
 enum { WTE, WPE };

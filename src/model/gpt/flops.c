@@ -1,5 +1,5 @@
-/* What a token costs, as the papers count: Narayanan et al. (2104.04473), equation 3, no causal
- * half. 72 l h^2 (1 + s/6h + V/12lh) without recompute, 96 l h^2 (1 + s/6h + V/16lh) with. */
+/* FLOPs per token, as the papers count: Narayanan et al. (2104.04473), equation 3, no causal half.
+ * 72 l h^2 (1 + s/6h + V/12lh) without recompute, 96 l h^2 (1 + s/6h + V/16lh) with. */
 #include "src/model/gpt/units.h"
 
 z3d_model_flops z3d_gpt_flops(const z3d_gpt_config *config) {

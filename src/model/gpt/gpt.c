@@ -1,5 +1,5 @@
-/* GPT-2 as a description: its parameter groups, its units, its facts. What the
- * units do is in embedding.c, block.c and head.c. */
+/* Describes GPT-2: its parameter groups, its units, its facts. embedding.c, block.c and head.c have
+ * the units' functions. */
 #include "src/model/gpt/units.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* GPT-2's last unit: ln_f (of the own rows; all are gathered behind it), logits = h wte^T (the tied
+/* GPT-2's last unit: ln_f (of the own rows; then all rows are gathered), logits = h wte^T (the tied
  * table, column-parallel over the vocabulary: logits stay split) and the loss. Its backward turns
  * the kept logits into their gradient in place. In mode GENERATE: the whole vocabulary's logits of
- * one row a sample. */
+ * one row per sample. */
 #include "src/model/gpt/units.h"
 
 enum { WTE, LN_F };
@@ -40,8 +40,8 @@ static z3d_linear logits_layer(const z3d_unit_run *run) {
                            gpt_vocab_range(run).local);
 }
 
-/* *all = the input's rows of all ranks: which of them has the row that is wanted is known on the
- * device only. */
+/* *all = the input's rows of all ranks, because only the device knows which rank has the requested
+ * row. */
 static z3d_status all_of_input(z3d_unit_run *run, const void **all) {
     int64_t hidden = gpt_of(run)->config.hidden_size;
     z3d_tensor_lane lane = z3d_gpt_lane(run);
@@ -57,7 +57,7 @@ static z3d_status all_of_input(z3d_unit_run *run, const void **all) {
 }
 
 /* Each sample's row of the output is a [tensor size x local vocabulary] matrix: this rank's product
- * goes straight to its own place in it, and the others' parts are gathered around it. */
+ * is written directly to its own part, and the other parts are gathered around it. */
 static z3d_status generate(z3d_unit_run *run) {
     const z3d_gpt *gpt = gpt_of(run);
     int64_t hidden = gpt->config.hidden_size, batch = run->batch;

@@ -68,7 +68,7 @@ static bool is_text(const z3d_json *value, const char *text) {
     return value->type == Z3D_JSON_STRING && strcmp(value->text, text) == 0;
 }
 
-/* A key whose value would mean another computation than ours. */
+/* A key whose value would mean a different computation. */
 static z3d_status refuse_key(const z3d_json *member, const char *supported) {
     static const char *const types[] = {"null", NULL, NULL, NULL, "[...]", "{...}"};
     char text[Z3D_SHOWN + 1];

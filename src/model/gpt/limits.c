@@ -19,7 +19,7 @@ static void complain(const z3d_config_judge *judge, const char *key, const char 
     judge->complain(judge->context, key, message);
 }
 
-/* The numbers that are right, from below and from above (equal: one). */
+/* The nearest valid numbers below and above (equal: only one). */
 static void complain_of(const z3d_config_judge *judge, const char *key, const char *what,
                         int64_t below, int64_t above) {
     if (below == above)
@@ -28,7 +28,7 @@ static void complain_of(const z3d_config_judge *judge, const char *key, const ch
         complain(judge, key, "%s; write %lld or %lld", what, (long long)below, (long long)above);
 }
 
-/* `value` of `key` must divide n, which is `what`. The divisors nearest to it would be right. */
+/* `value` of `key` must divide n, which is `what`. The error names the nearest divisors. */
 static void check_divisor(const z3d_config_judge *judge, const char *key, int64_t value, int64_t n,
                           const char *what) {
     char wrong[160];
@@ -41,7 +41,7 @@ static void check_divisor(const z3d_config_judge *judge, const char *key, int64_
     complain_of(judge, key, wrong, below, above);
 }
 
-/* What the arithmetic here can take; the table of keys (src/base/config/keys.h) is stricter. */
+/* Limits of the arithmetic here; the table of keys (src/base/config/keys.h) is stricter. */
 static void check_numbers(const z3d_gpt_config *c, const z3d_config_judge *judge) {
     enum { MOST = 1 << 24 };
     const struct {
@@ -93,7 +93,7 @@ static void check_size(const z3d_gpt_config *c, const z3d_config_judge *judge) {
                  (long long)c->num_layers, (long long)c->hidden_size, (long long)c->vocab_size);
 }
 
-/* The sequence, not a micro-batch's tokens: generation has one sample. */
+/* It checks the sequence, not a micro-batch's tokens, because generation has one sample. */
 static void check_sequence(const z3d_gpt_config *c, const z3d_config_judge *judge) {
     static const char key[] = "model.seq_length", tensor[] = "parallel.tensor_model_parallel_size",
                       parallel[] = "parallel.sequence_parallel";

@@ -1,5 +1,5 @@
-/* Between the tensor-parallel layers: which rows are a rank's own, and how a gradient of its own
- * rows becomes one of all rows in front of a layer's backward. */
+/* Between the tensor-parallel layers: which rows a rank has, and how the gradient of its own rows
+ * becomes that of all rows before a layer's backward. */
 #include "src/model/gpt/units.h"
 
 static int64_t row_bytes(const z3d_unit_run *run) {

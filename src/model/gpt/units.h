@@ -60,7 +60,7 @@ static inline z3d_dropout gpt_dropout(const z3d_unit_run *run, double p, const c
                          .state = run->state};
 }
 
-/* limits.c: tells the judge every limit that does not hold, by its key of the configuration. */
+/* limits.c: reports every broken limit to the judge, by its configuration key. */
 void z3d_gpt_check(const z3d_gpt_config *config, const z3d_config_judge *judge);
 int64_t z3d_gpt_parameters(const z3d_gpt_config *config); /* INT64_MAX: beyond 64 bits */
 /* flops.c */
@@ -72,8 +72,8 @@ extern const z3d_model_interop z3d_gpt_interop;
 /* ---- rows.c: the rows between the tensor-parallel layers ---- */
 
 z3d_tensor_lane z3d_gpt_lane(const z3d_unit_run *run);
-/* Of T[rows, hidden], the rows that are this rank's own between the layers, and the bytes in front
- * of them in a buffer of all rows. */
+/* This rank's own rows of T[rows, hidden] between the layers, and their byte offset in a buffer of
+ * all rows. */
 z3d_row_range z3d_gpt_own_rows(const z3d_unit_run *run);
 int64_t z3d_gpt_own_offset(const z3d_unit_run *run);
 /* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.

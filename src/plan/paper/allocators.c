@@ -63,7 +63,7 @@ static bool is_small(int64_t bytes) {
     return bytes <= SMALL_REQUEST;
 }
 
-/* Small requests and others have pools of their own, told apart by the sign of the segment. */
+/* Small requests and others have separate pools; the sign of the segment says which. */
 static int find_free(const heap *h, int64_t bytes) {
     int best = -1;
     for (int i = h->first; i >= 0; i = h->block[i].after) {

@@ -1,5 +1,5 @@
-/* Measures the disk of a folder as a checkpoint meets it: all ranks at once, in pieces that are
- * handed to the disk as they are made; then back, from the disk itself. */
+/* Measures the disk of a folder as checkpoints use it: all ranks at once write pieces that go to
+ * the disk as they are made, then read them back from the disk itself. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

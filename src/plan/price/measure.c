@@ -1,6 +1,6 @@
 /* Measures this machine: small GPTs of several shapes train on the timed device for some steps, on
- * all ranks at once; of each kernel the fastest of its turns counts, since anything else is
- * somebody else's work. Then copies, and collectives of several sizes. */
+ * all ranks at once; the fastest turn of each kernel counts, because slower turns include other
+ * work on the machine. Then it measures copies, and collectives of several sizes. */
 #include "src/plan/price/measure.h"
 
 #include <math.h>
