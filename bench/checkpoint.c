@@ -105,9 +105,7 @@ static void create(bench *b, int64_t megabytes) {
                                             .overlap = true,
                                             .reduce_bucket = 4 << 20,
                                             .gather_bucket = 4 << 20},
-                                .beta1 = 0.9f,
-                                .beta2 = 0.95f,
-                                .epsilon = 1e-8f,
+                                .optimizer = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f},
                                 .scaler = {.scale = 1},
                                 .seed = 1};
     memcpy(config.group, b->group, sizeof b->group);
@@ -200,7 +198,7 @@ static double copy(bench *b) {
     float *to = b->snapshot;
     meet(b);
     double begin = z3d_now();
-    for (int kind = 0; kind <= Z3D_TENSOR_VARIANCE; kind++)
+    for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
         for (int g = 0; g < b->model->num_groups; g++)
             for (int i = 0; i < b->model->group[g].num_parameters; i++) {
                 z3d_part part;

@@ -143,26 +143,24 @@ static z3d_status create(struct bench *s) {
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = s->threads},
                               &s->device));
     Z3D_TRY(z3d_groups_create(s->world, &s->mesh, s->device, s->group));
-    z3d_engine_config config = {.model = s->model,
-                                .mesh = s->mesh,
-                                .device = s->device,
-                                .world = s->world,
-                                .program = {.stage = s->stage,
-                                            .dtype = s->dtype,
-                                            .grad_dtype = s->dtype,
-                                            .micro_batch = s->batch / ranks,
-                                            .accumulation = 1,
-                                            .reduce_per_step = s->stage < 2,
-                                            .overlap = true,
-                                            .reduce_bucket = 4 << 20,
-                                            .gather_bucket = 4 << 20},
-                                .beta1 = 0.9f,
-                                .beta2 = 0.95f,
-                                .epsilon = 1e-8f,
-                                .weight_decay = 0.1f,
-                                .gradient_clipping = 1,
-                                .scaler = {.scale = 1},
-                                .seed = 1};
+    z3d_engine_config config = {
+        .model = s->model,
+        .mesh = s->mesh,
+        .device = s->device,
+        .world = s->world,
+        .program = {.stage = s->stage,
+                    .dtype = s->dtype,
+                    .grad_dtype = s->dtype,
+                    .micro_batch = s->batch / ranks,
+                    .accumulation = 1,
+                    .reduce_per_step = s->stage < 2,
+                    .overlap = true,
+                    .reduce_bucket = 4 << 20,
+                    .gather_bucket = 4 << 20},
+        .optimizer = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f},
+        .gradient_clipping = 1,
+        .scaler = {.scale = 1},
+        .seed = 1};
     memcpy(config.group, s->group, sizeof s->group);
     return z3d_engine_create(&config, &s->engine);
 }

@@ -79,9 +79,7 @@ static z3d_status create_engine(struct bench *b, int w) {
                                             .overlap = !ways[w].in_turn,
                                             .reduce_bucket = 500000000,
                                             .gather_bucket = 500000000},
-                                .beta1 = 0.9F,
-                                .beta2 = 0.95F,
-                                .epsilon = 1e-8F,
+                                .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
                                 .gradient_clipping = 1,
                                 .scaler = {.scale = 1},
                                 .seed = 1};

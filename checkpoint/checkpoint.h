@@ -50,24 +50,24 @@ const char *z3d_checkpoint_folder(const z3d_checkpoint *checkpoint);
  * the dataset. Adds to *bytes_read, if not NULL. */
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
                                 int part, int parts, int64_t *bytes_read);
-/* The same without the blocks that hold values of the first `kinds` states: for callers that read
- * all of these, because reading checks them. */
+/* The same without the blocks that hold values of these kinds of tensors: for callers that
+ * read all of these, because reading checks them. */
 z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
-                                     int kinds, int part, int parts, int64_t *bytes_read);
+                                     unsigned kinds, int part, int parts, int64_t *bytes_read);
 
 int z3d_checkpoint_num_tensors(const z3d_checkpoint *checkpoint);
 /* "block.0", "attn.c_attn.weight" and the logical shape of tensor `index`. */
 void z3d_checkpoint_tensor(const z3d_checkpoint *checkpoint, int index, const char **group,
                            const char **name, int *dims, const int64_t **shape);
-/* Whether it has this state of the tensors; an imported checkpoint has only parameters. */
-bool z3d_checkpoint_has(const z3d_checkpoint *checkpoint, z3d_tensor_kind kind);
+/* The kinds of tensors that it has; an imported checkpoint has only parameters. */
+unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint);
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group,
                         const char *name); /* -1: not there */
 /* The slice that is the whole of a tensor: first 0, count its elements. */
 void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part *out);
 /* Reads `count` elements from `first` on of a slice of a tensor, flattened as z3d_part says (its
- * own first and count are ignored), as fp32. kind: parameter (the fp32 master copy), momentum or
- * variance. */
+ * own first and count are ignored), as fp32. kind: parameter (the fp32 master copy) or a
+ * tensor of the optimizer. */
 z3d_status z3d_checkpoint_read(z3d_checkpoint *checkpoint, z3d_tensor_kind kind, int tensor,
                                const z3d_part *slice, int64_t first, int64_t count, float *out);
 /* Whether reads check the blocks' digests (the default), and the bytes read so far. */
@@ -75,11 +75,10 @@ void z3d_checkpoint_set_verify(z3d_checkpoint *checkpoint, z3d_checkpoint_verify
 int64_t z3d_checkpoint_bytes_read(const z3d_checkpoint *checkpoint);
 
 /* Bytes of values that the rank of `mesh` writes in a save, and reads to resume on the same
- * topology. Without what HDF5 and the index add (at most 4096 bytes per tensor and state).
- * all_rows: it keeps the states of the whole data group (z3d_states_decide). Pure. Errors:
- * ERR_CONFIG, ERR_MEMORY. */
-z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh, bool all_rows,
-                                double *saved, double *loaded);
+ * topology. Without what HDF5 and the index add (at most 4096 bytes per tensor and state). Pure.
+ * Errors: ERR_CONFIG, ERR_MEMORY. */
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
+                                const z3d_program_config *config, double *saved, double *loaded);
 
 /* ---- other programs' GPT-2: weights only; nothing here is collective ---- */
 
@@ -113,7 +112,7 @@ typedef struct z3d_import {
     const char *vocab, *merges;
 } z3d_import;
 
-/* Makes a checkpoint of one shard, without momentum and variance, for checkpoint.init_from and
+/* Makes a checkpoint of one shard, without optimizer states, for checkpoint.init_from and
  * generation. Needs a fixed amount of memory. *folder is its path, malloc'ed. ERR_IO, ERR_DATA
  * (file and tensor named), ERR_UNSUPPORTED (a model that computes something else). */
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder);
@@ -154,10 +153,10 @@ typedef struct z3d_store_config {
     const struct z3d_io_hook *hook; /* NULL, but in tests */
 } z3d_store_config;
 
-/* Bytes of host memory that the copy of an asynchronous save takes on the rank of `mesh`: 12
+/* Bytes of host memory that the copy of an asynchronous save takes on the rank of `mesh`: 4
  * for each element that it writes. ERR_MEMORY. Not collective. */
 z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                         int64_t *bytes);
+                                         z3d_optimizer optimizer, int64_t *bytes);
 
 /* Takes the folder for this run: creates it, locks it (ERR_IO if another job holds it), removes
  * what unfinished saves and removals left, and says so. Collective; agreed. */
@@ -196,10 +195,10 @@ z3d_status z3d_store_resume(z3d_store *store, z3d_checkpoint_verify verify,
                             int64_t *step);
 
 /* Sets the engine's state on all ranks from a checkpoint of the same model: their own parts of
- * every tensor, and (unless weights_only) momentum, variance and the step's counters. Checks as
- * `verify` says; each rank checks its share. info (if not NULL) gets the numbers, not the texts.
- * ERR_CONFIG if the models differ, with the first tensor that does; ERR_DATA, ERR_IO. Collective;
- * agreed. */
+ * every tensor, and (unless weights_only) the optimizer's tensors and the step's counters. Checks
+ * as `verify` says; each rank checks its share. info (if not NULL) gets the numbers, not the texts.
+ * ERR_CONFIG if the models differ, with the first tensor that does, or the optimizers' tensors;
+ * ERR_DATA, ERR_IO. Collective; agreed. */
 z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z3d_model *model,
                                    z3d_engine *engine, z3d_checkpoint_verify verify,
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *z3d_kind_name(int kind) {
-    static const char *const names[] = {"parameter", "momentum", "variance"};
-    return kind >= 0 && kind < Z3D_STATE_KINDS ? names[kind] : "?";
+unsigned z3d_manifest_kinds(const z3d_manifest *manifest) {
+    unsigned kinds = 0;
+    for (int s = 0; s < manifest->num_shards; s++)
+        for (int i = 0; i < manifest->shard[s].num_extents; i++)
+            kinds |= 1U << manifest->shard[s].extent[i].kind;
+    return kinds;
 }
 
 void z3d_manifest_free(z3d_manifest *manifest) {
@@ -77,7 +80,7 @@ z3d_status z3d_index_write(const z3d_shard *shard, z3d_string *out) {
         z3d_string_append(out,
                           "%s{\"tensor\":%d,\"kind\":\"%s\",\"rows\":[%lld,%lld],\"first\":%lld,"
                           "\"count\":%lld,\"offset\":%lld}",
-                          i ? ",\n" : "", e->tensor, z3d_kind_name(e->kind),
+                          i ? ",\n" : "", e->tensor, z3d_tensor_kind_name(e->kind),
                           (long long)e->row_first, (long long)e->rows, (long long)e->first,
                           (long long)e->count, (long long)e->offset);
     }

@@ -6,13 +6,10 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/io.h"
 
-enum { Z3D_FORMAT_VERSION = 1, Z3D_BLOCK_BYTES = 1 << 20, Z3D_STATE_KINDS = 3 };
+enum { Z3D_FORMAT_VERSION = 1, Z3D_BLOCK_BYTES = 1 << 20 };
 
 #define Z3D_MANIFEST "manifest.json"
 #define Z3D_VIRTUAL_FILE "checkpoint.h5"
-
-/* "parameter", "momentum", "variance": Z3D_TENSOR_PARAMETER .. VARIANCE. */
-const char *z3d_kind_name(int kind);
 
 /* A logical parameter. */
 typedef struct z3d_tensor {
@@ -57,6 +54,8 @@ typedef struct z3d_manifest {
 } z3d_manifest;
 
 void z3d_manifest_free(z3d_manifest *manifest);
+/* The kinds of tensors that the shards hold. */
+unsigned z3d_manifest_kinds(const z3d_manifest *manifest);
 /* The tensors of a model, in order of groups and parameters. */
 z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count);
 /* Index of a parameter in that list. */

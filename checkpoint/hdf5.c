@@ -131,7 +131,8 @@ z3d_status z3d_hdf5_create(int *fd, hid_t *file) {
 }
 
 z3d_status z3d_hdf5_path(const z3d_tensor *tensor, int kind, char *out, size_t size) {
-    int length = snprintf(out, size, "/%s/%s/%s", z3d_kind_name(kind), tensor->group, tensor->name);
+    int length =
+        snprintf(out, size, "/%s/%s/%s", z3d_tensor_kind_name(kind), tensor->group, tensor->name);
     if (length < 0 || (size_t)length >= size)
         return Z3D_ERROR(Z3D_ERR_INTERNAL, "tensor %s/%s: its name is too long", tensor->group,
                          tensor->name);

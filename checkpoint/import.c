@@ -90,14 +90,13 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     return z3d_new(2, sizeof *m->file, "the list of files", &m->file);
 }
 
-/* One rank's shard, less what is no parameter: plans go state by state. */
+/* One rank's shard of parameters. */
 static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_image *image) {
     z3d_mesh alone;
     z3d_extent *extent;
     int count;
     Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &alone));
-    Z3D_TRY(z3d_shard_plan(f->model, &alone, &count, &extent));
-    while (count > 0 && extent[count - 1].kind != Z3D_TENSOR_PARAMETER) count--;
+    Z3D_TRY(z3d_shard_plan(f->model, &alone, Z3D_KIND(PARAMETER), &count, &extent));
     return z3d_image_make(m->tensor, 0, 0, count, extent, image);
 }
 

@@ -81,14 +81,15 @@ typedef struct loading {
     int64_t first, elements;
 } loading;
 
-static z3d_status plan_ranges(const z3d_checkpoint *c, int kinds, loading *l) {
-    size_t most = (size_t)z3d_tensor_index(l->model, l->model->num_groups, 0) * (size_t)kinds + 1;
+static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *l) {
+    size_t tensors = (size_t)z3d_tensor_index(l->model, l->model->num_groups, 0);
+    size_t most = tensors * Z3D_STATE_KINDS + 1;
     Z3D_TRY(z3d_new(most, sizeof *l->range, "what is to be read", &l->range));
     Z3D_TRY(z3d_new(most, sizeof *l->group, "what is to be read", &l->group));
     Z3D_TRY(z3d_new(most, sizeof *l->parameter, "what is to be read", &l->parameter));
     Z3D_TRY(z3d_new(CHUNK, sizeof *l->chunk, "a buffer to load through", &l->chunk));
-    for (int kind = 0; kind < kinds; kind++)
-        for (int g = 0; g < l->model->num_groups; g++)
+    for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
+        for (int g = 0; g < l->model->num_groups && kinds >> kind & 1; g++)
             for (int i = 0; i < l->model->group[g].num_parameters; i++) {
                 z3d_wanted *r = &l->range[l->count];
                 r->kind = (z3d_tensor_kind)kind;
@@ -126,7 +127,7 @@ static z3d_status take(void *context, int range, int64_t first, int64_t count,
 }
 
 static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *model,
-                              z3d_engine *engine, int kinds) {
+                              z3d_engine *engine, unsigned kinds) {
     loading l = {.engine = engine, .model = model};
     z3d_status status = plan_ranges(c, kinds, &l);
     if (status == Z3D_OK) status = z3d_checkpoint_read_all(c, l.range, l.count, ranks, take, &l);
@@ -141,19 +142,34 @@ static z3d_status load_states(z3d_checkpoint *c, int ranks, const z3d_model *mod
 /* An imported model is said to be one before its configuration, which has no run's values, is
  * compared with a run's. */
 static z3d_status need_states(const z3d_checkpoint *c, const char *folder) {
-    if (z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM)) return Z3D_OK;
+    if (z3d_checkpoint_kinds(c) != Z3D_KIND(PARAMETER)) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "%s has weights only (it was imported), so no run can resume from it: use "
                      "checkpoint.init_from to start a new run with its weights",
                      folder);
 }
 
+static z3d_status compare_optimizers(const z3d_checkpoint *c, unsigned kinds) {
+    z3d_string text = {0};
+    if (z3d_checkpoint_kinds(c) == kinds) return Z3D_OK;
+    z3d_append_kinds(&text, z3d_checkpoint_kinds(c), ", ");
+    z3d_string_append(&text, "; this run's has ");
+    z3d_append_kinds(&text, kinds, ", ");
+    z3d_status status = Z3D_ERROR(
+        Z3D_ERR_CONFIG, "the checkpoint of step %lld is from a different optimizer: it has %s",
+        (long long)z3d_checkpoint_get_info(c)->engine.step, text.failed ? "others" : text.text);
+    z3d_string_free(&text);
+    return status;
+}
+
 /* This rank's own, one of `ranks`. */
 static z3d_status load(z3d_checkpoint *c, int ranks, const z3d_model *model, z3d_engine *engine,
                        bool weights_only) {
+    unsigned kinds = weights_only ? Z3D_KIND(PARAMETER) : z3d_engine_kinds(engine);
     Z3D_TRY(compare_models(c, model));
+    if (!weights_only) Z3D_TRY(compare_optimizers(c, kinds));
     z3d_engine_parameters_changed(engine);
-    z3d_status status = load_states(c, ranks, model, engine, weights_only ? 1 : Z3D_STATE_KINDS);
+    z3d_status status = load_states(c, ranks, model, engine, kinds);
     if (status == Z3D_OK && !weights_only) {
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
         z3d_engine_state state = info->engine, now;
@@ -182,7 +198,7 @@ z3d_status z3d_checkpoint_load_all(z3d_world *world, const char *folder, const z
                                    bool weights_only, z3d_checkpoint_accept accept, void *context,
                                    z3d_checkpoint_info *info) {
     z3d_checkpoint *c = NULL;
-    int kinds = weights_only ? 1 : Z3D_STATE_KINDS; /* all that the ranks read, together */
+    unsigned kinds = weights_only ? Z3D_KIND(PARAMETER) : z3d_engine_kinds(engine);
     static const char *const opening = "checkpoint: opening",
                              *const checking = "checkpoint: checking files",
                              *const reading = "checkpoint: reading";

@@ -279,7 +279,7 @@ static z3d_status read_extent(const z3d_json *object, const z3d_manifest *manife
     Z3D_TRY(z3d_json_get_int(object, "count", &e->count));
     Z3D_TRY(z3d_json_get_int(object, "offset", &e->offset));
     for (e->kind = 0; e->kind < Z3D_STATE_KINDS; e->kind++)
-        if (strcmp(kind, z3d_kind_name(e->kind)) == 0) break;
+        if (strcmp(kind, z3d_tensor_kind_name(e->kind)) == 0) break;
     if (e->kind == Z3D_STATE_KINDS || e->tensor >= manifest->num_tensors || rows->count != 2 ||
         !z3d_json_int(rows->first, &e->row_first) || !z3d_json_int(rows->first->next, &e->rows) ||
         !possible(e, &manifest->tensor[e->tensor], size))
@@ -342,14 +342,15 @@ static z3d_status check_count(const z3d_manifest *m, int tensor, int kind, int64
     int64_t wanted = z3d_tensor_elements(t);
     if (count == wanted) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "its shards hold %lld elements of /%s/%s/%s, expected %lld",
-                     (long long)count, z3d_kind_name(kind), t->group, t->name, (long long)wanted);
+                     (long long)count, z3d_tensor_kind_name(kind), t->group, t->name,
+                     (long long)wanted);
 }
 
 /* A shard or a dataset that is not listed, or twice, would not be missed by any digest. Which
  * element it is that none has is the reader's to say. */
 static z3d_status check_counts(const z3d_manifest *m) {
     int64_t *count;
-    bool of_kind[Z3D_STATE_KINDS] = {false};
+    unsigned kinds = Z3D_KIND(PARAMETER) | z3d_manifest_kinds(m);
     z3d_status status = Z3D_OK;
     Z3D_TRY(z3d_new((size_t)m->num_tensors * Z3D_STATE_KINDS + 1, sizeof *count,
                     "the elements of all datasets", &count));
@@ -357,15 +358,13 @@ static z3d_status check_counts(const z3d_manifest *m) {
         for (int i = 0; i < m->shard[s].num_extents && status == Z3D_OK; i++) {
             const z3d_extent *e = &m->shard[s].extent[i];
             int64_t *sum = &count[e->tensor * Z3D_STATE_KINDS + e->kind];
-            of_kind[e->kind] = true;
             *sum += e->count; /* both are at most the tensor's, a quarter of what fits */
             if (*sum > z3d_tensor_elements(&m->tensor[e->tensor]))
                 status = check_count(m, e->tensor, e->kind, *sum);
         }
     for (int t = 0; t < m->num_tensors; t++)
         for (int k = 0; k < Z3D_STATE_KINDS && status == Z3D_OK; k++)
-            if (k == Z3D_TENSOR_PARAMETER || of_kind[k]) /* imported ones have no others */
-                status = check_count(m, t, k, count[t * Z3D_STATE_KINDS + k]);
+            if (kinds >> k & 1) status = check_count(m, t, k, count[t * Z3D_STATE_KINDS + k]);
     free(count);
     return status;
 }

@@ -139,12 +139,8 @@ void z3d_checkpoint_whole(const z3d_checkpoint *checkpoint, int tensor, z3d_part
     *out = (z3d_part){t->outer, t->global, t->inner, 0, t->global, 0, z3d_tensor_elements(t)};
 }
 
-bool z3d_checkpoint_has(const z3d_checkpoint *checkpoint, z3d_tensor_kind kind) {
-    const int *first = checkpoint->first_source;
-    for (int i = 0; i < checkpoint->manifest.num_tensors; i++)
-        if (first[i * Z3D_STATE_KINDS + (int)kind] < first[i * Z3D_STATE_KINDS + (int)kind + 1])
-            return true;
-    return false;
+unsigned z3d_checkpoint_kinds(const z3d_checkpoint *checkpoint) {
+    return z3d_manifest_kinds(&checkpoint->manifest);
 }
 
 int z3d_checkpoint_find(const z3d_checkpoint *checkpoint, const char *group, const char *name) {
@@ -197,7 +193,7 @@ static z3d_status need_shard(z3d_checkpoint *c, int s, int *fd) {
 }
 
 static void append_dataset(const z3d_manifest *m, const z3d_extent *e, z3d_string *out) {
-    z3d_string_append(out, "/%s/%s/%s", z3d_kind_name(e->kind), m->tensor[e->tensor].group,
+    z3d_string_append(out, "/%s/%s/%s", z3d_tensor_kind_name(e->kind), m->tensor[e->tensor].group,
                       m->tensor[e->tensor].name);
 }
 
@@ -370,7 +366,7 @@ static z3d_status next_run(walk *w) {
     }
     if (w->run > 0) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA, "%s: damaged: no shard has element %lld of /%s/%s/%s", c->folder,
-                     (long long)w->first, z3d_kind_name((int)range->kind),
+                     (long long)w->first, z3d_tensor_kind_name((int)range->kind),
                      c->manifest.tensor[range->tensor].group,
                      c->manifest.tensor[range->tensor].name);
 }
@@ -502,11 +498,11 @@ static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry
     return status;
 }
 
-/* Marks the shard's blocks that hold values of the first `kinds` states. */
-static void mark_blocks(const z3d_shard *shard, int kinds, bool *mark) {
+/* Marks the shard's blocks that hold values of these kinds of tensors. */
+static void mark_blocks(const z3d_shard *shard, unsigned kinds, bool *mark) {
     for (int i = 0; i < shard->num_extents; i++) {
         const z3d_extent *e = &shard->extent[i];
-        if (e->kind >= kinds || e->count == 0) continue;
+        if (!(kinds >> e->kind & 1) || e->count == 0) continue;
         for (int64_t b = e->offset / Z3D_BLOCK_BYTES;
              b <= (e->offset + e->count * 4 - 1) / Z3D_BLOCK_BYTES; b++)
             mark[b] = true;
@@ -516,7 +512,8 @@ static void mark_blocks(const z3d_shard *shard, int kinds, bool *mark) {
 /* Part `part` of the blocks of all shards: the counter goes on over them, so that parts are even.
  */
 typedef struct turns {
-    int kinds, part, parts;
+    unsigned kinds;
+    int part, parts;
     int64_t counter;
     char *bytes; /* a block's */
 } turns;
@@ -551,7 +548,7 @@ static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t 
 }
 
 z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
-                                     int kinds, int part, int parts, int64_t *bytes_read) {
+                                     unsigned kinds, int part, int parts, int64_t *bytes_read) {
     turns t = {.kinds = kinds, .part = part, .parts = parts};
     int64_t unused = 0;
     if (!bytes_read) bytes_read = &unused;

@@ -123,7 +123,7 @@ static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes)
         bsearch(&wanted, r->by_name, (size_t)r->f->count, sizeof wanted, compare_names);
     if (!found)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a %s of %lld layers",
-                         r->path, z3d_shown(entry->key, text), r->f->model->facts.type,
+                         r->path, z3d_shown(entry->key, text), model->title,
                          (long long)r->f->config->model_num_layers);
     z3d_interop_source *place = head ? &r->head : &r->f->place[found->tensor];
     if (place->found)

@@ -64,7 +64,8 @@ static int64_t most_bytes(const z3d_shard *plan) {
 static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
     z3d_mesh place = *store->config.mesh;
     place.rank = r;
-    return z3d_shard_plan(store->config.model, &place, &out->num_extents, &out->extent);
+    return z3d_shard_plan(store->config.model, &place, z3d_engine_kinds(store->config.engine),
+                          &out->num_extents, &out->extent);
 }
 
 /* Rank 0: room for all shards, and a folder. */
@@ -218,8 +219,9 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
  */
 z3d_status z3d_store_plan_snapshot(z3d_store *store) {
     void *memory;
-    Z3D_TRY(z3d_checkpoint_snapshot_bytes(store->config.model, store->config.mesh,
-                                          &store->snapshot_bytes));
+    const z3d_store_config *c = &store->config;
+    z3d_optimizer optimizer = z3d_engine_program(c->engine, Z3D_MODE_TRAIN)->config.optimizer;
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(c->model, c->mesh, optimizer, &store->snapshot_bytes));
     z3d_status status = z3d_device_alloc(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST,
                                          store->snapshot_bytes, &memory);
     if (status != Z3D_OK)
@@ -255,7 +257,8 @@ static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     const z3d_store_config *c = &store->config;
     z3d_shard *plan = &store->save.image.shard;
     Z3D_TRY(describe_run(store, info));
-    Z3D_TRY(z3d_shard_plan(c->model, c->mesh, &plan->num_extents, &plan->extent));
+    Z3D_TRY(z3d_shard_plan(c->model, c->mesh, z3d_engine_kinds(c->engine), &plan->num_extents,
+                           &plan->extent));
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }
 

@@ -14,7 +14,7 @@ enum { BOUNCE_BYTES = 4 * Z3D_BLOCK_BYTES };
 
 /* ---- which parts ---- */
 
-z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, int *count,
+z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, unsigned kinds, int *count,
                           z3d_extent **out) {
     z3d_layout *layout;
     int tensors = z3d_tensor_index(model, model->num_groups, 0);
@@ -24,6 +24,7 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, int *cou
     z3d_status status =
         z3d_new((size_t)tensors * Z3D_STATE_KINDS + 1, sizeof **out, "a shard's datasets", out);
     for (int kind = 0; kind < Z3D_STATE_KINDS && status == Z3D_OK; kind++) {
+        if (!(kinds >> kind & 1)) continue;
         for (int g = 0, tensor = 0; g < model->num_groups; g++) {
             for (int i = 0; i < model->group[g].num_parameters; i++, tensor++) {
                 z3d_part part;
@@ -41,29 +42,31 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, int *cou
 }
 
 z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                         int64_t *bytes) {
+                                         z3d_optimizer optimizer, int64_t *bytes) {
     z3d_extent *extent;
     int count;
     *bytes = 0;
-    Z3D_TRY(z3d_shard_plan(model, mesh, &count, &extent));
+    Z3D_TRY(z3d_shard_plan(model, mesh, z3d_optimizer_kinds(optimizer), &count, &extent));
     for (int i = 0; i < count; i++) *bytes += extent[i].count * (int64_t)sizeof(float);
     free(extent);
     return Z3D_OK;
 }
 
-z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh, bool all_rows,
-                                double *saved, double *loaded) {
+z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
+                                const z3d_program_config *config, double *saved, double *loaded) {
     z3d_layout *layout;
     int64_t written;
     *saved = *loaded = 0;
-    Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, &written));
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, config->optimizer, &written));
     *saved = (double)written;
-    Z3D_TRY(z3d_layout_create(model, mesh, NULL, &layout));
+    int states = z3d_count_kinds(z3d_optimizer_kinds(config->optimizer));
+    Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));
     for (int g = 0; g < model->num_groups; g++) {
+        bool all_rows = z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER);
         for (int i = 0; i < model->group[g].num_parameters; i++) {
             z3d_part part;
             z3d_layout_part(layout, model, g, i, all_rows, &part);
-            *loaded += (double)part.count * (Z3D_STATE_KINDS * sizeof(float));
+            *loaded += (double)part.count * (states * sizeof(float));
         }
     }
     z3d_layout_destroy(layout);

@@ -19,9 +19,9 @@ typedef struct z3d_image {
     int fd;
 } z3d_image;
 
-/* What the rank of `mesh` writes of a model: its own shard of every tensor's three states; of
+/* What the rank of `mesh` writes of a model: its own shard of every tensor, kind by kind; of
  * tensors that all tensor ranks hold, tensor rank 0 writes them. Offsets are not set. Pure. */
-z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, int *count,
+z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, unsigned kinds, int *count,
                           z3d_extent **out);
 /* Makes the metadata and sets offsets and size. Takes ownership of `extent`. Uses HDF5: from one
  * thread of a process at a time. */

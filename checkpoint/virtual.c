@@ -118,19 +118,12 @@ static z3d_status add_tensor(hid_t file, const z3d_manifest *manifest, int tenso
     return status;
 }
 
-/* An imported model has no momentum and variance. */
-static bool has_state(const z3d_manifest *manifest, int kind) {
-    for (int s = 0; s < manifest->num_shards; s++)
-        for (int i = 0; i < manifest->shard[s].num_extents; i++)
-            if (manifest->shard[s].extent[i].kind == kind) return true;
-    return false;
-}
-
 static z3d_status describe(hid_t file, const z3d_manifest *manifest) {
     Z3D_TRY(z3d_hdf5_text_attribute(file, "format", "zero3d checkpoint"));
     Z3D_TRY(z3d_hdf5_attribute(file, "step", &manifest->info.engine.step, 1));
+    unsigned kinds = z3d_manifest_kinds(manifest);
     for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
-        int count = has_state(manifest, kind) ? manifest->num_tensors : 0;
+        int count = kinds >> kind & 1 ? manifest->num_tensors : 0;
         for (int t = 0; t < count; t++) Z3D_TRY(add_tensor(file, manifest, t, kind));
     }
     return Z3D_OK;

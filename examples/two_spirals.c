@@ -54,7 +54,8 @@ static z3d_micro_batch make_point(int i, double shift, float *point, int32_t *cl
     if ((call) != Z3D_OK) z3d_world_abort(c.world, Z3D_ERR_INTERNAL, z3d_error_message())
 
 int main(int argc, char **argv) {
-    z3d_engine_config c = {.beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f, .scaler.scale = 1};
+    z3d_engine_config c = {.optimizer = {.beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-8f},
+                           .scaler.scale = 1};
     z3d_step_result result;
     z3d_engine *engine;
     z3d_model *model;

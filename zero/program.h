@@ -14,6 +14,7 @@ typedef struct z3d_program_config {
     int stage;            /* ZeRO stage 0-3 */
     z3d_dtype dtype;      /* of parameters, activations: fp32, bf16, fp16 */
     z3d_dtype grad_dtype; /* what gradients accumulate and are reduced in: dtype or fp32 */
+    z3d_optimizer optimizer;
     int64_t micro_batch;  /* samples per rank and micro-batch */
     int accumulation;     /* micro-batches per step */
     bool reduce_per_step; /* full gradients accumulate, one reduction a step; else every micro-batch
@@ -51,8 +52,7 @@ typedef enum z3d_rows {
     Z3D_ROWS_ALL = Z3D_ROWS_OWN | Z3D_ROWS_OTHERS
 } z3d_rows;
 
-/* What of a parameter group persists between steps. fp32 parameters are their own master copy; in
- * 16 bits the optimizer part is master, momentum, variance, in fp32, else the latter two. */
+/* What of a parameter group persists between steps. */
 typedef enum z3d_group_part {
     Z3D_PART_PARAMETERS,
     Z3D_PART_GRADIENTS,
@@ -60,11 +60,14 @@ typedef enum z3d_group_part {
     Z3D_PART_COUNT
 } z3d_group_part;
 
-/* How a part is kept on each rank: `tensors` matrices of these rows, one behind the other. */
+/* How a part is kept on each rank: a matrix of these rows for each kind of tensor, in the kinds'
+ * order. The optimizer part of 16-bit parameters begins with their fp32 master copy, which is the
+ * trainer's (Z3D_TENSOR_PARAMETER); the optimizer's own tensors follow. fp32 parameters are their
+ * own master copy. */
 typedef struct z3d_kept {
     z3d_rows rows; /* OWN or ALL */
     z3d_dtype dtype;
-    int tensors;
+    unsigned kinds; /* of z3d_tensor_kind */
 } z3d_kept;
 
 typedef struct z3d_group_layout {
@@ -118,6 +121,8 @@ bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part
 int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part);
 int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part);
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part);
+/* Which of the part's tensors is of this kind; -1: none. */
+int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind);
 /* Every rank keeps whole gradients, although it steps only its own rows: for people. */
 bool z3d_keeps_whole_gradients(const z3d_layout *layout);
 

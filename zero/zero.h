@@ -32,7 +32,7 @@ typedef struct z3d_engine_config {
     z3d_group *group[Z3D_AXES_COUNT]; /* this rank's, by set of axes */
     z3d_world *world;                 /* for the watchdog's places; NULL: none */
     z3d_program_config program;
-    float beta1, beta2, epsilon, weight_decay;
+    z3d_optimizer_constants optimizer;
     double gradient_clipping; /* 0: off */
     z3d_loss_scaler scaler;
     uint64_t seed; /* initial values and dropout */
@@ -120,15 +120,10 @@ int64_t z3d_engine_graph_launches(const z3d_engine *engine);
 /* The device that the engine was made with. */
 z3d_device *z3d_engine_device(const z3d_engine *engine);
 
-/* A logical parameter (or its momentum, variance or this step's gradient), whole, in fp32 on every
- * rank: gathered over the data and tensor groups. For tests, exports of small models and fixtures.
- * Collective over the world; gradients only right after a step. */
-typedef enum z3d_tensor_kind {
-    Z3D_TENSOR_PARAMETER,
-    Z3D_TENSOR_MOMENTUM,
-    Z3D_TENSOR_VARIANCE,
-    Z3D_TENSOR_GRADIENT
-} z3d_tensor_kind;
+/* A logical parameter (or a tensor that the optimizer keeps of it, or this step's gradient), whole,
+ * in fp32 on every rank: gathered over the data and tensor groups. For tests, exports of small
+ * models and fixtures. Collective over the world; gradients only right after a step. ERR_USAGE
+ * where the optimizer has no such tensor. */
 z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                           float *out);
 /* Sets a parameter from a whole logical tensor in host memory. Every rank calls it and takes its
@@ -152,6 +147,8 @@ typedef struct z3d_part {
  * cover it exactly once. Pure. */
 void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int group, int parameter,
                      bool all_rows, z3d_part *out);
+/* The kinds of tensors that make up this engine's state: what a checkpoint has. */
+unsigned z3d_engine_kinds(const z3d_engine *engine);
 /* What this engine keeps fp32 states of: its own shard, in stage 0 all of them. */
 void z3d_engine_kept_part(const z3d_engine *engine, int group, int parameter, z3d_part *out);
 /* Elements first .. first + count - 1 of the slice, flattened [outer, valid, inner], as fp32 (the

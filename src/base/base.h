@@ -9,6 +9,7 @@
 #include "src/base/json.h"
 #include "src/base/ledger.h"
 #include "src/base/log.h"
+#include "src/base/optimizers.h"
 #include "src/base/pending_io.h"
 #include "src/base/rng.h"
 #include "src/base/status.h"

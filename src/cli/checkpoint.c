@@ -108,10 +108,12 @@ static void show_tensors(const z3d_checkpoint *c, z3d_string *text) {
             z3d_string_append(text, "%s%lld", d ? ", " : "", (long long)shape[d]);
         z3d_string_append(text, "]\n");
     }
-    z3d_string_append(text, "parameters: %s, %s, fp32\n",
+    unsigned states = z3d_checkpoint_kinds(c) & ~Z3D_KIND(PARAMETER);
+    z3d_string_append(text, "parameters: %s, %s",
                       z3d_format_count((double)parameters, number, sizeof number),
-                      z3d_checkpoint_has(c, Z3D_TENSOR_MOMENTUM) ? "each with momentum and variance"
-                                                                 : "without momentum and variance");
+                      states ? "each with " : "without optimizer states");
+    z3d_append_kinds(text, states, " and ");
+    z3d_string_append(text, ", fp32\n");
 }
 
 static z3d_status show(request *r) {
@@ -202,31 +204,31 @@ static bool same_shape(const z3d_checkpoint *a, int i, const z3d_checkpoint *b, 
            memcmp(&whole_a, &whole_b, sizeof whole_a) == 0;
 }
 
-/* What compare_tensors finds, by kind: parameter, momentum, variance. */
+/* What compare_tensors finds. */
 typedef struct findings {
     int compared, differing; /* parameters in both */
     int only[2];             /* tensors in the first, in the second alone */
     int states[2];           /* optimizer tensors, likewise */
+    unsigned kinds[2];       /* that the first, the second has */
 } findings;
 
 static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, int j, float *chunk,
                                  z3d_string *text, findings *f) {
-    static const char *const kinds[] = {"parameter", "momentum", "variance"};
     const char *group, *name;
     const int64_t *shape;
     int dims;
     z3d_checkpoint_tensor(a, i, &group, &name, &dims, &shape);
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < Z3D_STATE_KINDS; kind++) {
         difference d = {0};
-        bool in_a = z3d_checkpoint_has(a, (z3d_tensor_kind)kind);
-        bool in_b = z3d_checkpoint_has(b, (z3d_tensor_kind)kind);
+        bool in_a = f->kinds[0] >> kind & 1, in_b = f->kinds[1] >> kind & 1;
         if (in_a != in_b) f->states[in_b]++;
         if (!in_a || !in_b) continue;
         Z3D_TRY(compare_state(a, b, kind, i, j, chunk, &d));
         f->compared += kind == 0;
         if (d.elements == 0) continue;
-        z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n", kinds[kind],
-                          group, name, (long long)d.elements, d.largest);
+        z3d_string_append(text, "%s of %s/%s: %lld elements differ, by %g at most\n",
+                          z3d_tensor_kind_name(kind), group, name, (long long)d.elements,
+                          d.largest);
         f->differing += kind == 0;
     }
     return Z3D_OK;
@@ -234,7 +236,7 @@ static z3d_status compare_states(z3d_checkpoint *a, z3d_checkpoint *b, int i, in
 
 static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *chunk,
                                   z3d_string *text, bool *bad) {
-    findings f = {0};
+    findings f = {.kinds = {z3d_checkpoint_kinds(a), z3d_checkpoint_kinds(b)}};
     int matched = 0;
     for (int i = 0; i < z3d_checkpoint_num_tensors(a); i++) {
         const char *group, *name;
@@ -256,9 +258,11 @@ static z3d_status compare_tensors(z3d_checkpoint *a, z3d_checkpoint *b, float *c
         const char *where = side ? "second" : "first";
         if (f.only[side] && side)
             z3d_string_append(text, "%d tensors only in the second\n", f.only[side]);
-        if (f.states[side])
-            z3d_string_append(text, "%d optimizer tensors (momentum and variance) only in the %s\n",
-                              f.states[side], where);
+        if (f.states[side]) {
+            z3d_string_append(text, "%d optimizer tensors (", f.states[side]);
+            z3d_append_kinds(text, f.kinds[side] & ~f.kinds[!side], " and ");
+            z3d_string_append(text, ") only in the %s\n", where);
+        }
         *bad = *bad || f.only[side] || f.states[side];
     }
     bool same = f.compared == z3d_checkpoint_num_tensors(a) && f.only[1] == 0 && f.differing == 0;

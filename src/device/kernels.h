@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "src/base/dtype.h"
+#include "src/base/optimizers.h"
 
 /* What varies from step to step. The executor keeps one of these in device memory, and kernels read
  * it. */
@@ -26,7 +27,7 @@ typedef struct z3d_step_state {
     float loss_scale;
     float gradient_seed; /* loss_scale / global number of valid targets: what the loss is multiplied
                             by, once */
-    float gradient_factor; /* clip factor / loss_scale: what AdamW multiplies gradients by */
+    float gradient_factor; /* clip factor / loss_scale: what optimizers multiply gradients by */
     float skip;            /* 1: an overflow, leave parameters and optimizer states as they are */
     float stop_requested;  /* 1: this rank was asked to stop */
     double loss_sum;       /* sum over this rank's valid targets so far in this step, unscaled */
@@ -281,21 +282,34 @@ typedef struct z3d_select_row {
     const z3d_step_state *state;
 } z3d_select_row;
 
-/* AdamW (Loshchilov and Hutter, decoupled decay, torch.optim.AdamW's order) on `count` elements of
- * a shard: g = gradient * state->gradient_factor;  master *= 1 - lr * weight_decay in the first
- * `decayed` of them (0 or less: none); m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;
- * master -= lr * (m / (1-beta1^t)) / (sqrt(v / (1-beta2^t)) + epsilon),  t =
- * state->optimizer_step; then parameter = master in `dtype` (NULL, or master itself in fp32 runs).
- * Nothing changes when state->skip is 1. */
-typedef struct z3d_adamw {
-    float *master, *momentum, *variance;
+/* What is the same in every step of every shard; each optimizer reads its own. */
+typedef struct z3d_optimizer_constants {
+    float beta1, beta2, epsilon; /* adamw */
+    float momentum;              /* sgd */
+    float weight_decay;          /* of the first elements of a shard */
+} z3d_optimizer_constants;
+
+/* The optimizers' kernels (src/base/optimizers.h) step `count` elements of a shard: parameters and
+ * the optimizer's own tensors. g = gradient * state->gradient_factor. Weight decay is for the first
+ * `decayed` elements (0 or less: none). What master and those tensors become is said in
+ * src/device/cpu/isa/<id>.c. Then parameter = master in `dtype` (NULL, or master itself in fp32
+ * runs). Nothing changes when state->skip is 1. */
+typedef struct z3d_optimizer_update {
+    float *master;
+#define X(NAME, name) float *name;
+    Z3D_OPTIMIZER_STATES(X) /* NULL: not this optimizer's */
+#undef X
     const void *gradient; /* gradient_dtype */
     void *parameter;      /* dtype, or NULL */
     int64_t count, decayed;
     z3d_dtype dtype, gradient_dtype;
-    float beta1, beta2, epsilon, weight_decay;
+    z3d_optimizer_constants constants;
     const z3d_step_state *state;
-} z3d_adamw;
+} z3d_optimizer_update;
+
+#define X(_, id, name, reads, states, flops) typedef z3d_optimizer_update z3d_##id;
+Z3D_OPTIMIZERS(X, )
+#undef X
 
 /* *out += sum of squares of x[count], in fp64, in a fixed order. Not finite if and only if x has an
  * infinity or NaN. */
@@ -340,6 +354,9 @@ typedef struct z3d_init_normal {
     float standard_deviation;
 } z3d_init_normal;
 
+/* The column of that table that the next one is made of. */
+#define Z3D_OPTIMIZER_KERNEL(X, id, name, reads, states, flops) X(id)
+
 /* X(name): a kernel's struct is z3d_<name>, its kind Z3D_KERNEL_<name>, its member in the union
  * <name>. */
 #define Z3D_KERNEL_MAP(X)                                                                          \
@@ -366,7 +383,7 @@ typedef struct z3d_init_normal {
     X(cross_entropy_loss)                                                                          \
     X(cross_entropy_backward)                                                                      \
     X(select_row)                                                                                  \
-    X(adamw)                                                                                       \
+    Z3D_OPTIMIZERS(Z3D_OPTIMIZER_KERNEL, X)                                                        \
     X(sum_squares)                                                                                 \
     X(control_begin)                                                                               \
     X(control_end)                                                                                 \
@@ -385,6 +402,7 @@ typedef struct z3d_kernel {
 #define X(name) z3d_##name name;
         Z3D_KERNEL_MAP(X)
 #undef X
+        z3d_optimizer_update update; /* any optimizer's */
     } as;
 } z3d_kernel;
 

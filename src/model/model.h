@@ -33,6 +33,7 @@ typedef struct z3d_shapes {
 
 /* What import and export ask of a model. */
 typedef struct z3d_model_interop {
+    const char *title;         /* for messages: "GPT-2" */
     const char *prefix;        /* prefix that names may have */
     const char *copy, *copied; /* a tensor that may exist twice, under another name */
     bool (*ignores)(const char *name);

@@ -98,7 +98,8 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh 
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,
                              int64_t *bytes) {
     *bytes = 0;
-    return config->checkpoint_async ? z3d_checkpoint_snapshot_bytes(model, mesh, bytes) : Z3D_OK;
+    if (!config->checkpoint_async) return Z3D_OK;
+    return z3d_checkpoint_snapshot_bytes(model, mesh, (z3d_optimizer)config->optimizer_type, bytes);
 }
 
 static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) {

@@ -20,6 +20,7 @@ void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out) 
         .stage = (int)config->zero_optimization_stage,
         .dtype = dtype,
         .grad_dtype = config->data_types_grad_accum_dtype == Z3D_ACCUM_FP32 ? Z3D_F32 : dtype,
+        .optimizer = (z3d_optimizer)config->optimizer_type,
         .micro_batch = config->train_micro_batch_size_per_gpu,
         .accumulation = (int)config->gradient_accumulation_steps,
         .reduce_per_step = reduces_per_step(config),

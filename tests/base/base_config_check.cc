@@ -130,6 +130,18 @@ TEST(check, replay_needs_recompute) {
     EXPECT_EQ(check("activation_checkpointing: {granularity: none, replay: minimal}"), "accepted");
 }
 
+// Keys of another optimizer; the resolved configuration of a run has their defaults.
+TEST(check, optimizer) {
+    EXPECT_NE(check("optimizer: {type: SGD, params: {betas: [0.9, 0.99]}}")
+                  .find("optimizer.params.betas: has no effect with optimizer.type SGD"),
+              std::string::npos);
+    EXPECT_NE(check("optimizer: {params: {momentum: 0.5}}")
+                  .find("optimizer.params.momentum: has no effect with optimizer.type AdamW"),
+              std::string::npos);
+    EXPECT_EQ(check("optimizer: {type: SGD, params: {betas: [0.9, 0.95], momentum: 0.5}}"),
+              "accepted");
+}
+
 TEST(check, schedule) {
     for (const char *option : {"warmup_num_steps: 10", "total_num_steps: 10", "min_lr: 1e-5"}) {
         std::string params = std::string("params: {") + option + "}}";

@@ -64,7 +64,7 @@ TEST(refuse, bools_and_choices) {
                    "1:19: scheduler.type: 'OneCycle' is not supported",
                    "use one of constant, WarmupLR, WarmupDecayLR, WarmupCosineLR");
     expect_refused("optimizer: {type: Lamb}", "1:19: optimizer.type: 'Lamb' is not supported",
-                   "use AdamW");
+                   "use one of AdamW, SGD");
     expect_refused("training: {device: abacus}", "1:20: training.device: 'abacus' is not supported",
                    "use one of cpu, cuda");
 }

@@ -67,6 +67,36 @@ TEST(Engine, ResumeIsNeverStopped) {
         }
 }
 
+TEST(Engine, SgdResumesAndIsNotAdamw) {
+    for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16}) {
+        Options o = base(2, dtype);
+        o.optimizer = Z3D_OPTIMIZER_sgd;
+        expect_resume_is_never_stopped(o, dtype == Z3D_F32);
+    }
+    SharedFolder folder;
+    Options o = base(2, Z3D_F32);
+    z3d_store *store;
+    Trace trace;
+    Trainer saved(o), loads(o);
+    ASSERT_Z3D(saved.create());
+    ASSERT_Z3D(open_store(saved, folder.path, false, 0, &store));
+    steps(saved, 1, trace);
+    ASSERT_Z3D(save(store, o.global_batch));
+    z3d_store_close(store);
+    loads.o.optimizer = Z3D_OPTIMIZER_sgd;
+    ASSERT_Z3D(loads.create());
+    std::string step = folder.path + "/step-00000001";
+    EXPECT_EQ(Z3D_ERR_CONFIG,
+              z3d_checkpoint_load_all(world, step.c_str(), loads.model, loads.engine,
+                                      Z3D_VERIFY_FULL, false, nullptr, nullptr, nullptr));
+    EXPECT_NE(std::string(z3d_error_message())
+                  .find("it has parameter, momentum, variance; this run's has parameter, momentum"),
+              std::string::npos)
+        << z3d_error_message();
+    EXPECT_Z3D(z3d_checkpoint_load_all(world, step.c_str(), loads.model, loads.engine,
+                                       Z3D_VERIFY_FULL, true, nullptr, nullptr, nullptr));
+}
+
 // Every topology of this world and every stage loads what every other saved, to the bit, and in
 // fp32 the steps behind it have the losses of the run that saved;
 // checkpoint_elastic has worlds of other sizes. ZERO3D_LONG: every pair of stages.

@@ -93,9 +93,12 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
         int count;
         char name[32];
         double saved, loaded;
+        z3d_program_config config = {};
+        config.stage = 1;
         ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
-        ASSERT_Z3D(z3d_checkpoint_bytes(model, &place, false, &saved, &loaded));
-        ASSERT_Z3D(z3d_shard_plan(model, &place, &count, &extent));
+        ASSERT_Z3D(z3d_checkpoint_bytes(model, &place, &config, &saved, &loaded));
+        ASSERT_Z3D(
+            z3d_shard_plan(model, &place, z3d_optimizer_kinds(config.optimizer), &count, &extent));
         free(extent);
         (void)snprintf(name, sizeof name, "/shard-%05d.h5", r);
         double size = (double)std::filesystem::file_size(folder + name);
@@ -185,7 +188,8 @@ TEST(Files, SnapshotsHoldEachElementOnce) {
                 z3d_mesh place;
                 int64_t bytes;
                 ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
-                ASSERT_Z3D(z3d_checkpoint_snapshot_bytes(model, &place, &bytes));
+                ASSERT_Z3D(
+                    z3d_checkpoint_snapshot_bytes(model, &place, Z3D_OPTIMIZER_adamw, &bytes));
                 sum += bytes;
             }
             EXPECT_EQ(sum, 12 * z3d_model_parameter_count(whole));

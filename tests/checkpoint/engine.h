@@ -58,8 +58,8 @@ inline void steps(Trainer &t, int count, Trace &trace) {
 // All states of all tensors, whole.
 inline std::vector<std::vector<float>> everything(Trainer &t) {
     std::vector<std::vector<float>> all;
-    for (int kind = 0; kind < 3; kind++)
-        for (int g = 0; g < t.model->num_groups; g++)
+    for (int kind = 0; kind < Z3D_STATE_KINDS; kind++)
+        for (int g = 0; g < t.model->num_groups && z3d_engine_kinds(t.engine) >> kind & 1; g++)
             for (int i = 0; i < t.model->group[g].num_parameters; i++) {
                 const z3d_parameter &p = t.model->group[g].parameter[i];
                 size_t n = 1;

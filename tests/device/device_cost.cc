@@ -394,9 +394,20 @@ TEST_F(Cost, Adamw) {
         k.gradient = c.numbers(T, 20);
         if (parameter) k.parameter = c.numbers(T, 20);
         k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
-        k.beta1 = 0.9f, k.beta2 = 0.95f, k.epsilon = 1e-8f, k.weight_decay = 0.1f;
+        k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-8f,
+        k.constants.weight_decay = 0.1f;
         k.state = c.state();
     }
+}
+
+TEST_F(Cost, Sgd) {
+    Case &c = add(Z3D_KERNEL_sgd, "");
+    z3d_sgd &k = c.kernel.as.sgd;
+    k.master = c.floats(20), k.momentum = c.floats(20);
+    k.gradient = c.numbers(T, 20);
+    k.count = 20, k.decayed = 8, k.dtype = k.gradient_dtype = T;
+    k.constants.momentum = 0.9f, k.constants.weight_decay = 0.1f;
+    k.state = c.state();
 }
 
 // The numbers that time and volume are reckoned from.

@@ -372,8 +372,9 @@ TEST(CudaKernels, AdamW) {
                         COMPARE(adamw, wanted, k.master = master.f32(), k.momentum = momentum.f32(),
                                 k.variance = variance.f32(), k.gradient = gradient.data(),
                                 k.parameter = where, k.count = count, k.decayed = decayed,
-                                k.dtype = dtype, k.gradient_dtype = gradient_dtype, k.beta1 = 0.9f,
-                                k.beta2 = 0.95f, k.epsilon = 1e-8f, k.weight_decay = 0.1f,
+                                k.dtype = dtype, k.gradient_dtype = gradient_dtype,
+                                k.constants.beta1 = 0.9f, k.constants.beta2 = 0.95f,
+                                k.constants.epsilon = 1e-8f, k.constants.weight_decay = 0.1f,
                                 k.state = &state);
                     }
                 }

@@ -27,8 +27,9 @@ void launch(Device &device, Array &master, Array &momentum, Array &variance, con
                                          first * (int64_t)z3d_dtype_size(parameter->dtype())
                                    : nullptr,
            k.count = count, k.decayed = count, k.dtype = parameter ? parameter->dtype() : Z3D_F32,
-           k.gradient_dtype = gradient.dtype(), k.beta1 = adam.beta1, k.beta2 = adam.beta2,
-           k.epsilon = adam.epsilon, k.weight_decay = adam.decay, k.state = state);
+           k.gradient_dtype = gradient.dtype(), k.constants.beta1 = adam.beta1,
+           k.constants.beta2 = adam.beta2, k.constants.epsilon = adam.epsilon,
+           k.constants.weight_decay = adam.decay, k.state = state);
 }
 
 // Several steps against the same recurrence in double.
@@ -99,6 +100,41 @@ TEST(AdamW, DoesNotDependOnCuts) {
     });
 }
 
+// Several steps against torch.optim.SGD's recurrence in double; a skipped one changes nothing.
+TEST(Sgd, FollowsTheRecurrence) {
+    const double rate = 6e-3, factor = 0.25, decay = 0.1, rest = 0.9;
+    for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16})
+        on_every_device([&](Device &device, Bytes &bytes) {
+            const int64_t count = 1500, decayed = 1100;
+            Array master(Z3D_F32, count), momentum(Z3D_F32, count, 2), parameter(dtype, count, 5);
+            master.random(1);
+            std::vector<double> p((size_t)count), m((size_t)count);
+            for (int64_t i = 0; i < count; i++) momentum.set(i, 0), p[(size_t)i] = master[i];
+            for (int step = 1; step <= 4; step++) {
+                z3d_step_state state = state_of(step);
+                state.skip = step == 3 ? 1.0f : 0.0f;
+                Array gradient(Z3D_BF16, count);
+                gradient.random(10u + (uint32_t)step);
+                LAUNCH(device, sgd, k.master = master.f32(), k.momentum = momentum.f32(),
+                       k.gradient = gradient.data(), k.parameter = parameter.data(),
+                       k.count = count, k.decayed = decayed, k.dtype = dtype,
+                       k.gradient_dtype = Z3D_BF16, k.constants.momentum = 0.9f,
+                       k.constants.weight_decay = 0.1f, k.state = &state);
+                for (size_t i = 0; i < (size_t)count; i++) {
+                    if (state.skip == 0.0f) {
+                        double g = gradient[(int64_t)i] * factor;
+                        m[i] = rest * m[i] + g + ((int64_t)i < decayed ? decay * p[i] : 0);
+                        p[i] -= rate * m[i];
+                    }
+                    ASSERT_NEAR(momentum[(int64_t)i], m[i], 1e-5) << step;
+                    ASSERT_NEAR(master[(int64_t)i], p[i], 1e-6 * step) << step;
+                    ASSERT_EQ(parameter[(int64_t)i], round_to(dtype, master[(int64_t)i]));
+                }
+            }
+            for (Array *a : {&master, &momentum, &parameter}) a->append_to(bytes);
+        });
+}
+
 // A launch whose first elements decay is two launches, one with decay and one without.
 TEST(AdamW, DecaysTheFirst) {
     const z3d_step_state state = state_of(2);
@@ -121,8 +157,9 @@ TEST(AdamW, DecaysTheFirst) {
                            k.gradient = (const uint16_t *)gradient.data() + first,
                            k.parameter = (uint16_t *)parameter.data() + first,
                            k.count = end - first, k.decayed = decays, k.dtype = Z3D_BF16,
-                           k.gradient_dtype = Z3D_BF16, k.beta1 = 0.9f, k.beta2 = 0.95f,
-                           k.epsilon = 1e-3f, k.weight_decay = decay, k.state = &state);
+                           k.gradient_dtype = Z3D_BF16, k.constants.beta1 = 0.9f,
+                           k.constants.beta2 = 0.95f, k.constants.epsilon = 1e-3f,
+                           k.constants.weight_decay = decay, k.state = &state);
                 };
                 if (apart) {
                     step(0, border, border, 0.1f);

@@ -379,14 +379,29 @@ static void adamw(maker *m, bool skip) {
     if (apart && !skip) result(m, parameter, m->t);
     DONE(m, adamw, 1e-5, .master = master, .momentum = momentum, .variance = variance,
          .gradient = gradient, .parameter = apart ? parameter : NULL, .count = count,
-         .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t, .beta1 = 0.9f,
-         .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f, .state = s);
+         .decayed = count / 2 + 1, .dtype = m->t, .gradient_dtype = m->t,
+         .constants = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f},
+         .state = s);
+}
+
+static void sgd(maker *m) {
+    int64_t count = rows(m) * width(m) + 3;
+    float *master = numbers(m, Z3D_F32, count, 1), *momentum = numbers(m, Z3D_F32, count, 0.1);
+    void *gradient = model_numbers(m, count, 1), *parameter = model_numbers(m, count, 1);
+    result(m, master, Z3D_F32);
+    result(m, momentum, Z3D_F32);
+    if (m->t != Z3D_F32) result(m, parameter, m->t);
+    DONE(m, sgd, 1e-5, .master = master, .momentum = momentum, .gradient = gradient,
+         .parameter = m->t != Z3D_F32 ? parameter : NULL, .count = count, .decayed = count / 2 + 1,
+         .dtype = m->t, .gradient_dtype = m->t,
+         .constants = {.momentum = 0.9f, .weight_decay = 0.1f}, .state = state(m));
 }
 
 static void optimizer(maker *m) {
     int64_t count = rows(m) * width(m) + 3;
     adamw(m, false);
     adamw(m, true);
+    sgd(m);
     control(m);
     void *x = model_numbers(m, count, 1);
     double *sum = numbers(m, Z3D_F64, 1, 1);

@@ -32,14 +32,13 @@ TEST(Mesh, MegatronExample) {
 
 // Coordinates counted by hand: the ranks of one group are those that differ along its axes only.
 TEST(Mesh, GroupsOfEverySetOfAxes) {
-    const int size[] = {2, 3, 2};
     z3d_mesh mesh;
-    ASSERT_EQ(z3d_mesh_make(size[0], size[1], size[2], 0, &mesh), Z3D_OK);
+    ASSERT_EQ(z3d_mesh_make(2, 3, 2, 0, &mesh), Z3D_OK);
     auto fixed = [&](int axes, int rank) {
-        int at[] = {rank % 2, rank / 2 % 3, rank / 6};
-        for (int axis = 0; axis < 3; axis++)
-            if (axes >> axis & 1) at[axis] = -1;
-        return std::vector<int>(at, at + 3);
+        std::vector<int> at;
+        for (int axis = 0; axis < Z3D_AXIS_COUNT; rank /= mesh.size[axis++])
+            at.push_back(axes >> axis & 1 ? -1 : rank % mesh.size[axis]);
+        return at;
     };
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
         SCOPED_TRACE(z3d_axes_name((z3d_axes)axes).text);

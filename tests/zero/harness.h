@@ -81,10 +81,11 @@ class Trainer {
         memcpy(config.group, group, sizeof group);
         config.world = world;
         config.program = o.program_config();
-        config.beta1 = 0.9f;
-        config.beta2 = 0.95f;
-        config.epsilon = 1e-8f;
-        config.weight_decay = 0.1f;
+        config.optimizer.beta1 = 0.9f;
+        config.optimizer.beta2 = 0.95f;
+        config.optimizer.epsilon = 1e-8f;
+        config.optimizer.momentum = 0.9f;
+        config.optimizer.weight_decay = 0.1f;
         config.gradient_clipping = o.clipping;
         config.scaler = o.scaler;
         config.seed = 42;

@@ -29,6 +29,7 @@ struct Options {
     int64_t bucket = 4096;
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
+    z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     const char *digest = nullptr;
 
@@ -64,6 +65,7 @@ struct Options {
         z3d_program_config c{};
         c.stage = stage;
         c.dtype = dtype;
+        c.optimizer = optimizer;
         c.grad_dtype = grad_dtype();
         c.micro_batch = micro_batch;
         c.accumulation = accumulation;

@@ -172,8 +172,7 @@ class Runner {
         fresh.device = e->config.device;
         fresh.group = e->config.group;
         fresh.world = e->config.world;
-        fresh.optimizer = {e->config.beta1, e->config.beta2, e->config.epsilon,
-                           e->config.weight_decay};
+        fresh.optimizer = e->config.optimizer;
         memcpy(fresh.arena, e->arena, sizeof fresh.arena);
         z3d_executor_destroy(executor);
         *executor = fresh;

@@ -63,6 +63,27 @@ TEST(Memory, PersistentBytesAreTheFormulas) {
     }
 }
 
+// SGD keeps one tensor less than AdamW: 4 bytes of each element that is stepped.
+TEST(Memory, OptimizerStatesFollowTheTable) {
+    for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16})
+        for (int stage : {0, 2}) {
+            Options o;
+            o.dtype = dtype;
+            o.stage = stage;
+            o.optimizer = Z3D_OPTIMIZER_sgd;
+            Trainer t(o);
+            ASSERT_Z3D(t.create());
+            z3d_step_result result;
+            ASSERT_Z3D(t.step(&result));
+            int64_t bytes = dtype == Z3D_F32 ? 4 : 8;
+            int64_t p = z3d_engine_layout(t.engine)->padded_total;
+            for (const z3d_ledger *ledger : {z3d_engine_planned(t.engine, Z3D_SPACE_DEVICE),
+                                             z3d_engine_measured(t.engine, Z3D_SPACE_DEVICE)})
+                EXPECT_EQ(ledger->peak[Z3D_CATEGORY_OPTIMIZER],
+                          bytes * (stage < 1 ? p : p / t.o.data));
+        }
+}
+
 // Reducing once a step under accumulation keeps full gradients whatever the stage; fp32
 // accumulation adds 2 bytes a gradient kept.
 TEST(Memory, GradientsKept) {

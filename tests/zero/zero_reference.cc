@@ -114,8 +114,8 @@ struct Training {
         config.program.recompute = recompute;
         config.program.overlap = true;
         config.program.reduce_bucket = config.program.gather_bucket = 10000;
-        config.beta1 = (float)r.beta1, config.beta2 = (float)r.beta2;
-        config.epsilon = (float)r.epsilon, config.weight_decay = (float)r.decay;
+        config.optimizer.beta1 = (float)r.beta1, config.optimizer.beta2 = (float)r.beta2;
+        config.optimizer.epsilon = (float)r.epsilon, config.optimizer.weight_decay = (float)r.decay;
         config.gradient_clipping = r.clip;
         config.scaler.scale = config.scaler.min_scale = 1;
         config.seed = 1, config.verify = true;

@@ -53,7 +53,7 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
         .world = c->world,
         .enter = c->enter,
         .enter_context = c->enter_context,
-        .optimizer = {c->beta1, c->beta2, c->epsilon, c->weight_decay},
+        .optimizer = c->optimizer,
         .digest = program->mode == Z3D_MODE_TRAIN ? engine->digest : NULL,
         .mailbox = engine->mailbox,
     };

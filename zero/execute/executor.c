@@ -327,34 +327,6 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
     return Z3D_OK;
 }
 
-/* ---- the optimizer ---- */
-
-/* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard. */
-static z3d_status optimizer_step(z3d_executor *executor, int g) {
-    const z3d_program *p = executor->program;
-    const z3d_group_layout *group = &p->layout->group[g];
-    bool master_apart = p->config.dtype != Z3D_F32;
-    int64_t rows = z3d_kept_elements(p->layout, g, Z3D_PART_OPTIMIZER);
-    int64_t first = z3d_kept_first(p->layout, g, Z3D_PART_OPTIMIZER), decayed = -first;
-    int64_t count = group->elements - first < rows ? group->elements - first : rows;
-    if (count <= 0) return Z3D_OK; /* padding */
-    for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
-        decayed += group->range[r].count;
-    float *states = z3d_executor_address(
-        executor, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), 0, Z3D_F32);
-    float *momentum = states + (master_apart ? rows : 0);
-    void *parameter = z3d_executor_kept_address(executor, g, Z3D_PART_PARAMETERS, first);
-    return Z3D_LAUNCH(executor->device, adamw, .master = master_apart ? states : (float *)parameter,
-                      .momentum = momentum, .variance = momentum + rows,
-                      .gradient = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, first),
-                      .parameter = master_apart ? parameter : NULL, .count = count,
-                      .decayed = decayed, .dtype = p->config.dtype,
-                      .gradient_dtype = p->config.grad_dtype, .beta1 = executor->optimizer.beta1,
-                      .beta2 = executor->optimizer.beta2, .epsilon = executor->optimizer.epsilon,
-                      .weight_decay = executor->optimizer.weight_decay,
-                      .state = z3d_executor_state(executor));
-}
-
 static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
                               const z3d_host_step *host) {
     const z3d_program *p = executor->program;
@@ -388,7 +360,7 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     case Z3D_CLASS_SUM:
         return move_own(executor, index, false);
     case Z3D_CLASS_OPTIMIZER:
-        return optimizer_step(executor, i->group);
+        return z3d_executor_optimize(executor, i->group);
     default: /* only ever started and waited for */
         break;
     }

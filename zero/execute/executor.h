@@ -20,10 +20,6 @@ typedef struct z3d_host_step {
     float *output; /* generate: where the result goes */
 } z3d_host_step;
 
-typedef struct z3d_optimizer_constants {
-    float beta1, beta2, epsilon, weight_decay;
-} z3d_optimizer_constants;
-
 /* A step that is one piece of work to the device: graph.c. */
 typedef struct z3d_step_graph {
     z3d_graph_mode mode; /* OFF: steps are not captured, or no longer */
@@ -37,7 +33,7 @@ typedef struct z3d_step_graph {
 typedef struct z3d_executor {
     const z3d_program *program;
     z3d_device *device;
-    z3d_group *const *group; /* by axis */
+    z3d_group *const *group; /* by set of axes */
     z3d_world *world;        /* NULL: nobody watches */
     char *arena[Z3D_SPACE_COUNT];
     char *mailbox; /* pinned memory that steps are posted from and fetched to, always in the same
@@ -94,6 +90,12 @@ z3d_status z3d_executor_read_sums(z3d_executor *executor);
 /* Flat element `element` of group g in what this rank keeps. */
 void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
                                 int64_t element);
+/* optimizer.c. The fp32 values of a persistent tensor, from flat element `element` of group g on:
+ * of a parameter its master copy. NULL: the optimizer has no such tensor. */
+float *z3d_executor_values(const z3d_executor *executor, int group, z3d_tensor_kind kind,
+                           int64_t element);
+/* The opcode optimizer_step. */
+z3d_status z3d_executor_optimize(z3d_executor *executor, int group);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 /* Address of element `element` (of `dtype`) of a buffer. */
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,

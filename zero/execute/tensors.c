@@ -60,19 +60,12 @@ static void *part_address(const z3d_engine *engine, int g, z3d_group_part part, 
     return z3d_executor_kept_address(&engine->executor[Z3D_MODE_TRAIN], g, part, flat);
 }
 
-/* fp32 optimizer state number `which` (16-bit runs: master, momentum, variance; fp32: momentum,
- * variance) at flat element `flat`. */
-static float *state_address(const z3d_engine *engine, int g, int which, int64_t flat) {
-    return (float *)part_address(engine, g, Z3D_PART_OPTIMIZER, flat) +
-           which * z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
+float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
+    return z3d_executor_values(&engine->executor[Z3D_MODE_TRAIN], g, kind, flat);
 }
 
-float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
-    bool master_apart = engine->config.program.dtype != Z3D_F32;
-    if (kind == Z3D_TENSOR_PARAMETER && !master_apart)
-        return part_address(engine, g, Z3D_PART_PARAMETERS, flat);
-    int which = (int)kind - (int)Z3D_TENSOR_PARAMETER - (master_apart ? 0 : 1);
-    return state_address(engine, g, which, flat);
+unsigned z3d_engine_kinds(const z3d_engine *engine) {
+    return z3d_optimizer_kinds(engine->config.program.optimizer);
 }
 
 /* ---- first values ---- */
@@ -120,8 +113,12 @@ z3d_status z3d_engine_init_parameters(z3d_engine *engine) {
 
 /* ---- reading and writing ---- */
 
-static z3d_status check_parameter(const z3d_engine *engine, int group, int parameter) {
+static z3d_status check_tensor(const z3d_engine *engine, z3d_tensor_kind kind, int group,
+                               int parameter) {
     const z3d_model *model = engine->config.model;
+    if (!((z3d_engine_kinds(engine) | Z3D_KIND(GRADIENT)) & 1U << kind))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%s keeps no tensor %d of a parameter",
+                         z3d_optimizer_name(engine->config.program.optimizer), (int)kind);
     if (group < 0 || group >= model->num_groups || parameter < 0 ||
         parameter >= model->group[group].num_parameters)
         return Z3D_ERROR(Z3D_ERR_USAGE, "parameter group %d has no parameter %d", group, parameter);
@@ -154,7 +151,7 @@ static z3d_status sum_parts(z3d_engine *engine, const z3d_parameter *p, float *v
 
 z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                           float *out) {
-    Z3D_TRY(check_parameter(engine, group, parameter));
+    Z3D_TRY(check_tensor(engine, kind, group, parameter));
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
     const z3d_group_layout *layout = &engine->set.layout->group[group];
     int64_t from = layout->own * layout->shard, count = logical_elements(p);
@@ -174,7 +171,7 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
 
 z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                           const float *values) {
-    Z3D_TRY(check_parameter(engine, group, parameter));
+    Z3D_TRY(check_tensor(engine, kind, group, parameter));
     if (kind == Z3D_TENSOR_GRADIENT) return Z3D_ERROR(Z3D_ERR_USAGE, "gradients cannot be set");
     const z3d_parameter *p = &engine->config.model->group[group].parameter[parameter];
     int64_t from, to;

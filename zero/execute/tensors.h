@@ -11,8 +11,7 @@ struct z3d_slice {
 };
 
 struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout);
-/* fp32 address of a parameter's master copy, momentum or variance at an element of group g's flat
- * buffer. */
+/* z3d_executor_values of the train program. */
 float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat);
 /* The model's own type follows from the master copy, on rows that this rank keeps states for;
  * gathers bring the others. */

@@ -17,12 +17,14 @@ void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_
         [Z3D_PART_OPTIMIZER] = config->stage < 1,
     };
     for (int part = 0; part < Z3D_PART_COUNT; part++)
-        kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN, .tensors = 1};
+        kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN};
+    unsigned state = z3d_optimizer_kinds(config->optimizer), master = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_PARAMETERS].dtype = config->dtype;
+    kept[Z3D_PART_PARAMETERS].kinds = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_GRADIENTS].dtype = config->grad_dtype;
-    /* Momentum and variance; fp32 parameters are their own master copy. */
+    kept[Z3D_PART_GRADIENTS].kinds = Z3D_KIND(GRADIENT);
     kept[Z3D_PART_OPTIMIZER].dtype = Z3D_F32;
-    kept[Z3D_PART_OPTIMIZER].tensors = config->dtype == Z3D_F32 ? 2 : 3;
+    kept[Z3D_PART_OPTIMIZER].kinds = config->dtype == Z3D_F32 ? state & ~master : state;
 }
 
 bool z3d_states_reduce_per_step(int stage) {
@@ -50,8 +52,13 @@ int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part)
 
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part) {
     const z3d_kept *kept = kept_of(layout, group, part);
-    return z3d_kept_elements(layout, group, part) * kept->tensors *
+    return z3d_kept_elements(layout, group, part) * z3d_count_kinds(kept->kinds) *
            (int64_t)z3d_dtype_size(kept->dtype);
+}
+
+int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind) {
+    unsigned kinds = kept_of(layout, group, part)->kinds, own = 1U << kind;
+    return kinds & own ? z3d_count_kinds(kinds & (own - 1)) : -1;
 }
 
 bool z3d_keeps_whole_gradients(const z3d_layout *layout) {

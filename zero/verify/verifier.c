@@ -294,108 +294,84 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
     }
 }
 
-static bool is_part_of_sum(z3d_value v) {
-    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.kind == Z3D_VALUE_GRADIENT_PART;
-}
-
-/* All ranks' own rows come to all: what they hold must be finished, or it means something else on
- * every rank. The own row comes from `from` where that is a buffer of its own. */
-static z3d_status all_gather(z3d_flow *flow, bool start) {
-    z3d_buffer_operand to, others, own, from;
-    z3d_value value;
-    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &to));
-    own = others = from = to;
-    own.rows = Z3D_ROWS_OWN;
-    others.rows = Z3D_ROWS_OTHERS;
-    bool apart = to.access == Z3D_ACCESS_WRITE;
-    if (apart) Z3D_TRY(moved_operand(flow, (int)info(flow)->from, &from));
-    from.rows = Z3D_ROWS_OWN;
-    if (!start) {
-        Z3D_TRY(z3d_flow_unlock(flow, from, false));
-        if (apart) Z3D_TRY(z3d_flow_unlock(flow, own, true));
-        Z3D_TRY(z3d_flow_unlock(flow, others, true));
-        Z3D_TRY(z3d_flow_take(flow, own, &value));
-        return z3d_flow_write(flow, others, value);
+/* What `to` holds once `held` has moved there; refuses what must not move. */
+static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *from, z3d_value held,
+                              z3d_value *out) {
+    const char *must = NULL;
+    bool is_sum = held.kind == Z3D_VALUE_GRADIENT_SUM,
+         is_part = held.kind == Z3D_VALUE_GRADIENT_PART;
+    *out = held;
+    if (!is_moved(flow, held)) return z3d_flow_mismatch(flow, from, "what it moves", held);
+    switch (info(flow)->rules) {
+    case Z3D_CLASS_ALL_GATHER: /* anything else means something else on every rank */
+        if (is_sum || is_part) must = "what all ranks have finished";
+        break;
+    case Z3D_CLASS_REDUCE_SCATTER:
+        if (!is_sum || held.count != contributions(flow, held.of))
+            must = "a complete sum of gradients";
+        *out = reduced(flow, held.of, held.micro, 1);
+        break;
+    case Z3D_CLASS_ALL_REDUCE: /* of the columns that the layout says: it stands for the whole row
+                                */
+        if (!is_part) must = "parts of a sum";
+        out->kind = Z3D_VALUE_GRADIENT_REDUCED;
+        break;
+    case Z3D_CLASS_SUM:
+        if (is_sum) must = "reduced gradients";
+        break;
+    default:
+        break;
     }
-    Z3D_TRY(z3d_flow_take(flow, from, &value));
-    if (!is_moved(flow, value) || is_part_of_sum(value))
-        return z3d_flow_mismatch(flow, &from, "what all ranks have finished", value);
-    Z3D_TRY(z3d_flow_lock(flow, from, false));
-    if (apart) Z3D_TRY(z3d_flow_write(flow, own, value));
-    if (apart) Z3D_TRY(z3d_flow_lock(flow, own, true));
-    return z3d_flow_lock(flow, others, true);
+    return must ? z3d_flow_mismatch(flow, from, must, held) : Z3D_OK;
 }
 
-/* The own row holds the sum over the ranks, the others nothing. */
-static z3d_status reduce_scatter(z3d_flow *flow, bool start) {
-    z3d_buffer_operand all, own, others;
-    z3d_value value;
-    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &all));
-    own = others = all;
-    own.rows = Z3D_ROWS_OWN;
-    others.rows = Z3D_ROWS_OTHERS;
-    if (!start) Z3D_TRY(z3d_flow_unlock(flow, all, true));
-    Z3D_TRY(z3d_flow_take(flow, all, &value));
-    if (start) {
-        if (!is_moved(flow, value) || value.kind != Z3D_VALUE_GRADIENT_SUM ||
-            value.count != contributions(flow, value.of))
-            return z3d_flow_mismatch(flow, &all, "a complete sum of gradients", value);
-        return z3d_flow_lock(flow, all, true);
-    }
-    Z3D_TRY(z3d_flow_write(flow, others, nothing));
-    return z3d_flow_write(flow, own, reduced(flow, value.of, value.micro, 1));
+/* From where and to where the entry moves. Without a source of its own it works in place: an
+ * all-gather from the own row to the others, the rest on all of `to`. */
+static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
+                                 z3d_buffer_operand *to) {
+    bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
+    int slot = (int)info(flow)->from;
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, to));
+    *from = *to;
+    if (slot < Z3D_SLOT_COUNT && entry(flow)->buffer[slot] >= 0)
+        Z3D_TRY(moved_operand(flow, slot, from));
+    if (gathers) from->rows = Z3D_ROWS_OWN;
+    if (gathers && from->buffer == to->buffer) to->rows = Z3D_ROWS_OTHERS;
+    return Z3D_OK;
 }
 
-/* The parts of all tensor ranks are added. Which columns these are is the layout's, and not the
- * same for all data ranks: the entry stands for the whole row. */
-static z3d_status all_reduce(z3d_flow *flow, bool start) {
-    z3d_buffer_operand own;
-    z3d_value value;
-    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &own));
-    if (!start) Z3D_TRY(z3d_flow_unlock(flow, own, true));
-    Z3D_TRY(z3d_flow_take(flow, own, &value));
-    if (start) {
-        if (!is_moved(flow, value) || value.kind != Z3D_VALUE_GRADIENT_PART)
-            return z3d_flow_mismatch(flow, &own, "parts of a sum", value);
-        return z3d_flow_lock(flow, own, true);
-    }
-    value.kind = Z3D_VALUE_GRADIENT_REDUCED;
-    return z3d_flow_write(flow, own, value);
+/* Adds what follows the sums that `to` holds. */
+static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
+    z3d_value before;
+    Z3D_TRY(z3d_flow_take(flow, *to, &before));
+    if (before.kind != value->kind || before.of != value->of ||
+        before.micro + before.count != value->micro)
+        return z3d_flow_mismatch(flow, to, "the sums before those that are added", before);
+    value->micro = before.micro;
+    value->count += before.count;
+    return Z3D_OK;
 }
 
-/* `to` holds what `from` held. In place it only says that `from` stays. */
-static z3d_status copy(z3d_flow *flow, bool start) {
+/* From its start to its wait nobody may write what it reads, or touch what it writes. */
+static z3d_status move(z3d_flow *flow, bool start) {
     z3d_buffer_operand from, to;
     z3d_value value;
-    Z3D_TRY(moved_operand(flow, (int)info(flow)->from, &from));
-    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &to));
-    bool beside = entry(flow)->phase != Z3D_PHASE_WHOLE, moves = to.access == Z3D_ACCESS_WRITE;
-    if (beside && !moves) return z3d_flow_fail(flow, "it moves nothing");
-    if (!start && beside) Z3D_TRY(z3d_flow_unlock(flow, from, false));
-    if (!start && beside) Z3D_TRY(z3d_flow_unlock(flow, to, true));
+    Z3D_TRY(moved_operands(flow, &from, &to));
+    bool waits = entry(flow)->phase == Z3D_PHASE_WAIT;
+    bool reads = from.buffer != to.buffer || from.rows != to.rows;
+    if (waits && reads) Z3D_TRY(z3d_flow_unlock(flow, from, false));
+    if (waits) Z3D_TRY(z3d_flow_unlock(flow, to, true));
     Z3D_TRY(z3d_flow_take(flow, from, &value));
-    if (!is_moved(flow, value)) return z3d_flow_mismatch(flow, &from, "the unit's input", value);
-    if (moves && (!start || !beside)) return z3d_flow_write(flow, to, value);
-    if (moves) Z3D_TRY(z3d_flow_lock(flow, from, false));
-    return moves ? z3d_flow_lock(flow, to, true) : Z3D_OK;
-}
-
-/* The next reduced sums are added to those before them, in order; the first begin. */
-static z3d_status sum(z3d_flow *flow) {
-    z3d_buffer_operand from, to;
-    z3d_value value, before;
-    Z3D_TRY(moved_operand(flow, (int)info(flow)->from, &from));
-    Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &to));
-    Z3D_TRY(z3d_flow_take(flow, from, &value));
-    if (!is_moved(flow, value) || value.kind == Z3D_VALUE_GRADIENT_SUM)
-        return z3d_flow_mismatch(flow, &from, "reduced gradients", value);
-    if (to.access == Z3D_ACCESS_UPDATE) {
-        Z3D_TRY(z3d_flow_take(flow, to, &before));
-        if (before.kind != value.kind || before.of != value.of ||
-            before.micro + before.count != value.micro)
-            return z3d_flow_mismatch(flow, &to, "the sums before those that are added", before);
-        value.micro = before.micro;
-        value.count += before.count;
+    Z3D_TRY(moved_value(flow, &from, value, &value));
+    if (to.access == Z3D_ACCESS_READ) /* a copy in place: it stays */
+        return start || waits ? z3d_flow_fail(flow, "it moves nothing") : Z3D_OK;
+    if (start && reads) Z3D_TRY(z3d_flow_lock(flow, from, false));
+    if (start) return z3d_flow_lock(flow, to, true);
+    if (info(flow)->rules == Z3D_CLASS_SUM && to.access == Z3D_ACCESS_UPDATE)
+        Z3D_TRY(add_sums(flow, &to, &value));
+    if (info(flow)->rules == Z3D_CLASS_REDUCE_SCATTER) {
+        Z3D_TRY(z3d_flow_write(flow, to, nothing));
+        to.rows = Z3D_ROWS_OWN;
     }
     return z3d_flow_write(flow, to, value);
 }
@@ -535,18 +511,10 @@ static z3d_status perform(z3d_flow *flow) {
         return forward(flow);
     case Z3D_CLASS_BACKWARD:
         return backward(flow);
-    case Z3D_CLASS_COPY:
-        return copy(flow, start);
-    case Z3D_CLASS_SUM:
-        return sum(flow);
     case Z3D_CLASS_OPTIMIZER:
         return optimizer(flow);
-    case Z3D_CLASS_ALL_GATHER:
-        return all_gather(flow, start);
-    case Z3D_CLASS_REDUCE_SCATTER:
-        return reduce_scatter(flow, start);
     default:
-        return all_reduce(flow, start);
+        return move(flow, start);
     }
 }
 

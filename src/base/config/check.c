@@ -27,6 +27,23 @@ static void check_numbers(config_checker *k) {
     }
 }
 
+static void check_optimizer(config_checker *k) {
+    const z3d_config *c = k->c;
+    const z3d_optimizer optimizer = (z3d_optimizer)c->optimizer_type;
+    const double *betas = c->optimizer_params_betas.value;
+    const idle_key keys[] = {
+        {"optimizer.params.betas", betas[0] != 0.9 || betas[1] != 0.95},
+        {"optimizer.params.eps", c->optimizer_params_eps != 1e-8},
+        {"optimizer.params.momentum", c->optimizer_params_momentum != 0.9},
+    };
+    char because[64];
+    const idle_reason not_read = {{"optimizer.type"}, because, NULL, false};
+    snprintf(because, sizeof because, "with optimizer.type %s", z3d_optimizer_name(optimizer));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (!z3d_optimizer_reads(optimizer, keys[i].path))
+            config_refuse_idle(k, &keys[i], 1, &not_read);
+}
+
 static bool is_sound(void *checker, const char *key) {
     return config_sound(checker, key, NULL);
 }
@@ -391,6 +408,7 @@ static void check_unused_parts(config_checker *k) {
 void config_check_into(config_checker *k) {
     config_settle_peers(k);
     check_numbers(k);
+    check_optimizer(k);
     check_parallel(k);
     check_model(k);
     check_precision(k);

@@ -44,6 +44,7 @@ static void fill(config_conversion *v, const char *path, const char *text) {
 }
 
 static void fill_optimizer(config_conversion *v) {
+    z3d_optimizer optimizer = (z3d_optimizer)v->config->optimizer_type;
     bool given =
         config_is_mentioned(v, "optimizer.type") || config_is_mentioned(v, "optimizer.params.lr");
     if (!given) {
@@ -53,7 +54,8 @@ static void fill_optimizer(config_conversion *v) {
         return;
     }
     fill(v, "optimizer.params.lr", "1e-3");
-    fill(v, "optimizer.params.betas", "[0.9, 0.999]");
+    if (z3d_optimizer_reads(optimizer, "betas")) fill(v, "optimizer.params.betas", "[0.9, 0.999]");
+    if (z3d_optimizer_reads(optimizer, "momentum")) fill(v, "optimizer.params.momentum", "0");
     fill(v, "optimizer.params.weight_decay", "0");
     if (v->config->optimizer_params_weight_decay > 0)
         config_report_add(&v->report, CONFIG_DIFFERENT, "optimizer.params.weight_decay",

@@ -5,6 +5,8 @@
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
+#include "src/base/optimizers.h"
+
 /* clang-format off */
 #define Z3D_CONFIG_KEYS(X) \
   X(model_type, "model.type", STRING, "gpt2", "", "the model; gpt2 is the only one so far") \
@@ -44,11 +46,12 @@
   X(fp16_hysteresis, "fp16.hysteresis", INT, "2", "[1,1e6]", "number of overflows before the scale halves") \
   X(fp16_min_loss_scale, "fp16.min_loss_scale", FLOAT, "1", "(0,1e38]", "lowest dynamic loss scale") \
   X(bf16_enabled, "bf16.enabled", BOOL, "false", "", "train in bf16 (fp32 when neither fp16 nor bf16 is enabled)") \
-  X(optimizer_type, "optimizer.type", ENUM, "AdamW", "AdamW", "optimizer") \
+  X(optimizer_type, "optimizer.type", ENUM, "AdamW", Z3D_OPTIMIZER_RULE, "optimizer; SGD is torch.optim.SGD, with momentum") \
   X(optimizer_params_lr, "optimizer.params.lr", FLOAT, "6e-4", "[0,1e6]", "peak learning rate") \
-  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, "[0.9, 0.95]", "[0,1)", "decay rates of momentum and variance") \
-  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, "1e-8", "(0,1]", "added to the root of the variance") \
-  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, "0.1", "[0,1e3]", "decoupled weight decay of matrices; biases and norms have none") \
+  X(optimizer_params_betas, "optimizer.params.betas", FLOAT2, "[0.9, 0.95]", "[0,1)", "AdamW: decay rates of momentum and variance") \
+  X(optimizer_params_eps, "optimizer.params.eps", FLOAT, "1e-8", "(0,1]", "AdamW: added to the root of the variance") \
+  X(optimizer_params_momentum, "optimizer.params.momentum", FLOAT, "0.9", "[0,1)", "SGD: decay rate of the momentum") \
+  X(optimizer_params_weight_decay, "optimizer.params.weight_decay", FLOAT, "0.1", "[0,1e3]", "weight decay of matrices, decoupled (AdamW) or added to the gradient (SGD); biases and norms have none") \
   X(scheduler_type, "scheduler.type", ENUM, "constant", "constant|WarmupLR|WarmupDecayLR|WarmupCosineLR", "learning-rate schedule") \
   X(scheduler_params_warmup_num_steps, "scheduler.params.warmup_num_steps", INT, "0", "[0,1e12]", "steps of linear warm-up from 0") \
   X(scheduler_params_total_num_steps, "scheduler.params.total_num_steps", INT, "auto", "[1,1e12] auto", "step at which the decay ends; auto: training.steps") \
@@ -137,8 +140,8 @@
     X("zero_optimization.log_trace_cache_warnings", "there is no trace cache")                     \
     X("zero_optimization.enable_sanity_checks", "every step program is verified")                  \
     X("zero_optimization.cpu_offload_use_pin_memory", "nothing is offloaded")                      \
-    X("zero_allow_untested_optimizer", "there is one optimizer")                                   \
-    X("zero_force_ds_cpu_optimizer", "there is one optimizer")                                     \
+    X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
+    X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
     X("optimizer.params.torch_adam", "there is one implementation of AdamW")                       \
     X("optimizer.params.fused", "AdamW is always one kernel")                                      \
     X("optimizer.legacy_fusion", "AdamW is always one kernel")                                     \
@@ -217,6 +220,8 @@
     X("optimizer.params.amsgrad", "false|null", "AMSGrad", "")                                     \
     X("optimizer.params.bias_correction", "true|null", "Adam without bias correction", "")         \
     X("optimizer.params.freeze_step", "null", "1-bit Adam", "")                                    \
+    X("optimizer.params.nesterov", "false|null", "Nesterov momentum", "")                          \
+    X("optimizer.params.dampening", "0|null", "SGD with dampening", "")                            \
     X("scheduler.params.warmup_min_lr", "0|auto|null", "a warm-up that does not begin at 0", "")   \
     X("scheduler.params.warmup_min_ratio", "0|auto|null", "a warm-up that does not begin at 0",    \
       "")                                                                                          \

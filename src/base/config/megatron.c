@@ -138,9 +138,8 @@ static void convert_schedule(converter *m) {
     }
 }
 
-static void convert_optimizer(converter *m) {
+static void convert_betas(converter *m) {
     const char *beta1 = value_of(m, "adam-beta1"), *beta2 = value_of(m, "adam-beta2");
-    const char *type = value_of(m, "optimizer");
     char betas[128];
     snprintf(betas, sizeof betas, "[%.50s, %.50s]", beta1 ? beta1 : "0.9", beta2 ? beta2 : "0.999");
     if (beta1 || beta2)
@@ -149,9 +148,17 @@ static void convert_optimizer(converter *m) {
     else
         config_take_default(&m->v, "optimizer.params.betas", betas, theirs);
     if (beta1 && beta2) row(m, CONFIG_TAKEN, "adam-beta2", "optimizer.params.betas");
-    if (type)
-        row(m, strcmp(type, "adam") == 0 ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
-            strcmp(type, "adam") == 0 ? "optimizer.type: AdamW" : "write adam");
+}
+
+static void convert_optimizer(converter *m) {
+    const char *type = value_of(m, "optimizer");
+    bool sgd = type && strcmp(type, "sgd") == 0, adam = type && strcmp(type, "adam") == 0;
+    if (sgd)
+        config_take(&m->v, "--optimizer", "optimizer.type", "SGD");
+    else if (type)
+        row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
+            adam ? "optimizer.type: AdamW" : "write adam or sgd");
+    if (!sgd) convert_betas(m);
     if (!has(m, "weight-decay"))
         config_take_default(&m->v, "optimizer.params.weight_decay", "0.01", theirs);
     if (!has(m, "clip-grad")) config_take_default(&m->v, "gradient_clipping", "1", theirs);

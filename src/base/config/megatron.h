@@ -33,6 +33,7 @@ typedef enum megatron_kind {
   X("weight-decay", KEY, "optimizer.params.weight_decay") \
   X("clip-grad", KEY, "gradient_clipping") \
   X("adam-eps", KEY, "optimizer.params.eps") \
+  X("sgd-momentum", KEY, "optimizer.params.momentum") \
   X("train-iters", KEY, "training.steps") \
   X("log-interval", KEY, "training.log_interval") \
   X("ddp-bucket-size", KEY, "zero_optimization.reduce_bucket_size") \

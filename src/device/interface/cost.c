@@ -302,17 +302,25 @@ static void cost_select_row(const z3d_select_row *kernel, z3d_cost *cost) {
 }
 
 /* In a skipped step everything stays: what is written counts as read. */
-static void cost_adamw(const z3d_adamw *kernel, z3d_cost *cost) {
+static void cost_update(const z3d_optimizer_update *kernel, double flops, z3d_cost *cost) {
     int64_t bytes = kernel->count * (int64_t)sizeof(float);
     updates(cost, kernel->master, bytes);
-    updates(cost, kernel->momentum, bytes);
-    updates(cost, kernel->variance, bytes);
+#define X(NAME, name) updates(cost, kernel->name, bytes);
+    Z3D_OPTIMIZER_STATES(X)
+#undef X
     reads(cost, kernel->gradient, kernel->count * size_of(kernel->gradient_dtype));
     if (kernel->parameter != (const void *)kernel->master)
         updates(cost, kernel->parameter, kernel->count * size_of(kernel->dtype));
     if (kernel->count > 0) reads_state(cost, kernel->state);
-    cost->flops = 16.0 * (double)kernel->count;
+    cost->flops = flops * (double)kernel->count;
 }
+
+#define X(_, id, name, reads, states, flops)                                                       \
+    static void cost_##id(const z3d_##id *kernel, z3d_cost *cost) {                                \
+        cost_update(kernel, flops, cost);                                                          \
+    }
+Z3D_OPTIMIZERS(X, )
+#undef X
 
 static void cost_sum_squares(const z3d_sum_squares *kernel, z3d_cost *cost) {
     reads(cost, kernel->x, kernel->count * size_of(kernel->dtype));

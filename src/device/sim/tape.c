@@ -74,7 +74,9 @@ static z3d_dtype dtype_of(const z3d_kernel *kernel) {
         TYPED(cross_entropy_sum, dtype)
         TYPED(cross_entropy_backward, dtype)
         TYPED(select_row, dtype)
-        TYPED(adamw, dtype)
+#define X(_, id, name, reads, states, flops) TYPED(id, dtype)
+        Z3D_OPTIMIZERS(X, )
+#undef X
         TYPED(sum_squares, dtype)
 #undef TYPED
     default:

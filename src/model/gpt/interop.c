@@ -125,6 +125,7 @@ static void append_sizes(const z3d_config *c, z3d_string *out) {
 }
 
 const z3d_model_interop z3d_gpt_interop = {
+    .title = "GPT-2",
     .prefix = "transformer.",
     .copy = "lm_head.weight",
     .copied = "wte.weight",

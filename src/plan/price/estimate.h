@@ -26,7 +26,7 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
                            z3d_case **out);
 void z3d_case_destroy(z3d_case *of);
 
-/* A checkpoint of fp32 parameters, momentum and variance, as checkpoint/ writes it: bytes of
+/* A checkpoint of fp32 parameters and the optimizer's tensors, as checkpoint/ writes it: bytes of
  * values. The fullest node decides how long it takes; all its ranks write at once. */
 typedef struct z3d_saving {
     double bytes;                      /* of all nodes */

@@ -90,10 +90,11 @@ static void saving_line(z3d_string *out, const char *name, double bytes, double 
         z3d_string_append(out, "%.3f s\n", seconds);
 }
 
-static void print_saving(const z3d_saving *s, z3d_string *out) {
-    z3d_string_append(out,
-                      "\ncheckpoint (predicted): %.3f GB of fp32 parameters, momentum, variance\n",
+static void print_saving(const z3d_case *of, const z3d_saving *s, z3d_string *out) {
+    z3d_string_append(out, "\ncheckpoint (predicted): %.3f GB of fp32 parameters, ",
                       s->bytes * 1e-9);
+    z3d_append_kinds(out, z3d_optimizer_kinds(of->program.optimizer) & ~Z3D_KIND(PARAMETER), ", ");
+    z3d_string_append(out, "\n");
     saving_line(out, "a node's ranks write", s->node_saved, s->save_seconds);
     saving_line(out, "a node's ranks read", s->node_loaded, s->load_seconds);
 }
@@ -112,7 +113,7 @@ void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const 
     print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
     print_time(&e->time, out);
-    print_saving(saving, out);
+    print_saving(of, saving, out);
     z3d_string_append(out,
                       "\nspeed\n  %.2f TFLOPS a device, %.3f PFLOPS in all (96 B s l h^2 ..., "
                       "recompute counted)\n  %.2f TFLOPS a device, %.3f PFLOPS in all (72 B s l "

@@ -87,9 +87,7 @@ static z3d_status open_bench(bench *b, const shape *shape, int threads) {
                                             .overlap = true,
                                             .reduce_bucket = 500000000,
                                             .gather_bucket = 500000000},
-                                .beta1 = 0.9F,
-                                .beta2 = 0.95F,
-                                .epsilon = 1e-8F,
+                                .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
                                 .scaler = {.scale = 1},
                                 .seed = 1};
     int count = shape->batch * shape->seq;

@@ -17,7 +17,7 @@ static z3d_status node_bytes(const z3d_case *of, int node, int devices, double *
         z3d_mesh at = *mesh;
         double out, in;
         at.rank = rank;
-        Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, all_rows, &out, &in));
+        Z3D_TRY(z3d_checkpoint_bytes(of->model, &at, &of->program, &out, &in));
         *saved += out;
         if (!all_rows || rank - first < z3d_mesh_size(mesh, Z3D_AXES_TENSOR)) *loaded += in;
     }

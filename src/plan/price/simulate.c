@@ -22,9 +22,7 @@ static z3d_status run_step(z3d_simulation *simulation, const z3d_model *model,
         .mesh = simulation->mesh,
         .device = simulation->device,
         .program = *program,
-        .beta1 = 0.9F,
-        .beta2 = 0.95F,
-        .epsilon = 1e-8F,
+        .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
         .gradient_clipping = gradient_clipping,
         .scaler = {.scale = 1},
         .without_values = true,
@@ -95,6 +93,7 @@ typedef struct lane {
     double overlap;     /* speed while something else runs */
     double *end;        /* by id: when each will be over */
     int64_t ids;
+    int row; /* of the timeline; 0 is compute's */
 } lane;
 
 typedef struct player {
@@ -141,7 +140,7 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
     }
     double begin = lane->free > lane->clock ? lane->free : lane->clock;
     lane->end[id] = lane->free = begin + seconds;
-    span(p, l == LANE_COPY ? "copy" : z3d_axes_name((z3d_axes)l).text, "beside", 1 + l,
+    span(p, l == LANE_COPY ? "copy" : z3d_axes_name((z3d_axes)l).text, "beside", lane->row,
          p->now + begin - lane->clock, p->now + begin - lane->clock + seconds);
     return Z3D_OK;
 }
@@ -212,14 +211,17 @@ static z3d_status open_lanes(player *p) {
     const z3d_mesh *mesh = &p->simulation->mesh;
     const z3d_hardware *hardware = p->hardware;
     p->crowding = z3d_hardware_crowding(hardware, z3d_mesh_size(mesh, Z3D_AXES_WORLD));
-    p->lane[LANE_COPY].overlap = hardware->overlap;
+    int row = 1;
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
         if (!p->simulation->group[axes]) continue;
         z3d_links *links = &p->links[axes];
         Z3D_TRY(z3d_links_find(mesh, (z3d_axes)axes, (int)hardware->devices, links));
         bool network = links->nodes > 1 && hardware->network_overlap >= 0;
         p->lane[axes].overlap = network ? hardware->network_overlap : hardware->overlap;
+        p->lane[axes].row = row++;
     }
+    p->lane[LANE_COPY].overlap = hardware->overlap;
+    p->lane[LANE_COPY].row = row;
     return Z3D_OK;
 }
 
@@ -236,8 +238,8 @@ static void begin_timeline(const player *p) {
     name_row(p, 0, "compute", "");
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (p->simulation->group[axes])
-            name_row(p, 1 + axes, z3d_axes_name((z3d_axes)axes).text, " group");
-    name_row(p, 1 + LANE_COPY, "copies", "");
+            name_row(p, p->lane[axes].row, z3d_axes_name((z3d_axes)axes).text, " group");
+    name_row(p, p->lane[LANE_COPY].row, "copies", "");
 }
 
 static void finish(player *p, double memory_used) {

@@ -1,4 +1,6 @@
-/* AdamW on a shard. */
+/* AdamW on a shard (Loshchilov and Hutter, decoupled decay, torch.optim.AdamW's order): master *= 1
+ * - lr * weight_decay;  m = beta1 m + (1-beta1) g;  v = beta2 v + (1-beta2) g^2;  master -= lr * (m
+ * / (1-beta1^t)) / (sqrt(v / (1-beta2^t)) + epsilon),  t = state->optimizer_step. */
 #include "src/device/cpu/isa/isa.h"
 
 /* What is the same for all elements. */
@@ -40,22 +42,23 @@ static void update_block(const void *context, int64_t first, int64_t end) {
 
 z3d_status Z3D_CPU_NAME(adamw)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_adamw *adamw = &kernel->as.adamw;
+    const z3d_optimizer_constants *constants = &adamw->constants;
     const z3d_step_state *state = adamw->state;
     REQUIRE_FLOAT(adamw, adamw->gradient_dtype);
     REQUIRE_FLOAT(adamw, adamw->dtype);
     if (state->skip == 1.0f) return Z3D_OK;
-    const double beta1 = (double)adamw->beta1, beta2 = (double)adamw->beta2;
+    const double beta1 = (double)constants->beta1, beta2 = (double)constants->beta2;
     const double steps = (double)state->optimizer_step;
     const update u = {
         .kernel = adamw,
         .gradient_factor = state->gradient_factor,
         .learning_rate = state->learning_rate,
-        .decay = (float)(1.0 - (double)state->learning_rate * (double)adamw->weight_decay),
-        .beta1 = adamw->beta1,
-        .beta2 = adamw->beta2,
+        .decay = (float)(1.0 - (double)state->learning_rate * (double)constants->weight_decay),
+        .beta1 = constants->beta1,
+        .beta2 = constants->beta2,
         .rest1 = (float)(1.0 - beta1),
         .rest2 = (float)(1.0 - beta2),
-        .epsilon = adamw->epsilon,
+        .epsilon = constants->epsilon,
         .correction1 = (float)(1.0 - pow(beta1, steps)),
         .correction2 = (float)(1.0 - pow(beta2, steps)),
     };

@@ -1,4 +1,4 @@
-// AdamW on a shard, and initial values.
+// The optimizers on a shard, and initial values.
 #include "src/device/cuda/kernels/each.cuh"
 #include "src/device/cuda/kernels/philox.cuh"
 
@@ -17,13 +17,14 @@ template <class T, class G> struct adamw_operation {
     const G *gradient;
     T *parameter; // or NULL
     int64_t decayed;
-    float beta1, beta2, epsilon, weight_decay;
+    z3d_optimizer_constants constants;
     const z3d_step_state *state;
 
     template <int N> __device__ void at(int64_t i) const {
         if (state->skip == 1.0f) return;
+        const float beta1 = constants.beta1, beta2 = constants.beta2;
         const float factor = state->gradient_factor, rate = state->learning_rate;
-        const float decay = (float)(1.0 - (double)rate * (double)weight_decay);
+        const float decay = (float)(1.0 - (double)rate * (double)constants.weight_decay);
         const float rest1 = (float)(1.0 - (double)beta1), rest2 = (float)(1.0 - (double)beta2);
         const float correction1 = (float)(1.0 - power((double)beta1, state->optimizer_step));
         const float correction2 = (float)(1.0 - power((double)beta2, state->optimizer_step));
@@ -37,7 +38,7 @@ template <class T, class G> struct adamw_operation {
             const float scaled = g[j] * factor;
             m[j] = beta1 * m[j] + rest1 * scaled;
             v[j] = beta2 * v[j] + rest2 * (scaled * scaled);
-            const float denominator = sqrtf(v[j] / correction2) + epsilon;
+            const float denominator = sqrtf(v[j] / correction2) + constants.epsilon;
             p[j] =
                 p[j] * (i + j < decayed ? decay : 1.0f) - rate * (m[j] / correction1) / denominator;
         }
@@ -48,11 +49,37 @@ template <class T, class G> struct adamw_operation {
     }
 };
 
-} // namespace
+template <class T, class G> struct sgd_operation {
+    float *master, *momentum, *variance; // no variance
+    const G *gradient;
+    T *parameter; // or NULL
+    int64_t decayed;
+    z3d_optimizer_constants constants;
+    const z3d_step_state *state;
 
-z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
-    REQUIRE_FLOAT(adamw, kernel->dtype);
-    REQUIRE_FLOAT(adamw, kernel->gradient_dtype);
+    template <int N> __device__ void at(int64_t i) const {
+        if (state->skip == 1.0f) return;
+        float p[N], m[N], g[N];
+        load(p, master + i);
+        load(m, momentum + i);
+        load(g, gradient + i);
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const float decay = i + j < decayed ? constants.weight_decay : 0.0f;
+            const float change = g[j] * state->gradient_factor + decay * p[j];
+            m[j] = constants.momentum * m[j] + change;
+            p[j] = p[j] - state->learning_rate * m[j];
+        }
+        store(master + i, p);
+        store(momentum + i, m);
+        if (parameter) store(parameter + i, p);
+    }
+};
+
+template <template <class, class> class Operation>
+z3d_status update(const z3d_cuda_lane *lane, const char *name, const z3d_optimizer_update *kernel) {
+    REQUIRE_FLOAT(update, kernel->dtype);
+    REQUIRE_FLOAT(update, kernel->gradient_dtype);
     void *parameter = kernel->parameter == kernel->master ? nullptr : kernel->parameter;
     const bool wide = aligned(kernel->master, kernel->momentum, kernel->variance) &&
                       aligned(kernel->gradient, parameter);
@@ -60,15 +87,23 @@ z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
         return with_type(kernel->gradient_dtype, [&](auto gradient_tag) {
             using T = typename decltype(tag)::type;
             using G = typename decltype(gradient_tag)::type;
-            return each_element(lane, "adamw", kernel->count, wide,
-                                adamw_operation<T, G>{kernel->master, kernel->momentum,
-                                                      kernel->variance,
-                                                      static_cast<const G *>(kernel->gradient),
-                                                      static_cast<T *>(parameter), kernel->decayed,
-                                                      kernel->beta1, kernel->beta2, kernel->epsilon,
-                                                      kernel->weight_decay, kernel->state});
+            return each_element(lane, name, kernel->count, wide,
+                                Operation<T, G>{kernel->master, kernel->momentum, kernel->variance,
+                                                static_cast<const G *>(kernel->gradient),
+                                                static_cast<T *>(parameter), kernel->decayed,
+                                                kernel->constants, kernel->state});
         });
     });
+}
+
+} // namespace
+
+z3d_status z3d_cuda_adamw(const z3d_cuda_lane *lane, const z3d_adamw *kernel) {
+    return update<adamw_operation>(lane, "adamw", kernel);
+}
+
+z3d_status z3d_cuda_sgd(const z3d_cuda_lane *lane, const z3d_sgd *kernel) {
+    return update<sgd_operation>(lane, "sgd", kernel);
 }
 
 namespace {

@@ -1,0 +1,58 @@
+/* The table of optimizers. A new one is a row here and a kernel of that name (src/device/cpu/isa/,
+ * src/device/cuda/kernels/): its configuration, memory, checkpoints, plans and prices follow. A
+ * hyperparameter that no other has is a key (config/keys.h) and a field of z3d_optimizer_constants
+ * (src/device/kernels.h). */
+#ifndef ZERO3D_BASE_OPTIMIZERS_H
+#define ZERO3D_BASE_OPTIMIZERS_H
+
+#include "src/base/strings.h"
+
+/* State tensors: X(NAME, name). Each is fp32 and has its parameter's shape. Checkpoints know them
+ * by name; in memory and in files they lie in this order. */
+#define Z3D_OPTIMIZER_STATES(X)                                                                    \
+    X(MOMENTUM, momentum)                                                                          \
+    X(VARIANCE, variance)
+
+/* X(_, id, name, reads, states, flops): the kernel; the value of optimizer.type; the keys of
+ * optimizer.params that it reads; the tensors that it keeps of each parameter; floating-point
+ * operations an element. _ is handed through. */
+#define Z3D_OPTIMIZERS(X, _)                                                                       \
+    X(_, adamw, "AdamW", "lr betas eps weight_decay", Z3D_KIND(MOMENTUM) | Z3D_KIND(VARIANCE), 16) \
+    X(_, sgd, "SGD", "lr momentum weight_decay", Z3D_KIND(MOMENTUM), 7)
+
+/* What there is of a logical parameter. */
+typedef enum z3d_tensor_kind {
+    Z3D_TENSOR_PARAMETER, /* in fp32: of 16-bit parameters the trainer's master copy */
+#define X(NAME, name) Z3D_TENSOR_##NAME,
+    Z3D_OPTIMIZER_STATES(X)
+#undef X
+        Z3D_TENSOR_GRADIENT,              /* of the last step */
+    Z3D_STATE_KINDS = Z3D_TENSOR_GRADIENT /* those before it persist */
+} z3d_tensor_kind;
+
+/* A set of kinds has a bit for each. */
+#define Z3D_KIND(NAME) (1U << Z3D_TENSOR_##NAME)
+
+typedef enum z3d_optimizer {
+#define X(_, id, name, reads, states, flops) Z3D_OPTIMIZER_##id,
+    Z3D_OPTIMIZERS(X, )
+#undef X
+        Z3D_OPTIMIZER_COUNT
+} z3d_optimizer;
+
+/* The rule of optimizer.type: "AdamW|...". */
+#define Z3D_OPTIMIZER_OPTION(_, id, name, reads, states, flops) "|" name
+#define Z3D_OPTIMIZER_RULE (&(Z3D_OPTIMIZERS(Z3D_OPTIMIZER_OPTION, ))[1])
+
+const char *z3d_optimizer_name(z3d_optimizer optimizer);
+/* Whether it reads this key: "betas" or "optimizer.params.betas". */
+bool z3d_optimizer_reads(z3d_optimizer optimizer, const char *key);
+/* The kinds of tensors that make up a run's state: the parameter and the optimizer's own. */
+unsigned z3d_optimizer_kinds(z3d_optimizer optimizer);
+/* "parameter", "momentum", ...; "?" of no kind that persists. */
+const char *z3d_tensor_kind_name(int kind);
+/* The number of kinds in a set; their names ("momentum and variance" with separator " and "). */
+int z3d_count_kinds(unsigned kinds);
+void z3d_append_kinds(z3d_string *out, unsigned kinds, const char *separator);
+
+#endif
