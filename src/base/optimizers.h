@@ -7,8 +7,8 @@
 
 #include "src/base/strings.h"
 
-/* State tensors: X(NAME, name). Each is fp32 and has its parameter's shape. Checkpoints know them
- * by name; in memory and in files they lie in this order. */
+/* State tensors: X(NAME, name). Each is fp32 and has its parameter's shape. Checkpoints have their
+ * names; memory and files have this order. */
 #define Z3D_OPTIMIZER_STATES(X)                                                                    \
     X(MOMENTUM, momentum)                                                                          \
     X(VARIANCE, variance)
@@ -20,7 +20,7 @@
     X(_, adamw, "AdamW", "lr betas eps weight_decay", Z3D_KIND(MOMENTUM) | Z3D_KIND(VARIANCE), 16) \
     X(_, sgd, "SGD", "lr momentum weight_decay", Z3D_KIND(MOMENTUM), 7)
 
-/* What there is of a logical parameter. */
+/* The tensors of a logical parameter. */
 typedef enum z3d_tensor_kind {
     Z3D_TENSOR_PARAMETER, /* in fp32: of 16-bit parameters the trainer's master copy */
 #define X(NAME, name) Z3D_TENSOR_##NAME,

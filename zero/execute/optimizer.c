@@ -1,4 +1,4 @@
-/* Where the tensors lie that an optimizer steps, and the step. */
+/* Finds the tensors that an optimizer updates, and launches the update. */
 #include "zero/execute/executor.h"
 
 float *z3d_executor_values(const z3d_executor *executor, int group, z3d_tensor_kind kind,
