@@ -5,17 +5,17 @@ static void expect_check(const std::string &text, const std::string &message) {
     EXPECT_EQ(check(text), message) << text;
 }
 
-TEST(check, defaults_pass) {
+TEST(Check, DefaultsPass) {
     EXPECT_EQ(check(""), "accepted");
 }
 
-TEST(check, what_comes_later) {
+TEST(Check, WhatComesLater) {
     expect_check("parallel: {pipeline_model_parallel_size: 2}",
                  "run.yaml:1:12: parallel.pipeline_model_parallel_size: 2: pipeline parallelism is "
                  "not supported yet; write 1");
 }
 
-TEST(check, tokenizer_files) {
+TEST(Check, TokenizerFiles) {
     EXPECT_EQ(check("data: {tokenizer: gpt2}"), "accepted"); // generate asks for the files
     EXPECT_NE(check("data: {vocab: gpt2}").find("run.yaml:1:8: data.vocab:"), std::string::npos);
     EXPECT_NE(check("data: {merges: m.txt}").find("set data.tokenizer to gpt2"), std::string::npos);
@@ -23,7 +23,7 @@ TEST(check, tokenizer_files) {
     EXPECT_EQ(check("data: {tokenizer: gpt2, vocab: v.json, merges: m.txt}"), "accepted");
 }
 
-TEST(check, straddling_with_nothing_to_straddle) {
+TEST(Check, StraddlingWithNothingToStraddle) {
     expect_check("parallel: {allow_tensor_across_nodes: true}",
                  "run.yaml:1:12: parallel.allow_tensor_across_nodes: has no effect with "
                  "parallel.tensor_model_parallel_size 1; leave this key out");
@@ -31,7 +31,7 @@ TEST(check, straddling_with_nothing_to_straddle) {
               "accepted");
 }
 
-TEST(check, precision) {
+TEST(Check, Precision) {
     EXPECT_NE(
         check("fp16: {enabled: true}\nbf16: {enabled: true}").find("run.yaml:2:8: bf16.enabled:"),
         std::string::npos);
@@ -57,7 +57,7 @@ TEST(check, precision) {
               std::string::npos);
 }
 
-TEST(check, activation_checkpoints_with_effect_only) {
+TEST(Check, ActivationCheckpointsWithEffectOnly) {
     EXPECT_NE(check("activation_checkpointing: {partition_activations: true}")
                   .find("activation_checkpointing.partition_activations: has no effect with "
                         "parallel.tensor_model_parallel_size 1"),
@@ -84,7 +84,7 @@ TEST(check, activation_checkpoints_with_effect_only) {
 }
 
 // One in every n blocks: not every number of checkpoints comes out.
-TEST(check, number_of_checkpoints_is_what_one_gets) {
+TEST(Check, NumberOfCheckpointsIsWhatOneGets) {
     auto with = [](int number) {
         return check("model: {num_layers: 12}\n"
                      "activation_checkpointing: {number_checkpoints: " +
@@ -99,7 +99,7 @@ TEST(check, number_of_checkpoints_is_what_one_gets) {
               std::string::npos);
 }
 
-TEST(check, verify_needs_something_to_load) {
+TEST(Check, VerifyNeedsSomethingToLoad) {
     EXPECT_NE(check("checkpoint: {resume: never, verify: read}")
                   .find("checkpoint.verify: has no effect with checkpoint.resume never and no "
                         "checkpoint.init_from"),
@@ -108,7 +108,7 @@ TEST(check, verify_needs_something_to_load) {
     EXPECT_EQ(check("checkpoint: {verify: sizes}"), "accepted");
 }
 
-TEST(check, sequence_parallel) {
+TEST(Check, SequenceParallel) {
     EXPECT_EQ(
         check("parallel: {sequence_parallel: true}"),
         "run.yaml:1:12: parallel.sequence_parallel: has no effect with "
@@ -119,7 +119,7 @@ TEST(check, sequence_parallel) {
               "accepted");
 }
 
-TEST(check, replay_needs_recompute) {
+TEST(Check, ReplayNeedsRecompute) {
     EXPECT_NE(check("activation_checkpointing: {granularity: none, replay: full}")
                   .find("run.yaml:1:47: activation_checkpointing.replay: has no effect"),
               std::string::npos);
@@ -131,7 +131,7 @@ TEST(check, replay_needs_recompute) {
 }
 
 // Keys of another optimizer; the resolved configuration of a run has their defaults.
-TEST(check, optimizer) {
+TEST(Check, Optimizer) {
     EXPECT_NE(check("optimizer: {type: SGD, params: {betas: [0.9, 0.99]}}")
                   .find("optimizer.params.betas: has no effect with optimizer.type SGD"),
               std::string::npos);
@@ -142,7 +142,7 @@ TEST(check, optimizer) {
               "accepted");
 }
 
-TEST(check, schedule) {
+TEST(Check, Schedule) {
     for (const char *option : {"warmup_num_steps: 10", "total_num_steps: 10", "min_lr: 1e-5"}) {
         std::string params = std::string("params: {") + option + "}}";
         EXPECT_NE(check("scheduler: {" + params).find("has no effect with scheduler.type constant"),
@@ -169,7 +169,7 @@ TEST(check, schedule) {
               std::string::npos);
 }
 
-TEST(check, types_that_a_run_does_not_use) {
+TEST(Check, TypesThatARunDoesNotUse) {
     expect_check(
         "data_types: {grad_accum_dtype: fp32}",
         "run.yaml:1:14: data_types.grad_accum_dtype: has no effect in an fp32 run, whose "
@@ -191,7 +191,7 @@ TEST(check, types_that_a_run_does_not_use) {
         }
 }
 
-TEST(check, options_of_parts_that_are_off) {
+TEST(Check, OptionsOfPartsThatAreOff) {
     for (const char *option : {"eval_interval: 7", "eval_steps: 7"}) {
         std::string text = std::string("training: {") + option + "}\n";
         EXPECT_NE(check(text).find("has no effect without data.validation; set data.validation"),
@@ -213,11 +213,11 @@ TEST(check, options_of_parts_that_are_off) {
     EXPECT_EQ(check("zero_optimization: {stage: 3, grad_reduce: per_step}"), "accepted");
 }
 
-TEST(check, run_folder) {
+TEST(Check, RunFolder) {
     EXPECT_NE(check("run: {dir: ''}").find("run.yaml:1:7: run.dir: is empty"), std::string::npos);
 }
 
-TEST(check, clipping_and_pasted_defaults_are_fine) {
+TEST(Check, ClippingAndPastedDefaultsAreFine) {
     EXPECT_EQ(check("gradient_clipping: 1.0\n"
                     "fp16: {enabled: false, loss_scale: 0, loss_scale_window: 1000, "
                     "initial_scale_power: 16, hysteresis: 2, min_loss_scale: 1}\n"),

@@ -34,20 +34,20 @@ static std::vector<std::string> corpus() {
     return files;
 }
 
-TEST(corpus, as_it_is) {
+TEST(Corpus, AsItIs) {
     std::vector<std::string> files = corpus();
     EXPECT_GT(files.size(), 20u);
     for (const std::string &bytes : files) run(bytes);
 }
 
-TEST(corpus, cut_off) {
+TEST(Corpus, CutOff) {
     for (const std::string &bytes : corpus()) {
         size_t step = 1 + bytes.size() / 50;
         for (size_t length = 0; length < bytes.size(); length += step) run(bytes.substr(0, length));
     }
 }
 
-TEST(corpus, with_bytes_changed) {
+TEST(Corpus, WithBytesChanged) {
     static const char signs[] = "\t\n :-?{}[],&*!|>'\"%@#\\\0\xff\xc3~0";
     std::mt19937 random(1);
     for (const std::string &bytes : corpus()) {

@@ -25,7 +25,7 @@ static long lines(const std::string &text) {
     return 1 + std::count(text.begin(), text.end(), '\n');
 }
 
-TEST(all_errors, one_stays_one_line) {
+TEST(AllErrors, OneStaysOneLine) {
     EXPECT_EQ(
         all_errors("train_batch_size: 8 8\n", {}),
         "run.yaml:1:19: train_batch_size: '8 8' is not an integer; expected an integer from 1 "
@@ -34,7 +34,7 @@ TEST(all_errors, one_stays_one_line) {
 }
 
 // A value that is refused is not the default: nothing is concluded from it.
-TEST(all_errors, nothing_follows_from_a_wrong_value) {
+TEST(AllErrors, NothingFollowsFromAWrongValue) {
     EXPECT_EQ(lines(all_errors("data: {validation: {a: b}}\ntraining: {eval_interval: 7}\n", {})),
               1);
     EXPECT_EQ(lines(all_errors("fp16: {enabled: maybe, hysteresis: 9}\n", {})), 1);
@@ -42,7 +42,7 @@ TEST(all_errors, nothing_follows_from_a_wrong_value) {
 }
 
 // The reader finds its way out of any wrong value.
-TEST(all_errors, after_wrong_shapes) {
+TEST(AllErrors, AfterWrongShapes) {
     std::string message =
         all_errors("model: {num_layers: [1, {a: [2]}], hidden_size: {b: c}, x: {y: [z, {}]}}\n"
                    "optimizer: {params: {betas: [0.9, [1, 2], {q: r}], lr: -1}}\n"
@@ -57,7 +57,7 @@ TEST(all_errors, after_wrong_shapes) {
     EXPECT_TRUE(has(message, "run.yaml:4:59: data.seed: '-1'")) << message;
 }
 
-TEST(all_errors, a_syntax_error_ends_the_reading_and_no_check_guesses_the_rest) {
+TEST(AllErrors, ASyntaxErrorEndsTheReadingAndNoCheckGuessesTheRest) {
     std::string message = all_errors("train_batch_size: x\nmodel:\n  hidden_size: 100\n\tb: 2\n",
                                      {"training.steps=0"});
     EXPECT_EQ(lines(message), 3) << message;
@@ -65,7 +65,7 @@ TEST(all_errors, a_syntax_error_ends_the_reading_and_no_check_guesses_the_rest) 
     EXPECT_FALSE(has(message, "does not divide")) << message;
 }
 
-TEST(all_errors, check_and_resolve_together) {
+TEST(AllErrors, CheckAndResolveTogether) {
     std::string message = all_errors("train_batch_size: 7\nfp16: {enabled: true}\n"
                                      "bf16: {enabled: true}\n",
                                      {"parallel.world_size=auto"}, 2);
@@ -73,7 +73,7 @@ TEST(all_errors, check_and_resolve_together) {
     EXPECT_TRUE(has(message, "train_batch_size: 7 is not a multiple of 2 samples (2 data ranks)"));
 }
 
-TEST(all_errors, so_many_that_only_the_first_are_shown) {
+TEST(AllErrors, SoManyThatOnlyTheFirstAreShown) {
     std::string text;
     for (int i = 0; i < 300; i++) text += "key" + std::to_string(i) + ": 1\n";
     std::string message = all_errors(text, {});
@@ -86,7 +86,7 @@ TEST(all_errors, so_many_that_only_the_first_are_shown) {
 }
 
 // data.validation= on the command line must not oblige anybody to edit the file.
-TEST(idle, what_only_an_override_left_without_effect_is_told) {
+TEST(Idle, WhatOnlyAnOverrideLeftWithoutEffectIsTold) {
     const std::string file = "data: {validation: v.bin}\ntraining: {eval_interval: 7}\n";
     testing::internal::CaptureStderr();
     Config c(file);
@@ -103,7 +103,7 @@ TEST(idle, what_only_an_override_left_without_effect_is_told) {
     EXPECT_EQ(z3d_config_check(again.get, NULL), Z3D_OK) << z3d_error_message();
 }
 
-TEST(idle, in_the_same_place_it_is_refused) {
+TEST(Idle, InTheSamePlaceItIsRefused) {
     EXPECT_TRUE(has(all_errors("training: {eval_interval: 7}\n", {}), "has no effect without"));
     EXPECT_TRUE(has(all_errors("", {"training.eval_interval=7"}), "has no effect without"));
     EXPECT_TRUE(has(
@@ -118,7 +118,7 @@ TEST(idle, in_the_same_place_it_is_refused) {
 }
 
 // 1 - beta^t is 0 in fp32, and 0 / 0 is a NaN from the first step on.
-TEST(numbers, what_fp32_rounds_to_1_or_0_is_refused) {
+TEST(Numbers, WhatFp32RoundsTo1Or0IsRefused) {
     for (const char *beta : {"0.99999999", "0.9999999999999999"}) {
         std::string message =
             all_errors(std::string("optimizer: {params: {betas: [0.9, ") + beta + "]}}", {});
@@ -129,7 +129,7 @@ TEST(numbers, what_fp32_rounds_to_1_or_0_is_refused) {
     EXPECT_TRUE(has(all_errors("optimizer: {params: {eps: 1e-50}}", {}), "in fp32 it is 0"));
 }
 
-TEST(deepspeed, null_is_the_default_and_integral_floats_are_integers) {
+TEST(Deepspeed, NullIsTheDefaultAndIntegralFloatsAreIntegers) {
     Config c("{\"zero_optimization\": {\"reduce_bucket_size\": 200000000.0, \"stage\": null},\n"
              " \"communication_data_type\": null, \"gradient_clipping\": null, \"fp16\": null,\n"
              " \"activation_checkpointing\": {\"number_checkpoints\": null}}");
@@ -143,7 +143,7 @@ TEST(deepspeed, null_is_the_default_and_integral_floats_are_integers) {
     EXPECT_EQ(z3d_config_check(c.get, NULL), Z3D_OK) << z3d_error_message();
 }
 
-TEST(deepspeed, adam_is_adamw_unless_it_says_otherwise) {
+TEST(Deepspeed, AdamIsAdamwUnlessItSaysOtherwise) {
     const std::string start = "optimizer: {type: Adam, params: {lr: 1e-3";
     EXPECT_EQ(all_errors(start + "}}", {}), "accepted");
     EXPECT_EQ(all_errors(start + ", adam_w_mode: true, torch_adam: true}}", {}), "accepted");
@@ -152,7 +152,7 @@ TEST(deepspeed, adam_is_adamw_unless_it_says_otherwise) {
                     "leave it out or write true"));
 }
 
-TEST(deepspeed, the_peak_said_twice_must_agree) {
+TEST(Deepspeed, ThePeakSaidTwiceMustAgree) {
     auto with = [](const std::string &lr, const std::string &peak) {
         return all_errors("optimizer: {params: {lr: " + lr +
                               "}}\nscheduler: {type: WarmupLR, "
@@ -180,7 +180,7 @@ TEST(deepspeed, the_peak_said_twice_must_agree) {
     EXPECT_DOUBLE_EQ(cosine->scheduler_params_min_lr, 1e-4);
 }
 
-TEST(deepspeed, blocks_that_are_off) {
+TEST(Deepspeed, BlocksThatAreOff) {
     for (const char *block :
          {"flops_profiler", "wandb", "tensorboard", "csv_monitor", "comet", "amp", "comms_logger",
           "autotuning", "elasticity", "curriculum_learning", "data_efficiency", "eigenvalue",
@@ -204,7 +204,7 @@ TEST(deepspeed, blocks_that_are_off) {
 }
 
 // The examples of Hugging Face's documentation: only offload is refused, and all of it at once.
-TEST(deepspeed, hugging_face_examples) {
+TEST(Deepspeed, HuggingFaceExamples) {
     for (const char *name : {"hf_zero2.json", "hf_zero3.json"}) {
         bool two = std::string(name) == "hf_zero2.json";
         std::string text = text_of(name), message = all_errors(text, {});
@@ -249,7 +249,7 @@ static conversion convert_text(converter from, const std::string &text) {
     return out;
 }
 
-TEST(from_deepspeed, the_example_and_its_table) {
+TEST(FromDeepspeed, TheExampleAndItsTable) {
     conversion c = convert(z3d_config_from_deepspeed, data_file("hf_zero3.json"));
     EXPECT_FALSE(c.complete);
     Config config(c.yaml);
@@ -262,7 +262,7 @@ TEST(from_deepspeed, the_example_and_its_table) {
     EXPECT_TRUE(has(c.table, "zero_optimization.sub_group_size"));
 }
 
-TEST(from_deepspeed, its_defaults_are_written_out) {
+TEST(FromDeepspeed, ItsDefaultsAreWrittenOut) {
     conversion c = convert_text(z3d_config_from_deepspeed, "{\"optimizer\": {\"type\": \"Adam\"}}");
     EXPECT_TRUE(c.complete) << c.table;
     Config config(c.yaml);
@@ -300,7 +300,7 @@ TEST(from_deepspeed, its_defaults_are_written_out) {
     }
 }
 
-TEST(from_megatron, a_script) {
+TEST(FromMegatron, AScript) {
     conversion c = convert(z3d_config_from_megatron, data_file("megatron_gpt.sh"));
     EXPECT_TRUE(c.complete) << c.table;
     Config m(c.yaml);
@@ -324,7 +324,7 @@ TEST(from_megatron, a_script) {
     EXPECT_EQ(m->checkpoint_interval, 1000);
 }
 
-TEST(from_megatron, defaults_and_what_there_is_not) {
+TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     conversion c = convert_text(
         z3d_config_from_megatron,
         "python pretrain_gpt.py --num-layers 4 --hidden-size=64 --num-attention-heads 4 --bf16 "
@@ -354,7 +354,7 @@ TEST(from_megatron, defaults_and_what_there_is_not) {
 }
 
 // What a text of several words is assigned to has all of them; what is assigned twice is not known.
-TEST(from_megatron, variables) {
+TEST(FromMegatron, Variables) {
     conversion c = convert_text(z3d_config_from_megatron,
                                 "DATA=\"0.3 a \\\n  0.7 b\"\nMORE='x y'\n"
                                 "if [ $1 = small ]; then LAYERS=4; else LAYERS=8; fi\n"

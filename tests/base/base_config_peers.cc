@@ -8,7 +8,7 @@
 #include <fstream>
 #include <unistd.h>
 
-TEST(override_of_a_block, that_is_not_supported_wins_when_it_switches_it_off) {
+TEST(OverrideOfABlock, ThatIsNotSupportedWinsWhenItSwitchesItOff) {
     const std::string offload = "zero_optimization: {offload_optimizer: {device: cpu}}\n";
     EXPECT_EQ(all_errors(offload, {"zero_optimization.offload_optimizer.device=none"}), "accepted");
     EXPECT_EQ(all_errors(offload, {"zero_optimization.offload_optimizer=null"}), "accepted");
@@ -30,7 +30,7 @@ TEST(override_of_a_block, that_is_not_supported_wins_when_it_switches_it_off) {
         has(all_errors("", {"amp.enabled=false", "amp.enabled=true"}), "override amp.enabled"));
 }
 
-TEST(idle, tensor_parallelism_switched_off_by_an_override) {
+TEST(Idle, TensorParallelismSwitchedOffByAnOverride) {
     const char *alone = "parallel.tensor_model_parallel_size=1";
     for (const char *key : {"sequence_parallel", "allow_tensor_across_nodes"}) {
         std::string text =
@@ -49,7 +49,7 @@ TEST(idle, tensor_parallelism_switched_off_by_an_override) {
                     "checkpoint.keep has no effect while checkpoint.interval is 0"));
 }
 
-TEST(names, of_other_frameworks) {
+TEST(Names, OfOtherFrameworks) {
     const struct {
         const char *theirs, *ours;
     } names[] = {
@@ -98,7 +98,7 @@ TEST(names, of_other_frameworks) {
         has(all_errors("training: {device: gpu}\n", {}), "'gpu' is not supported; use cuda"));
 }
 
-TEST(messages, say_what_to_write) {
+TEST(Messages, SayWhatToWrite) {
     EXPECT_EQ(all_errors("", {"bf16=true"}), "override bf16=true: bf16 is a section: expected keys "
                                              "below it, not a value; write bf16.enabled=true");
     EXPECT_TRUE(has(all_errors("optimizer: adamw\n", {}), "write optimizer: {type: AdamW}"));
@@ -130,7 +130,7 @@ TEST(messages, say_what_to_write) {
               "supported yet; write 1");
 }
 
-TEST(messages, both_ways_out_of_a_batch_that_does_not_divide) {
+TEST(Messages, BothWaysOutOfABatchThatDoesNotDivide) {
     const std::string batch = "train_batch_size: ", micro = "train_micro_batch_size_per_gpu: ";
     EXPECT_EQ(all_errors(batch + "16\n" + micro + "32\n", {}, 1),
               "run.yaml:1:1: train_batch_size: 16 is smaller than one step's 32 samples "
@@ -166,7 +166,7 @@ static conversion convert(bool megatron, const std::string &text) {
     return out;
 }
 
-TEST(from_megatron, checkpoints_whose_folder_only_the_shell_knows) {
+TEST(FromMegatron, CheckpointsWhoseFolderOnlyTheShellKnows) {
     conversion c = convert(true, "CHECKPOINT_PATH=$1\npretrain_gpt.py --fp16 --lr 1e-4 "
                                  "--save $CHECKPOINT_PATH --load $CHECKPOINT_PATH "
                                  "--save-interval 10000\n");
@@ -185,7 +185,7 @@ TEST(from_megatron, checkpoints_whose_folder_only_the_shell_knows) {
     EXPECT_TRUE(has(c.yaml, "dir: \"b\"")) << c.yaml;
 }
 
-TEST(from_deepspeed, rows_are_sentences) {
+TEST(FromDeepspeed, RowsAreSentences) {
     conversion c = convert(false, "{\"gradient_clipping\": \"auto\", \"zero_optimization\": "
                                   "{\"stage\": 3, \"offload_param\": {\"device\": \"none\"}, "
                                   "\"stage3_gather_16bit_weights_on_model_save\": true}}");

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-TEST(config, defaults_are_those_of_the_table) {
+TEST(Config, DefaultsAreThoseOfTheTable) {
     Config c;
     EXPECT_EQ(c->model_num_layers, 12);
     EXPECT_EQ(c->model_hidden_size, 768);
@@ -25,7 +25,7 @@ TEST(config, defaults_are_those_of_the_table) {
     EXPECT_FALSE(z3d_config_is_set(c.get, "model.num_layers"));
 }
 
-TEST(config, the_design_s_example_in_block_and_flow_style) {
+TEST(Config, TheDesignSExampleInBlockAndFlowStyle) {
     Config c("model:\n"
              "  num_layers: 24     # a comment\n"
              "  hidden_size: 1024\n"
@@ -56,12 +56,12 @@ TEST(config, the_design_s_example_in_block_and_flow_style) {
     EXPECT_FALSE(z3d_config_is_set(c.get, "model.nonsense"));
 }
 
-TEST(config, an_option_s_former_name_is_read) {
+TEST(Config, AnOptionSFormerNameIsRead) {
     Config c("training: { collectives: mpi }\n");
     EXPECT_EQ(c->training_collectives, Z3D_COLLECTIVES_HOST);
 }
 
-TEST(config, numbers_are_read_whole) {
+TEST(Config, NumbersAreReadWhole) {
     Config c("training: { steps: 5e8, seed: 9223372036854775807, log_interval: 1.5e3 }\n"
              "generate: { temperature: .5, top_k: 0 }\n"
              "data: { seed: 0 }\n");
@@ -73,7 +73,7 @@ TEST(config, numbers_are_read_whole) {
     EXPECT_FALSE(std::signbit(negative_zero->gradient_clipping));
 }
 
-TEST(config, a_deepspeed_file_works) {
+TEST(Config, ADeepspeedFileWorks) {
     Config c("{\n"
              "\t\"train_batch_size\": 32,\n" /* JSON may be indented with tabs */
              "\t\"gradient_accumulation_steps\": \"auto\",\n"
@@ -93,7 +93,7 @@ TEST(config, a_deepspeed_file_works) {
     EXPECT_EQ(c->zero_optimization_stage, 2);
 }
 
-TEST(config, what_has_no_effect_is_said_in_one_line_each) {
+TEST(Config, WhatHasNoEffectIsSaidInOneLineEach) {
     testing::internal::CaptureStderr();
     z3d_log_configure(Z3D_LOG_INFO, 0);
     Config c("zero_optimization:\n  reduce_scatter: true\nsteps_per_print: 5\n");
@@ -106,7 +106,7 @@ TEST(config, what_has_no_effect_is_said_in_one_line_each) {
     z3d_log_configure(Z3D_LOG_WARN, 0);
 }
 
-TEST(config, data_files) {
+TEST(Config, DataFiles) {
     Config one("data: {train: a.bin}\n");
     ASSERT_EQ(one->data_train.count, 1);
     EXPECT_STREQ(one->data_train.path[0], "a.bin");
@@ -130,7 +130,7 @@ TEST(config, data_files) {
     EXPECT_EQ(many->data_train.count, 0);
 }
 
-TEST(config, texts) {
+TEST(Config, Texts) {
     Config c("generate:\n"
              "  prompt: |\n"
              "    To be,\n"
@@ -146,7 +146,7 @@ TEST(config, texts) {
     EXPECT_STREQ(number->run_dir, "007");
 }
 
-TEST(config, files_without_keys_change_nothing) {
+TEST(Config, FilesWithoutKeysChangeNothing) {
     for (const char *text : {"", "\n\n", "# only a comment\n", "---\n...\n", "{}", "model: {}\n",
                              "%YAML 1.1\n---\nmodel: {}\n"}) {
         Config c;
@@ -159,18 +159,18 @@ TEST(config, files_without_keys_change_nothing) {
     }
 }
 
-TEST(config, no_text_at_all) {
+TEST(Config, NoTextAtAll) {
     Config c;
     EXPECT_EQ(z3d_config_read_text(c.get, nullptr, 0, "nothing"), Z3D_OK);
 }
 
-TEST(config, byte_order_mark_and_carriage_returns) {
+TEST(Config, ByteOrderMarkAndCarriageReturns) {
     Config c("\xEF\xBB\xBFmodel:\r\n  num_layers: 3\r\nbf16:\r\n  enabled: true\r\n");
     EXPECT_EQ(c->model_num_layers, 3);
     EXPECT_TRUE(c->bf16_enabled);
 }
 
-TEST(config, files_are_layered) {
+TEST(Config, FilesAreLayered) {
     Config c("model: {num_layers: 3, hidden_size: 64}\n");
     ASSERT_EQ(c.read("model: {num_layers: 4}\n", "second.yaml"), Z3D_OK);
     EXPECT_EQ(c->model_num_layers, 4);
@@ -179,7 +179,7 @@ TEST(config, files_are_layered) {
     EXPECT_STREQ(z3d_error_message(), "second.yaml:1:9: model.num_layers: n");
 }
 
-TEST(config, overrides) {
+TEST(Config, Overrides) {
     Config c("model: {num_layers: 3}\ndata: {train: a.bin}\n");
     ASSERT_EQ(c.set("model.num_layers=5e0"), Z3D_OK);
     EXPECT_EQ(c->model_num_layers, 5);
@@ -206,7 +206,7 @@ TEST(config, overrides) {
     ASSERT_EQ(c.set("zero_optimization.cpu_offload=false"), Z3D_OK);
 }
 
-TEST(config, error_names_the_place_or_the_default) {
+TEST(Config, ErrorNamesThePlaceOrTheDefault) {
     Config c("model:\n  num_layers: 3\n\n  hidden_size: 64\n");
     z3d_config_error(c.get, "model.hidden_size", "is %d", 64);
     EXPECT_STREQ(z3d_error_message(), "run.yaml:4:3: model.hidden_size: is 64");
@@ -221,7 +221,7 @@ TEST(config, error_names_the_place_or_the_default) {
     EXPECT_STREQ(z3d_error_message(), "override model.hidden_size=128: m");
 }
 
-TEST(config, a_refused_value_leaves_the_old_one) {
+TEST(Config, ARefusedValueLeavesTheOldOne) {
     Config c("model: {num_layers: 3}\nrun: {dir: here}\ndata: {train: [a, b]}\n");
     EXPECT_EQ(c.set("model.num_layers=0"), Z3D_ERR_CONFIG);
     EXPECT_EQ(c.set("data.train=[c, {weight: 1}]"), Z3D_ERR_CONFIG);
@@ -232,7 +232,7 @@ TEST(config, a_refused_value_leaves_the_old_one) {
     EXPECT_EQ(c->optimizer_params_betas.value[0], 0.9);
 }
 
-TEST(config, files) {
+TEST(Config, Files) {
     namespace fs = std::filesystem;
     std::string name = (fs::temp_directory_path() / "zero3d-config-XXXXXX").string();
     ASSERT_NE(mkdtemp(name.data()), nullptr);

@@ -9,7 +9,7 @@ static void expect_refused(const std::string &text, const std::string &start,
     EXPECT_NE(message.find(hint), std::string::npos) << message;
 }
 
-TEST(refuse, numbers) {
+TEST(Refuse, Numbers) {
     const std::string range = "expected an integer from 1 to 1000000";
     expect_refused("model:\n  num_layers: 010\n",
                    "2:15: model.num_layers: '010' has a leading zero", "write 10");
@@ -48,7 +48,7 @@ TEST(refuse, numbers) {
     expect_refused("gradient_clipping: '1.0'\n", "1:20: gradient_clipping: '1.0' is text");
 }
 
-TEST(refuse, bools_and_choices) {
+TEST(Refuse, BoolsAndChoices) {
     for (const char *word : {"maybe", "True", "yes", "on", "1", "TRUE"}) {
         expect_refused(std::string("bf16: {enabled: ") + word + "}",
                        "1:17: bf16.enabled: '" + std::string(word) + "' is neither true nor false",
@@ -69,7 +69,7 @@ TEST(refuse, bools_and_choices) {
                    "use one of cpu, cuda");
 }
 
-TEST(refuse, shapes) {
+TEST(Refuse, Shapes) {
     expect_refused("- a\n", "1:1: expected 'key: value' lines, found a list");
     expect_refused("text\n", "1:1: expected 'key: value' lines, found text");
     expect_refused("model: 3\n", "1:8: model is a section: expected keys below it, not a value");
@@ -92,7 +92,7 @@ TEST(refuse, shapes) {
     expect_refused("? {a: b}\n: c\n", "1:3: a list or mapping as a key");
 }
 
-TEST(refuse, data_files) {
+TEST(Refuse, DataFiles) {
     const std::string want = "expected a path, or a list of paths or {path: ..., weight: ...}";
     expect_refused("data: {train: {path: a}}", "1:15: data.train: a mapping", want);
     expect_refused("data: {train: [[a]]}", "1:16: data.train: a list in the list", want);
@@ -110,7 +110,7 @@ TEST(refuse, data_files) {
     expect_refused("data: {train: [{path: ''}]}", "1:23: data.train: the path is empty");
 }
 
-TEST(refuse, unknown_keys_with_the_nearest) {
+TEST(Refuse, UnknownKeysWithTheNearest) {
     expect_refused("model:\n  num_layer: 4\n", "2:3: unknown key model.num_layer",
                    "did you mean model.num_layers?");
     expect_refused("zero_optimisation: {stage: 2}\n", "1:1: unknown key zero_optimisation",
@@ -142,7 +142,7 @@ TEST(refuse, unknown_keys_with_the_nearest) {
                    "write 'model:' and below it 'num_layers: ...'");
 }
 
-TEST(refuse, what_is_set_twice) {
+TEST(Refuse, WhatIsSetTwice) {
     expect_refused("train_batch_size: 8\ntrain_batch_size: 16\n",
                    "2:1: train_batch_size is set twice", "first at run.yaml:1:1");
     expect_refused("model:\n  num_layers: 1\n  num_layers: 1\n",
@@ -151,7 +151,7 @@ TEST(refuse, what_is_set_twice) {
     expect_refused("steps_per_print: 1\nsteps_per_print: 1\n", "2:1: steps_per_print is set twice");
 }
 
-TEST(refuse, yaml_that_we_do_not_read) {
+TEST(Refuse, YamlThatWeDoNotRead) {
     expect_refused("model: &a {num_layers: 2}\n", "1:8: anchors (&a) are not supported",
                    "write the value itself");
     expect_refused("model: {num_layers: &n 2}\n", "1:21: anchors (&n) are not supported");
@@ -167,7 +167,7 @@ TEST(refuse, yaml_that_we_do_not_read) {
     expect_refused("model: {}\n...\nfp16: {}\n", "3:1: ");
 }
 
-TEST(refuse, what_is_no_yaml) {
+TEST(Refuse, WhatIsNoYaml) {
     expect_refused("model:\n\tnum_layers: 2\n", "2:1: a tab; indent YAML with spaces");
     expect_refused("model:\n  num_layers: 2\n\thidden_size: 2\n", "3:1: a tab");
     expect_refused("# \u00e9\u20ac\nmodel:\n\tnum_layers: 2\n",
@@ -185,7 +185,7 @@ TEST(refuse, what_is_no_yaml) {
     expect_refused("run: {dir: @a}\n", "1:12: not valid YAML:");
 }
 
-TEST(refuse, what_is_no_text) {
+TEST(Refuse, WhatIsNoText) {
     expect_refused(std::string("model:\n  num_l\0yers: 2\n", 22), "2:8: control character 0x00",
                    "is this a text file?");
     expect_refused("model:\n  # caf\xE9\n", "2:8: byte 0xe9 is not UTF-8", "is this a text file?");
@@ -202,7 +202,7 @@ TEST(refuse, what_is_no_text) {
     expect_refused(std::string((1 << 20) + 1, '#'), "1:1: 1048577 bytes are too many");
 }
 
-TEST(refuse, bombs_at_once) {
+TEST(Refuse, BombsAtOnce) {
     expect_refused(std::string(1 << 20, '['), "1:1: expected 'key: value' lines, found a list");
     std::string braces;
     for (int i = 0; i < 100000; i++) braces += "{model: ";
@@ -219,7 +219,7 @@ TEST(refuse, bombs_at_once) {
     expect_refused(keys, "1:3: a list or mapping as a key");
 }
 
-TEST(refuse, keys_of_later_versions_unless_they_ask_for_nothing) {
+TEST(Refuse, KeysOfLaterVersionsUnlessTheyAskForNothing) {
     expect_refused("zero_optimization: {offload_optimizer: {device: cpu}}\n",
                    "1:21: zero_optimization.offload_optimizer:", "not supported yet");
     Config unsaid("zero_optimization: {offload_optimizer: {pin_memory: true}}\n"); // device: none
@@ -231,7 +231,7 @@ TEST(refuse, keys_of_later_versions_unless_they_ask_for_nothing) {
                "zero_optimization: {offload_optimizer: {device: none, ratio: [1, {a: b}]}}\n");
 }
 
-TEST(refuse, overrides) {
+TEST(Refuse, Overrides) {
     const struct {
         const char *assignment, *message;
     } cases[] = {

@@ -19,14 +19,14 @@ static std::string resolve(const std::string &text, int world) {
 static const std::string B = "train_batch_size: ", M = "train_micro_batch_size_per_gpu: ",
                          A = "gradient_accumulation_steps: ", n = "\n";
 
-TEST(resolve, any_two_give_the_third) {
+TEST(Resolve, AnyTwoGiveTheThird) {
     EXPECT_EQ(resolve(B + "32\n" + M + "4", 2), "32 = 4 x 4 x 2");
     EXPECT_EQ(resolve(B + "32\n" + A + "4", 2), "32 = 4 x 4 x 2");
     EXPECT_EQ(resolve(M + "4\n" + A + "4", 2), "32 = 4 x 4 x 2");
     EXPECT_EQ(resolve(B + "32\n" + M + "4\n" + A + "4", 2), "32 = 4 x 4 x 2");
 }
 
-TEST(resolve, fewer_give_one_accumulation) {
+TEST(Resolve, FewerGiveOneAccumulation) {
     EXPECT_EQ(resolve("", 4), "4 = 1 x 1 x 4");
     EXPECT_EQ(resolve(B + "32", 4), "32 = 8 x 1 x 4");
     EXPECT_EQ(resolve(M + "3", 4), "12 = 3 x 1 x 4");
@@ -34,7 +34,7 @@ TEST(resolve, fewer_give_one_accumulation) {
     EXPECT_EQ(resolve(B + "auto\n" + M + "auto\n" + A + "auto", 1), "1 = 1 x 1 x 1");
 }
 
-TEST(resolve, contradictions_name_the_numbers) {
+TEST(Resolve, ContradictionsNameTheNumbers) {
     EXPECT_EQ(resolve(B + "33\n" + M + "4\n" + A + "4", 2),
               "run.yaml:1:1: train_batch_size: 33 is not train_micro_batch_size_per_gpu 4 x "
               "gradient_accumulation_steps 4 x data-parallel size 2 = 32; leave one of the three "
@@ -48,7 +48,7 @@ TEST(resolve, contradictions_name_the_numbers) {
               "2 data ranks); write 32 or 40, or an accumulation of 3");
 }
 
-TEST(resolve, huge_batches_are_refused_not_wrapped) {
+TEST(Resolve, HugeBatchesAreRefusedNotWrapped) {
     EXPECT_NE(resolve(M + "1000000\n" + A + "1000000", 2).find("10^9 samples a step"),
               std::string::npos);
     EXPECT_NE(resolve(M + "1000000\n" + A + "1001", 1).find("10^9 samples a step"),
@@ -61,7 +61,7 @@ TEST(resolve, huge_batches_are_refused_not_wrapped) {
               std::string::npos);
 }
 
-TEST(resolve, the_world_is_tensor_times_data) {
+TEST(Resolve, TheWorldIsTensorTimesData) {
     const std::string tensor = "parallel: {tensor_model_parallel_size: 2}\n";
     EXPECT_EQ(resolve(tensor, 2), "1 = 1 x 1 x 1");
     EXPECT_EQ(resolve(tensor, 8), "4 = 1 x 1 x 4");
@@ -75,7 +75,7 @@ TEST(resolve, the_world_is_tensor_times_data) {
     EXPECT_EQ(resolve("", 0), "a world of 0 ranks; expected 1 or more");
 }
 
-TEST(resolve, autos_become_concrete) {
+TEST(Resolve, AutosBecomeConcrete) {
     int data;
     Config steps("training: {steps: 77}");
     ASSERT_EQ(z3d_config_resolve(steps.get, NULL, 6, &data), Z3D_OK);
@@ -86,7 +86,7 @@ TEST(resolve, autos_become_concrete) {
     EXPECT_EQ(c->scheduler_params_total_num_steps, 5);
 }
 
-TEST(resolve, twice_is_once_and_the_written_result_passes_again) {
+TEST(Resolve, TwiceIsOnceAndTheWrittenResultPassesAgain) {
     for (const char *schedule : {"constant", "WarmupLR", "WarmupCosineLR"}) {
         Config c(std::string("train_batch_size: 24\nscheduler: {type: ") + schedule +
                  "}\nzero_optimization: {stage: 1}\n");

@@ -140,7 +140,7 @@ static void randomise(z3d_data_list *field, const char *) {
     }
 }
 
-TEST(write, random_configurations_read_back_to_the_bit) {
+TEST(Write, RandomConfigurationsReadBackToTheBit) {
     for (int round = 0; round < 400; round++) {
         Config c;
 #define X(field, path, type, standard, rule, help) randomise(&c->field, rule);
@@ -154,7 +154,7 @@ TEST(write, random_configurations_read_back_to_the_bit) {
     }
 }
 
-TEST(write, defaults_read_back_and_every_key_is_there) {
+TEST(Write, DefaultsReadBackAndEveryKeyIsThere) {
     Config c, again;
     std::string text = c.written();
     ASSERT_EQ(again.read(text), Z3D_OK) << z3d_error_message();
@@ -171,7 +171,7 @@ TEST(write, defaults_read_back_and_every_key_is_there) {
     EXPECT_EQ(z3d_config_check(again.get, NULL), Z3D_OK) << z3d_error_message();
 }
 
-TEST(write, what_it_looks_like) {
+TEST(Write, WhatItLooksLike) {
     Config c("data: {train: [a.bin, {path: \"b\\\"\\n.bin\", weight: 0.1}]}\n");
     std::string text = c.written();
     EXPECT_NE(text.find("  train:\n    - {path: \"a.bin\", weight: 1}\n"
@@ -196,7 +196,7 @@ static std::string described(bool markdown) {
     return text;
 }
 
-TEST(describe, every_key_with_its_help_and_default) {
+TEST(Describe, EveryKeyWithItsHelpAndDefault) {
     std::string text = described(false);
 #define X(field, path, type, standard, rule, help)                                                 \
     EXPECT_NE(text.find(path ": " help "\n"), std::string::npos) << path;
@@ -207,7 +207,7 @@ TEST(describe, every_key_with_its_help_and_default) {
     EXPECT_NE(text.find("    one of full, selective, none; default full\n"), std::string::npos);
 }
 
-TEST(describe, the_reference_page_is_up_to_date) {
+TEST(Describe, TheReferencePageIsUpToDate) {
     std::string path = std::string(ZERO3D_TEST_DATA) + "/../../docs/configuration.md";
     std::string text = described(true);
     if (getenv("ZERO3D_UPDATE")) std::ofstream(path) << text;
@@ -218,7 +218,7 @@ TEST(describe, the_reference_page_is_up_to_date) {
         << "docs/configuration.md is old: zero3d config --markdown > docs/configuration.md";
 }
 
-TEST(describe, every_row_of_the_page_has_its_columns) {
+TEST(Describe, EveryRowOfThePageHasItsColumns) {
     std::istringstream lines(described(true));
     size_t columns = 0;
     for (std::string line; std::getline(lines, line);) {

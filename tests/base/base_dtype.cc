@@ -50,9 +50,9 @@ static float with_bits(uint32_t bits) {
     return value;
 }
 
-class dtype : public testing::TestWithParam<Format> {};
+class Dtype : public testing::TestWithParam<Format> {};
 
-TEST_P(dtype, every_pattern_means_what_its_bits_say_and_comes_back) {
+TEST_P(Dtype, EveryPatternMeansWhatItsBitsSayAndComesBack) {
     const Format &f = GetParam();
     for (int pattern = 0; pattern < 65536; pattern++) {
         uint16_t bits = static_cast<uint16_t>(pattern), magnitude = bits & 0x7FFF;
@@ -70,7 +70,7 @@ TEST_P(dtype, every_pattern_means_what_its_bits_say_and_comes_back) {
     }
 }
 
-TEST_P(dtype, rounds_to_nearest_even_around_every_midpoint) {
+TEST_P(Dtype, RoundsToNearestEvenAroundEveryMidpoint) {
     const Format &f = GetParam();
     for (int pattern = 0; pattern < f.infinity(); pattern++) {
         uint16_t low = static_cast<uint16_t>(pattern), high = static_cast<uint16_t>(pattern + 1);
@@ -85,7 +85,7 @@ TEST_P(dtype, rounds_to_nearest_even_around_every_midpoint) {
     }
 }
 
-TEST_P(dtype, rounds_to_nearest_even_over_the_whole_range_of_floats) {
+TEST_P(Dtype, RoundsToNearestEvenOverTheWholeRangeOfFloats) {
     const Format &f = GetParam();
     for (uint64_t bits = 0; bits < 0x7F800000; bits += 1201) {
         float number = with_bits(static_cast<uint32_t>(bits));
@@ -93,7 +93,7 @@ TEST_P(dtype, rounds_to_nearest_even_over_the_whole_range_of_floats) {
     }
 }
 
-TEST_P(dtype, the_ends_of_the_range) {
+TEST_P(Dtype, TheEndsOfTheRange) {
     const Format &f = GetParam();
     uint16_t largest = static_cast<uint16_t>(f.infinity() - 1);
     double step = f.value(f.infinity()) - f.value(largest);
@@ -106,7 +106,7 @@ TEST_P(dtype, the_ends_of_the_range) {
     EXPECT_EQ(f.from_float(with_bits(0x80000001)), 0x8000);
 }
 
-TEST_P(dtype, no_nan_becomes_a_number) {
+TEST_P(Dtype, NoNanBecomesANumber) {
     const Format &f = GetParam();
     std::mt19937 random(11);
     for (int i = 0; i < 100000; i++) {
@@ -120,12 +120,12 @@ TEST_P(dtype, no_nan_becomes_a_number) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(formats, dtype, testing::Values(bf16, fp16),
+INSTANTIATE_TEST_SUITE_P(formats, Dtype, testing::Values(bf16, fp16),
                          [](const testing::TestParamInfo<Format> &info) {
                              return info.param.exponent_bits == 8 ? "bf16" : "fp16";
                          });
 
-TEST(dtypes, sizes_and_names) {
+TEST(Dtypes, SizesAndNames) {
     EXPECT_EQ(z3d_dtype_size(Z3D_F32), 4u);
     EXPECT_EQ(z3d_dtype_size(Z3D_BF16), 2u);
     EXPECT_EQ(z3d_dtype_size(Z3D_F16), 2u);

@@ -17,7 +17,7 @@ extern "C" {
 
 namespace fs = std::filesystem;
 
-class files : public testing::Test {
+class Files : public testing::Test {
   protected:
     fs::path folder;
     void SetUp() override {
@@ -35,7 +35,7 @@ class files : public testing::Test {
     }
 };
 
-TEST_F(files, read_whole_with_their_zero_bytes) {
+TEST_F(Files, ReadWholeWithTheirZeroBytes) {
     std::string bytes("a\0b\n", 4);
     char *text;
     size_t length;
@@ -49,7 +49,7 @@ TEST_F(files, read_whole_with_their_zero_bytes) {
     free(text);
 }
 
-TEST_F(files, the_limit_is_exact) {
+TEST_F(Files, TheLimitIsExact) {
     char *text;
     size_t length;
     for (size_t size : {10u, 65534u, 65535u, 65536u, 200000u}) {
@@ -62,7 +62,7 @@ TEST_F(files, the_limit_is_exact) {
     }
 }
 
-TEST_F(files, endless_ones_are_refused) {
+TEST_F(Files, EndlessOnesAreRefused) {
     char *text;
     size_t length;
     EXPECT_EQ(z3d_read_file("/dev/zero", 1 << 20, &text, &length), Z3D_ERR_IO);
@@ -70,7 +70,7 @@ TEST_F(files, endless_ones_are_refused) {
 
 // A named pipe that nobody writes to does not keep a run waiting; the output of a command is read
 // to its end.
-TEST_F(files, pipes) {
+TEST_F(Files, Pipes) {
     char *text;
     size_t length;
     std::string path = write("x", "");
@@ -94,7 +94,7 @@ TEST_F(files, pipes) {
     close(ends[0]);
 }
 
-TEST_F(files, missing_and_folders_are_named) {
+TEST_F(Files, MissingAndFoldersAreNamed) {
     char *text;
     size_t length;
     std::string path = (folder / "nowhere").string();
@@ -105,7 +105,7 @@ TEST_F(files, missing_and_folders_are_named) {
     EXPECT_NE(strstr(z3d_error_message(), "it is a folder"), nullptr);
 }
 
-TEST_F(files, folders_and_their_parents) {
+TEST_F(Files, FoldersAndTheirParents) {
     std::string path = (folder / "a/b//c/").string();
     EXPECT_EQ(z3d_make_folders(path.c_str()), Z3D_OK);
     EXPECT_TRUE(fs::is_directory(folder / "a/b/c"));
@@ -116,7 +116,7 @@ TEST_F(files, folders_and_their_parents) {
     EXPECT_EQ(z3d_make_folders("."), Z3D_OK);
 }
 
-TEST_F(files, a_file_in_the_way_is_named) {
+TEST_F(Files, AFileInTheWayIsNamed) {
     std::string file = write("file", "x");
     EXPECT_EQ(z3d_make_folders((file + "/sub").c_str()), Z3D_ERR_IO);
     EXPECT_NE(strstr(z3d_error_message(), (file + " is a file").c_str()), nullptr)
@@ -137,7 +137,7 @@ z3d_pending_ios look() {
 } // namespace
 
 // A call within another is what the thread does; at its end the outer one goes on, from then.
-TEST(pending_io, the_innermost_of_a_thread_counts) {
+TEST(PendingIo, TheInnermostOfAThreadCounts) {
     z3d_pending_io outer, inner;
     EXPECT_EQ(look().since, 0);
     EXPECT_STREQ(look().text, "");
@@ -158,7 +158,7 @@ TEST(pending_io, the_innermost_of_a_thread_counts) {
 }
 
 // Whoever gets further does not hide who stands still.
-TEST(pending_io, of_many_threads_the_one_that_stands_still_is_seen) {
+TEST(PendingIo, OfManyThreadsTheOneThatStandsStillIsSeen) {
     z3d_pending_io still;
     z3d_pending_io_begin(&still, "reading", "dead");
     double begun = look().since;
@@ -176,7 +176,7 @@ TEST(pending_io, of_many_threads_the_one_that_stands_still_is_seen) {
     z3d_pending_io_end(&still);
 }
 
-TEST(pending_io, of_a_long_path_the_end_is_said) {
+TEST(PendingIo, OfALongPathTheEndIsSaid) {
     z3d_pending_io io;
     std::string path = std::string(5000, 'x') + "/step-00000010/shard-00000.h5.part";
     z3d_pending_io_begin(&io, "checkpoint: fsync of folder", path.c_str());
@@ -189,7 +189,7 @@ TEST(pending_io, of_a_long_path_the_end_is_said) {
         << text;
 }
 
-TEST_F(files, the_clock_does_not_go_back) {
+TEST_F(Files, TheClockDoesNotGoBack) {
     double before = z3d_now();
     for (int i = 0; i < 1000; i++) {
         double now = z3d_now();

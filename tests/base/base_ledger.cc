@@ -5,13 +5,13 @@ extern "C" {
 #include "src/base/ledger.h"
 }
 
-TEST(ledger, names) {
+TEST(Ledger, Names) {
     EXPECT_STREQ(z3d_category_name(Z3D_CATEGORY_PARAMETERS), "parameters");
     EXPECT_STREQ(z3d_category_name(Z3D_CATEGORY_COMMUNICATION), "communication");
     EXPECT_STREQ(z3d_category_name(Z3D_CATEGORY_COUNT), "?");
 }
 
-TEST(ledger, peaks_are_those_of_each_category_and_of_the_sum) {
+TEST(Ledger, PeaksAreThoseOfEachCategoryAndOfTheSum) {
     z3d_ledger ledger = {};
     z3d_ledger_add(&ledger, Z3D_CATEGORY_PARAMETERS, 100);
     z3d_ledger_add(&ledger, Z3D_CATEGORY_ACTIVATIONS, 50);

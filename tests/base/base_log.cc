@@ -37,21 +37,21 @@ static std::string one_of_each(z3d_log_level level, int rank) {
     });
 }
 
-TEST(log, levels) {
+TEST(Log, Levels) {
     EXPECT_EQ(one_of_each(Z3D_LOG_ERROR, 0), "zero3d: error: e1\n");
     EXPECT_EQ(one_of_each(Z3D_LOG_INFO, 0), "zero3d: error: e1\nzero3d: warning: w2\nzero3d: i3\n");
     EXPECT_EQ(one_of_each(Z3D_LOG_DEBUG, 0),
               "zero3d: error: e1\nzero3d: warning: w2\nzero3d: i3\nzero3d: debug: d4\n");
 }
 
-TEST(log, other_ranks_say_who_they_are_and_keep_information_to_rank_0) {
+TEST(Log, OtherRanksSayWhoTheyAreAndKeepInformationToRank0) {
     EXPECT_EQ(one_of_each(Z3D_LOG_DEBUG, 3),
               "zero3d[rank 3]: error: e1\nzero3d[rank 3]: warning: w2\n");
     EXPECT_EQ(one_of_each(Z3D_LOG_INFO, -1),
               "zero3d: error: e1\nzero3d: warning: w2\nzero3d: i3\n");
 }
 
-TEST(log, a_message_is_one_line) {
+TEST(Log, AMessageIsOneLine) {
     std::string text = captured([] {
         z3d_log_configure(Z3D_LOG_INFO, 0);
         z3d_log(Z3D_LOG_INFO, "a\nb\x1b[31m");
@@ -59,7 +59,7 @@ TEST(log, a_message_is_one_line) {
     EXPECT_EQ(text, "zero3d: a b [31m\n");
 }
 
-TEST(log, long_messages_are_cut_and_end_their_line) {
+TEST(Log, LongMessagesAreCutAndEndTheirLine) {
     std::string longer(10000, 'x');
     std::string text = captured([&] { z3d_log(Z3D_LOG_INFO, "%s", longer.c_str()); });
     EXPECT_LE(text.size(), 4096u);
@@ -67,7 +67,7 @@ TEST(log, long_messages_are_cut_and_end_their_line) {
     EXPECT_EQ(text.find('\n'), text.size() - 1);
 }
 
-TEST(log, errno_is_left_alone) {
+TEST(Log, ErrnoIsLeftAlone) {
     errno = ENOSPC;
     captured([] {
         z3d_log(Z3D_LOG_INFO, "x");
@@ -75,7 +75,7 @@ TEST(log, errno_is_left_alone) {
     });
 }
 
-TEST(log, lines_of_threads_do_not_mix) {
+TEST(Log, LinesOfThreadsDoNotMix) {
     std::string text = captured([] {
         z3d_log_configure(Z3D_LOG_INFO, 0);
         std::vector<std::thread> threads;

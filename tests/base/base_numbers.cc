@@ -47,7 +47,7 @@ static void refuse_bytes(const char *text, const char *why) {
     EXPECT_NE(strstr(z3d_error_message(), why), nullptr) << text << ": " << z3d_error_message();
 }
 
-TEST(parse_int, whole) {
+TEST(ParseInt, Whole) {
     expect_int("0", 0);
     expect_int("-0", 0);
     expect_int("+5", 5);
@@ -69,7 +69,7 @@ TEST(parse_int, whole) {
     expect_int("92233720368547758070e-1", INT64_MAX);
 }
 
-TEST(parse_int, refused) {
+TEST(ParseInt, Refused) {
     for (const char *text : {"",    " ",   "x",     "-",   "+",    "e8",   ".",    "_1",
                              "1 ",  " 1",  "1e",    "1e+", "1e8x", "0x10", "0b1",  "1,000",
                              "--1", "+-1", "12abc", "nan", "inf",  "true", "auto", "1\n"}) {
@@ -95,7 +95,7 @@ TEST(parse_int, refused) {
     refuse_int(std::string(5000, '9').c_str(), "too long");
 }
 
-TEST(parse_int, agrees_with_decimal_text) {
+TEST(ParseInt, AgreesWithDecimalText) {
     std::mt19937_64 random(3);
     for (int i = 0; i < 20000; i++) {
         int64_t value = static_cast<int64_t>(random()) >> (random() % 64);
@@ -103,7 +103,7 @@ TEST(parse_int, agrees_with_decimal_text) {
     }
 }
 
-TEST(parse_float, whole) {
+TEST(ParseFloat, Whole) {
     expect_float("0", 0);
     expect_float("6e-4", 6e-4);
     expect_float("1e-08", 1e-8);
@@ -117,7 +117,7 @@ TEST(parse_float, whole) {
     expect_float("0.30000000000000004", 0.1 + 0.2);
 }
 
-TEST(parse_float, refused) {
+TEST(ParseFloat, Refused) {
     for (const char *text : {"", ".", "-", "e5", "1e", "1.5.2", "1,5", "nan", "inf", ".inf", ".nan",
                              "-.inf", "infinity", "0x1p3", "1f", "1 2", "$1", "._5"}) {
         refuse_float(text, "is not a");
@@ -132,7 +132,7 @@ TEST(parse_float, refused) {
     refuse_float("1e999999999999999999999", "too large");
 }
 
-TEST(parse_float, agrees_with_strtod) {
+TEST(ParseFloat, AgreesWithStrtod) {
     std::mt19937_64 random(5);
     for (int i = 0; i < 20000; i++) {
         uint64_t bits = random();
@@ -145,7 +145,7 @@ TEST(parse_float, agrees_with_strtod) {
     }
 }
 
-TEST(parse_bytes, units) {
+TEST(ParseBytes, Units) {
     expect_bytes("0", 0);
     expect_bytes("123", 123);
     expect_bytes("3e9", 3000000000);
@@ -159,7 +159,7 @@ TEST(parse_bytes, units) {
     expect_bytes("8191PiB", INT64_C(8191) << 50);
 }
 
-TEST(parse_bytes, refused) {
+TEST(ParseBytes, Refused) {
     refuse_bytes("", "is not a");
     refuse_bytes("GiB", "is not a");
     refuse_bytes("16G", "unknown unit; write 3e9, 16GiB");

@@ -18,7 +18,7 @@ static void expect_block(z3d_philox_block block, uint32_t a, uint32_t b, uint32_
 }
 
 /* Random123's known-answer vectors of philox4x32, 10 rounds. */
-TEST(philox, known_answers) {
+TEST(Philox, KnownAnswers) {
     expect_block(z3d_philox(0, 0, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
     expect_block(z3d_philox(UINT64_MAX, UINT64_MAX, UINT64_MAX), 0x408f276d, 0x41c83b0e, 0xa20bc7c6,
                  0x6d5451fd);
@@ -26,7 +26,7 @@ TEST(philox, known_answers) {
                  0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
-TEST(philox, uniform_is_above_zero_and_at_most_one) {
+TEST(Philox, UniformIsAboveZeroAndAtMostOne) {
     EXPECT_EQ(z3d_philox_uniform(0), 0x1p-24f);
     EXPECT_EQ(z3d_philox_uniform(0xFFFFFFFF), 1.0f);
     EXPECT_EQ(z3d_philox_uniform(0x80000000), 0.5f + 0x1p-24f);
@@ -37,7 +37,7 @@ TEST(philox, uniform_is_above_zero_and_at_most_one) {
     EXPECT_NEAR(sum / 100000, 0.5, 0.004);
 }
 
-TEST(normal, moments_and_tails) {
+TEST(Normal, MomentsAndTails) {
     const int count = 400000;
     double sum[5] = {};
     int beyond[5] = {};
@@ -56,7 +56,7 @@ TEST(normal, moments_and_tails) {
     EXPECT_NEAR(beyond[3] / (double)count, 0.0027, 0.0005);
 }
 
-TEST(normal, neighbours_and_keys_do_not_correlate) {
+TEST(Normal, NeighboursAndKeysDoNotCorrelate) {
     const int count = 200000;
     double lag[5] = {}, keys = 0;
     std::vector<float> x(count + 4), y(count);
@@ -70,7 +70,7 @@ TEST(normal, neighbours_and_keys_do_not_correlate) {
     EXPECT_NEAR(keys / count, 0, 0.0112);
 }
 
-TEST(normal, fill_gives_the_same_elements_from_any_start) {
+TEST(Normal, FillGivesTheSameElementsFromAnyStart) {
     for (uint64_t first : {0ull, 1ull, 2ull, 3ull, 4ull, 1000003ull, (1ull << 40) + 1}) {
         for (int64_t count : {0, 1, 2, 3, 5, 64}) {
             std::vector<float> values(static_cast<size_t>(count) + 1, -77.0f);
@@ -85,13 +85,13 @@ TEST(normal, fill_gives_the_same_elements_from_any_start) {
 }
 
 /* Weights of old runs are drawn again from their seeds: these values must never change. */
-TEST(normal, stays_what_it_is) {
+TEST(Normal, StaysWhatItIs) {
     EXPECT_FLOAT_EQ(z3d_philox_normal(0, 0), 0.991137683f);
     EXPECT_FLOAT_EQ(z3d_philox_normal(0, 3), -0.482068598f);
     EXPECT_EQ(z3d_key(1, "block.0/attn.c_attn.weight"), 0xb4fd11d4bd7a566du);
 }
 
-TEST(key, every_bit_of_seed_and_text_counts) {
+TEST(Key, EveryBitOfSeedAndTextCounts) {
     std::set<uint64_t> keys;
     for (uint64_t seed = 0; seed < 64; seed++) {
         for (int unit = 0; unit < 64; unit++) {

@@ -34,7 +34,7 @@ static z3d_status requires_positive(int value) {
     return Z3D_OK;
 }
 
-TEST(status, every_code_has_name_and_text) {
+TEST(Status, EveryCodeHasNameAndText) {
     for (int i = 0; i < Z3D_STATUS_COUNT; i++) {
         EXPECT_STRNE(z3d_status_name(static_cast<z3d_status>(i)), "?");
         EXPECT_STRNE(z3d_status_text(static_cast<z3d_status>(i)), "?");
@@ -46,14 +46,14 @@ TEST(status, every_code_has_name_and_text) {
     EXPECT_STREQ(z3d_status_text(static_cast<z3d_status>(-1)), "?");
 }
 
-TEST(status, error_stores_text_and_place_in_the_tree) {
+TEST(Status, ErrorStoresTextAndPlaceInTheTree) {
     int line = __LINE__ + 1;
     EXPECT_EQ(Z3D_ERROR(Z3D_ERR_IO, "cannot open %s", "x"), Z3D_ERR_IO);
     EXPECT_STREQ(z3d_error_message(), "cannot open x");
     EXPECT_EQ(std::string(z3d_error_place()), "tests/base/base_status.cc:" + std::to_string(line));
 }
 
-TEST(status, context_goes_in_front) {
+TEST(Status, ContextGoesInFront) {
     Z3D_ERROR(Z3D_ERR_IO, "disk full");
     std::string place = z3d_error_place();
     EXPECT_EQ(z3d_error_context(Z3D_ERR_IO, "writing %s", "metrics.jsonl"), Z3D_ERR_IO);
@@ -62,7 +62,7 @@ TEST(status, context_goes_in_front) {
     EXPECT_EQ(place, z3d_error_place()); /* still where it was made */
 }
 
-TEST(status, the_stored_text_may_be_an_argument) {
+TEST(Status, TheStoredTextMayBeAnArgument) {
     Z3D_ERROR(Z3D_ERR_IO, "inner");
     Z3D_ERROR(Z3D_ERR_PEER, "rank 2: %s", z3d_error_message());
     EXPECT_STREQ(z3d_error_message(), "rank 2: inner");
@@ -70,12 +70,12 @@ TEST(status, the_stored_text_may_be_an_argument) {
     EXPECT_STREQ(z3d_error_message(), "rank 2: inner again: rank 2: inner");
 }
 
-TEST(status, message_is_one_line_whatever_is_in_it) {
+TEST(Status, MessageIsOneLineWhateverIsInIt) {
     Z3D_ERROR(Z3D_ERR_DATA, "a\nb\tc\r\x1b[31md\x7f");
     EXPECT_STREQ(z3d_error_message(), "a b c ?[31md?");
 }
 
-TEST(status, long_messages_are_cut_with_dots) {
+TEST(Status, LongMessagesAreCutWithDots) {
     std::string text(10000, 'x');
     Z3D_ERROR(Z3D_ERR_DATA, "%s", text.c_str());
     std::string stored = z3d_error_message();
@@ -88,7 +88,7 @@ TEST(status, long_messages_are_cut_with_dots) {
     EXPECT_EQ(stored.substr(stored.size() - 3), "...");
 }
 
-TEST(status, each_thread_has_its_own) {
+TEST(Status, EachThreadHasItsOwn) {
     Z3D_ERROR(Z3D_ERR_DATA, "of the main thread");
     std::thread other([] {
         EXPECT_STREQ(z3d_error_message(), "");
@@ -100,7 +100,7 @@ TEST(status, each_thread_has_its_own) {
     EXPECT_STREQ(z3d_error_message(), "of the main thread");
 }
 
-TEST(status, a_kept_error_outlives_what_comes_after_it) {
+TEST(Status, AKeptErrorOutlivesWhatComesAfterIt) {
     z3d_kept_error kept = z3d_error_keep(fails());
     const std::string place = z3d_error_place();
     Z3D_ERROR(Z3D_ERR_IO, "of the clean-up");
@@ -117,7 +117,7 @@ TEST(status, a_kept_error_outlives_what_comes_after_it) {
     }
 }
 
-TEST(status, where_no_error_was_kept_the_last_one_stays) {
+TEST(Status, WhereNoErrorWasKeptTheLastOneStays) {
     Z3D_ERROR(Z3D_ERR_IO, "of before");
     const z3d_kept_error well = z3d_error_keep(Z3D_OK), none = {};
     Z3D_ERROR(Z3D_ERR_IO, "of the clean-up");
@@ -126,7 +126,7 @@ TEST(status, where_no_error_was_kept_the_last_one_stays) {
     EXPECT_STREQ(z3d_error_message(), "of the clean-up");
 }
 
-TEST(status, try_returns_and_try_goto_jumps) {
+TEST(Status, TryReturnsAndTryGotoJumps) {
     int after = 0, cleaned = 0;
     EXPECT_EQ(tries(&after), Z3D_ERR_DATA);
     EXPECT_EQ(after, 0);
@@ -135,13 +135,13 @@ TEST(status, try_returns_and_try_goto_jumps) {
     EXPECT_STREQ(z3d_error_message(), "shard 3 of train.bin");
 }
 
-TEST(status, require_is_internal) {
+TEST(Status, RequireIsInternal) {
     EXPECT_EQ(requires_positive(1), Z3D_OK);
     EXPECT_EQ(requires_positive(-1), Z3D_ERR_INTERNAL);
     EXPECT_STREQ(z3d_error_message(), "value -1");
 }
 
-TEST(status, new_gives_zeroes_and_refuses_what_overflows) {
+TEST(Status, NewGivesZeroesAndRefusesWhatOverflows) {
     int *numbers = nullptr;
     ASSERT_EQ(z3d_new(100, sizeof *numbers, "numbers", &numbers), Z3D_OK);
     for (int i = 0; i < 100; i++) EXPECT_EQ(numbers[i], 0);

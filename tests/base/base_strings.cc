@@ -33,7 +33,7 @@ static std::string number(double value) {
     return take(&string);
 }
 
-TEST(strings, grows_by_format_and_bytes) {
+TEST(Strings, GrowsByFormatAndBytes) {
     z3d_string string = {};
     std::string expected;
     for (int i = 0; i < 3000; i++) {
@@ -49,7 +49,7 @@ TEST(strings, grows_by_format_and_bytes) {
     EXPECT_EQ(take(&string), expected + wide + "|");
 }
 
-TEST(strings, every_length_around_the_first_capacities) {
+TEST(Strings, EveryLengthAroundTheFirstCapacities) {
     for (size_t first = 0; first < 300; first++) {
         z3d_string string = {};
         std::string a(first, 'a');
@@ -59,7 +59,7 @@ TEST(strings, every_length_around_the_first_capacities) {
     }
 }
 
-TEST(strings, appending_nothing_gives_an_empty_text) {
+TEST(Strings, AppendingNothingGivesAnEmptyText) {
     z3d_string string = {};
     z3d_string_append(&string, "%s", "");
     ASSERT_NE(string.text, nullptr);
@@ -69,7 +69,7 @@ TEST(strings, appending_nothing_gives_an_empty_text) {
     EXPECT_EQ(take(&string), "");
 }
 
-TEST(strings, a_failed_string_stays_as_it_is) {
+TEST(Strings, AFailedStringStaysAsItIs) {
     z3d_string string = {};
     z3d_string_append(&string, "kept");
     z3d_string_append_bytes(&string, "x", SIZE_MAX - 2); /* cannot be had */
@@ -82,7 +82,7 @@ TEST(strings, a_failed_string_stays_as_it_is) {
     EXPECT_FALSE(string.failed);
 }
 
-TEST(json, escapes) {
+TEST(Json, Escapes) {
     EXPECT_EQ(json("plain"), "\"plain\"");
     EXPECT_EQ(json(""), "\"\"");
     EXPECT_EQ(json(nullptr), "null");
@@ -91,13 +91,13 @@ TEST(json, escapes) {
     EXPECT_EQ(json("\x01\x1f\x7f"), "\"\\u0001\\u001f\\u007f\"");
 }
 
-TEST(json, utf8_passes) {
+TEST(Json, Utf8Passes) {
     EXPECT_EQ(json("\u00e9\u20ac\U0001F600"), "\"\u00e9\u20ac\U0001F600\"");
     EXPECT_EQ(json("\xC2\x80\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEF\xBF\xBF\xF4\x8F\xBF\xBF"),
               "\"\xC2\x80\xDF\xBF\xE0\xA0\x80\xED\x9F\xBF\xEF\xBF\xBF\xF4\x8F\xBF\xBF\"");
 }
 
-TEST(json, what_is_no_utf8_is_replaced_byte_by_byte) {
+TEST(Json, WhatIsNoUtf8IsReplacedByteByByte) {
     const std::string r = "\uFFFD";
     EXPECT_EQ(json("a\xFFz"), "\"a" + r + "z\"");
     EXPECT_EQ(json("\xC0\x80"), "\"" + r + r + "\"");         /* overlong */
@@ -112,7 +112,7 @@ TEST(json, what_is_no_utf8_is_replaced_byte_by_byte) {
     EXPECT_EQ(json("\x80\xBF"), "\"" + r + r + "\"");
 }
 
-TEST(json, numbers_are_short_and_read_back) {
+TEST(Json, NumbersAreShortAndReadBack) {
     EXPECT_EQ(number(0), "0");
     EXPECT_EQ(number(1), "1");
     EXPECT_EQ(number(-2.5), "-2.5");
@@ -133,7 +133,7 @@ TEST(json, numbers_are_short_and_read_back) {
     }
 }
 
-TEST(json, the_point_is_a_point_in_every_locale) {
+TEST(Json, ThePointIsAPointInEveryLocale) {
     const char *found = nullptr;
     for (const char *name : {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE"}) {
         if (!found) found = setlocale(LC_NUMERIC, name);
@@ -160,7 +160,7 @@ static std::string seconds(double value) {
     return z3d_format_seconds(value, buf, sizeof buf);
 }
 
-TEST(format, bytes) {
+TEST(Format, Bytes) {
     EXPECT_EQ(bytes(0), "0 B");
     EXPECT_EQ(bytes(1023), "1023 B");
     EXPECT_EQ(bytes(1024), "1.00 KiB");
@@ -174,7 +174,7 @@ TEST(format, bytes) {
     EXPECT_EQ(bytes(INT64_MIN), "-8.00 EiB");
 }
 
-TEST(format, counts) {
+TEST(Format, Counts) {
     EXPECT_EQ(count(0), "0");
     EXPECT_EQ(count(999), "999");
     EXPECT_EQ(count(999.9), "1.00 K");
@@ -187,7 +187,7 @@ TEST(format, counts) {
     EXPECT_EQ(count(NAN), "?");
 }
 
-TEST(format, durations) {
+TEST(Format, Durations) {
     EXPECT_EQ(seconds(0), "0 us");
     EXPECT_EQ(seconds(1.5e-6), "1.50 us");
     EXPECT_EQ(seconds(0.0123), "12.3 ms");
@@ -204,7 +204,7 @@ TEST(format, durations) {
     EXPECT_EQ(seconds(INFINITY), "?");
 }
 
-TEST(format, never_writes_beyond_the_buffer) {
+TEST(Format, NeverWritesBeyondTheBuffer) {
     char buf[8] = "#######";
     z3d_format_bytes(INT64_MIN, buf, 4);
     EXPECT_STREQ(buf, "-8.");
@@ -213,7 +213,7 @@ TEST(format, never_writes_beyond_the_buffer) {
     EXPECT_STREQ(buf, "2 ");
 }
 
-TEST(arithmetic, refuses_overflow) {
+TEST(Arithmetic, RefusesOverflow) {
     int64_t out = 0;
     EXPECT_TRUE(z3d_mul_i64(3037000499, 3037000499, &out));
     EXPECT_EQ(out, INT64_C(9223372030926249001));
@@ -225,7 +225,7 @@ TEST(arithmetic, refuses_overflow) {
     EXPECT_FALSE(z3d_add_i64(INT64_MAX, 1, &out));
 }
 
-TEST(arithmetic, round_up) {
+TEST(Arithmetic, RoundUp) {
     EXPECT_EQ(z3d_round_up(0, 8), 0);
     EXPECT_EQ(z3d_round_up(1, 8), 8);
     EXPECT_EQ(z3d_round_up(8, 8), 8);

@@ -28,7 +28,7 @@ static const char h200[] =
     "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "pciDeviceId": 0, "isTccDriver": 0,
     "supportCoopLaunch": 1})";
 
-class cudnn : public ::testing::Test {
+class Cudnn : public ::testing::Test {
   protected:
     void SetUp() override {
         if (!dlopen(CUDA_STUB_DRIVER, RTLD_NOW | RTLD_GLOBAL)) GTEST_SKIP() << dlerror();
@@ -51,7 +51,7 @@ class cudnn : public ::testing::Test {
     int operations = 0;
 };
 
-TEST_F(cudnn, engines_take_the_graphs) {
+TEST_F(Cudnn, EnginesTakeTheGraphs) {
     for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16})
         for (int64_t head_dim : {64, 80, 128})
             for (bool backward : {false, true})
@@ -62,7 +62,7 @@ TEST_F(cudnn, engines_take_the_graphs) {
                 }
 }
 
-TEST_F(cudnn, a_head_that_no_engine_takes_is_unsupported) {
+TEST_F(Cudnn, AHeadThatNoEngineTakesIsUnsupported) {
     EXPECT_EQ(Z3D_ERR_UNSUPPORTED, plan(72 + 3, Z3D_BF16, false, true));
 }
 
