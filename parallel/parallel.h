@@ -19,7 +19,7 @@
 
 /* The axes, fastest first: rank = tensor + T * (data + D * pipeline). Tensor ranks are adjacent
  * (inside a node), pipeline is outermost, as in Megatron-LM and DeepSpeed. Another axis is a row
- * here, and its size where configurations become meshes (z3d_plan_mesh). */
+ * here and one in the configuration's keys (Z3D_CONFIG_AXES). */
 #define Z3D_AXIS_MAP(X) X(TENSOR, tensor) X(DATA, data) X(PIPELINE, pipeline)
 
 typedef enum z3d_axis {

@@ -111,6 +111,8 @@ typedef struct z3d_config_rules {
  * the world (tensor size, batch sizes). If an override makes a key of the file useless, the key
  * gets its default again, and the log has one line. rules: NULL leaves out the models' rules. */
 z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
+/* Ranks that hold one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too many. */
+int64_t z3d_config_model_ranks(const z3d_config *config);
 /* Computes what follows from the world size: data-parallel size, the third batch key.
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,

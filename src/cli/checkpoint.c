@@ -391,4 +391,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_checkpoint = {"checkpoint", "list, verify, compare and convert checkpoints",
-                                    help, run};
+                                    help, run, false};

@@ -76,4 +76,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_completion = {"completion", "print shell completion for bash", help, run};
+const cli_command cli_completion = {"completion", "print shell completion for bash", help, run,
+                                    false};

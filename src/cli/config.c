@@ -83,4 +83,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_config = {"config", "list all keys; check a configuration", help, run};
+const cli_command cli_config = {"config", "list all keys; check a configuration", help, run, false};

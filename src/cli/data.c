@@ -130,4 +130,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_data = {"data", "turn text into token files", help, run};
+const cli_command cli_data = {"data", "turn text into token files", help, run, false};

@@ -105,4 +105,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_digest = {"digest", "find the first instruction in which two runs differ",
-                                help, run};
+                                help, run, false};

@@ -191,4 +191,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_generate = {"generate", "generate text from a checkpoint", help, run};
+const cli_command cli_generate = {"generate", "generate text from a checkpoint", help, run, true};

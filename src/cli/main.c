@@ -115,7 +115,6 @@ static int end_apart(int code) {
 
 int main(int argc, char **argv) {
     prepare_process();
-    limit_spinning(argv);
     if (argc < 2) {
         print_help(NULL);
         return CLI_USAGE;
@@ -131,5 +130,6 @@ int main(int argc, char **argv) {
             Z3D_ERROR(Z3D_ERR_USAGE, "no command '%s'; `zero3d --help` lists the commands", name),
             NULL);
     if (help || asks_for_help(argc - 1, argv + 1)) return print_help(command);
+    if (command->computes) limit_spinning(argv);
     return end_apart(command->run(argc - 1, argv + 1));
 }

@@ -250,4 +250,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_plan = {
-    "plan", "show memory, communication and program of any rank, without a run", help, run};
+    "plan", "show memory, communication and program of any rank, without a run", help, run, false};

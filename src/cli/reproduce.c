@@ -154,4 +154,4 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_reproduce = {"reproduce", "print the ZeRO paper's numbers beside ours", help,
-                                   run};
+                                   run, false};

@@ -129,4 +129,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_train = {"train", "train a model", help, run};
+const cli_command cli_train = {"train", "train a model", help, run, true};

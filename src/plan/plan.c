@@ -12,9 +12,7 @@ static int64_t implied_ranks(const z3d_config *config) {
     int64_t ranks, batch = config->train_batch_size, micro = config->train_micro_batch_size_per_gpu,
                    steps = config->gradient_accumulation_steps;
     if (config->parallel_world_size != Z3D_AUTO) return config->parallel_world_size;
-    if (!z3d_mul_i64(config->parallel_tensor_model_parallel_size,
-                     config->parallel_pipeline_model_parallel_size, &ranks))
-        return -1;
+    ranks = z3d_config_model_ranks(config);
     bool all = batch != Z3D_AUTO && micro != Z3D_AUTO && steps != Z3D_AUTO;
     if (all && batch % (micro * steps) == 0 && !z3d_mul_i64(ranks, batch / (micro * steps), &ranks))
         return -1;
@@ -77,9 +75,12 @@ static double count_flops(const z3d_plan *plan) {
 }
 
 z3d_status z3d_plan_mesh(const z3d_config *config, int ranks, int rank, z3d_mesh *out) {
-    int tensor = (int)config->parallel_tensor_model_parallel_size;
-    int pipeline = (int)config->parallel_pipeline_model_parallel_size;
-    return z3d_mesh_make(tensor, ranks / (tensor * pipeline), pipeline, rank, out);
+    *out = (z3d_mesh){.rank = rank};
+#define X(AXIS, field, path) out->size[Z3D_AXIS_##AXIS] = (int)config->field;
+    Z3D_CONFIG_AXES(X)
+#undef X
+    out->size[Z3D_AXIS_DATA] = ranks / (int)z3d_config_model_ranks(config);
+    return z3d_mesh_check(out);
 }
 
 z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh *out) {

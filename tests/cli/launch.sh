@@ -87,28 +87,28 @@ for seconds in 0.5 05 x -1; do
     [ ! -e started ] && [ "$(wc -l <err)" -eq 1 ] || fail "ZERO3D_GRACE_SECONDS=$seconds: something was started, or more than a line"
 done
 
-# Whatever starts the program: threads that wait do not spin for long, unless somebody has asked for it. It starts itself again for that,
-# once, under its own name.
+# Whatever starts a command that computes: threads that wait do not spin for long, unless somebody has asked for it. It starts itself
+# again for that, once, under its own name.
 spinning() { # spinning TIMES COUNT COMMAND...
     times=$1 count=$2
     shift 2
-    expect 0 env OMP_DISPLAY_ENV=verbose "$@"
+    expect 1 env OMP_DISPLAY_ENV=verbose "$@"
     grep -q GOMP_SPINCOUNT err || return 0 # another OpenMP's
     [ "$(grep -c '^OPENMP DISPLAY ENVIRONMENT BEGIN' err)" -eq "$times" ] || fail "started other than $times times: $*"
     [ "$(grep GOMP_SPINCOUNT err | tail -n 1)" = "  GOMP_SPINCOUNT = '$count'" ] || fail "threads spin other than $count times: $*"
 }
-spinning 2 1000 env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$ZERO3D" --version
-spinning 2 1000 env OMP_WAIT_POLICY= GOMP_SPINCOUNT= "$ZERO3D" --version
-spinning 1 77 env -u OMP_WAIT_POLICY GOMP_SPINCOUNT=77 "$ZERO3D" --version
-spinning 1 0 env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=passive "$ZERO3D" --version
+spinning 2 1000 env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$ZERO3D" generate nowhere
+spinning 2 1000 env OMP_WAIT_POLICY= GOMP_SPINCOUNT= "$ZERO3D" generate nowhere
+spinning 1 77 env -u OMP_WAIT_POLICY GOMP_SPINCOUNT=77 "$ZERO3D" generate nowhere
+spinning 1 0 env -u GOMP_SPINCOUNT OMP_WAIT_POLICY=passive "$ZERO3D" generate nowhere
 unset OMP_WAIT_POLICY GOMP_SPINCOUNT
-spinning 2 1000 sh -c '"$0" --version <&- >&-' "$ZERO3D"
+spinning 2 1000 sh -c '"$0" generate nowhere <&- >&-' "$ZERO3D"
 for over in tcp mpi; do
-    spinning 4 1000 env ZERO3D_LAUNCH=$over "$LAUNCH" -n 2 "$ZERO3D" --version
+    spinning 4 1000 env ZERO3D_LAUNCH=$over "$LAUNCH" -n 2 "$ZERO3D" generate nowhere
 done
 # The dynamic linker as the program: /proc/self/exe is not the program then, and it goes on as it is.
 linker=$(command -v ldd >/dev/null && ldd "$ZERO3D" | sed -n 's/^[[:space:]]*\(\/[^ ]*ld-linux[^ ]*\) .*/\1/p')
-[ -z "$linker" ] || spinning 1 300000 "$linker" "$ZERO3D" --version
+[ -z "$linker" ] || spinning 1 300000 "$linker" "$ZERO3D" generate nowhere
 tiny
 "$ZERO3D" train tiny.yaml run.dir=named training.steps=100000000 >out 2>err </dev/null &
 background=$!

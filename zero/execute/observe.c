@@ -60,10 +60,9 @@ static z3d_status hash_written(z3d_executor *executor, XXH3_state_t *hash,
     return Z3D_OK;
 }
 
-static bool writes(const z3d_program *p, const z3d_instruction *i) {
+static bool writes(const z3d_instruction *i) {
     for (int s = 0; s < Z3D_SLOT_COUNT; s++)
-        if (i->buffer[s] >= 0 && z3d_instruction_operand(p, i, s).access & Z3D_ACCESS_WRITE)
-            return true;
+        if (i->buffer[s] >= 0 && z3d_instruction_access(i, s) & Z3D_ACCESS_WRITE) return true;
     return false;
 }
 
@@ -101,7 +100,7 @@ z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) 
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
     bool moves = z3d_opcode_info_of(i->opcode)->moves != Z3D_MOVES_NONE;
-    bool written = i->phase != Z3D_PHASE_START && writes(p, i), state = changes_state(p, i);
+    bool written = i->phase != Z3D_PHASE_START && writes(i), state = changes_state(p, i);
     if (!written && !state) return Z3D_OK;
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);

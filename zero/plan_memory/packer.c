@@ -48,13 +48,14 @@ static int64_t max64(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-static int64_t skyline_max(const packer *p, int node, int low, int high, int first, int last) {
-    if (last < low || high < first) return 0;
+/* The maximum, or `best` where it is not higher. */
+static int64_t skyline_max(const packer *p, int node, int low, int high, int first, int last,
+                           int64_t best) {
+    if (last < low || high < first || p->high[node] <= best) return best;
     if (first <= low && high <= last) return p->high[node];
     int middle = low + (high - low) / 2;
-    int64_t left = skyline_max(p, 2 * node, low, middle, first, last);
-    int64_t right = skyline_max(p, 2 * node + 1, middle + 1, high, first, last);
-    return max64(p->laid[node], max64(left, right));
+    best = skyline_max(p, 2 * node, low, middle, first, last, max64(best, p->laid[node]));
+    return skyline_max(p, 2 * node + 1, middle + 1, high, first, last, best);
 }
 
 static void skyline_raise(packer *p, int node, int low, int high, int first, int last,
@@ -75,7 +76,7 @@ static int64_t place_on_skyline(packer *p, const int *order) {
     skyline_clear(p);
     for (int i = 0; i < p->count; i++) {
         const item *it = &p->items[order[i]];
-        int64_t at = skyline_max(p, 1, 0, p->time_leaves - 1, it->first, it->last);
+        int64_t at = skyline_max(p, 1, 0, p->time_leaves - 1, it->first, it->last, 0);
         p->offset[order[i]] = at;
         skyline_raise(p, 1, 0, p->time_leaves - 1, it->first, it->last, at + it->size);
         height = max64(height, at + it->size);
@@ -325,12 +326,14 @@ static z3d_status measure(packer *p) {
     skyline_clear(p);
     for (int t = 0; t < p->times; t++) {
         if (t > 0) live[t] += live[t - 1];
-        skyline_raise(p, 1, 0, p->time_leaves - 1, t, t, live[t]);
+        p->high[p->time_leaves + t] = live[t];
         p->bound = max64(p->bound, live[t]);
     }
+    for (int node = p->time_leaves - 1; node > 0; node--)
+        p->high[node] = max64(p->high[2 * node], p->high[2 * node + 1]);
     for (int i = 0; i < p->count; i++) {
         item *it = &p->items[i];
-        it->contention = skyline_max(p, 1, 0, p->time_leaves - 1, it->first, it->last);
+        it->contention = skyline_max(p, 1, 0, p->time_leaves - 1, it->first, it->last, 0);
     }
     free(live);
     return Z3D_OK;

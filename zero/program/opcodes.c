@@ -107,7 +107,7 @@ static unsigned to_access(const z3d_instruction *in, const z3d_opcode_info *info
     }
 }
 
-static unsigned access_of(const z3d_instruction *in, int slot) {
+unsigned z3d_instruction_access(const z3d_instruction *in, int slot) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     if (info->subject == Z3D_SUBJECT_UNIT && info->moves == Z3D_MOVES_NONE)
         return unit_access(in, slot);
@@ -149,7 +149,7 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
     z3d_buffer_operand o = {.slot = slot,
                             .buffer = in->buffer[slot],
                             .group = group_of(program, in, slot),
-                            .access = access_of(in, slot),
+                            .access = z3d_instruction_access(in, slot),
                             .rows = rows_of(program, in, slot),
                             .count = 1};
     if (o.group < 0) return o;

@@ -79,7 +79,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
         if (in->buffer[s] < -1 || in->buffer[s] >= p->num_buffers)
             return bad_entry(p, index, z3d_slot_text(s), in->buffer[s], p->num_buffers);
-        if (in->buffer[s] >= 0 && z3d_instruction_operand(p, in, s).access == Z3D_ACCESS_NONE)
+        if (in->buffer[s] >= 0 && z3d_instruction_access(in, s) == Z3D_ACCESS_NONE)
             return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: it cannot have a buffer for its %s",
                              index, z3d_instruction_describe(p, index, entry, sizeof entry),
                              z3d_slot_text(s));

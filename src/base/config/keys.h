@@ -7,6 +7,12 @@
 
 #include "src/base/optimizers.h"
 
+/* The axes of the mesh whose sizes are keys: X(AXIS, field, path). Ranks along these hold one copy
+ * of the model; the data axis has the rest of the world. */
+#define Z3D_CONFIG_AXES(X)                                                                         \
+    X(TENSOR, parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size")          \
+    X(PIPELINE, parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size")
+
 /* clang-format off */
 #define Z3D_CONFIG_KEYS(X) \
   X(model_type, "model.type", STRING, "gpt2", "", "the model; gpt2 is the only one so far") \

@@ -2,13 +2,27 @@
  * every `auto` that needs no measurement. */
 #include "src/base/config/table.h"
 
-/* tensor x pipeline ranks hold one copy of the model; the rest of the world is data-parallel. 0: it
- * cannot be told. */
+int64_t z3d_config_model_ranks(const z3d_config *config) {
+    int64_t ranks = 1;
+#define X(AXIS, field, path)                                                                       \
+    if (!z3d_mul_i64(ranks, config->field, &ranks)) return INT64_MAX;
+    Z3D_CONFIG_AXES(X)
+#undef X
+    return ranks;
+}
+
+static bool sizes_sound(const config_checker *k) {
+#define X(AXIS, field, path)                                                                       \
+    if (!config_sound(k, path, NULL)) return false;
+    Z3D_CONFIG_AXES(X)
+#undef X
+    return true;
+}
+
+/* The data-parallel size; 0: it cannot be told. */
 static int64_t resolve_world(config_checker *k, int world_size) {
     z3d_config *c = k->c;
-    int64_t tensor = c->parallel_tensor_model_parallel_size;
-    int64_t pipeline = c->parallel_pipeline_model_parallel_size;
-    int64_t model = tensor * pipeline; /* both at most 65536 */
+    int64_t model = z3d_config_model_ranks(c);
     if (world_size < 1) {
         (void)Z3D_ERROR(Z3D_ERR_CONFIG, "a world of %d ranks; expected 1 or more", world_size);
         config_errors_add(k->errors);
@@ -23,9 +37,7 @@ static int64_t resolve_world(config_checker *k, int world_size) {
                         (long long)c->parallel_world_size);
         return 0;
     }
-    if (!config_sound(k, "parallel.tensor_model_parallel_size",
-                      "parallel.pipeline_model_parallel_size", NULL))
-        return 0;
+    if (!sizes_sound(k)) return 0;
     if (world_size % model != 0) {
         int64_t below = world_size / model * model, above = below + model;
         z3d_string right = {0};
@@ -34,8 +46,9 @@ static int64_t resolve_world(config_checker *k, int world_size) {
         config_complain(k, "parallel.tensor_model_parallel_size",
                         "%lld needs a multiple of %lld ranks, but the run has %d; start %s ranks "
                         "(scripts/launch -n %lld ...)",
-                        (long long)tensor, (long long)model, world_size,
-                        right.failed ? "" : right.text, (long long)(below > 0 ? below : above));
+                        (long long)c->parallel_tensor_model_parallel_size, (long long)model,
+                        world_size, right.failed ? "" : right.text,
+                        (long long)(below > 0 ? below : above));
         z3d_string_free(&right);
         return 0;
     }
