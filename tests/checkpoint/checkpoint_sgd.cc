@@ -29,6 +29,7 @@ TEST(Sgd, ResumesOnOtherTopologies) {
     int ranks = z3d_world_size(world);
     for (int from = 1; from <= ranks; from *= 2)
         for (int accumulation : {1, 2}) {
+            if (!is_long() && ranks > 1 && accumulation != (from == 1 ? 2 : 1)) continue;
             SharedFolder folder;
             Options o = options(from, (from + accumulation) % 4, accumulation);
             Trainer t(o);

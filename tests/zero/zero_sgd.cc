@@ -20,7 +20,7 @@ Options options(int tensor, z3d_dtype dtype) {
     o.tensor = tensor;
     o.dtype = dtype;
     o.optimizer = Z3D_OPTIMIZER_sgd;
-    o.steps = 6;
+    o.steps = 3;
     o.hidden = 16;
     o.heads = 2;
     o.sequence = 8;
@@ -105,11 +105,14 @@ TEST(Sgd, StagesAreBitwiseEqual) {
         for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16})
             for (int accumulation : {1, 2})
                 for (int per_step = 0; per_step < accumulation; per_step++) {
+                    if (!is_long() && (accumulation == 1) != (dtype == Z3D_F16)) continue;
                     Options o = options(tensor, dtype);
                     o.accumulation = accumulation;
                     o.reduce_per_step = per_step;
-                    if (dtype == Z3D_F16)
-                        o.scaler = {true, 4194304, 1, 1000, 1}; // the first is skipped
+                    if (dtype == Z3D_F16) { // the first is skipped, the last is not
+                        o.scaler = {true, 4194304, 1, 1000, 1};
+                        o.steps = 6;
+                    }
                     if (tensor > 1 && dtype == Z3D_BF16) o.sequence_parallel = true;
                     Result first;
                     Tensors states;
