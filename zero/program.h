@@ -246,7 +246,7 @@ typedef struct z3d_instruction {
 } z3d_instruction;
 
 /* One operand: what an instruction does with some rows and columns of a buffer. What is not a
- * parameter group's matrix counts as one column. */
+ * parameter group's matrix has all columns that there are. */
 typedef struct z3d_buffer_operand {
     int slot, buffer, group; /* group: whose [N x shard] matrix, -1: none */
     unsigned access;         /* z3d_access, together */

@@ -333,7 +333,7 @@ static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
     int result = i->buffer[Z3D_SLOT_INPUT];
     z3d_dtype dtype = p->config.dtype;
     return z3d_executor_read_floats(executor, z3d_executor_address(executor, result, 0, dtype),
-                                    dtype, p->buffer[result].bytes / (int64_t)z3d_dtype_size(dtype),
+                                    dtype, z3d_program_output_elements(p, p->model->num_units - 1),
                                     host->output);
 }
 

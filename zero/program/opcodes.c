@@ -151,7 +151,7 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
                             .group = group_of(program, in, slot),
                             .access = z3d_instruction_access(in, slot),
                             .rows = rows_of(program, in, slot),
-                            .count = 1};
+                            .count = INT64_MAX};
     if (o.group < 0) return o;
     o.count = program->layout->group[o.group].shard;
     if (z3d_is_collective(in) && z3d_instruction_kind(in) != Z3D_COLLECTIVE_ALL_REDUCE) {
