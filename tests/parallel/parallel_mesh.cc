@@ -2,7 +2,9 @@
 // groups against node maps.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <climits>
+#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,6 +59,41 @@ TEST(Mesh, GroupsOfEverySetOfAxes) {
         int each = z3d_mesh_size(&mesh, (z3d_axes)axes);
         EXPECT_EQ((int)groups.size() * each, 12); // with 12 ranks in them: a partition
         EXPECT_EQ(ranks.size(), 12u);
+    }
+}
+
+// Sizes at random, among them axes of size 1: every set of axes divides the world into groups, and
+// size, index and member agree.
+TEST(Mesh, RandomMeshes) {
+    std::mt19937 random(20261122);
+    for (int i = 0; i < 60; i++) {
+        z3d_mesh mesh;
+        int tensor = 1 + (int)(random() % 4), data = 1 + (int)(random() % 5),
+            pipeline = 1 + (int)(random() % 4), ranks = tensor * data * pipeline;
+        SCOPED_TRACE(testing::Message() << tensor << " x " << data << " x " << pipeline);
+        ASSERT_EQ(z3d_mesh_make(tensor, data, pipeline, (int)(random() % (unsigned)ranks), &mesh),
+                  Z3D_OK);
+        ASSERT_EQ(z3d_mesh_size(&mesh, Z3D_AXES_WORLD), ranks);
+        for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+            int size = 1;
+            for (int axis = 0; axis < Z3D_AXIS_COUNT; axis++)
+                if (axes >> axis & 1) size *= mesh.size[axis];
+            ASSERT_EQ(z3d_mesh_size(&mesh, (z3d_axes)axes), size);
+            for (int rank = 0; rank < ranks; rank++) {
+                std::vector<int> group = members(mesh, (z3d_axes)axes, rank);
+                ASSERT_TRUE(std::is_sorted(group.begin(), group.end()));
+                ASSERT_EQ(group[(size_t)z3d_mesh_index(&mesh, (z3d_axes)axes, rank)], rank);
+                for (int other : group) { // coordinates: rank = tensor + T (data + D pipeline)
+                    ASSERT_TRUE(other >= 0 && other < ranks);
+                    ASSERT_EQ(members(mesh, (z3d_axes)axes, other), group);
+                    ASSERT_TRUE(axes & Z3D_AXES_TENSOR || other % tensor == rank % tensor);
+                    ASSERT_TRUE(axes & Z3D_AXES_DATA ||
+                                other / tensor % data == rank / tensor % data);
+                    ASSERT_TRUE(axes & Z3D_AXES_PIPELINE ||
+                                other / (tensor * data) == rank / (tensor * data));
+                }
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 // memory, to the byte. Random configurations of random worlds.
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <string>
 
@@ -61,6 +62,7 @@ std::string random_config(Random &r) {
     if (r.chance(60))
         text += r.chance(50) ? "bf16: { enabled: true }\n" : "fp16: { enabled: true }\n";
     if (r.chance(20)) text += "data_types: { grad_accum_dtype: fp32 }\n";
+    if (r.chance(30)) text += "optimizer: { type: SGD }\n";
     return text;
 }
 
@@ -148,6 +150,90 @@ TEST(PlanAgainstEngine, TheyRefuseAndTakeTheSame) {
     EXPECT_GT(accepted, CASES / 5);
     EXPECT_GT(refused, CASES / 5);
     RecordProperty("accepted", accepted);
+}
+
+// Configurations at the edges of what can be written down. part: of the refusal; "": accepted; "?":
+// only that both say the same.
+TEST(PlanAgainstEngine, HostileConfigurations) {
+    struct Case {
+        const char *text, *part;
+    };
+    const char *sizes =
+        "model: {num_layers: 2, hidden_size: 12, num_attention_heads: 2, seq_length: "
+        "8, vocab_size: 67, make_vocab_size_divisible_by: 1}\n"
+        "train_micro_batch_size_per_gpu: 1\ngradient_accumulation_steps: 2\n";
+    const Case optimizers[] = {
+        {"optimizer: {type: SGD}", ""},
+        {"optimizer: {type: SGD, params: {momentum: 0}}", ""},
+        {"optimizer: {type: SGD, params: {momentum: 0.5, weight_decay: 0, lr: 0}}", ""},
+        {"optimizer: {type: SGD, params: {betas: [0.5, 0.5]}}", "optimizer.params.betas"},
+        {"optimizer: {type: SGD, params: {eps: 1e-3}}", "optimizer.params.eps"},
+        {"optimizer: {type: SGD, params: {momentum: 0.5, eps: 1e-3}}", "optimizer.params.eps"},
+        {"optimizer: {params: {momentum: 0.5}}", "optimizer.params.momentum"},
+        {"optimizer: {type: AdamW, params: {momentum: 0.5}}", "optimizer.params.momentum"},
+        {"parallel: {world_size: 12}", "world_size"},
+        {"parallel: {pipeline_model_parallel_size: 2}", "pipeline_model_parallel_size"},
+        {"parallel: {tensor_model_parallel_size: 5}", "?"},
+        {"parallel: {sequence_parallel: true}", "?"},
+        {"train_batch_size: 7", "train_batch_size"},
+        {"zero_optimization: {stage: 3, reduce_bucket_size: 1, allgather_bucket_size: 1}", ""},
+        {"zero_optimization: {reduce_bucket_size: 1000000000000}", ""},
+        {"activation_checkpointing: {number_checkpoints: 1000000}", "?"},
+        {"activation_checkpointing: {partition_activations: true}", "?"},
+        {"data_types: {grad_accum_dtype: fp32}", "grad_accum_dtype"},
+        {"fp16: {enabled: true}\nbf16: {enabled: true}", "?"},
+    };
+    const Case models[] = {
+        {"model: {type: llama}", "llama"},
+        {"model: {type: GPT2}", "GPT2"},
+        {"model: {type: ''}", "?"},
+        {"model: {hidden_size: 7, num_attention_heads: 2}", "num_attention_heads"},
+        {"model: {hidden_size: 4, num_attention_heads: 8}", "num_attention_heads"},
+        {"model: {num_layers: 1000000, hidden_size: 1048576, num_attention_heads: 16}", "?"},
+        {"model: {num_layers: 1, seq_length: 16777216, hidden_size: 1048576, num_attention_heads: "
+         "1, vocab_size: 16777216}",
+         "?"},
+        {"model: {num_layers: 1, hidden_size: 1, num_attention_heads: 1, seq_length: 1, "
+         "vocab_size: "
+         "2, make_vocab_size_divisible_by: 1}",
+         "?"},
+        {"model: {num_layers: 1, hidden_size: 8, num_attention_heads: 1, seq_length: 8, "
+         "vocab_size: "
+         "2, make_vocab_size_divisible_by: 65536}",
+         ""},
+        {"model: {num_layers: 1, hidden_size: 8, num_attention_heads: 1, seq_length: 16777216}\n"
+         "train_micro_batch_size_per_gpu: 1000000",
+         "?"},
+    };
+    auto expect_alike = [](const std::string &text, const std::string &part) {
+        for (int ranks : {1, 4}) {
+            SCOPED_TRACE(text + "\n" + std::to_string(ranks) + " ranks");
+            z3d_config *defaults = read("");
+            int threads = z3d_plan_threads(defaults, ranks);
+            z3d_config_destroy(defaults);
+            Outcome a = plan(text, ranks, ranks - 1), b = engine(text, ranks, ranks - 1, threads);
+            EXPECT_EQ(a.status, b.status) << a.message << " / " << b.message;
+            EXPECT_EQ(a.message, b.message);
+            if (part == "") {
+                EXPECT_EQ(a.status, Z3D_OK) << a.message;
+            } else if (part != "?") {
+                EXPECT_NE(a.status, Z3D_OK);
+                EXPECT_NE(a.message.find(part), std::string::npos) << a.message;
+            }
+            for (int space = 0; space < Z3D_SPACE_COUNT && a.status == Z3D_OK; space++) {
+                EXPECT_EQ(a.arena[space], b.arena[space]);
+                for (int c = 0; c < Z3D_CATEGORY_COUNT; c++)
+                    EXPECT_EQ(a.ledger[space].peak[c], b.ledger[space].peak[c])
+                        << z3d_category_name((z3d_category)c);
+            }
+        }
+    };
+    for (const Case &c : optimizers) expect_alike(std::string(sizes) + c.text + "\n", c.part);
+    for (const Case &c : models)
+        expect_alike(
+            std::string(c.text) + "\n" +
+                (strstr(c.text, "micro_batch") ? "" : number("train_micro_batch_size_per_gpu", 1)),
+            c.part);
 }
 
 int main(int argc, char **argv) {

@@ -1,0 +1,70 @@
+// A run with SGD, saved on one topology and stage and resumed on every other of this world, goes on
+// as if it had never stopped: to the bit where only the stage differs.
+#include <cmath>
+
+#include "engine.h"
+
+namespace {
+
+enum { BEFORE = 2, AFTER = 3 };
+
+Options options(int tensor, int stage, int accumulation) {
+    Options o;
+    o.tensor = tensor;
+    o.stage = stage;
+    o.accumulation = accumulation;
+    o.reduce_per_step = 0; // in every stage alike
+    o.optimizer = Z3D_OPTIMIZER_sgd;
+    o.dropout = 0.1;
+    o.hidden = 16;
+    o.heads = 4;
+    o.sequence = 8;
+    o.vocabulary = 27;
+    return o;
+}
+
+} // namespace
+
+TEST(Sgd, ResumesOnOtherTopologies) {
+    int ranks = z3d_world_size(world);
+    for (int from = 1; from <= ranks; from *= 2)
+        for (int accumulation : {1, 2}) {
+            SharedFolder folder;
+            Options o = options(from, (from + accumulation) % 4, accumulation);
+            Trainer t(o);
+            Trace before, never_stopped;
+            z3d_store *store;
+            ASSERT_Z3D(t.create());
+            ASSERT_Z3D(open_store(t, folder.path, false, 0, &store));
+            steps(t, BEFORE, before);
+            ASSERT_Z3D(save(store, BEFORE * t.o.global_batch));
+            z3d_store_close(store);
+            auto saved = everything(t);
+            steps(t, AFTER, never_stopped);
+            auto last = everything(t);
+            ASSERT_NE(before.loss[0], never_stopped.loss.back());
+            for (int to = 1; to <= ranks; to *= 2)
+                for (int stage = 0; stage < 4; stage++) {
+                    SCOPED_TRACE(name_of(o) + " to " + name_of(options(to, stage, accumulation)));
+                    Trainer other(options(to, stage, accumulation));
+                    Trace after;
+                    resume(other, folder.path);
+                    ASSERT_EQ(z3d_engine_kinds(other.engine),
+                              Z3D_KIND(PARAMETER) | Z3D_KIND(MOMENTUM));
+                    ASSERT_TRUE(everything(other) == saved);
+                    steps(other, AFTER, after);
+                    ASSERT_EQ(after.loss.size(), (size_t)AFTER);
+                    if (to == from) {
+                        EXPECT_TRUE(harness::same_bits(after.loss, never_stopped.loss));
+                        EXPECT_TRUE(harness::same_bits(after.norm, never_stopped.norm));
+                        EXPECT_TRUE(everything(other) == last);
+                    }
+                    for (size_t k = 0; k < AFTER; k++)
+                        EXPECT_LT(std::abs(after.loss[k] / never_stopped.loss[k] - 1), 1e-5);
+                }
+        }
+}
+
+int main(int argc, char **argv) {
+    return main_on_ranks(argc, argv);
+}

@@ -1,0 +1,436 @@
+// What the table of instructions and z3d_instruction_operand say of random programs: rows agree
+// with their class, starts and waits pair by ticket, operands lie in their buffers, and nothing is
+// read that was not written.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+
+#include "tests/zero/programs.h"
+
+using harness::Options;
+using programs::World;
+
+namespace {
+
+bool collective(z3d_opcode_class rules) {
+    return rules == Z3D_CLASS_ALL_GATHER || rules == Z3D_CLASS_REDUCE_SCATTER ||
+           rules == Z3D_CLASS_ALL_REDUCE;
+}
+
+std::vector<Options> random_options(int count) {
+    std::mt19937 random(20261122);
+    auto of = [&](std::initializer_list<int> values) {
+        return *(values.begin() + (long)(random() % values.size()));
+    };
+    std::vector<Options> list;
+    while ((int)list.size() < count) {
+        Options o = programs::small();
+        o.tensor = of({1, 1, 2});
+        o.data = of({1, 2, 3, 4});
+        o.stage = (int)list.size() % 4;
+        o.accumulation = of({1, 2, 3});
+        o.micro_batch = of({1, 2, 3});
+        o.reduce_per_step = of({-1, 0, 1});
+        o.layers = of({1, 2, 3, 5});
+        o.vocabulary = of({5, 27, 67});
+        o.bucket = of({64, 1000, 100000});
+        o.overlap = of({0, 1, 1});
+        o.optimizer = of({0, 1}) ? Z3D_OPTIMIZER_sgd : Z3D_OPTIMIZER_adamw;
+        int type = of({0, 1, 2});
+        o.dtype = type == 0 ? Z3D_F32 : type == 1 ? Z3D_BF16 : Z3D_F16;
+        o.grad_fp32 = type > 0 && of({0, 0, 1});
+        int granularity = of({0, 0, 1, 2});
+        o.recompute = granularity == 0;
+        o.selective = granularity == 1;
+        o.sequence_parallel = o.tensor > 1 && of({0, 1});
+        if (o.recompute) {
+            o.partition = o.tensor > 1 && !o.sequence_parallel && of({0, 1});
+            o.offload = of({0, 0, 1});
+            o.replay_full = of({0, 0, 1});
+            o.checkpoint_every = of({1, 1, 2});
+        }
+        list.push_back(o);
+    }
+    return list;
+}
+
+std::vector<Options> all_options() {
+    std::vector<Options> list = programs::dozen();
+    for (const Options &o : random_options(20)) list.push_back(o);
+    return list;
+}
+
+// Every program of every configuration: all ranks, all modes, with and without the gathers.
+template <typename Look> void for_each_program(Look look) {
+    for (const Options &o : all_options()) {
+        World w(o);
+        ASSERT_Z3D(w.prepare());
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+            for (bool gathered : {false, true}) {
+                // What gathers before each use does so again: only whole parameters are reused.
+                if (gathered && (mode == Z3D_MODE_TRAIN || o.stage == 3)) continue;
+                ASSERT_Z3D(w.build((z3d_mode)mode, gathered));
+                for (const z3d_program *p : w.programs) {
+                    SCOPED_TRACE(name_of(o) + " mode " + std::to_string(mode) +
+                                 (gathered ? " gathered" : "") + " rank " +
+                                 std::to_string(p->mesh.rank));
+                    look(*p);
+                    if (testing::Test::HasFailure()) return;
+                }
+            }
+    }
+}
+
+std::string describe(const z3d_program &p, int i) {
+    char text[160];
+    return std::to_string(i) + " " + z3d_instruction_describe(&p, i, text, sizeof text);
+}
+
+z3d_dtype type_of(const z3d_program &p, int slot) {
+    if (slot == Z3D_SLOT_OPTIMIZER) return Z3D_F32;
+    return slot >= Z3D_SLOT_GRADIENTS ? p.config.grad_dtype : p.config.dtype;
+}
+
+} // namespace
+
+TEST(Opcodes, EveryRowAgreesWithItsClass) {
+    std::set<std::string> names;
+    for (int i = 0; i < Z3D_OPCODE_COUNT; i++) {
+        z3d_opcode opcode = (z3d_opcode)i;
+        const z3d_opcode_info *info = z3d_opcode_info_of(opcode);
+        ASSERT_TRUE(info && info->name);
+        SCOPED_TRACE(info->name);
+        EXPECT_STREQ(info->name, z3d_opcode_name(opcode));
+        EXPECT_TRUE(names.insert(info->name).second);
+        ASSERT_LT((int)info->rules, Z3D_CLASS_COUNT);
+        EXPECT_NE(info->modes, 0u);
+        EXPECT_EQ(info->modes >> Z3D_MODE_COUNT, 0u);
+        EXPECT_LE((int)info->from, Z3D_SLOT_COUNT);
+        EXPECT_LE((int)info->to, Z3D_SLOT_COUNT);
+        bool ranks = collective(info->rules) || info->rules == Z3D_CLASS_EXCHANGE;
+        if (ranks) {
+            EXPECT_NE(info->over, Z3D_OVER_NONE);
+        }
+        if (collective(info->rules)) {
+            EXPECT_NE(info->moves, Z3D_MOVES_NONE);
+            EXPECT_NE(info->to, Z3D_SLOT_COUNT);
+        }
+        // A group's axes are known only of an entry about a group.
+        if (info->over == Z3D_OVER_SHARD || info->over == Z3D_OVER_REPLICA) {
+            EXPECT_EQ(info->subject, Z3D_SUBJECT_GROUP);
+        }
+        if (info->rules == Z3D_CLASS_FORWARD || info->rules == Z3D_CLASS_BACKWARD) {
+            EXPECT_EQ(info->subject, Z3D_SUBJECT_UNIT);
+        }
+        if (info->rules == Z3D_CLASS_OPTIMIZER || info->rules == Z3D_CLASS_SUM) {
+            EXPECT_EQ(info->subject, Z3D_SUBJECT_GROUP);
+        }
+        if (info->moves == Z3D_MOVES_ACTIVATIONS) {
+            EXPECT_EQ(info->subject, Z3D_SUBJECT_UNIT);
+        }
+        if (info->moves == Z3D_MOVES_PARAMETERS || info->moves == Z3D_MOVES_GRADIENTS) {
+            EXPECT_EQ(info->subject, Z3D_SUBJECT_GROUP);
+        }
+        if (info->moves == Z3D_MOVES_GRADIENTS) {
+            EXPECT_EQ(info->modes, 1u << Z3D_MODE_TRAIN);
+        }
+        for (z3d_slot slot : {info->from, info->to})
+            if (slot != Z3D_SLOT_COUNT && info->moves == Z3D_MOVES_ACTIVATIONS) {
+                EXPECT_LT((int)slot, (int)Z3D_SLOT_PARAMETERS);
+            }
+    }
+    for (int wrong : {-1, (int)Z3D_OPCODE_COUNT, 1 << 20}) {
+        const z3d_opcode_info *info = z3d_opcode_info_of((z3d_opcode)wrong);
+        ASSERT_NE(info, nullptr) << wrong;
+        EXPECT_NE(z3d_opcode_name((z3d_opcode)wrong), nullptr);
+    }
+}
+
+TEST(Opcodes, EntriesAgreeWithTheirRow) {
+    std::set<int> seen;
+    for_each_program([&](const z3d_program &p) {
+        for (int i = 0; i < p.num_instructions; i++) {
+            const z3d_instruction &in = p.instruction[i];
+            SCOPED_TRACE(describe(p, i));
+            ASSERT_GE((int)in.opcode, 0);
+            ASSERT_LT((int)in.opcode, Z3D_OPCODE_COUNT);
+            seen.insert(in.opcode);
+            const z3d_opcode_info *info = z3d_opcode_info_of(in.opcode);
+            ASSERT_TRUE(info->modes >> p.mode & 1);
+            if (info->subject == Z3D_SUBJECT_UNIT) {
+                ASSERT_TRUE(in.unit >= 0 && in.unit < p.model->num_units);
+                ASSERT_TRUE(in.micro >= 0 && in.micro < p.config.accumulation);
+            } else {
+                ASSERT_EQ(in.unit, -1);
+            }
+            if (info->subject == Z3D_SUBJECT_GROUP) {
+                ASSERT_TRUE(in.group >= 0 && in.group < p.layout->num_groups);
+            } else {
+                ASSERT_EQ(in.group, -1);
+            }
+            ASSERT_EQ((int)in.axes, (int)z3d_opcode_axes(p.layout, in.opcode, in.group));
+            ASSERT_EQ(z3d_is_collective(&in), collective(info->rules));
+            ASSERT_EQ(z3d_communicates(&in),
+                      collective(info->rules) || info->rules == Z3D_CLASS_EXCHANGE);
+            if (collective(info->rules)) {
+                ASSERT_NE(in.phase, Z3D_PHASE_WHOLE);
+            }
+            if (in.phase != Z3D_PHASE_WHOLE) {
+                ASSERT_TRUE(collective(info->rules) || info->rules == Z3D_CLASS_COPY);
+            }
+        }
+    });
+    EXPECT_EQ(seen.size(), (size_t)Z3D_OPCODE_COUNT) << "some instruction is in no program";
+}
+
+TEST(Tickets, EveryStartHasOneWait) {
+    for_each_program([](const z3d_program &p) {
+        std::map<int, int> open; // ticket: its start
+        std::set<int> used;
+        for (int i = 0; i < p.num_instructions; i++) {
+            const z3d_instruction &in = p.instruction[i];
+            SCOPED_TRACE(describe(p, i));
+            if (in.phase == Z3D_PHASE_WHOLE) {
+                ASSERT_EQ(in.ticket, -1);
+            } else if (in.phase == Z3D_PHASE_START) {
+                ASSERT_TRUE(in.ticket >= 0 && in.ticket < p.num_tickets);
+                ASSERT_TRUE(used.insert(in.ticket).second);
+                open[in.ticket] = i;
+            } else {
+                ASSERT_EQ(open.count(in.ticket), 1u);
+                const z3d_instruction &start = p.instruction[open[in.ticket]];
+                ASSERT_EQ(start.opcode, in.opcode);
+                ASSERT_EQ(start.unit, in.unit);
+                ASSERT_EQ(start.micro, in.micro);
+                ASSERT_EQ(start.group, in.group);
+                ASSERT_EQ((int)start.axes, (int)in.axes);
+                ASSERT_EQ(start.rows, in.rows);
+                ASSERT_EQ(start.first, in.first);
+                ASSERT_EQ(start.count, in.count);
+                for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+                    ASSERT_EQ(start.buffer[s], in.buffer[s]);
+                    z3d_buffer_operand a = z3d_instruction_operand(&p, &start, s),
+                                       b = z3d_instruction_operand(&p, &in, s);
+                    ASSERT_EQ(a.access, b.access);
+                    ASSERT_EQ(a.rows, b.rows);
+                    ASSERT_EQ(a.first, b.first);
+                    ASSERT_EQ(a.count, b.count);
+                }
+                open.erase(in.ticket);
+            }
+        }
+        ASSERT_TRUE(open.empty()) << "nobody waits for " << describe(p, open.begin()->second);
+        ASSERT_EQ((int)used.size(), p.num_tickets);
+    });
+}
+
+TEST(Operands, LieInTheirBuffers) {
+    for_each_program([](const z3d_program &p) {
+        for (int i = 0; i < p.num_instructions; i++) {
+            const z3d_instruction &in = p.instruction[i];
+            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+                SCOPED_TRACE(describe(p, i) + " slot " + std::to_string(s));
+                z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
+                ASSERT_EQ(o.slot, s);
+                ASSERT_EQ(o.buffer, in.buffer[s]);
+                if (o.buffer < 0) continue;
+                ASSERT_LT(o.buffer, p.num_buffers);
+                const z3d_buffer &b = p.buffer[o.buffer];
+                SCOPED_TRACE(b.name);
+                EXPECT_NE(o.access, 0u) << "it names a buffer that it does not use";
+                EXPECT_LE(b.first, i);
+                EXPECT_GE(b.last, i);
+                ASSERT_NE(o.rows, 0);
+                EXPECT_EQ(o.rows & ~Z3D_ROWS_ALL, 0);
+                EXPECT_GE(o.first, 0);
+                EXPECT_GT(o.count, 0);
+                if (o.group < 0) {
+                    EXPECT_EQ(o.first, 0);
+                    EXPECT_EQ(o.count, 1);
+                    continue;
+                }
+                ASSERT_LT(o.group, p.layout->num_groups);
+                const z3d_group_layout &g = p.layout->group[o.group];
+                if (b.group >= 0) {
+                    EXPECT_EQ(b.group, o.group);
+                }
+                EXPECT_LE(o.first + o.count, g.shard);
+                EXPECT_EQ(o.rows & ~b.rows, 0) << "rows that do not lie in it";
+                int64_t elements = b.rows == Z3D_ROWS_ALL ? g.padded : g.shard;
+                EXPECT_GE(b.bytes, elements * (int64_t)z3d_dtype_size(type_of(p, s)));
+            }
+            if (testing::Test::HasFailure()) return;
+        }
+    });
+}
+
+namespace {
+
+// Which cells of each buffer hold something: [own, others][column].
+class Written {
+  public:
+    explicit Written(const z3d_program &p) : cell_((size_t)p.num_buffers) {
+        for (int i = 0; i < p.num_instructions; i++)
+            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+                z3d_buffer_operand o = z3d_instruction_operand(&p, &p.instruction[i], s);
+                if (o.buffer >= 0) make(o.buffer, o.group < 0 ? 1 : p.layout->group[o.group].shard);
+            }
+        for (int g = 0; g < p.layout->num_groups; g++) {
+            const z3d_group_layout &l = p.layout->group[g];
+            for (int part = 0; part < Z3D_PART_COUNT; part++)
+                make(z3d_program_group_buffer(&p, g, (z3d_group_part)part), l.shard);
+            bool whole = z3d_keeps_all_rows(p.layout, g, Z3D_PART_PARAMETERS) &&
+                         (z3d_keeps_all_rows(p.layout, g, Z3D_PART_OPTIMIZER) || p.config.gathered);
+            set(z3d_program_group_buffer(&p, g, Z3D_PART_PARAMETERS),
+                whole ? Z3D_ROWS_ALL : Z3D_ROWS_OWN, 0, l.shard, true);
+            if (p.mode == Z3D_MODE_TRAIN)
+                set(z3d_program_group_buffer(&p, g, Z3D_PART_OPTIMIZER), Z3D_ROWS_ALL, 0, l.shard,
+                    true);
+        }
+    }
+    void set(int buffer, int rows, int64_t first, int64_t count, bool value) {
+        for (int r = 0; r < 2; r++)
+            for (int64_t c = first; rows >> r & 1 && c < first + count; c++)
+                at(buffer, r, c) = value;
+    }
+    bool all(const z3d_buffer_operand &o, int rows) {
+        for (int r = 0; r < 2; r++)
+            for (int64_t c = o.first; rows >> r & 1 && c < o.first + o.count; c++)
+                if (!at(o.buffer, r, c)) return false;
+        return true;
+    }
+
+  private:
+    std::vector<std::vector<char>> cell_;
+    void make(int buffer, int64_t columns) {
+        std::vector<char> &b = cell_[(size_t)buffer];
+        if (b.empty()) b.assign((size_t)(2 * columns), 0);
+        EXPECT_EQ((int64_t)b.size(), 2 * columns) << "one buffer, two matrices";
+    }
+    char &at(int buffer, int row, int64_t column) {
+        std::vector<char> &b = cell_[(size_t)buffer];
+        return b.at((size_t)row * b.size() / 2 + (size_t)column);
+    }
+};
+
+} // namespace
+
+// Operand by operand in list order; what runs beside compute has read at its start and has written
+// at its wait.
+TEST(Operands, NothingIsReadThatWasNotWritten) {
+    for_each_program([](const z3d_program &p) {
+        Written written(p);
+        for (int i = 0; i < p.num_instructions; i++) {
+            const z3d_instruction &in = p.instruction[i];
+            for (int pass = 0; pass < 2; pass++)
+                for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+                    z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
+                    if (o.buffer < 0) continue;
+                    // One data rank has no other rows.
+                    int rows = o.rows;
+                    if (o.group >= 0 && p.layout->group[o.group].rows == 1) rows &= Z3D_ROWS_OWN;
+                    // An all-gather in place updates all rows from everybody's own one.
+                    z3d_opcode_class rules = z3d_opcode_info_of(in.opcode)->rules;
+                    if (rules == Z3D_CLASS_ALL_GATHER && pass == 0) rows &= Z3D_ROWS_OWN;
+                    if (pass == 0 && in.phase != Z3D_PHASE_WAIT && o.access & Z3D_ACCESS_READ) {
+                        ASSERT_TRUE(written.all(o, rows))
+                            << describe(p, i) << " reads " << p.buffer[o.buffer].name << ", slot "
+                            << s << ", rows " << rows << ", columns " << o.first << "+" << o.count;
+                    }
+                    if (pass == 1 && in.phase != Z3D_PHASE_START &&
+                        o.access & (Z3D_ACCESS_WRITE | Z3D_ACCESS_CLOBBER))
+                        written.set(o.buffer, rows, o.first, o.count,
+                                    (o.access & Z3D_ACCESS_WRITE) != 0);
+                }
+        }
+    });
+}
+
+// Between a start and its wait nobody else touches what it writes, or writes what it reads.
+TEST(Operands, TheSideLaneOwnsItsBuffers) {
+    for_each_program([](const z3d_program &p) {
+        struct Held {
+            int entry;
+            z3d_buffer_operand operand;
+        };
+        std::vector<Held> held;
+        for (int i = 0; i < p.num_instructions; i++) {
+            const z3d_instruction &in = p.instruction[i];
+            if (in.phase == Z3D_PHASE_WAIT) {
+                std::vector<Held> rest;
+                for (const Held &h : held)
+                    if (p.instruction[h.entry].ticket != in.ticket) rest.push_back(h);
+                held = rest;
+                continue;
+            }
+            std::vector<Held> own;
+            for (int s = 0; s < Z3D_SLOT_COUNT; s++) {
+                z3d_buffer_operand o = z3d_instruction_operand(&p, &in, s);
+                if (o.buffer < 0 || o.access == 0) continue;
+                own.push_back({i, o});
+                for (const Held &h : held) {
+                    const z3d_buffer_operand &other = h.operand;
+                    bool same = other.buffer == o.buffer && (other.rows & o.rows) &&
+                                other.first < o.first + o.count &&
+                                o.first < other.first + other.count;
+                    bool reads = o.access == Z3D_ACCESS_READ && other.access == Z3D_ACCESS_READ;
+                    ASSERT_TRUE(!same || reads)
+                        << describe(p, i) << " uses " << p.buffer[o.buffer].name
+                        << " that belongs to " << describe(p, h.entry);
+                }
+            }
+            if (in.phase == Z3D_PHASE_START) held.insert(held.end(), own.begin(), own.end());
+        }
+    });
+}
+
+// The paper's table, with accumulation and grad_reduce as docs/configuration.md has them: reducing
+// once a step keeps whole gradients; else stage 1 needs others' rows in no micro-batch but its own.
+TEST(States, KeptRowsAreThePapers) {
+    for (int stage = 0; stage < 4; stage++)
+        for (int accumulation : {1, 2, 5})
+            for (int per_step : {0, 1})
+                for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16})
+                    for (int k = 0; k < Z3D_OPTIMIZER_COUNT; k++) {
+                        Options o = programs::small();
+                        o.data = 4;
+                        o.stage = stage;
+                        o.accumulation = accumulation;
+                        o.reduce_per_step = per_step;
+                        o.dtype = dtype;
+                        o.optimizer = (z3d_optimizer)k;
+                        SCOPED_TRACE(name_of(o) + " " + z3d_optimizer_name(o.optimizer));
+                        World w(o);
+                        ASSERT_Z3D(w.prepare());
+                        bool narrow = dtype != Z3D_F32, adamw = o.optimizer == Z3D_OPTIMIZER_adamw;
+                        bool parameters = stage < 3, optimizer = stage < 1;
+                        bool gradients = accumulation > 1 ? stage < 1 || per_step : stage < 2;
+                        int64_t bytes[Z3D_PART_COUNT] = {};
+                        for (const z3d_layout *layout : w.layouts)
+                            for (int g = 0; g < layout->num_groups; g++) {
+                                EXPECT_EQ(z3d_keeps_all_rows(layout, g, Z3D_PART_PARAMETERS),
+                                          parameters);
+                                EXPECT_EQ(z3d_keeps_all_rows(layout, g, Z3D_PART_GRADIENTS),
+                                          gradients);
+                                EXPECT_EQ(z3d_keeps_all_rows(layout, g, Z3D_PART_OPTIMIZER),
+                                          optimizer);
+                                for (int part = 0; part < Z3D_PART_COUNT; part++)
+                                    bytes[part] += z3d_kept_bytes(layout, g, (z3d_group_part)part);
+                            }
+                        int64_t p = 4 * w.layouts[0]->padded_total, own = p / 4; // of four ranks
+                        int64_t states = (narrow ? 4 : 0) + (adamw ? 8 : 4);
+                        EXPECT_EQ(bytes[Z3D_PART_PARAMETERS],
+                                  (narrow ? 2 : 4) * (parameters ? p : own));
+                        EXPECT_EQ(bytes[Z3D_PART_GRADIENTS],
+                                  (narrow ? 2 : 4) * (gradients ? p : own));
+                        EXPECT_EQ(bytes[Z3D_PART_OPTIMIZER], states * (optimizer ? p : own));
+                    }
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}

@@ -1,0 +1,148 @@
+// Training with SGD: torch.optim.SGD's recurrence from the engine's own gradients, and every stage
+// to the bit.
+#include "tests/zero/harness.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace harness;
+
+namespace {
+
+std::vector<int> tensor_sizes() {
+    std::vector<int> sizes;
+    for (int t = 1; t <= 2 && z3d_world_size(world) % t == 0; t *= 2) sizes.push_back(t);
+    return sizes;
+}
+
+Options options(int tensor, z3d_dtype dtype) {
+    Options o;
+    o.tensor = tensor;
+    o.dtype = dtype;
+    o.optimizer = Z3D_OPTIMIZER_sgd;
+    o.steps = 6;
+    o.hidden = 16;
+    o.heads = 2;
+    o.sequence = 8;
+    o.vocabulary = 27;
+    o.bucket = 1000;
+    return o;
+}
+
+using Tensors = std::vector<std::vector<float>>;
+
+Tensors whole(Trainer &t, z3d_tensor_kind kind) {
+    Tensors all;
+    for (int g = 0; g < t.model->num_groups; g++)
+        for (int i = 0; i < t.model->group[g].num_parameters; i++) {
+            const z3d_parameter &p = t.model->group[g].parameter[i];
+            size_t n = 1;
+            for (int d = 0; d < p.dims; d++) n *= (size_t)p.shape[d];
+            all.emplace_back(n);
+            EXPECT_Z3D(z3d_engine_get(t.engine, kind, g, i, all.back().data()));
+        }
+    return all;
+}
+
+std::vector<bool> decays(const z3d_model *model) {
+    std::vector<bool> all;
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++)
+            all.push_back(model->group[g].parameter[i].weight_decay);
+    return all;
+}
+
+} // namespace
+
+// v = momentum v + g + decay p; p -= lr v. Matrices decay; clipping scales g before decay is added.
+TEST(Sgd, TrainsLikeTorch) {
+    for (int tensor : tensor_sizes())
+        for (int stage = 0; stage < 4; stage++)
+            for (double clipping : {0.0, 0.05}) {
+                Options o = options(tensor, Z3D_F32);
+                o.stage = stage;
+                o.clipping = clipping;
+                o.accumulation = 1 + stage % 2;
+                SCOPED_TRACE(name_of(o) + " clipping " + std::to_string(clipping));
+                Trainer t(o);
+                ASSERT_Z3D(t.create());
+                std::vector<bool> decayed = decays(t.model);
+                Tensors p = whole(t, Z3D_TENSOR_PARAMETER), v = whole(t, Z3D_TENSOR_MOMENTUM);
+                for (const auto &tensor_values : v)
+                    for (float x : tensor_values) ASSERT_EQ(x, 0.0f);
+                for (int k = 0; k < o.steps; k++) {
+                    z3d_step_result r;
+                    ASSERT_Z3D(t.step(&r));
+                    Tensors g = whole(t, Z3D_TENSOR_GRADIENT);
+                    double squares = 0;
+                    for (const auto &tensor_values : g)
+                        for (float x : tensor_values) squares += (double)x * x;
+                    double norm = std::sqrt(squares);
+                    ASSERT_NEAR(norm, r.grad_norm, 1e-4 * norm) << "unscaled, before clipping";
+                    double factor = clipping > 0 ? std::min(1.0, clipping / norm) : 1;
+                    if (clipping > 0) {
+                        ASSERT_LT(factor, 1) << "the test wants a clipped step";
+                    }
+                    Tensors new_p = whole(t, Z3D_TENSOR_PARAMETER),
+                            new_v = whole(t, Z3D_TENSOR_MOMENTUM);
+                    for (size_t i = 0; i < p.size(); i++)
+                        for (size_t j = 0; j < p[i].size(); j++) {
+                            double momentum =
+                                0.9 * v[i][j] + factor * g[i][j] + (decayed[i] ? 0.1 * p[i][j] : 0);
+                            ASSERT_NEAR(new_v[i][j], momentum, 1e-6 + 1e-5 * std::fabs(momentum));
+                            ASSERT_NEAR(new_p[i][j], p[i][j] - 0.01 * momentum, 1e-6);
+                        }
+                    p = new_p, v = new_v;
+                }
+                std::vector<float> none(p[0].size());
+                EXPECT_EQ(z3d_engine_get(t.engine, Z3D_TENSOR_VARIANCE, 0, 0, none.data()),
+                          Z3D_ERR_USAGE);
+            }
+}
+
+TEST(Sgd, StagesAreBitwiseEqual) {
+    for (int tensor : tensor_sizes())
+        for (z3d_dtype dtype : {Z3D_F32, Z3D_BF16, Z3D_F16})
+            for (int accumulation : {1, 2})
+                for (int per_step = 0; per_step < accumulation; per_step++) {
+                    Options o = options(tensor, dtype);
+                    o.accumulation = accumulation;
+                    o.reduce_per_step = per_step;
+                    if (dtype == Z3D_F16)
+                        o.scaler = {true, 4194304, 1, 1000, 1}; // the first is skipped
+                    if (tensor > 1 && dtype == Z3D_BF16) o.sequence_parallel = true;
+                    Result first;
+                    Tensors states;
+                    for (o.stage = 0; o.stage < 4; o.stage++) {
+                        SCOPED_TRACE(name_of(o) + " " + z3d_dtype_name(dtype));
+                        Trainer t(o);
+                        Result r;
+                        ASSERT_Z3D(t.create());
+                        for (int k = 0; k < o.steps; k++) {
+                            z3d_step_result s;
+                            ASSERT_Z3D(t.step(&s));
+                            r.loss.push_back(s.loss);
+                            r.norm.push_back(s.grad_norm);
+                            r.skipped.push_back(s.skipped);
+                        }
+                        Tensors now = whole(t, Z3D_TENSOR_PARAMETER);
+                        for (auto &tensor_values : whole(t, Z3D_TENSOR_MOMENTUM))
+                            now.push_back(tensor_values);
+                        if (o.stage == 0) {
+                            first = r;
+                            states = now;
+                            EXPECT_NE(r.loss.front(), r.loss.back());
+                            EXPECT_FALSE(r.skipped.back());
+                            EXPECT_EQ(r.skipped.front(), dtype == Z3D_F16);
+                        }
+                        EXPECT_TRUE(same_bits(first.loss, r.loss));
+                        EXPECT_TRUE(same_bits(first.norm, r.norm));
+                        EXPECT_EQ(first.skipped, r.skipped);
+                        EXPECT_TRUE(states == now);
+                    }
+                }
+}
+
+int main(int argc, char **argv) {
+    return main_on_ranks(argc, argv);
+}
