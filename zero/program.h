@@ -145,6 +145,9 @@ typedef struct z3d_child {
     bool scalar;
 } z3d_child;
 
+z3d_child z3d_child_of(const z3d_group *group, const z3d_collective *call);
+bool z3d_child_equal(const z3d_child *a, const z3d_child *b);
+
 typedef struct z3d_trace {
     bool recorded;
     int num_children;
@@ -303,7 +306,8 @@ enum {
     Z3D_CONTROL_FIXED,
     Z3D_CONTROL_SQUARES = Z3D_CONTROL_FIXED
 };
-/* Numbers of it that this program uses; 0: it has none. */
+/* Its numbers; those that this program uses, 0: none. */
+int z3d_control_capacity(const z3d_layout *layout);
 int z3d_control_count(const z3d_program *program);
 
 /* The output of a unit for one micro-batch of this program. */

@@ -149,13 +149,12 @@ static z3d_status check_persistents(const z3d_program *p) {
                          "the program has %d buffers, but needs at least its %d persistent ones",
                          p->num_buffers, needed);
     }
-    int64_t scratch = p->traces->scratch > 0 ? p->traces->scratch : 64;
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, Z3D_ROWS_ALL,
                              sizeof(z3d_step_state)));
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, Z3D_ROWS_ALL,
-                             8 * (Z3D_CONTROL_FIXED + groups)));
-    Z3D_TRY(
-        check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL, scratch));
+                             8 * z3d_control_capacity(p->layout)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL,
+                             p->traces->scratch));
     for (int m = 0; m < p->config.accumulation; m++) {
         for (int f = 0; f < fields; f++) {
             int64_t bytes = p->config.micro_batch * p->model->field[f].bytes_per_sample;

@@ -150,11 +150,6 @@ static z3d_status group_operand(const z3d_flow *flow, int slot, z3d_dtype dtype,
                                 (int64_t)z3d_dtype_size(dtype));
 }
 
-static bool same_child(const z3d_child *a, const z3d_child *b) {
-    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axes == b->axes &&
-           a->count == b->count && a->scalar == b->scalar;
-}
-
 /* What the unit did when it was recorded is what it will do. */
 static z3d_status check_children(const z3d_flow *flow, const z3d_trace *trace) {
     const z3d_instruction *in = entry(flow);
@@ -163,7 +158,7 @@ static z3d_status check_children(const z3d_flow *flow, const z3d_trace *trace) {
                              in->num_children, trace->num_children);
     }
     for (int c = 0; c < in->num_children; c++) {
-        if (same_child(&in->child[c], &trace->child[c])) continue;
+        if (z3d_child_equal(&in->child[c], &trace->child[c])) continue;
         return z3d_flow_fail(flow, "its inner collective %d is not the recorded one (%s of %lld)",
                              c + 1, z3d_collective_name(trace->child[c].kind),
                              (long long)trace->child[c].count);
