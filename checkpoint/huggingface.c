@@ -13,14 +13,14 @@ enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
  * type it is the first that there was. */
 static z3d_status read_model(const z3d_json *root, z3d_config *config) {
     const z3d_json *m = z3d_json_member(root, "model_type");
-    char text[Z3D_SHOWN + 1], assignment[Z3D_SHOWN + 16];
+    char text[Z3D_SHOWN + 1], assignment[Z3D_SHOWN + 16], names[256];
     if (root->type != Z3D_JSON_OBJECT)
         return Z3D_ERROR(Z3D_ERR_DATA, "expected a JSON object {...}");
     const char *name = !m ? "gpt2" : m->type == Z3D_JSON_STRING ? m->text : "(not a string)";
     const z3d_model_type *type = z3d_model_type_named(name);
     if (!type)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model_type %s: only gpt2 is supported",
-                         z3d_shown(name, text));
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model_type %s: only %s is supported",
+                         z3d_shown(name, text), z3d_model_type_names(names, sizeof names));
     snprintf(assignment, sizeof assignment, "model.type=%s", type->name);
     Z3D_TRY(z3d_config_override(config, assignment));
     return type->interop->read(root, config);

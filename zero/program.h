@@ -145,6 +145,9 @@ typedef struct z3d_child {
     bool scalar;
 } z3d_child;
 
+z3d_child z3d_child_of(const z3d_group *group, const z3d_collective *call);
+bool z3d_child_equal(const z3d_child *a, const z3d_child *b);
+
 typedef struct z3d_trace {
     bool recorded;
     int num_children;
@@ -246,7 +249,7 @@ typedef struct z3d_instruction {
 } z3d_instruction;
 
 /* One operand: what an instruction does with some rows and columns of a buffer. What is not a
- * parameter group's matrix counts as one column. */
+ * parameter group's matrix has all columns that there are. */
 typedef struct z3d_buffer_operand {
     int slot, buffer, group; /* group: whose [N x shard] matrix, -1: none */
     unsigned access;         /* z3d_access, together */
@@ -303,7 +306,8 @@ enum {
     Z3D_CONTROL_FIXED,
     Z3D_CONTROL_SQUARES = Z3D_CONTROL_FIXED
 };
-/* Numbers of it that this program uses; 0: it has none. */
+/* Its numbers; those that this program uses, 0: none. */
+int z3d_control_capacity(const z3d_layout *layout);
 int z3d_control_count(const z3d_program *program);
 
 /* The output of a unit for one micro-batch of this program. */

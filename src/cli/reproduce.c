@@ -1,6 +1,6 @@
 /* zero3d reproduce */
-#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -25,28 +25,65 @@ static const char help[] =
     "  --calibration FILE  default: configs/paper/calibration.yaml, here or as installed\n"
     "  --calibrate         fits the calibration's constants to the points marked `fitted` again,\n"
     "                      and writes the file (about a minute)\n"
-    "  --write-configs DIR writes every row as a configuration file\n";
+    "  --write-configs DIR writes every row as a configuration file; refuses to overwrite files\n"
+    "                      with other contents\n";
 
-static z3d_status write_file(const char *path, const z3d_string *text) {
-    if (text->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "writing %.200s", path);
-    FILE *file = fopen(path, "w");
-    if (!file) return Z3D_ERROR(Z3D_ERR_IO, "%.200s: %s", path, strerror(errno));
-    bool written = fwrite(text->text, 1, text->length, file) == text->length;
-    if (fclose(file) != 0 || !written)
-        return Z3D_ERROR(Z3D_ERR_IO, "cannot write %.200s: %s", path, strerror(errno));
-    return Z3D_OK;
+/* What a row's file is to have, and what it has: NULL if there is none. */
+typedef struct row_file {
+    char path[512];
+    z3d_string wanted;
+    char *found;
+} row_file;
+
+static void close_row(row_file *file) {
+    z3d_string_free(&file->wanted);
+    free(file->found);
+}
+
+static z3d_status open_row(const char *folder, const z3d_paper_row *row, row_file *out) {
+    char name[96];
+    size_t length;
+    *out = (row_file){.found = NULL};
+    snprintf(out->path, sizeof out->path, "%.380s/%s", folder,
+             z3d_paper_file(row, name, sizeof name));
+    z3d_paper_config(row, &out->wanted);
+    if (out->wanted.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a configuration");
+    if (access(out->path, F_OK) != 0) return Z3D_OK;
+    return z3d_read_file(out->path, 1 << 20, &out->found, &length);
+}
+
+/* A file that somebody changed stays as it is. */
+static z3d_status keep_changed(const char *folder) {
+    enum { NAMED = 3 };
+    int changed = 0;
+    z3d_string names = {0};
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < z3d_paper_row_count && status == Z3D_OK; i++) {
+        row_file file;
+        status = open_row(folder, &z3d_paper_rows[i], &file);
+        if (status == Z3D_OK && file.found && strcmp(file.found, file.wanted.text) != 0 &&
+            ++changed <= NAMED)
+            z3d_string_append(&names, "%s%s", changed > 1 ? ", " : "", file.path);
+        close_row(&file);
+    }
+    if (changed > NAMED) z3d_string_append(&names, " and %d more", changed - NAMED);
+    if (status == Z3D_OK && changed)
+        status = Z3D_ERROR(Z3D_ERR_IO,
+                           "nothing is written: %s would be overwritten with other contents; name "
+                           "another folder, or delete %s",
+                           names.failed ? "a file" : names.text, changed > 1 ? "them" : "it");
+    z3d_string_free(&names);
+    return status;
 }
 
 static z3d_status write_configs(const char *folder, z3d_string *text) {
+    Z3D_TRY(keep_changed(folder));
     Z3D_TRY(z3d_make_folders(folder));
     for (int i = 0; i < z3d_paper_row_count; i++) {
-        char name[96], path[512];
-        z3d_string config = {0};
-        snprintf(path, sizeof path, "%.380s/%s", folder,
-                 z3d_paper_file(&z3d_paper_rows[i], name, sizeof name));
-        z3d_paper_config(&z3d_paper_rows[i], &config);
-        z3d_status status = write_file(path, &config);
-        z3d_string_free(&config);
+        row_file file;
+        z3d_status status = open_row(folder, &z3d_paper_rows[i], &file);
+        if (status == Z3D_OK && !file.found) status = cli_write(file.path, &file.wanted);
+        close_row(&file);
         Z3D_TRY(status);
     }
     z3d_string_append(text, "%d configurations written to %s\n", z3d_paper_row_count, folder);
@@ -59,7 +96,7 @@ static z3d_status calibrate(z3d_hardware *hardware, const char *path, z3d_string
     z3d_string file = {0};
     Z3D_TRY(z3d_paper_calibrate(hardware, ROUNDS, &before, &after));
     z3d_paper_write_calibration(hardware, &file);
-    z3d_status status = write_file(path, &file);
+    z3d_status status = cli_write(path, &file);
     if (status == Z3D_OK)
         z3d_string_append(text,
                           "%sroot of the mean squared log error on the fitted points: %.4f "
@@ -76,7 +113,7 @@ static z3d_status reproduce(const char *what, const z3d_hardware *hardware, bool
     z3d_status status = z3d_paper_reproduce(what, hardware, &points);
     if (status == Z3D_OK && page) {
         z3d_points_page(&points, hardware, &html);
-        status = write_file(page, &html);
+        status = cli_write(page, &html);
     }
     if (status == Z3D_OK) {
         if (json)
@@ -137,6 +174,9 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                          "expected one figure or table, or all; '%.40s' is one too many", argv[2]);
     const char *what = count == 1 ? argv[1] : "all";
     Z3D_TRY(z3d_paper_check_name(what));
+    if (configs && (count || machine || calibration || page || json || fit))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--write-configs writes every row and takes nothing else beside it");
     if (configs) return write_configs(configs, text);
     Z3D_TRY(read_hardware(machine, calibration, fit, &hardware));
     if (fit)

@@ -63,6 +63,8 @@ typedef struct z3d_model_type {
 z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out);
 /* NULL: there is none. */
 const z3d_model_type *z3d_model_type_named(const char *name);
+/* All names, "gpt2 or ...", cut to size, into buf, which is returned. */
+const char *z3d_model_type_names(char *buf, size_t size);
 /* The model that a configuration describes, for its tensor size; its limits and sizes. Errors:
  * ERR_CONFIG (also an unknown model.type), ERR_MEMORY. Not collective. */
 z3d_status z3d_model_from_config(const z3d_config *config, z3d_model **out);

@@ -12,13 +12,19 @@ const z3d_model_type *z3d_model_type_named(const char *name) {
     return NULL;
 }
 
+const char *z3d_model_type_names(char *buf, size_t size) {
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof types / sizeof *types && length < size; i++)
+        length +=
+            (size_t)snprintf(buf + length, size - length, "%s%s", i ? " or " : "", types[i]->name);
+    return buf;
+}
+
 /* What an unknown model.type is told. */
 static void refusal(const z3d_config *config, char *out, size_t size) {
-    int length = snprintf(out, size, "'%.100s' is not a model that this program knows; write",
-                          config->model_type);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        length +=
-            snprintf(out + length, size - (size_t)length, "%s %s", i ? " or" : "", types[i]->name);
+    char names[256];
+    snprintf(out, size, "'%.100s' is not a model that this program knows; write %s",
+             config->model_type, z3d_model_type_names(names, sizeof names));
 }
 
 z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out) {

@@ -353,6 +353,34 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", NULL, &yaml, &table, &complete), Z3D_ERR_IO);
 }
 
+// Megatron-LM reads the flags of its own optimizer only, and scripts give those of both.
+TEST(FromMegatron, FlagsOfAnotherOptimizerHaveNoEffect) {
+    const std::string all = "--num-layers 4 --lr 1e-4 --adam-beta1 0.8 --adam-beta2 0.99 "
+                            "--adam-eps 1e-6 --sgd-momentum 0.7 --optimizer ";
+    auto idle = [](const conversion &c, const char *flag) {
+        size_t rows = c.table.find("No effect here:\n");
+        return rows != std::string::npos && has(c.table.substr(rows), flag);
+    };
+    const char *const adam[] = {"--adam-beta1 ", "--adam-beta2 ", "--adam-eps "};
+    conversion c = convert_text(z3d_config_from_megatron, all + "sgd");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config sgd(c.yaml);
+    EXPECT_EQ(sgd->optimizer_params_momentum, 0.7);
+    EXPECT_FALSE(has(c.yaml, "betas") || has(c.yaml, "eps")) << c.yaml;
+    for (const char *flag : adam) EXPECT_TRUE(idle(c, flag)) << flag << c.table;
+    EXPECT_FALSE(idle(c, "--sgd-momentum ")) << c.table;
+    EXPECT_TRUE(has(c.table, "SGD does not read it")) << c.table;
+    c = convert_text(z3d_config_from_megatron, all + "adam");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config adamw(c.yaml);
+    EXPECT_EQ(adamw->optimizer_params_betas.value[0], 0.8);
+    EXPECT_EQ(adamw->optimizer_params_betas.value[1], 0.99);
+    EXPECT_EQ(adamw->optimizer_params_eps, 1e-6);
+    EXPECT_FALSE(has(c.yaml, "momentum")) << c.yaml;
+    for (const char *flag : adam) EXPECT_FALSE(idle(c, flag)) << flag << c.table;
+    EXPECT_TRUE(idle(c, "--sgd-momentum ")) << c.table;
+}
+
 // What a text of several words is assigned to has all of them; what is assigned twice is not known.
 TEST(FromMegatron, Variables) {
     conversion c = convert_text(z3d_config_from_megatron,

@@ -26,6 +26,21 @@ expect 0 "$ZERO3D" reproduce --write-configs rows
 for file in "$SOURCE"/configs/paper/fig*.yaml; do
     cmp -s "$file" "rows/${file##*/}" || fail "${file##*/} is not its row: run zero3d reproduce --write-configs"
 done
+# Again is fine. A file that somebody changed stays, and nothing else is written.
+expect 0 "$ZERO3D" reproduce --write-configs rows
+echo "# mine" >>rows/fig2-zero-100B-400gpus.yaml
+cp rows/fig2-zero-100B-400gpus.yaml mine.yaml
+rm rows/fig2-zero-8B-400gpus.yaml
+expect 1 "$ZERO3D" reproduce --write-configs rows
+says 'nothing is written: rows/fig2-zero-100B-400gpus.yaml would be overwritten with other contents; name another folder, or delete it$'
+cmp -s rows/fig2-zero-100B-400gpus.yaml mine.yaml || fail "a changed file was overwritten"
+[ ! -e rows/fig2-zero-8B-400gpus.yaml ] || fail "a refused call wrote a file"
+for other in fig2 --json --calibrate --page=page.html "$v100" "$fit"; do
+    # shellcheck disable=SC2086 # an option and its value
+    expect 2 "$ZERO3D" reproduce --write-configs elsewhere $other
+    says 'takes nothing else'
+done
+[ ! -e elsewhere ] || fail "a refused call made a folder"
 
 config=$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml
 # shellcheck disable=SC2086

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Facts that stand in one place: what a rank keeps, and what an instruction is. SOURCE: the checkout.
+# Facts that stand in one place: what a rank keeps, what an instruction is, which models there are. SOURCE: the checkout.
 set -eu
 cd "$SOURCE"
 failed=0
@@ -26,5 +26,6 @@ sources() {
         $(sources zero/verify zero/execute zero/program | grep -v opcodes.h)
     none "the layout says over which axes a group is sharded and summed" \
         'Z3D_AX(IS|ES)_(DATA|PIPELINE)' $(sources zero/verify zero/build)
+    none "src/model/registry.c lists the models" 'only gpt2' $(sources checkpoint src)
 }
 exit $failed

@@ -131,14 +131,12 @@ void shorter_buffers(const z3d_program &p, int i, std::mt19937 &random,
 // Other operands of an entry, where its opcode has them.
 void bends(const z3d_program &p, int i, std::vector<Mutation> &out) {
     const z3d_instruction &in = p.instruction[i];
-    bool forward = in.opcode == Z3D_OP_FORWARD || in.opcode == Z3D_OP_RECOMPUTE;
-    if (in.opcode == Z3D_OP_BACKWARD || in.opcode == Z3D_OP_KEEP_SHARD)
-        out.push_back({"adds or overwrites", false, [i](Copy &c) { at(c, i).accumulate ^= 1; }});
-    if (forward) {
-        out.push_back({"keeps or not", false, [i](Copy &c) { at(c, i).keep ^= true; }});
-        out.push_back(
-            {"wants its output or not", false, [i](Copy &c) { at(c, i).need_output ^= true; }});
-    }
+    out.push_back({"adds or overwrites", false, [i](Copy &c) { at(c, i).accumulate ^= 1; }});
+    out.push_back({"keeps or not", false, [i](Copy &c) { at(c, i).keep ^= true; }});
+    out.push_back(
+        {"wants its output or not", false, [i](Copy &c) { at(c, i).need_output ^= true; }});
+    if (in.count == 0)
+        out.push_back({"begins 16 columns later", false, [i](Copy &c) { at(c, i).first += 16; }});
     out.push_back(
         {"phase", true, [i](Copy &c) { at(c, i).phase = (z3d_phase)((at(c, i).phase + 1) % 3); }});
     out.push_back({"opcode", true, [i](Copy &c) {

@@ -98,6 +98,126 @@ void erase(Copy &c, int index) {
     c.settle();
 }
 
+// The executor looks at fields that an instruction's class does not have.
+TEST(Verifier, RefusesFieldsThatTheClassDoesNotHave) {
+    Options sharded = options(2, 2, 2, 2), whole = options(3, 1, 2, 1);
+    sharded.reduce_per_step = 0;
+    sharded.partition = true;
+    const Wrong list[] = {
+        {"a sum begins later",
+         sharded,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_KEEP_SHARD)].first = 16; },
+         {"keep_shard", "cannot have columns"}},
+        {"a gather adds",
+         whole,
+         [](Copy &c) {
+             c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)].accumulate = 1;
+         },
+         {"gather_params", "gradients to add to"}},
+        {"a copy adds",
+         sharded,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_SAVE_INPUT)].accumulate = 1; },
+         {"save_input", "gradients to add to"}},
+        {"a backward keeps",
+         whole,
+         [](Copy &c) { c.entries[(size_t)c.find(Z3D_OP_BACKWARD)].keep = true; },
+         {"backward head", "saved memory to keep"}},
+    };
+    for (const Wrong &wrong : list) ASSERT_NO_FATAL_FAILURE(expect_refused(wrong));
+}
+
+// Everything that uses buffer `from` uses `to`, which is as long.
+void replace(Copy &c, int from, int to) {
+    z3d_buffer &b = c.buffers[(size_t)to];
+    b.bytes = std::max(b.bytes, c.buffers[(size_t)from].bytes);
+    for (z3d_instruction &e : c.entries)
+        std::replace(std::begin(e.buffer), std::end(e.buffer), from, to);
+    ASSERT_Z3D(c.settle());
+}
+
+// A unit reads its input, parameters and output gradient in any order.
+TEST(Verifier, RefusesGradientsOverWhatTheUnitReads) {
+    for (int slot : {(int)Z3D_SLOT_INPUT, (int)Z3D_SLOT_OUTPUT_GRADIENT})
+        expect_refused({"gradients over what is read",
+                        options(3, 1, 2, 1),
+                        [slot](Copy &c) {
+                            const z3d_instruction &b =
+                                c.entries[(size_t)c.find(Z3D_OP_BACKWARD, 1)];
+                            replace(c, b.buffer[Z3D_SLOT_GRADIENTS], b.buffer[slot]);
+                        },
+                        {"backward block.1", "are the same buffer"}});
+}
+
+// Gathered columns are gone once something that is no matrix was written over them, also those that
+// are not its first ones.
+TEST(Verifier, RefusesColumnsThatWereOverwritten) {
+    World world(options(3, 1, 2, 1));
+    world.o.bucket = 256;
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    Copy c(*world.programs[0]);
+    int start = c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START);
+    int forward = c.find(Z3D_OP_FORWARD, 1);
+    z3d_instruction again = c.entries[(size_t)start];
+    int wte = again.buffer[Z3D_SLOT_PARAMETERS];
+    // The table stays for the head, which finds its first columns gathered again.
+    for (size_t i = c.entries.size(); i-- > 0;) {
+        z3d_instruction &e = c.entries[i];
+        if (e.group != again.group || (int)i <= forward) continue;
+        if (e.opcode == Z3D_OP_GATHER_PARAMS || e.opcode == Z3D_OP_RELEASE_PARAMS)
+            c.entries.erase(c.entries.begin() + (long)i);
+    }
+    for (size_t i = 0; i < c.entries.size(); i++) {
+        z3d_instruction &e = c.entries[i];
+        if (e.opcode == Z3D_OP_RELEASE_PARAMS && e.group == again.group)
+            c.entries.erase(c.entries.begin() + (long)i--);
+    }
+    for (z3d_instruction &e : c.entries) {
+        const z3d_unit &u = world.model->unit[std::max(e.unit, 0)];
+        for (int s = 0; e.unit >= 0 && s < u.num_groups; s++)
+            if (u.group[s] == again.group && e.buffer[Z3D_SLOT_PARAMETERS + s] >= 0)
+                e.buffer[Z3D_SLOT_PARAMETERS + s] = wte;
+    }
+    ASSERT_Z3D(c.settle());
+    ASSERT_Z3D(z3d_program_verify(c.sync()));
+    forward = c.find(Z3D_OP_FORWARD, 1);
+    int &workspace = c.entries[(size_t)forward].buffer[Z3D_SLOT_WORKSPACE];
+    ASSERT_GE(workspace, 0);
+    c.buffers[(size_t)wte].bytes =
+        std::max(c.buffers[(size_t)wte].bytes, c.buffers[(size_t)workspace].bytes);
+    workspace = wte;
+    again.ticket = c.program.num_tickets++;
+    c.entries.insert(c.entries.begin() + forward + 1, again);
+    again.phase = Z3D_PHASE_WAIT;
+    c.entries.insert(c.entries.begin() + forward + 2, again);
+    ASSERT_Z3D(c.settle());
+    EXPECT_EQ(z3d_program_verify(c.sync()), Z3D_ERR_PROGRAM);
+}
+
+// The next evaluation relies on what this one gathered (config.gathered).
+TEST(Verifier, RefusesAnEvaluationThatDoesNotLeaveWhatItGathered) {
+    World world(options(1, 1, 2, 1));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build(Z3D_MODE_EVALUATE));
+    Copy c(*world.programs[0]);
+    int kept = c.entries[(size_t)c.find(Z3D_OP_GATHER_PARAMS, 0, Z3D_PHASE_START)]
+                   .buffer[Z3D_SLOT_PARAMETERS];
+    z3d_buffer b = c.buffers[(size_t)kept];
+    b.persistent = false;
+    b.group = -1;
+    c.buffers.push_back(b);
+    for (z3d_instruction &e : c.entries) {
+        std::replace(std::begin(e.buffer), std::end(e.buffer), kept, (int)c.buffers.size() - 1);
+        if (e.opcode == Z3D_OP_GATHER_PARAMS &&
+            e.buffer[Z3D_SLOT_PARAMETERS] == (int)c.buffers.size() - 1)
+            e.buffer[Z3D_SLOT_INPUT] = kept;
+    }
+    ASSERT_Z3D(c.settle());
+    EXPECT_EQ(z3d_program_verify(c.sync()), Z3D_ERR_PROGRAM);
+    EXPECT_NE(std::string(z3d_error_message()).find("rows of other ranks"), std::string::npos)
+        << z3d_error_message();
+}
+
 TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
     Options plain = options(0, 1, 2, 2), sharded = options(3, 1, 2, 1);
     plain.recompute = false;

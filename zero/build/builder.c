@@ -143,15 +143,6 @@ static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, 
 
 /* ---- what persists ---- */
 
-int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
-    return Z3D_BUFFER_BATCH + micro * program->model->num_fields + field;
-}
-
-int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part) {
-    return z3d_program_batch_buffer(program, program->config.accumulation, 0) +
-           Z3D_PART_COUNT * group + (int)part;
-}
-
 static void add_persistent(struct builder *b) {
     const z3d_program *p = b->program;
     const z3d_program_config *c = &p->config;
@@ -160,10 +151,9 @@ static void add_persistent(struct builder *b) {
     static const char *const name[] = {"parameters", "gradients", "optimizer"};
     z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, (int64_t)sizeof(z3d_step_state), "step", "state",
                        -1);
-    z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION,
-                       8 * (Z3D_CONTROL_FIXED + p->model->num_groups), "control", "vector", -1);
-    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, p->traces->scratch > 0 ? p->traces->scratch : 64,
-                       "kernel", "scratch", -1);
+    z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION, 8 * z3d_control_capacity(p->layout),
+                       "control", "vector", -1);
+    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, p->traces->scratch, "kernel", "scratch", -1);
     for (int m = 0; m < c->accumulation; m++)
         for (int f = 0; f < p->model->num_fields; f++)
             z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,

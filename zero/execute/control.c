@@ -26,14 +26,14 @@ static int64_t mailbox_control(void) {
 }
 
 static int64_t mailbox_field(const z3d_program *p, int micro, int field) {
-    int64_t groups = Z3D_CONTROL_SQUARES + p->layout->num_groups, stride = 0, before = 0;
+    int64_t numbers = z3d_control_capacity(p->layout), stride = 0, before = 0;
     for (int f = 0; f < p->model->num_fields; f++) {
         int64_t bytes =
             z3d_round_up(p->config.micro_batch * p->model->field[f].bytes_per_sample, APART);
         stride += bytes;
         if (f < field) before += bytes;
     }
-    return mailbox_control() + z3d_round_up(groups * (int64_t)sizeof(double), APART) +
+    return mailbox_control() + z3d_round_up(numbers * (int64_t)sizeof(double), APART) +
            micro * stride + before;
 }
 

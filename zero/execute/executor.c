@@ -10,7 +10,7 @@ z3d_status z3d_executor_create(const z3d_program *program, z3d_executor *executo
                     &executor->ticket));
     Z3D_TRY(
         z3d_new((size_t)program->num_buffers, sizeof *executor->live, "executor", &executor->live));
-    Z3D_TRY(z3d_new(Z3D_CONTROL_FIXED + (size_t)program->layout->num_groups, sizeof *executor->sums,
+    Z3D_TRY(z3d_new((size_t)z3d_control_capacity(program->layout), sizeof *executor->sums,
                     "executor", &executor->sums));
     for (int b = 0; b < program->num_buffers; b++)
         if (program->buffer[b].persistent)
@@ -224,8 +224,8 @@ static z3d_status check_child(void *context, z3d_group *group, const z3d_collect
                          "runs %s as its collective %d, but its recording has only %d collectives",
                          z3d_collective_name(call->kind), n + 1, i->num_children);
     const z3d_child *child = &i->child[n];
-    if (child->kind != call->kind || child->count != call->count || child->dtype != call->dtype ||
-        child->op != call->op || child->axes != z3d_group_axes(group))
+    const z3d_child ran = z3d_child_of(group, call);
+    if (!z3d_child_equal(child, &ran))
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
                          "its collective %d is %s of %lld %s, but its recording has %s of %lld %s",
                          n + 1, z3d_collective_name(call->kind), (long long)call->count,
@@ -333,7 +333,7 @@ static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
     int result = i->buffer[Z3D_SLOT_INPUT];
     z3d_dtype dtype = p->config.dtype;
     return z3d_executor_read_floats(executor, z3d_executor_address(executor, result, 0, dtype),
-                                    dtype, p->buffer[result].bytes / (int64_t)z3d_dtype_size(dtype),
+                                    dtype, z3d_program_output_elements(p, p->model->num_units - 1),
                                     host->output);
 }
 

@@ -151,7 +151,7 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
                             .group = group_of(program, in, slot),
                             .access = z3d_instruction_access(in, slot),
                             .rows = rows_of(program, in, slot),
-                            .count = 1};
+                            .count = INT64_MAX};
     if (o.group < 0) return o;
     o.count = program->layout->group[o.group].shard;
     if (z3d_is_collective(in) && z3d_instruction_kind(in) != Z3D_COLLECTIVE_ALL_REDUCE) {
@@ -191,9 +191,23 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
     }
 }
 
+int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
+    return Z3D_BUFFER_BATCH + micro * program->model->num_fields + field;
+}
+
+int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part) {
+    return z3d_program_batch_buffer(program, program->config.accumulation, 0) +
+           Z3D_PART_COUNT * group + (int)part;
+}
+
+int z3d_control_capacity(const z3d_layout *layout) {
+    return Z3D_CONTROL_FIXED + layout->num_groups;
+}
+
 int z3d_control_count(const z3d_program *program) {
     if (program->mode == Z3D_MODE_GENERATE) return 0;
-    return Z3D_CONTROL_FIXED + (program->mode == Z3D_MODE_TRAIN ? program->model->num_groups : 0);
+    return program->mode == Z3D_MODE_TRAIN ? z3d_control_capacity(program->layout)
+                                           : Z3D_CONTROL_FIXED;
 }
 
 int64_t z3d_program_output_elements(const z3d_program *program, int unit) {

@@ -1,6 +1,6 @@
-/* The one table of instructions. The verifier, the play of all ranks, the printer, digests, the
- * watchdog and the executor read here what an instruction is. Only the builder, which places it,
- * and the executor's function, which runs it, know it by name.
+/* The one table of instructions. The verifier, the play of all ranks, the executor, the printer,
+ * digests and the watchdog read here what an instruction is. The builder, which places it, knows it
+ * by name, and so do plan's counts and pictures.
  *
  *   X(NAME, name, class, subject, over, moves, from, to, modes)
  *

@@ -161,17 +161,12 @@ static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_s
     }
 }
 
-static bool same_child(const z3d_child *a, const z3d_child *b) {
-    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axes == b->axes &&
-           a->count == b->count && a->scalar == b->scalar;
-}
-
 /* Runs of equal collectives on one line: "2 x all_reduce tensor 65536 x bf16". */
 static void print_children(const z3d_instruction *in, z3d_string *out) {
     for (int c = 0; c < in->num_children;) {
         const z3d_child *child = &in->child[c];
         int run = 1;
-        while (c + run < in->num_children && same_child(child, &in->child[c + run])) run++;
+        while (c + run < in->num_children && z3d_child_equal(child, &in->child[c + run])) run++;
         z3d_string_append(out, "%12s%d x %s%s %s %lld x %s%s\n", "", run,
                           z3d_collective_name(child->kind), child->op == Z3D_MAX ? " (max)" : "",
                           z3d_axes_name(child->axes).text, (long long)child->count,

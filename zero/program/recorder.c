@@ -56,6 +56,16 @@ static z3d_status record_kernel(void *context, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
+z3d_child z3d_child_of(const z3d_group *group, const z3d_collective *call) {
+    return (z3d_child){call->kind,  call->op,    call->dtype, z3d_group_axes(group),
+                       call->count, call->scalar};
+}
+
+bool z3d_child_equal(const z3d_child *a, const z3d_child *b) {
+    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axes == b->axes &&
+           a->count == b->count && a->scalar == b->scalar;
+}
+
 static z3d_status record_collective(void *context, z3d_group *group, const z3d_collective *call) {
     struct recorder *recorder = context;
     z3d_trace *trace = recorder->trace;
@@ -68,14 +78,7 @@ static z3d_status record_collective(void *context, z3d_group *group, const z3d_c
         trace->child = child;
         recorder->capacity = capacity;
     }
-    trace->child[trace->num_children++] = (z3d_child){
-        .kind = call->kind,
-        .op = call->op,
-        .dtype = call->dtype,
-        .axes = z3d_group_axes(group),
-        .count = call->count,
-        .scalar = call->scalar,
-    };
+    trace->child[trace->num_children++] = z3d_child_of(group, call);
     return Z3D_OK;
 }
 
@@ -166,6 +169,7 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
     z3d_group *tensor = NULL;
     z3d_status status = z3d_new(1, sizeof *traces, "traces", &traces);
     if (status != Z3D_OK) return status;
+    traces->scratch = 64; /* the planner has no empty buffers */
     for (int u = 0; u < model->num_units; u++)
         if (model->unit[u].kind >= traces->num_kinds) traces->num_kinds = model->unit[u].kind + 1;
     size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;

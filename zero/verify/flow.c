@@ -35,6 +35,7 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
         z3d_cells *c = &out->cells[b];
         Z3D_TRY(z3d_new(1, sizeof *c->cell, "verifier", &c->cell));
         c->count = c->capacity = 1;
+        c->group = program->buffer[b].group;
         c->cell[0] = (z3d_cell){.end = INT64_MAX, .writer = {-1, -1}};
     }
     count_contributions(out);
@@ -232,6 +233,12 @@ static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, 
                         bool write, z3d_value value) {
     z3d_cells *c = &flow->cells[o.buffer];
     int from, to;
+    if (write && action != UNLOCK && c->group != o.group) { /* the same bytes, in other columns */
+        c->group = o.group;
+        const z3d_buffer_operand all = {
+            .buffer = o.buffer, .group = o.group, .rows = Z3D_ROWS_ALL, .count = INT64_MAX};
+        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){Z3D_VALUE_NOTHING, 0, 0, 0}));
+    }
     Z3D_TRY(cut(c, o.first, &from));
     Z3D_TRY(cut(c, o.first + o.count, &to));
     for (int row = 0; row < 2; row++) {
@@ -295,8 +302,9 @@ z3d_status z3d_flow_unlock(z3d_flow *flow, z3d_buffer_operand o, bool write) {
 
 static z3d_buffer_operand whole(const z3d_flow *flow, int buffer, z3d_rows rows) {
     int group = flow->program->buffer[buffer].group;
-    int64_t columns = group >= 0 ? flow->program->layout->group[group].shard : 1;
-    return (z3d_buffer_operand){.buffer = buffer, .rows = rows, .first = 0, .count = columns};
+    int64_t columns = group >= 0 ? flow->program->layout->group[group].shard : INT64_MAX;
+    return (z3d_buffer_operand){
+        .buffer = buffer, .group = group, .rows = rows, .first = 0, .count = columns};
 }
 
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value) {

@@ -47,6 +47,23 @@ static z3d_status check_part(const z3d_program *p, int index) {
                      index, entry, (long long)in->count, (long long)in->first, (long long)part);
 }
 
+/* What an instruction of its class does not have is as the builder leaves it: the executor may look
+ * at it. */
+static z3d_status check_idle_fields(const z3d_program *p, int index, bool columns) {
+    const z3d_instruction *in = &p->instruction[index];
+    z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
+    bool adds = rules == Z3D_CLASS_BACKWARD || rules == Z3D_CLASS_SUM;
+    bool forward = rules == Z3D_CLASS_FORWARD;
+    const char *what = NULL;
+    if (!columns && (in->first != 0 || in->count != 0)) what = "columns";
+    if (!adds && in->accumulate != 0) what = "gradients to add to";
+    if (!forward && (in->keep || in->need_output)) what = "an output or saved memory to keep";
+    if (!what) return Z3D_OK;
+    char entry[160];
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: it cannot have %s", index,
+                     z3d_instruction_describe(p, index, entry, sizeof entry), what);
+}
+
 static z3d_status check_entry(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
@@ -84,6 +101,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
                              index, z3d_instruction_describe(p, index, entry, sizeof entry),
                              z3d_slot_text(s));
     }
+    Z3D_TRY(check_idle_fields(p, index, matrix || info->moves == Z3D_MOVES_ACTIVATIONS));
     if (info->moves == Z3D_MOVES_ACTIVATIONS) return check_part(p, index);
     return matrix ? check_columns(p, index) : Z3D_OK;
 }
@@ -131,13 +149,12 @@ static z3d_status check_persistents(const z3d_program *p) {
                          "the program has %d buffers, but needs at least its %d persistent ones",
                          p->num_buffers, needed);
     }
-    int64_t scratch = p->traces->scratch > 0 ? p->traces->scratch : 64;
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, Z3D_ROWS_ALL,
                              sizeof(z3d_step_state)));
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, Z3D_ROWS_ALL,
-                             8 * (Z3D_CONTROL_FIXED + groups)));
-    Z3D_TRY(
-        check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL, scratch));
+                             8 * z3d_control_capacity(p->layout)));
+    Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL,
+                             p->traces->scratch));
     for (int m = 0; m < p->config.accumulation; m++) {
         for (int f = 0; f < fields; f++) {
             int64_t bytes = p->config.micro_batch * p->model->field[f].bytes_per_sample;

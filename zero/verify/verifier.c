@@ -123,16 +123,21 @@ static z3d_status read_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value 
     return z3d_flow_read(flow, o, value);
 }
 
-/* Nothing else of the entry may lie in a buffer that it writes. */
-static z3d_status write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {
-    z3d_buffer_operand o = operand(flow, slot);
-    Z3D_TRY(z3d_flow_operand(flow, &o, bytes));
-    Z3D_TRY(must_not_persist(flow, slot));
+/* Nothing else of a unit may lie in a buffer that it writes: it reads and writes in any order. */
+static z3d_status must_be_alone(const z3d_flow *flow, int slot) {
     for (int other = 0; other < Z3D_SLOT_COUNT; other++) {
         if (other == slot || entry(flow)->buffer[other] != entry(flow)->buffer[slot]) continue;
         return z3d_flow_fail(flow, "its %s and its %s are the same buffer", z3d_slot_text(slot),
                              z3d_slot_text(other));
     }
+    return Z3D_OK;
+}
+
+static z3d_status write_plain(z3d_flow *flow, int slot, int64_t bytes, z3d_value value) {
+    z3d_buffer_operand o = operand(flow, slot);
+    Z3D_TRY(z3d_flow_operand(flow, &o, bytes));
+    Z3D_TRY(must_not_persist(flow, slot));
+    Z3D_TRY(must_be_alone(flow, slot));
     return z3d_flow_write(flow, o, value);
 }
 
@@ -145,11 +150,6 @@ static z3d_status group_operand(const z3d_flow *flow, int slot, z3d_dtype dtype,
                                 (int64_t)z3d_dtype_size(dtype));
 }
 
-static bool same_child(const z3d_child *a, const z3d_child *b) {
-    return a->kind == b->kind && a->op == b->op && a->dtype == b->dtype && a->axes == b->axes &&
-           a->count == b->count && a->scalar == b->scalar;
-}
-
 /* What the unit did when it was recorded is what it will do. */
 static z3d_status check_children(const z3d_flow *flow, const z3d_trace *trace) {
     const z3d_instruction *in = entry(flow);
@@ -158,7 +158,7 @@ static z3d_status check_children(const z3d_flow *flow, const z3d_trace *trace) {
                              in->num_children, trace->num_children);
     }
     for (int c = 0; c < in->num_children; c++) {
-        if (same_child(&in->child[c], &trace->child[c])) continue;
+        if (z3d_child_equal(&in->child[c], &trace->child[c])) continue;
         return z3d_flow_fail(flow, "its inner collective %d is not the recorded one (%s of %lld)",
                              c + 1, z3d_collective_name(trace->child[c].kind),
                              (long long)trace->child[c].count);
@@ -238,10 +238,14 @@ static z3d_status add_gradients(z3d_flow *flow, const z3d_trace *trace) {
     const z3d_instruction *in = entry(flow);
     const z3d_unit *unit = &flow->program->model->unit[in->unit];
     bool once = sums(flow) == 1;
-    for (int s = 0; s < unit->num_groups; s++) {
+    for (int s = 0; s < Z3D_MAX_UNIT_GROUPS; s++) {
         z3d_buffer_operand o;
-        if (!trace->writes_gradients[s]) continue;
+        if (s >= unit->num_groups || !trace->writes_gradients[s]) {
+            if (in->buffer[Z3D_SLOT_GRADIENTS + s] < 0) continue;
+            return z3d_flow_fail(flow, "it has a buffer for gradients that it does not write");
+        }
         Z3D_TRY(group_operand(flow, Z3D_SLOT_GRADIENTS + s, config_of(flow)->grad_dtype, &o));
+        Z3D_TRY(must_be_alone(flow, Z3D_SLOT_GRADIENTS + s));
         bool adds = o.access == Z3D_ACCESS_UPDATE;
         int before = flow->place[in->unit * Z3D_MAX_UNIT_GROUPS + s] +
                      (once ? in->micro * flow->total[o.group] : 0);
@@ -539,6 +543,24 @@ static z3d_status set_start(z3d_flow *flow) {
     return Z3D_OK;
 }
 
+/* What a program that only reads parameters has gathered stays for the next run of its mode
+ * (config.gathered). */
+static z3d_status check_gathered(z3d_flow *flow) {
+    const z3d_program *p = flow->program;
+    for (int u = 0; u < p->model->num_units && !trains(flow); u++) {
+        const z3d_unit *unit = &p->model->unit[u];
+        const z3d_trace *trace = z3d_traces_get(p->traces, p->mode, unit->kind, Z3D_CALL_FORWARD);
+        for (int s = 0; s < unit->num_groups; s++) {
+            int g = unit->group[s];
+            if (!trace->reads_parameters[s]) continue;
+            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
+                                    p->layout->group[g].kept[Z3D_PART_PARAMETERS].rows,
+                                    parameters_of(g, false)));
+        }
+    }
+    return Z3D_OK;
+}
+
 static z3d_status check_end(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int t = 0; t < p->num_tickets; t++) {
@@ -560,7 +582,7 @@ static z3d_status check_end(z3d_flow *flow) {
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
                                 Z3D_ROWS_OWN, final_gradient(flow, g)));
     }
-    return Z3D_OK;
+    return check_gathered(flow);
 }
 
 z3d_status z3d_program_verify(const z3d_program *program) {

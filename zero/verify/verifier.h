@@ -27,7 +27,7 @@ typedef struct z3d_value {
     int of, micro, count;
 } z3d_value;
 
-/* A run of columns that is treated alike. A plain buffer is column 0 of an own row. */
+/* A run of columns that is treated alike. What is no matrix has all columns. */
 typedef struct z3d_cell {
     int64_t end;        /* first column behind it */
     z3d_value value[2]; /* own row, other rows */
@@ -35,9 +35,11 @@ typedef struct z3d_cell {
     int readers[2];     /* number of started entries that are reading it */
 } z3d_cell;
 
-/* Free space for growth is after cell `gap`, at the last change: the next change is near. */
+/* Free space for growth is after cell `gap`, at the last change: the next change is near. Columns
+ * are those of one group's matrix: what another shape writes leaves nothing of them. */
 typedef struct z3d_cells {
     int count, capacity, gap;
+    int group; /* whose matrix, -1: none */
     z3d_cell *cell;
 } z3d_cells;
 

@@ -138,19 +138,33 @@ static void convert_schedule(converter *m) {
     }
 }
 
+/* Megatron-LM ignores what another optimizer's flags say. */
+static bool is_read(converter *m, const char *name, const char *path) {
+    const z3d_optimizer optimizer = (z3d_optimizer)m->v.config->optimizer_type;
+    char why[64];
+    if (z3d_optimizer_reads(optimizer, path)) return true;
+    snprintf(why, sizeof why, "%s does not read it", z3d_optimizer_name(optimizer));
+    if (has(m, name)) row(m, CONFIG_NO_EFFECT, name, why);
+    return false;
+}
+
 static void convert_betas(converter *m) {
+    static const char path[] = "optimizer.params.betas";
     const char *beta1 = value_of(m, "adam-beta1"), *beta2 = value_of(m, "adam-beta2");
     char betas[128];
+    bool reads1 = is_read(m, "adam-beta1", path), reads2 = is_read(m, "adam-beta2", path);
+    if (!reads1 || !reads2) return;
     snprintf(betas, sizeof betas, "[%.50s, %.50s]", beta1 ? beta1 : "0.9", beta2 ? beta2 : "0.999");
     if (beta1 || beta2)
-        config_take(&m->v, beta1 ? "--adam-beta1" : "--adam-beta2", "optimizer.params.betas",
-                    betas);
+        config_take(&m->v, beta1 ? "--adam-beta1" : "--adam-beta2", path, betas);
     else
-        config_take_default(&m->v, "optimizer.params.betas", betas, theirs);
-    if (beta1 && beta2) row(m, CONFIG_TAKEN, "adam-beta2", "optimizer.params.betas");
+        config_take_default(&m->v, path, betas, theirs);
+    if (beta1 && beta2) row(m, CONFIG_TAKEN, "adam-beta2", path);
 }
 
 static void convert_optimizer(converter *m) {
+    static const char *const own[][2] = {{"adam-eps", "optimizer.params.eps"},
+                                         {"sgd-momentum", "optimizer.params.momentum"}};
     const char *type = value_of(m, "optimizer");
     bool sgd = type && strcmp(type, "sgd") == 0, adam = type && strcmp(type, "adam") == 0;
     if (sgd)
@@ -158,7 +172,9 @@ static void convert_optimizer(converter *m) {
     else if (type)
         row(m, adam ? CONFIG_TAKEN : CONFIG_REFUSED, "optimizer",
             adam ? "optimizer.type: AdamW" : "write adam or sgd");
-    if (!sgd) convert_betas(m);
+    convert_betas(m);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (is_read(m, own[i][0], own[i][1])) take(m, own[i][0], own[i][1]);
     if (!has(m, "weight-decay"))
         config_take_default(&m->v, "optimizer.params.weight_decay", "0.01", theirs);
     if (!has(m, "clip-grad")) config_take_default(&m->v, "gradient_clipping", "1", theirs);

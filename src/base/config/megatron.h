@@ -32,8 +32,6 @@ typedef enum megatron_kind {
   X("lr", KEY, "optimizer.params.lr") \
   X("weight-decay", KEY, "optimizer.params.weight_decay") \
   X("clip-grad", KEY, "gradient_clipping") \
-  X("adam-eps", KEY, "optimizer.params.eps") \
-  X("sgd-momentum", KEY, "optimizer.params.momentum") \
   X("train-iters", KEY, "training.steps") \
   X("log-interval", KEY, "training.log_interval") \
   X("ddp-bucket-size", KEY, "zero_optimization.reduce_bucket_size") \
@@ -49,6 +47,8 @@ typedef enum megatron_kind {
   X("lr-decay-iters", OWN, "") \
   X("adam-beta1", OWN, "") \
   X("adam-beta2", OWN, "") \
+  X("adam-eps", OWN, "") \
+  X("sgd-momentum", OWN, "") \
   X("optimizer", OWN, "") \
   X("loss-scale", OWN, "") \
   X("initial-loss-scale", OWN, "") \
