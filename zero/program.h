@@ -322,6 +322,8 @@ bool z3d_is_collective(const z3d_instruction *in);
 bool z3d_communicates(const z3d_instruction *in);
 z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in);
 z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instruction *in);
+/* Whether it moves from one buffer to another, not in place. */
+bool z3d_moves_apart(const z3d_instruction *in);
 /* What the instruction does with a slot's buffer (z3d_access, together); with how much of it. */
 unsigned z3d_instruction_access(const z3d_instruction *in, int slot);
 z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d_instruction *in,

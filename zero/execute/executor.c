@@ -150,17 +150,10 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
 
 /* ---- what runs beside compute ---- */
 
-/* Whether the operand `to` is a buffer of its own, that the own row comes to first. */
-static bool moves_own(const z3d_executor *executor, const z3d_instruction *i) {
-    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
-    return (unsigned)info->from < Z3D_SLOT_COUNT && i->buffer[info->from] >= 0 &&
-           !(z3d_instruction_operand(executor->program, i, (int)info->to).access & Z3D_ACCESS_READ);
-}
-
 static z3d_status start(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     if (!z3d_is_collective(i)) return move_own(executor, index, true);
-    if (moves_own(executor, i)) Z3D_TRY(move_own(executor, index, false));
+    if (z3d_moves_apart(i)) Z3D_TRY(move_own(executor, index, false));
     return start_collective(executor, index);
 }
 
@@ -356,7 +349,7 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     case Z3D_CLASS_BACKWARD:
         return run_unit(executor, index);
     case Z3D_CLASS_COPY: /* an input that stays takes nothing but its lifetime */
-        return moves_own(executor, i) ? move_own(executor, index, false) : Z3D_OK;
+        return z3d_moves_apart(i) ? move_own(executor, index, false) : Z3D_OK;
     case Z3D_CLASS_SUM:
         return move_own(executor, index, false);
     case Z3D_CLASS_OPTIMIZER:

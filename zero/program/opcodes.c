@@ -92,9 +92,14 @@ static unsigned optimizer_access(int slot) {
                                                                      : Z3D_ACCESS_NONE;
 }
 
+bool z3d_moves_apart(const z3d_instruction *in) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    return info->from < Z3D_SLOT_COUNT && info->to < Z3D_SLOT_COUNT &&
+           in->buffer[info->from] >= 0 && in->buffer[info->from] != in->buffer[info->to];
+}
+
 static unsigned to_access(const z3d_instruction *in, const z3d_opcode_info *info) {
-    bool apart = (unsigned)info->from < Z3D_SLOT_COUNT && in->buffer[info->from] >= 0 &&
-                 in->buffer[info->from] != in->buffer[info->to];
+    bool apart = z3d_moves_apart(in);
     switch (info->rules) {
     case Z3D_CLASS_MARK:
         return Z3D_ACCESS_CLOBBER;

@@ -339,13 +339,12 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
 static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
                                  z3d_buffer_operand *to) {
     bool gathers = info(flow)->rules == Z3D_CLASS_ALL_GATHER;
-    int slot = (int)info(flow)->from;
+    bool apart = z3d_moves_apart(entry(flow));
     Z3D_TRY(moved_operand(flow, (int)info(flow)->to, to));
     *from = *to;
-    if (slot < Z3D_SLOT_COUNT && entry(flow)->buffer[slot] >= 0)
-        Z3D_TRY(moved_operand(flow, slot, from));
+    if (apart) Z3D_TRY(moved_operand(flow, (int)info(flow)->from, from));
     if (gathers) from->rows = Z3D_ROWS_OWN;
-    if (gathers && from->buffer == to->buffer) to->rows = Z3D_ROWS_OTHERS;
+    if (gathers && !apart) to->rows = Z3D_ROWS_OTHERS;
     return Z3D_OK;
 }
 
