@@ -271,6 +271,22 @@ TEST(Schedule, Bubble) {
     });
 }
 
+// The paper's formulas with other costs: (p - 1) (F + B), and (p - 1) (F + B - W) for W <= F and B.
+TEST(Schedule, BubbleOfOtherCosts) {
+    const double costs[][Z3D_PASS_COUNT] = {{2, 3, 2, 1}, {8, 17, 10, 7}, {4, 8, 4, 4}};
+    each_schedule([&](const z3d_schedule &s, int p, int, int m) {
+        for (const auto &c : costs) {
+            Timeline t = timeline(s, c);
+            if (!z3d_schedule_halves(s.kind)) {
+                EXPECT_EQ(t.longest, t.work + (p - 1) * (c[F] + c[B]));
+            }
+            if (s.kind == Z3D_SCHEDULE_ZB_H1 && m >= p) {
+                EXPECT_EQ(t.longest, t.work + (p - 1) * (c[F] + c[I] - c[W]));
+            }
+        }
+    });
+}
+
 TEST(Schedule, Memory) {
     each_schedule([&](const z3d_schedule &s, int p, int v, int m) {
         for (int stage = 0; stage < p; stage++) {
@@ -514,6 +530,20 @@ TEST(ScheduleFile, Reads) {
     EXPECT_EQ(s->kind, Z3D_SCHEDULE_FILE);
     EXPECT_EQ(text_of(*s, 0), "F0 F1 B0 B1");
     EXPECT_EQ(text_of(*s, 1), "F0 I0 F1 W0 B1");
+}
+
+// docs/pipelines.md shows a file.
+TEST(ScheduleFile, TheExampleIsRight) {
+    Folder folder;
+    std::string page = read_file(ZERO3D_TEST_DATA "/../../docs/pipelines.md");
+    size_t begin = page.find("```csv\n") + 7, end = page.find("```", begin);
+    ASSERT_LT(end, page.size());
+    write_file(folder / "s.csv", page.substr(begin, end - begin));
+    z3d_schedule *out;
+    ASSERT_Z3D(z3d_schedule_read((folder / "s.csv").c_str(), 2, 2, 2, &out));
+    Schedule s(out, z3d_schedule_destroy);
+    EXPECT_EQ(text_of(*s, 0), "F0 F1 I0 W0 I1 W1");
+    EXPECT_EQ(text_of(*s, 1), "F0 B0 F1 B1");
 }
 
 TEST(ScheduleFile, WhatIsWrittenIsReadAgain) {
