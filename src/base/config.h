@@ -29,11 +29,11 @@ typedef enum {
 } z3d_grad_reduce;
 typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32 } z3d_accum;
 typedef enum {
-    Z3D_SCHEDULE_CONSTANT,
-    Z3D_SCHEDULE_WARMUP,
-    Z3D_SCHEDULE_WARMUP_DECAY,
-    Z3D_SCHEDULE_WARMUP_COSINE
-} z3d_schedule;
+    Z3D_LR_CONSTANT,
+    Z3D_LR_WARMUP,
+    Z3D_LR_WARMUP_DECAY,
+    Z3D_LR_WARMUP_COSINE
+} z3d_lr_schedule;
 typedef enum { Z3D_TRAINING_CPU, Z3D_TRAINING_CUDA } z3d_training_device;
 typedef enum { Z3D_COLLECTIVES_AUTO, Z3D_COLLECTIVES_NCCL, Z3D_COLLECTIVES_HOST } z3d_collectives;
 typedef enum { Z3D_CUDA_GRAPH_AUTO, Z3D_CUDA_GRAPH_ON, Z3D_CUDA_GRAPH_OFF } z3d_cuda_graph;

@@ -215,7 +215,7 @@ TEST(Deepspeed, HuggingFaceExamples) {
     }
     Config c(replaced(text_of("hf_zero2.json"), "\"cpu\"", "\"none\""));
     EXPECT_EQ(c->zero_optimization_allgather_bucket_size, 200000000);
-    EXPECT_EQ(c->scheduler_type, Z3D_SCHEDULE_WARMUP);
+    EXPECT_EQ(c->scheduler_type, Z3D_LR_WARMUP);
     EXPECT_EQ(c->optimizer_params_lr, 6e-4);
 }
 
@@ -272,7 +272,7 @@ TEST(FromDeepspeed, ItsDefaultsAreWrittenOut) {
     EXPECT_EQ(config->optimizer_params_betas.value[1], 0.999);
     EXPECT_EQ(config->optimizer_params_weight_decay, 0);
     EXPECT_TRUE(has(c.table, "DeepSpeed's default")) << c.table;
-    EXPECT_EQ(config->scheduler_type, Z3D_SCHEDULE_CONSTANT);
+    EXPECT_EQ(config->scheduler_type, Z3D_LR_CONSTANT);
     EXPECT_TRUE(has(c.table, "before June 2026")) << c.table;
     EXPECT_FALSE(has(c.table, "for matrices only")) << c.table;
     c = convert_text(z3d_config_from_deepspeed,
@@ -313,7 +313,7 @@ TEST(FromMegatron, AScript) {
     EXPECT_EQ(m->fp16_initial_scale_power, 16);
     EXPECT_EQ(m->optimizer_params_betas.value[0], 0.9);
     EXPECT_EQ(m->optimizer_params_betas.value[1], 0.95);
-    EXPECT_EQ(m->scheduler_type, Z3D_SCHEDULE_WARMUP_COSINE);
+    EXPECT_EQ(m->scheduler_type, Z3D_LR_WARMUP_COSINE);
     EXPECT_EQ(m->scheduler_params_total_num_steps, 4000);
     EXPECT_EQ(m->scheduler_params_min_lr, 1e-5);
     EXPECT_EQ(m->training_seed, 1234);
@@ -336,7 +336,7 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     EXPECT_EQ(m->data_types_grad_accum_dtype, Z3D_ACCUM_FP32);
     EXPECT_EQ(m->gradient_clipping, 1);
     EXPECT_EQ(m->optimizer_params_weight_decay, 0.01);
-    EXPECT_EQ(m->scheduler_type, Z3D_SCHEDULE_WARMUP_DECAY);
+    EXPECT_EQ(m->scheduler_type, Z3D_LR_WARMUP_DECAY);
     EXPECT_EQ(m->activation_checkpointing_number_checkpoints, 2);
     for (const char *name : {"--swiglu", "--frobnicate", "--data-path",
                              "--pipeline-model-parallel-size", "optimizer.params.betas"})
@@ -346,7 +346,7 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
                                                "--lr-decay-style constant --hysteresis 3");
     EXPECT_TRUE(c.complete) << c.table;
     Config warm(c.yaml);
-    EXPECT_EQ(warm->scheduler_type, Z3D_SCHEDULE_WARMUP);
+    EXPECT_EQ(warm->scheduler_type, Z3D_LR_WARMUP);
     EXPECT_EQ(warm->scheduler_params_warmup_num_steps, 40);
     z3d_string yaml = {}, table = {};
     bool complete;
