@@ -339,7 +339,7 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     EXPECT_EQ(m->scheduler_type, Z3D_LR_WARMUP_DECAY);
     EXPECT_EQ(m->activation_checkpointing_number_checkpoints, 2);
     for (const char *name : {"--swiglu", "--frobnicate", "--data-path",
-                             "--pipeline-model-parallel-size", "optimizer.params.betas"})
+                             "parallel.pipeline_model_parallel_size", "optimizer.params.betas"})
         EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
     c = convert_text(z3d_config_from_megatron, "--train-iters 5000 --lr-decay-iters 4000 "
                                                "--lr-warmup-fraction 0.01 --lr 1e-4 --bf16 "
@@ -351,6 +351,52 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     z3d_string yaml = {}, table = {};
     bool complete;
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", NULL, &yaml, &table, &complete), Z3D_ERR_IO);
+}
+
+TEST(FromMegatron, ItsSplitIsAListOfUnits) {
+    auto table = [](const std::string &arguments) {
+        return convert_text(z3d_config_from_megatron,
+                            "--lr 1e-3 --pipeline-model-parallel-size " + arguments)
+            .table;
+    };
+    const struct {
+        const char *arguments, *units;
+    } splits[] = {
+        {"4 --num-layers 8", "[3, 2, 2, 3]"},
+        {"2 --num-layers 8 --num-layers-per-virtual-pipeline-stage 2", "[3, 2, 2, 3]"},
+        {"2 --num-layers 8 --num-virtual-stages-per-pipeline-rank 4", "[2, 1, 1, 1, 1, 1, 1, 2]"},
+        {"4 --num-layers 6 --account-for-embedding-in-pipeline-split "
+         "--account-for-loss-in-pipeline-split",
+         "[2, 2, 2, 2]"},
+        {"4 --num-layers 7 --account-for-loss-in-pipeline-split", "[3, 2, 2, 2]"},
+        {"4 --num-layers 8 --decoder-first-pipeline-num-layers 1 "
+         "--decoder-last-pipeline-num-layers 3",
+         "[2, 2, 2, 4]"},
+        {"4 --num-layers 11 --decoder-last-pipeline-num-layers 2", "[4, 3, 3, 3]"},
+        {"2 --num-layers 8 --decoder-first-pipeline-num-layers 2 "
+         "--decoder-last-pipeline-num-layers 6 --num-virtual-stages-per-pipeline-rank 2",
+         "[2, 3, 1, 4]"},
+    };
+    for (const auto &split : splits) {
+        std::string rows = table(split.arguments);
+        EXPECT_TRUE(has(rows, std::string("Megatron-LM's split is ") + split.units + ","))
+            << split.arguments << "\n"
+            << rows;
+        EXPECT_FALSE(has(rows, "do not divide")) << rows;
+    }
+    for (const char *arguments : {"4 --num-layers 9", "16 --num-layers 8",
+                                  "2 --num-layers 8 --decoder-first-pipeline-num-layers 8",
+                                  "2 --num-layers 8 --decoder-first-pipeline-num-layers 5 "
+                                  "--decoder-last-pipeline-num-layers 4",
+                                  "2 --num-layers 8 --num-virtual-stages-per-pipeline-rank 3"})
+        EXPECT_TRUE(has(table(arguments), "the layers do not divide into these chunks"))
+            << arguments;
+    EXPECT_TRUE(has(table("2 --num-layers 8 --num-layers-per-virtual-pipeline-stage 3"),
+                    "it does not divide a stage's layers"));
+    EXPECT_TRUE(has(table("1 --num-layers 8 --decoder-first-pipeline-num-layers 2"),
+                    "there is one pipeline stage"));
+    EXPECT_TRUE(has(table("2 --num-layers 8 --pipeline-model-parallel-layout Etttt|ttttL"),
+                    "write the units of each chunk in parallel.pipeline_partition"));
 }
 
 // Megatron-LM reads the flags of its own optimizer only, and scripts give those of both.

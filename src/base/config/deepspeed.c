@@ -107,6 +107,13 @@ static void fill_scheduler(config_conversion *v) {
     }
 }
 
+/* PipelineModule's. */
+static void fill_pipeline(config_conversion *v) {
+    const config_peer *stages = &v->config->origin->peer[CONFIG_PEER_PIPELINE_STAGES];
+    if (stages->place.source >= 0 && stages->value > 1)
+        fill(v, "parallel.pipeline_partition", "parameters");
+}
+
 static void convert(config_conversion *v) {
     report_taken(v);
     fill_autos(v);
@@ -114,6 +121,7 @@ static void convert(config_conversion *v) {
     fill_clipping(v);
     fill_optimizer(v);
     fill_scheduler(v);
+    fill_pipeline(v);
     config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",
                       "not in a DeepSpeed file: add model.*, data.train, training.steps and "
                       "training.device");

@@ -94,16 +94,22 @@ static void check_one_stage(config_checker *k) {
     config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &one);
 }
 
+/* The model's units; 0: not known. A file that is converted need not say what the model is. */
+static int64_t units_of(const config_checker *k) {
+    bool said = !k->c->origin->report || z3d_config_is_set(k->c, "model.num_layers");
+    bool known = k->rules && said && config_sound(k, "model.num_layers", "model.type", NULL);
+    return known ? k->rules->units(k->c) : 0;
+}
+
 /* At least one unit a chunk. */
 static bool check_chunks(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t stages = c->parallel_pipeline_model_parallel_size,
             each = c->parallel_virtual_pipeline_model_parallel_size, chunks = z3d_config_chunks(c),
-            units = k->rules ? k->rules->units(c) : 0;
+            units = units_of(k);
     const char *key = each > 1 ? VIRTUAL : SIZE;
-    bool sized = units > 0 && config_sound(k, "model.num_layers", "model.type", NULL);
     int64_t most = Z3D_CONFIG_MAX_CHUNKS;
-    if (sized && units < most) most = units;
+    if (units > 0 && units < most) most = units;
     if (chunks <= most) return true;
     char number[64], right[96];
     snprintf(number, sizeof number, each > 1 ? "%lld stages x %lld chunks" : "%lld stages",
@@ -170,9 +176,7 @@ static void check_schedule_file(config_checker *k) {
 /* A list of units per chunk. */
 static void check_partition(config_checker *k) {
     int64_t units[Z3D_CONFIG_MAX_CHUNKS], chunks = z3d_config_chunks(k->c), sum = 0;
-    int64_t all = k->rules && config_sound(k, "model.num_layers", "model.type", NULL)
-                      ? k->rules->units(k->c)
-                      : 0;
+    int64_t all = units_of(k);
     int count;
     if (!config_sound(k, PARTITION, NULL)) return;
     if (z3d_config_partition(k->c, units, Z3D_CONFIG_MAX_CHUNKS, &count) != Z3D_PARTITION_LIST)
