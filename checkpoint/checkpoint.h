@@ -156,7 +156,7 @@ typedef struct z3d_store_config {
 /* Bytes of host memory that the copy of an asynchronous save takes on the rank of `mesh`: 4
  * for each element that it writes. ERR_MEMORY. Not collective. */
 z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                         z3d_optimizer optimizer, int64_t *bytes);
+                                         const z3d_program_config *config, int64_t *bytes);
 
 /* Takes the folder for this run: creates it, locks it (ERR_IO if another job holds it), removes
  * what unfinished saves and removals left, and says so. Collective; agreed. */

@@ -96,7 +96,7 @@ static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_im
     z3d_extent *extent;
     int count;
     Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &alone));
-    Z3D_TRY(z3d_shard_plan(f->model, &alone, Z3D_KIND(PARAMETER), &count, &extent));
+    Z3D_TRY(z3d_shard_plan(f->model, &alone, NULL, Z3D_KIND(PARAMETER), &count, &extent));
     return z3d_image_make(m->tensor, 0, 0, count, extent, image);
 }
 

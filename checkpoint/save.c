@@ -60,12 +60,16 @@ static int64_t most_bytes(const z3d_shard *plan) {
     return bytes;
 }
 
+static const z3d_program_config *program_config(const z3d_store *store) {
+    return &z3d_engine_program(store->config.engine, Z3D_MODE_TRAIN)->config;
+}
+
 /* What rank r writes, as it plans it. */
 static z3d_status plan_of(const z3d_store *store, int r, z3d_shard *out) {
     z3d_mesh place = *store->config.mesh;
     place.rank = r;
-    return z3d_shard_plan(store->config.model, &place, z3d_engine_kinds(store->config.engine),
-                          &out->num_extents, &out->extent);
+    return z3d_shard_plan(store->config.model, &place, program_config(store),
+                          z3d_engine_kinds(store->config.engine), &out->num_extents, &out->extent);
 }
 
 /* Rank 0: room for all shards, and a folder. */
@@ -220,8 +224,8 @@ static z3d_status describe_run(z3d_store *store, const z3d_checkpoint_info *info
 z3d_status z3d_store_plan_snapshot(z3d_store *store) {
     void *memory;
     const z3d_store_config *c = &store->config;
-    z3d_optimizer optimizer = z3d_engine_program(c->engine, Z3D_MODE_TRAIN)->config.optimizer;
-    Z3D_TRY(z3d_checkpoint_snapshot_bytes(c->model, c->mesh, optimizer, &store->snapshot_bytes));
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(c->model, c->mesh, program_config(store),
+                                          &store->snapshot_bytes));
     z3d_status status = z3d_device_alloc(z3d_engine_device(store->config.engine), Z3D_SPACE_HOST,
                                          store->snapshot_bytes, &memory);
     if (status != Z3D_OK)
@@ -257,8 +261,8 @@ static z3d_status prepare(z3d_store *store, const z3d_checkpoint_info *info) {
     const z3d_store_config *c = &store->config;
     z3d_shard *plan = &store->save.image.shard;
     Z3D_TRY(describe_run(store, info));
-    Z3D_TRY(z3d_shard_plan(c->model, c->mesh, z3d_engine_kinds(c->engine), &plan->num_extents,
-                           &plan->extent));
+    Z3D_TRY(z3d_shard_plan(c->model, c->mesh, program_config(store), z3d_engine_kinds(c->engine),
+                           &plan->num_extents, &plan->extent));
     return c->asynchronous ? take_snapshot(store) : Z3D_OK;
 }
 

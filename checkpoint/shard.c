@@ -14,13 +14,14 @@ enum { BOUNCE_BYTES = 4 * Z3D_BLOCK_BYTES };
 
 /* ---- which parts ---- */
 
-z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, unsigned kinds, int *count,
+z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh,
+                          const z3d_program_config *config, unsigned kinds, int *count,
                           z3d_extent **out) {
     z3d_layout *layout;
     int tensors = z3d_tensor_index(model, model->num_groups, 0);
     *out = NULL;
     *count = 0;
-    Z3D_TRY(z3d_layout_create(model, mesh, NULL, &layout));
+    Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));
     z3d_status status =
         z3d_new((size_t)tensors * Z3D_STATE_KINDS + 1, sizeof **out, "a shard's datasets", out);
     for (int kind = 0; kind < Z3D_STATE_KINDS && status == Z3D_OK; kind++) {
@@ -31,7 +32,7 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, unsigned
                 z3d_layout_part(layout, model, g, i, false, &part);
                 bool others = model->group[g].parameter[i].split_dim < 0 &&
                               z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank) > 0;
-                if (part.count == 0 || others) continue;
+                if (part.count == 0 || others || !layout->group[g].counts) continue;
                 (*out)[(*count)++] =
                     (z3d_extent){tensor, kind, part.offset, part.valid, part.first, part.count, 0};
             }
@@ -42,11 +43,12 @@ z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh, unsigned
 }
 
 z3d_status z3d_checkpoint_snapshot_bytes(const z3d_model *model, const z3d_mesh *mesh,
-                                         z3d_optimizer optimizer, int64_t *bytes) {
+                                         const z3d_program_config *config, int64_t *bytes) {
     z3d_extent *extent;
     int count;
     *bytes = 0;
-    Z3D_TRY(z3d_shard_plan(model, mesh, z3d_optimizer_kinds(optimizer), &count, &extent));
+    Z3D_TRY(z3d_shard_plan(model, mesh, config, z3d_optimizer_kinds(config->optimizer), &count,
+                           &extent));
     for (int i = 0; i < count; i++) *bytes += extent[i].count * (int64_t)sizeof(float);
     free(extent);
     return Z3D_OK;
@@ -57,7 +59,7 @@ z3d_status z3d_checkpoint_bytes(const z3d_model *model, const z3d_mesh *mesh,
     z3d_layout *layout;
     int64_t written;
     *saved = *loaded = 0;
-    Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, config->optimizer, &written));
+    Z3D_TRY(z3d_checkpoint_snapshot_bytes(model, mesh, config, &written));
     *saved = (double)written;
     int states = z3d_count_kinds(z3d_optimizer_kinds(config->optimizer));
     Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));

@@ -5,9 +5,26 @@
 #define ZERO3D_ZERO_PROGRAM_H
 
 #include "parallel/parallel.h"
+#include "parallel/schedule/schedule.h"
 #include "src/base/base.h"
 #include "src/model/unit.h"
 #include "zero/program/opcodes.h"
+
+/* How units are divided among pipeline stages, and in which order these run them. All zero: there is
+ * one chunk, with all units. */
+typedef struct z3d_pipeline_config {
+    z3d_schedule_kind schedule;
+    int chunks_per_stage;                /* 0: 1 */
+    int first_unit[Z3D_MAX_CHUNKS + 1];  /* of each chunk, and the number of units; all zero: as
+                                            many units in each chunk as possible */
+    const z3d_schedule *file;            /* of schedule FILE; must outlive all that is made of it */
+    bool gather_per_step; /* parameters that are gathered for use stay until the step's last use;
+                             else until the end of the pass that uses them */
+} z3d_pipeline_config;
+
+static inline int z3d_chunks_of_stage(const z3d_pipeline_config *pipeline) {
+    return pipeline->chunks_per_stage ? pipeline->chunks_per_stage : 1;
+}
 
 /* What the builder decides from. No `auto` here. */
 typedef struct z3d_program_config {
@@ -34,7 +51,22 @@ typedef struct z3d_program_config {
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
     bool gathered; /* evaluate, generate: no parameter changed since this mode's gathers ran, so
                       that what every rank keeps whole is whole already */
+    z3d_pipeline_config pipeline;
 } z3d_program_config;
+
+/* ---- pipeline stages: which units each chunk has ---- */
+
+/* What the chunks have about as much of. */
+typedef enum z3d_balance {
+    Z3D_BALANCE_TIME,       /* chunks take about as long: FLOPs, and bytes moved, of the recordings */
+    Z3D_BALANCE_PARAMETERS, /* chunks have about as many parameters */
+    Z3D_BALANCE_UNIFORM     /* chunks have as many units */
+} z3d_balance;
+
+/* Sets pipeline.first_unit of `config`, whose other fields are decided, for so many stages: the
+ * chunk with most is as small as possible. Pure. Errors: ERR_CONFIG, ERR_MEMORY, ERR_PROGRAM. */
+z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance balance,
+                               z3d_program_config *config);
 
 /* ---- layout: parameter groups as flat buffers and shards ---- */
 
@@ -75,6 +107,9 @@ typedef struct z3d_group_layout {
     z3d_axes replica_axes; /* over which finished gradients of parameters that all of them hold are
                               summed; NONE: they need not be */
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
+    bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
+    bool counts;           /* this stage is the first that holds it: counts its norm, saves it */
+    int twin; /* the other pipeline stage that holds it, whose gradients are added; -1: none */
     int64_t
         offset[Z3D_MAX_PARAMETERS]; /* first element of each parameter in the flat local buffer */
     int64_t elements;               /* of the parameters, without the flat padding */
@@ -91,14 +126,24 @@ enum { Z3D_SHARD_ALIGN = 64 };
 typedef struct z3d_layout {
     int num_groups;
     int tensor_size, tensor_index; /* of the group that parameters are split over */
-    int64_t padded_total;          /* P: sum of padded */
+    int stages, stage;             /* of the pipeline; this rank's */
+    int num_chunks;                /* of all stages */
+    int *first_unit; /* of each chunk, and the number of units */
+    int *stage_of_chunk, *chunk_of_unit;
+    int64_t padded_total; /* P: sum of padded of what this stage holds */
     z3d_group_layout *group;
 } z3d_layout;
 
-/* config: decides what is kept (z3d_states_decide); NULL where only places and sizes matter. */
+/* config: decides what is kept (z3d_states_decide), and which stage has which unit; NULL where only
+ * places and sizes matter, and there is one stage. Errors: ERR_CONFIG, also for chunks that are not
+ * all units in order, and for a group that units of more than two stages use. */
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);
+int z3d_layout_stage_of(const z3d_layout *layout, int unit);
+/* Whether this pipeline stage runs the unit; whether the unit is the first of its chunk. */
+bool z3d_layout_has_unit(const z3d_layout *layout, int unit);
+bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit);
 /* Intersection of range r of group g with this rank's shard; false when empty. first is in the flat
  * buffer. */
 bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_range *out);
@@ -201,8 +246,14 @@ typedef enum z3d_moves {
     Z3D_MOVES_NONE,
     Z3D_MOVES_PARAMETERS,
     Z3D_MOVES_GRADIENTS,
-    Z3D_MOVES_ACTIVATIONS
+    Z3D_MOVES_ACTIVATIONS,         /* a unit's input */
+    Z3D_MOVES_ACTIVATION_GRADIENTS /* its gradient */
 } z3d_moves;
+
+/* Whether what moves is a unit's input or that input's gradient. */
+static inline bool z3d_moves_input(z3d_moves moves) {
+    return moves >= Z3D_MOVES_ACTIVATIONS;
+}
 
 /* What an instruction does with the buffer in a slot. CLOBBER: what it leaves there is nobody's. */
 typedef enum z3d_access {
@@ -235,6 +286,7 @@ typedef struct z3d_instruction {
     z3d_phase phase;
     int ticket;             /* the same of a start and its wait; WHOLE: -1 */
     int unit, micro, group; /* -1: not about one */
+    int peer;               /* send and receive: the other pipeline stage; else -1 */
     z3d_axes axes;          /* z3d_opcode_axes: of its collective, of the parts that it copies */
     z3d_rows rows;          /* of activations that move: OWN: the part of this rank among those of
                                the axes; ALL: whole */
@@ -319,6 +371,7 @@ int z3d_instruction_source(const z3d_program *program, const z3d_instruction *in
 /* What the table says of an entry: a collective that is started and waited for; that, or an
  * exchange; its kind and type. */
 bool z3d_is_collective(const z3d_instruction *in);
+bool z3d_is_point_to_point(const z3d_instruction *in); /* of collectives: a send or a receive */
 bool z3d_communicates(const z3d_instruction *in);
 z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in);
 z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instruction *in);
@@ -355,9 +408,9 @@ z3d_status z3d_program_verify(const z3d_program *program);
 /* Plays the programs of all ranks of a world against each other, children included: same
  * collectives in the same order per group, no circular wait. programs[rank]; world size = count. */
 z3d_status z3d_program_verify_world(z3d_program *const *programs, int count);
-/* The same for a world in which all ranks have this program but for their rank: one stands for its
- * class. */
-z3d_status z3d_program_verify_class(const z3d_program *program);
+/* The same for a large world, with one program for each pipeline stage: ranks of one stage have the
+ * same program but for their rank, so one stands for its class. */
+z3d_status z3d_program_verify_classes(z3d_program *const *programs, int stages);
 
 /* ---- all programs of a configuration ---- */
 
@@ -371,7 +424,7 @@ typedef struct z3d_program_set {
     /* The same modes once their gathers have run and until a parameter changes
      * (config.gathered); NULL: they would gather all the same. */
     z3d_program *again[Z3D_MODE_COUNT];
-    bool one_class; /* a large world: this rank's programs stand for those of all */
+    bool classes; /* a large world: one program for each pipeline stage stands for those of all */
 } z3d_program_set;
 
 /* Layout, traces, programs of all modes and their memory; with `verify` each is verified, alone and

@@ -96,19 +96,19 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh 
     return z3d_plan_mesh(config, (int)ranks, rank, out);
 }
 
-z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,
-                             int64_t *bytes) {
+z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,
+                             const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes) {
     *bytes = 0;
     if (!config->checkpoint_async) return Z3D_OK;
-    return z3d_checkpoint_snapshot_bytes(model, mesh, (z3d_optimizer)config->optimizer_type, bytes);
+    return z3d_checkpoint_snapshot_bytes(model, mesh, program, bytes);
 }
 
 static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) {
     Z3D_TRY(z3d_plan_place(config, ranks, rank, &plan->mesh));
     ranks = z3d_mesh_size(&plan->mesh, Z3D_AXES_WORLD);
-    z3d_plan_program_config(config, &plan->program_config);
     plan->threads = z3d_plan_threads(config, ranks);
     Z3D_TRY(z3d_model_from_config(config, &plan->model));
+    Z3D_TRY(z3d_plan_program_config(config, plan->model, &plan->program_config));
     Z3D_TRY(z3d_program_set_create(plan->model, &plan->mesh, &plan->program_config, plan->threads,
                                    true, &plan->set));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
@@ -116,7 +116,8 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
             z3d_program_ledger(plan->set.program[mode], (z3d_space)space,
                                &plan->ledger[mode][space]);
     plan->flops = count_flops(plan);
-    return z3d_plan_snapshot(config, plan->model, &plan->mesh, &plan->snapshot);
+    return z3d_plan_snapshot(config, &plan->program_config, plan->model, &plan->mesh,
+                             &plan->snapshot);
 }
 
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out) {

@@ -16,12 +16,14 @@
 
 /* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without
  * checkpoint.async. */
-z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_model *model, const z3d_mesh *mesh,
-                             int64_t *bytes);
+z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,
+                             const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes);
 
-/* The builder's input. The configuration must be resolved (z3d_config_resolve). cpu_checkpointing
- * `auto` counts as off: call z3d_choose_offload first. */
-void z3d_plan_program_config(const z3d_config *config, z3d_program_config *out);
+/* The builder's input, with the model's units divided among pipeline stages. The configuration must
+ * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
+ * first. Errors: ERR_CONFIG, ERR_MEMORY, ERR_PROGRAM. */
+z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
+                                   z3d_program_config *out);
 
 /* The axes' sizes, as `rank` of `ranks` sees them: the one place that reads them. The configuration
  * must have been resolved for so many ranks. Errors: ERR_TOPOLOGY. */

@@ -144,7 +144,7 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                           plan->set.program[mode]->num_instructions,
                           plan->set.program[mode]->num_buffers);
     z3d_string_append(out, "  verified: these programs, %s\n",
-                      plan->set.one_class
+                      plan->set.classes
                           ? "of which one stands for all ranks: they differ in the rank only"
                           : "and the programs of all ranks against each other");
 }

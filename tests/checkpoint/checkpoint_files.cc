@@ -98,7 +98,7 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
         ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
         ASSERT_Z3D(z3d_checkpoint_bytes(model, &place, &config, &saved, &loaded));
         ASSERT_Z3D(
-            z3d_shard_plan(model, &place, z3d_optimizer_kinds(config.optimizer), &count, &extent));
+            z3d_shard_plan(model, &place, &config, z3d_optimizer_kinds(config.optimizer), &count, &extent));
         free(extent);
         (void)snprintf(name, sizeof name, "/shard-%05d.h5", r);
         double size = (double)std::filesystem::file_size(folder + name);
@@ -188,8 +188,8 @@ TEST(Files, SnapshotsHoldEachElementOnce) {
                 z3d_mesh place;
                 int64_t bytes;
                 ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
-                ASSERT_Z3D(
-                    z3d_checkpoint_snapshot_bytes(model, &place, Z3D_OPTIMIZER_adamw, &bytes));
+                const z3d_program_config config{}; // AdamW
+                ASSERT_Z3D(z3d_checkpoint_snapshot_bytes(model, &place, &config, &bytes));
                 sum += bytes;
             }
             EXPECT_EQ(sum, 12 * z3d_model_parameter_count(whole));

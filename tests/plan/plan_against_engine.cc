@@ -108,7 +108,7 @@ Outcome engine(const std::string &text, int ranks, int rank, int threads) {
     out.status = z3d_plan_place(config, ranks, rank, &mesh);
     if (out.status == Z3D_OK) out.status = z3d_model_from_config(config, &model);
     if (out.status == Z3D_OK) {
-        z3d_plan_program_config(config, &program);
+        EXPECT_EQ(Z3D_OK, z3d_plan_program_config(config, model, &program));
         z3d_sim_node node = {};
         node.threads = threads;
         out.status = z3d_simulation_create(model, &mesh, &program, 0, node, &made);

@@ -15,7 +15,10 @@ extern "C" {
 namespace harness {
 
 struct Options {
-    int tensor = 1, data = 0; // data 0: all ranks of the world
+    int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
+    int chunks = 1;                         // of each pipeline stage
+    z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
+    bool gather_per_step = false;
     int stage = 0, accumulation = 1, steps = SANITIZED ? 4 : 20, threads = 1;
     int64_t global_batch = 8, micro_batch = 0; // micro_batch 0: what global_batch leaves to it
     z3d_dtype dtype = Z3D_F32;
@@ -35,7 +38,7 @@ struct Options {
 
     // Fills in what follows from the number of ranks.
     void resolve(int ranks) {
-        if (data == 0) data = ranks / tensor;
+        if (data == 0) data = ranks / tensor / pipeline;
         if (micro_batch > 0)
             global_batch = micro_batch * data * accumulation;
         else
@@ -78,13 +81,21 @@ struct Options {
         c.offload_activations = offload;
         c.overlap = overlap;
         c.reduce_bucket = c.gather_bucket = bucket;
+        c.pipeline.schedule = schedule;
+        c.pipeline.chunks_per_stage = chunks;
+        c.pipeline.gather_per_step = gather_per_step;
         return c;
     }
 };
 
 inline std::string name_of(const Options &o) {
     return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +
-           std::to_string(o.data) + " accumulation" + std::to_string(o.accumulation) +
+           std::to_string(o.data) +
+           (o.pipeline == 1 ? ""
+                            : " pipeline" + std::to_string(o.pipeline) + " chunks" +
+                                  std::to_string(o.chunks) + " " +
+                                  z3d_schedule_name(o.schedule)) +
+           (o.gather_per_step ? " gathered_once" : "") + " accumulation" + std::to_string(o.accumulation) +
            (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +
            (o.recompute ? " recompute" : "") + (o.replay_full ? " replay" : "") +
            (o.partition ? " P_a" : "") + (o.offload ? " cpu" : "") +

@@ -45,7 +45,7 @@ class World {
     }
 
     int size() const {
-        return o.tensor * o.data;
+        return o.tensor * o.data * o.pipeline;
     }
 
     z3d_status prepare() {
@@ -54,7 +54,7 @@ class World {
         for (int rank = 0; rank < size(); rank++) {
             z3d_mesh t;
             z3d_layout *layout;
-            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, o.pipeline, rank, &t));
             Z3D_TRY(z3d_layout_create(model, &t, &c, &layout));
             layouts.push_back(layout);
         }
@@ -69,7 +69,7 @@ class World {
         for (int rank = 0; rank < size(); rank++) {
             z3d_mesh t;
             z3d_program *p;
-            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, 1, rank, &t));
+            Z3D_TRY(z3d_mesh_make(o.tensor, o.data, o.pipeline, rank, &t));
             Z3D_TRY(z3d_program_build(model, layouts[(size_t)rank], traces, &t, &c, mode, &p));
             programs.push_back(p);
             Z3D_TRY(z3d_program_plan(&p, 1));

@@ -55,13 +55,13 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, &unit->saving, w, input, unit->checkpoint);
     b->saving = w;
     if (!p->config.overlap)
-        z3d_builder_finish_saves(b, (struct work){WORK_BACKWARD, w.unit, w.micro});
+        z3d_builder_finish_saves(b);
 }
 
 /* A transfer may take as long as the next unit's forward: then its source is free. */
-void z3d_builder_finish_saves(struct builder *b, struct work w) {
+void z3d_builder_finish_saves(struct builder *b) {
     struct work saved = b->saving;
-    if (saved.unit < 0 || (w.kind == WORK_FORWARD && saved.unit >= w.unit)) return;
+    if (saved.unit < 0) return;
     struct unit_state *unit = z3d_builder_state(b, saved.unit, saved.micro);
     emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_WAIT, &unit->saving, saved,
          z3d_builder_input(b, saved.unit, saved.micro), unit->checkpoint);
@@ -125,9 +125,10 @@ void z3d_builder_load_input(struct builder *b, struct work w) {
 void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     if (!moves(b->program) || !b->program->config.overlap) return;
     int from = z3d_builder_recomputes(b->program, w.unit) ? b->kept_from[w.unit] : w.unit;
-    int below = from > 0 ? b->kept_from[from - 1] : -1;
-    if (below <= 0) return;
-    struct work next = {WORK_RECOMPUTE, below, w.micro};
+    const z3d_program *p = b->program;
+    int below = z3d_layout_begins_chunk(p->layout, from) ? -1 : b->kept_from[from - 1];
+    if (below < 0 || z3d_model_input(p->model, below, p->mode) < 0) return;
+    struct work next = {WORK_RECOMPUTE, below, w.micro, w.task};
     if (z3d_builder_state(b, below, w.micro)->loaded < 0)
         start_load(b, next);
     else if (b->program->config.partition_activations && w.kind == WORK_BACKWARD &&

@@ -82,14 +82,15 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
                            .unit = -1,
                            .micro = -1,
                            .group = -1,
+                           .peer = -1,
                            .rows = Z3D_ROWS_ALL,
                            .axes = z3d_opcode_axes(p->layout, opcode, -1)};
     for (int s = 0; s < Z3D_SLOT_COUNT; s++) i->buffer[s] = -1;
     return i;
 }
 
-static z3d_instruction *emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
-                                   int *ticket, int g) {
+z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                        int *ticket, int g) {
     z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
     i->group = g;
     i->axes = z3d_opcode_axes(b->program->layout, opcode, g);
@@ -131,7 +132,7 @@ static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, 
     int64_t columns = bucket_columns(p->layout, g, bucket);
     check_entries(b, g, columns, opcode == Z3D_OP_REDUCE_GRADS);
     for (int64_t first = 0; first < shard && b->status == Z3D_OK; first += columns) {
-        z3d_instruction *i = emit_group(b, opcode, phase, &next, g);
+        z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, &next, g);
         next++;
         i->micro = micro;
         i->first = first;
@@ -161,10 +162,11 @@ static void add_persistent(struct builder *b) {
                                p->model->field[f].name, m);
     for (int g = 0; g < p->model->num_groups; g++) {
         for (int part = 0; part < Z3D_PART_COUNT; part++) {
-            int buffer = z3d_builder_buffer(b, category[part],
-                                            z3d_kept_bytes(p->layout, g, (z3d_group_part)part),
-                                            name[part], p->model->group[g].name, -1);
+            int buffer = z3d_builder_buffer(b, category[part], 1, name[part],
+                                            p->model->group[g].name, -1);
             if (buffer < 0) continue;
+            /* 0 where another pipeline stage has the group: its place in the list stays. */
+            p->buffer[buffer].bytes = z3d_kept_bytes(p->layout, g, (z3d_group_part)part);
             p->buffer[buffer].group = g;
             p->buffer[buffer].rows = p->layout->group[g].kept[part].rows;
         }
@@ -221,14 +223,19 @@ static void gather_before(struct builder *b, int step) {
     start_gathers_for(b, next);
 }
 
+/* By what comes next, or, where parameters are gathered once a step, by anything. */
+static bool is_read_later(const struct builder *b, int step, int g) {
+    if (b->program->config.pipeline.gather_per_step) return step < b->group[g].last_reader;
+    return z3d_builder_reads_group(b, step + 1, g);
+}
+
 static void release_after(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
         if (!b->group[g].decided.gather_each_use) continue;
-        if (!z3d_builder_reads_group(b, step, g) || z3d_builder_reads_group(b, step + 1, g))
-            continue;
-        z3d_instruction *i = emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
+        if (!z3d_builder_reads_group(b, step, g) || is_read_later(b, step, g)) continue;
+        z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
         b->group[g].parameters = -1;
     }
@@ -255,7 +262,7 @@ static void gather_at_start(struct builder *b) {
 /* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
  * stage. */
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i = emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
+    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
 }
 
@@ -286,7 +293,7 @@ static void add_started(struct started *started, int g, int micro) {
 
 /* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
 static void keep_shard(struct builder *b, int g, int micro) {
-    z3d_instruction *i = emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, g);
+    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, g);
     i->micro = micro;
     i->buffer[Z3D_SLOT_GRADIENTS] = b->group[g].gradients;
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
@@ -303,7 +310,7 @@ static void wait_reductions(struct builder *b) {
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->group[g].reducing, g, micro,
                      b->group[g].gradients, -1);
         if (!b->group[g].decided.reduce_kept) keep_shard(b, g, micro);
-        if (micro < p->config.accumulation - 1) continue;
+        if (micro < p->config.accumulation - 1 || p->layout->group[g].twin >= 0) continue;
         if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
             add_started(&b->summing, g, micro);
@@ -327,7 +334,21 @@ static void reduce_after(struct builder *b, struct work w) {
                      b->group[g].gradients, -1);
         add_started(&b->reducing, g, w.micro);
     }
-    if (!p->config.overlap || w.unit == 0) wait_reductions(b);
+    if (!p->config.overlap || z3d_layout_begins_chunk(p->layout, w.unit)) wait_reductions(b);
+}
+
+/* The gradients of a group that another pipeline stage holds, too: it adds those of its units. */
+static void exchange_gradients(struct builder *b) {
+    const z3d_program *p = b->program;
+    for (int g = 0; g < p->model->num_groups; g++) {
+        if (p->layout->group[g].twin < 0) continue;
+        z3d_builder_exchange(b, g);
+        if (b->group[g].decided.sum_replicated) {
+            emit_sum(b, Z3D_PHASE_START, g);
+            emit_sum(b, Z3D_PHASE_WAIT, g);
+        }
+        share_gradients(b, g);
+    }
 }
 
 /* ---- units ---- */
@@ -433,7 +454,7 @@ static void do_work(struct builder *b, struct work w) {
     switch (w.kind) {
     case WORK_FORWARD:
         forward(b, w, p->mode == Z3D_MODE_TRAIN && !recomputes, true);
-        z3d_builder_finish_saves(b, w);
+        z3d_builder_finish_saves(b);
         z3d_builder_save_input(b, w);
         break;
     case WORK_RECOMPUTE:
@@ -442,7 +463,7 @@ static void do_work(struct builder *b, struct work w) {
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));
         break;
     case WORK_BACKWARD:
-        z3d_builder_finish_saves(b, w);
+        z3d_builder_finish_saves(b);
         z3d_builder_prefetch_input(b, w);
         backward(b, w);
         break;
@@ -454,17 +475,31 @@ static void do_work(struct builder *b, struct work w) {
 static void optimize(struct builder *b) {
     z3d_program *p = b->program;
     wait_sums(b);
+    exchange_gradients(b);
     z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
+        if (!p->layout->group[g].held) continue;
         int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
         if (b->group[g].decided.gather_gradients)
             emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1, kept,
                          -1);
-        z3d_instruction *i = emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
+        z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
         i->buffer[Z3D_SLOT_SHARD] = kept;
     }
+}
+
+/* The stage of the last unit has the result, and the others get it. */
+static void give_result(struct builder *b) {
+    const z3d_program *p = b->program;
+    int last = p->model->num_units - 1, output = z3d_builder_state(b, last, 0)->output;
+    bool own = z3d_layout_has_unit(p->layout, last);
+    if (!own)
+        output = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, last),
+                                    "result", p->model->unit[last].name, 0);
+    z3d_instruction *i = z3d_builder_emit(b, Z3D_OP_GATHER_OUTPUT, Z3D_PHASE_WHOLE, NULL);
+    i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT] = output;
 }
 
 static void build(struct builder *b) {
@@ -477,16 +512,15 @@ static void build(struct builder *b) {
     gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
         gather_before(b, step);
+        if (z3d_builder_begins_task(b, step)) z3d_builder_receive(b, b->work[step].task);
         do_work(b, b->work[step]);
         release_after(b, step);
+        if (z3d_builder_ends_task(b, step)) z3d_builder_send(b, b->work[step].task);
     }
-    if (p->mode == Z3D_MODE_TRAIN) {
-        optimize(b);
-    } else {
-        z3d_opcode last = p->mode == Z3D_MODE_EVALUATE ? Z3D_OP_SUM_LOSS : Z3D_OP_GATHER_OUTPUT;
-        z3d_instruction *i = z3d_builder_emit(b, last, Z3D_PHASE_WHOLE, NULL);
-        i->buffer[Z3D_SLOT_INPUT] = z3d_builder_state(b, p->model->num_units - 1, 0)->output;
-    }
+    z3d_builder_finish_sends(b);
+    if (p->mode == Z3D_MODE_TRAIN) optimize(b);
+    if (p->mode == Z3D_MODE_EVALUATE) z3d_builder_emit(b, Z3D_OP_SUM_LOSS, Z3D_PHASE_WHOLE, NULL);
+    if (p->mode == Z3D_MODE_GENERATE) give_result(b);
 }
 
 static void find_lifetimes(z3d_program *p) {
@@ -516,12 +550,20 @@ static z3d_status find_writers(struct builder *b) {
                                            .decided = decide(&p->config, p->layout, g)};
     for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
         const z3d_unit *unit = &p->model->unit[u];
-        const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0});
+        if (!z3d_layout_has_unit(p->layout, u)) continue;
+        const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0, 0});
         for (int s = 0; s < unit->num_groups; s++)
             if (trace->writes_gradients[s]) b->group[unit->group[s]].last_writer = u;
     }
+    for (int step = 0; step < b->num_work; step++) {
+        const z3d_unit *unit = &p->model->unit[b->work[step].unit];
+        for (int s = 0; s < unit->num_groups; s++)
+            if (z3d_builder_reads_group(b, step, unit->group[s]))
+                b->group[unit->group[s]].last_reader = step;
+    }
     for (int g = 0; g < p->model->num_groups; g++) {
-        if (p->mode == Z3D_MODE_TRAIN && b->group[g].last_writer < 0)
+        bool held = p->layout->group[g].held;
+        if (p->mode == Z3D_MODE_TRAIN && held && b->group[g].last_writer < 0)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "parameter group %s: no unit's backward writes its gradients",
                              p->model->group[g].name);
@@ -598,6 +640,9 @@ end:
     free(b.state);
     free(b.work);
     free(b.kept_from);
+    free(b.transfer);
+    free(b.of_task);
+    z3d_schedule_destroy(b.schedule);
     if (status != Z3D_OK)
         z3d_program_destroy(b.program);
     else

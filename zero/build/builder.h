@@ -22,6 +22,7 @@ struct group_state {
     int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
     bool written;    /* something was written to it: add from now on */
     int last_writer; /* the unit whose backward completes the gradient */
+    int last_reader; /* the last work that reads the parameters */
     int gathering, reducing, summing, sharing; /* first ticket of what is under way; gathering -1:
                                                   nothing */
     struct decisions decided;
@@ -47,6 +48,23 @@ enum work_kind { WORK_FORWARD, WORK_RECOMPUTE, WORK_BACKWARD };
 struct work {
     enum work_kind kind;
     int unit, micro;
+    int task; /* of this stage's schedule */
+};
+
+/* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All ranks
+ * start theirs in one order, that of `when`: the end of the pass that makes it, if every pass took
+ * its usual time (z3d_schedule_times). So the first in that order of those that are not over has
+ * been started at both ends, or will be before its rank waits for another one. */
+struct transfer {
+    double when;
+    int unit, micro, task; /* task: of this stage, that sends or needs it */
+    bool gradient, send;
+    int ticket, buffer; /* once it has been started */
+};
+
+/* The transfers of one task, -1: none. */
+struct crossing {
+    int receive, send;
 };
 
 struct builder {
@@ -58,6 +76,12 @@ struct builder {
     struct work saving; /* whose checkpoint's transfer to the host is under way; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
+    z3d_schedule *schedule;  /* of all stages; NULL: the user's own is used */
+    const z3d_task *task;    /* of this stage */
+    struct transfer *transfer;
+    struct crossing *of_task; /* NULL: there is one stage */
+    int num_tasks, num_transfers;
+    int started, finished; /* transfers: the next to start; sends before this one are over */
     z3d_status status; /* first failure; later emits do nothing */
 };
 
@@ -67,9 +91,15 @@ int z3d_builder_buffer(struct builder *b, z3d_category category, int64_t bytes, 
                        const char *whose, int micro);
 z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                   int *ticket);
+/* The same of a parameter group. */
+z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                        int *ticket, int group);
 
 /* work.c: the order of work, and what of it there is. */
 z3d_status z3d_builder_order(struct builder *b);
+/* Whether work number `step` is the first, the last of its task. */
+bool z3d_builder_begins_task(const struct builder *b, int step);
+bool z3d_builder_ends_task(const struct builder *b, int step);
 /* Unit u's forward is repeated from a checkpoint before its backward. */
 bool z3d_builder_recomputes(const z3d_program *p, int unit);
 /* Unit u is the first of those that are recomputed from one checkpoint. */
@@ -84,10 +114,19 @@ bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
 int z3d_builder_input(const struct builder *b, int unit, int micro);
 
+/* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what it
+ * made is on its way. exchange: of a group that another stage holds, too, the kept own shard becomes
+ * the sum of both. */
+z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule);
+void z3d_builder_receive(struct builder *b, int task);
+void z3d_builder_send(struct builder *b, int task);
+void z3d_builder_finish_sends(struct builder *b);
+void z3d_builder_exchange(struct builder *b, int group);
+
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
  * another piece of work; before its recompute; ahead of that, as far as it may overlap. */
 void z3d_builder_save_input(struct builder *b, struct work w);
-void z3d_builder_finish_saves(struct builder *b, struct work w);
+void z3d_builder_finish_saves(struct builder *b);
 void z3d_builder_load_input(struct builder *b, struct work w);
 void z3d_builder_prefetch_input(struct builder *b, struct work w);
 

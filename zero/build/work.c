@@ -1,6 +1,6 @@
-/* The order of work in a step: for every micro-batch, forward through all units, then backward
- * through all. Each segment of recomputed units is recomputed from its activation checkpoint just
- * before its backward. */
+/* The order of work in a step: the schedule lists passes of chunks; a forward pass runs the chunk's
+ * units in order, a backward pass in reverse. Each segment of recomputed units is recomputed from
+ * its activation checkpoint just before its backward. */
 #include <stdlib.h>
 
 #include "zero/build/builder.h"
@@ -12,11 +12,13 @@ bool z3d_builder_recomputes(const z3d_program *p, int unit) {
            !z3d_model_is_last(p->model, unit);
 }
 
-/* One unit in `checkpoint_every` of each stretch of recomputed ones keeps its input. */
+/* One unit in `checkpoint_every` of each stretch of recomputed ones keeps its input. A stretch ends
+ * with its chunk. */
 static void place_checkpoints(struct builder *b) {
     const z3d_program *p = b->program;
     int every = p->config.checkpoint_every > 1 ? p->config.checkpoint_every : 1, kept = -1;
     for (int u = 0, stretch = 0; u < p->model->num_units; u++) {
+        if (z3d_layout_begins_chunk(p->layout, u)) stretch = 0, kept = -1;
         stretch = z3d_builder_recomputes(p, u) ? stretch + 1 : 0;
         if (stretch > 0 && (stretch - 1) % every == 0) kept = u;
         b->kept_from[u] = kept;
@@ -51,27 +53,70 @@ bool z3d_builder_reads_group(const struct builder *b, int step, int group) {
     return false;
 }
 
-static void append(struct builder *b, enum work_kind kind, int unit, int micro) {
-    b->work[b->num_work++] = (struct work){kind, unit, micro};
+static void append(struct builder *b, enum work_kind kind, int unit, int micro, int task) {
+    b->work[b->num_work++] = (struct work){kind, unit, micro, task};
+}
+
+bool z3d_builder_begins_task(const struct builder *b, int step) {
+    return step == 0 || b->work[step - 1].task != b->work[step].task;
+}
+
+bool z3d_builder_ends_task(const struct builder *b, int step) {
+    return step == b->num_work - 1 || b->work[step + 1].task != b->work[step].task;
+}
+
+static void append_backward(struct builder *b, int first, int last, int micro, int task) {
+    const z3d_program *p = b->program;
+    while (last >= first) {
+        int from = z3d_builder_recomputes(p, last) ? b->kept_from[last] : last;
+        for (int u = from; u <= last && z3d_builder_recomputes(p, last); u++)
+            append(b, WORK_RECOMPUTE, u, micro, task);
+        for (int u = last; u >= from; u--) append(b, WORK_BACKWARD, u, micro, task);
+        last = from - 1;
+    }
+}
+
+static void append_task(struct builder *b, int task) {
+    z3d_task t = b->task[task];
+    const int *first_unit = &b->program->layout->first_unit[t.chunk];
+    if (t.pass == Z3D_PASS_BACKWARD)
+        append_backward(b, first_unit[0], first_unit[1] - 1, t.micro, task);
+    for (int u = first_unit[0]; u < first_unit[1] && t.pass == Z3D_PASS_FORWARD; u++)
+        append(b, WORK_FORWARD, u, t.micro, task);
+}
+
+/* Of all stages; only training goes back. */
+static z3d_status make_schedule(struct builder *b, const z3d_schedule **out) {
+    const z3d_program *p = b->program;
+    const z3d_pipeline_config *c = &p->config.pipeline;
+    int stages = p->layout->stages, chunks = p->layout->num_chunks;
+    bool train = p->mode == Z3D_MODE_TRAIN, own = train && c->schedule == Z3D_SCHEDULE_FILE;
+    if (own && (!c->file || c->file->stages != stages || c->file->chunks != chunks ||
+                c->file->micros != p->config.accumulation))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "the schedule of the file must be of %d stages, %d chunks and %d "
+                         "micro-batches",
+                         stages, chunks, p->config.accumulation);
+    if (train && !own)
+        Z3D_TRY(z3d_schedule_create(c->schedule, stages, chunks, p->config.accumulation,
+                                    &b->schedule));
+    if (!train)
+        Z3D_TRY(z3d_schedule_create_forward(c->schedule, stages, chunks, 1, &b->schedule));
+    *out = own ? c->file : b->schedule;
+    return Z3D_OK;
 }
 
 z3d_status z3d_builder_order(struct builder *b) {
     const z3d_program *p = b->program;
-    bool train = p->mode == Z3D_MODE_TRAIN;
-    int units = p->model->num_units, micros = train ? p->config.accumulation : 1;
-    Z3D_TRY(
-        z3d_new(3 * (size_t)units * (size_t)micros, sizeof *b->work, "order of work", &b->work));
+    const z3d_schedule *schedule = NULL;
+    int units = p->model->num_units;
+    int64_t runs = 3 * (int64_t)units * p->config.accumulation;
+    Z3D_TRY(make_schedule(b, &schedule));
+    b->task = schedule->task + schedule->first[p->layout->stage];
+    b->num_tasks = schedule->first[p->layout->stage + 1] - schedule->first[p->layout->stage];
+    Z3D_TRY(z3d_new((size_t)runs, sizeof *b->work, "order of work", &b->work));
     Z3D_TRY(z3d_new((size_t)units, sizeof *b->kept_from, "order of work", &b->kept_from));
     place_checkpoints(b);
-    for (int m = 0; m < micros; m++) {
-        for (int u = 0; u < units; u++) append(b, WORK_FORWARD, u, m);
-        for (int last = units - 1; last >= 0 && train;) {
-            int first = z3d_builder_recomputes(p, last) ? b->kept_from[last] : last;
-            for (int u = first; u <= last && z3d_builder_recomputes(p, last); u++)
-                append(b, WORK_RECOMPUTE, u, m);
-            for (int u = last; u >= first; u--) append(b, WORK_BACKWARD, u, m);
-            last = first - 1;
-        }
-    }
-    return Z3D_OK;
+    for (int task = 0; task < b->num_tasks; task++) append_task(b, task);
+    return z3d_builder_list_transfers(b, schedule);
 }

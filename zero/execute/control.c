@@ -76,14 +76,14 @@ z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host)
 
 /* ---- the sums ---- */
 
-/* Adds every group's squares to the control vector; a parameter that all tensor ranks hold is
- * counted by the first of them only. */
+/* Adds every group's squares to the control vector; a parameter that all tensor ranks hold, or two
+ * pipeline stages, is counted by the first of them only. */
 static z3d_status sum_gradient_squares(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     const z3d_layout *layout = p->layout;
     double *squares = device_control(executor) + Z3D_CONTROL_SQUARES;
     for (int g = 0; g < layout->num_groups; g++) {
-        for (int r = 0; r < layout->group[g].num_ranges; r++) {
+        for (int r = 0; r < layout->group[g].num_ranges && layout->group[g].counts; r++) {
             z3d_range range;
             if (!z3d_layout_shard_range(layout, g, r, &range)) continue;
             if (range.replicated && layout->tensor_index != 0) continue;
@@ -100,9 +100,11 @@ static z3d_status sum_over_world(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     int64_t count = z3d_control_count(p);
     double *control = device_control(executor);
-    /* Loss and targets are equal on all tensor ranks. */
+    /* Loss and targets are equal on all tensor ranks of the stage that has the last unit. */
+    bool counts =
+        p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
     Z3D_TRY(Z3D_LAUNCH(executor->device, control_begin, .state = z3d_executor_state(executor),
-                       .control = control, .count = count, .counts = p->layout->tensor_index == 0));
+                       .control = control, .count = count, .counts = counts));
     if (p->mode == Z3D_MODE_TRAIN) Z3D_TRY(sum_gradient_squares(executor));
     z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
                            .op = Z3D_SUM,

@@ -136,14 +136,18 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
     int64_t first, count;
     z3d_instruction_columns(p, i, &first, &count);
     if (count == 0) return Z3D_OK;
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    bool apart = z3d_is_point_to_point(i); /* the own row, without a part's padding */
+    if (apart) count = z3d_executor_own_elements(executor, i);
+    int buffer = i->buffer[info->rules == Z3D_CLASS_SEND ? info->from : info->to];
     z3d_collective call = {
         .kind = z3d_instruction_kind(i),
         .op = Z3D_SUM,
         .dtype = m.dtype,
-        .buffer = z3d_executor_matrix_address(
-            executor, i, i->buffer[z3d_opcode_info_of(i->opcode)->to], 0, first),
+        .buffer = z3d_executor_matrix_address(executor, i, buffer, apart ? m.own : 0, first),
         .count = count,
         .stride = m.columns,
+        .peer = apart ? i->peer : 0,
     };
     return z3d_collective_start(executor->group[i->axes], &call, &executor->ticket[i->ticket]);
 }
@@ -323,11 +327,17 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
 static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
                               const z3d_host_step *host) {
     const z3d_program *p = executor->program;
-    int result = i->buffer[Z3D_SLOT_INPUT];
-    z3d_dtype dtype = p->config.dtype;
-    return z3d_executor_read_floats(executor, z3d_executor_address(executor, result, 0, dtype),
-                                    dtype, z3d_program_output_elements(p, p->model->num_units - 1),
-                                    host->output);
+    int last = p->model->num_units - 1;
+    bool own = i->buffer[Z3D_SLOT_INPUT] >= 0;
+    void *result = z3d_executor_address(
+        executor, i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT], 0, p->config.dtype);
+    z3d_collective call = {.kind = z3d_instruction_kind(i),
+                           .dtype = p->config.dtype,
+                           .buffer = result,
+                           .count = z3d_program_output_elements(p, last),
+                           .peer = z3d_layout_stage_of(p->layout, last)};
+    if (p->layout->stages > 1) Z3D_TRY(z3d_collective_run(executor->group[i->axes], &call));
+    return z3d_executor_read_floats(executor, result, p->config.dtype, call.count, host->output);
 }
 
 /* ---- the loop ---- */

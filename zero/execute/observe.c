@@ -29,7 +29,7 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
     int buffer = i->buffer[info->to];
     int64_t first = i->first, count = z3d_executor_own_elements(executor, i);
     int64_t bytes = (int64_t)z3d_dtype_size(m.dtype);
-    if (i->group < 0 && z3d_is_collective(i)) /* the whole input */
+    if (i->group < 0 && info->rules == Z3D_CLASS_ALL_GATHER) /* the whole input */
         return hash_bytes(executor, hash, z3d_executor_address(executor, buffer, 0, m.dtype),
                           z3d_program_output_bytes(p, z3d_instruction_source(p, i)));
     if (info->rules == Z3D_CLASS_ALL_REDUCE) {

@@ -8,6 +8,7 @@ void z3d_layout_part(const z3d_layout *layout, const z3d_model *model, int g, in
     struct z3d_slice s = z3d_slice_of(&model->group[g].parameter[i], layout);
     int64_t from = all_rows ? 0 : group->own * group->shard;
     int64_t to = all_rows ? group->padded : from + group->shard;
+    if (!group->held) to = from;
     if (s.valid == 0) s.offset = s.global; /* all of this slice is padding */
     *out = (z3d_part){s.outer, s.global, s.inner, s.offset, s.valid, 0, 0};
     /* Elements of the slice before `from` and before `to`, the padding rows not counted. */

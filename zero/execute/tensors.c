@@ -135,7 +135,7 @@ static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *p
 }
 
 /* Sums the ranks' disjoint parts; a parameter that every tensor rank holds is summed over the data
- * group only. */
+ * group only, and over the pipeline. */
 static z3d_status sum_parts(z3d_engine *engine, const z3d_parameter *p, float *values,
                             int64_t count) {
     z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
@@ -145,6 +145,7 @@ static z3d_status sum_parts(z3d_engine *engine, const z3d_parameter *p, float *v
                            .count = count,
                            .scalar = true};
     Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_AXES_DATA], &call));
+    Z3D_TRY(z3d_collective_run(engine->config.group[Z3D_AXES_PIPELINE], &call));
     if (p->split_dim < 0) return Z3D_OK;
     return z3d_collective_run(engine->config.group[Z3D_AXES_TENSOR], &call);
 }
@@ -156,7 +157,8 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     const z3d_group_layout *layout = &engine->set.layout->group[group];
     int64_t from = layout->own * layout->shard, count = logical_elements(p);
     memset(out, 0, (size_t)count * sizeof *out);
-    for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
+    int64_t outer = layout->counts ? z3d_slice_of(p, engine->set.layout).outer : 0;
+    for (int64_t o = 0; o < outer; o++) {
         struct piece piece;
         if (!piece_of(engine, group, parameter, o, from, from + layout->shard, &piece)) continue;
         if (kind == Z3D_TENSOR_GRADIENT)

@@ -134,6 +134,87 @@ static z3d_status check_model(const z3d_model *model, const z3d_mesh *mesh) {
     return Z3D_OK;
 }
 
+/* ---- pipeline stages ---- */
+
+/* As many units in each chunk as possible, the first ones one more. */
+static int even_cut(int units, int chunks, int chunk) {
+    int rest = units % chunks;
+    return units / chunks * chunk + (chunk < rest ? chunk : rest);
+}
+
+static z3d_status check_chunks(const z3d_model *model, const z3d_pipeline_config *pipeline,
+                               int chunks) {
+    if (chunks > Z3D_MAX_CHUNKS || chunks > model->num_units)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "%d units cannot be divided into %d chunks of a pipeline: each needs a "
+                         "unit, and there can be at most %d",
+                         model->num_units, chunks, Z3D_MAX_CHUNKS);
+    if (pipeline->first_unit[chunks] == 0) return Z3D_OK; /* an even cut */
+    bool ascending = pipeline->first_unit[0] == 0 && pipeline->first_unit[chunks] == model->num_units;
+    for (int c = 0; c < chunks; c++)
+        ascending = ascending && pipeline->first_unit[c] < pipeline->first_unit[c + 1];
+    if (ascending) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "the chunks of the pipeline must have all %d units in order, each at least one",
+                     model->num_units);
+}
+
+static z3d_status place_units(const z3d_model *model, const z3d_pipeline_config *pipeline,
+                              z3d_layout *layout) {
+    int chunks = layout->num_chunks = layout->stages * z3d_chunks_of_stage(pipeline);
+    size_t units = (size_t)model->num_units;
+    Z3D_TRY(check_chunks(model, pipeline, chunks));
+    bool even = pipeline->first_unit[chunks] == 0;
+    Z3D_TRY(z3d_new((size_t)chunks + 1, sizeof(int), "layout's chunks", &layout->first_unit));
+    Z3D_TRY(z3d_new((size_t)chunks, sizeof(int), "layout's chunks", &layout->stage_of_chunk));
+    Z3D_TRY(z3d_new(units, sizeof(int), "layout's units", &layout->chunk_of_unit));
+    for (int c = 0; c <= chunks; c++)
+        layout->first_unit[c] =
+            even ? even_cut(model->num_units, chunks, c) : pipeline->first_unit[c];
+    for (int c = 0; c < chunks; c++) {
+        layout->stage_of_chunk[c] = z3d_schedule_stage(pipeline->schedule, layout->stages, c);
+        for (int u = layout->first_unit[c]; u < layout->first_unit[c + 1]; u++)
+            layout->chunk_of_unit[u] = c;
+    }
+    return Z3D_OK;
+}
+
+/* A group that no unit uses is everybody's; the builder refuses it. */
+static z3d_status find_holders(const z3d_model *model, int index, z3d_layout *layout) {
+    z3d_group_layout *g = &layout->group[index];
+    int holder[2] = {-1, -1};
+    for (int u = 0; u < model->num_units; u++) {
+        int stage = z3d_layout_stage_of(layout, u), at = 0;
+        for (int s = 0; s < model->unit[u].num_groups; s++) {
+            if (model->unit[u].group[s] != index) continue;
+            while (at < 2 && holder[at] >= 0 && holder[at] != stage) at++;
+            if (at == 2)
+                return Z3D_ERROR(Z3D_ERR_CONFIG,
+                                 "parameter group %s is used on pipeline stages %d, %d and %d; two "
+                                 "at most can share it",
+                                 model->group[index].name, holder[0], holder[1], stage);
+            holder[at] = stage;
+        }
+    }
+    bool first = holder[0] == layout->stage, second = holder[1] == layout->stage;
+    g->held = first || second || holder[0] < 0;
+    g->counts = !second && g->held;
+    g->twin = first ? holder[1] : second ? holder[0] : -1;
+    return Z3D_OK;
+}
+
+int z3d_layout_stage_of(const z3d_layout *layout, int unit) {
+    return layout->stage_of_chunk[layout->chunk_of_unit[unit]];
+}
+
+bool z3d_layout_has_unit(const z3d_layout *layout, int unit) {
+    return z3d_layout_stage_of(layout, unit) == layout->stage;
+}
+
+bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit) {
+    return layout->first_unit[layout->chunk_of_unit[unit]] == unit;
+}
+
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out) {
     *out = NULL;
@@ -144,14 +225,20 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     layout->num_groups = model->num_groups;
     layout->tensor_size = z3d_mesh_size(mesh, Z3D_AXES_TENSOR);
     layout->tensor_index = z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank);
+    layout->stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
+    layout->stage = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
+    static const z3d_pipeline_config none;
+    Z3D_TRY_GOTO(status, place_units(model, config ? &config->pipeline : &none, layout), fail);
     Z3D_TRY_GOTO(status,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
                          &layout->group),
                  fail);
     for (int g = 0; g < model->num_groups; g++) {
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
+        Z3D_TRY_GOTO(status, find_holders(model, g, layout), fail);
         if (config) z3d_states_decide(config, layout->group[g].kept);
-        if (!z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
+        if (layout->group[g].held &&
+            !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");
             goto fail;
         }
@@ -165,6 +252,9 @@ fail:
 
 void z3d_layout_destroy(z3d_layout *layout) {
     if (!layout) return;
+    free(layout->first_unit);
+    free(layout->stage_of_chunk);
+    free(layout->chunk_of_unit);
     free(layout->group);
     free(layout);
 }
@@ -184,7 +274,7 @@ bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_
 int64_t z3d_layout_largest(const z3d_layout *layout) {
     int64_t largest = 0;
     for (int g = 0; g < layout->num_groups; g++)
-        if (layout->group[g].padded > largest) largest = layout->group[g].padded;
+        if (layout->group[g].held && layout->group[g].padded > largest) largest = layout->group[g].padded;
     return largest;
 }
 

@@ -31,6 +31,7 @@ const char *z3d_opcode_name(z3d_opcode opcode) {
 z3d_axes z3d_opcode_axes(const z3d_layout *layout, z3d_opcode opcode, int group) {
     z3d_opcode_over over = z3d_opcode_info_of(opcode)->over;
     if (over == Z3D_OVER_TENSOR) return Z3D_AXES_TENSOR;
+    if (over == Z3D_OVER_PIPELINE) return Z3D_AXES_PIPELINE;
     if (over == Z3D_OVER_WORLD) return Z3D_AXES_WORLD;
     if (over == Z3D_OVER_NONE || group < 0) return Z3D_AXES_NONE;
     const z3d_group_layout *g = &layout->group[group];
@@ -41,8 +42,13 @@ bool z3d_is_collective(const z3d_instruction *in) {
     return z3d_opcode_info_of(in->opcode)->rules >= Z3D_CLASS_ALL_GATHER;
 }
 
+bool z3d_is_point_to_point(const z3d_instruction *in) {
+    return z3d_opcode_info_of(in->opcode)->rules >= Z3D_CLASS_SEND;
+}
+
 bool z3d_communicates(const z3d_instruction *in) {
-    return z3d_is_collective(in) || z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_EXCHANGE;
+    z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
+    return z3d_is_collective(in) || rules == Z3D_CLASS_EXCHANGE || rules == Z3D_CLASS_RESULT;
 }
 
 z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in) {
@@ -51,6 +57,12 @@ z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in) {
         return Z3D_COLLECTIVE_ALL_GATHER;
     case Z3D_CLASS_REDUCE_SCATTER:
         return Z3D_COLLECTIVE_REDUCE_SCATTER;
+    case Z3D_CLASS_SEND:
+        return Z3D_COLLECTIVE_SEND;
+    case Z3D_CLASS_RECV:
+        return Z3D_COLLECTIVE_RECV;
+    case Z3D_CLASS_RESULT:
+        return Z3D_COLLECTIVE_BROADCAST;
     default:
         return Z3D_COLLECTIVE_ALL_REDUCE;
     }
@@ -60,11 +72,13 @@ z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instructio
     switch (z3d_opcode_info_of(in->opcode)->moves) {
     case Z3D_MOVES_PARAMETERS:
     case Z3D_MOVES_ACTIVATIONS:
+    case Z3D_MOVES_ACTIVATION_GRADIENTS:
         return program->config.dtype;
     case Z3D_MOVES_GRADIENTS:
         return program->config.grad_dtype;
-    default:
-        return Z3D_F64; /* the control vector */
+    default: /* the result; the control vector */
+        return z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_RESULT ? program->config.dtype
+                                                                         : Z3D_F64;
     }
 }
 
@@ -105,6 +119,9 @@ static unsigned to_access(const z3d_instruction *in, const z3d_opcode_info *info
         return Z3D_ACCESS_CLOBBER;
     case Z3D_CLASS_SUM:
         return in->accumulate ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_WRITE;
+    case Z3D_CLASS_RECV:
+    case Z3D_CLASS_RESULT:
+        return Z3D_ACCESS_WRITE;
     case Z3D_CLASS_COPY: /* in place it only says that the input stays */
         return apart ? Z3D_ACCESS_WRITE : Z3D_ACCESS_READ;
     default:
@@ -143,6 +160,8 @@ static z3d_rows rows_of(const z3d_program *p, const z3d_instruction *in, int slo
     case Z3D_CLASS_ALL_REDUCE:
         return Z3D_ROWS_OWN;
     case Z3D_CLASS_COPY:
+    case Z3D_CLASS_SEND:
+    case Z3D_CLASS_RECV:
         return in->rows;
     default:
         return Z3D_ROWS_ALL;
@@ -169,7 +188,7 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
 z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruction *in) {
     const z3d_layout *layout = program->layout;
     z3d_dtype dtype = z3d_instruction_dtype(program, in);
-    if (z3d_opcode_info_of(in->opcode)->moves != Z3D_MOVES_ACTIVATIONS) {
+    if (!z3d_moves_input(z3d_opcode_info_of(in->opcode)->moves)) {
         const z3d_group_layout *g = &layout->group[in->group];
         return (z3d_matrix){g->rows, g->own, g->shard, dtype};
     }
@@ -190,6 +209,9 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
         break;
     case Z3D_CLASS_EXCHANGE:
         *count = z3d_control_count(program);
+        break;
+    case Z3D_CLASS_RESULT:
+        *count = z3d_program_output_elements(program, program->model->num_units - 1);
         break;
     default:
         break;

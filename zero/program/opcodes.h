@@ -23,7 +23,16 @@
     X(SAVE_INPUT, save_input, COPY, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)               \
     X(LOAD_INPUT, load_input, COPY, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)               \
     /* all-gather of its parts on the tensor ranks */                                              \
-    X(GATHER_INPUT, gather_input, ALL_GATHER, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, TRAIN)     \
+    X(GATHER_INPUT, gather_input, ALL_GATHER, UNIT, TENSOR, ACTIVATIONS, INPUT, OUTPUT, ANY)       \
+    /* unit u's input comes from another pipeline stage, its gradient goes back there */           \
+    X(SEND_INPUT, send_input, SEND, UNIT, PIPELINE, ACTIVATIONS, INPUT, COUNT, ANY)                \
+    X(RECV_INPUT, recv_input, RECV, UNIT, PIPELINE, ACTIVATIONS, COUNT, OUTPUT, ANY)               \
+    X(SEND_INPUT_GRADIENT, send_input_gradient, SEND, UNIT, PIPELINE, ACTIVATION_GRADIENTS, INPUT, \
+      COUNT, TRAIN)                                                                                \
+    X(RECV_INPUT_GRADIENT, recv_input_gradient, RECV, UNIT, PIPELINE, ACTIVATION_GRADIENTS, COUNT, \
+      OUTPUT, TRAIN)                                                                               \
+    X(GATHER_INPUT_GRADIENT, gather_input_gradient, ALL_GATHER, UNIT, TENSOR,                      \
+      ACTIVATION_GRADIENTS, INPUT, OUTPUT, TRAIN)                                                  \
     X(RECOMPUTE, recompute, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                      \
     X(BACKWARD, backward, BACKWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                       \
     /* reduce-scatter of group g's gradients, one bucket */                                        \
@@ -31,6 +40,11 @@
       TRAIN)                                                                                       \
     /* the reduced own shard is added to the gradients kept */                                     \
     X(KEEP_SHARD, keep_shard, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                \
+    /* group g is on two pipeline stages (a tied table): each sends the other the kept own shard,  \
+       and adds what it receives */                                                                \
+    X(SEND_GRADS, send_grads, SEND, GROUP, PIPELINE, GRADIENTS, SHARD, COUNT, TRAIN)               \
+    X(RECV_GRADS, recv_grads, RECV, GROUP, PIPELINE, GRADIENTS, COUNT, GRADIENTS, TRAIN)           \
+    X(ADD_GRADS, add_grads, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                  \
     /* all-reduce of the kept own shard's part that is of group g's replicated parameters */       \
     X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, REPLICA, GRADIENTS, COUNT, SHARD, TRAIN)  \
     /* norm, overflow, loss, stop: one small collective */                                         \
@@ -40,7 +54,7 @@
     X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, NONE, NONE, COUNT, COUNT, TRAIN)           \
     /* evaluate: the loss of all ranks; generate: the last unit's output is handed over */         \
     X(SUM_LOSS, sum_loss, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, EVALUATE)                     \
-    X(GATHER_OUTPUT, gather_output, RESULT, STEP, NONE, NONE, INPUT, COUNT, GENERATE)
+    X(GATHER_OUTPUT, gather_output, RESULT, STEP, PIPELINE, NONE, INPUT, OUTPUT, GENERATE)
 
 typedef enum z3d_opcode {
 #define X(NAME, ...) Z3D_OP_##NAME,
@@ -54,22 +68,25 @@ typedef enum z3d_opcode_class {
     Z3D_CLASS_MARK,     /* nothing runs; what `to` held is gone */
     Z3D_CLASS_BEGIN,    /* the host's data and the step state come in */
     Z3D_CLASS_EXCHANGE, /* a small vector is added up over the group while everybody waits */
-    Z3D_CLASS_RESULT,   /* the last unit's output goes out */
+    Z3D_CLASS_RESULT,   /* the last unit's output goes to all pipeline stages, and out */
     Z3D_CLASS_FORWARD,  /* a unit runs, with the inner collectives of its recording */
     Z3D_CLASS_BACKWARD,
     Z3D_CLASS_COPY, /* `to` holds what `from` held: between memory spaces, beside compute, or
                        within one */
     Z3D_CLASS_SUM,  /* the own row of `from` is added to that of `to` */
     Z3D_CLASS_OPTIMIZER,
-    Z3D_CLASS_ALL_GATHER, /* these three are always started and waited for */
+    Z3D_CLASS_ALL_GATHER, /* these are always started and waited for */
     Z3D_CLASS_REDUCE_SCATTER,
     Z3D_CLASS_ALL_REDUCE,
+    Z3D_CLASS_SEND, /* on a lane of their own, first in, first out */
+    Z3D_CLASS_RECV,
     Z3D_CLASS_COUNT
 } z3d_opcode_class;
 
 typedef enum z3d_opcode_over {
     Z3D_OVER_NONE,
     Z3D_OVER_TENSOR,
+    Z3D_OVER_PIPELINE,
     Z3D_OVER_WORLD,
     Z3D_OVER_SHARD,  /* the axes over which its parameter group is sharded */
     Z3D_OVER_REPLICA /* those over which the group's finished gradients are summed */

@@ -32,12 +32,15 @@ const char *z3d_instruction_describe(const z3d_program *program, int index, char
     }
     const z3d_instruction *in = &program->instruction[index];
     const char *phase = phase_name(in->phase), *name = subject(program, in);
-    char columns[48] = "", micro[32] = "";
+    char columns[48] = "", micro[32] = "", peer[32] = "";
+    if (in->peer >= 0)
+        snprintf(peer, sizeof peer, " %s stage %d",
+                 z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_SEND ? "to" : "from", in->peer);
     if (in->count > 0) columns_text(in, columns, sizeof columns);
     if (in->micro >= 0) snprintf(micro, sizeof micro, "micro %d", in->micro);
     bool both = columns[0] != 0 && micro[0] != 0, either = columns[0] != 0 || micro[0] != 0;
-    snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s%s", phase, phase[0] ? " " : "",
-             z3d_opcode_name(in->opcode), name[0] ? " " : "", name, either ? " (" : "", micro,
+    snprintf(buf, size, "%s%s%s%s%s%s%s%s%s%s%s%s", phase, phase[0] ? " " : "",
+             z3d_opcode_name(in->opcode), name[0] ? " " : "", name, peer, either ? " (" : "", micro,
              both ? ", " : "", columns[0] ? "columns " : "", columns, either ? ")" : "");
     return buf;
 }
@@ -95,7 +98,8 @@ static const char *slot_name(int slot, char *buf, size_t size) {
 
 /* Bytes that an entry moves: of a matrix, the columns of all members; 0: it moves nothing. */
 static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
-    bool matrix = z3d_is_collective(in) && z3d_instruction_kind(in) != Z3D_COLLECTIVE_ALL_REDUCE;
+    bool matrix = z3d_is_collective(in) && !z3d_is_point_to_point(in) &&
+                  z3d_instruction_kind(in) != Z3D_COLLECTIVE_ALL_REDUCE;
     bool copy = z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_COPY;
     int64_t first, count;
     if (!z3d_is_collective(in) && !copy) return 0;
@@ -192,6 +196,7 @@ static void print_instruction(const z3d_program *p, int index, int width, z3d_st
     if (in->micro >= 0) snprintf(micro, sizeof micro, "%d", in->micro);
     z3d_string_append(&line, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
                       z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);
+    if (in->peer >= 0) z3d_string_append(&line, "  stage %d", in->peer);
     print_buffers(p, in, &line);
     if (z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_FORWARD && !in->need_output)
         z3d_string_append(&line, "  (without output)");

@@ -5,8 +5,8 @@
 #include "zero/program.h"
 
 /* Up to this world size every rank's program is built, and all are played against each other, if
- * they have no more than so many instructions together (about 3 GB). In a larger world this rank's
- * program stands for its class: without pipeline stages, programs differ only in the rank. */
+ * they have no more than so many instructions together (about 3 GB). In a larger world one program
+ * for each pipeline stage stands for its class: in a stage, programs differ only in the rank. */
 enum { BUILT_APART = 64, MAX_PLAYED_INSTRUCTIONS = 20 * 1000 * 1000 };
 
 /* Parameters that every rank keeps whole, but of which it steps its own rows, are gathered once a
@@ -51,18 +51,26 @@ static z3d_status build_for_rank(const z3d_program_set *set, const z3d_program *
 
 /* The builder is pure, so every rank can build every rank's program. */
 static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mine) {
-    int world = z3d_mesh_size(&set->mesh, Z3D_AXES_WORLD);
-    z3d_program *program[BUILT_APART] = {NULL};
-    z3d_layout *layout[BUILT_APART] = {NULL};
-    if (set->one_class) return z3d_program_verify_class(mine);
-    z3d_status status = Z3D_OK;
-    for (int rank = 0; rank < world && status == Z3D_OK; rank++)
-        status = build_for_rank(set, mine, rank, &layout[rank], &program[rank]);
-    if (status == Z3D_OK) status = z3d_program_verify_world(program, world);
-    for (int rank = 0; rank < world; rank++) {
-        z3d_program_destroy(program[rank]);
-        z3d_layout_destroy(layout[rank]);
+    const z3d_mesh *mesh = &set->mesh;
+    z3d_axes axes = set->classes ? Z3D_AXES_PIPELINE : Z3D_AXES_WORLD;
+    int count = z3d_mesh_size(mesh, axes);
+    z3d_program **program = NULL;
+    z3d_layout **layout = NULL;
+    z3d_status status = z3d_new((size_t)count, sizeof(z3d_program *), "verifier", &program);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)count, sizeof(z3d_layout *), "verifier", &layout);
+    for (int i = 0; i < count && status == Z3D_OK; i++)
+        status = build_for_rank(set, mine, z3d_mesh_member(mesh, axes, mesh->rank, i), &layout[i],
+                                &program[i]);
+    if (status == Z3D_OK)
+        status = set->classes ? z3d_program_verify_classes(program, count)
+                              : z3d_program_verify_world(program, count);
+    for (int i = 0; i < count && program && layout; i++) {
+        z3d_program_destroy(program[i]);
+        z3d_layout_destroy(layout[i]);
     }
+    free(program);
+    free(layout);
     return status;
 }
 
@@ -76,7 +84,7 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
     Z3D_TRY(z3d_traces_record(model, set->layout, config, threads, &set->traces));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(build_mode(set, (z3d_mode)mode));
     int count = list_programs(set, all);
-    set->one_class = world > BUILT_APART || world * set->program[Z3D_MODE_TRAIN]->num_instructions >
+    set->classes = world > BUILT_APART || world * set->program[Z3D_MODE_TRAIN]->num_instructions >
                                                 MAX_PLAYED_INSTRUCTIONS;
     Z3D_TRY(z3d_program_plan(all, count));
     for (int k = 0; k < count && verify; k++) {

@@ -41,6 +41,7 @@ bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part
 
 int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part) {
     const z3d_group_layout *g = &layout->group[group];
+    if (!g->held) return 0;
     return z3d_keeps_all_rows(layout, group, part) ? g->padded : g->shard;
 }
 

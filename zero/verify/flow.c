@@ -14,6 +14,7 @@ static void count_contributions(z3d_flow *flow) {
     for (int u = p->model->num_units - 1; u >= 0; u--) {
         const z3d_unit *unit = &p->model->unit[u];
         const z3d_trace *trace = z3d_traces_get(p->traces, p->mode, unit->kind, Z3D_CALL_BACKWARD);
+        if (!z3d_layout_has_unit(p->layout, u)) continue;
         for (int s = 0; s < unit->num_groups; s++) {
             if (!trace->writes_gradients[s]) continue;
             flow->place[u * Z3D_MAX_UNIT_GROUPS + s] = flow->total[unit->group[s]]++;
@@ -55,7 +56,7 @@ void z3d_flow_release(z3d_flow *flow) {
 /* ---- words ---- */
 
 z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...) {
-    char why[384], entry[160];
+    char why[512], entry[160];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(why, sizeof why, format, arguments);
@@ -89,10 +90,12 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
     } else if (v.kind == Z3D_VALUE_GRADIENT_SUM) {
         snprintf(buf, size, "%d contributions to sum %d of %s's gradients, not reduced", v.count,
                  v.micro, name);
-    } else if (v.kind == Z3D_VALUE_GRADIENT_REDUCED || v.kind == Z3D_VALUE_GRADIENT_PART) {
-        snprintf(buf, size, "reduced gradients of %s, sums %d to %d%s", name, v.micro,
-                 v.micro + v.count - 1,
-                 v.kind == Z3D_VALUE_GRADIENT_PART ? ", still to be summed" : "");
+    } else if (v.kind == Z3D_VALUE_GRADIENT_REDUCED || v.kind == Z3D_VALUE_GRADIENT_TWIN) {
+        bool twin = v.kind == Z3D_VALUE_GRADIENT_TWIN;
+        snprintf(buf, size, "reduced gradients of %s%s, sums %d to %d%s%s", name,
+                 twin ? " of the other pipeline stage" : "", v.micro, v.micro + v.count - 1,
+                 v.pending & Z3D_PENDING_REPLICAS ? ", still to be summed" : "",
+                 v.pending & Z3D_PENDING_TWIN ? ", without the other pipeline stage's" : "");
     } else {
         snprintf(buf, size, "nothing defined");
     }
@@ -102,7 +105,8 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
 /* ---- cells ---- */
 
 static bool same_value(z3d_value a, z3d_value b) {
-    return a.kind == b.kind && a.of == b.of && a.micro == b.micro && a.count == b.count;
+    return a.kind == b.kind && a.of == b.of && a.micro == b.micro && a.count == b.count &&
+           a.pending == b.pending;
 }
 
 static bool same_cell(const z3d_cell *a, const z3d_cell *b) {
@@ -200,14 +204,14 @@ static z3d_status check_free(const z3d_flow *flow, const char *what, const z3d_c
 
 z3d_status z3d_flow_mismatch(const z3d_flow *flow, const z3d_buffer_operand *operand,
                              const char *must, z3d_value holds) {
-    char is[128];
+    char is[192];
     return z3d_flow_fail(flow, "its %s must hold %s, but holds %s", z3d_slot_text(operand->slot),
                          must, describe_value(flow->program, holds, is, sizeof is));
 }
 
 static z3d_status act(z3d_flow *flow, const char *what, z3d_cell *cell, int row, action action,
                       bool write, z3d_value value) {
-    char is[128], must[128];
+    char is[192], must[192];
     if (action == UNLOCK) {
         if (write) {
             cell->writer[row] = -1;
@@ -237,7 +241,7 @@ static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, 
         c->group = o.group;
         const z3d_buffer_operand all = {
             .buffer = o.buffer, .group = o.group, .rows = Z3D_ROWS_ALL, .count = INT64_MAX};
-        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){Z3D_VALUE_NOTHING, 0, 0, 0}));
+        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){Z3D_VALUE_NOTHING, 0, 0, 0, 0}));
     }
     Z3D_TRY(cut(c, o.first, &from));
     Z3D_TRY(cut(c, o.first + o.count, &to));

@@ -37,7 +37,8 @@ static z3d_status check_part(const z3d_program *p, int index) {
     z3d_instruction_describe(p, index, entry, sizeof entry);
     if (z3d_instruction_source(p, in) < 0)
         return Z3D_ERROR(Z3D_ERR_PROGRAM, "entry %d, %s: the unit has no input", index, entry);
-    if (in->rows != Z3D_ROWS_OWN && (in->rows != Z3D_ROWS_ALL || z3d_is_collective(in)))
+    bool gathers = z3d_is_collective(in) && !z3d_is_point_to_point(in);
+    if (in->rows != Z3D_ROWS_OWN && (in->rows != Z3D_ROWS_ALL || gathers))
         return bad_entry(p, index, "rows", in->rows, Z3D_ROWS_ALL);
     int64_t part = z3d_instruction_matrix(p, in).columns;
     if ((in->first == 0 && in->count == part) || (stays && in->count == 0)) return Z3D_OK;
@@ -55,6 +56,7 @@ static z3d_status check_idle_fields(const z3d_program *p, int index, bool column
     bool adds = rules == Z3D_CLASS_BACKWARD || rules == Z3D_CLASS_SUM;
     bool forward = rules == Z3D_CLASS_FORWARD;
     const char *what = NULL;
+    if (!z3d_is_point_to_point(in) && in->peer != -1) what = "a peer";
     if (!columns && (in->first != 0 || in->count != 0)) what = "columns";
     if (!adds && in->accumulate != 0) what = "gradients to add to";
     if (!forward && (in->keep || in->need_output)) what = "an output or saved memory to keep";
@@ -90,6 +92,8 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     if (group && (in->group < 0 || in->group >= groups)) {
         return bad_entry(p, index, "group", in->group, groups);
     }
+    if (z3d_is_point_to_point(in) && (in->peer < 0 || in->peer >= p->layout->stages))
+        return bad_entry(p, index, "peer", in->peer, p->layout->stages);
     if (unit && (in->micro < 0 || in->micro >= micros)) {
         return bad_entry(p, index, "micro-batch", in->micro, micros);
     }
@@ -101,8 +105,8 @@ static z3d_status check_entry(const z3d_program *p, int index) {
                              index, z3d_instruction_describe(p, index, entry, sizeof entry),
                              z3d_slot_text(s));
     }
-    Z3D_TRY(check_idle_fields(p, index, matrix || info->moves == Z3D_MOVES_ACTIVATIONS));
-    if (info->moves == Z3D_MOVES_ACTIVATIONS) return check_part(p, index);
+    Z3D_TRY(check_idle_fields(p, index, matrix || z3d_moves_input(info->moves)));
+    if (z3d_moves_input(info->moves)) return check_part(p, index);
     return matrix ? check_columns(p, index) : Z3D_OK;
 }
 

@@ -31,43 +31,43 @@ static int contributions(const z3d_flow *flow, int group) {
 }
 
 static z3d_value output_of(int unit, int micro) {
-    return (z3d_value){Z3D_VALUE_OUTPUT, unit, micro, 0};
+    return (z3d_value){Z3D_VALUE_OUTPUT, unit, micro, 0, 0};
 }
 
 static z3d_value output_gradient_of(int unit, int micro) {
-    return (z3d_value){Z3D_VALUE_OUTPUT_GRADIENT, unit, micro, 0};
+    return (z3d_value){Z3D_VALUE_OUTPUT_GRADIENT, unit, micro, 0, 0};
 }
 
 static z3d_value saved_of(int unit, int micro) {
-    return (z3d_value){Z3D_VALUE_SAVED, unit, micro, 0};
+    return (z3d_value){Z3D_VALUE_SAVED, unit, micro, 0, 0};
 }
 
 static z3d_value parameters_of(int group, bool stepped) {
-    return (z3d_value){Z3D_VALUE_PARAMETERS, group, 0, stepped};
+    return (z3d_value){Z3D_VALUE_PARAMETERS, group, 0, stepped, 0};
 }
 
 static z3d_value optimizer_of(int group, bool stepped) {
-    return (z3d_value){Z3D_VALUE_OPTIMIZER, group, 0, stepped};
+    return (z3d_value){Z3D_VALUE_OPTIMIZER, group, 0, stepped, 0};
 }
 
 static z3d_value gradient_sum(int group, int sum, int count) {
-    return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count};
+    return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count, 0};
 }
 
-/* What a reduction over the shard axes leaves in the own row: where the group has replica axes,
- * some of it is still this rank's part. */
+/* What a reduction over the shard axes leaves in the own row: where the group has replica axes or a
+ * twin, other ranks' gradients are still to be added. */
 static z3d_value reduced(const z3d_flow *flow, int group, int first_sum, int count) {
-    const z3d_program *p = flow->program;
-    bool part = p->layout->group[group].replica_axes != Z3D_AXES_NONE;
-    return (z3d_value){part ? Z3D_VALUE_GRADIENT_PART : Z3D_VALUE_GRADIENT_REDUCED, group,
-                       first_sum, count};
+    const z3d_group_layout *g = &flow->program->layout->group[group];
+    int pending = (g->replica_axes != Z3D_AXES_NONE ? Z3D_PENDING_REPLICAS : 0) |
+                  (g->twin >= 0 ? Z3D_PENDING_TWIN : 0);
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, pending};
 }
 
 static z3d_value final_gradient(const z3d_flow *flow, int group) {
-    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow)};
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow), 0};
 }
 
-static const z3d_value nothing = {Z3D_VALUE_NOTHING, 0, 0, 0};
+static const z3d_value nothing = {Z3D_VALUE_NOTHING, 0, 0, 0, 0};
 
 /* ---- operands ---- */
 
@@ -97,7 +97,8 @@ static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
     if (o->buffer < 0 || info(flow)->moves == Z3D_MOVES_NONE) return 0;
     z3d_matrix m = z3d_instruction_matrix(p, entry(flow));
     bool own = p->buffer[o->buffer].rows == Z3D_ROWS_OWN;
-    if (o->group < 0 && !own && !z3d_is_collective(entry(flow))) /* without a part's padding */
+    bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
+    if (o->group < 0 && !own && !pads) /* without a part's padding */
         return output_bytes(flow, source_of(flow));
     return (own ? 1 : m.ranks) * m.columns * (int64_t)z3d_dtype_size(m.dtype);
 }
@@ -186,6 +187,9 @@ static z3d_status begin_unit(z3d_flow *flow, z3d_call call, const z3d_trace **ou
         z3d_traces_get(p->traces, p->mode, p->model->unit[entry(flow)->unit].kind, call);
     *out = trace;
     if (!trace->recorded) return z3d_flow_fail(flow, "its unit was never recorded like this");
+    if (!z3d_layout_has_unit(p->layout, entry(flow)->unit))
+        return z3d_flow_fail(flow, "its unit belongs to pipeline stage %d",
+                             z3d_layout_stage_of(p->layout, entry(flow)->unit));
     if (!flow->begun) return z3d_flow_fail(flow, "the step has not begun");
     if (flow->ended) return z3d_flow_fail(flow, "the step's results have left this rank before it");
     Z3D_TRY(check_children(flow, trace));
@@ -293,6 +297,8 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
         return v.kind == Z3D_VALUE_PARAMETERS && v.of == entry(flow)->group;
     case Z3D_MOVES_GRADIENTS:
         return v.kind >= Z3D_VALUE_GRADIENT_SUM && v.of == entry(flow)->group;
+    case Z3D_MOVES_ACTIVATION_GRADIENTS:
+        return v.kind == Z3D_VALUE_OUTPUT_GRADIENT && v.of == source_of(flow);
     default:
         return v.kind == Z3D_VALUE_OUTPUT && v.of == source_of(flow);
     }
@@ -301,8 +307,9 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
 /* It means something else on every rank: a part of a sum, or a unit's output where each tensor rank
  * has the rows of its own part of the sequence. */
 static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
-    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.kind == Z3D_VALUE_GRADIENT_PART ||
-           (v.kind == Z3D_VALUE_OUTPUT && flow->program->model->sequence_parallel);
+    bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
+    return v.kind == Z3D_VALUE_GRADIENT_SUM || v.pending != 0 ||
+           (activation && flow->program->model->sequence_parallel);
 }
 
 /* What `to` holds once `held` has moved there; refuses what must not move. */
@@ -322,11 +329,13 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         *out = reduced(flow, held.of, held.micro, 1);
         break;
     case Z3D_CLASS_ALL_REDUCE: /* it stands for the whole row, whichever columns the layout says */
-        if (held.kind != Z3D_VALUE_GRADIENT_PART) must = "parts of a sum";
-        out->kind = Z3D_VALUE_GRADIENT_REDUCED;
+        if (held.pending != Z3D_PENDING_REPLICAS) must = "parts of a sum";
+        out->pending = 0;
         break;
     case Z3D_CLASS_SUM:
         if (is_sum) must = "reduced gradients";
+        if (held.kind == Z3D_VALUE_GRADIENT_TWIN && !entry(flow)->accumulate)
+            must = "gradients of its own stage";
         break;
     default:
         break;
@@ -348,10 +357,16 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     return Z3D_OK;
 }
 
-/* Adds what follows the sums that `to` holds. */
+/* Adds what follows the sums that `to` holds, or to all of them those of the other stage. */
 static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
     z3d_value before;
     Z3D_TRY(z3d_flow_take(flow, *to, &before));
+    if (value->kind == Z3D_VALUE_GRADIENT_TWIN) {
+        Z3D_TRY(z3d_flow_read(flow, *to, reduced(flow, value->of, 0, sums(flow))));
+        *value = reduced(flow, value->of, 0, sums(flow));
+        value->pending &= ~Z3D_PENDING_TWIN;
+        return Z3D_OK;
+    }
     if (before.kind != value->kind || before.of != value->of ||
         before.micro + before.count != value->micro)
         return z3d_flow_mismatch(flow, to, "the sums before those that are added", before);
@@ -384,6 +399,52 @@ static z3d_status move(z3d_flow *flow, bool start) {
     return z3d_flow_write(flow, to, value);
 }
 
+/* ---- what crosses pipeline stages ---- */
+
+/* What one end has and the other gets: that the ends belong together, the play of all ranks checks.
+ */
+static z3d_value crossing_value(const z3d_flow *flow) {
+    const z3d_instruction *in = entry(flow);
+    if (info(flow)->moves == Z3D_MOVES_ACTIVATIONS) return output_of(source_of(flow), in->micro);
+    if (info(flow)->moves == Z3D_MOVES_ACTIVATION_GRADIENTS)
+        return output_gradient_of(source_of(flow), in->micro);
+    return reduced(flow, in->group, 0, sums(flow));
+}
+
+/* The unit is on one side of the border and the unit before it on the other; a group is on both. */
+static z3d_status check_peer(z3d_flow *flow, bool send) {
+    const z3d_instruction *in = entry(flow);
+    const z3d_layout *layout = flow->program->layout;
+    int must = -1;
+    if (in->unit >= 0) {
+        bool forward = info(flow)->moves == Z3D_MOVES_ACTIVATIONS;
+        int here = send == forward ? source_of(flow) : in->unit; /* the unit of this side */
+        int there = here == in->unit ? source_of(flow) : in->unit;
+        if (z3d_layout_has_unit(layout, here)) must = z3d_layout_stage_of(layout, there);
+    } else {
+        must = layout->group[in->group].twin;
+    }
+    if (in->peer == must && must != layout->stage && must >= 0) return Z3D_OK;
+    return z3d_flow_fail(flow, "it %s pipeline stage %d, which %s", send ? "sends to" : "receives from",
+                         in->peer, "is not the other end");
+}
+
+/* From its start to its wait a send reads its source, and a receive writes its destination. */
+static z3d_status cross(z3d_flow *flow, bool start) {
+    bool send = info(flow)->rules == Z3D_CLASS_SEND;
+    z3d_value value = crossing_value(flow);
+    z3d_buffer_operand o;
+    Z3D_TRY(check_peer(flow, send));
+    Z3D_TRY(moved_operand(flow, (int)(send ? info(flow)->from : info(flow)->to), &o));
+    if (!send) Z3D_TRY(must_not_persist(flow, o.slot));
+    if (!start) Z3D_TRY(z3d_flow_unlock(flow, o, !send));
+    if (send) Z3D_TRY(z3d_flow_read(flow, o, value));
+    if (start) return z3d_flow_lock(flow, o, !send);
+    if (send) return Z3D_OK;
+    if (entry(flow)->group >= 0) value.kind = Z3D_VALUE_GRADIENT_TWIN, value.pending = 0;
+    return z3d_flow_write(flow, o, value);
+}
+
 static z3d_status mark(z3d_flow *flow) {
     z3d_buffer_operand gone;
     Z3D_TRY(moved_operand(flow, (int)info(flow)->to, &gone));
@@ -401,7 +462,8 @@ static z3d_status begin_step(z3d_flow *flow) {
 
 static z3d_status end_step(z3d_flow *flow) {
     if (flow->ended) return z3d_flow_fail(flow, "there is already one");
-    if (flow->losses != micro_batches(flow))
+    int last = flow->program->model->num_units - 1;
+    if (flow->losses != micro_batches(flow) && z3d_layout_has_unit(flow->program->layout, last))
         return z3d_flow_fail(flow, "%d of %d micro-batches ran through the last unit", flow->losses,
                              micro_batches(flow));
     flow->ended = true;
@@ -414,16 +476,20 @@ static z3d_status exchange(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     Z3D_TRY(end_step(flow));
     for (int g = 0; g < p->model->num_groups && trains(flow); g++)
-        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
+        if (p->layout->group[g].held)
+            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
                                 Z3D_ROWS_OWN, final_gradient(flow, g)));
     return Z3D_OK;
 }
 
 static z3d_status result(z3d_flow *flow) {
-    int last = flow->program->model->num_units - 1, slot = (int)info(flow)->from;
+    int last = flow->program->model->num_units - 1;
     int64_t bytes = output_bytes(flow, last);
     Z3D_TRY(end_step(flow));
-    return bytes > 0 ? read_plain(flow, slot, bytes, output_of(last, 0)) : Z3D_OK;
+    if (z3d_layout_has_unit(flow->program->layout, last))
+        return bytes > 0 ? read_plain(flow, (int)info(flow)->from, bytes, output_of(last, 0))
+                         : Z3D_OK;
+    return write_plain(flow, (int)info(flow)->to, bytes, output_of(last, 0));
 }
 
 /* An operand that must be the group's persistent buffer: the executor finds it by the group. */
@@ -442,6 +508,8 @@ static z3d_status optimizer(z3d_flow *flow) {
     int group = entry(flow)->group;
     z3d_buffer_operand parameters, states, gradient;
     if (!flow->ended) return z3d_flow_fail(flow, "it must come after step_control");
+    if (!flow->program->layout->group[group].held)
+        return z3d_flow_fail(flow, "this pipeline stage does not have the group");
     Z3D_TRY(kept_operand(flow, Z3D_SLOT_PARAMETERS, Z3D_PART_PARAMETERS, &parameters));
     Z3D_TRY(kept_operand(flow, Z3D_SLOT_OPTIMIZER, Z3D_PART_OPTIMIZER, &states));
     Z3D_TRY(kept_operand(flow, Z3D_SLOT_SHARD, Z3D_PART_GRADIENTS, &gradient));
@@ -457,7 +525,7 @@ static z3d_status optimizer(z3d_flow *flow) {
 static bool same_move(const z3d_instruction *a, const z3d_instruction *b) {
     bool same = a->opcode == b->opcode && a->unit == b->unit && a->micro == b->micro &&
                 a->group == b->group && a->axes == b->axes && a->rows == b->rows &&
-                a->first == b->first && a->count == b->count;
+                a->peer == b->peer && a->first == b->first && a->count == b->count;
     return same && memcmp(a->buffer, b->buffer, sizeof a->buffer) == 0;
 }
 
@@ -521,6 +589,9 @@ static z3d_status perform(z3d_flow *flow) {
         return backward(flow);
     case Z3D_CLASS_OPTIMIZER:
         return optimizer(flow);
+    case Z3D_CLASS_SEND:
+    case Z3D_CLASS_RECV:
+        return cross(flow, start);
     default:
         return move(flow, start);
     }
@@ -532,6 +603,7 @@ static z3d_status set_start(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int g = 0; g < p->model->num_groups; g++) {
         const z3d_kept *kept = p->layout->group[g].kept;
+        if (!p->layout->group[g].held) continue;
         z3d_rows rows = kept[Z3D_PART_OPTIMIZER].rows;
         z3d_rows parameter_rows = p->config.gathered ? kept[Z3D_PART_PARAMETERS].rows : rows;
         Z3D_TRY(z3d_flow_set(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS),
@@ -548,6 +620,7 @@ static z3d_status check_gathered(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     for (int u = 0; u < p->model->num_units && !trains(flow); u++) {
         const z3d_unit *unit = &p->model->unit[u];
+        if (!z3d_layout_has_unit(p->layout, u)) continue;
         const z3d_trace *trace = z3d_traces_get(p->traces, p->mode, unit->kind, Z3D_CALL_FORWARD);
         for (int s = 0; s < unit->num_groups; s++) {
             int g = unit->group[s];
@@ -573,6 +646,7 @@ static z3d_status check_end(z3d_flow *flow) {
                              trains(flow) ? "step_control" : "the entry that gives the result");
     for (int g = 0; g < p->model->num_groups; g++) {
         z3d_rows rows = p->layout->group[g].kept[Z3D_PART_OPTIMIZER].rows;
+        if (!p->layout->group[g].held) continue;
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS), rows,
                                 parameters_of(g, trains(flow))));
         Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER), rows,

@@ -18,13 +18,20 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_OPTIMIZER,       /* its optimizer state, likewise */
     Z3D_VALUE_GRADIENT_SUM,    /* this rank's gradients of group `of`: the first `count`
                                   contributions to sum `micro` (a micro-batch's, or the step's 0) */
-    Z3D_VALUE_GRADIENT_PART,   /* reduced as below, but some of it this tensor rank's part only */
-    Z3D_VALUE_GRADIENT_REDUCED /* over the data group: sums micro .. micro + count - 1, added */
+    Z3D_VALUE_GRADIENT_TWIN,   /* what the other pipeline stage that holds the group has reduced */
+    Z3D_VALUE_GRADIENT_REDUCED /* over the shard axes: sums micro .. micro + count - 1, added */
 } z3d_value_kind;
+
+/* What is still to be added to a reduced gradient. */
+enum {
+    Z3D_PENDING_REPLICAS = 1, /* other ranks' along the replica axes (of some of it) */
+    Z3D_PENDING_TWIN = 2      /* the other pipeline stage's */
+};
 
 typedef struct z3d_value {
     z3d_value_kind kind;
     int of, micro, count;
+    int pending; /* of a reduced gradient */
 } z3d_value;
 
 /* A run of columns that is treated alike. What is no matrix has all columns. */

@@ -1,7 +1,8 @@
 /* Plays the programs of all ranks against each other. Every rank has one queue of collectives over
- * all groups, in the order of its starts. A collective completes when it is the head of every
- * member's queue, with the same operands. This is stricter than a backend (in some, groups may
- * overtake each other), so what passes here cannot deadlock there. A start puts its collective into
+ * all groups, and one of sends and receives, in the order of their starts. A collective completes
+ * when it is the head of every member's queue, with the same operands; a send and a receive when each
+ * is the head of its rank's queue: nothing is buffered. This is stricter than a backend (in some,
+ * groups may overtake each other), so what passes here cannot deadlock there. A start puts its collective into
  * the queue and continues. A wait, and an inner collective of a unit, stops the rank until it is
  * complete. There is no polling: a rank runs until it must wait, and is woken when its wait is
  * over, so the play always ends. */
@@ -19,7 +20,7 @@ typedef struct call {
     z3d_reduce_op op;
     z3d_dtype dtype;
     bool scalar;
-    int group, unit, micro;
+    int group, unit, micro, peer;
     int64_t first, count;
 } call;
 
@@ -29,16 +30,22 @@ typedef struct queued {
     int entry, child;
 } queued;
 
+/* First in, first out. */
+typedef struct lane {
+    int64_t started, done; /* put into the queue, and finished */
+    queued *queue;         /* ring of started, unfinished ones: started - done of them */
+    int capacity;
+} lane;
+
+enum { COLLECTIVES, POINT_TO_POINT, LANES };
+
 typedef struct player {
     const z3d_program *program;
     int entry, child;      /* where it stands: children first, then the entry's own collective */
     bool posted;           /* the collective it stands at is in the queue */
     bool scheduled, ended; /* is in the list of those to run; came to its end */
-    int64_t started, done; /* collectives put into the queue, and finished: it is first in, first
-                              out */
-    queued *queue;         /* ring of started, unfinished ones: started - done of them */
-    int capacity;
-    int64_t *number; /* by ticket: its place in the queue's history; COPY, or IDLE: not started */
+    lane lane[LANES];
+    int64_t *number; /* by ticket: its place in its lane's history; COPY, or IDLE: not started */
 } player;
 
 typedef struct meeting {
@@ -62,7 +69,8 @@ static call call_of(const z3d_program *p, queued q) {
               .child = q.child,
               .group = in->group,
               .unit = in->unit,
-              .micro = in->micro};
+              .micro = in->micro,
+              .peer = in->peer};
     if (q.child >= 0) {
         const z3d_child *child = &in->child[q.child];
         c.axes = child->axes;
@@ -101,12 +109,25 @@ static void describe_call(const player *p, queued q, char *buf, size_t size) {
     snprintf(buf, size, "entry %d, %s: %s of %lld %s over the %s group", q.entry, entry,
              z3d_collective_name(c.kind), (long long)c.count, z3d_dtype_name(c.dtype),
              z3d_axes_name(c.axes).text);
+    size_t used = strlen(buf);
+    if (q.child < 0 && c.peer >= 0)
+        snprintf(buf + used, size - used, ", %s stage %d",
+                 c.kind == Z3D_COLLECTIVE_SEND ? "to" : "from", c.peer);
 }
 
 /* ---- the queue ---- */
 
-static queued *head(const player *p) {
-    return &p->queue[p->done % p->capacity];
+static queued *head(const lane *l) {
+    return &l->queue[l->done % l->capacity];
+}
+
+static bool waits(const lane *l) {
+    return l->done < l->started;
+}
+
+static int lane_of(const z3d_program *p, queued q) {
+    return q.child < 0 && z3d_is_point_to_point(&p->instruction[q.entry]) ? POINT_TO_POINT
+                                                                         : COLLECTIVES;
 }
 
 static void schedule(world *w, int rank) {
@@ -119,16 +140,16 @@ static void schedule(world *w, int rank) {
 /* The rank's head is new: it comes to its group's meeting. */
 static z3d_status come(world *w, int rank) {
     const player *p = &w->player[rank];
-    call mine = call_of(p->program, *head(p));
+    call mine = call_of(p->program, *head(&p->lane[COLLECTIVES]));
     int index = meeting_of(w, rank, mine.axes);
     meeting *m = &w->meeting[index];
     if (m->arrived == 0) m->first = rank;
     const player *other = &w->player[m->first];
-    call theirs = call_of(other->program, *head(other));
+    call theirs = call_of(other->program, *head(&other->lane[COLLECTIVES]));
     if (!same_call(&mine, &theirs)) {
         char a[256], b[256];
-        describe_call(other, *head(other), a, sizeof a);
-        describe_call(p, *head(p), b, sizeof b);
+        describe_call(other, *head(&other->lane[COLLECTIVES]), a, sizeof a);
+        describe_call(p, *head(&p->lane[COLLECTIVES]), b, sizeof b);
         return Z3D_ERROR(
             Z3D_ERR_PROGRAM,
             "ranks of one group run different collectives: rank %d runs %s; rank %d runs %s",
@@ -147,32 +168,90 @@ static z3d_status finish_meetings(world *w) {
         w->meeting[index].arrived = 0;
         for (int i = 0; i < size; i++) {
             int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
-            w->player[rank].done++;
+            w->player[rank].lane[COLLECTIVES].done++;
             schedule(w, rank);
         }
         for (int i = 0; i < size; i++) {
             int rank = z3d_mesh_member(w->mesh, axes, lowest, i);
-            if (w->player[rank].done < w->player[rank].started) Z3D_TRY(come(w, rank));
+            if (waits(&w->player[rank].lane[COLLECTIVES])) Z3D_TRY(come(w, rank));
         }
+    }
+    return Z3D_OK;
+}
+
+/* ---- sends and receives ---- */
+
+static bool are_ends(const call *a, const call *b) {
+    bool send = a->kind == Z3D_COLLECTIVE_SEND;
+    const z3d_opcode_info *x = z3d_opcode_info_of((z3d_opcode)a->opcode);
+    const z3d_opcode_info *y = z3d_opcode_info_of((z3d_opcode)b->opcode);
+    return b->kind == (send ? Z3D_COLLECTIVE_RECV : Z3D_COLLECTIVE_SEND) && x->moves == y->moves &&
+           x->subject == y->subject && a->dtype == b->dtype && a->group == b->group &&
+           a->unit == b->unit && a->micro == b->micro && a->first == b->first &&
+           a->count == b->count;
+}
+
+/* The heads of two ranks that are each other's peers: over if they belong together. */
+static z3d_status meet_peer(world *w, int rank, bool *over) {
+    player *p = &w->player[rank];
+    lane *own = &p->lane[POINT_TO_POINT];
+    *over = false;
+    if (!waits(own)) return Z3D_OK;
+    call mine = call_of(p->program, *head(own));
+    int peer = z3d_mesh_member(w->mesh, mine.axes, rank, mine.peer);
+    player *other = &w->player[peer];
+    lane *theirs = &other->lane[POINT_TO_POINT];
+    if (!waits(theirs)) return Z3D_OK;
+    call yours = call_of(other->program, *head(theirs));
+    if (z3d_mesh_member(w->mesh, yours.axes, peer, yours.peer) != rank) return Z3D_OK;
+    if (!are_ends(&mine, &yours)) {
+        char a[256], b[256];
+        describe_call(p, *head(own), a, sizeof a);
+        describe_call(other, *head(theirs), b, sizeof b);
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "a send and a receive do not belong together: rank %d runs %s; rank %d "
+                         "runs %s",
+                         rank, a, peer, b);
+    }
+    *over = true;
+    own->done++, theirs->done++;
+    schedule(w, rank);
+    schedule(w, peer);
+    return Z3D_OK;
+}
+
+/* Every end brings new heads, on both sides. */
+static z3d_status come_to_peer(world *w, int rank) {
+    bool over = true;
+    while (over) {
+        player *p = &w->player[rank];
+        if (!waits(&p->lane[POINT_TO_POINT])) return Z3D_OK;
+        call mine = call_of(p->program, *head(&p->lane[POINT_TO_POINT]));
+        int peer = z3d_mesh_member(w->mesh, mine.axes, rank, mine.peer);
+        Z3D_TRY(meet_peer(w, rank, &over));
+        if (over) Z3D_TRY(come_to_peer(w, peer));
     }
     return Z3D_OK;
 }
 
 static z3d_status enqueue(world *w, int rank, queued q) {
     player *p = &w->player[rank];
-    int64_t length = p->started - p->done;
-    if (length == p->capacity) {
-        int capacity = 2 * p->capacity;
+    int kind = lane_of(p->program, q);
+    lane *l = &p->lane[kind];
+    int64_t length = l->started - l->done;
+    if (length == l->capacity) {
+        int capacity = l->capacity > 0 ? 2 * l->capacity : 8;
         queued *queue = NULL;
         Z3D_TRY(z3d_new((size_t)capacity, sizeof *queue, "verifier", &queue));
-        for (int64_t i = p->done; i < p->started; i++)
-            queue[i % capacity] = p->queue[i % p->capacity];
-        free(p->queue);
-        p->queue = queue;
-        p->capacity = capacity;
+        for (int64_t i = l->done; i < l->started; i++)
+            queue[i % capacity] = l->queue[i % l->capacity];
+        free(l->queue);
+        l->queue = queue;
+        l->capacity = capacity;
     }
-    p->queue[p->started++ % p->capacity] = q;
+    l->queue[l->started++ % l->capacity] = q;
     if (length > 0) return Z3D_OK;
+    if (kind == POINT_TO_POINT) return come_to_peer(w, rank);
     Z3D_TRY(come(w, rank));
     return finish_meetings(w);
 }
@@ -187,9 +266,10 @@ static z3d_status fail_entry(const player *p, int rank, int index, const char *w
 
 static z3d_status wait(player *p, int rank, bool *over) {
     int64_t *number = &p->number[p->program->instruction[p->entry].ticket];
+    const lane *l = &p->lane[lane_of(p->program, (queued){p->entry, -1})];
     if (*number == IDLE)
         return fail_entry(p, rank, p->entry, "it waits for an entry that was not started");
-    *over = *number < p->done;
+    *over = *number < l->done;
     if (*over) *number = IDLE;
     return Z3D_OK;
 }
@@ -201,7 +281,7 @@ static z3d_status take_part(world *w, int rank, int child, bool *over) {
         p->posted = true;
         Z3D_TRY(enqueue(w, rank, (queued){p->entry, child}));
     }
-    *over = p->done == p->started; /* it is the last that was started */
+    *over = !waits(&p->lane[COLLECTIVES]); /* it is the last that was started */
     if (*over) p->posted = false;
     return Z3D_OK;
 }
@@ -219,7 +299,8 @@ static z3d_status step(world *w, int rank, bool *over) {
     if (in->phase == Z3D_PHASE_START) {
         bool meets =
             z3d_is_collective(in); /* a copy involves no other rank: it is complete at its wait */
-        p->number[in->ticket] = meets ? p->started : COPY;
+        const lane *l = &p->lane[lane_of(p->program, (queued){p->entry, -1})];
+        p->number[in->ticket] = meets ? l->started : COPY;
         if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
         Z3D_TRY(wait(p, rank, over));
@@ -244,18 +325,27 @@ static z3d_status play(world *w, int rank) {
 
 /* ---- the end ---- */
 
+/* That it stands at, or that still has something when the rank is at its end; NULL: none. */
+static const lane *stuck_lane(const player *p) {
+    const lane *collectives = &p->lane[COLLECTIVES], *others = &p->lane[POINT_TO_POINT];
+    bool at_p2p = !p->ended && lane_of(p->program, (queued){p->entry, -1}) == POINT_TO_POINT &&
+                  p->child >= p->program->instruction[p->entry].num_children;
+    if (waits(others) && (at_p2p || !waits(collectives))) return others;
+    return waits(collectives) ? collectives : NULL;
+}
+
 /* Names the first ranks that wait, and the first that does not. */
 static z3d_status report_standstill(const world *w) {
     z3d_string text = {0};
     int waiting = 0, ended = 0;
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
-        bool waits = p->done < p->started;
+        const lane *l = stuck_lane(p);
         char what[256] = "has ended";
-        if (waits ? waiting++ >= 3 : ended++ >= 1) continue;
-        if (waits) describe_call(p, *head(p), what, sizeof what);
+        if (l ? waiting++ >= 3 : ended++ >= 1) continue;
+        if (l) describe_call(p, *head(l), what, sizeof what);
         z3d_string_append(&text, "%srank %d %s%s", text.text ? "; " : "", rank,
-                          waits ? "waits in " : "", what);
+                          l ? "waits in " : "", what);
     }
     z3d_status status = Z3D_ERROR(Z3D_ERR_PROGRAM, "no progress, %d of %d ranks wait: %s", waiting,
                                   w->count, text.text ? text.text : "");
@@ -266,7 +356,8 @@ static z3d_status report_standstill(const world *w) {
 static z3d_status check_ends(const world *w) {
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
-        if (!p->ended || p->done < p->started) return report_standstill(w);
+        if (!p->ended || waits(&p->lane[COLLECTIVES]) || waits(&p->lane[POINT_TO_POINT]))
+            return report_standstill(w);
     }
     for (int rank = 0; rank < w->count; rank++) {
         const player *p = &w->player[rank];
@@ -282,8 +373,6 @@ static z3d_status check_ends(const world *w) {
 static z3d_status make_player(player *p, const z3d_program *program) {
     int tickets = program->num_tickets;
     p->program = program;
-    p->capacity = 8;
-    Z3D_TRY(z3d_new((size_t)p->capacity, sizeof *p->queue, "verifier", &p->queue));
     Z3D_TRY(z3d_new((size_t)tickets, sizeof *p->number, "verifier", &p->number));
     for (int t = 0; t < tickets; t++) p->number[t] = IDLE;
     return Z3D_OK;
@@ -295,6 +384,7 @@ static z3d_status check_entries(const z3d_program *p, int rank) {
         const z3d_instruction *in = &p->instruction[i];
         bool known =
             (!z3d_communicates(in) || z3d_axes_have_group(in->axes)) &&
+            (!z3d_is_point_to_point(in) || (in->peer >= 0 && in->peer < p->layout->stages)) &&
             (in->phase == Z3D_PHASE_WHOLE || (in->ticket >= 0 && in->ticket < p->num_tickets)) &&
             (z3d_opcode_info_of(in->opcode)->subject != Z3D_SUBJECT_GROUP ||
              (in->group >= 0 && in->group < p->model->num_groups));
@@ -305,8 +395,8 @@ static z3d_status check_entries(const z3d_program *p, int rank) {
         }
         if (known) continue;
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "rank %d, entry %d: its collective has no group or ticket (units must not "
-                         "send or receive)",
+                         "rank %d, entry %d: its collective has no group, peer or ticket (units "
+                         "must not send or receive)",
                          rank, i);
     }
     return Z3D_OK;
@@ -349,7 +439,7 @@ static z3d_status play_world(z3d_program *const *programs, int count, const z3d_
     world w = {.count = count, .mesh = mesh};
     z3d_status status = play_all(&w, programs);
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
-        free(w.player[rank].queue);
+        for (int l = 0; l < LANES; l++) free(w.player[rank].lane[l].queue);
         free(w.player[rank].number);
     }
     free(w.player);
@@ -365,10 +455,9 @@ z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
 }
 
 /* Members with equal programs come to each collective together: one plays with itself. */
-z3d_status z3d_program_verify_class(const z3d_program *program) {
+z3d_status z3d_program_verify_classes(z3d_program *const *programs, int stages) {
     z3d_mesh alone;
-    z3d_program *one = (z3d_program *)(uintptr_t)program; /* only read */
-    Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &alone));
-    Z3D_TRY(check_entries(program, 0));
-    return play_world(&one, 1, &alone);
+    Z3D_TRY(z3d_mesh_make(1, 1, stages, 0, &alone));
+    for (int stage = 0; stage < stages; stage++) Z3D_TRY(check_entries(programs[stage], stage));
+    return play_world(programs, stages, &alone);
 }

@@ -15,14 +15,15 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
     z3d_model *model = NULL;
     z3d_ledger ledger;
     Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
-    z3d_plan_program_config(config, &program);
     Z3D_TRY(z3d_model_from_config(config, &model));
-    z3d_status status = z3d_program_set_create(model, &mesh, &program, threads, false, &set);
+    z3d_status status = z3d_plan_program_config(config, model, &program);
+    if (status == Z3D_OK)
+        status = z3d_program_set_create(model, &mesh, &program, threads, false, &set);
     if (status == Z3D_OK) {
         memcpy(out->arena, set.program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
         z3d_program_ledger(set.program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
         memcpy(out->peak, ledger.peak, sizeof out->peak);
-        status = z3d_plan_snapshot(config, model, &mesh, &out->snapshot);
+        status = z3d_plan_snapshot(config, &program, model, &mesh, &out->snapshot);
     }
     z3d_program_set_release(&set);
     z3d_model_destroy(model);

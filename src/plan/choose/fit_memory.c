@@ -26,7 +26,9 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->mesh));
     w->node = z3d_case_node(c, w->hardware);
     Z3D_TRY(z3d_model_from_config(c, &w->model));
-    Z3D_TRY(z3d_plan_snapshot(c, w->model, &w->mesh, &w->snapshot));
+    z3d_program_config program;
+    Z3D_TRY(z3d_plan_program_config(c, w->model, &program));
+    Z3D_TRY(z3d_plan_snapshot(c, &program, w->model, &w->mesh, &w->snapshot));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return Z3D_OK;
@@ -57,7 +59,7 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     if (status == Z3D_OK)
         status = z3d_config_resolve(w->config, &z3d_model_rules,
                                     z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), &data);
-    z3d_plan_program_config(w->config, &config);
+    if (status == Z3D_OK) status = z3d_plan_program_config(w->config, w->model, &config);
     Z3D_TRY(status);
     status = z3d_program_set_create(w->model, &w->mesh, &config, w->node.threads, false, &set);
     if (status == Z3D_OK) {

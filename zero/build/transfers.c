@@ -1,0 +1,237 @@
+/* What crosses pipeline stages: inputs of units on the way forward, their gradients on the way back,
+ * and the gradients of groups that two stages hold. It runs beside compute, on a lane of its own
+ * that every rank serves first in, first out, and in one order over all ranks (struct transfer), so
+ * that nothing needs to be buffered. With tensor parallelism each tensor rank sends its part, and
+ * the other side gathers them (Narayanan et al. 2104.04473, section 4.1). */
+#include <stdlib.h>
+
+#include "zero/build/builder.h"
+
+/* ---- which there are ---- */
+
+/* The end of every pass of every stage, by pass, chunk and micro-batch. */
+struct ends {
+    const z3d_schedule *schedule;
+    double *end;
+};
+
+static double *end_of(const struct ends *ends, z3d_pass pass, int chunk, int micro) {
+    const z3d_schedule *s = ends->schedule;
+    return &ends->end[((int64_t)pass * s->chunks + chunk) * s->micros + micro];
+}
+
+static z3d_status find_ends(const z3d_schedule *s, struct ends *out) {
+    /* Backward takes twice as long as forward; which cost it is does not matter to the result. */
+    static const double cost[Z3D_PASS_COUNT] = {[Z3D_PASS_FORWARD] = 1,
+                                                [Z3D_PASS_BACKWARD] = 2,
+                                                [Z3D_PASS_BACKWARD_INPUT] = 1,
+                                                [Z3D_PASS_BACKWARD_WEIGHT] = 1};
+    size_t tasks = (size_t)s->first[s->stages];
+    size_t passes = Z3D_PASS_COUNT * (size_t)s->chunks * (size_t)s->micros;
+    double *by_task = NULL;
+    *out = (struct ends){.schedule = s};
+    z3d_status status = z3d_new(tasks, sizeof *by_task, "pipeline schedule", &by_task);
+    if (status == Z3D_OK)
+        status = z3d_new(passes, sizeof *out->end, "pipeline schedule", &out->end);
+    if (status == Z3D_OK) status = z3d_schedule_times(s, cost, by_task);
+    for (size_t i = 0; i < tasks && status == Z3D_OK; i++)
+        *end_of(out, s->task[i].pass, s->task[i].chunk, s->task[i].micro) = by_task[i];
+    free(by_task);
+    return status;
+}
+
+/* Of a whole backward or of its input half, which makes the input's gradient. */
+static double gradient_end(const struct ends *ends, int chunk, int micro) {
+    double whole = *end_of(ends, Z3D_PASS_BACKWARD, chunk, micro);
+    return whole > 0 ? whole : *end_of(ends, Z3D_PASS_BACKWARD_INPUT, chunk, micro);
+}
+
+/* The border before chunk `chunk`, as task number `task` meets it. */
+static void add_transfer(struct builder *b, const struct ends *ends, int task, int chunk,
+                         bool gradient, bool send) {
+    const z3d_program *p = b->program;
+    const int *stage = p->layout->stage_of_chunk;
+    if (chunk == 0 || chunk == p->layout->num_chunks || stage[chunk] == stage[chunk - 1]) return;
+    int micro = b->task[task].micro, unit = p->layout->first_unit[chunk];
+    if (z3d_model_input(p->model, unit, p->mode) < 0) return;
+    double when = gradient ? gradient_end(ends, chunk, micro)
+                           : *end_of(ends, Z3D_PASS_FORWARD, chunk - 1, micro);
+    b->transfer[b->num_transfers++] = (struct transfer){.when = when,
+                                                        .unit = unit,
+                                                        .micro = micro,
+                                                        .task = task,
+                                                        .gradient = gradient,
+                                                        .send = send};
+}
+
+/* The same on both ends. */
+static int in_order(const void *a, const void *b) {
+    const struct transfer *x = a, *y = b;
+    if (x->when != y->when) return x->when < y->when ? -1 : 1;
+    if (x->gradient != y->gradient) return x->gradient - y->gradient;
+    return x->unit != y->unit ? x->unit - y->unit : x->micro - y->micro;
+}
+
+z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule) {
+    struct ends ends;
+    if (b->program->layout->stages == 1) return Z3D_OK;
+    z3d_status status = find_ends(schedule, &ends);
+    if (status == Z3D_OK)
+        status = z3d_new(2 * (size_t)b->num_tasks + 1, sizeof *b->transfer, "transfers",
+                         &b->transfer);
+    for (int task = 0; task < b->num_tasks && status == Z3D_OK; task++) {
+        z3d_task t = b->task[task];
+        if (t.pass == Z3D_PASS_BACKWARD_WEIGHT) continue;
+        bool back = t.pass != Z3D_PASS_FORWARD;
+        add_transfer(b, &ends, task, t.chunk, back, back);
+        add_transfer(b, &ends, task, t.chunk + 1, back, !back);
+    }
+    free(ends.end);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)b->num_tasks, sizeof *b->of_task, "transfers", &b->of_task);
+    if (status != Z3D_OK) return status;
+    qsort(b->transfer, (size_t)b->num_transfers, sizeof *b->transfer, in_order);
+    for (int task = 0; task < b->num_tasks; task++) b->of_task[task] = (struct crossing){-1, -1};
+    for (int n = 0; n < b->num_transfers; n++) {
+        struct crossing *of = &b->of_task[b->transfer[n].task];
+        *(b->transfer[n].send ? &of->send : &of->receive) = n;
+    }
+    return Z3D_OK;
+}
+
+/* ---- entries ---- */
+
+/* Tensor ranks have equal copies, of which each sends a part, or each its own rows. */
+static bool in_parts(const z3d_program *p) {
+    return p->layout->tensor_size > 1 && !p->model->sequence_parallel;
+}
+
+static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
+                             const struct transfer *t) {
+    z3d_program *p = b->program;
+    z3d_instruction *i = z3d_builder_emit(b, opcode, phase, ticket);
+    i->unit = t->unit;
+    i->micro = t->micro;
+    i->rows = in_parts(p) ? Z3D_ROWS_OWN : Z3D_ROWS_ALL;
+    i->count = z3d_instruction_matrix(p, i).columns;
+    return i;
+}
+
+/* Where the unit before the border has what crosses it. */
+static int *crossing_buffer(const struct builder *b, const struct transfer *t) {
+    int source = z3d_model_input(b->program->model, t->unit, b->program->mode);
+    struct unit_state *state = z3d_builder_state(b, source, t->micro);
+    return t->gradient ? &state->output_gradient : &state->output;
+}
+
+static void emit_transfer(struct builder *b, z3d_phase phase, struct transfer *t) {
+    const z3d_layout *layout = b->program->layout;
+    z3d_opcode send = t->gradient ? Z3D_OP_SEND_INPUT_GRADIENT : Z3D_OP_SEND_INPUT;
+    z3d_opcode receive = t->gradient ? Z3D_OP_RECV_INPUT_GRADIENT : Z3D_OP_RECV_INPUT;
+    z3d_instruction *i = emit(b, t->send ? send : receive, phase, &t->ticket, t);
+    /* The one side has the unit, the other the chunk before it. */
+    const int *stage = &layout->stage_of_chunk[layout->chunk_of_unit[t->unit]];
+    i->peer = stage[0] == layout->stage ? stage[-1] : stage[0];
+    i->buffer[t->send ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT] = t->buffer;
+}
+
+static void start(struct builder *b, struct transfer *t) {
+    const z3d_program *p = b->program;
+    if (!t->send) {
+        int source = z3d_model_input(p->model, t->unit, p->mode);
+        z3d_instruction like = {.opcode = Z3D_OP_RECV_INPUT,
+                                .unit = t->unit,
+                                .rows = in_parts(p) ? Z3D_ROWS_OWN : Z3D_ROWS_ALL};
+        z3d_matrix m = z3d_instruction_matrix(p, &like);
+        *crossing_buffer(b, t) = z3d_builder_buffer(
+            b, Z3D_CATEGORY_ACTIVATIONS, m.ranks * m.columns * (int64_t)z3d_dtype_size(m.dtype),
+            t->gradient ? "received gradient" : "received", p->model->unit[source].name, t->micro);
+    }
+    t->buffer = *crossing_buffer(b, t);
+    emit_transfer(b, Z3D_PHASE_START, t);
+}
+
+static void finish_receive(struct builder *b, struct transfer *t) {
+    z3d_opcode gather = t->gradient ? Z3D_OP_GATHER_INPUT_GRADIENT : Z3D_OP_GATHER_INPUT;
+    int ticket = -1;
+    emit_transfer(b, Z3D_PHASE_WAIT, t);
+    for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT && in_parts(b->program); phase++) {
+        z3d_instruction *i = emit(b, gather, (z3d_phase)phase, &ticket, t);
+        i->buffer[Z3D_SLOT_INPUT] = i->buffer[Z3D_SLOT_OUTPUT] = t->buffer;
+    }
+}
+
+/* ---- when ---- */
+
+static void start_through(struct builder *b, int last) {
+    while (b->started <= last) start(b, &b->transfer[b->started++]);
+}
+
+/* Sends that were started before transfer number `end` are over. */
+static void finish_sends(struct builder *b, int end) {
+    for (; b->finished < end; b->finished++)
+        if (b->transfer[b->finished].send)
+            emit_transfer(b, Z3D_PHASE_WAIT, &b->transfer[b->finished]);
+}
+
+/* What the task needs has been started, in order; with overlap also what the next one needs, as far
+ * as the order allows. */
+void z3d_builder_receive(struct builder *b, int task) {
+    if (!b->of_task) return;
+    int last = b->of_task[task].receive, ahead = b->program->config.overlap ? 1 : 0;
+    start_through(b, last);
+    while (b->started < b->num_transfers && !b->transfer[b->started].send &&
+           b->transfer[b->started].task <= task + ahead)
+        start_through(b, b->started);
+    if (last >= 0) finish_receive(b, &b->transfer[last]);
+}
+
+/* A send may take as long as the task behind it. */
+void z3d_builder_send(struct builder *b, int task) {
+    if (!b->of_task) return;
+    finish_sends(b, b->started);
+    start_through(b, b->of_task[task].send);
+    if (!b->program->config.overlap) finish_sends(b, b->started);
+}
+
+void z3d_builder_finish_sends(struct builder *b) {
+    finish_sends(b, b->started);
+}
+
+/* ---- groups of two stages ---- */
+
+static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_phase phase,
+                                   int *ticket, int group) {
+    const z3d_layout *layout = b->program->layout;
+    z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, ticket, group);
+    i->rows = Z3D_ROWS_OWN;
+    i->count = layout->group[group].shard;
+    i->peer = layout->group[group].twin;
+    return i;
+}
+
+/* The lower stage sends first: first in, first out meets first in, first out. */
+void z3d_builder_exchange(struct builder *b, int group) {
+    const z3d_program *p = b->program;
+    int64_t bytes =
+        p->layout->group[group].shard * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+    int kept = z3d_program_group_buffer(p, group, Z3D_PART_GRADIENTS), ticket[2] = {-1, -1};
+    int other = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gradients of the other stage",
+                                   p->model->group[group].name, -1);
+    if (b->status != Z3D_OK) return;
+    b->program->buffer[other].rows = Z3D_ROWS_OWN;
+    bool sends_first = p->layout->stage < p->layout->group[group].twin;
+    for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT; phase++) {
+        for (int n = 0; n < 2; n++) {
+            bool send = (n == 0) == sends_first;
+            z3d_opcode opcode = send ? Z3D_OP_SEND_GRADS : Z3D_OP_RECV_GRADS;
+            z3d_instruction *i = emit_shard(b, opcode, (z3d_phase)phase, &ticket[n], group);
+            i->buffer[send ? Z3D_SLOT_SHARD : Z3D_SLOT_GRADIENTS] = send ? kept : other;
+        }
+    }
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, group);
+    i->buffer[Z3D_SLOT_GRADIENTS] = other;
+    i->buffer[Z3D_SLOT_SHARD] = kept;
+    i->accumulate = true;
+}
