@@ -15,9 +15,10 @@ static z3d_status check_ends(const z3d_schedule *schedule) {
     for (int stage = 0; stage <= schedule->stages; stage++) {
         int first = schedule->first[stage];
         if (first < last || first > most || (stage == 0 && first != 0))
-            return Z3D_ERROR(Z3D_ERR_CONFIG,
-                             "pipeline stage %d: its list begins at task %d, not between %d and %d",
-                             stage, first, last, stage == 0 ? 0 : most);
+            return Z3D_ERROR(
+                Z3D_ERR_CONFIG,
+                "the list before pipeline stage %d ends at task %d, not between %d and %d", stage,
+                first, last, stage == 0 ? 0 : most);
         last = first;
     }
     for (int chunk = 0; chunk < schedule->chunks; chunk++) {

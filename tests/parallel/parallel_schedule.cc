@@ -326,7 +326,11 @@ TEST(Schedule, ForwardOnly) {
         EXPECT_EQ(text_of(*s, 0), "Fa0 Fb0 Fa1 Fb1 Fa2 Fb2");
         EXPECT_Z3D(z3d_schedule_check(s.get()));
         Lists lists = lists_of(*s);
-        lists[0].pop_back();
+        lists[0].push_back({B, 0, 0});
+        EXPECT_EQ(Made(*s, lists).check(), Z3D_ERR_CONFIG);
+        EXPECT_STREQ(z3d_error_message(), "pipeline stage 0: backward of chunk 0, micro-batch 0 is "
+                                          "in a schedule that has only forwards");
+        lists[0].resize(5);
         EXPECT_EQ(Made(*s, lists).check(), Z3D_ERR_CONFIG);
         s->forward_only = false;
         EXPECT_EQ(z3d_schedule_check(s.get()), Z3D_ERR_CONFIG);
@@ -433,6 +437,7 @@ TEST(Schedule, CheckRefusesBadSizes) {
         EXPECT_EQ(made.check(), Z3D_ERR_CONFIG) << z3d_error_message();
         std::vector<double> end(8);
         EXPECT_EQ(z3d_schedule_times(&made.schedule, UNIT, end.data()), Z3D_ERR_CONFIG);
+        return std::string(z3d_error_message());
     };
     refused([](Made &m) { m.schedule.kind = (z3d_schedule_kind)-1; });
     refused([](Made &m) { m.schedule.stages = 0; });
@@ -440,7 +445,10 @@ TEST(Schedule, CheckRefusesBadSizes) {
     refused([](Made &m) { m.schedule.micros = -5; });
     refused([](Made &m) { m.schedule.micros = 2000000000; });
     refused([](Made &m) { m.first[0] = -1; });
-    refused([](Made &m) { m.first[0] = 1; });
+    EXPECT_EQ(refused([](Made &m) { m.first[0] = 1; }),
+              "the list before pipeline stage 0 ends at task 1, not between 0 and 0");
+    EXPECT_EQ(refused([](Made &m) { m.first[2] = 3; }),
+              "the list before pipeline stage 2 ends at task 3, not between 4 and 12");
     refused([](Made &m) { m.first[1] = 99; });
     refused([](Made &m) { m.first[2] = 2000000000; });
     refused([](Made &m) { m.places[1] = 7; });
