@@ -140,10 +140,11 @@ struct z3d_unit_ops {
     /* Backward in two halves, between which other units run: zero-bubble pipeline schedules want
      * them. Both or neither (NULL: the unit cannot be cut). Together they do what backward does, to
      * the bit. backward_input: input, saved, output_gradient, parameters -> input_gradient, and
-     * deferred. It writes no gradient of a parameter. It may change saved. */
+     * deferred. It writes no gradient of a parameter: there is no memory for one. It may change
+     * saved. */
     z3d_status (*backward_input)(z3d_unit_run *run);
     /* input, saved as backward_input left it, deferred, output_gradient -> all gradients of the
-     * unit's groups. It writes no input_gradient. */
+     * unit's groups. It writes no input_gradient: that memory may be gone. */
     z3d_status (*backward_weight)(z3d_unit_run *run);
 };
 

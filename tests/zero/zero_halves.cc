@@ -142,9 +142,9 @@ TEST(Halves, TogetherTheyAreTheWhole) {
                 }
 }
 
-// What lies between the halves of a block, in elements of batch x seq x hidden: the gradients of
-// x1, of fc's output (4) and of qkv (3). Dropout leaves the gradients before it, of the mlp and of
-// the projection, in place of x1's; a lean block keeps the attention. And eight rows of sums.
+// What lies between the halves of a block, in batch x seq x hidden: the gradients of x1, of fc's
+// output (4) and of qkv (3). Dropout leaves the gradients before it, of the mlp and of the
+// projection, in place of x1's; a lean block keeps the attention. And four rows of sums.
 TEST(Halves, Deferred) {
     for (bool lean : {false, true})
         for (double dropout : {0.0, 0.1}) {

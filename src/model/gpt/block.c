@@ -7,7 +7,9 @@
  * forward, two backward. Kept for backward besides the input: at most 11 batch x seq x hidden and
  * the statistics; gelu's output is computed again. A lean run keeps 8: the layernorms' outputs and
  * the attention are computed again too. A recompute without output stops before the last product,
- * and so before the second sum.
+ * and so before the second sum. Between the halves of backward lie at most 10 more: the gradients
+ * of fc's output (4) and of qkv (3), those of the two residual branches, and a lean run's
+ * attention.
  *
  * With sequence parallelism layernorms, dropout and residuals work on a rank's own rows, and the
  * products' inputs are gathered first: two all-gathers and two reduce-scatters each way. The
@@ -197,7 +199,7 @@ static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, g
     return z3d_gpt_layernorm_backward(run, halves, &norm, d_ln_2, run->output_gradient, d_x1);
 }
 
-/* The gradient of the attention's output, dy of the projection's -> *d_qkv. */
+/* d_x1 -> d_qkv: backward of the projection and of the heads. */
 static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, gpt_halves halves,
                                  block_saved *saved, const void *d_x1, void *d_qkv) {
     const z3d_gpt *gpt = gpt_of(run);
