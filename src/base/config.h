@@ -27,13 +27,27 @@ typedef enum {
     Z3D_GRAD_REDUCE_PER_STEP,
     Z3D_GRAD_REDUCE_PER_MICROBATCH
 } z3d_grad_reduce;
+typedef enum {
+    Z3D_PIPELINE_GATHER_AUTO,
+    Z3D_PIPELINE_GATHER_PER_STEP,
+    Z3D_PIPELINE_GATHER_PER_MICROBATCH
+} z3d_pipeline_gather;
+typedef enum { /* after AUTO: z3d_schedule_kind (parallel/schedule/schedule.h) */
+               Z3D_PIPELINE_AUTO,
+               Z3D_PIPELINE_1F1B,
+               Z3D_PIPELINE_GPIPE,
+               Z3D_PIPELINE_INTERLEAVED,
+               Z3D_PIPELINE_ZB_H1,
+               Z3D_PIPELINE_ZB_V,
+               Z3D_PIPELINE_FILE
+} z3d_pipeline_schedule;
 typedef enum { Z3D_ACCUM_AUTO, Z3D_ACCUM_FP32 } z3d_accum;
 typedef enum {
-    Z3D_SCHEDULE_CONSTANT,
-    Z3D_SCHEDULE_WARMUP,
-    Z3D_SCHEDULE_WARMUP_DECAY,
-    Z3D_SCHEDULE_WARMUP_COSINE
-} z3d_schedule;
+    Z3D_LR_CONSTANT,
+    Z3D_LR_WARMUP,
+    Z3D_LR_WARMUP_DECAY,
+    Z3D_LR_WARMUP_COSINE
+} z3d_lr_schedule;
 typedef enum { Z3D_TRAINING_CPU, Z3D_TRAINING_CUDA } z3d_training_device;
 typedef enum { Z3D_COLLECTIVES_AUTO, Z3D_COLLECTIVES_NCCL, Z3D_COLLECTIVES_HOST } z3d_collectives;
 typedef enum { Z3D_CUDA_GRAPH_AUTO, Z3D_CUDA_GRAPH_ON, Z3D_CUDA_GRAPH_OFF } z3d_cuda_graph;
@@ -52,6 +66,16 @@ typedef struct z3d_data_list {
     const char **path;
     double *weight; /* positive; 1 when not given */
 } z3d_data_list;
+
+/* parallel.pipeline_partition: one of its words, in their order, or a list. */
+typedef enum {
+    Z3D_PARTITION_TIME,
+    Z3D_PARTITION_PARAMETERS,
+    Z3D_PARTITION_UNIFORM,
+    Z3D_PARTITION_LIST
+} z3d_partition;
+
+enum { Z3D_CONFIG_MAX_CHUNKS = 1024 /* of all pipeline stages together */ };
 
 typedef int64_t z3d_config_INT;
 typedef double z3d_config_FLOAT;
@@ -104,6 +128,7 @@ typedef struct z3d_config_judge {
 typedef struct z3d_config_rules {
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     int64_t (*width)(const z3d_config *config); /* elements per token of the widest activation */
+    int64_t (*units)(const z3d_config *config); /* that pipeline stages split; 0: not known */
 } z3d_config_rules;
 
 /* Checks that need only the file: heads divide hidden, not both fp16 and bf16, options without
@@ -113,6 +138,13 @@ typedef struct z3d_config_rules {
 z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
 /* Ranks that hold one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too many. */
 int64_t z3d_config_model_ranks(const z3d_config *config);
+/* The schedule of the pipeline, never AUTO; the number of its chunks. */
+z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config);
+int64_t z3d_config_chunks(const z3d_config *config);
+/* How units are split over the chunks. Of a LIST *count is its length, and the first `capacity`
+ * numbers are in units (NULL: none); else *count is 0. */
+z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
+                                   int *count);
 /* Computes what follows from the world size: data-parallel size, the third batch key.
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,

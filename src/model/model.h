@@ -13,6 +13,7 @@
 typedef struct z3d_model_sizes {
     int64_t width;        /* elements per token of its widest activation */
     int64_t tensor_limit; /* tensor sizes divide it */
+    int64_t units;        /* that pipeline stages split: embedding, blocks, head */
     int64_t parameters;   /* without padding; INT64_MAX: beyond 64 bits */
 } z3d_model_sizes;
 

@@ -60,11 +60,19 @@ static void check(const z3d_config *config, const z3d_config_judge *judge) {
     }
 }
 
-static int64_t width(const z3d_config *config) {
+static z3d_model_sizes sizes_or_none(const z3d_config *config) {
     z3d_model_sizes sizes = {0};
     const z3d_model_type *type = z3d_model_type_named(config->model_type);
     if (type) type->sizes(config, &sizes);
-    return sizes.width;
+    return sizes;
 }
 
-const z3d_config_rules z3d_model_rules = {.check = check, .width = width};
+static int64_t width(const z3d_config *config) {
+    return sizes_or_none(config).width;
+}
+
+static int64_t units(const z3d_config *config) {
+    return sizes_or_none(config).units;
+}
+
+const z3d_config_rules z3d_model_rules = {.check = check, .width = width, .units = units};

@@ -3,8 +3,8 @@
 #include "src/train/trainer.h"
 
 static bool decays(const z3d_config *config) {
-    return config->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
-           config->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
+    return config->scheduler_type == Z3D_LR_WARMUP_DECAY ||
+           config->scheduler_type == Z3D_LR_WARMUP_COSINE;
 }
 
 /* Steps beyond the schedule's end at learning rate 0 would change nothing. */

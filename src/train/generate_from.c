@@ -12,6 +12,20 @@ static int common_divisor(int a, int b) {
     return b ? common_divisor(b, a % b) : a;
 }
 
+static z3d_status leave_pipeline(z3d_config *config) {
+    static const char *const assignments[] = {
+        "parallel.pipeline_model_parallel_size=1",
+        "parallel.virtual_pipeline_model_parallel_size=1",
+        "parallel.pipeline_schedule=auto",
+        "parallel.pipeline_schedule_file=",
+        "parallel.pipeline_partition=time",
+        "zero_optimization.pipeline_gather=auto",
+    };
+    for (size_t i = 0; i < sizeof assignments / sizeof *assignments; i++)
+        Z3D_TRY(z3d_config_override(config, assignments[i]));
+    return Z3D_OK;
+}
+
 /* One sample a rank and step, as many tensor ranks as the model allows. */
 static z3d_status fit_config(z3d_config *config, int ranks) {
     z3d_model_sizes sizes;
@@ -29,7 +43,7 @@ static z3d_status fit_config(z3d_config *config, int ranks) {
     /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
     config->parallel_sequence_parallel = false;
     config->activation_checkpointing_partition_activations = false;
-    return Z3D_OK;
+    return leave_pipeline(config);
 }
 
 /* An imported model that was moved has its tokenizer beside it, not where its configuration says.

@@ -17,8 +17,8 @@ static const char *const kept[] = {"model.",       "train_batch_size", "gradient
 static bool must_keep(const z3d_config *config, const char *path) {
     if (says(path, "model.make_vocab_size_divisible_by")) return false; /* padding is not stored */
     if (says(path, "scheduler.params.total_num_steps"))                 /* where it has no effect */
-        return config->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
-               config->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
+        return config->scheduler_type == Z3D_LR_WARMUP_DECAY ||
+               config->scheduler_type == Z3D_LR_WARMUP_COSINE;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         size_t length = strlen(kept[i]);
         if (kept[i][length - 1] == '.' ? strncmp(path, kept[i], length) == 0 : says(path, kept[i]))

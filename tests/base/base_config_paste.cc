@@ -215,7 +215,7 @@ TEST(Deepspeed, HuggingFaceExamples) {
     }
     Config c(replaced(text_of("hf_zero2.json"), "\"cpu\"", "\"none\""));
     EXPECT_EQ(c->zero_optimization_allgather_bucket_size, 200000000);
-    EXPECT_EQ(c->scheduler_type, Z3D_SCHEDULE_WARMUP);
+    EXPECT_EQ(c->scheduler_type, Z3D_LR_WARMUP);
     EXPECT_EQ(c->optimizer_params_lr, 6e-4);
 }
 
@@ -272,7 +272,7 @@ TEST(FromDeepspeed, ItsDefaultsAreWrittenOut) {
     EXPECT_EQ(config->optimizer_params_betas.value[1], 0.999);
     EXPECT_EQ(config->optimizer_params_weight_decay, 0);
     EXPECT_TRUE(has(c.table, "DeepSpeed's default")) << c.table;
-    EXPECT_EQ(config->scheduler_type, Z3D_SCHEDULE_CONSTANT);
+    EXPECT_EQ(config->scheduler_type, Z3D_LR_CONSTANT);
     EXPECT_TRUE(has(c.table, "before June 2026")) << c.table;
     EXPECT_FALSE(has(c.table, "for matrices only")) << c.table;
     c = convert_text(z3d_config_from_deepspeed,
@@ -313,7 +313,7 @@ TEST(FromMegatron, AScript) {
     EXPECT_EQ(m->fp16_initial_scale_power, 16);
     EXPECT_EQ(m->optimizer_params_betas.value[0], 0.9);
     EXPECT_EQ(m->optimizer_params_betas.value[1], 0.95);
-    EXPECT_EQ(m->scheduler_type, Z3D_SCHEDULE_WARMUP_COSINE);
+    EXPECT_EQ(m->scheduler_type, Z3D_LR_WARMUP_COSINE);
     EXPECT_EQ(m->scheduler_params_total_num_steps, 4000);
     EXPECT_EQ(m->scheduler_params_min_lr, 1e-5);
     EXPECT_EQ(m->training_seed, 1234);
@@ -336,21 +336,67 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     EXPECT_EQ(m->data_types_grad_accum_dtype, Z3D_ACCUM_FP32);
     EXPECT_EQ(m->gradient_clipping, 1);
     EXPECT_EQ(m->optimizer_params_weight_decay, 0.01);
-    EXPECT_EQ(m->scheduler_type, Z3D_SCHEDULE_WARMUP_DECAY);
+    EXPECT_EQ(m->scheduler_type, Z3D_LR_WARMUP_DECAY);
     EXPECT_EQ(m->activation_checkpointing_number_checkpoints, 2);
     for (const char *name : {"--swiglu", "--frobnicate", "--data-path",
-                             "--pipeline-model-parallel-size", "optimizer.params.betas"})
+                             "parallel.pipeline_model_parallel_size", "optimizer.params.betas"})
         EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
     c = convert_text(z3d_config_from_megatron, "--train-iters 5000 --lr-decay-iters 4000 "
                                                "--lr-warmup-fraction 0.01 --lr 1e-4 --bf16 "
                                                "--lr-decay-style constant --hysteresis 3");
     EXPECT_TRUE(c.complete) << c.table;
     Config warm(c.yaml);
-    EXPECT_EQ(warm->scheduler_type, Z3D_SCHEDULE_WARMUP);
+    EXPECT_EQ(warm->scheduler_type, Z3D_LR_WARMUP);
     EXPECT_EQ(warm->scheduler_params_warmup_num_steps, 40);
     z3d_string yaml = {}, table = {};
     bool complete;
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", NULL, &yaml, &table, &complete), Z3D_ERR_IO);
+}
+
+TEST(FromMegatron, ItsSplitIsAListOfUnits) {
+    auto table = [](const std::string &arguments) {
+        return convert_text(z3d_config_from_megatron,
+                            "--lr 1e-3 --pipeline-model-parallel-size " + arguments)
+            .table;
+    };
+    const struct {
+        const char *arguments, *units;
+    } splits[] = {
+        {"4 --num-layers 8", "[3, 2, 2, 3]"},
+        {"2 --num-layers 8 --num-layers-per-virtual-pipeline-stage 2", "[3, 2, 2, 3]"},
+        {"2 --num-layers 8 --num-virtual-stages-per-pipeline-rank 4", "[2, 1, 1, 1, 1, 1, 1, 2]"},
+        {"4 --num-layers 6 --account-for-embedding-in-pipeline-split "
+         "--account-for-loss-in-pipeline-split",
+         "[2, 2, 2, 2]"},
+        {"4 --num-layers 7 --account-for-loss-in-pipeline-split", "[3, 2, 2, 2]"},
+        {"4 --num-layers 8 --decoder-first-pipeline-num-layers 1 "
+         "--decoder-last-pipeline-num-layers 3",
+         "[2, 2, 2, 4]"},
+        {"4 --num-layers 11 --decoder-last-pipeline-num-layers 2", "[4, 3, 3, 3]"},
+        {"2 --num-layers 8 --decoder-first-pipeline-num-layers 2 "
+         "--decoder-last-pipeline-num-layers 6 --num-virtual-stages-per-pipeline-rank 2",
+         "[2, 3, 1, 4]"},
+    };
+    for (const auto &split : splits) {
+        std::string rows = table(split.arguments);
+        EXPECT_TRUE(has(rows, std::string("Megatron-LM's split is ") + split.units + ","))
+            << split.arguments << "\n"
+            << rows;
+        EXPECT_FALSE(has(rows, "do not divide")) << rows;
+    }
+    for (const char *arguments : {"4 --num-layers 9", "16 --num-layers 8",
+                                  "2 --num-layers 8 --decoder-first-pipeline-num-layers 8",
+                                  "2 --num-layers 8 --decoder-first-pipeline-num-layers 5 "
+                                  "--decoder-last-pipeline-num-layers 4",
+                                  "2 --num-layers 8 --num-virtual-stages-per-pipeline-rank 3"})
+        EXPECT_TRUE(has(table(arguments), "the layers do not divide into these chunks"))
+            << arguments;
+    EXPECT_TRUE(has(table("2 --num-layers 8 --num-layers-per-virtual-pipeline-stage 3"),
+                    "it does not divide a stage's layers"));
+    EXPECT_TRUE(has(table("1 --num-layers 8 --decoder-first-pipeline-num-layers 2"),
+                    "there is one pipeline stage"));
+    EXPECT_TRUE(has(table("2 --num-layers 8 --pipeline-model-parallel-layout Etttt|ttttL"),
+                    "write the units of each chunk in parallel.pipeline_partition"));
 }
 
 // Megatron-LM reads the flags of its own optimizer only, and scripts give those of both.

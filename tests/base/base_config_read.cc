@@ -17,7 +17,7 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
     EXPECT_EQ(c->optimizer_params_betas.value[0], 0.9);
     EXPECT_EQ(c->optimizer_params_betas.value[1], 0.95);
     EXPECT_EQ(c->optimizer_params_eps, 1e-8);
-    EXPECT_EQ(c->scheduler_type, Z3D_SCHEDULE_CONSTANT);
+    EXPECT_EQ(c->scheduler_type, Z3D_LR_CONSTANT);
     EXPECT_STREQ(c->run_dir, "runs/default");
     EXPECT_STREQ(c->generate_prompt, "");
     EXPECT_EQ(c->data_train.count, 0);
@@ -48,7 +48,7 @@ TEST(Config, TheDesignSExampleInBlockAndFlowStyle) {
     EXPECT_EQ(c->optimizer_params_lr, 6e-4);
     EXPECT_EQ(c->optimizer_params_betas.value[0], 0.8);
     EXPECT_EQ(c->optimizer_params_betas.value[1], 0.99);
-    EXPECT_EQ(c->scheduler_type, Z3D_SCHEDULE_WARMUP_COSINE);
+    EXPECT_EQ(c->scheduler_type, Z3D_LR_WARMUP_COSINE);
     EXPECT_EQ(c->scheduler_params_warmup_num_steps, 100);
     EXPECT_STREQ(c->run_dir, "runs/gpt2");
     EXPECT_TRUE(z3d_config_is_set(c.get, "model.num_layers"));

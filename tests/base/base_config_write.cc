@@ -124,9 +124,19 @@ static void randomise(z3d_config_FLOAT2 *field, const char *rule) {
     randomise(&field->value[0], rule);
     randomise(&field->value[1], rule);
 }
-static void randomise(const char **field, const char *) {
+/* One of the rule's words, or a list of integers. */
+static std::string random_word(std::string rule) {
+    std::string list = "[" + std::to_string(draw(9)) + ", " + std::to_string(draw(99)) + "]";
+    for (uint64_t skip = draw(4); skip > 0; skip--) {
+        size_t bar = rule.find('|');
+        if (bar == std::string::npos) return list;
+        rule = rule.substr(bar + 1);
+    }
+    return rule.substr(0, rule.find('|'));
+}
+static void randomise(const char **field, const char *rule) {
     free(const_cast<char *>(*field));
-    *field = strdup(random_text().c_str());
+    *field = strdup((*rule ? random_word(rule) : random_text()).c_str());
 }
 static void randomise(z3d_data_list *field, const char *) {
     int count = static_cast<int>(draw(4));

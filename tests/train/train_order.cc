@@ -140,26 +140,26 @@ class Schedule : public ::testing::Test {
 };
 
 TEST_F(Schedule, Constant) {
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_CONSTANT, 1), 1e-3f);
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_CONSTANT, 5000), 1e-3f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_CONSTANT, 1), 1e-3f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_CONSTANT, 5000), 1e-3f);
 }
 
 TEST_F(Schedule, WarmUp) {
-    for (int kind : {Z3D_SCHEDULE_WARMUP, Z3D_SCHEDULE_WARMUP_DECAY, Z3D_SCHEDULE_WARMUP_COSINE}) {
+    for (int kind : {Z3D_LR_WARMUP, Z3D_LR_WARMUP_DECAY, Z3D_LR_WARMUP_COSINE}) {
         EXPECT_FLOAT_EQ(at(kind, 1), 1e-4f);
         EXPECT_FLOAT_EQ(at(kind, 5), 5e-4f);
         EXPECT_FLOAT_EQ(at(kind, 10), 1e-3f);
     }
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP, 100000), 1e-3f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP, 100000), 1e-3f);
 }
 
 TEST_F(Schedule, Decays) {
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP_DECAY, 60), 5.5e-4f);
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP_COSINE, 60), 5.5e-4f);
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP_DECAY, 35), 1e-4f + 9e-4f * 0.75f);
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP_COSINE, 35),
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 60), 5.5e-4f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_COSINE, 60), 5.5e-4f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 35), 1e-4f + 9e-4f * 0.75f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_COSINE, 35),
                     static_cast<float>(1e-4 + 9e-4 * 0.5 * (1 + std::cos(M_PI / 4))));
-    for (int kind : {Z3D_SCHEDULE_WARMUP_DECAY, Z3D_SCHEDULE_WARMUP_COSINE}) {
+    for (int kind : {Z3D_LR_WARMUP_DECAY, Z3D_LR_WARMUP_COSINE}) {
         EXPECT_FLOAT_EQ(at(kind, 110), 1e-4f);
         EXPECT_FLOAT_EQ(at(kind, 100000), 1e-4f);
     }
@@ -167,16 +167,16 @@ TEST_F(Schedule, Decays) {
 
 TEST_F(Schedule, TotalFollowsTheRunWhenAuto) {
     config->scheduler_params_total_num_steps = Z3D_AUTO;
-    EXPECT_GT(at(Z3D_SCHEDULE_WARMUP_DECAY, 999), 1e-4f);
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP_DECAY, 1000), 1e-4f);
+    EXPECT_GT(at(Z3D_LR_WARMUP_DECAY, 999), 1e-4f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_DECAY, 1000), 1e-4f);
 }
 
 TEST_F(Schedule, NoWarmUpAndNoRoomToDecay) {
     config->scheduler_params_warmup_num_steps = 0;
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP, 1), 1e-3f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP, 1), 1e-3f);
     config->scheduler_params_warmup_num_steps = 200; // longer than total
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP_COSINE, 100), 5e-4f);
-    EXPECT_FLOAT_EQ(at(Z3D_SCHEDULE_WARMUP_COSINE, 200), 1e-4f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_COSINE, 100), 5e-4f);
+    EXPECT_FLOAT_EQ(at(Z3D_LR_WARMUP_COSINE, 200), 1e-4f);
 }
 
 } // namespace

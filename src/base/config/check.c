@@ -80,7 +80,9 @@ static void check_tensor_parts(config_checker *k) {
 
 static void check_parallel(config_checker *k) {
     const z3d_config *c = k->c;
-    if (c->parallel_pipeline_model_parallel_size != 1) {
+    config_check_pipeline(k);
+    if (config_sound(k, "parallel.pipeline_model_parallel_size", NULL) &&
+        c->parallel_pipeline_model_parallel_size != 1) {
         config_complain(k, "parallel.pipeline_model_parallel_size",
                         "%lld: pipeline parallelism is not supported yet; write 1",
                         (long long)c->parallel_pipeline_model_parallel_size);
@@ -233,8 +235,8 @@ static void check_decay(config_checker *k) {
 static void check_schedule(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
-    bool decays = c->scheduler_type == Z3D_SCHEDULE_WARMUP_DECAY ||
-                  c->scheduler_type == Z3D_SCHEDULE_WARMUP_COSINE;
+    bool decays =
+        c->scheduler_type == Z3D_LR_WARMUP_DECAY || c->scheduler_type == Z3D_LR_WARMUP_COSINE;
     const idle_key keys[] = {
         {"scheduler.params.total_num_steps", total != Z3D_AUTO && total != c->training_steps},
         {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
@@ -249,7 +251,7 @@ static void check_schedule(config_checker *k) {
                                 "choose WarmupDecayLR or WarmupCosineLR",
                                 false};
     if (!config_sound(k, "scheduler.type", NULL)) return;
-    if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) {
+    if (c->scheduler_type == Z3D_LR_CONSTANT) {
         config_refuse_idle(k, keys, 3, &constant);
     } else if (!decays) {
         config_refuse_idle(k, keys, 2, &warmup);

@@ -106,6 +106,8 @@ static bool drop_what_is_refused(config_conversion *v, const z3d_config_rules *r
         for (int i = 0; i < CONFIG_KEY_COUNT; i++) {
             if (k.wrong[i]) config_unset(v->config, i);
         }
+        /* They have set their keys, and shall not set them again. */
+        for (int i = 0; i < CONFIG_PEER_COUNT; i++) v->config->origin->peer[i].place.source = -1;
     }
     return false;
 }

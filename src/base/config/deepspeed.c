@@ -93,18 +93,25 @@ static void fill_peak(config_conversion *v) {
 static void fill_scheduler(config_conversion *v) {
     z3d_config *c = v->config;
     char number[40];
-    if (c->scheduler_type == Z3D_SCHEDULE_CONSTANT) return;
+    if (c->scheduler_type == Z3D_LR_CONSTANT) return;
     fill(v, "scheduler.params.warmup_num_steps", "1000");
     if (!config_is_mentioned(v, "scheduler.params.warmup_type")) {
         config_report_add(&v->report, CONFIG_DIFFERENT, "scheduler.params.warmup_type",
                           "DeepSpeed's default is log; the warm-up here is linear");
     }
-    if (c->scheduler_type != Z3D_SCHEDULE_WARMUP_COSINE) {
+    if (c->scheduler_type != Z3D_LR_WARMUP_COSINE) {
         fill_peak(v);
     } else if (!config_is_mentioned(v, "scheduler.params.cos_min_ratio")) {
         double end = 1e-4 * c->optimizer_params_lr;
         fill(v, "scheduler.params.min_lr", z3d_format_number(end, number, sizeof number));
     }
+}
+
+/* PipelineModule's. */
+static void fill_pipeline(config_conversion *v) {
+    const config_peer *stages = &v->config->origin->peer[CONFIG_PEER_PIPELINE_STAGES];
+    if (stages->place.source >= 0 && stages->value > 1)
+        fill(v, "parallel.pipeline_partition", "parameters");
 }
 
 static void convert(config_conversion *v) {
@@ -114,6 +121,7 @@ static void convert(config_conversion *v) {
     fill_clipping(v);
     fill_optimizer(v);
     fill_scheduler(v);
+    fill_pipeline(v);
     config_report_add(&v->report, CONFIG_DIFFERENT, "model, data, training",
                       "not in a DeepSpeed file: add model.*, data.train, training.steps and "
                       "training.device");

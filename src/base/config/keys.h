@@ -1,7 +1,8 @@
 /* The one table of configuration keys: X(field, path, type, default, rule, help).
  * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
  * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
- * auto"; for ENUM "a|b|c". */
+ * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c": one of these or a list of
+ * integers. */
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
@@ -27,7 +28,11 @@
   X(model_init_method_std, "model.init_method_std", FLOAT, "0.02", "(0,10]", "standard deviation of initial weights; residual projections use this / sqrt(2 num_layers), as in GPT-2") \
   X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
   X(parallel_sequence_parallel, "parallel.sequence_parallel", BOOL, "false", "", "Megatron's sequence parallelism: layernorms, dropout and residuals work on 1/tp of a micro-batch's tokens; all-reduces become reduce-scatter and all-gather; tp must divide seq_length") \
-  X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,65536]", "pipeline stages; only 1 so far") \
+  X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,1024]", "pipeline stages: ranks that split the model's units (embedding, blocks, head). The number of micro-batches of a step is gradient_accumulation_steps") \
+  X(parallel_virtual_pipeline_model_parallel_size, "parallel.virtual_pipeline_model_parallel_size", INT, "1", "[1,1024]", "chunks of units per pipeline stage (Megatron-LM's virtual pipeline stages). interleaved needs 2 or more, zb-v 2, file any number, the other schedules 1") \
+  X(parallel_pipeline_schedule, "parallel.pipeline_schedule", ENUM, "auto", "auto|1f1b|gpipe|interleaved|zb-h1|zb-v|file", "order of forward and backward passes. auto: interleaved with several chunks per stage, else 1f1b. zb-h1, zb-v: zero-bubble schedules, which cut backward into input and weight gradients. file: parallel.pipeline_schedule_file") \
+  X(parallel_pipeline_schedule_file, "parallel.pipeline_schedule_file", STRING, "", "", "path of a schedule of your own, a CSV file with the header stage,pass,chunk,micro; for parallel.pipeline_schedule file") \
+  X(parallel_pipeline_partition, "parallel.pipeline_partition", STRING, "time", "time|parameters|uniform", "how units are split over chunks. time: equal times; parameters: equal numbers of parameters; uniform: equal numbers of units; a list: units in each chunk, in the order of the forward. Embedding and head are units too") \
   X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
   X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "number of ranks that the run must have; auto: any number") \
   X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
@@ -39,6 +44,7 @@
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "largest number of elements in one all-gather") \
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "run collectives beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
+  X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, "auto", "auto|per_step|per_microbatch", "stages 2 and 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: what is faster and fits") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
   X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise") \
@@ -170,6 +176,10 @@
     X("disable_allgather", "parameters are always all-gathered")                                   \
     X("zero_optimization.aio", "nothing is offloaded to NVMe")                                     \
     X("aio", "nothing is offloaded to NVMe")                                                       \
+    X("pipeline.seed_layers", "initial weights are the same however units are split")              \
+    X("pipeline.pipe_partitioned", "tensor ranks always share the sends between stages")           \
+    X("pipeline.grad_partitioned", "tensor ranks always share the sends between stages")           \
+    X("pipeline.use_reentrant", "there is one implementation of recomputation")                    \
     X("wall_clock_breakdown", "use training.trace_steps")                                          \
     X("memory_breakdown", "zero3d plan shows the memory")                                          \
     X("dump_state", "the resolved configuration is in the run folder")                             \
@@ -198,7 +208,8 @@
  * key where nobody did, else must agree with it (peers.c). */
 #define Z3D_CONFIG_PEERS(X)                                                                        \
     X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr")                                             \
-    X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio")
+    X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio")                                             \
+    X(PIPELINE_STAGES, "pipeline.stages")
 
 /* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
  * mapping by its `device` or `enabled`; "unsaid": a mapping with neither is off too) they ask for
@@ -267,7 +278,10 @@
     X("hybrid_engine", "false|null|unsaid", "the hybrid engine", "not supported")                  \
     X("tensor_parallel", "null", "tensor parallelism",                                             \
       "not supported: use parallel.tensor_model_parallel_size")                                    \
-    X("pipeline", "null|unsaid", "pipeline parallelism", "")                                       \
+    X("pipeline.partition", "best|null", "DeepSpeed's partition",                                  \
+      "not supported: use parallel.pipeline_partition")                                            \
+    X("pipeline.activation_checkpoint_interval", "0|null", "checkpoints of several layers",        \
+      "not supported: use activation_checkpointing.granularity and number_checkpoints")            \
     X("nebula", "false|null|unsaid", "Nebula", "not supported: use checkpoint.async")              \
     X("compile", "false|null|unsaid", "compilation of the model", "not supported")                 \
     X("graph_harvesting", "false", "CUDA graphs", "not supported: use training.cuda_graph")        \

@@ -81,8 +81,6 @@ static void convert_model(converter *m) {
     must_be(m, "position-embedding-type", "learned_absolute",
             "positions are learned; leave it out");
     must_be(m, "normalization", "LayerNorm", "LayerNorm is the one there is; leave it out");
-    must_be(m, "pipeline-model-parallel-size", "1",
-            "there is no pipeline parallelism yet; write 1");
     must_be(m, "context-parallel-size", "1", "there is no context parallelism yet; write 1");
     must_be(m, "expert-model-parallel-size", "1", "there are no experts; write 1");
     if (has(m, "sequence-parallel")) {
@@ -449,6 +447,7 @@ static void convert(converter *m) {
             row(m, CONFIG_DIFFERENT, given->name, "given twice; the last value is taken");
     }
     convert_model(m);
+    megatron_convert_pipeline(&m->v, &m->text);
     convert_optimizer(m);
     convert_precision(m);
     convert_zero(m);

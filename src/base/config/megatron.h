@@ -65,7 +65,14 @@ typedef enum megatron_kind {
   X("recompute-activations", OWN, "") \
   X("recompute-method", OWN, "") \
   X("recompute-num-layers", OWN, "") \
-  X("pipeline-model-parallel-size", OWN, "") \
+  X("pipeline-model-parallel-size", KEY, "parallel.pipeline_model_parallel_size") \
+  X("num-virtual-stages-per-pipeline-rank", OWN, "") \
+  X("num-layers-per-virtual-pipeline-stage", OWN, "") \
+  X("account-for-embedding-in-pipeline-split", OWN, "") \
+  X("account-for-loss-in-pipeline-split", OWN, "") \
+  X("decoder-first-pipeline-num-layers", OWN, "") \
+  X("decoder-last-pipeline-num-layers", OWN, "") \
+  X("microbatch-group-size-per-virtual-pipeline-stage", OWN, "") \
   X("context-parallel-size", OWN, "") \
   X("expert-model-parallel-size", OWN, "") \
   X("seed", OWN, "") \
@@ -98,6 +105,10 @@ typedef enum megatron_kind {
   X("no-rope-fusion", NONE, "kernels are fused here as they are") \
   X("no-gradient-accumulation-fusion", NONE, "kernels are fused here as they are") \
   X("no-async-tensor-model-parallel-allreduce", NONE, "the order of communication is planned") \
+  X("no-overlap-p2p-communication", NONE, "the order of communication is planned") \
+  X("overlap-p2p-communication-warmup-flush", NONE, "the order of communication is planned") \
+  X("use-ring-exchange-p2p", NONE, "the order of communication is planned") \
+  X("deallocate-pipeline-outputs", NONE, "the memory planner ends every output's life at its last use") \
   X("tp-comm-overlap", NONE, "the order of communication is planned") \
   X("use-cpu-initialization", NONE, "initial weights are the same on every device") \
   X("perform-initialization", NONE, "weights are always initialized") \
@@ -149,7 +160,9 @@ typedef enum megatron_kind {
   X("rotary-percent", LATER, "positions are learned; leave it out") \
   X("rotary-base", LATER, "positions are learned; leave it out") \
   X("num-experts", LATER, "there are no experts; leave it out") \
-  X("num-layers-per-virtual-pipeline-stage", LATER, "there is no pipeline; leave it out") \
+  X("pipeline-model-parallel-layout", LATER, "write the units of each chunk in parallel.pipeline_partition, and the chunks per stage in parallel.virtual_pipeline_model_parallel_size") \
+  X("pipeline-model-parallel-split-rank", LATER, "there is no encoder; leave it out") \
+  X("standalone-embedding-stage", LATER, "write a 1 as the first number of parallel.pipeline_partition") \
   X("train-samples", LATER, "write --train-iters: samples / global batch size") \
   X("lr-decay-samples", LATER, "write --lr-decay-iters: samples / global batch size") \
   X("lr-warmup-samples", LATER, "write --lr-warmup-iters: samples / global batch size") \
@@ -207,6 +220,8 @@ typedef struct megatron_text {
 /* Comments and continued lines are dropped, quotes and parentheses separate, variables that the
  * text assigns are put in. ERR_DATA without any argument, or with too many. */
 z3d_status megatron_parse(const char *text, const char *file, megatron_text *out);
+/* The arguments of pipelines; the number of stages is taken already. */
+void megatron_convert_pipeline(config_conversion *v, const megatron_text *text);
 void megatron_text_free(megatron_text *text);
 /* The values of --name ("" for a switch), NULL: not given. The last one counts. */
 const char *megatron_value(const megatron_text *text, const char *name);

@@ -46,6 +46,34 @@ static z3d_status read_two_numbers(config_reader *r, const config_key *key, yaml
     return Z3D_OK;
 }
 
+/* A list of integers is kept as its text. */
+static z3d_status read_integers(config_reader *r, const config_key *key, yaml_mark_t start) {
+    z3d_string list = {0};
+    z3d_status status = Z3D_OK;
+    bool end = false;
+    z3d_string_append(&list, "[");
+    while (status == Z3D_OK && !end) {
+        yaml_event_t event;
+        config_scalar scalar;
+        status = reader_next(r, &event);
+        end = status == Z3D_OK && event.type == YAML_SEQUENCE_END_EVENT;
+        if (status == Z3D_OK && !end && event.type != YAML_SCALAR_EVENT)
+            status = refuse_shape(r, event.start_mark, key, "a list or mapping in the list");
+        if (status == Z3D_OK && !end) status = reader_scalar(r, &event, &scalar);
+        if (status == Z3D_OK && !end)
+            z3d_string_append(&list, "%s%s", list.length > 1 ? ", " : "", scalar.text);
+        yaml_event_delete(&event);
+    }
+    z3d_string_append(&list, "]");
+    if (status == Z3D_OK && list.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a list");
+    if (status == Z3D_OK) {
+        status = config_set_scalar(r->config, key, (config_scalar){list.text, true});
+        if (status != Z3D_OK) status = reader_refuse_stored(r, start, key->path, status);
+    }
+    z3d_string_free(&list);
+    return status;
+}
+
 /* A data file as it is being read from {path: ..., weight: ...}. */
 typedef struct data_item {
     char *path;
@@ -202,6 +230,9 @@ static z3d_status read_key(config_reader *r, int index, config_place place,
         Z3D_TRY(read_two_numbers(r, key, value->start_mark));
     } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_LIST) {
         Z3D_TRY(read_data_list(r, key));
+    } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_STRING &&
+               key->rule[0]) {
+        Z3D_TRY(read_integers(r, key, value->start_mark));
     } else {
         return refuse_shape(r, value->start_mark, key,
                             value->type == YAML_MAPPING_START_EVENT ? "a mapping" : "a list");

@@ -19,6 +19,32 @@ static bool sizes_sound(const config_checker *k) {
     return true;
 }
 
+/* Refuses a world that the model's ranks do not divide, at the last size that is not 1. */
+static void refuse_world(config_checker *k, int world_size, int64_t model) {
+    static const char pipeline[] = "parallel.pipeline_model_parallel_size",
+                      tensor[] = "parallel.tensor_model_parallel_size";
+    const z3d_config *c = k->c;
+    int64_t below = world_size / model * model, above = below + model;
+    bool piped = c->parallel_pipeline_model_parallel_size > 1,
+         both = piped && c->parallel_tensor_model_parallel_size > 1;
+    z3d_string right = {0}, times = {0};
+    if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
+    z3d_string_append(&right, "%lld", (long long)above);
+    if (both)
+        z3d_string_append(&times, " x %s %lld", tensor,
+                          (long long)c->parallel_tensor_model_parallel_size);
+    bool failed = right.failed || times.failed;
+    config_complain(k, piped ? pipeline : tensor,
+                    "%lld%s needs a multiple of %lld ranks, but the run has %d; start %s ranks "
+                    "(scripts/launch -n %lld ...)",
+                    (long long)(piped ? c->parallel_pipeline_model_parallel_size
+                                      : c->parallel_tensor_model_parallel_size),
+                    both && !failed ? times.text : "", (long long)model, world_size,
+                    failed ? "" : right.text, (long long)(below > 0 ? below : above));
+    z3d_string_free(&right);
+    z3d_string_free(&times);
+}
+
 /* The data-parallel size; 0: it cannot be told. */
 static int64_t resolve_world(config_checker *k, int world_size) {
     z3d_config *c = k->c;
@@ -39,17 +65,7 @@ static int64_t resolve_world(config_checker *k, int world_size) {
     }
     if (!sizes_sound(k)) return 0;
     if (world_size % model != 0) {
-        int64_t below = world_size / model * model, above = below + model;
-        z3d_string right = {0};
-        if (below > 0) z3d_string_append(&right, "%lld or ", (long long)below);
-        z3d_string_append(&right, "%lld", (long long)above);
-        config_complain(k, "parallel.tensor_model_parallel_size",
-                        "%lld needs a multiple of %lld ranks, but the run has %d; start %s ranks "
-                        "(scripts/launch -n %lld ...)",
-                        (long long)c->parallel_tensor_model_parallel_size, (long long)model,
-                        world_size, right.failed ? "" : right.text,
-                        (long long)(below > 0 ? below : above));
-        z3d_string_free(&right);
+        refuse_world(k, world_size, model);
         return 0;
     }
     c->parallel_world_size = world_size;
@@ -161,7 +177,8 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
     if (data == 0 || !config_sound(k, "train_batch_size", "train_micro_batch_size_per_gpu",
                                    "gradient_accumulation_steps", NULL))
         return;
-    if (!resolve_batches(k, data) || !check_sizes(k)) return;
+    if (!resolve_batches(k, data) || !config_check_micro_batches(k, data) || !check_sizes(k))
+        return;
     if (c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps;
     }

@@ -145,6 +145,9 @@ bool config_sound(const config_checker *k, ...) __attribute__((sentinel));
 void config_complain(config_checker *k, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void config_check_into(config_checker *k);
+/* What pipelines need: of the file alone; of the number of micro-batches. */
+void config_check_pipeline(config_checker *k);
+bool config_check_micro_batches(config_checker *k, int64_t data);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
 void config_settle_peers(config_checker *k);
@@ -190,6 +193,12 @@ typedef struct config_range {
 } config_range;
 
 z3d_status config_parse_range(const config_key *key, config_range *out);
+
+/* A list of integers as text, "[4, 3, 3, 4]" or "4,3,3,4". Keeps the first `capacity`, counts all.
+ * Errors: ERR_CONFIG with what is no integer. */
+z3d_status config_parse_integers(const char *text, int64_t *out, int capacity, int *count);
+/* Whether a text is meant as such a list. */
+bool config_is_integers(const char *text);
 
 /* What would be right: "an integer from 1 to 65536 or auto". */
 void config_expected(const config_key *key, z3d_string *out);

@@ -96,7 +96,8 @@ void config_expected(const config_key *key, z3d_string *out) {
         z3d_string_append(out, "true or false");
         break;
     case CONFIG_STRING:
-        z3d_string_append(out, "text");
+        append_options(key->rule, out);
+        z3d_string_append(out, key->rule[0] ? " or a list of integers, as [4, 3, 3, 4]" : "text");
         break;
     case CONFIG_ENUM:
         z3d_string_append(out, strchr(key->rule, '|') ? "one of " : "");
@@ -217,8 +218,17 @@ static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out
     return status;
 }
 
+/* One of the rule's words, or a list of integers. */
+static z3d_status check_word(const config_key *key, config_scalar scalar) {
+    int index, count;
+    if (!config_is_integers(scalar.text)) return set_enum(key, scalar, &index);
+    z3d_status status = config_parse_integers(scalar.text, NULL, 0, &count);
+    return status == Z3D_OK ? status : refuse(key, z3d_error_message());
+}
+
 static z3d_status set_string(const config_key *key, config_scalar scalar, const char **out) {
     const char *text = config_is_empty(scalar) ? "" : scalar.text;
+    if (key->rule[0]) Z3D_TRY(check_word(key, scalar));
     char *copy = strdup(text);
     if (!copy) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the value of %s", key->path);
     free((void *)(uintptr_t)*out);
@@ -239,7 +249,7 @@ static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data
 
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar) {
     void *field = config_field(config, key);
-    bool may_be_null = key->type == CONFIG_STRING || key->type == CONFIG_LIST;
+    bool may_be_null = key->type == CONFIG_LIST || (key->type == CONFIG_STRING && !key->rule[0]);
     if (config_is_empty(scalar) && !may_be_null) return refuse(key, "it has no value");
     switch (key->type) {
     case CONFIG_INT:

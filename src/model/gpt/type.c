@@ -25,6 +25,7 @@ static void sizes(const z3d_config *config, z3d_model_sizes *out) {
     int64_t inner = 4 * gpt.hidden_size, vocab = z3d_gpt_padded_vocab(&gpt);
     *out = (z3d_model_sizes){.width = inner > vocab ? inner : vocab,
                              .tensor_limit = gpt.num_heads,
+                             .units = gpt.num_layers + 2,
                              .parameters = z3d_gpt_parameters(&gpt)};
 }
 
