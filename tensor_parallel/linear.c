@@ -51,7 +51,7 @@ z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_lin
     z3d_ticket ticket;
     Z3D_TRY(input_gradient(lane, linear, dy, dx, NULL));
     Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
-    Z3D_TRY(parameter_gradients(lane, linear, x, dy, all));
+    if (x) Z3D_TRY(parameter_gradients(lane, linear, x, dy, all));
     return z3d_collective_wait(lane->group, ticket);
 }
 
@@ -65,5 +65,6 @@ z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear 
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx) {
     if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx, linear->before_gelu));
+    if (!x) return Z3D_OK;
     return parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows));
 }

@@ -55,7 +55,7 @@ typedef struct z3d_linear {
 z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                      const void *x, void *y);
 /* Computes dx = sum over the group of dy W (started before the weight gradient is computed), dW and
- * db. dx NULL: not needed. */
+ * db. dx NULL: not needed, and nothing is communicated. x NULL: dW and db are not needed. */
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, void *dx);
 /* y = sum over the group of x W^T. It does not add the bias: the caller fuses it into the next
@@ -64,7 +64,7 @@ z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear 
                                   const void *x, void *y);
 /* dx = dy W (local), dW, db. db is the sum over the own rows of dy. Without sequence parallelism it
  * has equal bits on all ranks; with it, a later sum over the group completes db (sum_replicated).
- */
+ * dx NULL, x NULL: as above. */
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx);
 

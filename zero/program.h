@@ -177,6 +177,8 @@ typedef enum z3d_call {
     Z3D_CALL_FORWARD,
     Z3D_CALL_RECOMPUTE,
     Z3D_CALL_BACKWARD,
+    Z3D_CALL_BACKWARD_INPUT, /* not recorded of a unit that cannot be cut */
+    Z3D_CALL_BACKWARD_WEIGHT,
     Z3D_CALL_COUNT
 } z3d_call;
 
@@ -199,10 +201,11 @@ typedef struct z3d_trace {
     z3d_child *child;
     double flops; /* all kernels of the call */
     int64_t bytes, kernels;
-    int64_t saved, workspace, scratch; /* bytes; scratch is the device's (see z3d_kernel_scratch) */
+    int64_t saved, deferred, workspace; /* bytes; deferred: of a half of backward */
+    int64_t scratch;                    /* the device's (see z3d_kernel_scratch) */
     bool reads_parameters[Z3D_MAX_UNIT_GROUPS];
     bool writes_gradients[Z3D_MAX_UNIT_GROUPS];
-    bool reads_input;
+    bool reads_input, reads_output_gradient, writes_input_gradient;
 } z3d_trace;
 
 /* Traces by [mode][unit kind][call]. */
@@ -214,7 +217,7 @@ typedef struct z3d_traces {
 
 /* Runs every distinct unit on a recording device. threads: of the real device (scratch depends on
  * it). Not collective. ERR_PROGRAM when a unit breaks its contract (saved sizes of forward and
- * backward differ, ...). */
+ * backward differ, a half of backward writes what is the other's, ...). */
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, int threads, z3d_traces **out);
 void z3d_traces_destroy(z3d_traces *traces);

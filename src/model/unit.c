@@ -1,4 +1,4 @@
-/* The unit's memory (two bump allocators), parameter sizes, and the model's life. */
+/* The unit's memory (bump allocators), parameter sizes, and the model's life. */
 #include "src/model/unit.h"
 
 #include <stdlib.h>
@@ -56,6 +56,12 @@ z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, v
 z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
                                    void *out_pointer) {
     return take_checked(run, &run->workspace, "workspace", count, size, out_pointer);
+}
+
+z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size,
+                                  void *out_pointer) {
+    if (!run->deferred.base) return z3d_unit_take_workspace(run, count, size, out_pointer);
+    return take_checked(run, &run->deferred, "deferred", count, size, out_pointer);
 }
 
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size) {

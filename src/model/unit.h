@@ -1,5 +1,6 @@
 /* The unit type: what runs, is checkpointed and is recomputed together. To train a model of your
- * own, write its units. A unit is two functions over device kernels. It knows nothing of ZeRO or
+ * own, write its units. A unit is two functions over device kernels, forward and backward; it may
+ * also have backward in two halves. It knows nothing of ZeRO or
  * pipelines and never reads device memory on the host. It makes the same launches and collectives
  * on every call in the same mode: it is recorded once, and every run is compared with the
  * recording. */
@@ -94,7 +95,7 @@ struct z3d_unit_run {
     void *input_gradient;              /* backward; NULL for the first unit */
     z3d_step_state *state;             /* device memory */
     z3d_unit_group group[Z3D_MAX_UNIT_GROUPS]; /* as unit->group lists them */
-    z3d_bump saved, workspace;                 /* use the functions below */
+    z3d_bump saved, workspace, deferred;       /* use the functions below */
 };
 
 /* Memory that keeps its content until backward. Forward and backward must take the same sizes in
@@ -111,6 +112,11 @@ void z3d_unit_workspace_release(z3d_unit_run *run, int64_t mark);
 z3d_status z3d_unit_take_saved(z3d_unit_run *run, int64_t count, int64_t size, void *out_pointer);
 z3d_status z3d_unit_take_workspace(z3d_unit_run *run, int64_t count, int64_t size,
                                    void *out_pointer);
+/* Memory that keeps its content from backward_input to backward_weight, as a status like the two
+ * above. Both must take the same sizes in the same order. In backward it is workspace, so that the
+ * whole can be written as its halves. */
+z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size,
+                                  void *out_pointer);
 
 /* Parameter `index` of the unit's group `slot` (NULL if the recorded unit does not read the group),
  * and its gradient (NULL in forward). */
@@ -131,6 +137,15 @@ struct z3d_unit_ops {
     /* input, saved, output_gradient -> input_gradient and all gradients of the unit's groups. Only
      * saved and input are left from the forward. */
     z3d_status (*backward)(z3d_unit_run *run);
+    /* Backward in two halves, between which other units run: zero-bubble pipeline schedules want
+     * them. Both or neither (NULL: the unit cannot be cut). Together they do what backward does, to
+     * the bit. backward_input: input, saved, output_gradient, parameters -> input_gradient, and
+     * deferred. It writes no gradient of a parameter: there is no memory for one. It may change
+     * saved. */
+    z3d_status (*backward_input)(z3d_unit_run *run);
+    /* input, saved as backward_input left it, deferred, output_gradient -> all gradients of the
+     * unit's groups. It writes no input_gradient: that memory may be gone. */
+    z3d_status (*backward_weight)(z3d_unit_run *run);
 };
 
 typedef struct z3d_unit {

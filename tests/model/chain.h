@@ -60,6 +60,7 @@ struct Chain {
     bool recompute = false;        // throw saved memory of checkpointed units away, run them again
     bool accumulate_again = false; // run backward twice: gradients double
     bool lean = false;             // keep less
+    bool halves = false;           // backward's input halves of all units, then its weight halves
     z3d_step_state state{};
     std::vector<int32_t> tokens, targets;
     std::vector<std::vector<std::vector<double>>> whole; // [group][parameter][element]
@@ -177,31 +178,54 @@ struct Chain {
         return Z3D_OK;
     }
 
+    // Unit u's memory from backward_input to backward_weight, and the gradient of its output.
+    std::vector<std::vector<char>> deferred, output_gradient;
+    std::vector<int64_t> deferred_used;
+
+    // The run of a backward: with the memory of both halves or of one.
+    z3d_unit_run backward_run(int u, bool input, bool weight, std::vector<bool> &written) {
+        z3d_unit_run run = run_of(u, Z3D_MODE_TRAIN);
+        poison(workspace);
+        run.output_gradient = output_gradient[(size_t)u].data();
+        if (input && u) {
+            output_gradient[(size_t)u - 1].assign(output[(size_t)u - 1].size(), '\xff');
+            run.input_gradient = output_gradient[(size_t)u - 1].data();
+        }
+        if (!input || !weight) run.deferred = {deferred[(size_t)u].data(), 0, 0, (int64_t)MEMORY};
+        for (int s = 0; weight && s < model->unit[u].num_groups; s++) {
+            size_t g = (size_t)model->unit[u].group[s];
+            run.group[s].gradients = gradients[g].data();
+            run.group[s].accumulate = written[g];
+            written[g] = true;
+        }
+        return run;
+    }
+
     z3d_status backward(bool add) {
         std::vector<bool> written(whole.size(), add);
-        std::vector<char> dy, dx;
+        output_gradient.assign((size_t)model->num_units, {});
+        deferred.assign(halves ? (size_t)model->num_units : 0, std::vector<char>(MEMORY, '\xff'));
+        deferred_used.assign((size_t)model->num_units, 0);
         if (!add)
             for (auto &g : gradients) poison(g);
         for (int u = model->num_units - 1; u >= 0; u--) {
-            z3d_unit_run run = run_of(u, Z3D_MODE_TRAIN);
+            const z3d_unit_ops *ops = model->unit[u].ops;
             if (recompute && model->unit[u].checkpoint) {
+                z3d_unit_run again = run_of(u, Z3D_MODE_TRAIN);
                 poison(saved[(size_t)u]);
-                z3d_unit_run again = run;
                 again.need_output = false;
-                Z3D_TRY(model->unit[u].ops->forward(&again));
+                Z3D_TRY(ops->forward(&again));
             }
-            poison(workspace);
-            dx.assign(u ? output[(size_t)u - 1].size() : 0, '\xff');
-            run.output_gradient = dy.data();
-            run.input_gradient = u ? dx.data() : NULL;
-            for (int s = 0; s < model->unit[u].num_groups; s++) {
-                size_t g = (size_t)model->unit[u].group[s];
-                run.group[s].gradients = gradients[g].data();
-                run.group[s].accumulate = written[g];
-                written[g] = true;
-            }
-            Z3D_TRY(model->unit[u].ops->backward(&run));
-            dy.swap(dx);
+            z3d_unit_run run = backward_run(u, true, !halves, written);
+            Z3D_TRY(halves ? ops->backward_input(&run) : ops->backward(&run));
+            deferred_used[(size_t)u] = run.deferred.used;
+        }
+        for (int u = model->num_units - 1; halves && u >= 0; u--) {
+            z3d_unit_run run = backward_run(u, false, true, written);
+            Z3D_TRY(model->unit[u].ops->backward_weight(&run));
+            if (run.deferred.used != deferred_used[(size_t)u])
+                return Z3D_ERROR(Z3D_ERR_INTERNAL, "unit %d: halves defer %lld and %lld bytes", u,
+                                 (long long)deferred_used[(size_t)u], (long long)run.deferred.used);
         }
         return Z3D_OK;
     }

@@ -253,6 +253,46 @@ TEST(Precision, SixteenBits) {
     }
 }
 
+struct Types {
+    z3d_dtype dtype, gradient;
+};
+
+// Each of the halves leaves its part of backward to the other: what one forgets is missing, since
+// all memory begins as NaN, and other units run between the two.
+void compare_halves(double dropout, bool sequence_parallel, bool lean, Types types) {
+    Gpt gpt(ranks, dropout, sequence_parallel);
+    for (bool again : {false, true}) {
+        Chain whole(gpt.model, device, tensor, BATCH, types.dtype, types.gradient);
+        Chain cut(gpt.model, device, tensor, BATCH, types.dtype, types.gradient);
+        for (Chain *chain : {&whole, &cut}) {
+            fill(*chain);
+            chain->lean = lean;
+            chain->accumulate_again = again;
+            chain->halves = chain == &cut;
+            ASSERT_Z3D(chain->train());
+        }
+        for (size_t u = 0; u + 1 < whole.output_gradient.size(); u++)
+            EXPECT_EQ(whole.output_gradient[u], cut.output_gradient[u]) << "of unit " << u;
+        for (size_t g = 0; g < whole.gradients.size(); g++)
+            EXPECT_EQ(whole.gradients[g], cut.gradients[g]) << gpt.model->group[g].name;
+    }
+}
+
+TEST(Halves, AreTheWholeToTheBit) {
+    for (Types types : {Types{Z3D_F32, Z3D_F32}, Types{Z3D_BF16, Z3D_F32},
+                        Types{Z3D_BF16, Z3D_BF16}, Types{Z3D_F16, Z3D_F16}})
+        for (double dropout : {0.0, 0.3})
+            for (bool sequence_parallel : {false, true})
+                for (bool lean : {false, true}) {
+                    if (sequence_parallel && ranks == 1) continue; // nothing to split
+                    SCOPED_TRACE(testing::Message()
+                                 << z3d_dtype_name(types.dtype) << " gradients "
+                                 << z3d_dtype_name(types.gradient) << " dropout " << dropout
+                                 << " sequence parallel " << sequence_parallel << " lean " << lean);
+                    compare_halves(dropout, sequence_parallel, lean, types);
+                }
+}
+
 constexpr int64_t SCRATCH = 1 << 22;
 void *scratch;
 

@@ -296,6 +296,15 @@ TEST(Communication, OrderAndAmount) {
     EXPECT_EQ("gemm all_reduce:32 ", take());
     ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, p, p, p));
     EXPECT_EQ("gemm gemm bias_backward ", take());
+    // Without one of the gradients only the other is computed.
+    ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, NULL, p, p));
+    EXPECT_EQ("gemm all_reduce:24 ", take());
+    ASSERT_Z3D(z3d_column_linear_backward(&lane, &linear, p, p, NULL));
+    EXPECT_EQ("gemm bias_backward ", take());
+    ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, NULL, p, p));
+    EXPECT_EQ("gemm ", take());
+    ASSERT_Z3D(z3d_row_linear_backward(&lane, &linear, p, p, NULL));
+    EXPECT_EQ("gemm bias_backward ", take());
     z3d_vocab_range range = {0, 8, 8};
     ASSERT_Z3D(z3d_vocab_embedding_forward(&lane, range, (int32_t *)p, p, 4, 6, p));
     EXPECT_EQ("embedding_forward all_reduce:24 ", take());

@@ -30,8 +30,8 @@ z3d_status only_collectives(z3d_unit_run *run) {
     return Z3D_OK;
 }
 
-const z3d_unit_ops NOTHING = {nothing, nothing};
-const z3d_unit_ops COLLECTIVES = {only_collectives, nothing};
+const z3d_unit_ops NOTHING = {nothing, nothing, nullptr, nullptr};
+const z3d_unit_ops COLLECTIVES = {only_collectives, nothing, nullptr, nullptr};
 
 struct Model {
     z3d_model *model = nullptr;
@@ -190,9 +190,10 @@ z3d_status classify(z3d_unit_run *run, bool backward) {
     return z3d_column_linear_backward(&lane, &linear, run->input, logits, run->input_gradient);
 }
 
-const z3d_unit_ops GELU = {gelu_forward, gelu_backward};
+const z3d_unit_ops GELU = {gelu_forward, gelu_backward, nullptr, nullptr};
 const z3d_unit_ops CLASSIFY = {[](z3d_unit_run *run) { return classify(run, false); },
-                               [](z3d_unit_run *run) { return classify(run, true); }};
+                               [](z3d_unit_run *run) { return classify(run, true); }, nullptr,
+                               nullptr};
 
 // Loss and norm of three steps.
 std::vector<double> train_odd(bool partition, bool offload) {

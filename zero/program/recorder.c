@@ -12,6 +12,7 @@ enum region {
     REGION_OUTPUT_GRADIENT,
     REGION_INPUT_GRADIENT,
     REGION_SAVED,
+    REGION_DEFERRED,
     REGION_WORKSPACE,
     REGION_STATE,
     REGION_FIELD,
@@ -34,6 +35,8 @@ struct recorder {
 static void note_operand(z3d_trace *trace, const z3d_operand *operand) {
     int region = (int)((uintptr_t)operand->pointer >> REGION_SHIFT);
     if (region == REGION_INPUT && operand->read) trace->reads_input = true;
+    if (region == REGION_OUTPUT_GRADIENT && operand->read) trace->reads_output_gradient = true;
+    if (region == REGION_INPUT_GRADIENT && operand->written) trace->writes_input_gradient = true;
     int slot = region - REGION_PARAMETERS;
     if (slot >= 0 && slot < Z3D_MAX_UNIT_GROUPS && operand->read)
         trace->reads_parameters[slot] = true;
@@ -115,6 +118,30 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
     return run;
 }
 
+static bool is_half(z3d_call call) {
+    return call == Z3D_CALL_BACKWARD_INPUT || call == Z3D_CALL_BACKWARD_WEIGHT;
+}
+
+static const char *call_name(z3d_call call) {
+    static const char *const name[Z3D_CALL_COUNT] = {"forward", "recompute", "backward",
+                                                     "backward_input", "backward_weight"};
+    return name[call];
+}
+
+static z3d_status make_call(z3d_unit_run *run, z3d_call call) {
+    const struct z3d_unit_ops *ops = run->unit->ops;
+    switch (call) {
+    case Z3D_CALL_BACKWARD:
+        return ops->backward(run);
+    case Z3D_CALL_BACKWARD_INPUT:
+        return ops->backward_input(run);
+    case Z3D_CALL_BACKWARD_WEIGHT:
+        return ops->backward_weight(run);
+    default:
+        return ops->forward(run);
+    }
+}
+
 static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *device,
                               z3d_group *tensor, int threads, z3d_trace *trace) {
     struct recorder recorder = {.trace = trace, .threads = threads};
@@ -122,22 +149,68 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *devic
     run.tensor = tensor;
     z3d_device_set_recorder(device, record_kernel, &recorder);
     z3d_group_set_observer(tensor, record_collective, &recorder);
-    for (int slot = 0; slot < run.unit->num_groups && call != Z3D_CALL_BACKWARD; slot++)
+    for (int slot = 0; slot < run.unit->num_groups && call < Z3D_CALL_BACKWARD; slot++)
         run.group[slot].gradients = NULL;
+    if (is_half(call)) run.deferred = (z3d_bump){region_base(REGION_DEFERRED), 0, 0, REGION_BYTES};
     if (call == Z3D_CALL_RECOMPUTE) {
         run.need_output = false;
         run.output = NULL;
     }
-    z3d_status status =
-        call == Z3D_CALL_BACKWARD ? run.unit->ops->backward(&run) : run.unit->ops->forward(&run);
+    z3d_status status = make_call(&run, call);
     z3d_group_set_observer(tensor, NULL, NULL);
     z3d_device_set_recorder(device, NULL, NULL);
     if (status != Z3D_OK)
-        return z3d_error_context(status, "recording unit %s, %s", run.unit->name,
-                                 call == Z3D_CALL_BACKWARD ? "backward" : "forward");
+        return z3d_error_context(status, "recording unit %s, %s", run.unit->name, call_name(call));
     trace->recorded = true;
     trace->saved = run.saved.used;
+    trace->deferred = run.deferred.used;
     trace->workspace = run.workspace.peak;
+    return Z3D_OK;
+}
+
+/* All calls must take the same saved memory. */
+static z3d_status check_saved(const z3d_unit *unit, const z3d_trace *trace) {
+    for (int call = 1; call < Z3D_CALL_COUNT; call++)
+        if (trace[call].recorded && trace[call].saved != trace[0].saved)
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "unit %s: %s requests %lld bytes of saved memory, but forward "
+                             "requested %lld; both must request the same sizes in the same order",
+                             unit->name, call_name((z3d_call)call), (long long)trace[call].saved,
+                             (long long)trace[0].saved);
+    return Z3D_OK;
+}
+
+/* The halves of backward together do what backward does. */
+static z3d_status check_halves(const z3d_unit *unit, const z3d_trace *trace) {
+    const z3d_trace *whole = &trace[Z3D_CALL_BACKWARD], *input = &trace[Z3D_CALL_BACKWARD_INPUT];
+    const z3d_trace *weight = &trace[Z3D_CALL_BACKWARD_WEIGHT];
+    if (!input->recorded) return Z3D_OK;
+    if (input->deferred != weight->deferred)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "unit %s: backward_weight requests %lld bytes of deferred memory, but "
+                         "backward_input requested %lld; both must request the same sizes in the "
+                         "same order",
+                         unit->name, (long long)weight->deferred, (long long)input->deferred);
+    if (weight->writes_input_gradient ||
+        input->writes_input_gradient != whole->writes_input_gradient)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "unit %s: backward_%s input_gradient; backward_input must write it as "
+                         "backward does, and backward_weight must not",
+                         unit->name,
+                         weight->writes_input_gradient ? "weight writes" : "input does not write");
+    for (int slot = 0; slot < unit->num_groups; slot++) {
+        if (input->writes_gradients[slot])
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "unit %s: backward_input writes gradients of parameter group %d of "
+                             "the unit; only backward_weight may do so",
+                             unit->name, slot);
+        if (weight->writes_gradients[slot] != whole->writes_gradients[slot])
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "unit %s: backward_weight %s gradients of parameter group %d of the "
+                             "unit, but backward %s; both must write the same ones",
+                             unit->name, weight->writes_gradients[slot] ? "writes" : "writes no",
+                             slot, whole->writes_gradients[slot] ? "does" : "does not");
+    }
     return Z3D_OK;
 }
 
@@ -146,19 +219,21 @@ static z3d_status record_unit(const z3d_model *model, const z3d_layout *layout,
                               z3d_device *device, z3d_group *tensor, int threads,
                               z3d_trace *trace) {
     z3d_unit_run run = recording_run(model, layout, config, mode, u);
+    const struct z3d_unit_ops *ops = run.unit->ops;
     int calls = mode == Z3D_MODE_TRAIN ? Z3D_CALL_COUNT : 1;
+    if (!ops->backward_input != !ops->backward_weight)
+        return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                         "unit %s has one half of backward; it needs both backward_input and "
+                         "backward_weight, or neither",
+                         run.unit->name);
     for (int call = 0; call < calls; call++) {
         if (call == Z3D_CALL_RECOMPUTE && !run.unit->checkpoint) continue;
+        if (is_half((z3d_call)call) && !ops->backward_input) continue;
         Z3D_TRY(record_call(run, (z3d_call)call, device, tensor, threads, &trace[call]));
     }
-    for (int call = 1; call < calls; call++)
-        if (trace[call].recorded && trace[call].saved != trace[0].saved)
-            return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                             "unit %s: %s requests %lld bytes of saved memory, but forward "
-                             "requested %lld; both must request the same sizes in the same order",
-                             run.unit->name, call == Z3D_CALL_BACKWARD ? "backward" : "recompute",
-                             (long long)trace[call].saved, (long long)trace[0].saved);
-    return Z3D_OK;
+    if (mode != Z3D_MODE_TRAIN) return Z3D_OK;
+    Z3D_TRY(check_saved(run.unit, trace));
+    return check_halves(run.unit, trace);
 }
 
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,

@@ -7,7 +7,9 @@
  * forward, two backward. Kept for backward besides the input: at most 11 batch x seq x hidden and
  * the statistics; gelu's output is computed again. A lean run keeps 8: the layernorms' outputs and
  * the attention are computed again too. A recompute without output stops before the last product,
- * and so before the second sum.
+ * and so before the second sum. Between the halves of backward lie at most 10 more: the gradients
+ * of fc's output (4) and of qkv (3), those of the two residual branches, and a lean run's
+ * attention.
  *
  * With sequence parallelism layernorms, dropout and residuals work on a rank's own rows, and the
  * products' inputs are gathered first: two all-gathers and two reduce-scatters each way. The
@@ -100,12 +102,9 @@ static z3d_status project(z3d_unit_run *run, const z3d_tensor_lane *lane,
                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site));
 }
 
-/* saved->attention (in workspace if it is not kept) = the local heads' attention. */
-static z3d_status attend(z3d_unit_run *run, block_saved *saved) {
+/* saved->attention = the local heads' attention. */
+static z3d_status attend(const z3d_unit_run *run, const block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
-    if (run->lean)
-        Z3D_TRY(z3d_unit_take_workspace(run, gpt_rows(run), width(run, gpt->local_hidden),
-                                        &saved->attention));
     return Z3D_LAUNCH(
         run->device, attention_forward, .qkv = saved->qkv, .out = saved->attention,
         .log_sum_exp = saved->log_sum_exp, .batch = run->batch, .seq = gpt->config.seq_length,
@@ -122,6 +121,9 @@ static z3d_status attention_half(z3d_unit_run *run, const z3d_tensor_lane *lane,
                       saved->rstd_1));
     Z3D_TRY(z3d_column_linear_forward(lane, &qkv, saved->ln_1, saved->qkv));
     z3d_unit_workspace_release(run, mark);
+    if (run->lean)
+        Z3D_TRY(z3d_unit_take_workspace(run, projection.rows, width(run, projection.in),
+                                        &saved->attention));
     Z3D_TRY(attend(run, saved));
     Z3D_TRY(project(run, lane, &projection, saved->attention, run->input, "projection", saved->x1));
     z3d_unit_workspace_release(run, mark);
@@ -145,82 +147,127 @@ static z3d_status forward(z3d_unit_run *run) {
     return project(run, &lane, &projection, fc.gelu, saved.x1, "mlp", run->output);
 }
 
-/* dx = residual + layernorm's input gradient, of the own rows; dx may be residual. */
-static z3d_status layernorm_gradient(const z3d_unit_run *run, int weight, const char *dy,
-                                     const void *x, const float *mean, const float *rstd,
-                                     const void *residual, void *dx) {
-    return Z3D_LAUNCH(
-        run->device, layernorm_backward, .dy = dy + z3d_gpt_own_offset(run), .x = x,
-        .weight = z3d_unit_parameter(run, 0, weight), .mean = mean, .rstd = rstd,
-        .add_to = residual, .dx = dx, .weight_gradient = z3d_unit_gradient(run, 0, weight),
-        .bias_gradient = z3d_unit_gradient(run, 0, weight + 1), .rows = z3d_gpt_own_rows(run).count,
-        .cols = gpt_of(run)->config.hidden_size, .dtype = run->dtype,
-        .gradient_dtype = run->gradient_dtype, .accumulate = run->group[0].accumulate);
+/* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
+
+/* *dy = the gradient of all rows before the dropout at `site`, from that of the own rows after it.
+ */
+static z3d_status dropout_gradient(z3d_unit_run *run, gpt_halves halves, const void *after,
+                                   const char *site, const void **dy) {
+    void *all;
+    *dy = after;
+    if (z3d_gpt_dropout_is_identity(run)) return Z3D_OK;
+    Z3D_TRY(z3d_unit_take_deferred(run, gpt_rows(run), width(run, gpt_of(run)->config.hidden_size),
+                                   &all));
+    *dy = all;
+    return halves & GPT_INPUT_HALF ? z3d_gpt_dropout_gradient(run, after, site, all) : Z3D_OK;
 }
 
-/* output_gradient -> the gradient of x1, in input_gradient. */
-static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, block_saved *saved) {
-    const z3d_gpt *gpt = gpt_of(run);
+/* *d_x1 = memory for the gradient of x1: input_gradient, where that of the block's input replaces
+ * it in the end. But the projection's weight half reads it if its dropout does nothing. */
+static z3d_status take_x1_gradient(z3d_unit_run *run, gpt_halves halves, void **d_x1) {
+    *d_x1 = run->input_gradient;
+    if (halves == GPT_BOTH_HALVES || !z3d_gpt_dropout_is_identity(run)) return Z3D_OK;
+    return z3d_unit_take_deferred(run, gpt_rows(run), width(run, gpt_of(run)->config.hidden_size),
+                                  d_x1);
+}
+
+/* output_gradient -> d_x1. */
+static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, gpt_halves halves,
+                               block_saved *saved, void *d_x1) {
     z3d_linear fc = fc_layer(run), projection = mlp_projection_layer(run);
-    int64_t rows = gpt_rows(run), inner = gpt->local_inner;
+    const bool weight = halves & GPT_WEIGHT_HALF, input = halves & GPT_INPUT_HALF;
+    const int64_t rows = gpt_rows(run), inner = width(run, projection.in);
     const void *dy;
-    void *d_inner, *gelu, *d_ln_2;
-    Z3D_TRY(z3d_gpt_dropout_gradient(run, run->output_gradient, "mlp", &dy));
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, inner), &d_inner));
+    void *d_inner, *gelu = NULL, *d_ln_2 = NULL;
+    Z3D_TRY(dropout_gradient(run, halves, run->output_gradient, "mlp", &dy));
+    Z3D_TRY(z3d_unit_take_deferred(run, rows, inner, &d_inner));
     int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, inner), &gelu));
-    Z3D_TRY(Z3D_LAUNCH(run->device, gelu_forward, .x = saved->fc, .y = gelu, .count = rows * inner,
-                       .dtype = run->dtype));
+    if (weight) {
+        Z3D_TRY(z3d_unit_take_workspace(run, rows, inner, &gelu));
+        Z3D_TRY(Z3D_LAUNCH(run->device, gelu_forward, .x = saved->fc, .y = gelu,
+                           .count = rows * projection.in, .dtype = run->dtype));
+    }
     projection.before_gelu = saved->fc;
-    Z3D_TRY(z3d_row_linear_backward(lane, &projection, gelu, dy, d_inner));
+    Z3D_TRY(z3d_row_linear_backward(lane, &projection, gelu, dy, input ? d_inner : NULL));
     z3d_unit_workspace_release(run, mark);
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, gpt->config.hidden_size), &d_ln_2));
-    if (run->lean)
+    if (input) Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, fc.in), &d_ln_2));
+    if (weight && run->lean)
         Z3D_TRY(layernorm(run, lane, GPT_LN_2_WEIGHT, saved->x1, &saved->ln_2, saved->mean_2,
                           saved->rstd_2));
-    Z3D_TRY(z3d_column_linear_backward(lane, &fc, saved->ln_2, d_inner, d_ln_2));
-    return layernorm_gradient(run, GPT_LN_2_WEIGHT, d_ln_2, saved->x1, saved->mean_2, saved->rstd_2,
-                              run->output_gradient, run->input_gradient);
+    Z3D_TRY(z3d_column_linear_backward(lane, &fc, weight ? saved->ln_2 : NULL, d_inner, d_ln_2));
+    gpt_layernorm norm = {0, GPT_LN_2_WEIGHT, saved->x1, saved->mean_2, saved->rstd_2};
+    return z3d_gpt_layernorm_backward(run, halves, &norm, d_ln_2, run->output_gradient, d_x1);
 }
 
-/* The gradient of x1 in input_gradient becomes that of the block's input. */
-static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
-                                     block_saved *saved) {
+/* d_x1 -> d_qkv: backward of the projection and of the heads. */
+static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, gpt_halves halves,
+                                 block_saved *saved, const void *d_x1, void *d_qkv) {
     const z3d_gpt *gpt = gpt_of(run);
-    z3d_linear qkv = qkv_layer(run), projection = projection_layer(run);
-    int64_t rows = gpt_rows(run);
+    z3d_linear projection = projection_layer(run);
+    const bool weight = halves & GPT_WEIGHT_HALF, input = halves & GPT_INPUT_HALF;
+    const int64_t bytes = width(run, projection.in);
     const void *dy;
-    void *d_qkv, *d_attention, *d_ln_1;
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, 3 * gpt->local_hidden), &d_qkv));
-    int64_t mark = z3d_unit_workspace_mark(run);
-    if (run->lean) Z3D_TRY(attend(run, saved));
-    Z3D_TRY(z3d_gpt_dropout_gradient(run, run->input_gradient, "projection", &dy));
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, gpt->local_hidden), &d_attention));
-    Z3D_TRY(z3d_row_linear_backward(lane, &projection, saved->attention, dy, d_attention));
-    Z3D_TRY(Z3D_LAUNCH(
+    void *d_attention = NULL;
+    if (run->lean) Z3D_TRY(z3d_unit_take_deferred(run, projection.rows, bytes, &saved->attention));
+    if (run->lean && input) Z3D_TRY(attend(run, saved));
+    Z3D_TRY(dropout_gradient(run, halves, d_x1, "projection", &dy));
+    if (input) Z3D_TRY(z3d_unit_take_workspace(run, projection.rows, bytes, &d_attention));
+    Z3D_TRY(z3d_row_linear_backward(lane, &projection, weight ? saved->attention : NULL, dy,
+                                    d_attention));
+    if (!input) return Z3D_OK;
+    return Z3D_LAUNCH(
         run->device, attention_backward, .qkv = saved->qkv, .out = saved->attention,
         .dout = d_attention, .log_sum_exp = saved->log_sum_exp, .dqkv = d_qkv, .batch = run->batch,
         .seq = gpt->config.seq_length, .heads = gpt->local_heads, .head_dim = gpt->head_dim,
         .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
-        .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention")));
+        .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention"));
+}
+
+/* d_x1 -> input_gradient, which may be d_x1. */
+static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
+                                     gpt_halves halves, block_saved *saved, const void *d_x1) {
+    z3d_linear qkv = qkv_layer(run);
+    const bool weight = halves & GPT_WEIGHT_HALF;
+    void *d_qkv, *d_ln_1 = NULL;
+    Z3D_TRY(z3d_unit_take_deferred(run, qkv.rows, width(run, qkv.out), &d_qkv));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(heads_backward(run, lane, halves, saved, d_x1, d_qkv));
     z3d_unit_workspace_release(run, mark);
-    Z3D_TRY(z3d_unit_take_workspace(run, rows, width(run, gpt->config.hidden_size), &d_ln_1));
-    if (run->lean)
+    if (halves & GPT_INPUT_HALF)
+        Z3D_TRY(z3d_unit_take_workspace(run, qkv.rows, width(run, qkv.in), &d_ln_1));
+    if (weight && run->lean)
         Z3D_TRY(layernorm(run, lane, GPT_LN_1_WEIGHT, run->input, &saved->ln_1, saved->mean_1,
                           saved->rstd_1));
-    Z3D_TRY(z3d_column_linear_backward(lane, &qkv, saved->ln_1, d_qkv, d_ln_1));
-    return layernorm_gradient(run, GPT_LN_1_WEIGHT, d_ln_1, run->input, saved->mean_1,
-                              saved->rstd_1, run->input_gradient, run->input_gradient);
+    Z3D_TRY(z3d_column_linear_backward(lane, &qkv, weight ? saved->ln_1 : NULL, d_qkv, d_ln_1));
+    gpt_layernorm norm = {0, GPT_LN_1_WEIGHT, run->input, saved->mean_1, saved->rstd_1};
+    return z3d_gpt_layernorm_backward(run, halves, &norm, d_ln_1, d_x1, run->input_gradient);
+}
+
+static z3d_status run_backward(z3d_unit_run *run, gpt_halves halves) {
+    z3d_tensor_lane lane = z3d_gpt_lane(run);
+    block_saved saved;
+    void *d_x1;
+    Z3D_TRY(take_saved(run, &saved));
+    Z3D_TRY(take_x1_gradient(run, halves, &d_x1));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(mlp_backward(run, &lane, halves, &saved, d_x1));
+    z3d_unit_workspace_release(run, mark);
+    return attention_backward(run, &lane, halves, &saved, d_x1);
 }
 
 static z3d_status backward(z3d_unit_run *run) {
-    z3d_tensor_lane lane = z3d_gpt_lane(run);
-    block_saved saved;
-    Z3D_TRY(take_saved(run, &saved));
-    int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(mlp_backward(run, &lane, &saved));
-    z3d_unit_workspace_release(run, mark);
-    return attention_backward(run, &lane, &saved);
+    return run_backward(run, GPT_BOTH_HALVES);
 }
 
-const struct z3d_unit_ops z3d_gpt_block_ops = {.forward = forward, .backward = backward};
+static z3d_status backward_input(z3d_unit_run *run) {
+    return run_backward(run, GPT_INPUT_HALF);
+}
+
+static z3d_status backward_weight(z3d_unit_run *run) {
+    return run_backward(run, GPT_WEIGHT_HALF);
+}
+
+const struct z3d_unit_ops z3d_gpt_block_ops = {.forward = forward,
+                                               .backward = backward,
+                                               .backward_input = backward_input,
+                                               .backward_weight = backward_weight};

@@ -30,8 +30,14 @@ static z3d_status backward(z3d_unit_run *run) {
     z3d_row_range own = z3d_gpt_own_rows(run);
     int64_t seq = gpt->config.seq_length, hidden = gpt->config.hidden_size, rows = gpt_rows(run);
     z3d_vocab_range range = gpt_vocab_range(run);
-    const void *dy;
-    Z3D_TRY(z3d_gpt_dropout_gradient(run, run->output_gradient, "embedding", &dy));
+    const void *dy = run->output_gradient;
+    if (!z3d_gpt_dropout_is_identity(run)) {
+        void *all;
+        Z3D_TRY(
+            z3d_unit_take_workspace(run, rows, hidden * (int64_t)z3d_dtype_size(run->dtype), &all));
+        Z3D_TRY(z3d_gpt_dropout_gradient(run, dy, "embedding", all));
+        dy = all;
+    }
     Z3D_TRY(Z3D_LAUNCH(run->device, embedding_backward, .tokens = run->field[0], .dy = dy,
                        .table_gradient = z3d_unit_gradient(run, WTE, 0), .rows = rows,
                        .cols = hidden, .first = range.first, .table_rows = range.local,
@@ -44,4 +50,13 @@ static z3d_status backward(z3d_unit_run *run) {
         .accumulate = run->group[WPE].accumulate);
 }
 
-const struct z3d_unit_ops z3d_gpt_embedding_ops = {.forward = forward, .backward = backward};
+/* There is no input. */
+static z3d_status backward_input(z3d_unit_run *run) {
+    (void)run;
+    return Z3D_OK;
+}
+
+const struct z3d_unit_ops z3d_gpt_embedding_ops = {.forward = forward,
+                                                   .backward = backward,
+                                                   .backward_input = backward_input,
+                                                   .backward_weight = backward};

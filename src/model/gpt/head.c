@@ -1,7 +1,7 @@
 /* GPT-2's last unit: ln_f (of the own rows; then all rows are gathered), logits = h wte^T (the tied
  * table, column-parallel over the vocabulary: logits stay split) and the loss. Its backward turns
- * the kept logits into their gradient in place. In mode GENERATE: the whole vocabulary's logits of
- * one row per sample. */
+ * the kept logits into their gradient in place; in halves, the input half does. In mode GENERATE:
+ * the whole vocabulary's logits of one row per sample. */
 #include "src/model/gpt/units.h"
 
 enum { WTE, LN_F };
@@ -104,24 +104,37 @@ static z3d_status forward(z3d_unit_run *run) {
                                            layer.rows, saved.statistics, run->state);
 }
 
-static z3d_status backward(z3d_unit_run *run) {
+static z3d_status run_backward(z3d_unit_run *run, gpt_halves halves) {
     z3d_tensor_lane lane = z3d_gpt_lane(run);
     z3d_linear layer = logits_layer(run);
     head_saved saved;
-    char *dh;
+    void *dh = NULL;
     Z3D_TRY(take_saved(run, &saved));
-    Z3D_TRY(z3d_vocab_cross_entropy_backward(&lane, gpt_vocab_range(run), saved.logits,
-                                             run->field[1], layer.rows, saved.statistics,
-                                             run->state));
-    Z3D_TRY(z3d_unit_take_workspace(run, layer.rows, width(run, layer.in), &dh));
-    Z3D_TRY(z3d_column_linear_backward(&lane, &layer, saved.h, saved.logits, dh));
-    return Z3D_LAUNCH(
-        run->device, layernorm_backward, .dy = dh + z3d_gpt_own_offset(run), .x = run->input,
-        .weight = z3d_unit_parameter(run, LN_F, WEIGHT), .mean = saved.mean, .rstd = saved.rstd,
-        .dx = run->input_gradient, .weight_gradient = z3d_unit_gradient(run, LN_F, WEIGHT),
-        .bias_gradient = z3d_unit_gradient(run, LN_F, BIAS), .rows = z3d_gpt_own_rows(run).count,
-        .cols = layer.in, .dtype = run->dtype, .gradient_dtype = run->gradient_dtype,
-        .accumulate = run->group[LN_F].accumulate);
+    if (halves & GPT_INPUT_HALF) {
+        Z3D_TRY(z3d_vocab_cross_entropy_backward(&lane, gpt_vocab_range(run), saved.logits,
+                                                 run->field[1], layer.rows, saved.statistics,
+                                                 run->state));
+        Z3D_TRY(z3d_unit_take_workspace(run, layer.rows, width(run, layer.in), &dh));
+    }
+    Z3D_TRY(z3d_column_linear_backward(&lane, &layer, halves & GPT_WEIGHT_HALF ? saved.h : NULL,
+                                       saved.logits, dh));
+    gpt_layernorm norm = {LN_F, WEIGHT, run->input, saved.mean, saved.rstd};
+    return z3d_gpt_layernorm_backward(run, halves, &norm, dh, NULL, run->input_gradient);
 }
 
-const struct z3d_unit_ops z3d_gpt_head_ops = {.forward = forward, .backward = backward};
+static z3d_status backward(z3d_unit_run *run) {
+    return run_backward(run, GPT_BOTH_HALVES);
+}
+
+static z3d_status backward_input(z3d_unit_run *run) {
+    return run_backward(run, GPT_INPUT_HALF);
+}
+
+static z3d_status backward_weight(z3d_unit_run *run) {
+    return run_backward(run, GPT_WEIGHT_HALF);
+}
+
+const struct z3d_unit_ops z3d_gpt_head_ops = {.forward = forward,
+                                              .backward = backward,
+                                              .backward_input = backward_input,
+                                              .backward_weight = backward_weight};

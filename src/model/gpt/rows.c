@@ -27,20 +27,19 @@ z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all) {
     return z3d_unit_take_workspace(run, gpt_rows(run), row_bytes(run), all);
 }
 
-z3d_status z3d_gpt_dropout_gradient(z3d_unit_run *run, const void *dy, const char *site,
-                                    const void **all) {
+bool z3d_gpt_dropout_is_identity(const z3d_unit_run *run) {
+    const z3d_gpt_config *c = &gpt_of(run)->config;
+    return gpt_dropout(run, c->hidden_dropout, "").p == 0 && !c->sequence_parallel;
+}
+
+z3d_status z3d_gpt_dropout_gradient(const z3d_unit_run *run, const void *dy, const char *site,
+                                    void *all) {
     const z3d_gpt_config *c = &gpt_of(run)->config;
     z3d_tensor_lane lane = z3d_gpt_lane(run);
     z3d_row_range own = z3d_gpt_own_rows(run);
-    z3d_dropout dropout = gpt_dropout(run, c->hidden_dropout, site);
-    *all = dy;
-    if (dropout.p == 0 && !c->sequence_parallel) return Z3D_OK;
-    char *masked;
-    Z3D_TRY(z3d_unit_take_workspace(run, gpt_rows(run), row_bytes(run), &masked));
-    *all = masked;
     Z3D_TRY(Z3D_LAUNCH(run->device, dropout_backward, .dy = dy,
-                       .dx = masked + own.first * row_bytes(run), .rows = own.count,
+                       .dx = (char *)all + z3d_gpt_own_offset(run), .rows = own.count,
                        .first = own.first, .seq = c->seq_length, .cols = c->hidden_size,
-                       .dtype = run->dtype, .dropout = dropout));
-    return z3d_gather_rows(&lane, masked, gpt_rows(run), c->hidden_size);
+                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site)));
+    return z3d_gather_rows(&lane, all, gpt_rows(run), c->hidden_size);
 }

@@ -16,6 +16,13 @@ typedef struct z3d_gpt {
 /* Units of one kind do the same launches. */
 enum { GPT_KIND_EMBEDDING, GPT_KIND_BLOCK, GPT_KIND_HEAD };
 
+/* What a call of a unit's backward does: a half, or all of it. */
+typedef enum gpt_halves {
+    GPT_INPUT_HALF = 1,
+    GPT_WEIGHT_HALF = 2,
+    GPT_BOTH_HALVES = GPT_INPUT_HALF | GPT_WEIGHT_HALF
+} gpt_halves;
+
 /* Places of a block's parameters in its group. */
 enum {
     GPT_LN_1_WEIGHT,
@@ -79,9 +86,27 @@ int64_t z3d_gpt_own_offset(const z3d_unit_run *run);
 /* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
  */
 z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all);
-/* *all = the gradient of all rows before a dropout, from dy of the own rows after it; it is dy if
- * nothing drops and all rows are own. */
-z3d_status z3d_gpt_dropout_gradient(z3d_unit_run *run, const void *dy, const char *site,
-                                    const void **all);
+/* Whether the gradient of all rows before a dropout is that of the own rows after it: nothing drops
+ * and all rows are own. Else this computes it; all: T[rows, hidden]. */
+bool z3d_gpt_dropout_is_identity(const z3d_unit_run *run);
+z3d_status z3d_gpt_dropout_gradient(const z3d_unit_run *run, const void *dy, const char *site,
+                                    void *all);
+
+/* ---- layernorm.c ---- */
+
+/* A layernorm of the own rows: its weight is parameter `weight` of group `slot`, its bias the next
+ * one. mean and rstd are what forward left. */
+typedef struct gpt_layernorm {
+    int slot, weight;
+    const void *x;
+    const float *mean, *rstd;
+} gpt_layernorm;
+
+/* Its backward, or a half of it. dy: T[rows, hidden], of which the own rows count. dx = residual
+ * (NULL: 0; may be dx itself) + the input's gradient, of the own rows. The weight half wants
+ * neither dy nor dx: the input half leaves its sums in deferred memory. */
+z3d_status z3d_gpt_layernorm_backward(z3d_unit_run *run, gpt_halves halves,
+                                      const gpt_layernorm *norm, const void *dy,
+                                      const void *residual, void *dx);
 
 #endif
