@@ -1,5 +1,6 @@
 zero3d_test(parallel_mesh ROOM parallel)
 zero3d_test(parallel_reduce ROOM parallel)
+zero3d_test(parallel_schedule ROOM parallel)
 # Three ranks: an odd size for the arithmetic; sanitizers have seen all of its code on two and four.
 if(ZERO3D_SANITIZE)
   zero3d_test(parallel_collectives ROOM parallel RANKS 1 2 4)

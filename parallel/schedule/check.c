@@ -1,0 +1,169 @@
+/* Whether a list of passes is a schedule: nothing missing, nothing twice, on the right stage and in
+ * an order that can run. */
+#include <stdlib.h>
+
+#include "parallel/schedule/internal.h"
+
+/* Passes of a chunk come in ascending order, so the next micro-batch of each says all that is
+ * done. A whole backward is both halves. */
+typedef struct progress {
+    int forward, input, weight;
+} progress;
+
+static z3d_status check_ends(const z3d_schedule *schedule) {
+    int most = schedule->chunks * schedule->micros * 3, last = 0;
+    for (int stage = 0; stage <= schedule->stages; stage++) {
+        int first = schedule->first[stage];
+        if (first < last || first > most || (stage == 0 && first != 0))
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "pipeline stage %d: its list begins at task %d, not between %d and %d",
+                             stage, first, last, stage == 0 ? 0 : most);
+        last = first;
+    }
+    for (int chunk = 0; chunk < schedule->chunks; chunk++) {
+        int stage = z3d_schedule_stage(schedule->kind, schedule->stages, chunk);
+        if (schedule->stage_of_chunk[chunk] != stage)
+            return Z3D_ERROR(Z3D_ERR_CONFIG, "chunk %d is on pipeline stage %d; in schedule %s %d",
+                             chunk, schedule->stage_of_chunk[chunk],
+                             z3d_schedule_name(schedule->kind), stage);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_range(const z3d_schedule *schedule, int stage, z3d_task task) {
+    if ((unsigned)task.pass >= Z3D_PASS_COUNT)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "pipeline stage %d: there is no pass number %d", stage,
+                         (int)task.pass);
+    if (task.chunk < 0 || task.chunk >= schedule->chunks)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "pipeline stage %d: %s: there is no such chunk; chunks are 0 to %d", stage,
+                         z3d_task_name(task).text, schedule->chunks - 1);
+    if (task.micro < 0 || task.micro >= schedule->micros)
+        return Z3D_ERROR(
+            Z3D_ERR_CONFIG,
+            "pipeline stage %d: %s: there is no such micro-batch; micro-batches are 0 to %d", stage,
+            z3d_task_name(task).text, schedule->micros - 1);
+    return Z3D_OK;
+}
+
+z3d_status z3d_schedule_check_ranges(const z3d_schedule *schedule, int *task) {
+    *task = -1;
+    Z3D_TRY(z3d_schedule_check_sizes(schedule->kind, schedule->stages, schedule->chunks,
+                                     schedule->micros));
+    Z3D_TRY(check_ends(schedule));
+    for (int stage = 0; stage < schedule->stages; stage++) {
+        for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
+            *task = i;
+            Z3D_TRY(check_range(schedule, stage, schedule->task[i]));
+        }
+    }
+    *task = -1;
+    return Z3D_OK;
+}
+
+static z3d_status refuse(int stage, z3d_task task, const char *why) {
+    return Z3D_ERROR(Z3D_ERR_CONFIG, "pipeline stage %d: %s %s", stage, z3d_task_name(task).text,
+                     why);
+}
+
+static z3d_status check_place(const z3d_schedule *schedule, int stage, z3d_task task) {
+    bool half = task.pass == Z3D_PASS_BACKWARD_INPUT || task.pass == Z3D_PASS_BACKWARD_WEIGHT;
+    int right = schedule->stage_of_chunk[task.chunk];
+    if (right != stage)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "pipeline stage %d: %s: chunk %d runs on stage %d", stage,
+                         z3d_task_name(task).text, task.chunk, right);
+    if (schedule->forward_only && task.pass != Z3D_PASS_FORWARD)
+        return refuse(stage, task, "is in a schedule that has only forwards");
+    if (half && !z3d_schedule_halves(schedule->kind))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "pipeline stage %d: %s: schedule %s has whole backwards, not halves",
+                         stage, z3d_task_name(task).text, z3d_schedule_name(schedule->kind));
+    return Z3D_OK;
+}
+
+static z3d_status take_turn(int stage, z3d_task task, int *next) {
+    if (task.micro < *next)
+        return refuse(stage, task,
+                      task.pass == Z3D_PASS_FORWARD
+                          ? "comes a second time"
+                          : "comes a second time (a whole backward is both halves)");
+    if (task.micro > *next)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "pipeline stage %d: %s comes before that of micro-batch %d; a chunk's "
+                         "micro-batches are in ascending order",
+                         stage, z3d_task_name(task).text, *next);
+    ++*next;
+    return Z3D_OK;
+}
+
+static z3d_status check_order(int stage, z3d_task task, progress *chunk) {
+    if (task.pass == Z3D_PASS_FORWARD) return take_turn(stage, task, &chunk->forward);
+    if (task.micro >= chunk->forward) return refuse(stage, task, "has no forward before it");
+    if (task.pass == Z3D_PASS_BACKWARD_WEIGHT && task.micro >= chunk->input)
+        return refuse(stage, task, "has no backward_input before it");
+    if (task.pass != Z3D_PASS_BACKWARD_WEIGHT) Z3D_TRY(take_turn(stage, task, &chunk->input));
+    if (task.pass != Z3D_PASS_BACKWARD_INPUT) Z3D_TRY(take_turn(stage, task, &chunk->weight));
+    return Z3D_OK;
+}
+
+static z3d_status check_complete(const z3d_schedule *schedule, const progress *done) {
+    int micros = schedule->micros;
+    for (int chunk = 0; chunk < schedule->chunks; chunk++) {
+        const progress *at = &done[chunk];
+        z3d_task missing = {Z3D_PASS_COUNT, chunk, 0};
+        if (at->forward < micros)
+            missing = (z3d_task){Z3D_PASS_FORWARD, chunk, at->forward};
+        else if (schedule->forward_only)
+            continue;
+        else if (at->input < micros)
+            missing = (z3d_task){Z3D_PASS_BACKWARD, chunk, at->input};
+        else if (at->weight < micros)
+            missing = (z3d_task){Z3D_PASS_BACKWARD_WEIGHT, chunk, at->weight};
+        else
+            continue;
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "pipeline stage %d: there is no %s",
+                         schedule->stage_of_chunk[chunk], z3d_task_name(missing).text);
+    }
+    return Z3D_OK;
+}
+
+static z3d_status check_lists(const z3d_schedule *schedule, int *task) {
+    progress *done;
+    Z3D_TRY(z3d_schedule_check_ranges(schedule, task));
+    Z3D_TRY(z3d_new((size_t)schedule->chunks, sizeof *done, "the check of a schedule", &done));
+    z3d_status status = Z3D_OK;
+    for (int stage = 0; stage < schedule->stages; stage++) {
+        for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
+            z3d_task at = schedule->task[i];
+            *task = i;
+            Z3D_TRY_GOTO(status, check_place(schedule, stage, at), end);
+            Z3D_TRY_GOTO(status, check_order(stage, at, &done[at.chunk]), end);
+        }
+    }
+    *task = -1;
+    status = check_complete(schedule, done);
+end:
+    free(done);
+    return status;
+}
+
+/* A play finds a circular wait. */
+static z3d_status check_waits(const z3d_schedule *schedule) {
+    static const double cost[Z3D_PASS_COUNT] = {1, 1, 1, 1};
+    double *end;
+    size_t tasks = (size_t)schedule->first[schedule->stages];
+    Z3D_TRY(z3d_new(tasks, sizeof *end, "the check of a schedule", &end));
+    z3d_status status = z3d_schedule_times(schedule, cost, end);
+    free(end);
+    return status;
+}
+
+z3d_status z3d_schedule_check_task(const z3d_schedule *schedule, int *task) {
+    Z3D_TRY(check_lists(schedule, task));
+    return check_waits(schedule);
+}
+
+z3d_status z3d_schedule_check(const z3d_schedule *schedule) {
+    int task;
+    return z3d_schedule_check_task(schedule, &task);
+}
