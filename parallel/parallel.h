@@ -62,6 +62,12 @@ z3d_status z3d_mesh_make(int tensor, int data, int pipeline, int rank, z3d_mesh 
 /* ERR_TOPOLOGY unless sizes are positive, their product fits an int and holds the rank. */
 z3d_status z3d_mesh_check(const z3d_mesh *mesh);
 
+/* "tensor 2 x pipeline 2 x data 2" for people; one pipeline stage is not named. In .text. */
+typedef struct z3d_sizes_text {
+    char text[80];
+} z3d_sizes_text;
+z3d_sizes_text z3d_sizes_name(int tensor, int pipeline, int data);
+
 /* The groups of a set of axes. Members of each are in ascending order of rank. size: of every one
  * of them; of the world: all ranks. index: the position of `rank` in its group. member: the world
  * rank of the index-th member of the group that `rank` is in. */

@@ -45,6 +45,14 @@ z3d_status z3d_mesh_make(int tensor, int data, int pipeline, int rank, z3d_mesh 
     return z3d_mesh_check(out);
 }
 
+z3d_sizes_text z3d_sizes_name(int tensor, int pipeline, int data) {
+    z3d_sizes_text out;
+    char stages[32] = "";
+    if (pipeline != 1) snprintf(stages, sizeof stages, " x pipeline %d", pipeline);
+    snprintf(out.text, sizeof out.text, "tensor %d%s x data %d", tensor, stages, data);
+    return out;
+}
+
 z3d_status z3d_mesh_check(const z3d_mesh *mesh) {
     char text[Z3D_AXIS_COUNT * 32] = "";
     int64_t world = 1;

@@ -56,6 +56,10 @@ static z3d_status open_path(const char *path, z3d_checkpoint **out) {
 
 /* ---- list ---- */
 
+static z3d_sizes_text sizes_of(const z3d_checkpoint_info *info) {
+    return z3d_sizes_name(info->tensor_size, info->pipeline_size, info->data_size);
+}
+
 /* Whether this one can be used. */
 static bool list_line(const char *dir, int64_t step, z3d_string *text) {
     char *folder = NULL;
@@ -64,9 +68,9 @@ static bool list_line(const char *dir, int64_t step, z3d_string *text) {
                 z3d_checkpoint_open(folder, &c) == Z3D_OK;
     if (good) {
         const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
-        z3d_string_append(text, "%10lld  tensor %d x data %d, ZeRO stage %d, %s  %s\n",
-                          (long long)step, info->tensor_size, info->data_size, info->zero_stage,
-                          z3d_dtype_name(info->dtype), folder);
+        z3d_string_append(text, "%10lld  %s, ZeRO stage %d, %s  %s\n", (long long)step,
+                          sizes_of(info).text, info->zero_stage, z3d_dtype_name(info->dtype),
+                          folder);
     } else {
         z3d_string_append(text, "%10lld  cannot be used: %s\n", (long long)step,
                           z3d_error_message());
@@ -122,10 +126,10 @@ static z3d_status show(request *r) {
     const z3d_checkpoint_info *info = z3d_checkpoint_get_info(c);
     z3d_string_append(r->text,
                       "step: %lld (%lld optimizer steps, %lld samples)\n"
-                      "saved by: %s (%s), tensor %d x data %d, ZeRO stage %d, %s\n",
+                      "saved by: %s (%s), %s, ZeRO stage %d, %s\n",
                       (long long)info->engine.step, (long long)info->engine.optimizer_step,
-                      (long long)info->samples, info->program, info->libraries, info->tensor_size,
-                      info->data_size, info->zero_stage, z3d_dtype_name(info->dtype));
+                      (long long)info->samples, info->program, info->libraries, sizes_of(info).text,
+                      info->zero_stage, z3d_dtype_name(info->dtype));
     if (info->dtype == Z3D_F16)
         z3d_string_append(r->text, "loss scale: %g\n", (double)info->engine.loss_scale);
     z3d_string_append(r->text, "tensors:\n");

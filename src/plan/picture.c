@@ -197,13 +197,15 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
     z3d_string_append(out, "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\" "
                            "style=\"stroke:none\"/>\n<g font-size=\"16\">\n");
     snprintf(text, sizeof text,
-             "Memory of rank %d over a training step: %s parameters, tensor %d x data %d, ZeRO-%d, "
+             "Memory of rank %d over a training step: %s parameters, %s, ZeRO-%d, "
              "%s, micro-batch %lld x %d%s%s%s",
              t->rank,
              z3d_format_count((double)z3d_model_parameter_count(plan->model), parameters,
                               sizeof parameters),
-             z3d_mesh_size(t, Z3D_AXES_TENSOR), z3d_mesh_size(t, Z3D_AXES_DATA), c->stage,
-             z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
+             z3d_sizes_name(z3d_mesh_size(t, Z3D_AXES_TENSOR), z3d_mesh_size(t, Z3D_AXES_PIPELINE),
+                            z3d_mesh_size(t, Z3D_AXES_DATA))
+                 .text,
+             c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
              c->recompute ? ", full recompute" : "", c->partition_activations ? ", P_a" : "",
              c->offload_activations ? "+cpu" : "");
     text_at(out, LEFT, 34, "start", text);

@@ -1,4 +1,6 @@
 /* A plan as text for people. */
+#include <stdio.h>
+
 #include "src/plan/plan.h"
 
 static void print_model(const z3d_plan *plan, z3d_string *out) {
@@ -7,6 +9,10 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
     const z3d_model_facts *facts = &plan->model->facts;
     char parameters[32], local[32];
     int64_t samples = c->micro_batch * c->accumulation * z3d_mesh_size(t, Z3D_AXES_DATA);
+    char stage[32] = "";
+    if (z3d_mesh_size(t, Z3D_AXES_PIPELINE) > 1)
+        snprintf(stage, sizeof stage, ", pipeline %d",
+                 z3d_mesh_index(t, Z3D_AXES_PIPELINE, t->rank));
     z3d_string_append(out,
                       "model          %s parameters: %s, sequence %lld, vocabulary %lld (padded "
                       "%lld)\n",
@@ -16,11 +22,11 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
                       (long long)facts->padded_vocabulary);
     z3d_string_append(out,
                       "world          %d ranks: tensor %d x data %d x pipeline %d; this is rank %d "
-                      "(tensor %d, data %d)\n",
+                      "(tensor %d, data %d%s)\n",
                       z3d_mesh_size(t, Z3D_AXES_WORLD), z3d_mesh_size(t, Z3D_AXES_TENSOR),
                       z3d_mesh_size(t, Z3D_AXES_DATA), z3d_mesh_size(t, Z3D_AXES_PIPELINE), t->rank,
                       z3d_mesh_index(t, Z3D_AXES_TENSOR, t->rank),
-                      z3d_mesh_index(t, Z3D_AXES_DATA, t->rank));
+                      z3d_mesh_index(t, Z3D_AXES_DATA, t->rank), stage);
     z3d_string_append(out,
                       "step           %lld samples = micro-batch %lld x accumulation %d x data %d; "
                       "ZeRO-%d, %s%s%s, gradients reduced %s%s\n",

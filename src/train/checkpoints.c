@@ -182,9 +182,9 @@ z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path) {
 static void say(const z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,
                 const char *from) {
     if (trainer->rank == 0)
-        z3d_log(Z3D_LOG_INFO,
-                "%s step %lld of %s (saved with tensor %d x data %d, ZeRO stage %d, %s)", what,
-                (long long)info->engine.step, from, info->tensor_size, info->data_size,
+        z3d_log(Z3D_LOG_INFO, "%s step %lld of %s (saved with %s, ZeRO stage %d, %s)", what,
+                (long long)info->engine.step, from,
+                z3d_sizes_name(info->tensor_size, info->pipeline_size, info->data_size).text,
                 info->zero_stage, z3d_dtype_name(info->dtype));
 }
 

@@ -9,12 +9,6 @@ TEST(Check, DefaultsPass) {
     EXPECT_EQ(check(""), "accepted");
 }
 
-TEST(Check, WhatComesLater) {
-    expect_check("parallel: {pipeline_model_parallel_size: 2}",
-                 "run.yaml:1:12: parallel.pipeline_model_parallel_size: 2: pipeline parallelism is "
-                 "not supported yet; write 1");
-}
-
 TEST(Check, TokenizerFiles) {
     EXPECT_EQ(check("data: {tokenizer: gpt2}"), "accepted"); // generate asks for the files
     EXPECT_NE(check("data: {vocab: gpt2}").find("run.yaml:1:8: data.vocab:"), std::string::npos);

@@ -338,8 +338,9 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     EXPECT_EQ(m->optimizer_params_weight_decay, 0.01);
     EXPECT_EQ(m->scheduler_type, Z3D_LR_WARMUP_DECAY);
     EXPECT_EQ(m->activation_checkpointing_number_checkpoints, 2);
-    for (const char *name : {"--swiglu", "--frobnicate", "--data-path",
-                             "parallel.pipeline_model_parallel_size", "optimizer.params.betas"})
+    EXPECT_EQ(m->parallel_pipeline_model_parallel_size, 2);
+    EXPECT_STREQ(m->parallel_pipeline_partition, "[3, 3]");
+    for (const char *name : {"--swiglu", "--frobnicate", "--data-path", "optimizer.params.betas"})
         EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
     c = convert_text(z3d_config_from_megatron, "--train-iters 5000 --lr-decay-iters 4000 "
                                                "--lr-warmup-fraction 0.01 --lr 1e-4 --bf16 "

@@ -125,9 +125,6 @@ TEST(Messages, SayWhatToWrite) {
     EXPECT_EQ(all_errors("zero_optimization: {aio: {block_size: 1}}\n", {}), "accepted");
     EXPECT_EQ(all_errors("", {"checkpoint.verify=X"}),
               "override checkpoint.verify=X: 'X' is not supported; use one of full, read, sizes");
-    EXPECT_EQ(all_errors("", {"parallel.pipeline_model_parallel_size=2"}),
-              "override parallel.pipeline_model_parallel_size=2: 2: pipeline parallelism is not "
-              "supported yet; write 1");
 }
 
 TEST(Messages, BothWaysOutOfABatchThatDoesNotDivide) {

@@ -97,6 +97,13 @@ TEST(Mesh, RandomMeshes) {
     }
 }
 
+TEST(Mesh, SizesForPeople) {
+    EXPECT_STREQ(z3d_sizes_name(2, 1, 4).text, "tensor 2 x data 4");
+    EXPECT_STREQ(z3d_sizes_name(2, 3, 4).text, "tensor 2 x pipeline 3 x data 4");
+    EXPECT_STREQ(z3d_sizes_name(INT_MIN, INT_MIN, INT_MIN).text,
+                 "tensor -2147483648 x pipeline -2147483648 x data -2147483648");
+}
+
 TEST(Mesh, Names) {
     auto name = [](int axes) { return std::string(z3d_axes_name((z3d_axes)axes).text); };
     EXPECT_EQ(name(Z3D_AXES_TENSOR), "tensor");

@@ -13,6 +13,7 @@
 
 extern "C" {
 #include "parallel/schedule/schedule.h"
+#include "src/base/config.h"
 }
 
 using Schedule = std::unique_ptr<z3d_schedule, decltype(&z3d_schedule_destroy)>;
@@ -632,6 +633,24 @@ TEST(ScheduleFile, RefusesWithTheLine) {
     z3d_schedule *out;
     EXPECT_EQ(z3d_schedule_read((folder / "none.csv").c_str(), 2, 2, 2, &out), Z3D_ERR_IO);
     EXPECT_EQ(z3d_schedule_read(folder.path.c_str(), 2, 2, 2, &out), Z3D_ERR_IO);
+}
+
+// The configuration, which knows nothing of schedules, lists them in their order behind auto.
+TEST(Schedule, TheConfigurationHasTheseNames) {
+    std::string names = "auto", rule;
+    int kind = 0;
+#define X(NAME, name, ...)                                                                         \
+    names += std::string("|") + name;                                                              \
+    EXPECT_EQ((int)Z3D_PIPELINE_##NAME, ++kind);                                                   \
+    EXPECT_EQ((int)Z3D_SCHEDULE_##NAME + 1, kind);
+    Z3D_SCHEDULE_MAP(X)
+#undef X
+#define X(field, path, type, standard, options, help)                                              \
+    if (std::string(path) == "parallel.pipeline_schedule") rule = options;
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    EXPECT_EQ(rule, names);
+    EXPECT_EQ((int)Z3D_CONFIG_MAX_CHUNKS, (int)Z3D_MAX_CHUNKS);
 }
 
 int main(int argc, char **argv) {

@@ -79,14 +79,7 @@ static void check_tensor_parts(config_checker *k) {
 }
 
 static void check_parallel(config_checker *k) {
-    const z3d_config *c = k->c;
     config_check_pipeline(k);
-    if (config_sound(k, "parallel.pipeline_model_parallel_size", NULL) &&
-        c->parallel_pipeline_model_parallel_size != 1) {
-        config_complain(k, "parallel.pipeline_model_parallel_size",
-                        "%lld: pipeline parallelism is not supported yet; write 1",
-                        (long long)c->parallel_pipeline_model_parallel_size);
-    }
     if (config_sound(k, "parallel.tensor_model_parallel_size", NULL)) check_tensor_parts(k);
 }
 

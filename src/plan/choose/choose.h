@@ -30,7 +30,7 @@ typedef struct z3d_fit_row {
 enum { Z3D_FIT_ROWS = 64 };
 typedef struct z3d_fit {
     z3d_hardware hardware;
-    int ranks, tensor, data;
+    int ranks, tensor, pipeline, data;
     int64_t samples; /* of a data rank and step: micro_batch x accumulation */
     int count; /* rows: those that fit, by time; then the others, by the bytes that they lack */
     z3d_fit_row row[Z3D_FIT_ROWS];

@@ -168,6 +168,7 @@ z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardw
     if (status == Z3D_OK) {
         out->ranks = z3d_mesh_size(&w.mesh, Z3D_AXES_WORLD);
         out->tensor = z3d_mesh_size(&w.mesh, Z3D_AXES_TENSOR);
+        out->pipeline = z3d_mesh_size(&w.mesh, Z3D_AXES_PIPELINE);
         out->data = z3d_mesh_size(&w.mesh, Z3D_AXES_DATA);
         out->samples = w.samples;
         status = walk_rows(&w, out);

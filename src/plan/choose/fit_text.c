@@ -44,9 +44,10 @@ void z3d_fit_print(const z3d_fit *fit, z3d_string *out) {
     const char *name = unit(fit) == 1e-9 ? "GB" : "MB";
     z3d_string_append(
         out,
-        "%d ranks = tensor %d x data %d, %lld samples a data rank and step; %s a "
+        "%d ranks = %s, %lld samples a data rank and step; %s a "
         "device, %.3g GB of it outside the arena\npredicted on %s\n\n",
-        fit->ranks, fit->tensor, fit->data, (long long)fit->samples,
+        fit->ranks, z3d_sizes_name(fit->tensor, fit->pipeline, fit->data).text,
+        (long long)fit->samples,
         z3d_format_bytes((int64_t)(h->memory_gib * 1073741824.0), capacity, sizeof capacity),
         h->overhead_gb, h->name);
     z3d_string_append(

@@ -11,19 +11,20 @@ static void print_case(const z3d_case *of, z3d_string *out) {
     const z3d_program_config *c = &of->program;
     const z3d_mesh *mesh = &of->mesh;
     char parameters[32];
-    z3d_string_append(
-        out,
-        "%s parameters: %s, sequence %lld; %d ranks "
-        "= tensor %d x data %d\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
-        z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
-                         sizeof parameters),
-        of->model->facts.shape, (long long)of->model->facts.tokens,
-        z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
-        z3d_mesh_size(mesh, Z3D_AXES_DATA), c->stage, z3d_dtype_name(c->dtype),
-        (long long)c->micro_batch, c->accumulation, c->recompute ? ", recompute" : "",
-        c->partition_activations ? ", P_a" : "",
-        c->offload_activations ? ", checkpoints in host memory" : "",
-        of->model->sequence_parallel ? ", sequence parallel" : "");
+    const z3d_sizes_text sizes =
+        z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
+                       z3d_mesh_size(mesh, Z3D_AXES_DATA));
+    z3d_string_append(out,
+                      "%s parameters: %s, sequence %lld; %d ranks "
+                      "= %s\nZeRO-%d, %s, micro-batch %lld x accumulation %d%s%s%s%s\n\n",
+                      z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
+                                       sizeof parameters),
+                      of->model->facts.shape, (long long)of->model->facts.tokens,
+                      z3d_mesh_size(mesh, Z3D_AXES_WORLD), sizes.text, c->stage,
+                      z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
+                      c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
+                      c->offload_activations ? ", checkpoints in host memory" : "",
+                      of->model->sequence_parallel ? ", sequence parallel" : "");
 }
 
 static void print_memory(const z3d_case *of, const z3d_hardware *hardware,

@@ -47,11 +47,12 @@ static void say_model(z3d_console *console, const z3d_run_facts *facts) {
 
 static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_mesh *mesh = facts->mesh;
-    z3d_console_say(console, "ranks       %d = tensor %d x data %d%s on %d node%s",
-                    z3d_mesh_size(mesh, Z3D_AXES_WORLD), z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
-                    z3d_mesh_size(mesh, Z3D_AXES_DATA),
-                    z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) > 1 ? " x pipeline" : "", facts->nodes,
-                    facts->nodes == 1 ? "" : "s");
+    z3d_console_say(
+        console, "ranks       %d = %s on %d node%s", z3d_mesh_size(mesh, Z3D_AXES_WORLD),
+        z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
+                       z3d_mesh_size(mesh, Z3D_AXES_DATA))
+            .text,
+        facts->nodes, facts->nodes == 1 ? "" : "s");
     z3d_console_say(console, "device      %s", facts->device);
     if (facts->peak_tflops > 0)
         z3d_console_say(console, "peak        %.4g %s per rank, 100 %% of MFU (%s)",
