@@ -135,6 +135,7 @@ z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **o
 void z3d_plan_destroy(z3d_plan *plan) {
     if (!plan) return;
     z3d_program_set_release(&plan->set);
+    z3d_plan_program_config_release(&plan->program_config);
     z3d_model_destroy(plan->model);
     free(plan);
 }

@@ -360,6 +360,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_string_free(&trainer->line);
     z3d_tensorboard_close(&trainer->board);
     z3d_engine_destroy(trainer->engine);
+    z3d_plan_program_config_release(&trainer->program);
     z3d_model_destroy(trainer->model);
     z3d_groups_destroy(trainer->group);
     z3d_device_destroy(trainer->device);

@@ -10,7 +10,7 @@
 
 z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
     z3d_mesh mesh;
-    z3d_program_config program;
+    z3d_program_config program = {0};
     z3d_program_set set = {0};
     z3d_model *model = NULL;
     z3d_ledger ledger;
@@ -26,6 +26,7 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
         status = z3d_plan_snapshot(config, &program, model, &mesh, &out->snapshot);
     }
     z3d_program_set_release(&set);
+    z3d_plan_program_config_release(&program);
     z3d_model_destroy(model);
     return status;
 }

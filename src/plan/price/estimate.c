@@ -41,6 +41,7 @@ failed:
 void z3d_case_destroy(z3d_case *of) {
     if (!of) return;
     z3d_simulation_destroy(of->simulation);
+    z3d_plan_program_config_release(&of->program);
     z3d_model_destroy(of->model);
     free(of);
 }
