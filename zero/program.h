@@ -10,14 +10,14 @@
 #include "src/model/unit.h"
 #include "zero/program/opcodes.h"
 
-/* How units are divided among pipeline stages, and in which order these run them. All zero: there is
- * one chunk, with all units. */
+/* How units are divided among pipeline stages, and in which order these run them. All zero: there
+ * is one chunk, with all units. */
 typedef struct z3d_pipeline_config {
     z3d_schedule_kind schedule;
-    int chunks_per_stage;                /* 0: 1 */
-    int first_unit[Z3D_MAX_CHUNKS + 1];  /* of each chunk, and the number of units; all zero: as
-                                            many units in each chunk as possible */
-    const z3d_schedule *file;            /* of schedule FILE; must outlive all that is made of it */
+    int chunks_per_stage;               /* 0: 1 */
+    int first_unit[Z3D_MAX_CHUNKS + 1]; /* of each chunk, and the number of units; all zero: as
+                                           many units in each chunk as possible */
+    const z3d_schedule *file;           /* of schedule FILE; must outlive all that is made of it */
     bool gather_per_step; /* parameters that are gathered for use stay until the step's last use;
                              else until the end of the pass that uses them */
 } z3d_pipeline_config;
@@ -58,7 +58,7 @@ typedef struct z3d_program_config {
 
 /* What the chunks have about as much of. */
 typedef enum z3d_balance {
-    Z3D_BALANCE_TIME,       /* chunks take about as long: FLOPs, and bytes moved, of the recordings */
+    Z3D_BALANCE_TIME, /* chunks take about as long: FLOPs, and bytes moved, of the recordings */
     Z3D_BALANCE_PARAMETERS, /* chunks have about as many parameters */
     Z3D_BALANCE_UNIFORM     /* chunks have as many units */
 } z3d_balance;
@@ -128,7 +128,7 @@ typedef struct z3d_layout {
     int tensor_size, tensor_index; /* of the group that parameters are split over */
     int stages, stage;             /* of the pipeline; this rank's */
     int num_chunks;                /* of all stages */
-    int *first_unit; /* of each chunk, and the number of units */
+    int *first_unit;               /* of each chunk, and the number of units */
     int *stage_of_chunk, *chunk_of_unit;
     int64_t padded_total; /* P: sum of padded of what this stage holds */
     z3d_group_layout *group;

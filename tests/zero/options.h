@@ -93,9 +93,9 @@ inline std::string name_of(const Options &o) {
            std::to_string(o.data) +
            (o.pipeline == 1 ? ""
                             : " pipeline" + std::to_string(o.pipeline) + " chunks" +
-                                  std::to_string(o.chunks) + " " +
-                                  z3d_schedule_name(o.schedule)) +
-           (o.gather_per_step ? " gathered_once" : "") + " accumulation" + std::to_string(o.accumulation) +
+                                  std::to_string(o.chunks) + " " + z3d_schedule_name(o.schedule)) +
+           (o.gather_per_step ? " gathered_once" : "") + " accumulation" +
+           std::to_string(o.accumulation) +
            (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +
            (o.recompute ? " recompute" : "") + (o.replay_full ? " replay" : "") +
            (o.partition ? " P_a" : "") + (o.offload ? " cpu" : "") +

@@ -54,8 +54,7 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     b->program->buffer[unit->checkpoint].space = Z3D_SPACE_HOST;
     emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, &unit->saving, w, input, unit->checkpoint);
     b->saving = w;
-    if (!p->config.overlap)
-        z3d_builder_finish_saves(b);
+    if (!p->config.overlap) z3d_builder_finish_saves(b);
 }
 
 /* A transfer may take as long as the next unit's forward: then its source is free. */

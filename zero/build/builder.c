@@ -162,8 +162,8 @@ static void add_persistent(struct builder *b) {
                                p->model->field[f].name, m);
     for (int g = 0; g < p->model->num_groups; g++) {
         for (int part = 0; part < Z3D_PART_COUNT; part++) {
-            int buffer = z3d_builder_buffer(b, category[part], 1, name[part],
-                                            p->model->group[g].name, -1);
+            int buffer =
+                z3d_builder_buffer(b, category[part], 1, name[part], p->model->group[g].name, -1);
             if (buffer < 0) continue;
             /* 0 where another pipeline stage has the group: its place in the list stays. */
             p->buffer[buffer].bytes = z3d_kept_bytes(p->layout, g, (z3d_group_part)part);
@@ -235,7 +235,8 @@ static void release_after(struct builder *b, int step) {
         int g = unit->group[s];
         if (!b->group[g].decided.gather_each_use) continue;
         if (!z3d_builder_reads_group(b, step, g) || is_read_later(b, step, g)) continue;
-        z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
+        z3d_instruction *i =
+            z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
         b->group[g].parameters = -1;
     }
@@ -262,7 +263,8 @@ static void gather_at_start(struct builder *b) {
 /* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
  * stage. */
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
 }
 
@@ -483,7 +485,8 @@ static void optimize(struct builder *b) {
         if (b->group[g].decided.gather_gradients)
             emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1, kept,
                          -1);
-        z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
+        z3d_instruction *i =
+            z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
         i->buffer[Z3D_SLOT_SHARD] = kept;

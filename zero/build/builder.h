@@ -51,10 +51,10 @@ struct work {
     int task; /* of this stage's schedule */
 };
 
-/* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All ranks
- * start theirs in one order, that of `when`: the end of the pass that makes it, if every pass took
- * its usual time (z3d_schedule_times). So the first in that order of those that are not over has
- * been started at both ends, or will be before its rank waits for another one. */
+/* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All
+ * ranks start theirs in one order, that of `when`: the end of the pass that makes it, if every pass
+ * took its usual time (z3d_schedule_times). So the first in that order of those that are not over
+ * has been started at both ends, or will be before its rank waits for another one. */
 struct transfer {
     double when;
     int unit, micro, task; /* task: of this stage, that sends or needs it */
@@ -76,13 +76,13 @@ struct builder {
     struct work saving; /* whose checkpoint's transfer to the host is under way; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
-    z3d_schedule *schedule;  /* of all stages; NULL: the user's own is used */
-    const z3d_task *task;    /* of this stage */
+    z3d_schedule *schedule; /* of all stages; NULL: the user's own is used */
+    const z3d_task *task;   /* of this stage */
     struct transfer *transfer;
     struct crossing *of_task; /* NULL: there is one stage */
     int num_tasks, num_transfers;
     int started, finished; /* transfers: the next to start; sends before this one are over */
-    z3d_status status; /* first failure; later emits do nothing */
+    z3d_status status;     /* first failure; later emits do nothing */
 };
 
 /* builder.c: a new buffer (-1 for 0 bytes) and a new entry. A start gets a new ticket, a wait takes
@@ -114,9 +114,9 @@ bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
 int z3d_builder_input(const struct builder *b, int unit, int micro);
 
-/* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what it
- * made is on its way. exchange: of a group that another stage holds, too, the kept own shard becomes
- * the sum of both. */
+/* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what
+ * it made is on its way. exchange: of a group that another stage holds, too, the kept own shard
+ * becomes the sum of both. */
 z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);

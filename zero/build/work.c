@@ -98,10 +98,9 @@ static z3d_status make_schedule(struct builder *b, const z3d_schedule **out) {
                          "micro-batches",
                          stages, chunks, p->config.accumulation);
     if (train && !own)
-        Z3D_TRY(z3d_schedule_create(c->schedule, stages, chunks, p->config.accumulation,
-                                    &b->schedule));
-    if (!train)
-        Z3D_TRY(z3d_schedule_create_forward(c->schedule, stages, chunks, 1, &b->schedule));
+        Z3D_TRY(
+            z3d_schedule_create(c->schedule, stages, chunks, p->config.accumulation, &b->schedule));
+    if (!train) Z3D_TRY(z3d_schedule_create_forward(c->schedule, stages, chunks, 1, &b->schedule));
     *out = own ? c->file : b->schedule;
     return Z3D_OK;
 }

@@ -329,8 +329,8 @@ static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
     const z3d_program *p = executor->program;
     int last = p->model->num_units - 1;
     bool own = i->buffer[Z3D_SLOT_INPUT] >= 0;
-    void *result = z3d_executor_address(
-        executor, i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT], 0, p->config.dtype);
+    void *result = z3d_executor_address(executor, i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT],
+                                        0, p->config.dtype);
     z3d_collective call = {.kind = z3d_instruction_kind(i),
                            .dtype = p->config.dtype,
                            .buffer = result,

@@ -150,13 +150,15 @@ static z3d_status check_chunks(const z3d_model *model, const z3d_pipeline_config
                          "unit, and there can be at most %d",
                          model->num_units, chunks, Z3D_MAX_CHUNKS);
     if (pipeline->first_unit[chunks] == 0) return Z3D_OK; /* an even cut */
-    bool ascending = pipeline->first_unit[0] == 0 && pipeline->first_unit[chunks] == model->num_units;
+    bool ascending =
+        pipeline->first_unit[0] == 0 && pipeline->first_unit[chunks] == model->num_units;
     for (int c = 0; c < chunks; c++)
         ascending = ascending && pipeline->first_unit[c] < pipeline->first_unit[c + 1];
     if (ascending) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "the chunks of the pipeline must have all %d units in order, each at least one",
-                     model->num_units);
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "the chunks of the pipeline must have all %d units in order, each at least one",
+        model->num_units);
 }
 
 static z3d_status place_units(const z3d_model *model, const z3d_pipeline_config *pipeline,
@@ -274,7 +276,8 @@ bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_
 int64_t z3d_layout_largest(const z3d_layout *layout) {
     int64_t largest = 0;
     for (int g = 0; g < layout->num_groups; g++)
-        if (layout->group[g].held && layout->group[g].padded > largest) largest = layout->group[g].padded;
+        if (layout->group[g].held && layout->group[g].padded > largest)
+            largest = layout->group[g].padded;
     return largest;
 }
 

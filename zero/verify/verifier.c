@@ -425,8 +425,8 @@ static z3d_status check_peer(z3d_flow *flow, bool send) {
         must = layout->group[in->group].twin;
     }
     if (in->peer == must && must != layout->stage && must >= 0) return Z3D_OK;
-    return z3d_flow_fail(flow, "it %s pipeline stage %d, which %s", send ? "sends to" : "receives from",
-                         in->peer, "is not the other end");
+    return z3d_flow_fail(flow, "it %s pipeline stage %d, which %s",
+                         send ? "sends to" : "receives from", in->peer, "is not the other end");
 }
 
 /* From its start to its wait a send reads its source, and a receive writes its destination. */
@@ -478,7 +478,7 @@ static z3d_status exchange(z3d_flow *flow) {
     for (int g = 0; g < p->model->num_groups && trains(flow); g++)
         if (p->layout->group[g].held)
             Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
-                                Z3D_ROWS_OWN, final_gradient(flow, g)));
+                                    Z3D_ROWS_OWN, final_gradient(flow, g)));
     return Z3D_OK;
 }
 

@@ -1,11 +1,11 @@
 /* Plays the programs of all ranks against each other. Every rank has one queue of collectives over
  * all groups, and one of sends and receives, in the order of their starts. A collective completes
- * when it is the head of every member's queue, with the same operands; a send and a receive when each
- * is the head of its rank's queue: nothing is buffered. This is stricter than a backend (in some,
- * groups may overtake each other), so what passes here cannot deadlock there. A start puts its collective into
- * the queue and continues. A wait, and an inner collective of a unit, stops the rank until it is
- * complete. There is no polling: a rank runs until it must wait, and is woken when its wait is
- * over, so the play always ends. */
+ * when it is the head of every member's queue, with the same operands; a send and a receive when
+ * each is the head of its rank's queue: nothing is buffered. This is stricter than a backend (in
+ * some, groups may overtake each other), so what passes here cannot deadlock there. A start puts
+ * its collective into the queue and continues. A wait, and an inner collective of a unit, stops the
+ * rank until it is complete. There is no polling: a rank runs until it must wait, and is woken when
+ * its wait is over, so the play always ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +127,7 @@ static bool waits(const lane *l) {
 
 static int lane_of(const z3d_program *p, queued q) {
     return q.child < 0 && z3d_is_point_to_point(&p->instruction[q.entry]) ? POINT_TO_POINT
-                                                                         : COLLECTIVES;
+                                                                          : COLLECTIVES;
 }
 
 static void schedule(world *w, int rank) {
