@@ -219,7 +219,7 @@ typedef struct z3d_trace {
 typedef struct z3d_traces {
     int num_kinds;
     z3d_trace *trace; /* index: (mode * num_kinds + kind) * Z3D_CALL_COUNT + call */
-    int64_t scratch;  /* bytes: the largest that any kernel of any program wants */
+    int threads;      /* of the device */
 } z3d_traces;
 
 /* Runs every distinct unit on a recording device. threads: of the real device (scratch depends on
@@ -228,6 +228,9 @@ typedef struct z3d_traces {
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, int threads, z3d_traces **out);
 void z3d_traces_destroy(z3d_traces *traces);
+/* Bytes: the largest scratch that any kernel of any program of this pipeline stage wants. */
+int64_t z3d_traces_scratch(const z3d_traces *traces, const z3d_model *model,
+                           const z3d_layout *layout);
 const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call);
 
 /* ---- the program ---- */

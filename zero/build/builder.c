@@ -154,7 +154,8 @@ static void add_persistent(struct builder *b) {
                        -1);
     z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION, 8 * z3d_control_capacity(p->layout),
                        "control", "vector", -1);
-    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, p->traces->scratch, "kernel", "scratch", -1);
+    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                       z3d_traces_scratch(p->traces, p->model, p->layout), "kernel", "scratch", -1);
     for (int m = 0; m < c->accumulation; m++)
         for (int f = 0; f < p->model->num_fields; f++)
             z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
