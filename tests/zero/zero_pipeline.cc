@@ -31,8 +31,8 @@ Options pipeline_options(int pipeline, int tensor, const Way &way) {
 
 } // namespace
 
-// A sum over micro-batches is the same in every schedule, so nothing but the number of stages changes
-// bits: the gradients of the tied table's two uses are then summed apart.
+// A sum over micro-batches is the same in every schedule, so nothing but the number of stages
+// changes bits: the gradients of the tied table's two uses are then summed apart.
 TEST(Pipeline, TrainsLikeOneStage) {
     int ranks = z3d_world_size(world);
     for (int pipeline = 2; pipeline <= 4 && pipeline <= ranks; pipeline *= 2) {
