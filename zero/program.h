@@ -109,7 +109,9 @@ typedef struct z3d_group_layout {
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
     bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
     bool counts;           /* this stage is the first that holds it: counts its norm, saves it */
-    int twin; /* the other pipeline stage that holds it, whose gradients are added; -1: none */
+    /* It is used in two chunks: gradients are summed up apart and then added, wherever they are. */
+    int twin;         /* the other pipeline stage that holds it; -1: none */
+    int second_chunk; /* both chunks are this stage's: the later one; -1: they are not */
     int64_t
         offset[Z3D_MAX_PARAMETERS]; /* first element of each parameter in the flat local buffer */
     int64_t elements;               /* of the parameters, without the flat padding */
@@ -136,11 +138,13 @@ typedef struct z3d_layout {
 
 /* config: decides what is kept (z3d_states_decide), and which stage has which unit; NULL where only
  * places and sizes matter, and there is one stage. Errors: ERR_CONFIG, also for chunks that are not
- * all units in order, and for a group that units of more than two stages use. */
+ * all units in order, and for a group that units of more than two chunks use. */
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);
 int z3d_layout_stage_of(const z3d_layout *layout, int unit);
+/* Which of a group's two sums of gradients the unit adds to: 1 for its second chunk, else 0. */
+int z3d_layout_use(const z3d_layout *layout, int unit, int group);
 /* Whether this pipeline stage runs the unit; whether the unit is the first of its chunk. */
 bool z3d_layout_has_unit(const z3d_layout *layout, int unit);
 bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit);
@@ -181,6 +185,9 @@ typedef enum z3d_call {
     Z3D_CALL_BACKWARD_WEIGHT,
     Z3D_CALL_COUNT
 } z3d_call;
+
+/* The unit's function for the call. */
+z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call);
 
 /* One inner collective of a unit. */
 typedef struct z3d_child {
@@ -240,7 +247,8 @@ typedef enum z3d_slot {
     Z3D_SLOT_INPUT_GRADIENT,
     Z3D_SLOT_SAVED,
     Z3D_SLOT_WORKSPACE,
-    Z3D_SLOT_PARAMETERS,                                            /* of up to four groups */
+    Z3D_SLOT_DEFERRED,   /* from backward_input to backward_weight */
+    Z3D_SLOT_PARAMETERS, /* of up to four groups */
     Z3D_SLOT_GRADIENTS = Z3D_SLOT_PARAMETERS + Z3D_MAX_UNIT_GROUPS, /* of up to four groups */
     Z3D_SLOT_SHARD = Z3D_SLOT_GRADIENTS + Z3D_MAX_UNIT_GROUPS,      /* kept gradients */
     Z3D_SLOT_OPTIMIZER,
@@ -374,6 +382,8 @@ int64_t z3d_program_output_bytes(const z3d_program *program, int unit);
 /* The unit whose output this entry's unit reads, -1: none. */
 int z3d_instruction_source(const z3d_program *program, const z3d_instruction *in);
 
+/* The recording of what an entry's unit does. */
+z3d_call z3d_instruction_call(const z3d_instruction *in);
 /* What the table says of an entry: a collective that is started and waited for; that, or an
  * exchange; its kind and type. */
 bool z3d_is_collective(const z3d_instruction *in);

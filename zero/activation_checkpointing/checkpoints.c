@@ -130,7 +130,7 @@ void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     struct work next = {WORK_RECOMPUTE, below, w.micro, w.task};
     if (z3d_builder_state(b, below, w.micro)->loaded < 0)
         start_load(b, next);
-    else if (b->program->config.partition_activations && w.kind == WORK_BACKWARD &&
+    else if (b->program->config.partition_activations && w.kind != WORK_RECOMPUTE &&
              z3d_builder_keeps_input(b, w.unit))
         finish_fetch(b, next);
 }

@@ -184,25 +184,31 @@ static z3d_status place_units(const z3d_model *model, const z3d_pipeline_config 
 /* A group that no unit uses is everybody's; the builder refuses it. */
 static z3d_status find_holders(const z3d_model *model, int index, z3d_layout *layout) {
     z3d_group_layout *g = &layout->group[index];
-    int holder[2] = {-1, -1};
+    int chunk[2] = {-1, -1}, stage[2] = {-1, -1};
     for (int u = 0; u < model->num_units; u++) {
-        int stage = z3d_layout_stage_of(layout, u), at = 0;
+        int here = layout->chunk_of_unit[u], at = 0;
         for (int s = 0; s < model->unit[u].num_groups; s++) {
             if (model->unit[u].group[s] != index) continue;
-            while (at < 2 && holder[at] >= 0 && holder[at] != stage) at++;
+            while (at < 2 && chunk[at] >= 0 && chunk[at] != here) at++;
             if (at == 2)
                 return Z3D_ERROR(Z3D_ERR_CONFIG,
-                                 "parameter group %s is used on pipeline stages %d, %d and %d; two "
-                                 "at most can share it",
-                                 model->group[index].name, holder[0], holder[1], stage);
-            holder[at] = stage;
+                                 "parameter group %s is used in chunks %d, %d and %d of the "
+                                 "pipeline; two at most can share it",
+                                 model->group[index].name, chunk[0], chunk[1], here);
+            chunk[at] = here;
+            stage[at] = layout->stage_of_chunk[here];
         }
     }
-    bool first = holder[0] == layout->stage, second = holder[1] == layout->stage;
-    g->held = first || second || holder[0] < 0;
-    g->counts = !second && g->held;
-    g->twin = first ? holder[1] : second ? holder[0] : -1;
+    bool first = stage[0] == layout->stage, second = stage[1] == layout->stage;
+    g->held = first || second || chunk[0] < 0;
+    g->counts = first || chunk[0] < 0;
+    g->twin = first && !second ? stage[1] : second && !first ? stage[0] : -1;
+    g->second_chunk = first && second ? chunk[1] : -1;
     return Z3D_OK;
+}
+
+int z3d_layout_use(const z3d_layout *layout, int unit, int group) {
+    return layout->group[group].second_chunk == layout->chunk_of_unit[unit];
 }
 
 int z3d_layout_stage_of(const z3d_layout *layout, int unit) {

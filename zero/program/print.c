@@ -86,7 +86,8 @@ int64_t z3d_program_volume(const z3d_program *program, z3d_axes axes, bool child
 /* ---- print ---- */
 
 static const char *slot_name(int slot, char *buf, size_t size) {
-    static const char *const before[] = {"in", "out", "out_grad", "in_grad", "saved", "workspace"};
+    static const char *const before[] = {"in",    "out",       "out_grad", "in_grad",
+                                         "saved", "workspace", "deferred"};
     if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
     if (slot == Z3D_SLOT_SHARD) return "shard";
     if (slot == Z3D_SLOT_OPTIMIZER) return "optimizer";

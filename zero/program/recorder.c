@@ -59,6 +59,20 @@ static z3d_status record_kernel(void *context, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
+z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call) {
+    const struct z3d_unit_ops *ops = run->unit->ops;
+    switch (call) {
+    case Z3D_CALL_BACKWARD:
+        return ops->backward(run);
+    case Z3D_CALL_BACKWARD_INPUT:
+        return ops->backward_input(run);
+    case Z3D_CALL_BACKWARD_WEIGHT:
+        return ops->backward_weight(run);
+    default:
+        return ops->forward(run);
+    }
+}
+
 z3d_child z3d_child_of(const z3d_group *group, const z3d_collective *call) {
     return (z3d_child){call->kind,  call->op,    call->dtype, z3d_group_axes(group),
                        call->count, call->scalar};
@@ -128,20 +142,6 @@ static const char *call_name(z3d_call call) {
     return name[call];
 }
 
-static z3d_status make_call(z3d_unit_run *run, z3d_call call) {
-    const struct z3d_unit_ops *ops = run->unit->ops;
-    switch (call) {
-    case Z3D_CALL_BACKWARD:
-        return ops->backward(run);
-    case Z3D_CALL_BACKWARD_INPUT:
-        return ops->backward_input(run);
-    case Z3D_CALL_BACKWARD_WEIGHT:
-        return ops->backward_weight(run);
-    default:
-        return ops->forward(run);
-    }
-}
-
 static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *device,
                               z3d_group *tensor, int threads, z3d_trace *trace) {
     struct recorder recorder = {.trace = trace, .threads = threads};
@@ -156,7 +156,7 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *devic
         run.need_output = false;
         run.output = NULL;
     }
-    z3d_status status = make_call(&run, call);
+    z3d_status status = z3d_unit_call(&run, call);
     z3d_group_set_observer(tensor, NULL, NULL);
     z3d_device_set_recorder(device, NULL, NULL);
     if (status != Z3D_OK)

@@ -53,7 +53,8 @@ static z3d_status check_part(const z3d_program *p, int index) {
 static z3d_status check_idle_fields(const z3d_program *p, int index, bool columns) {
     const z3d_instruction *in = &p->instruction[index];
     z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
-    bool adds = rules == Z3D_CLASS_BACKWARD || rules == Z3D_CLASS_SUM;
+    bool adds =
+        rules == Z3D_CLASS_BACKWARD || rules == Z3D_CLASS_BACKWARD_WEIGHT || rules == Z3D_CLASS_SUM;
     bool forward = rules == Z3D_CLASS_FORWARD;
     const char *what = NULL;
     if (!z3d_is_point_to_point(in) && in->peer != -1) what = "a peer";
