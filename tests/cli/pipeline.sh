@@ -29,7 +29,9 @@ export ZERO3D_LAUNCH=tcp
 run 4 tcp-3 $PIPELINE=2 $TENSOR=2 zero_optimization.stage=3
 run 4 tcp-gpipe $PIPELINE=2 $TENSOR=2 zero_optimization.stage=3 $SCHEDULE=gpipe
 unset ZERO3D_LAUNCH
-for other in mpi-3 tcp-3 tcp-gpipe; do
+run 4 zb-h1 $PIPELINE=2 $TENSOR=2 zero_optimization.stage=2 $SCHEDULE=zb-h1
+run 4 zb-v $PIPELINE=2 $TENSOR=2 zero_optimization.stage=1 $SCHEDULE=zb-v $CHUNKS=2
+for other in mpi-3 tcp-3 tcp-gpipe zb-h1 zb-v; do
     [ "$(numbers mpi-0)" = "$(numbers $other)" ] || fail "mpi-0 and $other have other numbers"
 done
 numbers one | tr ':,' '  ' | awk '{ print $2, $4 }' >one.numbers
