@@ -14,13 +14,6 @@ static bool reduces_per_step(const z3d_config *config) {
     return config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_PER_STEP;
 }
 
-/* Which units each pipeline stage has. */
-static z3d_status cut(const z3d_config *config, const z3d_model *model, z3d_program_config *out) {
-    int stages = (int)config->parallel_pipeline_model_parallel_size;
-    if (stages == 1) return Z3D_OK;
-    return z3d_partition_units(model, stages, Z3D_BALANCE_TIME, out);
-}
-
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out) {
     z3d_dtype dtype = config->fp16_enabled ? Z3D_F16 : config->bf16_enabled ? Z3D_BF16 : Z3D_F32;
@@ -41,5 +34,5 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,
         .gather_bucket = config->zero_optimization_allgather_bucket_size};
-    return cut(config, model, out);
+    return z3d_plan_pipeline(config, model, out);
 }

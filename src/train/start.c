@@ -123,6 +123,7 @@ z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads) {
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
     config->activation_checkpointing_cpu_checkpointing = chosen;
+    z3d_plan_program_config_release(&trainer->program);
     return z3d_plan_program_config(config, trainer->model, &trainer->program);
 }
 

@@ -28,7 +28,9 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     Z3D_TRY(z3d_model_from_config(c, &w->model));
     z3d_program_config program;
     Z3D_TRY(z3d_plan_program_config(c, w->model, &program));
-    Z3D_TRY(z3d_plan_snapshot(c, &program, w->model, &w->mesh, &w->snapshot));
+    z3d_status status = z3d_plan_snapshot(c, &program, w->model, &w->mesh, &w->snapshot);
+    z3d_plan_program_config_release(&program);
+    Z3D_TRY(status);
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return Z3D_OK;
@@ -68,6 +70,7 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
         z3d_memory_find(train->arena, w->snapshot, w->hardware, 0, &row->memory);
     }
     z3d_program_set_release(&set);
+    z3d_plan_program_config_release(&config);
     Z3D_TRY(status);
     int64_t left_out = 0;
     for (int f = 0; f < w->model->num_fields; f++)

@@ -23,10 +23,10 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
     made->tensor_across_nodes = config->parallel_allow_tensor_across_nodes;
     Z3D_TRY_GOTO(status, z3d_model_from_config(config, &made->model), failed);
     Z3D_TRY_GOTO(status, z3d_plan_program_config(config, made->model, &made->program), failed);
-    Z3D_TRY_GOTO(status,
-                 z3d_plan_snapshot(config, &made->program, made->model, &made->mesh,
-                                   &made->snapshot),
-                 failed);
+    Z3D_TRY_GOTO(
+        status,
+        z3d_plan_snapshot(config, &made->program, made->model, &made->mesh, &made->snapshot),
+        failed);
     Z3D_TRY_GOTO(status,
                  z3d_simulation_create(made->model, &made->mesh, &made->program,
                                        config->gradient_clipping, node, &made->simulation),
@@ -41,6 +41,7 @@ failed:
 void z3d_case_destroy(z3d_case *of) {
     if (!of) return;
     z3d_simulation_destroy(of->simulation);
+    z3d_plan_program_config_release(&of->program);
     z3d_model_destroy(of->model);
     free(of);
 }
