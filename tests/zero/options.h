@@ -3,6 +3,8 @@
 #define ZERO3D_TESTS_ZERO_OPTIONS_H
 
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 
 extern "C" {
@@ -33,6 +35,7 @@ struct Options {
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
+    bool tied = true; // the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     const char *digest = nullptr;
 
@@ -65,7 +68,19 @@ struct Options {
         gpt.init_std = 0.08;
         gpt.tensor_size = tensor;
         gpt.sequence_parallel = sequence_parallel;
-        return z3d_gpt_create(&gpt, out);
+        Z3D_TRY(z3d_gpt_create(&gpt, out));
+        if (!tied) untie(*out);
+        return Z3D_OK;
+    }
+
+    // A parameter group more: the head has a table of its own.
+    static void untie(z3d_model *model) {
+        int last = model->num_groups++;
+        model->group = (z3d_parameter_group *)realloc(model->group, (size_t)model->num_groups *
+                                                                        sizeof *model->group);
+        model->group[last] = model->group[0];
+        strcpy(model->group[last].name, "lm_head");
+        model->unit[model->num_units - 1].group[0] = last;
     }
 
     z3d_program_config program_config() const {
