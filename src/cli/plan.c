@@ -83,8 +83,13 @@ static z3d_status price(const z3d_config *config, const z3d_case *of, int thread
     if (options->trace && !(timeline = fopen(options->trace, "w")))
         return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                          strerror(errno));
-    z3d_status status = z3d_estimate_make(of, hardware, 0, timeline, &estimate);
-    if (timeline && fclose(timeline) != 0 && status == Z3D_OK)
+    z3d_timeline events = {timeline, of->simulation};
+    z3d_spans spans = {z3d_timeline_take, &events};
+    if (timeline) z3d_timeline_begin(&events);
+    z3d_status status = z3d_estimate_make(of, hardware, 0, timeline ? &spans : NULL, &estimate);
+    if (timeline && status == Z3D_OK) z3d_timeline_end(&events);
+    bool failed = timeline && ferror(timeline);
+    if (timeline && (fclose(timeline) != 0 || failed) && status == Z3D_OK)
         status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                            strerror(errno));
     Z3D_TRY(status);
@@ -93,8 +98,8 @@ static z3d_status price(const z3d_config *config, const z3d_case *of, int thread
         z3d_estimate_json(of, hardware, &estimate, &saving, tokens, text);
     else
         z3d_estimate_print(of, hardware, &estimate, &saving, tokens, text);
-    if (estimate.memory.fits || options->json) return Z3D_OK;
-    return advise(config, of, threads, &estimate.memory, text);
+    if (estimate.fullest.fits || options->json) return Z3D_OK;
+    return advise(config, of, threads, &estimate.fullest, text);
 }
 
 /* The same configuration on the sim device. */
