@@ -10,14 +10,14 @@
 #include "src/model/unit.h"
 #include "zero/program/opcodes.h"
 
-/* How units are divided among pipeline stages, and in which order these run them. All zero: there is
- * one chunk, with all units. */
+/* How units are divided among pipeline stages, and in which order these run them. All zero: there
+ * is one chunk, with all units. */
 typedef struct z3d_pipeline_config {
     z3d_schedule_kind schedule;
-    int chunks_per_stage;                /* 0: 1 */
-    int first_unit[Z3D_MAX_CHUNKS + 1];  /* of each chunk, and the number of units; all zero: as
-                                            many units in each chunk as possible */
-    const z3d_schedule *file;            /* of schedule FILE; must outlive all that is made of it */
+    int chunks_per_stage;               /* 0: 1 */
+    int first_unit[Z3D_MAX_CHUNKS + 1]; /* of each chunk, and the number of units; all zero: as
+                                           many units in each chunk as possible */
+    const z3d_schedule *file;           /* of schedule FILE; must outlive all that is made of it */
     bool gather_per_step; /* parameters that are gathered for use stay until the step's last use;
                              else until the end of the pass that uses them */
 } z3d_pipeline_config;
@@ -58,7 +58,7 @@ typedef struct z3d_program_config {
 
 /* What the chunks have about as much of. */
 typedef enum z3d_balance {
-    Z3D_BALANCE_TIME,       /* chunks take about as long: FLOPs, and bytes moved, of the recordings */
+    Z3D_BALANCE_TIME, /* chunks take about as long: FLOPs, and bytes moved, of the recordings */
     Z3D_BALANCE_PARAMETERS, /* chunks have about as many parameters */
     Z3D_BALANCE_UNIFORM     /* chunks have as many units */
 } z3d_balance;
@@ -107,9 +107,12 @@ typedef struct z3d_group_layout {
     z3d_axes replica_axes; /* over which finished gradients of parameters that all of them hold are
                               summed; NONE: they need not be */
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
+    int chunk[2];          /* of the pipeline, that use it; -1: none */
     bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
     bool counts;           /* this stage is the first that holds it: counts its norm, saves it */
-    int twin; /* the other pipeline stage that holds it, whose gradients are added; -1: none */
+    /* It is used in two chunks: gradients are summed up apart and then added, wherever they are. */
+    int twin;         /* the other pipeline stage that holds it; -1: none */
+    int second_chunk; /* both chunks are this stage's: the later one; -1: they are not */
     int64_t
         offset[Z3D_MAX_PARAMETERS]; /* first element of each parameter in the flat local buffer */
     int64_t elements;               /* of the parameters, without the flat padding */
@@ -128,7 +131,7 @@ typedef struct z3d_layout {
     int tensor_size, tensor_index; /* of the group that parameters are split over */
     int stages, stage;             /* of the pipeline; this rank's */
     int num_chunks;                /* of all stages */
-    int *first_unit; /* of each chunk, and the number of units */
+    int *first_unit;               /* of each chunk, and the number of units */
     int *stage_of_chunk, *chunk_of_unit;
     int64_t padded_total; /* P: sum of padded of what this stage holds */
     z3d_group_layout *group;
@@ -136,11 +139,13 @@ typedef struct z3d_layout {
 
 /* config: decides what is kept (z3d_states_decide), and which stage has which unit; NULL where only
  * places and sizes matter, and there is one stage. Errors: ERR_CONFIG, also for chunks that are not
- * all units in order, and for a group that units of more than two stages use. */
+ * all units in order, and for a group that units of more than two chunks use. */
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out);
 void z3d_layout_destroy(z3d_layout *layout);
 int z3d_layout_stage_of(const z3d_layout *layout, int unit);
+/* Which of a group's two sums of gradients the unit adds to: 1 for its second chunk, else 0. */
+int z3d_layout_use(const z3d_layout *layout, int unit, int group);
 /* Whether this pipeline stage runs the unit; whether the unit is the first of its chunk. */
 bool z3d_layout_has_unit(const z3d_layout *layout, int unit);
 bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit);
@@ -182,6 +187,9 @@ typedef enum z3d_call {
     Z3D_CALL_COUNT
 } z3d_call;
 
+/* The unit's function for the call. */
+z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call);
+
 /* One inner collective of a unit. */
 typedef struct z3d_child {
     z3d_collective_kind kind;
@@ -212,7 +220,7 @@ typedef struct z3d_trace {
 typedef struct z3d_traces {
     int num_kinds;
     z3d_trace *trace; /* index: (mode * num_kinds + kind) * Z3D_CALL_COUNT + call */
-    int64_t scratch;  /* bytes: the largest that any kernel of any program wants */
+    int threads;      /* of the device */
 } z3d_traces;
 
 /* Runs every distinct unit on a recording device. threads: of the real device (scratch depends on
@@ -221,6 +229,9 @@ typedef struct z3d_traces {
 z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                              const z3d_program_config *config, int threads, z3d_traces **out);
 void z3d_traces_destroy(z3d_traces *traces);
+/* Bytes: the largest scratch that any kernel of any program of this pipeline stage wants. */
+int64_t z3d_traces_scratch(const z3d_traces *traces, const z3d_model *model,
+                           const z3d_layout *layout);
 const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call);
 
 /* ---- the program ---- */
@@ -237,7 +248,8 @@ typedef enum z3d_slot {
     Z3D_SLOT_INPUT_GRADIENT,
     Z3D_SLOT_SAVED,
     Z3D_SLOT_WORKSPACE,
-    Z3D_SLOT_PARAMETERS,                                            /* of up to four groups */
+    Z3D_SLOT_DEFERRED,   /* from backward_input to backward_weight */
+    Z3D_SLOT_PARAMETERS, /* of up to four groups */
     Z3D_SLOT_GRADIENTS = Z3D_SLOT_PARAMETERS + Z3D_MAX_UNIT_GROUPS, /* of up to four groups */
     Z3D_SLOT_SHARD = Z3D_SLOT_GRADIENTS + Z3D_MAX_UNIT_GROUPS,      /* kept gradients */
     Z3D_SLOT_OPTIMIZER,
@@ -371,6 +383,8 @@ int64_t z3d_program_output_bytes(const z3d_program *program, int unit);
 /* The unit whose output this entry's unit reads, -1: none. */
 int z3d_instruction_source(const z3d_program *program, const z3d_instruction *in);
 
+/* The recording of what an entry's unit does. */
+z3d_call z3d_instruction_call(const z3d_instruction *in);
 /* What the table says of an entry: a collective that is started and waited for; that, or an
  * exchange; its kind and type. */
 bool z3d_is_collective(const z3d_instruction *in);

@@ -50,29 +50,36 @@ static void dead_disk(struct z3d_side *side, int rank, z3d_string *out) {
         seconds_since(seen->pending.since), seen->pending.text, doing(&seen->place));
 }
 
-/* "rank 5 waits 31 s in X; rank 6 is still in Y" */
+static void append_other(struct z3d_side *side, int rank, bool silent, z3d_string *out) {
+    const z3d_position place = side->seen[rank].place;
+    if (side->seen[rank].said_bye)
+        z3d_string_append(out, "; rank %d has ended", rank);
+    else if (silent)
+        z3d_string_append(out, "; rank %d does not answer; it was last in %s", rank, doing(&place));
+    else if (place.waiting)
+        z3d_string_append(out, "; rank %d waits in %s", rank, doing(&place));
+    else
+        z3d_string_append(out, "; rank %d is still in %s", rank, doing(&place));
+}
+
+/* "rank 5 has waited 31 s in X; rank 6 is still in Y". Ranks that wait, too, come last: the ranks
+ * of a pipeline all wait in places of their own, for the one that does not. */
 static void waiting(struct z3d_side *side, int stuck, z3d_string *out) {
     const z3d_position mine = side->seen[stuck].place;
     z3d_string_append(out, "zero3d: watchdog: rank %d has waited %d s in %s", stuck,
                       seconds_since(mine.since), doing(&mine));
     int named = 0, missing = 0;
-    for (int rank = 0; rank < side->size; rank++) {
-        const z3d_position place = side->seen[rank].place;
-        bool silent = !side->seen[rank].answered && rank != side->rank;
-        if (rank == stuck || (same_position(&place, &mine) && !silent)) continue;
-        missing++;
-        if (named == MAX_NAMED) continue;
-        named++;
-        if (side->seen[rank].said_bye)
-            z3d_string_append(out, "; rank %d has ended", rank);
-        else if (silent)
-            z3d_string_append(out, "; rank %d does not answer; it was last in %s", rank,
-                              doing(&place));
-        else if (place.waiting)
-            z3d_string_append(out, "; rank %d waits in %s", rank, doing(&place));
-        else
-            z3d_string_append(out, "; rank %d is still in %s", rank, doing(&place));
-    }
+    for (int waits = 0; waits < 2; waits++)
+        for (int rank = 0; rank < side->size; rank++) {
+            const z3d_seen *seen = &side->seen[rank];
+            bool silent = !seen->answered && rank != side->rank;
+            if (rank == stuck || (same_position(&seen->place, &mine) && !silent)) continue;
+            if ((seen->place.waiting && !silent && !seen->said_bye) != waits) continue;
+            missing++;
+            if (named == MAX_NAMED) continue;
+            named++;
+            append_other(side, rank, silent, out);
+        }
     if (missing > named) z3d_string_append(out, "; and %d more ranks", missing - named);
     z3d_string_append(out, "\n");
 }

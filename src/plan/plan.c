@@ -27,22 +27,6 @@ int z3d_plan_threads(const z3d_config *config, int ranks) {
     return cores > ranks ? (int)(cores / ranks) : 1;
 }
 
-static bool call_of(z3d_opcode opcode, z3d_call *call) {
-    switch (opcode) {
-    case Z3D_OP_FORWARD:
-        *call = Z3D_CALL_FORWARD;
-        return true;
-    case Z3D_OP_RECOMPUTE:
-        *call = Z3D_CALL_RECOMPUTE;
-        return true;
-    case Z3D_OP_BACKWARD:
-        *call = Z3D_CALL_BACKWARD;
-        return true;
-    default:
-        return false;
-    }
-}
-
 double z3d_plan_hardware_flops(const z3d_program *program) {
     const z3d_model_flops *flops = &program->model->facts.flops;
     double replayed = 0;
@@ -51,23 +35,23 @@ double z3d_plan_hardware_flops(const z3d_program *program) {
         if (instruction->phase == Z3D_PHASE_WAIT) continue;
         if (instruction->opcode == Z3D_OP_RECOMPUTE)
             replayed += instruction->need_output ? flops->replay_with_output : flops->replay;
-        else if (instruction->opcode == Z3D_OP_BACKWARD && program->config.selective &&
-                 program->model->unit[instruction->unit].checkpoint)
+        else if ((instruction->opcode == Z3D_OP_BACKWARD ||
+                  instruction->opcode == Z3D_OP_BACKWARD_INPUT) &&
+                 program->config.selective && program->model->unit[instruction->unit].checkpoint)
             replayed += flops->attention;
     }
     return flops->step + replayed / program->config.accumulation;
 }
 
-/* A replay that gives the block's output is its forward. */
 double z3d_plan_flops(const z3d_program *program) {
     double flops = 0;
-    z3d_call call;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
-        if (instruction->phase == Z3D_PHASE_WAIT || !call_of(instruction->opcode, &call)) continue;
-        if (call == Z3D_CALL_RECOMPUTE && instruction->need_output) call = Z3D_CALL_FORWARD;
+        const z3d_opcode_info *info = z3d_opcode_info_of(instruction->opcode);
+        if (info->subject != Z3D_SUBJECT_UNIT || info->moves != Z3D_MOVES_NONE) continue;
         flops += z3d_traces_get(program->traces, Z3D_MODE_TRAIN,
-                                program->model->unit[instruction->unit].kind, call)
+                                program->model->unit[instruction->unit].kind,
+                                z3d_instruction_call(instruction))
                      ->flops;
     }
     return flops;

@@ -21,8 +21,9 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config 
 
 /* The builder's input, with the model's units divided among pipeline stages. The configuration must
  * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
- * first. pipeline_gather `auto` is per_microbatch. It reads a schedule file: release it once nothing
- * uses it or a program that is made of it. Errors: ERR_CONFIG, ERR_IO, ERR_MEMORY, ERR_PROGRAM. */
+ * first. pipeline_gather `auto` is per_microbatch. It reads a schedule file: release it once
+ * nothing uses it or a program that is made of it. Errors: ERR_CONFIG, ERR_IO, ERR_MEMORY,
+ * ERR_PROGRAM. */
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out);
 void z3d_plan_program_config_release(z3d_program_config *config);

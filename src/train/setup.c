@@ -250,8 +250,8 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
-/* Before any rank takes memory: whether all of this node find room. The first rank, which has what
- * the others have, looks for all. Collective, agreed. */
+/* Before any rank takes memory: whether all of this node find room. The first rank looks for all:
+ * on every rank there must be room for the one that needs most. Collective, agreed. */
 static z3d_status check_room(z3d_trainer *trainer, int threads) {
     z3d_status status = Z3D_OK;
     int64_t available = z3d_device_available(trainer->device), host = z3d_host_available();
@@ -276,6 +276,25 @@ static z3d_status make_groups(z3d_trainer *trainer) {
                                                         trainer->device, trainer->group));
 }
 
+/* Per token, of all pipeline stages: this rank replays its own units only. Collective, agreed. */
+static z3d_status find_flops(z3d_trainer *trainer) {
+    const z3d_mesh *mesh = &trainer->mesh;
+    const z3d_program *train = z3d_engine_program(trainer->engine, Z3D_MODE_TRAIN);
+    double step = trainer->model->facts.flops.step, *all = NULL;
+    double replayed = z3d_plan_hardware_flops(train) - step;
+    z3d_status status =
+        z3d_new((size_t)z3d_mesh_size(mesh, Z3D_AXES_WORLD), sizeof *all, "the ranks' work", &all);
+    status = z3d_trainer_agree(trainer, status);
+    z3d_trainer_wait_place(trainer);
+    if (status == Z3D_OK)
+        status = z3d_world_gather_all(trainer->world, &replayed, all, sizeof replayed);
+    trainer->model_flops = trainer->hardware_flops = step;
+    for (int s = 0; s < z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) && status == Z3D_OK; s++)
+        trainer->hardware_flops += all[z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s)];
+    free(all);
+    return status;
+}
+
 /* Collective, agreed. */
 static z3d_status build(z3d_trainer *trainer) {
     int threads;
@@ -293,10 +312,7 @@ static z3d_status build(z3d_trainer *trainer) {
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");
     Z3D_TRY(make_engine(trainer));
-    trainer->model_flops = trainer->model->facts.flops.step;
-    trainer->hardware_flops =
-        z3d_plan_hardware_flops(z3d_engine_program(trainer->engine, Z3D_MODE_TRAIN));
-    return Z3D_OK;
+    return find_flops(trainer);
 }
 
 static z3d_status start_watchdog(z3d_trainer *trainer) {

@@ -281,7 +281,7 @@ static z3d_status train_loop(z3d_trainer *trainer, progress *progress) {
     return Z3D_OK;
 }
 
-static void say_start(z3d_trainer *trainer) {
+static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
     FILE *out = trainer->rank == 0 ? stdout : NULL;
     if (z3d_trainer_is_complete(trainer)) { /* no step is to be announced */
         trainer->console.out = out;
@@ -296,7 +296,7 @@ static void say_start(z3d_trainer *trainer) {
         .nodes = z3d_world_nodes(trainer->world),
         .offload_why = trainer->offload_why.text,
         .graph_obstacle = trainer->graph_obstacle,
-        .buffer_bytes = z3d_trainer_buffer_bytes(trainer),
+        .memory = memory,
         .peak_tflops = trainer->peak_tflops,
         .peak_measured = trainer->peak_measured,
         .train_tokens = z3d_dataset_tokens(trainer->train),
@@ -327,7 +327,7 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
 }
 
 /* Rank 0: the traffic of the whole run as a file, and the summary. */
-static void say_end(z3d_trainer *trainer, const progress *progress) {
+static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
     if (progress->steps == 0) {
         say_no_step(trainer, progress);
         return;
@@ -349,13 +349,9 @@ static void say_end(z3d_trainer *trainer, const progress *progress) {
         .validation_loss = progress->validation_loss,
         .tokens_per_second = rate,
         .mfu = rate / z3d_world_size(trainer->world) * trainer->model_flops / peak,
-        .planned = {z3d_engine_planned(trainer->engine, Z3D_SPACE_DEVICE),
-                    z3d_engine_planned(trainer->engine, Z3D_SPACE_HOST)},
-        .measured = {z3d_engine_measured(trainer->engine, Z3D_SPACE_DEVICE),
-                     z3d_engine_measured(trainer->engine, Z3D_SPACE_HOST)},
+        .memory = memory,
         .arena_bytes = z3d_trainer_arena_bytes(trainer),
         .resident = explained ? &resident : NULL,
-        .outside_memory = z3d_trainer_outside_bytes(trainer),
         .group = trainer->group,
         .offloaded = trainer->program.offload_activations,
         .step_seconds = progress->step_seconds,
@@ -394,7 +390,9 @@ static z3d_status generate_sample(z3d_trainer *trainer) {
 static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     Z3D_TRY(z3d_trainer_setup(trainer));
     progress progress = {.begin = z3d_now(), .validation_loss = NAN};
-    say_start(trainer);
+    z3d_rank_memory memory;
+    Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
+    say_start(trainer, &memory);
     z3d_status status = train_loop(trainer, &progress);
     if (status != Z3D_OK) status = z3d_trainer_end_save(trainer, status);
     z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
@@ -403,7 +401,8 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     *unfinished = progress.stopped && trainer->store &&
                   trainer->resumed_step + progress.steps < trainer->config->training_steps;
     z3d_trainer_place(trainer, "end: writing results");
-    if (trainer->rank == 0) say_end(trainer, &progress);
+    Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
+    if (trainer->rank == 0) say_end(trainer, &progress, &memory);
     if (trainer->tokenizer && !progress.stopped) Z3D_TRY(generate_sample(trainer));
     if (trainer->rank == 0) {
         note_write(trainer, z3d_line_file_close(&trainer->metrics));

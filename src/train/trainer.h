@@ -149,6 +149,9 @@ z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
  * with its own memory: the bytes in use there, by anybody, minus the arena: context, libraries'
  * workspaces, kernels' scratch. At least 0; -1: unknown. */
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
+/* What the rank that takes most takes: rank 0, or where there are pipeline stages the first whose
+ * planned peaks are the largest. Collective, agreed. */
+z3d_status z3d_trainer_find_memory(z3d_trainer *trainer, z3d_rank_memory *out);
 /* The process's resident memory by use; false: the system does not say. */
 bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out);
 /* Device memory is the process' own memory. */

@@ -12,27 +12,50 @@ std::string folder() {
     return getenv("ZERO3D_ELASTIC");
 }
 
-// Of this world: tensor and data sizes of at most 4.
-std::vector<int> tensor_sizes() {
-    std::vector<int> out;
-    for (int tensor : {1, 2, 4}) {
-        int data = z3d_world_size(world) / tensor;
-        if (data >= 1 && data <= 4 && data * tensor == z3d_world_size(world)) out.push_back(tensor);
+struct Topology {
+    int tensor, pipeline, data, chunks;
+    z3d_schedule_kind schedule;
+
+    int ranks() const {
+        return tensor * pipeline * data;
     }
+    std::string name() const {
+        return std::to_string(tensor) + "x" + std::to_string(pipeline) + "x" + std::to_string(data);
+    }
+};
+
+// Without stages: every tensor and data size up to 4 on at most 8 ranks.
+const Topology TOPOLOGIES[] = {
+    {1, 1, 1, 1, Z3D_SCHEDULE_1F1B},        {1, 1, 2, 1, Z3D_SCHEDULE_1F1B},
+    {2, 1, 1, 1, Z3D_SCHEDULE_1F1B},        {1, 1, 4, 1, Z3D_SCHEDULE_1F1B},
+    {2, 1, 2, 1, Z3D_SCHEDULE_1F1B},        {4, 1, 1, 1, Z3D_SCHEDULE_1F1B},
+    {2, 1, 4, 1, Z3D_SCHEDULE_1F1B},        {4, 1, 2, 1, Z3D_SCHEDULE_1F1B},
+    {1, 2, 1, 1, Z3D_SCHEDULE_1F1B},        {1, 4, 1, 1, Z3D_SCHEDULE_GPIPE},
+    {1, 2, 2, 1, Z3D_SCHEDULE_GPIPE},       {2, 2, 1, 2, Z3D_SCHEDULE_INTERLEAVED},
+    {2, 2, 2, 2, Z3D_SCHEDULE_INTERLEAVED},
+};
+
+std::vector<Topology> here() {
+    std::vector<Topology> out;
+    for (const Topology &t : TOPOLOGIES)
+        if (t.ranks() == z3d_world_size(world)) out.push_back(t);
     return out;
 }
 
-Options options(int tensor) {
+Options options(const Topology &t) {
     Options o;
-    o.tensor = tensor;
-    o.stage = (tensor + z3d_world_size(world)) % 4;
+    o.tensor = t.tensor;
+    o.pipeline = t.pipeline;
+    o.chunks = t.chunks;
+    o.schedule = t.schedule;
+    o.accumulation = t.pipeline > 1 ? 2 : 1;
+    o.stage = (t.tensor + t.ranks()) % 4;
     o.dropout = 0.1;
     return o;
 }
 
-std::string name_of(int tensor) {
-    return folder() + "/" + std::to_string(tensor) + "x" +
-           std::to_string(z3d_world_size(world) / tensor);
+std::string name_of(const Topology &t) {
+    return folder() + "/" + t.name();
 }
 
 template <typename T> std::string bytes_of(const std::vector<T> &values) {
@@ -48,9 +71,9 @@ std::string state_of(Trainer &t) {
 } // namespace
 
 TEST(Elastic, Save) {
-    for (int tensor : tensor_sizes()) {
-        std::string name = name_of(tensor);
-        Trainer t(options(tensor));
+    for (const Topology &topology : here()) {
+        std::string name = name_of(topology);
+        Trainer t(options(topology));
         Trace before, after;
         z3d_store *store;
         ASSERT_Z3D(t.create());
@@ -69,15 +92,15 @@ TEST(Elastic, Save) {
 
 TEST(Elastic, Load) {
     int pairs = 0;
-    for (const char *saved : {"1x1", "1x2", "2x1", "1x4", "2x2", "4x1", "2x4", "4x2"}) {
-        std::string from = folder() + "/" + saved;
+    for (const Topology &saved : TOPOLOGIES) {
+        std::string from = name_of(saved);
         std::string state = read_file(from + "/state"), losses = read_file(from + "/losses");
         std::vector<double> wanted(AFTER);
         ASSERT_EQ(losses.size(), AFTER * sizeof(double)) << from;
         memcpy(wanted.data(), losses.data(), losses.size());
-        for (int tensor : tensor_sizes()) {
-            SCOPED_TRACE(from + " to " + name_of(tensor));
-            Trainer t(options(tensor));
+        for (const Topology &topology : here()) {
+            SCOPED_TRACE(from + " to " + topology.name());
+            Trainer t(options(topology));
             Trace after;
             resume(t, from);
             ASSERT_EQ(t.next_step, BEFORE + 1);

@@ -97,8 +97,8 @@ static void expect_sizes(const std::string &folder, int tensor, int data) {
         config.stage = 1;
         ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
         ASSERT_Z3D(z3d_checkpoint_bytes(model, &place, &config, &saved, &loaded));
-        ASSERT_Z3D(
-            z3d_shard_plan(model, &place, &config, z3d_optimizer_kinds(config.optimizer), &count, &extent));
+        ASSERT_Z3D(z3d_shard_plan(model, &place, &config, z3d_optimizer_kinds(config.optimizer),
+                                  &count, &extent));
         free(extent);
         (void)snprintf(name, sizeof name, "/shard-%05d.h5", r);
         double size = (double)std::filesystem::file_size(folder + name);

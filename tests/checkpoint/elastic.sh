@@ -1,6 +1,6 @@
 #!/bin/sh
-# elastic.sh LAUNCH PROGRAM: every topology of tensor and data sizes 1, 2 and 4 on up to 8 ranks saves, and every one loads what every
-# one saved: 64 pairs, bit for bit, and the losses that follow.
+# elastic.sh LAUNCH PROGRAM: every topology of tensor and data sizes 1, 2 and 4 on up to 8 ranks saves, and some with pipeline stages and
+# chunks, and every one loads what every one saved: 169 pairs, bit for bit, and the losses that follow.
 set -eu
 ZERO3D_ELASTIC=$(mktemp -d "${TMPDIR:-/tmp}/zero3d-elastic.XXXXXX")
 export ZERO3D_ELASTIC

@@ -173,6 +173,23 @@ TEST(Bubble, EqualUnitsAndFreeTransfers) {
     }
 }
 
+// In seconds of a forward, an input half or a weight half, which are equal: docs/pipelines.md. A
+// stage of zb-v works without a pause, but stages start one after the other, and all wait for the
+// last one's end.
+TEST(Bubble, ZeroBubbleSchedules) {
+    for (int p = 2; p <= 8; p *= 2) {
+        for (int m = 2 * p - 1; m <= 4 * p; m += p) {
+            SCOPED_TRACE("p " + std::to_string(p) + ", m " + std::to_string(m));
+            Pipeline h1(Z3D_SCHEDULE_ZB_H1, p, 1, m);
+            EXPECT_NEAR(h1.play(), (p - 1.0) / (3 * m + p - 1), 1e-12);
+            EXPECT_NEAR(h1.time.seconds, 3.0 * m + p - 1, 1e-9);
+            Pipeline v(Z3D_SCHEDULE_ZB_V, p, 2, m);
+            EXPECT_NEAR(v.play(), (p - 1.0) / (6 * m + p - 1), 1e-12);
+            EXPECT_NEAR(v.time.seconds, 6.0 * m + p - 1, 1e-9);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();

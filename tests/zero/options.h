@@ -36,6 +36,10 @@ struct Options {
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     const char *digest = nullptr;
 
+    int ranks() const {
+        return tensor * data * pipeline;
+    }
+
     // Fills in what follows from the number of ranks.
     void resolve(int ranks) {
         if (data == 0) data = ranks / tensor / pipeline;
@@ -88,19 +92,29 @@ struct Options {
     }
 };
 
+// Every schedule, with the chunks that a stage has.
+struct Schedule {
+    z3d_schedule_kind kind;
+    int chunks;
+};
+
+inline const Schedule SCHEDULES[] = {
+    {Z3D_SCHEDULE_1F1B, 1}, {Z3D_SCHEDULE_GPIPE, 1}, {Z3D_SCHEDULE_INTERLEAVED, 2}};
+
 inline std::string name_of(const Options &o) {
     return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +
            std::to_string(o.data) +
            (o.pipeline == 1 ? ""
                             : " pipeline" + std::to_string(o.pipeline) + " chunks" +
-                                  std::to_string(o.chunks) + " " +
-                                  z3d_schedule_name(o.schedule)) +
-           (o.gather_per_step ? " gathered_once" : "") + " accumulation" + std::to_string(o.accumulation) +
+                                  std::to_string(o.chunks) + " " + z3d_schedule_name(o.schedule)) +
+           (o.gather_per_step ? " gathered_once" : "") + " accumulation" +
+           std::to_string(o.accumulation) +
            (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +
-           (o.recompute ? " recompute" : "") + (o.replay_full ? " replay" : "") +
-           (o.partition ? " P_a" : "") + (o.offload ? " cpu" : "") +
-           (o.sequence_parallel ? " sequence" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
-           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
+           (o.recompute ? " recompute" : "") + (o.selective ? " selective" : "") +
+           (o.replay_full ? " replay" : "") + (o.partition ? " P_a" : "") +
+           (o.offload ? " cpu" : "") + (o.sequence_parallel ? " sequence" : "") +
+           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
+           std::to_string(o.bucket);
 }
 
 } // namespace harness

@@ -45,7 +45,7 @@ class World {
     }
 
     int size() const {
-        return o.tensor * o.data * o.pipeline;
+        return o.ranks();
     }
 
     z3d_status prepare() {
@@ -191,6 +191,46 @@ inline std::vector<Options> dozen() {
     list.back().sequence_parallel = list.back().offload = true;
     add(2, 2, 1, 2, false, false, false, 2048);
     list.back().sequence_parallel = true;
+    return list;
+}
+
+// Pipelines: every schedule, alone and beside tensor, sequence and data parallelism, in every ZeRO
+// stage, with what else may stand between a stage's receives and sends.
+inline std::vector<Options> pipelines() {
+    std::vector<Options> list;
+    auto add = [&list](const harness::Schedule &schedule, int pipeline, int tensor, int data,
+                       int stage, int accumulation, bool per_step) {
+        Options o = small();
+        o.schedule = schedule.kind;
+        o.chunks = schedule.chunks;
+        o.pipeline = pipeline;
+        o.tensor = tensor;
+        o.data = data;
+        o.stage = stage;
+        o.accumulation = accumulation;
+        o.reduce_per_step = per_step;
+        o.layers = 3; // with embedding and head 5 units: no number of chunks divides them
+        o.bucket = 1 << 20;
+        list.push_back(o);
+        return &list.back();
+    };
+    int turn = 0;
+    for (const harness::Schedule &schedule : harness::SCHEDULES) {
+        add(schedule, 2, 1, 1, turn % 4, 2, turn % 2)->recompute = turn % 2;
+        add(schedule, 2, 1, 2, 3 - turn % 4, 2, false)->gather_per_step = turn % 2 == 0;
+        add(schedule, 2, 2, 1, (turn + 2) % 4, 2, turn % 2 == 0)->overlap = turn % 2;
+        turn++;
+    }
+    Options *o = add(harness::SCHEDULES[0], 4, 1, 1, 2, 4, false);
+    o->layers = 2; // a unit for each stage
+    o = add(harness::SCHEDULES[0], 2, 2, 1, 3, 2, false);
+    o->sequence_parallel = o->offload = true;
+    o = add(harness::SCHEDULES[1], 2, 2, 1, 1, 2, true);
+    o->partition = o->offload = true;
+    o->checkpoint_every = 2;
+    o = add(harness::SCHEDULES[0], 2, 1, 2, 2, 1, true); // one micro-batch
+    o->recompute = false;
+    o->selective = true;
     return list;
 }
 

@@ -153,6 +153,10 @@ void bends(const z3d_program &p, int i, std::vector<Mutation> &out) {
         out.push_back({"next micro-batch", false, [i](Copy &c) { at(c, i).micro++; }});
         out.push_back({"micro-batch before", false, [i](Copy &c) { at(c, i).micro--; }});
     }
+    if (in.peer >= 0) {
+        out.push_back({"next peer", false, [i](Copy &c) { at(c, i).peer++; }});
+        out.push_back({"peer before", false, [i](Copy &c) { at(c, i).peer--; }});
+    }
     if (in.unit >= 0) out.push_back({"next unit", false, [i](Copy &c) { at(c, i).unit++; }});
     if (in.group >= 0) out.push_back({"next group", false, [i](Copy &c) { at(c, i).group++; }});
 }
@@ -185,18 +189,31 @@ struct Counts {
 
 enum Verdict : char { REFUSED, SAME_ON_ALL, SAME_ALONE };
 
-// Judges one mutant of every rank's program.
-Verdict judge(programs::World &world, Copy &own, const Mutation &m, Counts &counts) {
+// The rank of `stage` that has the same place in it as `rank` has in its own.
+int counterpart(const z3d_mesh &mesh, int rank, int stage) {
+    return z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, rank, stage);
+}
+
+int stage_of(const z3d_mesh &mesh, int rank) {
+    return z3d_mesh_index(&mesh, Z3D_AXES_PIPELINE, rank);
+}
+
+// Judges one mutant of the programs of a stage's ranks, which are equal but for the rank.
+Verdict judge(programs::World &world, int stage, Copy &own, const Mutation &m, Counts &counts) {
     int size = world.size();
+    const z3d_mesh &mesh = own.program.mesh;
     bool good = z3d_program_verify(&own.program) == Z3D_OK;
     std::vector<std::unique_ptr<Copy>> copies;
     std::vector<z3d_program *> all, one = world.programs;
     for (z3d_program *p : world.programs) {
+        all.push_back(p);
+        if (stage_of(mesh, p->mesh.rank) != stage) continue;
         copies.push_back(std::make_unique<Copy>(*p));
         m.apply(*copies.back());
-        all.push_back(copies.back()->sync());
+        all.back() = copies.back()->sync();
     }
-    one[0] = all[0];
+    size_t first = (size_t)counterpart(mesh, 0, stage);
+    one[first] = all[first];
     // Played even where the mutant is refused already: it must end.
     bool on_all = z3d_program_verify_world(all.data(), size) == Z3D_OK;
     bool on_one = z3d_program_verify_world(one.data(), size) == Z3D_OK;
@@ -208,41 +225,55 @@ Verdict judge(programs::World &world, Copy &own, const Mutation &m, Counts &coun
     return on_one ? SAME_ALONE : SAME_ON_ALL;
 }
 
-void expect_agreed(const std::vector<char> &verdicts) {
-    int size = z3d_world_size(world);
-    std::vector<char> all(verdicts.size() * (size_t)size);
-    ASSERT_Z3D(z3d_world_gather_all(world, verdicts.data(), all.data(), (int64_t)verdicts.size()));
-    for (int rank = 0; rank < size; rank++)
-        ASSERT_TRUE(std::equal(verdicts.begin(), verdicts.end(),
-                               all.begin() + (long)verdicts.size() * rank))
-            << "rank " << rank << " judges otherwise";
+// What a stage's ranks judged alike, of all stages: each judged every so manieth mutant.
+void gather_verdicts(const z3d_mesh &mesh, std::vector<char> &verdicts) {
+    int size = z3d_world_size(world), stages = z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE);
+    size_t count = verdicts.size();
+    std::vector<char> all(count * (size_t)size);
+    ASSERT_Z3D(z3d_world_gather_all(world, verdicts.data(), all.data(), (int64_t)count));
+    for (size_t n = 0; n < count; n++) {
+        int judge = counterpart(mesh, 0, (int)(n % (size_t)stages));
+        verdicts[n] = all[(size_t)judge * count + n];
+        for (int rank = 0; rank < size; rank++) {
+            if (stage_of(mesh, rank) != stage_of(mesh, judge)) continue;
+            ASSERT_EQ(all[(size_t)rank * count + n], verdicts[n])
+                << "rank " << rank << " judges otherwise";
+        }
+    }
 }
 
 // Sanitizers look for what the first ones show already, and make every one slow.
 const size_t judge_every = SANITIZED ? 8 : 1, run_every = SANITIZED ? 10 : 1;
 
-void judge_all(programs::World &world, const z3d_program &own, std::vector<char> &verdicts,
-               Counts &counts) {
+// The mutants of the programs of `stage`. The ranks of each stage judge their part of them.
+void judge_all(programs::World &world, int stage, std::vector<char> &verdicts, Counts &counts) {
+    int rank = z3d_world_rank(::world);
+    const z3d_mesh &mesh = world.programs[0]->mesh;
+    const z3d_program &base = *world.programs[(size_t)counterpart(mesh, rank, stage)];
+    size_t stages = (size_t)z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE);
     std::mt19937 random(1);
-    size_t next = 0;
-    for (int i = 0; i < own.num_instructions; i++) {
-        for (const Mutation &m : mutations_of(own, i, random)) {
-            if (next++ % judge_every != 0) {
-                verdicts.push_back(REFUSED); // not looked at, and not run
+    for (int i = 0; i < base.num_instructions; i++) {
+        for (const Mutation &m : mutations_of(base, i, random)) {
+            size_t next = verdicts.size();
+            verdicts.push_back(REFUSED); // not looked at, and not run
+            if (next / stages % judge_every != 0 || next % stages != (size_t)stage_of(mesh, rank))
                 continue;
-            }
-            Copy copy(own);
+            Copy copy(base);
             counts.mutants++;
             bool planned = mutate(m, copy);
-            verdicts.push_back(planned ? judge(world, copy, m, counts) : REFUSED);
+            if (planned) verdicts.back() = judge(world, stage, copy, m, counts);
             if (!planned) counts.refused++;
         }
     }
+    gather_verdicts(mesh, verdicts);
 }
 
-// Runs what was not refused: on rank 0 alone, or on all ranks where they must change together.
-void run_accepted(Runner &runner, const std::vector<char> &verdicts) {
+// Runs what was not refused: on the stage's first rank alone, or on all its ranks where they must
+// change together.
+void run_accepted(Runner &runner, const z3d_program &base, int stage,
+                  const std::vector<char> &verdicts) {
     const z3d_program &own = runner.program();
+    const z3d_mesh &mesh = own.mesh;
     std::vector<char> expected, bits;
     std::mt19937 random(1);
     size_t next = 0;
@@ -254,16 +285,17 @@ void run_accepted(Runner &runner, const std::vector<char> &verdicts) {
         ASSERT_Z3D(runner.run(same.sync(), bits));
         ASSERT_TRUE(bits == expected) << "the program itself does not repeat";
     }
-    for (int i = 0; i < own.num_instructions; i++) {
-        for (const Mutation &m : mutations_of(own, i, random)) {
+    for (int i = 0; i < base.num_instructions; i++) {
+        for (const Mutation &m : mutations_of(base, i, random)) {
             char verdict = verdicts[next++];
             if (verdict == REFUSED || accepted++ % run_every != 0) continue;
             Copy copy(own);
-            bool mine = verdict == SAME_ON_ALL || z3d_world_rank(world) == 0;
+            bool mine = verdict == SAME_ON_ALL ? stage_of(mesh, mesh.rank) == stage
+                                               : mesh.rank == counterpart(mesh, 0, stage);
             if (mine) mutate(m, copy);
-            ASSERT_Z3D(runner.run(copy.sync(), bits)) << text(own, i, entry) << ": " << m.name;
+            ASSERT_Z3D(runner.run(copy.sync(), bits)) << text(base, i, entry) << ": " << m.name;
             EXPECT_TRUE(bits == expected)
-                << text(own, i, entry) << ": " << m.name << ": accepted, but another result";
+                << text(base, i, entry) << ": " << m.name << ": accepted, but another result";
         }
     }
 }
@@ -275,22 +307,35 @@ void try_world(const programs::Options &o) {
     ASSERT_Z3D(world.build());
     Runner runner(o);
     ASSERT_Z3D(runner.create());
-    Counts counts;
-    std::vector<char> verdicts;
-    judge_all(world, runner.program(), verdicts, counts);
-    ASSERT_NO_FATAL_FAILURE(expect_agreed(verdicts));
-    ASSERT_NO_FATAL_FAILURE(run_accepted(runner, verdicts));
-    EXPECT_GT(counts.refused, counts.mutants / 2);
-    if (z3d_world_rank(::world) != 0) return;
-    printf("%s: %d mutants, %d refused, %d refused beside the program itself, %d accepted\n",
-           programs::name_of(o).c_str(), counts.mutants, counts.refused, counts.on_one,
-           counts.on_one + counts.same);
+    int rank = z3d_world_rank(::world);
+    for (int stage = 0; stage < o.pipeline; stage++) {
+        SCOPED_TRACE("pipeline stage " + std::to_string(stage));
+        Counts counts;
+        std::vector<char> verdicts;
+        int base = counterpart(runner.program().mesh, rank, stage);
+        ASSERT_NO_FATAL_FAILURE(judge_all(world, stage, verdicts, counts));
+        ASSERT_NO_FATAL_FAILURE(
+            run_accepted(runner, *world.programs[(size_t)base], stage, verdicts));
+        EXPECT_GT(counts.refused, counts.mutants / 2);
+        if (rank != 0) continue;
+        printf("%s, stage %d: %d mutants, %d refused, %d refused beside the program itself, %d "
+               "accepted\n",
+               programs::name_of(o).c_str(), stage, counts.mutants, counts.refused, counts.on_one,
+               counts.on_one + counts.same);
+    }
 }
 
 // The configurations that fit this world; RANKS 1, 2 and 4 together run all of them.
 TEST(Mutants, AreRefusedOrGiveTheSameBits) {
     for (const programs::Options &o : programs::dozen()) {
-        if (o.tensor * o.data != z3d_world_size(world)) continue;
+        if (o.ranks() != z3d_world_size(world)) continue;
+        ASSERT_NO_FATAL_FAILURE(try_world(o));
+    }
+}
+
+TEST(Mutants, OfPipelinesAreRefusedOrGiveTheSameBits) {
+    for (const programs::Options &o : programs::pipelines()) {
+        if (o.ranks() != z3d_world_size(world)) continue;
         ASSERT_NO_FATAL_FAILURE(try_world(o));
     }
 }

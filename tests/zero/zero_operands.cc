@@ -17,7 +17,7 @@ namespace {
 
 bool collective(z3d_opcode_class rules) {
     return rules == Z3D_CLASS_ALL_GATHER || rules == Z3D_CLASS_REDUCE_SCATTER ||
-           rules == Z3D_CLASS_ALL_REDUCE;
+           rules == Z3D_CLASS_ALL_REDUCE || rules == Z3D_CLASS_SEND || rules == Z3D_CLASS_RECV;
 }
 
 std::vector<Options> random_options(int count) {
@@ -46,6 +46,16 @@ std::vector<Options> random_options(int count) {
         o.recompute = granularity == 0;
         o.selective = granularity == 1;
         o.sequence_parallel = o.tensor > 1 && of({0, 1});
+        o.pipeline = of({1, 1, 2, 3, 4});
+        if (o.pipeline > 1) {
+            const harness::Schedule &s =
+                harness::SCHEDULES[random() % std::size(harness::SCHEDULES)];
+            o.schedule = s.kind;
+            o.chunks = s.chunks;
+            o.gather_per_step = of({0, 1});
+            o.layers += o.pipeline * o.chunks;
+            o.accumulation *= o.pipeline; // interleaved wants whole rounds of the stages
+        }
         if (o.recompute) {
             o.partition = o.tensor > 1 && !o.sequence_parallel && of({0, 1});
             o.offload = of({0, 0, 1});
@@ -59,7 +69,8 @@ std::vector<Options> random_options(int count) {
 
 std::vector<Options> all_options() {
     std::vector<Options> list = programs::dozen();
-    for (const Options &o : random_options(20)) list.push_back(o);
+    for (const Options &o : programs::pipelines()) list.push_back(o);
+    for (const Options &o : random_options(40)) list.push_back(o);
     return list;
 }
 
@@ -110,13 +121,17 @@ TEST(Opcodes, EveryRowAgreesWithItsClass) {
         EXPECT_EQ(info->modes >> Z3D_MODE_COUNT, 0u);
         EXPECT_LE((int)info->from, Z3D_SLOT_COUNT);
         EXPECT_LE((int)info->to, Z3D_SLOT_COUNT);
-        bool ranks = collective(info->rules) || info->rules == Z3D_CLASS_EXCHANGE;
-        if (ranks) {
+        if (collective(info->rules) || info->rules == Z3D_CLASS_EXCHANGE ||
+            info->rules == Z3D_CLASS_RESULT) {
             EXPECT_NE(info->over, Z3D_OVER_NONE);
         }
         if (collective(info->rules)) {
             EXPECT_NE(info->moves, Z3D_MOVES_NONE);
-            EXPECT_NE(info->to, Z3D_SLOT_COUNT);
+            // A send fills nothing here, a receive reads nothing.
+            EXPECT_EQ(info->to == Z3D_SLOT_COUNT, info->rules == Z3D_CLASS_SEND);
+            if (info->rules == Z3D_CLASS_RECV) {
+                EXPECT_EQ(info->from, Z3D_SLOT_COUNT);
+            }
         }
         // A group's axes are known only of an entry about a group.
         if (info->over == Z3D_OVER_SHARD || info->over == Z3D_OVER_REPLICA) {
@@ -173,8 +188,11 @@ TEST(Opcodes, EntriesAgreeWithTheirRow) {
             }
             ASSERT_EQ((int)in.axes, (int)z3d_opcode_axes(p.layout, in.opcode, in.group));
             ASSERT_EQ(z3d_is_collective(&in), collective(info->rules));
-            ASSERT_EQ(z3d_communicates(&in),
-                      collective(info->rules) || info->rules == Z3D_CLASS_EXCHANGE);
+            ASSERT_EQ(z3d_communicates(&in), collective(info->rules) ||
+                                                 info->rules == Z3D_CLASS_EXCHANGE ||
+                                                 info->rules == Z3D_CLASS_RESULT);
+            ASSERT_EQ(in.peer >= 0, z3d_is_point_to_point(&in));
+            ASSERT_TRUE(in.peer < p.layout->stages && in.peer != p.layout->stage);
             if (collective(info->rules)) {
                 ASSERT_NE(in.phase, Z3D_PHASE_WHOLE);
             }
@@ -206,6 +224,7 @@ TEST(Tickets, EveryStartHasOneWait) {
                 ASSERT_EQ(start.unit, in.unit);
                 ASSERT_EQ(start.micro, in.micro);
                 ASSERT_EQ(start.group, in.group);
+                ASSERT_EQ(start.peer, in.peer);
                 ASSERT_EQ((int)start.axes, (int)in.axes);
                 ASSERT_EQ(start.rows, in.rows);
                 ASSERT_EQ(start.first, in.first);

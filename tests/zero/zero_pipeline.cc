@@ -13,7 +13,11 @@ struct Way {
     int chunks;
 };
 
-const Way WAYS[] = {{Z3D_SCHEDULE_1F1B, 1}, {Z3D_SCHEDULE_GPIPE, 1}, {Z3D_SCHEDULE_INTERLEAVED, 2}};
+const Way WAYS[] = {{Z3D_SCHEDULE_1F1B, 1},
+                    {Z3D_SCHEDULE_GPIPE, 1},
+                    {Z3D_SCHEDULE_INTERLEAVED, 2},
+                    {Z3D_SCHEDULE_ZB_H1, 1},
+                    {Z3D_SCHEDULE_ZB_V, 2}};
 
 Options pipeline_options(int pipeline, int tensor, const Way &way) {
     Options o;
@@ -31,8 +35,8 @@ Options pipeline_options(int pipeline, int tensor, const Way &way) {
 
 } // namespace
 
-// A sum over micro-batches is the same in every schedule, so nothing but the number of stages changes
-// bits: the gradients of the tied table's two uses are then summed apart.
+// A sum over micro-batches is the same in every schedule, so nothing but the number of stages
+// changes bits: the gradients of the tied table's two uses are then summed apart.
 TEST(Pipeline, TrainsLikeOneStage) {
     int ranks = z3d_world_size(world);
     for (int pipeline = 2; pipeline <= 4 && pipeline <= ranks; pipeline *= 2) {
@@ -47,6 +51,7 @@ TEST(Pipeline, TrainsLikeOneStage) {
                 for (o.stage = 0; o.stage < 4; o.stage++) {
                     o.reduce_per_step = 0;
                     o.gather_per_step = o.stage == 3 && tensor == 1;
+                    SCOPED_TRACE(name_of(o));
                     Result r = train(o);
                     ASSERT_EQ((size_t)o.steps, r.loss.size()) << name_of(o);
                     if (first.loss.empty()) first = r;

@@ -36,6 +36,7 @@ void expect_accepted(const Options &o) {
 
 TEST(Verifier, AcceptsTheBuildersPrograms) {
     for (const Options &o : programs::dozen()) expect_accepted(o);
+    for (const Options &o : programs::pipelines()) expect_accepted(o);
     for (int stage = 0; stage < 4; stage++) {
         for (int data : {1, 2, 3}) {
             for (int accumulation : {1, 2}) {

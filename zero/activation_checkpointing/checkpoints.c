@@ -54,8 +54,7 @@ void z3d_builder_save_input(struct builder *b, struct work w) {
     b->program->buffer[unit->checkpoint].space = Z3D_SPACE_HOST;
     emit(b, Z3D_OP_SAVE_INPUT, Z3D_PHASE_START, &unit->saving, w, input, unit->checkpoint);
     b->saving = w;
-    if (!p->config.overlap)
-        z3d_builder_finish_saves(b);
+    if (!p->config.overlap) z3d_builder_finish_saves(b);
 }
 
 /* A transfer may take as long as the next unit's forward: then its source is free. */
@@ -131,7 +130,7 @@ void z3d_builder_prefetch_input(struct builder *b, struct work w) {
     struct work next = {WORK_RECOMPUTE, below, w.micro, w.task};
     if (z3d_builder_state(b, below, w.micro)->loaded < 0)
         start_load(b, next);
-    else if (b->program->config.partition_activations && w.kind == WORK_BACKWARD &&
+    else if (b->program->config.partition_activations && w.kind != WORK_RECOMPUTE &&
              z3d_builder_keeps_input(b, w.unit))
         finish_fetch(b, next);
 }

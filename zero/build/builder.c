@@ -154,7 +154,8 @@ static void add_persistent(struct builder *b) {
                        -1);
     z3d_builder_buffer(b, Z3D_CATEGORY_COMMUNICATION, 8 * z3d_control_capacity(p->layout),
                        "control", "vector", -1);
-    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, p->traces->scratch, "kernel", "scratch", -1);
+    z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                       z3d_traces_scratch(p->traces, p->model, p->layout), "kernel", "scratch", -1);
     for (int m = 0; m < c->accumulation; m++)
         for (int f = 0; f < p->model->num_fields; f++)
             z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
@@ -162,8 +163,8 @@ static void add_persistent(struct builder *b) {
                                p->model->field[f].name, m);
     for (int g = 0; g < p->model->num_groups; g++) {
         for (int part = 0; part < Z3D_PART_COUNT; part++) {
-            int buffer = z3d_builder_buffer(b, category[part], 1, name[part],
-                                            p->model->group[g].name, -1);
+            int buffer =
+                z3d_builder_buffer(b, category[part], 1, name[part], p->model->group[g].name, -1);
             if (buffer < 0) continue;
             /* 0 where another pipeline stage has the group: its place in the list stays. */
             p->buffer[buffer].bytes = z3d_kept_bytes(p->layout, g, (z3d_group_part)part);
@@ -235,7 +236,8 @@ static void release_after(struct builder *b, int step) {
         int g = unit->group[s];
         if (!b->group[g].decided.gather_each_use) continue;
         if (!z3d_builder_reads_group(b, step, g) || is_read_later(b, step, g)) continue;
-        z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
+        z3d_instruction *i =
+            z3d_builder_emit_group(b, Z3D_OP_RELEASE_PARAMS, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = b->group[g].parameters;
         b->group[g].parameters = -1;
     }
@@ -262,7 +264,8 @@ static void gather_at_start(struct builder *b) {
 /* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
  * stage. */
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
     i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
 }
 
@@ -276,29 +279,37 @@ static void share_gradients(struct builder *b, int g) {
 
 static void wait_sums(struct builder *b) {
     for (int i = 0; i < b->summing.count; i++) {
-        emit_sum(b, Z3D_PHASE_WAIT, b->summing.group[i]);
-        share_gradients(b, b->summing.group[i]);
+        emit_sum(b, Z3D_PHASE_WAIT, b->summing.of[i]);
+        share_gradients(b, b->summing.of[i]);
     }
     b->summing.count = 0;
 }
 
-static void add_started(struct started *started, int g, int micro) {
+static void add_started(struct started *started, int which, int micro) {
     int at = 0;
     started->micro = micro;
-    while (at < started->count && started->group[at] > g) at++;
-    if (at < started->count && started->group[at] == g) return;
-    for (int i = started->count++; i > at; i--) started->group[i] = started->group[i - 1];
-    started->group[at] = g;
+    while (at < started->count && started->of[at] > which) at++;
+    if (at < started->count && started->of[at] == which) return;
+    for (int i = started->count++; i > at; i--) started->of[i] = started->of[i - 1];
+    started->of[at] = which;
 }
 
 /* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
-static void keep_shard(struct builder *b, int g, int micro) {
-    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, g);
+static void keep_shard(struct builder *b, int which, int micro) {
+    struct sum_state *sum = &b->sum[which];
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, which / 2);
     i->micro = micro;
-    i->buffer[Z3D_SLOT_GRADIENTS] = b->group[g].gradients;
-    i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    i->buffer[Z3D_SLOT_GRADIENTS] = sum->gradients;
+    i->buffer[Z3D_SLOT_SHARD] = sum->kept;
     i->accumulate = micro > 0;
-    b->group[g].gradients = -1;
+    sum->gradients = -1;
+}
+
+/* Two chunks use the group: each has a sum, and the step adds them at its end. */
+static bool is_shared(const struct builder *b, int g) {
+    const z3d_group_layout *layout = &b->program->layout->group[g];
+    return layout->twin >= 0 || layout->second_chunk >= 0;
 }
 
 static void wait_reductions(struct builder *b) {
@@ -306,11 +317,11 @@ static void wait_reductions(struct builder *b) {
     int micro = b->reducing.micro;
     wait_sums(b);
     for (int n = 0; n < b->reducing.count; n++) {
-        int g = b->reducing.group[n];
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->group[g].reducing, g, micro,
-                     b->group[g].gradients, -1);
-        if (!b->group[g].decided.reduce_kept) keep_shard(b, g, micro);
-        if (micro < p->config.accumulation - 1 || p->layout->group[g].twin >= 0) continue;
+        int which = b->reducing.of[n], g = which / 2;
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->sum[which].reducing, g, micro,
+                     b->sum[which].gradients, -1);
+        if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
+        if (micro < p->config.accumulation - 1 || is_shared(b, g)) continue;
         if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
             add_started(&b->summing, g, micro);
@@ -328,21 +339,34 @@ static void reduce_after(struct builder *b, struct work w) {
     wait_reductions(b);
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
-        if (b->group[g].last_writer != w.unit) continue;
+        int which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
+        struct sum_state *sum = &b->sum[which];
+        if (sum->last_writer != w.unit) continue;
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &b->group[g].reducing, g, w.micro,
-                     b->group[g].gradients, -1);
-        add_started(&b->reducing, g, w.micro);
+        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &sum->reducing, g, w.micro,
+                     sum->gradients, -1);
+        add_started(&b->reducing, which, w.micro);
     }
-    if (!p->config.overlap || z3d_layout_begins_chunk(p->layout, w.unit)) wait_reductions(b);
+    if (!p->config.overlap) wait_reductions(b);
 }
 
-/* The gradients of a group that another pipeline stage holds, too: it adds those of its units. */
+/* Both sums are on this stage. */
+static void add_second_sum(struct builder *b, int g) {
+    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, g);
+    i->buffer[Z3D_SLOT_GRADIENTS] = b->sum[2 * g + 1].kept;
+    i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+    i->accumulate = true;
+}
+
+/* The sums of groups that two chunks use become one. */
 static void exchange_gradients(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
-        if (p->layout->group[g].twin < 0) continue;
-        z3d_builder_exchange(b, g);
+        if (!is_shared(b, g)) continue;
+        if (p->layout->group[g].twin >= 0)
+            z3d_builder_exchange(b, g);
+        else
+            add_second_sum(b, g);
         if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
             emit_sum(b, Z3D_PHASE_WAIT, g);
@@ -405,47 +429,70 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     i->buffer[Z3D_SLOT_SAVED] = state->saved;
 }
 
-/* Where this micro-batch's backward writes group g's gradients. */
-static int gradient_buffer(struct builder *b, int g, int micro) {
+/* Where this micro-batch's backward of the unit writes group g's gradients. */
+static int gradient_buffer(struct builder *b, struct work w, int g) {
     z3d_program *p = b->program;
-    struct group_state *group = &b->group[g];
-    if (group->gradients < 0 && group->decided.reduce_kept) {
-        group->gradients = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
-        group->written = false;
-    } else if (group->gradients < 0) {
-        int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
-        group->gradients = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
-                                              p->model->group[g].name, micro);
-        group->written = false;
-    }
-    return group->gradients;
+    struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
+    if (sum->gradients >= 0) return sum->gradients;
+    int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+    sum->gradients = b->group[g].decided.reduce_kept
+                         ? sum->kept
+                         : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
+                                              p->model->group[g].name, w.micro);
+    sum->written = false;
+    return sum->gradients;
 }
 
+static void give_gradients(struct builder *b, struct work w, z3d_instruction *i,
+                           const int gradients[Z3D_MAX_UNIT_GROUPS]) {
+    const z3d_unit *unit = &b->program->model->unit[w.unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        if (gradients[s] < 0) continue;
+        int use = z3d_layout_use(b->program->layout, w.unit, unit->group[s]);
+        struct sum_state *sum = &b->sum[2 * unit->group[s] + use];
+        i->buffer[Z3D_SLOT_GRADIENTS + s] = gradients[s];
+        if (sum->written) i->accumulate |= 1u << s;
+        sum->written = true;
+    }
+}
+
+static int input_gradient_buffer(struct builder *b, struct work w) {
+    z3d_program *p = b->program;
+    int source = z3d_model_input(p->model, w.unit, p->mode);
+    if (source < 0) return -1;
+    return z3d_builder_state(b, source, w.micro)->output_gradient =
+               z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, source),
+                                  "output gradient", p->model->unit[source].name, w.micro);
+}
+
+/* Backward, or one of its halves: the second reads what the first has left. */
 static void backward(struct builder *b, struct work w) {
+    static const z3d_opcode opcode[] = {[WORK_BACKWARD] = Z3D_OP_BACKWARD,
+                                        [WORK_BACKWARD_INPUT] = Z3D_OP_BACKWARD_INPUT,
+                                        [WORK_BACKWARD_WEIGHT] = Z3D_OP_BACKWARD_WEIGHT};
     z3d_program *p = b->program;
     const z3d_unit *unit = &p->model->unit[w.unit];
     const z3d_trace *trace = z3d_builder_trace(b, w);
-    int source = z3d_model_input(p->model, w.unit, p->mode), input_gradient = -1;
-    if (source >= 0)
-        input_gradient = z3d_builder_state(b, source, w.micro)->output_gradient =
-            z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, z3d_program_output_bytes(p, source),
-                               "output gradient", p->model->unit[source].name, w.micro);
+    struct unit_state *state = z3d_builder_state(b, w.unit, w.micro);
+    bool first = w.kind == WORK_BACKWARD_INPUT, second = w.kind == WORK_BACKWARD_WEIGHT;
+    int input_gradient = second ? -1 : input_gradient_buffer(b, w);
     int gradients[Z3D_MAX_UNIT_GROUPS];
     for (int s = 0; s < unit->num_groups; s++)
-        gradients[s] =
-            trace->writes_gradients[s] ? gradient_buffer(b, unit->group[s], w.micro) : -1;
-    z3d_instruction *i = emit_unit(b, Z3D_OP_BACKWARD, w);
+        gradients[s] = trace->writes_gradients[s] ? gradient_buffer(b, w, unit->group[s]) : -1;
+    if (first)
+        state->deferred = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, trace->deferred,
+                                             "deferred", unit->name, w.micro);
+    z3d_instruction *i = emit_unit(b, opcode[w.kind], w);
+    if (first) state->input = i->buffer[Z3D_SLOT_INPUT];
+    if (second) i->buffer[Z3D_SLOT_INPUT] = state->input;
     if (!trace->reads_input) i->buffer[Z3D_SLOT_INPUT] = -1;
-    i->buffer[Z3D_SLOT_SAVED] = z3d_builder_state(b, w.unit, w.micro)->saved;
-    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] = z3d_builder_state(b, w.unit, w.micro)->output_gradient;
+    i->buffer[Z3D_SLOT_SAVED] = state->saved;
+    i->buffer[Z3D_SLOT_OUTPUT_GRADIENT] =
+        !second || trace->reads_output_gradient ? state->output_gradient : -1;
     i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
-    for (int s = 0; s < unit->num_groups; s++) {
-        if (gradients[s] < 0) continue;
-        i->buffer[Z3D_SLOT_GRADIENTS + s] = gradients[s];
-        if (b->group[unit->group[s]].written) i->accumulate |= 1u << s;
-        b->group[unit->group[s]].written = true;
-    }
-    reduce_after(b, w);
+    i->buffer[Z3D_SLOT_DEFERRED] = first || second ? state->deferred : -1;
+    give_gradients(b, w, i, gradients);
+    if (!first) reduce_after(b, w);
 }
 
 static void do_work(struct builder *b, struct work w) {
@@ -463,8 +510,12 @@ static void do_work(struct builder *b, struct work w) {
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));
         break;
     case WORK_BACKWARD:
+    case WORK_BACKWARD_INPUT:
         z3d_builder_finish_saves(b);
         z3d_builder_prefetch_input(b, w);
+        backward(b, w);
+        break;
+    case WORK_BACKWARD_WEIGHT:
         backward(b, w);
         break;
     }
@@ -483,7 +534,8 @@ static void optimize(struct builder *b) {
         if (b->group[g].decided.gather_gradients)
             emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1, kept,
                          -1);
-        z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
+        z3d_instruction *i =
+            z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
         i->buffer[Z3D_SLOT_SHARD] = kept;
@@ -502,20 +554,45 @@ static void give_result(struct builder *b) {
     i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT] = output;
 }
 
+/* A group's first sum persists; a second one, of another chunk, lives within the step. */
+static void place_sums(struct builder *b) {
+    z3d_program *p = b->program;
+    for (int g = 0; g < p->model->num_groups; g++) {
+        b->sum[2 * g].kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
+        if (p->layout->group[g].second_chunk < 0 || p->mode != Z3D_MODE_TRAIN) continue;
+        bool all = b->group[g].decided.reduce_kept; /* else reduced shards are added up */
+        const z3d_group_layout *layout = &p->layout->group[g];
+        int64_t bytes =
+            (all ? layout->padded : layout->shard) * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+        int second = z3d_builder_buffer(b, Z3D_CATEGORY_GRADIENTS, bytes, "second gradients",
+                                        p->model->group[g].name, -1);
+        if (second < 0) return;
+        p->buffer[second].rows = all ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
+        b->sum[2 * g + 1].kept = second;
+    }
+}
+
+/* What another stage waits for goes first. */
+static void end_task(struct builder *b, int task) {
+    z3d_builder_send(b, task);
+    wait_reductions(b);
+}
+
 static void build(struct builder *b) {
     const z3d_program *p = b->program;
     add_persistent(b);
     for (int g = 0; g < p->model->num_groups; g++)
         if (!b->group[g].decided.gather_each_use && !b->group[g].decided.gather_at_start)
             b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
+    place_sums(b);
     z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
     gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
         gather_before(b, step);
         if (z3d_builder_begins_task(b, step)) z3d_builder_receive(b, b->work[step].task);
         do_work(b, b->work[step]);
+        if (z3d_builder_ends_task(b, step)) end_task(b, b->work[step].task);
         release_after(b, step);
-        if (z3d_builder_ends_task(b, step)) z3d_builder_send(b, b->work[step].task);
     }
     z3d_builder_finish_sends(b);
     if (p->mode == Z3D_MODE_TRAIN) optimize(b);
@@ -542,18 +619,20 @@ static void find_lifetimes(z3d_program *p) {
 /* Which unit's backward completes each group's gradient; every group needs one. */
 static z3d_status find_writers(struct builder *b) {
     const z3d_program *p = b->program;
-    for (int g = 0; g < p->model->num_groups; g++)
-        b->group[g] = (struct group_state){.parameters = -1,
-                                           .gathering = -1,
-                                           .gradients = -1,
-                                           .last_writer = -1,
-                                           .decided = decide(&p->config, p->layout, g)};
+    for (int g = 0; g < p->model->num_groups; g++) {
+        b->group[g] = (struct group_state){
+            .parameters = -1, .gathering = -1, .decided = decide(&p->config, p->layout, g)};
+        for (int use = 0; use < 2; use++)
+            b->sum[2 * g + use] = (struct sum_state){.gradients = -1, .last_writer = -1};
+    }
     for (int u = p->model->num_units - 1; u >= 0 && p->mode == Z3D_MODE_TRAIN; u--) {
         const z3d_unit *unit = &p->model->unit[u];
         if (!z3d_layout_has_unit(p->layout, u)) continue;
         const z3d_trace *trace = z3d_builder_trace(b, (struct work){WORK_BACKWARD, u, 0, 0});
         for (int s = 0; s < unit->num_groups; s++)
-            if (trace->writes_gradients[s]) b->group[unit->group[s]].last_writer = u;
+            if (trace->writes_gradients[s])
+                b->sum[2 * unit->group[s] + z3d_layout_use(p->layout, u, unit->group[s])]
+                    .last_writer = u;
     }
     for (int step = 0; step < b->num_work; step++) {
         const z3d_unit *unit = &p->model->unit[b->work[step].unit];
@@ -563,7 +642,7 @@ static z3d_status find_writers(struct builder *b) {
     }
     for (int g = 0; g < p->model->num_groups; g++) {
         bool held = p->layout->group[g].held;
-        if (p->mode == Z3D_MODE_TRAIN && held && b->group[g].last_writer < 0)
+        if (p->mode == Z3D_MODE_TRAIN && held && b->sum[2 * g].last_writer < 0)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "parameter group %s: no unit's backward writes its gradients",
                              p->model->group[g].name);
@@ -618,12 +697,13 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                                .traces = traces};
     /* There a checkpoint, a unit's input, is this rank's part already. */
     if (model->sequence_parallel) b.program->config.partition_activations = false;
-    Z3D_TRY_GOTO(status, z3d_new((size_t)model->num_groups, sizeof *b.group, "builder", &b.group),
-                 end);
+    size_t groups = (size_t)model->num_groups;
+    Z3D_TRY_GOTO(status, z3d_new(groups, sizeof *b.group, "builder", &b.group), end);
+    Z3D_TRY_GOTO(status, z3d_new(2 * groups, sizeof *b.sum, "builder", &b.sum), end);
     int states = model->num_units * config->accumulation;
     Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
     for (int u = 0; u < states; u++)
-        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1};
+        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing
@@ -637,6 +717,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     find_lifetimes(b.program);
 end:
     free(b.group);
+    free(b.sum);
     free(b.state);
     free(b.work);
     free(b.kept_from);

@@ -18,32 +18,44 @@ struct decisions {
 };
 
 struct group_state {
-    int parameters;  /* buffer to read parameters from, -1: not gathered */
-    int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
-    bool written;    /* something was written to it: add from now on */
-    int last_writer; /* the unit whose backward completes the gradient */
-    int last_reader; /* the last work that reads the parameters */
-    int gathering, reducing, summing, sharing; /* first ticket of what is under way; gathering -1:
-                                                  nothing */
+    int parameters;                  /* buffer to read parameters from, -1: not gathered */
+    int last_reader;                 /* the last work that reads the parameters */
+    int gathering, summing, sharing; /* first ticket of what is under way; gathering -1: nothing */
     struct decisions decided;
 };
 
-/* Groups, the highest first, whose collective was started for one micro-batch and not yet waited
- * for: those of one unit at most. */
+/* One of a group's sums of gradients (z3d_layout_use). */
+struct sum_state {
+    int kept;        /* buffer that the step's sum is in */
+    int gradients;   /* buffer that backward writes, -1: none yet in this micro-batch */
+    bool written;    /* something was written to it: add from now on */
+    int last_writer; /* the unit whose backward completes the gradient */
+    int reducing;    /* first ticket of what is under way */
+};
+
+/* Sums of gradients (index 2 group + use) or groups, the highest first, whose collective was
+ * started for one micro-batch and not yet waited for: those of one unit at most. */
 struct started {
-    int count, micro, group[Z3D_MAX_UNIT_GROUPS];
+    int count, micro, of[Z3D_MAX_UNIT_GROUPS];
 };
 
 /* What there is in memory of one unit and micro-batch. */
 struct unit_state {
     int output, output_gradient, saved; /* buffers; output: the newest copy of it */
     int checkpoint;                     /* its kept input, where one is kept for it */
-    int loaded;                         /* the buffer that its checkpoint comes back to, -1: none */
+    int deferred, input; /* between the halves of its backward: their memory, and what it reads */
+    int loaded;          /* the buffer that its checkpoint comes back to, -1: none */
     int saving, fetching, gathering; /* tickets of what is under way: to the host, from it, from the
                                         other ranks; -1: nothing */
 };
 
-enum work_kind { WORK_FORWARD, WORK_RECOMPUTE, WORK_BACKWARD };
+enum work_kind {
+    WORK_FORWARD,
+    WORK_RECOMPUTE,
+    WORK_BACKWARD,
+    WORK_BACKWARD_INPUT,
+    WORK_BACKWARD_WEIGHT
+};
 
 struct work {
     enum work_kind kind;
@@ -51,10 +63,10 @@ struct work {
     int task; /* of this stage's schedule */
 };
 
-/* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All ranks
- * start theirs in one order, that of `when`: the end of the pass that makes it, if every pass took
- * its usual time (z3d_schedule_times). So the first in that order of those that are not over has
- * been started at both ends, or will be before its rank waits for another one. */
+/* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All
+ * ranks start theirs in one order, that of `when`: the end of the pass that makes it, if every pass
+ * took its usual time (z3d_schedule_times). So the first in that order of those that are not over
+ * has been started at both ends, or will be before its rank waits for another one. */
 struct transfer {
     double when;
     int unit, micro, task; /* task: of this stage, that sends or needs it */
@@ -71,18 +83,19 @@ struct builder {
     z3d_program *program;
     int instruction_capacity, buffer_capacity, num_work;
     struct group_state *group;
+    struct sum_state *sum;            /* by 2 group + use */
     struct started reducing, summing; /* reductions, and sums over the tensor group */
     struct unit_state *state;         /* z3d_builder_state */
     struct work saving; /* whose checkpoint's transfer to the host is under way; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
-    z3d_schedule *schedule;  /* of all stages; NULL: the user's own is used */
-    const z3d_task *task;    /* of this stage */
+    z3d_schedule *schedule; /* of all stages; NULL: the user's own is used */
+    const z3d_task *task;   /* of this stage */
     struct transfer *transfer;
     struct crossing *of_task; /* NULL: there is one stage */
     int num_tasks, num_transfers;
     int started, finished; /* transfers: the next to start; sends before this one are over */
-    z3d_status status; /* first failure; later emits do nothing */
+    z3d_status status;     /* first failure; later emits do nothing */
 };
 
 /* builder.c: a new buffer (-1 for 0 bytes) and a new entry. A start gets a new ticket, a wait takes
@@ -114,9 +127,9 @@ bool z3d_builder_reads_group(const struct builder *b, int step, int group);
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro);
 int z3d_builder_input(const struct builder *b, int unit, int micro);
 
-/* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what it
- * made is on its way. exchange: of a group that another stage holds, too, the kept own shard becomes
- * the sum of both. */
+/* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what
+ * it made is on its way. exchange: of a group that another stage holds, too, the kept own shard
+ * becomes the sum of both. */
 z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);

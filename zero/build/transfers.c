@@ -1,8 +1,8 @@
-/* What crosses pipeline stages: inputs of units on the way forward, their gradients on the way back,
- * and the gradients of groups that two stages hold. It runs beside compute, on a lane of its own
- * that every rank serves first in, first out, and in one order over all ranks (struct transfer), so
- * that nothing needs to be buffered. With tensor parallelism each tensor rank sends its part, and
- * the other side gathers them (Narayanan et al. 2104.04473, section 4.1). */
+/* What crosses pipeline stages: inputs of units on the way forward, their gradients on the way
+ * back, and the gradients of groups that two stages hold. It runs beside compute, on a lane of its
+ * own that every rank serves first in, first out, and in one order over all ranks (struct
+ * transfer), so that nothing needs to be buffered. With tensor parallelism each tensor rank sends
+ * its part, and the other side gathers them (Narayanan et al. 2104.04473, section 4.1). */
 #include <stdlib.h>
 
 #include "zero/build/builder.h"
@@ -77,8 +77,8 @@ z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *sch
     if (b->program->layout->stages == 1) return Z3D_OK;
     z3d_status status = find_ends(schedule, &ends);
     if (status == Z3D_OK)
-        status = z3d_new(2 * (size_t)b->num_tasks + 1, sizeof *b->transfer, "transfers",
-                         &b->transfer);
+        status =
+            z3d_new(2 * (size_t)b->num_tasks + 1, sizeof *b->transfer, "transfers", &b->transfer);
     for (int task = 0; task < b->num_tasks && status == Z3D_OK; task++) {
         z3d_task t = b->task[task];
         if (t.pass == Z3D_PASS_BACKWARD_WEIGHT) continue;
@@ -213,8 +213,7 @@ static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_pha
 /* The lower stage sends first: first in, first out meets first in, first out. */
 void z3d_builder_exchange(struct builder *b, int group) {
     const z3d_program *p = b->program;
-    int64_t bytes =
-        p->layout->group[group].shard * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+    int64_t bytes = p->layout->group[group].shard * (int64_t)z3d_dtype_size(p->config.grad_dtype);
     int kept = z3d_program_group_buffer(p, group, Z3D_PART_GRADIENTS), ticket[2] = {-1, -1};
     int other = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gradients of the other stage",
                                    p->model->group[group].name, -1);
@@ -229,8 +228,7 @@ void z3d_builder_exchange(struct builder *b, int group) {
             i->buffer[send ? Z3D_SLOT_SHARD : Z3D_SLOT_GRADIENTS] = send ? kept : other;
         }
     }
-    z3d_instruction *i =
-        z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, group);
+    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, group);
     i->buffer[Z3D_SLOT_GRADIENTS] = other;
     i->buffer[Z3D_SLOT_SHARD] = kept;
     i->accumulate = true;

@@ -39,6 +39,8 @@ const z3d_trace *z3d_builder_trace(const struct builder *b, struct work w) {
     const z3d_program *p = b->program;
     z3d_call call = Z3D_CALL_FORWARD;
     if (w.kind == WORK_BACKWARD) call = Z3D_CALL_BACKWARD;
+    if (w.kind == WORK_BACKWARD_INPUT) call = Z3D_CALL_BACKWARD_INPUT;
+    if (w.kind == WORK_BACKWARD_WEIGHT) call = Z3D_CALL_BACKWARD_WEIGHT;
     if (w.kind == WORK_RECOMPUTE && !z3d_builder_replays_output(b, w.unit))
         call = Z3D_CALL_RECOMPUTE;
     return z3d_traces_get(p->traces, p->mode, p->model->unit[w.unit].kind, call);
@@ -65,13 +67,14 @@ bool z3d_builder_ends_task(const struct builder *b, int step) {
     return step == b->num_work - 1 || b->work[step + 1].task != b->work[step].task;
 }
 
-static void append_backward(struct builder *b, int first, int last, int micro, int task) {
+static void append_backward(struct builder *b, enum work_kind kind, int first, int last, int micro,
+                            int task) {
     const z3d_program *p = b->program;
     while (last >= first) {
         int from = z3d_builder_recomputes(p, last) ? b->kept_from[last] : last;
         for (int u = from; u <= last && z3d_builder_recomputes(p, last); u++)
             append(b, WORK_RECOMPUTE, u, micro, task);
-        for (int u = last; u >= from; u--) append(b, WORK_BACKWARD, u, micro, task);
+        for (int u = last; u >= from; u--) append(b, kind, u, micro, task);
         last = from - 1;
     }
 }
@@ -79,10 +82,30 @@ static void append_backward(struct builder *b, int first, int last, int micro, i
 static void append_task(struct builder *b, int task) {
     z3d_task t = b->task[task];
     const int *first_unit = &b->program->layout->first_unit[t.chunk];
+    int last = first_unit[1] - 1;
     if (t.pass == Z3D_PASS_BACKWARD)
-        append_backward(b, first_unit[0], first_unit[1] - 1, t.micro, task);
-    for (int u = first_unit[0]; u < first_unit[1] && t.pass == Z3D_PASS_FORWARD; u++)
+        append_backward(b, WORK_BACKWARD, first_unit[0], last, t.micro, task);
+    if (t.pass == Z3D_PASS_BACKWARD_INPUT)
+        append_backward(b, WORK_BACKWARD_INPUT, first_unit[0], last, t.micro, task);
+    for (int u = last; u >= first_unit[0] && t.pass == Z3D_PASS_BACKWARD_WEIGHT; u--)
+        append(b, WORK_BACKWARD_WEIGHT, u, t.micro, task);
+    for (int u = first_unit[0]; u <= last && t.pass == Z3D_PASS_FORWARD; u++)
         append(b, WORK_FORWARD, u, t.micro, task);
+}
+
+/* A schedule that cuts backward needs units that have the halves. */
+static z3d_status check_halves(const struct builder *b) {
+    const z3d_program *p = b->program;
+    bool halves = false;
+    for (int task = 0; task < b->num_tasks; task++)
+        halves = halves || b->task[task].pass == Z3D_PASS_BACKWARD_INPUT;
+    for (int u = 0; u < p->model->num_units && halves; u++)
+        if (!p->model->unit[u].ops->backward_input)
+            return Z3D_ERROR(Z3D_ERR_CONFIG,
+                             "unit %s has no backward in halves, which this pipeline schedule "
+                             "needs; use 1f1b, gpipe or interleaved",
+                             p->model->unit[u].name);
+    return Z3D_OK;
 }
 
 /* Of all stages; only training goes back. */
@@ -98,10 +121,9 @@ static z3d_status make_schedule(struct builder *b, const z3d_schedule **out) {
                          "micro-batches",
                          stages, chunks, p->config.accumulation);
     if (train && !own)
-        Z3D_TRY(z3d_schedule_create(c->schedule, stages, chunks, p->config.accumulation,
-                                    &b->schedule));
-    if (!train)
-        Z3D_TRY(z3d_schedule_create_forward(c->schedule, stages, chunks, 1, &b->schedule));
+        Z3D_TRY(
+            z3d_schedule_create(c->schedule, stages, chunks, p->config.accumulation, &b->schedule));
+    if (!train) Z3D_TRY(z3d_schedule_create_forward(c->schedule, stages, chunks, 1, &b->schedule));
     *out = own ? c->file : b->schedule;
     return Z3D_OK;
 }
@@ -110,10 +132,11 @@ z3d_status z3d_builder_order(struct builder *b) {
     const z3d_program *p = b->program;
     const z3d_schedule *schedule = NULL;
     int units = p->model->num_units;
-    int64_t runs = 3 * (int64_t)units * p->config.accumulation;
+    int64_t runs = 4 * (int64_t)units * p->config.accumulation;
     Z3D_TRY(make_schedule(b, &schedule));
     b->task = schedule->task + schedule->first[p->layout->stage];
     b->num_tasks = schedule->first[p->layout->stage + 1] - schedule->first[p->layout->stage];
+    Z3D_TRY(check_halves(b));
     Z3D_TRY(z3d_new((size_t)runs, sizeof *b->work, "order of work", &b->work));
     Z3D_TRY(z3d_new((size_t)units, sizeof *b->kept_from, "order of work", &b->kept_from));
     place_checkpoints(b);

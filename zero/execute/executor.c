@@ -265,6 +265,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .state = z3d_executor_state(executor),
         .saved = bump_over(executor, i->buffer[Z3D_SLOT_SAVED]),
         .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
+        .deferred = bump_over(executor, i->buffer[Z3D_SLOT_DEFERRED]),
     };
     for (int f = 0; f < p->model->num_fields; f++)
         run.field[f] =
@@ -300,20 +301,22 @@ static z3d_status clear_padding(z3d_executor *executor, const z3d_instruction *i
 }
 
 /* Gaps between the pieces that a unit saves have no owner, but the digest covers them. */
-static z3d_status clear_saved(z3d_executor *executor, const z3d_unit_run *run) {
-    return Z3D_LAUNCH(executor->device, fill, .x = run->saved.base,
-                      .count = run->saved.capacity / (int64_t)sizeof(float), .dtype = Z3D_F32);
+static z3d_status clear_gaps(z3d_executor *executor, const z3d_bump *bump) {
+    return Z3D_LAUNCH(executor->device, fill, .x = bump->base,
+                      .count = bump->capacity / (int64_t)sizeof(float), .dtype = Z3D_F32);
 }
 
 static z3d_status run_unit(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     z3d_unit_run run = make_run(executor, i);
-    bool backward = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_BACKWARD;
-    if (backward) Z3D_TRY(clear_padding(executor, i));
-    if (executor->digest && i->keep) Z3D_TRY(clear_saved(executor, &run));
+    z3d_call call = z3d_instruction_call(i);
+    if (call >= Z3D_CALL_BACKWARD) Z3D_TRY(clear_padding(executor, i));
+    if (executor->digest && i->keep) Z3D_TRY(clear_gaps(executor, &run.saved));
+    if (executor->digest && call == Z3D_CALL_BACKWARD_INPUT && run.deferred.base)
+        Z3D_TRY(clear_gaps(executor, &run.deferred));
     executor->next_child = 0;
     z3d_group_set_observer(run.tensor, check_child, executor);
-    z3d_status status = backward ? run.unit->ops->backward(&run) : run.unit->ops->forward(&run);
+    z3d_status status = z3d_unit_call(&run, call);
     z3d_group_set_observer(run.tensor, NULL, NULL);
     if (status != Z3D_OK) return status;
     if (executor->next_child != i->num_children)
@@ -321,6 +324,7 @@ static z3d_status run_unit(z3d_executor *executor, int index) {
                          executor->next_child, i->num_children);
     touch(executor, i->buffer[Z3D_SLOT_SAVED], run.saved.used);
     touch(executor, i->buffer[Z3D_SLOT_WORKSPACE], run.workspace.peak);
+    touch(executor, i->buffer[Z3D_SLOT_DEFERRED], run.deferred.used);
     return Z3D_OK;
 }
 
@@ -329,8 +333,8 @@ static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
     const z3d_program *p = executor->program;
     int last = p->model->num_units - 1;
     bool own = i->buffer[Z3D_SLOT_INPUT] >= 0;
-    void *result = z3d_executor_address(
-        executor, i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT], 0, p->config.dtype);
+    void *result = z3d_executor_address(executor, i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT],
+                                        0, p->config.dtype);
     z3d_collective call = {.kind = z3d_instruction_kind(i),
                            .dtype = p->config.dtype,
                            .buffer = result,
@@ -357,6 +361,8 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
         return give_result(executor, i, host);
     case Z3D_CLASS_FORWARD:
     case Z3D_CLASS_BACKWARD:
+    case Z3D_CLASS_BACKWARD_INPUT:
+    case Z3D_CLASS_BACKWARD_WEIGHT:
         return run_unit(executor, index);
     case Z3D_CLASS_COPY: /* an input that stays takes nothing but its lifetime */
         return z3d_moves_apart(i) ? move_own(executor, index, false) : Z3D_OK;
@@ -370,6 +376,11 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     return Z3D_ERROR(Z3D_ERR_PROGRAM, "unknown instruction (opcode %d)", (int)i->opcode);
 }
 
+/* Of a unit's own memory it counts what the unit takes. */
+static bool takes_itself(int slot) {
+    return slot == Z3D_SLOT_SAVED || slot == Z3D_SLOT_WORKSPACE || slot == Z3D_SLOT_DEFERRED;
+}
+
 static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_step *host) {
     const z3d_program *p = executor->program;
     announce(executor, host->state.step, NULL);
@@ -379,7 +390,7 @@ static z3d_status run_instruction(z3d_executor *executor, int n, const z3d_host_
     if (executor->digest) Z3D_TRY(z3d_executor_digest(executor, n, host->state.step));
     if (executor->trace) z3d_executor_trace(executor, n, begin, z3d_now());
     for (int s = 0; s < Z3D_SLOT_COUNT; s++)
-        if (s != Z3D_SLOT_SAVED && s != Z3D_SLOT_WORKSPACE && p->instruction[n].buffer[s] >= 0)
+        if (!takes_itself(s) && p->instruction[n].buffer[s] >= 0)
             touch(executor, p->instruction[n].buffer[s],
                   p->buffer[p->instruction[n].buffer[s]].bytes);
     release_dead(executor, n);

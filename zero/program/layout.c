@@ -150,13 +150,15 @@ static z3d_status check_chunks(const z3d_model *model, const z3d_pipeline_config
                          "unit, and there can be at most %d",
                          model->num_units, chunks, Z3D_MAX_CHUNKS);
     if (pipeline->first_unit[chunks] == 0) return Z3D_OK; /* an even cut */
-    bool ascending = pipeline->first_unit[0] == 0 && pipeline->first_unit[chunks] == model->num_units;
+    bool ascending =
+        pipeline->first_unit[0] == 0 && pipeline->first_unit[chunks] == model->num_units;
     for (int c = 0; c < chunks; c++)
         ascending = ascending && pipeline->first_unit[c] < pipeline->first_unit[c + 1];
     if (ascending) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "the chunks of the pipeline must have all %d units in order, each at least one",
-                     model->num_units);
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "the chunks of the pipeline must have all %d units in order, each at least one",
+        model->num_units);
 }
 
 static z3d_status place_units(const z3d_model *model, const z3d_pipeline_config *pipeline,
@@ -179,28 +181,40 @@ static z3d_status place_units(const z3d_model *model, const z3d_pipeline_config 
     return Z3D_OK;
 }
 
-/* A group that no unit uses is everybody's; the builder refuses it. */
-static z3d_status find_holders(const z3d_model *model, int index, z3d_layout *layout) {
-    z3d_group_layout *g = &layout->group[index];
-    int holder[2] = {-1, -1};
+/* The chunks that use each group. */
+static z3d_status find_chunks(const z3d_model *model, z3d_layout *layout) {
+    for (int g = 0; g < model->num_groups; g++)
+        layout->group[g].chunk[0] = layout->group[g].chunk[1] = -1;
     for (int u = 0; u < model->num_units; u++) {
-        int stage = z3d_layout_stage_of(layout, u), at = 0;
+        int here = layout->chunk_of_unit[u];
         for (int s = 0; s < model->unit[u].num_groups; s++) {
-            if (model->unit[u].group[s] != index) continue;
-            while (at < 2 && holder[at] >= 0 && holder[at] != stage) at++;
+            int g = model->unit[u].group[s], at = 0, *chunk = layout->group[g].chunk;
+            while (at < 2 && chunk[at] >= 0 && chunk[at] != here) at++;
             if (at == 2)
                 return Z3D_ERROR(Z3D_ERR_CONFIG,
-                                 "parameter group %s is used on pipeline stages %d, %d and %d; two "
-                                 "at most can share it",
-                                 model->group[index].name, holder[0], holder[1], stage);
-            holder[at] = stage;
+                                 "parameter group %s is used in chunks %d, %d and %d of the "
+                                 "pipeline; two at most can share it",
+                                 model->group[g].name, chunk[0], chunk[1], here);
+            chunk[at] = here;
         }
     }
-    bool first = holder[0] == layout->stage, second = holder[1] == layout->stage;
-    g->held = first || second || holder[0] < 0;
-    g->counts = !second && g->held;
-    g->twin = first ? holder[1] : second ? holder[0] : -1;
     return Z3D_OK;
+}
+
+/* A group that no unit uses is everybody's; the builder refuses it. */
+static void find_holders(const z3d_layout *layout, z3d_group_layout *g) {
+    int stage[2] = {-1, -1};
+    for (int at = 0; at < 2; at++)
+        if (g->chunk[at] >= 0) stage[at] = layout->stage_of_chunk[g->chunk[at]];
+    bool first = stage[0] == layout->stage, second = stage[1] == layout->stage;
+    g->held = first || second || stage[0] < 0;
+    g->counts = first || stage[0] < 0;
+    g->twin = first && !second ? stage[1] : second && !first ? stage[0] : -1;
+    g->second_chunk = first && second ? g->chunk[1] : -1;
+}
+
+int z3d_layout_use(const z3d_layout *layout, int unit, int group) {
+    return layout->group[group].second_chunk == layout->chunk_of_unit[unit];
 }
 
 int z3d_layout_stage_of(const z3d_layout *layout, int unit) {
@@ -233,9 +247,10 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
                          &layout->group),
                  fail);
+    Z3D_TRY_GOTO(status, find_chunks(model, layout), fail);
     for (int g = 0; g < model->num_groups; g++) {
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
-        Z3D_TRY_GOTO(status, find_holders(model, g, layout), fail);
+        find_holders(layout, &layout->group[g]);
         if (config) z3d_states_decide(config, layout->group[g].kept);
         if (layout->group[g].held &&
             !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
@@ -274,7 +289,8 @@ bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_
 int64_t z3d_layout_largest(const z3d_layout *layout) {
     int64_t largest = 0;
     for (int g = 0; g < layout->num_groups; g++)
-        if (layout->group[g].held && layout->group[g].padded > largest) largest = layout->group[g].padded;
+        if (layout->group[g].held && layout->group[g].padded > largest)
+            largest = layout->group[g].padded;
     return largest;
 }
 

@@ -84,8 +84,23 @@ z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instructio
 
 /* ---- operands ---- */
 
+z3d_call z3d_instruction_call(const z3d_instruction *in) {
+    switch (z3d_opcode_info_of(in->opcode)->rules) {
+    case Z3D_CLASS_BACKWARD:
+        return Z3D_CALL_BACKWARD;
+    case Z3D_CLASS_BACKWARD_INPUT:
+        return Z3D_CALL_BACKWARD_INPUT;
+    case Z3D_CLASS_BACKWARD_WEIGHT:
+        return Z3D_CALL_BACKWARD_WEIGHT;
+    default:
+        return in->need_output ? Z3D_CALL_FORWARD : Z3D_CALL_RECOMPUTE;
+    }
+}
+
 static unsigned unit_access(const z3d_instruction *in, int slot) {
-    bool backward = z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_BACKWARD;
+    z3d_call call = z3d_instruction_call(in);
+    bool backward = call >= Z3D_CALL_BACKWARD, first = call == Z3D_CALL_BACKWARD_INPUT;
+    bool second = call == Z3D_CALL_BACKWARD_WEIGHT;
     int gradients = slot - Z3D_SLOT_GRADIENTS;
     if (slot == Z3D_SLOT_WORKSPACE) return Z3D_ACCESS_CLOBBER;
     if (slot == Z3D_SLOT_INPUT) return Z3D_ACCESS_READ;
@@ -93,10 +108,13 @@ static unsigned unit_access(const z3d_instruction *in, int slot) {
     if (slot == Z3D_SLOT_SAVED && !backward)
         return in->keep ? Z3D_ACCESS_WRITE : Z3D_ACCESS_CLOBBER;
     if (!backward) return slot == Z3D_SLOT_OUTPUT ? Z3D_ACCESS_WRITE : Z3D_ACCESS_NONE;
-    if (slot == Z3D_SLOT_SAVED) return Z3D_ACCESS_READ | Z3D_ACCESS_CLOBBER; /* works in place */
+    if (slot == Z3D_SLOT_DEFERRED && (first || second))
+        return first ? Z3D_ACCESS_WRITE : Z3D_ACCESS_READ | Z3D_ACCESS_CLOBBER;
+    if (slot == Z3D_SLOT_SAVED) /* works in place */
+        return first ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_READ | Z3D_ACCESS_CLOBBER;
     if (slot == Z3D_SLOT_OUTPUT_GRADIENT) return Z3D_ACCESS_READ;
-    if (slot == Z3D_SLOT_INPUT_GRADIENT) return Z3D_ACCESS_WRITE;
-    if (gradients < 0 || gradients >= Z3D_MAX_UNIT_GROUPS) return Z3D_ACCESS_NONE;
+    if (slot == Z3D_SLOT_INPUT_GRADIENT) return second ? Z3D_ACCESS_NONE : Z3D_ACCESS_WRITE;
+    if (first || gradients < 0 || gradients >= Z3D_MAX_UNIT_GROUPS) return Z3D_ACCESS_NONE;
     return in->accumulate >> gradients & 1 ? Z3D_ACCESS_UPDATE : Z3D_ACCESS_WRITE;
 }
 

@@ -35,13 +35,16 @@
       ACTIVATION_GRADIENTS, INPUT, OUTPUT, TRAIN)                                                  \
     X(RECOMPUTE, recompute, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                      \
     X(BACKWARD, backward, BACKWARD, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)                       \
+    /* its halves, between which other units run: gradients of the input, of the parameters */     \
+    X(BACKWARD_INPUT, backward_input, BACKWARD_INPUT, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)     \
+    X(BACKWARD_WEIGHT, backward_weight, BACKWARD_WEIGHT, UNIT, TENSOR, NONE, COUNT, COUNT, TRAIN)  \
     /* reduce-scatter of group g's gradients, one bucket */                                        \
     X(REDUCE_GRADS, reduce_grads, REDUCE_SCATTER, GROUP, SHARD, GRADIENTS, COUNT, GRADIENTS,       \
       TRAIN)                                                                                       \
     /* the reduced own shard is added to the gradients kept */                                     \
     X(KEEP_SHARD, keep_shard, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                \
-    /* group g is on two pipeline stages (a tied table): each sends the other the kept own shard,  \
-       and adds what it receives */                                                                \
+    /* group g is used in two chunks of the pipeline (a tied table): each has a sum of its own. On \
+       two stages each sends the other the kept own shard; the sums are added */                   \
     X(SEND_GRADS, send_grads, SEND, GROUP, PIPELINE, GRADIENTS, SHARD, COUNT, TRAIN)               \
     X(RECV_GRADS, recv_grads, RECV, GROUP, PIPELINE, GRADIENTS, COUNT, GRADIENTS, TRAIN)           \
     X(ADD_GRADS, add_grads, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                  \
@@ -71,6 +74,8 @@ typedef enum z3d_opcode_class {
     Z3D_CLASS_RESULT,   /* the last unit's output goes to all pipeline stages, and out */
     Z3D_CLASS_FORWARD,  /* a unit runs, with the inner collectives of its recording */
     Z3D_CLASS_BACKWARD,
+    Z3D_CLASS_BACKWARD_INPUT,
+    Z3D_CLASS_BACKWARD_WEIGHT,
     Z3D_CLASS_COPY, /* `to` holds what `from` held: between memory spaces, beside compute, or
                        within one */
     Z3D_CLASS_SUM,  /* the own row of `from` is added to that of `to` */

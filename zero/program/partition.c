@@ -37,8 +37,8 @@ static void count_parameters(const z3d_model *model, double *cost) {
         for (int s = 0; s < model->unit[u].num_groups; s++) {
             const z3d_parameter_group *group = &model->group[model->unit[u].group[s]];
             for (int i = 0; i < group->num_parameters; i++)
-                cost[u] += (double)z3d_parameter_local_elements(&group->parameter[i],
-                                                                model->tensor_size);
+                cost[u] +=
+                    (double)z3d_parameter_local_elements(&group->parameter[i], model->tensor_size);
         }
     }
 }

@@ -59,6 +59,20 @@ static z3d_status record_kernel(void *context, const z3d_kernel *kernel) {
     return Z3D_OK;
 }
 
+z3d_status z3d_unit_call(z3d_unit_run *run, z3d_call call) {
+    const struct z3d_unit_ops *ops = run->unit->ops;
+    switch (call) {
+    case Z3D_CALL_BACKWARD:
+        return ops->backward(run);
+    case Z3D_CALL_BACKWARD_INPUT:
+        return ops->backward_input(run);
+    case Z3D_CALL_BACKWARD_WEIGHT:
+        return ops->backward_weight(run);
+    default:
+        return ops->forward(run);
+    }
+}
+
 z3d_child z3d_child_of(const z3d_group *group, const z3d_collective *call) {
     return (z3d_child){call->kind,  call->op,    call->dtype, z3d_group_axes(group),
                        call->count, call->scalar};
@@ -128,20 +142,6 @@ static const char *call_name(z3d_call call) {
     return name[call];
 }
 
-static z3d_status make_call(z3d_unit_run *run, z3d_call call) {
-    const struct z3d_unit_ops *ops = run->unit->ops;
-    switch (call) {
-    case Z3D_CALL_BACKWARD:
-        return ops->backward(run);
-    case Z3D_CALL_BACKWARD_INPUT:
-        return ops->backward_input(run);
-    case Z3D_CALL_BACKWARD_WEIGHT:
-        return ops->backward_weight(run);
-    default:
-        return ops->forward(run);
-    }
-}
-
 static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *device,
                               z3d_group *tensor, int threads, z3d_trace *trace) {
     struct recorder recorder = {.trace = trace, .threads = threads};
@@ -156,7 +156,7 @@ static z3d_status record_call(z3d_unit_run run, z3d_call call, z3d_device *devic
         run.need_output = false;
         run.output = NULL;
     }
-    z3d_status status = make_call(&run, call);
+    z3d_status status = z3d_unit_call(&run, call);
     z3d_group_set_observer(tensor, NULL, NULL);
     z3d_device_set_recorder(device, NULL, NULL);
     if (status != Z3D_OK)
@@ -244,7 +244,7 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
     z3d_group *tensor = NULL;
     z3d_status status = z3d_new(1, sizeof *traces, "traces", &traces);
     if (status != Z3D_OK) return status;
-    traces->scratch = 64; /* the planner has no empty buffers */
+    traces->threads = threads;
     for (int u = 0; u < model->num_units; u++)
         if (model->unit[u].kind >= traces->num_kinds) traces->num_kinds = model->unit[u].kind + 1;
     size_t per_mode = (size_t)traces->num_kinds * Z3D_CALL_COUNT;
@@ -268,14 +268,6 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                          end);
         }
     }
-    for (int i = 0; i < Z3D_MODE_COUNT * (int)per_mode; i++)
-        if (traces->trace[i].scratch > traces->scratch) traces->scratch = traces->trace[i].scratch;
-    for (int g = 0; g < layout->num_groups; g++) {
-        z3d_kernel norm = {.kind = Z3D_KERNEL_sum_squares,
-                           .as.sum_squares = {.count = layout->group[g].padded}};
-        int64_t scratch = z3d_kernel_scratch(&norm, threads);
-        if (scratch > traces->scratch) traces->scratch = scratch;
-    }
 end:
     z3d_group_destroy(tensor);
     z3d_device_destroy(device);
@@ -296,4 +288,31 @@ void z3d_traces_destroy(z3d_traces *traces) {
 
 const z3d_trace *z3d_traces_get(const z3d_traces *traces, z3d_mode mode, int kind, z3d_call call) {
     return &traces->trace[((int)mode * traces->num_kinds + kind) * Z3D_CALL_COUNT + (int)call];
+}
+
+static int64_t largest_of_kind(const z3d_traces *traces, int kind) {
+    int64_t largest = 0;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        for (int call = 0; call < Z3D_CALL_COUNT; call++) {
+            const z3d_trace *trace = z3d_traces_get(traces, (z3d_mode)mode, kind, (z3d_call)call);
+            if (trace->scratch > largest) largest = trace->scratch;
+        }
+    return largest;
+}
+
+int64_t z3d_traces_scratch(const z3d_traces *traces, const z3d_model *model,
+                           const z3d_layout *layout) {
+    int64_t largest = 64, bytes; /* the planner has no empty buffers */
+    for (int u = 0; u < model->num_units; u++) {
+        if (!z3d_layout_has_unit(layout, u)) continue;
+        bytes = largest_of_kind(traces, model->unit[u].kind);
+        if (bytes > largest) largest = bytes;
+    }
+    for (int g = 0; g < layout->num_groups; g++) {
+        z3d_kernel norm = {.kind = Z3D_KERNEL_sum_squares,
+                           .as.sum_squares = {.count = layout->group[g].padded}};
+        bytes = layout->group[g].counts ? z3d_kernel_scratch(&norm, traces->threads) : 0;
+        if (bytes > largest) largest = bytes;
+    }
+    return largest;
 }

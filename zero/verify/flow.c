@@ -17,7 +17,8 @@ static void count_contributions(z3d_flow *flow) {
         if (!z3d_layout_has_unit(p->layout, u)) continue;
         for (int s = 0; s < unit->num_groups; s++) {
             if (!trace->writes_gradients[s]) continue;
-            flow->place[u * Z3D_MAX_UNIT_GROUPS + s] = flow->total[unit->group[s]]++;
+            int use = z3d_layout_use(p->layout, u, unit->group[s]);
+            flow->place[u * Z3D_MAX_UNIT_GROUPS + s] = flow->total[2 * unit->group[s] + use]++;
         }
     }
 }
@@ -27,7 +28,7 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
     size_t groups = (size_t)model->num_groups, units = (size_t)model->num_units;
     size_t buffers = (size_t)program->num_buffers;
     *out = (z3d_flow){.program = program};
-    Z3D_TRY(z3d_new(groups, sizeof *out->total, "verifier", &out->total));
+    Z3D_TRY(z3d_new(2 * groups, sizeof *out->total, "verifier", &out->total));
     Z3D_TRY(z3d_new(units * Z3D_MAX_UNIT_GROUPS, sizeof *out->place, "verifier", &out->place));
     Z3D_TRY(z3d_new((size_t)program->num_tickets, sizeof *out->started, "verifier", &out->started));
     for (int t = 0; t < program->num_tickets; t++) out->started[t] = -1;
@@ -66,8 +67,8 @@ z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...) {
 }
 
 const char *z3d_slot_text(int slot) {
-    static const char *const before[] = {"input",          "output", "output gradient",
-                                         "input gradient", "saved",  "workspace"};
+    static const char *const before[] = {"input", "output",    "output gradient", "input gradient",
+                                         "saved", "workspace", "deferred"};
     if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
     if (slot < Z3D_SLOT_GRADIENTS) return "parameters";
     if (slot < Z3D_SLOT_SHARD) return "gradients";
@@ -75,14 +76,15 @@ const char *z3d_slot_text(int slot) {
 }
 
 static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, size_t size) {
-    bool unit = v.kind >= Z3D_VALUE_OUTPUT && v.kind <= Z3D_VALUE_SAVED;
+    bool unit = v.kind >= Z3D_VALUE_OUTPUT && v.kind <= Z3D_VALUE_DEFERRED;
     const char *name = v.kind == Z3D_VALUE_NOTHING ? ""
                        : unit                      ? p->model->unit[v.of].name
                                                    : p->model->group[v.of].name;
-    static const char *const unit_words[] = {"output", "output gradient", "saved memory"};
+    static const char *const unit_words[] = {"output", "output gradient", "saved memory",
+                                             "deferred memory"};
     if (unit) {
-        snprintf(buf, size, "%s of %s, micro-batch %d", unit_words[v.kind - Z3D_VALUE_OUTPUT], name,
-                 v.micro);
+        snprintf(buf, size, "%s of %s, micro-batch %d%s", unit_words[v.kind - Z3D_VALUE_OUTPUT],
+                 name, v.micro, v.count > 0 ? ", after backward_input" : "");
     } else if (v.kind == Z3D_VALUE_PARAMETERS || v.kind == Z3D_VALUE_OPTIMIZER) {
         snprintf(buf, size, "%s of %s %s the optimizer step",
                  v.kind == Z3D_VALUE_OPTIMIZER ? "optimizer state" : "parameters", name,
@@ -93,9 +95,12 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
     } else if (v.kind == Z3D_VALUE_GRADIENT_REDUCED || v.kind == Z3D_VALUE_GRADIENT_TWIN) {
         bool twin = v.kind == Z3D_VALUE_GRADIENT_TWIN;
         snprintf(buf, size, "reduced gradients of %s%s, sums %d to %d%s%s", name,
-                 twin ? " of the other pipeline stage" : "", v.micro, v.micro + v.count - 1,
+                 twin    ? " of the other pipeline stage"
+                 : v.use ? " of its second chunk"
+                         : "",
+                 v.micro, v.micro + v.count - 1,
                  v.pending & Z3D_PENDING_REPLICAS ? ", still to be summed" : "",
-                 v.pending & Z3D_PENDING_TWIN ? ", without the other pipeline stage's" : "");
+                 v.pending & Z3D_PENDING_TWIN ? ", without the other chunk's" : "");
     } else {
         snprintf(buf, size, "nothing defined");
     }
@@ -106,7 +111,7 @@ static const char *describe_value(const z3d_program *p, z3d_value v, char *buf, 
 
 static bool same_value(z3d_value a, z3d_value b) {
     return a.kind == b.kind && a.of == b.of && a.micro == b.micro && a.count == b.count &&
-           a.pending == b.pending;
+           a.pending == b.pending && a.use == b.use;
 }
 
 static bool same_cell(const z3d_cell *a, const z3d_cell *b) {
@@ -241,7 +246,7 @@ static z3d_status apply(z3d_flow *flow, const char *what, z3d_buffer_operand o, 
         c->group = o.group;
         const z3d_buffer_operand all = {
             .buffer = o.buffer, .group = o.group, .rows = Z3D_ROWS_ALL, .count = INT64_MAX};
-        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){Z3D_VALUE_NOTHING, 0, 0, 0, 0}));
+        Z3D_TRY(apply(flow, what, all, WRITE, true, (z3d_value){Z3D_VALUE_NOTHING, 0, 0, 0, 0, 0}));
     }
     Z3D_TRY(cut(c, o.first, &from));
     Z3D_TRY(cut(c, o.first + o.count, &to));

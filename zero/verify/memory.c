@@ -53,7 +53,8 @@ static z3d_status check_part(const z3d_program *p, int index) {
 static z3d_status check_idle_fields(const z3d_program *p, int index, bool columns) {
     const z3d_instruction *in = &p->instruction[index];
     z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
-    bool adds = rules == Z3D_CLASS_BACKWARD || rules == Z3D_CLASS_SUM;
+    bool adds =
+        rules == Z3D_CLASS_BACKWARD || rules == Z3D_CLASS_BACKWARD_WEIGHT || rules == Z3D_CLASS_SUM;
     bool forward = rules == Z3D_CLASS_FORWARD;
     const char *what = NULL;
     if (!z3d_is_point_to_point(in) && in->peer != -1) what = "a peer";
@@ -158,7 +159,7 @@ static z3d_status check_persistents(const z3d_program *p) {
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, Z3D_ROWS_ALL,
                              8 * z3d_control_capacity(p->layout)));
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL,
-                             p->traces->scratch));
+                             z3d_traces_scratch(p->traces, p->model, p->layout)));
     for (int m = 0; m < p->config.accumulation; m++) {
         for (int f = 0; f < fields; f++) {
             int64_t bytes = p->config.micro_batch * p->model->field[f].bytes_per_sample;

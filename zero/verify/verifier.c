@@ -26,48 +26,52 @@ static int sums(const z3d_flow *flow) {
     return config_of(flow)->reduce_per_step ? 1 : config_of(flow)->accumulation;
 }
 
-static int contributions(const z3d_flow *flow, int group) {
-    return flow->total[group] * (config_of(flow)->accumulation / sums(flow));
+static int contributions(const z3d_flow *flow, int group, int use) {
+    return flow->total[2 * group + use] * (config_of(flow)->accumulation / sums(flow));
 }
 
 static z3d_value output_of(int unit, int micro) {
-    return (z3d_value){Z3D_VALUE_OUTPUT, unit, micro, 0, 0};
+    return (z3d_value){Z3D_VALUE_OUTPUT, unit, micro, 0, 0, 0};
 }
 
 static z3d_value output_gradient_of(int unit, int micro) {
-    return (z3d_value){Z3D_VALUE_OUTPUT_GRADIENT, unit, micro, 0, 0};
+    return (z3d_value){Z3D_VALUE_OUTPUT_GRADIENT, unit, micro, 0, 0, 0};
 }
 
-static z3d_value saved_of(int unit, int micro) {
-    return (z3d_value){Z3D_VALUE_SAVED, unit, micro, 0, 0};
+static z3d_value saved_of(int unit, int micro, bool half_done) {
+    return (z3d_value){Z3D_VALUE_SAVED, unit, micro, half_done, 0, 0};
+}
+
+static z3d_value deferred_of(int unit, int micro) {
+    return (z3d_value){Z3D_VALUE_DEFERRED, unit, micro, 0, 0, 0};
 }
 
 static z3d_value parameters_of(int group, bool stepped) {
-    return (z3d_value){Z3D_VALUE_PARAMETERS, group, 0, stepped, 0};
+    return (z3d_value){Z3D_VALUE_PARAMETERS, group, 0, stepped, 0, 0};
 }
 
 static z3d_value optimizer_of(int group, bool stepped) {
-    return (z3d_value){Z3D_VALUE_OPTIMIZER, group, 0, stepped, 0};
+    return (z3d_value){Z3D_VALUE_OPTIMIZER, group, 0, stepped, 0, 0};
 }
 
-static z3d_value gradient_sum(int group, int sum, int count) {
-    return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count, 0};
+static z3d_value gradient_sum(int group, int use, int sum, int count) {
+    return (z3d_value){Z3D_VALUE_GRADIENT_SUM, group, sum, count, 0, use};
 }
 
-/* What a reduction over the shard axes leaves in the own row: where the group has replica axes or a
- * twin, other ranks' gradients are still to be added. */
-static z3d_value reduced(const z3d_flow *flow, int group, int first_sum, int count) {
+/* What a reduction over the shard axes leaves in the own row: where the group has replica axes or
+ * is used in two chunks, other gradients are still to be added. */
+static z3d_value reduced(const z3d_flow *flow, int group, int use, int first_sum, int count) {
     const z3d_group_layout *g = &flow->program->layout->group[group];
     int pending = (g->replica_axes != Z3D_AXES_NONE ? Z3D_PENDING_REPLICAS : 0) |
-                  (g->twin >= 0 ? Z3D_PENDING_TWIN : 0);
-    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, pending};
+                  (g->twin >= 0 || g->second_chunk >= 0 ? Z3D_PENDING_TWIN : 0);
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, pending, use};
 }
 
 static z3d_value final_gradient(const z3d_flow *flow, int group) {
-    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow), 0};
+    return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, 0, sums(flow), 0, 0};
 }
 
-static const z3d_value nothing = {Z3D_VALUE_NOTHING, 0, 0, 0, 0};
+static const z3d_value nothing = {Z3D_VALUE_NOTHING, 0, 0, 0, 0, 0};
 
 /* ---- operands ---- */
 
@@ -225,7 +229,7 @@ static z3d_status forward(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_trace *trace;
     int64_t bytes = output_bytes(flow, in->unit);
-    Z3D_TRY(begin_unit(flow, in->need_output ? Z3D_CALL_FORWARD : Z3D_CALL_RECOMPUTE, &trace));
+    Z3D_TRY(begin_unit(flow, z3d_instruction_call(in), &trace));
     Z3D_TRY(read_input(flow));
     Z3D_TRY(add_loss(flow));
     if (in->need_output && bytes > 0) {
@@ -235,7 +239,7 @@ static z3d_status forward(z3d_flow *flow) {
     }
     if (trace->saved == 0) return Z3D_OK;
     return write_plain(flow, Z3D_SLOT_SAVED, trace->saved,
-                       in->keep ? saved_of(in->unit, in->micro) : nothing);
+                       in->keep ? saved_of(in->unit, in->micro, false) : nothing);
 }
 
 static z3d_status add_gradients(z3d_flow *flow, const z3d_trace *trace) {
@@ -251,39 +255,64 @@ static z3d_status add_gradients(z3d_flow *flow, const z3d_trace *trace) {
         Z3D_TRY(group_operand(flow, Z3D_SLOT_GRADIENTS + s, config_of(flow)->grad_dtype, &o));
         Z3D_TRY(must_be_alone(flow, Z3D_SLOT_GRADIENTS + s));
         bool adds = o.access == Z3D_ACCESS_UPDATE;
+        int use = z3d_layout_use(flow->program->layout, in->unit, o.group);
         int before = flow->place[in->unit * Z3D_MAX_UNIT_GROUPS + s] +
-                     (once ? in->micro * flow->total[o.group] : 0);
+                     (once ? in->micro * flow->total[2 * o.group + use] : 0);
         if (adds != (before > 0)) {
             return z3d_flow_fail(
                 flow, "it %s the gradients of %s, which have %d earlier contributions",
                 adds ? "adds to" : "overwrites", flow->program->model->group[o.group].name, before);
         }
         int sum = once ? 0 : in->micro;
-        if (adds) Z3D_TRY(z3d_flow_read(flow, o, gradient_sum(o.group, sum, before)));
-        Z3D_TRY(z3d_flow_write(flow, o, gradient_sum(o.group, sum, before + 1)));
+        if (adds) Z3D_TRY(z3d_flow_read(flow, o, gradient_sum(o.group, use, sum, before)));
+        Z3D_TRY(z3d_flow_write(flow, o, gradient_sum(o.group, use, sum, before + 1)));
     }
     return Z3D_OK;
 }
 
+/* The gradient of the unit's output; the last unit makes it itself, from the loss. */
+static z3d_status read_output_gradient(z3d_flow *flow) {
+    const z3d_instruction *in = entry(flow);
+    int64_t bytes = output_bytes(flow, in->unit);
+    if (bytes > 0)
+        return read_plain(flow, Z3D_SLOT_OUTPUT_GRADIENT, bytes,
+                          output_gradient_of(in->unit, in->micro));
+    return flow->losses > in->micro
+               ? Z3D_OK
+               : z3d_flow_fail(flow, "the loss of micro-batch %d was not computed", in->micro);
+}
+
+/* Saved memory may be worked on in place; the halves of backward hand it on. */
+static z3d_status use_saved(z3d_flow *flow, const z3d_trace *trace, z3d_call call) {
+    const z3d_instruction *in = entry(flow);
+    bool first = call == Z3D_CALL_BACKWARD_INPUT, second = call == Z3D_CALL_BACKWARD_WEIGHT;
+    if (trace->saved > 0) {
+        Z3D_TRY(
+            read_plain(flow, Z3D_SLOT_SAVED, trace->saved, saved_of(in->unit, in->micro, second)));
+        Z3D_TRY(write_plain(flow, Z3D_SLOT_SAVED, trace->saved,
+                            first ? saved_of(in->unit, in->micro, true) : nothing));
+    }
+    if (trace->deferred == 0) return Z3D_OK;
+    if (second)
+        Z3D_TRY(
+            read_plain(flow, Z3D_SLOT_DEFERRED, trace->deferred, deferred_of(in->unit, in->micro)));
+    return write_plain(flow, Z3D_SLOT_DEFERRED, trace->deferred,
+                       first ? deferred_of(in->unit, in->micro) : nothing);
+}
+
+/* Backward, or one of its halves. */
 static z3d_status backward(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_trace *trace;
-    Z3D_TRY(begin_unit(flow, Z3D_CALL_BACKWARD, &trace));
+    z3d_call call = z3d_instruction_call(in);
+    Z3D_TRY(begin_unit(flow, call, &trace));
     if (trace->reads_input) Z3D_TRY(read_input(flow));
-    if (trace->saved > 0) {
-        Z3D_TRY(read_plain(flow, Z3D_SLOT_SAVED, trace->saved, saved_of(in->unit, in->micro)));
-        Z3D_TRY(write_plain(flow, Z3D_SLOT_SAVED, trace->saved, nothing)); /* may work in place */
-    }
-    int64_t bytes = output_bytes(flow, in->unit);
-    if (bytes > 0) {
-        Z3D_TRY(read_plain(flow, Z3D_SLOT_OUTPUT_GRADIENT, bytes,
-                           output_gradient_of(in->unit, in->micro)));
-    } else if (flow->losses <= in->micro) {
-        return z3d_flow_fail(flow, "the loss of micro-batch %d was not computed", in->micro);
-    }
-    Z3D_TRY(add_gradients(flow, trace));
+    Z3D_TRY(use_saved(flow, trace, call));
+    if (call != Z3D_CALL_BACKWARD_WEIGHT || trace->reads_output_gradient)
+        Z3D_TRY(read_output_gradient(flow));
+    if (call != Z3D_CALL_BACKWARD_INPUT) Z3D_TRY(add_gradients(flow, trace));
     int source = source_of(flow);
-    if (source < 0) return Z3D_OK;
+    if (source < 0 || call == Z3D_CALL_BACKWARD_WEIGHT) return Z3D_OK;
     return write_plain(flow, Z3D_SLOT_INPUT_GRADIENT, output_bytes(flow, source),
                        output_gradient_of(source, in->micro));
 }
@@ -324,9 +353,9 @@ static z3d_status moved_value(const z3d_flow *flow, const z3d_buffer_operand *fr
         if (differs_by_rank(flow, held)) must = "what all ranks have finished";
         break;
     case Z3D_CLASS_REDUCE_SCATTER:
-        if (!is_sum || held.count != contributions(flow, held.of))
+        if (!is_sum || held.count != contributions(flow, held.of, held.use))
             must = "a complete sum of gradients";
-        *out = reduced(flow, held.of, held.micro, 1);
+        *out = reduced(flow, held.of, held.use, held.micro, 1);
         break;
     case Z3D_CLASS_ALL_REDUCE: /* it stands for the whole row, whichever columns the layout says */
         if (held.pending != Z3D_PENDING_REPLICAS) must = "parts of a sum";
@@ -357,13 +386,15 @@ static z3d_status moved_operands(const z3d_flow *flow, z3d_buffer_operand *from,
     return Z3D_OK;
 }
 
-/* Adds what follows the sums that `to` holds, or to all of them those of the other stage. */
+/* Adds what follows the sums that `to` holds, or to all of them those of the other chunk. */
 static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_value *value) {
     z3d_value before;
     Z3D_TRY(z3d_flow_take(flow, *to, &before));
-    if (value->kind == Z3D_VALUE_GRADIENT_TWIN) {
-        Z3D_TRY(z3d_flow_read(flow, *to, reduced(flow, value->of, 0, sums(flow))));
-        *value = reduced(flow, value->of, 0, sums(flow));
+    if (value->kind == Z3D_VALUE_GRADIENT_TWIN || value->use != before.use) {
+        Z3D_TRY(z3d_flow_read(flow, *to, reduced(flow, value->of, 0, 0, sums(flow))));
+        bool all = value->kind == Z3D_VALUE_GRADIENT_TWIN || value->count == sums(flow);
+        if (!all) return z3d_flow_fail(flow, "the sum of the group's second chunk is not complete");
+        *value = before;
         value->pending &= ~Z3D_PENDING_TWIN;
         return Z3D_OK;
     }
@@ -408,7 +439,7 @@ static z3d_value crossing_value(const z3d_flow *flow) {
     if (info(flow)->moves == Z3D_MOVES_ACTIVATIONS) return output_of(source_of(flow), in->micro);
     if (info(flow)->moves == Z3D_MOVES_ACTIVATION_GRADIENTS)
         return output_gradient_of(source_of(flow), in->micro);
-    return reduced(flow, in->group, 0, sums(flow));
+    return reduced(flow, in->group, 0, 0, sums(flow));
 }
 
 /* The unit is on one side of the border and the unit before it on the other; a group is on both. */
@@ -425,8 +456,8 @@ static z3d_status check_peer(z3d_flow *flow, bool send) {
         must = layout->group[in->group].twin;
     }
     if (in->peer == must && must != layout->stage && must >= 0) return Z3D_OK;
-    return z3d_flow_fail(flow, "it %s pipeline stage %d, which %s", send ? "sends to" : "receives from",
-                         in->peer, "is not the other end");
+    return z3d_flow_fail(flow, "it %s pipeline stage %d, which %s",
+                         send ? "sends to" : "receives from", in->peer, "is not the other end");
 }
 
 /* From its start to its wait a send reads its source, and a receive writes its destination. */
@@ -478,7 +509,7 @@ static z3d_status exchange(z3d_flow *flow) {
     for (int g = 0; g < p->model->num_groups && trains(flow); g++)
         if (p->layout->group[g].held)
             Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
-                                Z3D_ROWS_OWN, final_gradient(flow, g)));
+                                    Z3D_ROWS_OWN, final_gradient(flow, g)));
     return Z3D_OK;
 }
 
@@ -552,7 +583,7 @@ static z3d_status enter_phase(z3d_flow *flow, bool *start) {
 static z3d_status check_kind(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
-    bool unit = info->rules == Z3D_CLASS_FORWARD || info->rules == Z3D_CLASS_BACKWARD;
+    bool unit = info->rules >= Z3D_CLASS_FORWARD && info->rules <= Z3D_CLASS_BACKWARD_WEIGHT;
     if (z3d_is_collective(in) && in->phase == Z3D_PHASE_WHOLE)
         return z3d_flow_fail(flow, "it must be started and waited for");
     if (!z3d_is_collective(in) && info->rules != Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE)
@@ -586,6 +617,8 @@ static z3d_status perform(z3d_flow *flow) {
     case Z3D_CLASS_FORWARD:
         return forward(flow);
     case Z3D_CLASS_BACKWARD:
+    case Z3D_CLASS_BACKWARD_INPUT:
+    case Z3D_CLASS_BACKWARD_WEIGHT:
         return backward(flow);
     case Z3D_CLASS_OPTIMIZER:
         return optimizer(flow);

@@ -13,25 +13,28 @@ typedef enum z3d_value_kind {
     Z3D_VALUE_NOTHING,         /* never written, released, overwritten or left undefined */
     Z3D_VALUE_OUTPUT,          /* of unit `of`, micro-batch `micro` */
     Z3D_VALUE_OUTPUT_GRADIENT, /* the loss's gradient with respect to that output */
-    Z3D_VALUE_SAVED,           /* what unit `of` saved for its backward */
-    Z3D_VALUE_PARAMETERS,      /* of group `of`; count: 0 before, 1 after the optimizer step */
-    Z3D_VALUE_OPTIMIZER,       /* its optimizer state, likewise */
-    Z3D_VALUE_GRADIENT_SUM,    /* this rank's gradients of group `of`: the first `count`
-                                  contributions to sum `micro` (a micro-batch's, or the step's 0) */
-    Z3D_VALUE_GRADIENT_TWIN,   /* what the other pipeline stage that holds the group has reduced */
+    Z3D_VALUE_SAVED,         /* what unit `of` saved for its backward; count 1: as the input half of
+                                backward left it */
+    Z3D_VALUE_DEFERRED,      /* what the input half of its backward leaves to the other half */
+    Z3D_VALUE_PARAMETERS,    /* of group `of`; count: 0 before, 1 after the optimizer step */
+    Z3D_VALUE_OPTIMIZER,     /* its optimizer state, likewise */
+    Z3D_VALUE_GRADIENT_SUM,  /* this rank's gradients of group `of`: the first `count`
+                                contributions to sum `micro` (a micro-batch's, or the step's 0) */
+    Z3D_VALUE_GRADIENT_TWIN, /* what the other pipeline stage that holds the group has reduced */
     Z3D_VALUE_GRADIENT_REDUCED /* over the shard axes: sums micro .. micro + count - 1, added */
 } z3d_value_kind;
 
 /* What is still to be added to a reduced gradient. */
 enum {
     Z3D_PENDING_REPLICAS = 1, /* other ranks' along the replica axes (of some of it) */
-    Z3D_PENDING_TWIN = 2      /* the other pipeline stage's */
+    Z3D_PENDING_TWIN = 2      /* those of the other chunk that uses the group */
 };
 
 typedef struct z3d_value {
     z3d_value_kind kind;
     int of, micro, count;
     int pending; /* of a reduced gradient */
+    int use;     /* of gradients: which of the group's sums (z3d_layout_use) */
 } z3d_value;
 
 /* A run of columns that is treated alike. What is no matrix has all columns. */
@@ -56,7 +59,7 @@ typedef struct z3d_flow {
     int at;            /* current entry */
     z3d_cells *cells;  /* by buffer */
     int *started;      /* by ticket: the entry that was started and not yet waited for, -1: none */
-    int *total;        /* by group: contributions of one micro-batch to its gradient */
+    int *total;        /* by group and use: contributions of one micro-batch to its gradient */
     int *place;        /* by unit and slot: which contribution */
     int losses;        /* micro-batches whose loss was added */
     bool begun, ended; /* ended: norm, loss or output have left the rank */

@@ -1,11 +1,11 @@
 /* Plays the programs of all ranks against each other. Every rank has one queue of collectives over
  * all groups, and one of sends and receives, in the order of their starts. A collective completes
- * when it is the head of every member's queue, with the same operands; a send and a receive when each
- * is the head of its rank's queue: nothing is buffered. This is stricter than a backend (in some,
- * groups may overtake each other), so what passes here cannot deadlock there. A start puts its collective into
- * the queue and continues. A wait, and an inner collective of a unit, stops the rank until it is
- * complete. There is no polling: a rank runs until it must wait, and is woken when its wait is
- * over, so the play always ends. */
+ * when it is the head of every member's queue, with the same operands; a send and a receive when
+ * each is the head of its rank's queue: nothing is buffered. This is stricter than a backend (in
+ * some, groups may overtake each other), so what passes here cannot deadlock there. A start puts
+ * its collective into the queue and continues. A wait, and an inner collective of a unit, stops the
+ * rank until it is complete. There is no polling: a rank runs until it must wait, and is woken when
+ * its wait is over, so the play always ends. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +25,8 @@ typedef struct call {
 } call;
 
 enum { COPY = -1, IDLE = -2 };
+
+static const char RANK[] = "rank", STAGE[] = "pipeline stage";
 
 typedef struct queued {
     int entry, child;
@@ -54,6 +56,7 @@ typedef struct meeting {
 
 typedef struct world {
     int count;
+    const char *whose; /* programs: RANK, or STAGE: one stands for all ranks of a stage */
     const z3d_mesh *mesh;
     player *player;
     meeting *meeting; /* by axes and the group's lowest rank */
@@ -127,7 +130,7 @@ static bool waits(const lane *l) {
 
 static int lane_of(const z3d_program *p, queued q) {
     return q.child < 0 && z3d_is_point_to_point(&p->instruction[q.entry]) ? POINT_TO_POINT
-                                                                         : COLLECTIVES;
+                                                                          : COLLECTIVES;
 }
 
 static void schedule(world *w, int rank) {
@@ -152,8 +155,8 @@ static z3d_status come(world *w, int rank) {
         describe_call(p, *head(&p->lane[COLLECTIVES]), b, sizeof b);
         return Z3D_ERROR(
             Z3D_ERR_PROGRAM,
-            "ranks of one group run different collectives: rank %d runs %s; rank %d runs %s",
-            m->first, a, rank, b);
+            "ranks of one group run different collectives: %s %d runs %s; %s %d runs %s", w->whose,
+            m->first, a, w->whose, rank, b);
     }
     if (++m->arrived == z3d_mesh_size(w->mesh, mine.axes)) w->full[w->num_full++] = index;
     return Z3D_OK;
@@ -209,9 +212,9 @@ static z3d_status meet_peer(world *w, int rank, bool *over) {
         describe_call(p, *head(own), a, sizeof a);
         describe_call(other, *head(theirs), b, sizeof b);
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "a send and a receive do not belong together: rank %d runs %s; rank %d "
-                         "runs %s",
-                         rank, a, peer, b);
+                         "a send and a receive do not belong together: %s %d runs %s; %s %d runs "
+                         "%s",
+                         w->whose, rank, a, w->whose, peer, b);
     }
     *over = true;
     own->done++, theirs->done++;
@@ -258,17 +261,19 @@ static z3d_status enqueue(world *w, int rank, queued q) {
 
 /* ---- one rank ---- */
 
-static z3d_status fail_entry(const player *p, int rank, int index, const char *why) {
+static z3d_status fail_entry(const world *w, int rank, int index, const char *why) {
     char entry[128];
-    return Z3D_ERROR(Z3D_ERR_PROGRAM, "rank %d, entry %d, %s: %s", rank, index,
-                     z3d_instruction_describe(p->program, index, entry, sizeof entry), why);
+    const z3d_program *p = w->player[rank].program;
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "%s %d, entry %d, %s: %s", w->whose, rank, index,
+                     z3d_instruction_describe(p, index, entry, sizeof entry), why);
 }
 
-static z3d_status wait(player *p, int rank, bool *over) {
+static z3d_status wait(world *w, int rank, bool *over) {
+    player *p = &w->player[rank];
     int64_t *number = &p->number[p->program->instruction[p->entry].ticket];
     const lane *l = &p->lane[lane_of(p->program, (queued){p->entry, -1})];
     if (*number == IDLE)
-        return fail_entry(p, rank, p->entry, "it waits for an entry that was not started");
+        return fail_entry(w, rank, p->entry, "it waits for an entry that was not started");
     *over = *number < l->done;
     if (*over) *number = IDLE;
     return Z3D_OK;
@@ -303,7 +308,7 @@ static z3d_status step(world *w, int rank, bool *over) {
         p->number[in->ticket] = meets ? l->started : COPY;
         if (meets) Z3D_TRY(enqueue(w, rank, (queued){p->entry, -1}));
     } else if (in->phase == Z3D_PHASE_WAIT) {
-        Z3D_TRY(wait(p, rank, over));
+        Z3D_TRY(wait(w, rank, over));
     } else if (z3d_communicates(in)) {
         Z3D_TRY(take_part(w, rank, -1, over));
     }
@@ -342,13 +347,13 @@ static z3d_status report_standstill(const world *w) {
         const player *p = &w->player[rank];
         const lane *l = stuck_lane(p);
         char what[256] = "has ended";
-        if (l ? waiting++ >= 3 : ended++ >= 1) continue;
+        if (l ? waiting++ >= 4 : ended++ >= 1) continue;
         if (l) describe_call(p, *head(l), what, sizeof what);
-        z3d_string_append(&text, "%srank %d %s%s", text.text ? "; " : "", rank,
+        z3d_string_append(&text, "%s%s %d %s%s", text.text ? "; " : "", w->whose, rank,
                           l ? "waits in " : "", what);
     }
-    z3d_status status = Z3D_ERROR(Z3D_ERR_PROGRAM, "no progress, %d of %d ranks wait: %s", waiting,
-                                  w->count, text.text ? text.text : "");
+    z3d_status status = Z3D_ERROR(Z3D_ERR_PROGRAM, "no progress, %d of %d %ss wait: %s", waiting,
+                                  w->count, w->whose, text.text ? text.text : "");
     z3d_string_free(&text);
     return status;
 }
@@ -364,7 +369,7 @@ static z3d_status check_ends(const world *w) {
         for (int i = 0; i < p->program->num_instructions; i++) {
             const z3d_instruction *in = &p->program->instruction[i];
             if (in->phase == Z3D_PHASE_START && p->number[in->ticket] != IDLE)
-                return fail_entry(p, rank, i, "nothing waits for it");
+                return fail_entry(w, rank, i, "nothing waits for it");
         }
     }
     return Z3D_OK;
@@ -379,7 +384,7 @@ static z3d_status make_player(player *p, const z3d_program *program) {
 }
 
 /* Every collective of an entry has a group, and units neither send nor receive. */
-static z3d_status check_entries(const z3d_program *p, int rank) {
+static z3d_status check_entries(const z3d_program *p, const char *whose, int rank) {
     for (int i = 0; i < p->num_instructions; i++) {
         const z3d_instruction *in = &p->instruction[i];
         bool known =
@@ -395,9 +400,9 @@ static z3d_status check_entries(const z3d_program *p, int rank) {
         }
         if (known) continue;
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
-                         "rank %d, entry %d: its collective has no group, peer or ticket (units "
-                         "must not send or receive)",
-                         rank, i);
+                         "%s %d, entry %d: its collective has no group, peer or ticket (units must "
+                         "not send or receive)",
+                         whose, rank, i);
     }
     return Z3D_OK;
 }
@@ -416,7 +421,7 @@ static z3d_status check_world(z3d_program *const *programs, int count) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "the programs of rank %d and rank 0 are of different worlds or modes",
                              rank);
-        Z3D_TRY(check_entries(p, rank));
+        Z3D_TRY(check_entries(p, RANK, rank));
     }
     return Z3D_OK;
 }
@@ -435,8 +440,9 @@ static z3d_status play_all(world *w, z3d_program *const *programs) {
     return check_ends(w);
 }
 
-static z3d_status play_world(z3d_program *const *programs, int count, const z3d_mesh *mesh) {
-    world w = {.count = count, .mesh = mesh};
+static z3d_status play_world(z3d_program *const *programs, int count, const char *whose,
+                             const z3d_mesh *mesh) {
+    world w = {.count = count, .whose = whose, .mesh = mesh};
     z3d_status status = play_all(&w, programs);
     for (int rank = 0; w.player != NULL && rank < count; rank++) {
         for (int l = 0; l < LANES; l++) free(w.player[rank].lane[l].queue);
@@ -451,13 +457,14 @@ static z3d_status play_world(z3d_program *const *programs, int count, const z3d_
 
 z3d_status z3d_program_verify_world(z3d_program *const *programs, int count) {
     Z3D_TRY(check_world(programs, count));
-    return play_world(programs, count, &programs[0]->mesh);
+    return play_world(programs, count, RANK, &programs[0]->mesh);
 }
 
 /* Members with equal programs come to each collective together: one plays with itself. */
 z3d_status z3d_program_verify_classes(z3d_program *const *programs, int stages) {
     z3d_mesh alone;
     Z3D_TRY(z3d_mesh_make(1, 1, stages, 0, &alone));
-    for (int stage = 0; stage < stages; stage++) Z3D_TRY(check_entries(programs[stage], stage));
-    return play_world(programs, stages, &alone);
+    for (int stage = 0; stage < stages; stage++)
+        Z3D_TRY(check_entries(programs[stage], STAGE, stage));
+    return play_world(programs, stages, STAGE, &alone);
 }

@@ -8,31 +8,53 @@
 
 /* ---- what a configuration takes ---- */
 
-z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
-    z3d_mesh mesh;
-    z3d_program_config program = {0};
+static int64_t host_bytes(const z3d_need *need) {
+    return need->arena[Z3D_SPACE_HOST] + need->snapshot;
+}
+
+static z3d_status need_of_rank(const z3d_config *config, const z3d_program_config *program,
+                               const z3d_model *model, const z3d_mesh *mesh, int threads,
+                               z3d_need *out) {
     z3d_program_set set = {0};
-    z3d_model *model = NULL;
     z3d_ledger ledger;
-    Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
-    Z3D_TRY(z3d_model_from_config(config, &model));
-    z3d_status status = z3d_plan_program_config(config, model, &program);
-    if (status == Z3D_OK)
-        status = z3d_program_set_create(model, &mesh, &program, threads, false, &set);
+    *out = (z3d_need){.rank = mesh->rank};
+    z3d_status status = z3d_program_set_create(model, mesh, program, threads, false, &set);
     if (status == Z3D_OK) {
         memcpy(out->arena, set.program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
         z3d_program_ledger(set.program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
         memcpy(out->peak, ledger.peak, sizeof out->peak);
-        status = z3d_plan_snapshot(config, &program, model, &mesh, &out->snapshot);
+        status = z3d_plan_snapshot(config, program, model, mesh, &out->snapshot);
     }
     z3d_program_set_release(&set);
-    z3d_plan_program_config_release(&program);
-    z3d_model_destroy(model);
     return status;
 }
 
-static int64_t host_bytes(const z3d_need *need) {
-    return need->arena[Z3D_SPACE_HOST] + need->snapshot;
+/* One rank of each pipeline stage: the others of a stage need as much. */
+static z3d_status need_of_stages(const z3d_config *config, const z3d_program_config *program,
+                                 const z3d_model *model, z3d_mesh mesh, int threads,
+                                 z3d_need *out) {
+    for (int i = 0; i < z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE); i++) {
+        z3d_need need;
+        mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, 0, i);
+        Z3D_TRY(need_of_rank(config, program, model, &mesh, threads, &need));
+        if (i == 0 || need.arena[Z3D_SPACE_DEVICE] + host_bytes(&need) >
+                          out->arena[Z3D_SPACE_DEVICE] + host_bytes(out))
+            *out = need;
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out) {
+    z3d_mesh mesh;
+    z3d_program_config program = {0};
+    z3d_model *model = NULL;
+    Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
+    Z3D_TRY(z3d_model_from_config(config, &model));
+    z3d_status status = z3d_plan_program_config(config, model, &program);
+    if (status == Z3D_OK) status = need_of_stages(config, &program, model, mesh, threads, out);
+    z3d_plan_program_config_release(&program);
+    z3d_model_destroy(model);
+    return status;
 }
 
 /* Of device memory. */
@@ -172,7 +194,7 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         if (need->peak[category] > need->peak[most]) most = category;
     z3d_string_append(
-        out, "does not fit: rank 0 needs %s, but has %s: %s too little %s memory\n",
+        out, "does not fit: rank %d needs %s, but has %s: %s too little %s memory\n", need->rank,
         z3d_format_bytes(device ? total(need, a->room) : host_bytes(need), takes, sizeof takes),
         z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
         z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),

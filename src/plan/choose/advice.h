@@ -6,13 +6,15 @@
 
 /* Bytes that one rank needs: its arenas, and what is outside of them. */
 typedef struct z3d_need {
+    int rank;
     int64_t arena[Z3D_SPACE_COUNT];
     int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
 } z3d_need;
 
-/* What rank 0 of `ranks` ranks (0: as z3d_plan_place finds them) with `threads` threads needs. As
- * z3d_plan_create, but without verification. Resolves `config`. Errors: as z3d_plan_create. */
+/* What the rank that needs most of `ranks` ranks (0: as z3d_plan_place finds them) with `threads`
+ * threads needs: rank 0, or the first rank of another pipeline stage. As z3d_plan_create, but
+ * without verification. Resolves `config`. Errors: as z3d_plan_create. */
 z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *out);
 
 /* The memory that a rank may use. */

@@ -86,6 +86,24 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                                      tokens, sizeof tokens));
 }
 
+/* Which schedule, and how many units each of its chunks has. */
+static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
+    const z3d_layout *layout = z3d_engine_layout(facts->engine);
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    z3d_string chunks = {0};
+    if (layout->stages == 1) return;
+    for (int c = 0; c < layout->num_chunks; c++)
+        z3d_string_append(&chunks, "%s%d", c ? ", " : "",
+                          layout->first_unit[c + 1] - layout->first_unit[c]);
+    z3d_console_say(console, "pipeline    %s, %d stages, units of the %d chunks: %s%s",
+                    z3d_schedule_name(program->pipeline.schedule), layout->stages,
+                    layout->num_chunks, chunks.text ? chunks.text : "?",
+                    z3d_keeps_all_rows(layout, 0, Z3D_PART_PARAMETERS) ? ""
+                    : program->pipeline.gather_per_step ? "; parameters gathered once per step"
+                                                        : "; parameters gathered for each pass");
+    z3d_string_free(&chunks);
+}
+
 /* On the cpu device there is nothing to choose. */
 static void say_graph(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
@@ -160,17 +178,20 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_model(console, facts);
     say_mesh(console, facts);
     say_method(console, facts);
+    say_pipeline(console, facts);
     say_graph(console, facts);
     say_buckets(console, facts);
     say_data(console, facts);
     z3d_string memory = {0};
-    char bytes[32], buffers[32], beside[96] = "";
-    append_ledger(&memory, z3d_engine_planned(facts->engine, Z3D_SPACE_DEVICE));
-    if (facts->buffer_bytes > 0)
+    char bytes[32], buffers[32], beside[96] = "", whose[48] = "per rank";
+    append_ledger(&memory, &facts->memory->planned[Z3D_SPACE_DEVICE]);
+    if (facts->memory->buffer_bytes > 0)
         snprintf(beside, sizeof beside, ", plus %s of communication buffers",
-                 z3d_format_bytes(facts->buffer_bytes, buffers, sizeof buffers));
-    z3d_console_say(console, "memory      %s per rank in one block%s; peak use:\n            %s",
-                    z3d_format_bytes(z3d_engine_arena_bytes(facts->engine), bytes, sizeof bytes),
+                 z3d_format_bytes(facts->memory->buffer_bytes, buffers, sizeof buffers));
+    if (z3d_mesh_size(facts->mesh, Z3D_AXES_PIPELINE) > 1)
+        snprintf(whose, sizeof whose, "on rank %d, which takes most,", facts->memory->rank);
+    z3d_console_say(console, "memory      %s %s in one block%s; peak use:\n            %s",
+                    z3d_format_bytes(facts->memory->arena_bytes, bytes, sizeof bytes), whose,
                     beside, memory.text ? memory.text : "?");
     z3d_string_free(&memory);
     say_checkpoints(console, facts);
@@ -244,28 +265,30 @@ static void say_used(z3d_console *console, const char *what, int64_t planned, in
 }
 
 static void say_memory(z3d_console *console, const z3d_run_end *end) {
-    const z3d_ledger *const *planned = end->planned, *const *measured = end->measured;
-    char bytes[32];
-    z3d_console_say(console, "memory of rank 0       planned    measured");
+    const z3d_rank_memory *memory = end->memory;
+    const z3d_ledger *planned = memory->planned, *measured = memory->measured;
+    char bytes[32], title[32];
+    snprintf(title, sizeof title, "memory of rank %d", memory->rank);
+    z3d_console_say(console, "%-16s  %12s%12s", title, "planned", "measured");
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         say_used(console, z3d_category_name((z3d_category)category),
-                 planned[Z3D_SPACE_DEVICE]->peak[category],
-                 measured[Z3D_SPACE_DEVICE]->peak[category]);
-    say_used(console, "total peak", planned[Z3D_SPACE_DEVICE]->total_peak,
-             measured[Z3D_SPACE_DEVICE]->total_peak);
-    say_used(console, "in host memory", planned[Z3D_SPACE_HOST]->total_peak,
-             measured[Z3D_SPACE_HOST]->total_peak);
-    if (end->outside_memory >= 0)
+                 planned[Z3D_SPACE_DEVICE].peak[category],
+                 measured[Z3D_SPACE_DEVICE].peak[category]);
+    say_used(console, "total peak", planned[Z3D_SPACE_DEVICE].total_peak,
+             measured[Z3D_SPACE_DEVICE].total_peak);
+    say_used(console, "in host memory", planned[Z3D_SPACE_HOST].total_peak,
+             measured[Z3D_SPACE_HOST].total_peak);
+    if (memory->outside >= 0)
         z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
-                        "-", z3d_format_bytes(end->outside_memory, bytes, sizeof bytes));
+                        "-", z3d_format_bytes(memory->outside, bytes, sizeof bytes));
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
         for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-            if (planned[space]->peak[category] != measured[space]->peak[category])
+            if (planned[space].peak[category] != measured[space].peak[category])
                 z3d_console_say(console, "  ! %s%s: %lld bytes planned, %lld used",
                                 z3d_category_name((z3d_category)category),
                                 space == Z3D_SPACE_HOST ? " in host memory" : "",
-                                (long long)planned[space]->peak[category],
-                                (long long)measured[space]->peak[category]);
+                                (long long)planned[space].peak[category],
+                                (long long)measured[space].peak[category]);
 }
 
 /* The process as the system sees it. */

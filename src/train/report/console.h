@@ -15,6 +15,15 @@
 #include "src/train/report/resident.h"
 #include "zero/zero.h"
 
+/* What one rank takes. */
+typedef struct z3d_rank_memory {
+    int rank;
+    int64_t arena_bytes;  /* in device memory */
+    int64_t buffer_bytes; /* of communication, beside the arena */
+    int64_t outside;      /* beyond the categories; -1: unknown */
+    z3d_ledger planned[Z3D_SPACE_COUNT], measured[Z3D_SPACE_COUNT];
+} z3d_rank_memory;
+
 /* Everything in the start summary. */
 typedef struct z3d_run_facts {
     const z3d_config *config; /* resolved */
@@ -24,9 +33,9 @@ typedef struct z3d_run_facts {
     const char *device; /* description */
     int nodes;
     const char *offload_why; /* what cpu_checkpointing auto became and why; NULL: it was not auto */
-    const char *graph_obstacle; /* why steps cannot be captured; NULL: they can */
-    int64_t buffer_bytes;       /* of communication, beside the arena */
-    double peak_tflops;         /* of one rank; 0: unknown */
+    const char *graph_obstacle;    /* why steps cannot be captured; NULL: they can */
+    const z3d_rank_memory *memory; /* of the rank that takes most */
+    double peak_tflops;            /* of one rank; 0: unknown */
     bool peak_measured;
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
@@ -63,12 +72,11 @@ typedef struct z3d_run_end {
     double first_loss, last_loss;
     double validation_loss; /* NAN: none */
     double tokens_per_second, mfu;
-    const z3d_ledger *planned[Z3D_SPACE_COUNT], *measured[Z3D_SPACE_COUNT];
-    int64_t arena_bytes;          /* of all memory spaces */
-    const z3d_resident *resident; /* NULL: unknown */
-    int64_t outside_memory;       /* beyond the categories; -1: unknown */
-    z3d_group *const *group;      /* by set of axes */
-    bool offloaded;               /* activation checkpoints lie in host memory: */
+    const z3d_rank_memory *memory; /* of the rank that takes most */
+    int64_t arena_bytes;           /* rank 0's, of all memory spaces */
+    const z3d_resident *resident;  /* rank 0's; NULL: unknown */
+    z3d_group *const *group;       /* by set of axes */
+    bool offloaded;                /* activation checkpoints lie in host memory: */
     /* Of all steps; of them waits for copies, NAN where nobody timed them. */
     double step_seconds, transfer_seconds;
     bool saves; /* checkpoints */

@@ -1,6 +1,7 @@
 /* A rank's memory outside of the memory plan. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -64,4 +65,37 @@ int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer) {
                                            snapshot_of(trainer).bytes;
     if (peak < 0) return -1;
     return peak > ours ? peak - ours : 0; /* pages that nothing has touched yet are not resident */
+}
+
+static z3d_rank_memory own_memory(const z3d_trainer *trainer) {
+    z3d_rank_memory out = {.rank = trainer->rank,
+                           .arena_bytes = z3d_engine_arena_bytes(trainer->engine),
+                           .buffer_bytes = z3d_trainer_buffer_bytes(trainer),
+                           .outside = z3d_trainer_outside_bytes(trainer)};
+    for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
+        out.planned[s] = *z3d_engine_planned(trainer->engine, (z3d_space)s);
+        out.measured[s] = *z3d_engine_measured(trainer->engine, (z3d_space)s);
+    }
+    return out;
+}
+
+static int64_t planned_total(const z3d_rank_memory *memory) {
+    int64_t bytes = 0;
+    for (int s = 0; s < Z3D_SPACE_COUNT; s++) bytes += memory->planned[s].total_peak;
+    return bytes;
+}
+
+z3d_status z3d_trainer_find_memory(z3d_trainer *trainer, z3d_rank_memory *out) {
+    int ranks = z3d_world_size(trainer->world);
+    z3d_rank_memory *all = NULL;
+    *out = own_memory(trainer);
+    if (z3d_mesh_size(&trainer->mesh, Z3D_AXES_PIPELINE) == 1) return Z3D_OK;
+    z3d_status status = z3d_new((size_t)ranks, sizeof *all, "the ranks' memory", &all);
+    status = z3d_trainer_agree(trainer, status);
+    z3d_trainer_wait_place(trainer);
+    if (status == Z3D_OK) status = z3d_world_gather_all(trainer->world, out, all, sizeof *out);
+    for (int rank = 0; rank < ranks && status == Z3D_OK; rank++)
+        if (rank == 0 || planned_total(&all[rank]) > planned_total(out)) *out = all[rank];
+    free(all);
+    return status;
 }

@@ -1,0 +1,380 @@
+// What the verifier finds in programs of pipelines: sends and receives that do not belong together,
+// wrong ends, waits at the wrong place, circular waits; the ranks or the stage are named.
+#include <functional>
+#include <iterator>
+
+#include "tests/zero/programs.h"
+
+namespace {
+
+using harness::Schedule;
+using harness::SCHEDULES;
+using programs::Copy;
+using programs::Options;
+using programs::World;
+
+Options options(const Schedule &schedule, int pipeline, int tensor, int accumulation) {
+    Options o = programs::small();
+    o.schedule = schedule.kind;
+    o.chunks = schedule.chunks;
+    o.pipeline = pipeline;
+    o.tensor = tensor;
+    o.accumulation = accumulation;
+    o.stage = 3;
+    o.layers = 7;
+    return o;
+}
+
+// Which entry: the n-th of its kind that is about this micro-batch (-1: any).
+struct Entry {
+    z3d_opcode opcode;
+    z3d_phase phase;
+    int micro, skip;
+};
+
+int find(const Copy &c, Entry e) {
+    for (size_t i = 0; i < c.entries.size(); i++) {
+        const z3d_instruction &in = c.entries[i];
+        if (in.opcode == e.opcode && in.phase == e.phase && (e.micro < 0 || in.micro == e.micro) &&
+            e.skip-- == 0)
+            return (int)i;
+    }
+    ADD_FAILURE() << z3d_opcode_name(e.opcode) << " is not in the program";
+    return 0;
+}
+
+z3d_instruction &at(Copy &c, Entry e) {
+    return c.entries[(size_t)find(c, e)];
+}
+
+Entry start(z3d_opcode opcode, int micro = -1, int skip = 0) {
+    return {opcode, Z3D_PHASE_START, micro, skip};
+}
+
+Entry wait(z3d_opcode opcode, int micro = -1, int skip = 0) {
+    return {opcode, Z3D_PHASE_WAIT, micro, skip};
+}
+
+void erase(Copy &c, Entry e) {
+    c.entries.erase(c.entries.begin() + find(c, e));
+}
+
+// Both halves of a send or receive.
+void erase_both(Copy &c, z3d_opcode opcode, int micro = -1, int skip = 0) {
+    int ticket = at(c, start(opcode, micro, skip)).ticket;
+    for (size_t i = c.entries.size(); i-- > 0;)
+        if (c.entries[i].phase != Z3D_PHASE_WHOLE && c.entries[i].ticket == ticket)
+            c.entries.erase(c.entries.begin() + (long)i);
+}
+
+// Again, with a ticket of its own.
+void twice(Copy &c, z3d_opcode opcode) {
+    int first = find(c, start(opcode)), ticket = c.program.num_tickets++;
+    z3d_instruction again = c.entries[(size_t)first];
+    int last = first;
+    while (c.entries[(size_t)last].phase != Z3D_PHASE_WAIT ||
+           c.entries[(size_t)last].ticket != again.ticket)
+        last++;
+    for (z3d_phase phase : {Z3D_PHASE_WAIT, Z3D_PHASE_START}) {
+        again.phase = phase;
+        again.ticket = ticket;
+        c.entries.insert(c.entries.begin() + last + 1, again);
+    }
+}
+
+void move_before(Copy &c, Entry what, Entry where) {
+    int from = find(c, what), to = find(c, where);
+    z3d_instruction entry = c.entries[(size_t)from];
+    c.entries.insert(c.entries.begin() + to, entry);
+    c.entries.erase(c.entries.begin() + from + (to < from));
+}
+
+// One fault, in the programs of some ranks.
+struct Fault {
+    const char *what;
+    std::vector<int> ranks;
+    std::function<void(Copy &)> apply;
+    bool alone; // the program of the first of them is refused without the others', too
+    std::vector<const char *> words;
+};
+
+void expect_words(const std::vector<const char *> &words) {
+    for (const char *word : words)
+        EXPECT_NE(nullptr, strstr(z3d_error_message(), word))
+            << z3d_error_message() << "\n  lacks: " << word;
+}
+
+void expect_refused(World &world, const Fault &fault) {
+    SCOPED_TRACE(programs::name_of(world.o) + ": " + fault.what);
+    std::vector<std::unique_ptr<Copy>> copies;
+    std::vector<z3d_program *> all = world.programs;
+    for (int rank : fault.ranks) {
+        copies.push_back(std::make_unique<Copy>(*all[(size_t)rank]));
+        fault.apply(*copies.back());
+        ASSERT_Z3D(copies.back()->settle());
+        all[(size_t)rank] = copies.back()->sync();
+    }
+    EXPECT_EQ(z3d_program_verify(all[(size_t)fault.ranks[0]]),
+              fault.alone ? Z3D_ERR_PROGRAM : Z3D_OK)
+        << z3d_error_message();
+    if (fault.words.empty()) return; // the ends agree
+    EXPECT_EQ(z3d_program_verify_world(all.data(), (int)all.size()), Z3D_ERR_PROGRAM);
+    expect_words(fault.words);
+}
+
+// Ranks 0 and 1 are the two stages.
+const std::vector<Fault> &faults() {
+    static const std::vector<Fault> list = {
+        {"a send is missing",
+         {0},
+         [](Copy &c) { erase_both(c, Z3D_OP_SEND_INPUT); },
+         false,
+         {"rank 0", "rank 1", "send_input", "recv_input"}},
+        {"a receive is missing",
+         {1},
+         [](Copy &c) { erase_both(c, Z3D_OP_RECV_INPUT); },
+         true,
+         {"rank 0", "rank 1", "send_input"}},
+        {"a gradient is not sent back",
+         {1},
+         [](Copy &c) { erase_both(c, Z3D_OP_SEND_INPUT_GRADIENT, 1); },
+         false,
+         {"rank 0", "rank 1", "input_gradient"}},
+        {"the last gradient is not sent back",
+         {1},
+         [](Copy &c) {
+             int last = -1;
+             while (c.find(Z3D_OP_SEND_INPUT_GRADIENT, last + 1, Z3D_PHASE_START) >= 0) last++;
+             erase_both(c, Z3D_OP_SEND_INPUT_GRADIENT, -1, last);
+         },
+         false,
+         {"rank 0", "rank 1", "recv_input_gradient"}},
+        {"it is sent twice",
+         {0},
+         [](Copy &c) { twice(c, Z3D_OP_SEND_INPUT); },
+         false,
+         {"rank 0", "rank 1", "send_input"}},
+        {"it is received twice",
+         {1},
+         [](Copy &c) { twice(c, Z3D_OP_RECV_INPUT); },
+         false,
+         {"rank 0", "rank 1", "recv_input"}},
+        {"the tied table's gradients are not sent",
+         {0},
+         [](Copy &c) { erase_both(c, Z3D_OP_SEND_GRADS); },
+         false,
+         {"rank 0", "rank 1", "recv_grads wte"}},
+        {"the tied table's gradients are not received",
+         {1},
+         [](Copy &c) { erase_both(c, Z3D_OP_RECV_GRADS); },
+         true,
+         {"rank 0", "rank 1", "send_grads wte"}},
+        {"the tied table's gradients are not added",
+         {0, 1},
+         [](Copy &c) { c.entries.erase(c.entries.begin() + c.find(Z3D_OP_ADD_GRADS)); },
+         true,
+         {}},
+        {"both send the tied table's gradients first",
+         {1},
+         [](Copy &c) { move_before(c, start(Z3D_OP_SEND_GRADS), start(Z3D_OP_RECV_GRADS)); },
+         false,
+         {"rank 0", "rank 1", "send_grads wte"}},
+        {"a wait is missing", {1}, [](Copy &c) { erase(c, wait(Z3D_OP_RECV_INPUT)); }, true, {}},
+        {"a receive waits for the next micro-batch's",
+         {1},
+         [](Copy &c) {
+             z3d_instruction &a = at(c, wait(Z3D_OP_RECV_INPUT, 0)),
+                             &b = at(c, wait(Z3D_OP_RECV_INPUT, 1));
+             std::swap(a, b);
+         },
+         true,
+         {}},
+        {"it sends another micro-batch",
+         {0},
+         [](Copy &c) {
+             at(c, start(Z3D_OP_SEND_INPUT, 0)).micro = 1;
+             at(c, wait(Z3D_OP_SEND_INPUT, 0)).micro = 1;
+         },
+         true,
+         {"rank 0", "rank 1", "micro 1", "micro 0"}},
+        {"it receives another micro-batch",
+         {1},
+         [](Copy &c) {
+             at(c, start(Z3D_OP_RECV_INPUT, 0)).micro = 1;
+             at(c, wait(Z3D_OP_RECV_INPUT, 0)).micro = 1;
+         },
+         true,
+         {"rank 0", "rank 1", "micro 1", "micro 0"}},
+        {"it sends another unit's output",
+         {0},
+         [](Copy &c) {
+             int unit = at(c, start(Z3D_OP_SEND_INPUT)).unit;
+             for (z3d_instruction &in : c.entries)
+                 if (in.opcode == Z3D_OP_SEND_INPUT && in.unit == unit) in.unit--;
+         },
+         true,
+         {"rank 0", "rank 1", "do not belong together"}},
+        {"a shorter part is sent",
+         {0},
+         [](Copy &c) {
+             at(c, start(Z3D_OP_SEND_INPUT, 0)).count--;
+             at(c, wait(Z3D_OP_SEND_INPUT, 0)).count--;
+         },
+         true,
+         {"rank 0", "rank 1", "do not belong together"}},
+        {"both ends move a shorter part",
+         {0, 1},
+         [](Copy &c) {
+             for (z3d_instruction &in : c.entries)
+                 if (z3d_is_point_to_point(&in) && in.unit >= 0) in.count--;
+         },
+         true,
+         {}},
+        {"a unit writes where the output before is still being sent",
+         {0},
+         [](Copy &c) {
+             int sent = at(c, start(Z3D_OP_SEND_INPUT, 0)).buffer[Z3D_SLOT_INPUT], written = -1;
+             size_t i = (size_t)find(c, start(Z3D_OP_SEND_INPUT, 0));
+             size_t over = (size_t)find(c, wait(Z3D_OP_SEND_INPUT, 0));
+             for (; i < over && written < 0; i++)
+                 for (int slot : {Z3D_SLOT_OUTPUT, Z3D_SLOT_INPUT_GRADIENT, Z3D_SLOT_WORKSPACE})
+                     written = std::max(written, c.entries[i].buffer[slot]);
+             ASSERT_GE(written, 0);
+             c.buffers[(size_t)sent].bytes = 1 << 20;
+             for (z3d_instruction &in : c.entries)
+                 for (int &buffer : in.buffer)
+                     if (buffer == written) buffer = sent;
+         },
+         true,
+         {}},
+    };
+    return list;
+}
+
+// Four ranks, tensor 2 x pipeline 2, that meet nobody: rank 1 waits for its gradient before the
+// collective for which rank 0 waits, rank 2 for rank 0's output before the one for which rank 3
+// waits, and rank 3 gives rank 1 its gradient behind it. No two of them alone are in a circle.
+void wait_in_a_circle(Copy &c, int rank) {
+    const Entry second = {Z3D_OP_FORWARD, Z3D_PHASE_WHOLE, 1, 0};
+    const Entry first_back = {Z3D_OP_BACKWARD, Z3D_PHASE_WHOLE, 0, 0};
+    if (rank == 1) {
+        move_before(c, start(Z3D_OP_RECV_INPUT_GRADIENT, 0), second);
+        move_before(c, wait(Z3D_OP_RECV_INPUT_GRADIENT, 0), second);
+    }
+    if (rank == 2) {
+        move_before(c, start(Z3D_OP_RECV_INPUT, 1), first_back);
+        move_before(c, wait(Z3D_OP_RECV_INPUT, 1), first_back);
+    }
+    if (rank == 3) {
+        // The gradient leaves before the next input is asked for.
+        const Entry asked = start(Z3D_OP_RECV_INPUT, 1);
+        int from = find(c, asked), to = find(c, start(Z3D_OP_SEND_INPUT_GRADIENT, 0));
+        z3d_instruction entry = c.entries[(size_t)from];
+        c.entries.insert(c.entries.begin() + to + 1, entry);
+        c.entries.erase(c.entries.begin() + from);
+    }
+}
+
+} // namespace
+
+TEST(Pipeline, FaultsAreRefusedInEverySchedule) {
+    for (const Schedule &schedule : SCHEDULES)
+        for (bool overlap : {true, false}) {
+            Options o = options(schedule, 2, 1, 4);
+            o.overlap = overlap;
+            o.recompute = false;
+            World world(o);
+            ASSERT_Z3D(world.prepare());
+            ASSERT_Z3D(world.build());
+            for (const Fault &fault : faults()) {
+                if (!overlap && strstr(fault.what, "still being sent"))
+                    continue; // it is over at once
+                expect_refused(world, fault);
+                if (HasFatalFailure()) return;
+            }
+        }
+}
+
+TEST(Pipeline, CollectivesAndReceivesInACircleAreRefused) {
+    World world(options(SCHEDULES[0], 2, 2, 2));
+    world.o.stage = 0;
+    world.o.recompute = world.o.overlap = false;
+    world.o.sequence_parallel = true; // what crosses is not gathered
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    std::vector<std::unique_ptr<Copy>> copies;
+    std::vector<z3d_program *> all;
+    for (int rank = 0; rank < 4; rank++) {
+        copies.push_back(std::make_unique<Copy>(*world.programs[(size_t)rank]));
+        wait_in_a_circle(*copies.back(), rank);
+        ASSERT_Z3D(copies.back()->settle());
+        all.push_back(copies.back()->sync());
+        EXPECT_Z3D(z3d_program_verify(all.back())) << "rank " << rank;
+    }
+    EXPECT_EQ(z3d_program_verify_world(all.data(), 4), Z3D_ERR_PROGRAM);
+    expect_words({"4 of 4 ranks wait", "rank 0 waits in", "rank 1 waits in", "rank 2 waits in",
+                  "rank 3 waits in", "recv_input_gradient", "reduce_scatter of"});
+    for (const std::vector<int> &mended : {std::vector<int>{2}, {1, 3}}) { // no circle then
+        std::vector<z3d_program *> others = all;
+        for (int rank : mended) others[(size_t)rank] = world.programs[(size_t)rank];
+        EXPECT_Z3D(z3d_program_verify_world(others.data(), 4)) << "rank " << mended[0];
+    }
+}
+
+// A step of a large world: one program of each stage stands for all ranks of it.
+TEST(Pipeline, ALargeWorldIsVerifiedByClasses) {
+    for (const Schedule &schedule : SCHEDULES) {
+        Options o = options(schedule, 4, 8, 8);
+        o.data = 16;
+        o.hidden = 64;
+        o.heads = 8;
+        o.sequence_parallel = true;
+        SCOPED_TRACE(programs::name_of(o));
+        z3d_model *model = nullptr;
+        z3d_mesh mesh;
+        z3d_program_config config = o.program_config();
+        z3d_program_set set[4];
+        std::vector<z3d_program *> all;
+        ASSERT_Z3D(o.create_model(&model));
+        for (int stage = 0; stage < 4; stage++) {
+            ASSERT_Z3D(z3d_mesh_make(8, 16, 4, 5, &mesh));
+            mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, 5, stage);
+            ASSERT_Z3D(z3d_program_set_create(model, &mesh, &config, 1, true, &set[stage]));
+            EXPECT_TRUE(set[stage].classes);
+            all.push_back(set[stage].program[Z3D_MODE_TRAIN]);
+        }
+        EXPECT_Z3D(z3d_program_verify_classes(all.data(), 4));
+        std::vector<z3d_program *> wrong = all;
+        Copy lost(*all[2]);
+        erase_both(lost, Z3D_OP_SEND_INPUT, 3);
+        wrong[2] = lost.sync();
+        EXPECT_EQ(z3d_program_verify_classes(wrong.data(), 4), Z3D_ERR_PROGRAM);
+        expect_words({"pipeline stage 2", "pipeline stage 3", "recv_input"});
+        Copy late(*all[1]);
+        erase(late, start(Z3D_OP_RECV_INPUT, 2));
+        wrong = all;
+        wrong[1] = late.sync();
+        EXPECT_EQ(z3d_program_verify_classes(wrong.data(), 4), Z3D_ERR_PROGRAM);
+        expect_words({"pipeline stage 1"});
+        for (z3d_program_set &s : set) z3d_program_set_release(&s);
+        z3d_model_destroy(model);
+    }
+}
+
+TEST(Pipeline, SchedulesThatDoNotFitAreRefused) {
+    Options o = options({Z3D_SCHEDULE_INTERLEAVED, 2}, 2, 1, 3);
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    EXPECT_EQ(world.build(), Z3D_ERR_CONFIG);
+    expect_words({"interleaved", "micro"});
+    o = options(SCHEDULES[0], 4, 1, 4);
+    o.layers = 1;
+    World small(o);
+    EXPECT_EQ(small.prepare(), Z3D_ERR_CONFIG);
+    expect_words({"3 units", "4 chunks"});
+}
+
+int main(int argc, char **argv) {
+    testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
