@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -188,6 +189,93 @@ TEST(Bubble, ZeroBubbleSchedules) {
             EXPECT_NEAR(v.time.seconds, 6.0 * m + p - 1, 1e-9);
         }
     }
+}
+
+// Eight stages, a node each: a transfer takes as long as two products. It is hidden where a stage
+// has other work, and adds to the way there and back; 1f1b then waits in every round trip.
+TEST(Bubble, TransfersTakeTime) {
+    const int p = 8, m = 16;
+    Pipeline of(Z3D_SCHEDULE_GPIPE, p, 1, m, 3);
+    double bytes = WIDTH * WIDTH * 4;
+    of.hardware.devices = 1;
+    of.hardware.network_bandwidth = 1e-9 * bytes / 0.5; // half a second
+    of.play();
+    // The way through all stages and back, then the last stage's other micro-batches.
+    EXPECT_NEAR(of.time.seconds, 3.0 * (m + p - 1) + 2 * 0.5 * (p - 1), 1e-9);
+    EXPECT_EQ(of.time.bytes[Z3D_AXES_PIPELINE], 2 * m * bytes); // up and down
+    EXPECT_EQ(of.time.bytes_between_nodes[Z3D_AXES_PIPELINE], 2 * m * bytes);
+    EXPECT_NEAR(of.time.compute, 3.0 * m, 1e-9);
+    double free_of_links = of.time.seconds;
+    of.hardware.devices = 8; // one node, whose links take no time
+    of.play();
+    EXPECT_NEAR(of.time.seconds, 3.0 * (m + p - 1), 1e-9);
+    EXPECT_EQ(of.time.bytes_between_nodes[Z3D_AXES_PIPELINE], 0);
+    EXPECT_LT(of.time.seconds, free_of_links);
+}
+
+// What moves data takes from compute: without overlap every transfer is paid for at both ends.
+TEST(Bubble, TransfersThatComputeMoves) {
+    const int p = 2, m = 4;
+    Pipeline of(Z3D_SCHEDULE_1F1B, p, 1, m);
+    of.hardware.link_bandwidth = 1e-9 * WIDTH * WIDTH * 4 / 0.25;
+    of.hardware.overlap = 0;
+    of.play();
+    for (int s = 0; s < p; s++)
+        EXPECT_GE(of.simulation->stage[s].time.exposed[Z3D_AXES_PIPELINE], 2 * m * 0.25 - 1e-9);
+}
+
+// A rank of any stage is planned alike, and the time of the step is one.
+TEST(Bubble, EveryRankSeesTheSameStages) {
+    Pipeline first(Z3D_SCHEDULE_1F1B, 4, 1, 6, 0), third(Z3D_SCHEDULE_1F1B, 4, 1, 6, 2);
+    first.play();
+    third.play();
+    ASSERT_EQ(third.simulation->own, 2);
+    for (int s = 0; s < 4; s++) {
+        const z3d_step_time &a = first.simulation->stage[s].time;
+        const z3d_step_time &b = third.simulation->stage[s].time;
+        EXPECT_EQ(0, memcmp(&a, &b, sizeof a)) << s;
+        EXPECT_EQ(first.simulation->stage[s].arena[Z3D_SPACE_DEVICE],
+                  third.simulation->stage[s].arena[Z3D_SPACE_DEVICE]);
+    }
+    EXPECT_EQ(z3d_engine_layout(third.simulation->engine)->stage, 2);
+}
+
+// Spans of one stage's compute lane: work, waits and bubbles fill the step; none overlap.
+TEST(Bubble, SpansFillTheStep) {
+    Pipeline of(Z3D_SCHEDULE_1F1B, 3, 1, 4);
+    struct Taken {
+        double instructions[3] = {}, bubble[3] = {}, last[3] = {};
+    } taken;
+    z3d_spans spans = {[](void *context, const z3d_span *span) {
+                           auto *t = static_cast<Taken *>(context);
+                           double seconds = span->end - span->begin;
+                           if (span->kind == Z3D_SPAN_BUBBLE) t->bubble[span->stage] += seconds;
+                           if (span->kind != Z3D_SPAN_INSTRUCTION) return;
+                           EXPECT_GE(span->begin, t->last[span->stage]);
+                           t->last[span->stage] = span->end;
+                           t->instructions[span->stage] += seconds;
+                       },
+                       &taken};
+    of.play(&spans);
+    for (int s = 0; s < 3; s++) {
+        EXPECT_NEAR(taken.bubble[s], of.simulation->stage[s].time.bubble, 1e-9);
+        EXPECT_NEAR(taken.instructions[s], of.time.seconds, 1e-9); // waits lie within
+    }
+}
+
+// A tape whose receive nobody answers.
+TEST(Bubble, StagesThatWaitForEverAreNamed) {
+    Pipeline of(Z3D_SCHEDULE_1F1B, 2, 1, 2);
+    ASSERT_EQ(Z3D_OK, of.status) << z3d_error_message();
+    z3d_tape *tape = of.simulation->stage[1].tape;
+    for (int e = 0; e < tape->events; e++)
+        if (tape->event[e].kind == Z3D_EVENT_START && tape->event[e].of == Z3D_COLLECTIVE_SEND)
+            tape->event[e].of = Z3D_COLLECTIVE_RECV;
+    EXPECT_EQ(Z3D_ERR_PROGRAM,
+              z3d_simulation_play(of.simulation, &of.hardware, 0, nullptr, &of.time));
+    std::string message = z3d_error_message();
+    EXPECT_NE(message.find("pipeline stage 0 waits for ever"), std::string::npos) << message;
+    EXPECT_NE(message.find("recv_input_gradient"), std::string::npos) << message;
 }
 
 int main(int argc, char **argv) {

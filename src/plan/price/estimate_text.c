@@ -83,6 +83,17 @@ static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *o
                               t->bytes_between_nodes[axes] * 1e-9);
 }
 
+static const char *const gathers[] = {"per_microbatch", "per_step"};
+
+static void print_gathers(const z3d_estimate *e, z3d_string *out) {
+    if (!(e->gather[0].seconds > 0)) return;
+    z3d_string_append(out, "  zero_optimization.pipeline_gather, both ways\n");
+    for (int way = 0; way < 2; way++)
+        z3d_string_append(out, "    %-24s %12.6f s a step, arena %.3f GB, %s\n", gathers[way],
+                          e->gather[way].seconds, (double)e->gather[way].arena * 1e-9,
+                          e->gather[way].fits ? "fits" : "does not fit");
+}
+
 static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
     const z3d_simulation *simulation = of->simulation;
     const z3d_layout *layout = z3d_engine_layout(simulation->engine);
@@ -107,6 +118,7 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
         z3d_stage_units(of->model, layout, s, out);
         z3d_string_append(out, "\n");
     }
+    print_gathers(e, out);
 }
 
 static void saving_line(z3d_string *out, const char *name, double bytes, double seconds) {
@@ -250,7 +262,15 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
         more(out, "bytes_passed", stage->time.bytes[Z3D_AXES_PIPELINE]);
         z3d_string_append(out, "}");
     }
-    z3d_string_append(out, "]}");
+    z3d_string_append(out, "]");
+    for (int way = 0; way < 2 && e->gather[0].seconds > 0; way++) {
+        z3d_string_append(out, "%s\"%s\": {", way ? ", " : ", \"pipeline_gather\": {", gathers[way]);
+        number(out, "step", e->gather[way].seconds);
+        more(out, "arena", (double)e->gather[way].arena);
+        z3d_string_append(out, ", \"fits\": %s}%s", e->gather[way].fits ? "true" : "false",
+                          way ? "}" : "");
+    }
+    z3d_string_append(out, "}");
 }
 
 static void saving_json(const z3d_saving *s, z3d_string *out) {
