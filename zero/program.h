@@ -51,6 +51,9 @@ typedef struct z3d_program_config {
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
     bool gathered; /* evaluate, generate: no parameter changed since this mode's gathers ran, so
                       that what every rank keeps whole is whole already */
+    bool
+        rough_memory; /* for prices of programs that do not run: buffers are placed in a simple way,
+                         so the arena is larger than it need be; its lower bound is what counts */
     z3d_pipeline_config pipeline;
 } z3d_program_config;
 

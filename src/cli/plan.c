@@ -16,6 +16,8 @@ static const char help[] =
     "                   [--schedule FILE.svg]]\n"
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
     "                   [--write FILE]\n"
+    "       zero3d plan CONFIG [key=value ...] --recommend --hardware FILE [--ranks N] [--json]\n"
+    "                   [--write FILE]\n"
     "\n"
     "Shows what a run would need, without running it. One process makes the step program of any\n"
     "rank of any world. It prints that rank's memory by category (parameters, gradients, "
@@ -45,7 +47,11 @@ static const char help[] =
     "SIZE\n"
     "                    (16GiB; or `device`: the size in --hardware FILE). Tries ZeRO stages,\n"
     "                    granularities, P_a, host memory and micro-batches; one line each\n"
-    "  --write FILE      with --fit: saves the fastest one as a configuration\n"
+    "  --recommend       finds the ten fastest ways to train this model and batch on N ranks of "
+    "the\n"
+    "                    machine. Chooses tensor and pipeline size, chunks, schedule, ZeRO stage,\n"
+    "                    micro-batch and recompute; train_batch_size stays\n"
+    "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
     "          zero3d plan configs/gpt2-124m.yaml --ranks 64 --rank 37 zero_optimization.stage=3\n";
@@ -62,7 +68,7 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 
 typedef struct priced {
     const char *hardware, *calibration, *tokens, *trace, *schedule, *fit, *write, *picture;
-    bool json, print_program, memory;
+    bool json, print_program, memory, recommend;
 } priced;
 
 /* Of a case that does not fit. */
@@ -151,16 +157,19 @@ static z3d_status fit_capacity(const char *wanted, bool known, z3d_hardware *har
     return Z3D_OK;
 }
 
-/* The configuration of a fit's first row as a file. */
-static z3d_status write_fit(const z3d_config *config, const z3d_fit *fit, const priced *options) {
+/* Saves the configuration that --fit or --recommend (`how`) found. */
+static z3d_status write_best(const z3d_config *config, const char *how, double seconds,
+                             const z3d_hardware *hardware, const priced *options,
+                             z3d_string *said) {
     z3d_string text = {0};
+    if (!options->write) return Z3D_OK;
     z3d_string_append(&text,
-                      "# Written by `zero3d plan --fit %s --write`: %.4g s a step, predicted on "
-                      "%s.\n",
-                      options->fit, fit->row[0].seconds, fit->hardware.name);
+                      "# Written by `zero3d plan %s --write`: %.4g s a step, predicted on %s.\n",
+                      how, seconds, hardware->name);
     z3d_config_write(config, &text);
     z3d_status status = cli_write(options->write, &text);
     z3d_string_free(&text);
+    if (!options->json) z3d_string_append(said, "written: %s\n", options->write);
     return status;
 }
 
@@ -169,6 +178,7 @@ static z3d_status fit_config(z3d_config *config, int ranks, const priced *option
     z3d_hardware hardware;
     z3d_fit fit;
     bool known;
+    char how[80];
     Z3D_TRY(read_hardware(config, options, &known, &hardware));
     if (!known) Z3D_TRY(z3d_nominal_machine(config, &hardware));
     Z3D_TRY(fit_capacity(options->fit, known, &hardware));
@@ -177,10 +187,23 @@ static z3d_status fit_config(z3d_config *config, int ranks, const priced *option
         z3d_fit_json(&fit, text);
     else
         z3d_fit_print(&fit, text);
-    if (!options->write) return Z3D_OK;
-    Z3D_TRY(write_fit(config, &fit, options));
-    if (!options->json) z3d_string_append(text, "written: %s\n", options->write);
-    return Z3D_OK;
+    snprintf(how, sizeof how, "--fit %s", options->fit);
+    return write_best(config, how, fit.row[0].seconds, &hardware, options, text);
+}
+
+static z3d_status recommend_config(z3d_config *config, int ranks, const priced *options,
+                                   z3d_string *text) {
+    z3d_hardware hardware;
+    z3d_recommendation found;
+    bool known;
+    Z3D_TRY(read_hardware(config, options, &known, &hardware));
+    if (!known) return Z3D_ERROR(Z3D_ERR_USAGE, "--recommend needs --hardware FILE");
+    Z3D_TRY(z3d_recommend(config, ranks, &hardware, &found));
+    if (options->json)
+        z3d_recommend_json(&found, text);
+    else
+        z3d_recommend_print(&found, text);
+    return write_best(config, "--recommend", found.row[0].seconds, &hardware, options, text);
 }
 
 /* What --memory adds. */
@@ -218,10 +241,35 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
     return status;
 }
 
+/* Which options go together. */
+static z3d_status check_options(const priced *p, bool rank) {
+    bool chooses = p->fit || p->recommend;
+    if (p->fit && p->recommend)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes and --recommend chooses "
+                                        "them; use one of the two");
+    if (chooses && (p->tokens || p->trace || p->schedule || rank || p->print_program || p->memory))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--%s accepts only --hardware, --calibration, --ranks, --json and --write",
+                         p->fit ? "fit" : "recommend");
+    if (p->write && !chooses)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--write needs --fit or --recommend: it saves the "
+                                        "configuration that they find");
+    bool needs = p->calibration || p->tokens || p->trace || p->schedule || (p->json && !chooses);
+    if (needs && !p->hardware)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--calibration, --tokens, --json, --trace and --schedule need --hardware "
+                         "FILE");
+    if ((p->print_program || p->memory) && p->json)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--json cannot be combined with --print-program or --memory");
+    return Z3D_OK;
+}
+
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL;
     priced prediction = {.json = false};
     const cli_option options[] = {{"fit", &prediction.fit, NULL},
+                                  {"recommend", NULL, &prediction.recommend},
                                   {"write", &prediction.write, NULL},
                                   {"hardware", &prediction.hardware, NULL},
                                   {"calibration", &prediction.calibration, NULL},
@@ -238,27 +286,13 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));
     Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
-    bool needs = prediction.calibration || prediction.tokens || prediction.trace ||
-                 prediction.schedule || (prediction.json && !prediction.fit);
-    if (prediction.fit && (prediction.tokens || prediction.trace || prediction.schedule ||
-                           rank_text || prediction.print_program || prediction.memory))
-        return Z3D_ERROR(
-            Z3D_ERR_USAGE,
-            "--fit accepts only --hardware, --calibration, --ranks, --json and --write");
-    if (prediction.write && !prediction.fit)
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--write needs --fit: it saves the configuration that --fit finds");
-    if (needs && !prediction.hardware)
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--calibration, --tokens, --json, --trace and --schedule need --hardware "
-                         "FILE");
-    if ((prediction.print_program || prediction.memory) && prediction.json)
-        return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--json cannot be combined with --print-program or --memory");
+    Z3D_TRY(check_options(&prediction, rank_text != NULL));
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
     z3d_status status = prediction.fit ? fit_config(config, ranks, &prediction, text)
-                                       : plan_config(config, ranks, rank, &prediction, text);
+                        : prediction.recommend
+                            ? recommend_config(config, ranks, &prediction, text)
+                            : plan_config(config, ranks, rank, &prediction, text);
     z3d_config_destroy(config);
     return status;
 }

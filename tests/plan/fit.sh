@@ -1,5 +1,5 @@
 #!/bin/sh
-# `zero3d plan --fit`: its forms of output, the file it writes, what it refuses.
+# `zero3d plan --fit` and `--recommend`: their forms of output, the file they write, what they refuse.
 . "$SOURCE/tests/cli/lib.sh"
 v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --calibration $SOURCE/configs/paper/calibration.yaml"
 tiny
@@ -37,6 +37,39 @@ expect 2 "$ZERO3D" plan tiny.yaml --fit device
 says 'needs --hardware FILE'
 expect 2 "$ZERO3D" plan tiny.yaml --fit 1GiB --trace x.json
 expect 2 "$ZERO3D" plan tiny.yaml --write x.yaml
-says 'needs --fit'
+says 'needs --fit or --recommend'
 expect 1 "$ZERO3D" plan tiny.yaml --fit 1GiB --write no/such/folder.yaml
 says 'no/such/folder.yaml'
+
+# The keys that are printed, and the file, are those of the first line; the file trains.
+h100="--hardware $SOURCE/configs/hardware/dgx-h100.yaml"
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 $h100 --write found.yaml
+grep -q 'written: found.yaml' out || fail "nothing says what was written"
+sed -n '/^parallel:$/,/^gradient_accumulation_steps:/p' out >keys.yaml
+sed -n '/^model:/,/^[^ m]/p' tiny.yaml | sed '$d' >pasted.yaml
+cat keys.yaml >>pasted.yaml
+for file in found.yaml pasted.yaml; do
+    # shellcheck disable=SC2086
+    expect 0 "$ZERO3D" plan $file --ranks 2 $h100 --json
+    grep -o '"step": [0-9.e-]*' out >"$file.seconds"
+done
+cmp found.yaml.seconds pasted.yaml.seconds || fail "the printed keys are not those of the file"
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train found.yaml
+# shellcheck disable=SC2086
+expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 $h100 --json
+grep -Eq '"best": \{"tensor": [0-9], .*"lost_shares": .*"rows": \[\{' out || fail "another form of JSON"
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.world_size=auto --recommend --ranks 2 $v100
+says 'no way fits 2 ranks with 31.* each: tensor .* too much \(its largest part is .*; use more ranks'
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 7 $h100
+says 'no tensor, pipeline and data size for 7 ranks and train_batch_size 8'
+expect 2 "$ZERO3D" plan tiny.yaml --recommend
+says '--recommend needs --hardware FILE'
+# shellcheck disable=SC2086
+expect 2 "$ZERO3D" plan tiny.yaml --recommend --fit 1GiB $h100
+says 'use one of the two'
+# shellcheck disable=SC2086
+expect 2 "$ZERO3D" plan tiny.yaml --recommend --rank 1 $h100
+says '--recommend accepts only'

@@ -27,6 +27,7 @@ typedef struct extent {
 
 typedef struct packer {
     int count, times;
+    bool rough;
     item *items; /* by first */
     int64_t *offset, *best_offset;
     int *order, *best_order; /* best_order: what improvement starts from */
@@ -295,10 +296,11 @@ static void settle(packer *p) {
 }
 
 static void search(packer *p, item *sorted, const int *place) {
-    for (int which = 0; which < ORDERS && !good_enough(p); which++) {
+    for (int which = 0; which < (p->rough ? 1 : ORDERS) && !good_enough(p); which++) {
         make_order(p, which, sorted, place);
         keep_if_better(p, place_on_skyline(p, p->order));
     }
+    if (p->rough) return;
     for (int which = 0; which < ORDERS && !good_enough(p); which++) {
         for (int tight = 0; tight < 2 && !good_enough(p); tight++) {
             make_order(p, which, sorted, place);
@@ -390,10 +392,11 @@ done:
     return status;
 }
 
-z3d_status z3d_pack(z3d_span *spans, int count, int times, int64_t *height, int64_t *bound) {
+z3d_status z3d_pack(z3d_span *spans, int count, int times, bool rough, int64_t *height,
+                    int64_t *bound) {
     *height = *bound = 0;
     if (count == 0) return Z3D_OK;
-    packer p = {.count = count, .times = times};
+    packer p = {.count = count, .times = times, .rough = rough};
     z3d_status status = pack(&p, spans);
     if (status == Z3D_OK) {
         for (int i = 0; i < count; i++) spans[p.items[i].span].offset = p.best_offset[i];

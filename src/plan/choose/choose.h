@@ -14,23 +14,44 @@
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
 
+/* How the ranks of a run are arranged. */
+typedef struct z3d_fit_layout {
+    int tensor, pipeline, data;
+    int chunks;   /* of units, on each pipeline stage */
+    int schedule; /* z3d_pipeline_schedule, as the configuration says it */
+    bool sequence_parallel;
+} z3d_fit_layout;
+
+/* What lengthens a step: kernels that repeat work, and seconds without kernels. */
+typedef enum z3d_fit_loss {
+    Z3D_LOSS_BUBBLE,      /* waiting for other pipeline stages */
+    Z3D_LOSS_TENSOR,      /* exposed communication of the tensor groups, */
+    Z3D_LOSS_DATA,        /* of the data groups, */
+    Z3D_LOSS_PIPELINE,    /* of sends and receives */
+    Z3D_LOSS_RECOMPUTE,   /* FLOPs beyond the model's own, at the speed of all kernels */
+    Z3D_LOSS_FULL_DEVICE, /* what the allocator of a nearly full device adds */
+    Z3D_LOSS_COUNT
+} z3d_fit_loss;
+
 /* One way of training a configuration's model on its global batch. */
 typedef struct z3d_fit_row {
+    z3d_fit_layout layout;
     int stage, granularity; /* z3d_granularity */
     bool partition, offload;
     int64_t micro_batch, accumulation;
     z3d_ledger ledger; /* peak bytes by category */
     z3d_memory_need memory;
     bool fits;
-    double seconds;    /* of a step; this and the next fields only if it fits */
-    double bytes_sent; /* by a rank in a step */
-    double recompute;  /* FLOPs beyond the model's own, as a share of them */
+    double seconds;              /* of a step; this and the next fields only if it fits */
+    double bytes_sent;           /* by a rank in a step */
+    double recompute;            /* FLOPs beyond the model's own, as a share of them */
+    double loss[Z3D_LOSS_COUNT]; /* seconds of a step, on average over the pipeline stages */
 } z3d_fit_row;
 
 enum { Z3D_FIT_ROWS = 64 };
 typedef struct z3d_fit {
     z3d_hardware hardware;
-    int ranks, tensor, pipeline, data;
+    int ranks;
     int64_t samples; /* of a data rank and step: micro_batch x accumulation */
     int count; /* rows: those that fit, by time; then the others, by the bytes that they lack */
     z3d_fit_row row[Z3D_FIT_ROWS];
@@ -52,5 +73,33 @@ z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardw
 /* A table for people, and one JSON object. */
 void z3d_fit_print(const z3d_fit *fit, z3d_string *out);
 void z3d_fit_json(const z3d_fit *fit, z3d_string *out);
+
+enum { Z3D_RECOMMENDED = 10 };
+typedef struct z3d_recommendation {
+    z3d_hardware hardware;
+    int ranks;
+    int64_t samples;       /* of a step */
+    double tokens, flops;  /* of a step; flops: the model's own */
+    double peak;           /* FLOP/s of a device in the model's type; 0: unknown */
+    int layouts, ways;     /* that the rules of configuration and model allow */
+    int too_large, priced; /* of the ways; those that are neither cannot be among the best */
+    int count;             /* rows: the fastest first; all fit */
+    z3d_fit_row row[Z3D_RECOMMENDED];
+} z3d_recommendation;
+
+/* Searches tensor size x pipeline size x chunks x schedule x ZeRO stage x micro-batch x recompute
+ * for the fastest ways that fit a machine (recommend.c says what is left out). Model, number of
+ * ranks and train_batch_size stay. ranks 0: as z3d_plan_place finds them. Tensor groups stay in a
+ * node, unless parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence parallelism
+ * where the model allows it, unless the configuration sets parallel.sequence_parallel. Units are
+ * split by time; P_a and host memory are not used. On success `config` is resolved and is that of
+ * the first row. Not collective, allocates no device memory. Errors: ERR_CONFIG: no
+ * train_batch_size, or no sizes are possible; ERR_MEMORY: nothing fits (says how much is missing);
+ * z3d_case_create's and z3d_estimate_make's. */
+z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware,
+                         z3d_recommendation *out);
+/* A table for people, with the first row's keys as YAML; and one JSON object. */
+void z3d_recommend_print(const z3d_recommendation *recommendation, z3d_string *out);
+void z3d_recommend_json(const z3d_recommendation *recommendation, z3d_string *out);
 
 #endif

@@ -37,48 +37,7 @@ static z3d_status find_micro_batch(const z3d_fit_frame *w, z3d_fit_row *row, int
     return Z3D_OK;
 }
 
-/* ---- time ---- */
-
-typedef struct price {
-    double seconds, bytes, recompute, allocator;
-} price;
-
-static z3d_status price_steps(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation,
-                              price *out) {
-    z3d_case *of;
-    z3d_estimate e;
-    z3d_fit_apply(w, row, accumulation);
-    z3d_status status =
-        z3d_case_create(w->config, z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, w->node, &of);
-    Z3D_TRY(status);
-    status = z3d_estimate_make(of, w->hardware, 0, NULL, &e);
-    if (status == Z3D_OK) {
-        const z3d_program *train = z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN);
-        *out = (price){.seconds = e.time.seconds, .allocator = e.time.allocator};
-        for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) out->bytes += e.time.bytes[axes];
-        out->recompute = z3d_plan_hardware_flops(train) / of->model->facts.flops.step - 1;
-    }
-    z3d_case_destroy(of);
-    return status;
-}
-
-/* A long step is its first micro-batches and so many more like the middle one. */
-static z3d_status find_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full) {
-    price p, shorter;
-    int64_t few = z3d_fit_few(w, row->accumulation), period = z3d_fit_period(w);
-    Z3D_TRY(price_steps(w, row, few, &p));
-    if (row->accumulation > few) {
-        double more = (double)(row->accumulation - few) / (double)period;
-        Z3D_TRY(price_steps(w, row, few - period, &shorter));
-        p.seconds += more * (p.seconds - shorter.seconds);
-        p.bytes += more * (p.bytes - shorter.bytes);
-    }
-    row->seconds = p.seconds;
-    row->bytes_sent = p.bytes;
-    row->recompute = p.recompute;
-    *nearly_full = p.allocator > 0;
-    return Z3D_OK;
-}
+/* ---- the walk ---- */
 
 /* The fastest micro-batch that fits: the largest, or a smaller one that leaves a nearly full device
  * some air. */
@@ -87,17 +46,15 @@ static z3d_status find_row(const z3d_fit_frame *w, z3d_fit_row *row) {
     bool nearly_full;
     Z3D_TRY(find_micro_batch(w, row, &index));
     if (!row->fits) return Z3D_OK;
-    Z3D_TRY(find_time(w, row, &nearly_full));
+    Z3D_TRY(z3d_fit_time(w, row, &nearly_full));
     while (nearly_full && index > 0) {
         z3d_fit_row smaller = *row;
         Z3D_TRY(z3d_fit_try(w, &smaller, w->divisor[--index]));
-        Z3D_TRY(find_time(w, &smaller, &nearly_full));
+        Z3D_TRY(z3d_fit_time(w, &smaller, &nearly_full));
         if (smaller.seconds < row->seconds) *row = smaller;
     }
     return Z3D_OK;
 }
-
-/* ---- the walk ---- */
 
 static int by_worth(const void *a, const void *b) {
     const z3d_fit_row *x = a, *y = b;
@@ -120,7 +77,8 @@ static z3d_status walk_rows(const z3d_fit_frame *w, z3d_fit *out) {
             for (int partition = 0; partition <= (full && shares); partition++)
                 for (int offload = 0; offload <= full; offload++) {
                     z3d_fit_row *row = &out->row[out->count++];
-                    *row = (z3d_fit_row){.stage = stage,
+                    *row = (z3d_fit_row){.layout = w->layout,
+                                         .stage = stage,
                                          .granularity = granularity,
                                          .partition = partition,
                                          .offload = offload};
@@ -142,7 +100,6 @@ static z3d_status settle_best(const z3d_fit_frame *w, z3d_fit *out) {
 }
 
 static z3d_status refuse(const z3d_fit *fit) {
-    static const char *const granularities[] = {"full", "selective", "none"};
     char capacity[32], need[32], missing[32];
     const z3d_fit_row *row = &fit->row[0];
     const z3d_memory_need *m = &row->memory;
@@ -157,7 +114,7 @@ static z3d_status refuse(const z3d_fit *fit) {
                      z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
                      z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
                      z3d_format_bytes((int64_t)-m->free, missing, sizeof missing), row->stage,
-                     granularities[row->granularity], row->partition ? ", P_a" : "",
+                     z3d_fit_granularities[row->granularity], row->partition ? ", P_a" : "",
                      row->offload ? ", cpu" : "", (long long)row->micro_batch,
                      z3d_category_name(z3d_fit_largest(&row->ledger)));
 }
@@ -168,9 +125,6 @@ z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardw
     z3d_status status = z3d_fit_open(&w, ranks);
     if (status == Z3D_OK) {
         out->ranks = z3d_mesh_size(&w.mesh, Z3D_AXES_WORLD);
-        out->tensor = z3d_mesh_size(&w.mesh, Z3D_AXES_TENSOR);
-        out->pipeline = z3d_mesh_size(&w.mesh, Z3D_AXES_PIPELINE);
-        out->data = z3d_mesh_size(&w.mesh, Z3D_AXES_DATA);
         out->samples = w.samples;
         status = walk_rows(&w, out);
     }

@@ -1,4 +1,5 @@
-/* Private to plan --fit: what all rows share, and a row's memory. */
+/* Private to plan --fit and --recommend: what the rows of a layout share; a row's memory and time.
+ */
 #ifndef ZERO3D_PLAN_FIT_H
 #define ZERO3D_PLAN_FIT_H
 
@@ -12,6 +13,10 @@ typedef struct z3d_fit_frame {
     const z3d_hardware *hardware;
     int replay; /* as given; rows without activation checkpoints have neither */
     int64_t checkpoints;
+    bool rough; /* memory is a lower bound, not placed; and z3d_fit_memory looks at the first two
+                   pipeline stages and the last only, z3d_fit_time at all */
+    z3d_fit_layout layout;
+    bool whole; /* the schedule keeps all micro-batches at once */
     z3d_sim_node node;
     z3d_mesh mesh;
     z3d_model *model;
@@ -30,13 +35,31 @@ int64_t z3d_fit_period(const z3d_fit_frame *w);
 /* So many micro-batches say what a step of `accumulation` is like: a first, a middle and a last
  * period, for the middle ones are alike. All, if the schedule keeps all of them at once. */
 int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation);
+/* Sets the configuration's sizes. */
+void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout);
 /* Makes config the row's, with `accumulation` micro-batches a step. */
 void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation);
 /* The row's ledger and memory, from programs of `accumulation` micro-batches; the others add only
  * their batch. */
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation);
-/* The same with another micro-batch, from a few micro-batches. */
+/* Adds the batch of the micro-batches beyond `accumulation`, and says whether the row fits. */
+void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation);
+/* z3d_fit_memory with another micro-batch, from a few micro-batches. */
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch);
 z3d_category z3d_fit_largest(const z3d_ledger *ledger);
+
+/* A step of a few micro-batches on the sim device. */
+typedef struct z3d_fit_price {
+    double seconds, bytes, recompute, loss[Z3D_LOSS_COUNT]; /* as z3d_fit_row's */
+    double busiest;          /* seconds in which the busiest stage does not wait for others */
+    z3d_memory_need fullest; /* of all stages */
+    z3d_ledger ledger;       /* of rank 0 */
+} z3d_fit_price;
+z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation,
+                             z3d_fit_price *out);
+/* The row's time, from two short steps. *nearly_full: the device's allocator slows it down. */
+z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full);
+
+extern const char *const z3d_fit_granularities[]; /* by z3d_granularity */
 
 #endif

@@ -1,7 +1,9 @@
 /* plan --fit: what a way of training needs. */
 #include "src/plan/choose/fit.h"
 
-/* ---- the walk's frame ---- */
+const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
+
+/* ---- the frame ---- */
 
 /* Up to 10^6 samples, and as many micro-batches, are what the configuration takes; its own pair is
  * one of these. An interleaved pipeline takes whole rounds of micro-batches. */
@@ -12,6 +14,30 @@ static void find_divisors(z3d_fit_frame *w) {
     for (int64_t d = 1; d <= MOST && d <= w->samples; d++)
         if (w->samples % d == 0 && w->samples / d <= MOST && w->samples / d % round == 0)
             w->divisor[w->divisors++] = d;
+}
+
+static void take_layout(z3d_fit_frame *w) {
+    const z3d_config *c = w->config;
+    int schedule = (int)z3d_config_pipeline_schedule(c);
+    w->layout = (z3d_fit_layout){
+        .tensor = z3d_mesh_size(&w->mesh, Z3D_AXES_TENSOR),
+        .pipeline = z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE),
+        .data = z3d_mesh_size(&w->mesh, Z3D_AXES_DATA),
+        .chunks = (int)c->parallel_virtual_pipeline_model_parallel_size,
+        .schedule = c->parallel_pipeline_schedule,
+        .sequence_parallel = c->parallel_sequence_parallel,
+    };
+    w->whole =
+        w->layout.pipeline > 1 && (schedule == Z3D_PIPELINE_GPIPE || schedule == Z3D_PIPELINE_FILE);
+}
+
+void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout) {
+    config->parallel_world_size = (int64_t)layout->tensor * layout->pipeline * layout->data;
+    config->parallel_tensor_model_parallel_size = layout->tensor;
+    config->parallel_sequence_parallel = layout->sequence_parallel;
+    config->parallel_pipeline_model_parallel_size = layout->pipeline;
+    config->parallel_virtual_pipeline_model_parallel_size = layout->chunks;
+    config->parallel_pipeline_schedule = layout->schedule;
 }
 
 void z3d_fit_close(z3d_fit_frame *w) {
@@ -27,7 +53,9 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
         c->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
     }
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->mesh));
+    take_layout(w);
     w->node = z3d_case_node(c, w->hardware);
+    w->node.rough = w->rough;
     Z3D_TRY(z3d_model_from_config(c, &w->model));
     z3d_program_config program;
     Z3D_TRY(z3d_plan_program_config(c, w->model, &program));
@@ -42,6 +70,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
 void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation) {
     z3d_config *c = w->config;
     bool full = row->granularity == Z3D_GRANULARITY_FULL;
+    z3d_fit_apply_layout(c, &w->layout);
     c->zero_optimization_stage = row->stage;
     c->activation_checkpointing_granularity = row->granularity;
     c->activation_checkpointing_partition_activations = row->partition;
@@ -66,7 +95,8 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
         z3d_program_set_create(w->model, &mesh, config, w->node.threads, false, &set);
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
-        z3d_memory_find(train->arena, w->snapshot, w->hardware, 0, &need);
+        z3d_memory_find(config->rough_memory ? train->bound : train->arena, w->snapshot,
+                        w->hardware, 0, &need);
         if (index == 0 || need.free < row->memory.free) {
             row->memory = need;
             z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
@@ -86,10 +116,18 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
                                     z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), &data);
     if (status == Z3D_OK) status = z3d_plan_program_config(w->config, w->model, &config);
     Z3D_TRY(status);
-    for (int i = 0; i < z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE) && status == Z3D_OK; i++)
+    config.rough_memory = w->node.rough;
+    int last = w->layout.pipeline - 1;
+    for (int i = 0; i <= last && status == Z3D_OK;
+         i = w->rough && i == 1 && last > 1 ? last : i + 1)
         status = take_stage(w, &config, i, row);
     z3d_plan_program_config_release(&config);
     Z3D_TRY(status);
+    z3d_fit_add_batch(w, row, accumulation);
+    return Z3D_OK;
+}
+
+void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation) {
     int64_t left_out = 0;
     for (int f = 0; f < w->model->num_fields; f++)
         left_out += row->micro_batch * w->model->field[f].bytes_per_sample;
@@ -98,18 +136,15 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     row->memory.arena += left_out;
     row->memory.free -= (double)left_out;
     row->fits = row->memory.free >= 0 && row->memory.fits;
-    return Z3D_OK;
 }
 
 int64_t z3d_fit_period(const z3d_fit_frame *w) {
-    return z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE);
+    return w->layout.pipeline;
 }
 
 int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation) {
     int64_t few = 3 * z3d_fit_period(w);
-    z3d_pipeline_schedule schedule = z3d_config_pipeline_schedule(w->config);
-    bool all = schedule == Z3D_PIPELINE_GPIPE || schedule == Z3D_PIPELINE_FILE;
-    return accumulation < few || (all && z3d_fit_period(w) > 1) ? accumulation : few;
+    return accumulation < few || w->whole ? accumulation : few;
 }
 
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch) {

@@ -1,9 +1,7 @@
 /* plan --fit as a table and as JSON. */
 #include <string.h>
 
-#include "src/plan/choose/choose.h"
-
-static const char *const granularities[] = {"full", "selective", "none"};
+#include "src/plan/choose/fit.h"
 
 static double least_bytes(const z3d_fit *fit) {
     double least = fit->row[0].bytes_sent;
@@ -22,8 +20,9 @@ static void print_row(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *ou
     double scale = unit(fit);
     snprintf(batch, sizeof batch, "%lld x %lld", (long long)row->micro_batch,
              (long long)row->accumulation);
-    z3d_string_append(out, "%4d  %-9s %3s %3s %11s", row->stage, granularities[row->granularity],
-                      row->partition ? "yes" : "-", row->offload ? "yes" : "-", batch);
+    z3d_string_append(out, "%4d  %-9s %3s %3s %11s", row->stage,
+                      z3d_fit_granularities[row->granularity], row->partition ? "yes" : "-",
+                      row->offload ? "yes" : "-", batch);
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, " %8.2f", (double)row->ledger.peak[category] * scale);
     z3d_string_append(out, " %8.2f %8.2f", (double)row->memory.arena * scale,
@@ -41,12 +40,13 @@ static void print_row(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *ou
 void z3d_fit_print(const z3d_fit *fit, z3d_string *out) {
     const z3d_hardware *h = &fit->hardware;
     char capacity[32];
+    const z3d_fit_layout *layout = &fit->row[0].layout;
     const char *name = unit(fit) == 1e-9 ? "GB" : "MB";
     z3d_string_append(
         out,
         "%d ranks = %s, %lld samples a data rank and step; %s a "
         "device, %.3g GB of it outside the arena\npredicted on %s\n\n",
-        fit->ranks, z3d_sizes_name(fit->tensor, fit->pipeline, fit->data).text,
+        fit->ranks, z3d_sizes_name(layout->tensor, layout->pipeline, layout->data).text,
         (long long)fit->samples,
         z3d_format_bytes((int64_t)(h->memory_gib * 1073741824.0), capacity, sizeof capacity),
         h->overhead_gb, h->name);
@@ -76,7 +76,7 @@ static void row_json(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *out
                       "{\"stage\": %d, \"granularity\": \"%s\", \"partition_activations\": %s, "
                       "\"cpu_checkpointing\": %s, \"micro_batch\": %lld, \"accumulation\": %lld, "
                       "\"fits\": %s, \"memory\": {",
-                      row->stage, granularities[row->granularity],
+                      row->stage, z3d_fit_granularities[row->granularity],
                       row->partition ? "true" : "false", row->offload ? "true" : "false",
                       (long long)row->micro_batch, (long long)row->accumulation,
                       row->fits ? "true" : "false");
@@ -100,8 +100,8 @@ static void row_json(const z3d_fit *fit, const z3d_fit_row *row, z3d_string *out
 void z3d_fit_json(const z3d_fit *fit, z3d_string *out) {
     z3d_string_append(out, "{\"hardware\": ");
     z3d_string_append_json(out, fit->hardware.name);
-    z3d_string_append(out, ", \"ranks\": %d, \"tensor\": %d, \"data\": %d", fit->ranks, fit->tensor,
-                      fit->data);
+    z3d_string_append(out, ", \"ranks\": %d, \"tensor\": %d, \"data\": %d", fit->ranks,
+                      fit->row[0].layout.tensor, fit->row[0].layout.data);
     number(out, "capacity", fit->row[0].memory.capacity);
     z3d_string_append(out, ", \"best\": ");
     row_json(fit, &fit->row[0], out);

@@ -58,7 +58,8 @@ static z3d_status create_group(z3d_simulation *simulation, const z3d_sim_stage *
 static z3d_status keep(const z3d_simulation *simulation, z3d_sim_stage *stage) {
     const z3d_program *train = z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN);
     const z3d_model_flops *flops = &train->model->facts.flops;
-    memcpy(stage->arena, train->arena, sizeof stage->arena);
+    memcpy(stage->arena, train->config.rough_memory ? train->bound : train->arena,
+           sizeof stage->arena);
     stage->padded_total = train->layout->padded_total;
     stage->replayed = z3d_plan_hardware_flops(train) - flops->step;
     Z3D_TRY(z3d_new((size_t)train->num_instructions, sizeof *stage->entry, "a simulation",

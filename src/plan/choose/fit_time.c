@@ -1,0 +1,73 @@
+/* plan --fit and --recommend: how long a step takes, and what lengthens it. */
+#include "src/plan/choose/fit.h"
+
+/* Means over the pipeline stages. */
+static void find_losses(const z3d_simulation *simulation, double step_flops, z3d_fit_price *out) {
+    double replayed = 0, compute = 0, share = 1.0 / simulation->stages, *loss = out->loss;
+    for (int s = 0; s < simulation->stages; s++) {
+        const z3d_step_time *time = &simulation->stage[s].time;
+        loss[Z3D_LOSS_BUBBLE] += share * time->bubble;
+        loss[Z3D_LOSS_TENSOR] += share * time->exposed[Z3D_AXES_TENSOR];
+        loss[Z3D_LOSS_DATA] += share * time->exposed[Z3D_AXES_DATA];
+        loss[Z3D_LOSS_PIPELINE] += share * time->exposed[Z3D_AXES_PIPELINE];
+        loss[Z3D_LOSS_FULL_DEVICE] += share * time->allocator;
+        double busy = time->seconds - time->bubble - time->allocator;
+        if (busy > out->busiest) out->busiest = busy;
+        compute += share * time->compute;
+        replayed += simulation->stage[s].replayed;
+    }
+    out->recompute = (step_flops + replayed) / step_flops - 1;
+    loss[Z3D_LOSS_RECOMPUTE] = compute * replayed / (step_flops + replayed);
+}
+
+z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation,
+                             z3d_fit_price *out) {
+    z3d_case *of;
+    z3d_estimate e;
+    *out = (z3d_fit_price){0};
+    z3d_fit_apply(w, row, accumulation);
+    Z3D_TRY(z3d_case_create(w->config, z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, w->node, &of));
+    z3d_status status = z3d_estimate_make(of, w->hardware, 0, NULL, &e);
+    if (status == Z3D_OK) {
+        out->seconds = e.time.seconds;
+        out->fullest = e.fullest;
+        for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) out->bytes += e.time.bytes[axes];
+        find_losses(of->simulation, of->model->facts.flops.step, out);
+        z3d_program_ledger(z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN),
+                           Z3D_SPACE_DEVICE, &out->ledger);
+    }
+    z3d_case_destroy(of);
+    return status;
+}
+
+/* A long step is its first micro-batches and so many more like the middle ones. Each of them takes
+ * as long as it keeps the busiest stage busy, also where a schedule makes up for an earlier wait.
+ */
+static void lengthen(z3d_fit_price *p, const z3d_fit_price *shorter, double more) {
+    double longer = p->seconds - shorter->seconds, least = p->busiest - shorter->busiest;
+    double caught_up = longer < least ? least - longer : 0;
+    p->seconds += more * (longer + caught_up);
+    p->bytes += more * (p->bytes - shorter->bytes);
+    for (int k = 0; k < Z3D_LOSS_COUNT; k++) p->loss[k] += more * (p->loss[k] - shorter->loss[k]);
+    p->loss[Z3D_LOSS_BUBBLE] += more * caught_up;
+}
+
+z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full) {
+    z3d_fit_price p, shorter;
+    int64_t few = z3d_fit_few(w, row->accumulation), period = z3d_fit_period(w);
+    Z3D_TRY(z3d_fit_price_few(w, row, few, &p));
+    *nearly_full = p.loss[Z3D_LOSS_FULL_DEVICE] > 0;
+    if (w->rough) {
+        row->memory = p.fullest;
+        z3d_fit_add_batch(w, row, few);
+    }
+    if (row->accumulation > few) {
+        Z3D_TRY(z3d_fit_price_few(w, row, few - period, &shorter));
+        lengthen(&p, &shorter, (double)(row->accumulation - few) / (double)period);
+    }
+    row->seconds = p.seconds;
+    row->bytes_sent = p.bytes;
+    row->recompute = p.recompute;
+    for (int k = 0; k < Z3D_LOSS_COUNT; k++) row->loss[k] = p.loss[k];
+    return Z3D_OK;
+}

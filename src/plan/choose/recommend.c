@@ -1,0 +1,241 @@
+/* plan --recommend: the fastest ways of training a model on so many ranks. Ways are looked at by
+ * their least possible time. A way is not priced
+ * - if it needs too much memory: by the bound of ways.c; or because a smaller micro-batch, or more
+ *   recompute, was too large already; or because programs of few micro-batches are, on the pipeline
+ *   stages that can need most (0, 1 and the last);
+ * - if a lower ZeRO stage from 1 on, with as little recompute or less and otherwise equal, fits and
+ *   leaves the device some air: the higher one sends no less and computes no less;
+ * - once its least possible time, and so that of all that follow, is above the tenth best.
+ * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
+ * bound of the arena, which the planner reaches within a percent; it is planned where less than
+ * three percent are left, and of the best. */
+#include <stdlib.h>
+
+#include "src/plan/choose/ways.h"
+
+typedef struct search {
+    z3d_ways ways;
+    z3d_recommendation *out;
+    const z3d_way **large, **roomy; /* ways that were too large; that fit with air */
+    int larges, roomies;
+    z3d_fit_row nearest; /* of those that do not fit; accumulation 0: none yet */
+} search;
+
+static bool is_too_large(const search *s, const z3d_way *way) {
+    if (way->bytes > z3d_ways_capacity(&s->ways)) return true;
+    for (int i = 0; i < s->larges; i++) {
+        const z3d_way *l = s->large[i];
+        if (l->frame == way->frame && l->stage == way->stage &&
+            l->granularity <= way->granularity && l->micro_batch <= way->micro_batch)
+            return true;
+    }
+    return false;
+}
+
+static bool is_beaten(const search *s, const z3d_way *way) {
+    for (int i = 0; i < s->roomies; i++) {
+        const z3d_way *r = s->roomy[i];
+        if (r->frame == way->frame && r->micro_batch == way->micro_batch &&
+            r->granularity >= way->granularity &&
+            (r->stage == way->stage || (r->stage >= 1 && r->stage < way->stage)))
+            return true;
+    }
+    return false;
+}
+
+static void insert(z3d_recommendation *out, const z3d_fit_row *row) {
+    int at = out->count < Z3D_RECOMMENDED ? out->count++ : Z3D_RECOMMENDED;
+    for (; at > 0 && out->row[at - 1].seconds > row->seconds; at--)
+        if (at < Z3D_RECOMMENDED) out->row[at] = out->row[at - 1];
+    if (at < Z3D_RECOMMENDED) out->row[at] = *row;
+}
+
+static z3d_fit_row row_of(const search *s, const z3d_way *way) {
+    return (z3d_fit_row){.layout = s->ways.frame[way->frame].layout,
+                         .stage = way->stage,
+                         .granularity = way->granularity};
+}
+
+/* Remembers the row that lacks least device memory. */
+static void note_missing(search *s, const z3d_fit_row *row) {
+    bool first = s->nearest.accumulation == 0;
+    if (row->memory.free < 0 && (first || row->memory.free > s->nearest.memory.free))
+        s->nearest = *row;
+}
+
+/* Plans the row's memory. */
+static z3d_status place(const z3d_fit_frame *frame, z3d_fit_row *row, int64_t accumulation) {
+    z3d_fit_frame planned = *frame;
+    planned.node.rough = false;
+    return z3d_fit_memory(&planned, row, accumulation);
+}
+
+static z3d_status price(search *s, const z3d_way *way) {
+    const z3d_fit_frame *frame = &s->ways.frame[way->frame];
+    z3d_fit_row row = row_of(s, way);
+    bool nearly_full = false;
+    if (is_too_large(s, way)) {
+        s->out->too_large++;
+        return Z3D_OK;
+    }
+    if (is_beaten(s, way)) return Z3D_OK;
+    z3d_status status = z3d_fit_try(frame, &row, way->micro_batch);
+    if (status == Z3D_OK && row.fits && row.memory.free < 0.03 * row.memory.capacity)
+        status = place(frame, &row, z3d_fit_few(frame, row.accumulation));
+    if (status == Z3D_OK && row.fits) status = z3d_fit_time(frame, &row, &nearly_full);
+    if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
+    if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
+        if (status == Z3D_OK) note_missing(s, &row);
+        s->large[s->larges++] = way;
+        s->out->too_large++;
+        return Z3D_OK;
+    }
+    s->out->priced++;
+    if (!nearly_full) s->roomy[s->roomies++] = way;
+    insert(s->out, &row);
+    return Z3D_OK;
+}
+
+static z3d_status price_all(search *s) {
+    z3d_recommendation *out = s->out;
+    size_t count = (size_t)s->ways.count;
+    Z3D_TRY(z3d_new(count, sizeof *s->large, "ways", &s->large));
+    Z3D_TRY(z3d_new(count, sizeof *s->roomy, "ways", &s->roomy));
+    for (int i = 0; i < s->ways.count; i++) {
+        const z3d_way *way = &s->ways.way[i];
+        bool enough = out->count == Z3D_RECOMMENDED;
+        if (enough && way->seconds >= out->row[Z3D_RECOMMENDED - 1].seconds) break;
+        Z3D_TRY(price(s, way));
+    }
+    return Z3D_OK;
+}
+
+static const z3d_fit_frame *frame_of(const search *s, const z3d_fit_layout *layout) {
+    const z3d_fit_frame *frame = s->ways.frame;
+    while (frame->layout.tensor != layout->tensor || frame->layout.pipeline != layout->pipeline ||
+           frame->layout.chunks != layout->chunks || frame->layout.schedule != layout->schedule)
+        frame++;
+    return frame;
+}
+
+/* Plans the memory of the best: of the first, the whole step's. What does not fit after all is
+ * dropped. */
+static z3d_status settle_best(search *s) {
+    z3d_recommendation *out = s->out;
+    for (int i = 0; i < out->count;) {
+        z3d_fit_row *row = &out->row[i];
+        const z3d_fit_frame *frame = frame_of(s, &row->layout);
+        int64_t few = z3d_fit_few(frame, row->accumulation);
+        Z3D_TRY(place(frame, row, i == 0 ? row->accumulation : few));
+        if (row->fits) {
+            i++;
+            continue;
+        }
+        note_missing(s, row);
+        out->count--;
+        for (int k = i; k < out->count; k++) out->row[k] = out->row[k + 1];
+    }
+    return Z3D_OK;
+}
+
+/* By the way that lacks least: of those that were planned, and the one with the least bound. */
+static z3d_status refuse(search *s) {
+    char capacity[32], need[32], missing[32];
+    const z3d_way *least = s->ways.way;
+    for (int i = 1; i < s->ways.count; i++)
+        if (s->ways.way[i].bytes < least->bytes) least = &s->ways.way[i];
+    z3d_fit_row row = row_of(s, least);
+    Z3D_TRY(z3d_fit_try(&s->ways.frame[least->frame], &row, least->micro_batch));
+    note_missing(s, &row);
+    row = s->nearest;
+    const z3d_fit_layout *l = &row.layout;
+    const z3d_memory_need *m = &row.memory;
+    if (row.accumulation == 0)
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "no way fits: the device has enough memory, but the host "
+                                         "does not; use more ranks");
+    return Z3D_ERROR(
+        Z3D_ERR_MEMORY,
+        "no way fits %d ranks with %s each: %s with ZeRO-%d, granularity %s and micro-batch %lld "
+        "needs %s, which is %s too much (its largest part is %s); use more ranks",
+        s->out->ranks, z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
+        z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row.stage,
+        z3d_fit_granularities[row.granularity], (long long)row.micro_batch,
+        z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
+        z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
+        z3d_category_name(z3d_fit_largest(&row.ledger)));
+}
+
+/* ---- the search ---- */
+
+/* What goes with the sizes that the file has, or is for later (P_a, host memory). */
+static z3d_status clear_sizes(z3d_config *config) {
+    Z3D_TRY(z3d_config_override(config, "parallel.pipeline_partition=time"));
+    Z3D_TRY(z3d_config_override(config, "parallel.pipeline_schedule_file="));
+    Z3D_TRY(z3d_config_override(config, "zero_optimization.pipeline_gather=auto"));
+    config->activation_checkpointing_partition_activations = false;
+    if (config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON)
+        config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
+    return Z3D_OK;
+}
+
+static z3d_status begin(search *s, z3d_config *config, int ranks, const z3d_hardware *hardware) {
+    z3d_mesh mesh;
+    s->ways = (z3d_ways){.config = config, .hardware = hardware, .ranks = ranks};
+    s->ways.sequence_parallel = z3d_config_is_set(config, "parallel.sequence_parallel")
+                                    ? config->parallel_sequence_parallel
+                                    : -1;
+    s->ways.batch = config->train_batch_size;
+    if (s->ways.batch == Z3D_AUTO)
+        return z3d_config_error(config, "train_batch_size",
+                                "--recommend keeps it and chooses the micro-batch; write the "
+                                "samples of a step");
+    if (ranks == 0) {
+        Z3D_TRY(z3d_plan_place(config, 0, 0, &mesh));
+        s->ways.ranks = z3d_mesh_size(&mesh, Z3D_AXES_WORLD);
+    } else if (config->parallel_world_size != Z3D_AUTO && config->parallel_world_size != ranks) {
+        return z3d_config_error(config, "parallel.world_size",
+                                "asks for %lld ranks, but --ranks is %d; write auto",
+                                (long long)config->parallel_world_size, ranks);
+    }
+    return clear_sizes(config);
+}
+
+static void describe(const search *s) {
+    z3d_recommendation *out = s->out;
+    const z3d_model_facts *facts = &s->ways.frame[0].model->facts;
+    const z3d_config *c = s->ways.config;
+    z3d_dtype dtype = c->fp16_enabled ? Z3D_F16 : c->bf16_enabled ? Z3D_BF16 : Z3D_F32;
+    double peak = z3d_hardware_peak(s->ways.hardware, dtype);
+    out->ranks = s->ways.ranks;
+    out->samples = s->ways.batch;
+    out->tokens = (double)out->samples * (double)facts->tokens;
+    out->flops = out->tokens * facts->flops.step;
+    out->peak = peak > 0 ? peak : 0;
+    out->layouts = s->ways.frames;
+    out->ways = s->ways.count;
+}
+
+static z3d_status take_best(const search *s) {
+    int data;
+    const z3d_fit_row *best = &s->out->row[0];
+    z3d_fit_apply(frame_of(s, &best->layout), best, best->accumulation);
+    return z3d_config_resolve(s->ways.config, &z3d_model_rules, s->out->ranks, &data);
+}
+
+z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware,
+                         z3d_recommendation *out) {
+    search s = {.out = out};
+    *out = (z3d_recommendation){.hardware = *hardware};
+    z3d_status status = begin(&s, config, ranks, hardware);
+    if (status == Z3D_OK) status = z3d_ways_open(&s.ways);
+    if (status == Z3D_OK) {
+        describe(&s);
+        status = price_all(&s);
+    }
+    if (status == Z3D_OK) status = settle_best(&s);
+    if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : take_best(&s);
+    z3d_ways_close(&s.ways);
+    free(s.large);
+    free(s.roomy);
+    return status;
+}

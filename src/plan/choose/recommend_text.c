@@ -1,0 +1,155 @@
+/* plan --recommend as a table with keys to paste, and as JSON. */
+#include "parallel/schedule/schedule.h"
+#include "src/plan/choose/fit.h"
+
+static const char *const losses[Z3D_LOSS_COUNT] = {"pipeline bubble",    "tensor communication",
+                                                   "data communication", "pipeline communication",
+                                                   "recompute",          "nearly full device"};
+
+/* "-" with one pipeline stage. */
+static const char *schedule_of(const z3d_fit_layout *layout) {
+    return layout->schedule == Z3D_PIPELINE_AUTO
+               ? "-"
+               : z3d_schedule_name((z3d_schedule_kind)(layout->schedule - 1));
+}
+
+/* -1: unknown peak. */
+static double mfu_of(const z3d_recommendation *r, const z3d_fit_row *row) {
+    return r->peak > 0 ? r->flops / row->seconds / r->ranks / r->peak : -1;
+}
+
+static double used_of(const z3d_fit_row *row) {
+    return row->memory.capacity - row->memory.free;
+}
+
+/* ---- text ---- */
+
+static double unit(const z3d_recommendation *r) {
+    return r->row[0].memory.capacity >= 1e9 ? 1e-9 : 1e-6;
+}
+
+static void append_limit(const z3d_fit_row *row, z3d_string *out) {
+    int most = 0;
+    for (int k = 1; k < Z3D_LOSS_COUNT; k++)
+        if (row->loss[k] > row->loss[most]) most = k;
+    z3d_string_append(out, "%s %.1f %%", losses[most], 100 * row->loss[most] / row->seconds);
+}
+
+static void print_row(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
+    const z3d_fit_layout *l = &row->layout;
+    char batch[48], schedule[32], mfu[16] = "n/a";
+    snprintf(batch, sizeof batch, "%lld x %lld", (long long)row->micro_batch,
+             (long long)row->accumulation);
+    snprintf(schedule, sizeof schedule, l->chunks > 1 ? "%s x %d" : "%s", schedule_of(l),
+             l->chunks);
+    if (r->peak > 0) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * mfu_of(r, row));
+    z3d_string_append(out, "%3d %3d %4d  %-15s %4d  %10s  %-9s %7.2f %7.2f %9.4g %7s %9.4g ",
+                      l->tensor, l->pipeline, l->data, schedule, row->stage, batch,
+                      z3d_fit_granularities[row->granularity], used_of(row) * unit(r),
+                      row->memory.free * unit(r), row->seconds, mfu, r->tokens / row->seconds);
+    for (int k = 0; k <= Z3D_LOSS_PIPELINE; k++)
+        z3d_string_append(out, k <= Z3D_LOSS_TENSOR ? " %6.1f" : " %5.1f",
+                          100 * row->loss[k] / row->seconds);
+    z3d_string_append(out, "  ");
+    append_limit(row, out);
+    z3d_string_append(out, "\n");
+}
+
+static void print_keys(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
+    const z3d_fit_layout *l = &row->layout;
+    z3d_string_append(out,
+                      "parallel:\n"
+                      "  tensor_model_parallel_size: %d\n"
+                      "  sequence_parallel: %s\n"
+                      "  pipeline_model_parallel_size: %d\n",
+                      l->tensor, l->sequence_parallel ? "true" : "false", l->pipeline);
+    if (l->pipeline > 1)
+        z3d_string_append(out,
+                          "  virtual_pipeline_model_parallel_size: %d\n"
+                          "  pipeline_schedule: %s\n",
+                          l->chunks, schedule_of(l));
+    z3d_string_append(out,
+                      "zero_optimization:\n"
+                      "  stage: %d\n"
+                      "activation_checkpointing:\n"
+                      "  granularity: %s\n"
+                      "train_batch_size: %lld\n"
+                      "train_micro_batch_size_per_gpu: %lld\n"
+                      "gradient_accumulation_steps: %lld\n",
+                      row->stage, z3d_fit_granularities[row->granularity], (long long)r->samples,
+                      (long long)row->micro_batch, (long long)row->accumulation);
+}
+
+void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
+    const z3d_hardware *h = &r->hardware;
+    char capacity[32];
+    const char *name = unit(r) == 1e-9 ? "GB" : "MB";
+    z3d_string_append(
+        out,
+        "%d ranks, %lld samples a step; %s a device, %.3g GB of it outside the arena\n"
+        "predicted on %s\n"
+        "%d arrangements of the ranks, %d ways in all: %d do not fit, %d were priced, the others "
+        "cannot be among these\n\n",
+        r->ranks, (long long)r->samples,
+        z3d_format_bytes((int64_t)(h->memory_gib * 1073741824.0), capacity, sizeof capacity),
+        h->overhead_gb, h->name, r->layouts, r->ways, r->too_large, r->priced);
+    z3d_string_append(
+        out,
+        "%73s%s of a device%30s%% of the step lost to\n"
+        "%3s %3s %4s  %-15s %4s  %10s  %-9s %7s %7s %9s %7s %9s  %6s %6s %5s %5s  %s\n",
+        "", name, "", "tp", "pp", "dp", "schedule", "ZeRO", "batch x n", "recompute", "used",
+        "free", "seconds", "MFU", "tokens/s", "bubble", "tensor", "data", "sends", "largest loss");
+    for (int i = 0; i < r->count; i++) print_row(r, &r->row[i], out);
+    z3d_string_append(out, "\nThe first line is the fastest. Its keys:\n\n");
+    print_keys(r, &r->row[0], out);
+}
+
+/* ---- JSON ---- */
+
+static void number(z3d_string *out, const char *name, double value) {
+    z3d_string_append(out, ", \"%s\": ", name);
+    z3d_string_append_number(out, value);
+}
+
+static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
+    static const char *const name[Z3D_LOSS_COUNT] = {"bubble",   "tensor",    "data",
+                                                     "pipeline", "recompute", "full_device"};
+    const z3d_fit_layout *l = &row->layout;
+    z3d_string_append(
+        out,
+        "{\"tensor\": %d, \"pipeline\": %d, \"data\": %d, \"chunks\": %d, \"schedule\": \"%s\", "
+        "\"sequence_parallel\": %s, \"stage\": %d, \"granularity\": \"%s\", \"micro_batch\": %lld, "
+        "\"accumulation\": %lld",
+        l->tensor, l->pipeline, l->data, l->chunks, schedule_of(l),
+        l->sequence_parallel ? "true" : "false", row->stage,
+        z3d_fit_granularities[row->granularity], (long long)row->micro_batch,
+        (long long)row->accumulation);
+    number(out, "used", used_of(row));
+    number(out, "free", row->memory.free);
+    number(out, "seconds", row->seconds);
+    if (r->peak > 0) number(out, "mfu", mfu_of(r, row));
+    number(out, "tokens_per_second", r->tokens / row->seconds);
+    z3d_string_append(out, ", \"lost_shares\": {");
+    for (int k = 0; k < Z3D_LOSS_COUNT; k++) {
+        z3d_string_append(out, "%s\"%s\": ", k ? ", " : "", name[k]);
+        z3d_string_append_number(out, row->loss[k] / row->seconds);
+    }
+    z3d_string_append(out, "}}");
+}
+
+void z3d_recommend_json(const z3d_recommendation *r, z3d_string *out) {
+    z3d_string_append(out, "{\"hardware\": ");
+    z3d_string_append_json(out, r->hardware.name);
+    z3d_string_append(out,
+                      ", \"ranks\": %d, \"train_batch_size\": %lld, \"layouts\": %d, \"ways\": %d, "
+                      "\"too_large\": %d, \"priced\": %d, \"best\": ",
+                      r->ranks, (long long)r->samples, r->layouts, r->ways, r->too_large,
+                      r->priced);
+    row_json(r, &r->row[0], out);
+    z3d_string_append(out, ", \"rows\": [");
+    for (int i = 0; i < r->count; i++) {
+        if (i) z3d_string_append(out, ", ");
+        row_json(r, &r->row[i], out);
+    }
+    z3d_string_append(out, "]}\n");
+}

@@ -1,0 +1,202 @@
+// plan --recommend: the search finds what looking at every way one by one finds.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "src/plan/choose/choose.h"
+}
+
+namespace {
+
+const std::string MODEL =
+    "model: {num_layers: 6, hidden_size: 256, num_attention_heads: 4, seq_length: 256, vocab_size: "
+    "512}\nbf16: {enabled: true}\ntrain_batch_size: 16\n";
+
+struct Config {
+    explicit Config(const std::string &text) {
+        EXPECT_EQ(z3d_config_create(&it), Z3D_OK);
+        EXPECT_EQ(z3d_config_read_text(it, text.data(), text.size(), "test"), Z3D_OK)
+            << z3d_error_message();
+    }
+    ~Config() {
+        z3d_config_destroy(it);
+    }
+    Config(const Config &) = delete;
+    Config &operator=(const Config &) = delete;
+    z3d_config *it = nullptr;
+};
+
+z3d_hardware machine(double mib) {
+    z3d_hardware hardware{};
+    EXPECT_EQ(z3d_hardware_read(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", &hardware), Z3D_OK);
+    hardware.overhead_gb = 0;
+    hardware.memory_gib = mib / 1024;
+    return hardware;
+}
+
+struct Way {
+    int tensor, pipeline, chunks;
+    const char *schedule;
+    int stage, micro;
+    const char *granularity;
+};
+
+std::string text_of(const Way &w) {
+    return MODEL + "parallel: {tensor_model_parallel_size: " + std::to_string(w.tensor) +
+           ", sequence_parallel: " + (w.tensor > 1 ? "true" : "false") +
+           ", pipeline_model_parallel_size: " + std::to_string(w.pipeline) +
+           ", virtual_pipeline_model_parallel_size: " + std::to_string(w.chunks) +
+           ", pipeline_schedule: " + w.schedule +
+           "}\nzero_optimization: {stage: " + std::to_string(w.stage) +
+           "}\nactivation_checkpointing: {granularity: " + w.granularity +
+           "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(w.micro) + "\n";
+}
+
+/* Seconds of a step; infinite: it is refused, or does not fit. bytes: it takes. */
+double seconds_of(const Way &w, int ranks, const z3d_hardware &hardware, double *bytes) {
+    Config c(text_of(w));
+    z3d_case *of = nullptr;
+    z3d_estimate e{};
+    if (z3d_case_create(c.it, ranks, 0, {}, &of) != Z3D_OK) return INFINITY;
+    EXPECT_EQ(z3d_estimate_make(of, &hardware, 0, nullptr, &e), Z3D_OK) << z3d_error_message();
+    z3d_case_destroy(of);
+    *bytes = double(e.fullest.arena);
+    return e.fullest.fits ? e.time.seconds : INFINITY;
+}
+
+struct Grid {
+    double seconds = INFINITY, bytes = INFINITY; /* the fastest; the smallest */
+    int fitting = 0, possible = 0;
+};
+
+Grid look_at_all(int ranks, const z3d_hardware &hardware) {
+    struct {
+        const char *schedule;
+        int chunks;
+    } const order[] = {
+        {"1f1b", 1}, {"interleaved", 2}, {"interleaved", 4}, {"zb-h1", 1}, {"zb-v", 2}};
+    Grid grid;
+    for (int tensor = 1; tensor <= ranks; tensor *= 2)
+        for (int pipeline = 1; pipeline <= ranks / tensor; pipeline *= 2)
+            for (const auto &o : order)
+                for (int stage = 0; stage <= 3; stage++)
+                    for (int micro = 1; micro <= 16; micro *= 2)
+                        for (const char *granularity : {"none", "selective", "full"}) {
+                            if (pipeline == 1 && o.schedule != order[0].schedule) continue;
+                            const char *schedule = pipeline > 1 ? o.schedule : "auto";
+                            double bytes = INFINITY;
+                            double seconds = seconds_of(
+                                {tensor, pipeline, o.chunks, schedule, stage, micro, granularity},
+                                ranks, hardware, &bytes);
+                            grid.seconds = std::fmin(grid.seconds, seconds);
+                            grid.bytes = std::fmin(grid.bytes, bytes);
+                            grid.possible += bytes < INFINITY;
+                            grid.fitting += seconds < INFINITY;
+                        }
+    return grid;
+}
+
+void expect_best(int ranks, const z3d_hardware &hardware) {
+    Grid grid = look_at_all(ranks, hardware);
+    EXPECT_GT(grid.fitting, 10);
+    Config c(MODEL);
+    z3d_recommendation found;
+    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, &found), Z3D_OK) << z3d_error_message();
+    EXPECT_NEAR(found.row[0].seconds, grid.seconds, 2e-3 * grid.seconds)
+        << found.row[0].layout.tensor << " x " << found.row[0].layout.pipeline;
+    EXPECT_LT(found.priced, grid.possible / 2);
+    EXPECT_EQ(found.count, found.priced < Z3D_RECOMMENDED ? found.priced : Z3D_RECOMMENDED);
+    for (int i = 1; i < found.count; i++) EXPECT_LE(found.row[i - 1].seconds, found.row[i].seconds);
+}
+
+} // namespace
+
+TEST(Recommend, FindsWhatLookingAtEveryWayFinds) {
+    for (double mib : {24.0, 60.0, 2000.0}) expect_best(4, machine(mib));
+}
+
+// The pipeline is the axis that sends least: where the network is slow, it goes over the nodes, and
+// tensor groups stay in one, also if they need not.
+TEST(Recommend, PipelinesOverASlowNetwork) {
+    z3d_hardware hardware = machine(28);
+    hardware.devices = 2;
+    hardware.network_bandwidth = 1;
+    hardware.network_overlap = 0;
+    Config c(MODEL + "parallel: {allow_tensor_across_nodes: true}\n");
+    z3d_recommendation found;
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, &found), Z3D_OK) << z3d_error_message();
+    EXPECT_GT(found.row[0].layout.pipeline, 1);
+    EXPECT_LE(found.row[0].layout.tensor, 2);
+    for (int i = 0; i < found.count; i++) {
+        if (found.row[i].layout.tensor == 4) {
+            EXPECT_GT(found.row[i].seconds, 1.5 * found.row[0].seconds);
+        }
+    }
+}
+
+// Rows are what the configurations made of them come to, and the one left behind is the first's.
+TEST(Recommend, RowsAreTrue) {
+    z3d_hardware hardware = machine(2000);
+    Config c(MODEL);
+    z3d_recommendation found;
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, &found), Z3D_OK) << z3d_error_message();
+    const char *const schedules[] = {"auto", "1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"};
+    const char *const granularities[] = {"full", "selective", "none"};
+    for (int i = 0; i < found.count; i++) {
+        const z3d_fit_row &r = found.row[i];
+        double bytes = 0;
+        double seconds = seconds_of({r.layout.tensor, r.layout.pipeline, r.layout.chunks,
+                                     schedules[r.layout.schedule], r.stage, int(r.micro_batch),
+                                     granularities[r.granularity]},
+                                    4, hardware, &bytes);
+        EXPECT_NEAR(r.seconds, seconds, 2e-3 * seconds) << i;
+        EXPECT_NEAR(double(r.memory.arena), bytes, 0.01 * bytes) << i;
+        EXPECT_EQ(r.micro_batch * r.accumulation * r.layout.data, 16);
+        for (int k = 0; k < Z3D_LOSS_COUNT; k++) {
+            EXPECT_GE(r.loss[k], -1e-9) << i << " " << k;
+            EXPECT_LT(r.loss[k], r.seconds) << i << " " << k;
+        }
+    }
+    z3d_string text = {};
+    z3d_config_write(c.it, &text);
+    Config again(text.text);
+    z3d_string_free(&text);
+    EXPECT_EQ(again.it->train_batch_size, 16);
+    EXPECT_EQ(again.it->parallel_pipeline_model_parallel_size, found.row[0].layout.pipeline);
+    EXPECT_EQ(again.it->train_micro_batch_size_per_gpu, found.row[0].micro_batch);
+}
+
+TEST(Recommend, NothingFitsIsOneLineWithByHowMuch) {
+    z3d_hardware hardware = machine(3);
+    Grid grid = look_at_all(4, hardware);
+    ASSERT_EQ(grid.fitting, 0);
+    Config c(MODEL);
+    z3d_recommendation found;
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, &found), Z3D_ERR_MEMORY);
+    std::string said = z3d_error_message();
+    EXPECT_NE(said.find("no way fits 4 ranks with 3.00 MiB each"), std::string::npos) << said;
+    EXPECT_NE(said.find(" too much (its largest part is "), std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+}
+
+TEST(Recommend, ImpossibleSizesAreOneLine) {
+    z3d_hardware hardware = machine(2000);
+    z3d_recommendation found;
+    Config odd(MODEL + "gradient_accumulation_steps: 2\n");
+    odd.it->train_batch_size = 1;
+    EXPECT_EQ(z3d_recommend(odd.it, 64, &hardware, &found), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("data sizes divide the batch"),
+              std::string::npos)
+        << z3d_error_message();
+    Config none("model: {num_layers: 6, hidden_size: 256, num_attention_heads: 4}\n");
+    EXPECT_EQ(z3d_recommend(none.it, 4, &hardware, &found), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("train_batch_size"), std::string::npos);
+}
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
