@@ -113,8 +113,11 @@ struct Schedule {
     int chunks;
 };
 
-inline const Schedule SCHEDULES[] = {
-    {Z3D_SCHEDULE_1F1B, 1}, {Z3D_SCHEDULE_GPIPE, 1}, {Z3D_SCHEDULE_INTERLEAVED, 2}};
+inline const Schedule SCHEDULES[] = {{Z3D_SCHEDULE_1F1B, 1},
+                                     {Z3D_SCHEDULE_GPIPE, 1},
+                                     {Z3D_SCHEDULE_INTERLEAVED, 2},
+                                     {Z3D_SCHEDULE_ZB_H1, 1},
+                                     {Z3D_SCHEDULE_ZB_V, 2}};
 
 inline std::string name_of(const Options &o) {
     return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +

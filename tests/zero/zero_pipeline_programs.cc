@@ -288,6 +288,8 @@ TEST(Pipeline, FaultsAreRefusedInEverySchedule) {
             ASSERT_Z3D(world.prepare());
             ASSERT_Z3D(world.build());
             for (const Fault &fault : faults()) {
+                if (strstr(fault.what, "tied table") && schedule.kind == Z3D_SCHEDULE_ZB_V)
+                    continue; // one stage has both its uses
                 if (!overlap && strstr(fault.what, "still being sent"))
                     continue; // it is over at once
                 expect_refused(world, fault);
