@@ -29,8 +29,7 @@ z3d_status product(z3d_unit_run *run, const void *a, const void *b, void *c) {
 struct Square {
     z3d_unit_run *run;
     void *spare = nullptr;
-    explicit Square(z3d_unit_run *run) : run(run) {
-    }
+    explicit Square(z3d_unit_run *run) : run(run) {}
     z3d_status prepare() {
         return z3d_unit_take_workspace(run, WIDTH * WIDTH, sizeof(float), &spare);
     }
