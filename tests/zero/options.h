@@ -20,6 +20,7 @@ struct Options {
     int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
     int chunks = 1;                         // of each pipeline stage
     z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
+    const z3d_schedule *file = nullptr; // of schedule FILE
     bool gather_per_step = false;
     int stage = 0, accumulation = 1, steps = SANITIZED ? 4 : 20, threads = 1;
     int64_t global_batch = 8, micro_batch = 0; // micro_batch 0: what global_batch leaves to it
@@ -102,6 +103,7 @@ struct Options {
         c.reduce_bucket = c.gather_bucket = bucket;
         c.pipeline.schedule = schedule;
         c.pipeline.chunks_per_stage = chunks;
+        c.pipeline.file = file;
         c.pipeline.gather_per_step = gather_per_step;
         return c;
     }
@@ -113,8 +115,11 @@ struct Schedule {
     int chunks;
 };
 
-inline const Schedule SCHEDULES[] = {
-    {Z3D_SCHEDULE_1F1B, 1}, {Z3D_SCHEDULE_GPIPE, 1}, {Z3D_SCHEDULE_INTERLEAVED, 2}};
+inline const Schedule SCHEDULES[] = {{Z3D_SCHEDULE_1F1B, 1},
+                                     {Z3D_SCHEDULE_GPIPE, 1},
+                                     {Z3D_SCHEDULE_INTERLEAVED, 2},
+                                     {Z3D_SCHEDULE_ZB_H1, 1},
+                                     {Z3D_SCHEDULE_ZB_V, 2}};
 
 inline std::string name_of(const Options &o) {
     return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +

@@ -4,6 +4,7 @@
 //
 // What fewer ranks have computed is in files: ctest runs the worlds in order.
 #include "tests/zero/harness.h"
+#include "tests/zero/random_schedule.h"
 
 #include <cmath>
 #include <fstream>
@@ -224,6 +225,30 @@ TEST(Pipeline, WithoutATiedTableItEqualsOneStage) {
             o.stage = way == 0 ? 3 : (int)turn % 4;
             SCOPED_TRACE(name_of(o));
             EXPECT_TRUE(same_bits(numbers_of(train(o)), kept(name)));
+        }
+    }
+}
+
+// A user's own schedule, whatever its order, changes no bit either.
+TEST(Pipeline, AnyScheduleThatCanRunGivesTheSameBits) {
+    for (const Sizes &s : sizes_of_world()) {
+        if (s.pipeline == 1) continue;
+        Options o = with_sizes(s);
+        o.accumulation = 4;
+        o.global_batch = 8 * s.data;
+        Result expected = train(o);
+        o.schedule = Z3D_SCHEDULE_FILE;
+        for (unsigned seed = 0; seed < 4; seed++) {
+            o.stage = (int)seed;
+            o.chunks = seed % 2 ? 2 : 1;
+            o.recompute = seed < 2;
+            o.offload = seed == 1;
+            RandomSchedule any(seed, s.pipeline, o.chunks, o.accumulation);
+            o.file = &any.schedule;
+            SCOPED_TRACE(name_of(o));
+            Result r = train(o);
+            EXPECT_TRUE(same_bits(expected.loss, r.loss));
+            EXPECT_TRUE(same_bits(expected.norm, r.norm));
         }
     }
 }
