@@ -311,7 +311,8 @@ TEST(Simulate, ATrillionParametersInAPipeline) {
     std::string text = config(128, 25600, 160, 8, 1, 1,
                               "activation_checkpointing: { granularity: full }\n"
                               "parallel.pipeline_model_parallel_size: 64\n");
-    text.replace(text.find("gradient_accumulation_steps: 1"), 30, "gradient_accumulation_steps: 384");
+    text.replace(text.find("gradient_accumulation_steps: 1"), 30,
+                 "gradient_accumulation_steps: 384");
     Case of(text, 3072, 1603); // pipeline stage 33
     z3d_estimate e = of.estimate();
     double sum = e.time.compute + e.time.transfer + e.time.allocator + e.time.bubble;
