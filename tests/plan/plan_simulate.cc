@@ -381,7 +381,6 @@ TEST(Simulate, APictureOfASchedule) {
     std::string text = config(8, 1024, 16, 1, 2, 1, "parallel.pipeline_model_parallel_size: 4\n");
     text.replace(text.find("gradient_accumulation_steps: 1"), 30, "gradient_accumulation_steps: 5");
     Case of(text, 4);
-    z3d_estimate e = of.estimate();
     z3d_string picture{};
     ASSERT_EQ(z3d_schedule_picture(of.of, &of.hardware, &picture), Z3D_OK) << z3d_error_message();
     std::string svg(picture.text);
