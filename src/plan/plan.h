@@ -70,8 +70,8 @@ typedef struct z3d_plan {
     z3d_model *model;
     z3d_program_set set; /* as this rank's engine would have it */
     z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
-    int64_t snapshot; /* z3d_plan_snapshot */
-    double flops;     /* of one training step on this rank: z3d_plan_flops */
+    int64_t snapshot;      /* z3d_plan_snapshot */
+    double flops;          /* of one training step on this rank: z3d_plan_flops */
     z3d_plan_stage *stage; /* of each pipeline stage, the rank that differs from this one along the
                               pipeline only */
 } z3d_plan;
@@ -84,7 +84,8 @@ typedef struct z3d_plan {
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
 
-/* Fills plan->stage; a table of it, where there are several stages. For z3d_plan_create and _print. */
+/* Fills plan->stage; a table of it, where there are several stages. For z3d_plan_create and _print.
+ */
 z3d_status z3d_plan_stages(z3d_plan *plan);
 void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out);
 

@@ -139,8 +139,8 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
     const z3d_model_facts *facts = &plan->model->facts;
     char flops[32], model[32];
     double tokens = (double)(c->micro_batch * c->accumulation) * (double)facts->tokens;
-    double formula =
-        facts->flops.step * tokens / z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR | Z3D_AXES_PIPELINE);
+    double formula = facts->flops.step * tokens /
+                     z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR | Z3D_AXES_PIPELINE);
     z3d_string_append(out,
                       "\n"
                       "work a step\n"

@@ -64,8 +64,8 @@ static void add_transfer(struct builder *b, const struct ends *ends, int task, i
                                                         .send = send};
 }
 
-/* The same on both ends. Of several at one time, what a stage receives comes before what it sends: it
- * can be started a task ahead. */
+/* The same on both ends. Of several at one time, what a stage receives comes before what it sends:
+ * it can be started a task ahead. */
 static int in_order(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->when != y->when) return x->when < y->when ? -1 : 1;

@@ -29,10 +29,10 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
                  failed);
     for (int s = 0; s < made->simulation->stages; s++) {
         z3d_sim_stage *stage = &made->simulation->stage[s];
-        Z3D_TRY_GOTO(status,
-                     z3d_plan_snapshot(config, &made->program, made->model, &stage->mesh,
-                                       &stage->snapshot),
-                     failed);
+        Z3D_TRY_GOTO(
+            status,
+            z3d_plan_snapshot(config, &made->program, made->model, &stage->mesh, &stage->snapshot),
+            failed);
     }
     *out = made;
     return Z3D_OK;
@@ -114,8 +114,8 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
 }
 
 static void note_gather(const z3d_case *of, const z3d_estimate *from, z3d_estimate *to) {
-    to->gather[of->program.pipeline.gather_per_step] = (z3d_gather_price){
-        from->time.seconds, from->fullest.arena, from->fullest.fits};
+    to->gather[of->program.pipeline.gather_per_step] =
+        (z3d_gather_price){from->time.seconds, from->fullest.arena, from->fullest.fits};
 }
 
 z3d_status z3d_estimate_gathers(z3d_config *config, z3d_sim_node node, const z3d_case *of,

@@ -39,8 +39,8 @@ typedef struct z3d_sim_stage {
     int64_t arena[Z3D_SPACE_COUNT]; /* bytes */
     int64_t snapshot;               /* z3d_plan_snapshot; the caller's */
     int64_t padded_total;           /* parameters, before ZeRO */
-    double replayed;                /* FLOPs per token that it recomputes (z3d_plan_hardware_flops) */
-    z3d_step_time time;             /* of the latest z3d_simulation_play */
+    double replayed;    /* FLOPs per token that it recomputes (z3d_plan_hardware_flops) */
+    z3d_step_time time; /* of the latest z3d_simulation_play */
 } z3d_sim_stage;
 
 /* One training step. Ranks of one pipeline stage have the same program, so one of each stage stands
@@ -93,12 +93,12 @@ typedef struct z3d_spans {
 } z3d_spans;
 
 /* Plays the tapes of all stages on one clock each: a compute lane, one lane a group's collectives,
- * one lane for copies; a start waits for compute's position and its lane, a wait makes compute wait.
- * Sends and receives have one lane a stage, first in, first out; one begins when both ends have
- * started it and both lanes are free. The world's collective begins when all stages have started it,
- * and the step ends with the last stage. memory_used: share of the device's memory in use (for the
- * allocator). spans: NULL: nobody wants them. Sets the times of all stages. Errors: ERR_MEMORY;
- * ERR_PROGRAM where stages wait for each other for ever. */
+ * one lane for copies; a start waits for compute's position and its lane, a wait makes compute
+ * wait. Sends and receives have one lane a stage, first in, first out; one begins when both ends
+ * have started it and both lanes are free. The world's collective begins when all stages have
+ * started it, and the step ends with the last stage. memory_used: share of the device's memory in
+ * use (for the allocator). spans: NULL: nobody wants them. Sets the times of all stages. Errors:
+ * ERR_MEMORY; ERR_PROGRAM where stages wait for each other for ever. */
 z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardware *hardware,
                                double memory_used, const z3d_spans *spans, z3d_step_time *out);
 
