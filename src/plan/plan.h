@@ -21,15 +21,31 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config 
 
 /* The builder's input, with the model's units divided among pipeline stages. The configuration must
  * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
- * first. pipeline_gather `auto` is per_microbatch. It reads a schedule file: release it once
- * nothing uses it or a program that is made of it. Errors: ERR_CONFIG, ERR_IO, ERR_MEMORY,
- * ERR_PROGRAM. */
+ * first. pipeline_gather `auto` is per_microbatch; device_speeds `measured` counts as equal. It
+ * has a schedule file and the data ranks' shares: release it once nothing uses it or a program that
+ * is made of it; after a failure there is nothing to release. Errors: ERR_CONFIG, ERR_IO,
+ * ERR_MEMORY, ERR_PROGRAM. */
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out);
 void z3d_plan_program_config_release(z3d_program_config *config);
-/* Its part about pipelines (pipeline.c). */
+
+/* How fast the pipeline stages and the data ranks are, from parallel.device_speeds; all zero: they
+ * are equal. A stage is as fast as its slowest rank. So is a data rank; but where slow stages have
+ * fewer units, each speed counts as a multiple of its stage's. */
+typedef struct z3d_plan_speeds {
+    double *stage, *data;
+    int stages, data_size;
+} z3d_plan_speeds;
+
+/* speeds.c. Errors: ERR_TOPOLOGY, ERR_MEMORY. */
+z3d_status z3d_plan_speeds_find(const z3d_config *config, z3d_plan_speeds *out);
+void z3d_plan_speeds_release(z3d_plan_speeds *speeds);
+/* Sets first_sample. ERR_CONFIG: a data rank gets no sample. */
+z3d_status z3d_plan_shares(const z3d_config *config, const z3d_plan_speeds *speeds,
+                           z3d_program_config *out);
+/* pipeline.c: sets all about pipelines. */
 z3d_status z3d_plan_pipeline(const z3d_config *config, const z3d_model *model,
-                             z3d_program_config *out);
+                             const z3d_plan_speeds *speeds, z3d_program_config *out);
 
 /* The axes' sizes, as `rank` of `ranks` sees them: the one place that reads them. The configuration
  * must have been resolved for so many ranks. Errors: ERR_TOPOLOGY. */

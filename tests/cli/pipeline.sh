@@ -71,7 +71,7 @@ END
 "${CC:-cc}" -shared -fPIC -o hang.so hang.c -ldl || fail "cannot compile"
 hang() {
     expect fail env ZERO3D_LAUNCH="$1" LD_PRELOAD="$work/hang.so" ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" timeout -k 1 60 \
-        "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml model.num_layers=6 gradient_accumulation_steps=4 $PIPELINE=4 training.watchdog_timeout=1 run.dir="hang-$1"
+        "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml model.num_layers=6 gradient_accumulation_steps=4 $PIPELINE=4 training.watchdog_timeout=3 run.dir="hang-$1"
     grep -Eq "^zero3d: watchdog: rank [013] has waited [0-9]+ s in step [1-9]: wait (recv|send)_input.* (from|to) stage [0-3] \(micro [0-3], .*; rank 2 is still in step [1-9]: [a-z]+ block.[34] \(micro [0-3]\);" err ||
         fail "the report does not name who waits for what"
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 extern "C" {
 #include "src/model/gpt/gpt.h"
@@ -24,6 +25,7 @@ struct Options {
     bool gather_per_step = false;
     int stage = 0, accumulation = 1, steps = SANITIZED ? 4 : 20, threads = 1;
     int64_t global_batch = 8, micro_batch = 0; // micro_batch 0: what global_batch leaves to it
+    std::vector<int64_t> first_sample;         // of data ranks with unequal shares; empty: equal
     z3d_dtype dtype = Z3D_F32;
     bool grad_fp32 = false;
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto
@@ -91,6 +93,7 @@ struct Options {
         c.optimizer = optimizer;
         c.grad_dtype = grad_dtype();
         c.micro_batch = micro_batch;
+        c.first_sample = first_sample.empty() ? nullptr : first_sample.data();
         c.accumulation = accumulation;
         c.reduce_per_step = reduce_per_step >= 0 ? reduce_per_step == 1 : stage < 2;
         c.recompute = recompute;

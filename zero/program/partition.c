@@ -1,5 +1,5 @@
-/* Cuts a model's chain of units into the chunks of a pipeline, so that the chunk that costs most
- * costs as little as possible. */
+/* Cuts a model's chain of units into the chunks of a pipeline, so that the chunk that takes longest
+ * takes as little time as possible. */
 #include <stdlib.h>
 
 #include "zero/program.h"
@@ -43,32 +43,69 @@ static void count_parameters(const z3d_model *model, double *cost) {
     }
 }
 
-/* Fills chunks from the front with up to `limit` each, leaving one unit at least to each of those
- * behind it. False: some do not fit. */
-static bool fill(const z3d_model *model, const double *cost, int chunks, double limit, int *first) {
-    int unit = 0, units = model->num_units;
-    for (int c = 0; c < chunks; c++) {
-        double sum = cost[unit];
-        first[c] = unit++;
-        while (unit < units - (chunks - 1 - c) && sum + cost[unit] <= limit) sum += cost[unit++];
-        if (sum > limit) return false;
+/* What is cut, into how many chunks, and how fast each of their stages is. */
+typedef struct cutter {
+    const z3d_model *model;
+    const double *cost; /* of each unit */
+    int chunks;
+    double speed[Z3D_MAX_CHUNKS];
+} cutter;
+
+/* Fills chunks from the front with what their stages do in `limit` each, and with `least` units at
+ * least. False: some do not fit. */
+static bool fill(const cutter *c, double limit, int least, int *first) {
+    int unit = 0, units = c->model->num_units;
+    for (int chunk = 0; chunk < c->chunks; chunk++) {
+        double sum = 0, room = limit * c->speed[chunk];
+        int last = units - least * (c->chunks - 1 - chunk);
+        first[chunk] = unit;
+        while (unit < last && sum + c->cost[unit] <= room) sum += c->cost[unit++];
+        if (unit - first[chunk] < least) return false;
     }
-    first[chunks] = units;
+    first[c->chunks] = units;
     return unit == units;
 }
 
-static void cut(const z3d_model *model, const double *cost, int chunks, int *first) {
-    double low = 0, high = 0;
-    for (int u = 0; u < model->num_units; u++) high += cost[u];
+/* The time of the chunk that takes longest. */
+static double cut(const cutter *c, int least, int *first) {
+    double low = 0, high = 0, slowest = c->speed[0];
+    for (int chunk = 1; chunk < c->chunks; chunk++)
+        if (c->speed[chunk] < slowest) slowest = c->speed[chunk];
+    for (int u = 0; u < c->model->num_units; u++) high += c->cost[u];
+    high /= slowest;
     for (int i = 0; i < 64; i++) {
         double middle = (low + high) / 2;
-        *(fill(model, cost, chunks, middle, first) ? &high : &low) = middle;
+        *(fill(c, middle, least, first) ? &high : &low) = middle;
     }
-    fill(model, cost, chunks, high, first);
+    fill(c, high, least, first);
+    return high;
+}
+
+/* Every chunk has a unit at least; this must not take longer than without it. */
+static z3d_status cut_all(const cutter *c, const z3d_program_config *config, int stages,
+                          int *first) {
+    double shortest = cut(c, 0, first);
+    if (cut(c, 1, first) <= shortest * (1 + 1e-9)) return Z3D_OK;
+    int slowest = 0;
+    for (int chunk = 1; chunk < c->chunks; chunk++)
+        if (c->speed[chunk] < c->speed[slowest]) slowest = chunk;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "pipeline stage %d with speed %g is too slow for even one of the model's %d "
+                     "units; leave its ranks out, or write the units of each chunk",
+                     z3d_schedule_stage(config->pipeline.schedule, stages, slowest),
+                     c->speed[slowest], c->model->num_units);
+}
+
+static z3d_status find_costs(const z3d_model *model, const z3d_program_config *config,
+                             z3d_balance balance, double *cost) {
+    if (balance == Z3D_BALANCE_TIME) return find_times(model, config, cost);
+    if (balance == Z3D_BALANCE_PARAMETERS) count_parameters(model, cost);
+    for (int u = 0; u < model->num_units && balance == Z3D_BALANCE_UNIFORM; u++) cost[u] = 1;
+    return Z3D_OK;
 }
 
 z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance balance,
-                               z3d_program_config *config) {
+                               const double *speed, z3d_program_config *config) {
     int each = z3d_chunks_of_stage(&config->pipeline);
     int64_t chunks = (int64_t)stages * each;
     double *cost;
@@ -78,11 +115,12 @@ z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance b
                          "(at most %d chunks are possible)",
                          stages, each, model->num_units, Z3D_MAX_CHUNKS);
     Z3D_TRY(z3d_new((size_t)model->num_units, sizeof *cost, "pipeline stages", &cost));
-    z3d_status status = Z3D_OK;
-    if (balance == Z3D_BALANCE_TIME) status = find_times(model, config, cost);
-    if (balance == Z3D_BALANCE_PARAMETERS) count_parameters(model, cost);
-    for (int u = 0; u < model->num_units && balance == Z3D_BALANCE_UNIFORM; u++) cost[u] = 1;
-    if (status == Z3D_OK) cut(model, cost, (int)chunks, config->pipeline.first_unit);
+    cutter c = {.model = model, .cost = cost, .chunks = (int)chunks};
+    for (int chunk = 0; chunk < c.chunks; chunk++)
+        c.speed[chunk] =
+            speed ? speed[z3d_schedule_stage(config->pipeline.schedule, stages, chunk)] : 1;
+    z3d_status status = find_costs(model, config, balance, cost);
+    if (status == Z3D_OK) status = cut_all(&c, config, stages, config->pipeline.first_unit);
     free(cost);
     return status;
 }
