@@ -123,6 +123,7 @@ typedef struct z3d_group_layout {
     z3d_axes replica_axes; /* over which finished gradients of parameters that all of them hold are
                               summed; NONE: they need not be */
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
+    int chunk[2];          /* of the pipeline, that use it; -1: none */
     bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
     bool counts;           /* this stage is the first that holds it: counts its norm, saves it */
     /* It is used in two chunks: gradients are summed up apart and then added, wherever they are. */

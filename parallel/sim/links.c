@@ -182,3 +182,18 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
     bool tree = takes_tree(hardware, links, call);
     return bytes / width + (both_ways ? 2 : 1) * latency(hardware, links, tree);
 }
+
+z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_links *pipeline,
+                                      const z3d_mesh *mesh, const z3d_event *call) {
+    int devices = (int)hardware->devices;
+    int peer = z3d_mesh_member(mesh, (z3d_axes)call->axes, mesh->rank, call->peer);
+    bool across = mesh->rank / devices != peer / devices;
+    double width = hardware->link_bandwidth * 1e9 * hardware->link_efficiency;
+    double share =
+        hardware->network_bandwidth * 1e9 * hardware->network_efficiency / pipeline->sharing;
+    if (across && share < width) width = share;
+    double latency = across ? hardware->network_latency_us : hardware->link_latency_us;
+    double bytes = (double)call->count * (double)z3d_dtype_size(call->dtype);
+    return (z3d_transfer_price){
+        .seconds = bytes / width + latency * 1e-6, .bytes = bytes, .between_nodes = across};
+}

@@ -27,4 +27,15 @@ double z3d_links_collective(const z3d_hardware *hardware, const z3d_links *links
 double z3d_links_bytes(const z3d_hardware *hardware, const z3d_links *links, const z3d_event *call,
                        double *between_nodes);
 
+/* A send, or the receive at its other end (Z3D_EVENT_START). */
+typedef struct z3d_transfer_price {
+    double seconds, bytes; /* alone on its link */
+    bool between_nodes;
+} z3d_transfer_price;
+
+/* pipeline: the links of the pipeline's groups; mesh: of the rank that has the event on its tape.
+ * Between nodes all groups that leave the node send at once. */
+z3d_transfer_price z3d_links_transfer(const z3d_hardware *hardware, const z3d_links *pipeline,
+                                      const z3d_mesh *mesh, const z3d_event *call);
+
 #endif

@@ -9,6 +9,7 @@ static z3d_status sim_start(z3d_group *group, z3d_operation *operation) {
                        .of = (int)call->kind,
                        .dtype = call->dtype,
                        .axes = (int)group->axes,
+                       .peer = call->peer,
                        .id = operation->id,
                        .count = call->count};
     Z3D_TRY(z3d_tape_append(group->state, &event));

@@ -12,7 +12,8 @@ static const char help[] =
     "usage: zero3d plan CONFIG [key=value ...] [--ranks N] [--rank R] [--print-program]\n"
     "                   [--memory [FILE.svg]]\n"
     "                   [--hardware FILE [--calibration FILE] [--tokens N] [--json] [--trace "
-    "FILE]]\n"
+    "FILE]\n"
+    "                   [--schedule FILE.svg]]\n"
     "       zero3d plan CONFIG [key=value ...] --fit SIZE [--ranks N] [--hardware FILE] [--json]\n"
     "                   [--write FILE]\n"
     "\n"
@@ -37,6 +38,9 @@ static const char help[] =
     "  --tokens N        also predicts the time and device hours to train on N tokens\n"
     "  --json            prints the prediction as one JSON object\n"
     "  --trace FILE      writes the predicted timeline, for Perfetto\n"
+    "  --schedule FILE.svg  draws it: pipeline stages x time, micro-batches, exposed communication "
+    "and\n"
+    "                    bubble\n"
     "  --fit SIZE        finds the fastest configuration for this model and batch on devices of "
     "SIZE\n"
     "                    (16GiB; or `device`: the size in --hardware FILE). Tries ZeRO stages,\n"
@@ -57,7 +61,7 @@ static z3d_status read_number(const char *text, const char *option, int64_t low,
 }
 
 typedef struct priced {
-    const char *hardware, *calibration, *tokens, *trace, *fit, *write, *picture;
+    const char *hardware, *calibration, *tokens, *trace, *schedule, *fit, *write, *picture;
     bool json, print_program, memory;
 } priced;
 
@@ -70,7 +74,16 @@ static z3d_status advise(const z3d_config *config, const z3d_case *of, int threa
     return z3d_plan_advice(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD), threads, &room, text);
 }
 
-static z3d_status price(const z3d_config *config, const z3d_case *of, int threads,
+static z3d_status draw_schedule(const z3d_case *of, const z3d_hardware *hardware,
+                                const char *path) {
+    z3d_string drawn = {0};
+    z3d_status status = z3d_schedule_picture(of, hardware, &drawn);
+    if (status == Z3D_OK) status = cli_write(path, &drawn);
+    z3d_string_free(&drawn);
+    return status;
+}
+
+static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
                         const z3d_hardware *hardware, const priced *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
@@ -83,18 +96,25 @@ static z3d_status price(const z3d_config *config, const z3d_case *of, int thread
     if (options->trace && !(timeline = fopen(options->trace, "w")))
         return Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                          strerror(errno));
-    z3d_status status = z3d_estimate_make(of, hardware, 0, timeline, &estimate);
-    if (timeline && fclose(timeline) != 0 && status == Z3D_OK)
+    z3d_timeline events = {timeline, of->simulation};
+    z3d_spans spans = {z3d_timeline_take, &events};
+    if (timeline) z3d_timeline_begin(&events);
+    z3d_status status = z3d_estimate_make(of, hardware, 0, timeline ? &spans : NULL, &estimate);
+    if (timeline && status == Z3D_OK) z3d_timeline_end(&events);
+    bool failed = timeline && ferror(timeline);
+    if (timeline && (fclose(timeline) != 0 || failed) && status == Z3D_OK)
         status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                            strerror(errno));
     Z3D_TRY(status);
+    Z3D_TRY(z3d_estimate_gathers(config, node, of, hardware, 0, &estimate));
+    if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     if (options->json)
         z3d_estimate_json(of, hardware, &estimate, &saving, tokens, text);
     else
         z3d_estimate_print(of, hardware, &estimate, &saving, tokens, text);
-    if (estimate.memory.fits || options->json) return Z3D_OK;
-    return advise(config, of, threads, &estimate.memory, text);
+    if (estimate.fullest.fits || options->json) return Z3D_OK;
+    return advise(config, of, node.threads, &estimate.fullest, text);
 }
 
 /* The same configuration on the sim device. */
@@ -103,7 +123,7 @@ static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_har
     z3d_case *of;
     z3d_sim_node node = z3d_case_node(config, hardware);
     Z3D_TRY(z3d_case_create(config, ranks, rank, node, &of));
-    z3d_status status = price(config, of, node.threads, hardware, options, text);
+    z3d_status status = price(config, of, node, hardware, options, text);
     z3d_case_destroy(of);
     return status;
 }
@@ -207,6 +227,7 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                                   {"calibration", &prediction.calibration, NULL},
                                   {"tokens", &prediction.tokens, NULL},
                                   {"trace", &prediction.trace, NULL},
+                                  {"schedule", &prediction.schedule, NULL},
                                   {"json", NULL, &prediction.json},
                                   {"ranks", &ranks_text, NULL},
                                   {"rank", &rank_text, NULL},
@@ -218,9 +239,9 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));
     Z3D_TRY(read_number(rank_text, "rank", 0, &rank));
     bool needs = prediction.calibration || prediction.tokens || prediction.trace ||
-                 (prediction.json && !prediction.fit);
-    if (prediction.fit && (prediction.tokens || prediction.trace || rank_text ||
-                           prediction.print_program || prediction.memory))
+                 prediction.schedule || (prediction.json && !prediction.fit);
+    if (prediction.fit && (prediction.tokens || prediction.trace || prediction.schedule ||
+                           rank_text || prediction.print_program || prediction.memory))
         return Z3D_ERROR(
             Z3D_ERR_USAGE,
             "--fit accepts only --hardware, --calibration, --ranks, --json and --write");
@@ -229,7 +250,8 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
                          "--write needs --fit: it saves the configuration that --fit finds");
     if (needs && !prediction.hardware)
         return Z3D_ERROR(Z3D_ERR_USAGE,
-                         "--calibration, --tokens, --json and --trace need --hardware FILE");
+                         "--calibration, --tokens, --json, --trace and --schedule need --hardware "
+                         "FILE");
     if ((prediction.print_program || prediction.memory) && prediction.json)
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--json cannot be combined with --print-program or --memory");

@@ -45,15 +45,14 @@ double z3d_plan_hardware_flops(const z3d_program *program) {
     return flops->step + replayed / program->config.accumulation;
 }
 
-static double count_flops(const z3d_plan *plan) {
-    const z3d_program *program = plan->set.program[Z3D_MODE_TRAIN];
+double z3d_plan_flops(const z3d_program *program) {
     double flops = 0;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
         const z3d_opcode_info *info = z3d_opcode_info_of(instruction->opcode);
         if (info->subject != Z3D_SUBJECT_UNIT || info->moves != Z3D_MOVES_NONE) continue;
-        flops += z3d_traces_get(plan->set.traces, Z3D_MODE_TRAIN,
-                                plan->model->unit[instruction->unit].kind,
+        flops += z3d_traces_get(program->traces, Z3D_MODE_TRAIN,
+                                program->model->unit[instruction->unit].kind,
                                 z3d_instruction_call(instruction))
                      ->flops;
     }
@@ -101,7 +100,8 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
         for (int space = 0; space < Z3D_SPACE_COUNT; space++)
             z3d_program_ledger(plan->set.program[mode], (z3d_space)space,
                                &plan->ledger[mode][space]);
-    plan->flops = count_flops(plan);
+    plan->flops = z3d_plan_flops(plan->set.program[Z3D_MODE_TRAIN]);
+    Z3D_TRY(z3d_plan_stages(plan));
     return z3d_plan_snapshot(config, &plan->program_config, plan->model, &plan->mesh,
                              &plan->snapshot);
 }
@@ -123,5 +123,6 @@ void z3d_plan_destroy(z3d_plan *plan) {
     z3d_program_set_release(&plan->set);
     z3d_plan_program_config_release(&plan->program_config);
     z3d_model_destroy(plan->model);
+    free(plan->stage);
     free(plan);
 }

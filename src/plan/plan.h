@@ -63,6 +63,21 @@ int z3d_plan_threads(const z3d_config *config, int ranks);
  * the model FLOPs. */
 double z3d_plan_hardware_flops(const z3d_program *program);
 
+/* FLOPs of a training step's units on its rank, recompute included, kernels counted as cost.c does.
+ */
+double z3d_plan_flops(const z3d_program *program);
+
+/* What a rank of a pipeline stage has and needs. */
+typedef struct z3d_plan_stage {
+    int64_t padded_total;           /* parameters, before ZeRO */
+    int64_t arena[Z3D_SPACE_COUNT]; /* bytes */
+    int64_t sent;                   /* elements to other stages, in a training step */
+    double flops;                   /* z3d_plan_flops */
+} z3d_plan_stage;
+
+/* "embedding - block.3, block.8": the units of a stage's chunks. */
+void z3d_stage_units(const z3d_model *model, const z3d_layout *layout, int stage, z3d_string *out);
+
 /* Everything that is known about one rank before a run. */
 typedef struct z3d_plan {
     z3d_mesh mesh;
@@ -71,9 +86,10 @@ typedef struct z3d_plan {
     z3d_model *model;
     z3d_program_set set; /* as this rank's engine would have it */
     z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
-    int64_t snapshot; /* z3d_plan_snapshot */
-    double flops;     /* of one training step on this rank, recompute included, kernels counted as
-                         cost.c does */
+    int64_t snapshot;      /* z3d_plan_snapshot */
+    double flops;          /* of one training step on this rank: z3d_plan_flops */
+    z3d_plan_stage *stage; /* of each pipeline stage, the rank that differs from this one along the
+                              pipeline only */
 } z3d_plan;
 
 /* Plans rank `rank` of a world of `ranks` ranks (0: parallel.world_size, or else the smallest world
@@ -83,6 +99,11 @@ typedef struct z3d_plan {
  */
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
+
+/* Fills plan->stage; a table of it, where there are several stages. For z3d_plan_create and _print.
+ */
+z3d_status z3d_plan_stages(z3d_plan *plan);
+void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out);
 
 /* Text for people: memory by category, arena and lower bound, communication by axis, work; with
  * print_program also the training step's program. */

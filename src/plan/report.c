@@ -80,23 +80,25 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
     }
 }
 
-/* What P_a's gathers add to the tensor group, beside what the blocks send anyway: a block's b s h
+/* What the gathers of P_a and of what came from other pipeline stages in parts add to the tensor
+ * group, beside what the blocks send anyway: a block's b s h
  * of 10 b s h (12 with replay: full), each x (t-1)/t. */
 static void print_partitioning(const z3d_program *program, z3d_string *out) {
     int64_t extra = 0, blocks = 0;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *in = &program->instruction[i];
         int64_t volume = z3d_instruction_volume(program, i, Z3D_AXES_TENSOR, true);
-        if (in->opcode == Z3D_OP_GATHER_INPUT)
+        if (in->opcode == Z3D_OP_GATHER_INPUT || in->opcode == Z3D_OP_GATHER_INPUT_GRADIENT)
             extra += volume;
         else if (in->unit >= 0 && program->model->unit[in->unit].checkpoint)
             blocks += volume;
     }
     if (extra > 0)
-        z3d_string_append(out,
-                          "    of them P_a         %16lld  = %.1f %% more than the recomputed "
-                          "units send otherwise\n",
-                          (long long)extra, 100.0 * (double)extra / (double)blocks);
+        z3d_string_append(out, "    of them %-11s %16lld  = %.1f %% more than %s otherwise\n",
+                          program->layout->stages > 1 ? "gathers" : "P_a", (long long)extra,
+                          100.0 * (double)extra / (double)blocks,
+                          program->layout->stages > 1 ? "blocks send"
+                                                      : "the recomputed units send");
 }
 
 /* Buckets beyond the largest group change nothing. */
@@ -142,28 +144,33 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
     char flops[32], model[32];
     double tokens =
         (double)(plan->set.config.micro_batch * c->accumulation) * (double)facts->tokens;
-    double formula = facts->flops.step * tokens / z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR);
+    double formula = facts->flops.step * tokens /
+                     z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR | Z3D_AXES_PIPELINE);
     z3d_string_append(out,
                       "\n"
                       "work a step\n"
-                      "  %-21s %16s  (model FLOPs by the formula: %s)\n",
+                      "  %-21s %16s  (model FLOPs by the formula%s: %s)\n",
                       "FLOPs", z3d_format_count(plan->flops, flops, sizeof flops),
+                      plan->set.layout->stages > 1 ? ", average of the pipeline stages" : "",
                       z3d_format_count(formula, model, sizeof model));
     static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "generate"};
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         z3d_string_append(out, "  %-21s %16d  instructions, %d buffers\n", names[mode],
                           plan->set.program[mode]->num_instructions,
                           plan->set.program[mode]->num_buffers);
+    const char *classes = plan->set.layout->stages > 1
+                              ? "and one of each pipeline stage, which stands for its ranks"
+                              : "of which one stands for all ranks: they differ in the rank only";
     z3d_string_append(out, "  verified: these programs, %s\n",
-                      plan->set.classes
-                          ? "of which one stands for all ranks: they differ in the rank only"
-                          : "and the programs of all ranks against each other");
+                      plan->set.classes ? classes
+                                        : "and the programs of all ranks against each other");
 }
 
 void z3d_plan_print(const z3d_plan *plan, bool print_program, z3d_string *out) {
     print_model(plan, out);
     print_memory(plan, out);
     print_communication(plan, out);
+    z3d_plan_print_stages(plan, out);
     print_work(plan, out);
     if (print_program) {
         z3d_string_append(out, "\n");

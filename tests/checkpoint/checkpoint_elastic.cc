@@ -31,7 +31,7 @@ const Topology TOPOLOGIES[] = {
     {2, 1, 2, 1, Z3D_SCHEDULE_1F1B},        {4, 1, 1, 1, Z3D_SCHEDULE_1F1B},
     {2, 1, 4, 1, Z3D_SCHEDULE_1F1B},        {4, 1, 2, 1, Z3D_SCHEDULE_1F1B},
     {1, 2, 1, 1, Z3D_SCHEDULE_1F1B},        {1, 4, 1, 1, Z3D_SCHEDULE_GPIPE},
-    {1, 2, 2, 1, Z3D_SCHEDULE_GPIPE},       {2, 2, 1, 2, Z3D_SCHEDULE_INTERLEAVED},
+    {1, 2, 2, 1, Z3D_SCHEDULE_ZB_H1},       {2, 2, 1, 2, Z3D_SCHEDULE_ZB_V},
     {2, 2, 2, 2, Z3D_SCHEDULE_INTERLEAVED},
 };
 

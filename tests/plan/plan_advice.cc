@@ -67,6 +67,19 @@ TEST(Advice, NothingWhereItFits) {
     EXPECT_EQ(z3d_plan_check_room(c.config, 4, 1, &room), Z3D_OK);
 }
 
+// Rank 0 fits; a rank of the second pipeline stage does not.
+TEST(Advice, LooksAtEveryPipelineStage) {
+    const std::vector<std::string> stages = {"parallel.pipeline_model_parallel_size=2",
+                                             "parallel.pipeline_partition=2,8"};
+    std::vector<std::string> first = stages;
+    first[1] = "parallel.pipeline_partition=8,2";
+    z3d_need need = Config(stages).need();
+    EXPECT_EQ(need.rank, 2);
+    EXPECT_EQ(Config(first).need().rank, 0);
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1, .host = 0, .shared = false};
+    EXPECT_NE(advice(Config(stages), room).find("does not fit: rank 2 needs "), std::string::npos);
+}
+
 TEST(Advice, EveryChangeMakesItFit) {
     z3d_need need = Config().need();
     std::set<std::string> keys;

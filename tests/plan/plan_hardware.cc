@@ -183,7 +183,10 @@ TEST(Hardware, EpiloguesThatProductsTakeIn) {
     z3d_hardware hardware;
     ASSERT_EQ(read(complete, &hardware), Z3D_OK);
     hardware.launch_us = 5;
-    auto price = [&](int i) { return 1e6 * z3d_hardware_kernel(&hardware, &tape->event[i]); };
+    auto price = [&](int i) {
+        z3d_event event = z3d_tape_at(tape, i);
+        return 1e6 * z3d_hardware_kernel(&hardware, &event);
+    };
     const double matrix = 1000 * 4000 * 2 / 1e6; // microseconds at 1000 GB/s
     EXPECT_NEAR(price(1), 3 * matrix + 5, 0.01);
     EXPECT_NEAR(price(2), 2 * matrix + 5, 0.01);

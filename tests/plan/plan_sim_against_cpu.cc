@@ -18,8 +18,8 @@ z3d_status note(void *context, const z3d_program *, int index) {
 std::vector<int> instructions(const z3d_tape *tape) {
     std::vector<int> list;
     for (int64_t i = 0; i < tape->count; i++)
-        if (tape->event[i].kind == Z3D_EVENT_INSTRUCTION)
-            list.push_back(static_cast<int>(tape->event[i].id));
+        if (z3d_tape_at(tape, i).kind == Z3D_EVENT_INSTRUCTION)
+            list.push_back(static_cast<int>(z3d_tape_at(tape, i).id));
     return list;
 }
 
@@ -46,7 +46,7 @@ void expect_same_ledger(const z3d_ledger *real, const z3d_ledger *sim) {
 void expect_paired(const z3d_tape *tape) {
     int64_t open[Z3D_AXES_COUNT + 1] = {};
     for (int64_t i = 0; i < tape->count; i++) {
-        const z3d_event &e = tape->event[i];
+        const z3d_event e = z3d_tape_at(tape, i);
         if (e.kind == Z3D_EVENT_START) open[e.axes]++;
         if (e.kind == Z3D_EVENT_WAIT) open[e.axes]--;
         if (e.kind == Z3D_EVENT_COPY_START) open[Z3D_AXES_COUNT]++;
@@ -68,9 +68,9 @@ void compare(const Options &o) {
     z3d_simulation *sim;
     ASSERT_Z3D(z3d_simulation_create(real.model, &real.mesh, &real.config.program, o.clipping,
                                      {o.threads, z3d_world_size(world)}, &sim));
-    EXPECT_EQ(order, instructions(sim->tape));
+    EXPECT_EQ(order, instructions(sim->stage[0].tape));
     EXPECT_FALSE(order.empty());
-    expect_paired(sim->tape);
+    expect_paired(sim->stage[0].tape);
     for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST}) {
         expect_same_ledger(z3d_engine_planned(real.engine, space),
                            z3d_engine_planned(sim->engine, space));

@@ -306,6 +306,105 @@ TEST(Simulate, ATrillionParametersOn1024Ranks) {
 #endif
 }
 
+// The largest stage decides; every rank finds the same stages.
+TEST(Simulate, ATrillionParametersInAPipeline) {
+    std::string text = config(128, 25600, 160, 8, 1, 1,
+                              "activation_checkpointing: { granularity: full }\n"
+                              "parallel.pipeline_model_parallel_size: 64\n");
+    text.replace(text.find("gradient_accumulation_steps: 1"), 30,
+                 "gradient_accumulation_steps: 384");
+    Case of(text, 3072, 1603); // pipeline stage 33
+    z3d_estimate e = of.estimate();
+    double sum = e.time.compute + e.time.transfer + e.time.allocator + e.time.bubble;
+    for (double exposed : e.time.exposed) sum += exposed;
+    EXPECT_NEAR(sum, e.time.seconds, 1e-9 * e.time.seconds);
+    EXPECT_EQ(of.of->simulation->stages, 64);
+    EXPECT_EQ(of.of->simulation->own, 33);
+    EXPECT_EQ(e.fullest_stage, 0);
+    EXPECT_GT(e.fullest.arena, e.memory.arena);
+    EXPECT_GT(e.bubble, 63.0 / (384 + 63)); // of equal stages; these are not
+    EXPECT_LT(e.bubble, 0.3);
+#ifndef ZERO3D_SANITIZED
+    rusage used{};
+    ASSERT_EQ(getrusage(RUSAGE_SELF, &used), 0);
+    EXPECT_LT(used.ru_maxrss, 300 * 1024); // of this whole test program
+#endif
+}
+
+// Qi et al. (2401.10241), 14.6B on two nodes of A100s: the bubble's share of all stages' time.
+TEST(Simulate, ZeroBubblesTable) {
+    const struct {
+        int micros;
+        const char *schedule;
+        double published;
+    } rows[] = {{48, "1f1b", 0.2552},  {64, "1f1b", 0.2082},  {128, "1f1b", 0.1251},
+                {48, "zb-h1", 0.1397}, {64, "zb-h1", 0.1088}, {128, "zb-h1", 0.0576}};
+    for (const auto &row : rows) {
+        std::string text = config(46, 5120, 40, 1, 1, 1,
+                                  "activation_checkpointing: { granularity: none }\n"
+                                  "parallel.pipeline_model_parallel_size: 16\n"
+                                  "parallel.pipeline_partition: uniform\n"
+                                  "parallel.pipeline_schedule: " +
+                                      std::string(row.schedule) + "\n");
+        text.replace(text.find("gradient_accumulation_steps: 1"), 30,
+                     "gradient_accumulation_steps: " + std::to_string(row.micros));
+        Case of(text, 16);
+        std::string path = std::string(ZERO3D_CONFIGS) + "/hardware/dgx-a100.yaml";
+        ASSERT_EQ(z3d_hardware_read(path.c_str(), &of.hardware), Z3D_OK);
+        EXPECT_NEAR(of.estimate().bubble, row.published, 0.02) << row.schedule << row.micros;
+    }
+}
+
+// Both ways of gathering are priced where parameters are not kept whole, and only there.
+TEST(Simulate, BothWaysOfGathering) {
+    for (int stage = 2; stage <= 3; stage++) {
+        std::string text =
+            config(8, 1024, 16, 1, 2, stage, "parallel.pipeline_model_parallel_size: 2\n");
+        text.replace(text.find("gradient_accumulation_steps: 1"), 30,
+                     "gradient_accumulation_steps: 4");
+        Case of(text, 8);
+        z3d_estimate e = of.estimate();
+        ASSERT_EQ(z3d_estimate_gathers(of.config, {}, of.of, &of.hardware, 0, &e), Z3D_OK)
+            << z3d_error_message();
+        EXPECT_EQ(e.gather[0].seconds > 0, stage == 3);
+        if (stage < 3) continue;
+        EXPECT_EQ(e.gather[0].seconds, e.time.seconds);
+        EXPECT_EQ(e.gather[0].arena, e.fullest.arena);
+        EXPECT_LT(e.gather[0].arena, e.gather[1].arena); // kept for the whole step
+        EXPECT_GT(e.gather[1].seconds, 0);
+        EXPECT_NE(e.gather[0].seconds, e.gather[1].seconds);
+    }
+}
+
+// A row for each stage, a number for each micro-batch, shares that add up.
+TEST(Simulate, APictureOfASchedule) {
+    std::string text = config(8, 1024, 16, 1, 2, 1, "parallel.pipeline_model_parallel_size: 4\n");
+    text.replace(text.find("gradient_accumulation_steps: 1"), 30, "gradient_accumulation_steps: 5");
+    Case of(text, 4);
+    z3d_estimate e = of.estimate();
+    z3d_string picture{};
+    ASSERT_EQ(z3d_schedule_picture(of.of, &of.hardware, &picture), Z3D_OK) << z3d_error_message();
+    std::string svg(picture.text);
+    z3d_string_free(&picture);
+    EXPECT_EQ(svg.rfind("<svg ", 0), 0U);
+    EXPECT_NE(svg.find("</svg>\n"), std::string::npos);
+    for (const char *word : {"pipeline stage", "1f1b", "exposed communication", "forward"})
+        EXPECT_NE(svg.find(word), std::string::npos) << word;
+    double bubble = 0, seconds = 0;
+    for (int s = 0; s < 4; s++) {
+        bubble += of.of->simulation->stage[s].time.bubble;
+        seconds += of.of->simulation->stage[s].time.seconds;
+    }
+    char share[64];
+    (void)snprintf(share, sizeof share, ">bubble %.2f %%<", 100 * bubble / seconds);
+    EXPECT_NE(svg.find(share), std::string::npos) << share;
+    size_t open = 0, closed = 0;
+    for (size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; at++) open++;
+    for (size_t at = 0; (at = svg.find("/>", at)) != std::string::npos; at++) closed++;
+    EXPECT_GT(open, 4U * 5 * 2);
+    EXPECT_GE(closed, open);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {

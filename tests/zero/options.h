@@ -3,6 +3,8 @@
 #define ZERO3D_TESTS_ZERO_OPTIONS_H
 
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,7 @@ struct Options {
     int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
     int chunks = 1;                         // of each pipeline stage
     z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
+    const z3d_schedule *file = nullptr; // of schedule FILE
     bool gather_per_step = false;
     int stage = 0, accumulation = 1, steps = SANITIZED ? 4 : 20, threads = 1;
     int64_t global_batch = 8, micro_batch = 0; // micro_batch 0: what global_batch leaves to it
@@ -35,6 +38,7 @@ struct Options {
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
+    bool tied = true; // the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     const char *digest = nullptr;
 
@@ -67,7 +71,19 @@ struct Options {
         gpt.init_std = 0.08;
         gpt.tensor_size = tensor;
         gpt.sequence_parallel = sequence_parallel;
-        return z3d_gpt_create(&gpt, out);
+        Z3D_TRY(z3d_gpt_create(&gpt, out));
+        if (!tied) untie(*out);
+        return Z3D_OK;
+    }
+
+    // A parameter group more: the head has a table of its own.
+    static void untie(z3d_model *model) {
+        int last = model->num_groups++;
+        model->group = (z3d_parameter_group *)realloc(model->group, (size_t)model->num_groups *
+                                                                        sizeof *model->group);
+        model->group[last] = model->group[0];
+        strcpy(model->group[last].name, "lm_head");
+        model->unit[model->num_units - 1].group[0] = last;
     }
 
     z3d_program_config program_config() const {
@@ -90,6 +106,7 @@ struct Options {
         c.reduce_bucket = c.gather_bucket = bucket;
         c.pipeline.schedule = schedule;
         c.pipeline.chunks_per_stage = chunks;
+        c.pipeline.file = file;
         c.pipeline.gather_per_step = gather_per_step;
         return c;
     }
@@ -101,8 +118,11 @@ struct Schedule {
     int chunks;
 };
 
-inline const Schedule SCHEDULES[] = {
-    {Z3D_SCHEDULE_1F1B, 1}, {Z3D_SCHEDULE_GPIPE, 1}, {Z3D_SCHEDULE_INTERLEAVED, 2}};
+inline const Schedule SCHEDULES[] = {{Z3D_SCHEDULE_1F1B, 1},
+                                     {Z3D_SCHEDULE_GPIPE, 1},
+                                     {Z3D_SCHEDULE_INTERLEAVED, 2},
+                                     {Z3D_SCHEDULE_ZB_H1, 1},
+                                     {Z3D_SCHEDULE_ZB_V, 2}};
 
 inline std::string name_of(const Options &o) {
     return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +

@@ -1,12 +1,14 @@
 // Communication as it is counted at run time against the formulas, exactly, in elements x (N-1)/N.
 #include "tests/zero/harness.h"
 
+#include <algorithm>
+
 using namespace harness;
 
 namespace {
 
 struct Traffic {
-    int64_t reduce_scatter, all_gather, all_reduce, calls;
+    int64_t reduce_scatter, all_gather, all_reduce, calls, sent;
 };
 
 Traffic traffic_of(const Trainer &t, z3d_axes axes) {
@@ -15,7 +17,8 @@ Traffic traffic_of(const Trainer &t, z3d_axes axes) {
     };
     return {volume(Z3D_COLLECTIVE_REDUCE_SCATTER), volume(Z3D_COLLECTIVE_ALL_GATHER),
             volume(Z3D_COLLECTIVE_ALL_REDUCE),
-            z3d_group_traffic(t.group[axes], Z3D_COLLECTIVE_ALL_REDUCE)->calls};
+            z3d_group_traffic(t.group[axes], Z3D_COLLECTIVE_ALL_REDUCE)->calls,
+            volume(Z3D_COLLECTIVE_SEND)};
 }
 
 // What one step (the second) adds.
@@ -27,7 +30,8 @@ Traffic one_step(Trainer &t, z3d_axes axes) {
     EXPECT_Z3D(t.step(&result));
     Traffic after = traffic_of(t, axes);
     return {after.reduce_scatter - before.reduce_scatter, after.all_gather - before.all_gather,
-            after.all_reduce - before.all_reduce, after.calls - before.calls};
+            after.all_reduce - before.all_reduce, after.calls - before.calls,
+            after.sent - before.sent};
 }
 
 int64_t padded(const Trainer &t, int group) {
@@ -282,6 +286,145 @@ TEST(Communication, TensorGroupOfSequenceParallelism) {
             Trainer plain(o);
             EXPECT_EQ(one_step(plain, Z3D_AXES_TENSOR).all_reduce,
                       got.reduce_scatter + got.all_gather);
+        }
+    }
+}
+
+namespace {
+
+// The pipelines of this world, in every schedule.
+std::vector<Options> pipelines() {
+    std::vector<Options> list;
+    int ranks = z3d_world_size(world);
+    for (const Schedule &schedule : SCHEDULES)
+        for (int pipeline : {2, 4})
+            for (int tensor : {1, 2}) {
+                if (ranks % (pipeline * tensor) != 0) continue;
+                Options o;
+                o.schedule = schedule.kind, o.chunks = schedule.chunks;
+                o.pipeline = pipeline, o.tensor = tensor;
+                o.layers = 7;
+                o.accumulation = 4;
+                o.global_batch = 8;
+                o.reduce_per_step = 0;
+                list.push_back(o);
+            }
+    return list;
+}
+
+// Chunks of this stage that another one comes before, or behind.
+int borders(const z3d_layout *layout, int beside) {
+    int count = 0;
+    for (int c = 0; c < layout->num_chunks; c++)
+        count += layout->stage_of_chunk[c] == layout->stage && c + beside >= 0 &&
+                 c + beside < layout->num_chunks &&
+                 layout->stage_of_chunk[c + beside] != layout->stage;
+    return count;
+}
+
+} // namespace
+
+// Over every border of two stages go b s h elements a micro-batch and their gradients back, on
+// every tensor rank its part, which the other side gathers; between the two holders of the tied
+// table each one's shard, once a step.
+TEST(Communication, BetweenPipelineStages) {
+    for (Options &o : pipelines())
+        for (int way = 0; way < 4; way++) {
+            o.stage = way;
+            o.sequence_parallel = o.tensor > 1 && way % 2;
+            o.overlap = way != 2;
+            SCOPED_TRACE(name_of(o));
+            Trainer t(o), alone(o);
+            Traffic got = one_step(t, Z3D_AXES_PIPELINE);
+            const z3d_layout *layout = z3d_engine_layout(t.engine);
+            int64_t bsh = t.o.micro_batch * o.sequence * o.hidden;
+            int64_t out = borders(layout, 1) + borders(layout, -1); // outputs, then gradients
+            int first = z3d_layout_stage_of(layout, 0),
+                last = z3d_layout_stage_of(layout, t.model->num_units - 1);
+            bool shares = first != last && (layout->stage == first || layout->stage == last);
+            int64_t table = shares ? padded(t, 0) / t.o.data : 0;
+            EXPECT_EQ(got.sent, out * o.accumulation * bsh / o.tensor + table);
+            EXPECT_EQ(got.sent, z3d_program_volume(z3d_engine_program(t.engine, Z3D_MODE_TRAIN),
+                                                   Z3D_AXES_PIPELINE, true));
+            EXPECT_EQ(got.reduce_scatter + got.all_gather + got.all_reduce, 0);
+            if (o.tensor == 1 || o.sequence_parallel) continue;
+            // As many come in as go out: of each border the other direction.
+            EXPECT_EQ(one_step(alone, Z3D_AXES_TENSOR).all_gather,
+                      out * o.accumulation * bsh * (o.tensor - 1) / o.tensor);
+        }
+}
+
+namespace {
+
+// How often stage 3 gathers each group of this stage if what comes next decides what stays: by the
+// schedule's passes, each block's backward behind its recompute.
+std::vector<int> gathers_of(const Trainer &t) {
+    const z3d_layout *layout = z3d_engine_layout(t.engine);
+    std::vector<std::vector<int>> reads; // groups, in the order of the work
+    auto use = [&](int u, bool backward) {
+        const z3d_unit &unit = t.model->unit[u];
+        reads.emplace_back();
+        if (u == 0 && backward) return; // needs no parameters
+        for (int s = 0; s < unit.num_groups; s++) reads.back().push_back(unit.group[s]);
+    };
+    z3d_schedule *schedule = nullptr;
+    EXPECT_Z3D(z3d_schedule_create(t.o.schedule, layout->stages, layout->num_chunks,
+                                   t.o.accumulation, &schedule));
+    for (int i = schedule->first[layout->stage]; i < schedule->first[layout->stage + 1]; i++) {
+        z3d_task task = schedule->task[i];
+        int first = layout->first_unit[task.chunk], last = layout->first_unit[task.chunk + 1] - 1;
+        if (task.pass == Z3D_PASS_FORWARD)
+            for (int u = first; u <= last; u++) use(u, false);
+        else
+            for (int u = last; u >= first; u--) {
+                if (t.model->unit[u].checkpoint) use(u, false);
+                use(u, true);
+            }
+    }
+    z3d_schedule_destroy(schedule);
+    std::vector<int> count((size_t)t.model->num_groups);
+    for (size_t n = 0; n < reads.size(); n++)
+        for (int g : reads[n]) {
+            bool there = n > 0 && std::count(reads[n - 1].begin(), reads[n - 1].end(), g);
+            count[(size_t)g] += !there;
+        }
+    return count;
+}
+
+} // namespace
+
+// Every rank gathers and reduces its own stage's parameters: stage 3 before each use, or once a
+// step (gather_per_step); gradients once a micro-batch, or once a step.
+TEST(Communication, DataGroupOfPipelines) {
+    for (Options &o : pipelines()) {
+        if (z3d_world_size(world) / o.pipeline / o.tensor == 1) continue;
+        for (int way = 0; way < 6; way++) {
+            o.stage = way < 4 ? way : 3;
+            o.gather_per_step = way >= 4;
+            o.reduce_per_step = way % 2;
+            o.overlap = way != 3;
+            if (way == 3 && z3d_schedule_halves(o.schedule)) continue; // they gather otherwise
+            SCOPED_TRACE(name_of(o));
+            Trainer t(o);
+            Traffic got = one_step(t, Z3D_AXES_DATA);
+            const z3d_layout *layout = z3d_engine_layout(t.engine);
+            std::vector<int> times((size_t)layout->num_groups, 1);
+            if (way == 3) times = gathers_of(t);
+            int64_t n = t.o.data, gathered = 0, all = 0;
+            for (int g = 0; g < layout->num_groups; g++) {
+                if (!layout->group[g].held) continue;
+                all += padded(t, g) / n * (n - 1);
+                gathered += times[(size_t)g] * (padded(t, g) / n) * (n - 1);
+            }
+            EXPECT_EQ(all, layout->padded_total / n * (n - 1));
+            // A stage that has both uses of the tied table reduces the sum of each.
+            int last = t.model->num_units - 1;
+            int64_t twice = z3d_layout_has_unit(layout, 0) && z3d_layout_has_unit(layout, last)
+                                ? padded(t, 0) / n * (n - 1)
+                                : 0;
+            EXPECT_EQ(got.reduce_scatter, (all + twice) * (o.reduce_per_step ? 1 : o.accumulation));
+            EXPECT_EQ(got.all_gather, gathered);
+            EXPECT_EQ(got.all_reduce + got.sent, 0);
         }
     }
 }

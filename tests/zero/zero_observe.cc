@@ -83,14 +83,19 @@ std::vector<std::string> digests(const Options &options, const Injection *inject
     return lines;
 }
 
+// The first line that differs.
+std::string first_difference(const std::vector<std::string> &a, const std::vector<std::string> &b) {
+    EXPECT_EQ(a.size(), b.size());
+    for (size_t k = 0; k < a.size() && k < b.size(); k++)
+        if (a[k] != b[k]) return b[k];
+    return "none";
+}
+
 void expect_blame(const Options &o, const Injection &injection, const std::string &blamed) {
     std::vector<std::string> as_ever = digests(o, nullptr), other = digests(o, &injection);
     EXPECT_EQ(as_ever, digests(o, nullptr)) << "two equal runs differ";
-    ASSERT_EQ(as_ever.size(), other.size());
-    size_t first = 0;
-    while (first < other.size() && as_ever[first] == other[first]) first++;
-    ASSERT_LT(first, other.size()) << "nobody is blamed, but it was " << blamed;
-    EXPECT_NE(other[first].find(" " + blamed), std::string::npos) << other[first];
+    std::string line = first_difference(as_ever, other);
+    EXPECT_NE(line.find(" " + blamed), std::string::npos) << line;
 }
 
 // The scalars of a JSON text (YAML's flow style has it within); empty if it is none.
@@ -115,14 +120,13 @@ std::vector<std::string> json_scalars(const std::string &text) {
     return scalars;
 }
 
-} // namespace
-
-TEST(Timeline, IsJsonOfTheProgramsInstructions) {
+// The timeline's names are those of the training program's instructions.
+void expect_timeline(const Options &o) {
     std::string path = "trace-test-" + std::to_string(z3d_world_rank(world)) + "-of-" +
                        std::to_string(z3d_world_size(world)) + ".json";
     std::vector<std::string> wanted;
     {
-        Trainer t({});
+        Trainer t(o);
         t.config.trace_path = path.c_str();
         t.config.trace_steps = 1;
         ASSERT_Z3D(t.create());
@@ -141,6 +145,20 @@ TEST(Timeline, IsJsonOfTheProgramsInstructions) {
     for (size_t k = 0; k + 1 < scalars.size(); k++)
         if (scalars[k] == "name") names.push_back(scalars[k + 1]);
     EXPECT_EQ(names, wanted) << text.substr(0, 2000);
+}
+
+} // namespace
+
+TEST(Timeline, IsJsonOfTheProgramsInstructions) {
+    expect_timeline({});
+}
+
+TEST(Timeline, OfPipelineStagesNamesTheOtherOne) {
+    if (z3d_world_size(world) == 1) GTEST_SKIP() << "two stages";
+    Options o;
+    o.pipeline = 2;
+    o.accumulation = 2;
+    expect_timeline(o);
 }
 
 TEST(Digest, BlamesForward) {
@@ -171,6 +189,22 @@ TEST(Digest, BlamesTheCopyOfACheckpoint) {
     o.partition = true;
     expect_blame(o, {Z3D_OP_SAVE_INPUT, "save_input block.1", Z3D_SLOT_INPUT},
                  "save_input block.1");
+}
+
+// What the one stage sends wrong, the other blames on what it received.
+TEST(Digest, BlamesWhatWasReceived) {
+    if (z3d_world_size(world) == 1) GTEST_SKIP() << "two stages";
+    Options o;
+    o.pipeline = 2;
+    o.accumulation = 2;
+    o.overlap = false;
+    Injection wrong = {Z3D_OP_FORWARD, "forward block.0 (micro 1", Z3D_SLOT_PARAMETERS};
+    bool first = z3d_world_rank(world) == 0;
+    std::string line = first_difference(digests(o, nullptr), digests(o, first ? &wrong : nullptr));
+    EXPECT_NE(line.find(first ? " forward block.0 (micro 1"
+                              : " wait recv_input block.1 from stage 0 (micro 1"),
+              std::string::npos)
+        << line;
 }
 
 int main(int argc, char **argv) {

@@ -75,15 +75,16 @@ double distance(const std::vector<float> &a, const std::vector<float> &b) {
 // One way to divide the world, with everything an engine needs.
 struct Training {
     const Reference &r;
-    int tensor, data, accumulation;
+    int tensor, pipeline, data, accumulation;
     z3d_mesh mesh{};
     z3d_model *model = NULL;
     z3d_device *device = NULL;
     z3d_group *group[Z3D_AXES_COUNT] = {};
     z3d_engine *engine = NULL;
 
-    Training(const Reference &r, int tensor, int accumulation)
-        : r(r), tensor(tensor), data(z3d_world_size(world) / tensor), accumulation(accumulation) {}
+    Training(const Reference &r, int tensor, int pipeline, int accumulation)
+        : r(r), tensor(tensor), pipeline(pipeline), data(z3d_world_size(world) / tensor / pipeline),
+          accumulation(accumulation) {}
 
     ~Training() {
         z3d_engine_destroy(engine);
@@ -98,7 +99,7 @@ struct Training {
         gpt.seq_length = r.seq, gpt.vocab_size = r.vocab, gpt.vocab_multiple = 8;
         gpt.init_std = 0.02, gpt.tensor_size = tensor;
         Z3D_TRY(z3d_gpt_create(&gpt, &model));
-        Z3D_TRY(z3d_mesh_make(tensor, data, 1, z3d_world_rank(world), &mesh));
+        Z3D_TRY(z3d_mesh_make(tensor, data, pipeline, z3d_world_rank(world), &mesh));
         z3d_device_config cpu{};
         cpu.backend = "cpu", cpu.threads = 1;
         Z3D_TRY(z3d_device_create(&cpu, &device));
@@ -156,10 +157,12 @@ struct Training {
     }
 };
 
-void compare(const Reference &r, int tensor, int stage, int accumulation, bool recompute) {
-    SCOPED_TRACE("tensor " + std::to_string(tensor) + " stage " + std::to_string(stage) +
-                 " accumulation " + std::to_string(accumulation));
-    Training training(r, tensor, accumulation);
+void compare(const Reference &r, int tensor, int pipeline, int stage, int accumulation,
+             bool recompute) {
+    SCOPED_TRACE("tensor " + std::to_string(tensor) + " pipeline " + std::to_string(pipeline) +
+                 " stage " + std::to_string(stage) + " accumulation " +
+                 std::to_string(accumulation));
+    Training training(r, tensor, pipeline, accumulation);
     ASSERT_Z3D(training.start(stage, recompute));
     for (size_t s = 0; s < (size_t)r.steps; s++) {
         z3d_step_result result;
@@ -188,7 +191,17 @@ TEST(Reference, LikePyTorch) {
     // Every stage somewhere; that stages agree to the bit is the equivalence test's.
     for (int tensor = 1, odd = 1; tensor <= size; tensor *= 2, odd = !odd)
         for (int stage = odd; stage <= 3; stage += 2)
-            compare(r, tensor, stage, size / tensor < 4 && stage > 1 ? 2 : 1, stage >= 2);
+            compare(r, tensor, 1, stage, size / tensor < 4 && stage > 1 ? 2 : 1, stage >= 2);
+}
+
+// Tensor 2 x pipeline 2 with ZeRO-3 among them.
+TEST(Reference, PipelinesLikePyTorch) {
+    Reference r = load();
+    ASSERT_FALSE(HasFailure());
+    int size = z3d_world_size(world);
+    if (size < 2) GTEST_SKIP() << "two stages";
+    for (int stage = 0; stage <= 3; stage++) compare(r, size / 2, 2, stage, 2, stage >= 2);
+    if (size == 4) compare(r, 1, 2, 3, 2, true);
 }
 
 } // namespace

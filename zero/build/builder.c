@@ -347,7 +347,7 @@ static void reduce_after(struct builder *b, struct work w) {
                      sum->gradients, -1);
         add_started(&b->reducing, which, w.micro);
     }
-    if (!p->config.overlap || z3d_layout_begins_chunk(p->layout, w.unit)) wait_reductions(b);
+    if (!p->config.overlap) wait_reductions(b);
 }
 
 /* Both sums are on this stage. */
@@ -505,6 +505,7 @@ static void do_work(struct builder *b, struct work w) {
         z3d_builder_save_input(b, w);
         break;
     case WORK_RECOMPUTE:
+        z3d_builder_finish_saves(b); /* it may be this one: a stage may go back at once */
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));
@@ -572,6 +573,12 @@ static void place_sums(struct builder *b) {
     }
 }
 
+/* What another stage waits for goes first. */
+static void end_task(struct builder *b, int task) {
+    z3d_builder_send(b, task);
+    wait_reductions(b);
+}
+
 static void build(struct builder *b) {
     const z3d_program *p = b->program;
     add_persistent(b);
@@ -585,8 +592,8 @@ static void build(struct builder *b) {
         gather_before(b, step);
         if (z3d_builder_begins_task(b, step)) z3d_builder_receive(b, b->work[step].task);
         do_work(b, b->work[step]);
+        if (z3d_builder_ends_task(b, step)) end_task(b, b->work[step].task);
         release_after(b, step);
-        if (z3d_builder_ends_task(b, step)) z3d_builder_send(b, b->work[step].task);
     }
     z3d_builder_finish_sends(b);
     if (p->mode == Z3D_MODE_TRAIN) optimize(b);

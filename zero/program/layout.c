@@ -181,30 +181,36 @@ static z3d_status place_units(const z3d_model *model, const z3d_pipeline_config 
     return Z3D_OK;
 }
 
-/* A group that no unit uses is everybody's; the builder refuses it. */
-static z3d_status find_holders(const z3d_model *model, int index, z3d_layout *layout) {
-    z3d_group_layout *g = &layout->group[index];
-    int chunk[2] = {-1, -1}, stage[2] = {-1, -1};
+/* The chunks that use each group. */
+static z3d_status find_chunks(const z3d_model *model, z3d_layout *layout) {
+    for (int g = 0; g < model->num_groups; g++)
+        layout->group[g].chunk[0] = layout->group[g].chunk[1] = -1;
     for (int u = 0; u < model->num_units; u++) {
-        int here = layout->chunk_of_unit[u], at = 0;
+        int here = layout->chunk_of_unit[u];
         for (int s = 0; s < model->unit[u].num_groups; s++) {
-            if (model->unit[u].group[s] != index) continue;
+            int g = model->unit[u].group[s], at = 0, *chunk = layout->group[g].chunk;
             while (at < 2 && chunk[at] >= 0 && chunk[at] != here) at++;
             if (at == 2)
                 return Z3D_ERROR(Z3D_ERR_CONFIG,
                                  "parameter group %s is used in chunks %d, %d and %d of the "
                                  "pipeline; two at most can share it",
-                                 model->group[index].name, chunk[0], chunk[1], here);
+                                 model->group[g].name, chunk[0], chunk[1], here);
             chunk[at] = here;
-            stage[at] = layout->stage_of_chunk[here];
         }
     }
-    bool first = stage[0] == layout->stage, second = stage[1] == layout->stage;
-    g->held = first || second || chunk[0] < 0;
-    g->counts = first || chunk[0] < 0;
-    g->twin = first && !second ? stage[1] : second && !first ? stage[0] : -1;
-    g->second_chunk = first && second ? chunk[1] : -1;
     return Z3D_OK;
+}
+
+/* A group that no unit uses is everybody's; the builder refuses it. */
+static void find_holders(const z3d_layout *layout, z3d_group_layout *g) {
+    int stage[2] = {-1, -1};
+    for (int at = 0; at < 2; at++)
+        if (g->chunk[at] >= 0) stage[at] = layout->stage_of_chunk[g->chunk[at]];
+    bool first = stage[0] == layout->stage, second = stage[1] == layout->stage;
+    g->held = first || second || stage[0] < 0;
+    g->counts = first || stage[0] < 0;
+    g->twin = first && !second ? stage[1] : second && !first ? stage[0] : -1;
+    g->second_chunk = first && second ? g->chunk[1] : -1;
 }
 
 int z3d_layout_use(const z3d_layout *layout, int unit, int group) {
@@ -241,9 +247,10 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
                          &layout->group),
                  fail);
+    Z3D_TRY_GOTO(status, find_chunks(model, layout), fail);
     for (int g = 0; g < model->num_groups; g++) {
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
-        Z3D_TRY_GOTO(status, find_holders(model, g, layout), fail);
+        find_holders(layout, &layout->group[g]);
         if (config) z3d_states_decide(config, layout->group[g].kept);
         if (layout->group[g].held &&
             !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {

@@ -187,7 +187,23 @@ static void append_trimmed(z3d_string *out, const char *line) {
     z3d_string_append_bytes(out, line, length);
 }
 
-static void print_instruction(const z3d_program *p, int index, int width, z3d_string *out) {
+/* Of columns whose longest text is not known. */
+typedef struct widths {
+    int opcode, subject;
+} widths;
+
+static widths find_widths(const z3d_program *p) {
+    widths out = {14, 10};
+    for (int i = 0; i < p->num_instructions; i++) {
+        int opcode = (int)strlen(z3d_opcode_name(p->instruction[i].opcode));
+        int length = (int)strlen(subject(p, &p->instruction[i]));
+        if (opcode > out.opcode) out.opcode = opcode;
+        if (length > out.subject) out.subject = length;
+    }
+    return out;
+}
+
+static void print_instruction(const z3d_program *p, int index, widths width, z3d_string *out) {
     const z3d_instruction *in = &p->instruction[index];
     char columns[48] = "", bytes[32] = "", micro[16] = "";
     z3d_string line = {0};
@@ -195,8 +211,9 @@ static void print_instruction(const z3d_program *p, int index, int width, z3d_st
     int64_t moved = moved_bytes(p, in);
     if (moved > 0) z3d_format_bytes(moved, bytes, sizeof bytes);
     if (in->micro >= 0) snprintf(micro, sizeof micro, "%d", in->micro);
-    z3d_string_append(&line, "%6d  %-5s %-14s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
-                      z3d_opcode_name(in->opcode), width, subject(p, in), micro, columns, bytes);
+    z3d_string_append(&line, "%6d  %-5s %-*s  %-*s  %5s  %17s  %10s", index, phase_name(in->phase),
+                      width.opcode, z3d_opcode_name(in->opcode), width.subject, subject(p, in),
+                      micro, columns, bytes);
     if (in->peer >= 0) z3d_string_append(&line, "  stage %d", in->peer);
     print_buffers(p, in, &line);
     if (z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_FORWARD && !in->need_output)
@@ -208,19 +225,11 @@ static void print_instruction(const z3d_program *p, int index, int width, z3d_st
     print_children(in, out);
 }
 
-static int subject_width(const z3d_program *p) {
-    int width = 10;
-    for (int i = 0; i < p->num_instructions; i++) {
-        int length = (int)strlen(subject(p, &p->instruction[i]));
-        if (length > width) width = length;
-    }
-    return width;
-}
-
 void z3d_program_print(const z3d_program *program, z3d_string *out) {
-    int width = subject_width(program);
+    widths width = find_widths(program);
     print_header(program, out);
-    z3d_string_append(out, "%6s  %-5s %-14s  %-*s  %5s  %17s  %10s  %s\n", "#", "", "instruction",
-                      width, "subject", "micro", "columns", "bytes", "buffers");
+    z3d_string_append(out, "%6s  %-5s %-*s  %-*s  %5s  %17s  %10s  %s\n", "#", "", width.opcode,
+                      "instruction", width.subject, "subject", "micro", "columns", "bytes",
+                      "buffers");
     for (int i = 0; i < program->num_instructions; i++) print_instruction(program, i, width, out);
 }

@@ -1,7 +1,9 @@
-/* The tape: a growing list of events. */
+/* The tape: a growing list of events, of which equal ones are kept once. */
 #include "src/device/sim/tape.h"
 
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/device/interface/epilogue.h"
 
@@ -11,23 +13,77 @@ z3d_status z3d_tape_create(z3d_tape **out) {
 
 void z3d_tape_destroy(z3d_tape *tape) {
     if (!tape) return;
+    free(tape->entry);
     free(tape->event);
+    free(tape->slot);
     free(tape);
 }
 
 void z3d_tape_clear(z3d_tape *tape) {
-    tape->count = 0;
+    tape->count = tape->events = 0;
+    if (tape->slot) memset(tape->slot, 0, 2 * (size_t)tape->event_capacity * sizeof *tape->slot);
+}
+
+z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index) {
+    z3d_event event = tape->event[tape->entry[index].event];
+    event.id = tape->entry[index].id;
+    return event;
+}
+
+/* The event's slot, or the free one where it belongs. All bytes of an event are fields. */
+static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
+    uint64_t word[sizeof *event / sizeof(uint64_t)], hash = 0, slots;
+    _Static_assert(sizeof *event % sizeof(uint64_t) == 0, "an event is whole words");
+    memcpy(word, event, sizeof word);
+    for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
+        hash = (hash ^ word[i]) * 0x9e3779b97f4a7c15U;
+        hash ^= hash >> 29;
+    }
+    slots = 2 * (uint64_t)tape->event_capacity;
+    for (uint64_t i = hash % slots;; i = i + 1 == slots ? 0 : i + 1)
+        if (tape->slot[i] == 0 ||
+            memcmp(&tape->event[tape->slot[i] - 1], event, sizeof *event) == 0)
+            return &tape->slot[i];
+}
+
+static z3d_status out_of_memory(const z3d_tape *tape) {
+    return Z3D_ERROR(Z3D_ERR_MEMORY, "a tape of %lld events", (long long)tape->count + 1);
+}
+
+static z3d_status grow_events(z3d_tape *tape) {
+    int capacity = tape->event_capacity ? 2 * tape->event_capacity : 256;
+    z3d_event *bigger = realloc(tape->event, (size_t)capacity * sizeof *bigger);
+    if (bigger) tape->event = bigger;
+    int *slot = calloc(2 * (size_t)capacity, sizeof *slot);
+    if (!bigger || !slot) {
+        free(slot);
+        return out_of_memory(tape);
+    }
+    free(tape->slot);
+    tape->slot = slot;
+    tape->event_capacity = capacity;
+    for (int i = 0; i < tape->events; i++) *slot_of(tape, &tape->event[i]) = i + 1;
+    return Z3D_OK;
 }
 
 z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event) {
+    z3d_event kind = *event;
+    kind.id = 0;
+    Z3D_REQUIRE(event->id >= 0 && event->id <= INT_MAX, "the id of an event");
+    if (tape->events == tape->event_capacity) Z3D_TRY(grow_events(tape));
     if (tape->count == tape->capacity) {
         int64_t capacity = tape->capacity ? 2 * tape->capacity : 1024;
-        z3d_event *bigger = realloc(tape->event, (size_t)capacity * sizeof *bigger);
-        if (!bigger) return Z3D_ERROR(Z3D_ERR_MEMORY, "a tape of %lld events", (long long)capacity);
-        tape->event = bigger;
+        z3d_tape_entry *bigger = realloc(tape->entry, (size_t)capacity * sizeof *bigger);
+        if (!bigger) return out_of_memory(tape);
+        tape->entry = bigger;
         tape->capacity = capacity;
     }
-    tape->event[tape->count++] = *event;
+    int *slot = slot_of(tape, &kind);
+    if (*slot == 0) {
+        tape->event[tape->events++] = kind;
+        *slot = tape->events;
+    }
+    tape->entry[tape->count++] = (z3d_tape_entry){*slot - 1, (int)event->id};
     return Z3D_OK;
 }
 
@@ -94,25 +150,15 @@ static int64_t fused_bytes(const z3d_kernel *part) {
     return cost.bytes_written;
 }
 
-static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm) {
-    z3d_kernel part[Z3D_GEMM_PARTS];
-    int parts = z3d_gemm_parts(gemm, part);
-    for (int i = 0; i < parts; i++) {
-        Z3D_TRY(z3d_tape_kernel(tape, &part[i], 0));
-        if (i > 0) tape->event[tape->count - 1].fused = fused_bytes(&part[i]);
-    }
-    return Z3D_OK;
-}
-
-z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds) {
-    if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm))
-        return append_parts(tape, &kernel->as.gemm);
+static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds,
+                                int64_t fused) {
     z3d_cost cost;
     z3d_kernel_cost(kernel, &cost);
     z3d_event event = {.kind = Z3D_EVENT_KERNEL,
                        .of = (int)kernel->kind,
                        .dtype = dtype_of(kernel),
                        .bytes = cost.bytes_read + cost.bytes_written,
+                       .fused = fused,
                        .flops = cost.flops,
                        .seconds = seconds};
     const z3d_attention_forward *forward = &kernel->as.attention_forward;
@@ -139,4 +185,18 @@ z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seco
         break;
     }
     return z3d_tape_append(tape, &event);
+}
+
+static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm) {
+    z3d_kernel part[Z3D_GEMM_PARTS];
+    int parts = z3d_gemm_parts(gemm, part);
+    for (int i = 0; i < parts; i++)
+        Z3D_TRY(append_kernel(tape, &part[i], 0, i > 0 ? fused_bytes(&part[i]) : 0));
+    return Z3D_OK;
+}
+
+z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds) {
+    if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm))
+        return append_parts(tape, &kernel->as.gemm);
+    return append_kernel(tape, kernel, seconds, 0);
 }

@@ -22,6 +22,7 @@ typedef struct z3d_event {
     z3d_dtype dtype;
     int form;        /* products: 2 (A transposed) + (B transposed); with dropout: 1; else 0 */
     int axes;        /* collectives: z3d_axes, the set that is their group */
+    int peer;        /* sends and receives: the other member of the group; else 0 */
     int64_t id;      /* of a start and its wait, counted from 1 by group (copies: by device) */
     int64_t m, n, k; /* products: the shape; attention: batch x heads, sequence, head_dim */
     int64_t count;   /* collectives: elements, as z3d_collective counts them */
@@ -32,15 +33,27 @@ typedef struct z3d_event {
     double seconds; /* kernels that really ran (the timed device); else 0 */
 } z3d_event;
 
+/* What happened, in order. A step repeats a few hundred different events, so each of them is there
+ * once. */
+typedef struct z3d_tape_entry {
+    int event; /* which of the different ones */
+    int id;    /* its own */
+} z3d_tape_entry;
+
 typedef struct z3d_tape {
-    z3d_event *event;
     int64_t count, capacity;
+    z3d_tape_entry *entry;
+    int events, event_capacity;
+    z3d_event *event; /* the different ones, ids left out */
+    int *slot;        /* hash table of 2 x event_capacity: index of an event + 1, 0: free */
 } z3d_tape;
 
 z3d_status z3d_tape_create(z3d_tape **out);
 void z3d_tape_destroy(z3d_tape *tape);
 /* Forgets what was written so far. */
 void z3d_tape_clear(z3d_tape *tape);
+/* The entry as it was appended. */
+z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index);
 /* Errors: ERR_MEMORY. */
 z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event);
 /* A kernel with its shape and cost; of a product with something behind it, all its parts. */

@@ -47,12 +47,12 @@ static z3d_status need_of_stages(const z3d_config *config, const z3d_program_con
                                  const z3d_model *model, z3d_mesh mesh, int threads,
                                  z3d_need *out) {
     int first = largest_share(program, mesh);
-    for (int stage = 0; stage < z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE); stage++) {
+    for (int i = 0; i < z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE); i++) {
         z3d_need need;
-        mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, first, stage);
+        mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, first, i);
         Z3D_TRY(need_of_rank(config, program, model, &mesh, threads, &need));
-        if (stage == 0 || need.arena[Z3D_SPACE_DEVICE] + host_bytes(&need) >
-                              out->arena[Z3D_SPACE_DEVICE] + host_bytes(out))
+        if (i == 0 || need.arena[Z3D_SPACE_DEVICE] + host_bytes(&need) >
+                          out->arena[Z3D_SPACE_DEVICE] + host_bytes(out))
             *out = need;
     }
     return Z3D_OK;

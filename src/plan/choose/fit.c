@@ -65,10 +65,11 @@ static z3d_status price_steps(const z3d_fit_frame *w, const z3d_fit_row *row, in
 /* A long step is its first micro-batches and so many more like the middle one. */
 static z3d_status find_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full) {
     price p, shorter;
-    Z3D_TRY(price_steps(w, row, z3d_fit_few(row->accumulation), &p));
-    if (row->accumulation > Z3D_FIT_FEW) {
-        double more = (double)(row->accumulation - Z3D_FIT_FEW);
-        Z3D_TRY(price_steps(w, row, Z3D_FIT_FEW - 1, &shorter));
+    int64_t few = z3d_fit_few(w, row->accumulation), period = z3d_fit_period(w);
+    Z3D_TRY(price_steps(w, row, few, &p));
+    if (row->accumulation > few) {
+        double more = (double)(row->accumulation - few) / (double)period;
+        Z3D_TRY(price_steps(w, row, few - period, &shorter));
         p.seconds += more * (p.seconds - shorter.seconds);
         p.bytes += more * (p.bytes - shorter.bytes);
     }
@@ -134,7 +135,7 @@ static z3d_status settle_best(const z3d_fit_frame *w, z3d_fit *out) {
     for (;;) {
         z3d_fit_row *best = &out->row[0];
         qsort(out->row, (size_t)out->count, sizeof *out->row, by_worth);
-        if (!best->fits || best->accumulation <= Z3D_FIT_FEW) return Z3D_OK;
+        if (!best->fits || best->accumulation <= z3d_fit_few(w, best->accumulation)) return Z3D_OK;
         Z3D_TRY(z3d_fit_memory(w, best, best->accumulation));
         if (best->fits) return Z3D_OK;
     }

@@ -4,8 +4,7 @@
 
 #include "src/plan/choose/choose.h"
 
-/* Enough for a first, a middle and a last micro-batch: the middle ones are alike. */
-enum { Z3D_FIT_FEW = 3, Z3D_FIT_DIVISORS = 2048 };
+enum { Z3D_FIT_DIVISORS = 2048 };
 
 /* What all rows share. */
 typedef struct z3d_fit_frame {
@@ -25,7 +24,12 @@ typedef struct z3d_fit_frame {
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks);
 void z3d_fit_close(z3d_fit_frame *w);
 
-int64_t z3d_fit_few(int64_t accumulation);
+/* Micro-batches after which a step goes on as before: one, or as many as there are pipeline stages.
+ */
+int64_t z3d_fit_period(const z3d_fit_frame *w);
+/* So many micro-batches say what a step of `accumulation` is like: a first, a middle and a last
+ * period, for the middle ones are alike. All, if the schedule keeps all of them at once. */
+int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation);
 /* Makes config the row's, with `accumulation` micro-batches a step. */
 void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation);
 /* The row's ledger and memory, from programs of `accumulation` micro-batches; the others add only

@@ -4,11 +4,14 @@
 /* ---- the walk's frame ---- */
 
 /* Up to 10^6 samples, and as many micro-batches, are what the configuration takes; its own pair is
- * one of these. */
+ * one of these. An interleaved pipeline takes whole rounds of micro-batches. */
 static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
+    bool rounds = z3d_config_pipeline_schedule(w->config) == Z3D_PIPELINE_INTERLEAVED;
+    int64_t round = rounds ? z3d_fit_period(w) : 1;
     for (int64_t d = 1; d <= MOST && d <= w->samples; d++)
-        if (w->samples % d == 0 && w->samples / d <= MOST) w->divisor[w->divisors++] = d;
+        if (w->samples % d == 0 && w->samples / d <= MOST && w->samples / d % round == 0)
+            w->divisor[w->divisors++] = d;
 }
 
 void z3d_fit_close(z3d_fit_frame *w) {
@@ -52,9 +55,29 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
 
 /* ---- memory ---- */
 
+/* The row's are those of the pipeline stage that needs most. */
+static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *config, int index,
+                             z3d_fit_row *row) {
+    z3d_program_set set;
+    z3d_memory_need need;
+    z3d_mesh mesh = w->mesh;
+    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE, w->mesh.rank, index);
+    z3d_status status =
+        z3d_program_set_create(w->model, &mesh, config, w->node.threads, false, &set);
+    if (status == Z3D_OK) {
+        const z3d_program *train = set.program[Z3D_MODE_TRAIN];
+        z3d_memory_find(train->arena, w->snapshot, w->hardware, 0, &need);
+        if (index == 0 || need.free < row->memory.free) {
+            row->memory = need;
+            z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
+        }
+    }
+    z3d_program_set_release(&set);
+    return status;
+}
+
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation) {
     z3d_program_config config;
-    z3d_program_set set;
     int data;
     z3d_fit_apply(w, row, accumulation);
     z3d_status status = z3d_config_check(w->config, &z3d_model_rules);
@@ -63,13 +86,8 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
                                     z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), &data);
     if (status == Z3D_OK) status = z3d_plan_program_config(w->config, w->model, &config);
     Z3D_TRY(status);
-    status = z3d_program_set_create(w->model, &w->mesh, &config, w->node.threads, false, &set);
-    if (status == Z3D_OK) {
-        const z3d_program *train = set.program[Z3D_MODE_TRAIN];
-        z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
-        z3d_memory_find(train->arena, w->snapshot, w->hardware, 0, &row->memory);
-    }
-    z3d_program_set_release(&set);
+    for (int i = 0; i < z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE) && status == Z3D_OK; i++)
+        status = take_stage(w, &config, i, row);
     z3d_plan_program_config_release(&config);
     Z3D_TRY(status);
     int64_t left_out = 0;
@@ -83,14 +101,21 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     return Z3D_OK;
 }
 
-int64_t z3d_fit_few(int64_t accumulation) {
-    return accumulation < Z3D_FIT_FEW ? accumulation : Z3D_FIT_FEW;
+int64_t z3d_fit_period(const z3d_fit_frame *w) {
+    return z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE);
+}
+
+int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation) {
+    int64_t few = 3 * z3d_fit_period(w);
+    z3d_pipeline_schedule schedule = z3d_config_pipeline_schedule(w->config);
+    bool all = schedule == Z3D_PIPELINE_GPIPE || schedule == Z3D_PIPELINE_FILE;
+    return accumulation < few || (all && z3d_fit_period(w) > 1) ? accumulation : few;
 }
 
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch) {
     row->micro_batch = micro_batch;
     row->accumulation = w->samples / micro_batch;
-    return z3d_fit_memory(w, row, z3d_fit_few(row->accumulation));
+    return z3d_fit_memory(w, row, z3d_fit_few(w, row->accumulation));
 }
 
 z3d_category z3d_fit_largest(const z3d_ledger *ledger) {

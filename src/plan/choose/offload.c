@@ -16,7 +16,7 @@ static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardw
 
 static bool decide(const z3d_estimate *off, const z3d_estimate *on, z3d_string *why) {
     char host[32], missing[32];
-    const z3d_memory_need *without = &off->memory, *with = &on->memory;
+    const z3d_memory_need *without = &off->fullest, *with = &on->fullest;
     double slower = on->time.seconds / off->time.seconds - 1;
     z3d_format_bytes(with->host_arena, host, sizeof host);
     if (with->fits && !without->fits) {

@@ -23,14 +23,17 @@ z3d_status z3d_case_create(z3d_config *config, int ranks, int rank, z3d_sim_node
     made->tensor_across_nodes = config->parallel_allow_tensor_across_nodes;
     Z3D_TRY_GOTO(status, z3d_model_from_config(config, &made->model), failed);
     Z3D_TRY_GOTO(status, z3d_plan_program_config(config, made->model, &made->program), failed);
-    Z3D_TRY_GOTO(
-        status,
-        z3d_plan_snapshot(config, &made->program, made->model, &made->mesh, &made->snapshot),
-        failed);
     Z3D_TRY_GOTO(status,
                  z3d_simulation_create(made->model, &made->mesh, &made->program,
                                        config->gradient_clipping, node, &made->simulation),
                  failed);
+    for (int s = 0; s < made->simulation->stages; s++) {
+        z3d_sim_stage *stage = &made->simulation->stage[s];
+        Z3D_TRY_GOTO(
+            status,
+            z3d_plan_snapshot(config, &made->program, made->model, &stage->mesh, &stage->snapshot),
+            failed);
+    }
     *out = made;
     return Z3D_OK;
 failed:
@@ -66,21 +69,75 @@ static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_es
     e->tflops_96 = rate * flops->recomputed_step;
     e->tflops_72 = rate * flops->step;
     e->mfu = peak > 0 ? e->tflops_72 / peak : -1;
-    const z3d_program *train = z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN);
-    e->hfu = peak > 0 ? rate * z3d_plan_hardware_flops(train) / peak : -1;
+    double hardware_flops = flops->step;
+    for (int s = 0; s < of->simulation->stages; s++)
+        hardware_flops += of->simulation->stage[s].replayed;
+    e->hfu = peak > 0 ? rate * hardware_flops / peak : -1;
+}
+
+/* What is free on a rank: on the device, or of its share of the host if that is short. */
+static double room(const z3d_memory_need *need) {
+    double host = z3d_memory_host_free(need);
+    return host < 0 && host < need->free ? host : need->free;
+}
+
+static void find_memory(const z3d_case *of, const z3d_hardware *hardware, double extra,
+                        z3d_estimate *e) {
+    const z3d_simulation *simulation = of->simulation;
+    z3d_simulation_memory(simulation, simulation->own, hardware, extra, &e->memory);
+    e->fullest = e->memory;
+    e->fullest_stage = simulation->own;
+    for (int s = 0; s < simulation->stages; s++) {
+        z3d_memory_need need;
+        z3d_simulation_memory(simulation, s, hardware, extra, &need);
+        if (room(&need) >= room(&e->fullest)) continue;
+        e->fullest = need;
+        e->fullest_stage = s;
+    }
 }
 
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
-                             FILE *timeline, z3d_estimate *out) {
+                             const z3d_spans *spans, z3d_estimate *out) {
     *out = (z3d_estimate){0};
     Z3D_TRY(check_nodes(of, hardware));
-    z3d_simulation_memory(of->simulation, of->snapshot, hardware, extra, &out->memory);
-    double used = 1 - out->memory.free / out->memory.capacity;
-    Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, timeline, &out->time));
+    find_memory(of, hardware, extra, out);
+    double used = 1 - out->fullest.free / out->fullest.capacity;
+    Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, spans, &out->time));
+    out->slowest_stage = z3d_simulation_slowest(of->simulation);
+    out->bubble = z3d_simulation_bubble(of->simulation);
     Z3D_REQUIRE(out->time.seconds > 0, "a step that takes no time");
     out->samples = (double)of->program.micro_batch * of->program.accumulation *
                    z3d_mesh_size(&of->mesh, Z3D_AXES_DATA);
     out->tokens = out->samples * (double)of->model->facts.tokens;
     count_speed(of, hardware, out);
     return Z3D_OK;
+}
+
+static void note_gather(const z3d_case *of, const z3d_estimate *from, z3d_estimate *to) {
+    to->gather[of->program.pipeline.gather_per_step] =
+        (z3d_gather_price){from->time.seconds, from->fullest.arena, from->fullest.fits};
+}
+
+z3d_status z3d_estimate_gathers(z3d_config *config, z3d_sim_node node, const z3d_case *of,
+                                const z3d_hardware *hardware, double extra,
+                                z3d_estimate *estimate) {
+    z3d_kept kept[Z3D_PART_COUNT];
+    z3d_case *other;
+    z3d_estimate e;
+    int chosen = config->zero_optimization_pipeline_gather;
+    z3d_states_decide(&of->program, kept);
+    if (of->simulation->stages == 1 || kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
+        return Z3D_OK;
+    note_gather(of, estimate, estimate);
+    config->zero_optimization_pipeline_gather = of->program.pipeline.gather_per_step
+                                                    ? Z3D_PIPELINE_GATHER_PER_MICROBATCH
+                                                    : Z3D_PIPELINE_GATHER_PER_STEP;
+    z3d_status status = z3d_case_create(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD),
+                                        of->mesh.rank, node, &other);
+    config->zero_optimization_pipeline_gather = chosen;
+    Z3D_TRY(status);
+    status = z3d_estimate_make(other, hardware, extra, NULL, &e);
+    if (status == Z3D_OK) note_gather(other, &e, estimate);
+    z3d_case_destroy(other);
+    return status;
 }

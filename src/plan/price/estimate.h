@@ -12,7 +12,6 @@ typedef struct z3d_case {
     z3d_program_config program;
     z3d_model *model;
     z3d_simulation *simulation;
-    int64_t snapshot;         /* z3d_plan_snapshot */
     bool tensor_across_nodes; /* allowed */
 } z3d_case;
 
@@ -39,19 +38,39 @@ z3d_status z3d_saving_find(const z3d_case *of, const z3d_hardware *hardware, z3d
 
 /* FLOPs are counted by Narayanan et al.'s formula (2104.04473): 96 B s l h^2 (1 + s/6h + V/16lh)
  * with the recomputed forward ("96"), 72 B s l h^2 (1 + s/6h + V/12lh) without ("72"). */
+typedef struct z3d_gather_price {
+    double seconds; /* of a step; 0: not priced */
+    int64_t arena;  /* bytes of device memory of the fullest stage's ranks */
+    bool fits;
+} z3d_gather_price;
+
 typedef struct z3d_estimate {
-    z3d_memory_need memory;
-    z3d_step_time time;
-    double samples, tokens;      /* of one step */
-    double tflops_96, tflops_72; /* per device */
-    double mfu, hfu;             /* of the peak in the model's type; -1: unknown peak */
+    z3d_memory_need memory;  /* of the case's rank */
+    z3d_memory_need fullest; /* of a rank of the pipeline stage with the least left; it decides */
+    int fullest_stage, slowest_stage; /* slowest: z3d_simulation_slowest */
+    double bubble;                    /* z3d_simulation_bubble */
+    z3d_step_time time;               /* of the case's rank */
+    z3d_gather_price gather[2];       /* by pipeline.gather_per_step: z3d_estimate_gathers */
+    double samples, tokens;           /* of one step */
+    double tflops_96, tflops_72;      /* per device */
+    double mfu, hfu;                  /* of the peak in the model's type; -1: unknown peak */
 } z3d_estimate;
 
-/* Prices a case. extra: bytes of a caller's named memory line. timeline: as z3d_simulation_play.
+/* Prices a case. extra: bytes of a caller's named memory line. spans: as z3d_simulation_play.
  * ERR_TOPOLOGY if a tensor group straddles this machine's nodes without
  * parallel.allow_tensor_across_nodes. */
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
-                             FILE *timeline, z3d_estimate *out);
+                             const z3d_spans *spans, z3d_estimate *out);
+
+/* Prices both ways of zero_optimization.pipeline_gather, where ranks keep only their own rows of
+ * parameters and there are several pipeline stages; else nothing. `config` is the case's; of and
+ * estimate: one of the two ways. */
+z3d_status z3d_estimate_gathers(z3d_config *config, z3d_sim_node node, const z3d_case *of,
+                                const z3d_hardware *hardware, double extra, z3d_estimate *estimate);
+
+/* An SVG picture of the step: pipeline stages x time, with each micro-batch's passes, what is
+ * waited for, and their shares. Errors: as z3d_simulation_play. */
+z3d_status z3d_schedule_picture(const z3d_case *of, const z3d_hardware *hardware, z3d_string *out);
 
 /* Text for people, and one JSON object. train_tokens: 0, or the length of a whole training. */
 void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware,

@@ -55,23 +55,23 @@ static void line(z3d_string *out, const char *name, double seconds, double of) {
     z3d_string_append(out, "  %-28s %12.6f s  %5.1f %%\n", name, seconds, 100 * seconds / of);
 }
 
-/* Waits of pipeline stages are the bubble, those of the world are control. */
-static bool has_line(int axes) {
-    return z3d_axes_have_group((z3d_axes)axes) && axes != Z3D_AXES_PIPELINE &&
-           axes != Z3D_AXES_WORLD;
+/* One pipeline stage sends nothing; waits of the world are control. */
+static bool has_line(const z3d_case *of, int axes) {
+    return z3d_axes_have_group((z3d_axes)axes) && axes != Z3D_AXES_WORLD &&
+           (axes != Z3D_AXES_PIPELINE || of->simulation->stages > 1);
 }
 
-static void print_time(const z3d_step_time *t, z3d_string *out) {
+static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, "\nstep time (predicted)\n");
     line(out, "compute", t->compute, t->seconds);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
         char name[64];
         snprintf(name, sizeof name, "exposed: %s group", z3d_axes_name((z3d_axes)axes).text);
-        if (has_line(axes)) line(out, name, t->exposed[axes], t->seconds);
+        if (has_line(of, axes)) line(out, name, t->exposed[axes], t->seconds);
     }
     line(out, "exposed: control", t->control, t->seconds);
     line(out, "exposed: host transfers", t->transfer, t->seconds);
-    line(out, "bubble: pipeline", t->exposed[Z3D_AXES_PIPELINE], t->seconds);
+    line(out, "bubble: pipeline", t->bubble, t->seconds);
     line(out, "allocator", t->allocator, t->seconds);
     line(out, "step", t->seconds, t->seconds);
     z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
@@ -81,6 +81,44 @@ static void print_time(const z3d_step_time *t, z3d_string *out) {
                               z3d_axes_name((z3d_axes)axes).text, t->bytes[axes] * 1e-9,
                               (t->bytes[axes] - t->bytes_between_nodes[axes]) * 1e-9,
                               t->bytes_between_nodes[axes] * 1e-9);
+}
+
+static const char *const gathers[] = {"per_microbatch", "per_step"};
+
+static void print_gathers(const z3d_estimate *e, z3d_string *out) {
+    if (!(e->gather[0].seconds > 0)) return;
+    z3d_string_append(out, "  zero_optimization.pipeline_gather, both ways\n");
+    for (int way = 0; way < 2; way++)
+        z3d_string_append(out, "    %-24s %12.6f s a step, arena %.3f GB, %s\n", gathers[way],
+                          e->gather[way].seconds, (double)e->gather[way].arena * 1e-9,
+                          e->gather[way].fits ? "fits" : "does not fit");
+}
+
+static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
+    const z3d_simulation *simulation = of->simulation;
+    const z3d_layout *layout = z3d_engine_layout(simulation->engine);
+    if (simulation->stages == 1) return;
+    z3d_string_append(
+        out,
+        "\npipeline (predicted): %s, %d stages x %d chunk%s\n"
+        "  bubble %.2f %% of all stages' time; stage %d waits least; stage %d needs "
+        "most memory and %s\n"
+        "  stage  memory GB    compute s    exposed s     bubble s    sent GB  units\n",
+        z3d_schedule_name(of->program.pipeline.schedule), simulation->stages,
+        layout->num_chunks / simulation->stages, layout->num_chunks > simulation->stages ? "s" : "",
+        100 * e->bubble, e->slowest_stage, e->fullest_stage,
+        e->fullest.fits ? "fits" : "does not fit");
+    for (int s = 0; s < simulation->stages; s++) {
+        const z3d_sim_stage *stage = &simulation->stage[s];
+        const z3d_step_time *t = &stage->time;
+        z3d_string_append(out, "  %5d %10.3f %12.6f %12.6f %12.6f %10.3f  ", s,
+                          (double)stage->arena[Z3D_SPACE_DEVICE] * 1e-9, t->compute,
+                          t->seconds - t->compute - t->bubble, t->bubble,
+                          t->bytes[Z3D_AXES_PIPELINE] * 1e-9);
+        z3d_stage_units(of->model, layout, s, out);
+        z3d_string_append(out, "\n");
+    }
+    print_gathers(e, out);
 }
 
 static void saving_line(z3d_string *out, const char *name, double bytes, double seconds) {
@@ -113,7 +151,8 @@ void z3d_estimate_print(const z3d_case *of, const z3d_hardware *hardware, const 
     int devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
     print_case(of, out);
     print_memory(of, hardware, &e->memory, out);
-    print_time(&e->time, out);
+    print_time(of, &e->time, out);
+    print_pipeline(of, e, out);
     print_saving(of, saving, out);
     z3d_string_append(out,
                       "\nspeed\n  %.2f TFLOPS a device, %.3f PFLOPS in all (96 B s l h^2 ..., "
@@ -175,24 +214,62 @@ static void more_of(z3d_string *out, const char *what, int axes, const char *whe
     more(out, key, value);
 }
 
-static void time_json(const z3d_step_time *t, z3d_string *out) {
+static void time_json(const z3d_case *of, const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, ", \"seconds\": {");
     number(out, "step", t->seconds);
     more(out, "compute", t->compute);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
-        if (has_line(axes)) more_of(out, "exposed_", axes, "", t->exposed[axes]);
+        if (has_line(of, axes)) more_of(out, "exposed_", axes, "", t->exposed[axes]);
     more(out, "exposed_control", t->control);
     more(out, "exposed_transfer", t->transfer);
-    more(out, "bubble", t->exposed[Z3D_AXES_PIPELINE]);
+    more(out, "bubble", t->bubble);
     more(out, "allocator", t->allocator);
     z3d_string_append(out, "}, \"bytes_sent\": {");
     const char *comma = "";
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
-        if (!has_line(axes)) continue;
+        if (!has_line(of, axes)) continue;
         z3d_string_append(out, "%s", comma);
         number(out, z3d_axes_name((z3d_axes)axes).text, t->bytes[axes]);
         more_of(out, "", axes, "_between_nodes", t->bytes_between_nodes[axes]);
         comma = ", ";
+    }
+    z3d_string_append(out, "}");
+}
+
+static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
+    const z3d_simulation *simulation = of->simulation;
+    const z3d_layout *layout = z3d_engine_layout(simulation->engine);
+    if (simulation->stages == 1) return;
+    z3d_string_append(out, ", \"pipeline\": {\"schedule\": \"%s\"",
+                      z3d_schedule_name(of->program.pipeline.schedule));
+    more(out, "chunks_per_stage", layout->num_chunks / simulation->stages);
+    more(out, "bubble_share", e->bubble);
+    more(out, "slowest_stage", e->slowest_stage);
+    more(out, "fullest_stage", e->fullest_stage);
+    z3d_string_append(out, ", \"fits\": %s, \"stages\": [", e->fullest.fits ? "true" : "false");
+    for (int s = 0; s < simulation->stages; s++) {
+        const z3d_sim_stage *stage = &simulation->stage[s];
+        z3d_string units = {0};
+        z3d_stage_units(of->model, layout, s, &units);
+        z3d_string_append(out, "%s{\"units\": ", s ? ", " : "");
+        z3d_string_append_json(out, units.text ? units.text : "");
+        z3d_string_free(&units);
+        more(out, "arena", (double)stage->arena[Z3D_SPACE_DEVICE]);
+        more(out, "host_arena", (double)stage->arena[Z3D_SPACE_HOST]);
+        more(out, "compute", stage->time.compute);
+        more(out, "exposed", stage->time.seconds - stage->time.compute - stage->time.bubble);
+        more(out, "bubble", stage->time.bubble);
+        more(out, "bytes_passed", stage->time.bytes[Z3D_AXES_PIPELINE]);
+        z3d_string_append(out, "}");
+    }
+    z3d_string_append(out, "]");
+    for (int way = 0; way < 2 && e->gather[0].seconds > 0; way++) {
+        z3d_string_append(out, "%s\"%s\": {", way ? ", " : ", \"pipeline_gather\": {",
+                          gathers[way]);
+        number(out, "step", e->gather[way].seconds);
+        more(out, "arena", (double)e->gather[way].arena);
+        z3d_string_append(out, ", \"fits\": %s}%s", e->gather[way].fits ? "true" : "false",
+                          way ? "}" : "");
     }
     z3d_string_append(out, "}");
 }
@@ -215,9 +292,11 @@ void z3d_estimate_json(const z3d_case *of, const z3d_hardware *hardware, const z
     z3d_string_append(out, ", \"rank\": %d, \"ranks\": %d, \"tensor\": %d, \"data\": %d",
                       of->mesh.rank, devices, z3d_mesh_size(&of->mesh, Z3D_AXES_TENSOR),
                       z3d_mesh_size(&of->mesh, Z3D_AXES_DATA));
+    if (of->simulation->stages > 1) more(out, "pipeline_size", of->simulation->stages);
     more(out, "parameters", (double)z3d_model_parameter_count(of->model));
     memory_json(of, &e->memory, out);
-    time_json(&e->time, out);
+    time_json(of, &e->time, out);
+    pipeline_json(of, e, out);
     saving_json(saving, out);
     more(out, "tokens_per_step", e->tokens);
     more(out, "tflops_per_gpu", e->tflops_96);

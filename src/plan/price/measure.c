@@ -120,10 +120,10 @@ static z3d_status run_turn(bench *b, const shape *shape, z3d_measured *out, doub
     Z3D_TRY(z3d_engine_train_step(b->engine, &input, &result));
     double seconds = result.seconds;
     for (int64_t i = 0; i < b->tape->count; i++) {
-        const z3d_event *event = &b->tape->event[i];
-        z3d_sample sample = z3d_sample_of_kernel(event);
-        seconds -= event->seconds;
-        if (sample.size[0] < 1 || event->seconds <= 0) continue;
+        z3d_event event = z3d_tape_at(b->tape, i);
+        z3d_sample sample = z3d_sample_of_kernel(&event);
+        seconds -= event.seconds;
+        if (sample.size[0] < 1 || event.seconds <= 0) continue;
         Z3D_TRY(z3d_measured_add(out, &sample));
     }
     *between = fmax(0, seconds / (double)b->tape->count);

@@ -8,13 +8,49 @@
 #include "parallel/sim/links.h"
 #include "zero/zero.h"
 
-/* One training step of one rank, as the executor ran it. Every rank of a world without pipeline
- * stages has the same program, so this one stands for all: collectives are priced by the slowest
- * group of their axis on the full map of ranks and nodes. */
+/* The parts of a step's time on one rank, and the bytes it sends. Each second is in one of compute,
+ * transfer, exposed, bubble and allocator. */
+typedef struct z3d_step_time {
+    double seconds, compute, transfer; /* in all; kernels; exposed copies from and to the host */
+    double exposed[Z3D_AXES_COUNT];    /* waits for collectives, sends and receives, by group */
+    double bubble;                     /* waits for other pipeline stages: before what is received
+                                          or sent begins, and at the end of the step */
+    double control;                    /* waits for the world's one small collective a step */
+    double allocator;                  /* what a nearly full device adds */
+    double kernel_flops;               /* as the kernels count */
+    double bytes[Z3D_AXES_COUNT];      /* sent by this rank, of them between nodes: */
+    double bytes_between_nodes[Z3D_AXES_COUNT];
+    double busy[Z3D_AXES_COUNT]; /* seconds of collectives if each were alone */
+} z3d_step_time;
+
+/* What an instruction of the training step is about; -1: not about one. */
+typedef struct z3d_sim_entry {
+    z3d_opcode opcode;
+    int unit, micro;
+} z3d_sim_entry;
+
+/* A pipeline stage, as one of its ranks shows it: ours, or the one that differs from ours along the
+ * pipeline only. */
+typedef struct z3d_sim_stage {
+    z3d_mesh mesh;
+    z3d_tape *tape; /* its training step, as the executor ran it */
+    int num_entries;
+    z3d_sim_entry *entry;           /* by instruction */
+    int64_t arena[Z3D_SPACE_COUNT]; /* bytes */
+    int64_t snapshot;               /* z3d_plan_snapshot; the caller's */
+    int64_t padded_total;           /* parameters, before ZeRO */
+    double replayed;    /* FLOPs per token that it recomputes (z3d_plan_hardware_flops) */
+    z3d_step_time time; /* of the latest z3d_simulation_play */
+} z3d_sim_stage;
+
+/* One training step. Ranks of one pipeline stage have the same program, so one of each stage stands
+ * for all: their collectives are priced by the slowest group of their axis on the full map of ranks
+ * and nodes. */
 typedef struct z3d_simulation {
     z3d_mesh mesh;
-    z3d_tape *tape;
-    z3d_engine *engine; /* program, layout and ledgers can be looked at */
+    int stages, own; /* own: this rank's */
+    z3d_sim_stage *stage;
+    z3d_engine *engine; /* of this rank; program, layout and ledgers can be looked at */
     z3d_device *device;
     z3d_group *group[Z3D_AXES_COUNT];
 } z3d_simulation;
@@ -25,31 +61,61 @@ typedef struct z3d_sim_node {
     int ranks;   /* of a node */
 } z3d_sim_node;
 
-/* Runs one step on the sim device. model must outlive it. Not collective, allocates no device
- * memory. Errors: as z3d_engine_create. */
+/* Runs one step of each stage on the sim device. model must outlive it. Not collective, allocates
+ * no device memory. Errors: as z3d_engine_create. */
 z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
                                  const z3d_program_config *program, double gradient_clipping,
                                  z3d_sim_node node, z3d_simulation **out);
 void z3d_simulation_destroy(z3d_simulation *simulation);
 
-/* The parts of a step's time on this rank, and the bytes it sends. */
-typedef struct z3d_step_time {
-    double seconds, compute, transfer; /* in all; kernels; exposed copies from and to the host */
-    double exposed[Z3D_AXES_COUNT];    /* waits for collectives, by group */
-    double control;                    /* waits for the world's one small collective a step */
-    double allocator;                  /* what a nearly full device adds */
-    double kernel_flops;               /* as the kernels count */
-    double bytes[Z3D_AXES_COUNT];      /* sent by this rank, of them between nodes: */
-    double bytes_between_nodes[Z3D_AXES_COUNT];
-    double busy[Z3D_AXES_COUNT]; /* seconds of collectives if each were alone */
-} z3d_step_time;
+/* A stretch of time on a lane of a stage. Waits and bubbles lie within the instruction that waits.
+ */
+typedef enum z3d_span_kind {
+    Z3D_SPAN_INSTRUCTION, /* on the compute lane */
+    Z3D_SPAN_WAIT,        /* compute stands still for a collective, a copy or a transfer */
+    Z3D_SPAN_BUBBLE,      /* and for another stage */
+    Z3D_SPAN_BESIDE       /* a collective, copy, send or receive on its own lane */
+} z3d_span_kind;
 
-/* Plays the tape on a clock: a compute lane, one lane a group's collectives, one lane for copies;
- * a start waits for compute's position and its lane, a wait makes compute wait. memory_used: share
- * of the device's memory in use (for the allocator). timeline: NULL, or a file that gets Chrome
- * trace events. Errors: ERR_MEMORY, ERR_IO. */
+enum { Z3D_LANE_COPY = Z3D_AXES_COUNT, Z3D_LANES }; /* before it: by group */
+
+typedef struct z3d_span {
+    z3d_span_kind kind;
+    int stage, lane; /* lane: of BESIDE */
+    int instruction; /* -1: none yet */
+    double begin, end;
+} z3d_span;
+
+/* Who is told of all spans, of each stage in the order in which they end. */
+typedef struct z3d_spans {
+    void (*take)(void *context, const z3d_span *span);
+    void *context;
+} z3d_spans;
+
+/* Plays the tapes of all stages on one clock each: a compute lane, one lane a group's collectives,
+ * one lane for copies; a start waits for compute's position and its lane, a wait makes compute
+ * wait. Sends and receives have one lane a stage, first in, first out; one begins when both ends
+ * have started it and both lanes are free. The world's collective begins when all stages have
+ * started it, and the step ends with the last stage. memory_used: share of the device's memory in
+ * use (for the allocator). spans: NULL: nobody wants them. Sets the times of all stages. Errors:
+ * ERR_MEMORY; ERR_PROGRAM where stages wait for each other for ever. */
 z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardware *hardware,
-                               double memory_used, FILE *timeline, z3d_step_time *out);
+                               double memory_used, const z3d_spans *spans, z3d_step_time *out);
+
+/* Of all stages, after a play: the one that waits least for others and their transfers; which share
+ * of all stages' time is such waiting. */
+int z3d_simulation_slowest(const z3d_simulation *simulation);
+double z3d_simulation_bubble(const z3d_simulation *simulation);
+
+/* Chrome trace events of this rank from the spans of a play: a line for people's tools. Write
+ * errors stay with the file. */
+typedef struct z3d_timeline {
+    FILE *file;
+    const z3d_simulation *simulation;
+} z3d_timeline;
+void z3d_timeline_begin(const z3d_timeline *timeline);
+void z3d_timeline_take(void *timeline, const z3d_span *span);
+void z3d_timeline_end(const z3d_timeline *timeline);
 
 /* Bytes of device memory that a rank needs on this machine: the arena, and what is outside of it.
  */
@@ -65,7 +131,7 @@ typedef struct z3d_memory_need {
 /* arena: bytes by space. */
 void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
                      const z3d_hardware *hardware, double extra, z3d_memory_need *out);
-void z3d_simulation_memory(const z3d_simulation *simulation, int64_t snapshot,
+void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
                            const z3d_hardware *hardware, double extra, z3d_memory_need *out);
 /* Free bytes of a rank's host memory; < 0: so many are missing. */
 double z3d_memory_host_free(const z3d_memory_need *need);

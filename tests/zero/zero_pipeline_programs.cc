@@ -1,9 +1,11 @@
-// What the verifier finds in programs of pipelines: sends and receives that do not belong together,
-// wrong ends, waits at the wrong place, circular waits; the ranks or the stage are named.
+// Programs of pipelines. What the verifier finds: sends and receives that do not belong together,
+// wrong ends, waits at the wrong place, circular waits; the ranks or the stage are named. Bytes of
+// activations by schedule. Text.
 #include <functional>
 #include <iterator>
 
 #include "tests/zero/programs.h"
+#include "tests/zero/random_schedule.h"
 
 namespace {
 
@@ -277,6 +279,40 @@ void wait_in_a_circle(Copy &c, int rank) {
 
 } // namespace
 
+// Whatever order a user writes, with whatever else is on, the builder's programs can run.
+TEST(Pipeline, AnyScheduleThatCanRunIsAccepted) {
+    std::mt19937 random(20261123);
+    auto of = [&](std::initializer_list<int> values) {
+        return *(values.begin() + (long)(random() % values.size()));
+    };
+    for (unsigned seed = 0; seed < (SANITIZED ? 20 : 150); seed++) {
+        Options o = options({Z3D_SCHEDULE_FILE, of({1, 1, 2, 3})}, of({1, 2, 3, 4}), of({1, 1, 2}),
+                            of({1, 2, 3, 5}));
+        harness::RandomSchedule any(seed, o.pipeline, o.chunks, o.accumulation);
+        ASSERT_Z3D(z3d_schedule_check(&any.schedule));
+        o.file = &any.schedule;
+        o.data = of({1, 2});
+        o.stage = of({0, 1, 2, 3});
+        o.layers = o.pipeline * o.chunks - 2 + of({0, 1, 5});
+        if (o.layers < 1) o.layers = 1;
+        o.reduce_per_step = of({0, 1});
+        o.recompute = of({0, 1});
+        o.selective = !o.recompute && of({0, 1});
+        o.sequence_parallel = o.tensor > 1 && of({0, 1});
+        o.partition = o.recompute && o.tensor > 1 && of({0, 1});
+        o.offload = o.recompute && of({0, 1});
+        o.checkpoint_every = o.recompute ? of({1, 2}) : 1;
+        o.gather_per_step = of({0, 1});
+        o.overlap = of({0, 1});
+        SCOPED_TRACE(programs::name_of(o) + " schedule " + std::to_string(seed));
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        for (const z3d_program *p : world.programs) ASSERT_Z3D(z3d_program_verify(p));
+        ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+    }
+}
+
 TEST(Pipeline, FaultsAreRefusedInEverySchedule) {
     for (const Schedule &schedule : SCHEDULES)
         for (bool overlap : {true, false}) {
@@ -287,6 +323,8 @@ TEST(Pipeline, FaultsAreRefusedInEverySchedule) {
             ASSERT_Z3D(world.prepare());
             ASSERT_Z3D(world.build());
             for (const Fault &fault : faults()) {
+                if (strstr(fault.what, "tied table") && schedule.kind == Z3D_SCHEDULE_ZB_V)
+                    continue; // one stage has both its uses
                 if (!overlap && strstr(fault.what, "still being sent"))
                     continue; // it is over at once
                 expect_refused(world, fault);
@@ -372,6 +410,92 @@ TEST(Pipeline, SchedulesThatDoNotFitAreRefused) {
     World small(o);
     EXPECT_EQ(small.prepare(), Z3D_ERR_CONFIG);
     expect_words({"3 units", "4 chunks"});
+}
+
+namespace {
+
+// Peak bytes of activations on the first stage.
+int64_t activations(const Options &o, int64_t *saved) {
+    World world(o);
+    z3d_ledger ledger{};
+    EXPECT_Z3D(world.prepare());
+    EXPECT_Z3D(world.build());
+    z3d_program_ledger(world.programs[0], Z3D_SPACE_DEVICE, &ledger);
+    int block = world.model->unit[1].kind;
+    *saved = z3d_traces_get(world.traces, Z3D_MODE_TRAIN, block, Z3D_CALL_RECOMPUTE)->saved;
+    return ledger.peak[Z3D_CATEGORY_ACTIVATIONS];
+}
+
+} // namespace
+
+// 1f1b keeps at most as many micro-batches as there are stages, gpipe all: of each the inputs of
+// the stage's blocks. While the first of them goes back, the block has its saved memory and the
+// gradients of its output and its input.
+TEST(Pipeline, ActivationBytesAreTheFormulas) {
+    for (int stages : {2, 3, 4})
+        for (int micros : {1, 2, 4, 7})
+            for (bool sequence : {false, true})
+                for (z3d_schedule_kind kind : {Z3D_SCHEDULE_1F1B, Z3D_SCHEDULE_GPIPE}) {
+                    Options o = options({kind, 1}, stages, sequence ? 2 : 1, micros);
+                    o.overlap = false;
+                    o.sequence_parallel = sequence;
+                    o.layers = 4 * stages - 2; // embedding and three blocks on the first stage
+                    SCOPED_TRACE(programs::name_of(o));
+                    int64_t input = o.micro_batch * o.sequence * o.hidden * 2 / o.tensor, saved;
+                    int kept = kind == Z3D_SCHEDULE_GPIPE ? micros : std::min(stages, micros);
+                    int64_t bytes = activations(o, &saved);
+                    EXPECT_EQ(bytes, kept * 3 * input + saved + 2 * input);
+                    o.overlap = true; // one is still being sent, the next is on its way
+                    int64_t beside = activations(o, &saved) - bytes;
+                    EXPECT_TRUE(beside >= 0 && beside <= 2 * input) << beside;
+                }
+}
+
+// Whatever a micro-batch keeps: 1f1b takes what gpipe takes for as many micro-batches as there are
+// stages, and gpipe equally more for each more.
+TEST(Pipeline, OnlyGpipesActivationsGrowWithTheMicroBatches) {
+    for (bool selective : {false, true}) {
+        int64_t gpipe[7], saved;
+        Options o = options(SCHEDULES[1], 3, 1, 1);
+        o.recompute = o.overlap = false;
+        o.selective = selective;
+        for (o.accumulation = 1; o.accumulation < 7; o.accumulation++)
+            gpipe[o.accumulation] = activations(o, &saved);
+        for (int m = 2; m < 6; m++) EXPECT_EQ(gpipe[m + 1] - gpipe[m], gpipe[2] - gpipe[1]) << m;
+        EXPECT_GT(gpipe[2], gpipe[1]);
+        o.schedule = Z3D_SCHEDULE_1F1B;
+        for (o.accumulation = 1; o.accumulation < 7; o.accumulation++)
+            EXPECT_EQ(activations(o, &saved), gpipe[std::min(o.accumulation, 3)]);
+    }
+}
+
+TEST(Pipeline, TextNamesTheOtherStage) {
+    World world(options(SCHEDULES[0], 2, 1, 2));
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    auto described = [&](int rank, Entry e) {
+        Copy c(*world.programs[(size_t)rank]);
+        char text[160];
+        return std::string(z3d_instruction_describe(&c.program, find(c, e), text, sizeof text));
+    };
+    EXPECT_EQ(described(0, start(Z3D_OP_SEND_INPUT, 1)),
+              "start send_input block.4 to stage 1 (micro 1, columns 0-255)");
+    EXPECT_EQ(described(1, wait(Z3D_OP_RECV_INPUT, 0)),
+              "wait recv_input block.4 from stage 0 (micro 0, columns 0-255)");
+    EXPECT_EQ(described(1, start(Z3D_OP_SEND_INPUT_GRADIENT, 0)),
+              "start send_input_gradient block.4 to stage 0 (micro 0, columns 0-255)");
+    EXPECT_EQ(described(0, wait(Z3D_OP_RECV_INPUT_GRADIENT, 1)),
+              "wait recv_input_gradient block.4 from stage 1 (micro 1, columns 0-255)");
+    EXPECT_EQ(described(0, start(Z3D_OP_RECV_GRADS)).rfind("start recv_grads wte from stage 1", 0),
+              0u);
+    z3d_string out = {};
+    z3d_program_print(world.programs[1], &out);
+    ASSERT_FALSE(out.failed);
+    std::string text(out.text, out.length);
+    z3d_string_free(&out);
+    for (const char *part :
+         {"pipeline 1/2", "start recv_input", "512 B  stage 0  out=received block.3 m0@"})
+        EXPECT_NE(text.find(part), std::string::npos) << part << " is not in\n" << text;
 }
 
 int main(int argc, char **argv) {

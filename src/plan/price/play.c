@@ -1,0 +1,420 @@
+/* Plays the tapes of all pipeline stages together on described hardware. A stage runs until it must
+ * wait for another one; times depend on what meets what only, not on the order in which stages are
+ * played. */
+#include <stdlib.h>
+
+#include "src/plan/price/simulate.h"
+
+/* Something that works beside compute, in order: a group's collectives, or the copies. Its clock
+ * counts what it could have worked so far, at its `overlap` speed while kernels run. */
+typedef struct lane {
+    double clock, free; /* free: when the last that was started will be over, on the lane's clock */
+    double overlap;     /* speed while something else runs */
+    double *end;        /* by id: when each will be over */
+    int64_t ids;
+} lane;
+
+/* What an event of a tape comes to on this hardware. */
+typedef struct price {
+    double seconds, bytes, between_nodes;
+    double overlap; /* of a send or receive */
+} price;
+
+/* A send or a receive. */
+typedef struct transfer {
+    const z3d_event *call;
+    double started, seconds;
+    double begin, end; /* once it has met its other end */
+} transfer;
+
+typedef struct player {
+    struct play *play;
+    const z3d_sim_stage *stage;
+    int number;
+    price *price; /* by event of the tape */
+    lane lane[Z3D_LANES];
+    transfer *transfer; /* all sends and receives so far */
+    int first_transfer; /* the id of the first */
+    int started, met;   /* of them; the first `met` have met their other ends */
+    int capacity;       /* of transfers */
+    double link_free;   /* when the last that has met will be over */
+    int meetings;       /* of the world that it has left */
+    bool arrived;       /* is at the next one */
+    int64_t next;       /* tape entry */
+    int instruction;    /* that runs, -1: none */
+    double now, entered;
+    z3d_step_time *out;
+} player;
+
+/* A collective of the world: begins when all stages have come. */
+typedef struct meeting {
+    int arrived;
+    double latest;
+} meeting;
+
+typedef struct play {
+    const z3d_simulation *simulation;
+    const z3d_hardware *hardware;
+    const z3d_spans *spans;
+    z3d_links links[Z3D_AXES_COUNT];
+    double crowding;
+    player *player;
+    meeting meeting[2]; /* the next and the one before: nobody can be further ahead */
+} play;
+
+/* ---- prices ---- */
+
+static bool is_transfer(const z3d_event *event) {
+    return event->of == Z3D_COLLECTIVE_SEND || event->of == Z3D_COLLECTIVE_RECV;
+}
+
+static double overlap_of(const z3d_hardware *hardware, bool between_nodes) {
+    bool network = between_nodes && hardware->network_overlap >= 0;
+    return network ? hardware->network_overlap : hardware->overlap;
+}
+
+static price price_transfer(const player *p, const z3d_event *event) {
+    const play *w = p->play;
+    z3d_transfer_price of =
+        z3d_links_transfer(w->hardware, &w->links[event->axes], &p->stage->mesh, event);
+    price out = {.seconds = of.seconds, .overlap = overlap_of(w->hardware, of.between_nodes)};
+    if (!of.between_nodes) out.seconds *= w->crowding;
+    if (event->of == Z3D_COLLECTIVE_SEND) out.bytes = of.bytes;
+    if (of.between_nodes) out.between_nodes = out.bytes;
+    return out;
+}
+
+static price price_of(const player *p, const z3d_event *event) {
+    const play *w = p->play;
+    const z3d_links *links = &w->links[event->axes];
+    price out = {0};
+    switch (event->kind) {
+    case Z3D_EVENT_KERNEL:
+        out.seconds = w->crowding * z3d_hardware_kernel(w->hardware, event);
+        break;
+    case Z3D_EVENT_START:
+        if (is_transfer(event)) return price_transfer(p, event);
+        out.seconds = z3d_links_collective(w->hardware, links, event);
+        if (links->nodes == 1) out.seconds *= w->crowding; /* on a cpu cores move the data */
+        out.bytes = z3d_links_bytes(w->hardware, links, event, &out.between_nodes);
+        break;
+    case Z3D_EVENT_COPY_START:
+        out.seconds = z3d_hardware_copy(w->hardware, event->bytes);
+        break;
+    default:
+        break;
+    }
+    return out;
+}
+
+/* ---- time passes on one stage ---- */
+
+static void tell(const player *p, z3d_span_kind kind, int lane, double begin, double end) {
+    const z3d_spans *spans = p->play->spans;
+    if (!spans || end <= begin) return;
+    z3d_span span = {kind, p->number, lane, p->instruction, begin, end};
+    spans->take(spans->context, &span);
+}
+
+static void compute(player *p, double seconds) {
+    p->now += seconds;
+    p->out->compute += seconds;
+    for (int l = 0; l < Z3D_LANES; l++) p->lane[l].clock += seconds * p->lane[l].overlap;
+}
+
+/* Compute stands still for lane `l`; -1: for another stage. */
+static void stand_still(player *p, int l, double seconds) {
+    tell(p, l < 0 ? Z3D_SPAN_BUBBLE : Z3D_SPAN_WAIT, 0, p->now, p->now + seconds);
+    p->now += seconds;
+    for (int other = 0; other < Z3D_LANES; other++)
+        p->lane[other].clock += seconds * (other == l || l < 0 ? 1 : p->lane[other].overlap);
+}
+
+static void idle(player *p, double until) {
+    double seconds = until - p->now;
+    if (seconds <= 0) return;
+    stand_still(p, -1, seconds);
+    p->out->bubble += seconds;
+}
+
+static z3d_status start(player *p, int l, int64_t id, double seconds) {
+    lane *lane = &p->lane[l];
+    if (id >= lane->ids) {
+        int64_t ids = 2 * id + 64;
+        double *end = realloc(lane->end, (size_t)ids * sizeof *end);
+        if (!end)
+            return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate %lld collectives",
+                             (long long)ids);
+        lane->end = end;
+        lane->ids = ids;
+    }
+    double begin = lane->free > lane->clock ? lane->free : lane->clock;
+    lane->end[id] = lane->free = begin + seconds;
+    tell(p, Z3D_SPAN_BESIDE, l, p->now + begin - lane->clock,
+         p->now + begin - lane->clock + seconds);
+    return Z3D_OK;
+}
+
+/* Seconds that compute stands still. */
+static double wait(player *p, int l, int64_t id) {
+    if (id >= p->lane[l].ids) return 0;
+    double missing = p->lane[l].end[id] - p->lane[l].clock;
+    if (missing <= 0) return 0;
+    stand_still(p, l, missing);
+    return missing;
+}
+
+/* ---- stages meet ---- */
+
+/* Pairs the first transfers of two stages that are each other's, as far as there are. */
+static void meet_peers(player *p) {
+    while (p->met < p->started) {
+        transfer *mine = &p->transfer[p->met];
+        player *q = &p->play->player[mine->call->peer];
+        if (q->met == q->started) return;
+        transfer *other = &q->transfer[q->met];
+        if (other->call->peer != p->number || other->call->of == mine->call->of) return;
+        double begin = mine->started > other->started ? mine->started : other->started;
+        if (p->link_free > begin) begin = p->link_free;
+        if (q->link_free > begin) begin = q->link_free;
+        mine->begin = other->begin = begin;
+        mine->end = other->end = p->link_free = q->link_free = begin + mine->seconds;
+        p->met++, q->met++;
+        tell(p, Z3D_SPAN_BESIDE, mine->call->axes, begin, mine->end);
+        tell(q, Z3D_SPAN_BESIDE, mine->call->axes, begin, mine->end);
+        meet_peers(q);
+    }
+}
+
+/* Kernels pay what a transfer takes of their speed when it starts. */
+static z3d_status start_transfer(player *p, const z3d_event *event, int id, const price *of) {
+    if (p->started == 0) p->first_transfer = id;
+    Z3D_REQUIRE(id - p->first_transfer == p->started && event->peer >= 0 &&
+                    event->peer < p->play->simulation->stages,
+                "send or receive %d of pipeline stage %d", id, p->number);
+    if (p->started == p->capacity) {
+        int capacity = 2 * p->capacity + 64;
+        transfer *bigger = realloc(p->transfer, (size_t)capacity * sizeof *bigger);
+        if (!bigger) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate transfers");
+        p->transfer = bigger;
+        p->capacity = capacity;
+    }
+    p->transfer[p->started++] =
+        (transfer){.call = event, .started = p->now, .seconds = of->seconds};
+    double taken = of->seconds * (1 - of->overlap);
+    if (taken > 0) stand_still(p, event->axes, taken);
+    p->out->exposed[event->axes] += taken;
+    meet_peers(p);
+    return Z3D_OK;
+}
+
+/* Returns whether the other end has come, too; then it is over. */
+static bool wait_transfer(player *p, const z3d_event *event, int id) {
+    if (id - p->first_transfer >= p->met) return false;
+    const transfer *t = &p->transfer[id - p->first_transfer];
+    if (t->end <= p->now) return true;
+    idle(p, t->begin);
+    double missing = t->end - p->now;
+    stand_still(p, event->axes, missing);
+    p->out->exposed[event->axes] += missing;
+    return true;
+}
+
+/* Returns whether all stages have come. */
+static bool meet_world(player *p) {
+    play *w = p->play;
+    meeting *m = &w->meeting[p->meetings % 2];
+    int stages = w->simulation->stages;
+    if (!p->arrived) {
+        p->arrived = true;
+        if (p->now > m->latest) m->latest = p->now;
+        if (++m->arrived == stages) w->meeting[(p->meetings + 1) % 2] = (meeting){0};
+    }
+    if (m->arrived < stages) return false;
+    idle(p, m->latest);
+    p->arrived = false;
+    p->meetings++;
+    return true;
+}
+
+/* ---- events ---- */
+
+static void leave_instruction(player *p) {
+    if (p->instruction >= 0) tell(p, Z3D_SPAN_INSTRUCTION, 0, p->entered, p->now);
+}
+
+static z3d_status start_collective(player *p, const z3d_event *event, int id, const price *of,
+                                   bool *stays) {
+    if (event->axes == Z3D_AXES_WORLD && !meet_world(p)) {
+        *stays = true;
+        return Z3D_OK;
+    }
+    p->out->busy[event->axes] += of->seconds;
+    p->out->bytes[event->axes] += of->bytes;
+    p->out->bytes_between_nodes[event->axes] += of->between_nodes;
+    if (is_transfer(event)) return start_transfer(p, event, id, of);
+    return start(p, event->axes, id, of->seconds);
+}
+
+/* Software that does not go on before a copy is over waits at its start. */
+static z3d_status start_copy(player *p, int id, const price *of) {
+    Z3D_TRY(start(p, Z3D_LANE_COPY, id, of->seconds));
+    if (p->play->hardware->copy_overlap < 1) p->out->transfer += wait(p, Z3D_LANE_COPY, id);
+    return Z3D_OK;
+}
+
+/* *stays: the stage must wait for another one. */
+static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
+    const z3d_event *event = &p->stage->tape->event[entry.event];
+    const price *of = &p->price[entry.event];
+    switch (event->kind) {
+    case Z3D_EVENT_INSTRUCTION:
+        leave_instruction(p);
+        p->instruction = entry.id;
+        p->entered = p->now;
+        return Z3D_OK;
+    case Z3D_EVENT_KERNEL:
+        p->out->kernel_flops += event->flops;
+        compute(p, of->seconds);
+        return Z3D_OK;
+    case Z3D_EVENT_START:
+        return start_collective(p, event, entry.id, of, stays);
+    case Z3D_EVENT_WAIT:
+        if (is_transfer(event))
+            *stays = !wait_transfer(p, event, entry.id);
+        else
+            p->out->exposed[event->axes] += wait(p, event->axes, entry.id);
+        return Z3D_OK;
+    case Z3D_EVENT_COPY_START:
+        return start_copy(p, entry.id, of);
+    case Z3D_EVENT_COPY_WAIT:
+        p->out->transfer += wait(p, Z3D_LANE_COPY, entry.id);
+        return Z3D_OK;
+    }
+    return Z3D_ERROR(Z3D_ERR_INTERNAL, "unknown event %d on a tape", (int)event->kind);
+}
+
+/* As far as it gets. *moved: it got further. */
+static z3d_status run(player *p, bool *moved) {
+    const z3d_tape *tape = p->stage->tape;
+    while (p->next < tape->count) {
+        bool stays = false;
+        Z3D_TRY(play_entry(p, tape->entry[p->next], &stays));
+        if (stays) break;
+        *moved = true;
+        p->next++;
+    }
+    return Z3D_OK;
+}
+
+static z3d_status refuse(const play *w) {
+    const player *p = w->player;
+    while (p->next == p->stage->tape->count) p++;
+    const z3d_sim_entry *at = p->stage->entry;
+    return Z3D_ERROR(Z3D_ERR_PROGRAM, "pipeline stage %d waits for ever, in instruction %d (%s)",
+                     p->number, p->instruction,
+                     at && p->instruction >= 0 ? z3d_opcode_name(at[p->instruction].opcode) : "?");
+}
+
+static z3d_status run_all(const play *w) {
+    int stages = w->simulation->stages, done = 0;
+    for (bool moved = true; moved && done < stages;) {
+        moved = false;
+        done = 0;
+        for (int s = 0; s < stages; s++) {
+            Z3D_TRY(run(&w->player[s], &moved));
+            done += w->player[s].next == w->player[s].stage->tape->count;
+        }
+    }
+    return done < stages ? refuse(w) : Z3D_OK;
+}
+
+/* ---- a play ---- */
+
+static z3d_status open_player(play *w, int s) {
+    player *p = &w->player[s];
+    z3d_sim_stage *stage = &w->simulation->stage[s];
+    *p = (player){.play = w, .stage = stage, .number = s, .instruction = -1, .out = &stage->time};
+    stage->time = (z3d_step_time){0};
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        p->lane[axes].overlap = overlap_of(w->hardware, w->links[axes].nodes > 1);
+    p->lane[Z3D_LANE_COPY].overlap = w->hardware->overlap;
+    Z3D_TRY(z3d_new((size_t)stage->tape->events + 1, sizeof *p->price, "prices", &p->price));
+    for (int e = 0; e < stage->tape->events; e++) p->price[e] = price_of(p, &stage->tape->event[e]);
+    return Z3D_OK;
+}
+
+static z3d_status open_play(play *w) {
+    const z3d_simulation *simulation = w->simulation;
+    const z3d_mesh *mesh = &simulation->mesh;
+    w->crowding = z3d_hardware_crowding(w->hardware, z3d_mesh_size(mesh, Z3D_AXES_WORLD));
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
+        if (z3d_axes_have_group((z3d_axes)axes))
+            Z3D_TRY(
+                z3d_links_find(mesh, (z3d_axes)axes, (int)w->hardware->devices, &w->links[axes]));
+    Z3D_TRY(z3d_new((size_t)simulation->stages, sizeof *w->player, "a simulation", &w->player));
+    for (int s = 0; s < simulation->stages; s++) Z3D_TRY(open_player(w, s));
+    return Z3D_OK;
+}
+
+static void close_play(play *w) {
+    for (int s = 0; s < w->simulation->stages && w->player; s++) {
+        for (int l = 0; l < Z3D_LANES; l++) free(w->player[s].lane[l].end);
+        free(w->player[s].transfer);
+        free(w->player[s].price);
+    }
+    free(w->player);
+}
+
+/* The step ends with its last stage. */
+static void finish(const play *w, double memory_used) {
+    int stages = w->simulation->stages;
+    double full = (memory_used - 0.88) / 0.12, last = 0;
+    full = full < 0 ? 0 : full > 1 ? 1 : full;
+    for (int s = 0; s < stages; s++)
+        if (w->player[s].now > last) last = w->player[s].now;
+    for (int s = 0; s < stages; s++) {
+        player *p = &w->player[s];
+        leave_instruction(p);
+        idle(p, last);
+        p->out->allocator = p->now * full * w->hardware->allocator_slowdown;
+        p->out->seconds = p->now + p->out->allocator;
+        p->out->control = p->out->exposed[Z3D_AXES_WORLD];
+    }
+}
+
+z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardware *hardware,
+                               double memory_used, const z3d_spans *spans, z3d_step_time *out) {
+    play w = {.simulation = simulation, .hardware = hardware, .spans = spans};
+    *out = (z3d_step_time){0};
+    z3d_status status = open_play(&w);
+    if (status == Z3D_OK) status = run_all(&w);
+    if (status == Z3D_OK) {
+        finish(&w, memory_used);
+        *out = simulation->stage[simulation->own].time;
+    }
+    close_play(&w);
+    return status;
+}
+
+/* ---- all stages ---- */
+
+static double waiting(const z3d_sim_stage *stage) {
+    return stage->time.bubble + stage->time.exposed[Z3D_AXES_PIPELINE];
+}
+
+int z3d_simulation_slowest(const z3d_simulation *simulation) {
+    int slowest = 0;
+    for (int s = 1; s < simulation->stages; s++)
+        if (waiting(&simulation->stage[s]) < waiting(&simulation->stage[slowest])) slowest = s;
+    return slowest;
+}
+
+double z3d_simulation_bubble(const z3d_simulation *simulation) {
+    double waits = 0, seconds = 0;
+    for (int s = 0; s < simulation->stages; s++) {
+        waits += waiting(&simulation->stage[s]);
+        seconds += simulation->stage[s].time.seconds;
+    }
+    return seconds > 0 ? waits / seconds : 0;
+}

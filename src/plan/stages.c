@@ -1,0 +1,83 @@
+/* What each pipeline stage has and needs. */
+#include <stdlib.h>
+
+#include "src/plan/plan.h"
+
+void z3d_stage_units(const z3d_model *model, const z3d_layout *layout, int stage, z3d_string *out) {
+    const char *comma = "";
+    for (int c = 0; c < layout->num_chunks; c++) {
+        if (layout->stage_of_chunk[c] != stage) continue;
+        int first = layout->first_unit[c], last = layout->first_unit[c + 1] - 1;
+        z3d_string_append(out, "%s%s", comma, model->unit[first].name);
+        if (last > first) z3d_string_append(out, " - %s", model->unit[last].name);
+        comma = ", ";
+    }
+}
+
+static void take(const z3d_program_set *set, z3d_plan_stage *out) {
+    const z3d_program *train = set->program[Z3D_MODE_TRAIN];
+    out->padded_total = set->layout->padded_total;
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++) out->arena[space] = train->arena[space];
+    out->flops = z3d_plan_flops(train);
+    out->sent = z3d_program_volume(train, Z3D_AXES_PIPELINE, false);
+}
+
+z3d_status z3d_plan_stages(z3d_plan *plan) {
+    const z3d_mesh *mesh = &plan->mesh;
+    int stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
+    int own = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
+    Z3D_TRY(z3d_new((size_t)stages, sizeof *plan->stage, "pipeline stages", &plan->stage));
+    for (int s = 0; s < stages; s++) {
+        z3d_program_set set;
+        z3d_mesh at = *mesh;
+        if (s == own) {
+            take(&plan->set, &plan->stage[s]);
+            continue;
+        }
+        at.rank = z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s);
+        z3d_status status = z3d_program_set_create(plan->model, &at, &plan->program_config,
+                                                   plan->threads, false, &set);
+        if (status == Z3D_OK) take(&set, &plan->stage[s]);
+        z3d_program_set_release(&set);
+        Z3D_TRY(status);
+    }
+    return Z3D_OK;
+}
+
+static int fullest(const z3d_plan *plan) {
+    int most = 0;
+    for (int s = 1; s < plan->set.layout->stages; s++)
+        if (plan->stage[s].arena[Z3D_SPACE_DEVICE] > plan->stage[most].arena[Z3D_SPACE_DEVICE])
+            most = s;
+    return most;
+}
+
+static void append_stage(const z3d_plan *plan, int s, z3d_string *out) {
+    const z3d_plan_stage *stage = &plan->stage[s];
+    char bytes[32], parameters[32], flops[32];
+    z3d_string_append(out, "  %5d %16lld  %10s %10s %10s %16lld  ", s,
+                      (long long)stage->arena[Z3D_SPACE_DEVICE],
+                      z3d_format_bytes(stage->arena[Z3D_SPACE_DEVICE], bytes, sizeof bytes),
+                      z3d_format_count((double)stage->padded_total, parameters, sizeof parameters),
+                      z3d_format_count(stage->flops, flops, sizeof flops), (long long)stage->sent);
+    z3d_stage_units(plan->model, plan->set.layout, s, out);
+    if (stage->arena[Z3D_SPACE_HOST] > 0)
+        z3d_string_append(out, "; %s in host memory",
+                          z3d_format_bytes(stage->arena[Z3D_SPACE_HOST], bytes, sizeof bytes));
+    z3d_string_append(out, "\n");
+}
+
+void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out) {
+    const z3d_layout *layout = plan->set.layout;
+    int most = fullest(plan);
+    char bytes[32];
+    if (layout->stages == 1) return;
+    z3d_string_append(
+        out,
+        "\npipeline       %s, %d stages x %d chunk%s; stage %d needs most memory: %s\n"
+        "  stage     device arena                      P      FLOPs  elements passed  units\n",
+        z3d_schedule_name(plan->program_config.pipeline.schedule), layout->stages,
+        layout->num_chunks / layout->stages, layout->num_chunks > layout->stages ? "s" : "", most,
+        z3d_format_bytes(plan->stage[most].arena[Z3D_SPACE_DEVICE], bytes, sizeof bytes));
+    for (int s = 0; s < layout->stages; s++) append_stage(plan, s, out);
+}
