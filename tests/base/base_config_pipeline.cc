@@ -193,6 +193,28 @@ TEST(Pipeline, TheWorldIsTensorTimesPipelineTimesData) {
         "but the run has 2; start 4 ranks (scripts/launch -n 4 ...)");
 }
 
+TEST(Pipeline, ASpeedForEachRank) {
+    const std::string speeds = "device_speeds: ", is = P + speeds;
+    for (const char *fits : {"equal", "measured", "[1, 0.5]", "'1,.5'", "[2, 3e-1]"})
+        EXPECT_EQ(told(speeds + fits, 2), "accepted") << fits;
+    EXPECT_EQ(told(speeds + "[1]", 2),
+              is + "the list has 1 number, but there are 2 ranks; write one number per rank, or "
+                   "measured");
+    EXPECT_TRUE(has(told(speeds + "[1, 1, 1]", 2), "has 3 numbers, but there are 2 ranks"));
+    EXPECT_EQ(told(speeds + "[1, 0]"),
+              is + "rank 1's speed is 0; write a number from 0.001 to 1000");
+    EXPECT_TRUE(has(told(speeds + "[-1, 1]"), "rank 0's speed is -1; write"));
+    EXPECT_TRUE(has(told(speeds + "[1, fast]"),
+                    "; expected equal, measured or a list of numbers, as [1, 0.5]"));
+    EXPECT_TRUE(has(told(speeds + "measure"), "'measure' is not supported; use measured"));
+    Config c("parallel: {device_speeds: [1, 0.25]}");
+    double numbers[2] = {};
+    int count;
+    EXPECT_EQ(z3d_config_device_speeds(c.get, numbers, 2, &count), Z3D_SPEEDS_LIST);
+    EXPECT_EQ(count, 2);
+    EXPECT_EQ(numbers[1], 0.25);
+}
+
 TEST(Pipeline, InterleavedNeedsGroupsOfMicroBatches) {
     const std::string interleaved = "parallel: {pipeline_model_parallel_size: 4, "
                                     "virtual_pipeline_model_parallel_size: 2}\n",
