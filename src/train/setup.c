@@ -342,8 +342,7 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
     Z3D_TRY(start_watchdog(trainer));
     z3d_status status = z3d_model_from_config(trainer->config, &trainer->model);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
-    status = z3d_plan_program_config(trainer->config, trainer->model, &trainer->program);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    Z3D_TRY(z3d_trainer_make_program(trainer));
     return z3d_trainer_find_place(trainer);
 }
 

@@ -113,12 +113,8 @@ z3d_status z3d_trainer_choose_speeds(z3d_trainer *trainer) {
     int64_t bytes = ranks * (int64_t)sizeof *all;
     Z3D_TRY_GOTO(status, z3d_world_broadcast(trainer->world, all, bytes, 0), end);
     if (all[0] == 0) Z3D_TRY_GOTO(status, measure(trainer, all), end);
-    status = write_speeds(trainer->config, all, ranks);
-    if (status == Z3D_OK) {
-        z3d_plan_program_config_release(&trainer->program);
-        status = z3d_plan_program_config(trainer->config, trainer->model, &trainer->program);
-    }
-    status = z3d_trainer_agree(trainer, status);
+    status = z3d_trainer_agree(trainer, write_speeds(trainer->config, all, ranks));
+    if (status == Z3D_OK) status = z3d_trainer_make_program(trainer);
 end:
     free(all);
     return status;

@@ -70,6 +70,8 @@ void z3d_trainer_destroy(z3d_trainer *trainer);
 /* start.c: what is checked or chosen before anything is built. All collective, agreed. */
 /* Checks and resolves the configuration; every rank must have the same one. */
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer);
+/* The program's configuration, from that of the run; every rank must read the same schedule. */
+z3d_status z3d_trainer_make_program(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
 /* A resumed run multiplies matrices as before: training.gemm's `auto` becomes the choice in the

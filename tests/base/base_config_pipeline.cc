@@ -92,10 +92,10 @@ TEST(Pipeline, KeysWithoutEffect) {
         EXPECT_EQ(told(key), P + name + ": " + one + "; leave this key out");
     }
     EXPECT_TRUE(has(all_errors("zero_optimization: {pipeline_gather: per_step}\n", {}), one));
-    EXPECT_TRUE(has(all_errors("zero_optimization: {stage: 1, pipeline_gather: per_step}\n"
+    EXPECT_TRUE(has(all_errors("zero_optimization: {stage: 2, pipeline_gather: per_step}\n"
                                "parallel: {pipeline_model_parallel_size: 2}\n",
                                {}),
-                    "has no effect below zero_optimization.stage 2"));
+                    "has no effect below zero_optimization.stage 3"));
     // A file stays as it is while an override tries one stage.
     EXPECT_EQ(all_errors("parallel: {" + SIZE + "2" + S + SCHEDULE + "gpipe}\n",
                          {"parallel.pipeline_model_parallel_size=1"}),

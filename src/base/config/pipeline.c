@@ -165,11 +165,10 @@ static void check_gather(config_checker *k) {
     const idle_key key = {GATHER,
                           k->c->zero_optimization_pipeline_gather != Z3D_PIPELINE_GATHER_AUTO};
     const idle_reason whole = {{"zero_optimization.stage"},
-                               "below zero_optimization.stage 2: every rank keeps whole parameters "
-                               "and gradients",
+                               "below zero_optimization.stage 3: every rank keeps whole parameters",
                                NULL,
                                false};
-    if (k->c->zero_optimization_stage < 2) config_refuse_idle(k, &key, 1, &whole);
+    if (k->c->zero_optimization_stage < 3) config_refuse_idle(k, &key, 1, &whole);
 }
 
 void config_check_pipeline(config_checker *k) {
