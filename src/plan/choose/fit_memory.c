@@ -55,13 +55,21 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
 
 /* ---- memory ---- */
 
+/* Of those with most samples. */
+static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config *config,
+                               int index) {
+    z3d_mesh mesh = w->mesh;
+    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE,
+                                z3d_plan_largest_share(config, &w->mesh), index);
+    return mesh;
+}
+
 /* The row's are those of the pipeline stage that needs most. */
 static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *config, int index,
                              z3d_fit_row *row) {
     z3d_program_set set;
     z3d_memory_need need;
-    z3d_mesh mesh = w->mesh;
-    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE, w->mesh.rank, index);
+    z3d_mesh mesh = place_of_stage(w, config, index);
     z3d_status status =
         z3d_program_set_create(w->model, &mesh, config, w->node.threads, false, &set);
     if (status == Z3D_OK) {
@@ -88,11 +96,12 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     Z3D_TRY(status);
     for (int i = 0; i < z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE) && status == Z3D_OK; i++)
         status = take_stage(w, &config, i, row);
+    z3d_mesh fullest = place_of_stage(w, &config, 0);
+    int64_t left_out = 0, samples = z3d_samples_of(&config, &fullest);
     z3d_plan_program_config_release(&config);
     Z3D_TRY(status);
-    int64_t left_out = 0;
     for (int f = 0; f < w->model->num_fields; f++)
-        left_out += row->micro_batch * w->model->field[f].bytes_per_sample;
+        left_out += samples * w->model->field[f].bytes_per_sample;
     left_out *= row->accumulation - accumulation;
     row->ledger.peak[Z3D_CATEGORY_TEMPORARY] += left_out;
     row->memory.arena += left_out;
