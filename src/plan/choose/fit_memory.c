@@ -1,4 +1,6 @@
 /* plan --fit: what a way of training needs. */
+#include <string.h>
+
 #include "src/plan/choose/fit.h"
 
 /* ---- the walk's frame ---- */
@@ -12,6 +14,24 @@ static void find_divisors(z3d_fit_frame *w) {
     for (int64_t d = 1; d <= MOST && d <= w->samples; d++)
         if (w->samples % d == 0 && w->samples / d <= MOST && w->samples / d % round == 0)
             w->divisor[w->divisors++] = d;
+}
+
+/* Those that are too small for every data rank to have a sample; the configuration's own is not. */
+static z3d_status drop_small(z3d_fit_frame *w) {
+    z3d_plan_speeds speeds;
+    z3d_status status = Z3D_ERR_CONFIG;
+    int small = 0;
+    Z3D_TRY(z3d_plan_speeds_find(w->config, &speeds));
+    for (; small < w->divisors; small++) {
+        z3d_program_config program = {.micro_batch = w->divisor[small]};
+        status = z3d_plan_shares(w->config, &speeds, &program);
+        z3d_plan_program_config_release(&program);
+        if (status != Z3D_ERR_CONFIG) break;
+    }
+    w->divisors -= small;
+    memmove(w->divisor, w->divisor + small, (size_t)w->divisors * sizeof *w->divisor);
+    z3d_plan_speeds_release(&speeds);
+    return status;
 }
 
 void z3d_fit_close(z3d_fit_frame *w) {
@@ -36,7 +56,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     Z3D_TRY(status);
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
-    return Z3D_OK;
+    return drop_small(w);
 }
 
 void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation) {
