@@ -32,7 +32,11 @@ typedef struct z3d_program_config {
     z3d_dtype dtype;      /* of parameters, activations: fp32, bf16, fp16 */
     z3d_dtype grad_dtype; /* what gradients accumulate and are reduced in: dtype or fp32 */
     z3d_optimizer optimizer;
-    int64_t micro_batch;  /* samples per rank and micro-batch */
+    int64_t micro_batch; /* samples per rank and micro-batch */
+    /* Where data ranks have unequal shares of a micro-batch: its samples before each of them, and
+     * all of them (data size + 1 numbers; not owned). A program's own micro_batch is its share.
+     * NULL: each has micro_batch. */
+    const int64_t *first_sample;
     int accumulation;     /* micro-batches per step */
     bool reduce_per_step; /* full gradients accumulate, one reduction a step; else every micro-batch
                              is reduced */
@@ -57,6 +61,16 @@ typedef struct z3d_program_config {
     z3d_pipeline_config pipeline;
 } z3d_program_config;
 
+/* Of a micro-batch: the samples of this place, those of the data ranks before it, all of them. */
+int64_t z3d_samples_of(const z3d_program_config *config, const z3d_mesh *mesh);
+int64_t z3d_samples_before(const z3d_program_config *config, const z3d_mesh *mesh);
+int64_t z3d_samples_in_all(const z3d_program_config *config, const z3d_mesh *mesh);
+
+/* Shares out `samples` among `count` data ranks in proportion to their speeds: the one that takes
+ * longest takes as little time as possible. first: count + 1 numbers, as first_sample. Pure. False:
+ * a rank gets none. */
+bool z3d_share_samples(int64_t samples, const double *speed, int count, int64_t *first);
+
 /* ---- pipeline stages: which units each chunk has ---- */
 
 /* What the chunks have about as much of. */
@@ -67,9 +81,11 @@ typedef enum z3d_balance {
 } z3d_balance;
 
 /* Sets pipeline.first_unit of `config`, whose other fields are decided, for so many stages: the
- * chunk with most is as small as possible. Pure. Errors: ERR_CONFIG, ERR_MEMORY, ERR_PROGRAM. */
+ * chunk with most, for its stage's speed, has as little as possible. speed: of each stage; NULL:
+ * they are equal. Pure. Errors: ERR_CONFIG, also for a stage so slow that the others were faster
+ * without it, ERR_MEMORY, ERR_PROGRAM. */
 z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance balance,
-                               z3d_program_config *config);
+                               const double *speed, z3d_program_config *config);
 
 /* ---- layout: parameter groups as flat buffers and shards ---- */
 

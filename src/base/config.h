@@ -75,6 +75,9 @@ typedef enum {
     Z3D_PARTITION_LIST
 } z3d_partition;
 
+/* parallel.device_speeds: one of its words, in their order, or a list. */
+typedef enum { Z3D_SPEEDS_EQUAL, Z3D_SPEEDS_MEASURED, Z3D_SPEEDS_LIST } z3d_device_speeds;
+
 enum { Z3D_CONFIG_MAX_CHUNKS = 1024 /* of all pipeline stages together */ };
 
 typedef int64_t z3d_config_INT;
@@ -145,6 +148,9 @@ int64_t z3d_config_chunks(const z3d_config *config);
  * numbers are in units (NULL: none); else *count is 0. */
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
                                    int *count);
+/* How fast ranks compute, likewise. */
+z3d_device_speeds z3d_config_device_speeds(const z3d_config *config, double *speed, int capacity,
+                                           int *count);
 /* Computes what follows from the world size: data-parallel size, the third batch key.
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,

@@ -6,12 +6,14 @@
 
 #include "checkpoint/checkpoint.h"
 
-/* Ranks that the file itself asks for: parallel.world_size, or tensor x pipeline x the data size
- * for which the batch keys agree. */
+/* Ranks that the file itself asks for: parallel.world_size, as many as have speeds, or tensor x
+ * pipeline x the data size for which the batch keys agree. */
 static int64_t implied_ranks(const z3d_config *config) {
     int64_t ranks, batch = config->train_batch_size, micro = config->train_micro_batch_size_per_gpu,
                    steps = config->gradient_accumulation_steps;
+    int speeds;
     if (config->parallel_world_size != Z3D_AUTO) return config->parallel_world_size;
+    if (z3d_config_device_speeds(config, NULL, 0, &speeds) == Z3D_SPEEDS_LIST) return speeds;
     ranks = z3d_config_model_ranks(config);
     bool all = batch != Z3D_AUTO && micro != Z3D_AUTO && steps != Z3D_AUTO;
     if (all && batch % (micro * steps) == 0 && !z3d_mul_i64(ranks, batch / (micro * steps), &ranks))

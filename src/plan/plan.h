@@ -21,15 +21,33 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config 
 
 /* The builder's input, with the model's units divided among pipeline stages. The configuration must
  * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
- * first. pipeline_gather `auto` is per_microbatch. It reads a schedule file: release it once
- * nothing uses it or a program that is made of it. Errors: ERR_CONFIG, ERR_IO, ERR_MEMORY,
- * ERR_PROGRAM. */
+ * first. pipeline_gather `auto` is per_microbatch; device_speeds `measured` counts as equal. It
+ * has a schedule file and the data ranks' shares: release it once nothing uses it or a program that
+ * is made of it; after a failure there is nothing to release. Errors: ERR_CONFIG, ERR_IO,
+ * ERR_MEMORY, ERR_PROGRAM. */
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out);
 void z3d_plan_program_config_release(z3d_program_config *config);
-/* Its part about pipelines (pipeline.c). */
+
+/* How fast the pipeline stages and the data ranks are, from parallel.device_speeds; all zero: they
+ * are equal. A stage is as fast as its slowest rank. So is a data rank; but where slow stages have
+ * fewer units, each speed counts as a multiple of its stage's. */
+typedef struct z3d_plan_speeds {
+    double *stage, *data;
+    int stages, data_size;
+} z3d_plan_speeds;
+
+/* speeds.c. Errors: ERR_TOPOLOGY, ERR_MEMORY. */
+z3d_status z3d_plan_speeds_find(const z3d_config *config, z3d_plan_speeds *out);
+void z3d_plan_speeds_release(z3d_plan_speeds *speeds);
+/* Sets first_sample. ERR_CONFIG: a data rank gets no sample. */
+z3d_status z3d_plan_shares(const z3d_config *config, const z3d_plan_speeds *speeds,
+                           z3d_program_config *out);
+/* The first rank of those with most samples. */
+int z3d_plan_largest_share(const z3d_program_config *program, const z3d_mesh *mesh);
+/* pipeline.c: sets all about pipelines. */
 z3d_status z3d_plan_pipeline(const z3d_config *config, const z3d_model *model,
-                             z3d_program_config *out);
+                             const z3d_plan_speeds *speeds, z3d_program_config *out);
 
 /* The axes' sizes, as `rank` of `ranks` sees them: the one place that reads them. The configuration
  * must have been resolved for so many ranks. Errors: ERR_TOPOLOGY. */
@@ -70,8 +88,8 @@ typedef struct z3d_plan {
     z3d_model *model;
     z3d_program_set set; /* as this rank's engine would have it */
     z3d_ledger ledger[Z3D_MODE_COUNT][Z3D_SPACE_COUNT];
-    int64_t snapshot; /* z3d_plan_snapshot */
-    double flops;     /* of one training step on this rank: z3d_plan_flops */
+    int64_t snapshot;      /* z3d_plan_snapshot */
+    double flops;          /* of one training step on this rank: z3d_plan_flops */
     z3d_plan_stage *stage; /* of each pipeline stage, the rank that differs from this one along the
                               pipeline only */
 } z3d_plan;
@@ -84,7 +102,8 @@ typedef struct z3d_plan {
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
 
-/* Fills plan->stage; a table of it, where there are several stages. For z3d_plan_create and _print. */
+/* Fills plan->stage; a table of it, where there are several stages. For z3d_plan_create and _print.
+ */
 z3d_status z3d_plan_stages(z3d_plan *plan);
 void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out);
 

@@ -37,6 +37,10 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
                       c->reduce_per_step ? "once a step" : "every micro-batch",
                       z3d_keeps_whole_gradients(plan->set.layout) ? " and kept whole until then"
                                                                   : "");
+    if (c->first_sample)
+        z3d_string_append(out, "share          %lld of a micro-batch's %lld samples\n",
+                          (long long)plan->set.config.micro_batch,
+                          (long long)z3d_samples_in_all(c, t));
     z3d_string_append(
         out, "P              %s padded parameters on this rank before ZeRO\n",
         z3d_format_count((double)plan->set.layout->padded_total, local, sizeof local));
@@ -138,9 +142,10 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
     const z3d_program_config *c = &plan->program_config;
     const z3d_model_facts *facts = &plan->model->facts;
     char flops[32], model[32];
-    double tokens = (double)(c->micro_batch * c->accumulation) * (double)facts->tokens;
-    double formula =
-        facts->flops.step * tokens / z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR | Z3D_AXES_PIPELINE);
+    double tokens =
+        (double)(plan->set.config.micro_batch * c->accumulation) * (double)facts->tokens;
+    double formula = facts->flops.step * tokens /
+                     z3d_mesh_size(&plan->mesh, Z3D_AXES_TENSOR | Z3D_AXES_PIPELINE);
     z3d_string_append(out,
                       "\n"
                       "work a step\n"

@@ -1,4 +1,6 @@
 /* From configuration keys to the step-program builder's input. */
+#include <stdlib.h>
+
 #include "src/plan/plan.h"
 
 /* Blocks from one activation checkpoint to the next, so that there are as many as asked for. */
@@ -12,6 +14,13 @@ static bool reduces_per_step(const z3d_config *config) {
     if (config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_AUTO)
         return z3d_states_reduce_per_step((int)config->zero_optimization_stage);
     return config->zero_optimization_grad_reduce == Z3D_GRAD_REDUCE_PER_STEP;
+}
+
+void z3d_plan_program_config_release(z3d_program_config *config) {
+    z3d_schedule_destroy((z3d_schedule *)(uintptr_t)config->pipeline.file);
+    free((void *)(uintptr_t)config->first_sample);
+    config->pipeline.file = NULL;
+    config->first_sample = NULL;
 }
 
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
@@ -34,5 +43,11 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,
         .gather_bucket = config->zero_optimization_allgather_bucket_size};
-    return z3d_plan_pipeline(config, model, out);
+    z3d_plan_speeds speeds;
+    z3d_status status = z3d_plan_speeds_find(config, &speeds);
+    if (status == Z3D_OK) status = z3d_plan_pipeline(config, model, &speeds, out);
+    if (status == Z3D_OK) status = z3d_plan_shares(config, &speeds, out);
+    if (status != Z3D_OK) z3d_plan_program_config_release(out);
+    z3d_plan_speeds_release(&speeds);
+    return status;
 }

@@ -19,6 +19,7 @@ static z3d_status leave_pipeline(z3d_config *config) {
         "parallel.pipeline_schedule=auto",
         "parallel.pipeline_schedule_file=",
         "parallel.pipeline_partition=time",
+        "parallel.device_speeds=equal",
         "zero_optimization.pipeline_gather=auto",
     };
     for (size_t i = 0; i < sizeof assignments / sizeof *assignments; i++)

@@ -156,17 +156,17 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
 
 static z3d_status allocate_batches(z3d_trainer *trainer) {
     const z3d_program_config *program = &trainer->program;
-    int64_t count;
-    if (!z3d_mul_i64(program->micro_batch, program->accumulation, &count) ||
+    int64_t count, rows = z3d_samples_of(program, &trainer->mesh);
+    if (!z3d_mul_i64(rows, program->accumulation, &count) ||
         !z3d_mul_i64(count, trainer->config->model_seq_length, &count))
         return Z3D_ERROR(Z3D_ERR_CONFIG, "%lld samples x %d micro-batches x %lld tokens: too large",
-                         (long long)program->micro_batch, program->accumulation,
+                         (long long)rows, program->accumulation,
                          (long long)trainer->config->model_seq_length);
     Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's tokens", &trainer->tokens));
     Z3D_TRY(z3d_new((size_t)count, sizeof(int32_t), "a step's targets", &trainer->targets));
     Z3D_TRY(z3d_new((size_t)program->accumulation, sizeof *trainer->micro, "a step's micro-batches",
                     &trainer->micro));
-    int64_t stride = program->micro_batch * trainer->config->model_seq_length;
+    int64_t stride = rows * trainer->config->model_seq_length;
     for (int i = 0; i < program->accumulation; i++) {
         trainer->micro[i].field[0] = trainer->tokens + i * stride;
         trainer->micro[i].field[1] = trainer->targets + i * stride;
@@ -302,11 +302,12 @@ static z3d_status build(z3d_trainer *trainer) {
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, &threads));
     trainer->config->training_threads = threads;
-    Z3D_TRY(z3d_trainer_choose_offload(trainer, threads));
     Z3D_TRY(z3d_trainer_choose_gemm(trainer, threads));
     z3d_trainer_place(trainer, "start-up: opening the device");
     Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
     Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer)));
+    Z3D_TRY(z3d_trainer_choose_speeds(trainer));
+    Z3D_TRY(z3d_trainer_choose_offload(trainer, threads));
     Z3D_TRY(check_room(trainer, threads));
     Z3D_TRY(z3d_trainer_measure_peak(trainer));
     Z3D_TRY(make_groups(trainer));
@@ -341,8 +342,7 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
     Z3D_TRY(start_watchdog(trainer));
     z3d_status status = z3d_model_from_config(trainer->config, &trainer->model);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
-    status = z3d_plan_program_config(trainer->config, trainer->model, &trainer->program);
-    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    Z3D_TRY(z3d_trainer_make_program(trainer));
     return z3d_trainer_find_place(trainer);
 }
 

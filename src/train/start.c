@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "src/plan/choose/choose.h"
 #include "src/plan/price/measure.h"
@@ -73,6 +74,32 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     return compare_with_rank_0(trainer);
 }
 
+/* Each rank reads the schedule file: rank 0's is everybody's, or stages would wait for ever. */
+static z3d_status compare_schedule(z3d_trainer *trainer) {
+    const z3d_schedule *schedule = trainer->program.pipeline.file;
+    if (!schedule) return Z3D_OK;
+    const int *first = schedule->first;
+    uint64_t mine = XXH3_64bits(first, ((size_t)schedule->stages + 1) * sizeof *first);
+    mine = XXH3_64bits_withSeed(schedule->task,
+                                (size_t)first[schedule->stages] * sizeof *schedule->task, mine);
+    uint64_t theirs = mine;
+    z3d_trainer_wait_place(trainer);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &theirs, sizeof theirs, 0));
+    z3d_status status = Z3D_OK;
+    if (mine != theirs)
+        status = z3d_config_error(trainer->config, "parallel.pipeline_schedule_file",
+                                  "the file has other rows here than on rank 0; give all ranks the "
+                                  "same file");
+    return z3d_trainer_agree(trainer, status);
+}
+
+z3d_status z3d_trainer_make_program(z3d_trainer *trainer) {
+    z3d_plan_program_config_release(&trainer->program);
+    z3d_status status = z3d_plan_program_config(trainer->config, trainer->model, &trainer->program);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    return compare_schedule(trainer);
+}
+
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_status status =
@@ -123,8 +150,7 @@ z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads) {
     z3d_trainer_wait_place(trainer);
     Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
     config->activation_checkpointing_cpu_checkpointing = chosen;
-    z3d_plan_program_config_release(&trainer->program);
-    return z3d_plan_program_config(config, trainer->model, &trainer->program);
+    return z3d_trainer_make_program(trainer);
 }
 
 /* The method that a key's enumeration value names, and back. fp16 has no `matmul`. */

@@ -227,8 +227,8 @@ static z3d_status sum_validation(z3d_trainer *trainer, int64_t step, double *los
         z3d_step_input input = {
             .micro = trainer->micro,
             .sample_base = 0,
-            .global_targets = trainer->program.micro_batch * trainer->config->model_seq_length *
-                              z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA),
+            .global_targets = z3d_samples_in_all(&trainer->program, &trainer->mesh) *
+                              trainer->config->model_seq_length,
             .stop_requested = wants_stop(trainer),
         };
         z3d_trainer_place(trainer, "step %lld: reading validation data", (long long)step);

@@ -21,7 +21,7 @@ typedef struct z3d_trainer {
     int rank;
     char place[64]; /* the last z3d_trainer_place */
     z3d_mesh mesh;
-    z3d_program_config program;
+    z3d_program_config program; /* of all ranks: z3d_samples_of has this one's samples */
 
     z3d_device *device;
     z3d_group *group[Z3D_AXES_COUNT];
@@ -47,7 +47,7 @@ typedef struct z3d_trainer {
     double model_flops, hardware_flops; /* per token; the latter includes recomputation */
 
     /* Host memory of one step's data on this rank. */
-    int32_t *tokens, *targets; /* [accumulation, micro_batch, seq] */
+    int32_t *tokens, *targets; /* [accumulation, samples of this rank, seq] */
     z3d_micro_batch *micro;    /* [accumulation] */
 
     /* Rank 0 only. */
@@ -70,6 +70,8 @@ void z3d_trainer_destroy(z3d_trainer *trainer);
 /* start.c: what is checked or chosen before anything is built. All collective, agreed. */
 /* Checks and resolves the configuration; every rank must have the same one. */
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer);
+/* The program's configuration, from that of the run; every rank must read the same schedule. */
+z3d_status z3d_trainer_make_program(z3d_trainer *trainer);
 /* This rank's place; refuses tensor groups across nodes. */
 z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
 /* A resumed run multiplies matrices as before: training.gemm's `auto` becomes the choice in the
@@ -81,6 +83,10 @@ z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads);
 /* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 
+/* speeds.c. device_speeds `measured` becomes a list: of the run that is resumed, or measured on all
+ * ranks at once, which takes a second. The program's configuration follows. Call it when there is a
+ * device. Collective, agreed. */
+z3d_status z3d_trainer_choose_speeds(z3d_trainer *trainer);
 /* ERR_TOPOLOGY where this rank shares its GPU with a lower one, unless training.collectives is
  * host.
  */
@@ -149,8 +155,8 @@ z3d_status z3d_trainer_stop_all(z3d_trainer *trainer, z3d_status status);
  * with its own memory: the bytes in use there, by anybody, minus the arena: context, libraries'
  * workspaces, kernels' scratch. At least 0; -1: unknown. */
 int64_t z3d_trainer_outside_bytes(const z3d_trainer *trainer);
-/* What the rank that takes most takes: rank 0, or where there are pipeline stages the first whose
- * planned peaks are the largest. Collective, agreed. */
+/* What the rank that takes most takes: rank 0, or with pipeline stages or unequal samples the first
+ * whose planned peaks are the largest. Collective, agreed. */
 z3d_status z3d_trainer_find_memory(z3d_trainer *trainer, z3d_rank_memory *out);
 /* The process's resident memory by use; false: the system does not say. */
 bool z3d_trainer_resident(const z3d_trainer *trainer, z3d_resident *out);

@@ -92,10 +92,10 @@ TEST(Pipeline, KeysWithoutEffect) {
         EXPECT_EQ(told(key), P + name + ": " + one + "; leave this key out");
     }
     EXPECT_TRUE(has(all_errors("zero_optimization: {pipeline_gather: per_step}\n", {}), one));
-    EXPECT_TRUE(has(all_errors("zero_optimization: {stage: 1, pipeline_gather: per_step}\n"
+    EXPECT_TRUE(has(all_errors("zero_optimization: {stage: 2, pipeline_gather: per_step}\n"
                                "parallel: {pipeline_model_parallel_size: 2}\n",
                                {}),
-                    "has no effect below zero_optimization.stage 2"));
+                    "has no effect below zero_optimization.stage 3"));
     // A file stays as it is while an override tries one stage.
     EXPECT_EQ(all_errors("parallel: {" + SIZE + "2" + S + SCHEDULE + "gpipe}\n",
                          {"parallel.pipeline_model_parallel_size=1"}),
@@ -191,6 +191,28 @@ TEST(Pipeline, TheWorldIsTensorTimesPipelineTimesData) {
         resolve("parallel: {pipeline_model_parallel_size: 4}\n", 2),
         "run.yaml:1:12: parallel.pipeline_model_parallel_size: 4 needs a multiple of 4 ranks, "
         "but the run has 2; start 4 ranks (scripts/launch -n 4 ...)");
+}
+
+TEST(Pipeline, ASpeedForEachRank) {
+    const std::string speeds = "device_speeds: ", is = P + speeds;
+    for (const char *fits : {"equal", "measured", "[1, 0.5]", "'1,.5'", "[2, 3e-1]"})
+        EXPECT_EQ(told(speeds + fits, 2), "accepted") << fits;
+    EXPECT_EQ(told(speeds + "[1]", 2),
+              is + "the list has 1 number, but there are 2 ranks; write one number per rank, or "
+                   "measured");
+    EXPECT_TRUE(has(told(speeds + "[1, 1, 1]", 2), "has 3 numbers, but there are 2 ranks"));
+    EXPECT_EQ(told(speeds + "[1, 0]"),
+              is + "rank 1's speed is 0; write a number from 0.001 to 1000");
+    EXPECT_TRUE(has(told(speeds + "[-1, 1]"), "rank 0's speed is -1; write"));
+    EXPECT_TRUE(has(told(speeds + "[1, fast]"),
+                    "; expected equal, measured or a list of numbers, as [1, 0.5]"));
+    EXPECT_TRUE(has(told(speeds + "measure"), "'measure' is not supported; use measured"));
+    Config c("parallel: {device_speeds: [1, 0.25]}");
+    double numbers[2] = {};
+    int count;
+    EXPECT_EQ(z3d_config_device_speeds(c.get, numbers, 2, &count), Z3D_SPEEDS_LIST);
+    EXPECT_EQ(count, 2);
+    EXPECT_EQ(numbers[1], 0.25);
 }
 
 TEST(Pipeline, InterleavedNeedsGroupsOfMicroBatches) {

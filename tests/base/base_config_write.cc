@@ -124,7 +124,7 @@ static void randomise(z3d_config_FLOAT2 *field, const char *rule) {
     randomise(&field->value[0], rule);
     randomise(&field->value[1], rule);
 }
-/* One of the rule's words, or a list of integers. */
+/* One of the rule's words, or a list of numbers. */
 static std::string random_word(std::string rule) {
     std::string list = "[" + std::to_string(draw(9)) + ", " + std::to_string(draw(99)) + "]";
     for (uint64_t skip = draw(4); skip > 0; skip--) {
@@ -132,7 +132,7 @@ static std::string random_word(std::string rule) {
         if (bar == std::string::npos) return list;
         rule = rule.substr(bar + 1);
     }
-    return rule.substr(0, rule.find('|'));
+    return rule.substr(0, rule.find_first_of("| "));
 }
 static void randomise(const char **field, const char *rule) {
     free(const_cast<char *>(*field));

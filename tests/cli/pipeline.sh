@@ -71,7 +71,7 @@ END
 "${CC:-cc}" -shared -fPIC -o hang.so hang.c -ldl || fail "cannot compile"
 hang() {
     expect fail env ZERO3D_LAUNCH="$1" LD_PRELOAD="$work/hang.so" ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" timeout -k 1 60 \
-        "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml model.num_layers=6 gradient_accumulation_steps=4 $PIPELINE=4 training.watchdog_timeout=1 run.dir="hang-$1"
+        "$LAUNCH" -n 4 "$ZERO3D" train tiny.yaml model.num_layers=6 gradient_accumulation_steps=4 $PIPELINE=4 training.watchdog_timeout=3 run.dir="hang-$1"
     grep -Eq "^zero3d: watchdog: rank [013] has waited [0-9]+ s in step [1-9]: wait (recv|send)_input.* (from|to) stage [0-3] \(micro [0-3], .*; rank 2 is still in step [1-9]: [a-z]+ block.[34] \(micro [0-3]\);" err ||
         fail "the report does not name who waits for what"
 }
@@ -111,3 +111,16 @@ bad 2 'write 2 for a multiple of 2 micro-batches, or choose 1 chunk per stage' $
 bad 2 "the list's sum is 5; write numbers whose sum is the model's 4 units" $PIPELINE=2 parallel.pipeline_partition=1,4
 printf 'stage,pass,chunk,micro\n0,forward,0,0\n0,sideways,0,0\n' >mine.csv
 bad 2 "^zero3d: mine.csv, line 3: there is no pass 'sideways'; use forward, " $PIPELINE=2 $SCHEDULE=file parallel.pipeline_schedule_file=mine.csv
+
+# Each rank reads the schedule: it must be the same one. With gpipe here and 1f1b there both would wait for ever.
+mkdir node0 node1
+printf 'stage,pass,chunk,micro\n0,forward,0,0\n0,forward,0,1\n0,backward,0,0\n0,backward,0,1\n' | tee node0/mine.csv >node1/mine.csv
+printf '1,forward,1,0\n1,forward,1,1\n1,backward,1,0\n1,backward,1,1\n' >>node0/mine.csv
+printf '1,forward,1,0\n1,backward,1,0\n1,forward,1,1\n1,backward,1,1\n' >>node1/mine.csv
+cat >in_node.sh <<END
+cd "$work/node\${OMPI_COMM_WORLD_RANK:-\$RANK}" && exec "\$@"
+END
+expect 1 timeout -k 1 60 "$LAUNCH" -n 2 sh in_node.sh "$ZERO3D" train ../tiny.yaml data.train=../train.bin gradient_accumulation_steps=2 run.dir="$work/bad" \
+    training.watchdog_timeout=5 $PIPELINE=2 $SCHEDULE=file parallel.pipeline_schedule_file=mine.csv
+says '^zero3d: rank 1: .*parallel.pipeline_schedule_file=mine.csv: the file has other rows here than on rank 0; give all ranks the same file'
+[ ! -e bad ] || fail "a run that cannot be has a folder"

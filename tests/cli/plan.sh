@@ -81,3 +81,15 @@ expect 0 "$ZERO3D" plan "$SOURCE/configs/paper/fig8-C4-170B-400gpus.yaml" --hard
 for word in 'does not fit: rank 0 needs' 'the largest part is parameters' 'zero_optimization.stage=3 needs'; do
     grep -q "$word" out || fail "the advice says nothing of $word"
 done
+
+# Pipeline stages: each is listed, the fullest named; a picture of the predicted step; any stage's rank.
+set -- "$SOURCE/configs/gpt2-124m.yaml" --ranks 8 parallel.pipeline_model_parallel_size=4 train_batch_size=auto gradient_accumulation_steps=8
+expect 0 "$ZERO3D" plan "$@" --rank 7
+grep -q 'this is rank 7 (tensor 0, data 1, pipeline 3)' out || fail "not told which pipeline stage rank 7 is on"
+grep -Eq '^pipeline +1f1b, 4 stages x 1 chunk; stage [0-3] needs most memory' out || fail "no stage needs most memory"
+[ "$(grep -Ec '^ +[0-3] +[0-9]+ .* (embedding|block|head)' out)" = 4 ] || fail "not four stages"
+expect 0 "$ZERO3D" plan "$@" --hardware "$SOURCE/configs/hardware/dgx-a100.yaml" --schedule step.svg
+grep -Eq 'bubble +[0-9.]+ % of all stages. time' out || fail "no bubble"
+grep -q '</svg>' step.svg || fail "no picture of the schedule"
+expect 2 "$ZERO3D" plan "$@" --schedule step.svg
+says 'need --hardware'

@@ -1,6 +1,7 @@
 /* What the keys of pipelines become for the builder. */
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ struct Made {
     z3d_program_config program = {};
     std::string message;
 
-    explicit Made(const std::string &parallel, const std::string &rest = "", int stages = 2) {
+    explicit Made(const std::string &parallel, const std::string &rest = "", int stages = 2,
+                  int data = 1) {
         std::string text = "model: {num_layers: 4, hidden_size: 32, num_attention_heads: 2, "
                            "seq_length: 8, vocab_size: 4096}\ngradient_accumulation_steps: 4\n" +
                            rest +
@@ -29,7 +31,7 @@ struct Made {
         z3d_mesh mesh;
         EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
         z3d_status status = z3d_config_read_text(config, text.data(), text.size(), "run.yaml");
-        if (status == Z3D_OK) status = z3d_plan_place(config, stages, 0, &mesh);
+        if (status == Z3D_OK) status = z3d_plan_place(config, stages * data, 0, &mesh);
         if (status == Z3D_OK) status = z3d_model_from_config(config, &model);
         if (status == Z3D_OK) status = z3d_plan_program_config(config, model, &program);
         if (status != Z3D_OK) message = z3d_error_message();
@@ -82,6 +84,77 @@ TEST(PlanPipeline, Partitions) {
      * products and the embedding none, so the first chunk gets more units. */
     EXPECT_EQ(Made(", pipeline_partition: parameters").first(3), (std::vector<int>{0, 3, 6}));
     EXPECT_GT(Made("").first(3)[1], 3);
+}
+
+/* A rank that is slow is made up for once: along the pipeline where its whole stage is slow, else
+ * along data. */
+/* No chunk gets what the others leave over, and a stage's chunks count together: zb-v's first stage
+ * has the light embedding and the heavy head. */
+TEST(PlanPipeline, ChunksAreEven) {
+    const std::string deep = "model: {num_layers: 18, hidden_size: 32, num_attention_heads: 2, "
+                             "seq_length: 8, vocab_size: 4096}\ngradient_accumulation_steps: 8\n"
+                             "parallel: {pipeline_model_parallel_size: ";
+    auto units = [&](const std::string &parallel, int stages, int chunks) {
+        std::string text = deep + parallel + "}\n";
+        z3d_config *config = nullptr;
+        z3d_model *model = nullptr;
+        z3d_program_config program = {};
+        z3d_mesh mesh;
+        std::vector<int> out;
+        EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
+        EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "run.yaml"), Z3D_OK);
+        EXPECT_EQ(z3d_plan_place(config, stages, 0, &mesh), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(z3d_model_from_config(config, &model), Z3D_OK);
+        EXPECT_EQ(z3d_plan_program_config(config, model, &program), Z3D_OK) << z3d_error_message();
+        for (int c = 0; c < chunks; c++)
+            out.push_back(program.pipeline.first_unit[c + 1] - program.pipeline.first_unit[c]);
+        z3d_plan_program_config_release(&program);
+        z3d_model_destroy(model);
+        z3d_config_destroy(config);
+        return out;
+    };
+    std::vector<int> uniform = units("8, pipeline_partition: uniform", 8, 8);
+    EXPECT_EQ(*std::min_element(uniform.begin(), uniform.end()), 2);
+    EXPECT_EQ(*std::max_element(uniform.begin(), uniform.end()), 3);
+    std::vector<int> v = units("4, virtual_pipeline_model_parallel_size: 2, "
+                               "pipeline_schedule: zb-v, pipeline_partition: uniform",
+                               4, 8);
+    for (int stage = 0; stage < 4; stage++)
+        EXPECT_EQ(v[(size_t)stage] + v[(size_t)(7 - stage)], 5) << "stage " << stage;
+}
+
+TEST(PlanPipeline, UnequalRanks) {
+    auto shares = [](const Made &made, int data) {
+        std::vector<int64_t> out;
+        for (int d = 0; d < data && made.program.first_sample; d++)
+            out.push_back(made.program.first_sample[d + 1] - made.program.first_sample[d]);
+        return out;
+    };
+    auto uniform = [](const std::string &speeds) {
+        return ", pipeline_partition: uniform, device_speeds: " + speeds;
+    };
+    const std::string three = "train_micro_batch_size_per_gpu: 3\n";
+    EXPECT_EQ(Made(uniform("[2, 1]")).first(3), (std::vector<int>{0, 4, 6}));
+    EXPECT_EQ(Made(", pipeline_partition: [1, 5], device_speeds: [2, 1]").first(3),
+              (std::vector<int>{0, 1, 6}));
+    EXPECT_EQ(Made(", device_speeds: measured").first(3), Made("").first(3));
+    Made one(", device_speeds: [1, 0.5]", three, 1, 2);
+    EXPECT_EQ(shares(one, 2), (std::vector<int64_t>{4, 2})) << one.message;
+    EXPECT_EQ(shares(Made("", three, 1, 2), 2), (std::vector<int64_t>{}));
+    /* Of the four ranks 2 and 3 are the second stage: both slow, or one of them. */
+    Made both(uniform("[2, 2, 1, 1]"), three, 2, 2);
+    EXPECT_EQ(both.first(3), (std::vector<int>{0, 4, 6})) << both.message;
+    EXPECT_EQ(shares(both, 2), (std::vector<int64_t>{3, 3}));
+    Made listed(", pipeline_partition: [3, 3], device_speeds: [2, 2, 2, 1]", three, 2, 2);
+    EXPECT_EQ(listed.first(3), (std::vector<int>{0, 3, 6})) << listed.message;
+    EXPECT_EQ(shares(listed, 2), (std::vector<int64_t>{4, 2}));
+    EXPECT_NE(Made(uniform("[1, 0.01]")).message.find("pipeline stage 1 with speed 0.01"),
+              std::string::npos);
+    EXPECT_NE(
+        Made(", device_speeds: [1, 0.2]", "", 1, 2)
+            .message.find("data rank 1 is too slow for even one of a micro-batch's 2 samples; "
+                          "write train_micro_batch_size_per_gpu 3 or more"),
+        std::string::npos);
 }
 
 TEST(PlanPipeline, Gathers) {

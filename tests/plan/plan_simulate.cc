@@ -17,11 +17,12 @@ struct Case {
     z3d_case *of = nullptr;
     z3d_hardware hardware{};
 
-    explicit Case(const std::string &text, int ranks = 0, int rank = 0) {
+    explicit Case(const std::string &text, int ranks = 0, int rank = 0,
+                  const std::string &machine = "dgx2-v100") {
         EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
         EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "test"), Z3D_OK)
             << z3d_error_message();
-        std::string path = std::string(ZERO3D_CONFIGS) + "/hardware/dgx2-v100.yaml";
+        std::string path = std::string(ZERO3D_CONFIGS) + "/hardware/" + machine + ".yaml";
         EXPECT_EQ(z3d_hardware_read(path.c_str(), &hardware), Z3D_OK) << z3d_error_message();
         status = z3d_case_create(config, ranks, rank, {}, &of);
     }
@@ -57,9 +58,17 @@ std::string config(int layers, int hidden, int heads, int tensor, int batch, int
            std::to_string(stage) + " }\n" + more;
 }
 
+// The same with pipeline stages and so many micro-batches.
+std::string with_pipeline(std::string text, const std::string &keys, int micros) {
+    const std::string block = "parallel: { ", steps = "gradient_accumulation_steps: 1\n";
+    text.insert(text.find(block) + block.size(), keys + ", ");
+    return text.replace(text.find(steps), steps.size(),
+                        "gradient_accumulation_steps: " + std::to_string(micros) + "\n");
+}
+
 // Every second of a step is in exactly one line.
 void expect_complete(const z3d_step_time &t) {
-    double sum = t.compute + t.transfer + t.allocator;
+    double sum = t.compute + t.transfer + t.allocator + t.bubble;
     for (double exposed : t.exposed) sum += exposed;
     EXPECT_NEAR(sum, t.seconds, 1e-9 * t.seconds);
 }
@@ -304,6 +313,93 @@ TEST(Simulate, ATrillionParametersOn1024Ranks) {
     ASSERT_EQ(getrusage(RUSAGE_SELF, &used), 0);
     EXPECT_LT(used.ru_maxrss, 200 * 1024); // of this whole test program
 #endif
+}
+
+// The largest stage decides; every rank finds the same stages.
+TEST(Simulate, ATrillionParametersInAPipeline) {
+    std::string text =
+        config(128, 25600, 160, 8, 1, 1, "activation_checkpointing: { granularity: full }\n");
+    Case of(with_pipeline(text, "pipeline_model_parallel_size: 64", 384), 3072, 1603, "dgx-a100");
+    z3d_estimate e = of.estimate();
+    expect_complete(e.time);
+    EXPECT_EQ(of.of->simulation->stages, 64);
+    EXPECT_EQ(of.of->simulation->own, 33);
+    EXPECT_EQ(e.fullest_stage, 0);
+    EXPECT_GT(e.fullest.arena, e.memory.arena);
+    EXPECT_GT(e.bubble, 63.0 / (384 + 63)); // of equal stages; these are not
+    EXPECT_LT(e.bubble, 0.3);
+#ifndef ZERO3D_SANITIZED
+    rusage used{};
+    ASSERT_EQ(getrusage(RUSAGE_SELF, &used), 0);
+    EXPECT_LT(used.ru_maxrss, 300 * 1024); // of this whole test program
+#endif
+}
+
+// Qi et al. (2401.10241), 14.6B on two nodes of A100s: the bubble's share of all stages' time.
+TEST(Simulate, ZeroBubblesTable) {
+    const struct {
+        int micros;
+        const char *schedule;
+        double published;
+    } rows[] = {{48, "1f1b", 0.2552},
+                {64, "1f1b", 0.2082},
+                {128, "1f1b", 0.1251},
+                {48, "zb-h1", 0.1397},
+                {64, "zb-h1", 0.1088}};
+    for (const auto &row : rows) {
+        std::string text =
+            config(46, 5120, 40, 1, 1, 1, "activation_checkpointing: { granularity: none }\n");
+        std::string keys = "pipeline_model_parallel_size: 16, pipeline_partition: uniform, "
+                           "pipeline_schedule: ";
+        Case of(with_pipeline(text, keys + row.schedule, row.micros), 16, 0, "dgx-a100");
+        EXPECT_NEAR(of.estimate().bubble, row.published, 0.02) << row.schedule << row.micros;
+    }
+}
+
+// Both ways of gathering are priced where parameters are not kept whole, and only there.
+TEST(Simulate, BothWaysOfGathering) {
+    for (int stage = 2; stage <= 3; stage++) {
+        Case of(
+            with_pipeline(config(8, 1024, 16, 1, 2, stage), "pipeline_model_parallel_size: 2", 4),
+            8);
+        z3d_estimate e = of.estimate();
+        ASSERT_EQ(z3d_estimate_gathers(of.config, {}, of.of, &of.hardware, 0, &e), Z3D_OK)
+            << z3d_error_message();
+        EXPECT_EQ(e.gather[0].seconds > 0, stage == 3);
+        if (stage < 3) continue;
+        EXPECT_EQ(e.gather[0].seconds, e.time.seconds);
+        EXPECT_EQ(e.gather[0].arena, e.fullest.arena);
+        EXPECT_LT(e.gather[0].arena, e.gather[1].arena); // kept for the whole step
+        EXPECT_GT(e.gather[1].seconds, 0);
+        EXPECT_NE(e.gather[0].seconds, e.gather[1].seconds);
+    }
+}
+
+// A row for each stage, a number for each micro-batch, shares that add up.
+TEST(Simulate, APictureOfASchedule) {
+    Case of(with_pipeline(config(8, 1024, 16, 1, 2, 1), "pipeline_model_parallel_size: 4", 5), 4);
+    ASSERT_EQ(of.status, Z3D_OK) << z3d_error_message();
+    z3d_string picture{};
+    ASSERT_EQ(z3d_schedule_picture(of.of, &of.hardware, &picture), Z3D_OK) << z3d_error_message();
+    std::string svg(picture.text);
+    z3d_string_free(&picture);
+    EXPECT_EQ(svg.rfind("<svg ", 0), 0U);
+    EXPECT_NE(svg.find("</svg>\n"), std::string::npos);
+    for (const char *word : {"pipeline stage", "1f1b", "exposed communication", "forward"})
+        EXPECT_NE(svg.find(word), std::string::npos) << word;
+    double bubble = 0, seconds = 0;
+    for (int s = 0; s < 4; s++) {
+        bubble += of.of->simulation->stage[s].time.bubble;
+        seconds += of.of->simulation->stage[s].time.seconds;
+    }
+    char share[64];
+    (void)snprintf(share, sizeof share, ">bubble %.2f %%<", 100 * bubble / seconds);
+    EXPECT_NE(svg.find(share), std::string::npos) << share;
+    size_t open = 0, closed = 0;
+    for (size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; at++) open++;
+    for (size_t at = 0; (at = svg.find("/>", at)) != std::string::npos; at++) closed++;
+    EXPECT_GT(open, 4U * 5 * 2);
+    EXPECT_GE(closed, open);
 }
 
 } // namespace

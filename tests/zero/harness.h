@@ -101,10 +101,9 @@ class Trainer {
         storage.assign((size_t)o.accumulation * 2, {});
         micro.assign((size_t)o.accumulation, {});
         for (int m = 0; m < o.accumulation; m++) {
-            for (int64_t b = 0; b < o.micro_batch; b++) {
-                int64_t p =
-                    (m * o.data + z3d_mesh_index(&mesh, Z3D_AXES_DATA, mesh.rank)) * o.micro_batch +
-                    b;
+            for (int64_t b = 0; b < z3d_samples_of(&config.program, &mesh); b++) {
+                int64_t p = m * z3d_samples_in_all(&config.program, &mesh) +
+                            z3d_samples_before(&config.program, &mesh) + b;
                 int64_t sample = (step - 1) * o.global_batch + p;
                 for (int64_t i = 0; i < o.sequence; i++) {
                     storage[(size_t)(2 * m)].push_back(token(sample, i, o.vocabulary));

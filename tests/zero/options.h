@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 extern "C" {
 #include "src/model/gpt/gpt.h"
@@ -20,9 +21,11 @@ struct Options {
     int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
     int chunks = 1;                         // of each pipeline stage
     z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
+    const z3d_schedule *file = nullptr; // of schedule FILE
     bool gather_per_step = false;
     int stage = 0, accumulation = 1, steps = SANITIZED ? 4 : 20, threads = 1;
     int64_t global_batch = 8, micro_batch = 0; // micro_batch 0: what global_batch leaves to it
+    std::vector<int64_t> first_sample;         // of data ranks with unequal shares; empty: equal
     z3d_dtype dtype = Z3D_F32;
     bool grad_fp32 = false;
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto
@@ -90,6 +93,7 @@ struct Options {
         c.optimizer = optimizer;
         c.grad_dtype = grad_dtype();
         c.micro_batch = micro_batch;
+        c.first_sample = first_sample.empty() ? nullptr : first_sample.data();
         c.accumulation = accumulation;
         c.reduce_per_step = reduce_per_step >= 0 ? reduce_per_step == 1 : stage < 2;
         c.recompute = recompute;
@@ -102,6 +106,7 @@ struct Options {
         c.reduce_bucket = c.gather_bucket = bucket;
         c.pipeline.schedule = schedule;
         c.pipeline.chunks_per_stage = chunks;
+        c.pipeline.file = file;
         c.pipeline.gather_per_step = gather_per_step;
         return c;
     }
@@ -113,8 +118,11 @@ struct Schedule {
     int chunks;
 };
 
-inline const Schedule SCHEDULES[] = {
-    {Z3D_SCHEDULE_1F1B, 1}, {Z3D_SCHEDULE_GPIPE, 1}, {Z3D_SCHEDULE_INTERLEAVED, 2}};
+inline const Schedule SCHEDULES[] = {{Z3D_SCHEDULE_1F1B, 1},
+                                     {Z3D_SCHEDULE_GPIPE, 1},
+                                     {Z3D_SCHEDULE_INTERLEAVED, 2},
+                                     {Z3D_SCHEDULE_ZB_H1, 1},
+                                     {Z3D_SCHEDULE_ZB_V, 2}};
 
 inline std::string name_of(const Options &o) {
     return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +

@@ -33,6 +33,7 @@ set_tests_properties(zero_pipeline.2 PROPERTIES FIXTURES_REQUIRED pipelines_of_o
 set_tests_properties(zero_pipeline.4 PROPERTIES FIXTURES_REQUIRED "pipelines_of_one;pipelines_of_two" FIXTURES_SETUP pipelines_of_four)
 set_tests_properties(zero_pipeline.8 PROPERTIES FIXTURES_REQUIRED "pipelines_of_one;pipelines_of_two;pipelines_of_four")
 zero3d_test(zero_pipeline_programs ROOM zero)
+zero3d_test(zero_unequal ROOM zero RANKS 2 4)
 zero3d_test(zero_communication ROOM zero RANKS 1 2 4)
 zero3d_test(zero_memory ROOM zero RANKS 1 2 4)
 zero3d_count_allocations(zero_memory)

@@ -26,11 +26,13 @@ void build_and_verify(World &world, z3d_mode mode) {
     ASSERT_Z3D(world.prepare());
     world.programs.assign((size_t)world.size(), nullptr);
     for (int rank = 0; rank < world.size(); rank++) {
-        ASSERT_Z3D(z3d_mesh_make(world.o.tensor, world.o.data, 1, rank, &t));
+        ASSERT_Z3D(z3d_mesh_make(world.o.tensor, world.o.data, world.o.pipeline, rank, &t));
         ASSERT_Z3D(z3d_program_build(world.model, world.layouts[(size_t)rank], world.traces, &t, &c,
                                      mode, &world.programs[(size_t)rank]));
     }
-    ASSERT_Z3D(z3d_program_verify(world.programs[0]));
+    for (int stage = 0; stage < world.o.pipeline; stage++)
+        ASSERT_Z3D(
+            z3d_program_verify(world.programs[(size_t)(stage * world.size() / world.o.pipeline)]));
     ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
 }
 
@@ -56,6 +58,20 @@ TEST(Large, TensOfThousandsOfLayersAreLinear) {
     o.checkpoint_every = 20000;
     World offloaded(o);
     ASSERT_NO_FATAL_FAILURE(build_and_verify(offloaded, Z3D_MODE_TRAIN));
+    allow(0);
+}
+
+TEST(Large, ThousandsOfMicroBatchesThroughPipelinesAreLinear) {
+    allow(PATIENCE);
+    for (const harness::Schedule &schedule : harness::SCHEDULES) {
+        Options o = tiny(2, 14);
+        o.schedule = schedule.kind, o.chunks = schedule.chunks;
+        o.pipeline = 4, o.data = 1;
+        o.accumulation = 4000;
+        SCOPED_TRACE(programs::name_of(o));
+        World world(o);
+        ASSERT_NO_FATAL_FAILURE(build_and_verify(world, Z3D_MODE_TRAIN));
+    }
     allow(0);
 }
 

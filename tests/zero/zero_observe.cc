@@ -200,8 +200,7 @@ TEST(Digest, BlamesWhatWasReceived) {
     o.overlap = false;
     Injection wrong = {Z3D_OP_FORWARD, "forward block.0 (micro 1", Z3D_SLOT_PARAMETERS};
     bool first = z3d_world_rank(world) == 0;
-    std::string line =
-        first_difference(digests(o, nullptr), digests(o, first ? &wrong : nullptr));
+    std::string line = first_difference(digests(o, nullptr), digests(o, first ? &wrong : nullptr));
     EXPECT_NE(line.find(first ? " forward block.0 (micro 1"
                               : " wait recv_input block.1 from stage 0 (micro 1"),
               std::string::npos)

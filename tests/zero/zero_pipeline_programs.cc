@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "tests/zero/programs.h"
+#include "tests/zero/random_schedule.h"
 
 namespace {
 
@@ -278,6 +279,40 @@ void wait_in_a_circle(Copy &c, int rank) {
 
 } // namespace
 
+// Whatever order a user writes, with whatever else is on, the builder's programs can run.
+TEST(Pipeline, AnyScheduleThatCanRunIsAccepted) {
+    std::mt19937 random(20261123);
+    auto of = [&](std::initializer_list<int> values) {
+        return *(values.begin() + (long)(random() % values.size()));
+    };
+    for (unsigned seed = 0; seed < (SANITIZED ? 20 : 150); seed++) {
+        Options o = options({Z3D_SCHEDULE_FILE, of({1, 1, 2, 3})}, of({1, 2, 3, 4}), of({1, 1, 2}),
+                            of({1, 2, 3, 5}));
+        harness::RandomSchedule any(seed, o.pipeline, o.chunks, o.accumulation);
+        ASSERT_Z3D(z3d_schedule_check(&any.schedule));
+        o.file = &any.schedule;
+        o.data = of({1, 2});
+        o.stage = of({0, 1, 2, 3});
+        o.layers = o.pipeline * o.chunks - 2 + of({0, 1, 5});
+        if (o.layers < 1) o.layers = 1;
+        o.reduce_per_step = of({0, 1});
+        o.recompute = of({0, 1});
+        o.selective = !o.recompute && of({0, 1});
+        o.sequence_parallel = o.tensor > 1 && of({0, 1});
+        o.partition = o.recompute && o.tensor > 1 && of({0, 1});
+        o.offload = o.recompute && of({0, 1});
+        o.checkpoint_every = o.recompute ? of({1, 2}) : 1;
+        o.gather_per_step = of({0, 1});
+        o.overlap = of({0, 1});
+        SCOPED_TRACE(programs::name_of(o) + " schedule " + std::to_string(seed));
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        for (const z3d_program *p : world.programs) ASSERT_Z3D(z3d_program_verify(p));
+        ASSERT_Z3D(z3d_program_verify_world(world.programs.data(), world.size()));
+    }
+}
+
 TEST(Pipeline, FaultsAreRefusedInEverySchedule) {
     for (const Schedule &schedule : SCHEDULES)
         for (bool overlap : {true, false}) {
@@ -288,6 +323,8 @@ TEST(Pipeline, FaultsAreRefusedInEverySchedule) {
             ASSERT_Z3D(world.prepare());
             ASSERT_Z3D(world.build());
             for (const Fault &fault : faults()) {
+                if (strstr(fault.what, "tied table") && schedule.kind == Z3D_SCHEDULE_ZB_V)
+                    continue; // one stage has both its uses
                 if (!overlap && strstr(fault.what, "still being sent"))
                     continue; // it is over at once
                 expect_refused(world, fault);

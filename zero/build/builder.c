@@ -505,6 +505,7 @@ static void do_work(struct builder *b, struct work w) {
         z3d_builder_save_input(b, w);
         break;
     case WORK_RECOMPUTE:
+        z3d_builder_finish_saves(b); /* it may be this one: a stage may go back at once */
         z3d_builder_load_input(b, w);
         z3d_builder_prefetch_input(b, w);
         forward(b, w, true, z3d_builder_replays_output(b, w.unit));

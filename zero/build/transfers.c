@@ -64,12 +64,14 @@ static void add_transfer(struct builder *b, const struct ends *ends, int task, i
                                                         .send = send};
 }
 
-/* The same on both ends. */
+/* The same on both ends. Of several at one time, what a stage receives comes before what it sends:
+ * it can be started a task ahead. */
 static int in_order(const void *a, const void *b) {
     const struct transfer *x = a, *y = b;
     if (x->when != y->when) return x->when < y->when ? -1 : 1;
     if (x->gradient != y->gradient) return x->gradient - y->gradient;
-    return x->unit != y->unit ? x->unit - y->unit : x->micro - y->micro;
+    if (x->unit != y->unit) return x->gradient ? y->unit - x->unit : x->unit - y->unit;
+    return x->micro - y->micro;
 }
 
 z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule) {

@@ -243,8 +243,6 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_unit *unit = &p->model->unit[i->unit];
     const z3d_mesh *t = &p->mesh;
     int64_t batch = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    int64_t data_size = z3d_mesh_size(t, Z3D_AXES_DATA),
-            data_index = z3d_mesh_index(t, Z3D_AXES_DATA, t->rank);
     z3d_unit_run run = {
         .unit = unit,
         .device = executor->device,
@@ -253,7 +251,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .gradient_dtype = p->config.grad_dtype,
         .mode = p->mode,
         .batch = batch,
-        .sample = (i->micro * data_size + data_index) * batch,
+        .sample = i->micro * z3d_samples_in_all(&p->config, t) + z3d_samples_before(&p->config, t),
         .need_output = i->need_output,
         .lean = p->config.selective,
         .input = z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT], 0, Z3D_U8),

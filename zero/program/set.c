@@ -40,37 +40,53 @@ static int list_programs(const z3d_program_set *set, z3d_program *all[2 * Z3D_MO
     return count;
 }
 
+/* What the program of another rank is made of. */
+typedef struct peer {
+    z3d_layout *layout;
+    z3d_traces *traces; /* NULL: this rank's, as it has as many samples */
+    z3d_program *program;
+} peer;
+
 static z3d_status build_for_rank(const z3d_program_set *set, const z3d_program *mine, int rank,
-                                 z3d_layout **layout, z3d_program **program) {
+                                 peer *out) {
     z3d_mesh mesh = set->mesh;
+    z3d_program_config config = mine->config;
     mesh.rank = rank;
-    Z3D_TRY(z3d_layout_create(set->model, &mesh, &mine->config, layout));
-    return z3d_program_build(set->model, *layout, set->traces, &mesh, &mine->config, mine->mode,
-                             program);
+    config.micro_batch = z3d_samples_of(&config, &mesh);
+    Z3D_TRY(z3d_layout_create(set->model, &mesh, &config, &out->layout));
+    if (config.micro_batch != mine->config.micro_batch)
+        Z3D_TRY(z3d_traces_record(set->model, out->layout, &config, set->traces->threads,
+                                  &out->traces));
+    return z3d_program_build(set->model, out->layout, out->traces ? out->traces : set->traces,
+                             &mesh, &config, mine->mode, &out->program);
 }
 
-/* The builder is pure, so every rank can build every rank's program. */
+static void release_peer(peer *peer) {
+    z3d_program_destroy(peer->program);
+    z3d_traces_destroy(peer->traces);
+    z3d_layout_destroy(peer->layout);
+}
+
+/* The builder is pure, so every rank can build every rank's program. Classes are those of this data
+ * rank: what data ranks do together does not depend on their samples. */
 static z3d_status verify_world(const z3d_program_set *set, const z3d_program *mine) {
     const z3d_mesh *mesh = &set->mesh;
     z3d_axes axes = set->classes ? Z3D_AXES_PIPELINE : Z3D_AXES_WORLD;
     int count = z3d_mesh_size(mesh, axes);
     z3d_program **program = NULL;
-    z3d_layout **layout = NULL;
+    peer *all = NULL;
     z3d_status status = z3d_new((size_t)count, sizeof(z3d_program *), "verifier", &program);
-    if (status == Z3D_OK)
-        status = z3d_new((size_t)count, sizeof(z3d_layout *), "verifier", &layout);
-    for (int i = 0; i < count && status == Z3D_OK; i++)
-        status = build_for_rank(set, mine, z3d_mesh_member(mesh, axes, mesh->rank, i), &layout[i],
-                                &program[i]);
+    if (status == Z3D_OK) status = z3d_new((size_t)count, sizeof *all, "verifier", &all);
+    for (int i = 0; i < count && status == Z3D_OK; i++) {
+        status = build_for_rank(set, mine, z3d_mesh_member(mesh, axes, mesh->rank, i), &all[i]);
+        program[i] = all[i].program;
+    }
     if (status == Z3D_OK)
         status = set->classes ? z3d_program_verify_classes(program, count)
                               : z3d_program_verify_world(program, count);
-    for (int i = 0; i < count && program && layout; i++) {
-        z3d_program_destroy(program[i]);
-        z3d_layout_destroy(layout[i]);
-    }
+    for (int i = 0; i < count && all; i++) release_peer(&all[i]);
     free(program);
-    free(layout);
+    free(all);
     return status;
 }
 
@@ -80,8 +96,9 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
     z3d_program *all[2 * Z3D_MODE_COUNT];
     int64_t world = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
     *set = (z3d_program_set){.model = model, .mesh = *mesh, .config = *config};
-    Z3D_TRY(z3d_layout_create(model, mesh, config, &set->layout));
-    Z3D_TRY(z3d_traces_record(model, set->layout, config, threads, &set->traces));
+    set->config.micro_batch = z3d_samples_of(config, mesh);
+    Z3D_TRY(z3d_layout_create(model, mesh, &set->config, &set->layout));
+    Z3D_TRY(z3d_traces_record(model, set->layout, &set->config, threads, &set->traces));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(build_mode(set, (z3d_mode)mode));
     int count = list_programs(set, all);
     set->classes = world > BUILT_APART ||

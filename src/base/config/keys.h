@@ -1,8 +1,8 @@
 /* The one table of configuration keys: X(field, path, type, default, rule, help).
  * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
  * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
- * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c": one of these or a list of
- * integers. */
+ * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these or a list
+ * like the example: of integers, or, where it has a point, of numbers. */
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
@@ -32,11 +32,12 @@
   X(parallel_virtual_pipeline_model_parallel_size, "parallel.virtual_pipeline_model_parallel_size", INT, "1", "[1,1024]", "chunks of units per pipeline stage (Megatron-LM's virtual pipeline stages). interleaved needs 2 or more, zb-v 2, file any number, the other schedules 1") \
   X(parallel_pipeline_schedule, "parallel.pipeline_schedule", ENUM, "auto", "auto|1f1b|gpipe|interleaved|zb-h1|zb-v|file", "order of forward and backward passes. auto: interleaved with several chunks per stage, else 1f1b. zb-h1, zb-v: zero-bubble schedules, which cut backward into input and weight gradients. file: parallel.pipeline_schedule_file") \
   X(parallel_pipeline_schedule_file, "parallel.pipeline_schedule_file", STRING, "", "", "path of a schedule of your own, a CSV file with the header stage,pass,chunk,micro; for parallel.pipeline_schedule file") \
-  X(parallel_pipeline_partition, "parallel.pipeline_partition", STRING, "time", "time|parameters|uniform", "how units are split over chunks. time: equal times; parameters: equal numbers of parameters; uniform: equal numbers of units; a list: units in each chunk, in the order of the forward. Embedding and head are units too") \
+  X(parallel_pipeline_partition, "parallel.pipeline_partition", STRING, "time", "time|parameters|uniform [4, 3, 3, 4]", "how units are split over chunks. time: equal times; parameters: equal numbers of parameters; uniform: equal numbers of units; a list: units in each chunk, in the order of the forward. Embedding and head are units too") \
+  X(parallel_device_speeds, "parallel.device_speeds", STRING, "equal", "equal|measured [1, 0.5]", "how fast each rank computes. equal: all ranks alike; measured: each rank is timed at the start; a list: one number per rank, in the order of ranks. Slower pipeline stages get fewer units, slower data ranks fewer samples of each micro-batch") \
   X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
   X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "number of ranks that the run must have; auto: any number") \
   X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
-  X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch; any two of the three batch keys give the third") \
+  X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch, on average if parallel.device_speeds differ; any two of the three batch keys give the third") \
   X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
   X(gradient_clipping, "gradient_clipping", FLOAT, "0", "[0,1e9]", "largest global gradient norm; 0: no clipping") \
   X(zero_optimization_stage, "zero_optimization.stage", INT, "2", "[0,3]", "ZeRO stage: what is partitioned over the data group. 0: nothing; 1: optimizer states; 2: also gradients; 3: also parameters. With one data rank all stages are equal, and allowed") \
@@ -44,7 +45,7 @@
   X(zero_optimization_allgather_bucket_size, "zero_optimization.allgather_bucket_size", INT, "5e8", "[1,1e12]", "largest number of elements in one all-gather") \
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "run collectives beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
-  X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, "auto", "auto|per_step|per_microbatch", "stages 2 and 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: what is faster and fits") \
+  X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, "auto", "auto|per_step|per_microbatch", "stage 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: per_microbatch, which needs less memory; zero3d plan --hardware shows the time and memory of both") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
   X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise") \

@@ -1,7 +1,6 @@
 /* Rules of pipelines: stages, chunks, schedules, and how units are split. */
 #include "src/base/config/idle.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,55 +15,11 @@
 
 /* ---- what the keys mean ---- */
 
-bool config_is_integers(const char *text) {
-    text += strspn(text, " \t");
-    return *text == '[' || *text == '-' || *text == ',' || isdigit((unsigned char)*text);
-}
-
-/* One entry of a list, without spaces around it. */
-static z3d_status parse_entry(const char *start, size_t length, int64_t *out) {
-    char text[32];
-    while (length > 0 && isspace((unsigned char)*start)) start++, length--;
-    while (length > 0 && isspace((unsigned char)start[length - 1])) length--;
-    if (length == 0) return Z3D_ERROR(Z3D_ERR_CONFIG, "an entry of the list is empty");
-    if (length >= sizeof text)
-        return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.*s...' is not an integer", (int)sizeof text, start);
-    memcpy(text, start, length);
-    text[length] = '\0';
-    return z3d_parse_int(text, out);
-}
-
-z3d_status config_parse_integers(const char *text, int64_t *out, int capacity, int *count) {
-    const char *at = text + strspn(text, " \t");
-    bool bracket = *at == '[';
-    *count = 0;
-    for (at += bracket;;) {
-        int64_t value;
-        size_t length = strcspn(at, ",]");
-        Z3D_TRY(parse_entry(at, length, &value));
-        if (*count < capacity) out[*count] = value;
-        ++*count;
-        at += length;
-        if (*at != ',') break;
-        at++;
-    }
-    bool closed = *at == ']';
-    at += closed;
-    at += strspn(at, " \t");
-    if (closed != bracket || *at) return Z3D_ERROR(Z3D_ERR_CONFIG, "'%.80s' is not a list", text);
-    return Z3D_OK;
-}
-
 z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int capacity,
                                    int *count) {
-    const char *text = config->parallel_pipeline_partition;
-    const char *rule = config_table[CONFIG_KEY_parallel_pipeline_partition].rule;
-    char word[32];
-    *count = 0;
-    for (int i = 0; config_option(rule, i, word, sizeof word); i++)
-        if (strcmp(word, text) == 0) return (z3d_partition)i;
-    if (config_parse_integers(text, units, units ? capacity : 0, count) != Z3D_OK) *count = 0;
-    return Z3D_PARTITION_LIST;
+    const config_key *key = &config_table[CONFIG_KEY_parallel_pipeline_partition];
+    return (z3d_partition)config_word_or_list(key, config->parallel_pipeline_partition, units,
+                                              capacity, count);
 }
 
 z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config) {
@@ -210,11 +165,10 @@ static void check_gather(config_checker *k) {
     const idle_key key = {GATHER,
                           k->c->zero_optimization_pipeline_gather != Z3D_PIPELINE_GATHER_AUTO};
     const idle_reason whole = {{"zero_optimization.stage"},
-                               "below zero_optimization.stage 2: every rank keeps whole parameters "
-                               "and gradients",
+                               "below zero_optimization.stage 3: every rank keeps whole parameters",
                                NULL,
                                false};
-    if (k->c->zero_optimization_stage < 2) config_refuse_idle(k, &key, 1, &whole);
+    if (k->c->zero_optimization_stage < 3) config_refuse_idle(k, &key, 1, &whole);
 }
 
 void config_check_pipeline(config_checker *k) {

@@ -46,8 +46,8 @@ static z3d_status read_two_numbers(config_reader *r, const config_key *key, yaml
     return Z3D_OK;
 }
 
-/* A list of integers is kept as its text. */
-static z3d_status read_integers(config_reader *r, const config_key *key, yaml_mark_t start) {
+/* A list of numbers is kept as its text. */
+static z3d_status read_numbers(config_reader *r, const config_key *key, yaml_mark_t start) {
     z3d_string list = {0};
     z3d_status status = Z3D_OK;
     bool end = false;
@@ -232,7 +232,7 @@ static z3d_status read_key(config_reader *r, int index, config_place place,
         Z3D_TRY(read_data_list(r, key));
     } else if (value->type == YAML_SEQUENCE_START_EVENT && key->type == CONFIG_STRING &&
                key->rule[0]) {
-        Z3D_TRY(read_integers(r, key, value->start_mark));
+        Z3D_TRY(read_numbers(r, key, value->start_mark));
     } else {
         return refuse_shape(r, value->start_mark, key,
                             value->type == YAML_MAPPING_START_EVENT ? "a mapping" : "a list");

@@ -177,7 +177,8 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
     if (data == 0 || !config_sound(k, "train_batch_size", "train_micro_batch_size_per_gpu",
                                    "gradient_accumulation_steps", NULL))
         return;
-    if (!resolve_batches(k, data) || !config_check_micro_batches(k, data) || !check_sizes(k))
+    if (!resolve_batches(k, data) || !config_check_micro_batches(k, data) ||
+        !config_check_ranks_speeds(k, world_size) || !check_sizes(k))
         return;
     if (c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps;

@@ -44,6 +44,8 @@ bool config_option(const char *options, int index, char *buf, size_t size) {
         at++;
     }
     size_t length = strcspn(at, "|");
+    const char *list = strstr(at, " ["); /* of a STRING: what is also allowed */
+    if (list && (size_t)(list - at) < length) length = (size_t)(list - at);
     if (length >= size) length = size - 1;
     memcpy(buf, at, length);
     buf[length] = '\0';

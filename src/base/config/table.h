@@ -148,6 +148,9 @@ void config_check_into(config_checker *k);
 /* What pipelines need: of the file alone; of the number of micro-batches. */
 void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
+/* The ranks' speeds: each of them; their number. */
+void config_check_speeds(config_checker *k);
+bool config_check_ranks_speeds(config_checker *k, int ranks);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
 void config_settle_peers(config_checker *k);
@@ -194,11 +197,18 @@ typedef struct config_range {
 
 z3d_status config_parse_range(const config_key *key, config_range *out);
 
-/* A list of integers as text, "[4, 3, 3, 4]" or "4,3,3,4". Keeps the first `capacity`, counts all.
- * Errors: ERR_CONFIG with what is no integer. */
-z3d_status config_parse_integers(const char *text, int64_t *out, int capacity, int *count);
+/* A list of numbers as text, "[4, 3, 3, 4]" or "4,3,3,4". type: INT (out: int64_t) or FLOAT (out:
+ * double). Keeps the first `capacity`, counts all. Errors: ERR_CONFIG with what is no number. */
+z3d_status config_parse_numbers(const char *text, config_type type, void *out, int capacity,
+                                int *count);
 /* Whether a text is meant as such a list. */
-bool config_is_integers(const char *text);
+bool config_is_numbers(const char *text);
+/* Which of the rule's words a STRING's text is, or their number: then it is a list, of which *count
+ * is the length, and the first `capacity` numbers are in out (NULL: none). */
+int config_word_or_list(const config_key *key, const char *text, void *out, int capacity,
+                        int *count);
+/* Type INT or FLOAT of the numbers in the list that the rule of a STRING allows. */
+config_type config_list_type(const config_key *key);
 
 /* What would be right: "an integer from 1 to 65536 or auto". */
 void config_expected(const config_key *key, z3d_string *out);

@@ -77,6 +77,15 @@ static void append_options(const char *options, z3d_string *out) {
     }
 }
 
+static void append_list_rule(const config_key *key, z3d_string *out) {
+    const char *example = strchr(key->rule, '[');
+    if (example)
+        z3d_string_append(out, " or a list of %s, as %s",
+                          config_list_type(key) == CONFIG_INT ? "integers" : "numbers", example);
+    else
+        z3d_string_append(out, "text");
+}
+
 void config_expected(const config_key *key, z3d_string *out) {
     config_range range = {0};
     bool number =
@@ -97,7 +106,7 @@ void config_expected(const config_key *key, z3d_string *out) {
         break;
     case CONFIG_STRING:
         append_options(key->rule, out);
-        z3d_string_append(out, key->rule[0] ? " or a list of integers, as [4, 3, 3, 4]" : "text");
+        append_list_rule(key, out);
         break;
     case CONFIG_ENUM:
         z3d_string_append(out, strchr(key->rule, '|') ? "one of " : "");
@@ -218,11 +227,11 @@ static z3d_status set_enum(const config_key *key, config_scalar scalar, int *out
     return status;
 }
 
-/* One of the rule's words, or a list of integers. */
+/* One of the rule's words, or a list of numbers. */
 static z3d_status check_word(const config_key *key, config_scalar scalar) {
     int index, count;
-    if (!config_is_integers(scalar.text)) return set_enum(key, scalar, &index);
-    z3d_status status = config_parse_integers(scalar.text, NULL, 0, &count);
+    if (!config_is_numbers(scalar.text)) return set_enum(key, scalar, &index);
+    z3d_status status = config_parse_numbers(scalar.text, config_list_type(key), NULL, 0, &count);
     return status == Z3D_OK ? status : refuse(key, z3d_error_message());
 }
 

@@ -29,13 +29,14 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
     return status;
 }
 
-/* One rank of each pipeline stage: the others of a stage need as much. */
+/* One rank of each pipeline stage: the others of a stage need no more. */
 static z3d_status need_of_stages(const z3d_config *config, const z3d_program_config *program,
                                  const z3d_model *model, z3d_mesh mesh, int threads,
                                  z3d_need *out) {
+    int first = z3d_plan_largest_share(program, &mesh);
     for (int i = 0; i < z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE); i++) {
         z3d_need need;
-        mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, 0, i);
+        mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, first, i);
         Z3D_TRY(need_of_rank(config, program, model, &mesh, threads, &need));
         if (i == 0 || need.arena[Z3D_SPACE_DEVICE] + host_bytes(&need) >
                           out->arena[Z3D_SPACE_DEVICE] + host_bytes(out))

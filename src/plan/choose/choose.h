@@ -92,10 +92,10 @@ typedef struct z3d_recommendation {
  * ranks and train_batch_size stay. ranks 0: as z3d_plan_place finds them. Tensor groups stay in a
  * node, unless parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence parallelism
  * where the model allows it, unless the configuration sets parallel.sequence_parallel. Units are
- * split by time; P_a and host memory are not used. On success `config` is resolved and is that of
- * the first row. Not collective, allocates no device memory. Errors: ERR_CONFIG: no
- * train_batch_size, or no sizes are possible; ERR_MEMORY: nothing fits (says how much is missing);
- * z3d_case_create's and z3d_estimate_make's. */
+ * split by time, and ranks are equal; P_a and host memory are not used. On success `config` is
+ * resolved and is that of the first row. Not collective, allocates no device memory. Errors:
+ * ERR_CONFIG: no train_batch_size, or no sizes are possible; ERR_MEMORY: nothing fits (says how
+ * much is missing); z3d_case_create's and z3d_estimate_make's. */
 z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware,
                          z3d_recommendation *out);
 /* A table for people, with the first row's keys as YAML; and one JSON object. */

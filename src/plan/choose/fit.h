@@ -42,8 +42,10 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
 /* The row's ledger and memory, from programs of `accumulation` micro-batches; the others add only
  * their batch. */
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation);
-/* Adds the batch of the micro-batches beyond `accumulation`, and says whether the row fits. */
-void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation);
+/* Adds the batch of the micro-batches beyond `accumulation`, each with `samples` of a rank, and
+ * says whether the row fits. */
+void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t samples,
+                       int64_t accumulation);
 /* z3d_fit_memory with another micro-batch, from a few micro-batches. */
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch);
 z3d_category z3d_fit_largest(const z3d_ledger *ledger);

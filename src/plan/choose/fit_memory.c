@@ -1,4 +1,6 @@
 /* plan --fit: what a way of training needs. */
+#include <string.h>
+
 #include "src/plan/choose/fit.h"
 
 const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
@@ -14,6 +16,24 @@ static void find_divisors(z3d_fit_frame *w) {
     for (int64_t d = 1; d <= MOST && d <= w->samples; d++)
         if (w->samples % d == 0 && w->samples / d <= MOST && w->samples / d % round == 0)
             w->divisor[w->divisors++] = d;
+}
+
+/* Those that are too small for every data rank to have a sample; the configuration's own is not. */
+static z3d_status drop_small(z3d_fit_frame *w) {
+    z3d_plan_speeds speeds;
+    z3d_status status = Z3D_ERR_CONFIG;
+    int small = 0;
+    Z3D_TRY(z3d_plan_speeds_find(w->config, &speeds));
+    for (; small < w->divisors; small++) {
+        z3d_program_config program = {.micro_batch = w->divisor[small]};
+        status = z3d_plan_shares(w->config, &speeds, &program);
+        z3d_plan_program_config_release(&program);
+        if (status != Z3D_ERR_CONFIG) break;
+    }
+    w->divisors -= small;
+    memmove(w->divisor, w->divisor + small, (size_t)w->divisors * sizeof *w->divisor);
+    z3d_plan_speeds_release(&speeds);
+    return status;
 }
 
 static void take_layout(z3d_fit_frame *w) {
@@ -64,7 +84,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     Z3D_TRY(status);
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
-    return Z3D_OK;
+    return drop_small(w);
 }
 
 void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation) {
@@ -84,13 +104,21 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
 
 /* ---- memory ---- */
 
+/* Of those with most samples. */
+static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config *config,
+                               int index) {
+    z3d_mesh mesh = w->mesh;
+    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE,
+                                z3d_plan_largest_share(config, &w->mesh), index);
+    return mesh;
+}
+
 /* The row's are those of the pipeline stage that needs most. */
 static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *config, int index,
                              z3d_fit_row *row) {
     z3d_program_set set;
     z3d_memory_need need;
-    z3d_mesh mesh = w->mesh;
-    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE, w->mesh.rank, index);
+    z3d_mesh mesh = place_of_stage(w, config, index);
     z3d_status status =
         z3d_program_set_create(w->model, &mesh, config, w->node.threads, false, &set);
     if (status == Z3D_OK) {
@@ -121,16 +149,19 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     for (int i = 0; i <= last && status == Z3D_OK;
          i = w->rough && i == 1 && last > 1 ? last : i + 1)
         status = take_stage(w, &config, i, row);
+    z3d_mesh fullest = place_of_stage(w, &config, 0);
+    int64_t samples = z3d_samples_of(&config, &fullest);
     z3d_plan_program_config_release(&config);
     Z3D_TRY(status);
-    z3d_fit_add_batch(w, row, accumulation);
+    z3d_fit_add_batch(w, row, samples, accumulation);
     return Z3D_OK;
 }
 
-void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation) {
+void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t samples,
+                       int64_t accumulation) {
     int64_t left_out = 0;
     for (int f = 0; f < w->model->num_fields; f++)
-        left_out += row->micro_batch * w->model->field[f].bytes_per_sample;
+        left_out += samples * w->model->field[f].bytes_per_sample;
     left_out *= row->accumulation - accumulation;
     row->ledger.peak[Z3D_CATEGORY_TEMPORARY] += left_out;
     row->memory.arena += left_out;

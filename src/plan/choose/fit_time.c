@@ -59,7 +59,7 @@ z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_f
     *nearly_full = p.loss[Z3D_LOSS_FULL_DEVICE] > 0;
     if (w->rough) {
         row->memory = p.fullest;
-        z3d_fit_add_batch(w, row, few);
+        z3d_fit_add_batch(w, row, row->micro_batch, few);
     }
     if (row->accumulation > few) {
         Z3D_TRY(z3d_fit_price_few(w, row, few - period, &shorter));

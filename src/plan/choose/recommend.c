@@ -167,10 +167,11 @@ static z3d_status refuse(search *s) {
 
 /* ---- the search ---- */
 
-/* What goes with the sizes that the file has, or is for later (P_a, host memory). */
+/* What goes with the sizes that the file has, or is not searched (P_a, host memory). */
 static z3d_status clear_sizes(z3d_config *config) {
     Z3D_TRY(z3d_config_override(config, "parallel.pipeline_partition=time"));
     Z3D_TRY(z3d_config_override(config, "parallel.pipeline_schedule_file="));
+    Z3D_TRY(z3d_config_override(config, "parallel.device_speeds=equal"));
     Z3D_TRY(z3d_config_override(config, "zero_optimization.pipeline_gather=auto"));
     config->activation_checkpointing_partition_activations = false;
     if (config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON)

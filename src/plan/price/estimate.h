@@ -45,15 +45,15 @@ typedef struct z3d_gather_price {
 } z3d_gather_price;
 
 typedef struct z3d_estimate {
-    z3d_memory_need memory;      /* of the case's rank */
-    z3d_memory_need fullest;     /* of a rank of the pipeline stage with the least left; it decides */
+    z3d_memory_need memory;  /* of the case's rank */
+    z3d_memory_need fullest; /* of a rank of the pipeline stage with the least left; it decides */
     int fullest_stage, slowest_stage; /* slowest: z3d_simulation_slowest */
     double bubble;                    /* z3d_simulation_bubble */
     z3d_step_time time;               /* of the case's rank */
     z3d_gather_price gather[2];       /* by pipeline.gather_per_step: z3d_estimate_gathers */
-    double samples, tokens;      /* of one step */
-    double tflops_96, tflops_72; /* per device */
-    double mfu, hfu;             /* of the peak in the model's type; -1: unknown peak */
+    double samples, tokens;           /* of one step */
+    double tflops_96, tflops_72;      /* per device */
+    double mfu, hfu;                  /* of the peak in the model's type; -1: unknown peak */
 } z3d_estimate;
 
 /* Prices a case. extra: bytes of a caller's named memory line. spans: as z3d_simulation_play.
@@ -68,8 +68,8 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
 z3d_status z3d_estimate_gathers(z3d_config *config, z3d_sim_node node, const z3d_case *of,
                                 const z3d_hardware *hardware, double extra, z3d_estimate *estimate);
 
-/* An SVG picture of the step: pipeline stages x time, with each micro-batch's passes, what is waited
- * for, and their shares. Errors: as z3d_simulation_play. */
+/* An SVG picture of the step: pipeline stages x time, with each micro-batch's passes, what is
+ * waited for, and their shares. Errors: as z3d_simulation_play. */
 z3d_status z3d_schedule_picture(const z3d_case *of, const z3d_hardware *hardware, z3d_string *out);
 
 /* Text for people, and one JSON object. train_tokens: 0, or the length of a whole training. */

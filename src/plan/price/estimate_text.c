@@ -98,16 +98,16 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
     const z3d_simulation *simulation = of->simulation;
     const z3d_layout *layout = z3d_engine_layout(simulation->engine);
     if (simulation->stages == 1) return;
-    z3d_string_append(out,
-                      "\npipeline (predicted): %s, %d stages x %d chunk%s\n"
-                      "  bubble %.2f %% of all stages' time; stage %d waits least; stage %d needs "
-                      "most memory and %s\n"
-                      "  stage  memory GB    compute s    exposed s     bubble s    sent GB  units\n",
-                      z3d_schedule_name(of->program.pipeline.schedule), simulation->stages,
-                      layout->num_chunks / simulation->stages,
-                      layout->num_chunks > simulation->stages ? "s" : "", 100 * e->bubble,
-                      e->slowest_stage, e->fullest_stage,
-                      e->fullest.fits ? "fits" : "does not fit");
+    z3d_string_append(
+        out,
+        "\npipeline (predicted): %s, %d stages x %d chunk%s\n"
+        "  bubble %.2f %% of all stages' time; stage %d waits least; stage %d needs "
+        "most memory and %s\n"
+        "  stage  memory GB    compute s    exposed s     bubble s    sent GB  units\n",
+        z3d_schedule_name(of->program.pipeline.schedule), simulation->stages,
+        layout->num_chunks / simulation->stages, layout->num_chunks > simulation->stages ? "s" : "",
+        100 * e->bubble, e->slowest_stage, e->fullest_stage,
+        e->fullest.fits ? "fits" : "does not fit");
     for (int s = 0; s < simulation->stages; s++) {
         const z3d_sim_stage *stage = &simulation->stage[s];
         const z3d_step_time *t = &stage->time;
@@ -264,7 +264,8 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
     }
     z3d_string_append(out, "]");
     for (int way = 0; way < 2 && e->gather[0].seconds > 0; way++) {
-        z3d_string_append(out, "%s\"%s\": {", way ? ", " : ", \"pipeline_gather\": {", gathers[way]);
+        z3d_string_append(out, "%s\"%s\": {", way ? ", " : ", \"pipeline_gather\": {",
+                          gathers[way]);
         number(out, "step", e->gather[way].seconds);
         more(out, "arena", (double)e->gather[way].arena);
         z3d_string_append(out, ", \"fits\": %s}%s", e->gather[way].fits ? "true" : "false",

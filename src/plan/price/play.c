@@ -33,15 +33,15 @@ typedef struct player {
     int number;
     price *price; /* by event of the tape */
     lane lane[Z3D_LANES];
-    transfer *transfer;       /* all sends and receives so far */
-    int first_transfer;       /* the id of the first */
-    int started, met;         /* of them; the first `met` have met their other ends */
-    int capacity;             /* of transfers */
-    double link_free;         /* when the last that has met will be over */
-    int meetings;             /* of the world that it has left */
-    bool arrived;             /* is at the next one */
-    int64_t next;             /* tape entry */
-    int instruction;          /* that runs, -1: none */
+    transfer *transfer; /* all sends and receives so far */
+    int first_transfer; /* the id of the first */
+    int started, met;   /* of them; the first `met` have met their other ends */
+    int capacity;       /* of transfers */
+    double link_free;   /* when the last that has met will be over */
+    int meetings;       /* of the world that it has left */
+    bool arrived;       /* is at the next one */
+    int64_t next;       /* tape entry */
+    int instruction;    /* that runs, -1: none */
     double now, entered;
     z3d_step_time *out;
 } player;
@@ -334,15 +334,13 @@ static z3d_status run_all(const play *w) {
 static z3d_status open_player(play *w, int s) {
     player *p = &w->player[s];
     z3d_sim_stage *stage = &w->simulation->stage[s];
-    *p = (player){
-        .play = w, .stage = stage, .number = s, .instruction = -1, .out = &stage->time};
+    *p = (player){.play = w, .stage = stage, .number = s, .instruction = -1, .out = &stage->time};
     stage->time = (z3d_step_time){0};
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         p->lane[axes].overlap = overlap_of(w->hardware, w->links[axes].nodes > 1);
     p->lane[Z3D_LANE_COPY].overlap = w->hardware->overlap;
     Z3D_TRY(z3d_new((size_t)stage->tape->events + 1, sizeof *p->price, "prices", &p->price));
-    for (int e = 0; e < stage->tape->events; e++)
-        p->price[e] = price_of(p, &stage->tape->event[e]);
+    for (int e = 0; e < stage->tape->events; e++) p->price[e] = price_of(p, &stage->tape->event[e]);
     return Z3D_OK;
 }
 
@@ -352,8 +350,8 @@ static z3d_status open_play(play *w) {
     w->crowding = z3d_hardware_crowding(w->hardware, z3d_mesh_size(mesh, Z3D_AXES_WORLD));
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (z3d_axes_have_group((z3d_axes)axes))
-            Z3D_TRY(z3d_links_find(mesh, (z3d_axes)axes, (int)w->hardware->devices,
-                                   &w->links[axes]));
+            Z3D_TRY(
+                z3d_links_find(mesh, (z3d_axes)axes, (int)w->hardware->devices, &w->links[axes]));
     Z3D_TRY(z3d_new((size_t)simulation->stages, sizeof *w->player, "a simulation", &w->player));
     for (int s = 0; s < simulation->stages; s++) Z3D_TRY(open_player(w, s));
     return Z3D_OK;

@@ -31,8 +31,8 @@ typedef struct piece {
 typedef struct picture {
     const z3d_simulation *simulation;
     const z3d_layout *layout;
-    double scale, height; /* pixels a second, of a row */
-    piece *piece;         /* by stage */
+    double scale, height;  /* pixels a second, of a row */
+    piece *piece;          /* by stage */
     z3d_string work, wait; /* drawn: waits lie over work */
 } picture;
 
@@ -52,8 +52,9 @@ static void draw_piece(picture *p, int stage) {
     if (!of->open) return;
     of->open = false;
     int shade = of->micro < 0 ? 0 : of->micro % SHADES;
-    z3d_string_append(&p->work, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
-                                "fill=\"%s\"/>\n",
+    z3d_string_append(&p->work,
+                      "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
+                      "fill=\"%s\"/>\n",
                       x, y + 1, width, p->height - 2, works[of->work].shade[shade]);
     if (of->micro >= 0 && width > 16 && p->height >= 24)
         z3d_string_append(&p->work, "<text x=\"%.1f\" y=\"%.1f\" fill=\"%s\">%d</text>\n",
@@ -103,8 +104,9 @@ static void take(void *context, const z3d_span *span) {
     if (width < least) return;
     bool wait = span->kind == Z3D_SPAN_WAIT; /* its work stays visible */
     double above = wait ? 0.6 * p->height : 1;
-    z3d_string_append(&p->wait, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
-                                "fill=\"%s\"/>\n",
+    z3d_string_append(&p->wait,
+                      "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
+                      "fill=\"%s\"/>\n",
                       x, y_of(p, span->stage) + above, width, p->height - 1 - above,
                       wait ? wait_colour : bubble_colour);
 }
@@ -116,11 +118,12 @@ static void text_at(z3d_string *out, double x, double y, const char *anchor, con
                       anchor, text);
 }
 
-static double legend_item(z3d_string *out, double x, double y, const char *const *shade,
-                          int shades, const char *text) {
+static double legend_item(z3d_string *out, double x, double y, const char *const *shade, int shades,
+                          const char *text) {
     for (int i = 0; i < shades; i++)
-        z3d_string_append(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" "
-                               "fill=\"%s\"/>\n",
+        z3d_string_append(out,
+                          "<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" "
+                          "fill=\"%s\"/>\n",
                           x + 12 * i, y - 11, shade[i]);
     text_at(out, x + 12 * shades + 6, y, "start", text);
     double width = 0;
@@ -197,16 +200,15 @@ static void draw_head(const z3d_case *of, const z3d_hardware *hardware, double h
                       "fill=\"#111\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
                       "<g font-size=\"15\">\n",
                       WIDTH, height, WIDTH, height);
-    snprintf(text, sizeof text, "%s parameters, %s, ZeRO-%d, %s, micro-batch %lld x %d, %s on ",
-             z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
-                              sizeof parameters),
-             z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
-                            z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
-                            z3d_mesh_size(mesh, Z3D_AXES_DATA))
-                 .text,
-             of->program.stage, z3d_dtype_name(of->program.dtype),
-             (long long)of->program.micro_batch, of->program.accumulation,
-             z3d_schedule_name(of->program.pipeline.schedule));
+    snprintf(
+        text, sizeof text, "%s parameters, %s, ZeRO-%d, %s, micro-batch %lld x %d, %s on ",
+        z3d_format_count((double)z3d_model_parameter_count(of->model), parameters,
+                         sizeof parameters),
+        z3d_sizes_name(z3d_mesh_size(mesh, Z3D_AXES_TENSOR), z3d_mesh_size(mesh, Z3D_AXES_PIPELINE),
+                       z3d_mesh_size(mesh, Z3D_AXES_DATA))
+            .text,
+        of->program.stage, z3d_dtype_name(of->program.dtype), (long long)of->program.micro_batch,
+        of->program.accumulation, z3d_schedule_name(of->program.pipeline.schedule));
     z3d_string_append(out, "<text x=\"%d\" y=\"32\">%s", LEFT, text);
     for (const char *c = hardware->device; *c; c++) /* a name from a file */
         z3d_string_append(out, *c == '<' || *c == '>' || *c == '&' ? "_" : "%c", *c);
@@ -221,7 +223,9 @@ z3d_status z3d_schedule_picture(const z3d_case *of, const z3d_hardware *hardware
     picture p = {.simulation = simulation,
                  .layout = z3d_engine_layout(simulation->engine),
                  .scale = PLOT / time.seconds,
-                 .height = stages <= 24 ? 30 : stages <= 64 ? 14 : 900.0 / stages};
+                 .height = stages <= 24   ? 30
+                           : stages <= 64 ? 14
+                                          : 900.0 / stages};
     Z3D_TRY(z3d_new((size_t)stages, sizeof *p.piece, "a picture", &p.piece));
     z3d_spans spans = {take, &p};
     z3d_status status = z3d_simulation_play(simulation, hardware, 0, &spans, &time);

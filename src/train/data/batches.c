@@ -4,13 +4,14 @@
 
 z3d_status z3d_trainer_read_step(z3d_trainer *trainer, int64_t step) {
     const z3d_config *config = trainer->config;
-    int64_t rows = trainer->program.micro_batch, seq = config->model_seq_length;
-    int64_t data_size = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
-    int64_t data_rank = z3d_mesh_index(&trainer->mesh, Z3D_AXES_DATA, trainer->mesh.rank);
+    int64_t rows = z3d_samples_of(&trainer->program, &trainer->mesh),
+            before = z3d_samples_before(&trainer->program, &trainer->mesh),
+            all = z3d_samples_in_all(&trainer->program, &trainer->mesh);
+    int64_t seq = config->model_seq_length;
     int64_t base = (step - 1) * config->train_batch_size;
     for (int64_t micro = 0; micro < trainer->program.accumulation; micro++)
         for (int64_t row = 0; row < rows; row++) {
-            int64_t position = (micro * data_size + data_rank) * rows + row;
+            int64_t position = micro * all + before + row;
             int64_t at = (micro * rows + row) * seq;
             Z3D_TRY(z3d_dataset_sample(trainer->train, base + position, trainer->tokens + at,
                                        trainer->targets + at));
@@ -28,7 +29,7 @@ static int64_t validation_windows(const z3d_trainer *trainer) {
 }
 
 static int64_t windows_per_call(const z3d_trainer *trainer) {
-    return trainer->program.micro_batch * z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+    return z3d_samples_in_all(&trainer->program, &trainer->mesh);
 }
 
 int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer) {
@@ -37,11 +38,12 @@ int64_t z3d_trainer_validation_calls(const z3d_trainer *trainer) {
 }
 
 z3d_status z3d_trainer_read_validation(z3d_trainer *trainer, int64_t call) {
-    int64_t rows = trainer->program.micro_batch, seq = trainer->config->model_seq_length;
+    int64_t rows = z3d_samples_of(&trainer->program, &trainer->mesh),
+            seq = trainer->config->model_seq_length;
     int64_t wanted = validation_windows(trainer),
             windows = z3d_dataset_windows(trainer->validation);
-    int64_t first = call * windows_per_call(trainer) +
-                    z3d_mesh_index(&trainer->mesh, Z3D_AXES_DATA, trainer->mesh.rank) * rows;
+    int64_t first =
+        call * windows_per_call(trainer) + z3d_samples_before(&trainer->program, &trainer->mesh);
     for (int64_t row = 0; row < rows; row++) {
         int64_t index = first + row, valid;
         /* Evenly spread over the file; outside (-1) the row is all ignored targets. In 128 bits:

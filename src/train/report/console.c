@@ -75,15 +75,15 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
         z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
     int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
     char tokens[32];
-    z3d_console_say(console,
-                    "batch       %lld samples per step = %lld per rank x %lld micro-batch%s x %lld "
-                    "data ranks, %s tokens",
-                    (long long)config->train_batch_size,
-                    (long long)config->train_micro_batch_size_per_gpu,
-                    (long long)config->gradient_accumulation_steps,
-                    config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data,
-                    z3d_format_count((double)(config->train_batch_size * config->model_seq_length),
-                                     tokens, sizeof tokens));
+    z3d_console_say(
+        console,
+        "batch       %lld samples per step = %lld per rank%s x %lld micro-batch%s x %lld "
+        "data ranks, %s tokens",
+        (long long)config->train_batch_size, (long long)config->train_micro_batch_size_per_gpu,
+        program->first_sample ? " on average" : "", (long long)config->gradient_accumulation_steps,
+        config->gradient_accumulation_steps == 1 ? "" : "es", (long long)data,
+        z3d_format_count((double)(config->train_batch_size * config->model_seq_length), tokens,
+                         sizeof tokens));
 }
 
 /* Which schedule, and how many units each of its chunks has. */
@@ -102,6 +102,27 @@ static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
                     : program->pipeline.gather_per_step ? "; parameters gathered once per step"
                                                         : "; parameters gathered for each pass");
     z3d_string_free(&chunks);
+}
+
+/* How fast ranks are, and what data ranks get of it. */
+static void say_speeds(z3d_console *console, const z3d_run_facts *facts) {
+    enum { SHOWN = 16 };
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    double speed[SHOWN];
+    int count, unused, data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
+    z3d_string text = {0};
+    if (z3d_config_device_speeds(facts->config, speed, SHOWN, &count) != Z3D_SPEEDS_LIST) return;
+    for (int r = 0; r < count && r < SHOWN; r++)
+        z3d_string_append(&text, "%s%g", r ? ", " : "", speed[r]);
+    if (count > SHOWN) z3d_string_append(&text, ", ...");
+    for (int d = 0; d < data && d < SHOWN && program->first_sample; d++)
+        z3d_string_append(&text, "%s%lld", d ? ", " : "; a micro-batch's samples per data rank: ",
+                          (long long)(program->first_sample[d + 1] - program->first_sample[d]));
+    if (data > SHOWN) z3d_string_append(&text, ", ...");
+    if (z3d_config_partition(facts->config, NULL, 0, &unused) == Z3D_PARTITION_LIST)
+        z3d_string_append(&text, "; units as in parallel.pipeline_partition");
+    z3d_console_say(console, "speeds      %s", text.text ? text.text : "?");
+    z3d_string_free(&text);
 }
 
 /* On the cpu device there is nothing to choose. */
@@ -179,6 +200,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_mesh(console, facts);
     say_method(console, facts);
     say_pipeline(console, facts);
+    say_speeds(console, facts);
     say_graph(console, facts);
     say_buckets(console, facts);
     say_data(console, facts);

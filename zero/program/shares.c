@@ -1,0 +1,53 @@
+/* Which samples of a micro-batch each data rank has. */
+#include "zero/program.h"
+
+/* Samples of the data ranks before `index`. */
+static int64_t first_of(const z3d_program_config *config, int index) {
+    return config->first_sample ? config->first_sample[index] : index * config->micro_batch;
+}
+
+int64_t z3d_samples_before(const z3d_program_config *config, const z3d_mesh *mesh) {
+    return first_of(config, z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank));
+}
+
+int64_t z3d_samples_in_all(const z3d_program_config *config, const z3d_mesh *mesh) {
+    return first_of(config, z3d_mesh_size(mesh, Z3D_AXES_DATA));
+}
+
+int64_t z3d_samples_of(const z3d_program_config *config, const z3d_mesh *mesh) {
+    int index = z3d_mesh_index(mesh, Z3D_AXES_DATA, mesh->rank);
+    return first_of(config, index + 1) - first_of(config, index);
+}
+
+/* Whether rank i ends first with one sample more; of two that end together, who has fewer. */
+static bool ends_first(const int64_t *samples, const double *speed, int i, int j) {
+    double here = (double)(samples[i] + 1) / speed[i], there = (double)(samples[j] + 1) / speed[j];
+    return here < there || (here == there && samples[i] < samples[j]);
+}
+
+/* Everybody's share is rounded down; what is left goes, one by one, to who ends first with it. */
+bool z3d_share_samples(int64_t samples, const double *speed, int count, int64_t *first) {
+    double sum = 0;
+    int64_t left = samples;
+    bool all = true;
+    for (int i = 0; i < count; i++) sum += speed[i];
+    for (int i = 0; i < count; i++) {
+        first[i] = (int64_t)((double)samples * speed[i] / sum); /* for now: of rank i */
+        left -= first[i];
+    }
+    for (; left > 0; left--) {
+        int best = 0;
+        for (int i = 1; i < count; i++)
+            if (ends_first(first, speed, i, best)) best = i;
+        first[best]++;
+    }
+    int64_t before = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t mine = first[i];
+        all = all && mine > 0;
+        first[i] = before;
+        before += mine;
+    }
+    first[count] = before;
+    return all;
+}
