@@ -95,6 +95,28 @@ TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
     }
 }
 
+// Few large micro-batches leave a pipeline empty: the largest that fits is not the fastest.
+TEST(Fit, FillsAPipeline) {
+    const std::string piped = "model: {num_layers: 6, hidden_size: 1024, num_attention_heads: 16, "
+                              "seq_length: 1024, vocab_size: 512}\ntrain_batch_size: 16\n"
+                              "parallel: {pipeline_model_parallel_size: 4, world_size: 4}\n"
+                              "bf16: {enabled: true}\n"
+                              "activation_checkpointing: {granularity: ";
+    z3d_hardware hardware = machine(64 * 1024);
+    double best = INFINITY;
+    for (const char *granularity : {"none", "selective", "full"})
+        for (int micro : {1, 2, 4, 8, 16}) {
+            Config c(piped + granularity + "}\ntrain_micro_batch_size_per_gpu: " +
+                     std::to_string(micro) + "\n");
+            best = std::fmin(best, estimate(c.it, hardware).time.seconds);
+        }
+    Config c(piped + "none}\n");
+    z3d_fit fit;
+    ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    EXPECT_GT(fit.row[0].accumulation, 4);
+    EXPECT_NEAR(fit.row[0].seconds, best, 1e-2 * best);
+}
+
 // A row is what the configuration made of it comes to, micro-batches that were left out included.
 TEST(Fit, RowsAreTrue) {
     z3d_hardware hardware = machine(14);
