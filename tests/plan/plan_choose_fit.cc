@@ -1,5 +1,6 @@
 // plan --fit: the walk finds what looking at every way one by one finds, and its rows are true.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <functional>
@@ -115,6 +116,24 @@ TEST(Fit, FillsAPipeline) {
     ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
     EXPECT_GT(fit.row[0].accumulation, 4);
     EXPECT_NEAR(fit.row[0].seconds, best, 1e-2 * best);
+}
+
+// A schedule file is for one number of micro-batches: no other is tried.
+TEST(Fit, KeepsTheMicroBatchesOfAScheduleFile) {
+    std::string path = testing::TempDir() + "fit." + std::to_string(getpid()) + ".csv";
+    z3d_schedule *schedule = nullptr;
+    ASSERT_EQ(z3d_schedule_create(Z3D_SCHEDULE_GPIPE, 2, 2, 4, &schedule), Z3D_OK);
+    ASSERT_EQ(z3d_schedule_write(schedule, path.c_str()), Z3D_OK);
+    z3d_schedule_destroy(schedule);
+    z3d_hardware hardware = machine(200);
+    Config c("model: {num_layers: 3, hidden_size: 256, num_attention_heads: 4, seq_length: 256, "
+             "vocab_size: 512}\ntrain_batch_size: 16\ngradient_accumulation_steps: 4\n"
+             "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_schedule: file, "
+             "pipeline_schedule_file: " + path + "}\n");
+    z3d_fit fit;
+    EXPECT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    for (int i = 0; i < fit.count; i++) EXPECT_EQ(fit.row[i].accumulation, 4);
+    unlink(path.c_str());
 }
 
 // A row is what the configuration made of it comes to, micro-batches that were left out included.

@@ -4,14 +4,18 @@
 /* ---- the walk's frame ---- */
 
 /* Up to 10^6 samples, and as many micro-batches, are what the configuration takes; its own pair is
- * one of these. An interleaved pipeline takes whole rounds of micro-batches. */
+ * one of these. An interleaved pipeline takes whole rounds of micro-batches, a schedule file its
+ * own number. */
 static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
-    bool rounds = z3d_config_pipeline_schedule(w->config) == Z3D_PIPELINE_INTERLEAVED;
-    int64_t round = rounds ? z3d_fit_period(w) : 1;
-    for (int64_t d = 1; d <= MOST && d <= w->samples; d++)
-        if (w->samples % d == 0 && w->samples / d <= MOST && w->samples / d % round == 0)
-            w->divisor[w->divisors++] = d;
+    z3d_pipeline_schedule schedule = z3d_config_pipeline_schedule(w->config);
+    int64_t round = schedule == Z3D_PIPELINE_INTERLEAVED ? z3d_fit_period(w) : 1;
+    bool file = schedule == Z3D_PIPELINE_FILE;
+    for (int64_t d = 1; d <= MOST && d <= w->samples; d++) {
+        int64_t micros = w->samples / d;
+        if (w->samples % d || micros > MOST || micros % round) continue;
+        if (!file || d == w->config->train_micro_batch_size_per_gpu) w->divisor[w->divisors++] = d;
+    }
 }
 
 void z3d_fit_close(z3d_fit_frame *w) {
