@@ -118,6 +118,19 @@ TEST(Fit, FillsAPipeline) {
     EXPECT_NEAR(fit.row[0].seconds, best, 1e-2 * best);
 }
 
+// Host memory has room for the checkpoint's copy of the stage that needs most, here the second.
+TEST(Fit, CountsTheCopyOfEachStage) {
+    z3d_hardware hardware = machine(1000);
+    Config c("model: {num_layers: 3, hidden_size: 256, num_attention_heads: 4, seq_length: 256, "
+             "vocab_size: 512}\ntrain_batch_size: 8\ncheckpoint: {async: true, interval: 10}\n"
+             "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_partition: [1, "
+             "4]}\n");
+    z3d_fit fit;
+    ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    const int64_t blocks = 3 * 12 * 256 * 256; // parameters, without vectors
+    for (int i = 0; i < fit.count; i++) EXPECT_GT(fit.row[i].memory.snapshot, 3 * 4 * blocks);
+}
+
 // A schedule file is for one number of micro-batches: no other is tried.
 TEST(Fit, KeepsTheMicroBatchesOfAScheduleFile) {
     std::string path = testing::TempDir() + "fit." + std::to_string(getpid()) + ".csv";

@@ -33,11 +33,6 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->mesh));
     w->node = z3d_case_node(c, w->hardware);
     Z3D_TRY(z3d_model_from_config(c, &w->model));
-    z3d_program_config program;
-    Z3D_TRY(z3d_plan_program_config(c, w->model, &program));
-    z3d_status status = z3d_plan_snapshot(c, &program, w->model, &w->mesh, &w->snapshot);
-    z3d_plan_program_config_release(&program);
-    Z3D_TRY(status);
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return Z3D_OK;
@@ -65,12 +60,14 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
     z3d_program_set set;
     z3d_memory_need need;
     z3d_mesh mesh = w->mesh;
+    int64_t snapshot;
     mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE, w->mesh.rank, index);
+    Z3D_TRY(z3d_plan_snapshot(w->config, config, w->model, &mesh, &snapshot));
     z3d_status status =
         z3d_program_set_create(w->model, &mesh, config, w->node.threads, false, &set);
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
-        z3d_memory_find(train->arena, w->snapshot, w->hardware, 0, &need);
+        z3d_memory_find(train->arena, snapshot, w->hardware, 0, &need);
         if (index == 0 || need.free < row->memory.free) {
             row->memory = need;
             z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
