@@ -43,6 +43,8 @@ void z3d_plan_speeds_release(z3d_plan_speeds *speeds);
 /* Sets first_sample. ERR_CONFIG: a data rank gets no sample. */
 z3d_status z3d_plan_shares(const z3d_config *config, const z3d_plan_speeds *speeds,
                            z3d_program_config *out);
+/* The first rank of those with most samples. */
+int z3d_plan_largest_share(const z3d_program_config *program, const z3d_mesh *mesh);
 /* pipeline.c: sets all about pipelines. */
 z3d_status z3d_plan_pipeline(const z3d_config *config, const z3d_model *model,
                              const z3d_plan_speeds *speeds, z3d_program_config *out);

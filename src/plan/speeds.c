@@ -49,6 +49,19 @@ z3d_status z3d_plan_speeds_find(const z3d_config *config, z3d_plan_speeds *out) 
     return status;
 }
 
+int z3d_plan_largest_share(const z3d_program_config *program, const z3d_mesh *mesh) {
+    int best = 0, data = z3d_mesh_size(mesh, Z3D_AXES_DATA);
+    int64_t most = 0;
+    for (int i = 0; i < data && program->first_sample; i++) {
+        z3d_mesh at = *mesh;
+        at.rank = z3d_mesh_member(mesh, Z3D_AXES_DATA, 0, i);
+        if (z3d_samples_of(program, &at) <= most) continue;
+        most = z3d_samples_of(program, &at);
+        best = at.rank;
+    }
+    return best;
+}
+
 /* A rank gets a sample if the others' samples, each as fast as its one, are dealt out before. */
 static z3d_status refuse_shares(const z3d_config *config, const z3d_plan_speeds *speeds,
                                 int64_t samples) {

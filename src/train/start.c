@@ -95,8 +95,7 @@ static z3d_status compare_schedule(z3d_trainer *trainer) {
 
 z3d_status z3d_trainer_make_program(z3d_trainer *trainer) {
     z3d_plan_program_config_release(&trainer->program);
-    z3d_status status =
-        z3d_plan_program_config(trainer->config, trainer->model, &trainer->program);
+    z3d_status status = z3d_plan_program_config(trainer->config, trainer->model, &trainer->program);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     return compare_schedule(trainer);
 }

@@ -17,6 +17,11 @@ expect 0 "$ZERO3D" train best.yaml
 expect 0 "$ZERO3D" plan tiny.yaml --fit 848KiB --json
 grep -Eq '"best": \{"stage": [0-9], .*"rows": \[\{' out || fail "the JSON has another form"
 
+# Of 2 or 4 samples the second rank would get none, of 8 it gets one: no such row is tried.
+expect 0 "$ZERO3D" plan tiny.yaml 'parallel.device_speeds=[1, 0.2]' train_batch_size=8 train_micro_batch_size_per_gpu=auto --fit 16GiB --json
+grep -q '"micro_batch": 4, "accumulation": 1' out || fail "no row with the whole batch"
+grep -Eq '"micro_batch": [12],' out && fail "a row in which a rank has no sample"
+
 # The paper's 100B on 400 devices, far from fitting without ZeRO.
 # shellcheck disable=SC2086 # two options each
 expect 0 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" --fit device $v100 --write 100B.yaml

@@ -1,6 +1,7 @@
 /* What the keys of pipelines become for the builder. */
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -87,6 +88,41 @@ TEST(PlanPipeline, Partitions) {
 
 /* A rank that is slow is made up for once: along the pipeline where its whole stage is slow, else
  * along data. */
+/* No chunk gets what the others leave over, and a stage's chunks count together: zb-v's first stage
+ * has the light embedding and the heavy head. */
+TEST(PlanPipeline, ChunksAreEven) {
+    const std::string deep = "model: {num_layers: 18, hidden_size: 32, num_attention_heads: 2, "
+                             "seq_length: 8, vocab_size: 4096}\ngradient_accumulation_steps: 8\n"
+                             "parallel: {pipeline_model_parallel_size: ";
+    auto units = [&](const std::string &parallel, int stages, int chunks) {
+        std::string text = deep + parallel + "}\n";
+        z3d_config *config = nullptr;
+        z3d_model *model = nullptr;
+        z3d_program_config program = {};
+        z3d_mesh mesh;
+        std::vector<int> out;
+        EXPECT_EQ(z3d_config_create(&config), Z3D_OK);
+        EXPECT_EQ(z3d_config_read_text(config, text.data(), text.size(), "run.yaml"), Z3D_OK);
+        EXPECT_EQ(z3d_plan_place(config, stages, 0, &mesh), Z3D_OK) << z3d_error_message();
+        EXPECT_EQ(z3d_model_from_config(config, &model), Z3D_OK);
+        EXPECT_EQ(z3d_plan_program_config(config, model, &program), Z3D_OK) << z3d_error_message();
+        for (int c = 0; c < chunks; c++)
+            out.push_back(program.pipeline.first_unit[c + 1] - program.pipeline.first_unit[c]);
+        z3d_plan_program_config_release(&program);
+        z3d_model_destroy(model);
+        z3d_config_destroy(config);
+        return out;
+    };
+    std::vector<int> uniform = units("8, pipeline_partition: uniform", 8, 8);
+    EXPECT_EQ(*std::min_element(uniform.begin(), uniform.end()), 2);
+    EXPECT_EQ(*std::max_element(uniform.begin(), uniform.end()), 3);
+    std::vector<int> v = units("4, virtual_pipeline_model_parallel_size: 2, "
+                               "pipeline_schedule: zb-v, pipeline_partition: uniform",
+                               4, 8);
+    for (int stage = 0; stage < 4; stage++)
+        EXPECT_EQ(v[(size_t)stage] + v[(size_t)(7 - stage)], 5) << "stage " << stage;
+}
+
 TEST(PlanPipeline, UnequalRanks) {
     auto shares = [](const Made &made, int data) {
         std::vector<int64_t> out;

@@ -6,7 +6,7 @@
 
 namespace {
 
-// A list of speeds by which data ranks have 3 and 1, or with four ranks 5, 5, 4 and 2, samples.
+// By these speeds data ranks have 6 and 2, or with four ranks 3, 2, 2 and 1, samples of 8.
 std::string speeds() {
     return z3d_world_size(world) == 2 ? "[1, 0.34]" : "[1, 1, 0.8, 0.4]";
 }

@@ -116,6 +116,8 @@ TEST(Unequal, SamplesBySpeed) {
     const double far[] = {1, 0.1};
     EXPECT_FALSE(z3d_share_samples(8, far, 2, first));
     EXPECT_TRUE(z3d_share_samples(11, far, 2, first));
+    const double half[] = {1, 0.5}; // 2 and 0 would take as long as 1 and 1
+    EXPECT_TRUE(z3d_share_samples(2, half, 2, first));
 }
 
 TEST(Unequal, UnitsBySpeed) {

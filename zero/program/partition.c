@@ -1,5 +1,5 @@
 /* Cuts a model's chain of units into the chunks of a pipeline, so that the chunk that takes longest
- * takes as little time as possible. */
+ * takes as little time as possible, and the others are even. */
 #include <stdlib.h>
 
 #include "zero/program.h"
@@ -46,8 +46,10 @@ static void count_parameters(const z3d_model *model, double *cost) {
 /* What is cut, into how many chunks, and how fast each of their stages is. */
 typedef struct cutter {
     const z3d_model *model;
-    const double *cost; /* of each unit */
-    int chunks;
+    const double *cost;   /* of each unit */
+    const double *before; /* of all units before each, and at last of all */
+    int chunks, stages;
+    int stage[Z3D_MAX_CHUNKS];
     double speed[Z3D_MAX_CHUNKS];
 } cutter;
 
@@ -96,6 +98,70 @@ static z3d_status cut_all(const cutter *c, const z3d_program_config *config, int
                      c->speed[slowest], c->model->num_units);
 }
 
+/* ---- evening out ---- */
+
+/* How uneven a cut is: the stage that takes longest; then all stages; then all chunks. */
+typedef struct unevenness {
+    double longest, stages, chunks;
+} unevenness;
+
+static unevenness measure(const cutter *c, const int *first) {
+    double stage[Z3D_MAX_CHUNKS] = {0};
+    unevenness out = {0};
+    for (int chunk = 0; chunk < c->chunks; chunk++) {
+        double sum = c->before[first[chunk + 1]] - c->before[first[chunk]];
+        stage[c->stage[chunk]] += sum / c->speed[chunk];
+        out.chunks += sum * sum;
+    }
+    for (int s = 0; s < c->stages; s++) {
+        if (stage[s] > out.longest) out.longest = stage[s];
+        out.stages += stage[s] * stage[s];
+    }
+    return out;
+}
+
+static bool is_less(double a, double b) {
+    return a < b * (1 - 1e-9);
+}
+
+static bool is_better(const unevenness *a, const unevenness *b) {
+    if (is_less(a->longest, b->longest) || is_less(b->longest, a->longest))
+        return a->longest < b->longest;
+    if (is_less(a->stages, b->stages) || is_less(b->stages, a->stages))
+        return a->stages < b->stages;
+    return is_less(a->chunks, b->chunks);
+}
+
+/* One unit less in chunk `from`, one more in chunk `to`: the borders between them move by one. */
+static bool move(int from, int to, int *first) {
+    int low = from < to ? from : to, high = from < to ? to : from;
+    if (first[from + 1] - first[from] < 2) return false;
+    for (int border = low + 1; border <= high; border++) first[border] += from < to ? -1 : 1;
+    return true;
+}
+
+/* Filling gives the last chunks what is left, and looks at chunks, not at stages with several:
+ * units change their chunks as long as that helps. */
+static void even_out(const cutter *c, int *first) {
+    enum { FAR = 128, PASSES = 64 }; /* among more chunks only neighbours are tried */
+    unevenness now = measure(c, first);
+    bool better = true;
+    for (int pass = 0; better && pass < PASSES; pass++) {
+        better = false;
+        for (int from = 0; from < c->chunks; from++) {
+            int reach = c->chunks <= FAR ? c->chunks : 1;
+            for (int to = from - reach; to <= from + reach; to++) {
+                if (to < 0 || to >= c->chunks || to == from || !move(from, to, first)) continue;
+                unevenness then = measure(c, first);
+                bool takes = is_better(&then, &now);
+                if (takes) now = then;
+                better = better || takes;
+                if (!takes) move(to, from, first);
+            }
+        }
+    }
+}
+
 static z3d_status find_costs(const z3d_model *model, const z3d_program_config *config,
                              z3d_balance balance, double *cost) {
     if (balance == Z3D_BALANCE_TIME) return find_times(model, config, cost);
@@ -108,19 +174,26 @@ z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance b
                                const double *speed, z3d_program_config *config) {
     int each = z3d_chunks_of_stage(&config->pipeline);
     int64_t chunks = (int64_t)stages * each;
-    double *cost;
+    double *cost = NULL, *before = NULL;
     if (chunks > model->num_units || chunks > Z3D_MAX_CHUNKS)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "%d pipeline stages x %d chunks need as many units, but the model has %d "
                          "(at most %d chunks are possible)",
                          stages, each, model->num_units, Z3D_MAX_CHUNKS);
-    Z3D_TRY(z3d_new((size_t)model->num_units, sizeof *cost, "pipeline stages", &cost));
-    cutter c = {.model = model, .cost = cost, .chunks = (int)chunks};
-    for (int chunk = 0; chunk < c.chunks; chunk++)
-        c.speed[chunk] =
-            speed ? speed[z3d_schedule_stage(config->pipeline.schedule, stages, chunk)] : 1;
-    z3d_status status = find_costs(model, config, balance, cost);
+    size_t units = (size_t)model->num_units;
+    z3d_status status = z3d_new(units, sizeof *cost, "pipeline stages", &cost);
+    if (status == Z3D_OK) status = z3d_new(units + 1, sizeof *before, "pipeline stages", &before);
+    if (status == Z3D_OK) status = find_costs(model, config, balance, cost);
+    for (size_t u = 0; u < units && status == Z3D_OK; u++) before[u + 1] = before[u] + cost[u];
+    cutter c = {
+        .model = model, .cost = cost, .before = before, .chunks = (int)chunks, .stages = stages};
+    for (int chunk = 0; chunk < c.chunks; chunk++) {
+        c.stage[chunk] = z3d_schedule_stage(config->pipeline.schedule, stages, chunk);
+        c.speed[chunk] = speed ? speed[c.stage[chunk]] : 1;
+    }
     if (status == Z3D_OK) status = cut_all(&c, config, stages, config->pipeline.first_unit);
+    if (status == Z3D_OK) even_out(&c, config->pipeline.first_unit);
+    free(before);
     free(cost);
     return status;
 }

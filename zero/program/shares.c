@@ -19,8 +19,13 @@ int64_t z3d_samples_of(const z3d_program_config *config, const z3d_mesh *mesh) {
     return first_of(config, index + 1) - first_of(config, index);
 }
 
-/* Everybody's share is rounded down; what is left goes, one by one, to who would end first with
- * it. */
+/* Whether rank i ends first with one sample more; of two that end together, who has fewer. */
+static bool ends_first(const int64_t *samples, const double *speed, int i, int j) {
+    double here = (double)(samples[i] + 1) / speed[i], there = (double)(samples[j] + 1) / speed[j];
+    return here < there || (here == there && samples[i] < samples[j]);
+}
+
+/* Everybody's share is rounded down; what is left goes, one by one, to who ends first with it. */
 bool z3d_share_samples(int64_t samples, const double *speed, int count, int64_t *first) {
     double sum = 0;
     int64_t left = samples;
@@ -33,8 +38,7 @@ bool z3d_share_samples(int64_t samples, const double *speed, int count, int64_t 
     for (; left > 0; left--) {
         int best = 0;
         for (int i = 1; i < count; i++)
-            if ((double)(first[i] + 1) / speed[i] < (double)(first[best] + 1) / speed[best])
-                best = i;
+            if (ends_first(first, speed, i, best)) best = i;
         first[best]++;
     }
     int64_t before = 0;

@@ -29,24 +29,11 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
     return status;
 }
 
-/* The rank at the beginning of the data rank with most samples. */
-static int largest_share(const z3d_program_config *program, z3d_mesh mesh) {
-    int best = 0, data = z3d_mesh_size(&mesh, Z3D_AXES_DATA);
-    int64_t most = 0;
-    for (int i = 0; i < data && program->first_sample; i++) {
-        mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_DATA, 0, i);
-        if (z3d_samples_of(program, &mesh) <= most) continue;
-        most = z3d_samples_of(program, &mesh);
-        best = mesh.rank;
-    }
-    return best;
-}
-
 /* One rank of each pipeline stage: the others of a stage need no more. */
 static z3d_status need_of_stages(const z3d_config *config, const z3d_program_config *program,
                                  const z3d_model *model, z3d_mesh mesh, int threads,
                                  z3d_need *out) {
-    int first = largest_share(program, mesh);
+    int first = z3d_plan_largest_share(program, &mesh);
     for (int i = 0; i < z3d_mesh_size(&mesh, Z3D_AXES_PIPELINE); i++) {
         z3d_need need;
         mesh.rank = z3d_mesh_member(&mesh, Z3D_AXES_PIPELINE, first, i);

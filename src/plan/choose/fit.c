@@ -81,19 +81,19 @@ static z3d_status find_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *near
 }
 
 /* The fastest micro-batch that fits: the largest, or a smaller one that leaves a nearly full device
- * some air, or of which there are enough to fill a pipeline. */
+ * some air, or a pipeline more micro-batches to fill it. */
 static z3d_status find_row(const z3d_fit_frame *w, z3d_fit_row *row) {
     int index;
-    bool nearly_full, faster = z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE) > 1;
+    bool nearly_full, goes_on = true, pipeline = z3d_fit_period(w) > 1;
     Z3D_TRY(find_micro_batch(w, row, &index));
     if (!row->fits) return Z3D_OK;
     Z3D_TRY(find_time(w, row, &nearly_full));
-    while ((nearly_full || faster) && index > 0) {
+    while (index > 0 && (nearly_full || (pipeline && goes_on))) {
         z3d_fit_row smaller = *row;
         Z3D_TRY(z3d_fit_try(w, &smaller, w->divisor[--index]));
         Z3D_TRY(find_time(w, &smaller, &nearly_full));
-        faster = faster && smaller.fits && smaller.seconds < row->seconds;
-        if (smaller.fits && smaller.seconds < row->seconds) *row = smaller;
+        goes_on = smaller.seconds < row->seconds;
+        if (goes_on) *row = smaller;
     }
     return Z3D_OK;
 }

@@ -1,4 +1,6 @@
 /* plan --fit: what a way of training needs. */
+#include <string.h>
+
 #include "src/plan/choose/fit.h"
 
 /* ---- the walk's frame ---- */
@@ -18,6 +20,24 @@ static void find_divisors(z3d_fit_frame *w) {
     }
 }
 
+/* Those that are too small for every data rank to have a sample; the configuration's own is not. */
+static z3d_status drop_small(z3d_fit_frame *w) {
+    z3d_plan_speeds speeds;
+    z3d_status status = Z3D_ERR_CONFIG;
+    int small = 0;
+    Z3D_TRY(z3d_plan_speeds_find(w->config, &speeds));
+    for (; small < w->divisors; small++) {
+        z3d_program_config program = {.micro_batch = w->divisor[small]};
+        status = z3d_plan_shares(w->config, &speeds, &program);
+        z3d_plan_program_config_release(&program);
+        if (status != Z3D_ERR_CONFIG) break;
+    }
+    w->divisors -= small;
+    memmove(w->divisor, w->divisor + small, (size_t)w->divisors * sizeof *w->divisor);
+    z3d_plan_speeds_release(&speeds);
+    return status;
+}
+
 void z3d_fit_close(z3d_fit_frame *w) {
     z3d_model_destroy(w->model);
 }
@@ -35,7 +55,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     Z3D_TRY(z3d_model_from_config(c, &w->model));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
-    return Z3D_OK;
+    return drop_small(w);
 }
 
 void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation) {
@@ -54,14 +74,22 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
 
 /* ---- memory ---- */
 
+/* Of those with most samples. */
+static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config *config,
+                               int index) {
+    z3d_mesh mesh = w->mesh;
+    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE,
+                                z3d_plan_largest_share(config, &w->mesh), index);
+    return mesh;
+}
+
 /* The row's are those of the pipeline stage that needs most. */
 static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *config, int index,
                              z3d_fit_row *row) {
     z3d_program_set set;
     z3d_memory_need need;
-    z3d_mesh mesh = w->mesh;
+    z3d_mesh mesh = place_of_stage(w, config, index);
     int64_t snapshot;
-    mesh.rank = z3d_mesh_member(&w->mesh, Z3D_AXES_PIPELINE, w->mesh.rank, index);
     Z3D_TRY(z3d_plan_snapshot(w->config, config, w->model, &mesh, &snapshot));
     z3d_status status =
         z3d_program_set_create(w->model, &mesh, config, w->node.threads, false, &set);
@@ -89,11 +117,12 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     Z3D_TRY(status);
     for (int i = 0; i < z3d_mesh_size(&w->mesh, Z3D_AXES_PIPELINE) && status == Z3D_OK; i++)
         status = take_stage(w, &config, i, row);
+    z3d_mesh fullest = place_of_stage(w, &config, 0);
+    int64_t left_out = 0, samples = z3d_samples_of(&config, &fullest);
     z3d_plan_program_config_release(&config);
     Z3D_TRY(status);
-    int64_t left_out = 0;
     for (int f = 0; f < w->model->num_fields; f++)
-        left_out += row->micro_batch * w->model->field[f].bytes_per_sample;
+        left_out += samples * w->model->field[f].bytes_per_sample;
     left_out *= row->accumulation - accumulation;
     row->ledger.peak[Z3D_CATEGORY_TEMPORARY] += left_out;
     row->memory.arena += left_out;
