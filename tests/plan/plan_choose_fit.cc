@@ -107,8 +107,8 @@ TEST(Fit, FillsAPipeline) {
     double best = INFINITY;
     for (const char *granularity : {"none", "selective", "full"})
         for (int micro : {1, 2, 4, 8, 16}) {
-            Config c(piped + granularity + "}\ntrain_micro_batch_size_per_gpu: " +
-                     std::to_string(micro) + "\n");
+            Config c(piped + granularity +
+                     "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(micro) + "\n");
             best = std::fmin(best, estimate(c.it, hardware).time.seconds);
         }
     Config c(piped + "none}\n");
@@ -142,7 +142,8 @@ TEST(Fit, KeepsTheMicroBatchesOfAScheduleFile) {
     Config c("model: {num_layers: 3, hidden_size: 256, num_attention_heads: 4, seq_length: 256, "
              "vocab_size: 512}\ntrain_batch_size: 16\ngradient_accumulation_steps: 4\n"
              "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_schedule: file, "
-             "pipeline_schedule_file: " + path + "}\n");
+             "pipeline_schedule_file: " +
+             path + "}\n");
     z3d_fit fit;
     EXPECT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
     for (int i = 0; i < fit.count; i++) EXPECT_EQ(fit.row[i].accumulation, 4);
