@@ -131,6 +131,19 @@ TEST(Fit, CountsTheCopyOfEachStage) {
     for (int i = 0; i < fit.count; i++) EXPECT_GT(fit.row[i].memory.snapshot, 3 * 4 * blocks);
 }
 
+// The stage with most on its device (the head's logits) need not be the one that lacks host memory.
+TEST(Fit, LooksAtTheHostMemoryOfEveryStage) {
+    z3d_hardware hardware = machine(8192);
+    hardware.host_memory_gib = 0.2;
+    Config c("model: {num_layers: 2, hidden_size: 128, num_attention_heads: 4, seq_length: 256, "
+             "vocab_size: 131072}\ntrain_batch_size: 32\n"
+             "checkpoint: {async: true, interval: 10}\n"
+             "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_partition: [3, "
+             "1]}\n");
+    z3d_fit fit;
+    EXPECT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_ERR_MEMORY);
+}
+
 // A schedule file is for one number of micro-batches: no other is tried.
 TEST(Fit, KeepsTheMicroBatchesOfAScheduleFile) {
     std::string path = testing::TempDir() + "fit." + std::to_string(getpid()) + ".csv";
