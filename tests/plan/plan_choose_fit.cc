@@ -1,5 +1,6 @@
 // plan --fit: the walk finds what looking at every way one by one finds, and its rows are true.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <functional>
@@ -93,6 +94,73 @@ TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
             EXPECT_TRUE(!b.fits || a.seconds <= b.seconds);
         }
     }
+}
+
+// Few large micro-batches leave a pipeline empty: the largest that fits is not the fastest.
+TEST(Fit, FillsAPipeline) {
+    const std::string piped = "model: {num_layers: 6, hidden_size: 1024, num_attention_heads: 16, "
+                              "seq_length: 1024, vocab_size: 512}\ntrain_batch_size: 16\n"
+                              "parallel: {pipeline_model_parallel_size: 4, world_size: 4}\n"
+                              "bf16: {enabled: true}\n"
+                              "activation_checkpointing: {granularity: ";
+    z3d_hardware hardware = machine(64 * 1024);
+    double best = INFINITY;
+    for (const char *granularity : {"none", "selective", "full"})
+        for (int micro : {1, 2, 4, 8, 16}) {
+            Config c(piped + granularity +
+                     "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(micro) + "\n");
+            best = std::fmin(best, estimate(c.it, hardware).time.seconds);
+        }
+    Config c(piped + "none}\n");
+    z3d_fit fit;
+    ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    EXPECT_GT(fit.row[0].accumulation, 4);
+    EXPECT_NEAR(fit.row[0].seconds, best, 1e-2 * best);
+}
+
+// Host memory has room for the checkpoint's copy of the stage that needs most, here the second.
+TEST(Fit, CountsTheCopyOfEachStage) {
+    z3d_hardware hardware = machine(1000);
+    Config c("model: {num_layers: 3, hidden_size: 256, num_attention_heads: 4, seq_length: 256, "
+             "vocab_size: 512}\ntrain_batch_size: 8\ncheckpoint: {async: true, interval: 10}\n"
+             "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_partition: [1, "
+             "4]}\n");
+    z3d_fit fit;
+    ASSERT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    const int64_t blocks = 3 * 12 * 256 * 256; // parameters, without vectors
+    for (int i = 0; i < fit.count; i++) EXPECT_GT(fit.row[i].memory.snapshot, 3 * 4 * blocks);
+}
+
+// The stage with most on its device (the head's logits) need not be the one that lacks host memory.
+TEST(Fit, LooksAtTheHostMemoryOfEveryStage) {
+    z3d_hardware hardware = machine(8192);
+    hardware.host_memory_gib = 0.2;
+    Config c("model: {num_layers: 2, hidden_size: 128, num_attention_heads: 4, seq_length: 256, "
+             "vocab_size: 131072}\ntrain_batch_size: 32\n"
+             "checkpoint: {async: true, interval: 10}\n"
+             "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_partition: [3, "
+             "1]}\n");
+    z3d_fit fit;
+    EXPECT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_ERR_MEMORY);
+}
+
+// A schedule file is for one number of micro-batches: no other is tried.
+TEST(Fit, KeepsTheMicroBatchesOfAScheduleFile) {
+    std::string path = testing::TempDir() + "fit." + std::to_string(getpid()) + ".csv";
+    z3d_schedule *schedule = nullptr;
+    ASSERT_EQ(z3d_schedule_create(Z3D_SCHEDULE_GPIPE, 2, 2, 4, &schedule), Z3D_OK);
+    ASSERT_EQ(z3d_schedule_write(schedule, path.c_str()), Z3D_OK);
+    z3d_schedule_destroy(schedule);
+    z3d_hardware hardware = machine(200);
+    Config c("model: {num_layers: 3, hidden_size: 256, num_attention_heads: 4, seq_length: 256, "
+             "vocab_size: 512}\ntrain_batch_size: 16\ngradient_accumulation_steps: 4\n"
+             "parallel: {pipeline_model_parallel_size: 2, world_size: 2, pipeline_schedule: file, "
+             "pipeline_schedule_file: " +
+             path + "}\n");
+    z3d_fit fit;
+    EXPECT_EQ(z3d_fit_walk(c.it, 0, &hardware, &fit), Z3D_OK) << z3d_error_message();
+    for (int i = 0; i < fit.count; i++) EXPECT_EQ(fit.row[i].accumulation, 4);
+    unlink(path.c_str());
 }
 
 // A row is what the configuration made of it comes to, micro-batches that were left out included.

@@ -67,7 +67,7 @@ void compare(const Options &o) {
 
     z3d_simulation *sim;
     ASSERT_Z3D(z3d_simulation_create(real.model, &real.mesh, &real.config.program, o.clipping,
-                                     {o.threads, z3d_world_size(world)}, &sim));
+                                     {o.threads, z3d_world_size(world), false}, &sim));
     EXPECT_EQ(order, instructions(sim->stage[0].tape));
     EXPECT_FALSE(order.empty());
     expect_paired(sim->stage[0].tape);

@@ -20,7 +20,6 @@ typedef struct z3d_fit_frame {
     z3d_sim_node node;
     z3d_mesh mesh;
     z3d_model *model;
-    int64_t snapshot;                           /* z3d_plan_snapshot: the same in every row */
     int64_t samples, divisor[Z3D_FIT_DIVISORS]; /* of samples, ascending */
     int divisors;
 } z3d_fit_frame;

@@ -8,14 +8,18 @@ const char *const z3d_fit_granularities[] = {"full", "selective", "none"};
 /* ---- the frame ---- */
 
 /* Up to 10^6 samples, and as many micro-batches, are what the configuration takes; its own pair is
- * one of these. An interleaved pipeline takes whole rounds of micro-batches. */
+ * one of these. An interleaved pipeline takes whole rounds of micro-batches, a schedule file its
+ * own number. */
 static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
-    bool rounds = z3d_config_pipeline_schedule(w->config) == Z3D_PIPELINE_INTERLEAVED;
-    int64_t round = rounds ? z3d_fit_period(w) : 1;
-    for (int64_t d = 1; d <= MOST && d <= w->samples; d++)
-        if (w->samples % d == 0 && w->samples / d <= MOST && w->samples / d % round == 0)
-            w->divisor[w->divisors++] = d;
+    z3d_pipeline_schedule schedule = z3d_config_pipeline_schedule(w->config);
+    int64_t round = schedule == Z3D_PIPELINE_INTERLEAVED ? z3d_fit_period(w) : 1;
+    bool file = schedule == Z3D_PIPELINE_FILE;
+    for (int64_t d = 1; d <= MOST && d <= w->samples; d++) {
+        int64_t micros = w->samples / d;
+        if (w->samples % d || micros > MOST || micros % round) continue;
+        if (!file || d == w->config->train_micro_batch_size_per_gpu) w->divisor[w->divisors++] = d;
+    }
 }
 
 /* Those that are too small for every data rank to have a sample; the configuration's own is not. */
@@ -77,11 +81,6 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     w->node = z3d_case_node(c, w->hardware);
     w->node.rough = w->rough;
     Z3D_TRY(z3d_model_from_config(c, &w->model));
-    z3d_program_config program;
-    Z3D_TRY(z3d_plan_program_config(c, w->model, &program));
-    z3d_status status = z3d_plan_snapshot(c, &program, w->model, &w->mesh, &w->snapshot);
-    z3d_plan_program_config_release(&program);
-    Z3D_TRY(status);
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return drop_small(w);
@@ -119,13 +118,15 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
     z3d_program_set set;
     z3d_memory_need need;
     z3d_mesh mesh = place_of_stage(w, config, index);
+    int64_t snapshot;
+    Z3D_TRY(z3d_plan_snapshot(w->config, config, w->model, &mesh, &snapshot));
     z3d_status status =
         z3d_program_set_create(w->model, &mesh, config, w->node.threads, false, &set);
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
-        z3d_memory_find(config->rough_memory ? train->bound : train->arena, w->snapshot,
-                        w->hardware, 0, &need);
-        if (index == 0 || need.free < row->memory.free) {
+        z3d_memory_find(config->rough_memory ? train->bound : train->arena, snapshot, w->hardware,
+                        0, &need);
+        if (index == 0 || z3d_memory_room(&need) < z3d_memory_room(&row->memory)) {
             row->memory = need;
             z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
         }

@@ -76,12 +76,6 @@ static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_es
     e->hfu = peak > 0 ? rate * hardware_flops / peak : -1;
 }
 
-/* What is free on a rank: on the device, or of its share of the host if that is short. */
-static double room(const z3d_memory_need *need) {
-    double host = z3d_memory_host_free(need);
-    return host < 0 && host < need->free ? host : need->free;
-}
-
 static void find_memory(const z3d_case *of, const z3d_hardware *hardware, double extra,
                         z3d_estimate *e) {
     const z3d_simulation *simulation = of->simulation;
@@ -91,7 +85,7 @@ static void find_memory(const z3d_case *of, const z3d_hardware *hardware, double
     for (int s = 0; s < simulation->stages; s++) {
         z3d_memory_need need;
         z3d_simulation_memory(simulation, s, hardware, extra, &need);
-        if (room(&need) >= room(&e->fullest)) continue;
+        if (z3d_memory_room(&need) >= z3d_memory_room(&e->fullest)) continue;
         e->fullest = need;
         e->fullest_stage = s;
     }

@@ -145,6 +145,11 @@ double z3d_memory_host_free(const z3d_memory_need *need) {
     return need->host_capacity - (double)(need->host_arena + need->snapshot);
 }
 
+double z3d_memory_room(const z3d_memory_need *need) {
+    double host = z3d_memory_host_free(need);
+    return host < 0 && host < need->free ? host : need->free;
+}
+
 void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
                      const z3d_hardware *hardware, double extra, z3d_memory_need *out) {
     *out = (z3d_memory_need){

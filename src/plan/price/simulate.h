@@ -136,5 +136,7 @@ void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
                            const z3d_hardware *hardware, double extra, z3d_memory_need *out);
 /* Free bytes of a rank's host memory; < 0: so many are missing. */
 double z3d_memory_host_free(const z3d_memory_need *need);
+/* What is free on a rank: on the device, or of its share of the host if that is short. */
+double z3d_memory_room(const z3d_memory_need *need);
 
 #endif
