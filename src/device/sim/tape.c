@@ -32,18 +32,19 @@ z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index) {
 
 /* The event's slot, or the free one where it belongs. All bytes of an event are fields. */
 static int *slot_of(const z3d_tape *tape, const z3d_event *event) {
-    uint64_t word[sizeof *event / sizeof(uint64_t)], hash = 0, slots;
+    uint64_t word[sizeof *event / sizeof(uint64_t)], other[sizeof word / sizeof *word], hash = 0;
     _Static_assert(sizeof *event % sizeof(uint64_t) == 0, "an event is whole words");
     memcpy(word, event, sizeof word);
     for (size_t i = 0; i < sizeof word / sizeof *word; i++) {
         hash = (hash ^ word[i]) * 0x9e3779b97f4a7c15U;
         hash ^= hash >> 29;
     }
-    slots = 2 * (uint64_t)tape->event_capacity;
-    for (uint64_t i = hash % slots;; i = i + 1 == slots ? 0 : i + 1)
-        if (tape->slot[i] == 0 ||
-            memcmp(&tape->event[tape->slot[i] - 1], event, sizeof *event) == 0)
-            return &tape->slot[i];
+    uint64_t slots = 2 * (uint64_t)tape->event_capacity;
+    for (uint64_t i = hash % slots;; i = i + 1 == slots ? 0 : i + 1) {
+        if (tape->slot[i] == 0) return &tape->slot[i];
+        memcpy(other, &tape->event[tape->slot[i] - 1], sizeof other);
+        if (memcmp(other, word, sizeof word) == 0) return &tape->slot[i];
+    }
 }
 
 static z3d_status out_of_memory(const z3d_tape *tape) {

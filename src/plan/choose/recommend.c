@@ -37,7 +37,8 @@ static bool is_beaten(const search *s, const z3d_way *way) {
         const z3d_way *r = s->roomy[i];
         if (r->frame == way->frame && r->micro_batch == way->micro_batch &&
             r->granularity >= way->granularity &&
-            (r->stage == way->stage || (r->stage >= 1 && r->stage < way->stage)))
+            (r->stage == way->stage ||
+             (r->stage < way->stage && z3d_way_shards(r->stage, Z3D_PART_OPTIMIZER))))
             return true;
     }
     return false;

@@ -129,6 +129,14 @@ static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batc
     return Z3D_OK;
 }
 
+bool z3d_way_shards(int stage, z3d_group_part part) {
+    const z3d_program_config config = {
+        .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
+    z3d_kept kept[Z3D_PART_COUNT];
+    z3d_states_decide(&config, kept);
+    return kept[part].rows == Z3D_ROWS_OWN;
+}
+
 /* Stages of equal work, free communication over data ranks and between stages, and the schedule's
  * bubble (docs/pipelines.md) with the least shares that its halves can have: a weight half is at
  * most a third of a micro-batch's work, a forward at least a quarter. */
@@ -138,7 +146,8 @@ static double least_seconds(const z3d_fit_layout *layout, const z3d_alone *alone
     if (layout->schedule == Z3D_PIPELINE_INTERLEAVED) idle /= layout->chunks;
     if (layout->schedule == Z3D_PIPELINE_ZB_H1) idle /= 3;
     if (layout->schedule == Z3D_PIPELINE_ZB_V) idle /= 8;
-    return micros * work + idle + alone->rest / p / (stage > 0 ? layout->data : 1);
+    return micros * work + idle +
+           alone->rest / p / (z3d_way_shards(stage, Z3D_PART_OPTIMIZER) ? layout->data : 1);
 }
 
 /* The stage that needs most has the average of the states at least. Of activations, stage 0 keeps
@@ -146,12 +155,14 @@ static double least_seconds(const z3d_fit_layout *layout, const z3d_alone *alone
  * that, also where units are not equal. */
 static double least_bytes(const z3d_fit_layout *layout, const z3d_alone *alone, double micros,
                           int stage) {
-    static const int sharded_from[] = {
-        [Z3D_CATEGORY_PARAMETERS] = 3, [Z3D_CATEGORY_GRADIENTS] = 2, [Z3D_CATEGORY_OPTIMIZER] = 1};
+    static const z3d_category category[] = {[Z3D_PART_PARAMETERS] = Z3D_CATEGORY_PARAMETERS,
+                                            [Z3D_PART_GRADIENTS] = Z3D_CATEGORY_GRADIENTS,
+                                            [Z3D_PART_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
     double p = layout->pipeline, kept = micros < p ? micros / p : 1;
     double bytes = 0.5 * kept * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
-    for (int k = Z3D_CATEGORY_PARAMETERS; k <= Z3D_CATEGORY_OPTIMIZER; k++)
-        bytes += (double)alone->peak[k] / p / (stage >= sharded_from[k] ? layout->data : 1);
+    for (int part = 0; part < Z3D_PART_COUNT; part++)
+        bytes += (double)alone->peak[category[part]] / p /
+                 (z3d_way_shards(stage, (z3d_group_part)part) ? layout->data : 1);
     return bytes;
 }
 
@@ -165,7 +176,8 @@ double z3d_ways_capacity(const z3d_ways *w) {
 static z3d_status add_stages(z3d_ways *w, int frame, const z3d_alone *alone, int given, bool *any) {
     const z3d_fit_frame *f = &w->frame[frame];
     bool shards = f->layout.data > 1;
-    double micros = (double)(f->samples / alone->micro_batch);
+    int64_t count = f->samples / alone->micro_batch;
+    double micros = (double)count;
     *any = false;
     for (int stage = shards ? 0 : given; stage <= (shards ? 3 : given); stage++) {
         Z3D_TRY(grow((void **)&w->way, w->count, sizeof *w->way));

@@ -40,6 +40,8 @@ typedef struct z3d_ways {
  * sequence_parallel set; close also after a failure. Errors: ERR_CONFIG if there is no layout. */
 z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
+/* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */
+bool z3d_way_shards(int stage, z3d_group_part part);
 double
 z3d_ways_capacity(const z3d_ways *w); /* bytes of a device, without what is outside of arenas */
 

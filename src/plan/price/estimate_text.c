@@ -239,10 +239,11 @@ static void time_json(const z3d_case *of, const z3d_step_time *t, z3d_string *ou
 static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
     const z3d_simulation *simulation = of->simulation;
     const z3d_layout *layout = z3d_engine_layout(simulation->engine);
+    int chunks = layout->num_chunks / simulation->stages;
     if (simulation->stages == 1) return;
     z3d_string_append(out, ", \"pipeline\": {\"schedule\": \"%s\"",
                       z3d_schedule_name(of->program.pipeline.schedule));
-    more(out, "chunks_per_stage", layout->num_chunks / simulation->stages);
+    more(out, "chunks_per_stage", chunks);
     more(out, "bubble_share", e->bubble);
     more(out, "slowest_stage", e->slowest_stage);
     more(out, "fullest_stage", e->fullest_stage);
