@@ -24,7 +24,7 @@ add_custom_command(OUTPUT ${numbered} COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DI
 add_library(zero3d_numbered OBJECT ${numbered})
 target_link_libraries(zero3d_numbered PRIVATE zero3d_flags)
 target_compile_options(zero3d_numbered PRIVATE -w)
-zero3d_test(zero_decisions ROOM zero RANKS 1 2 4 LONG WITHOUT "/zero/(build|activation_checkpointing)/")
+zero3d_test(zero_decisions ROOM zero RANKS 1 2 4 LONG TIMEOUT 900 WITHOUT "/zero/(build|activation_checkpointing)/")
 target_sources(zero_decisions PRIVATE $<TARGET_OBJECTS:zero3d_numbered>)
 # A builder that decides wrongly may crash, in a process of its own: nobody reads where.
 if(ZERO3D_SANITIZE)
