@@ -143,6 +143,11 @@ typedef struct z3d_group_layout {
     z3d_kept kept[Z3D_PART_COUNT];
 } z3d_group_layout;
 
+/* This stage adds two sums of its gradients at the end of a step. */
+static inline bool z3d_adds_two_sums(const z3d_group_layout *group) {
+    return group->twin >= 0 || group->second_chunk >= 0;
+}
+
 enum { Z3D_SHARD_ALIGN = 64 };
 
 typedef struct z3d_layout {

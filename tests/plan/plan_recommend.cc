@@ -5,37 +5,13 @@
 #include <string>
 #include <vector>
 
-extern "C" {
-#include "src/plan/choose/choose.h"
-}
+#include "tests/plan/choices.h"
 
 namespace {
 
 const std::string MODEL =
     "model: {num_layers: 6, hidden_size: 256, num_attention_heads: 4, seq_length: 256, vocab_size: "
     "512}\nbf16: {enabled: true}\ntrain_batch_size: 16\n";
-
-struct Config {
-    explicit Config(const std::string &text) {
-        EXPECT_EQ(z3d_config_create(&it), Z3D_OK);
-        EXPECT_EQ(z3d_config_read_text(it, text.data(), text.size(), "test"), Z3D_OK)
-            << z3d_error_message();
-    }
-    ~Config() {
-        z3d_config_destroy(it);
-    }
-    Config(const Config &) = delete;
-    Config &operator=(const Config &) = delete;
-    z3d_config *it = nullptr;
-};
-
-z3d_hardware machine(double mib) {
-    z3d_hardware hardware{};
-    EXPECT_EQ(z3d_hardware_read(ZERO3D_CONFIGS "/hardware/dgx-h100.yaml", &hardware), Z3D_OK);
-    hardware.overhead_gb = 0;
-    hardware.memory_gib = mib / 1024;
-    return hardware;
-}
 
 struct Way {
     int tensor, pipeline, chunks;

@@ -306,12 +306,6 @@ static void keep_shard(struct builder *b, int which, int micro) {
     sum->gradients = -1;
 }
 
-/* Two chunks use the group: each has a sum, and the step adds them at its end. */
-static bool is_shared(const struct builder *b, int g) {
-    const z3d_group_layout *layout = &b->program->layout->group[g];
-    return layout->twin >= 0 || layout->second_chunk >= 0;
-}
-
 static void wait_reductions(struct builder *b) {
     z3d_program *p = b->program;
     int micro = b->reducing.micro;
@@ -321,7 +315,7 @@ static void wait_reductions(struct builder *b) {
         emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->sum[which].reducing, g, micro,
                      b->sum[which].gradients, -1);
         if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
-        if (micro < p->config.accumulation - 1 || is_shared(b, g)) continue;
+        if (micro < p->config.accumulation - 1 || z3d_adds_two_sums(&p->layout->group[g])) continue;
         if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
             add_started(&b->summing, g, micro);
@@ -350,10 +344,10 @@ static void reduce_after(struct builder *b, struct work w) {
     if (!p->config.overlap) wait_reductions(b);
 }
 
-/* Both sums are on this stage. */
-static void add_second_sum(struct builder *b, int g) {
+/* `other`: the buffer with the second sum. */
+static void add_second_sum(struct builder *b, int g, int other) {
     z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, g);
-    i->buffer[Z3D_SLOT_GRADIENTS] = b->sum[2 * g + 1].kept;
+    i->buffer[Z3D_SLOT_GRADIENTS] = other;
     i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
     i->accumulate = true;
 }
@@ -362,11 +356,10 @@ static void add_second_sum(struct builder *b, int g) {
 static void exchange_gradients(struct builder *b) {
     const z3d_program *p = b->program;
     for (int g = 0; g < p->model->num_groups; g++) {
-        if (!is_shared(b, g)) continue;
-        if (p->layout->group[g].twin >= 0)
-            z3d_builder_exchange(b, g);
-        else
-            add_second_sum(b, g);
+        const z3d_group_layout *group = &p->layout->group[g];
+        if (!z3d_adds_two_sums(group)) continue;
+        int other = group->twin >= 0 ? z3d_builder_exchange(b, g) : b->sum[2 * g + 1].kept;
+        add_second_sum(b, g, other);
         if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
             emit_sum(b, Z3D_PHASE_WAIT, g);

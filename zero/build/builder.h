@@ -128,13 +128,13 @@ struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micr
 int z3d_builder_input(const struct builder *b, int unit, int micro);
 
 /* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what
- * it made is on its way. exchange: of a group that another stage holds, too, the kept own shard
- * becomes the sum of both. */
+ * it made is on its way. exchange: of a group that another stage holds, too, both send the kept own
+ * shard; gives the buffer with the other's. */
 z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);
 void z3d_builder_finish_sends(struct builder *b);
-void z3d_builder_exchange(struct builder *b, int group);
+int z3d_builder_exchange(struct builder *b, int group);
 
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
  * another piece of work; before its recompute; ahead of that, as far as it may overlap. */

@@ -213,13 +213,13 @@ static z3d_instruction *emit_shard(struct builder *b, z3d_opcode opcode, z3d_pha
 }
 
 /* The lower stage sends first: first in, first out meets first in, first out. */
-void z3d_builder_exchange(struct builder *b, int group) {
+int z3d_builder_exchange(struct builder *b, int group) {
     const z3d_program *p = b->program;
     int64_t bytes = p->layout->group[group].shard * (int64_t)z3d_dtype_size(p->config.grad_dtype);
     int kept = z3d_program_group_buffer(p, group, Z3D_PART_GRADIENTS), ticket[2] = {-1, -1};
     int other = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gradients of the other stage",
                                    p->model->group[group].name, -1);
-    if (b->status != Z3D_OK) return;
+    if (b->status != Z3D_OK) return other;
     b->program->buffer[other].rows = Z3D_ROWS_OWN;
     bool sends_first = p->layout->stage < p->layout->group[group].twin;
     for (int phase = Z3D_PHASE_START; phase <= Z3D_PHASE_WAIT; phase++) {
@@ -230,8 +230,5 @@ void z3d_builder_exchange(struct builder *b, int group) {
             i->buffer[send ? Z3D_SLOT_SHARD : Z3D_SLOT_GRADIENTS] = send ? kept : other;
         }
     }
-    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, group);
-    i->buffer[Z3D_SLOT_GRADIENTS] = other;
-    i->buffer[Z3D_SLOT_SHARD] = kept;
-    i->accumulate = true;
+    return other;
 }

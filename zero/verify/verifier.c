@@ -63,7 +63,7 @@ static z3d_value gradient_sum(int group, int use, int sum, int count) {
 static z3d_value reduced(const z3d_flow *flow, int group, int use, int first_sum, int count) {
     const z3d_group_layout *g = &flow->program->layout->group[group];
     int pending = (g->replica_axes != Z3D_AXES_NONE ? Z3D_PENDING_REPLICAS : 0) |
-                  (g->twin >= 0 || g->second_chunk >= 0 ? Z3D_PENDING_TWIN : 0);
+                  (z3d_adds_two_sums(g) ? Z3D_PENDING_TWIN : 0);
     return (z3d_value){Z3D_VALUE_GRADIENT_REDUCED, group, first_sum, count, pending, use};
 }
 
