@@ -228,6 +228,8 @@ static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
     Z3D_TRY(z3d_world_broadcast(trainer->world, &now, sizeof now, 0));
     strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", gmtime_r(&now.tv_sec, &utc));
     z3d_timeline_title(trainer->model, &trainer->mesh, &trainer->program, out);
+    if (trainer->config->training_device == Z3D_TRAINING_CUDA)
+        z3d_string_append(out, " (the host's times, not the GPU's)");
     z3d_string_append(out, ", %s.%09ld UTC", date, now.tv_nsec);
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's title") : Z3D_OK;
 }
