@@ -158,7 +158,7 @@ static z3d_status take_line(reader *r, const z3d_json *json,
 
 /* ---- lines ---- */
 
-/* Without its end. *length 0: the file ends. */
+/* Without its end. *length 0: the file ends; what it has of a line that is cut is no line. */
 static z3d_status next_line(reader *r, size_t *length) {
     errno = 0;
     r->number++;
@@ -166,15 +166,17 @@ static z3d_status next_line(reader *r, size_t *length) {
     if (ferror(r->file)) return Z3D_ERROR(Z3D_ERR_IO, "%.300s: %s", r->path, strerror(errno));
     *length = more ? strlen(r->line) : 0;
     if (!more) return Z3D_OK;
-    if (*length == 0 || r->line[*length - 1] != '\n')
-        return refuse(r, *length + 1 == LINE
-                             ? "the line is too long for an event of `zero3d train --trace`"
-                             : "the file ends within a line: it is cut");
+    if (*length > 0 && r->line[*length - 1] != '\n' && !feof(r->file))
+        return refuse(r, "the line is too long for an event of `zero3d train --trace`");
+    if (*length == 0 || r->line[*length - 1] != '\n') {
+        *length = 0;
+        return Z3D_OK;
+    }
     r->line[--*length] = '\0';
     return Z3D_OK;
 }
 
-/* Until the last line, or for a run that is under way, until the end of the file. */
+/* Until the last line; of a run that is not over, or was killed, until the end of the file. */
 static z3d_status read_lines(reader *r,
                              z3d_status (*take)(void *context, const z3d_trace_line *line),
                              void *context) {

@@ -84,6 +84,9 @@ static z3d_status read_rank(z3d_trace_run *run, int rank) {
     run->rank[rank] = (z3d_trace_rank){0};
     run->read = rank + 1;
     Z3D_TRY(z3d_trace_read_rank(run, rank, &run->rank[rank].head, take_step, &run->rank[rank]));
+    const z3d_trace_rank *read = &run->rank[rank];
+    if (run->cut < 0 && read->num_steps > 0 && !read->step[read->num_steps - 1].whole)
+        run->cut = rank;
     if (rank == 0) run->count = z3d_mesh_size(&run->rank[0].head.mesh, Z3D_AXES_WORLD);
     return compare(run, rank);
 }
@@ -147,7 +150,7 @@ static void set_clocks(z3d_trace_run *run) {
 }
 
 z3d_status z3d_trace_run_read(const char *folder, int64_t step, z3d_trace_run *out) {
-    *out = (z3d_trace_run){.folder = folder, .count = 1};
+    *out = (z3d_trace_run){.folder = folder, .count = 1, .cut = -1};
     for (int r = 0; r < out->count; r++) Z3D_TRY(read_rank(out, r));
     Z3D_TRY(choose_step(out, step));
     set_clocks(out);

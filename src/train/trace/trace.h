@@ -63,6 +63,7 @@ typedef struct z3d_trace_run {
     int count, read; /* ranks; those that were read */
     z3d_trace_rank *rank;
     int64_t step; /* the one that is looked at */
+    int cut;      /* the first rank whose timeline ends within a step; -1: none */
 } z3d_trace_run;
 
 /* Reads the timelines of all ranks of a run. step: 0: the last one that all ranks have. They must
