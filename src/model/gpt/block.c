@@ -98,7 +98,7 @@ static z3d_status project(z3d_unit_run *run, const z3d_tensor_lane *lane,
     z3d_unit_workspace_release(run, mark);
     return Z3D_LAUNCH(run->device, dropout_forward, .x = (char *)all + z3d_gpt_own_offset(run),
                       .bias = projection->bias, .residual = residual, .y = y, .rows = own.count,
-                      .first = own.first, .seq = c->seq_length, .cols = c->hidden_size,
+                      .first = own.first, .seq = run->tokens, .cols = c->hidden_size,
                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site));
 }
 
