@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
         z3d_parameter w = {"w", 2, {out, in}, -1, 0, true, Z3D_INIT_NORMAL, 1 / sqrtf((float)in)};
         z3d_parameter b = {"b", 1, {out}, -1, 0, false, Z3D_INIT_ZEROS, 0};
         model->group[i] = (z3d_parameter_group){{(char)('0' + i)}, 2, {w, b}};
-        model->unit[i] = (z3d_unit){"layer", &ops, &width[i], i, i, false, 1, {i}, {z, z, out}};
+        model->unit[i] = (z3d_unit){"layer", &ops, &width[i], i, i, false, 1, {i}, {z, z, out}, 0};
     }
     model->num_fields = 2;
     model->field[0] = (z3d_field){"point", {POINT, POINT, POINT}};
