@@ -56,8 +56,8 @@ typedef struct z3d_program_config {
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
     bool inference; /* nothing is trained: there is no training step, and neither gradients nor
                        optimizer states are kept */
-    bool gathered; /* evaluate, generation: no parameter changed since this mode's gathers ran, so
-                      that what every rank keeps whole is whole already */
+    bool gathered;  /* evaluate, generation: no parameter changed since this mode's gathers ran, so
+                       that what every rank keeps whole is whole already */
     bool
         rough_memory; /* for prices of programs that do not run: buffers are placed in a simple way,
                          so the arena is larger than it need be; its lower bound is what counts */

@@ -100,10 +100,10 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
  * *loss_sum and *targets. Collective. */
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
                                double *targets, bool *stop);
-/* One call of PREFILL or DECODE for program.generate_batch samples: field[f] as the model wants it in
- * this mode (z3d_model_take_tokens), the last unit's output as fp32 [samples, elements] into host
- * memory. Caches keep what they got until parameters change or another mode runs. Every rank gives
- * the same and gets the same. Collective. */
+/* One call of PREFILL or DECODE for program.generate_batch samples: field[f] as the model wants it
+ * in this mode (z3d_model_take_tokens), the last unit's output as fp32 [samples, elements] into
+ * host memory. Caches keep what they got until parameters change or another mode runs. Every rank
+ * gives the same and gets the same. Collective. */
 z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, const void *tokens,
                                const void *positions, float *out);
 

@@ -191,6 +191,7 @@ struct Recording {
         run.dtype = run.gradient_dtype = dtype;
         run.mode = mode;
         run.batch = batch;
+        run.tokens = model->tokens[mode];
         run.need_output = true;
         run.input = run.output_gradient = run.field[0] = run.field[1] = anything;
         run.output = run.input_gradient = anything;

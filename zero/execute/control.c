@@ -55,7 +55,8 @@ static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host,
     if (executor->mailbox && (given || p->mode == Z3D_MODE_TRAIN))
         return z3d_device_post(executor->device, to, executor->mailbox + mailbox_field(p, m, f),
                                z3d_program_field_bytes(p, f));
-    return given ? z3d_device_write(executor->device, to, given, z3d_program_field_bytes(p, f)) : Z3D_OK;
+    return given ? z3d_device_write(executor->device, to, given, z3d_program_field_bytes(p, f))
+                 : Z3D_OK;
 }
 
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host) {

@@ -201,8 +201,8 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
         if (kind == Z3D_TENSOR_GRADIENT)
             Z3D_TRY(read_gradient(engine, group, &piece, out + piece.logical));
         else
-            Z3D_TRY(z3d_read_values(engine, kind, group, piece.flat, out + piece.logical,
-                                    piece.count));
+            Z3D_TRY(
+                z3d_read_values(engine, kind, group, piece.flat, out + piece.logical, piece.count));
     }
     return sum_parts(engine, p, out, count);
 }
@@ -218,8 +218,8 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
         struct piece piece;
         if (!piece_of(engine, group, parameter, o, from, to, &piece)) continue;
-        Z3D_TRY(z3d_write_values(engine, kind, group, piece.flat, values + piece.logical,
-                                 piece.count));
+        Z3D_TRY(
+            z3d_write_values(engine, kind, group, piece.flat, values + piece.logical, piece.count));
     }
     return Z3D_OK;
 }

@@ -247,7 +247,8 @@ int64_t z3d_program_samples(const z3d_program *program) {
 }
 
 int64_t z3d_program_field_bytes(const z3d_program *program, int field) {
-    return z3d_program_samples(program) * program->model->field[field].bytes_per_sample[program->mode];
+    return z3d_program_samples(program) *
+           program->model->field[field].bytes_per_sample[program->mode];
 }
 
 /* All programs have the same buffers; generation uses those of the first micro-batch. */
@@ -274,7 +275,8 @@ int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_pa
 }
 
 int z3d_program_cache_buffer(const z3d_program *program, int unit) {
-    return z3d_program_group_buffer(program, program->model->num_groups, Z3D_PART_PARAMETERS) + unit;
+    return z3d_program_group_buffer(program, program->model->num_groups, Z3D_PART_PARAMETERS) +
+           unit;
 }
 
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit) {
@@ -294,8 +296,7 @@ int z3d_control_count(const z3d_program *program) {
 }
 
 int64_t z3d_program_output_elements(const z3d_program *program, int unit) {
-    return z3d_program_samples(program) *
-           program->model->unit[unit].output_elements[program->mode];
+    return z3d_program_samples(program) * program->model->unit[unit].output_elements[program->mode];
 }
 
 int64_t z3d_program_output_bytes(const z3d_program *program, int unit) {

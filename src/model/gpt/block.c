@@ -102,7 +102,8 @@ static z3d_status project(z3d_unit_run *run, const z3d_tensor_lane *lane,
                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site));
 }
 
-/* Queries, keys and values lie beside each other in each row of qkv: where part 0, 1 or 2 begins. */
+/* Queries, keys and values lie beside each other in each row of qkv: where part 0, 1 or 2 begins.
+ */
 static void *qkv_part(const z3d_unit_run *run, void *qkv, int64_t part) {
     return (char *)qkv + part * width(run, gpt_of(run)->local_hidden);
 }

@@ -16,10 +16,9 @@ static z3d_status forward(z3d_unit_run *run) {
                                         all));
     char *x = (char *)all + z3d_gpt_own_offset(run);
     Z3D_TRY(Z3D_LAUNCH(run->device, position_forward, .x = x,
-                       .positions = z3d_unit_parameter(run, WPE, 0),
-                       .starts = z3d_unit_starts(run),
-                       .capacity = gpt->config.seq_length, .rows = own.count,
-                       .first = own.first, .seq = seq, .cols = hidden, .dtype = run->dtype));
+                       .positions = z3d_unit_parameter(run, WPE, 0), .starts = z3d_unit_starts(run),
+                       .capacity = gpt->config.seq_length, .rows = own.count, .first = own.first,
+                       .seq = seq, .cols = hidden, .dtype = run->dtype));
     z3d_dropout dropout = gpt_dropout(run, gpt->config.hidden_dropout, "embedding");
     if (dropout.p == 0 && all == run->output) return Z3D_OK;
     return Z3D_LAUNCH(run->device, dropout_forward, .x = x, .y = run->output, .rows = own.count,

@@ -121,8 +121,7 @@ static void describe_units(z3d_model *model, const z3d_gpt *gpt) {
         if (i == last) continue;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
             bool split = z3d_model_splits_rows(model, (z3d_mode)mode);
-            unit->output_elements[mode] = model->tokens[mode] *
-                                          gpt->config.hidden_size /
+            unit->output_elements[mode] = model->tokens[mode] * gpt->config.hidden_size /
                                           (split ? gpt->config.tensor_size : 1);
         }
     }

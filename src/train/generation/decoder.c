@@ -20,8 +20,8 @@ z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
     size_t logits = (size_t)(out->batch * out->columns);
     Z3D_TRY(z3d_new((size_t)(out->batch * out->most), sizeof(int32_t), "generation's input",
                     &out->token));
-    Z3D_TRY(z3d_new((size_t)(2 * out->batch), sizeof(int32_t), "generation's input",
-                    &out->position));
+    Z3D_TRY(
+        z3d_new((size_t)(2 * out->batch), sizeof(int32_t), "generation's input", &out->position));
     Z3D_TRY(z3d_new(logits, sizeof(float), "logits", &out->logits));
     return z3d_new(logits, sizeof(float), "logits", &out->last);
 }

@@ -18,12 +18,12 @@ typedef struct z3d_sequence {
 
 typedef struct z3d_decoder {
     z3d_engine *engine;
-    int64_t batch;     /* sequences that the engine works on together */
-    int64_t positions; /* tokens that the model sees at most */
-    int64_t columns;   /* logits of a sequence */
-    int64_t most;      /* tokens of a sequence in one call */
-    int32_t *token;    /* [batch, most] */
-    int32_t *position; /* [2, batch] */
+    int64_t batch;        /* sequences that the engine works on together */
+    int64_t positions;    /* tokens that the model sees at most */
+    int64_t columns;      /* logits of a sequence */
+    int64_t most;         /* tokens of a sequence in one call */
+    int32_t *token;       /* [batch, most] */
+    int32_t *position;    /* [2, batch] */
     float *logits, *last; /* [batch, columns]: of one call; what the owner reads */
 } z3d_decoder;
 

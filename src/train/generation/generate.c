@@ -44,9 +44,9 @@ static z3d_status next_token(generation *g, uint64_t draw) {
     float uniform =
         z3d_philox_uniform(z3d_philox(z3d_key(g->options->seed, "generate"), draw, 0).word[0]);
     /* Only ids that the tokenizer knows: the model's vocabulary may be larger, or padded. */
-    int32_t token = z3d_sample_token(g->decoder.last, g->tokenizer->vocab_size,
-                                     g->options->temperature, g->options->top_k, g->options->top_p,
-                                     uniform, g->scratch);
+    int32_t token =
+        z3d_sample_token(g->decoder.last, g->tokenizer->vocab_size, g->options->temperature,
+                         g->options->top_k, g->options->top_p, uniform, g->scratch);
     if (token < 0)
         return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are NaN or infinite",
                          (unsigned long long)draw);
