@@ -372,6 +372,8 @@ typedef struct z3d_buffer {
     z3d_rows rows; /* of a matrix: those that lie in it, OWN or ALL; of everything else ALL */
 } z3d_buffer;
 
+const char *z3d_mode_name(z3d_mode mode); /* "train" */
+
 typedef struct z3d_program {
     z3d_mode mode;
     z3d_program_config config;
