@@ -142,21 +142,21 @@ static bool has_halves(const picture *p) {
 static void draw_legend(const picture *p, z3d_string *out) {
     const z3d_simulation *simulation = p->simulation;
     static const char *const waits[] = {wait_colour}, *const bubbles[] = {bubble_colour};
-    double seconds = 0, compute = 0, bubble = 0, x = LEFT;
+    double seconds = 0, compute = 0, unused, x = LEFT;
+    double bubble = z3d_simulation_bubble(simulation, &unused);
     char text[96];
     for (int s = 0; s < simulation->stages; s++) {
         const z3d_step_time *t = &simulation->stage[s].time;
         seconds += t->seconds;
         compute += t->compute;
-        bubble += t->bubble;
     }
     for (int w = 0; w < WORKS; w++)
         if (w != WEIGHT || has_halves(p))
             x = legend_item(out, x, 62, works[w].shade, w == OTHER ? 1 : SHADES, works[w].name);
     snprintf(text, sizeof text, "exposed communication %.2f %%",
-             100 * (seconds - compute - bubble) / seconds);
+             100 * (1 - compute / seconds - bubble));
     x = legend_item(out, LEFT, 86, waits, 1, text);
-    snprintf(text, sizeof text, "bubble %.2f %%", 100 * bubble / seconds);
+    snprintf(text, sizeof text, "bubble %.2f %%", 100 * bubble);
     x = legend_item(out, x, 86, bubbles, 1, text);
     snprintf(text, sizeof text, "compute %.2f %% of all stages' time; shades: micro-batch mod %d",
              100 * compute / seconds, SHADES);
