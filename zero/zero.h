@@ -44,6 +44,7 @@ typedef struct z3d_engine_config {
     const char *
         trace_path; /* NULL: no timeline; else Chrome trace events of the first trace_steps steps */
     int64_t trace_steps;
+    const char *trace_run; /* which run it is, in the timeline of each rank; NULL: unknown */
     z3d_status (*enter)(void *context, const z3d_program *program,
                         int index); /* called before every instruction; NULL: none */
     void *enter_context;

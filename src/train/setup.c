@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "src/plan/choose/advice.h"
+#include "src/plan/timeline_picture.h"
 #include "src/train/placement.h"
 #include "src/train/trainer.h"
 
@@ -217,10 +218,26 @@ static z3d_status keep_instruction_files(z3d_trainer *trainer) {
     return Z3D_OK;
 }
 
+/* What all ranks' timelines say of the run: its title, and when rank 0 began it, to the nanosecond.
+ * Collective. */
+static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
+    struct timespec now;
+    struct tm utc;
+    char date[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &now, sizeof now, 0));
+    strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+    z3d_timeline_title(trainer->model, &trainer->mesh, &trainer->program, out);
+    if (trainer->config->training_device == Z3D_TRAINING_CUDA)
+        z3d_string_append(out, " (the host's times, not the GPU's)");
+    z3d_string_append(out, ", %s.%09ld UTC", date, now.tv_nsec);
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's title") : Z3D_OK;
+}
+
 /* Collective, agreed. */
 static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
-    z3d_string digest = {0}, trace = {0};
+    z3d_string digest = {0}, trace = {0}, run = {0};
     char name[48];
     z3d_status status = allocate_batches(trainer);
     fill_engine_config(trainer, &engine);
@@ -236,6 +253,10 @@ static z3d_status make_engine(z3d_trainer *trainer) {
         engine.trace_path = trace.text;
     }
     status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK && trainer->config->training_trace_steps > 0) {
+        status = z3d_trainer_agree(trainer, name_traced_run(trainer, &run));
+        engine.trace_run = run.text;
+    }
     trainer->graph_obstacle = z3d_graph_obstacle(&engine);
     if (status == Z3D_OK) {
         status = z3d_engine_create(&engine, &trainer->engine);
@@ -247,6 +268,7 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     }
     z3d_string_free(&digest);
     z3d_string_free(&trace);
+    z3d_string_free(&run);
     return status;
 }
 

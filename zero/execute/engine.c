@@ -85,7 +85,8 @@ static z3d_status create(z3d_engine *engine) {
                                    c->verify, &engine->set));
     Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
     Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
-    if (engine->trace) fprintf(engine->trace, "[\n");
+    if (engine->trace)
+        z3d_trace_begin(engine->trace, c, engine->set.program[Z3D_MODE_TRAIN]->num_instructions);
     Z3D_TRY(allocate(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         Z3D_TRY(make_executor(engine, engine->set.program[mode], &engine->executor[mode]));
@@ -130,7 +131,7 @@ void z3d_engine_destroy(z3d_engine *engine) {
     z3d_program_set_release(&engine->set);
     if (engine->digest) fclose(engine->digest);
     if (engine->trace) {
-        fprintf(engine->trace, "{}]\n");
+        z3d_trace_end(engine->trace);
         fclose(engine->trace);
     }
     free(engine);
@@ -153,6 +154,14 @@ static z3d_status flush_output(FILE *file, const char *what, const char *path) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
 }
 
+/* Each wait for a collective becomes an event, or does not any more. */
+static void trace_waits(z3d_executor *executor, bool on) {
+    for (int axes = 0; axes < Z3D_AXES_COUNT && executor->trace; axes++)
+        if (executor->group[axes])
+            z3d_group_set_wait_observer(executor->group[axes], on ? z3d_executor_trace_wait : NULL,
+                                        executor);
+}
+
 /* One whole run. */
 static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     z3d_executor *executor =
@@ -160,7 +169,10 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     if (!engine->set.program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
-    Z3D_TRY(z3d_executor_run(executor, host));
+    trace_waits(executor, true);
+    z3d_status status = z3d_executor_run(executor, host);
+    trace_waits(executor, false);
+    Z3D_TRY(status);
     engine->gathered[mode] = engine->set.again[mode] != NULL;
     Z3D_TRY(flush_output(engine->digest, "digest file", engine->config.digest_path));
     return flush_output(executor->trace, "trace file", engine->config.trace_path);
