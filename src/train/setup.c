@@ -250,10 +250,8 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
-/* Before any rank takes memory: whether all of this node find room. The first rank looks for all:
- * on every rank there must be room for the one that needs most. Collective, agreed. */
-static z3d_status check_room(z3d_trainer *trainer, int threads) {
-    z3d_status status = Z3D_OK;
+/* What each rank of this node may take. */
+static z3d_room room_of(const z3d_trainer *trainer) {
     int64_t available = z3d_device_available(trainer->device), host = z3d_host_available();
     int ranks = z3d_world_local_size(trainer->world);
     z3d_room room = {.device = available, .host = host == INT64_MAX ? host : host / ranks};
@@ -261,6 +259,33 @@ static z3d_status check_room(z3d_trainer *trainer, int threads) {
         room.device = room.host;
         room.shared = true;
     }
+    return room;
+}
+
+/* The same where nothing is trained. Collective, agreed. */
+static z3d_status check_inference_room(z3d_trainer *trainer, int threads) {
+    char need[24], there[24];
+    z3d_program_set set;
+    z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
+                                               threads, false, &set);
+    int64_t room = room_of(trainer).device;
+    int64_t bytes =
+        status == Z3D_OK ? set.program[z3d_program_set_main(&set)]->arena[Z3D_SPACE_DEVICE] : 0;
+    if (bytes > room)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY,
+                           "generation takes %s on this rank, but %s are available; start more "
+                           "ranks: they share the parameters",
+                           z3d_format_bytes(bytes, need, sizeof need),
+                           z3d_format_bytes(room, there, sizeof there));
+    z3d_program_set_release(&set);
+    return z3d_trainer_agree(trainer, status);
+}
+
+/* Before any rank takes memory: whether all of this node find room. The first rank looks for all:
+ * on every rank there must be room for the one that needs most. Collective, agreed. */
+static z3d_status check_room(z3d_trainer *trainer, int threads) {
+    z3d_status status = Z3D_OK;
+    z3d_room room = room_of(trainer);
     z3d_trainer_place(trainer, "start-up: looking for memory");
     if (trainer->rank == 0)
         status =
@@ -296,16 +321,21 @@ static z3d_status find_flops(z3d_trainer *trainer) {
 }
 
 /* Collective, agreed. */
-static z3d_status build(z3d_trainer *trainer) {
-    int threads;
+static z3d_status open_device(z3d_trainer *trainer, int *threads) {
     z3d_trainer_place(trainer, "start-up: sharing the cores");
     z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, &threads));
-    trainer->config->training_threads = threads;
-    Z3D_TRY(z3d_trainer_choose_gemm(trainer, threads));
+    Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, threads));
+    trainer->config->training_threads = *threads;
+    Z3D_TRY(z3d_trainer_choose_gemm(trainer, *threads));
     z3d_trainer_place(trainer, "start-up: opening the device");
-    Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
-    Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer)));
+    Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, *threads)));
+    return z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer));
+}
+
+/* Collective, agreed. */
+static z3d_status build(z3d_trainer *trainer) {
+    int threads;
+    Z3D_TRY(open_device(trainer, &threads));
     Z3D_TRY(z3d_trainer_choose_speeds(trainer));
     Z3D_TRY(z3d_trainer_choose_offload(trainer, threads));
     Z3D_TRY(check_room(trainer, threads));
@@ -347,12 +377,15 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
 }
 
 z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer) {
+    int threads;
     Z3D_TRY(begin_setup(trainer));
     Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
-    /* Nothing is trained: no activation checkpoints, no reason to measure. */
-    if (trainer->config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO)
-        trainer->config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
-    return build(trainer);
+    trainer->program.inference = true;
+    Z3D_TRY(open_device(trainer, &threads));
+    Z3D_TRY(check_inference_room(trainer, threads));
+    Z3D_TRY(make_groups(trainer));
+    z3d_trainer_place(trainer, "start-up: building the program");
+    return make_engine(trainer);
 }
 
 z3d_status z3d_trainer_setup(z3d_trainer *trainer) {

@@ -23,16 +23,16 @@ static z3d_status allocate(z3d_engine *engine) {
             return z3d_error_context(status, "the arena of %s",
                                      z3d_format_bytes(engine->arena_bytes[s], bytes, sizeof bytes));
     }
-    const z3d_program *train = engine->set.program[Z3D_MODE_TRAIN];
+    const z3d_program *common = engine->set.program[z3d_program_set_main(&engine->set)];
     if (!z3d_device_host_reads(engine->config.device)) {
-        engine->mailbox_bytes = z3d_executor_mailbox_bytes(train);
+        engine->mailbox_bytes = z3d_executor_mailbox_bytes(common);
         Z3D_TRY(z3d_device_alloc(engine->config.device, Z3D_SPACE_HOST, engine->mailbox_bytes,
                                  (void **)&engine->mailbox));
     }
     z3d_device_set_scratch(engine->config.device,
                            engine->arena[Z3D_SPACE_DEVICE] +
-                               train->buffer[Z3D_BUFFER_SCRATCH].offset,
-                           train->buffer[Z3D_BUFFER_SCRATCH].bytes);
+                               common->buffer[Z3D_BUFFER_SCRATCH].offset,
+                           common->buffer[Z3D_BUFFER_SCRATCH].bytes);
     return Z3D_OK;
 }
 
@@ -70,7 +70,7 @@ static void count_group_buffers(z3d_engine *engine) {
         engine->group_bytes += bytes;
         engine->planned[Z3D_SPACE_DEVICE].peak[Z3D_CATEGORY_COMMUNICATION] += bytes;
         engine->planned[Z3D_SPACE_DEVICE].total_peak += bytes;
-        z3d_ledger_add(&engine->executor[Z3D_MODE_TRAIN].measured[Z3D_SPACE_DEVICE],
+        z3d_ledger_add(&z3d_engine_main(engine)->measured[Z3D_SPACE_DEVICE],
                        Z3D_CATEGORY_COMMUNICATION, bytes);
     }
 }
@@ -92,11 +92,11 @@ static z3d_status create(z3d_engine *engine) {
         Z3D_TRY(make_executor(engine, engine->set.again[mode], &engine->again_executor[mode]));
     }
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-        z3d_program_ledger(engine->set.program[Z3D_MODE_TRAIN], (z3d_space)space,
+        z3d_program_ledger(z3d_engine_main(engine)->program, (z3d_space)space,
                            &engine->planned[space]);
     count_group_buffers(engine);
     engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
-    return c->without_values ? Z3D_OK : z3d_engine_init_parameters(engine);
+    return c->without_values || c->program.inference ? Z3D_OK : z3d_engine_init_parameters(engine);
 }
 
 z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out) {
@@ -234,13 +234,12 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
     return Z3D_OK;
 }
 
-z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
-                               float *out) {
-    z3d_host_step host = {.state = {.step = engine->step, .position = position},
-                          .micro = micro,
-                          .micro_count = 1,
-                          .output = out};
-    return run(engine, Z3D_MODE_GENERATE, &host);
+z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, const void *tokens,
+                               const void *positions, float *out) {
+    const z3d_micro_batch micro = {.field = {tokens, positions}};
+    z3d_host_step host = {
+        .state = {.step = engine->step}, .micro = &micro, .micro_count = 1, .output = out};
+    return run(engine, mode, &host);
 }
 
 /* ---- looking in ---- */
@@ -274,7 +273,7 @@ const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space) 
 }
 
 const z3d_ledger *z3d_engine_measured(const z3d_engine *engine, z3d_space space) {
-    return &engine->executor[Z3D_MODE_TRAIN].measured[space];
+    return &z3d_engine_main(engine)->measured[space];
 }
 
 int64_t z3d_engine_arena_bytes(const z3d_engine *engine) {

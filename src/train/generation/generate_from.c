@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/train/generate.h"
+#include "src/train/generation/generate.h"
 #include "src/train/text/text_files.h"
 #include "src/train/train.h"
 #include "src/train/trainer.h"
