@@ -281,8 +281,8 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     return status;
 }
 
-/* What each rank of this node may take. */
-static z3d_room room_of(const z3d_trainer *trainer) {
+/* What a rank of this node may take. */
+static z3d_room find_room(const z3d_trainer *trainer) {
     int64_t available = z3d_device_available(trainer->device), host = z3d_host_available();
     int ranks = z3d_world_local_size(trainer->world);
     z3d_room room = {.device = available, .host = host == INT64_MAX ? host : host / ranks};
@@ -299,7 +299,7 @@ static z3d_status check_inference_room(z3d_trainer *trainer, int threads) {
     z3d_program_set set;
     z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
                                                threads, false, &set);
-    int64_t room = room_of(trainer).device;
+    int64_t room = find_room(trainer).device;
     int64_t bytes =
         status == Z3D_OK ? set.program[z3d_program_set_main(&set)]->arena[Z3D_SPACE_DEVICE] : 0;
     if (bytes > room)
@@ -314,13 +314,12 @@ static z3d_status check_inference_room(z3d_trainer *trainer, int threads) {
 
 /* Before any rank takes memory: whether all of this node find room. The first rank looks for all:
  * on every rank there must be room for the one that needs most. Collective, agreed. */
-static z3d_status check_room(z3d_trainer *trainer, int threads) {
+static z3d_status check_room(z3d_trainer *trainer, int threads, const z3d_room *room) {
     z3d_status status = Z3D_OK;
-    z3d_room room = room_of(trainer);
     z3d_trainer_place(trainer, "start-up: looking for memory");
     if (trainer->rank == 0)
         status =
-            z3d_plan_check_room(trainer->config, z3d_world_size(trainer->world), threads, &room);
+            z3d_plan_check_room(trainer->config, z3d_world_size(trainer->world), threads, room);
     return z3d_trainer_agree(trainer, status);
 }
 
@@ -368,8 +367,9 @@ static z3d_status build(z3d_trainer *trainer) {
     int threads;
     Z3D_TRY(open_device(trainer, &threads));
     Z3D_TRY(z3d_trainer_choose_speeds(trainer));
-    Z3D_TRY(z3d_trainer_choose_offload(trainer, threads));
-    Z3D_TRY(check_room(trainer, threads));
+    z3d_room room = find_room(trainer);
+    Z3D_TRY(z3d_trainer_choose_program(trainer, threads, &room));
+    Z3D_TRY(check_room(trainer, threads, &room));
     Z3D_TRY(z3d_trainer_measure_peak(trainer));
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");
@@ -451,5 +451,6 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     free(trainer->targets);
     free(trainer->micro);
     z3d_string_free(&trainer->offload_why);
+    z3d_string_free(&trainer->gather_why);
     z3d_run_folder_release(&trainer->folder);
 }
