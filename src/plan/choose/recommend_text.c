@@ -40,7 +40,11 @@ static void append_limit(const z3d_fit_row *row, z3d_string *out) {
     int most = 0;
     for (int k = 1; k < Z3D_LOSS_COUNT; k++)
         if (row->loss[k] > row->loss[most]) most = k;
-    z3d_string_append(out, "%s %.1f %%", losses[most], 100 * row->loss[most] / row->seconds);
+    double share = row->loss[most] / row->seconds;
+    if (share < 5e-4)
+        z3d_string_append(out, "-");
+    else
+        z3d_string_append(out, "%s %.1f %%", losses[most], 100 * share);
 }
 
 static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
@@ -69,9 +73,13 @@ static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
 
 /* Where the memory goes, and what a way costs beyond the cheapest. */
 static void print_memory(const z3d_recommendation *r, z3d_string *out) {
-    const char *name = unit(r) == 1e-9 ? "GB" : "MB";
-    z3d_string_append(out, "\n%2s %-80s %-19s %s\n%2s", "",
-                      "peaks by category, of the rank that needs most", "packed", "extra a step",
+    int64_t most = 0;
+    for (int i = 0; i < r->count; i++)
+        if (r->row[i].memory.arena > most) most = r->row[i].memory.arena;
+    const double scale = most >= 1000000000 ? 1e-9 : 1e-6;
+    const char *name = scale == 1e-9 ? "GB" : "MB";
+    z3d_string_append(out, "\n   %s %-80s %-19s %s\n%2s", name,
+                      "of the rank that needs most: peaks by category", "packed", "extra a step",
                       "");
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         z3d_string_append(out, " %12s", z3d_category_name((z3d_category)category));
@@ -80,15 +88,15 @@ static void print_memory(const z3d_recommendation *r, z3d_string *out) {
         const z3d_fit_row *row = &r->row[i];
         z3d_string_append(out, "%2d", i + 1);
         for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-            z3d_string_append(out, " %12.2f", (double)row->ledger.peak[category] * unit(r));
-        z3d_string_append(out, " %9.2f %9.2f %9.2f %6.1f %%\n", (double)row->memory.arena * unit(r),
-                          (double)(row->memory.host_arena + row->memory.snapshot) * unit(r),
-                          (row->bytes_sent - least_sent(r)) * unit(r), 100 * row->recompute);
+            z3d_string_append(out, " %12.2f", (double)row->ledger.peak[category] * scale);
+        z3d_string_append(out, " %9.2f %9.2f %9.2f %6.1f %%\n", (double)row->memory.arena * scale,
+                          (double)(row->memory.host_arena + row->memory.snapshot) * scale,
+                          (row->bytes_sent - least_sent(r)) * scale, 100 * row->recompute);
     }
     z3d_string_append(out,
                       "Extra: what a rank sends more than the line that sends least (%.2f %s), and "
                       "FLOPs beyond the model's.\n",
-                      least_sent(r) * unit(r), name);
+                      least_sent(r) * scale, name);
 }
 
 static void print_keys(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
@@ -126,11 +134,12 @@ void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
     bool once = false;
     z3d_string_append(
         out,
-        "%d ranks, %lld samples a step; %s a device, %.3g GB of it outside the arena\n"
+        "%d rank%s, %lld samples a step; %s a device, %.3g GB of it outside the arena\n"
         "predicted on %s\n"
-        "%d arrangements of the ranks, %d ways in all: %d do not fit, %d were priced, the others "
-        "cannot be among these\n\n",
-        r->ranks, (long long)r->samples,
+        "arrangements of the ranks: %d; ways in all: %d; of them %d do not fit, %d were priced, "
+        "the "
+        "others cannot be among these\n\n",
+        r->ranks, r->ranks == 1 ? "" : "s", (long long)r->samples,
         z3d_format_bytes((int64_t)(h->memory_gib * 1073741824.0), capacity, sizeof capacity),
         h->overhead_gb, h->name, r->layouts, r->ways, r->too_large, r->priced);
     z3d_string_append(

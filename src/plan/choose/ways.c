@@ -206,7 +206,8 @@ double z3d_ways_capacity(const z3d_ways *w) {
 /* *any: it may fit. */
 static z3d_status add_way(z3d_ways *w, const z3d_alone *alone, z3d_way way, bool *any) {
     const z3d_fit_frame *f = &w->frame[way.frame];
-    double micros = (double)(f->samples / alone->micro_batch);
+    int64_t count = f->samples / alone->micro_batch;
+    double micros = (double)count;
     way.granularity = alone->granularity;
     way.micro_batch = alone->micro_batch;
     way.seconds = least_seconds(&f->layout, alone, micros, way.stage);
