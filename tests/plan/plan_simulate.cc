@@ -380,7 +380,8 @@ TEST(Simulate, APictureOfASchedule) {
     EXPECT_NE(svg.find(share), std::string::npos) << share;
     size_t open = 0, closed = 0;
     for (size_t at = 0; (at = svg.find("<rect", at)) != std::string::npos; at++) open++;
-    for (size_t at = 0; (at = svg.find("/>", at)) != std::string::npos; at++) closed++;
+    for (const char *end : {"/>", "</rect>"})
+        for (size_t at = 0; (at = svg.find(end, at)) != std::string::npos; at++) closed++;
     EXPECT_GT(open, 4U * 5 * 2);
     EXPECT_GE(closed, open);
 }

@@ -95,7 +95,7 @@
   X(training_peak_tflops, "training.peak_tflops", FLOAT, "0", "[0,1e6]", "peak TFLOP/s of one rank, for MFU; 0: measured with matrix products on the cpu device") \
   X(training_watchdog_timeout, "training.watchdog_timeout", FLOAT, "600", "[0,1e9]", "seconds in one wait, or without an answer from a disk, after which the run ends with a report of who waits for whom; 0: no limit") \
   X(training_digest, "training.digest", BOOL, "false", "", "write a digest of every instruction's output (slow)") \
-  X(training_trace_steps, "training.trace_steps", INT, "0", "[0,1e6]", "number of first steps whose timeline is written for Perfetto") \
+  X(training_trace_steps, "training.trace_steps", INT, "0", "[0,1e6]", "number of first steps whose timeline is written, for `zero3d trace` and Perfetto") \
   X(training_verify, "training.verify", BOOL, "true", "", "verify the step program before running it") \
   X(training_time_limit, "training.time_limit", FLOAT, "0", "[0,1e9]", "seconds after which the run ends as after SIGTERM: it saves a checkpoint if checkpoint.interval is set; 0: no limit") \
   X(checkpoint_dir, "checkpoint.dir", STRING, "", "", "folder of the run's checkpoints; unset: checkpoints in run.dir") \

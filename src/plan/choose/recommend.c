@@ -171,14 +171,17 @@ static z3d_status refuse(search *s) {
     return Z3D_ERROR(
         Z3D_ERR_MEMORY,
         "no way fits %d ranks with %s each: %s with ZeRO-%d, granularity %s%s%s and micro-batch "
-        "%lld needs %s, which is %s too much (its largest part is %s); use more ranks",
+        "%lld needs %s, which is %s too much (its largest part is %s); use more "
+        "ranks%s",
         s->out->ranks, z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
         z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row.stage,
         z3d_fit_granularities[row.granularity], row.partition ? ", P_a" : "",
         row.offload ? ", cpu" : "", (long long)row.micro_batch,
         z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
         z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
-        z3d_category_name(z3d_fit_largest(&row.ledger)));
+        z3d_category_name(z3d_fit_largest(&row.ledger)),
+        s->ways.fixed.tensor || s->ways.fixed.pipeline ? ", or leave tensor and pipeline size out"
+                                                       : "");
 }
 
 /* ---- the search ---- */
