@@ -326,8 +326,8 @@ static const struct attempt {
                 {by_first, false},
                 {by_class_first, false},
                 {by_class_size, true},
-                {by_duration, false},
                 {by_contention_duration, false},
+                {by_duration, false},
                 {by_area, false},
                 {by_contention_size, false},
                 {by_last, false},
@@ -341,7 +341,7 @@ static const struct attempt {
                 {by_contention_size, true},
                 {by_last, true},
                 {by_size_duration, true}};
-enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 7 };
+enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 6 };
 
 /* Durations are of one class as long as the next longer one is not twice as long; all short ones
  * are of one class. */
