@@ -148,12 +148,16 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     Z3D_TRY(status);
     config.rough_memory = w->node.rough;
     int last = w->layout.pipeline - 1;
+    z3d_timetables *timetables;
+    status = z3d_timetables_create(&config, w->layout.pipeline, &timetables);
+    config.pipeline.timetables = timetables;
     for (int i = 0; i <= last && status == Z3D_OK;
          i = w->rough && i == 1 && last > 1 ? last : i + 1)
         status = take_stage(w, &config, i, row);
     z3d_mesh fullest = place_of_stage(w, &config, 0);
     int64_t samples = z3d_samples_of(&config, &fullest);
     z3d_plan_program_config_release(&config);
+    z3d_timetables_destroy(timetables);
     Z3D_TRY(status);
     z3d_fit_add_batch(w, row, samples, accumulation);
     return Z3D_OK;
