@@ -21,11 +21,14 @@ static double *end_of(const struct ends *ends, z3d_pass pass, int chunk, int mic
 }
 
 static z3d_status find_ends(const z3d_schedule *s, struct ends *out) {
-    /* Backward takes twice as long as forward; which cost it is does not matter to the result. */
-    static const double cost[Z3D_PASS_COUNT] = {[Z3D_PASS_FORWARD] = 1,
-                                                [Z3D_PASS_BACKWARD] = 2,
-                                                [Z3D_PASS_BACKWARD_INPUT] = 1,
-                                                [Z3D_PASS_BACKWARD_WEIGHT] = 1};
+    /* Backward takes twice as long as forward; which cost it is does not matter to the result.
+     * Transfers take some time, how much does not matter either: then what is needed at once comes
+     * before what is not. */
+    static const double transfer = 1;
+    static const double cost[Z3D_PASS_COUNT] = {[Z3D_PASS_FORWARD] = 16,
+                                                [Z3D_PASS_BACKWARD] = 32,
+                                                [Z3D_PASS_BACKWARD_INPUT] = 16,
+                                                [Z3D_PASS_BACKWARD_WEIGHT] = 16};
     size_t tasks = (size_t)s->first[s->stages];
     size_t passes = Z3D_PASS_COUNT * (size_t)s->chunks * (size_t)s->micros;
     double *by_task = NULL;
@@ -33,7 +36,7 @@ static z3d_status find_ends(const z3d_schedule *s, struct ends *out) {
     z3d_status status = z3d_new(tasks, sizeof *by_task, "pipeline schedule", &by_task);
     if (status == Z3D_OK)
         status = z3d_new(passes, sizeof *out->end, "pipeline schedule", &out->end);
-    if (status == Z3D_OK) status = z3d_schedule_times(s, cost, by_task);
+    if (status == Z3D_OK) status = z3d_schedule_times(s, cost, transfer, by_task);
     for (size_t i = 0; i < tasks && status == Z3D_OK; i++)
         *end_of(out, s->task[i].pass, s->task[i].chunk, s->task[i].micro) = by_task[i];
     free(by_task);
@@ -176,15 +179,14 @@ static void finish_sends(struct builder *b, int end) {
             emit_transfer(b, Z3D_PHASE_WAIT, &b->transfer[b->finished]);
 }
 
-/* What the task needs has been started, in order; with overlap also what the next one needs, as far
- * as the order allows. */
+/* What the task needs has been started, in order; with overlap also what the next one needs, if
+ * only receives are before it. */
 void z3d_builder_receive(struct builder *b, int task) {
     if (!b->of_task) return;
-    int last = b->of_task[task].receive, ahead = b->program->config.overlap ? 1 : 0;
+    bool ahead = b->program->config.overlap && task + 1 < b->num_tasks;
+    int last = b->of_task[task].receive, next = ahead ? b->of_task[task + 1].receive : -1;
     start_through(b, last);
-    while (b->started < b->num_transfers && !b->transfer[b->started].send &&
-           b->transfer[b->started].task <= task + ahead)
-        start_through(b, b->started);
+    while (b->started <= next && !b->transfer[b->started].send) start_through(b, b->started);
     if (last >= 0) finish_receive(b, &b->transfer[last]);
 }
 
