@@ -65,8 +65,9 @@ struct work {
 
 /* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All
  * ranks start theirs in one order, that of `when`: the end of the pass that makes it, if every pass
- * took its usual time (z3d_schedule_times). So the first in that order of those that are not over
- * has been started at both ends, or will be before its rank waits for another one. */
+ * took its usual time, and transfers a little (z3d_schedule_times). So the first in that order of
+ * those that are not over has been started at both ends, or will be before its rank waits for
+ * another one. */
 struct transfer {
     double when;
     int unit, micro, task; /* task: of this stage, that sends or needs it */

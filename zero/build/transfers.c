@@ -135,15 +135,14 @@ static void finish_sends(struct builder *b, int end) {
             emit_transfer(b, Z3D_PHASE_WAIT, &b->transfer[b->finished]);
 }
 
-/* What the task needs has been started, in order; with overlap also what the next one needs, as far
- * as the order allows. */
+/* What the task needs has been started, in order; with overlap also what the next one needs, if
+ * only receives are before it. */
 void z3d_builder_receive(struct builder *b, int task) {
     if (!b->of_task) return;
-    int last = b->of_task[task].receive, ahead = b->program->config.overlap ? 1 : 0;
+    bool ahead = b->program->config.overlap && task + 1 < b->num_tasks;
+    int last = b->of_task[task].receive, next = ahead ? b->of_task[task + 1].receive : -1;
     start_through(b, last);
-    while (b->started < b->num_transfers && !b->transfer[b->started].send &&
-           b->transfer[b->started].task <= task + ahead)
-        start_through(b, b->started);
+    while (b->started <= next && !b->transfer[b->started].send) start_through(b, b->started);
     if (last >= 0) finish_receive(b, &b->transfer[last]);
 }
 

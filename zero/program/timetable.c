@@ -24,11 +24,14 @@ static z3d_status make_schedule(const z3d_program_config *config, int stages, bo
 }
 
 static z3d_status find_ends(z3d_timetable *t) {
-    /* Backward takes twice as long as forward; which cost it is does not matter to the result. */
-    static const double cost[Z3D_PASS_COUNT] = {[Z3D_PASS_FORWARD] = 1,
-                                                [Z3D_PASS_BACKWARD] = 2,
-                                                [Z3D_PASS_BACKWARD_INPUT] = 1,
-                                                [Z3D_PASS_BACKWARD_WEIGHT] = 1};
+    /* Backward takes twice as long as forward; which cost it is does not matter to the result.
+     * Transfers take some time, how much does not matter either: then what is needed at once comes
+     * before what is not. */
+    static const double transfer = 1;
+    static const double cost[Z3D_PASS_COUNT] = {[Z3D_PASS_FORWARD] = 16,
+                                                [Z3D_PASS_BACKWARD] = 32,
+                                                [Z3D_PASS_BACKWARD_INPUT] = 16,
+                                                [Z3D_PASS_BACKWARD_WEIGHT] = 16};
     const z3d_schedule *s = t->schedule;
     size_t tasks = (size_t)s->first[s->stages], passes = (size_t)s->chunks * (size_t)s->micros;
     double *by_task = NULL;
@@ -37,7 +40,7 @@ static z3d_status find_ends(z3d_timetable *t) {
         status = z3d_new(passes, sizeof(double), "pipeline schedule", &t->forward_end);
     if (status == Z3D_OK)
         status = z3d_new(passes, sizeof(double), "pipeline schedule", &t->gradient_end);
-    if (status == Z3D_OK) status = z3d_schedule_times(s, cost, by_task);
+    if (status == Z3D_OK) status = z3d_schedule_times(s, cost, transfer, by_task);
     for (size_t i = 0; i < tasks && status == Z3D_OK; i++) {
         z3d_task task = s->task[i];
         double *end = task.pass == Z3D_PASS_FORWARD ? t->forward_end : t->gradient_end;
