@@ -42,14 +42,14 @@ static const char help[] =
     "  --trace FILE      writes the predicted timeline, for Perfetto\n"
     "  --schedule FILE.svg  draws the predicted timeline of all pipeline stages: micro-batches,\n"
     "                    exposed communication and bubble\n"
-    "  --fit SIZE        finds the fastest configuration for this model and batch on devices of "
+    "  --fit SIZE        finds the ten fastest ways to train this model and batch on devices of "
     "SIZE\n"
-    "                    (16GiB; or `device`: the size in --hardware FILE). Tries ZeRO stages,\n"
-    "                    granularities, P_a, host memory and micro-batches; one line each\n"
-    "  --recommend       finds the ten fastest ways to train this model and batch on N ranks of "
-    "the\n"
-    "                    machine. Chooses tensor and pipeline size, chunks, schedule, ZeRO stage,\n"
-    "                    micro-batch and recompute; train_batch_size stays\n"
+    "                    (16GiB; or `device`: the size in --hardware FILE). Chooses tensor and\n"
+    "                    pipeline size, chunks and schedule where the configuration does not set\n"
+    "                    them, and ZeRO stage, recompute, P_a, host memory and micro-batch\n"
+    "  --recommend       the same on the machine of --hardware; chooses the sizes and the "
+    "schedule\n"
+    "                    also where the configuration sets them; train_batch_size stays\n"
     "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
@@ -89,7 +89,8 @@ static z3d_status draw_schedule(const z3d_case *of, const z3d_hardware *hardware
 }
 
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
-                        const z3d_hardware *hardware, const priced *options, z3d_string *text) {
+                        const z3d_hardware *hardware, const z3d_gather_price gathers[2],
+                        const priced *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
     double tokens = 0;
@@ -111,7 +112,7 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
         status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                            strerror(errno));
     Z3D_TRY(status);
-    Z3D_TRY(z3d_estimate_gathers(config, node, of, hardware, 0, &estimate));
+    memcpy(estimate.gather, gathers, sizeof estimate.gather);
     if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     if (options->json)
@@ -124,11 +125,12 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
 
 /* The same configuration on the sim device. */
 static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
-                          const priced *options, z3d_string *text) {
+                          const z3d_gather_price gathers[2], const priced *options,
+                          z3d_string *text) {
     z3d_case *of;
     z3d_sim_node node = z3d_case_node(config, hardware);
     Z3D_TRY(z3d_case_create(config, ranks, rank, node, &of));
-    z3d_status status = price(config, of, node, hardware, options, text);
+    z3d_status status = price(config, of, node, hardware, gathers, options, text);
     z3d_case_destroy(of);
     return status;
 }
@@ -172,37 +174,27 @@ static z3d_status write_best(const z3d_config *config, const char *how, double s
     return status;
 }
 
-static z3d_status fit_config(z3d_config *config, int ranks, const priced *options,
-                             z3d_string *text) {
-    z3d_hardware hardware;
-    z3d_fit fit;
-    bool known;
-    char how[80];
-    Z3D_TRY(read_hardware(config, options, &known, &hardware));
-    if (!known) Z3D_TRY(z3d_nominal_machine(config, &hardware));
-    Z3D_TRY(fit_capacity(options->fit, known, &hardware));
-    Z3D_TRY(z3d_fit_walk(config, ranks, &hardware, &fit));
-    if (options->json)
-        z3d_fit_json(&fit, text);
-    else
-        z3d_fit_print(&fit, text);
-    snprintf(how, sizeof how, "--fit %s", options->fit);
-    return write_best(config, how, fit.row[0].seconds, &hardware, options, text);
-}
-
-static z3d_status recommend_config(z3d_config *config, int ranks, const priced *options,
-                                   z3d_string *text) {
+/* --fit and --recommend. */
+static z3d_status find_best(z3d_config *config, int ranks, const priced *options,
+                            z3d_string *text) {
     z3d_hardware hardware;
     z3d_recommendation found;
     bool known;
+    char how[80] = "--recommend";
     Z3D_TRY(read_hardware(config, options, &known, &hardware));
-    if (!known) return Z3D_ERROR(Z3D_ERR_USAGE, "--recommend needs --hardware FILE");
-    Z3D_TRY(z3d_recommend(config, ranks, &hardware, &found));
+    if (!known && options->recommend)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--recommend needs --hardware FILE");
+    if (!known) Z3D_TRY(z3d_nominal_machine(config, &hardware));
+    if (options->fit) {
+        Z3D_TRY(fit_capacity(options->fit, known, &hardware));
+        snprintf(how, sizeof how, "--fit %s", options->fit);
+    }
+    Z3D_TRY(z3d_recommend(config, ranks, &hardware, options->fit != NULL, &found));
     if (options->json)
         z3d_recommend_json(&found, text);
     else
         z3d_recommend_print(&found, text);
-    return write_best(config, "--recommend", found.row[0].seconds, &hardware, options, text);
+    return write_best(config, how, found.row[0].seconds, &hardware, options, text);
 }
 
 /* What --memory adds. */
@@ -216,17 +208,31 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
     return status;
 }
 
+/* Decides what is `auto`, and says why. */
+static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
+                         z3d_gather_price gathers[2], z3d_string *text) {
+    z3d_string offload = {0}, gather = {0};
+    z3d_status status = z3d_choose_offload(config, ranks, hardware, &offload);
+    if (status == Z3D_OK)
+        status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &gather);
+    if (offload.length && !quiet)
+        z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", offload.text);
+    if (gather.length && !quiet)
+        z3d_string_append(text, "pipeline_gather auto: %s\n\n", gather.text);
+    z3d_string_free(&offload);
+    z3d_string_free(&gather);
+    return status;
+}
+
 static z3d_status plan_config(z3d_config *config, int ranks, int rank, const priced *options,
                               z3d_string *text) {
     z3d_hardware hardware;
+    z3d_gather_price gathers[2];
     z3d_plan *plan = NULL;
-    z3d_string why = {0};
     bool known;
     z3d_status status = read_hardware(config, options, &known, &hardware);
     if (status == Z3D_OK)
-        status = z3d_choose_offload(config, ranks, known ? &hardware : NULL, &why);
-    if (status == Z3D_OK && why.length && !options->json)
-        z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", why.text);
+        status = choose(config, ranks, known ? &hardware : NULL, options->json, gathers, text);
     if (status == Z3D_OK && (!options->hardware || options->print_program || options->memory)) {
         status = z3d_plan_create(config, ranks, rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, options->print_program, text);
@@ -234,9 +240,8 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
         if (options->hardware) z3d_string_append(text, "\n");
     }
     if (status == Z3D_OK && options->hardware)
-        status = predict(config, ranks, rank, &hardware, options, text);
+        status = predict(config, ranks, rank, &hardware, gathers, options, text);
     z3d_plan_destroy(plan);
-    z3d_string_free(&why);
     return status;
 }
 
@@ -244,8 +249,8 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
 static z3d_status check_options(const priced *p, bool rank) {
     bool chooses = p->fit || p->recommend;
     if (p->fit && p->recommend)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes and --recommend chooses "
-                                        "them; use one of the two");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes that the configuration "
+                                        "sets, --recommend none; use one of the two");
     if (chooses && (p->tokens || p->trace || p->schedule || rank || p->print_program || p->memory))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--%s accepts only --hardware, --calibration, --ranks, --json and --write",
@@ -288,9 +293,8 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(check_options(&prediction, rank_text != NULL));
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
-    z3d_status status = prediction.fit ? fit_config(config, ranks, &prediction, text)
-                        : prediction.recommend
-                            ? recommend_config(config, ranks, &prediction, text)
+    z3d_status status = prediction.fit || prediction.recommend
+                            ? find_best(config, ranks, &prediction, text)
                             : plan_config(config, ranks, rank, &prediction, text);
     z3d_config_destroy(config);
     return status;

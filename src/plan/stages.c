@@ -26,6 +26,8 @@ z3d_status z3d_plan_stages(z3d_plan *plan) {
     const z3d_mesh *mesh = &plan->mesh;
     int stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
     int own = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
+    z3d_program_config config = plan->program_config;
+    config.pipeline.timetables = plan->set.config.pipeline.timetables;
     Z3D_TRY(z3d_new((size_t)stages, sizeof *plan->stage, "pipeline stages", &plan->stage));
     for (int s = 0; s < stages; s++) {
         z3d_program_set set;
@@ -35,13 +37,23 @@ z3d_status z3d_plan_stages(z3d_plan *plan) {
             continue;
         }
         at.rank = z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s);
-        z3d_status status = z3d_program_set_create(plan->model, &at, &plan->program_config,
-                                                   plan->threads, false, &set);
+        z3d_status status =
+            z3d_program_set_create(plan->model, &at, &config, plan->threads, false, &set);
         if (status == Z3D_OK) take(&set, &plan->stage[s]);
         z3d_program_set_release(&set);
         Z3D_TRY(status);
     }
     return Z3D_OK;
+}
+
+void z3d_plan_few_micro_batches(const z3d_program_config *program, int stages, const char *before,
+                                z3d_string *out) {
+    int micros = program->accumulation;
+    if (micros >= stages) return;
+    z3d_string_append(out,
+                      "%sfewer micro-batches (%d) than pipeline stages (%d): at most %d stage%s at "
+                      "a time; raise gradient_accumulation_steps\n",
+                      before, micros, stages, micros, micros == 1 ? " works" : "s work");
 }
 
 static int fullest(const z3d_plan *plan) {
@@ -80,4 +92,5 @@ void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out) {
         layout->num_chunks / layout->stages, layout->num_chunks > layout->stages ? "s" : "", most,
         z3d_format_bytes(plan->stage[most].arena[Z3D_SPACE_DEVICE], bytes, sizeof bytes));
     for (int s = 0; s < layout->stages; s++) append_stage(plan, s, out);
+    z3d_plan_few_micro_batches(&plan->program_config, layout->stages, "  warning: ", out);
 }
