@@ -80,19 +80,29 @@ typedef struct generation {
     z3d_engine *engine;
     z3d_tokenizer *tokenizer;
     const z3d_generate_options *options;
-    int64_t seq, columns; /* tokens that the program takes, logits that it gives */
-    int32_t *history;     /* all tokens so far */
-    int64_t length;
+    int64_t seq, columns;      /* tokens that the program takes, logits that it gives */
+    z3d_token_list history;    /* all tokens so far */
     int32_t *tokens, *targets; /* [seq] */
     float *logits;             /* [columns] */
     int32_t *scratch;
 } generation;
 
+/* An empty prompt stands for a text's beginning: where the tokenizer puts nothing there, it follows
+ * the end of another one. */
+static z3d_status encode_prompt(generation *g) {
+    z3d_tokenizer *t = g->tokenizer;
+    int32_t first = t->begin_of_text;
+    if (first < 0 && !*g->options->prompt) first = t->end_of_text;
+    Z3D_TRY(z3d_token_list_reserve(&g->history, 1));
+    if (first >= 0) g->history.id[g->history.count++] = first;
+    Z3D_TRY(t->ops->encode(t, g->options->prompt, strlen(g->options->prompt), &g->history));
+    return z3d_token_list_reserve(&g->history, (size_t)g->options->tokens);
+}
+
 static z3d_status prepare(generation *g) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
     const z3d_program *program = z3d_engine_program(g->engine, Z3D_MODE_GENERATE);
     const z3d_unit *last = &program->model->unit[program->model->num_units - 1];
-    size_t prompt = strlen(g->options->prompt), encoded;
     g->seq = program->model->field[0].bytes_per_sample / (int64_t)sizeof(int32_t);
     g->columns = last->output_elements[Z3D_MODE_GENERATE];
     if (g->columns < tokenizer->vocab_size)
@@ -100,22 +110,16 @@ static z3d_status prepare(generation *g) {
                          "the model has %lld token ids; the %s tokenizer needs %d: use the "
                          "tokenizer of the run (data.tokenizer, data.vocab)",
                          (long long)g->columns, tokenizer->ops->name, tokenizer->vocab_size);
-    size_t room = prompt + 1 + (size_t)g->options->tokens;
-    Z3D_TRY(z3d_new(room, sizeof(int32_t), "generated tokens", &g->history));
     Z3D_TRY(z3d_new((size_t)g->seq, sizeof(int32_t), "generation's input", &g->tokens));
     Z3D_TRY(z3d_new((size_t)g->columns, sizeof(float), "logits", &g->logits));
     Z3D_TRY(z3d_new((size_t)tokenizer->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
-    g->history[0] = tokenizer->end_of_text;
-    Z3D_TRY(
-        tokenizer->ops->encode(g->tokenizer, g->options->prompt, prompt, g->history + 1, &encoded));
-    g->length = 1 + (int64_t)encoded;
-    return Z3D_OK;
+    return encode_prompt(g);
 }
 
 /* The next token behind the history: the program takes one sample, its last seq tokens. */
 static z3d_status next_token(generation *g, uint64_t draw) {
-    int64_t known = g->length < g->seq ? g->length : g->seq;
-    memcpy(g->tokens, g->history + g->length - known, (size_t)known * sizeof(int32_t));
+    int64_t length = (int64_t)g->history.count, known = length < g->seq ? length : g->seq;
+    memcpy(g->tokens, g->history.id + length - known, (size_t)known * sizeof(int32_t));
     z3d_micro_batch micro = {.field = {g->tokens}}; /* no targets: nothing is compared */
     Z3D_TRY(z3d_engine_generate(g->engine, &micro, known - 1, g->logits));
     float uniform =
@@ -126,16 +130,18 @@ static z3d_status next_token(generation *g, uint64_t draw) {
     if (token < 0)
         return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are NaN or infinite",
                          (unsigned long long)draw);
-    g->history[g->length++] = token;
+    g->history.id[g->history.count++] = token;
     return Z3D_OK;
 }
 
-static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
+static z3d_status decode(const generation *g, size_t first, z3d_string *out) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
-    for (int64_t i = first, begin = first; i <= g->length; i++) {
-        bool end = i < g->length && g->history[i] == tokenizer->end_of_text;
-        if (i < g->length && !end) continue;
-        Z3D_TRY(tokenizer->ops->decode(tokenizer, g->history + begin, (size_t)(i - begin), out));
+    const int32_t *id = g->history.id;
+    for (size_t i = first, begin = first; i <= g->history.count; i++) {
+        bool end = i < g->history.count && id[i] == tokenizer->end_of_text;
+        bool begins = begin > first || !*g->options->prompt;
+        if (i < g->history.count && !end) continue;
+        Z3D_TRY(tokenizer->ops->decode(tokenizer, id + begin, i - begin, begins, out));
         if (end) z3d_string_append(out, "\n<|endoftext|>\n");
         begin = i + 1;
     }
@@ -155,7 +161,7 @@ z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
     enum { TOKENS_A_QUESTION = 8 };
     generation g = {.engine = engine, .tokenizer = tokenizer, .options = options};
     z3d_status status = prepare(&g);
-    int64_t first = g.length;
+    size_t first = g.history.count;
     *stopped = false;
     for (int64_t i = 0; i < options->tokens && status == Z3D_OK; i++) {
         if (i % TOKENS_A_QUESTION == 0) status = agree_on_stop(&g, stopped);
@@ -163,7 +169,7 @@ z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
         status = next_token(&g, (uint64_t)i);
     }
     if (status == Z3D_OK) status = decode(&g, first, out);
-    free(g.history);
+    z3d_token_list_free(&g.history);
     free(g.tokens);
     free(g.logits);
     free(g.scratch);
