@@ -55,5 +55,10 @@ struct z3d_tokenizer {
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out);
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
+/* Appends what a model continues: what begins a text, then the text's ids. An empty text is a new
+ * one: where nothing begins a text, it follows the end of another. So there is at least one id.
+ * Errors: encode's. */
+z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                z3d_token_list *out);
 
 #endif

@@ -193,17 +193,18 @@ TEST(Dropout, OnlyInTraining) {
     EXPECT_EQ((double)(BATCH * SEQ - 1), a.state.valid_targets);
 }
 
-// The logits that GENERATE hands out give the loss that EVALUATE computes.
+// The logits that generation hands out give the loss that EVALUATE computes.
 void compare_logits(bool sequence_parallel) {
     Gpt gpt(ranks, 0, sequence_parallel);
     Chain chain(gpt.model, device, tensor, BATCH);
     fill(chain);
     ASSERT_Z3D(chain.forward(Z3D_MODE_EVALUATE));
     double expected = chain.state.loss_sum, loss = 0;
-    int64_t padded = gpt.model->unit[gpt.model->num_units - 1].output_elements[Z3D_MODE_GENERATE];
+    int64_t padded = gpt.model->unit[gpt.model->num_units - 1].output_elements[Z3D_MODE_PREFILL];
     for (int64_t position = 0; position < SEQ; position++) {
-        chain.state.position = position;
-        ASSERT_Z3D(chain.forward(Z3D_MODE_GENERATE));
+        for (int64_t b = 0; b < BATCH; b++)
+            chain.positions[(size_t)(BATCH + b)] = (int32_t)position;
+        ASSERT_Z3D(chain.forward(Z3D_MODE_PREFILL));
         for (int64_t b = 0; b < BATCH; b++) {
             int32_t target = chain.targets[(size_t)(b * SEQ + position)];
             const float *logits = (const float *)chain.output.back().data() + b * padded;

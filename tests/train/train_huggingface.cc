@@ -246,6 +246,24 @@ TEST(HuggingFace, OtherFilesAreRefused) {
     EXPECT_EQ(merges.status, Z3D_ERR_CONFIG);
 }
 
+// What a model continues: a new text where there is no prompt.
+TEST(HuggingFace, PromptsFollowWhatBeginsAText) {
+    auto prompt = [](Json &t, const std::string &text) {
+        z3d_token_list list = {};
+        EXPECT_EQ(z3d_tokenizer_prompt(t.tokenizer, text.data(), text.size(), &list), Z3D_OK);
+        std::vector<int32_t> ids(list.id, list.id + list.count);
+        z3d_token_list_free(&list);
+        return ids;
+    };
+    Json with(fixtures + "/llama3"), without(fixtures + "/qwen");
+    std::vector<int32_t> wanted = with.encode("The");
+    wanted.insert(wanted.begin(), with.tokenizer->begin_of_text);
+    EXPECT_EQ(prompt(with, "The"), wanted);
+    EXPECT_EQ(prompt(without, "The"), without.encode("The"));
+    EXPECT_EQ(prompt(with, ""), std::vector<int32_t>{with.tokenizer->begin_of_text});
+    EXPECT_EQ(prompt(without, ""), std::vector<int32_t>{without.tokenizer->end_of_text});
+}
+
 // A document begins with its first token where that is not what ends the one before it.
 TEST(HuggingFace, DocumentsHaveWhatBeginsAndEndsThem) {
     Folder folder;

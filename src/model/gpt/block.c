@@ -98,17 +98,48 @@ static z3d_status project(z3d_unit_run *run, const z3d_tensor_lane *lane,
     z3d_unit_workspace_release(run, mark);
     return Z3D_LAUNCH(run->device, dropout_forward, .x = (char *)all + z3d_gpt_own_offset(run),
                       .bias = projection->bias, .residual = residual, .y = y, .rows = own.count,
-                      .first = own.first, .seq = c->seq_length, .cols = c->hidden_size,
+                      .first = own.first, .seq = run->tokens, .cols = c->hidden_size,
                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site));
+}
+
+/* Queries, keys and values lie beside each other in each row of qkv: where part 0, 1 or 2 begins.
+ */
+static void *qkv_part(const z3d_unit_run *run, void *qkv, int64_t part) {
+    return (char *)qkv + part * width(run, gpt_of(run)->local_hidden);
+}
+
+/* Where the heads' keys and values are. */
+typedef struct block_keys {
+    const void *k, *v;
+    int64_t stride, capacity;
+} block_keys;
+
+/* In generation: those of this call go to the cache, which has those before them. */
+static z3d_status find_keys(const z3d_unit_run *run, void *qkv, block_keys *out) {
+    const int64_t cols = gpt_of(run)->local_hidden, capacity = gpt_of(run)->config.seq_length;
+    void *cache[] = {run->cache, (char *)run->cache + run->batch * capacity * width(run, cols)};
+    *out = (block_keys){qkv_part(run, qkv, 1), qkv_part(run, qkv, 2), 3 * cols, run->tokens};
+    if (!run->cache) return Z3D_OK;
+    for (int part = 0; part < 2; part++)
+        Z3D_TRY(Z3D_LAUNCH(run->device, cache_store, .x = qkv_part(run, qkv, part + 1),
+                           .cache = cache[part], .starts = z3d_unit_starts(run),
+                           .batch = run->batch, .seq = run->tokens, .capacity = capacity,
+                           .cols = cols, .stride = 3 * cols, .dtype = run->dtype));
+    *out = (block_keys){cache[0], cache[1], cols, capacity};
+    return Z3D_OK;
 }
 
 /* saved->attention = the local heads' attention. */
 static z3d_status attend(const z3d_unit_run *run, const block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
+    block_keys keys;
+    Z3D_TRY(find_keys(run, saved->qkv, &keys));
     return Z3D_LAUNCH(
-        run->device, attention_forward, .qkv = saved->qkv, .out = saved->attention,
-        .log_sum_exp = saved->log_sum_exp, .batch = run->batch, .seq = gpt->config.seq_length,
-        .heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        run->device, attention_forward, .q = saved->qkv, .k = keys.k, .v = keys.v,
+        .out = saved->attention, .log_sum_exp = saved->log_sum_exp, .starts = z3d_unit_starts(run),
+        .batch = run->batch, .seq = run->tokens, .capacity = keys.capacity,
+        .heads = gpt->local_heads, .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        .q_stride = 3 * gpt->local_hidden, .kv_stride = keys.stride,
         .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
         .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention"));
 }
@@ -216,9 +247,12 @@ static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
                                     d_attention));
     if (!input) return Z3D_OK;
     return Z3D_LAUNCH(
-        run->device, attention_backward, .qkv = saved->qkv, .out = saved->attention,
-        .dout = d_attention, .log_sum_exp = saved->log_sum_exp, .dqkv = d_qkv, .batch = run->batch,
-        .seq = gpt->config.seq_length, .heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        run->device, attention_backward, .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1),
+        .v = qkv_part(run, saved->qkv, 2), .out = saved->attention, .dout = d_attention,
+        .log_sum_exp = saved->log_sum_exp, .dq = d_qkv, .dk = qkv_part(run, d_qkv, 1),
+        .dv = qkv_part(run, d_qkv, 2), .batch = run->batch, .seq = run->tokens,
+        .heads = gpt->local_heads, .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        .q_stride = 3 * gpt->local_hidden, .kv_stride = 3 * gpt->local_hidden,
         .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
         .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention"));
 }

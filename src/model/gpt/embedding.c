@@ -8,7 +8,7 @@ static z3d_status forward(z3d_unit_run *run) {
     const z3d_gpt *gpt = gpt_of(run);
     z3d_tensor_lane lane = z3d_gpt_lane(run);
     z3d_row_range own = z3d_gpt_own_rows(run);
-    int64_t seq = gpt->config.seq_length, hidden = gpt->config.hidden_size;
+    int64_t seq = run->tokens, hidden = gpt->config.hidden_size;
     void *all;
     Z3D_TRY(z3d_gpt_take_all(run, run->output, &all));
     Z3D_TRY(z3d_vocab_embedding_forward(&lane, gpt_vocab_range(run), run->field[0],
@@ -16,8 +16,9 @@ static z3d_status forward(z3d_unit_run *run) {
                                         all));
     char *x = (char *)all + z3d_gpt_own_offset(run);
     Z3D_TRY(Z3D_LAUNCH(run->device, position_forward, .x = x,
-                       .positions = z3d_unit_parameter(run, WPE, 0), .rows = own.count,
-                       .first = own.first, .seq = seq, .cols = hidden, .dtype = run->dtype));
+                       .positions = z3d_unit_parameter(run, WPE, 0), .starts = z3d_unit_starts(run),
+                       .capacity = gpt->config.seq_length, .rows = own.count, .first = own.first,
+                       .seq = seq, .cols = hidden, .dtype = run->dtype));
     z3d_dropout dropout = gpt_dropout(run, gpt->config.hidden_dropout, "embedding");
     if (dropout.p == 0 && all == run->output) return Z3D_OK;
     return Z3D_LAUNCH(run->device, dropout_forward, .x = x, .y = run->output, .rows = own.count,
@@ -28,7 +29,7 @@ static z3d_status forward(z3d_unit_run *run) {
 static z3d_status backward(z3d_unit_run *run) {
     const z3d_gpt *gpt = gpt_of(run);
     z3d_row_range own = z3d_gpt_own_rows(run);
-    int64_t seq = gpt->config.seq_length, hidden = gpt->config.hidden_size, rows = gpt_rows(run);
+    int64_t seq = run->tokens, hidden = gpt->config.hidden_size, rows = gpt_rows(run);
     z3d_vocab_range range = gpt_vocab_range(run);
     const void *dy = run->output_gradient;
     if (!z3d_gpt_dropout_is_identity(run)) {

@@ -114,15 +114,16 @@ static void describe_groups(z3d_model *model, const z3d_gpt *gpt) {
 
 static void describe_units(z3d_model *model, const z3d_gpt *gpt) {
     int layers = (int)gpt->config.num_layers, last = layers + 1;
-    int64_t rows = gpt->config.seq_length;
-    if (gpt->config.sequence_parallel) rows /= gpt->config.tensor_size;
     for (int i = 0; i <= last; i++) {
         z3d_unit *unit = &model->unit[i];
         unit->data = gpt;
         unit->index = i;
         if (i == last) continue;
-        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-            unit->output_elements[mode] = rows * gpt->config.hidden_size;
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+            bool split = z3d_model_splits_rows(model, (z3d_mode)mode);
+            unit->output_elements[mode] = model->tokens[mode] * gpt->config.hidden_size /
+                                          (split ? gpt->config.tensor_size : 1);
+        }
     }
 
     z3d_unit *embedding = &model->unit[0];
@@ -139,6 +140,7 @@ static void describe_units(z3d_model *model, const z3d_gpt *gpt) {
         block->ops = &z3d_gpt_block_ops;
         block->kind = GPT_KIND_BLOCK;
         block->checkpoint = true;
+        block->cache_elements = 2 * model->positions * gpt->local_hidden;
         block->num_groups = 1;
         block->group[0] = i + 2;
     }
@@ -150,7 +152,8 @@ static void describe_units(z3d_model *model, const z3d_gpt *gpt) {
     head->num_groups = 2;
     head->group[0] = 0;
     head->group[1] = layers + 2;
-    head->output_elements[Z3D_MODE_GENERATE] = gpt->padded_vocab;
+    head->output_elements[Z3D_MODE_PREFILL] = gpt->padded_vocab;
+    head->output_elements[Z3D_MODE_DECODE] = gpt->padded_vocab;
 }
 
 static void describe_facts(z3d_model *model, const z3d_gpt *gpt) {
@@ -192,11 +195,7 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
     model->sequence_parallel = config->sequence_parallel;
-    model->num_fields = 2;
-    for (int f = 0; f < 2; f++) {
-        snprintf(model->field[f].name, Z3D_NAME, "%s", f ? "targets" : "tokens");
-        model->field[f].bytes_per_sample = config->seq_length * (int64_t)sizeof(int32_t);
-    }
+    z3d_model_take_tokens(model, config->seq_length);
     describe_groups(model, gpt);
     describe_units(model, gpt);
     describe_facts(model, gpt);

@@ -8,7 +8,8 @@ static int64_t row_bytes(const z3d_unit_run *run) {
 
 z3d_tensor_lane z3d_gpt_lane(const z3d_unit_run *run) {
     z3d_tensor_lane lane = z3d_unit_lane(run);
-    lane.sequence_parallel = gpt_of(run)->config.sequence_parallel;
+    lane.sequence_parallel =
+        gpt_of(run)->config.sequence_parallel && !z3d_mode_generates(run->mode);
     return lane;
 }
 
@@ -23,7 +24,7 @@ int64_t z3d_gpt_own_offset(const z3d_unit_run *run) {
 
 z3d_status z3d_gpt_take_all(z3d_unit_run *run, void *own, void **all) {
     *all = own;
-    if (!gpt_of(run)->config.sequence_parallel) return Z3D_OK;
+    if (!z3d_gpt_lane(run).sequence_parallel) return Z3D_OK;
     return z3d_unit_take_workspace(run, gpt_rows(run), row_bytes(run), all);
 }
 
@@ -39,7 +40,7 @@ z3d_status z3d_gpt_dropout_gradient(const z3d_unit_run *run, const void *dy, con
     z3d_row_range own = z3d_gpt_own_rows(run);
     Z3D_TRY(Z3D_LAUNCH(run->device, dropout_backward, .dy = dy,
                        .dx = (char *)all + z3d_gpt_own_offset(run), .rows = own.count,
-                       .first = own.first, .seq = c->seq_length, .cols = c->hidden_size,
+                       .first = own.first, .seq = run->tokens, .cols = c->hidden_size,
                        .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site)));
     return z3d_gather_rows(&lane, all, gpt_rows(run), c->hidden_size);
 }

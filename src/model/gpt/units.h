@@ -49,7 +49,7 @@ static inline const z3d_gpt *gpt_of(const z3d_unit_run *run) {
 }
 
 static inline int64_t gpt_rows(const z3d_unit_run *run) {
-    return run->batch * gpt_of(run)->config.seq_length;
+    return run->batch * run->tokens;
 }
 
 /* This rank's part of the vocabulary. */

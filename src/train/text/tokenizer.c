@@ -193,3 +193,15 @@ z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, cons
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
     if (tokenizer) tokenizer->ops->destroy(tokenizer);
 }
+
+z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                z3d_token_list *out) {
+    size_t before = out->count;
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    if (tokenizer->begin_of_text >= 0) out->id[out->count++] = tokenizer->begin_of_text;
+    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, out));
+    if (out->count > before) return Z3D_OK; /* a text may have no ids, too: text that is left out */
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    out->id[out->count++] = tokenizer->end_of_text;
+    return Z3D_OK;
+}

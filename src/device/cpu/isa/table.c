@@ -42,6 +42,7 @@ const z3d_cpu_isa Z3D_TABLE_PASTE(z3d_cpu_isa_, Z3D_ISA) = {
             KERNEL(cross_entropy_loss),
             KERNEL(cross_entropy_backward),
             KERNEL(select_row),
+            KERNEL(cache_store),
 #define X(_, id, name, reads, states, flops) KERNEL(id),
             Z3D_OPTIMIZERS(X, )
 #undef X
