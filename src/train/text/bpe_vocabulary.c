@@ -123,12 +123,16 @@ const char *z3d_vocabulary_add_outside(z3d_vocabulary *v, int64_t id, const char
 
 /* ---- bytes ---- */
 
+static int hex_digit(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 int z3d_vocabulary_byte_of(const z3d_vocabulary *v, int32_t id) {
-    static const char digits[] = "0123456789ABCDEF";
     const char *text = v->text.text + v->token[id].begin;
     if (v->token[id].length != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
-    const char *high = memchr(digits, text[3], 16), *low = memchr(digits, text[4], 16);
-    return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+    int high = hex_digit(text[3]), low = hex_digit(text[4]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
 int z3d_vocabulary_set_bytes(z3d_vocabulary *v, int *first) {
