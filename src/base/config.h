@@ -21,6 +21,12 @@ typedef enum {
     Z3D_GRANULARITY_NONE
 } z3d_granularity;
 typedef enum { Z3D_OFFLOAD_OFF, Z3D_OFFLOAD_ON, Z3D_OFFLOAD_AUTO } z3d_offload;
+typedef enum {
+    Z3D_ROPE_SCALING_DEFAULT,
+    Z3D_ROPE_SCALING_LINEAR,
+    Z3D_ROPE_SCALING_LLAMA3,
+    Z3D_ROPE_SCALING_YARN
+} z3d_rope_scaling;
 typedef enum { Z3D_REPLAY_MINIMAL, Z3D_REPLAY_FULL } z3d_replay;
 typedef enum {
     Z3D_GRAD_REDUCE_AUTO,
@@ -125,6 +131,9 @@ typedef struct z3d_config_judge {
     void *context;
     bool (*sound)(void *context, const char *key);
     void (*complain)(void *context, const char *key, const char *message);
+    /* The value of `cause` leaves this key without effect, "with model.type gpt2": that is an error
+     * if the key is set to what is not its default. */
+    void (*idle)(void *context, const char *key, const char *cause, const char *because);
 } z3d_config_judge;
 
 /* The models' rules for their keys (src/model/model.h has this program's). */

@@ -1,6 +1,7 @@
 /* Describes GPT-2: its parameter groups, its units, its facts. embedding.c, block.c and head.c have
  * the units' functions. */
 #include "src/model/gpt/units.h"
+#include "src/model/limits.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,26 +11,11 @@ int64_t z3d_gpt_padded_vocab(const z3d_gpt_config *config) {
     return z3d_round_up(config->vocab_size, config->vocab_multiple * config->tensor_size);
 }
 
-/* The first limit that does not hold. */
-typedef struct refusal {
-    bool any;
-} refusal;
-
-static bool nothing_refused(void *context, const char *key) {
-    (void)key;
-    return !((refusal *)context)->any;
-}
-
-static void refuse(void *context, const char *key, const char *message) {
-    refusal *r = context;
-    if (!r->any) (void)Z3D_ERROR(Z3D_ERR_CONFIG, "GPT: %s: %s", key, message);
-    r->any = true;
-}
-
 static z3d_status check(const z3d_gpt_config *config) {
-    refusal r = {false};
-    z3d_gpt_check(config, &(z3d_config_judge){&r, nothing_refused, refuse});
-    return r.any ? Z3D_ERR_CONFIG : Z3D_OK;
+    z3d_refusal refusal = {"GPT", false};
+    z3d_config_judge judge = z3d_refusal_judge(&refusal);
+    z3d_gpt_check(config, &judge);
+    return refusal.any ? Z3D_ERR_CONFIG : Z3D_OK;
 }
 
 /* Appends a parameter whose shape is set by the caller. A matrix (std > 0) has weight decay. */
