@@ -130,6 +130,67 @@ typedef struct z3d_layernorm_backward {
     bool accumulate;
 } z3d_layernorm_backward;
 
+/* y = x * rstd * weight, rstd = 1 / sqrt(mean(x^2) + epsilon), over each vector of `cols` elements.
+ * A row has `heads` vectors, one behind the other; rows are x_stride elements apart in x, y_stride
+ * in y. heads 1 and strides cols: plain matrices. rstd fp32[rows,heads] is stored for backward
+ * (NULL: not wanted). y may be x (in place, with x's stride). */
+typedef struct z3d_rmsnorm_forward {
+    const void *x, *weight; /* T, T[cols] */
+    void *y;                /* T */
+    float *rstd;
+    int64_t rows, heads, cols, x_stride, y_stride;
+    float epsilon;
+    z3d_dtype dtype;
+} z3d_rmsnorm_forward;
+
+/* dx = (add_to ? add_to : 0) + rmsnorm's input gradient; weight_gradient[cols] like bias_backward,
+ * summed over rows and heads. Rows of dy are y_stride elements apart, of dx and add_to dx_stride.
+ * dx may be dy or add_to (in place, with the same stride). */
+typedef struct z3d_rmsnorm_backward {
+    const void *dy, *x, *weight; /* T */
+    const float *rstd;           /* fp32[rows,heads] */
+    const void *add_to;          /* T or NULL */
+    void *dx;                    /* T */
+    void *weight_gradient;       /* gradient_dtype */
+    int64_t rows, heads, cols, x_stride, y_stride, dx_stride;
+    z3d_dtype dtype, gradient_dtype;
+    bool accumulate;
+} z3d_rmsnorm_backward;
+
+/* How positions become angles, as in Hugging Face's rope_scaling; 0 where a type does not read a
+ * number. */
+typedef enum z3d_rope_type {
+    Z3D_ROPE_DEFAULT,
+    Z3D_ROPE_LINEAR,
+    Z3D_ROPE_LLAMA3,
+    Z3D_ROPE_YARN
+} z3d_rope_type;
+
+typedef struct z3d_rope {
+    z3d_rope_type type;
+    double theta;
+    double factor;                            /* linear, llama3, yarn */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    double original_positions;                /* llama3, yarn */
+    double beta_fast, beta_slow;              /* yarn; 0: 32 and 1 */
+    double mscale, mscale_all_dim;            /* yarn; 0: not given */
+    double attention_factor;                  /* cos and sin times this; 0: as the type says */
+} z3d_rope;
+
+/* Rotary position embedding, in place (Su et al., 2104.09864), halves as in Hugging Face's Llama:
+ * element i of a head pairs with element i + head_dim / 2. x: rows of heads x head_dim elements,
+ * `stride` elements apart. The rows are rows first .. first + rows - 1 of the micro-batch's batch x
+ * seq; a row's position is its row within the sample, plus starts[sample] unless starts is NULL.
+ * inverse: the transposed rotation, for gradients. */
+typedef struct z3d_rotary {
+    void *x;               /* T */
+    const int32_t *starts; /* int32[batch] or NULL: 0 */
+    int64_t rows, first, seq, heads, head_dim, stride;
+    bool inverse;
+    z3d_rope rope;
+    z3d_dtype dtype;
+} z3d_rotary;
+
 /* y = gelu(x), tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). */
 typedef struct z3d_gelu_forward {
     const void *x;
@@ -145,6 +206,23 @@ typedef struct z3d_gelu_backward {
     int64_t count;
     z3d_dtype dtype;
 } z3d_gelu_backward;
+
+/* y[rows,cols] = silu(gate) * up, x T[rows, 2 cols]: a row's first half is gate, its second up.
+ * silu(x) = x / (1 + e^-x). */
+typedef struct z3d_swiglu_forward {
+    const void *x;
+    void *y;
+    int64_t rows, cols;
+    z3d_dtype dtype;
+} z3d_swiglu_forward;
+
+/* dx T[rows, 2 cols] from x and dy T[rows, cols]; dx may be x (in place). */
+typedef struct z3d_swiglu_backward {
+    const void *x, *dy;
+    void *dx;
+    int64_t rows, cols;
+    z3d_dtype dtype;
+} z3d_swiglu_backward;
 
 /* y[rows,cols] = residual + dropout(x + bias). residual T or NULL (0), bias T[cols] or NULL; y may
  * be x. The rows are rows first .. first + rows - 1 of the micro-batch's batch x seq; dropout's
@@ -167,28 +245,47 @@ typedef struct z3d_dropout_backward {
     z3d_dropout dropout;
 } z3d_dropout_backward;
 
-/* Causal self-attention of `heads` heads: qkv T[batch,seq,3,heads,head_dim] -> out
- * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward. Scores scaled by
- * 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a time. Dropout
- * on the probabilities: counter (sample, first_head + head, query row, key column). */
+/* Causal attention with grouped key/value heads. q: batch x seq rows of heads x head_dim elements,
+ * q_stride elements apart. k, v: batch x capacity rows of kv_heads x head_dim, kv_stride apart
+ * (training: capacity = seq; generation: a cache). Query head h reads key/value head h / (heads /
+ * kv_heads). Query row i of a sample has position p = i, plus starts[sample] unless starts is NULL,
+ * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. out
+ * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward, or NULL. Scores
+ * scaled by 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a
+ * time. Dropout on the probabilities: counter (sample, first_head + head, position, key). */
 typedef struct z3d_attention_forward {
-    const void *qkv;
+    const void *q, *k, *v; /* T; may be parts of one matrix */
     void *out;
     float *log_sum_exp;
-    int64_t batch, seq, heads, head_dim, first_head;
+    const int32_t *starts; /* int32[batch] or NULL: 0 */
+    int64_t batch, seq, capacity, heads, kv_heads, head_dim, first_head;
+    int64_t q_stride, kv_stride, window;
     z3d_dtype dtype;
     z3d_dropout dropout;
 } z3d_attention_forward;
 
-/* dqkv (same layout as qkv) from dout; the probabilities are recomputed. */
+/* dq, dk, dv (with the strides of q, k, v) from dout; the probabilities are recomputed. Capacity is
+ * seq, and positions begin at 0. */
 typedef struct z3d_attention_backward {
-    const void *qkv, *out, *dout; /* T */
+    const void *q, *k, *v, *out, *dout; /* T */
     const float *log_sum_exp;
-    void *dqkv;
-    int64_t batch, seq, heads, head_dim, first_head;
+    void *dq, *dk, *dv; /* T; may be parts of one matrix */
+    int64_t batch, seq, heads, kv_heads, head_dim, first_head;
+    int64_t q_stride, kv_stride, window;
     z3d_dtype dtype;
     z3d_dropout dropout;
 } z3d_attention_backward;
+
+/* Into a cache of keys or values: cache[sample, starts[sample] + i, :] = x[sample, i, :]. x: batch
+ * x seq rows of `cols` elements, `stride` elements apart; cache T[batch,capacity,cols]. Rows beyond
+ * capacity are dropped. */
+typedef struct z3d_cache_store {
+    const void *x;
+    void *cache;
+    const int32_t *starts; /* int32[batch] */
+    int64_t batch, seq, capacity, cols, stride;
+    z3d_dtype dtype;
+} z3d_cache_store;
 
 /* Vocab-parallel lookup: out[row,:] = table[token - first] where first <= token < first +
  * table_rows, else 0. */
@@ -211,12 +308,16 @@ typedef struct z3d_embedding_backward {
     bool accumulate;
 } z3d_embedding_backward;
 
-/* x[rows,cols] += positions[seq,cols] of each row, in place. The rows are rows first .. first +
- * rows - 1 of the micro-batch's batch x seq. */
+/* x[rows,cols] += positions[position,cols] of each row, in place. The rows are rows first .. first
+ * + rows - 1 of the micro-batch's batch x seq; a row's position is its row within the sample, plus
+ * starts[sample] unless starts is NULL. With starts, positions beyond the table's `capacity` rows
+ * add its last one (rows that nobody reads); without, capacity is not read: the table has seq
+ * rows. */
 typedef struct z3d_position_forward {
     void *x;
-    const void *positions;
-    int64_t rows, first, seq, cols;
+    const void *positions; /* T[seq,cols]; with starts T[capacity,cols] */
+    const int32_t *starts; /* int32[batch] or NULL: 0 */
+    int64_t rows, first, seq, capacity, cols;
     z3d_dtype dtype;
 } z3d_position_forward;
 
@@ -273,10 +374,12 @@ typedef struct z3d_cross_entropy_backward {
     const z3d_step_state *state;
 } z3d_cross_entropy_backward;
 
-/* y[batch,cols] = x[batch, state->position, cols] of x[batch,seq,cols]. */
+/* y[batch,cols] = x[batch, row[sample], cols] of x[batch,seq,cols]; row NULL: state->position in
+ * every sample. */
 typedef struct z3d_select_row {
     const void *x;
     void *y;
+    const int32_t *row; /* int32[batch] or NULL */
     int64_t batch, seq, cols;
     z3d_dtype dtype;
     const z3d_step_state *state;
@@ -368,12 +471,18 @@ typedef struct z3d_init_normal {
     X(bias_backward)                                                                               \
     X(layernorm_forward)                                                                           \
     X(layernorm_backward)                                                                          \
+    X(rmsnorm_forward)                                                                             \
+    X(rmsnorm_backward)                                                                            \
+    X(rotary)                                                                                      \
     X(gelu_forward)                                                                                \
     X(gelu_backward)                                                                               \
+    X(swiglu_forward)                                                                              \
+    X(swiglu_backward)                                                                             \
     X(dropout_forward)                                                                             \
     X(dropout_backward)                                                                            \
     X(attention_forward)                                                                           \
     X(attention_backward)                                                                          \
+    X(cache_store)                                                                                 \
     X(embedding_forward)                                                                           \
     X(embedding_backward)                                                                          \
     X(position_forward)                                                                            \

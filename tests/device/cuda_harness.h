@@ -78,8 +78,10 @@ class Copies {
         std::memcpy(word, &kernel.as, sizeof word);
         for (size_t i = 0; i < words; i++)
             for (const Block &block : blocks_)
-                if (word[i] == block.original) {
-                    word[i] = block.bytes.get() + offset_;
+                if ((uintptr_t)word[i] >= (uintptr_t)block.original &&
+                    (uintptr_t)word[i] < (uintptr_t)block.original + block.size) {
+                    word[i] = block.bytes.get() + offset_ +
+                              ((uintptr_t)word[i] - (uintptr_t)block.original);
                     break;
                 }
         std::memcpy(&kernel.as, word, sizeof word);

@@ -139,17 +139,24 @@ struct Attention {
         lse = Array(Z3D_F32, s.batch * s.heads * s.seq);
         qkv.random(1, spread), dout.random(2);
     }
+    void *part(Array &of, int64_t which) {
+        return (char *)of.data() + which * s.heads * s.head_dim * (int64_t)z3d_dtype_size(dtype);
+    }
     void forward(z3d_device *device) {
-        LAUNCH(device, attention_forward, k.qkv = qkv.data(), k.out = out.data(),
-               k.log_sum_exp = lse.f32(), k.batch = s.batch, k.seq = s.seq, k.heads = s.heads,
-               k.head_dim = s.head_dim, k.first_head = first_head, k.dtype = dtype,
-               k.dropout = dropout);
+        LAUNCH(device, attention_forward, k.q = part(qkv, 0), k.k = part(qkv, 1),
+               k.v = part(qkv, 2), k.out = out.data(), k.log_sum_exp = lse.f32(), k.batch = s.batch,
+               k.seq = k.capacity = s.seq, k.heads = k.kv_heads = s.heads, k.head_dim = s.head_dim,
+               k.first_head = first_head, k.q_stride = k.kv_stride = 3 * s.heads * s.head_dim,
+               k.dtype = dtype, k.dropout = dropout);
     }
     void backward(z3d_device *device) {
-        LAUNCH(device, attention_backward, k.qkv = qkv.data(), k.out = out.data(),
-               k.dout = dout.data(), k.log_sum_exp = lse.f32(), k.dqkv = dqkv.data(),
-               k.batch = s.batch, k.seq = s.seq, k.heads = s.heads, k.head_dim = s.head_dim,
-               k.first_head = first_head, k.dtype = dtype, k.dropout = dropout);
+        LAUNCH(device, attention_backward, k.q = part(qkv, 0), k.k = part(qkv, 1),
+               k.v = part(qkv, 2), k.out = out.data(), k.dout = dout.data(),
+               k.log_sum_exp = lse.f32(), k.dq = part(dqkv, 0), k.dk = part(dqkv, 1),
+               k.dv = part(dqkv, 2), k.batch = s.batch, k.seq = s.seq,
+               k.heads = k.kv_heads = s.heads, k.head_dim = s.head_dim, k.first_head = first_head,
+               k.q_stride = k.kv_stride = 3 * s.heads * s.head_dim, k.dtype = dtype,
+               k.dropout = dropout);
     }
     Reference reference() const {
         Reference r;
@@ -335,7 +342,8 @@ TEST(Attention, BadArgumentsAreErrors) {
     std::memset(&kernel, 0, sizeof kernel);
     kernel.kind = Z3D_KERNEL_attention_forward;
     kernel.as.attention_forward.batch = kernel.as.attention_forward.seq = 2;
-    kernel.as.attention_forward.heads = 1;
+    kernel.as.attention_forward.capacity = 2;
+    kernel.as.attention_forward.heads = kernel.as.attention_forward.kv_heads = 1;
     EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // head_dim 0
     kernel.as.attention_forward.head_dim = 4;
     EXPECT_EQ(z3d_launch(device, &kernel), Z3D_ERR_INTERNAL); // no scratch

@@ -111,12 +111,17 @@ std::vector<unsigned char> contents_of(const Slot &slot, bool changed, bool skip
     return bytes;
 }
 
-// Puts the real address where the fake one stands in the kernel's struct, wherever that is.
-void redirect(z3d_kernel &kernel, const void *fake, void *real) {
+// Puts real addresses where fake ones of the slot stand in the kernel's struct, wherever that is.
+void redirect(z3d_kernel &kernel, const Slot &slot, unsigned char *real) {
     auto *words = (unsigned char *)&kernel;
-    for (size_t at = 0; at + sizeof real <= sizeof kernel; at += sizeof(void *))
-        if (!std::memcmp(words + at, &fake, sizeof fake))
-            std::memcpy(words + at, &real, sizeof real);
+    for (size_t at = 0; at + sizeof real <= sizeof kernel; at += sizeof(void *)) {
+        uintptr_t word;
+        std::memcpy(&word, words + at, sizeof word);
+        if (word < (uintptr_t)slot.fake || word >= (uintptr_t)slot.fake + (size_t)slot.bytes)
+            continue;
+        unsigned char *moved = real + (word - (uintptr_t)slot.fake);
+        std::memcpy(words + at, &moved, sizeof moved);
+    }
 }
 
 // Runs the case with the contents of slot `changed` (or none: -1) changed; all contents after it.
@@ -126,7 +131,7 @@ Contents run(const Case &with, z3d_device *device, int changed, bool skips) {
     for (size_t i = 0; i < with.slots.size(); i++) {
         memory.push_back(
             std::make_unique<Fenced>(contents_of(with.slots[i], (int)i == changed, skips)));
-        redirect(kernel, with.slots[i].fake, memory[i]->data());
+        redirect(kernel, with.slots[i], memory[i]->data());
     }
     EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_OK) << z3d_error_message();
     Contents after;
@@ -304,13 +309,20 @@ TEST_F(Cost, Attention) {
         const int64_t batch = 2, seq = 5, heads = 2, d = 4, count = batch * seq * heads * d;
         Case &f = add(Z3D_KERNEL_attention_forward, std::to_string(p));
         z3d_attention_forward &k = f.kernel.as.attention_forward;
-        k.qkv = f.numbers(T, 3 * count), k.out = f.numbers(T, count);
+        char *qkv = (char *)f.numbers(T, 3 * count);
+        k.q = qkv, k.k = qkv + 2 * heads * d, k.v = qkv + 4 * heads * d; // one operand
+        k.q_stride = k.kv_stride = 3 * heads * d, k.kv_heads = heads, k.capacity = seq;
+        k.out = f.numbers(T, count);
         k.log_sum_exp = f.floats(batch * heads * seq);
         k.batch = batch, k.seq = seq, k.heads = heads, k.head_dim = d, k.dtype = T;
         if (p > 0) k.dropout = f.dropout(p);
         Case &b = add(Z3D_KERNEL_attention_backward, std::to_string(p));
         z3d_attention_backward &l = b.kernel.as.attention_backward;
-        l.qkv = b.numbers(T, 3 * count), l.dqkv = b.numbers(T, 3 * count);
+        qkv = (char *)b.numbers(T, 3 * count);
+        l.q = qkv, l.k = qkv + 2 * heads * d, l.v = qkv + 4 * heads * d;
+        qkv = (char *)b.numbers(T, 3 * count);
+        l.dq = qkv, l.dk = qkv + 2 * heads * d, l.dv = qkv + 4 * heads * d;
+        l.q_stride = l.kv_stride = 3 * heads * d, l.kv_heads = heads;
         l.out = b.numbers(T, count), l.dout = b.numbers(T, count);
         l.log_sum_exp = b.floats(batch * heads * seq);
         l.batch = batch, l.seq = seq, l.heads = heads, l.head_dim = d, l.dtype = T;
@@ -330,9 +342,10 @@ TEST_F(Cost, Embedding) {
                                      table,
                                      T};
     Case &p = add(Z3D_KERNEL_position_forward);
-    p.kernel.as.position_forward = {p.numbers(T, 24), p.numbers(T, 12), 6, 0, 3, 4, T};
+    p.kernel.as.position_forward = {p.numbers(T, 24), p.numbers(T, 12), nullptr, 6, 0, 3, 0, 4, T};
     Case &part = add(Z3D_KERNEL_position_forward, "part"); // rows 5 and 6 are positions 0 and 1
-    part.kernel.as.position_forward = {part.numbers(T, 8), part.numbers(T, 8), 2, 5, 5, 4, T};
+    part.kernel.as.position_forward = {
+        part.numbers(T, 8), part.numbers(T, 8), nullptr, 2, 5, 5, 0, 4, T};
     for (bool accumulate : {false, true}) {
         Case &b = add(Z3D_KERNEL_embedding_backward, accumulate ? "accumulate" : "");
         b.kernel.as.embedding_backward = {b.indices(rows),
@@ -350,7 +363,7 @@ TEST_F(Cost, Embedding) {
                                          accumulate};
     }
     Case &select = add(Z3D_KERNEL_select_row);
-    select.kernel.as.select_row = {select.numbers(T, 24), select.numbers(T, 8), 2, 3, 4, T,
+    select.kernel.as.select_row = {select.numbers(T, 24), select.numbers(T, 8), nullptr, 2, 3, 4, T,
                                    select.state()};
 }
 

@@ -25,6 +25,27 @@ struct Attention {
         lse = Array(Z3D_F32, s.batch * s.heads * s.seq);
         qkv.random(1), dout.random(2);
     }
+    char *part(Array &of, int64_t which) {
+        return (char *)of.data() + which * s.heads * s.head_dim * (int64_t)z3d_dtype_size(dtype);
+    }
+    z3d_attention_forward forward(int64_t first_head) {
+        z3d_attention_forward f;
+        std::memset(&f, 0, sizeof f);
+        f.q = part(qkv, 0), f.k = part(qkv, 1), f.v = part(qkv, 2);
+        f.out = out.data(), f.log_sum_exp = lse.f32();
+        f.batch = s.batch, f.seq = f.capacity = s.seq, f.heads = f.kv_heads = s.heads;
+        f.head_dim = s.head_dim, f.first_head = first_head;
+        f.q_stride = f.kv_stride = 3 * s.heads * s.head_dim;
+        f.dtype = dtype, f.dropout = dropout;
+        return f;
+    }
+    z3d_attention_backward backward(int64_t first_head) {
+        const z3d_attention_forward f = forward(first_head);
+        return {f.q,           f.k,           f.v,           f.out,         dout.data(),
+                f.log_sum_exp, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2), f.batch,
+                f.seq,         f.heads,       f.kv_heads,    f.head_dim,    f.first_head,
+                f.q_stride,    f.kv_stride,   f.window,      f.dtype,       f.dropout};
+    }
     // Scores are sums of head_dim products; probabilities are rounded to the 16-bit types before
     // they meet the values.
     double absolute(double factor) const {
@@ -45,8 +66,7 @@ void check(Shape shape, z3d_dtype dtype, float p, Forward forward, Backward back
     z3d_kernel f, b;
     std::memset(&f, 0, sizeof f), std::memset(&b, 0, sizeof b);
     f.kind = Z3D_KERNEL_attention_forward;
-    f.as.attention_forward = {x.qkv.data(), x.out.data(), x.lse.f32(), x.s.batch, x.s.seq,
-                              x.s.heads,    x.s.head_dim, 4,           x.dtype,   x.dropout};
+    f.as.attention_forward = x.forward(4);
     compare(
         f,
         [forward](const z3d_cuda_lane *lane, const z3d_kernel *k) {
@@ -57,9 +77,7 @@ void check(Shape shape, z3d_dtype dtype, float p, Forward forward, Backward back
     Device cpu("generic", 1);
     ASSERT_EQ(launch_with_scratch(cpu, f), Z3D_OK);
     b.kind = Z3D_KERNEL_attention_backward;
-    b.as.attention_backward = {
-        x.qkv.data(), x.out.data(), x.dout.data(), x.lse.f32(), x.dqkv.data(), x.s.batch,
-        x.s.seq,      x.s.heads,    x.s.head_dim,  4,           x.dtype,       x.dropout};
+    b.as.attention_backward = x.backward(4);
     compare(
         b,
         [backward](const z3d_cuda_lane *lane, const z3d_kernel *k) {
@@ -108,8 +126,7 @@ TEST(CudaAttention, LargeScores) {
     z3d_kernel f;
     std::memset(&f, 0, sizeof f);
     f.kind = Z3D_KERNEL_attention_forward;
-    f.as.attention_forward = {x.qkv.data(), x.out.data(), x.lse.f32(), 1, 80, 1, 16, 0,
-                              Z3D_F32,      x.dropout};
+    f.as.attention_forward = x.forward(0);
     for (Forward forward : {z3d_cuda_attention_forward, z3d_cuda_plain_attention_forward})
         compare(f,
                 [forward](const z3d_cuda_lane *lane, const z3d_kernel *k) {
@@ -122,8 +139,7 @@ TEST(CudaAttention, OverflowIsVisible) {
     Attention x({1, 70, 1, 8}, Z3D_F16, 0);
     x.qkv.set(66 * 3 * 8 + 3, INFINITY); // a query
     const z3d_cuda_lane lane = {nullptr, nullptr, 0};
-    const z3d_attention_forward f = {x.qkv.data(), x.out.data(), x.lse.f32(), 1, 70, 1, 8, 0,
-                                     Z3D_F16,      x.dropout};
+    const z3d_attention_forward f = x.forward(0);
     ASSERT_EQ(z3d_cuda_attention_forward(&lane, &f), Z3D_OK);
     for (int64_t t = 0; t < 70; t++) {
         EXPECT_EQ(std::isfinite(x.out[t * 8]), t != 66) << t;
@@ -132,14 +148,16 @@ TEST(CudaAttention, OverflowIsVisible) {
 
 TEST(CudaAttention, NothingToDoAndBadArguments) {
     const z3d_cuda_lane lane = {nullptr, nullptr, 0};
-    float x[64] = {0};
-    z3d_attention_backward b = {x, x, x, x, x, 0, 4, 1, 8, 0, Z3D_F32, {0, 0, 0, nullptr}};
+    Attention x({1, 4, 1, 8}, Z3D_F32, 0);
+    z3d_attention_backward b = x.backward(0);
+    b.batch = 0;
     EXPECT_EQ(z3d_cuda_attention_backward(&lane, &b), Z3D_OK);
     b.batch = 1;
     EXPECT_EQ(z3d_cuda_attention_backward(&lane, &b), Z3D_ERR_INTERNAL); // no scratch
     b.head_dim = 0;
     EXPECT_EQ(z3d_cuda_attention_backward(&lane, &b), Z3D_ERR_INTERNAL);
-    z3d_attention_forward f = {x, x, x, 1, 1, 1, 8, 70000, Z3D_F32, {0.5f, 0, 0, nullptr}};
+    z3d_attention_forward f = x.forward(70000);
+    f.dropout.p = 0.5f;
     EXPECT_EQ(z3d_cuda_attention_forward(&lane, &f), Z3D_ERR_INTERNAL); // beyond the counter
     f.dropout.p = 0;
     f.seq = 0;

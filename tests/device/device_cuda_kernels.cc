@@ -285,7 +285,7 @@ TEST(CudaKernels, SelectRow) {
                         k.y = y.data(), k.batch = 3, k.seq = 5, k.cols = cols, k.dtype = dtype,
                         k.state = &state);
             state.position = 5; // unknown on the host
-            const z3d_select_row select = {x.data(), y.data(), 3, 5, cols, dtype, &state};
+            const z3d_select_row select = {x.data(), y.data(), nullptr, 3, 5, cols, dtype, &state};
             const z3d_cuda_lane lane = {nullptr, nullptr, 0};
             ASSERT_EQ(z3d_cuda_select_row(&lane, &select), Z3D_OK);
             for (int64_t i = 0; i < 3 * cols; i++) ASSERT_TRUE(std::isnan(y[i]));

@@ -192,7 +192,8 @@ TEST(SelectRow, PicksAndRefuses) {
                 z3d_kernel kernel;
                 std::memset(&kernel, 0, sizeof kernel);
                 kernel.kind = Z3D_KERNEL_select_row;
-                kernel.as.select_row = z3d_select_row{x.data(), y.data(), 3, 5, 17, dtype, &state};
+                kernel.as.select_row =
+                    z3d_select_row{x.data(), y.data(), nullptr, 3, 5, 17, dtype, &state};
                 EXPECT_EQ(z3d_launch(device, &kernel), Z3D_ERR_INTERNAL);
             }
         }

@@ -427,6 +427,11 @@ static double *slack(maker *m, int64_t count) {
     return block(m, count * (int64_t)sizeof(double));
 }
 
+/* Queries, keys and values beside each other in each row of qkv. */
+#define PARTS(q_, k_, v_, qkv)                                                                     \
+    .q_ = (qkv), .k_ = (char *)(uintptr_t)(qkv) + width(m) * (int64_t)z3d_dtype_size(m->t),        \
+    .v_ = (char *)(uintptr_t)(qkv) + 2 * width(m) * (int64_t)z3d_dtype_size(m->t)
+
 static void attention(maker *m, float p) {
     const check_sizes *s = m->s;
     int64_t count = rows(m) * width(m);
@@ -446,9 +451,10 @@ static void attention(maker *m, float p) {
     result(m, a.out, m->t);
     result(m, a.log_sum_exp, Z3D_F32);
     m->c.slack[0] = a.out_slack;
-    DONE(m, attention_forward, ATTENTION_TOLERANCE, .qkv = a.qkv, .out = a.out,
-         .log_sum_exp = a.log_sum_exp, .batch = s->batch, .seq = s->seq, .heads = s->heads,
-         .head_dim = s->head_dim, .dtype = m->t, .dropout = drop);
+    DONE(m, attention_forward, ATTENTION_TOLERANCE, PARTS(q, k, v, a.qkv), .out = a.out,
+         .log_sum_exp = a.log_sum_exp, .batch = s->batch, .seq = s->seq, .capacity = s->seq,
+         .heads = s->heads, .kv_heads = s->heads, .head_dim = s->head_dim, .q_stride = 3 * width(m),
+         .kv_stride = 3 * width(m), .dtype = m->t, .dropout = drop);
     if (p > 0) return; /* its backward needs the dropped output, which training compares */
     drop.state = state(m);
     a.qkv = model_numbers(m, 3 * count, 1), a.out = model_numbers(m, count, 1);
@@ -459,9 +465,10 @@ static void attention(maker *m, float p) {
     reference(m, &a);
     result(m, dqkv, m->t);
     m->c.slack[0] = a.dqkv_slack;
-    DONE(m, attention_backward, ATTENTION_TOLERANCE, .qkv = a.qkv, .out = a.out, .dout = a.dout,
-         .log_sum_exp = a.log_sum_exp, .dqkv = dqkv, .batch = s->batch, .seq = s->seq,
-         .heads = s->heads, .head_dim = s->head_dim, .dtype = m->t, .dropout = drop);
+    DONE(m, attention_backward, ATTENTION_TOLERANCE, PARTS(q, k, v, a.qkv), .out = a.out,
+         .dout = a.dout, .log_sum_exp = a.log_sum_exp, PARTS(dq, dk, dv, dqkv), .batch = s->batch,
+         .seq = s->seq, .heads = s->heads, .kv_heads = s->heads, .head_dim = s->head_dim,
+         .q_stride = 3 * width(m), .kv_stride = 3 * width(m), .dtype = m->t, .dropout = drop);
 }
 
 z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,

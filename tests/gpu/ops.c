@@ -8,11 +8,17 @@
 
 /* ---- copies ---- */
 
-/* The struct's words that point at an operand point at its copy afterwards. */
-static void replace(check_copy *copy, const void *from, void *to) {
-    char *bytes = (char *)&copy->kernel.as;
-    for (size_t at = 0; at + sizeof from <= sizeof copy->kernel.as; at += sizeof from)
-        if (memcmp(bytes + at, &from, sizeof from) == 0) memcpy(bytes + at, &to, sizeof to);
+/* The original struct's words that point into an operand point into its copy afterwards. */
+static void replace(check_copy *copy, const z3d_kernel *original, const z3d_operand *from,
+                    char *to) {
+    const char *words = (const char *)&original->as;
+    for (size_t at = 0; at + sizeof(void *) <= sizeof original->as; at += sizeof(void *)) {
+        uintptr_t word, first = (uintptr_t)from->pointer;
+        memcpy(&word, words + at, sizeof word);
+        if (word < first || word - first >= (uintptr_t)from->bytes) continue;
+        char *moved = to + (word - first);
+        memcpy((char *)&copy->kernel.as + at, &moved, sizeof moved);
+    }
 }
 
 /* An operand in place occurs twice: the first of its occurrences. */
@@ -22,7 +28,7 @@ static int first_of(const z3d_cost *cost, int operand) {
     return operand;
 }
 
-static z3d_status copy_operand(check_copy *copy, int index) {
+static z3d_status copy_operand(check_copy *copy, const z3d_kernel *original, int index) {
     const z3d_operand *o = &copy->cost.operands[index];
     void *poison = NULL;
     bool read = false;
@@ -31,7 +37,7 @@ static z3d_status copy_operand(check_copy *copy, int index) {
     Z3D_TRY(z3d_device_alloc(copy->device, Z3D_SPACE_DEVICE, o->bytes + copy->offset,
                              &copy->block[index]));
     copy->block[index] = (char *)copy->block[index] + copy->offset;
-    replace(copy, o->pointer, copy->block[index]);
+    replace(copy, original, o, copy->block[index]);
     if (read) return z3d_device_write(copy->device, copy->block[index], o->pointer, o->bytes);
     Z3D_TRY(z3d_new((size_t)o->bytes, 1, "poison", &poison));
     memset(poison, 0xff, (size_t)o->bytes);
@@ -46,7 +52,7 @@ z3d_status check_copy_make(const check_case *c, z3d_device *device, int64_t offs
     z3d_kernel_cost(&c->kernel, &out->cost);
     z3d_status status = Z3D_OK;
     for (int i = 0; i < out->cost.num_operands && status == Z3D_OK; i++)
-        if (first_of(&out->cost, i) == i) status = copy_operand(out, i);
+        if (first_of(&out->cost, i) == i) status = copy_operand(out, &c->kernel, i);
     if (status != Z3D_OK) check_copy_drop(out);
     return status;
 }

@@ -277,7 +277,10 @@ z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *a, const z3d_atte
     enum { ANY_LENGTH = 91600 }; /* before it, lengths are multiples of 128 */
     kept_plans *plans;
     *takes = false;
-    if (!a || k->dtype == Z3D_F32 || k->dropout.p > 0 || k->batch * k->seq * k->heads == 0 ||
+    const int64_t stride = 3 * k->heads * k->head_dim; /* the graphs know qkv in one matrix only */
+    if (!a || k->starts || k->window > 0 || k->kv_heads != k->heads || k->q_stride != stride ||
+        k->kv_stride != stride || !k->log_sum_exp || k->dtype == Z3D_F32 || k->dropout.p > 0 ||
+        k->batch * k->seq * k->heads == 0 ||
         (k->seq % 128 != 0 && a->cudnn.cudnnGetVersion() < ANY_LENGTH)) {
         if (!a || !a->required) return Z3D_OK;
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
@@ -304,9 +307,10 @@ static void give(arguments *to, int64_t id, const void *pointer) {
     to->pointer[to->count++] = (void *)(uintptr_t)pointer;
 }
 
-/* Q, K and V lie beside each other in each row of qkv. */
-static void give_parts(arguments *to, int64_t first, const void *qkv, int64_t columns) {
-    for (int i = 0; i < 3; i++) give(to, first + i, (const uint16_t *)qkv + i * columns);
+static void give_parts(arguments *to, int64_t first, const void *q, const void *k, const void *v) {
+    give(to, first, q);
+    give(to, first + 1, k);
+    give(to, first + 2, v);
 }
 
 z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
@@ -318,7 +322,7 @@ z3d_status z3d_cuda_attention_forward_cudnn(z3d_cuda *cuda, const z3d_attention_
     kept_plans *plans = NULL;
     Z3D_TRY(get_plans(a, &shape, &plans));
     Z3D_TRY(z3d_cuda_reserve(cuda, plans->forward.workspace_bytes));
-    give_parts(&given, Q, kernel->qkv, kernel->heads * kernel->head_dim);
+    give_parts(&given, Q, kernel->q, kernel->k, kernel->v);
     give(&given, O, kernel->out);
     give(&given, STATISTICS, kernel->log_sum_exp);
     give(&given, SCALE, &scale);
@@ -331,7 +335,6 @@ z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention
     z3d_attention_shape shape =
         shape_of(a, kernel->dtype, kernel->batch, kernel->seq, kernel->heads, kernel->head_dim);
     float scale = 1 / sqrtf((float)kernel->head_dim), least = -FLT_MAX, one = 1;
-    int64_t columns = kernel->heads * kernel->head_dim;
     int64_t rows = kernel->batch * kernel->heads * kernel->seq, size = (int64_t)sizeof(float);
     int64_t sums = z3d_round_up(rows * size, 256);
     int64_t dq = a->deterministic ? 0 : z3d_round_up(rows * kernel->head_dim * size, 256);
@@ -341,8 +344,8 @@ z3d_status z3d_cuda_attention_backward_cudnn(z3d_cuda *cuda, const z3d_attention
     Z3D_TRY(z3d_cuda_reserve(cuda, sums + dq + plans->backward.workspace_bytes));
     char *scratch = cuda->lane.scratch;
     if (dq > 0) Z3D_CUDA_TRY(cudaMemsetAsync(scratch + sums, 0, (size_t)dq, cuda->compute));
-    give_parts(&given, Q, kernel->qkv, columns);
-    give_parts(&given, D_Q, kernel->dqkv, columns);
+    give_parts(&given, Q, kernel->q, kernel->k, kernel->v);
+    give_parts(&given, D_Q, kernel->dq, kernel->dk, kernel->dv);
     give(&given, O, kernel->out);
     give(&given, D_O, kernel->dout);
     give(&given, STATISTICS, kernel->log_sum_exp);

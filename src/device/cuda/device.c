@@ -370,23 +370,29 @@ static bool is_aligned(const void *pointer) {
 static z3d_status attention_forward(z3d_cuda *cuda, const z3d_attention_forward *kernel) {
     bool takes;
     Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, kernel, &takes));
-    takes = takes && is_aligned(kernel->qkv) && is_aligned(kernel->out) &&
-            is_aligned(kernel->log_sum_exp);
+    takes = takes && is_aligned(kernel->q) && is_aligned(kernel->k) && is_aligned(kernel->v) &&
+            is_aligned(kernel->out) && is_aligned(kernel->log_sum_exp);
     return takes ? z3d_cuda_attention_forward_cudnn(cuda, kernel)
                  : z3d_cuda_attention_forward(&cuda->lane, kernel);
 }
 
 static z3d_status attention_backward(z3d_cuda *cuda, const z3d_attention_backward *kernel) {
     bool takes;
-    z3d_attention_forward same = {.batch = kernel->batch,
+    z3d_attention_forward same = {.log_sum_exp = (float *)(uintptr_t)kernel->log_sum_exp,
+                                  .batch = kernel->batch,
                                   .seq = kernel->seq,
                                   .heads = kernel->heads,
+                                  .kv_heads = kernel->kv_heads,
                                   .head_dim = kernel->head_dim,
+                                  .q_stride = kernel->q_stride,
+                                  .kv_stride = kernel->kv_stride,
+                                  .window = kernel->window,
                                   .dtype = kernel->dtype,
                                   .dropout = kernel->dropout};
     Z3D_TRY(z3d_cuda_attention_takes(cuda->attention, &same, &takes));
-    takes = takes && is_aligned(kernel->qkv) && is_aligned(kernel->out) &&
-            is_aligned(kernel->dout) && is_aligned(kernel->dqkv) && is_aligned(kernel->log_sum_exp);
+    takes = takes && is_aligned(kernel->q) && is_aligned(kernel->k) && is_aligned(kernel->v) &&
+            is_aligned(kernel->out) && is_aligned(kernel->dout) && is_aligned(kernel->dq) &&
+            is_aligned(kernel->dk) && is_aligned(kernel->dv) && is_aligned(kernel->log_sum_exp);
     return takes ? z3d_cuda_attention_backward_cudnn(cuda, kernel)
                  : z3d_cuda_attention_backward(&cuda->lane, kernel);
 }

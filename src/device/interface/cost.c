@@ -133,6 +133,67 @@ static void cost_layernorm_backward(const z3d_layernorm_backward *kernel, z3d_co
     cost->flops = 15.0 * (double)count;
 }
 
+/* Where a vector of `cols` per head lies in `rows` rows, `stride` elements apart. */
+static void heads_matrix(z3d_cost *cost, const void *pointer, int64_t rows, int64_t cols,
+                         int64_t stride, z3d_dtype dtype, bool read, bool written) {
+    bool gaps = written && stride > cols && rows > 1; /* what lies between the rows stays */
+    matrix(cost, pointer, rows, cols, stride, dtype, read || gaps, written);
+}
+
+static void cost_rmsnorm_forward(const z3d_rmsnorm_forward *kernel, z3d_cost *cost) {
+    int64_t rows = kernel->rows, cols = kernel->heads * kernel->cols;
+    if (rows * cols > 0) {
+        heads_matrix(cost, kernel->x, rows, cols, kernel->x_stride, kernel->dtype, true, false);
+        reads(cost, kernel->weight, kernel->cols * size_of(kernel->dtype));
+    }
+    heads_matrix(cost, kernel->y, rows, cols, kernel->y_stride, kernel->dtype, false, true);
+    writes(cost, kernel->rstd, rows * kernel->heads * (int64_t)sizeof(float));
+    cost->flops = 4.0 * (double)rows * (double)cols;
+}
+
+static void cost_rmsnorm_backward(const z3d_rmsnorm_backward *kernel, z3d_cost *cost) {
+    int64_t rows = kernel->rows, cols = kernel->heads * kernel->cols;
+    z3d_dtype dtype = kernel->dtype;
+    if (rows * cols > 0) {
+        heads_matrix(cost, kernel->dy, rows, cols, kernel->y_stride, dtype, true, false);
+        heads_matrix(cost, kernel->x, rows, cols, kernel->x_stride, dtype, true, false);
+        reads(cost, kernel->weight, kernel->cols * size_of(dtype));
+        reads(cost, kernel->rstd, rows * kernel->heads * (int64_t)sizeof(float));
+        heads_matrix(cost, kernel->add_to, rows, cols, kernel->dx_stride, dtype, true, false);
+    }
+    heads_matrix(cost, kernel->dx, rows, cols, kernel->dx_stride, dtype, false, true);
+    writes_or_adds(cost, kernel->weight_gradient, kernel->cols * size_of(kernel->gradient_dtype),
+                   kernel->accumulate);
+    cost->flops = 11.0 * (double)rows * (double)cols;
+}
+
+/* int32 numbers of the samples that rows 0 .. end - 1 belong to. */
+static void reads_starts(z3d_cost *cost, const int32_t *starts, int64_t end, int64_t seq) {
+    if (seq > 0) reads(cost, starts, (end + seq - 1) / seq * (int64_t)sizeof *starts);
+}
+
+static void cost_rotary(const z3d_rotary *kernel, z3d_cost *cost) {
+    int64_t rows = kernel->rows, cols = kernel->heads * kernel->head_dim;
+    if (rows * cols > 0) reads_starts(cost, kernel->starts, kernel->first + rows, kernel->seq);
+    heads_matrix(cost, kernel->x, rows, cols, kernel->stride, kernel->dtype, true, true);
+    cost->flops = 3.0 * (double)rows * (double)cols;
+}
+
+static void cost_swiglu_forward(const z3d_swiglu_forward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols, bytes = count * size_of(kernel->dtype);
+    reads(cost, kernel->x, 2 * bytes);
+    writes(cost, kernel->y, bytes);
+    cost->flops = 5.0 * (double)count;
+}
+
+static void cost_swiglu_backward(const z3d_swiglu_backward *kernel, z3d_cost *cost) {
+    int64_t count = kernel->rows * kernel->cols, bytes = count * size_of(kernel->dtype);
+    reads(cost, kernel->x, 2 * bytes);
+    reads(cost, kernel->dy, bytes);
+    writes(cost, kernel->dx, 2 * bytes);
+    cost->flops = 11.0 * (double)count;
+}
+
 static void cost_gelu_forward(const z3d_gelu_forward *kernel, z3d_cost *cost) {
     int64_t bytes = kernel->count * size_of(kernel->dtype);
     reads(cost, kernel->x, bytes);
@@ -173,37 +234,85 @@ static void cost_dropout_backward(const z3d_dropout_backward *kernel, z3d_cost *
     cost->flops = kernel->dropout.p > 0 ? (double)count : 0;
 }
 
-/* Pairs of a query and a key that it may see, over all heads: the causal half. */
-static double attention_pairs(int64_t batch, int64_t seq, int64_t heads) {
-    return (double)batch * (double)heads * 0.5 * (double)seq * ((double)seq + 1);
+/* Pairs of a query and a key that it may see, over all heads; behind starts, in a full cache. */
+static double attention_pairs(const z3d_attention_forward *kernel) {
+    double seq = (double)kernel->seq, window = (double)kernel->window;
+    double before = kernel->starts ? (double)kernel->capacity - seq : 0; /* keys of earlier rows */
+    double pairs = 0.5 * seq * (seq + 1) + seq * before;
+    if (window > 0 && window < seq + before) {
+        double cut = seq + before - window; /* rows of which keys are hidden, were there so many */
+        pairs -= 0.5 * cut * (cut + 1);
+        if (cut > seq) pairs += 0.5 * (cut - seq) * (cut - seq + 1);
+    }
+    return (double)kernel->batch * (double)kernel->heads * pairs;
+}
+
+/* Queries, keys and values, or their gradients. Beside each other in one matrix they are one
+ * operand: what lies between the parts' rows is the other parts. */
+static void attention_parts(z3d_cost *cost, const z3d_attention_forward *shape, const void *q,
+                            const void *k, const void *v, bool read, bool written) {
+    int64_t rows = shape->batch * shape->seq, kv_rows = shape->batch * shape->capacity;
+    int64_t q_cols = shape->heads * shape->head_dim, kv_cols = shape->kv_heads * shape->head_dim;
+    int64_t size = size_of(shape->dtype), stride = shape->q_stride;
+    bool one = q && rows == kv_rows && stride == shape->kv_stride &&
+               (const char *)k == (const char *)q + q_cols * size &&
+               (const char *)v == (const char *)k + kv_cols * size &&
+               q_cols + 2 * kv_cols <= stride;
+    if (one) {
+        heads_matrix(cost, q, rows, q_cols + 2 * kv_cols, stride, shape->dtype, read, written);
+        return;
+    }
+    heads_matrix(cost, q, rows, q_cols, stride, shape->dtype, read, written);
+    heads_matrix(cost, k, kv_rows, kv_cols, shape->kv_stride, shape->dtype, read, written);
+    heads_matrix(cost, v, kv_rows, kv_cols, shape->kv_stride, shape->dtype, read, written);
 }
 
 static void cost_attention_forward(const z3d_attention_forward *kernel, z3d_cost *cost) {
     int64_t rows = kernel->batch * kernel->seq * kernel->heads;
     int64_t out = rows * kernel->head_dim * size_of(kernel->dtype);
     if (out > 0) {
-        reads(cost, kernel->qkv, 3 * out);
+        attention_parts(cost, kernel, kernel->q, kernel->k, kernel->v, true, false);
+        reads(cost, kernel->starts, kernel->batch * (int64_t)sizeof *kernel->starts);
         reads_dropout(cost, &kernel->dropout);
     }
     writes(cost, kernel->out, out);
     writes(cost, kernel->log_sum_exp, rows * (int64_t)sizeof(float));
-    cost->flops = attention_pairs(kernel->batch, kernel->seq, kernel->heads) *
-                  (4.0 * (double)kernel->head_dim + 5);
+    cost->flops = attention_pairs(kernel) * (4.0 * (double)kernel->head_dim + 5);
 }
 
 static void cost_attention_backward(const z3d_attention_backward *kernel, z3d_cost *cost) {
+    const z3d_attention_forward shape = {.batch = kernel->batch,
+                                         .seq = kernel->seq,
+                                         .capacity = kernel->seq,
+                                         .heads = kernel->heads,
+                                         .kv_heads = kernel->kv_heads,
+                                         .head_dim = kernel->head_dim,
+                                         .q_stride = kernel->q_stride,
+                                         .kv_stride = kernel->kv_stride,
+                                         .window = kernel->window,
+                                         .dtype = kernel->dtype};
     int64_t rows = kernel->batch * kernel->seq * kernel->heads;
     int64_t out = rows * kernel->head_dim * size_of(kernel->dtype);
     if (out > 0) {
-        reads(cost, kernel->qkv, 3 * out);
+        attention_parts(cost, &shape, kernel->q, kernel->k, kernel->v, true, false);
         reads(cost, kernel->out, out);
         reads(cost, kernel->dout, out);
         reads(cost, kernel->log_sum_exp, rows * (int64_t)sizeof(float));
         reads_dropout(cost, &kernel->dropout);
     }
-    writes(cost, kernel->dqkv, 3 * out);
-    cost->flops = attention_pairs(kernel->batch, kernel->seq, kernel->heads) *
-                  (10.0 * (double)kernel->head_dim + 7);
+    attention_parts(cost, &shape, kernel->dq, kernel->dk, kernel->dv, false, true);
+    cost->flops = attention_pairs(&shape) * (10.0 * (double)kernel->head_dim + 7);
+}
+
+/* Which rows of the cache are written is known on the device only. */
+static void cost_cache_store(const z3d_cache_store *kernel, z3d_cost *cost) {
+    int64_t rows = kernel->batch * kernel->seq, row = kernel->cols * size_of(kernel->dtype);
+    if (rows * row > 0) {
+        matrix(cost, kernel->x, rows, kernel->cols, kernel->stride, kernel->dtype, true, false);
+        reads(cost, kernel->starts, kernel->batch * (int64_t)sizeof *kernel->starts);
+    }
+    add_operand(cost, kernel->cache, kernel->batch * kernel->capacity * row, rows * row, true,
+                true);
 }
 
 /* The table's rows are picked: what is moved is the tokens' rows. */
@@ -233,12 +342,17 @@ static void cost_embedding_backward(const z3d_embedding_backward *kernel, z3d_co
 static void cost_position_forward(const z3d_position_forward *kernel, z3d_cost *cost) {
     int64_t count = kernel->rows * kernel->cols, row = kernel->cols * size_of(kernel->dtype);
     updates(cost, kernel->x, count * size_of(kernel->dtype));
-    if (count > 0) {
-        int64_t first = kernel->first % kernel->seq, end = first + kernel->rows;
-        if (end > kernel->seq) first = 0, end = kernel->seq; /* of more than one sample */
-        reads(cost, (const char *)kernel->positions + first * row, (end - first) * row);
-    }
     cost->flops = (double)count;
+    if (count == 0) return;
+    if (kernel->starts) {
+        reads_starts(cost, kernel->starts, kernel->first + kernel->rows, kernel->seq);
+        add_operand(cost, kernel->positions, kernel->capacity * row, count * size_of(kernel->dtype),
+                    true, false);
+        return;
+    }
+    int64_t first = kernel->first % kernel->seq, end = first + kernel->rows;
+    if (end > kernel->seq) first = 0, end = kernel->seq; /* of more than one sample */
+    reads(cost, (const char *)kernel->positions + first * row, (end - first) * row);
 }
 
 static void cost_position_backward(const z3d_position_backward *kernel, z3d_cost *cost) {
@@ -298,7 +412,11 @@ static void cost_select_row(const z3d_select_row *kernel, z3d_cost *cost) {
     int64_t out = kernel->batch * kernel->cols * size_of(kernel->dtype);
     add_operand(cost, kernel->x, out * kernel->seq, out, true, false);
     writes(cost, kernel->y, out);
-    if (out > 0) reads_state(cost, kernel->state);
+    if (out == 0) return;
+    if (kernel->row)
+        reads(cost, kernel->row, kernel->batch * (int64_t)sizeof *kernel->row);
+    else
+        reads_state(cost, kernel->state);
 }
 
 /* In a skipped step everything stays: what is written counts as read. */

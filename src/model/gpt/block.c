@@ -102,13 +102,22 @@ static z3d_status project(z3d_unit_run *run, const z3d_tensor_lane *lane,
                       .dtype = run->dtype, .dropout = gpt_dropout(run, c->hidden_dropout, site));
 }
 
+/* Queries, keys and values lie beside each other in each row of qkv: where part 0, 1 or 2 begins.
+ */
+static void *qkv_part(const z3d_unit_run *run, void *qkv, int64_t part) {
+    return (char *)qkv + part * width(run, gpt_of(run)->local_hidden);
+}
+
 /* saved->attention = the local heads' attention. */
 static z3d_status attend(const z3d_unit_run *run, const block_saved *saved) {
     const z3d_gpt *gpt = gpt_of(run);
     return Z3D_LAUNCH(
-        run->device, attention_forward, .qkv = saved->qkv, .out = saved->attention,
+        run->device, attention_forward, .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1),
+        .v = qkv_part(run, saved->qkv, 2), .out = saved->attention,
         .log_sum_exp = saved->log_sum_exp, .batch = run->batch, .seq = gpt->config.seq_length,
-        .heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        .capacity = gpt->config.seq_length, .heads = gpt->local_heads, .kv_heads = gpt->local_heads,
+        .head_dim = gpt->head_dim, .q_stride = 3 * gpt->local_hidden,
+        .kv_stride = 3 * gpt->local_hidden,
         .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
         .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention"));
 }
@@ -216,9 +225,12 @@ static z3d_status heads_backward(z3d_unit_run *run, const z3d_tensor_lane *lane,
                                     d_attention));
     if (!input) return Z3D_OK;
     return Z3D_LAUNCH(
-        run->device, attention_backward, .qkv = saved->qkv, .out = saved->attention,
-        .dout = d_attention, .log_sum_exp = saved->log_sum_exp, .dqkv = d_qkv, .batch = run->batch,
-        .seq = gpt->config.seq_length, .heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        run->device, attention_backward, .q = saved->qkv, .k = qkv_part(run, saved->qkv, 1),
+        .v = qkv_part(run, saved->qkv, 2), .out = saved->attention, .dout = d_attention,
+        .log_sum_exp = saved->log_sum_exp, .dq = d_qkv, .dk = qkv_part(run, d_qkv, 1),
+        .dv = qkv_part(run, d_qkv, 2), .batch = run->batch, .seq = gpt->config.seq_length,
+        .heads = gpt->local_heads, .kv_heads = gpt->local_heads, .head_dim = gpt->head_dim,
+        .q_stride = 3 * gpt->local_hidden, .kv_stride = 3 * gpt->local_hidden,
         .first_head = gpt->local_heads * z3d_group_index(run->tensor), .dtype = run->dtype,
         .dropout = gpt_dropout(run, gpt->config.attention_dropout, "attention"));
 }

@@ -2,13 +2,14 @@
  * "FlashAttention", 2022: a tile of scores at a time, with a running maximum and sum; backward
  * recomputes the probabilities from the stored logarithm of the sum. Operands are copied (and
  * converted to fp32) into contiguous rows. oneDNN computes the products on one thread. A thread's
- * task is some query rows of a head (backward: a head); tasks write to separate memory. */
+ * task is some query rows of the query heads of a key/value head (backward: all rows); tasks write
+ * to separate memory. Blocks of keys that no query of a tile sees are skipped. */
 #include <math.h>
 
 #include "src/device/cpu/isa/attention.h"
 #include "src/device/cpu/isa/dropout.h"
 #include "src/device/cpu/isa/isa.h"
-#include "src/device/cpu/isa/lanes.h"
+#include "src/device/cpu/isa/softmax.h"
 
 enum { QUERIES = Z3D_ATTENTION_QUERIES, KEYS = Z3D_ATTENTION_KEYS };
 
@@ -18,24 +19,20 @@ _Static_assert(KEYS % QUERIES == 0 && Z3D_ATTENTION_FORWARD % QUERIES == 0 && KE
 /* What all tasks of one launch share. */
 typedef struct attention {
     const z3d_cpu *cpu;
-    int64_t seq, heads, head_dim, first_head;
-    z3d_dtype dtype;
+    const z3d_attention_forward *shape; /* in backward without operands */
+    int64_t group;                      /* query heads of a key/value head */
     float scale;
     bool drops;
     z3d_dropout_rule rule;
 } attention;
 
-static attention attention_of(const z3d_cpu *cpu, int64_t seq, int64_t heads, int64_t head_dim,
-                              int64_t first_head, z3d_dtype dtype, const z3d_dropout *dropout) {
+static attention attention_of(const z3d_cpu *cpu, const z3d_attention_forward *shape) {
     attention with = {.cpu = cpu,
-                      .seq = seq,
-                      .heads = heads,
-                      .head_dim = head_dim,
-                      .first_head = first_head,
-                      .dtype = dtype,
-                      .scale = (float)(1.0 / sqrt((double)head_dim)),
-                      .drops = dropout->p > 0};
-    if (with.drops) with.rule = z3d_dropout_rule_of(dropout);
+                      .shape = shape,
+                      .group = shape->kv_heads > 0 ? shape->heads / shape->kv_heads : 0,
+                      .scale = (float)(1.0 / sqrt((double)shape->head_dim)),
+                      .drops = shape->dropout.p > 0};
+    if (with.drops) with.rule = z3d_dropout_rule_of(&shape->dropout);
     return with;
 }
 
@@ -51,65 +48,67 @@ static float *take(char **at, int64_t rows, int64_t cols) {
     return taken;
 }
 
-/* Where row 0 of a head of part 0, 1, 2 (query, key, value) of qkv begins, in elements. */
-static int64_t qkv_offset(const attention *with, int64_t sample, int64_t part, int64_t head) {
-    return ((sample * with->seq * 3 + part) * with->heads + head) * with->head_dim;
+/* Rows of one head in an operand: where row 0 begins, in elements, and how far rows are apart. */
+typedef struct head_rows {
+    int64_t offset, stride;
+} head_rows;
+
+static head_rows query_rows(const z3d_attention_forward *shape, int64_t sample, int64_t head) {
+    return (head_rows){sample * shape->seq * shape->q_stride + head * shape->head_dim,
+                       shape->q_stride};
 }
 
-/* Rows first .. first + count - 1 of a head, whose rows are `stride` elements apart. */
-static void load_rows(const attention *with, float *to, const void *base, int64_t offset,
-                      int64_t stride, int64_t first, int64_t count) {
+static head_rows key_rows(const z3d_attention_forward *shape, int64_t sample, int64_t kv_head) {
+    return (head_rows){sample * shape->capacity * shape->kv_stride + kv_head * shape->head_dim,
+                       shape->kv_stride};
+}
+
+static head_rows out_rows(const z3d_attention_forward *shape, int64_t sample, int64_t head) {
+    return (head_rows){(sample * shape->seq * shape->heads + head) * shape->head_dim,
+                       shape->heads * shape->head_dim};
+}
+
+/* Rows first .. first + count - 1 of a head. */
+static void load_rows(const attention *with, float *to, const void *base, head_rows rows,
+                      int64_t first, int64_t count) {
+    const int64_t d = with->shape->head_dim;
+    const z3d_dtype dtype = with->shape->dtype;
     for (int64_t row = 0; row < count; row++)
-        widen(to + row * with->head_dim,
-              element(base, with->dtype, offset + (first + row) * stride), with->dtype,
-              with->head_dim);
+        widen(to + row * d, element(base, dtype, rows.offset + (first + row) * rows.stride), dtype,
+              d);
 }
 
-static void store_rows(const attention *with, const float *from, void *base, int64_t offset,
-                       int64_t stride, int64_t first, int64_t count) {
-    char *to = base;
+static void store_rows(const attention *with, const float *from, void *base, head_rows rows,
+                       int64_t first, int64_t count) {
+    const int64_t d = with->shape->head_dim;
+    const z3d_dtype dtype = with->shape->dtype;
     for (int64_t row = 0; row < count; row++)
-        narrow(to + (offset + (first + row) * stride) * (with->dtype == Z3D_F32 ? 4 : 2),
-               with->dtype, from + row * with->head_dim, with->head_dim);
+        narrow(element_to_write(base, dtype, rows.offset + (first + row) * rows.stride), dtype,
+               from + row * d, d);
 }
 
-/* Scores of keys after the query, and of those that fill up the last lanes, are minus infinity.
- * Returns the number of columns that rows are then worked on in, a multiple of LANES. */
-static int64_t mask_scores(float *scores, int64_t first_query, int64_t queries, int64_t first_key,
-                           int64_t keys) {
-    const int64_t width = (keys + LANES - 1) / LANES * LANES;
+/* Where the blocks of keys begin that a query at `position`, and so its tile, sees. */
+static int64_t first_block(const attention *with, int64_t position) {
+    const int64_t window = with->shape->window;
+    if (window == 0 || position < window) return 0;
+    return min_int64(position - window + 1, with->shape->capacity - 1) / KEYS * KEYS;
+}
+
+/* Scores of keys that the query does not see, and of those that fill up the last lanes, are minus
+ * infinity. Queries are at first_query and on. Returns the number of columns that rows are then
+ * worked on in, a multiple of LANES. */
+static int64_t mask_scores(const attention *with, float *scores, int64_t first_query,
+                           int64_t queries, int64_t first_key, int64_t keys) {
+    const int64_t width = (keys + LANES - 1) / LANES * LANES, window = with->shape->window;
     for (int64_t row = 0; row < queries; row++) {
-        int64_t seen = min_int64(first_query + row - first_key + 1, keys);
-        for (int64_t col = seen; col < width; col++) scores[row * KEYS + col] = -INFINITY;
+        const int64_t seen = min_int64(first_query + row - first_key + 1, keys);
+        const int64_t end =
+            window > 0 ? min_int64(first_query + row - first_key + 1 - window, keys) : 0;
+        for (int64_t col = 0; col < end; col++) scores[row * KEYS + col] = -INFINITY;
+        for (int64_t col = seen < 0 ? 0 : seen; col < width; col++)
+            scores[row * KEYS + col] = -INFINITY;
     }
     return width;
-}
-
-static float row_maximum(const float *restrict x, int64_t n) {
-    float lane[LANES];
-    for (int j = 0; j < LANES; j++) lane[j] = x[j];
-    for (int64_t i = LANES; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    for (int width = LANES / 2; width > 0; width /= 2)
-        for (int j = 0; j < width; j++)
-            lane[j] = lane[j + width] > lane[j] ? lane[j + width] : lane[j];
-    return lane[0];
-}
-
-/* x = exp(x - shift). */
-static void row_exp(float *restrict x, float shift, int64_t n) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) x[i] = z3d_exp(x[i] - shift);
-}
-
-static void row_scale(float *restrict x, float factor, int64_t n) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) x[i] *= factor;
-}
-
-static void row_multiply(float *restrict x, const float *restrict y, int64_t n) {
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) x[i] *= y[i];
 }
 
 /* One thread's arrays in forward. */
@@ -117,98 +116,147 @@ typedef struct forward_scratch {
     float *keys, *values, *queries, *scores, *out, *maximum, *sum, *mask;
 } forward_scratch;
 
-/* The block of keys from first_key on, for the tile of queries in scratch: adds to out and sum,
- * which are relative to the maximum so far. */
-static void forward_block(const attention *with, const forward_scratch *s, int64_t sample,
-                          int64_t head, int64_t first_query, int64_t queries, int64_t first_key,
-                          int64_t keys) {
-    const int64_t d = with->head_dim;
-    z3d_cpu_sgemm_serial(with->cpu, false, true, queries, keys, d, with->scale, s->queries, d,
-                         s->keys + first_key * d, d, 0.0f, s->scores, KEYS);
-    const int64_t width = mask_scores(s->scores, first_query, queries, first_key, keys);
-    for (int64_t row = 0; row < queries; row++) {
-        float *scores = s->scores + row * KEYS;
-        const float largest = row_maximum(scores, width);
-        const bool rises = first_key == 0 || largest > s->maximum[row];
-        const float maximum = rises ? largest : s->maximum[row];
-        row_exp(scores, maximum, width);
-        if (first_key == 0) {
-            s->sum[row] = sum_tile(scores, width);
-        } else {
-            const float correction = z3d_exp(s->maximum[row] - maximum);
-            s->sum[row] = s->sum[row] * correction + sum_tile(scores, width);
-            if (rises) row_scale(s->out + row * d, correction, d);
-        }
-        s->maximum[row] = maximum;
-        if (with->drops) {
-            z3d_dropout_mask(&with->rule, sample, with->first_head + head, first_query + row,
-                             first_key, width, s->mask);
-            row_multiply(scores, s->mask, width);
-        }
+/* The tile of queries in scratch. */
+typedef struct query_tile {
+    int64_t sample, head, position, queries; /* position: of the first one */
+} query_tile;
+
+/* A row of scores, from scores to weights of the values relative to the row's maximum so far. A row
+ * may see nothing of a block, nor of those before it: then there is no maximum yet. */
+static void forward_row(const attention *with, const forward_scratch *s, const query_tile *tile,
+                        int64_t row, int64_t first_key, int64_t width, bool first) {
+    const int64_t d = with->shape->head_dim;
+    float *scores = s->scores + row * KEYS;
+    const float largest = row_maximum(scores, width);
+    const bool rises = first || largest > s->maximum[row];
+    const float maximum = rises ? largest : s->maximum[row];
+    const float shift = maximum == -INFINITY ? 0.0f : maximum;
+    row_exp(scores, shift, width);
+    if (first) {
+        s->sum[row] = sum_tile(scores, width);
+    } else {
+        const float correction = z3d_exp(s->maximum[row] - shift);
+        s->sum[row] = s->sum[row] * correction + sum_tile(scores, width);
+        if (rises) row_scale(s->out + row * d, correction, d);
     }
-    z3d_cpu_sgemm_serial(with->cpu, false, false, queries, d, keys, 1.0f, s->scores, KEYS,
-                         s->values + first_key * d, d, first_key == 0 ? 0.0f : 1.0f, s->out, d);
+    s->maximum[row] = maximum;
+    if (with->drops) {
+        z3d_dropout_mask(&with->rule, tile->sample, with->shape->first_head + tile->head,
+                         tile->position + row, first_key, width, s->mask);
+        row_multiply(scores, s->mask, width);
+    }
 }
 
-/* Query rows first .. end - 1 of one head. */
-static void forward_task(const attention *with, const z3d_attention_forward *kernel, char *scratch,
-                         int64_t sample, int64_t head, int64_t first, int64_t end, bool polls) {
-    const int64_t d = with->head_dim, heads = with->heads, seq = with->seq;
+/* The block of keys from first_key on, the `first` one or not: adds to out and sum, which are
+ * relative to the maximum so far. keys, values: its rows. */
+static void forward_block(const attention *with, const forward_scratch *s, const query_tile *tile,
+                          const float *keys, const float *values, int64_t first_key, int64_t count,
+                          bool first) {
+    const int64_t d = with->shape->head_dim, queries = tile->queries;
+    z3d_cpu_sgemm_serial(with->cpu, false, true, queries, count, d, with->scale, s->queries, d,
+                         keys, d, 0.0f, s->scores, KEYS);
+    const int64_t width = mask_scores(with, s->scores, tile->position, queries, first_key, count);
+    for (int64_t row = 0; row < queries; row++)
+        forward_row(with, s, tile, row, first_key, width, first);
+    z3d_cpu_sgemm_serial(with->cpu, false, false, queries, d, count, 1.0f, s->scores, KEYS, values,
+                         d, first ? 0.0f : 1.0f, s->out, d);
+}
+
+/* Query rows row .. of one head, a tile. The keys in scratch begin at `base`. */
+static void forward_tile(const attention *with, const forward_scratch *s, const query_tile *tile,
+                         int64_t row, int64_t base) {
+    const z3d_attention_forward *shape = with->shape;
+    const int64_t d = shape->head_dim, queries = tile->queries;
+    const int64_t end = min_int64(tile->position + queries, shape->capacity);
+    const int64_t begin = first_block(with, tile->position);
+    load_rows(with, s->queries, shape->q, query_rows(shape, tile->sample, tile->head), row,
+              queries);
+    for (int64_t key = begin; key < end; key += KEYS)
+        forward_block(with, s, tile, s->keys + (key - base) * d, s->values + (key - base) * d, key,
+                      min_int64(KEYS, end - key), key == begin);
+    for (int64_t i = 0; i < queries; i++) row_scale(s->out + i * d, 1.0f / s->sum[i], d);
+    store_rows(with, s->out, shape->out, out_rows(shape, tile->sample, tile->head), row, queries);
+    if (!shape->log_sum_exp) return;
+    float *log_sum_exp =
+        shape->log_sum_exp + (tile->sample * shape->heads + tile->head) * shape->seq + row;
+    for (int64_t i = 0; i < queries; i++) log_sum_exp[i] = s->maximum[i] + z3d_log(s->sum[i]);
+}
+
+/* Query rows first .. end - 1 of `heads` query heads from `head` on, which read one key/value head.
+ */
+static void forward_task(const attention *with, char *scratch, int64_t sample, int64_t head,
+                         int64_t heads, int64_t first, int64_t end, bool polls) {
+    const z3d_attention_forward *shape = with->shape;
+    const int64_t d = shape->head_dim, start = shape->starts ? shape->starts[sample] : 0;
+    const int64_t base = first_block(with, start + first);
+    const int64_t count = min_int64(start + end, shape->capacity) - base;
+    const head_rows rows = key_rows(shape, sample, head / with->group);
     forward_scratch s;
-    s.keys = take(&scratch, seq, d);
-    s.values = take(&scratch, seq, d);
+    s.keys = take(&scratch, shape->capacity, d);
+    s.values = take(&scratch, shape->capacity, d);
     s.queries = take(&scratch, QUERIES, d);
     s.scores = take(&scratch, QUERIES, KEYS);
     s.out = take(&scratch, QUERIES, d);
     s.maximum = take(&scratch, QUERIES, 1);
     s.sum = take(&scratch, QUERIES, 1);
     s.mask = take(&scratch, KEYS, 1);
-    load_rows(with, s.keys, kernel->qkv, qkv_offset(with, sample, 1, head), 3 * heads * d, 0, end);
-    load_rows(with, s.values, kernel->qkv, qkv_offset(with, sample, 2, head), 3 * heads * d, 0,
-              end);
-    for (int64_t query = first; query < end; query += QUERIES) {
-        const int64_t queries = min_int64(QUERIES, end - query);
-        load_rows(with, s.queries, kernel->qkv, qkv_offset(with, sample, 0, head), 3 * heads * d,
-                  query, queries);
-        for (int64_t key = 0; key < query + queries; key += KEYS)
-            forward_block(with, &s, sample, head, query, queries, key,
-                          min_int64(KEYS, query + queries - key));
-        float *log_sum_exp = kernel->log_sum_exp + (sample * heads + head) * seq + query;
-        for (int64_t row = 0; row < queries; row++) {
-            row_scale(s.out + row * d, 1.0f / s.sum[row], d);
-            log_sum_exp[row] = s.maximum[row] + z3d_log(s.sum[row]);
+    load_rows(with, s.keys, shape->k, rows, base, count);
+    load_rows(with, s.values, shape->v, rows, base, count);
+    for (int64_t h = head; h < head + heads; h++)
+        for (int64_t row = first; row < end; row += QUERIES) {
+            const query_tile tile = {sample, h, start + row, min_int64(QUERIES, end - row)};
+            forward_tile(with, &s, &tile, row, base);
+            if (polls) z3d_cpu_poll(with->cpu);
         }
-        store_rows(with, s.out, kernel->out, (sample * seq * heads + head) * d, heads * d, query,
-                   queries);
-        if (polls) z3d_cpu_poll(with->cpu);
-    }
 }
 
 #define REQUIRE_SHAPE(kernel_name, kernel)                                                         \
     Z3D_REQUIRE((kernel)->batch >= 0 && (kernel)->seq >= 0 && (kernel)->heads >= 0 &&              \
-                    (kernel)->head_dim > 0 && (kernel)->first_head >= 0,                           \
-                "kernel " #kernel_name ": batch %lld, seq %lld, heads %lld (first %lld) of %lld",  \
+                    (kernel)->head_dim > 0 && (kernel)->first_head >= 0 && (kernel)->window >= 0,  \
+                "kernel " #kernel_name                                                             \
+                ": batch %lld, seq %lld, heads %lld (first %lld) of %lld, window %lld",            \
                 (long long)(kernel)->batch, (long long)(kernel)->seq, (long long)(kernel)->heads,  \
-                (long long)(kernel)->first_head, (long long)(kernel)->head_dim);                   \
+                (long long)(kernel)->first_head, (long long)(kernel)->head_dim,                    \
+                (long long)(kernel)->window);                                                      \
+    Z3D_REQUIRE((kernel)->heads == 0 ||                                                            \
+                    ((kernel)->kv_heads > 0 && (kernel)->heads % (kernel)->kv_heads == 0),         \
+                "kernel " #kernel_name ": %lld heads in groups of %lld key/value heads",           \
+                (long long)(kernel)->heads, (long long)(kernel)->kv_heads);                        \
     Z3D_REQUIRE(!((kernel)->dropout.p > 0) ||                                                      \
                     ((kernel)->seq <= Z3D_DROPOUT_MAX_ROWS &&                                      \
                      (kernel)->first_head + (kernel)->heads <= Z3D_DROPOUT_MAX_HEADS),             \
                 "kernel " #kernel_name ": dropout counts %lld heads and %lld rows at most",        \
                 (long long)Z3D_DROPOUT_MAX_HEADS, (long long)Z3D_DROPOUT_MAX_ROWS)
 
+static z3d_status check_starts(const z3d_attention_forward *kernel) {
+    Z3D_REQUIRE(kernel->starts || kernel->capacity == kernel->seq,
+                "kernel attention_forward: %lld keys for %lld queries that begin at 0",
+                (long long)kernel->capacity, (long long)kernel->seq);
+    for (int64_t sample = 0; kernel->starts && sample < kernel->batch; sample++)
+        Z3D_REQUIRE(kernel->starts[sample] >= 0 && kernel->starts[sample] < kernel->capacity,
+                    "kernel attention_forward: sample %lld begins at %d of %lld", (long long)sample,
+                    (int)kernel->starts[sample], (long long)kernel->capacity);
+    return Z3D_OK;
+}
+
 z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launched) {
     const z3d_attention_forward *kernel = &launched->as.attention_forward;
     REQUIRE_FLOAT(attention_forward, kernel->dtype);
     REQUIRE_SHAPE(attention_forward, kernel);
     REQUIRE_SCRATCH(attention_forward, cpu, z3d_scratch_attention_forward(kernel, cpu->threads));
+    Z3D_TRY(check_starts(kernel));
     const int64_t per_thread = z3d_scratch_attention_forward(kernel, 1);
-    const attention with = attention_of(cpu, kernel->seq, kernel->heads, kernel->head_dim,
-                                        kernel->first_head, kernel->dtype, &kernel->dropout);
-    /* Whole heads, or parts of them where threads would lack work: the results are the same. */
-    const int64_t heads = kernel->batch * kernel->heads;
-    const int64_t rows = heads >= 4 * cpu->threads ? kernel->seq : Z3D_ATTENTION_FORWARD;
+    const attention with = attention_of(cpu, kernel);
+    /* All query heads of a key/value head, and all rows, or parts of them where threads would lack
+     * work: the results are the same. */
+    const int64_t most = 4 * cpu->threads, groups = kernel->batch * kernel->kv_heads;
+    const int64_t rows =
+        kernel->batch * kernel->heads >= most ? kernel->seq : Z3D_ATTENTION_FORWARD;
     const int64_t per_head = kernel->seq > 0 ? (kernel->seq + rows - 1) / rows : 0;
-    const int64_t tasks = heads * per_head;
+    const int64_t heads = groups * per_head >= most ? with.group : 1; /* of a task */
+    const int64_t bundles = heads > 0 ? kernel->batch * kernel->heads / heads : 0;
+    const int64_t per_sample = bundles > 0 ? bundles / kernel->batch : 0;
+    const int64_t tasks = bundles * per_head;
 #pragma omp parallel num_threads(team_for(cpu, tasks))
     {
         const int thread = omp_get_thread_num();
@@ -217,10 +265,10 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
          * leave no thread waiting. */
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tasks; task++) {
-            const int64_t first = (per_head - 1 - task / heads) * rows;
-            const int64_t sample = task % heads / kernel->heads, head = task % kernel->heads;
-            forward_task(&with, kernel, scratch, sample, head, first,
-                         min_int64(first + rows, kernel->seq), thread == 0);
+            const int64_t first = (per_head - 1 - task / bundles) * rows;
+            const int64_t bundle = task % bundles;
+            forward_task(&with, scratch, bundle / per_sample, bundle % per_sample * heads, heads,
+                         first, min_int64(first + rows, kernel->seq), thread == 0);
         }
     }
     return Z3D_OK;
@@ -256,10 +304,10 @@ static void backward_row(float *restrict scores, float *restrict gradient,
 
 /* A tile of queries against the block of keys in scratch: adds to the gradients of all three. */
 static void backward_tile(const attention *with, const backward_scratch *s,
-                          const float *log_sum_exp, int64_t sample, int64_t head,
-                          int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
+                          const float *log_sum_exp, const query_tile *tile, int64_t first_key,
+                          int64_t keys) {
     const z3d_cpu *cpu = with->cpu;
-    const int64_t d = with->head_dim;
+    const int64_t d = with->shape->head_dim, first_query = tile->position, queries = tile->queries;
     const float *q = s->queries + first_query * d, *dout = s->dout + first_query * d;
     float *p = s->probabilities, *ds = s->dscores;
     keys = min_int64(keys, first_query + queries - first_key);
@@ -267,11 +315,11 @@ static void backward_tile(const attention *with, const backward_scratch *s,
                          KEYS);
     z3d_cpu_sgemm_serial(cpu, false, true, queries, keys, d, 1.0f, dout, d, s->values, d, 0.0f, ds,
                          KEYS);
-    const int64_t width = mask_scores(p, first_query, queries, first_key, keys);
+    const int64_t width = mask_scores(with, p, first_query, queries, first_key, keys);
     for (int64_t row = 0; row < queries; row++) {
         if (with->drops)
-            z3d_dropout_mask(&with->rule, sample, with->first_head + head, first_query + row,
-                             first_key, width, s->mask);
+            z3d_dropout_mask(&with->rule, tile->sample, with->shape->first_head + tile->head,
+                             first_query + row, first_key, width, s->mask);
         backward_row(p + row * KEYS, ds + row * KEYS, with->drops ? s->mask : NULL,
                      log_sum_exp[first_query + row], s->delta[first_query + row], width);
     }
@@ -280,28 +328,72 @@ static void backward_tile(const attention *with, const backward_scratch *s,
     z3d_cpu_sgemm_serial(cpu, true, false, keys, d, queries, with->scale, ds, KEYS, q, d, 1.0f,
                          s->dkeys, d);
     z3d_cpu_sgemm_serial(cpu, false, false, queries, d, keys, with->scale, ds, KEYS, s->keys, d,
-                         first_key == 0 ? 0.0f : 1.0f, s->dqueries + first_query * d, d);
+                         first_key == first_block(with, first_query) ? 0.0f : 1.0f,
+                         s->dqueries + first_query * d, d);
 }
 
 /* delta = sum over the head's columns of out x dout, which is also the sum over all keys of
  * probability x its gradient. A row of `out` is read into where the queries' gradient will be. */
 static void load_delta(const attention *with, const backward_scratch *s, const void *out,
-                       int64_t offset, int64_t stride) {
-    const int64_t d = with->head_dim;
-    for (int64_t row = 0; row < with->seq; row++) {
-        load_rows(with, s->dqueries, out, offset, stride, row, 1);
+                       head_rows rows) {
+    const int64_t d = with->shape->head_dim;
+    for (int64_t row = 0; row < with->shape->seq; row++) {
+        load_rows(with, s->dqueries, out, rows, row, 1);
         row_multiply(s->dqueries, s->dout + row * d, d);
         s->delta[row] = sum_tile(s->dqueries, d);
     }
 }
 
+/* The block of keys that begins at first_key, for all queries of the head in scratch. */
+static void backward_block(const attention *with, const backward_scratch *s,
+                           const float *log_sum_exp, int64_t sample, int64_t head,
+                           int64_t first_key, int64_t keys, bool polls) {
+    const int64_t seq = with->shape->seq, window = with->shape->window;
+    const int64_t end = window > 0 ? min_int64(first_key + keys + window - 1, seq) : seq;
+    for (int64_t query = first_key; query < end; query += QUERIES) {
+        const query_tile tile = {sample, head, query, min_int64(QUERIES, seq - query)};
+        backward_tile(with, s, log_sum_exp, &tile, first_key, keys);
+        if (polls) z3d_cpu_poll(with->cpu);
+    }
+}
+
+/* One query head. What it adds to the gradients of its keys and values: to those of the group's
+ * heads before it, which scratch then has of all rows. */
+static void backward_head(const attention *with, const z3d_attention_backward *kernel,
+                          backward_scratch s, int64_t sample, int64_t head, bool polls) {
+    const z3d_attention_forward *shape = with->shape;
+    const int64_t d = shape->head_dim, seq = shape->seq, group = with->group;
+    const head_rows rows = query_rows(shape, sample, head), out = out_rows(shape, sample, head);
+    const head_rows kv = key_rows(shape, sample, head / group);
+    const float *log_sum_exp = kernel->log_sum_exp + (sample * shape->heads + head) * seq;
+    float *dkeys = s.dkeys, *dvalues = s.dvalues;
+    load_rows(with, s.queries, kernel->q, rows, 0, seq);
+    load_rows(with, s.dout, kernel->dout, out, 0, seq);
+    load_delta(with, &s, kernel->out, out);
+    for (int64_t key = 0; key < seq; key += KEYS) {
+        const int64_t keys = min_int64(KEYS, seq - key);
+        load_rows(with, s.keys, kernel->k, kv, key, keys);
+        load_rows(with, s.values, kernel->v, kv, key, keys);
+        s.dkeys = dkeys + (group > 1 ? key * d : 0);
+        s.dvalues = dvalues + (group > 1 ? key * d : 0);
+        if (head % group == 0) {
+            memset(s.dkeys, 0, (size_t)(keys * d) * sizeof *s.dkeys);
+            memset(s.dvalues, 0, (size_t)(keys * d) * sizeof *s.dvalues);
+        }
+        backward_block(with, &s, log_sum_exp, sample, head, key, keys, polls);
+        if (head % group == group - 1) {
+            store_rows(with, s.dkeys, kernel->dk, kv, key, keys);
+            store_rows(with, s.dvalues, kernel->dv, kv, key, keys);
+        }
+    }
+    store_rows(with, s.dqueries, kernel->dq, rows, 0, seq);
+}
+
+/* The query heads of one key/value head. */
 static void backward_task(const attention *with, const z3d_attention_backward *kernel,
-                          char *scratch, int64_t sample, int64_t head, bool polls) {
-    const int64_t d = with->head_dim, seq = with->seq, stride = 3 * with->heads * d;
-    const int64_t at[3] = {qkv_offset(with, sample, 0, head), qkv_offset(with, sample, 1, head),
-                           qkv_offset(with, sample, 2, head)};
-    const int64_t out = (sample * seq * with->heads + head) * d;
-    const float *log_sum_exp = kernel->log_sum_exp + (sample * with->heads + head) * seq;
+                          char *scratch, int64_t sample, int64_t kv_head, bool polls) {
+    const int64_t d = kernel->head_dim, seq = kernel->seq;
+    const int64_t kept = z3d_attention_gradient_rows(kernel);
     backward_scratch s;
     s.queries = take(&scratch, seq, d);
     s.dout = take(&scratch, seq, d);
@@ -309,29 +401,13 @@ static void backward_task(const attention *with, const z3d_attention_backward *k
     s.delta = take(&scratch, seq, 1);
     s.keys = take(&scratch, KEYS, d);
     s.values = take(&scratch, KEYS, d);
-    s.dkeys = take(&scratch, KEYS, d);
-    s.dvalues = take(&scratch, KEYS, d);
+    s.dkeys = take(&scratch, kept, d);
+    s.dvalues = take(&scratch, kept, d);
     s.probabilities = take(&scratch, QUERIES, KEYS);
     s.dscores = take(&scratch, QUERIES, KEYS);
     s.mask = take(&scratch, KEYS, 1);
-    load_rows(with, s.queries, kernel->qkv, at[0], stride, 0, seq);
-    load_rows(with, s.dout, kernel->dout, out, with->heads * d, 0, seq);
-    load_delta(with, &s, kernel->out, out, with->heads * d);
-    for (int64_t key = 0; key < seq; key += KEYS) {
-        const int64_t keys = min_int64(KEYS, seq - key);
-        load_rows(with, s.keys, kernel->qkv, at[1], stride, key, keys);
-        load_rows(with, s.values, kernel->qkv, at[2], stride, key, keys);
-        memset(s.dkeys, 0, (size_t)(keys * d) * sizeof *s.dkeys);
-        memset(s.dvalues, 0, (size_t)(keys * d) * sizeof *s.dvalues);
-        for (int64_t query = key; query < seq; query += QUERIES) {
-            backward_tile(with, &s, log_sum_exp, sample, head, query,
-                          min_int64(QUERIES, seq - query), key, keys);
-            if (polls) z3d_cpu_poll(with->cpu);
-        }
-        store_rows(with, s.dkeys, kernel->dqkv, at[1], stride, key, keys);
-        store_rows(with, s.dvalues, kernel->dqkv, at[2], stride, key, keys);
-    }
-    store_rows(with, s.dqueries, kernel->dqkv, at[0], stride, 0, seq);
+    for (int64_t i = 0; i < with->group; i++)
+        backward_head(with, kernel, s, sample, kv_head * with->group + i, polls);
 }
 
 z3d_status Z3D_CPU_NAME(attention_backward)(z3d_cpu *cpu, const z3d_kernel *launched) {
@@ -340,16 +416,27 @@ z3d_status Z3D_CPU_NAME(attention_backward)(z3d_cpu *cpu, const z3d_kernel *laun
     REQUIRE_SHAPE(attention_backward, kernel);
     REQUIRE_SCRATCH(attention_backward, cpu, z3d_scratch_attention_backward(kernel, cpu->threads));
     const int64_t per_thread = z3d_scratch_attention_backward(kernel, 1);
-    const attention with = attention_of(cpu, kernel->seq, kernel->heads, kernel->head_dim,
-                                        kernel->first_head, kernel->dtype, &kernel->dropout);
-    const int64_t tasks = kernel->batch * kernel->heads;
+    const z3d_attention_forward shape = {.batch = kernel->batch,
+                                         .seq = kernel->seq,
+                                         .capacity = kernel->seq,
+                                         .heads = kernel->heads,
+                                         .kv_heads = kernel->kv_heads,
+                                         .head_dim = kernel->head_dim,
+                                         .first_head = kernel->first_head,
+                                         .q_stride = kernel->q_stride,
+                                         .kv_stride = kernel->kv_stride,
+                                         .window = kernel->window,
+                                         .dtype = kernel->dtype,
+                                         .dropout = kernel->dropout};
+    const attention with = attention_of(cpu, &shape);
+    const int64_t tasks = kernel->heads > 0 ? kernel->batch * kernel->kv_heads : 0;
 #pragma omp parallel num_threads(team_for(cpu, tasks))
     {
         const int thread = omp_get_thread_num();
         char *scratch = cpu->scratch + thread * per_thread;
 #pragma omp for schedule(dynamic)
         for (int64_t task = 0; task < tasks; task++)
-            backward_task(&with, kernel, scratch, task / kernel->heads, task % kernel->heads,
+            backward_task(&with, kernel, scratch, task / kernel->kv_heads, task % kernel->kv_heads,
                           thread == 0);
     }
     return Z3D_OK;

@@ -8,7 +8,7 @@
 
 enum {
     Z3D_ATTENTION_QUERIES = 64,  /* rows of a tile of scores */
-    Z3D_ATTENTION_KEYS = 256,    /* columns; a multiple of QUERIES: no row is masked whole */
+    Z3D_ATTENTION_KEYS = 256,    /* columns; a multiple of QUERIES */
     Z3D_ATTENTION_FORWARD = 256, /* query rows of one task of the forward */
 };
 
@@ -20,22 +20,30 @@ static inline int64_t z3d_attention_floats(int64_t rows, int64_t cols) {
 /* Keys and values; queries, scores, output of a tile; maximum, sum; mask. */
 static inline int64_t z3d_scratch_attention_forward(const z3d_attention_forward *kernel,
                                                     int threads) {
-    return threads * (2 * z3d_attention_floats(kernel->seq, kernel->head_dim) +
+    return threads * (2 * z3d_attention_floats(kernel->capacity, kernel->head_dim) +
                       2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, kernel->head_dim) +
                       z3d_attention_floats(Z3D_ATTENTION_QUERIES, Z3D_ATTENTION_KEYS) +
                       2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, 1) +
                       z3d_attention_floats(Z3D_ATTENTION_KEYS, 1));
 }
 
+/* Rows of gradients of keys and values in scratch: of one block, or, where several query heads add
+ * to them, of all. */
+static inline int64_t z3d_attention_gradient_rows(const z3d_attention_backward *kernel) {
+    return kernel->heads > kernel->kv_heads ? kernel->seq : (int64_t)Z3D_ATTENTION_KEYS;
+}
+
 /* Queries, output's gradient and queries' gradient of a head, and a number per row; keys, values
  * and their gradients of a tile; probabilities and their gradient; mask. */
 static inline int64_t z3d_scratch_attention_backward(const z3d_attention_backward *kernel,
                                                      int threads) {
-    return threads * (3 * z3d_attention_floats(kernel->seq, kernel->head_dim) +
-                      z3d_attention_floats(kernel->seq, 1) +
-                      4 * z3d_attention_floats(Z3D_ATTENTION_KEYS, kernel->head_dim) +
-                      2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, Z3D_ATTENTION_KEYS) +
-                      z3d_attention_floats(Z3D_ATTENTION_KEYS, 1));
+    return threads *
+           (3 * z3d_attention_floats(kernel->seq, kernel->head_dim) +
+            z3d_attention_floats(kernel->seq, 1) +
+            2 * z3d_attention_floats(Z3D_ATTENTION_KEYS, kernel->head_dim) +
+            2 * z3d_attention_floats(z3d_attention_gradient_rows(kernel), kernel->head_dim) +
+            2 * z3d_attention_floats(Z3D_ATTENTION_QUERIES, Z3D_ATTENTION_KEYS) +
+            z3d_attention_floats(Z3D_ATTENTION_KEYS, 1));
 }
 
 #endif

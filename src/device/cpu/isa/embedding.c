@@ -129,14 +129,20 @@ z3d_status Z3D_CPU_NAME(embedding_backward)(z3d_cpu *cpu, const z3d_kernel *kern
     return Z3D_OK;
 }
 
-/* One row of positions at a time, added to that row of every sample. */
+/* The row of positions that a row adds. */
+static int64_t position_of(const z3d_position_forward *position, int64_t row) {
+    const int64_t index = position->first + row, at = index % position->seq;
+    if (!position->starts) return at;
+    return min_int64(position->starts[index / position->seq] + at, position->capacity - 1);
+}
+
 static void position_forward_rows(const void *context, int64_t first, int64_t end) {
     const z3d_position_forward *position = context;
     const int64_t cols = position->cols;
     for (int64_t row = first; row < end; row++)
         for (int64_t column = 0; column < cols; column += TILE) {
             const int64_t n = min_int64(TILE, cols - column);
-            const int64_t i = (position->first + row) % position->seq * cols + column;
+            const int64_t i = position_of(position, row) * cols + column;
             const int64_t at = row * cols + column;
             float position_tile[TILE], x_tile[TILE];
             const float *add = load_tile(position_tile, position->positions, position->dtype, i, n);
@@ -194,14 +200,14 @@ z3d_status Z3D_CPU_NAME(position_backward)(z3d_cpu *cpu, const z3d_kernel *kerne
 z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     (void)cpu;
     const z3d_select_row *select = &kernel->as.select_row;
-    const int64_t position = select->state->position;
     REQUIRE_FLOAT(select_row, select->dtype);
-    Z3D_REQUIRE(position >= 0 && position < select->seq, "kernel select_row: row %lld of %lld",
-                (long long)position, (long long)select->seq);
     const size_t bytes = (size_t)select->cols * z3d_dtype_size(select->dtype);
-    for (int64_t b = 0; b < select->batch; b++)
+    for (int64_t b = 0; b < select->batch; b++) {
+        const int64_t row = select->row ? select->row[b] : select->state->position;
+        Z3D_REQUIRE(row >= 0 && row < select->seq, "kernel select_row: row %lld of %lld",
+                    (long long)row, (long long)select->seq);
         memcpy(element_to_write(select->y, select->dtype, b * select->cols),
-               element(select->x, select->dtype, (b * select->seq + position) * select->cols),
-               bytes);
+               element(select->x, select->dtype, (b * select->seq + row) * select->cols), bytes);
+    }
     return Z3D_OK;
 }

@@ -129,6 +129,39 @@ __device__ inline float dropout_one(const dropout_draw &draw, int64_t sample, in
                                                (kernel)->first_head + (kernel)->heads <= 1 << 16), \
                 "kernel " #name ": dropout counts 65536 heads and 16777216 rows at most")
 
+// The kernels know queries, keys and values beside each other only, whole heads of all three.
+template <class Kernel>
+bool is_packed(const Kernel *kernel, const void *q, const void *k, const void *v) {
+    const int64_t part = kernel->heads * kernel->head_dim;
+    const int64_t bytes = part * (int64_t)z3d_dtype_size(kernel->dtype);
+    return kernel->kv_heads == kernel->heads && kernel->window == 0 &&
+           kernel->q_stride == 3 * part && kernel->kv_stride == 3 * part &&
+           static_cast<const char *>(k) == static_cast<const char *>(q) + bytes &&
+           static_cast<const char *>(v) == static_cast<const char *>(k) + bytes;
+}
+
+inline z3d_status refuse_unpacked(const char *name) {
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "kernel %s: grouped heads, windows and caches are not on the cuda device yet",
+                     name);
+}
+
+inline z3d_status require_packed(const z3d_attention_forward *kernel) {
+    if (kernel->batch * kernel->seq * kernel->heads == 0 ||
+        (is_packed(kernel, kernel->q, kernel->k, kernel->v) && !kernel->starts &&
+         kernel->log_sum_exp))
+        return Z3D_OK;
+    return refuse_unpacked("attention_forward");
+}
+
+inline z3d_status require_packed(const z3d_attention_backward *kernel) {
+    if (kernel->batch * kernel->seq * kernel->heads == 0 ||
+        (is_packed(kernel, kernel->q, kernel->k, kernel->v) &&
+         is_packed(kernel, kernel->dq, kernel->dk, kernel->dv)))
+        return Z3D_OK;
+    return refuse_unpacked("attention_backward");
+}
+
 // Whether the tiled kernels take this shape; their rows are read 16 bytes at a time.
 template <class Kernel> bool fits_tiles(const Kernel *kernel) {
     return kernel->head_dim <= MOST_HEAD_DIM && kernel->head_dim % 8 == 0;

@@ -172,10 +172,10 @@ z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward 
     constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, OTHERS = STEP<T, DEPTH, DROPS>;
     const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
     const size_t shared = 2 * (TILE + OTHERS) * STRIDE * sizeof(T);
-    const backward_pointers<T> in = {static_cast<const T *>(kernel->qkv),
+    const backward_pointers<T> in = {static_cast<const T *>(kernel->q),
                                      static_cast<const T *>(kernel->dout), kernel->log_sum_exp,
                                      static_cast<const float *>(lane->scratch),
-                                     static_cast<T *>(kernel->dqkv)};
+                                     static_cast<T *>(kernel->dq)};
     Z3D_TRY(launch(lane, "attention_backward", heads * tiles, dim3(TILE_THREADS),
                    shared + 2 * OTHERS * sizeof(float), keys_kernel<DEPTH, DROPS, T>, in,
                    attention_shape_of(kernel), (int)heads));
@@ -188,7 +188,8 @@ z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward 
 z3d_status z3d_cuda_attention_backward(const z3d_cuda_lane *lane,
                                        const z3d_attention_backward *kernel) {
     REQUIRE_ATTENTION(attention_backward, kernel);
-    if (!fits_tiles(kernel) || !aligned(kernel->qkv, kernel->dout, kernel->dqkv))
+    Z3D_TRY(require_packed(kernel));
+    if (!fits_tiles(kernel) || !aligned(kernel->q, kernel->dout, kernel->dq))
         return z3d_cuda_plain_attention_backward(lane, kernel);
     if (kernel->batch * kernel->heads * kernel->seq == 0) return Z3D_OK;
     REQUIRE_SCRATCH(attention_backward, lane,
@@ -339,13 +340,14 @@ __global__ void __launch_bounds__(DELTA_WARPS *WARP)
 z3d_status z3d_cuda_plain_attention_forward(const z3d_cuda_lane *lane,
                                             const z3d_attention_forward *kernel) {
     REQUIRE_ATTENTION(attention_forward, kernel);
+    Z3D_TRY(require_packed(kernel));
     const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
     if (rows == 0) return Z3D_OK;
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         return launch(lane, "attention_forward", divide_up(rows, DELTA_WARPS),
                       dim3(DELTA_WARPS * WARP), 0, plain_forward_kernel<T>,
-                      static_cast<const T *>(kernel->qkv), static_cast<T *>(kernel->out),
+                      static_cast<const T *>(kernel->q), static_cast<T *>(kernel->out),
                       kernel->log_sum_exp, attention_shape_of(kernel), rows);
     });
 }
@@ -353,16 +355,17 @@ z3d_status z3d_cuda_plain_attention_forward(const z3d_cuda_lane *lane,
 z3d_status z3d_cuda_plain_attention_backward(const z3d_cuda_lane *lane,
                                              const z3d_attention_backward *kernel) {
     REQUIRE_ATTENTION(attention_backward, kernel);
+    Z3D_TRY(require_packed(kernel));
     const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
     if (rows == 0) return Z3D_OK;
     REQUIRE_SCRATCH(attention_backward, lane, rows * (int64_t)sizeof(float));
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         Z3D_TRY(launch_delta<T>(lane, kernel));
-        const backward_pointers<T> in = {static_cast<const T *>(kernel->qkv),
+        const backward_pointers<T> in = {static_cast<const T *>(kernel->q),
                                          static_cast<const T *>(kernel->dout), kernel->log_sum_exp,
                                          static_cast<const float *>(lane->scratch),
-                                         static_cast<T *>(kernel->dqkv)};
+                                         static_cast<T *>(kernel->dq)};
         return launch(lane, "attention_backward", divide_up(rows, DELTA_WARPS),
                       dim3(DELTA_WARPS * WARP), 0, plain_backward_kernel<T>, in,
                       attention_shape_of(kernel), rows);

@@ -120,7 +120,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
 z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                                       const z3d_attention_forward *kernel) {
     REQUIRE_ATTENTION(attention_forward, kernel);
-    if (!fits_tiles(kernel) || !aligned(kernel->qkv, kernel->out))
+    Z3D_TRY(require_packed(kernel));
+    if (!fits_tiles(kernel) || !aligned(kernel->q, kernel->out))
         return z3d_cuda_plain_attention_forward(lane, kernel);
     const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
     if (heads * tiles == 0) return Z3D_OK;
@@ -134,7 +135,7 @@ z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                 return launch(lane, "attention_forward", heads * tiles, dim3(TILE_THREADS),
                               sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<DEPTH>),
                               tiled_kernel<DEPTH, decltype(drops)::value, T>,
-                              static_cast<const T *>(kernel->qkv), static_cast<T *>(kernel->out),
+                              static_cast<const T *>(kernel->q), static_cast<T *>(kernel->out),
                               kernel->log_sum_exp, attention_shape_of(kernel), (int)heads);
             });
         });

@@ -181,6 +181,9 @@ z3d_status z3d_cuda_position_forward(const z3d_cuda_lane *lane,
     Z3D_REQUIRE(kernel->first + kernel->rows <= INT32_MAX,
                 "kernel position_forward: %lld rows from %lld on", (long long)kernel->rows,
                 (long long)kernel->first);
+    if (kernel->starts)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "kernel position_forward: starts are not on the cuda device yet");
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         return each_row(lane, "position_forward", kernel->rows, kernel->cols,
@@ -219,9 +222,10 @@ template <class T> struct select_operation {
     const T *x;
     T *y;
     int64_t seq, cols;
+    const int32_t *rows;
     const z3d_step_state *state;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
-        const int64_t position = state->position;
+        const int64_t position = rows ? rows[row] : state->position;
         float v[N];
         if (position >= 0 && position < seq)
             load(v, x + (row * seq + position) * cols + column);
@@ -241,6 +245,6 @@ z3d_status z3d_cuda_select_row(const z3d_cuda_lane *lane, const z3d_select_row *
         return each_row(
             lane, "select_row", kernel->batch, kernel->cols, aligned(kernel->x, kernel->y),
             select_operation<T>{static_cast<const T *>(kernel->x), static_cast<T *>(kernel->y),
-                                kernel->seq, kernel->cols, kernel->state});
+                                kernel->seq, kernel->cols, kernel->row, kernel->state});
     });
 }
