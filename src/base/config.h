@@ -21,12 +21,6 @@ typedef enum {
     Z3D_GRANULARITY_NONE
 } z3d_granularity;
 typedef enum { Z3D_OFFLOAD_OFF, Z3D_OFFLOAD_ON, Z3D_OFFLOAD_AUTO } z3d_offload;
-typedef enum {
-    Z3D_ROPE_SCALING_DEFAULT,
-    Z3D_ROPE_SCALING_LINEAR,
-    Z3D_ROPE_SCALING_LLAMA3,
-    Z3D_ROPE_SCALING_YARN
-} z3d_rope_scaling;
 typedef enum { Z3D_REPLAY_MINIMAL, Z3D_REPLAY_FULL } z3d_replay;
 typedef enum {
     Z3D_GRAD_REDUCE_AUTO,

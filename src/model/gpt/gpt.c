@@ -1,5 +1,5 @@
-/* Describes GPT-2: its parameter groups, its units, its facts. embedding.c, block.c and head.c have
- * the units' functions. */
+/* Describes GPT-2: its parameter groups, its units, its facts. block.c has its
+ * blocks' functions. */
 #include "src/model/gpt/units.h"
 #include "src/model/limits.h"
 

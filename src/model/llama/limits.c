@@ -72,13 +72,12 @@ static void check_tensor(const z3d_llama_config *c, const z3d_config_judge *judg
 }
 
 static void check_rope(const z3d_llama_config *c, const z3d_config_judge *judge) {
-    const z3d_llama_rope *rope = &c->rope;
-    bool llama3 = rope->type == Z3D_ROPE_SCALING_LLAMA3, yarn = rope->type == Z3D_ROPE_SCALING_YARN;
+    const z3d_rope *rope = &c->rope;
+    bool llama3 = rope->type == Z3D_ROPE_LLAMA3, yarn = rope->type == Z3D_ROPE_YARN;
     if (!z3d_limits_sound(judge, "model.rope_scaling.rope_type")) return;
-    if (rope->type != Z3D_ROPE_SCALING_DEFAULT && !(rope->factor >= 1 && isfinite(rope->factor)))
+    if (rope->type != Z3D_ROPE_DEFAULT && !(rope->factor >= 1 && isfinite(rope->factor)))
         z3d_limits_complain(judge, factor, "%g is out of range; write at least 1", rope->factor);
-    if ((llama3 || yarn) && rope->original_max_position_embeddings < 1 &&
-        z3d_limits_sound(judge, original))
+    if ((llama3 || yarn) && rope->original_positions < 1 && z3d_limits_sound(judge, original))
         z3d_limits_complain(judge, original,
                             "rope_type %s needs it; write the context that the model had before "
                             "it was stretched",

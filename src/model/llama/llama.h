@@ -6,22 +6,12 @@
 
 #include "src/model/model.h"
 
-/* How positions become angles, by Hugging Face's names (configuration: model.rope_scaling). */
-typedef struct z3d_llama_rope {
-    z3d_rope_scaling type;
-    double theta, factor;
-    double original_max_position_embeddings;  /* 0: not said; LLAMA3 and YARN need it */
-    double low_freq_factor, high_freq_factor; /* LLAMA3 */
-    double beta_fast, beta_slow;              /* YARN */
-    double attention_factor;                  /* YARN: multiplies cosine and sine */
-} z3d_llama_rope;
-
 typedef struct z3d_llama_config {
     int64_t num_layers, hidden_size, num_heads, num_key_value_heads, head_dim, intermediate_size;
     int64_t seq_length, vocab_size, vocab_multiple;
     int64_t sliding_window; /* latest tokens that a token attends to; 0: all */
     double attention_dropout, init_std, rms_norm_eps;
-    z3d_llama_rope rope;
+    z3d_rope rope;
     bool attention_bias; /* of queries, keys and values */
     bool qk_norm;
     bool tie_word_embeddings;

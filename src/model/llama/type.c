@@ -1,26 +1,9 @@
 /* Llama in the registry: its block of the configuration. */
-#include <math.h>
-
 #include "src/model/limits.h"
 #include "src/model/llama/units.h"
 
 static int64_t or_auto(int64_t value, int64_t standard) {
     return value == Z3D_AUTO ? standard : value;
-}
-
-/* YaRN's 0.1 x scale x ln(factor) + 1 (Peng et al., 2309.00071). */
-static double yarn_mscale(double factor, double scale) {
-    return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
-}
-
-static double attention_factor(const z3d_config *c) {
-    double factor = c->model_rope_scaling_factor, mscale = c->model_rope_scaling_mscale,
-           all_dim = c->model_rope_scaling_mscale_all_dim;
-    if (c->model_rope_scaling_rope_type != Z3D_ROPE_SCALING_YARN) return 1;
-    if (c->model_rope_scaling_attention_factor > 0) return c->model_rope_scaling_attention_factor;
-    if (mscale > 0 && all_dim > 0)
-        return yarn_mscale(factor, mscale) / yarn_mscale(factor, all_dim);
-    return yarn_mscale(factor, 1);
 }
 
 z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
@@ -39,16 +22,18 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
         .attention_dropout = c->model_attention_dropout,
         .init_std = c->model_init_method_std,
         .rms_norm_eps = c->model_rms_norm_eps,
-        .rope = {.type = (z3d_rope_scaling)c->model_rope_scaling_rope_type,
+        .rope = {.type = (z3d_rope_type)c->model_rope_scaling_rope_type,
                  .theta = c->model_rope_theta,
                  .factor = c->model_rope_scaling_factor,
-                 .original_max_position_embeddings =
+                 .original_positions =
                      (double)or_auto(c->model_rope_scaling_original_max_position_embeddings, 0),
                  .low_freq_factor = c->model_rope_scaling_low_freq_factor,
                  .high_freq_factor = c->model_rope_scaling_high_freq_factor,
                  .beta_fast = c->model_rope_scaling_beta_fast,
                  .beta_slow = c->model_rope_scaling_beta_slow,
-                 .attention_factor = attention_factor(c)},
+                 .mscale = c->model_rope_scaling_mscale,
+                 .mscale_all_dim = c->model_rope_scaling_mscale_all_dim,
+                 .attention_factor = c->model_rope_scaling_attention_factor},
         .attention_bias = c->model_attention_bias,
         .qk_norm = c->model_qk_norm,
         .tie_word_embeddings = c->model_tie_word_embeddings,
@@ -59,9 +44,9 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
 /* Keys of model.rope_scaling that a type of scaling does not read. */
 static void check_scaling(const z3d_config *config, const z3d_config_judge *judge) {
     enum {
-        LINEAR = 1 << Z3D_ROPE_SCALING_LINEAR,
-        LLAMA3 = 1 << Z3D_ROPE_SCALING_LLAMA3,
-        YARN = 1 << Z3D_ROPE_SCALING_YARN
+        LINEAR = 1 << Z3D_ROPE_LINEAR,
+        LLAMA3 = 1 << Z3D_ROPE_LLAMA3,
+        YARN = 1 << Z3D_ROPE_YARN
     };
     static const struct {
         const char *key;
@@ -81,7 +66,7 @@ static void check_scaling(const z3d_config *config, const z3d_config_judge *judg
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!(keys[i].readers >> type & 1))
             judge->idle(judge->context, keys[i].key, "model.rope_scaling.rope_type", because[type]);
-    if (type == Z3D_ROPE_SCALING_YARN &&
+    if (type == Z3D_ROPE_YARN &&
         (config->model_rope_scaling_mscale > 0) != (config->model_rope_scaling_mscale_all_dim > 0))
         z3d_limits_complain(judge, "model.rope_scaling.mscale",
                             "it counts only with mscale_all_dim; set both or neither");
