@@ -245,6 +245,10 @@ z3d_status Z3D_CPU_NAME(attention_forward)(z3d_cpu *cpu, const z3d_kernel *launc
     REQUIRE_SHAPE(attention_forward, kernel);
     REQUIRE_SCRATCH(attention_forward, cpu, z3d_scratch_attention_forward(kernel, cpu->threads));
     Z3D_TRY(check_starts(kernel));
+    if (z3d_attention_decodes(kernel)) {
+        Z3D_CPU_NAME(attention_decode)(cpu, kernel);
+        return Z3D_OK;
+    }
     const int64_t per_thread = z3d_scratch_attention_forward(kernel, 1);
     const attention with = attention_of(cpu, kernel);
     /* All query heads of a key/value head, and all rows, or parts of them where threads would lack
