@@ -71,7 +71,8 @@ int main(int argc, char **argv) {
         int64_t in = width[i], out = width[i + 1], z = i < LAYERS - 1 ? out : 0;
         z3d_parameter w = {.name = "w", .dims = 2, .shape = {out, in}, .split_dim = -1};
         z3d_parameter b = {.name = "b", .dims = 1, .shape = {out}, .split_dim = -1};
-        w.weight_decay = true, w.init = Z3D_INIT_NORMAL, w.standard_deviation = 1 / sqrtf((float)in);
+        w.weight_decay = true, w.init = Z3D_INIT_NORMAL,
+        w.standard_deviation = 1 / sqrtf((float)in);
         model->group[i] = (z3d_parameter_group){{(char)('0' + i)}, 2, {w, b}};
         model->unit[i] = (z3d_unit){"layer", &ops, &width[i], i, i, false, 1, {i}, {z, z, out}};
     }
