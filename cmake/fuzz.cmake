@@ -4,6 +4,8 @@
 set(ZERO3D_FUZZ_SOURCES_config "")
 set(ZERO3D_FUZZ_SOURCES_tokens src/train/data/map_file.c src/train/data/token_file.c src/train/data/megatron_file.c)
 set(ZERO3D_FUZZ_SOURCES_schedule parallel/schedule/check.c parallel/schedule/file.c parallel/schedule/schedule.c parallel/schedule/times.c)
+set(ZERO3D_FUZZ_SOURCES_trace src/train/trace/file.c src/train/trace/merge.c src/train/trace/ranks.c src/train/trace/step.c src/plan/timeline_picture.c
+  parallel/interface/mesh.c parallel/schedule/schedule.c src/model/unit.c zero/program/layout.c zero/program/opcodes.c zero/program/states.c)
 set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/text/tokenizer.c src/train/text/gpt2_json.c src/train/text/gpt2_tokenizer.c src/train/text/gpt2_vocabulary.c src/train/text/gpt2_words.c)
 set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/prefetch.c checkpoint/folder.c checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)
 set(ZERO3D_FUZZ_SOURCES_interop checkpoint/prefetch.c checkpoint/export.c checkpoint/export_tensor.c checkpoint/interop.c checkpoint/interop_open.c checkpoint/folder.c checkpoint/format.c checkpoint/huggingface.c checkpoint/io.c

@@ -7,7 +7,7 @@
 #include "src/model/layers.h"
 #include "zero/zero.h"
 
-enum { LAYERS = 4, POINTS = 256, STEPS = 300 };
+enum { LAYERS = 4, POINTS = 256, STEPS = 300, POINT = 2 * sizeof(float) };
 static const int64_t width[LAYERS + 1] = {2, 64, 64, 64, 2}; /* from (x, y) to two logits */
 static const z3d_vocab_range classes = {.first = 0, .local = 2, .valid = 2};
 
@@ -43,11 +43,10 @@ static z3d_status backward(z3d_unit_run *run) {
 static const struct z3d_unit_ops ops = {.forward = forward, .backward = backward};
 
 /* Point i of two spirals of 1.5 turns; `shift` moves it along its spiral. */
-static z3d_micro_batch make_point(int i, double shift, float *point, int32_t *class) {
+static void make_point(int i, double shift, float *point, int32_t *class) {
     int step = i / 2, steps = POINTS / 2;
     double t = (step + shift) / steps, pi = acos(-1), angle = 3 * pi * t + (i % 2 ? pi : 0);
     point[0] = (float)(t * cos(angle)), point[1] = (float)(t * sin(angle)), *class = i % 2;
-    return (z3d_micro_batch){{point, class}};
 }
 
 #define CHECK(call)                                                                                \
@@ -74,11 +73,11 @@ int main(int argc, char **argv) {
         w.weight_decay = true, w.init = Z3D_INIT_NORMAL,
         w.standard_deviation = 1 / sqrtf((float)in);
         model->group[i] = (z3d_parameter_group){{(char)('0' + i)}, 2, {w, b}};
-        model->unit[i] = (z3d_unit){"layer", &ops, &width[i], i, i, false, 1, {i}, {z, z, out}};
+        model->unit[i] = (z3d_unit){"layer", &ops, &width[i], i, i, false, 1, {i}, {z, z, out}, 0};
     }
     model->num_fields = 2;
-    model->field[0] = (z3d_field){"point", 2 * sizeof(float)};
-    model->field[1] = (z3d_field){"class", sizeof(int32_t)};
+    model->field[0] = (z3d_field){"point", {POINT, POINT, POINT}};
+    model->field[1] = (z3d_field){"class", {4, 4, 4}};
     c.model = model, c.verify = true, c.program.stage = 3, c.program.micro_batch = batch;
     c.program.accumulation = 1, c.program.reduce_bucket = c.program.gather_bucket = 1 << 20;
     CHECK(z3d_engine_create(&c, &engine));
@@ -87,8 +86,8 @@ int main(int argc, char **argv) {
     z3d_step_input input = {&mine, 0, .global_targets = batch * ranks, 1e-2f, false};
     for (int s = 0; s < STEPS; s++) CHECK(z3d_engine_train_step(engine, &input, &result));
     for (int i = 0; i < POINTS; i++) { /* between the points it has seen */
-        mine = make_point(i, 1.0, point[0], class);
-        CHECK(z3d_engine_generate(engine, &mine, 0, logits));
+        make_point(i, 1.0, point[0], class);
+        CHECK(z3d_engine_generate(engine, Z3D_MODE_PREFILL, point[0], class, logits));
         right += (logits[1] > logits[0]) == *class;
     }
     if (!rank) printf("loss %.4f, %d of %d unseen points right\n", result.loss, right, POINTS);

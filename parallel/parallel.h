@@ -195,6 +195,14 @@ void z3d_group_set_observer(z3d_group *group,
                                                   const z3d_collective *call),
                             void *context);
 
+/* Called at the end of each wait that exposed_seconds counts, with when it began and ended
+ * (z3d_now). A timeline uses it. NULL: none. */
+void z3d_group_set_wait_observer(z3d_group *group,
+                                 void (*waited)(void *context, const z3d_group *group,
+                                                const z3d_collective *call, double begin,
+                                                double end),
+                                 void *context);
+
 /* What a group has done since its creation. calls, bytes (volume_elements times the type's size)
  * and volume_elements do not count calls marked scalar. volume_elements, as in the formulas:
  * elements that leave this rank on a ring: all_reduce 2 count (N-1)/N, reduce_scatter and

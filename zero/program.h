@@ -37,7 +37,8 @@ typedef struct z3d_program_config {
      * all of them (data size + 1 numbers; not owned). A program's own micro_batch is its share.
      * NULL: each has micro_batch. */
     const int64_t *first_sample;
-    int accumulation;     /* micro-batches per step */
+    int64_t generate_batch; /* samples that generation works on together; 0: 1 */
+    int accumulation;       /* micro-batches per step */
     bool reduce_per_step; /* full gradients accumulate, one reduction a step; else every micro-batch
                              is reduced */
     bool recompute;       /* activation_checkpointing.granularity full */
@@ -53,8 +54,10 @@ typedef struct z3d_program_config {
     bool offload_activations;             /* P_a+cpu: checkpoints lie in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
-    bool gathered; /* evaluate, generate: no parameter changed since this mode's gathers ran, so
-                      that what every rank keeps whole is whole already */
+    bool inference; /* nothing is trained: there is no training step, and neither gradients nor
+                       optimizer states are kept */
+    bool gathered;  /* evaluate, generation: no parameter changed since this mode's gathers ran, so
+                       that what every rank keeps whole is whole already */
     bool
         rough_memory; /* for prices of programs that do not run: buffers are placed in a simple way,
                          so the arena is larger than it need be; its lower bound is what counts */
@@ -238,6 +241,7 @@ typedef struct z3d_trace {
     bool reads_parameters[Z3D_MAX_UNIT_GROUPS];
     bool writes_gradients[Z3D_MAX_UNIT_GROUPS];
     bool reads_input, reads_output_gradient, writes_input_gradient;
+    bool uses_cache;
 } z3d_trace;
 
 /* Traces by [mode][unit kind][call]. */
@@ -273,6 +277,7 @@ typedef enum z3d_slot {
     Z3D_SLOT_SAVED,
     Z3D_SLOT_WORKSPACE,
     Z3D_SLOT_DEFERRED,   /* from backward_input to backward_weight */
+    Z3D_SLOT_CACHE,      /* of generation, from run to run */
     Z3D_SLOT_PARAMETERS, /* of up to four groups */
     Z3D_SLOT_GRADIENTS = Z3D_SLOT_PARAMETERS + Z3D_MAX_UNIT_GROUPS, /* of up to four groups */
     Z3D_SLOT_SHARD = Z3D_SLOT_GRADIENTS + Z3D_MAX_UNIT_GROUPS,      /* kept gradients */
@@ -386,6 +391,15 @@ typedef struct z3d_program {
 enum { Z3D_BUFFER_STATE, Z3D_BUFFER_CONTROL, Z3D_BUFFER_SCRATCH, Z3D_BUFFER_BATCH };
 int z3d_program_batch_buffer(const z3d_program *program, int micro, int field);
 int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_part part);
+/* In the programs of generation a cache of each unit follows. */
+int z3d_program_cache_buffer(const z3d_program *program, int unit);
+/* Bytes of these buffers, and of what a field brings in this mode. */
+int64_t z3d_program_batch_bytes(const z3d_program *program, int micro, int field);
+int64_t z3d_program_cache_bytes(const z3d_program *program, int unit);
+int64_t z3d_program_field_bytes(const z3d_program *program, int field);
+/* Samples of a micro-batch on this rank. */
+int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode);
+int64_t z3d_program_samples(const z3d_program *program);
 
 /* The control vector: loss, targets, stop requests, the skip flag (behind the sum), then, in
  * training, the squared gradients by group. */
@@ -461,7 +475,8 @@ typedef struct z3d_program_set {
     z3d_program_config config;
     z3d_layout *layout;
     z3d_traces *traces;
-    z3d_program *program[Z3D_MODE_COUNT]; /* NULL: the model has no such mode */
+    z3d_program *program[Z3D_MODE_COUNT]; /* NULL: the model has no such mode, or the
+                                             configuration leaves it out */
     /* The same modes once their gathers have run and until a parameter changes
      * (config.gathered); NULL: they would gather all the same. */
     z3d_program *again[Z3D_MODE_COUNT];
@@ -476,6 +491,10 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
                                   const z3d_program_config *config, int threads, bool verify,
                                   z3d_program_set *set);
 void z3d_program_set_release(z3d_program_set *set);
+/* The mode whose program stands for all in what they have in common: persistent buffers, memory. */
+static inline z3d_mode z3d_program_set_main(const z3d_program_set *set) {
+    return set->config.inference ? Z3D_MODE_EVALUATE : Z3D_MODE_TRAIN;
+}
 
 /* Elements x (N-1)/N that this rank's program moves over `axes` with data of parameters and
  * gradients (children: with_children). */

@@ -44,6 +44,7 @@ typedef struct z3d_engine_config {
     const char *
         trace_path; /* NULL: no timeline; else Chrome trace events of the first trace_steps steps */
     int64_t trace_steps;
+    const char *trace_run; /* which run it is, in the timeline of each rank; NULL: unknown */
     z3d_status (*enter)(void *context, const z3d_program *program,
                         int index); /* called before every instruction; NULL: none */
     void *enter_context;
@@ -100,10 +101,12 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
  * *loss_sum and *targets. Collective. */
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
                                double *targets, bool *stop);
-/* The last unit's GENERATE output as fp32 [batch, elements] into host memory, equal on all ranks of
- * a tensor group. Collective. */
-z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
-                               float *out);
+/* One call of PREFILL or DECODE for program.generate_batch samples: field[f] as the model wants it
+ * in this mode (z3d_model_take_tokens), the last unit's output as fp32 [samples, elements] into
+ * host memory. Caches keep what they got until parameters change or another mode runs. Every rank
+ * gives the same and gets the same. Collective. */
+z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, const void *tokens,
+                               const void *positions, float *out);
 
 /* Planned (from the memory plan) and measured (live bytes as the executor uses them) bytes of this
  * rank in one memory space, by category. */

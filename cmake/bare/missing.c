@@ -1,5 +1,5 @@
 /* What the bare build (ZERO3D_BARE) leaves out, in place of src/device/cpu/matmul.c (oneDNN's
- * primitives) and zero/execute/observe.c (digests by xxHash, timelines). */
+ * primitives) and zero/execute/observe.c (digests by xxHash). */
 #include "src/device/cpu/matmul.h"
 #include "zero/execute/executor.h"
 
@@ -28,8 +28,4 @@ bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
     (void)executor, (void)index, (void)step;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no digests");
-}
-
-void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end) {
-    (void)executor, (void)index, (void)begin, (void)end;
 }

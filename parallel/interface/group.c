@@ -166,6 +166,15 @@ void z3d_group_set_observer(z3d_group *group,
     group->observe_context = context;
 }
 
+void z3d_group_set_wait_observer(z3d_group *group,
+                                 void (*waited)(void *context, const z3d_group *group,
+                                                const z3d_collective *call, double begin,
+                                                double end),
+                                 void *context) {
+    group->waited = waited;
+    group->waited_context = context;
+}
+
 const z3d_traffic *z3d_group_traffic(const z3d_group *group, z3d_collective_kind kind) {
     static const z3d_traffic none[Z3D_COLLECTIVE_COUNT];
     return group ? &group->traffic[kind] : &none[kind];
@@ -360,7 +369,9 @@ z3d_status z3d_collective_wait(z3d_group *group, z3d_ticket ticket) {
             return z3d_error_restore(&group->broken);
         }
     }
-    group->traffic[kind].exposed_seconds += z3d_now() - begun;
+    double over = z3d_now();
+    group->traffic[kind].exposed_seconds += over - begun;
+    if (group->waited) group->waited(group->waited_context, group, &operation->call, begun, over);
     return take_result(group, operation);
 }
 

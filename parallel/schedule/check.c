@@ -82,6 +82,18 @@ static z3d_status check_place(const z3d_schedule *schedule, int stage, z3d_task 
     return Z3D_OK;
 }
 
+/* Before any order: a pass on a wrong stage is missing on another one, which is not at fault. */
+static z3d_status check_places(const z3d_schedule *schedule, int *task) {
+    for (int stage = 0; stage < schedule->stages; stage++) {
+        for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
+            *task = i;
+            Z3D_TRY(check_place(schedule, stage, schedule->task[i]));
+        }
+    }
+    *task = -1;
+    return Z3D_OK;
+}
+
 static z3d_status take_turn(int stage, z3d_task task, int *next) {
     if (task.micro < *next)
         return refuse(stage, task,
@@ -131,13 +143,13 @@ static z3d_status check_complete(const z3d_schedule *schedule, const progress *d
 static z3d_status check_lists(const z3d_schedule *schedule, int *task) {
     progress *done;
     Z3D_TRY(z3d_schedule_check_ranges(schedule, task));
+    Z3D_TRY(check_places(schedule, task));
     Z3D_TRY(z3d_new((size_t)schedule->chunks, sizeof *done, "the check of a schedule", &done));
     z3d_status status = Z3D_OK;
     for (int stage = 0; stage < schedule->stages; stage++) {
         for (int i = schedule->first[stage]; i < schedule->first[stage + 1]; i++) {
             z3d_task at = schedule->task[i];
             *task = i;
-            Z3D_TRY_GOTO(status, check_place(schedule, stage, at), end);
             Z3D_TRY_GOTO(status, check_order(stage, at, &done[at.chunk]), end);
         }
     }

@@ -1,4 +1,4 @@
-/* The six categories of memory. The memory planner plans each one, the arena measures each one. */
+/* The categories of memory. The memory planner plans each one, the arena measures each one. */
 #ifndef ZERO3D_BASE_LEDGER_H
 #define ZERO3D_BASE_LEDGER_H
 
@@ -10,6 +10,7 @@
     X(GRADIENTS, gradients)                                                                        \
     X(OPTIMIZER, optimizer)                                                                        \
     X(ACTIVATIONS, activations)                                                                    \
+    X(CACHE, cache) /* keys and values of generation */                                            \
     X(TEMPORARY, temporary)                                                                        \
     X(COMMUNICATION, communication)
 

@@ -89,7 +89,8 @@ static z3d_status draw_schedule(const z3d_case *of, const z3d_hardware *hardware
 }
 
 static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node node,
-                        const z3d_hardware *hardware, const priced *options, z3d_string *text) {
+                        const z3d_hardware *hardware, const z3d_gather_price gathers[2],
+                        const priced *options, z3d_string *text) {
     z3d_estimate estimate;
     z3d_saving saving;
     double tokens = 0;
@@ -111,7 +112,7 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
         status = Z3D_ERROR(Z3D_ERR_IO, "--trace %s: cannot write it: %s", options->trace,
                            strerror(errno));
     Z3D_TRY(status);
-    Z3D_TRY(z3d_estimate_gathers(config, node, of, hardware, 0, &estimate));
+    memcpy(estimate.gather, gathers, sizeof estimate.gather);
     if (options->schedule) Z3D_TRY(draw_schedule(of, hardware, options->schedule));
     Z3D_TRY(z3d_saving_find(of, hardware, &saving));
     if (options->json)
@@ -124,11 +125,12 @@ static z3d_status price(z3d_config *config, const z3d_case *of, z3d_sim_node nod
 
 /* The same configuration on the sim device. */
 static z3d_status predict(z3d_config *config, int ranks, int rank, const z3d_hardware *hardware,
-                          const priced *options, z3d_string *text) {
+                          const z3d_gather_price gathers[2], const priced *options,
+                          z3d_string *text) {
     z3d_case *of;
     z3d_sim_node node = z3d_case_node(config, hardware);
     Z3D_TRY(z3d_case_create(config, ranks, rank, node, &of));
-    z3d_status status = price(config, of, node, hardware, options, text);
+    z3d_status status = price(config, of, node, hardware, gathers, options, text);
     z3d_case_destroy(of);
     return status;
 }
@@ -216,17 +218,31 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
     return status;
 }
 
+/* Decides what is `auto`, and says why. */
+static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
+                         z3d_gather_price gathers[2], z3d_string *text) {
+    z3d_string offload = {0}, gather = {0};
+    z3d_status status = z3d_choose_offload(config, ranks, hardware, &offload);
+    if (status == Z3D_OK)
+        status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &gather);
+    if (offload.length && !quiet)
+        z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", offload.text);
+    if (gather.length && !quiet)
+        z3d_string_append(text, "pipeline_gather auto: %s\n\n", gather.text);
+    z3d_string_free(&offload);
+    z3d_string_free(&gather);
+    return status;
+}
+
 static z3d_status plan_config(z3d_config *config, int ranks, int rank, const priced *options,
                               z3d_string *text) {
     z3d_hardware hardware;
+    z3d_gather_price gathers[2];
     z3d_plan *plan = NULL;
-    z3d_string why = {0};
     bool known;
     z3d_status status = read_hardware(config, options, &known, &hardware);
     if (status == Z3D_OK)
-        status = z3d_choose_offload(config, ranks, known ? &hardware : NULL, &why);
-    if (status == Z3D_OK && why.length && !options->json)
-        z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", why.text);
+        status = choose(config, ranks, known ? &hardware : NULL, options->json, gathers, text);
     if (status == Z3D_OK && (!options->hardware || options->print_program || options->memory)) {
         status = z3d_plan_create(config, ranks, rank, &plan);
         if (status == Z3D_OK) z3d_plan_print(plan, options->print_program, text);
@@ -234,9 +250,8 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
         if (options->hardware) z3d_string_append(text, "\n");
     }
     if (status == Z3D_OK && options->hardware)
-        status = predict(config, ranks, rank, &hardware, options, text);
+        status = predict(config, ranks, rank, &hardware, gathers, options, text);
     z3d_plan_destroy(plan);
-    z3d_string_free(&why);
     return status;
 }
 

@@ -45,15 +45,16 @@ void z3d_add_token_table(z3d_parameter_group *group, const char *name,
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units) {
     int layers = (int)shape->num_layers, last = layers + 1;
-    int64_t rows = shape->seq_length;
-    if (shape->sequence_parallel) rows /= shape->tensor_size;
     for (int i = 0; i <= last; i++) {
         z3d_unit *unit = &model->unit[i];
         unit->data = shape;
         unit->index = i;
         if (i == last) continue;
-        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-            unit->output_elements[mode] = rows * shape->hidden_size;
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+            bool split = z3d_model_splits_rows(model, (z3d_mode)mode);
+            unit->output_elements[mode] =
+                model->tokens[mode] * shape->hidden_size / (split ? shape->tensor_size : 1);
+        }
     }
 
     z3d_unit *embedding = &model->unit[0];
@@ -70,6 +71,7 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
         block->ops = units->block_ops;
         block->kind = Z3D_KIND_BLOCK;
         block->checkpoint = true;
+        block->cache_elements = model->positions * units->cache_columns;
         block->num_groups = 1;
         block->group[0] = units->first_block + i;
     }
@@ -81,5 +83,6 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
     head->num_groups = 2;
     head->group[0] = units->table;
     head->group[1] = units->norm;
-    head->output_elements[Z3D_MODE_GENERATE] = shape->padded_vocab;
+    head->output_elements[Z3D_MODE_PREFILL] = shape->padded_vocab;
+    head->output_elements[Z3D_MODE_DECODE] = shape->padded_vocab;
 }

@@ -9,7 +9,7 @@ static z3d_status forward(z3d_unit_run *run) {
     const z3d_transformer *shape = z3d_transformer_of(run);
     z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_row_range own = z3d_unit_own_rows(run);
-    int64_t seq = shape->seq_length, hidden = shape->hidden_size;
+    int64_t seq = run->tokens, hidden = shape->hidden_size;
     void *all;
     Z3D_TRY(z3d_unit_take_all_rows(run, run->output, &all));
     Z3D_TRY(z3d_vocab_embedding_forward(&lane, z3d_unit_vocab_range(run), run->field[0],
@@ -18,8 +18,10 @@ static z3d_status forward(z3d_unit_run *run) {
     char *x = (char *)all + z3d_unit_own_offset(run);
     if (shape->learned_positions)
         Z3D_TRY(Z3D_LAUNCH(run->device, position_forward, .x = x,
-                           .positions = z3d_unit_parameter(run, POSITIONS, 0), .rows = own.count,
-                           .first = own.first, .seq = seq, .cols = hidden, .dtype = run->dtype));
+                           .positions = z3d_unit_parameter(run, POSITIONS, 0),
+                           .starts = z3d_unit_starts(run), .capacity = shape->seq_length,
+                           .rows = own.count, .first = own.first, .seq = seq, .cols = hidden,
+                           .dtype = run->dtype));
     z3d_dropout dropout = z3d_unit_dropout(run, shape->hidden_dropout, "embedding");
     if (dropout.p == 0 && all == run->output) return Z3D_OK;
     return Z3D_LAUNCH(run->device, dropout_forward, .x = x, .y = run->output, .rows = own.count,
@@ -30,7 +32,7 @@ static z3d_status forward(z3d_unit_run *run) {
 static z3d_status backward(z3d_unit_run *run) {
     const z3d_transformer *shape = z3d_transformer_of(run);
     z3d_row_range own = z3d_unit_own_rows(run);
-    int64_t seq = shape->seq_length, hidden = shape->hidden_size, rows = z3d_unit_rows(run);
+    int64_t seq = run->tokens, hidden = shape->hidden_size, rows = z3d_unit_rows(run);
     z3d_vocab_range range = z3d_unit_vocab_range(run);
     const void *dy = run->output_gradient;
     if (!z3d_residual_dropout_is_identity(run)) {

@@ -1,7 +1,7 @@
 /* The last unit: the final norm (of the own rows; then all rows are gathered), logits = h table^T
  * (column-parallel over the vocabulary: logits stay split) and the loss. Its backward turns
- * the kept logits into their gradient in place; in halves, the input half does. In mode GENERATE:
- * the whole vocabulary's logits of one row per sample. */
+ * the kept logits into their gradient in place; in halves, the input half does. In generation: the
+ * whole vocabulary's logits of one row per sample. */
 #include "src/model/transformer.h"
 
 enum { TABLE, NORM };
@@ -28,22 +28,6 @@ static z3d_linear logits_layer(const z3d_unit_run *run) {
                            z3d_transformer_of(run)->hidden_size, z3d_unit_vocab_range(run).local);
 }
 
-/* *all = the input's rows of all ranks, because only the device knows which rank has the requested
- * row. */
-static z3d_status all_of_input(z3d_unit_run *run, const void **all) {
-    int64_t hidden = z3d_transformer_of(run)->hidden_size;
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
-    void *room;
-    *all = run->input;
-    if (!lane.sequence_parallel) return Z3D_OK;
-    Z3D_TRY(z3d_unit_take_workspace(run, z3d_unit_rows(run), z3d_row_bytes(run, hidden), &room));
-    *all = room;
-    Z3D_TRY(Z3D_LAUNCH(run->device, cast, .destination = (char *)room + z3d_unit_own_offset(run),
-                       .source = run->input, .count = z3d_unit_own_rows(run).count * hidden,
-                       .destination_dtype = run->dtype, .source_dtype = run->dtype));
-    return z3d_gather_rows(&lane, room, z3d_unit_rows(run), hidden);
-}
-
 /* Each sample's row of the output is a [tensor size x local vocabulary] matrix: this rank's product
  * is written directly to its own part, and the other parts are gathered around it. */
 static z3d_status generate(z3d_unit_run *run) {
@@ -51,16 +35,14 @@ static z3d_status generate(z3d_unit_run *run) {
     int64_t hidden = shape->hidden_size, batch = run->batch;
     z3d_vocab_range range = z3d_unit_vocab_range(run);
     char *output = run->output;
-    const void *all;
     void *row, *h;
     z3d_norm norm = {.slot = NORM};
     Z3D_TRY(z3d_unit_take_workspace(run, batch, z3d_row_bytes(run, hidden), &row));
     Z3D_TRY(z3d_unit_take_workspace(run, batch, z3d_row_bytes(run, hidden), &h));
     Z3D_TRY(z3d_norm_take_workspace(run, batch, &norm));
-    Z3D_TRY(all_of_input(run, &all));
-    Z3D_TRY(Z3D_LAUNCH(run->device, select_row, .x = all, .y = row, .batch = batch,
-                       .seq = shape->seq_length, .cols = hidden, .dtype = run->dtype,
-                       .state = run->state));
+    Z3D_TRY(Z3D_LAUNCH(run->device, select_row, .x = run->input, .y = row, .batch = batch,
+                       .seq = run->tokens, .cols = hidden, .dtype = run->dtype,
+                       .row = z3d_unit_output_rows(run)));
     norm.x = row;
     Z3D_TRY(z3d_norm_forward(run, &norm, batch, h));
     Z3D_TRY(Z3D_LAUNCH(run->device, gemm, .m = batch, .n = range.local, .k = hidden,
@@ -79,7 +61,7 @@ static z3d_status generate(z3d_unit_run *run) {
 }
 
 static z3d_status forward(z3d_unit_run *run) {
-    if (run->mode == Z3D_MODE_GENERATE) return generate(run);
+    if (z3d_mode_generates(run->mode)) return generate(run);
     z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear layer = logits_layer(run);
     head_saved saved;

@@ -12,6 +12,15 @@ static inline z3d_tensor_lane z3d_unit_lane(const z3d_unit_run *run) {
                              .gradient_dtype = run->gradient_dtype};
 }
 
+/* In generation: the position of each sample's first token, and which of its tokens the output is
+ * of, int32[batch] both; else NULL (z3d_model_take_tokens). */
+static inline const int32_t *z3d_unit_starts(const z3d_unit_run *run) {
+    return z3d_mode_generates(run->mode) ? run->field[1] : NULL;
+}
+static inline const int32_t *z3d_unit_output_rows(const z3d_unit_run *run) {
+    return z3d_mode_generates(run->mode) ? (const int32_t *)run->field[1] + run->batch : NULL;
+}
+
 /* A linear layer on `rows` rows, in -> out (local sizes). Its weight is parameter `weight` of the
  * unit's group `slot`, its bias parameter `bias` (negative: none). */
 static inline z3d_linear z3d_unit_linear(const z3d_unit_run *run, int slot, int weight, int bias,

@@ -14,7 +14,7 @@ z3d_status z3d_residual_forward(z3d_unit_run *run, const z3d_linear *projection,
     z3d_unit_workspace_release(run, mark);
     return Z3D_LAUNCH(run->device, dropout_forward, .x = (char *)all + z3d_unit_own_offset(run),
                       .bias = projection->bias, .residual = residual, .y = y, .rows = own.count,
-                      .first = own.first, .seq = shape->seq_length, .cols = shape->hidden_size,
+                      .first = own.first, .seq = run->tokens, .cols = shape->hidden_size,
                       .dtype = run->dtype,
                       .dropout = z3d_unit_dropout(run, shape->hidden_dropout, site));
 }
@@ -31,7 +31,7 @@ z3d_status z3d_residual_dropout_gradient(const z3d_unit_run *run, const void *dy
     z3d_row_range own = z3d_unit_own_rows(run);
     Z3D_TRY(Z3D_LAUNCH(
         run->device, dropout_backward, .dy = dy, .dx = (char *)all + z3d_unit_own_offset(run),
-        .rows = own.count, .first = own.first, .seq = shape->seq_length, .cols = shape->hidden_size,
+        .rows = own.count, .first = own.first, .seq = run->tokens, .cols = shape->hidden_size,
         .dtype = run->dtype, .dropout = z3d_unit_dropout(run, shape->hidden_dropout, site)));
     return z3d_gather_rows(&lane, all, z3d_unit_rows(run), shape->hidden_size);
 }

@@ -3,7 +3,8 @@
 
 z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run) {
     z3d_tensor_lane lane = z3d_unit_lane(run);
-    lane.sequence_parallel = z3d_transformer_of(run)->sequence_parallel;
+    lane.sequence_parallel =
+        z3d_transformer_of(run)->sequence_parallel && !z3d_mode_generates(run->mode);
     return lane;
 }
 
@@ -17,9 +18,8 @@ int64_t z3d_unit_own_offset(const z3d_unit_run *run) {
 }
 
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all) {
-    const z3d_transformer *shape = z3d_transformer_of(run);
     *all = own;
-    if (!shape->sequence_parallel) return Z3D_OK;
-    return z3d_unit_take_workspace(run, z3d_unit_rows(run), z3d_row_bytes(run, shape->hidden_size),
-                                   all);
+    if (!z3d_transformer_lane(run).sequence_parallel) return Z3D_OK;
+    return z3d_unit_take_workspace(run, z3d_unit_rows(run),
+                                   z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size), all);
 }

@@ -39,7 +39,7 @@ static inline const z3d_transformer *z3d_transformer_of(const z3d_unit_run *run)
 }
 
 static inline int64_t z3d_unit_rows(const z3d_unit_run *run) {
-    return run->batch * z3d_transformer_of(run)->seq_length;
+    return run->batch * run->tokens;
 }
 
 static inline int64_t z3d_row_bytes(const z3d_unit_run *run, int64_t columns) {
@@ -81,11 +81,13 @@ void z3d_add_token_table(z3d_parameter_group *group, const char *name,
 typedef struct z3d_transformer_units {
     const char *block; /* its blocks' names are "<block>.0" ... */
     const struct z3d_unit_ops *block_ops;
+    int64_t cache_columns;         /* of a block's cache: elements of a position */
     int first_block;               /* its parameter group; the other blocks' follow */
     int embedding[2], table, norm; /* groups of the embedding (the second if it has positions),
                                       and of the head */
 } z3d_transformer_units;
-/* Fills in the units: embedding, blocks, head. data begins with *shape. */
+/* Fills in the units: embedding, blocks, head. *shape begins the units' data. The model has its
+ * tokens (z3d_model_take_tokens). */
 void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
                         const z3d_transformer_units *units);
 
@@ -126,6 +128,20 @@ z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_nor
  * gradient and the types. */
 z3d_status z3d_rmsnorm_backward_halves(z3d_unit_run *run, z3d_halves halves, int slot, int weight,
                                        z3d_rmsnorm_backward kernel);
+
+/* ---- keys.c ---- */
+
+/* Where a block's heads find keys and values: `capacity` rows of each sample, `stride` elements
+ * apart. */
+typedef struct z3d_keys {
+    const void *k, *v;
+    int64_t stride, capacity;
+} z3d_keys;
+
+/* In: k and v of this call's rows, `columns` of each, keys->stride apart. In generation these go to
+ * the cache, which has those before them, and *keys becomes that: T[2, batch, seq, columns], keys,
+ * then values. */
+z3d_status z3d_keys_find(const z3d_unit_run *run, int64_t columns, z3d_keys *keys);
 
 /* ---- residual.c: the residual stream of a block ---- */
 

@@ -1,6 +1,7 @@
 /* The unit's memory (bump allocators), parameter sizes, and the model's life. */
 #include "src/model/unit.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,6 +110,22 @@ void z3d_model_destroy(z3d_model *model) {
     free(model);
 }
 
+void z3d_model_take_tokens(z3d_model *model, int64_t seq) {
+    static const char *const name[] = {"tokens", "targets"};
+    const int64_t width = (int64_t)sizeof(int32_t);
+    const int64_t prefill = seq < Z3D_PREFILL_TOKENS ? seq : Z3D_PREFILL_TOKENS;
+    const int64_t tokens[Z3D_MODE_COUNT] = {seq, seq, prefill, 1};
+    model->num_fields = 2;
+    model->positions = seq;
+    for (int f = 0; f < 2; f++) snprintf(model->field[f].name, Z3D_NAME, "%s", name[f]);
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        model->tokens[mode] = tokens[mode];
+        model->field[0].bytes_per_sample[mode] = tokens[mode] * width;
+        model->field[1].bytes_per_sample[mode] =
+            (z3d_mode_generates((z3d_mode)mode) ? 2 : seq) * width;
+    }
+}
+
 int64_t z3d_model_parameter_count(const z3d_model *model) {
     int64_t count = 0;
     for (int g = 0; g < model->num_groups; g++)
@@ -122,7 +139,7 @@ int64_t z3d_model_parameter_count(const z3d_model *model) {
 }
 
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode) {
-    return mode != Z3D_MODE_GENERATE || model->unit[model->num_units - 1].output_elements[mode] > 0;
+    return !z3d_mode_generates(mode) || model->unit[model->num_units - 1].output_elements[mode] > 0;
 }
 
 int z3d_model_input(const z3d_model *model, int unit, z3d_mode mode) {

@@ -52,12 +52,21 @@ typedef struct z3d_parameter_group {
 /* Elements of a parameter on one tensor rank, padding included. */
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size);
 
+/* Generation is two modes: PREFILL takes a part of each sample's prompt, DECODE one token. Both
+ * store keys and values in the units' caches. */
 typedef enum z3d_mode {
     Z3D_MODE_TRAIN,
     Z3D_MODE_EVALUATE,
-    Z3D_MODE_GENERATE,
+    Z3D_MODE_PREFILL,
+    Z3D_MODE_DECODE,
     Z3D_MODE_COUNT
 } z3d_mode;
+
+enum { Z3D_PREFILL_TOKENS = 128 }; /* at most, of a sample and call */
+
+static inline bool z3d_mode_generates(z3d_mode mode) {
+    return mode >= Z3D_MODE_PREFILL;
+}
 
 /* The parameters of one group while a unit runs: one flat local buffer, parameter i begins at
  * element offset[i]. */
@@ -85,6 +94,7 @@ struct z3d_unit_run {
     z3d_dtype dtype, gradient_dtype;
     z3d_mode mode;
     int64_t batch;    /* samples of this micro-batch on this rank */
+    int64_t tokens;   /* per sample in this call: the model's of this mode */
     int64_t sample;   /* index in the global batch of its first sample (dropout's counter) */
     bool need_output; /* forward: false if only what backward reads is needed (recompute). Then
                          output is NULL; skip work that only output needs */
@@ -96,6 +106,7 @@ struct z3d_unit_run {
     const void *output_gradient;       /* backward */
     void *input_gradient;              /* backward; NULL for the first unit */
     z3d_step_state *state;             /* device memory */
+    void *cache; /* what generation keeps from call to call, cache_elements per sample; else NULL */
     z3d_unit_group group[Z3D_MAX_UNIT_GROUPS]; /* as unit->group lists them */
     z3d_bump saved, workspace, deferred;       /* use the functions below */
 };
@@ -161,11 +172,12 @@ typedef struct z3d_unit {
     int num_groups;
     int group[Z3D_MAX_UNIT_GROUPS];          /* indices of the parameter groups it uses */
     int64_t output_elements[Z3D_MODE_COUNT]; /* per sample, in run->dtype; 0: none */
+    int64_t cache_elements;                  /* per sample, in run->dtype; 0: none */
 } z3d_unit;
 
 typedef struct z3d_field {
     char name[Z3D_NAME];
-    int64_t bytes_per_sample;
+    int64_t bytes_per_sample[Z3D_MODE_COUNT];
 } z3d_field;
 
 /* FLOPs per token, as the papers count, forward and backward; one block's where it says so. */
@@ -188,16 +200,19 @@ typedef struct z3d_model_facts {
 } z3d_model_facts;
 
 /* A model: a chain of units over parameter groups. The last unit's forward adds to state->loss_sum
- * and valid_targets; in mode GENERATE its output is the result. Never changed after creation, so
+ * and valid_targets; in generation its output is the result. Never changed after creation, so
  * everybody shares it. */
 typedef struct z3d_model {
     int num_groups, num_units, num_fields;
     z3d_parameter_group *group;
     z3d_unit *unit;
     z3d_field field[Z3D_MAX_FIELDS];
-    int tensor_size;        /* that the model was made for */
+    int64_t tokens[Z3D_MODE_COUNT]; /* per sample, that a call in this mode takes */
+    int64_t positions;              /* that a sample may have in generation */
+    int tensor_size;                /* that the model was made for */
     bool sequence_parallel; /* between units every tensor rank has 1/tensor_size of the rows: a
-                               unit's output is that part */
+                               unit's output is that part. Generation does without: there every rank
+                               has all rows */
     z3d_model_facts facts;
     void *data; /* the model's own */
     void (*destroy)(struct z3d_model *model);
@@ -214,11 +229,19 @@ static inline bool z3d_parameter_is_partial(const z3d_model *model,
 /* Allocates an empty model with space for so many groups and units. */
 z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out);
 void z3d_model_destroy(z3d_model *model);
-/* Only a model whose last unit has a GENERATE output can generate. */
+/* Only a model whose last unit has outputs in generation can generate. */
 bool z3d_model_has_mode(const z3d_model *model, z3d_mode mode);
+/* Between units each tensor rank has a part of the rows. */
+static inline bool z3d_model_splits_rows(const z3d_model *model, z3d_mode mode) {
+    return model->sequence_parallel && !z3d_mode_generates(mode);
+}
 /* The unit whose output `unit` reads in this mode, -1: none. The last unit adds the loss. */
 int z3d_model_input(const z3d_model *model, int unit, z3d_mode mode);
 bool z3d_model_is_last(const z3d_model *model, int unit);
+/* Sets the fields and tokens of a model of sequences: tokens and targets, int32[seq]; in generation
+ * tokens, and in the place of targets int32[2, batch]: the position of each sample's first token,
+ * and which of its tokens the output is of. start + tokens must not exceed seq. */
+void z3d_model_take_tokens(z3d_model *model, int64_t seq);
 /* Number of parameters as users count them: logical, unpadded, whole model. */
 int64_t z3d_model_parameter_count(const z3d_model *model);
 

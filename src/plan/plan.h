@@ -2,8 +2,8 @@
  * step-program builder's input (the trainer uses the same function), and finds the memory,
  * communication and work of the programs for any rank of any world. price/ adds time and memory on
  * described hardware (estimate.h), choose/ decides what a configuration leaves open (choose.h,
- * advice.h), paper/ has the rows of the ZeRO paper (paper.h). It may call every floor below
- * src/train. Start reading here, then plan.c. */
+ * advice.h), paper/ has the rows of the ZeRO paper (paper.h); timeline_picture.h draws a step. It
+ * may call every floor below src/train. Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
 
@@ -21,7 +21,8 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config 
 
 /* The builder's input, with the model's units divided among pipeline stages. The configuration must
  * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
- * first. pipeline_gather `auto` is per_microbatch; device_speeds `measured` counts as equal. It
+ * first. So does pipeline_gather `auto` as per_microbatch: call z3d_choose_gather. device_speeds
+ * `measured` counts as equal. It
  * has a schedule file and the data ranks' shares: release it once nothing uses it or a program that
  * is made of it; after a failure there is nothing to release. Errors: ERR_CONFIG, ERR_IO,
  * ERR_MEMORY, ERR_PROGRAM. */
@@ -101,6 +102,11 @@ typedef struct z3d_plan {
  */
 z3d_status z3d_plan_create(z3d_config *config, int ranks, int rank, z3d_plan **out);
 void z3d_plan_destroy(z3d_plan *plan);
+
+/* A line, after `before`, where a step has fewer micro-batches than pipeline stages; else nothing.
+ */
+void z3d_plan_few_micro_batches(const z3d_program_config *program, int stages, const char *before,
+                                z3d_string *out);
 
 /* Fills plan->stage; a table of it, where there are several stages. For z3d_plan_create and _print.
  */

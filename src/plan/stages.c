@@ -44,6 +44,16 @@ z3d_status z3d_plan_stages(z3d_plan *plan) {
     return Z3D_OK;
 }
 
+void z3d_plan_few_micro_batches(const z3d_program_config *program, int stages, const char *before,
+                                z3d_string *out) {
+    int micros = program->accumulation;
+    if (micros >= stages) return;
+    z3d_string_append(out,
+                      "%sfewer micro-batches (%d) than pipeline stages (%d): at most %d stage%s at "
+                      "a time; raise gradient_accumulation_steps\n",
+                      before, micros, stages, micros, micros == 1 ? " works" : "s work");
+}
+
 static int fullest(const z3d_plan *plan) {
     int most = 0;
     for (int s = 1; s < plan->set.layout->stages; s++)
@@ -80,4 +90,5 @@ void z3d_plan_print_stages(const z3d_plan *plan, z3d_string *out) {
         layout->num_chunks / layout->stages, layout->num_chunks > layout->stages ? "s" : "", most,
         z3d_format_bytes(plan->stage[most].arena[Z3D_SPACE_DEVICE], bytes, sizeof bytes));
     for (int s = 0; s < layout->stages; s++) append_stage(plan, s, out);
+    z3d_plan_few_micro_batches(&plan->program_config, layout->stages, "  warning: ", out);
 }

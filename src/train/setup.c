@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "src/plan/choose/advice.h"
+#include "src/plan/timeline_picture.h"
 #include "src/train/placement.h"
 #include "src/train/trainer.h"
 
@@ -217,10 +218,26 @@ static z3d_status keep_instruction_files(z3d_trainer *trainer) {
     return Z3D_OK;
 }
 
+/* What all ranks' timelines say of the run: its title, and when rank 0 began it, to the nanosecond.
+ * Collective. */
+static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
+    struct timespec now;
+    struct tm utc;
+    char date[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &now, sizeof now, 0));
+    strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S", gmtime_r(&now.tv_sec, &utc));
+    z3d_timeline_title(trainer->model, &trainer->mesh, &trainer->program, out);
+    if (trainer->config->training_device == Z3D_TRAINING_CUDA)
+        z3d_string_append(out, " (the host's times, not the GPU's)");
+    z3d_string_append(out, ", %s.%09ld UTC", date, now.tv_nsec);
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's title") : Z3D_OK;
+}
+
 /* Collective, agreed. */
 static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
-    z3d_string digest = {0}, trace = {0};
+    z3d_string digest = {0}, trace = {0}, run = {0};
     char name[48];
     z3d_status status = allocate_batches(trainer);
     fill_engine_config(trainer, &engine);
@@ -236,6 +253,10 @@ static z3d_status make_engine(z3d_trainer *trainer) {
         engine.trace_path = trace.text;
     }
     status = z3d_trainer_agree(trainer, status);
+    if (status == Z3D_OK && trainer->config->training_trace_steps > 0) {
+        status = z3d_trainer_agree(trainer, name_traced_run(trainer, &run));
+        engine.trace_run = run.text;
+    }
     trainer->graph_obstacle = z3d_graph_obstacle(&engine);
     if (status == Z3D_OK) {
         status = z3d_engine_create(&engine, &trainer->engine);
@@ -247,13 +268,12 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     }
     z3d_string_free(&digest);
     z3d_string_free(&trace);
+    z3d_string_free(&run);
     return status;
 }
 
-/* Before any rank takes memory: whether all of this node find room. The first rank looks for all:
- * on every rank there must be room for the one that needs most. Collective, agreed. */
-static z3d_status check_room(z3d_trainer *trainer, int threads) {
-    z3d_status status = Z3D_OK;
+/* What a rank of this node may take. */
+static z3d_room find_room(const z3d_trainer *trainer) {
     int64_t available = z3d_device_available(trainer->device), host = z3d_host_available();
     int ranks = z3d_world_local_size(trainer->world);
     z3d_room room = {.device = available, .host = host == INT64_MAX ? host : host / ranks};
@@ -261,10 +281,36 @@ static z3d_status check_room(z3d_trainer *trainer, int threads) {
         room.device = room.host;
         room.shared = true;
     }
+    return room;
+}
+
+/* The same where nothing is trained. Collective, agreed. */
+static z3d_status check_inference_room(z3d_trainer *trainer, int threads) {
+    char need[24], there[24];
+    z3d_program_set set;
+    z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
+                                               threads, false, &set);
+    int64_t room = find_room(trainer).device;
+    int64_t bytes =
+        status == Z3D_OK ? set.program[z3d_program_set_main(&set)]->arena[Z3D_SPACE_DEVICE] : 0;
+    if (bytes > room)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY,
+                           "generation takes %s on this rank, but %s are available; start more "
+                           "ranks: they share the parameters",
+                           z3d_format_bytes(bytes, need, sizeof need),
+                           z3d_format_bytes(room, there, sizeof there));
+    z3d_program_set_release(&set);
+    return z3d_trainer_agree(trainer, status);
+}
+
+/* Before any rank takes memory: whether all of this node find room. The first rank looks for all:
+ * on every rank there must be room for the one that needs most. Collective, agreed. */
+static z3d_status check_room(z3d_trainer *trainer, int threads, const z3d_room *room) {
+    z3d_status status = Z3D_OK;
     z3d_trainer_place(trainer, "start-up: looking for memory");
     if (trainer->rank == 0)
         status =
-            z3d_plan_check_room(trainer->config, z3d_world_size(trainer->world), threads, &room);
+            z3d_plan_check_room(trainer->config, z3d_world_size(trainer->world), threads, room);
     return z3d_trainer_agree(trainer, status);
 }
 
@@ -296,19 +342,25 @@ static z3d_status find_flops(z3d_trainer *trainer) {
 }
 
 /* Collective, agreed. */
-static z3d_status build(z3d_trainer *trainer) {
-    int threads;
+static z3d_status open_device(z3d_trainer *trainer, int *threads) {
     z3d_trainer_place(trainer, "start-up: sharing the cores");
     z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, &threads));
-    trainer->config->training_threads = threads;
-    Z3D_TRY(z3d_trainer_choose_gemm(trainer, threads));
+    Z3D_TRY(z3d_place_threads(trainer->world, trainer->config->training_threads, threads));
+    trainer->config->training_threads = *threads;
+    Z3D_TRY(z3d_trainer_choose_gemm(trainer, *threads));
     z3d_trainer_place(trainer, "start-up: opening the device");
-    Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, threads)));
-    Z3D_TRY(z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer)));
+    Z3D_TRY(z3d_trainer_agree(trainer, make_device(trainer, *threads)));
+    return z3d_trainer_agree(trainer, z3d_trainer_check_sharing(trainer));
+}
+
+/* Collective, agreed. */
+static z3d_status build(z3d_trainer *trainer) {
+    int threads;
+    Z3D_TRY(open_device(trainer, &threads));
     Z3D_TRY(z3d_trainer_choose_speeds(trainer));
-    Z3D_TRY(z3d_trainer_choose_offload(trainer, threads));
-    Z3D_TRY(check_room(trainer, threads));
+    z3d_room room = find_room(trainer);
+    Z3D_TRY(z3d_trainer_choose_program(trainer, threads, &room));
+    Z3D_TRY(check_room(trainer, threads, &room));
     Z3D_TRY(z3d_trainer_measure_peak(trainer));
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");
@@ -347,12 +399,15 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
 }
 
 z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer) {
+    int threads;
     Z3D_TRY(begin_setup(trainer));
     Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
-    /* Nothing is trained: no activation checkpoints, no reason to measure. */
-    if (trainer->config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO)
-        trainer->config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
-    return build(trainer);
+    trainer->program.inference = true;
+    Z3D_TRY(open_device(trainer, &threads));
+    Z3D_TRY(check_inference_room(trainer, threads));
+    Z3D_TRY(make_groups(trainer));
+    z3d_trainer_place(trainer, "start-up: building the program");
+    return make_engine(trainer);
 }
 
 z3d_status z3d_trainer_setup(z3d_trainer *trainer) {
@@ -387,5 +442,6 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     free(trainer->targets);
     free(trainer->micro);
     z3d_string_free(&trainer->offload_why);
+    z3d_string_free(&trainer->gather_why);
     z3d_run_folder_release(&trainer->folder);
 }

@@ -130,26 +130,33 @@ static z3d_status describe_machine(z3d_trainer *trainer, int threads, bool *know
     return status == Z3D_OK ? status : z3d_error_context(status, "training.hardware");
 }
 
-z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads) {
+z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z3d_room *room) {
     z3d_config *config = trainer->config;
+    int *const key[] = {&config->activation_checkpointing_cpu_checkpointing,
+                        &config->zero_optimization_pipeline_gather};
+    enum { KEYS = sizeof key / sizeof *key };
     z3d_hardware hardware;
-    bool known;
-    int chosen = config->activation_checkpointing_cpu_checkpointing;
-    if (chosen != Z3D_OFFLOAD_AUTO) return Z3D_OK;
+    z3d_gather_price prices[2];
+    int chosen[KEYS], ranks = z3d_world_size(trainer->world);
+    bool known, gather = *key[1] == Z3D_PIPELINE_GATHER_AUTO && z3d_gather_matters(config, ranks);
+    if (*key[0] != Z3D_OFFLOAD_AUTO && !gather) return Z3D_OK;
     Z3D_TRY(z3d_trainer_agree(trainer, describe_machine(trainer, threads, &known, &hardware)));
-    z3d_trainer_place(trainer, "start-up: choosing activation offload");
+    z3d_trainer_place(trainer, "start-up: choosing activation offload and when to gather");
     z3d_status status = Z3D_OK;
     if (trainer->rank == 0) {
-        status = z3d_choose_offload(config, z3d_world_size(trainer->world),
-                                    known ? &hardware : NULL, &trainer->offload_why);
-        chosen = config->activation_checkpointing_cpu_checkpointing;
+        const z3d_hardware *machine = known ? &hardware : NULL;
+        status = z3d_choose_offload(config, ranks, machine, &trainer->offload_why);
+        if (status == Z3D_OK && gather)
+            status = z3d_choose_gather(config, ranks, threads, machine, room, prices,
+                                       &trainer->gather_why);
     } else {
         status = z3d_config_override(config, "training.hardware=");
     }
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_wait_place(trainer);
-    Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
-    config->activation_checkpointing_cpu_checkpointing = chosen;
+    for (int k = 0; k < KEYS; k++) chosen[k] = *key[k];
+    Z3D_TRY(z3d_world_broadcast(trainer->world, chosen, sizeof chosen, 0));
+    for (int k = 0; k < KEYS; k++) *key[k] = chosen[k];
     return z3d_trainer_make_program(trainer);
 }
 

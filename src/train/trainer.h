@@ -6,6 +6,7 @@
 #include "parallel/parallel.h"
 #include "src/base/config.h"
 #include "src/model/model.h"
+#include "src/plan/choose/choose.h"
 #include "src/train/data.h"
 #include "src/train/report/console.h"
 #include "src/train/report/metrics.h"
@@ -39,6 +40,7 @@ typedef struct z3d_trainer {
     double begin;         /* when the run began, for the time limit */
 
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
+    z3d_string gather_why;  /* and pipeline_gather */
 
     const char *graph_obstacle; /* why train steps cannot be captured; NULL: they can */
 
@@ -77,9 +79,10 @@ z3d_status z3d_trainer_find_place(z3d_trainer *trainer);
 /* A resumed run multiplies matrices as before: training.gemm's `auto` becomes the choice in the
  * checkpoint's configuration. With --extend it also keeps the schedule's end. */
 z3d_status z3d_trainer_keep_choices(z3d_trainer *trainer);
-/* Decides cpu_checkpointing auto: rank 0 decides; all ranks measure before, if training.hardware is
- * `measure`. */
-z3d_status z3d_trainer_choose_offload(z3d_trainer *trainer, int threads);
+/* Decides what is `auto` of cpu_checkpointing and pipeline_gather: rank 0 decides, the latter by
+ * the memory of a rank if no machine is described. All ranks measure before, if training.hardware
+ * is `measure`. */
+z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z3d_room *room);
 /* Chooses how matrices are multiplied and finds the peak: rank 0 measures, all use its answer. */
 z3d_status z3d_trainer_choose_gemm(z3d_trainer *trainer, int threads);
 

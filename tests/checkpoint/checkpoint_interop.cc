@@ -133,9 +133,9 @@ void expect_logits(const std::string &from) {
         std::vector<float> logits(600), wanted(557);
         double worst = 0;
         for (int32_t i = 0; i < count; i++) {
-            z3d_micro_batch micro = {};
-            micro.field[0] = tokens.data();
-            ASSERT_Z3D(z3d_engine_generate(t.engine, &micro, i, logits.data()));
+            const int32_t positions[] = {0, i};
+            ASSERT_Z3D(z3d_engine_generate(t.engine, Z3D_MODE_PREFILL, tokens.data(), positions,
+                                           logits.data()));
             memcpy(wanted.data(), at + (size_t)i * 557 * 4, 557 * 4);
             for (size_t v = 0; v < 557; v++)
                 worst = std::max(worst, (double)std::fabs(logits[v] - wanted[v]));

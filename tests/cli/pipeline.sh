@@ -49,6 +49,16 @@ grep -q '"name":"start send_input block.1 to stage 0 (micro 3' traced/trace-rank
 grep -q '"name":"wait recv_input_gradient block.0 from stage 1 (micro 0' traced/trace-rank0.json || fail "the timeline does not have rank 0's receives"
 grep -q '^Line' out || fail "no sample at the end"
 
+# Text on pipeline stages: sizes that are not given follow from the ranks and from those that are.
+run 1 saved checkpoint.interval=5
+expect 0 "$ZERO3D" generate saved/checkpoints --prompt Line --tokens 8
+mv out one.text
+for sizes in "$PIPELINE=2" "$PIPELINE=4" "$PIPELINE=2 $CHUNKS=2" "$PIPELINE=2 $CHUNKS=2 $SCHEDULE=zb-v $TENSOR=1"; do
+    # shellcheck disable=SC2086 # several arguments
+    expect 0 "$LAUNCH" -n 4 "$ZERO3D" generate saved/checkpoints --prompt Line --tokens 8 $sizes
+    cmp out one.text || fail "$sizes: another text than on one rank"
+done
+
 # A rank that hangs in a matrix product: the report begins with who waits, for what, and names the one that does not wait.
 cat >hang.c <<END
 #include <dlfcn.h>

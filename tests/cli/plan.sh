@@ -91,5 +91,12 @@ grep -Eq '^pipeline +1f1b, 4 stages x 1 chunk; stage [0-3] needs most memory' ou
 expect 0 "$ZERO3D" plan "$@" --hardware "$SOURCE/configs/hardware/dgx-a100.yaml" --schedule step.svg
 grep -Eq 'bubble +[0-9.]+ % of all stages. time' out || fail "no bubble"
 grep -q '</svg>' step.svg || fail "no picture of the schedule"
+grep -q 'fewer micro-batches' out && fail "warned of too few of 8 micro-batches"
+expect 0 "$ZERO3D" plan "$@" gradient_accumulation_steps=2
+grep -q 'fewer micro-batches (2) than pipeline stages (4): at most 2 stages work at a time' out || fail "not told that stages wait"
+expect 0 "$ZERO3D" plan "$@" zero_optimization.stage=3 --hardware "$SOURCE/configs/hardware/dgx-a100.yaml"
+grep -Eq '^pipeline_gather auto: (per_step|per_microbatch) \(per_step: [0-9.]+ s' out || fail "not told when parameters are gathered"
+[ "$(grep -Ec '^ +per_(step|microbatch) .* s a step, arena .* GB, fits' out)" = 2 ] || fail "not both prices"
+[ "$(grep -c ': used here' out)" = 1 ] || fail "not told which of the two prices is the plan's"
 expect 2 "$ZERO3D" plan "$@" --schedule step.svg
 says 'need --hardware'

@@ -2,7 +2,7 @@
 # Help, version, completion, and wrong usage of every command.
 . "$(dirname "$0")/lib.sh"
 
-commands="train plan reproduce data checkpoint generate config doctor digest completion"
+commands="train plan reproduce data checkpoint generate config doctor digest trace completion"
 expect 0 "$ZERO3D" --help
 for command in $commands; do
     grep -q "^  $command " out || fail "--help does not list $command"
@@ -47,6 +47,9 @@ expect 2 "$ZERO3D" data tokenize x
 says 'output'
 expect 2 "$ZERO3D" config --keys x.yaml
 expect 2 "$ZERO3D" digest a
+expect 2 "$ZERO3D" trace
+expect 2 "$ZERO3D" trace nowhere --step 0
+says 'whole number of at least 1'
 expect 2 "$ZERO3D" completion fish
 expect 2 "$ZERO3D" doctor now
 if [ -c /dev/full ]; then
@@ -77,8 +80,8 @@ complete_words() {
         compopt() { :; }
         COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _zero3d; printf "%s\n" "${COMPREPLY[@]}"' - "$@" >out 2>err
 }
-complete_words zero3d tr
-[ "$(cat out)" = train ] || fail "completion of 'tr'"
+complete_words zero3d trai
+[ "$(cat out)" = train ] || fail "completion of 'trai'"
 complete_words zero3d plan --print
 [ "$(cat out)" = --print-program ] || fail "completion of an option"
 complete_words zero3d train x.yaml zero_optimization.st

@@ -64,6 +64,8 @@ struct Chain {
     bool halves = false;           // backward's input halves of all units, then its weight halves
     z3d_step_state state{};
     std::vector<int32_t> tokens, targets;
+    std::vector<int32_t> positions;       // of generation: first ones, rows of the output
+    std::vector<std::vector<char>> cache; // of generation, by unit
     std::vector<std::vector<std::vector<double>>> whole; // [group][parameter][element]
     std::vector<std::vector<int64_t>> offset;
     std::vector<std::vector<char>> parameters, gradients;
@@ -101,7 +103,10 @@ struct Chain {
         for (int u = 0; u < model->num_units; u++) {
             saved.emplace_back(MEMORY);
             output.emplace_back();
+            cache.emplace_back(
+                (size_t)(batch * model->unit[u].cache_elements) * z3d_dtype_size(dtype), '\xff');
         }
+        positions.assign((size_t)(2 * batch), 0);
         saved_used.resize(saved.size());
         load();
     }
@@ -145,11 +150,13 @@ struct Chain {
         run.gradient_dtype = gradient_dtype;
         run.mode = mode;
         run.batch = batch;
+        run.tokens = model->tokens[mode];
         run.sample = 3;
         run.need_output = true;
         run.lean = lean;
         run.field[0] = tokens.data();
-        run.field[1] = targets.data();
+        run.field[1] = z3d_mode_generates(mode) ? positions.data() : targets.data();
+        if (z3d_mode_generates(mode)) run.cache = cache[(size_t)u].data();
         run.input = u ? output[(size_t)u - 1].data() : NULL;
         run.state = &state;
         run.saved = {saved[(size_t)u].data(), 0, 0, (int64_t)MEMORY};

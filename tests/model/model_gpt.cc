@@ -69,9 +69,9 @@ TEST(Description, GroupsAndUnits) {
     EXPECT_NE(m->unit[0].kind, m->unit[13].kind);
     EXPECT_EQ(1024 * 768, m->unit[12].output_elements[Z3D_MODE_TRAIN]);
     EXPECT_EQ(0, m->unit[13].output_elements[Z3D_MODE_TRAIN]);
-    EXPECT_EQ(50304, m->unit[13].output_elements[Z3D_MODE_GENERATE]);
+    EXPECT_EQ(50304, m->unit[13].output_elements[Z3D_MODE_PREFILL]);
     EXPECT_EQ(2, m->num_fields);
-    EXPECT_EQ(4096, m->field[1].bytes_per_sample);
+    EXPECT_EQ(4096, m->field[1].bytes_per_sample[Z3D_MODE_TRAIN]);
 }
 
 TEST(Description, InitAndDecay) {
@@ -191,6 +191,7 @@ struct Recording {
         run.dtype = run.gradient_dtype = dtype;
         run.mode = mode;
         run.batch = batch;
+        run.tokens = model->tokens[mode];
         run.need_output = true;
         run.input = run.output_gradient = run.field[0] = run.field[1] = anything;
         run.output = run.input_gradient = anything;
@@ -237,7 +238,7 @@ TEST(Communication, PerUnit) {
         EXPECT_EQ(bsh, record.take());
         EXPECT_EQ(run.saved.used, recompute.saved.used);
     }
-    z3d_unit_run run = record.run(gpt.model, 13, Z3D_MODE_GENERATE, 3, Z3D_BF16);
+    z3d_unit_run run = record.run(gpt.model, 13, Z3D_MODE_PREFILL, 3, Z3D_BF16);
     ASSERT_Z3D(run.unit->ops->forward(&run));
     EXPECT_EQ("all_gather:25216 all_gather:25216 all_gather:25216 ", record.take());
     EXPECT_EQ(0, run.saved.used);

@@ -234,7 +234,7 @@ TEST(Dropout, OnlyInTraining) {
     }
 }
 
-// The logits that GENERATE hands out give the loss that EVALUATE computes.
+// The logits that generation hands out give the loss that EVALUATE computes.
 void compare_logits(Kind kind, bool sequence_parallel) {
     Model model(kind, ranks, 0, sequence_parallel);
     Chain chain(model.model, device, tensor, BATCH);
@@ -242,10 +242,11 @@ void compare_logits(Kind kind, bool sequence_parallel) {
     ASSERT_Z3D(chain.forward(Z3D_MODE_EVALUATE));
     double expected = chain.state.loss_sum, loss = 0;
     int64_t padded =
-        model.model->unit[model.model->num_units - 1].output_elements[Z3D_MODE_GENERATE];
+        model.model->unit[model.model->num_units - 1].output_elements[Z3D_MODE_PREFILL];
     for (int64_t position = 0; position < SEQ; position++) {
-        chain.state.position = position;
-        ASSERT_Z3D(chain.forward(Z3D_MODE_GENERATE));
+        for (int64_t b = 0; b < BATCH; b++)
+            chain.positions[(size_t)(BATCH + b)] = (int32_t)position;
+        ASSERT_Z3D(chain.forward(Z3D_MODE_PREFILL));
         for (int64_t b = 0; b < BATCH; b++) {
             int32_t target = chain.targets[(size_t)(b * SEQ + position)];
             const float *logits = (const float *)chain.output.back().data() + b * padded;

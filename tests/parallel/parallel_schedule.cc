@@ -412,6 +412,10 @@ TEST(Schedule, CheckNamesTheMistake) {
               "pipeline stage 0: backward of chunk 0, micro-batch 0 has no forward before it");
     EXPECT_EQ(refused(b, a), "pipeline stage 0: forward of chunk 1, micro-batch 0: chunk 1 runs on "
                              "stage 1");
+    // Stage 0 misses a forward because stage 1 has it: that one is at fault.
+    EXPECT_EQ(refused({{F, 0, 0}, {B, 0, 0}, {B, 0, 1}},
+                      {{F, 1, 0}, {F, 0, 1}, {B, 1, 0}, {F, 1, 1}, {B, 1, 1}}),
+              "pipeline stage 1: forward of chunk 0, micro-batch 1: chunk 0 runs on stage 0");
     EXPECT_EQ(refused({{F, 2, 0}}, b), "pipeline stage 0: forward of chunk 2, micro-batch 0: there "
                                        "is no such chunk; chunks are 0 to 1");
     EXPECT_EQ(refused({{F, 0, -1}}, b),

@@ -70,6 +70,9 @@ says 'no way fits 2 ranks with 31.* each: tensor .* too much \(its largest part 
 # shellcheck disable=SC2086
 expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 7 $h100
 says 'no tensor, pipeline and data size for 7 ranks and train_batch_size 8'
+# shellcheck disable=SC2086
+expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 4 $h100 model.num_attention_heads=3
+says 'model.num_attention_heads=3: 3 does not divide model.hidden_size '
 expect 2 "$ZERO3D" plan tiny.yaml --recommend
 says '--recommend needs --hardware FILE'
 # shellcheck disable=SC2086

@@ -130,14 +130,15 @@ struct Pipeline {
     Pipeline(const Pipeline &) = delete;
     Pipeline &operator=(const Pipeline &) = delete;
 
-    // The bubble's share of all stages' time.
+    // The share of all stages' time that is waiting for others and their transfers.
     double play(const z3d_spans *spans = nullptr) {
         EXPECT_EQ(Z3D_OK, status) << z3d_error_message();
         if (status != Z3D_OK) return NAN;
         EXPECT_EQ(Z3D_OK, z3d_simulation_play(simulation, &hardware, 0, spans, &time))
             << z3d_error_message();
         for (int s = 0; s < simulation->stages; s++) expect_complete(simulation->stage[s].time);
-        return z3d_simulation_bubble(simulation);
+        double sends, bubble = z3d_simulation_bubble(simulation, &sends);
+        return bubble + sends;
     }
     // Every second of a stage's step is counted once.
     void expect_complete(const z3d_step_time &t) const {

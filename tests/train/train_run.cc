@@ -123,6 +123,43 @@ TEST_F(Run, SettlesWhereCheckpointsLie) {
                    Z3D_ERR_IO, {"training.hardware", "none.yaml"});
 }
 
+// pipeline_gather auto is settled by rank 0, for all, and said; the run is the same bit for bit.
+TEST_F(Run, SettlesWhenParametersAreGathered) {
+    if (ranks() < 4) return;
+    const std::string keys = "parallel.pipeline_model_parallel_size=2\nzero_optimization.stage=3\n"
+                             "zero_optimization.pipeline_gather=";
+    ASSERT_EQ(train(folder, keys + "per_microbatch\n").status, Z3D_OK);
+    auto losses = series(metrics(folder), "loss"), norms = series(metrics(folder), "grad_norm");
+    if (rank() == 0)
+        write_file(folder / "here.yaml",
+                   "name: m\ndevice: {name: d, kind: cpu, memory_gib: 1, gemm_efficiency: 1, "
+                   "memory_gb_per_s: 1, memory_efficiency: 1, attention_efficiency: 1, "
+                   "peak_tflops: {fp32: 0.001}}\nnode: {devices: 8, link_gb_per_s: 1000, "
+                   "network_gb_per_s: 1, host_memory_gib: 1, host_gb_per_s: 1}\n");
+    SharedFolder::barrier();
+    for (const char *how : {"per_step", "auto", "auto\ntraining.hardware=here.yaml"}) {
+        std::string more = how;
+        if (more.find(".yaml") != std::string::npos) more.insert(more.find("here"), folder / "");
+        Outcome o = train(folder, keys + more + "\n");
+        ASSERT_EQ(o.status, Z3D_OK) << o.message;
+        EXPECT_EQ(series(metrics(folder), "loss"), losses) << how;
+        EXPECT_EQ(series(metrics(folder), "grad_norm"), norms) << how;
+        std::string resolved = read_file(folder / "run/config.yaml");
+        EXPECT_EQ(resolved.find("pipeline_gather: auto"), std::string::npos);
+        if (how != std::string("auto")) continue;
+        EXPECT_NE(resolved.find("pipeline_gather: per_step"), std::string::npos);
+        EXPECT_TRUE(rank() != 0 ||
+                    o.said.find("pipeline_gather auto: per_step (per_step: ") != std::string::npos)
+            << o.said;
+    }
+    Outcome few = train(folder, keys + "per_step\ntrain_micro_batch_size_per_gpu=4\n");
+    EXPECT_TRUE(
+        rank() != 0 ||
+        few.said.find("warning: fewer micro-batches (1) than pipeline stages (2): at most 1 "
+                      "stage works at a time") != std::string::npos)
+        << few.said;
+}
+
 // The global batch holds the same samples whatever the topology, and so does a validation.
 TEST_F(Run, BatchesDependOnNoParallelSize) {
     auto batch = [&](int data_size, int64_t micro_batch, int accumulation, bool validation) {

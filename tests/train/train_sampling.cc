@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" {
-#include "src/train/generate.h"
+#include "src/train/generation/generate.h"
 }
 
 namespace {

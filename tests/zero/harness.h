@@ -149,12 +149,13 @@ class Trainer {
 
     // What follows position 3 of the first batch.
     z3d_status generate(std::vector<float> *logits) {
-        std::vector<std::vector<int32_t>> storage;
-        std::vector<z3d_micro_batch> micro;
-        batch(1, storage, micro);
         const z3d_unit &head = model->unit[model->num_units - 1];
-        logits->assign((size_t)(head.output_elements[Z3D_MODE_GENERATE] * o.micro_batch), 0);
-        return z3d_engine_generate(engine, micro.data(), 3, logits->data());
+        const size_t tokens = (size_t)model->tokens[Z3D_MODE_PREFILL];
+        std::vector<int32_t> prompt(tokens), positions{0, 3};
+        for (size_t i = 0; i < tokens; i++) prompt[i] = token(0, (int64_t)i, o.vocabulary);
+        logits->assign((size_t)head.output_elements[Z3D_MODE_PREFILL], 0);
+        return z3d_engine_generate(engine, Z3D_MODE_PREFILL, prompt.data(), positions.data(),
+                                   logits->data());
     }
 
   private:

@@ -40,6 +40,8 @@ struct Options {
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
     bool tied = true; // the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
+    int64_t generate_batch = 0;
+    bool inference = false;
     const char *digest = nullptr;
 
     int ranks() const {
@@ -104,6 +106,8 @@ struct Options {
         c.offload_activations = offload;
         c.overlap = overlap;
         c.reduce_bucket = c.gather_bucket = bucket;
+        c.generate_batch = generate_batch;
+        c.inference = inference;
         c.pipeline.schedule = schedule;
         c.pipeline.chunks_per_stage = chunks;
         c.pipeline.file = file;

@@ -48,7 +48,7 @@ struct Kind {
 const Kind kinds[] = {{Z3D_MODE_TRAIN, false},
                       {Z3D_MODE_EVALUATE, false},
                       {Z3D_MODE_EVALUATE, true},
-                      {Z3D_MODE_GENERATE, false}};
+                      {Z3D_MODE_PREFILL, false}};
 
 enum Verdict : char { UNSEEN, REFUSED, KILLED, EQUAL, ACCEPTED, VERDICTS };
 

@@ -110,7 +110,7 @@ z3d_status record_unit(const z3d_unit_ops *ops, bool *cut) {
     EXPECT_Z3D(z3d_model_create(1, 2, &model));
     model->group[0] = {"group", 1, {{"weight", 1, {8}, -1, 0, true, Z3D_INIT_ZEROS, 0, false}}};
     for (int u = 0; u < 2; u++)
-        model->unit[u] = {"unit", u ? ops : &WHOLE, nullptr, u, u, false, 1, {0}, {8 * !u}};
+        model->unit[u] = {"unit", u ? ops : &WHOLE, nullptr, u, u, false, 1, {0}, {8 * !u}, 0};
     EXPECT_Z3D(z3d_layout_create(model, &mesh, &config, &layout));
     z3d_status status = z3d_traces_record(model, layout, &config, 1, &traces);
     if (status == Z3D_OK)

@@ -205,13 +205,13 @@ std::vector<double> train_odd(bool partition, bool offload) {
     EXPECT_Z3D(z3d_model_create(1, 4, &model));
     model->tensor_size = 2;
     model->num_fields = 2;
-    model->field[0] = {"numbers", ODD * sizeof(float)};
-    model->field[1] = {"class", sizeof(int32_t)};
+    model->field[0] = {"numbers", {ODD * sizeof(float), ODD * sizeof(float)}};
+    model->field[1] = {"class", {sizeof(int32_t), sizeof(int32_t)}};
     model->group[0] = {
         "group", 1, {{"weight", 2, {CLASSES, ODD}, 0, 0, true, Z3D_INIT_NORMAL, 1, false}}};
     for (int u = 0; u < 3; u++)
-        model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}};
-    model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}};
+        model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}, 0};
+    model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}, 0};
     z3d_engine_config config = t.config;
     config.model = model;
     config.program.micro_batch = 1;

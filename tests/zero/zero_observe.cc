@@ -120,7 +120,8 @@ std::vector<std::string> json_scalars(const std::string &text) {
     return scalars;
 }
 
-// The timeline's names are those of the training program's instructions.
+// The timeline's instructions are those of the training program, and each wait for a collective
+// comes before the instruction that it is in.
 void expect_timeline(const Options &o) {
     std::string path = "trace-test-" + std::to_string(z3d_world_rank(world)) + "-of-" +
                        std::to_string(z3d_world_size(world)) + ".json";
@@ -142,9 +143,19 @@ void expect_timeline(const Options &o) {
     std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
     remove(path.c_str());
     std::vector<std::string> names, scalars = json_scalars(text);
-    for (size_t k = 0; k + 1 < scalars.size(); k++)
-        if (scalars[k] == "name") names.push_back(scalars[k + 1]);
+    std::string name, waits_in;
+    for (size_t k = 0; k + 1 < scalars.size(); k++) {
+        if (scalars[k] == "name") name = scalars[k + 1];
+        if (scalars[k] != "entry") continue;
+        bool wait = name.find(" group)") != std::string::npos;
+        if (!wait) names.push_back(name);
+        if (!wait && !waits_in.empty()) {
+            EXPECT_EQ(scalars[k + 1], waits_in) << name;
+        }
+        waits_in = wait ? scalars[k + 1] : "";
+    }
     EXPECT_EQ(names, wanted) << text.substr(0, 2000);
+    EXPECT_NE(text.find("\"all_reduce (world group)\",\"cat\":\"wait\""), std::string::npos);
 }
 
 } // namespace

@@ -361,7 +361,10 @@ TEST(Operands, NothingIsReadThatWasNotWritten) {
                     // An all-gather in place updates all rows from everybody's own one.
                     z3d_opcode_class rules = z3d_opcode_info_of(in.opcode)->rules;
                     if (rules == Z3D_CLASS_ALL_GATHER && pass == 0) rows &= Z3D_ROWS_OWN;
-                    if (pass == 0 && in.phase != Z3D_PHASE_WAIT && o.access & Z3D_ACCESS_READ) {
+                    // A cache has what earlier runs left in it.
+                    bool defined = s == Z3D_SLOT_CACHE;
+                    if (pass == 0 && in.phase != Z3D_PHASE_WAIT && !defined &&
+                        o.access & Z3D_ACCESS_READ) {
                         ASSERT_TRUE(written.all(o, rows))
                             << describe(p, i) << " reads " << p.buffer[o.buffer].name << ", slot "
                             << s << ", rows " << rows << ", columns " << o.first << "+" << o.count;

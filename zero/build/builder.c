@@ -158,8 +158,7 @@ static void add_persistent(struct builder *b) {
                        z3d_traces_scratch(p->traces, p->model, p->layout), "kernel", "scratch", -1);
     for (int m = 0; m < c->accumulation; m++)
         for (int f = 0; f < p->model->num_fields; f++)
-            z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
-                               c->micro_batch * p->model->field[f].bytes_per_sample, "batch",
+            z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, z3d_program_batch_bytes(p, m, f), "batch",
                                p->model->field[f].name, m);
     for (int g = 0; g < p->model->num_groups; g++) {
         for (int part = 0; part < Z3D_PART_COUNT; part++) {
@@ -171,6 +170,11 @@ static void add_persistent(struct builder *b) {
             p->buffer[buffer].group = g;
             p->buffer[buffer].rows = p->layout->group[g].kept[part].rows;
         }
+    }
+    for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++) {
+        int buffer =
+            z3d_builder_buffer(b, Z3D_CATEGORY_CACHE, 1, "cache", p->model->unit[u].name, -1);
+        if (buffer >= 0) p->buffer[buffer].bytes = z3d_program_cache_bytes(p, u);
     }
     for (int i = 0; i < p->num_buffers; i++) p->buffer[i].persistent = true;
 }
@@ -393,6 +397,7 @@ static z3d_instruction *emit_unit(struct builder *b, z3d_opcode opcode, struct w
     i->child = trace->child;
     i->buffer[Z3D_SLOT_WORKSPACE] = workspace;
     i->buffer[Z3D_SLOT_INPUT] = z3d_builder_input(b, w.unit, w.micro);
+    if (trace->uses_cache) i->buffer[Z3D_SLOT_CACHE] = z3d_program_cache_buffer(p, w.unit);
     for (int s = 0; s < unit->num_groups; s++)
         if (trace->reads_parameters[s])
             i->buffer[Z3D_SLOT_PARAMETERS + s] = b->group[unit->group[s]].parameters;
@@ -591,7 +596,7 @@ static void build(struct builder *b) {
     z3d_builder_finish_sends(b);
     if (p->mode == Z3D_MODE_TRAIN) optimize(b);
     if (p->mode == Z3D_MODE_EVALUATE) z3d_builder_emit(b, Z3D_OP_SUM_LOSS, Z3D_PHASE_WHOLE, NULL);
-    if (p->mode == Z3D_MODE_GENERATE) give_result(b);
+    if (z3d_mode_generates(p->mode)) give_result(b);
 }
 
 static void find_lifetimes(z3d_program *p) {

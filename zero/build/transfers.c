@@ -105,7 +105,7 @@ z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *sch
 
 /* Tensor ranks have equal copies, of which each sends a part, or each its own rows. */
 static bool in_parts(const z3d_program *p) {
-    return p->layout->tensor_size > 1 && !p->model->sequence_parallel;
+    return p->layout->tensor_size > 1 && !z3d_model_splits_rows(p->model, p->mode);
 }
 
 static z3d_instruction *emit(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,

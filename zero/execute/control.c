@@ -15,11 +15,6 @@ static double *device_control(const z3d_executor *executor) {
 /* Parts of the mailbox are aligned like kernels' operands. */
 enum { APART = 256 };
 
-static int64_t field_bytes(const z3d_program *p, int field) {
-    int64_t samples = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
-    return samples * p->model->field[field].bytes_per_sample;
-}
-
 /* State, control vector, then the fields of each micro-batch: alike in every mode. */
 static int64_t mailbox_control(void) {
     return z3d_round_up((int64_t)sizeof(z3d_step_state), APART);
@@ -28,8 +23,7 @@ static int64_t mailbox_control(void) {
 static int64_t mailbox_field(const z3d_program *p, int micro, int field) {
     int64_t numbers = z3d_control_capacity(p->layout), stride = 0, before = 0;
     for (int f = 0; f < p->model->num_fields; f++) {
-        int64_t bytes =
-            z3d_round_up(p->config.micro_batch * p->model->field[f].bytes_per_sample, APART);
+        int64_t bytes = z3d_round_up(z3d_program_batch_bytes(p, 0, f), APART);
         stride += bytes;
         if (f < field) before += bytes;
     }
@@ -49,7 +43,7 @@ void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host) {
         for (int f = 0; f < p->model->num_fields; f++)
             if (host->micro[m].field[f])
                 memcpy(executor->mailbox + mailbox_field(p, m, f), host->micro[m].field[f],
-                       (size_t)field_bytes(p, f));
+                       (size_t)z3d_program_field_bytes(p, f));
 }
 
 /* In training every field goes in, so that a captured step does what every step does; what is not
@@ -60,8 +54,9 @@ static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host,
     void *to = z3d_executor_address(executor, z3d_program_batch_buffer(p, m, f), 0, Z3D_U8);
     if (executor->mailbox && (given || p->mode == Z3D_MODE_TRAIN))
         return z3d_device_post(executor->device, to, executor->mailbox + mailbox_field(p, m, f),
-                               field_bytes(p, f));
-    return given ? z3d_device_write(executor->device, to, given, field_bytes(p, f)) : Z3D_OK;
+                               z3d_program_field_bytes(p, f));
+    return given ? z3d_device_write(executor->device, to, given, z3d_program_field_bytes(p, f))
+                 : Z3D_OK;
 }
 
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host) {

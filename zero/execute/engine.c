@@ -23,16 +23,16 @@ static z3d_status allocate(z3d_engine *engine) {
             return z3d_error_context(status, "the arena of %s",
                                      z3d_format_bytes(engine->arena_bytes[s], bytes, sizeof bytes));
     }
-    const z3d_program *train = engine->set.program[Z3D_MODE_TRAIN];
+    const z3d_program *common = engine->set.program[z3d_program_set_main(&engine->set)];
     if (!z3d_device_host_reads(engine->config.device)) {
-        engine->mailbox_bytes = z3d_executor_mailbox_bytes(train);
+        engine->mailbox_bytes = z3d_executor_mailbox_bytes(common);
         Z3D_TRY(z3d_device_alloc(engine->config.device, Z3D_SPACE_HOST, engine->mailbox_bytes,
                                  (void **)&engine->mailbox));
     }
     z3d_device_set_scratch(engine->config.device,
                            engine->arena[Z3D_SPACE_DEVICE] +
-                               train->buffer[Z3D_BUFFER_SCRATCH].offset,
-                           train->buffer[Z3D_BUFFER_SCRATCH].bytes);
+                               common->buffer[Z3D_BUFFER_SCRATCH].offset,
+                           common->buffer[Z3D_BUFFER_SCRATCH].bytes);
     return Z3D_OK;
 }
 
@@ -70,7 +70,7 @@ static void count_group_buffers(z3d_engine *engine) {
         engine->group_bytes += bytes;
         engine->planned[Z3D_SPACE_DEVICE].peak[Z3D_CATEGORY_COMMUNICATION] += bytes;
         engine->planned[Z3D_SPACE_DEVICE].total_peak += bytes;
-        z3d_ledger_add(&engine->executor[Z3D_MODE_TRAIN].measured[Z3D_SPACE_DEVICE],
+        z3d_ledger_add(&z3d_engine_main(engine)->measured[Z3D_SPACE_DEVICE],
                        Z3D_CATEGORY_COMMUNICATION, bytes);
     }
 }
@@ -85,18 +85,19 @@ static z3d_status create(z3d_engine *engine) {
                                    c->verify, &engine->set));
     Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
     Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
-    if (engine->trace) fprintf(engine->trace, "[\n");
+    if (engine->trace)
+        z3d_trace_begin(engine->trace, c, engine->set.program[Z3D_MODE_TRAIN]->num_instructions);
     Z3D_TRY(allocate(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         Z3D_TRY(make_executor(engine, engine->set.program[mode], &engine->executor[mode]));
         Z3D_TRY(make_executor(engine, engine->set.again[mode], &engine->again_executor[mode]));
     }
     for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-        z3d_program_ledger(engine->set.program[Z3D_MODE_TRAIN], (z3d_space)space,
+        z3d_program_ledger(z3d_engine_main(engine)->program, (z3d_space)space,
                            &engine->planned[space]);
     count_group_buffers(engine);
     engine->loss_scale = (z3d_loss_scale){c->scaler.scale, 0, c->scaler.hysteresis};
-    return c->without_values ? Z3D_OK : z3d_engine_init_parameters(engine);
+    return c->without_values || c->program.inference ? Z3D_OK : z3d_engine_init_parameters(engine);
 }
 
 z3d_status z3d_engine_create(const z3d_engine_config *config, z3d_engine **out) {
@@ -130,7 +131,7 @@ void z3d_engine_destroy(z3d_engine *engine) {
     z3d_program_set_release(&engine->set);
     if (engine->digest) fclose(engine->digest);
     if (engine->trace) {
-        fprintf(engine->trace, "{}]\n");
+        z3d_trace_end(engine->trace);
         fclose(engine->trace);
     }
     free(engine);
@@ -153,6 +154,14 @@ static z3d_status flush_output(FILE *file, const char *what, const char *path) {
     return Z3D_ERROR(Z3D_ERR_IO, "%s %s: %s", what, path, strerror(errno));
 }
 
+/* Each wait for a collective becomes an event, or does not any more. */
+static void trace_waits(z3d_executor *executor, bool on) {
+    for (int axes = 0; axes < Z3D_AXES_COUNT && executor->trace; axes++)
+        if (executor->group[axes])
+            z3d_group_set_wait_observer(executor->group[axes], on ? z3d_executor_trace_wait : NULL,
+                                        executor);
+}
+
 /* One whole run. */
 static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     z3d_executor *executor =
@@ -160,7 +169,10 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     if (!engine->set.program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
-    Z3D_TRY(z3d_executor_run(executor, host));
+    trace_waits(executor, true);
+    z3d_status status = z3d_executor_run(executor, host);
+    trace_waits(executor, false);
+    Z3D_TRY(status);
     engine->gathered[mode] = engine->set.again[mode] != NULL;
     Z3D_TRY(flush_output(engine->digest, "digest file", engine->config.digest_path));
     return flush_output(executor->trace, "trace file", engine->config.trace_path);
@@ -234,13 +246,12 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
     return Z3D_OK;
 }
 
-z3d_status z3d_engine_generate(z3d_engine *engine, const z3d_micro_batch *micro, int64_t position,
-                               float *out) {
-    z3d_host_step host = {.state = {.step = engine->step, .position = position},
-                          .micro = micro,
-                          .micro_count = 1,
-                          .output = out};
-    return run(engine, Z3D_MODE_GENERATE, &host);
+z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, const void *tokens,
+                               const void *positions, float *out) {
+    const z3d_micro_batch micro = {.field = {tokens, positions}};
+    z3d_host_step host = {
+        .state = {.step = engine->step}, .micro = &micro, .micro_count = 1, .output = out};
+    return run(engine, mode, &host);
 }
 
 /* ---- looking in ---- */
@@ -274,7 +285,7 @@ const z3d_ledger *z3d_engine_planned(const z3d_engine *engine, z3d_space space) 
 }
 
 const z3d_ledger *z3d_engine_measured(const z3d_engine *engine, z3d_space space) {
-    return &engine->executor[Z3D_MODE_TRAIN].measured[space];
+    return &z3d_engine_main(engine)->measured[space];
 }
 
 int64_t z3d_engine_arena_bytes(const z3d_engine *engine) {

@@ -22,6 +22,11 @@ struct z3d_engine {
     FILE *digest, *trace;
 };
 
+/* The executor whose program knows where everything is that persists. */
+static inline z3d_executor *z3d_engine_main(const z3d_engine *engine) {
+    return (z3d_executor *)&engine->executor[z3d_program_set_main(&engine->set)];
+}
+
 /* tensors.c: initial values of everything this rank keeps; then the parameters follow from the
  * master copy. */
 z3d_status z3d_engine_init_parameters(z3d_engine *engine);

@@ -242,7 +242,6 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const z3d_unit *unit = &p->model->unit[i->unit];
     const z3d_mesh *t = &p->mesh;
-    int64_t batch = p->mode == Z3D_MODE_GENERATE ? 1 : p->config.micro_batch;
     z3d_unit_run run = {
         .unit = unit,
         .device = executor->device,
@@ -250,7 +249,8 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .dtype = p->config.dtype,
         .gradient_dtype = p->config.grad_dtype,
         .mode = p->mode,
-        .batch = batch,
+        .batch = z3d_program_samples(p),
+        .tokens = p->model->tokens[p->mode],
         .sample = i->micro * z3d_samples_in_all(&p->config, t) + z3d_samples_before(&p->config, t),
         .need_output = i->need_output,
         .lean = p->config.selective,
@@ -261,6 +261,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .input_gradient =
             z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT_GRADIENT], 0, Z3D_U8),
         .state = z3d_executor_state(executor),
+        .cache = z3d_executor_address(executor, i->buffer[Z3D_SLOT_CACHE], 0, Z3D_U8),
         .saved = bump_over(executor, i->buffer[Z3D_SLOT_SAVED]),
         .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
         .deferred = bump_over(executor, i->buffer[Z3D_SLOT_DEFERRED]),

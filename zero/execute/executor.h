@@ -111,8 +111,16 @@ int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instru
 z3d_status z3d_executor_read_floats(const z3d_executor *executor, const void *from, z3d_dtype dtype,
                                     int64_t count, float *out);
 
-/* observe.c: one line a finished instruction, into the files. */
+/* observe.c: a line for each finished instruction. */
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step);
+
+/* trace.c: what a timeline begins with (entries: of the training step's program) and ends with; a
+ * line for each instruction, and before it one for each wait for a collective in it. Write errors
+ * stay with the file. */
+void z3d_trace_begin(FILE *trace, const z3d_engine_config *config, int entries);
+void z3d_trace_end(FILE *trace);
 void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end);
+void z3d_executor_trace_wait(void *executor, const z3d_group *group, const z3d_collective *call,
+                             double begin, double end);
 
 #endif

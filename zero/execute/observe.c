@@ -1,5 +1,5 @@
-/* What an executor writes about its run: a digest of every instruction's output, to find the first
- * instruction in which two runs differ, and a timeline in Chrome's trace format. */
+/* A digest of every instruction's output, to find the first instruction in which two runs differ.
+ */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -113,19 +113,4 @@ z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) 
                 (unsigned long long)XXH3_64bits_digest(&hash), what) < 0)
         return Z3D_ERROR(Z3D_ERR_IO, "cannot write the digest file: %m");
     return Z3D_OK;
-}
-
-void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end) {
-    char what[96];
-    const z3d_instruction *i = &executor->program->instruction[index];
-    z3d_string name = {0}; /* a user's units have any name */
-    z3d_string_append_json(&name,
-                           z3d_instruction_describe(executor->program, index, what, sizeof what));
-    fprintf(executor->trace,
-            "{\"name\":%s,\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
-            "\"tid\":\"%s\"},\n",
-            name.failed ? "null" : name.text, z3d_opcode_name(i->opcode), begin * 1e6,
-            (end - begin) * 1e6, executor->program->mesh.rank,
-            i->phase == Z3D_PHASE_WAIT ? "waits" : "compute");
-    z3d_string_free(&name);
 }

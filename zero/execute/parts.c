@@ -68,8 +68,7 @@ z3d_status z3d_engine_read_part(z3d_engine *engine, z3d_tensor_kind kind, int gr
     Z3D_TRY(check_part(engine, kind, group, parameter, first, count));
     while (count > 0) {
         int64_t flat, run = run_at(engine, group, parameter, first, count, &flat);
-        Z3D_TRY(z3d_device_read(engine->config.device, out,
-                                z3d_value_address(engine, kind, group, flat), run * 4));
+        Z3D_TRY(z3d_read_values(engine, kind, group, flat, out, run));
         first += run, count -= run, out += run;
     }
     return Z3D_OK;
@@ -80,9 +79,7 @@ z3d_status z3d_engine_write_part(z3d_engine *engine, z3d_tensor_kind kind, int g
     Z3D_TRY(check_part(engine, kind, group, parameter, first, count));
     while (count > 0) {
         int64_t flat, run = run_at(engine, group, parameter, first, count, &flat);
-        Z3D_TRY(z3d_device_write(engine->config.device,
-                                 z3d_value_address(engine, kind, group, flat), values, run * 4));
-        if (kind == Z3D_TENSOR_PARAMETER) Z3D_TRY(z3d_narrow_rows(engine, group, flat, run));
+        Z3D_TRY(z3d_write_values(engine, kind, group, flat, values, run));
         first += run, count -= run, values += run;
     }
     return Z3D_OK;

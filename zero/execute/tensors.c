@@ -57,15 +57,16 @@ static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *t
 }
 
 static void *part_address(const z3d_engine *engine, int g, z3d_group_part part, int64_t flat) {
-    return z3d_executor_kept_address(&engine->executor[Z3D_MODE_TRAIN], g, part, flat);
+    return z3d_executor_kept_address(z3d_engine_main(engine), g, part, flat);
 }
 
 float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
-    return z3d_executor_values(&engine->executor[Z3D_MODE_TRAIN], g, kind, flat);
+    return z3d_executor_values(z3d_engine_main(engine), g, kind, flat);
 }
 
 unsigned z3d_engine_kinds(const z3d_engine *engine) {
-    return z3d_optimizer_kinds(engine->config.program.optimizer);
+    return engine->config.program.inference ? Z3D_KIND(PARAMETER)
+                                            : z3d_optimizer_kinds(engine->config.program.optimizer);
 }
 
 /* ---- first values ---- */
@@ -82,6 +83,42 @@ static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piec
                       .local = piece->count, .global = logical_elements(p), .inner = 1,
                       .offset = piece->logical, .key = z3d_key(engine->config.seed, name),
                       .standard_deviation = p->standard_deviation);
+}
+
+/* Without a master copy there is only the parameter in its own type. */
+static bool is_narrow(const z3d_engine *engine) {
+    return engine->config.program.inference && engine->config.program.dtype != Z3D_F32;
+}
+
+static z3d_status write_narrow(z3d_engine *engine, void *to, const float *values, int64_t count) {
+    const bool bf16 = engine->config.program.dtype == Z3D_BF16;
+    uint16_t narrow[1024];
+    for (int64_t done = 0; done < count;) {
+        int64_t part = count - done < 1024 ? count - done : 1024;
+        for (int64_t k = 0; k < part; k++)
+            narrow[k] =
+                bf16 ? z3d_float_to_bf16(values[done + k]) : z3d_float_to_f16(values[done + k]);
+        Z3D_TRY(z3d_device_write(engine->config.device, (uint16_t *)to + done, narrow, part * 2));
+        done += part;
+    }
+    return Z3D_OK;
+}
+
+z3d_status z3d_write_values(z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
+                            const float *values, int64_t count) {
+    if (is_narrow(engine))
+        return write_narrow(engine, part_address(engine, g, Z3D_PART_PARAMETERS, flat), values,
+                            count);
+    Z3D_TRY(z3d_device_write(engine->config.device, z3d_value_address(engine, kind, g, flat),
+                             values, count * 4));
+    return kind == Z3D_TENSOR_PARAMETER ? z3d_narrow_rows(engine, g, flat, count) : Z3D_OK;
+}
+
+z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
+                           float *out, int64_t count) {
+    return z3d_executor_read_floats(
+        z3d_engine_main(engine), z3d_value_address(engine, kind, g, flat),
+        is_narrow(engine) ? engine->config.program.dtype : Z3D_F32, count, out);
 }
 
 z3d_status z3d_narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t count) {
@@ -164,9 +201,8 @@ z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, i
         if (kind == Z3D_TENSOR_GRADIENT)
             Z3D_TRY(read_gradient(engine, group, &piece, out + piece.logical));
         else
-            Z3D_TRY(z3d_device_read(engine->config.device, out + piece.logical,
-                                    z3d_value_address(engine, kind, group, piece.flat),
-                                    piece.count * 4));
+            Z3D_TRY(
+                z3d_read_values(engine, kind, group, piece.flat, out + piece.logical, piece.count));
     }
     return sum_parts(engine, p, out, count);
 }
@@ -182,11 +218,8 @@ z3d_status z3d_engine_set(z3d_engine *engine, z3d_tensor_kind kind, int group, i
     for (int64_t o = 0; o < z3d_slice_of(p, engine->set.layout).outer; o++) {
         struct piece piece;
         if (!piece_of(engine, group, parameter, o, from, to, &piece)) continue;
-        Z3D_TRY(z3d_device_write(engine->config.device,
-                                 z3d_value_address(engine, kind, group, piece.flat),
-                                 values + piece.logical, piece.count * 4));
-        if (kind == Z3D_TENSOR_PARAMETER)
-            Z3D_TRY(z3d_narrow_rows(engine, group, piece.flat, piece.count));
+        Z3D_TRY(
+            z3d_write_values(engine, kind, group, piece.flat, values + piece.logical, piece.count));
     }
     return Z3D_OK;
 }

@@ -1,9 +1,10 @@
 /* Packing of lifetimes. For a given order there are two ways to place a span: on the skyline (above
  * all spans that were placed in its lifetime; a segment tree over time makes it O(log n)), or in
- * the lowest (or tightest) gap among the placed spans that overlap it in time (an interval tree
- * finds them). It tries several orders by skyline, the good ones again by gaps, and improves the
- * best by moving the highest spans to the front. Effort is counted in spans, not in seconds, so the
- * result depends on the spans only. */
+ * the lowest (or tightest) gap among the placed spans that overlap it in time. An interval tree
+ * finds them; as long as the order goes forward in time, what is alive is carried from one span to
+ * the next. It tries several orders by gaps, and improves the best by moving the highest spans to
+ * the front. Effort is counted in spans, not in seconds, so the result depends on the spans only.
+ */
 #include "zero/plan_memory/packer.h"
 
 #include <limits.h>
@@ -11,18 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Spans looked at by all gap searches of one packing: about a second. */
-static const int64_t effort_limit = 60 * 1000 * 1000;
+/* Spans looked at by all gap searches of one packing: about half a second. */
+static const int64_t effort_limit = 60 * 1000 * 1000, enough_effort = 1000 * 1000;
 
 typedef struct item {
     int first, last;
     int64_t size;       /* rounded */
     int64_t contention; /* most bytes alive at a moment of its life */
+    int until;          /* items before this place begin in its life or before it */
+    int class;          /* of its duration, see classify */
     int span;           /* whose */
 } item;
 
 typedef struct extent {
     int64_t begin, end;
+    int last, item;
 } extent;
 
 typedef struct packer {
@@ -31,11 +35,14 @@ typedef struct packer {
     item *items; /* by first */
     int64_t *offset, *best_offset;
     int *order, *best_order; /* best_order: what improvement starts from */
-    int64_t best, bound, effort;
+    int64_t best, bound, effort, patience;
     int time_leaves, item_leaves; /* powers of two */
     int64_t *high, *laid;         /* segment tree over time, see skyline_* */
     int *latest;                  /* interval tree: latest end of placed items, by place in items */
-    extent *extents;              /* scratch of gap searches */
+    /* Extents of placed items, by address: those alive at the moment `now`, and those that begin
+     * later, before item `seen`. Items before `reached` have begun. */
+    extent *alive, *later, *found; /* found: scratch */
+    int num_alive, num_later, now, reached, seen;
 } packer;
 
 /* ---- the skyline: maximum over a range of times, raising a range ---- */
@@ -87,23 +94,33 @@ static int64_t place_on_skyline(packer *p, const int *order) {
 
 /* ---- gaps ---- */
 
-/* Appends the extents of placed items that meet [first, last]. `limit`: items before it begin early
- * enough. */
-static int collect(packer *p, int node, int low, int high, int limit, int first, int found) {
-    if (low >= limit || p->latest[node] < first) return found;
+static extent extent_of(const packer *p, int index) {
+    const item *it = &p->items[index];
+    return (extent){p->offset[index], p->offset[index] + it->size, it->last, index};
+}
+
+/* Appends the extents of placed items in [from, limit) that end at `first` or later. */
+static int collect(const packer *p, int node, int low, int high, int from, int limit, int first,
+                   extent *out, int found) {
+    if (low >= limit || high < from || p->latest[node] < first) return found;
     if (low == high) {
-        p->extents[found].begin = p->offset[low];
-        p->extents[found].end = p->offset[low] + p->items[low].size;
+        out[found] = extent_of(p, low);
         return found + 1;
     }
     int middle = low + (high - low) / 2;
-    found = collect(p, 2 * node, low, middle, limit, first, found);
-    return collect(p, 2 * node + 1, middle + 1, high, limit, first, found);
+    found = collect(p, 2 * node, low, middle, from, limit, first, out, found);
+    return collect(p, 2 * node + 1, middle + 1, high, from, limit, first, out, found);
 }
 
 static int by_begin(const void *a, const void *b) {
     int64_t x = ((const extent *)a)->begin, y = ((const extent *)b)->begin;
     return (x > y) - (x < y);
+}
+
+static int collect_sorted(const packer *p, int from, int limit, int first, extent *out) {
+    int found = collect(p, 1, 0, p->item_leaves - 1, from, limit, first, out, 0);
+    if (found > 1) qsort(out, (size_t)found, sizeof *out, by_begin);
+    return found;
 }
 
 /* Items that begin at or before `time` stand in front of the returned place. */
@@ -120,17 +137,72 @@ static int items_until(const packer *p, int time) {
     return low;
 }
 
-/* The lowest gap that is large enough, or the tightest one. */
-static int64_t find_gap(const extent *extents, int count, int64_t size, bool tight) {
+static void insert_alive(packer *p, extent new) {
+    int low = 0, high = p->num_alive;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (p->alive[middle].begin <= new.begin) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    memmove(&p->alive[low + 1], &p->alive[low], sizeof new *(size_t)(p->num_alive++ - low));
+    p->alive[low] = new;
+}
+
+/* Brings `alive` to the moment: what was placed and is alive there. */
+static void go_to(packer *p, int now) {
+    int until = p->now <= now ? p->reached : p->count, kept = 0;
+    if (p->now > now) {
+        p->num_later = p->seen = 0;
+        until = items_until(p, now);
+        p->num_alive = collect_sorted(p, 0, until, now, p->alive);
+    } else if (p->now < now) {
+        for (int i = 0; i < p->num_alive; i++)
+            if (p->alive[i].last >= now) p->alive[kept++] = p->alive[i];
+        p->num_alive = kept;
+        for (; until < p->count && p->items[until].first <= now; until++)
+            if (p->latest[p->item_leaves + until] >= now) insert_alive(p, extent_of(p, until));
+    }
+    p->now = now;
+    p->reached = until;
+}
+
+/* Brings `later` to what begins in the item's life, and maybe more behind it. All that is placed
+ * while the order goes forward in time has begun, so it stays as it is but for its ends. */
+static void look_ahead(packer *p, const item *it) {
+    int from = p->seen > p->reached ? p->seen : p->reached, kept = 0;
+    int fresh = from < it->until ? collect_sorted(p, from, it->until, it->first, p->found) : 0;
+    for (int i = 0; i < p->num_later; i++)
+        if (p->later[i].item >= p->reached) p->later[kept++] = p->later[i];
+    p->num_later = kept + fresh;
+    for (int i = kept - 1, j = fresh - 1; j >= 0;) {
+        bool old = i >= 0 && p->later[i].begin > p->found[j].begin;
+        p->later[i + j + 1] = old ? p->later[i] : p->found[j];
+        if (old)
+            i--;
+        else
+            j--;
+    }
+    if (p->seen < it->until) p->seen = it->until;
+}
+
+/* The lowest gap that is large enough for the item, or the tightest one. */
+static int64_t find_gap(const packer *p, const item *it, bool tight) {
     int64_t top = 0, best = -1, best_room = INT64_MAX;
-    for (int i = 0; i < count; i++) {
-        int64_t room = extents[i].begin - top;
-        if (room >= size && room < best_room) {
+    const extent *a = p->alive, *a_end = a + p->num_alive;
+    const extent *b = p->later, *b_end = b + p->num_later;
+    while (a < a_end || b < b_end) {
+        const extent *next = b == b_end || (a < a_end && a->begin <= b->begin) ? a++ : b++;
+        int64_t room = next->begin - top;
+        if (next->item >= it->until) continue;
+        if (room >= it->size && room < best_room) {
             best = top;
             best_room = room;
             if (!tight) return best;
         }
-        top = max64(top, extents[i].end);
+        top = max64(top, next->end);
     }
     return best >= 0 ? best : top;
 }
@@ -139,20 +211,23 @@ static void mark_placed(packer *p, int index) {
     for (int node = p->item_leaves + index; node >= 1; node /= 2) {
         if (p->latest[node] < p->items[index].last) p->latest[node] = p->items[index].last;
     }
+    insert_alive(p, extent_of(p, index));
 }
 
 /* Returns INT64_MAX when the effort runs out or the height gets past `enough`. */
 static int64_t place_in_gaps(packer *p, const int *order, bool tight, int64_t enough) {
     int64_t height = 0;
     for (int i = 0; i < 2 * p->item_leaves; i++) p->latest[i] = -1;
+    p->num_alive = p->num_later = p->reached = p->seen = 0;
+    p->now = -1;
     for (int i = 0; i < p->count; i++) {
         int index = order[i];
         const item *it = &p->items[index];
-        int found = collect(p, 1, 0, p->item_leaves - 1, items_until(p, it->last), it->first, 0);
-        p->effort += found + 8;
+        go_to(p, it->first);
+        look_ahead(p, it);
+        p->effort += p->num_alive + p->num_later + 8;
         if (p->effort > effort_limit) return INT64_MAX;
-        qsort(p->extents, (size_t)found, sizeof *p->extents, by_begin);
-        p->offset[index] = find_gap(p->extents, found, it->size, tight);
+        p->offset[index] = find_gap(p, it, tight);
         mark_placed(p, index);
         height = max64(height, p->offset[index] + it->size);
         if (height > enough) return INT64_MAX;
@@ -178,13 +253,6 @@ static int tie(const item *a, const item *b) {
     return (a->span > b->span) - (a->span < b->span);
 }
 
-static int by_size(const void *x, const void *y) {
-    const item *a = x, *b = y;
-    int c = compare64(a->size, b->size);
-    if (c == 0) c = compare64(duration(a), duration(b));
-    return c != 0 ? c : tie(a, b);
-}
-
 static int by_duration(const void *x, const void *y) {
     const item *a = x, *b = y;
     int c = compare64(duration(a), duration(b));
@@ -199,10 +267,27 @@ static int by_area(const void *x, const void *y) {
     return c != 0 ? c : tie(a, b);
 }
 
+static int by_size_duration(const void *x, const void *y) {
+    int c = compare64(((const item *)x)->size, ((const item *)y)->size);
+    return c != 0 ? c : by_duration(x, y);
+}
+
 static int by_contention_duration(const void *x, const void *y) {
     const item *a = x, *b = y;
     int c = compare64(a->contention, b->contention);
     return c != 0 ? c : by_duration(x, y);
+}
+
+static int by_first(const void *x, const void *y) {
+    const item *a = x, *b = y;
+    if (a->first != b->first) return a->first < b->first ? -1 : 1;
+    int c = compare64(duration(a), duration(b));
+    return c != 0 ? c : tie(a, b);
+}
+
+static int by_size(const void *x, const void *y) {
+    int c = compare64(((const item *)x)->size, ((const item *)y)->size);
+    return c != 0 ? c : by_first(x, y);
 }
 
 static int by_contention_size(const void *x, const void *y) {
@@ -211,11 +296,17 @@ static int by_contention_size(const void *x, const void *y) {
     return c != 0 ? c : by_size(x, y);
 }
 
-static int by_first(const void *x, const void *y) {
+/* Things that live long are the bottom; equal ones in the order in which they come. */
+static int by_class_size(const void *x, const void *y) {
     const item *a = x, *b = y;
-    if (a->first != b->first) return a->first < b->first ? -1 : 1;
-    int c = compare64(duration(a), duration(b));
-    return c != 0 ? c : tie(a, b);
+    int c = compare64(a->class, b->class);
+    if (c == 0) c = compare64(a->size, b->size);
+    return c != 0 ? c : by_first(x, y);
+}
+
+static int by_class_first(const void *x, const void *y) {
+    int c = compare64(((const item *)x)->class, ((const item *)y)->class);
+    return c != 0 ? c : by_first(x, y);
 }
 
 static int by_last(const void *x, const void *y) {
@@ -226,9 +317,23 @@ static int by_last(const void *x, const void *y) {
 }
 
 typedef int (*comparison)(const void *, const void *);
-static const comparison comparisons[] = {by_duration, by_contention_duration, by_size, by_area,
-                                         by_first,    by_contention_size,     by_last};
+static const comparison comparisons[] = {
+    by_class_size,          by_size, by_first,           by_class_first, by_duration,
+    by_contention_duration, by_area, by_contention_size, by_last,        by_size_duration};
 enum { ORDERS = sizeof comparisons / sizeof comparisons[0] };
+
+/* Durations are of one class as long as the next longer one is not twice as long; all short ones
+ * are of one class. */
+static void classify(packer *p, item *sorted, const int *place) {
+    enum { SHORT = 64 };
+    memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
+    qsort(sorted, (size_t)p->count, sizeof *sorted, by_duration);
+    for (int i = p->count - 1, class = 0; i >= 0; i--) {
+        int64_t here = duration(&sorted[i]);
+        if (i < p->count - 1 && here > SHORT && here > 2 * duration(&sorted[i + 1])) class ++;
+        p->items[place[sorted[i].span]].class = class;
+    }
+}
 
 /* Fills p->order; `sorted` is scratch for count items, `place` for count ints. */
 static void make_order(packer *p, int which, item *sorted, const int *place) {
@@ -246,8 +351,9 @@ static void keep_if_better(packer *p, int64_t height) {
     memcpy(p->best_order, p->order, sizeof *p->order * (size_t)p->count);
 }
 
+/* Half a thousandth above the bound; 1.5 percent once it has cost much. */
 static bool good_enough(const packer *p) {
-    return p->best <= p->bound + p->bound / 2000;
+    return p->best <= p->bound + p->bound / (p->effort < p->patience ? 2000 : 32);
 }
 
 /* The item that ends at the top, the first in order; its place in `order`. */
@@ -296,15 +402,16 @@ static void settle(packer *p) {
 }
 
 static void search(packer *p, item *sorted, const int *place) {
-    for (int which = 0; which < (p->rough ? 1 : ORDERS) && !good_enough(p); which++) {
-        make_order(p, which, sorted, place);
-        keep_if_better(p, place_on_skyline(p, p->order));
-    }
+    classify(p, sorted, place);
+    make_order(p, 0, sorted, place);
+    keep_if_better(p, place_on_skyline(p, p->order));
     if (p->rough) return;
-    for (int which = 0; which < ORDERS && !good_enough(p); which++) {
-        for (int tight = 0; tight < 2 && !good_enough(p); tight++) {
+    p->patience = INT64_MAX;
+    for (int tight = 0; tight < 2 && !good_enough(p); tight++) {
+        for (int which = 0; which < ORDERS && !good_enough(p); which++) {
             make_order(p, which, sorted, place);
             keep_if_better(p, place_in_gaps(p, p->order, tight != 0, p->best - 1));
+            if (p->patience == INT64_MAX) p->patience = 3 * p->effort + enough_effort;
         }
     }
     if (!good_enough(p)) settle(p);
@@ -336,6 +443,7 @@ static z3d_status measure(packer *p) {
     for (int i = 0; i < p->count; i++) {
         item *it = &p->items[i];
         it->contention = skyline_max(p, 1, 0, p->time_leaves - 1, it->first, it->last, 0);
+        it->until = items_until(p, it->last);
     }
     free(live);
     return Z3D_OK;
@@ -350,7 +458,9 @@ static void release(packer *p) {
     free(p->high);
     free(p->laid);
     free(p->latest);
-    free(p->extents);
+    free(p->alive);
+    free(p->later);
+    free(p->found);
 }
 
 static z3d_status reserve(packer *p) {
@@ -365,7 +475,9 @@ static z3d_status reserve(packer *p) {
     Z3D_TRY(z3d_new(2 * (size_t)p->time_leaves, sizeof *p->high, "packing", &p->high));
     Z3D_TRY(z3d_new(2 * (size_t)p->time_leaves, sizeof *p->laid, "packing", &p->laid));
     Z3D_TRY(z3d_new(2 * (size_t)p->item_leaves, sizeof *p->latest, "packing", &p->latest));
-    return z3d_new(n, sizeof *p->extents, "packing", &p->extents);
+    Z3D_TRY(z3d_new(n + 1, sizeof *p->alive, "packing", &p->alive));
+    Z3D_TRY(z3d_new(n, sizeof *p->later, "packing", &p->later));
+    return z3d_new(n, sizeof *p->found, "packing", &p->found);
 }
 
 static z3d_status pack(packer *p, const z3d_span *spans) {

@@ -1,6 +1,7 @@
 /* The memory planner: from the lifetimes of a program's buffers to offsets in one arena per memory
  * space, and to the peak of every category. Persistent buffers come first, in list order, at the
- * same offsets in every program; buffers that live within a step are packed after them (packer.c).
+ * same offsets in every program that has them; buffers that live within a step are packed after
+ * them (packer.c).
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -34,19 +35,21 @@ static z3d_status check_buffers(const z3d_program *program) {
     return Z3D_OK;
 }
 
-static const z3d_buffer *next_persistent(const z3d_program *program, int *index) {
+/* caches: those of generation, which follow the others, too. */
+static const z3d_buffer *next_persistent(const z3d_program *program, bool caches, int *index) {
     while (*index < program->num_buffers) {
         const z3d_buffer *b = &program->buffer[(*index)++];
-        if (b->persistent) return b;
+        if (b->persistent && (caches || b->category != Z3D_CATEGORY_CACHE)) return b;
     }
     return NULL;
 }
 
 /* A weight must lie at one address in all programs: so the lists must be equal. */
 static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
+    const bool caches = z3d_mode_generates(a->mode) && z3d_mode_generates(b->mode);
     int i = 0, j = 0;
     for (;;) {
-        const z3d_buffer *x = next_persistent(a, &i), *y = next_persistent(b, &j);
+        const z3d_buffer *x = next_persistent(a, caches, &i), *y = next_persistent(b, caches, &j);
         if (x == NULL && y == NULL) return Z3D_OK;
         if (x == NULL || y == NULL || x->bytes != y->bytes || x->space != y->space ||
             strcmp(x->name, y->name) != 0) {
@@ -99,7 +102,7 @@ z3d_status z3d_program_plan(z3d_program **programs, int count) {
     int64_t arena[Z3D_SPACE_COUNT] = {0}, bound[Z3D_SPACE_COUNT] = {0};
     for (int i = 0; i < count; i++) {
         Z3D_TRY(check_buffers(programs[i]));
-        Z3D_TRY(check_persistent(programs[0], programs[i]));
+        Z3D_TRY(check_persistent(programs[i > 0 ? i - 1 : 0], programs[i]));
         for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
             int64_t base = place_persistent(programs[i], (z3d_space)space);
             Z3D_TRY(place_lifetimes(programs[i], (z3d_space)space, base));

@@ -122,10 +122,10 @@ static z3d_status check_model(const z3d_model *model, const z3d_mesh *mesh) {
                          "units and 0 to %d fields",
                          model->num_units, model->num_fields, Z3D_MAX_FIELDS);
     for (int f = 0; f < model->num_fields; f++)
-        if (model->field[f].bytes_per_sample < 1)
+        if (model->field[f].bytes_per_sample[Z3D_MODE_TRAIN] < 1)
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "field %d: %lld bytes per sample, but it must be positive", f,
-                             (long long)model->field[f].bytes_per_sample);
+                             (long long)model->field[f].bytes_per_sample[Z3D_MODE_TRAIN]);
     for (int g = 0; g < model->num_groups; g++) {
         const z3d_parameter_group *group = &model->group[g];
         if (!named(group->name) || group->num_parameters < 1 ||

@@ -4,7 +4,7 @@
 enum {
     MODES_TRAIN = 1 << Z3D_MODE_TRAIN,
     MODES_EVALUATE = 1 << Z3D_MODE_EVALUATE,
-    MODES_GENERATE = 1 << Z3D_MODE_GENERATE,
+    MODES_GENERATE = 1 << Z3D_MODE_PREFILL | 1 << Z3D_MODE_DECODE,
     MODES_ANY = MODES_TRAIN | MODES_EVALUATE | MODES_GENERATE,
 };
 
@@ -103,6 +103,7 @@ static unsigned unit_access(const z3d_instruction *in, int slot) {
     bool second = call == Z3D_CALL_BACKWARD_WEIGHT;
     int gradients = slot - Z3D_SLOT_GRADIENTS;
     if (slot == Z3D_SLOT_WORKSPACE) return Z3D_ACCESS_CLOBBER;
+    if (slot == Z3D_SLOT_CACHE) return backward ? Z3D_ACCESS_NONE : Z3D_ACCESS_UPDATE;
     if (slot == Z3D_SLOT_INPUT) return Z3D_ACCESS_READ;
     if (slot >= Z3D_SLOT_PARAMETERS && gradients < 0) return Z3D_ACCESS_READ;
     if (slot == Z3D_SLOT_SAVED && !backward)
@@ -236,6 +237,34 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
     }
 }
 
+int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode) {
+    if (!z3d_mode_generates(mode)) return config->micro_batch;
+    return config->generate_batch ? config->generate_batch : 1;
+}
+
+int64_t z3d_program_samples(const z3d_program *program) {
+    return z3d_samples_in_mode(&program->config, program->mode);
+}
+
+int64_t z3d_program_field_bytes(const z3d_program *program, int field) {
+    return z3d_program_samples(program) *
+           program->model->field[field].bytes_per_sample[program->mode];
+}
+
+/* All programs have the same buffers; generation uses those of the first micro-batch. */
+int64_t z3d_program_batch_bytes(const z3d_program *program, int micro, int field) {
+    const z3d_model *model = program->model;
+    int64_t most = 0;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        if (!z3d_model_has_mode(model, (z3d_mode)mode)) continue;
+        if (micro > 0 && z3d_mode_generates((z3d_mode)mode)) continue;
+        int64_t bytes = z3d_samples_in_mode(&program->config, (z3d_mode)mode) *
+                        model->field[field].bytes_per_sample[mode];
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 int z3d_program_batch_buffer(const z3d_program *program, int micro, int field) {
     return Z3D_BUFFER_BATCH + micro * program->model->num_fields + field;
 }
@@ -245,19 +274,29 @@ int z3d_program_group_buffer(const z3d_program *program, int group, z3d_group_pa
            Z3D_PART_COUNT * group + (int)part;
 }
 
+int z3d_program_cache_buffer(const z3d_program *program, int unit) {
+    return z3d_program_group_buffer(program, program->model->num_groups, Z3D_PART_PARAMETERS) +
+           unit;
+}
+
+int64_t z3d_program_cache_bytes(const z3d_program *program, int unit) {
+    if (!z3d_mode_generates(program->mode) || !z3d_layout_has_unit(program->layout, unit)) return 0;
+    return z3d_program_samples(program) * program->model->unit[unit].cache_elements *
+           (int64_t)z3d_dtype_size(program->config.dtype);
+}
+
 int z3d_control_capacity(const z3d_layout *layout) {
     return Z3D_CONTROL_FIXED + layout->num_groups;
 }
 
 int z3d_control_count(const z3d_program *program) {
-    if (program->mode == Z3D_MODE_GENERATE) return 0;
+    if (z3d_mode_generates(program->mode)) return 0;
     return program->mode == Z3D_MODE_TRAIN ? z3d_control_capacity(program->layout)
                                            : Z3D_CONTROL_FIXED;
 }
 
 int64_t z3d_program_output_elements(const z3d_program *program, int unit) {
-    int64_t samples = program->mode == Z3D_MODE_GENERATE ? 1 : program->config.micro_batch;
-    return samples * program->model->unit[unit].output_elements[program->mode];
+    return z3d_program_samples(program) * program->model->unit[unit].output_elements[program->mode];
 }
 
 int64_t z3d_program_output_bytes(const z3d_program *program, int unit) {

@@ -55,7 +55,7 @@
     /* stage 0: all-gather of reduced gradients, one bucket */                                     \
     X(GATHER_GRADS, gather_grads, ALL_GATHER, GROUP, SHARD, GRADIENTS, COUNT, SHARD, TRAIN)        \
     X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, NONE, NONE, COUNT, COUNT, TRAIN)           \
-    /* evaluate: the loss of all ranks; generate: the last unit's output is handed over */         \
+    /* evaluate: the loss of all ranks; generation: the last unit's output is handed over */       \
     X(SUM_LOSS, sum_loss, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, EVALUATE)                     \
     X(GATHER_OUTPUT, gather_output, RESULT, STEP, PIPELINE, NONE, INPUT, OUTPUT, GENERATE)
 

@@ -110,7 +110,7 @@ static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
 }
 
 static void print_header(const z3d_program *p, z3d_string *out) {
-    static const char *const modes[] = {"train", "evaluate", "generate"};
+    static const char *const modes[] = {"train", "evaluate", "prefill", "decode"};
     const z3d_program_config *c = &p->config;
     const z3d_mesh *t = &p->mesh;
     char a[32], b[32], h[32];
@@ -124,7 +124,7 @@ static void print_header(const z3d_program *p, z3d_string *out) {
                       c->reduce_per_step ? "once a step" : "every micro-batch",
                       c->recompute ? (c->replay_full ? ", full recompute" : ", recompute") : "",
                       c->overlap ? ", overlapped" : "");
-    if (p->model->sequence_parallel)
+    if (z3d_model_splits_rows(p->model, p->mode))
         z3d_string_append(out,
                           "sequence parallel: between its tensor-parallel layers a unit works on "
                           "1/%d of the rows; inputs and activation checkpoints are such parts "

@@ -15,6 +15,7 @@ enum region {
     REGION_DEFERRED,
     REGION_WORKSPACE,
     REGION_STATE,
+    REGION_CACHE,
     REGION_FIELD,
     REGION_PARAMETERS = REGION_FIELD + Z3D_MAX_FIELDS,
     REGION_GRADIENTS = REGION_PARAMETERS + Z3D_MAX_UNIT_GROUPS,
@@ -35,6 +36,7 @@ struct recorder {
 static void note_operand(z3d_trace *trace, const z3d_operand *operand) {
     int region = (int)((uintptr_t)operand->pointer >> REGION_SHIFT);
     if (region == REGION_INPUT && operand->read) trace->reads_input = true;
+    if (region == REGION_CACHE) trace->uses_cache = true;
     if (region == REGION_OUTPUT_GRADIENT && operand->read) trace->reads_output_gradient = true;
     if (region == REGION_INPUT_GRADIENT && operand->written) trace->writes_input_gradient = true;
     int slot = region - REGION_PARAMETERS;
@@ -108,7 +110,8 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         .dtype = config->dtype,
         .gradient_dtype = config->grad_dtype,
         .mode = mode,
-        .batch = mode == Z3D_MODE_GENERATE ? 1 : config->micro_batch,
+        .batch = z3d_samples_in_mode(config, mode),
+        .tokens = model->tokens[mode],
         .need_output = true,
         .lean = config->selective,
         .state = region_base(REGION_STATE),
@@ -125,6 +128,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         run.input = region_base(REGION_INPUT);
         run.input_gradient = region_base(REGION_INPUT_GRADIENT);
     }
+    if (z3d_mode_generates(mode) && unit->cache_elements > 0) run.cache = region_base(REGION_CACHE);
     if (unit->output_elements[mode] > 0) {
         run.output = region_base(REGION_OUTPUT);
         run.output_gradient = region_base(REGION_OUTPUT_GRADIENT);

@@ -25,6 +25,11 @@ void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_
     kept[Z3D_PART_GRADIENTS].kinds = Z3D_KIND(GRADIENT);
     kept[Z3D_PART_OPTIMIZER].dtype = Z3D_F32;
     kept[Z3D_PART_OPTIMIZER].kinds = config->dtype == Z3D_F32 ? state & ~master : state;
+    if (!config->inference) return;
+    /* Only parameters, and each rank has read those that it keeps: nobody gathers what others step.
+     */
+    kept[Z3D_PART_GRADIENTS].kinds = kept[Z3D_PART_OPTIMIZER].kinds = 0;
+    kept[Z3D_PART_OPTIMIZER].rows = kept[Z3D_PART_PARAMETERS].rows;
 }
 
 bool z3d_states_reduce_per_step(int stage) {

@@ -68,7 +68,7 @@ z3d_status z3d_flow_fail(const z3d_flow *flow, const char *format, ...) {
 
 const char *z3d_slot_text(int slot) {
     static const char *const before[] = {"input", "output",    "output gradient", "input gradient",
-                                         "saved", "workspace", "deferred"};
+                                         "saved", "workspace", "deferred",        "cache"};
     if (slot < Z3D_SLOT_PARAMETERS) return before[slot];
     if (slot < Z3D_SLOT_GRADIENTS) return "parameters";
     if (slot < Z3D_SLOT_SHARD) return "gradients";

@@ -148,7 +148,7 @@ static z3d_status check_group_buffers(const z3d_program *p, int group) {
 
 static z3d_status check_persistents(const z3d_program *p) {
     int groups = p->model->num_groups, fields = p->model->num_fields;
-    int needed = z3d_program_group_buffer(p, groups, Z3D_PART_PARAMETERS);
+    int needed = z3d_program_cache_buffer(p, z3d_mode_generates(p->mode) ? p->model->num_units : 0);
     if (p->num_buffers < needed) {
         return Z3D_ERROR(Z3D_ERR_PROGRAM,
                          "the program has %d buffers, but needs at least its %d persistent ones",
@@ -162,12 +162,15 @@ static z3d_status check_persistents(const z3d_program *p) {
                              z3d_traces_scratch(p->traces, p->model, p->layout)));
     for (int m = 0; m < p->config.accumulation; m++) {
         for (int f = 0; f < fields; f++) {
-            int64_t bytes = p->config.micro_batch * p->model->field[f].bytes_per_sample;
+            int64_t bytes = z3d_program_batch_bytes(p, m, f);
             Z3D_TRY(check_persistent(p, z3d_program_batch_buffer(p, m, f), "the batch", -1,
                                      Z3D_ROWS_ALL, bytes));
         }
     }
     for (int g = 0; g < groups; g++) Z3D_TRY(check_group_buffers(p, g));
+    for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++)
+        Z3D_TRY(check_persistent(p, z3d_program_cache_buffer(p, u), "its cache", -1, Z3D_ROWS_ALL,
+                                 z3d_program_cache_bytes(p, u)));
     return Z3D_OK;
 }
 

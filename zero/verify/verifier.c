@@ -225,12 +225,24 @@ static z3d_status add_loss(z3d_flow *flow) {
     return Z3D_OK;
 }
 
+/* A unit has one cache, which persists between the runs of generation. */
+static z3d_status use_cache(const z3d_flow *flow, const z3d_trace *trace) {
+    const z3d_program *p = flow->program;
+    int unit = entry(flow)->unit, buffer = entry(flow)->buffer[Z3D_SLOT_CACHE];
+    int own = trace->uses_cache ? z3d_program_cache_buffer(p, unit) : -1;
+    if (buffer == own) return Z3D_OK;
+    if (buffer < 0) return z3d_flow_fail(flow, "its cache is missing");
+    return z3d_flow_fail(flow, "its cache would be buffer %d, %s", buffer,
+                         buffer < p->num_buffers ? p->buffer[buffer].name : "which does not exist");
+}
+
 static z3d_status forward(z3d_flow *flow) {
     const z3d_instruction *in = entry(flow);
     const z3d_trace *trace;
     int64_t bytes = output_bytes(flow, in->unit);
     Z3D_TRY(begin_unit(flow, z3d_instruction_call(in), &trace));
     Z3D_TRY(read_input(flow));
+    Z3D_TRY(use_cache(flow, trace));
     Z3D_TRY(add_loss(flow));
     if (in->need_output && bytes > 0) {
         Z3D_TRY(write_plain(flow, Z3D_SLOT_OUTPUT, bytes, output_of(in->unit, in->micro)));
@@ -338,7 +350,7 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
 static bool differs_by_rank(const z3d_flow *flow, z3d_value v) {
     bool activation = v.kind == Z3D_VALUE_OUTPUT || v.kind == Z3D_VALUE_OUTPUT_GRADIENT;
     return v.kind == Z3D_VALUE_GRADIENT_SUM || v.pending != 0 ||
-           (activation && flow->program->model->sequence_parallel);
+           (activation && z3d_model_splits_rows(flow->program->model, flow->program->mode));
 }
 
 /* What `to` holds once `held` has moved there; refuses what must not move. */

@@ -193,18 +193,21 @@ static void check_activation(config_checker *k) {
     static const char tensor[] = "parallel.tensor_model_parallel_size";
     const z3d_config *c = k->c;
     const idle_key hardware = {"training.hardware", c->training_hardware[0] != '\0'};
-    const idle_reason decided = {{"activation_checkpointing.cpu_checkpointing"},
-                                 "unless activation_checkpointing.cpu_checkpointing is auto, which "
-                                 "is what it decides",
-                                 NULL,
-                                 false};
+    const idle_reason decided = {
+        {"activation_checkpointing.cpu_checkpointing"},
+        "unless activation_checkpointing.cpu_checkpointing is auto, which is what it decides; with "
+        "stage 3 and pipeline stages also zero_optimization.pipeline_gather auto",
+        NULL,
+        false};
+    bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
+                  c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO;
     const idle_key alone = {partition, c->activation_checkpointing_partition_activations};
     const idle_reason one_rank = {
         {tensor},
         "with parallel.tensor_model_parallel_size 1: only tensor ranks share a checkpoint",
         NULL,
         false};
-    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO) {
+    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather) {
         config_refuse_idle(k, &hardware, 1, &decided);
     }
     check_activation_parts(k);

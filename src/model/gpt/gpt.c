@@ -122,15 +122,12 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
     model->sequence_parallel = config->sequence_parallel;
-    model->num_fields = 2;
-    for (int f = 0; f < 2; f++) {
-        snprintf(model->field[f].name, Z3D_NAME, "%s", f ? "targets" : "tokens");
-        model->field[f].bytes_per_sample = config->seq_length * (int64_t)sizeof(int32_t);
-    }
+    z3d_model_take_tokens(model, config->seq_length);
     describe_groups(model, gpt);
     z3d_describe_units(model, &gpt->shape,
                        &(z3d_transformer_units){.block = "block",
                                                 .block_ops = &z3d_gpt_block_ops,
+                                                .cache_columns = 2 * gpt->local_hidden,
                                                 .embedding = {WTE, WPE},
                                                 .first_block = FIRST_BLOCK,
                                                 .table = WTE,

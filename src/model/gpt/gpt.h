@@ -16,9 +16,10 @@ typedef struct z3d_gpt_config {
  * "ln_f"; units "embedding", "block.0" ..., "head". Parameter names are Hugging Face's GPT-2 ones
  * without "transformer.h.N." ("ln_1.weight", "attn.c_attn.weight", ...), but matrices are stored
  * [out, in] (attn.c_attn.weight [3, heads, head_dim, hidden]). Fields: tokens and targets,
- * int32[seq]. In mode GENERATE the head's output is the logits T[batch, padded vocabulary] of row
- * state->position. Errors: ERR_CONFIG with the first limit (limits.c) that does not hold. Not
- * collective. */
+ * int32[seq] (z3d_model_take_tokens). In generation the head's output is the logits T[batch, padded
+ * vocabulary] of one row of each sample, and blocks have caches, T[2, batch, seq, local heads'
+ * columns]: keys, then values. Errors: ERR_CONFIG with the first limit (limits.c) that does not
+ * hold. Not collective. */
 z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out);
 
 /* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */

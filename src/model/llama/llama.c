@@ -157,19 +157,17 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
     model->sequence_parallel = config->sequence_parallel;
-    model->num_fields = 2;
-    for (int f = 0; f < 2; f++) {
-        snprintf(model->field[f].name, Z3D_NAME, "%s", f ? "targets" : "tokens");
-        model->field[f].bytes_per_sample = config->seq_length * (int64_t)sizeof(int32_t);
-    }
+    z3d_model_take_tokens(model, config->seq_length);
     describe_groups(model, llama);
-    z3d_describe_units(model, &llama->shape,
-                       &(z3d_transformer_units){.block = "layers",
-                                                .block_ops = &z3d_llama_block_ops,
-                                                .embedding = {0},
-                                                .first_block = 1,
-                                                .table = head_table(config),
-                                                .norm = norm_group(config)});
+    z3d_describe_units(
+        model, &llama->shape,
+        &(z3d_transformer_units){.block = "layers",
+                                 .block_ops = &z3d_llama_block_ops,
+                                 .cache_columns = 2 * llama->local_kv_heads * config->head_dim,
+                                 .embedding = {0},
+                                 .first_block = 1,
+                                 .table = head_table(config),
+                                 .norm = norm_group(config)});
     describe_facts(model, llama);
     *out = model;
     return Z3D_OK;

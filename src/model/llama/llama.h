@@ -27,8 +27,10 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *config);
  * "head". Parameter names are Hugging Face's without "model.layers.N."
  * ("self_attn.q_proj.weight", ...), shapes are theirs too: [out, in]. With more tensor ranks than
  * key/value heads, keys and values are replicated parameters. Fields: tokens and targets,
- * int32[seq]. Errors: ERR_CONFIG with the first limit (limits.c) that does not hold. Not
- * collective. */
+ * int32[seq] (z3d_model_take_tokens). In generation the head's output is the logits T[batch, padded
+ * vocabulary] of one row of each sample, and blocks have caches, T[2, batch, seq, local key/value
+ * heads' columns]: keys, then values. Errors: ERR_CONFIG with the first limit (limits.c) that does
+ * not hold. Not collective. */
 z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out);
 
 /* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */

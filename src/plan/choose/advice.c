@@ -20,8 +20,10 @@ static z3d_status need_of_rank(const z3d_config *config, const z3d_program_confi
     *out = (z3d_need){.rank = mesh->rank};
     z3d_status status = z3d_program_set_create(model, mesh, program, threads, false, &set);
     if (status == Z3D_OK) {
-        memcpy(out->arena, set.program[Z3D_MODE_TRAIN]->arena, sizeof out->arena);
-        z3d_program_ledger(set.program[Z3D_MODE_TRAIN], Z3D_SPACE_DEVICE, &ledger);
+        const z3d_program *train = set.program[Z3D_MODE_TRAIN];
+        memcpy(out->arena, train->arena, sizeof out->arena);
+        out->sent = z3d_program_volume(train, Z3D_AXES_DATA, true);
+        z3d_program_ledger(train, Z3D_SPACE_DEVICE, &ledger);
         memcpy(out->peak, ledger.peak, sizeof out->peak);
         status = z3d_plan_snapshot(config, program, model, mesh, &out->snapshot);
     }
@@ -58,13 +60,12 @@ z3d_status z3d_plan_need(z3d_config *config, int ranks, int threads, z3d_need *o
     return status;
 }
 
-/* Of device memory. */
-static int64_t total(const z3d_need *need, const z3d_room *room) {
+int64_t z3d_need_total(const z3d_need *need, const z3d_room *room) {
     return need->arena[Z3D_SPACE_DEVICE] + (room->shared ? host_bytes(need) : 0);
 }
 
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room) {
-    int64_t device = total(need, room), host = host_bytes(need);
+    int64_t device = z3d_need_total(need, room), host = host_bytes(need);
     if (device > room->device) return device - room->device;
     return !room->shared && host > room->host ? host - room->host : 0;
 }
@@ -148,6 +149,8 @@ static void list_changes(advisor *a, const z3d_config *settled) {
         if (few < settled->model_num_layers)
             assign_number(new_change(a), "activation_checkpointing.number_checkpoints", few);
     }
+    if (settled->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP)
+        assign(new_change(a), "zero_optimization.pipeline_gather", "per_microbatch");
     if (settled->checkpoint_async) assign(new_change(a), "checkpoint.async", "false");
     add_fewer_samples(a, settled, 2, 1);
     a->first_part = a->count;
@@ -181,7 +184,7 @@ static void say_change(const advisor *a, const change *c, z3d_string *out) {
     for (int k = 0; k < c->count; k++)
         z3d_string_append(out, "%s%s", k ? " " : "", c->assignment[k]);
     z3d_string_append(out, " needs %s",
-                      z3d_format_bytes(total(&c->need, a->room), takes, sizeof takes));
+                      z3d_format_bytes(z3d_need_total(&c->need, a->room), takes, sizeof takes));
     if (short_by > 0)
         z3d_string_append(out, ", still %s too much",
                           z3d_format_bytes(short_by, missing, sizeof missing));
@@ -194,12 +197,13 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
     bool device = a->room->shared || need->arena[Z3D_SPACE_DEVICE] > a->room->device;
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         if (need->peak[category] > need->peak[most]) most = category;
-    z3d_string_append(
-        out, "does not fit: rank %d needs %s, but has %s: %s too little %s memory\n", need->rank,
-        z3d_format_bytes(device ? total(need, a->room) : host_bytes(need), takes, sizeof takes),
-        z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
-        z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
-        device ? "device" : "host");
+    z3d_string_append(out, "does not fit: rank %d needs %s, but has %s: %s too little %s memory\n",
+                      need->rank,
+                      z3d_format_bytes(device ? z3d_need_total(need, a->room) : host_bytes(need),
+                                       takes, sizeof takes),
+                      z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
+                      z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
+                      device ? "device" : "host");
     z3d_string_append(out, "  the largest part is %s: %s\n", z3d_category_name((z3d_category)most),
                       z3d_format_bytes(need->peak[most], largest, sizeof largest));
 }

@@ -10,6 +10,7 @@ typedef struct z3d_need {
     int64_t arena[Z3D_SPACE_COUNT];
     int64_t snapshot;                 /* in host memory: z3d_plan_snapshot */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* of the training step, in device memory */
+    int64_t sent;                     /* elements to other data ranks, in a training step */
 } z3d_need;
 
 /* What the rank that needs most of `ranks` ranks (0: as z3d_plan_place finds them) with `threads`
@@ -24,15 +25,17 @@ typedef struct z3d_room {
                     everything must fit into `device` */
 } z3d_room;
 
+/* Bytes of device memory. */
+int64_t z3d_need_total(const z3d_need *need, const z3d_room *room);
 /* Missing bytes; 0: it fits. */
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
 
 /* Text for a configuration that does not fit: how much is missing, which category is the largest,
  * and which single change of the configuration (ZeRO stage, granularity, sequence parallelism, P_a,
- * activation checkpoints in host memory or not, fewer of them, synchronous checkpoints, twice the
- * tensor size, the largest part of the micro-batch) would make it fit. Each change is planned; if
- * none is enough, the one that helps most. No text if it fits. Errors: ERR_MEMORY, and as
- * z3d_plan_create for the configuration itself. */
+ * when parameters are gathered, activation checkpoints in host memory or not, fewer of them,
+ * synchronous checkpoints, twice the tensor size, the largest part of the micro-batch) would make
+ * it fit. Each change is planned; if none is enough, the one that helps most. No text if it fits.
+ * Errors: ERR_MEMORY, and as z3d_plan_create for the configuration itself. */
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
                            z3d_string *out);
 

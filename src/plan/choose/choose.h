@@ -3,6 +3,7 @@
 #ifndef ZERO3D_PLAN_CHOOSE_H
 #define ZERO3D_PLAN_CHOOSE_H
 
+#include "src/plan/choose/advice.h"
 #include "src/plan/price/estimate.h"
 
 /* Decides activation_checkpointing.cpu_checkpointing if it is `auto`, for a world of `ranks` (0: as
@@ -13,6 +14,22 @@
  * decides for all. Errors: z3d_case_create's and z3d_estimate_make's. */
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
+
+/* Whether it makes a difference when parameters are gathered: ranks keep only their own rows, and
+ * there are several data ranks and pipeline stages. The pipeline size must be known. */
+bool z3d_gather_matters(const z3d_config *config, int ranks);
+
+/* Decides zero_optimization.pipeline_gather if it is `auto` and matters, for a world of `ranks` (0:
+ * as z3d_plan_place finds them). With hardware: the faster way that fits it; prices gets both
+ * (also if nothing is `auto`). Else with room (of each rank, with so many threads): per_step, which
+ * sends less, if it leaves a tenth of the room free. With neither: per_microbatch, which needs
+ * less. Resolves `config`, and clears training.hardware of what was `auto`. Call z3d_choose_offload
+ * first. prices: seconds are 0 where nothing is priced. why: gets a phrase if it decides. Not
+ * collective; rank 0 decides for all. Errors: z3d_case_create's, z3d_estimate_make's and
+ * z3d_plan_need's. */
+z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
+                             const z3d_hardware *hardware, const z3d_room *room,
+                             z3d_gather_price prices[2], z3d_string *why);
 
 /* How the ranks of a run are arranged. */
 typedef struct z3d_fit_layout {

@@ -107,11 +107,11 @@ static z3d_status refuse(const z3d_fit *fit) {
     if (m->free >= 0)
         return Z3D_ERROR(Z3D_ERR_MEMORY,
                          "no configuration fits: the device has enough memory, but the host does "
-                         "not; use more ranks or a larger tensor size");
+                         "not; use more ranks, or a larger tensor or pipeline size");
     return Z3D_ERROR(Z3D_ERR_MEMORY,
                      "no configuration fits into %s: the smallest needs %s, which is %s too much "
                      "(ZeRO-%d, granularity %s%s%s, micro-batch %lld; its largest part is %s); use "
-                     "more ranks or a larger tensor size",
+                     "more ranks, or a larger tensor or pipeline size",
                      z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
                      z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
                      z3d_format_bytes((int64_t)-m->free, missing, sizeof missing), row->stage,

@@ -162,7 +162,7 @@ void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t samples
                        int64_t accumulation) {
     int64_t left_out = 0;
     for (int f = 0; f < w->model->num_fields; f++)
-        left_out += samples * w->model->field[f].bytes_per_sample;
+        left_out += samples * w->model->field[f].bytes_per_sample[Z3D_MODE_TRAIN];
     left_out *= row->accumulation - accumulation;
     row->ledger.peak[Z3D_CATEGORY_TEMPORARY] += left_out;
     row->memory.arena += left_out;

@@ -51,7 +51,9 @@ static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
         return Z3D_OK;
     }
     z3d_fit_close(frame);
-    return is_refused(status) ? Z3D_OK : status;
+    if (!is_refused(status)) return status;
+    if (w->refused.tensor == 0) w->refused = layout;
+    return Z3D_OK;
 }
 
 /* gpipe needs more memory than 1f1b and is not faster. */
@@ -76,6 +78,23 @@ static z3d_status add_schedules(z3d_ways *w, z3d_fit_layout layout, int64_t unit
     return Z3D_OK;
 }
 
+/* If it is not the sizes, it is something else in the configuration. */
+static z3d_status refuse_all(z3d_ways *w, const z3d_model_sizes *sizes) {
+    if (w->refused.tensor > 0) {
+        z3d_fit_frame frame;
+        z3d_status status = open_either(w, w->refused, w->batch, &frame);
+        z3d_fit_close(&frame);
+        if (status != Z3D_OK) return status;
+    }
+    return Z3D_ERROR(
+        Z3D_ERR_CONFIG,
+        "no tensor, pipeline and data size for %d ranks and train_batch_size %lld: the "
+        "model has %lld units for pipeline stages, tensor sizes divide %lld%s, and "
+        "data sizes divide the batch",
+        w->ranks, (long long)w->batch, (long long)sizes->units, (long long)sizes->tensor_limit,
+        w->config->parallel_allow_tensor_across_nodes ? "" : " and the devices of a node");
+}
+
 static z3d_status add_layouts(z3d_ways *w) {
     z3d_model_sizes sizes;
     bool anywhere = w->config->parallel_allow_tensor_across_nodes;
@@ -91,14 +110,7 @@ static z3d_status add_layouts(z3d_ways *w) {
                                       sizes.units));
         }
     }
-    if (w->frames > 0) return Z3D_OK;
-    return Z3D_ERROR(
-        Z3D_ERR_CONFIG,
-        "no tensor, pipeline and data size for %d ranks and train_batch_size %lld: the "
-        "model has %lld units for pipeline stages, tensor sizes divide %lld%s, and "
-        "data sizes divide the batch",
-        w->ranks, (long long)w->batch, (long long)sizes.units, (long long)sizes.tensor_limit,
-        anywhere ? "" : " and the devices of a node");
+    return w->frames > 0 ? Z3D_OK : refuse_all(w, &sizes);
 }
 
 /* ---- bounds ---- */

@@ -29,7 +29,8 @@ typedef struct z3d_ways {
     int sequence_parallel; /* of several tensor ranks; -1: where the model allows it */
     int frames;            /* one for each layout, by tensor size */
     z3d_fit_frame *frame;
-    int count; /* by seconds */
+    z3d_fit_layout refused; /* the first that configuration or model refuses; tensor 0: none */
+    int count;              /* by seconds */
     z3d_way *way;
 } z3d_ways;
 

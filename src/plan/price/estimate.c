@@ -99,40 +99,11 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
     double used = 1 - out->fullest.free / out->fullest.capacity;
     Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, spans, &out->time));
     out->slowest_stage = z3d_simulation_slowest(of->simulation);
-    out->bubble = z3d_simulation_bubble(of->simulation);
+    out->bubble = z3d_simulation_bubble(of->simulation, &out->sends);
     Z3D_REQUIRE(out->time.seconds > 0, "a step that takes no time");
     out->samples = (double)of->program.micro_batch * of->program.accumulation *
                    z3d_mesh_size(&of->mesh, Z3D_AXES_DATA);
     out->tokens = out->samples * (double)of->model->facts.tokens;
     count_speed(of, hardware, out);
     return Z3D_OK;
-}
-
-static void note_gather(const z3d_case *of, const z3d_estimate *from, z3d_estimate *to) {
-    to->gather[of->program.pipeline.gather_per_step] =
-        (z3d_gather_price){from->time.seconds, from->fullest.arena, from->fullest.fits};
-}
-
-z3d_status z3d_estimate_gathers(z3d_config *config, z3d_sim_node node, const z3d_case *of,
-                                const z3d_hardware *hardware, double extra,
-                                z3d_estimate *estimate) {
-    z3d_kept kept[Z3D_PART_COUNT];
-    z3d_case *other;
-    z3d_estimate e;
-    int chosen = config->zero_optimization_pipeline_gather;
-    z3d_states_decide(&of->program, kept);
-    if (of->simulation->stages == 1 || kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
-        return Z3D_OK;
-    note_gather(of, estimate, estimate);
-    config->zero_optimization_pipeline_gather = of->program.pipeline.gather_per_step
-                                                    ? Z3D_PIPELINE_GATHER_PER_MICROBATCH
-                                                    : Z3D_PIPELINE_GATHER_PER_STEP;
-    z3d_status status = z3d_case_create(config, z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD),
-                                        of->mesh.rank, node, &other);
-    config->zero_optimization_pipeline_gather = chosen;
-    Z3D_TRY(status);
-    status = z3d_estimate_make(other, hardware, extra, NULL, &e);
-    if (status == Z3D_OK) note_gather(other, &e, estimate);
-    z3d_case_destroy(other);
-    return status;
 }

@@ -48,9 +48,9 @@ typedef struct z3d_estimate {
     z3d_memory_need memory;  /* of the case's rank */
     z3d_memory_need fullest; /* of a rank of the pipeline stage with the least left; it decides */
     int fullest_stage, slowest_stage; /* slowest: z3d_simulation_slowest */
-    double bubble;                    /* z3d_simulation_bubble */
+    double bubble, sends;             /* z3d_simulation_bubble */
     z3d_step_time time;               /* of the case's rank */
-    z3d_gather_price gather[2];       /* by pipeline.gather_per_step: z3d_estimate_gathers */
+    z3d_gather_price gather[2];       /* by pipeline.gather_per_step: z3d_choose_gather's */
     double samples, tokens;           /* of one step */
     double tflops_96, tflops_72;      /* per device */
     double mfu, hfu;                  /* of the peak in the model's type; -1: unknown peak */
@@ -61,12 +61,6 @@ typedef struct z3d_estimate {
  * parallel.allow_tensor_across_nodes. */
 z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, double extra,
                              const z3d_spans *spans, z3d_estimate *out);
-
-/* Prices both ways of zero_optimization.pipeline_gather, where ranks keep only their own rows of
- * parameters and there are several pipeline stages; else nothing. `config` is the case's; of and
- * estimate: one of the two ways. */
-z3d_status z3d_estimate_gathers(z3d_config *config, z3d_sim_node node, const z3d_case *of,
-                                const z3d_hardware *hardware, double extra, z3d_estimate *estimate);
 
 /* An SVG picture of the step: pipeline stages x time, with each micro-batch's passes, what is
  * waited for, and their shares. Errors: as z3d_simulation_play. */

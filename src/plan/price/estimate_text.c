@@ -85,13 +85,14 @@ static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *o
 
 static const char *const gathers[] = {"per_microbatch", "per_step"};
 
-static void print_gathers(const z3d_estimate *e, z3d_string *out) {
+static void print_gathers(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
     if (!(e->gather[0].seconds > 0)) return;
     z3d_string_append(out, "  zero_optimization.pipeline_gather, both ways\n");
     for (int way = 0; way < 2; way++)
-        z3d_string_append(out, "    %-24s %12.6f s a step, arena %.3f GB, %s\n", gathers[way],
+        z3d_string_append(out, "    %-24s %12.6f s a step, arena %.3f GB, %s%s\n", gathers[way],
                           e->gather[way].seconds, (double)e->gather[way].arena * 1e-9,
-                          e->gather[way].fits ? "fits" : "does not fit");
+                          e->gather[way].fits ? "fits" : "does not fit",
+                          way == of->program.pipeline.gather_per_step ? ": used here" : "");
 }
 
 static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string *out) {
@@ -101,12 +102,12 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
     z3d_string_append(
         out,
         "\npipeline (predicted): %s, %d stages x %d chunk%s\n"
-        "  bubble %.2f %% of all stages' time; stage %d waits least; stage %d needs "
-        "most memory and %s\n"
+        "  bubble %.2f %% of all stages' time, exposed sends and receives %.2f %%; stage %d waits "
+        "least; stage %d needs most memory and %s\n"
         "  stage  memory GB    compute s    exposed s     bubble s    sent GB  units\n",
         z3d_schedule_name(of->program.pipeline.schedule), simulation->stages,
         layout->num_chunks / simulation->stages, layout->num_chunks > simulation->stages ? "s" : "",
-        100 * e->bubble, e->slowest_stage, e->fullest_stage,
+        100 * e->bubble, 100 * e->sends, e->slowest_stage, e->fullest_stage,
         e->fullest.fits ? "fits" : "does not fit");
     for (int s = 0; s < simulation->stages; s++) {
         const z3d_sim_stage *stage = &simulation->stage[s];
@@ -118,7 +119,8 @@ static void print_pipeline(const z3d_case *of, const z3d_estimate *e, z3d_string
         z3d_stage_units(of->model, layout, s, out);
         z3d_string_append(out, "\n");
     }
-    print_gathers(e, out);
+    print_gathers(of, e, out);
+    z3d_plan_few_micro_batches(&of->program, simulation->stages, "  warning: ", out);
 }
 
 static void saving_line(z3d_string *out, const char *name, double bytes, double seconds) {
@@ -245,6 +247,7 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
                       z3d_schedule_name(of->program.pipeline.schedule));
     more(out, "chunks_per_stage", chunks);
     more(out, "bubble_share", e->bubble);
+    more(out, "exposed_sends_share", e->sends);
     more(out, "slowest_stage", e->slowest_stage);
     more(out, "fullest_stage", e->fullest_stage);
     z3d_string_append(out, ", \"fits\": %s, \"stages\": [", e->fullest.fits ? "true" : "false");
@@ -269,8 +272,10 @@ static void pipeline_json(const z3d_case *of, const z3d_estimate *e, z3d_string 
                           gathers[way]);
         number(out, "step", e->gather[way].seconds);
         more(out, "arena", (double)e->gather[way].arena);
-        z3d_string_append(out, ", \"fits\": %s}%s", e->gather[way].fits ? "true" : "false",
-                          way ? "}" : "");
+        z3d_string_append(out, ", \"fits\": %s}", e->gather[way].fits ? "true" : "false");
+        if (way)
+            z3d_string_append(out, ", \"used\": \"%s\"}",
+                              gathers[of->program.pipeline.gather_per_step]);
     }
     z3d_string_append(out, "}");
 }

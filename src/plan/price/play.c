@@ -410,11 +410,14 @@ int z3d_simulation_slowest(const z3d_simulation *simulation) {
     return slowest;
 }
 
-double z3d_simulation_bubble(const z3d_simulation *simulation) {
-    double waits = 0, seconds = 0;
+double z3d_simulation_bubble(const z3d_simulation *simulation, double *sends) {
+    double bubble = 0, exposed = 0, seconds = 0;
     for (int s = 0; s < simulation->stages; s++) {
-        waits += waiting(&simulation->stage[s]);
-        seconds += simulation->stage[s].time.seconds;
+        const z3d_step_time *time = &simulation->stage[s].time;
+        bubble += time->bubble;
+        exposed += time->exposed[Z3D_AXES_PIPELINE];
+        seconds += time->seconds;
     }
-    return seconds > 0 ? waits / seconds : 0;
+    *sends = seconds > 0 ? exposed / seconds : 0;
+    return seconds > 0 ? bubble / seconds : 0;
 }

@@ -103,10 +103,10 @@ typedef struct z3d_spans {
 z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardware *hardware,
                                double memory_used, const z3d_spans *spans, z3d_step_time *out);
 
-/* Of all stages, after a play: the one that waits least for others and their transfers; which share
- * of all stages' time is such waiting. */
+/* Of all stages, after a play: the one that waits least for others and their transfers; the shares
+ * of all stages' time that are the bubble (waiting for others) and exposed sends and receives. */
 int z3d_simulation_slowest(const z3d_simulation *simulation);
-double z3d_simulation_bubble(const z3d_simulation *simulation);
+double z3d_simulation_bubble(const z3d_simulation *simulation, double *sends);
 
 /* Chrome trace events of this rank from the spans of a play: a line for people's tools. Write
  * errors stay with the file. */

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/plan/plan.h"
+
 /* A run does not end because nobody reads what it says: metrics.jsonl has it all. */
 static void flush(z3d_console *console) {
     bool failed = fflush(console->out) != 0 || ferror(console->out);
@@ -101,6 +103,11 @@ static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
                     z3d_keeps_all_rows(layout, 0, Z3D_PART_PARAMETERS) ? ""
                     : program->pipeline.gather_per_step ? "; parameters gathered once per step"
                                                         : "; parameters gathered for each pass");
+    if (facts->gather_why)
+        z3d_console_say(console, "gather      pipeline_gather auto: %s", facts->gather_why);
+    z3d_string_clear(&chunks);
+    z3d_plan_few_micro_batches(program, layout->stages, "warning: ", &chunks);
+    if (chunks.length) z3d_console_say(console, "%.*s", (int)chunks.length - 1, chunks.text);
     z3d_string_free(&chunks);
 }
 

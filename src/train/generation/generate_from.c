@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "src/train/generate.h"
+#include "src/train/generation/generate.h"
 #include "src/train/text/text_files.h"
 #include "src/train/train.h"
 #include "src/train/trainer.h"
@@ -27,12 +27,8 @@ static z3d_status leave_pipeline(z3d_config *config) {
     return Z3D_OK;
 }
 
-/* One sample a rank and step, as many tensor ranks as the model allows. */
-static z3d_status fit_config(z3d_config *config, int ranks) {
-    z3d_model_sizes sizes;
-    Z3D_TRY(z3d_model_sizes_of(config, &sizes));
-    int tensor = common_divisor(ranks, (int)sizes.tensor_limit);
-    config->parallel_tensor_model_parallel_size = tensor;
+/* One sample a rank and step, no pipeline stages. */
+static z3d_status fit_config(z3d_config *config) {
     config->parallel_world_size = Z3D_AUTO;
     config->train_batch_size = Z3D_AUTO;
     config->train_micro_batch_size_per_gpu = 1;
@@ -40,11 +36,36 @@ static z3d_status fit_config(z3d_config *config, int ranks) {
     config->zero_optimization_stage = 3;
     config->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
     config->training_threads = Z3D_AUTO;
-    config->parallel_allow_tensor_across_nodes = tensor > 1;
     /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
     config->parallel_sequence_parallel = false;
     config->activation_checkpointing_partition_activations = false;
     return leave_pipeline(config);
+}
+
+static bool is_assigned(char *const *assignments, int count, const char *key) {
+    size_t length = strlen(key);
+    for (int i = 0; i < count; i++)
+        if (strncmp(assignments[i], key, length) == 0 && assignments[i][length] == '=') return true;
+    return false;
+}
+
+/* Beside the pipeline stages that the command line asks for: as many tensor ranks as the model
+ * allows, and as few micro-batches as the schedule. */
+static z3d_status fit_sizes(z3d_config *config, int ranks, char *const *assignments, int count) {
+    int64_t stages = config->parallel_pipeline_model_parallel_size;
+    if (z3d_config_pipeline_schedule(config) == Z3D_PIPELINE_INTERLEAVED &&
+        !is_assigned(assignments, count, "gradient_accumulation_steps"))
+        config->gradient_accumulation_steps = stages;
+    if (!is_assigned(assignments, count, "parallel.tensor_model_parallel_size")) {
+        z3d_model_sizes sizes;
+        Z3D_TRY(z3d_model_sizes_of(config, &sizes));
+        int left = ranks > stages ? ranks / (int)stages : 1;
+        config->parallel_tensor_model_parallel_size = common_divisor(left, (int)sizes.tensor_limit);
+    }
+    if (!is_assigned(assignments, count, "parallel.allow_tensor_across_nodes"))
+        config->parallel_allow_tensor_across_nodes =
+            config->parallel_tensor_model_parallel_size > 1;
+    return Z3D_OK;
 }
 
 /* An imported model that was moved has its tokenizer beside it, not where its configuration says.
@@ -79,12 +100,13 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
         const char *text = z3d_checkpoint_get_info(checkpoint)->config;
         status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
     }
-    if (status == Z3D_OK) status = fit_config(*out, ranks);
+    if (status == Z3D_OK) status = fit_config(*out);
     /* What is loaded is given, however the run began. */
     if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
     if (status == Z3D_OK) status = find_tokenizer(folder, *out);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);
+    if (status == Z3D_OK) status = fit_sizes(*out, ranks, assignments, count);
     z3d_checkpoint_close(checkpoint);
     free(folder);
     return status;
@@ -94,18 +116,12 @@ static bool has_text(const z3d_config *config) {
     return config->generate_prompt && *config->generate_prompt;
 }
 
-static bool is_assigned(char *const *assignments, int count) {
-    static const char key[] = "generate.prompt=";
-    for (int i = 0; i < count; i++)
-        if (strncmp(assignments[i], key, sizeof key - 1) == 0) return true;
-    return false;
-}
-
 z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, int count,
                                    bool *out) {
     z3d_config *config;
     z3d_status status = read_config(path, 1, assignments, count, &config);
-    *out = status == Z3D_OK && (has_text(config) || is_assigned(assignments, count));
+    *out = status == Z3D_OK &&
+           (has_text(config) || is_assigned(assignments, count, "generate.prompt"));
     z3d_config_destroy(config);
     return status;
 }
@@ -116,7 +132,7 @@ static z3d_status check_prompt(z3d_config *config, char *const *assignments, int
                                bool *empty) {
     *empty = false;
     if (has_text(config)) return Z3D_OK;
-    *empty = is_assigned(assignments, count);
+    *empty = is_assigned(assignments, count, "generate.prompt");
     if (*empty) return z3d_config_override(config, "generate.prompt=<|endoftext|>");
     return Z3D_ERROR(Z3D_ERR_CONFIG, "no prompt: give --prompt TEXT (the checkpoint's run has no "
                                      "generate.prompt; --prompt \"\" starts a new text)");

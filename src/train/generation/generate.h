@@ -23,11 +23,10 @@ typedef struct z3d_generate_options {
 } z3d_generate_options;
 
 /* Continues the prompt; *out receives the new text only, a document's end as a line
- * "<|endoftext|>". If the text is longer than the model's sequence, the last seq tokens count. The
- * model's field 0 is int32 tokens[seq], its output the logits of one position. *stopped: some rank
- * was asked to stop, so the text is shorter. Collective over the world: every rank feeds the same
- * tokens and samples the same one. Errors (not agreed): the engine's, ERR_NUMERIC if a logit is
- * NaN. */
+ * "<|endoftext|>". Where the text becomes longer than the model's sequence, its beginning is left
+ * out (decoder.h). *stopped: some rank was asked to stop, so the text is shorter. Collective over
+ * the world: every rank feeds the same tokens and samples the same one. Errors (not agreed): the
+ * engine's, ERR_CONFIG if the prompt is longer than the sequence, ERR_NUMERIC if a logit is NaN. */
 z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
                         const z3d_generate_options *options, z3d_string *out, bool *stopped);
 

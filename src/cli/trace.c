@@ -1,0 +1,75 @@
+/* zero3d trace: what the timelines of a run's ranks say. */
+#include "src/train/trace/trace.h"
+#include "src/cli/cli.h"
+
+static const char help[] =
+    "usage: zero3d trace RUN_FOLDER [--step N] [--schedule FILE.svg] [--merge FILE.json]\n"
+    "\n"
+    "Reads the timelines that all ranks of a run with `zero3d train --trace` wrote, and says "
+    "where\n"
+    "one step's time went on each rank:\n"
+    "\n"
+    "  compute   in instructions, and not in a wait\n"
+    "  exposed   waits for communication and copies\n"
+    "  bubble    waits for another pipeline stage\n"
+    "  outside   before the rank's first instruction and between two: the next batch, the trace "
+    "itself\n"
+    "\n"
+    "  --step N              the step; the default is the last one that all ranks have\n"
+    "  --schedule FILE.svg   draws it: ranks x time, as `zero3d plan --schedule` draws the\n"
+    "                        predicted step\n"
+    "  --merge FILE.json     writes all events of all ranks as one timeline for Perfetto\n"
+    "                        (ui.perfetto.dev): a process for each rank, on one clock\n"
+    "\n"
+    "If the ranks ran on several nodes, copy all trace-rank*.json into one folder.\n"
+    "\n"
+    "example: scripts/launch -n 8 zero3d train configs/demo-3d.yaml --trace run.dir=runs/traced\n"
+    "         zero3d trace runs/traced --schedule step.svg --merge all.json\n";
+
+typedef struct asked {
+    const char *folder, *schedule, *merge;
+    int64_t step;
+} asked;
+
+static z3d_status write_outputs(const asked *asked, const z3d_trace_run *run, z3d_string *text,
+                                z3d_string *file) {
+    Z3D_TRY(z3d_trace_step_report(run, text, asked->schedule ? file : NULL));
+    if (asked->schedule) Z3D_TRY(cli_write(asked->schedule, file));
+    if (!asked->merge) return Z3D_OK;
+    z3d_string_clear(file);
+    Z3D_TRY(z3d_trace_merge(run, file));
+    return cli_write(asked->merge, file);
+}
+
+static int show(const asked *asked) {
+    z3d_trace_run run;
+    z3d_string text = {0}, file = {0};
+    z3d_status status = z3d_trace_run_read(asked->folder, asked->step, &run);
+    if (status == Z3D_OK) status = write_outputs(asked, &run, &text, &file);
+    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "trace");
+    z3d_string_free(&text);
+    z3d_string_free(&file);
+    z3d_trace_run_release(&run);
+    return code;
+}
+
+static int run(int argc, char **argv) {
+    asked asked = {0};
+    const char *step = NULL;
+    const cli_option options[] = {{"step", &step, NULL},
+                                  {"schedule", &asked.schedule, NULL},
+                                  {"merge", &asked.merge, NULL},
+                                  {NULL, NULL, NULL}};
+    int count;
+    z3d_status status = cli_parse(argc, argv, options, &count);
+    if (status == Z3D_OK && count != 1)
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "expected one run folder, got %d", count);
+    if (status == Z3D_OK && step && (z3d_parse_int(step, &asked.step) != Z3D_OK || asked.step < 1))
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "--step %s: expected a whole number of at least 1", step);
+    if (status != Z3D_OK) return cli_finish(status, "trace");
+    asked.folder = argv[1];
+    return show(&asked);
+}
+
+const cli_command cli_trace = {"trace", "say where a traced step's time went; draw it", help, run,
+                               false};

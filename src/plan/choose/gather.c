@@ -1,0 +1,102 @@
+/* zero_optimization.pipeline_gather: auto. */
+#include "src/plan/choose/ways.h"
+
+/* By pipeline.gather_per_step. */
+static const int ways[] = {Z3D_PIPELINE_GATHER_PER_MICROBATCH, Z3D_PIPELINE_GATHER_PER_STEP};
+
+bool z3d_gather_matters(const z3d_config *config, int ranks) {
+    return config->parallel_pipeline_model_parallel_size > 1 &&
+           ranks > z3d_config_model_ranks(config) &&
+           z3d_way_shards((int)config->zero_optimization_stage, Z3D_PART_PARAMETERS);
+}
+
+/* ---- on described hardware: by time ---- */
+
+static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardware, int way,
+                        z3d_gather_price *out) {
+    z3d_case *of;
+    z3d_estimate e;
+    config->zero_optimization_pipeline_gather = ways[way];
+    Z3D_TRY(z3d_case_create(config, ranks, 0, z3d_case_node(config, hardware), &of));
+    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, &e);
+    if (status == Z3D_OK)
+        *out = (z3d_gather_price){e.time.seconds, e.fullest.arena, e.fullest.fits};
+    z3d_case_destroy(of);
+    return status;
+}
+
+static int faster(const z3d_gather_price *price, z3d_string *why) {
+    bool fits = price[1].fits || !price[0].fits, quicker = price[1].seconds < price[0].seconds;
+    char least[32], more[32];
+    z3d_format_bytes(price[0].arena, least, sizeof least);
+    z3d_format_bytes(price[1].arena, more, sizeof more);
+    z3d_string_append(why,
+                      "%s (per_step: %.4g s a step, %s on the fullest rank; per_microbatch: %.4g "
+                      "s, %s%s)",
+                      fits && quicker ? "per_step" : "per_microbatch", price[1].seconds, more,
+                      price[0].seconds, least,
+                      price[1].fits   ? ""
+                      : price[0].fits ? "; only per_microbatch fits"
+                                      : "; neither fits");
+    return fits && quicker;
+}
+
+/* ---- in a run: by memory ---- */
+
+/* A tenth of the memory stays free: what runs beside may want some. */
+static int roomier(const z3d_need *need, const z3d_room *room, z3d_string *why) {
+    z3d_room most = {
+        .device = room->device / 10 * 9, .host = room->host / 10 * 9, .shared = room->shared};
+    bool fits = z3d_need_missing(&need[1], &most) == 0;
+    char bytes[3][32], sent[2][32];
+    for (int way = 0; way < 2; way++) {
+        z3d_format_bytes(z3d_need_total(&need[way], room), bytes[way], sizeof bytes[way]);
+        z3d_format_count((double)need[way].sent, sent[way], sizeof sent[way]);
+    }
+    z3d_format_bytes(room->device, bytes[2], sizeof bytes[2]);
+    z3d_string_append(why,
+                      "%s (per_step: %s a rank, sends %s elements a step to data ranks; "
+                      "per_microbatch: %s, %s; a rank has %s%s)",
+                      fits ? "per_step" : "per_microbatch", bytes[1], sent[1], bytes[0], sent[0],
+                      bytes[2], fits ? "" : ", of which a tenth stays free");
+    return fits;
+}
+
+static z3d_status weigh(z3d_config *config, int ranks, int threads, const z3d_room *room, int *way,
+                        z3d_string *why) {
+    z3d_need need[2];
+    for (int k = 0; k < 2; k++) {
+        config->zero_optimization_pipeline_gather = ways[k];
+        Z3D_TRY(z3d_plan_need(config, ranks, threads, &need[k]));
+    }
+    *way = roomier(need, room, why);
+    return Z3D_OK;
+}
+
+/* ---- the choice ---- */
+
+z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
+                             const z3d_hardware *hardware, const z3d_room *room,
+                             z3d_gather_price prices[2], z3d_string *why) {
+    z3d_mesh mesh;
+    int given = config->zero_optimization_pipeline_gather, way = 0;
+    bool open = given == Z3D_PIPELINE_GATHER_AUTO;
+    prices[0] = prices[1] = (z3d_gather_price){0};
+    Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
+    ranks = z3d_mesh_size(&mesh, Z3D_AXES_WORLD);
+    if (!z3d_gather_matters(config, ranks)) return Z3D_OK;
+    if (open) Z3D_TRY(z3d_config_override(config, "training.hardware="));
+    z3d_status status = Z3D_OK;
+    for (int k = 0; k < 2 && hardware && status == Z3D_OK; k++)
+        status = price(config, ranks, hardware, k, &prices[k]);
+    if (status == Z3D_OK && open && hardware)
+        way = faster(prices, why);
+    else if (status == Z3D_OK && open && room)
+        status = weigh(config, ranks, threads, room, &way, why);
+    else if (open)
+        z3d_string_append(why, "per_microbatch, which needs least memory; a run decides by the "
+                               "memory that it finds, plan --hardware FILE by time");
+    config->zero_optimization_pipeline_gather = open ? ways[way] : given;
+    if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
+    return status;
+}

@@ -1,0 +1,81 @@
+/* Feeds sequences to the two programs of generation. */
+#include "src/train/generation/decoder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* So few unread tokens are read one by one: a call for many computes all its rows. */
+enum { ONE_BY_ONE = 8 };
+
+z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
+    const z3d_program *program = z3d_engine_program(engine, Z3D_MODE_PREFILL);
+    *out = (z3d_decoder){.engine = engine};
+    if (!program)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
+    const z3d_model *model = program->model;
+    out->batch = z3d_program_samples(program);
+    out->positions = model->positions;
+    out->most = model->tokens[Z3D_MODE_PREFILL];
+    out->columns = model->unit[model->num_units - 1].output_elements[Z3D_MODE_DECODE];
+    size_t logits = (size_t)(out->batch * out->columns);
+    Z3D_TRY(z3d_new((size_t)(out->batch * out->most), sizeof(int32_t), "generation's input",
+                    &out->token));
+    Z3D_TRY(
+        z3d_new((size_t)(2 * out->batch), sizeof(int32_t), "generation's input", &out->position));
+    Z3D_TRY(z3d_new(logits, sizeof(float), "logits", &out->logits));
+    return z3d_new(logits, sizeof(float), "logits", &out->last);
+}
+
+void z3d_decoder_release(z3d_decoder *decoder) {
+    free(decoder->token);
+    free(decoder->position);
+    free(decoder->logits);
+    free(decoder->last);
+}
+
+static int64_t unread(const z3d_sequence *sequence) {
+    return sequence ? sequence->length - sequence->read : 0;
+}
+
+/* Positions are those of the caches: a text that moves is read again. */
+static void keep_in_sight(const z3d_decoder *d, z3d_sequence *sequence) {
+    int64_t kept = d->positions / 2 > 0 ? d->positions / 2 : 1;
+    if (!sequence || sequence->length - sequence->base <= d->positions) return;
+    sequence->base = sequence->read = sequence->length - kept;
+}
+
+/* Sample i's next `tokens` tokens. What lies behind its end is overwritten before anything looks at
+ * it; near the last position, tokens are read once more. */
+static void give(z3d_decoder *d, int64_t i, z3d_sequence *sequence, int64_t tokens) {
+    int32_t *to = d->token + i * tokens;
+    memset(to, 0, (size_t)tokens * sizeof *to);
+    d->position[i] = d->position[d->batch + i] = 0;
+    if (!sequence) return;
+    int64_t start = sequence->read - sequence->base, left = d->positions - tokens;
+    if (start > left) start = left;
+    int64_t known = sequence->length - sequence->base - start;
+    if (known > tokens) known = tokens;
+    memcpy(to, sequence->token + sequence->base + start, (size_t)known * sizeof *to);
+    d->position[i] = (int32_t)start;
+    d->position[d->batch + i] = (int32_t)(known > 0 ? known - 1 : 0);
+    if (sequence->base + start + known > sequence->read)
+        sequence->read = sequence->base + start + known;
+}
+
+z3d_status z3d_decoder_read(z3d_decoder *d, z3d_sequence *const *sequence) {
+    for (int64_t i = 0; i < d->batch; i++) keep_in_sight(d, sequence[i]);
+    for (;;) {
+        int64_t most = 0;
+        for (int64_t i = 0; i < d->batch; i++)
+            if (unread(sequence[i]) > most) most = unread(sequence[i]);
+        if (most == 0) return Z3D_OK;
+        z3d_mode mode = most > ONE_BY_ONE ? Z3D_MODE_PREFILL : Z3D_MODE_DECODE;
+        int64_t tokens = mode == Z3D_MODE_PREFILL ? d->most : 1;
+        for (int64_t i = 0; i < d->batch; i++) give(d, i, sequence[i], tokens);
+        Z3D_TRY(z3d_engine_generate(d->engine, mode, d->token, d->position, d->logits));
+        size_t row = (size_t)d->columns * sizeof *d->logits;
+        for (int64_t i = 0; i < d->batch; i++)
+            if (sequence[i] && unread(sequence[i]) == 0)
+                memcpy(d->last + i * d->columns, d->logits + i * d->columns, row);
+    }
+}

@@ -1,0 +1,39 @@
+/* Sequences of tokens that a model continues together, with the keys and values of what it has read
+ * in its caches: a token's cost does not grow with the square of the text. */
+#ifndef ZERO3D_TRAIN_DECODER_H
+#define ZERO3D_TRAIN_DECODER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "zero/zero.h"
+
+/* The text of one sample of the batch. The owner appends tokens and counts them in `length`. */
+typedef struct z3d_sequence {
+    int32_t *token; /* the owner's */
+    int64_t length; /* tokens so far, at least 1 */
+    int64_t base;   /* the first of them that the model still sees */
+    int64_t read;   /* how many the model has read: those before are in the caches */
+} z3d_sequence;
+
+typedef struct z3d_decoder {
+    z3d_engine *engine;
+    int64_t batch;        /* sequences that the engine works on together */
+    int64_t positions;    /* tokens that the model sees at most */
+    int64_t columns;      /* logits of a sequence */
+    int64_t most;         /* tokens of a sequence in one call */
+    int32_t *token;       /* [batch, most] */
+    int32_t *position;    /* [2, batch] */
+    float *logits, *last; /* [batch, columns]: of one call; what the owner reads */
+} z3d_decoder;
+
+/* Errors: ERR_USAGE if the model cannot generate, ERR_MEMORY. Release it in any case. */
+z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out);
+void z3d_decoder_release(z3d_decoder *decoder);
+/* Lets the model read all tokens of sequence[0 .. batch - 1] (NULL: nobody is there) that it has
+ * not read. Then last[i, :] are the logits of what follows sequence i. A sequence that is longer
+ * than the model's positions loses its beginning: its last half of the positions is read again.
+ * Collective over the world: every rank gives the same tokens. */
+z3d_status z3d_decoder_read(z3d_decoder *decoder, z3d_sequence *const *sequence);
+
+#endif

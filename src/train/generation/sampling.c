@@ -1,0 +1,76 @@
+/* Which token comes next: one draw from logits. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "src/train/generation/generate.h"
+
+/* Largest logit first, the smaller id among equals: one order on every rank. */
+static bool before(const float *logits, int32_t a, int32_t b) {
+    return logits[a] > logits[b] || (logits[a] == logits[b] && a < b);
+}
+
+/* Restores the heap property (the last in order at the top) below `at`. */
+static void sift(const float *logits, int32_t *heap, int64_t count, int64_t at) {
+    for (;;) {
+        int64_t child = 2 * at + 1;
+        if (child >= count) return;
+        if (child + 1 < count && before(logits, heap[child], heap[child + 1])) child++;
+        if (before(logits, heap[child], heap[at])) return;
+        int32_t swap = heap[at];
+        heap[at] = heap[child];
+        heap[child] = swap;
+        at = child;
+    }
+}
+
+/* heap[0 .. k-1] become the ids of the k largest logits, in order. */
+static void select_top(const float *logits, int32_t count, int64_t k, int32_t *heap) {
+    for (int32_t i = 0; i < k; i++) heap[i] = i;
+    for (int64_t i = k / 2; i-- > 0;) sift(logits, heap, k, i);
+    for (int32_t i = (int32_t)k; i < count; i++)
+        if (before(logits, i, heap[0])) {
+            heap[0] = i;
+            sift(logits, heap, k, 0);
+        }
+    for (int64_t left = k - 1; left > 0; left--) {
+        int32_t last = heap[0];
+        heap[0] = heap[left];
+        heap[left] = last;
+        sift(logits, heap, left, 0);
+    }
+}
+
+/* How many of the k most likely are enough for top_p; *sum: theirs. */
+static int64_t nucleus(const float *logits, const int32_t *top, int64_t k, double temperature,
+                       double top_p, double *sum) {
+    double wanted = top_p * *sum, reached = 0;
+    for (int64_t i = 0; i < k; i++) {
+        reached += exp((logits[top[i]] - (double)logits[top[0]]) / temperature);
+        if (reached < wanted) continue;
+        *sum = reached;
+        return i + 1;
+    }
+    return k;
+}
+
+int32_t z3d_sample_token(const float *logits, int32_t count, double temperature, int64_t top_k,
+                         double top_p, float uniform, int32_t *scratch) {
+    int32_t best = 0;
+    for (int32_t i = 0; i < count; i++) {
+        if (isnan(logits[i])) return -1;
+        if (before(logits, i, best)) best = i;
+    }
+    if (!isfinite(logits[best])) return -1;
+    if (temperature == 0 || top_k == 1) return best;
+    int64_t k = top_k > 0 && top_k < count ? top_k : count;
+    select_top(logits, count, k, scratch);
+    double sum = 0, largest = logits[best];
+    for (int64_t i = 0; i < k; i++) sum += exp((logits[scratch[i]] - largest) / temperature);
+    if (top_p < 1) k = nucleus(logits, scratch, k, temperature, top_p, &sum);
+    double wanted = (double)uniform * sum, reached = 0;
+    for (int64_t i = 0; i < k; i++) {
+        reached += exp((logits[scratch[i]] - largest) / temperature);
+        if (reached >= wanted) return scratch[i];
+    }
+    return scratch[k - 1];
+}
