@@ -127,18 +127,21 @@ static z3d_status normalise(z3d_unit_run *run, const llama_heads *from, float *c
     const z3d_llama *llama = llama_of(run);
     const int64_t count[] = {llama->local_heads, llama->local_kv_heads};
     const llama_parameter weight[] = {LLAMA_Q_NORM, LLAMA_K_NORM};
+    const int64_t rows = z3d_unit_rows(run), values = part_columns(llama, 2);
+    /* As the layout has it, without values at its end: nobody touches them. */
+    const int64_t elements =
+        rows * z3d_llama_qkv_columns(llama) - (llama->shares_kv ? rows : 1) * values;
     void *qkv;
-    Z3D_TRY(z3d_unit_take_workspace(run, z3d_unit_rows(run),
-                                    z3d_row_bytes(run, z3d_llama_qkv_columns(llama)), &qkv));
+    Z3D_TRY(z3d_unit_take_workspace(run, 1, z3d_row_bytes(run, elements), &qkv));
     *to = z3d_llama_heads_of(run, qkv);
     to->part[2] = from->part[2];
     for (int i = 0; i < 2; i++)
         Z3D_TRY(Z3D_LAUNCH(run->device, rmsnorm_forward, .x = from->part[i],
                            .weight = z3d_unit_parameter(run, 0, llama->place[weight[i]]),
-                           .y = to->part[i], .rstd = rstd[i], .rows = z3d_unit_rows(run),
-                           .heads = count[i], .cols = llama->config.head_dim,
-                           .x_stride = from->stride[i], .y_stride = to->stride[i],
-                           .epsilon = llama->shape.epsilon, .dtype = run->dtype));
+                           .y = to->part[i], .rstd = rstd[i], .rows = rows, .heads = count[i],
+                           .cols = llama->config.head_dim, .x_stride = from->stride[i],
+                           .y_stride = to->stride[i], .epsilon = llama->shape.epsilon,
+                           .dtype = run->dtype));
     return Z3D_OK;
 }
 
