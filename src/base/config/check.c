@@ -52,10 +52,16 @@ static void complain(void *checker, const char *key, const char *message) {
     config_complain(checker, key, "%s", message);
 }
 
+static void idle(void *checker, const char *key, const char *cause, const char *because) {
+    config_checker *k = checker;
+    config_refuse_idle(k, &(idle_key){key, !config_is_standard(k->c, key)}, 1,
+                       &(idle_reason){{cause}, because, NULL, false});
+}
+
 /* The model's own limits. */
 static void check_model(config_checker *k) {
     if (!k->rules || !config_sound(k, "model.type", NULL)) return;
-    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain});
+    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle});
 }
 
 /* What only several tensor ranks do. */
