@@ -39,7 +39,7 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
         "\"exposed_transfer_seconds\":0.00195312,\"comm_bytes\":123,\"loss_scale\":65536,"
         "\"skipped\":false,"
         "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
-        "\"activations\":103,\"temporary\":104,\"communication\":105,\"outside\":4711}}\n");
+        "\"activations\":103,\"cache\":104,\"temporary\":105,\"communication\":106,\"outside\":4711}}\n");
     z3d_string_free(&line);
 }
 
