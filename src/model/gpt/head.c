@@ -58,9 +58,10 @@ static z3d_status generate(z3d_unit_run *run) {
                        .row = z3d_unit_output_rows(run)));
     Z3D_TRY(layernorm(run, batch, row, h, mean, rstd));
     Z3D_TRY(Z3D_LAUNCH(run->device, gemm, .m = batch, .n = range.local, .k = hidden,
-                       .transpose_b = true, .a = h, .b = z3d_unit_parameter(run, WTE, 0),
-                       .c = output + width(run, range.first), .lda = hidden, .ldb = hidden,
-                       .ldc = gpt->padded_vocab, .dtype = run->dtype, .c_dtype = run->dtype));
+                       .transpose_b = true, .inference = true, .a = h,
+                       .b = z3d_unit_parameter(run, WTE, 0), .c = output + width(run, range.first),
+                       .lda = hidden, .ldb = hidden, .ldc = gpt->padded_vocab, .dtype = run->dtype,
+                       .c_dtype = run->dtype));
     for (int64_t b = 0; b < batch; b++) {
         z3d_collective gather = {.kind = Z3D_COLLECTIVE_ALL_GATHER,
                                  .dtype = run->dtype,
