@@ -114,11 +114,12 @@ void z3d_timetables_destroy(z3d_timetables *timetables);
 
 /* ---- layout: parameter groups as flat buffers and shards ---- */
 
-/* Elements of a shard that are treated alike: same weight decay, same counting in norms. At most
- * four a shard. */
+/* Elements of a shard that are treated alike: same weight decay, same counting in norms, same sums
+ * over the tensor group. At most six a shard. */
 typedef struct z3d_range {
     int64_t first, count; /* in the group's flat local buffer */
     bool weight_decay, replicated;
+    bool partial; /* replicated, and a tensor rank's gradient is its part of a sum */
 } z3d_range;
 
 /* Rows of a group's [rows x shard] matrix: this rank's, and those of the others. */
@@ -148,8 +149,8 @@ typedef struct z3d_kept {
 
 typedef struct z3d_group_layout {
     z3d_axes shard_axes;   /* over which states may be sharded: a row of the matrix a rank */
-    z3d_axes replica_axes; /* over which finished gradients of parameters that all of them hold are
-                              summed; NONE: they need not be */
+    z3d_axes replica_axes; /* over which finished gradients of the partial ranges are summed; NONE:
+                              there are none */
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
     int chunk[2];          /* of the pipeline, that use it; -1: none */
     bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
@@ -163,7 +164,7 @@ typedef struct z3d_group_layout {
     int64_t padded;                 /* = rows x shard: what P counts */
     int64_t shard; /* elements of one rank's shard; a multiple of Z3D_SHARD_ALIGN */
     int num_ranges;
-    z3d_range range[4]; /* of the whole flat buffer, in order, padding left out; a shard's are its
+    z3d_range range[6]; /* of the whole flat buffer, in order, padding left out; a shard's are its
                            intersections */
     z3d_kept kept[Z3D_PART_COUNT];
 } z3d_group_layout;
@@ -203,10 +204,9 @@ bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit);
 bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_range *out);
 /* Elements of the largest group, padding included: larger buckets change nothing. */
 int64_t z3d_layout_largest(const z3d_layout *layout);
-/* The run of parameters that all tensor ranks hold in this rank's shard (first is in the flat
- * buffer; count 0: none of it there). */
-void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
-                                int64_t *count);
+/* The run of partial gradients in this rank's shard (first is in the flat buffer; count 0: none of
+ * it there). */
+void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first, int64_t *count);
 
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 

@@ -90,7 +90,7 @@ struct Pipeline {
             z3d_parameter_group *group = &model->group[u];
             snprintf(group->name, Z3D_NAME, "square.%d", u);
             group->num_parameters = 1;
-            group->parameter[0] = {"w", 2, {WIDTH, WIDTH}, -1, 0, true, Z3D_INIT_ZEROS, 0};
+            group->parameter[0] = {"w", 2, {WIDTH, WIDTH}, -1, 0, true, Z3D_INIT_ZEROS, 0, false};
             z3d_unit *unit = &model->unit[u];
             snprintf(unit->name, Z3D_NAME, "square.%d", u);
             unit->ops = &SQUARE;

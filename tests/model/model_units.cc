@@ -1,5 +1,5 @@
-// GPT-2's units on real ranks: gradients against finite differences on one rank, and every tensor
-// size against one rank.
+// The models' units on real ranks: gradients against finite differences on one rank, and every
+// tensor size against one rank.
 #include "tests/model/chain.h"
 #include "tests/ranks.h"
 
@@ -12,24 +12,62 @@ int ranks;
 
 constexpr int64_t BATCH = 3, SEQ = 8, VOCAB = 11;
 
-struct Gpt {
+enum Kind { GPT, LLAMA, QWEN }; // QWEN: a Llama with all that it may have
+
+constexpr Kind KINDS[] = {GPT, LLAMA, QWEN};
+
+z3d_status create_gpt(int tensor_size, double dropout, bool sequence_parallel, z3d_model **out) {
+    z3d_gpt_config config{};
+    config.num_layers = 2;
+    config.hidden_size = 16;
+    config.num_heads = 4;
+    config.seq_length = SEQ;
+    config.vocab_size = VOCAB;
+    config.vocab_multiple = 4;
+    config.hidden_dropout = dropout;
+    config.attention_dropout = dropout / 2;
+    config.init_std = 0.02;
+    config.tensor_size = tensor_size;
+    config.sequence_parallel = sequence_parallel;
+    return z3d_gpt_create(&config, out);
+}
+
+// Four tensor ranks share two heads of keys and values.
+z3d_status create_llama(bool qwen, int tensor_size, double dropout, bool sequence_parallel,
+                        z3d_model **out) {
+    z3d_llama_config config{};
+    config.num_layers = 2;
+    config.hidden_size = 16;
+    config.num_heads = 4;
+    config.num_key_value_heads = 2;
+    config.head_dim = 6;
+    config.intermediate_size = 20;
+    config.seq_length = SEQ;
+    config.vocab_size = VOCAB;
+    config.vocab_multiple = 4;
+    config.sliding_window = qwen ? 3 : 0;
+    config.attention_dropout = dropout / 2;
+    config.init_std = 0.02;
+    config.rms_norm_eps = 1e-5;
+    config.rope.type = qwen ? Z3D_ROPE_LINEAR : Z3D_ROPE_DEFAULT;
+    config.rope.theta = 100;
+    config.rope.factor = 2;
+    config.attention_bias = config.qk_norm = config.tie_word_embeddings = qwen;
+    config.tensor_size = tensor_size;
+    config.sequence_parallel = sequence_parallel;
+    return z3d_llama_create(&config, out);
+}
+
+struct Model {
     z3d_model *model = NULL;
-    Gpt(int tensor_size, double dropout = 0, bool sequence_parallel = false) {
-        z3d_gpt_config config{};
-        config.num_layers = 2;
-        config.hidden_size = 16;
-        config.num_heads = 4;
-        config.seq_length = SEQ;
-        config.vocab_size = 11;
-        config.vocab_multiple = 4;
-        config.hidden_dropout = dropout;
-        config.attention_dropout = dropout / 2;
-        config.init_std = 0.02;
-        config.tensor_size = tensor_size;
-        config.sequence_parallel = sequence_parallel;
-        if (z3d_gpt_create(&config, &model) != Z3D_OK) ADD_FAILURE() << z3d_error_message();
+    Model(Kind kind, int tensor_size, double dropout = 0, bool sequence_parallel = false) {
+        z3d_status status =
+            kind == GPT
+                ? create_gpt(tensor_size, dropout, sequence_parallel, &model)
+                : create_llama(kind == QWEN, tensor_size, dropout, sequence_parallel, &model);
+        if (status != Z3D_OK) ADD_FAILURE() << z3d_error_message();
     }
-    ~Gpt() {
+    ~Model() {
         z3d_model_destroy(model);
     }
 };
@@ -58,9 +96,9 @@ double moved_loss(Chain &chain, size_t g, size_t i, const std::vector<double> &d
 
 // Directional derivatives, along the gradient and along random directions: an error in any element
 // of any gradient shows in the latter.
-void check_gradients(double dropout) {
-    Gpt gpt(1, dropout);
-    Chain chain(gpt.model, device, alone, BATCH);
+void check_gradients(Kind kind, double dropout) {
+    Model model(kind, 1, dropout);
+    Chain chain(model.model, device, alone, BATCH);
     fill(chain);
     ASSERT_Z3D(chain.train());
     std::vector<std::vector<char>> gradients = chain.gradients;
@@ -82,18 +120,18 @@ void check_gradients(double dropout) {
                     (moved_loss(chain, g, i, u, step) - moved_loss(chain, g, i, u, -step)) /
                     (2 * step);
                 ASSERT_NEAR(expected, slope, 2e-3 * size + 1e-4)
-                    << gpt.model->group[g].name << " " << chain.parameter(g, i).name << " trial "
+                    << model.model->group[g].name << " " << chain.parameter(g, i).name << " trial "
                     << trial;
             }
         }
 }
 
 TEST(Gradients, FiniteDifferences) {
-    check_gradients(0);
+    for (Kind kind : KINDS) check_gradients(kind, 0);
 }
 
 TEST(Gradients, FiniteDifferencesWithDropout) {
-    check_gradients(0.3);
+    for (Kind kind : KINDS) check_gradients(kind, 0.3);
 }
 
 // This rank's part of one rank's gradients, tensor by tensor.
@@ -118,8 +156,9 @@ void expect_same(const Chain &one, const Chain &split, double tolerance, const c
         }
 }
 
-void compare_sizes(double dropout, bool sequence_parallel) {
-    Gpt whole(1, dropout), split(ranks, dropout, sequence_parallel);
+void compare_sizes(Kind kind, double dropout, bool sequence_parallel) {
+    SCOPED_TRACE(kind);
+    Model whole(kind, 1, dropout), split(kind, ranks, dropout, sequence_parallel);
     Chain one(whole.model, device, alone, BATCH), many(split.model, device, tensor, BATCH);
     fill(one), fill(many);
     ASSERT_Z3D(one.train());
@@ -152,18 +191,18 @@ void compare_sizes(double dropout, bool sequence_parallel) {
 }
 
 TEST(TensorParallel, LikeOneRank) {
-    compare_sizes(0, false);
+    for (Kind kind : KINDS) compare_sizes(kind, 0, false);
 }
 
 TEST(TensorParallel, LikeOneRankWithDropout) {
-    compare_sizes(0.3, false);
+    for (Kind kind : KINDS) compare_sizes(kind, 0.3, false);
 }
 
 // Three samples on four ranks: a rank's rows begin and end inside samples.
 TEST(SequenceParallel, LikeOneRank) {
     if (ranks == 1) GTEST_SKIP() << "nothing to split";
-    compare_sizes(0, true);
-    compare_sizes(0.3, true);
+    for (Kind kind : KINDS) compare_sizes(kind, 0, true);
+    for (Kind kind : KINDS) compare_sizes(kind, 0.3, true);
 }
 
 TEST(SequenceParallel, WantsRowsThatDivide) {
@@ -182,25 +221,28 @@ TEST(SequenceParallel, WantsRowsThatDivide) {
 }
 
 TEST(Dropout, OnlyInTraining) {
-    Gpt with(ranks, 0.3), without(ranks);
-    Chain a(with.model, device, tensor, BATCH), b(without.model, device, tensor, BATCH);
-    fill(a), fill(b);
-    ASSERT_Z3D(a.forward(Z3D_MODE_EVALUATE));
-    ASSERT_Z3D(b.forward(Z3D_MODE_TRAIN));
-    EXPECT_EQ(b.state.loss_sum, a.state.loss_sum);
-    ASSERT_Z3D(a.forward(Z3D_MODE_TRAIN));
-    EXPECT_NE(b.state.loss_sum, a.state.loss_sum);
-    EXPECT_EQ((double)(BATCH * SEQ - 1), a.state.valid_targets);
+    for (Kind kind : KINDS) {
+        Model with(kind, ranks, 0.3), without(kind, ranks);
+        Chain a(with.model, device, tensor, BATCH), b(without.model, device, tensor, BATCH);
+        fill(a), fill(b);
+        ASSERT_Z3D(a.forward(Z3D_MODE_EVALUATE));
+        ASSERT_Z3D(b.forward(Z3D_MODE_TRAIN));
+        EXPECT_EQ(b.state.loss_sum, a.state.loss_sum);
+        ASSERT_Z3D(a.forward(Z3D_MODE_TRAIN));
+        EXPECT_NE(b.state.loss_sum, a.state.loss_sum);
+        EXPECT_EQ((double)(BATCH * SEQ - 1), a.state.valid_targets);
+    }
 }
 
 // The logits that generation hands out give the loss that EVALUATE computes.
-void compare_logits(bool sequence_parallel) {
-    Gpt gpt(ranks, 0, sequence_parallel);
-    Chain chain(gpt.model, device, tensor, BATCH);
+void compare_logits(Kind kind, bool sequence_parallel) {
+    Model model(kind, ranks, 0, sequence_parallel);
+    Chain chain(model.model, device, tensor, BATCH);
     fill(chain);
     ASSERT_Z3D(chain.forward(Z3D_MODE_EVALUATE));
     double expected = chain.state.loss_sum, loss = 0;
-    int64_t padded = gpt.model->unit[gpt.model->num_units - 1].output_elements[Z3D_MODE_PREFILL];
+    int64_t padded =
+        model.model->unit[model.model->num_units - 1].output_elements[Z3D_MODE_PREFILL];
     for (int64_t position = 0; position < SEQ; position++) {
         for (int64_t b = 0; b < BATCH; b++)
             chain.positions[(size_t)(BATCH + b)] = (int32_t)position;
@@ -217,13 +259,16 @@ void compare_logits(bool sequence_parallel) {
 }
 
 TEST(Generate, LogitsAreThoseOfTheLoss) {
-    compare_logits(false);
-    if (ranks > 1) compare_logits(true);
+    for (Kind kind : KINDS) {
+        compare_logits(kind, false);
+        if (ranks > 1) compare_logits(kind, true);
+    }
 }
 
-TEST(Precision, SixteenBits) {
+void check_sixteen_bits(Kind kind) {
+    SCOPED_TRACE(kind);
     for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16}) {
-        Gpt whole(1), split(ranks, 0, dtype == Z3D_BF16 && ranks > 1);
+        Model whole(kind, 1), split(kind, ranks, 0, dtype == Z3D_BF16 && ranks > 1);
         Chain one(whole.model, device, alone, BATCH);
         Chain many(split.model, device, tensor, BATCH, dtype, Z3D_F32);
         fill(one), fill(many);
@@ -240,9 +285,10 @@ TEST(Precision, SixteenBits) {
         ASSERT_Z3D(many.train());
         double bound = dtype == Z3D_BF16 ? 0.03 : 0.004;
         EXPECT_NEAR(one.mean_loss(), many.mean_loss(), bound * one.mean_loss());
-        // wte, and a block's mlp.c_fc.weight, the ninth of its parameters.
-        for (size_t g : {0, 2, 3}) {
-            size_t i = g ? 8 : 0;
+        // The table, and of both blocks the first matrix of the MLP.
+        const size_t first = kind == GPT ? 2 : 1, matrix = kind == GPT ? 8 : 6;
+        for (size_t g : {(size_t)0, first, first + 1}) {
+            size_t i = g ? matrix : 0;
             std::vector<double> expected = one.gradient(g, i);
             expected.resize(one.whole[g][i].size());
             expected =
@@ -254,17 +300,21 @@ TEST(Precision, SixteenBits) {
     }
 }
 
+TEST(Precision, SixteenBits) {
+    for (Kind kind : KINDS) check_sixteen_bits(kind);
+}
+
 struct Types {
     z3d_dtype dtype, gradient;
 };
 
 // Each of the halves leaves its part of backward to the other: what one forgets is missing, since
 // all memory begins as NaN, and other units run between the two.
-void compare_halves(double dropout, bool sequence_parallel, bool lean, Types types) {
-    Gpt gpt(ranks, dropout, sequence_parallel);
+void compare_halves(Kind kind, double dropout, bool sequence_parallel, bool lean, Types types) {
+    Model model(kind, ranks, dropout, sequence_parallel);
     for (bool again : {false, true}) {
-        Chain whole(gpt.model, device, tensor, BATCH, types.dtype, types.gradient);
-        Chain cut(gpt.model, device, tensor, BATCH, types.dtype, types.gradient);
+        Chain whole(model.model, device, tensor, BATCH, types.dtype, types.gradient);
+        Chain cut(model.model, device, tensor, BATCH, types.dtype, types.gradient);
         for (Chain *chain : {&whole, &cut}) {
             fill(*chain);
             chain->lean = lean;
@@ -275,7 +325,7 @@ void compare_halves(double dropout, bool sequence_parallel, bool lean, Types typ
         for (size_t u = 0; u + 1 < whole.output_gradient.size(); u++)
             EXPECT_EQ(whole.output_gradient[u], cut.output_gradient[u]) << "of unit " << u;
         for (size_t g = 0; g < whole.gradients.size(); g++)
-            EXPECT_EQ(whole.gradients[g], cut.gradients[g]) << gpt.model->group[g].name;
+            EXPECT_EQ(whole.gradients[g], cut.gradients[g]) << model.model->group[g].name;
     }
 }
 
@@ -290,7 +340,8 @@ TEST(Halves, AreTheWholeToTheBit) {
                                  << z3d_dtype_name(types.dtype) << " gradients "
                                  << z3d_dtype_name(types.gradient) << " dropout " << dropout
                                  << " sequence parallel " << sequence_parallel << " lean " << lean);
-                    compare_halves(dropout, sequence_parallel, lean, types);
+                    for (Kind kind : KINDS)
+                        compare_halves(kind, dropout, sequence_parallel, lean, types);
                 }
 }
 
