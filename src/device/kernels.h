@@ -52,6 +52,8 @@ typedef struct z3d_dropout {
 typedef struct z3d_gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
+    bool inference; /* in generation: with few rows the cpu device adds in another order, as fast as
+                       it can read B. Others ignore it */
     const void *a, *b;
     void *c;
     int64_t lda, ldb, ldc;
