@@ -80,7 +80,7 @@ void z3d_executor_trace(z3d_executor *executor, int index, double begin, double 
     static const char *const programs[] = {[Z3D_MODE_TRAIN] = "train",
                                            [Z3D_MODE_EVALUATE] = "evaluate",
                                            [Z3D_MODE_PREFILL] = "prefill",
-                                          [Z3D_MODE_DECODE] = "decode"};
+                                           [Z3D_MODE_DECODE] = "decode"};
     static const char *const phases[] = {[Z3D_PHASE_START] = "start", [Z3D_PHASE_WAIT] = "wait"};
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];

@@ -390,6 +390,10 @@ static void check_unused_parts(config_checker *k) {
         {"generate.top_k", c->generate_top_k != 40},
         {"generate.seed", c->generate_seed != 1},
         {"generate.top_p", c->generate_top_p != 1},
+        {"generate.repetition_penalty", c->generate_repetition_penalty != 1},
+        {"generate.stop", c->generate_stop.count > 0},
+        {"generate.ignore_eos", c->generate_ignore_eos != Z3D_IGNORE_EOS_AUTO},
+        {"generate.batch", c->generate_batch != Z3D_AUTO},
     };
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
@@ -400,7 +404,8 @@ static void check_unused_parts(config_checker *k) {
     const idle_reason bytes = {
         {"data.tokenizer"}, "with data.tokenizer bytes", "set data.tokenizer to gpt2", false};
     if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
-    if (!c->generate_prompt || !*c->generate_prompt) config_refuse_idle(k, generate, 5, &no_prompt);
+    if (!c->generate_prompt || !*c->generate_prompt)
+        config_refuse_idle(k, generate, sizeof generate / sizeof *generate, &no_prompt);
     if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) config_refuse_idle(k, files, 2, &bytes);
 }
 
