@@ -251,6 +251,8 @@ static z3d_status read_config(z3d_checkpoint *c, bool whole, z3d_config *out) {
         z3d_config_read_text(out, text, strlen(text), "the checkpoint's configuration");
     if (whole) Z3D_TRY(status);
     Z3D_TRY(z3d_model_type_of(out, &type));
+    if (!type->interop)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model.type %s cannot be exported", type->name);
     return type->interop->read_shapes(&(z3d_shapes){c, find_shape}, out);
 }
 

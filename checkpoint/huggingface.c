@@ -18,7 +18,7 @@ static z3d_status read_model(const z3d_json *root, z3d_config *config) {
         return Z3D_ERROR(Z3D_ERR_DATA, "expected a JSON object {...}");
     const char *name = !m ? "gpt2" : m->type == Z3D_JSON_STRING ? m->text : "(not a string)";
     const z3d_model_type *type = z3d_model_type_named(name);
-    if (!type)
+    if (!type || !type->interop)
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model_type %s: only %s is supported",
                          z3d_shown(name, text), z3d_model_type_names(names, sizeof names));
     snprintf(assignment, sizeof assignment, "model.type=%s", type->name);

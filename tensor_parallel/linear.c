@@ -12,13 +12,14 @@ static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear
                       .c_dtype = lane->dtype, .bias = bias, .gelu = gelu);
 }
 
-/* dx[rows,in] = dy[rows,out] W[out,in] (x gelu'(before_gelu)) */
+/* dx[rows,in] = (accumulate ? dx : 0) + dy[rows,out] W[out,in] (x gelu'(before_gelu)) */
 static z3d_status input_gradient(const z3d_tensor_lane *lane, const z3d_linear *linear,
-                                 const void *dy, void *dx, const void *before_gelu) {
+                                 const void *dy, void *dx, bool accumulate,
+                                 const void *before_gelu) {
     return Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = linear->in, .k = linear->out,
-                      .a = dy, .b = linear->weight, .c = dx, .lda = linear->out, .ldb = linear->in,
-                      .ldc = linear->in, .dtype = lane->dtype, .c_dtype = lane->dtype,
-                      .before_gelu = before_gelu);
+                      .accumulate = accumulate, .a = dy, .b = linear->weight, .c = dx,
+                      .lda = linear->out, .ldb = linear->in, .ldc = linear->in,
+                      .dtype = lane->dtype, .c_dtype = lane->dtype, .before_gelu = before_gelu);
 }
 
 /* dW[out,in] (+)= dy^T x, db[out] (+)= sum of dy's rows in `bias_rows`. */
@@ -45,14 +46,20 @@ z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_line
 
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, void *dx) {
+    return z3d_column_linears_backward(lane, linear, 1, x, &dy, dx);
+}
+
+z3d_status z3d_column_linears_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
+                                       int count, const void *x, const void *const *dy, void *dx) {
     z3d_row_range all = {0, linear->rows};
-    if (!dx) return parameter_gradients(lane, linear, x, dy, all);
     z3d_collective sum = z3d_sum_rows(lane, dx, linear->rows, linear->in);
     z3d_ticket ticket;
-    Z3D_TRY(input_gradient(lane, linear, dy, dx, NULL));
-    Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
-    if (x) Z3D_TRY(parameter_gradients(lane, linear, x, dy, all));
-    return z3d_collective_wait(lane->group, ticket);
+    for (int i = 0; i < count && dx; i++)
+        Z3D_TRY(input_gradient(lane, &linear[i], dy[i], dx, i > 0, NULL));
+    if (dx) Z3D_TRY(z3d_collective_start(lane->group, &sum, &ticket));
+    for (int i = 0; i < count && x; i++)
+        Z3D_TRY(parameter_gradients(lane, &linear[i], x, dy[i], all));
+    return dx ? z3d_collective_wait(lane->group, ticket) : Z3D_OK;
 }
 
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,
@@ -64,7 +71,7 @@ z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear 
 
 z3d_status z3d_row_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                    const void *x, const void *dy, void *dx) {
-    if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx, linear->before_gelu));
+    if (dx) Z3D_TRY(input_gradient(lane, linear, dy, dx, false, linear->before_gelu));
     if (!x) return Z3D_OK;
     return parameter_gradients(lane, linear, x, dy, z3d_own_rows(lane, linear->rows));
 }

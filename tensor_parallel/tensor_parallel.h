@@ -58,6 +58,9 @@ z3d_status z3d_column_linear_forward(const z3d_tensor_lane *lane, const z3d_line
  * db. dx NULL: not needed, and nothing is communicated. x NULL: dW and db are not needed. */
 z3d_status z3d_column_linear_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
                                       const void *x, const void *dy, void *dx);
+/* The same for `count` layers of one input: dx = sum over the group of all dy[i] W[i]. */
+z3d_status z3d_column_linears_backward(const z3d_tensor_lane *lane, const z3d_linear *linear,
+                                       int count, const void *x, const void *const *dy, void *dx);
 /* y = sum over the group of x W^T. It does not add the bias: the caller fuses it into the next
  * kernel. */
 z3d_status z3d_row_linear_forward(const z3d_tensor_lane *lane, const z3d_linear *linear,

@@ -18,6 +18,9 @@ typedef struct z3d_pipeline_config {
     int first_unit[Z3D_MAX_CHUNKS + 1]; /* of each chunk, and the number of units; all zero: as
                                            many units in each chunk as possible */
     const z3d_schedule *file;           /* of schedule FILE; must outlive all that is made of it */
+    /* Of this configuration, made once for the programs of several ranks; must outlive their
+     * building. NULL: each program makes its own. */
+    const struct z3d_timetables *timetables;
     bool gather_per_step; /* parameters that are gathered for use stay until the step's last use;
                              else until the end of the pass that uses them */
 } z3d_pipeline_config;
@@ -90,13 +93,33 @@ typedef enum z3d_balance {
 z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance balance,
                                const double *speed, z3d_program_config *config);
 
+/* ---- timetables: the order of passes on all pipeline stages ---- */
+
+/* The moments at which passes end if each takes its usual time, by chunk x micros + micro-batch. */
+typedef struct z3d_timetable {
+    const z3d_schedule *schedule; /* made, or the user's own */
+    z3d_schedule *made;
+    double *forward_end;
+    double *gradient_end; /* of a whole backward, or of its input half; NULL: there is one stage */
+} z3d_timetable;
+
+typedef struct z3d_timetables {
+    z3d_timetable train, forward; /* forward: of the other modes */
+} z3d_timetables;
+
+/* For so many stages. Errors: ERR_CONFIG, as z3d_schedule_create. */
+z3d_status z3d_timetables_create(const z3d_program_config *config, int stages,
+                                 z3d_timetables **out);
+void z3d_timetables_destroy(z3d_timetables *timetables);
+
 /* ---- layout: parameter groups as flat buffers and shards ---- */
 
-/* Elements of a shard that are treated alike: same weight decay, same counting in norms. At most
- * four a shard. */
+/* Elements of a shard that are treated alike: same weight decay, same counting in norms, same sums
+ * over the tensor group. At most six a shard. */
 typedef struct z3d_range {
     int64_t first, count; /* in the group's flat local buffer */
     bool weight_decay, replicated;
+    bool partial; /* replicated, and a tensor rank's gradient is its part of a sum */
 } z3d_range;
 
 /* Rows of a group's [rows x shard] matrix: this rank's, and those of the others. */
@@ -126,8 +149,8 @@ typedef struct z3d_kept {
 
 typedef struct z3d_group_layout {
     z3d_axes shard_axes;   /* over which states may be sharded: a row of the matrix a rank */
-    z3d_axes replica_axes; /* over which finished gradients of parameters that all of them hold are
-                              summed; NONE: they need not be */
+    z3d_axes replica_axes; /* over which finished gradients of the partial ranges are summed; NONE:
+                              there are none */
     int rows, own;         /* of the matrix: ranks along the shard axes; which one is this rank's */
     int chunk[2];          /* of the pipeline, that use it; -1: none */
     bool held;             /* a unit of this pipeline stage uses it; else nothing of it is kept */
@@ -141,7 +164,7 @@ typedef struct z3d_group_layout {
     int64_t padded;                 /* = rows x shard: what P counts */
     int64_t shard; /* elements of one rank's shard; a multiple of Z3D_SHARD_ALIGN */
     int num_ranges;
-    z3d_range range[4]; /* of the whole flat buffer, in order, padding left out; a shard's are its
+    z3d_range range[6]; /* of the whole flat buffer, in order, padding left out; a shard's are its
                            intersections */
     z3d_kept kept[Z3D_PART_COUNT];
 } z3d_group_layout;
@@ -181,10 +204,9 @@ bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit);
 bool z3d_layout_shard_range(const z3d_layout *layout, int group, int range, z3d_range *out);
 /* Elements of the largest group, padding included: larger buckets change nothing. */
 int64_t z3d_layout_largest(const z3d_layout *layout);
-/* The run of parameters that all tensor ranks hold in this rank's shard (first is in the flat
- * buffer; count 0: none of it there). */
-void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
-                                int64_t *count);
+/* The run of partial gradients in this rank's shard (first is in the flat buffer; count 0: none of
+ * it there). */
+void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first, int64_t *count);
 
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
@@ -372,6 +394,8 @@ typedef struct z3d_buffer {
     z3d_rows rows; /* of a matrix: those that lie in it, OWN or ALL; of everything else ALL */
 } z3d_buffer;
 
+const char *z3d_mode_name(z3d_mode mode); /* "train" */
+
 typedef struct z3d_program {
     z3d_mode mode;
     z3d_program_config config;
@@ -480,6 +504,7 @@ typedef struct z3d_program_set {
     /* The same modes once their gathers have run and until a parameter changes
      * (config.gathered); NULL: they would gather all the same. */
     z3d_program *again[Z3D_MODE_COUNT];
+    z3d_timetables *timetables; /* NULL: those of the configuration are used */
     bool classes; /* a large world: one program for each pipeline stage stands for those of all */
 } z3d_program_set;
 

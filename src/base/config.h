@@ -57,7 +57,11 @@ typedef enum {
     Z3D_CONFIG_ATTENTION_OWN
 } z3d_config_attention;
 typedef enum { Z3D_IGNORE_EOS_AUTO, Z3D_IGNORE_EOS_TRUE, Z3D_IGNORE_EOS_FALSE } z3d_ignore_eos;
-typedef enum { Z3D_TOKENIZER_BYTES, Z3D_TOKENIZER_GPT2 } z3d_tokenizer_kind;
+typedef enum {
+    Z3D_TOKENIZER_BYTES,
+    Z3D_TOKENIZER_GPT2,
+    Z3D_TOKENIZER_HUGGINGFACE
+} z3d_tokenizer_kind;
 
 /* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the
  * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights,
@@ -126,6 +130,9 @@ typedef struct z3d_config_judge {
     void *context;
     bool (*sound)(void *context, const char *key);
     void (*complain)(void *context, const char *key, const char *message);
+    /* The value of `cause` leaves this key without effect, "with model.type gpt2": that is an error
+     * if the key is set to what is not its default. */
+    void (*idle)(void *context, const char *key, const char *cause, const char *because);
 } z3d_config_judge;
 
 /* The models' rules for their keys (src/model/model.h has this program's). */

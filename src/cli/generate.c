@@ -36,7 +36,7 @@ static const char help[] =
     "  --seed N             seed of sampling\n"
     "  --stream             prints the text as it comes, also where it is no terminal\n"
     "  --verbose            at the end, tokens per second on standard error\n"
-    "  --vocab PATH         GPT-2's vocab.json, tokenizer.json, or a folder with them\n"
+    "  --vocab PATH         tokenizer.json, GPT-2's vocab.json, or a folder with them\n"
     "                       (default: data.vocab of the run, or the imported tokenizer)\n"
     "  --merges FILE        GPT-2's merges.txt, if it is not beside vocab.json\n"
     "  key=value            other keys of the configuration\n"
@@ -101,7 +101,6 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
                                     {"stream", NULL, &a->stream},
                                     {"verbose", NULL, &a->verbose}};
     for (int k = 0; k < KEYS; k++) options[4 + k] = (cli_option){keys[k].option, &value[k], NULL};
-    static char gpt2[] = "data.tokenizer=gpt2";
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
@@ -112,7 +111,6 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     a->input = value[PROMPT] && strcmp(value[PROMPT], "-") == 0;
     if (a->input) value[PROMPT] = NULL;
     for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
-    if (value[VOCAB]) a->assignment[a->count++] = gpt2;
     /* Those of another vocabulary are none of it. */
     if (value[VOCAB] && !value[MERGES]) value[MERGES] = "";
     for (int k = 0; k < KEYS; k++)

@@ -249,7 +249,8 @@ typedef struct z3d_dropout_backward {
  * q_stride elements apart. k, v: batch x capacity rows of kv_heads x head_dim, kv_stride apart
  * (training: capacity = seq; generation: a cache). Query head h reads key/value head h / (heads /
  * kv_heads). Query row i of a sample has position p = i, plus starts[sample] unless starts is NULL,
- * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. out
+ * and sees keys 0 .. p, or the last `window` of these if window > 0; none beyond capacity. What it
+ * does not see may be anything finite up to the call's last position, anything at all behind. out
  * T[batch,seq,heads,head_dim]; log_sum_exp fp32[batch,heads,seq] for backward, or NULL. Scores
  * scaled by 1/sqrt(head_dim). Never holds batch x heads x seq x seq: a tile of query rows at a
  * time. Dropout on the probabilities: counter (sample, first_head + head, position, key). */

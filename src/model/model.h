@@ -51,13 +51,14 @@ typedef struct z3d_model_interop {
 
 /* A model that the program knows: its folder, and a line of registry.c. */
 typedef struct z3d_model_type {
-    const char *name; /* as model.type and Hugging Face's model_type name it */
+    const char *name;        /* as model.type and Hugging Face's model_type name it */
+    const char *const *keys; /* of section `model`, up to NULL: those that not every model has */
     /* Reports every limit that its keys break to the judge. */
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     void (*sizes)(const z3d_config *config, z3d_model_sizes *out);
     /* Errors: ERR_CONFIG if check finds a broken limit, ERR_MEMORY. Not collective. */
     z3d_status (*create)(const z3d_config *config, z3d_model **out);
-    const z3d_model_interop *interop;
+    const z3d_model_interop *interop; /* NULL: neither imported nor exported */
 } z3d_model_type;
 
 /* The type that model.type names. ERR_CONFIG if there is none. */

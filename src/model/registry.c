@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "src/model/gpt/gpt.h"
+#include "src/model/llama/llama.h"
 
-static const z3d_model_type *const types[] = {&z3d_gpt_type};
+static const z3d_model_type *const types[] = {&z3d_gpt_type, &z3d_llama_type};
 
 const z3d_model_type *z3d_model_type_named(const char *name) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -49,10 +50,26 @@ z3d_status z3d_model_sizes_of(const z3d_config *config, z3d_model_sizes *out) {
     return Z3D_OK;
 }
 
+static bool has_key(const z3d_model_type *type, const char *key) {
+    for (const char *const *own = type->keys; *own; own++)
+        if (strcmp(*own, key) == 0) return true;
+    return false;
+}
+
+/* Keys that only other models have. */
+static void check_others(const z3d_model_type *type, const z3d_config_judge *judge) {
+    char because[64];
+    snprintf(because, sizeof because, "with model.type %s", type->name);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (const char *const *key = types[i]->keys; *key; key++)
+            if (!has_key(type, *key)) judge->idle(judge->context, *key, "model.type", because);
+}
+
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
     char text[512];
     const z3d_model_type *type = z3d_model_type_named(config->model_type);
     if (type) {
+        check_others(type, judge);
         type->check(config, judge);
     } else {
         refusal(config, text, sizeof text);

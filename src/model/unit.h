@@ -37,6 +37,8 @@ typedef struct z3d_parameter {
     bool weight_decay;
     z3d_init init;
     float standard_deviation; /* of Z3D_INIT_NORMAL */
+    bool partial_gradient;    /* replicated, and a tensor rank's gradient is its part of a sum over
+                                 the tensor group, which is computed later */
 } z3d_parameter;
 
 /* Parameters that are gathered, reduced and stepped together: usually those of one unit. A tied
@@ -209,14 +211,21 @@ typedef struct z3d_model {
     int64_t positions;              /* that a sample may have in generation */
     int tensor_size;                /* that the model was made for */
     bool sequence_parallel; /* between units every tensor rank has 1/tensor_size of the rows: a
-                               unit's output is that part, and its gradients of replicated
-                               parameters are summed over the tensor group later. Generation does
-                               without: there every rank has all rows */
+                               unit's output is that part. Generation does without: there every rank
+                               has all rows */
     z3d_model_facts facts;
     void *data; /* the model's own */
     void (*destroy)(struct z3d_model *model);
 } z3d_model;
 
+/* Whether a tensor rank's gradient of this parameter is only its part of a sum over the tensor
+ * group. With sequence parallelism that of every replicated parameter is: a rank sees its own rows
+ * of the activations only. */
+static inline bool z3d_parameter_is_partial(const z3d_model *model,
+                                            const z3d_parameter *parameter) {
+    return model->tensor_size > 1 && parameter->split_dim < 0 &&
+           (parameter->partial_gradient || model->sequence_parallel);
+}
 /* Allocates an empty model with space for so many groups and units. */
 z3d_status z3d_model_create(int num_groups, int num_units, z3d_model **out);
 void z3d_model_destroy(z3d_model *model);

@@ -81,8 +81,14 @@ typedef struct differences {
 } differences;
 
 static bool is_size(const char *path) {
-    static const char *const sizes[] = {"model.num_layers", "model.hidden_size",
-                                        "model.num_attention_heads", "model.seq_length",
+    static const char *const sizes[] = {"model.type",
+                                        "model.num_layers",
+                                        "model.hidden_size",
+                                        "model.num_attention_heads",
+                                        "model.head_dim",
+                                        "model.seq_length",
+                                        "model.num_key_value_heads",
+                                        "model.intermediate_size",
                                         "model.vocab_size"};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (says(path, sizes[i])) return true;

@@ -100,13 +100,14 @@ TEST(Engine, SgdResumesAndIsNotAdamw) {
 // Every topology of this world and every stage loads what every other saved, to the bit, and in
 // fp32 the steps behind it have the losses of the run that saved;
 // checkpoint_elastic has worlds of other sizes. ZERO3D_LONG: every pair of stages.
-TEST(Engine, LoadsAnywhere) {
+static void expect_loads_anywhere(harness::Kind kind) {
     int ranks = z3d_world_size(world);
     for (int from = 1; from <= ranks; from *= 2)
         for (int from_stage = 0; from_stage <= 3; from_stage++) {
             if (!is_long() && from_stage != (from == 1 ? 3 : 1)) continue;
             SharedFolder folder;
             Options o = base(from_stage, from == 2 && from_stage % 2 ? Z3D_BF16 : Z3D_F32);
+            o.kind = kind;
             o.tensor = from;
             o.sequence_parallel = from > 1;
             Trainer saved(o);
@@ -126,6 +127,7 @@ TEST(Engine, LoadsAnywhere) {
                                  << " to tensor " << to << " stage " << stage);
                     if (!is_long() && stage != (from + to) % 4 && stage != 3) continue;
                     Options other = base(stage, stage == 2 ? Z3D_F16 : Z3D_F32);
+                    other.kind = kind;
                     other.tensor = to;
                     other.sequence_parallel = to > 1 && stage % 2 == 1;
                     Trainer t(other);
@@ -139,6 +141,16 @@ TEST(Engine, LoadsAnywhere) {
                         EXPECT_LT(std::abs(next.loss[k] / trace.loss[k + 2] - 1), 1e-5);
                 }
         }
+}
+
+TEST(Engine, LoadsAnywhere) {
+    expect_loads_anywhere(harness::GPT);
+}
+
+// From four tensor ranks on they share heads of keys and values.
+TEST(Engine, LlamaLoadsAnywhere) {
+    expect_loads_anywhere(harness::LLAMA);
+    expect_loads_anywhere(harness::QWEN);
 }
 
 // An asynchronous save is not said to be durable, as long as its manifest has not its name.

@@ -7,7 +7,7 @@ expect 0 "$ZERO3D" train tiny.yaml training.peak_tflops=0.1 training.steps=30 op
 generate() { # generate CODE ARGUMENT...
     code=$1
     shift
-    expect "$code" "$ZERO3D" generate run/checkpoints "$@"
+    expect "$code" "$ZERO3D" generate run/checkpoints training.threads=1 "$@"
 }
 
 # Answers in order, to the screen or a new file; standard input; a byte for a byte on two ranks.

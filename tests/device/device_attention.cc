@@ -1,5 +1,5 @@
-// Causal attention against the plain formula in double: forward, backward, dropout, shapes that do
-// not fit the tiles.
+// Causal attention against the plain formula in double: forward, backward, dropout, grouped heads,
+// windows, caches, shapes that do not fit the tiles.
 #define restrict __restrict // dropout.h is C
 #include "tests/device/kernels_harness.h"
 
@@ -12,6 +12,21 @@ namespace {
 
 struct Shape {
     int64_t batch, seq, heads, head_dim;
+    int64_t kv_heads = 0, window = 0; // 0: as many as heads; all keys
+    int64_t kv() const {
+        return kv_heads > 0 ? kv_heads : heads;
+    }
+    int64_t columns() const { // of a row of queries, keys and values beside each other
+        return (heads + 2 * kv()) * head_dim;
+    }
+    // Where element i of query head h (part 0), or of its key or value, lies in sample b, row t.
+    int64_t at(int64_t b, int64_t t, int64_t part, int64_t h, int64_t i) const {
+        const int64_t head = part == 0 ? h : heads + (part - 1) * kv() + h / (heads / kv());
+        return (b * seq + t) * columns() + head * head_dim + i;
+    }
+    int64_t first_key(int64_t t) const {
+        return window > 0 ? std::max<int64_t>(0, t - window + 1) : 0;
+    }
 };
 
 using Numbers = std::vector<double>;
@@ -29,7 +44,7 @@ double multiplier(const z3d_dropout &dropout, int64_t sample, int64_t head, int6
     return (double)word < (double)dropout.p * 4294967296.0 ? 0 : 1 / (1 - (double)dropout.p);
 }
 
-// The plain formula, on [batch, seq, 3, heads, head_dim].
+// The plain formula, on rows of queries, keys and values beside each other.
 struct Reference {
     Shape s;
     int64_t first_head;
@@ -37,7 +52,7 @@ struct Reference {
     Numbers qkv, out, lse, dqkv;
 
     double &at(Numbers &x, int64_t b, int64_t t, int64_t part, int64_t h, int64_t i) {
-        return x[(size_t)((((b * s.seq + t) * 3 + part) * s.heads + h) * s.head_dim + i)];
+        return x[(size_t)s.at(b, t, part, h, i)];
     }
     double &at(Numbers &x, int64_t b, int64_t t, int64_t h, int64_t i) {
         return x[(size_t)(((b * s.seq + t) * s.heads + h) * s.head_dim + i)];
@@ -52,7 +67,9 @@ struct Reference {
     Numbers row(int64_t b, int64_t h, int64_t t) {
         Numbers p((size_t)t + 1);
         double most = -INFINITY, sum = 0;
-        for (int64_t j = 0; j <= t; j++) most = std::max(most, p[(size_t)j] = dot(b, h, t, j));
+        std::fill(p.begin(), p.end(), -INFINITY);
+        for (int64_t j = s.first_key(t); j <= t; j++)
+            most = std::max(most, p[(size_t)j] = dot(b, h, t, j));
         for (double &x : p) sum += x = std::exp(x - most);
         for (double &x : p) x /= sum;
         lse[(size_t)((b * s.heads + h) * s.seq + t)] = most + std::log(sum);
@@ -132,30 +149,30 @@ struct Attention {
         dropout.p = p, dropout.site = 5, dropout.sample = 3;
         dropout.state = p > 0 ? &state : nullptr;
         int64_t count = s.batch * s.seq * s.heads * s.head_dim;
-        qkv = Array(dtype, 3 * count);
-        dqkv = Array(dtype, 3 * count);
+        qkv = Array(dtype, s.batch * s.seq * s.columns());
+        dqkv = Array(dtype, s.batch * s.seq * s.columns());
         out = Array(dtype, count);
         dout = Array(dtype, count);
         lse = Array(Z3D_F32, s.batch * s.heads * s.seq);
         qkv.random(1, spread), dout.random(2);
     }
     void *part(Array &of, int64_t which) {
-        return (char *)of.data() + which * s.heads * s.head_dim * (int64_t)z3d_dtype_size(dtype);
+        return (char *)of.data() + s.at(0, 0, which, 0, 0) * (int64_t)z3d_dtype_size(dtype);
     }
     void forward(z3d_device *device) {
         LAUNCH(device, attention_forward, k.q = part(qkv, 0), k.k = part(qkv, 1),
                k.v = part(qkv, 2), k.out = out.data(), k.log_sum_exp = lse.f32(), k.batch = s.batch,
-               k.seq = k.capacity = s.seq, k.heads = k.kv_heads = s.heads, k.head_dim = s.head_dim,
-               k.first_head = first_head, k.q_stride = k.kv_stride = 3 * s.heads * s.head_dim,
-               k.dtype = dtype, k.dropout = dropout);
+               k.seq = k.capacity = s.seq, k.heads = s.heads, k.kv_heads = s.kv(),
+               k.head_dim = s.head_dim, k.window = s.window, k.first_head = first_head,
+               k.q_stride = k.kv_stride = s.columns(), k.dtype = dtype, k.dropout = dropout);
     }
     void backward(z3d_device *device) {
         LAUNCH(device, attention_backward, k.q = part(qkv, 0), k.k = part(qkv, 1),
                k.v = part(qkv, 2), k.out = out.data(), k.dout = dout.data(),
                k.log_sum_exp = lse.f32(), k.dq = part(dqkv, 0), k.dk = part(dqkv, 1),
-               k.dv = part(dqkv, 2), k.batch = s.batch, k.seq = s.seq,
-               k.heads = k.kv_heads = s.heads, k.head_dim = s.head_dim, k.first_head = first_head,
-               k.q_stride = k.kv_stride = 3 * s.heads * s.head_dim, k.dtype = dtype,
+               k.dv = part(dqkv, 2), k.batch = s.batch, k.seq = s.seq, k.heads = s.heads,
+               k.kv_heads = s.kv(), k.head_dim = s.head_dim, k.window = s.window,
+               k.first_head = first_head, k.q_stride = k.kv_stride = s.columns(), k.dtype = dtype,
                k.dropout = dropout);
     }
     Reference reference() const {
@@ -200,6 +217,134 @@ TEST(Attention, PlainFormula) {
                     check(device, x);
                     if (HasFatalFailure()) return;
                 }
+    }
+}
+
+// Few and many key/value heads (tasks of one query head and of a group), windows shorter and longer
+// than a tile and than the rows.
+TEST(Attention, GroupedHeadsAndWindows) {
+    const Shape shapes[] = {{1, 65, 4, 16, 2, 0},   {2, 270, 4, 20, 1, 40}, {1, 520, 2, 33, 1, 300},
+                            {1, 257, 4, 8, 2, 1},   {1, 520, 2, 8, 2, 256}, {2, 70, 8, 8, 4, 0},
+                            {4, 270, 8, 4, 2, 257}, {1, 70, 3, 8, 1, 1000}};
+    for (const std::string &isa : isas()) {
+        Device device(isa, 2);
+        SCOPED_TRACE(isa);
+        for (Shape shape : shapes)
+            for (z3d_dtype dtype : float_types())
+                for (float p : {0.0f, 0.3f}) {
+                    if (p > 0 && dtype != Z3D_BF16) continue;
+                    SCOPED_TRACE("kv heads " + std::to_string(shape.kv_heads) + ", window " +
+                                 std::to_string(shape.window));
+                    Attention x(shape, dtype, p);
+                    check(device, x);
+                    if (HasFatalFailure()) return;
+                }
+    }
+}
+
+// Rows starts[b] .. starts[b] + seq - 1 of each sample against a cache that has the rows before
+// them, too, and NaN elsewhere.
+struct Cached {
+    Attention whole;
+    int64_t seq, capacity;
+    std::vector<int32_t> starts;
+    Array keys, values, out, lse;
+
+    Cached(Shape shape, z3d_dtype dtype, int64_t rows, int64_t slots, std::vector<int32_t> at)
+        : whole(shape, dtype, 0), seq(rows), capacity(slots), starts(std::move(at)) {
+        const Shape &s = whole.s;
+        const int64_t columns = s.kv() * s.head_dim;
+        keys = Array(dtype, s.batch * capacity * columns);
+        values = Array(dtype, s.batch * capacity * columns);
+        out = Array(dtype, s.batch * seq * s.heads * s.head_dim);
+        lse = Array(Z3D_F32, s.batch * s.heads * seq);
+    }
+    // Of all rows that are there by then: earlier ones first, as earlier calls leave them.
+    void store(z3d_device *device, Array &cache, int64_t part) {
+        const Shape &s = whole.s;
+        const std::vector<int32_t> zeros(starts.size(), 0);
+        const int64_t columns = s.kv() * s.head_dim;
+        LAUNCH(device, cache_store, k.x = whole.part(whole.qkv, part), k.cache = cache.data(),
+               k.starts = zeros.data(), k.batch = s.batch, k.seq = s.seq, k.capacity = capacity,
+               k.cols = columns, k.stride = s.columns(), k.dtype = whole.dtype);
+        for (int64_t b = 0; b < s.batch; b++)
+            for (int64_t row = 0; row < capacity; row++) {
+                const bool nobody = row >= starts[(size_t)b] + seq; // beyond this call's rows
+                for (int64_t i = 0; i < columns && (nobody || row >= s.seq); i++)
+                    cache.set((b * capacity + row) * columns + i, nobody ? NAN : 0);
+            }
+    }
+    void run(z3d_device *device) {
+        const Shape &s = whole.s;
+        Array queries(whole.dtype, s.batch * seq * s.heads * s.head_dim);
+        for (int64_t b = 0; b < s.batch; b++)
+            for (int64_t t = 0; t < seq; t++)
+                for (int64_t i = 0; i < s.heads * s.head_dim; i++)
+                    queries.set(
+                        (b * seq + t) * s.heads * s.head_dim + i,
+                        whole.qkv[s.at(b, std::min(starts[(size_t)b] + t, s.seq - 1), 0, 0, i)]);
+        store(device, keys, 1);
+        store(device, values, 2);
+        LAUNCH(device, attention_forward, k.q = queries.data(), k.k = keys.data(),
+               k.v = values.data(), k.out = out.data(), k.log_sum_exp = lse.f32(),
+               k.starts = starts.data(), k.batch = s.batch, k.seq = seq, k.capacity = capacity,
+               k.heads = s.heads, k.kv_heads = s.kv(), k.head_dim = s.head_dim, k.window = s.window,
+               k.q_stride = s.heads * s.head_dim, k.kv_stride = s.kv() * s.head_dim,
+               k.dtype = whole.dtype);
+    }
+    // Rows beyond the capacity are anything.
+    void check(Reference &want) {
+        const Shape &s = whole.s;
+        const double step = out.dtype() == Z3D_BF16  ? 0x1p-8
+                            : out.dtype() == Z3D_F16 ? 0x1p-11
+                                                     : 16 * 0x1p-24;
+        for (int64_t b = 0; b < s.batch; b++)
+            for (int64_t t = 0; t < seq && starts[(size_t)b] + t < s.seq; t++)
+                for (int64_t h = 0; h < s.heads; h++) {
+                    const int64_t row = starts[(size_t)b] + t;
+                    ASSERT_NEAR(lse[(b * s.heads + h) * seq + t],
+                                want.lse[(size_t)((b * s.heads + h) * s.seq + row)], 4e-6);
+                    for (int64_t i = 0; i < s.head_dim; i++)
+                        ASSERT_NEAR(out[((b * seq + t) * s.heads + h) * s.head_dim + i],
+                                    want.at(want.out, b, row, h, i), 6 * step)
+                            << "sample " << b << ", row " << row << ", head " << h;
+                }
+    }
+};
+
+TEST(Attention, Caches) {
+    const Shape shapes[] = {{4, 300, 2, 16, 2, 0},
+                            {4, 300, 6, 20, 2, 0},
+                            {4, 300, 3, 64, 1, 130},
+                            {4, 300, 4, 32, 2, 1},
+                            {4, 300, 2, 8, 1, 128}};
+    for (Shape shape : shapes)
+        for (z3d_dtype dtype : float_types()) {
+            Reference want = Attention(shape, dtype, 0).reference();
+            want.forward();
+            for (int64_t seq : {1, 2, 65})
+                on_every_device([&](Device &device, Bytes &bytes) {
+                    if (dtype != Z3D_BF16 && device.isa != isas().back()) return;
+                    SCOPED_TRACE(std::string(z3d_dtype_name(dtype)) + ", " + std::to_string(seq) +
+                                 " rows of " + std::to_string(shape.heads) + " heads, window " +
+                                 std::to_string(shape.window));
+                    Cached x(shape, dtype, seq, 320, {0, 127, 128, 299});
+                    x.run(device);
+                    x.check(want);
+                    x.out.append_to(bytes);
+                });
+        }
+}
+
+// Rows beyond the capacity, which a cache does not have, spoil no others.
+TEST(Attention, FullCache) {
+    Device device(isas().back(), 2);
+    for (int64_t window : {0, 3}) {
+        Cached x({2, 50, 2, 8, 1, window}, Z3D_F32, 9, 50, {45, 30});
+        x.run(device);
+        Reference want = x.whole.reference();
+        want.forward();
+        x.check(want);
     }
 }
 
@@ -348,6 +493,19 @@ TEST(Attention, BadArgumentsAreErrors) {
     kernel.as.attention_forward.head_dim = 4;
     EXPECT_EQ(z3d_launch(device, &kernel), Z3D_ERR_INTERNAL); // no scratch
     EXPECT_NE(std::string(z3d_error_message()).find("attention_forward"), std::string::npos);
+    kernel.as.attention_forward.kv_heads = 0;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // no keys
+    kernel.as.attention_forward.kv_heads = 1;
+    kernel.as.attention_forward.window = -1;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL);
+    kernel.as.attention_forward.window = 0;
+    const int32_t starts[] = {0, 2};
+    kernel.as.attention_forward.starts = starts;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // starts beyond its keys
+    kernel.as.attention_forward.starts = nullptr;
+    kernel.as.attention_forward.capacity = 3;
+    EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL); // keys of nobody
+    kernel.as.attention_forward.capacity = 2;
     kernel.as.attention_forward.dtype = Z3D_I32;
     EXPECT_EQ(launch_with_scratch(device, kernel), Z3D_ERR_INTERNAL);
     kernel.as.attention_forward.dtype = Z3D_F32;

@@ -288,6 +288,47 @@ TEST_F(Cost, LayerNorm) {
     }
 }
 
+TEST_F(Cost, RmsNorm) {
+    const int64_t rows = 5, heads = 2, cols = 10;
+    for (int64_t gap : {0, 6}) {
+        const int64_t stride = heads * cols + gap, extent = rows * stride - gap;
+        Case &f = add(Z3D_KERNEL_rmsnorm_forward, std::to_string(gap));
+        z3d_rmsnorm_forward &k = f.kernel.as.rmsnorm_forward;
+        k.x = f.numbers(T, extent), k.weight = f.numbers(T, cols), k.y = f.numbers(T, extent);
+        k.rstd = f.floats(rows * heads);
+        k.rows = rows, k.heads = heads, k.cols = cols, k.x_stride = k.y_stride = stride;
+        k.epsilon = 1e-5f, k.dtype = T;
+        Case &b = add(Z3D_KERNEL_rmsnorm_backward, std::to_string(gap));
+        z3d_rmsnorm_backward &l = b.kernel.as.rmsnorm_backward;
+        l.dy = b.numbers(T, extent), l.x = b.numbers(T, extent), l.weight = b.numbers(T, cols);
+        l.rstd = b.floats(rows * heads);
+        if (gap > 0) l.add_to = b.numbers(T, extent);
+        l.dx = b.numbers(T, extent), l.weight_gradient = b.numbers(T, cols);
+        l.rows = rows, l.heads = heads, l.cols = cols;
+        l.x_stride = l.y_stride = l.dx_stride = stride;
+        l.dtype = l.gradient_dtype = T, l.accumulate = gap > 0;
+    }
+}
+
+TEST_F(Cost, Rotary) {
+    for (int64_t gap : {0, 6}) {
+        const int64_t rows = 5, heads = 2, d = 4, stride = heads * d + gap;
+        Case &c = add(Z3D_KERNEL_rotary, std::to_string(gap));
+        z3d_rotary &k = c.kernel.as.rotary;
+        k.x = c.numbers(T, rows * stride - gap),
+        k.starts = c.indices(3); // rows 2 .. 6 of 3 a sample
+        k.rows = rows, k.first = 2, k.seq = 3, k.heads = heads, k.head_dim = d, k.stride = stride;
+        k.rope.theta = 10000, k.dtype = T;
+    }
+}
+
+TEST_F(Cost, Swiglu) {
+    Case &f = add(Z3D_KERNEL_swiglu_forward);
+    f.kernel.as.swiglu_forward = {f.numbers(T, 40), f.numbers(T, 20), 5, 4, T};
+    Case &b = add(Z3D_KERNEL_swiglu_backward);
+    b.kernel.as.swiglu_backward = {b.numbers(T, 40), b.numbers(T, 20), b.numbers(T, 40), 5, 4, T};
+}
+
 TEST_F(Cost, Dropout) {
     for (float p : {0.0f, 0.5f}) {
         Case &f = add(Z3D_KERNEL_dropout_forward, std::to_string(p));
@@ -330,6 +371,50 @@ TEST_F(Cost, Attention) {
     }
 }
 
+TEST_F(Cost, GroupedAttention) {
+    const int64_t batch = 2, seq = 5, heads = 4, kv = 2, d = 4, rows = batch * seq;
+    Case &f = add(Z3D_KERNEL_attention_forward, "apart");
+    z3d_attention_forward &k = f.kernel.as.attention_forward;
+    k.q = f.numbers(T, rows * heads * d);
+    k.k = f.numbers(T, rows * kv * d), k.v = f.numbers(T, rows * kv * d);
+    k.out = f.numbers(T, rows * heads * d);
+    k.batch = batch, k.seq = k.capacity = seq, k.heads = heads, k.kv_heads = kv, k.head_dim = d;
+    k.q_stride = heads * d, k.kv_stride = kv * d, k.window = 3, k.dtype = T;
+    Case &b = add(Z3D_KERNEL_attention_backward, "with gaps");
+    z3d_attention_backward &l = b.kernel.as.attention_backward;
+    const int64_t q_extent = (rows - 1) * (heads * d + 8) + heads * d;
+    l.q = b.numbers(T, q_extent), l.dq = b.numbers(T, q_extent);
+    l.k = b.numbers(T, rows * kv * d), l.v = b.numbers(T, rows * kv * d);
+    l.dk = b.numbers(T, rows * kv * d), l.dv = b.numbers(T, rows * kv * d);
+    l.out = b.numbers(T, rows * heads * d), l.dout = b.numbers(T, rows * heads * d);
+    l.log_sum_exp = b.floats(rows * heads);
+    l.batch = batch, l.seq = seq, l.heads = heads, l.kv_heads = kv, l.head_dim = d;
+    l.q_stride = heads * d + 8, l.kv_stride = kv * d, l.window = 3, l.dtype = T;
+}
+
+TEST_F(Cost, Caches) {
+    const int64_t batch = 2, capacity = 7, heads = 4, kv = 2, d = 4;
+    for (int64_t seq : {1, 3}) {
+        Case &f = add(Z3D_KERNEL_attention_forward, "cache " + std::to_string(seq));
+        z3d_attention_forward &k = f.kernel.as.attention_forward;
+        k.q = f.numbers(T, batch * seq * heads * d), k.k = f.numbers(T, batch * capacity * kv * d);
+        k.v = f.numbers(T, batch * capacity * kv * d), k.starts = f.indices(batch);
+        k.out = f.numbers(T, batch * seq * heads * d);
+        k.batch = batch, k.seq = seq, k.capacity = capacity, k.heads = heads, k.kv_heads = kv;
+        k.head_dim = d, k.q_stride = heads * d, k.kv_stride = kv * d, k.dtype = T;
+        Case &s = add(Z3D_KERNEL_cache_store, std::to_string(seq));
+        s.kernel.as.cache_store = {s.numbers(T, batch * seq * 6 - 2),
+                                   s.numbers(T, batch * capacity * 4),
+                                   s.indices(batch),
+                                   batch,
+                                   seq,
+                                   capacity,
+                                   4,
+                                   6,
+                                   T};
+    }
+}
+
 TEST_F(Cost, Embedding) {
     const int64_t rows = 6, cols = 4, table = 7;
     Case &f = add(Z3D_KERNEL_embedding_forward);
@@ -346,6 +431,9 @@ TEST_F(Cost, Embedding) {
     Case &part = add(Z3D_KERNEL_position_forward, "part"); // rows 5 and 6 are positions 0 and 1
     part.kernel.as.position_forward = {
         part.numbers(T, 8), part.numbers(T, 8), nullptr, 2, 5, 5, 0, 4, T};
+    Case &later = add(Z3D_KERNEL_position_forward, "starts");
+    later.kernel.as.position_forward = {
+        later.numbers(T, 16), later.numbers(T, 32), later.indices(2), 4, 1, 3, 8, 4, T};
     for (bool accumulate : {false, true}) {
         Case &b = add(Z3D_KERNEL_embedding_backward, accumulate ? "accumulate" : "");
         b.kernel.as.embedding_backward = {b.indices(rows),
@@ -365,6 +453,11 @@ TEST_F(Cost, Embedding) {
     Case &select = add(Z3D_KERNEL_select_row);
     select.kernel.as.select_row = {select.numbers(T, 24), select.numbers(T, 8), nullptr, 2, 3, 4, T,
                                    select.state()};
+}
+
+TEST_F(Cost, SelectRow) {
+    Case &c = add(Z3D_KERNEL_select_row, "row");
+    c.kernel.as.select_row = {c.numbers(T, 24), c.numbers(T, 8), c.indices(2), 2, 3, 4, T, nullptr};
 }
 
 TEST_F(Cost, CrossEntropy) {
@@ -447,6 +540,21 @@ TEST(CostNumbers, Flops) {
     EXPECT_GE(cost.flops, products);
     EXPECT_LE(cost.flops, 1.05 * products);
     EXPECT_EQ(cost.num_operands, 0); // no pointers: nothing to list
+    const double pair = cost.flops / (2.0 * 3 * (100 * 101 / 2));
+    for (int64_t window : {1, 30, 99, 100, 500}) {
+        double pairs = 0;
+        for (int64_t row = 0; row < 100; row++) pairs += (double)std::min(row + 1, window);
+        k.window = window;
+        z3d_kernel_cost(&kernel, &cost);
+        EXPECT_DOUBLE_EQ(cost.flops, 2.0 * 3 * pairs * pair) << window;
+        const int32_t starts[2] = {0, 0};
+        z3d_kernel cached = kernel; // rows 60 .. 99 of a full cache
+        cached.as.attention_forward.starts = starts, cached.as.attention_forward.seq = 40;
+        cached.as.attention_forward.capacity = 100;
+        for (int64_t row = 0; row < 60; row++) pairs -= (double)std::min(row + 1, window);
+        z3d_kernel_cost(&cached, &cost);
+        EXPECT_DOUBLE_EQ(cost.flops, 2.0 * 3 * pairs * pair) << window;
+    }
 }
 
 } // namespace

@@ -174,6 +174,52 @@ TEST(Rows, PartsAreThoseOfTheWhole) {
     });
 }
 
+// Decoding: each sample's rows begin at their own position; beyond the table its last row counts.
+TEST(Positions, Starts) {
+    on_every_device([](Device &device, Bytes &) {
+        for (z3d_dtype dtype : float_types()) {
+            const int64_t batch = 3, seq = 4, cols = 33, capacity = 10;
+            const int32_t starts[] = {0, 5, 8};
+            Array x(dtype, batch * seq * cols), positions(dtype, capacity * cols, 3);
+            x.random(1), positions.random(2);
+            Array old = x.copy();
+            const int64_t first = 1, rows = batch * seq - first;
+            LAUNCH(device, position_forward,
+                   k.x = (char *)x.data() + first * cols * (int64_t)z3d_dtype_size(dtype),
+                   k.positions = positions.data(), k.starts = starts, k.rows = rows,
+                   k.first = first, k.seq = seq, k.capacity = capacity, k.cols = cols,
+                   k.dtype = dtype);
+            for (int64_t i = 0; i < batch * seq * cols; i++) {
+                const int64_t row = i / cols;
+                const int64_t position = std::min(starts[row / seq] + row % seq, capacity - 1);
+                const float add = row < first ? 0 : (float)positions[position * cols + i % cols];
+                ASSERT_EQ(x[i], round_to(dtype, (double)((float)old[i] + add))) << i;
+            }
+        }
+    });
+}
+
+TEST(SelectRow, RowOfEachSample) {
+    on_every_device([](Device &device, Bytes &) {
+        for (z3d_dtype dtype : float_types()) {
+            int32_t row[] = {4, 0, 2};
+            Array x(dtype, 3 * 5 * 17), y(dtype, 3 * 17);
+            x.random(1);
+            LAUNCH(device, select_row, k.x = x.data(), k.y = y.data(), k.row = row, k.batch = 3,
+                   k.seq = 5, k.cols = 17, k.dtype = dtype);
+            for (int64_t i = 0; i < 3 * 17; i++)
+                ASSERT_EQ(y[i], x[(i / 17 * 5 + row[i / 17]) * 17 + i % 17]);
+            row[1] = 5;
+            z3d_kernel kernel;
+            std::memset(&kernel, 0, sizeof kernel);
+            kernel.kind = Z3D_KERNEL_select_row;
+            kernel.as.select_row =
+                z3d_select_row{x.data(), y.data(), row, 3, 5, 17, dtype, nullptr};
+            EXPECT_EQ(z3d_launch(device, &kernel), Z3D_ERR_INTERNAL);
+        }
+    });
+}
+
 TEST(SelectRow, PicksAndRefuses) {
     on_every_device([](Device &device, Bytes &) {
         for (z3d_dtype dtype : float_types()) {

@@ -1,4 +1,5 @@
-// The inline exp, tanh and log against the C library in double, over floats of every magnitude.
+// The inline exp, tanh, log, sine and cosine against the C library in double, over floats of every
+// magnitude.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,6 +52,23 @@ TEST(Math, Log) {
     EXPECT_EQ(z3d_log(0), -INF);
     EXPECT_EQ(z3d_log(1), 0);
     EXPECT_TRUE(std::isnan(z3d_log(-1)));
+}
+
+// Arguments of every size that angles have; the C library's are right to a double's last place.
+TEST(Math, SineAndCosine) {
+    for (double x = 1e-8; x < 3e6; x *= 1.0003)
+        for (double signed_x : {x, -x}) {
+            double s, c;
+            z3d_sincos(signed_x, &s, &c);
+            ASSERT_NEAR(s, std::sin(signed_x), 1e-9) << signed_x;
+            ASSERT_NEAR(c, std::cos(signed_x), 1e-9) << signed_x;
+        }
+    double s, c;
+    z3d_sincos(0, &s, &c);
+    EXPECT_EQ(s, 0);
+    EXPECT_EQ(c, 1);
+    z3d_sincos(NAN, &s, &c);
+    EXPECT_TRUE(std::isnan(s) && std::isnan(c));
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 zero3d_test(device_kernels_elementwise ROOM device)
 zero3d_test(device_kernels_rows ROOM device)
 zero3d_test(device_kernels_tables ROOM device)
+zero3d_test(device_kernels_llama ROOM device)
 zero3d_test(device_kernels_optimizer ROOM device)
 zero3d_test(device_gemm ROOM device)
 zero3d_test(device_attention ROOM device)

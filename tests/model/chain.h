@@ -10,6 +10,7 @@
 
 extern "C" {
 #include "src/model/gpt/gpt.h"
+#include "src/model/llama/llama.h"
 }
 
 // Deterministic values in [-1, 1), by name and global element.
@@ -237,11 +238,11 @@ struct Chain {
         return Z3D_OK;
     }
 
-    // What a sequence-parallel model leaves to be done: replicated parameters' gradients are parts.
-    z3d_status sum_replicated() {
-        for (size_t g = 0; g < whole.size() && model->sequence_parallel; g++)
+    // What a model leaves to be done: some replicated parameters' gradients are parts.
+    z3d_status sum_partial() {
+        for (size_t g = 0; g < whole.size(); g++)
             for (size_t i = 0; i < whole[g].size(); i++) {
-                if (parameter(g, i).split_dim >= 0) continue;
+                if (!z3d_parameter_is_partial(model, &parameter(g, i))) continue;
                 z3d_collective sum{};
                 sum.kind = Z3D_COLLECTIVE_ALL_REDUCE;
                 sum.dtype = gradient_dtype;
@@ -260,7 +261,7 @@ struct Chain {
             Z3D_TRY(forward(Z3D_MODE_TRAIN));
             Z3D_TRY(backward(true));
         }
-        return sum_replicated();
+        return sum_partial();
     }
 
     double mean_loss() const {

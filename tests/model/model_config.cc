@@ -21,9 +21,9 @@ TEST(ModelConfig, DefaultsPass) {
 }
 
 TEST(ModelConfig, UnknownModel) {
-    expect_check(
-        "model: {type: gtp2, num_attention_heads: 7}",
-        "run.yaml:1:9: model.type: 'gtp2' is not a model that this program knows; write gpt2");
+    expect_check("model: {type: gtp2, num_attention_heads: 7}",
+                 "run.yaml:1:9: model.type: 'gtp2' is not a model that this program knows; write "
+                 "gpt2 or llama");
     Config c("model: {type: gtp2}");
     z3d_model *model = (z3d_model *)&c;
     EXPECT_EQ(z3d_model_from_config(c.get, &model), Z3D_ERR_CONFIG);
@@ -50,6 +50,61 @@ TEST(ModelConfig, HeadsHiddenAndTensorSize) {
         EXPECT_EQ(check_model(std::string("parallel: {tensor_model_parallel_size: ") + size + "}"),
                   "accepted");
     }
+}
+
+TEST(ModelConfig, KeysOfAnotherModel) {
+    expect_check("model: {rope_theta: 500000}",
+                 "run.yaml:1:9: model.rope_theta: has no effect with model.type gpt2; leave this "
+                 "key out");
+    expect_check("model: {rope_theta: 10000, qk_norm: false}", "accepted");
+    expect_check("model: {type: llama, hidden_dropout: 0.1}",
+                 "run.yaml:1:22: model.hidden_dropout: has no effect with model.type llama; leave "
+                 "this key out");
+    expect_check("model: {type: llama, rope_scaling: {factor: 8}}",
+                 "run.yaml:1:37: model.rope_scaling.factor: has no effect with rope_type default; "
+                 "leave this key out");
+    expect_check("model: {type: llama, rope_scaling: {rope_type: linear, beta_fast: 8}}",
+                 "run.yaml:1:56: model.rope_scaling.beta_fast: has no effect with rope_type "
+                 "linear; leave this key out");
+}
+
+static std::string llama(const std::string &keys) {
+    return "model: {type: llama, hidden_size: 64, num_attention_heads: 8, " + keys;
+}
+
+TEST(ModelConfig, Llama) {
+    expect_check(llama("}"), "accepted");
+    expect_check(llama("num_key_value_heads: 2}\nparallel: {tensor_model_parallel_size: 4}"),
+                 "accepted");
+    expect_check(llama("num_key_value_heads: 3}"),
+                 "run.yaml:1:63: model.num_key_value_heads: 3 does not divide "
+                 "model.num_attention_heads 8; write 2 or 4");
+    expect_check("model: {type: llama, hidden_size: 60, num_attention_heads: 8}",
+                 "run.yaml:1:39: model.num_attention_heads: 8 does not divide model.hidden_size "
+                 "60; write 6 or 10");
+    expect_check("model: {type: llama, hidden_size: 60, num_attention_heads: 8, head_dim: 16}",
+                 "accepted");
+    expect_check(llama("head_dim: 7}"),
+                 "run.yaml:1:63: model.head_dim: 7 is odd, but rotary embeddings turn pairs of "
+                 "elements; write 6 or 8");
+    expect_check(llama("intermediate_size: 100}\nparallel: {tensor_model_parallel_size: 8}"),
+                 "run.yaml:2:12: parallel.tensor_model_parallel_size: 8 ranks cannot share 8 "
+                 "attention heads, 8 key/value heads and 100 columns of the MLP equally; write 4");
+    expect_check(llama("rope_scaling: {rope_type: llama3, factor: 8}}"),
+                 "model.rope_scaling.original_max_position_embeddings (not set, default auto): "
+                 "rope_type llama3 needs it; write the context that the model had before it was "
+                 "stretched");
+    expect_check(llama("rope_scaling: {rope_type: llama3, factor: 8, low_freq_factor: 4, "
+                       "original_max_position_embeddings: 64}}"),
+                 "model.rope_scaling.high_freq_factor (not set, default 4): 4 is not above "
+                 "low_freq_factor 4");
+    expect_check(llama("rope_scaling: {rope_type: yarn, factor: 8, mscale: 1, "
+                       "original_max_position_embeddings: 64}}"),
+                 "run.yaml:1:106: model.rope_scaling.mscale: it counts only with mscale_all_dim; "
+                 "set both or neither");
+    expect_check(llama("rope_scaling: {rope_type: yarn, factor: 8, "
+                       "original_max_position_embeddings: 64}}"),
+                 "accepted");
 }
 
 TEST(ModelConfig, Within64Bits) {

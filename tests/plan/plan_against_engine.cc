@@ -185,7 +185,7 @@ TEST(PlanAgainstEngine, HostileConfigurations) {
         {"fp16: {enabled: true}\nbf16: {enabled: true}", "?"},
     };
     const Case models[] = {
-        {"model: {type: llama}", "llama"},
+        {"model: {type: bert}", "bert"},
         {"model: {type: GPT2}", "GPT2"},
         {"model: {type: ''}", "?"},
         {"model: {hidden_size: 7, num_attention_heads: 2}", "num_attention_heads"},

@@ -90,7 +90,7 @@ struct Pipeline {
             z3d_parameter_group *group = &model->group[u];
             snprintf(group->name, Z3D_NAME, "square.%d", u);
             group->num_parameters = 1;
-            group->parameter[0] = {"w", 2, {WIDTH, WIDTH}, -1, 0, true, Z3D_INIT_ZEROS, 0};
+            group->parameter[0] = {"w", 2, {WIDTH, WIDTH}, -1, 0, true, Z3D_INIT_ZEROS, 0, false};
             z3d_unit *unit = &model->unit[u];
             snprintf(unit->name, Z3D_NAME, "square.%d", u);
             unit->ops = &SQUARE;
@@ -210,6 +210,21 @@ TEST(Bubble, TransfersTakeTime) {
     of.play();
     EXPECT_NEAR(of.time.seconds, 3.0 * (m + p - 1), 1e-9);
     EXPECT_EQ(of.time.bytes_between_nodes[Z3D_AXES_PIPELINE], 0);
+}
+
+// Once the pipeline is full, transfers of an interleaved schedule are hidden: what a stage needs
+// next is started before, and does not queue behind what has time. More micro-batches take their
+// work longer, and nothing else.
+TEST(Bubble, TransfersAreHiddenInAFullPipeline) {
+    const int p = 4, v = 3;
+    double seconds[2];
+    for (int n = 0; n < 2; n++) {
+        Pipeline of(Z3D_SCHEDULE_INTERLEAVED, p, v, (n + 3) * p);
+        of.hardware.link_bandwidth = 1e-9 * WIDTH * WIDTH * 4 / 0.0625;
+        of.play();
+        seconds[n] = of.time.seconds;
+    }
+    EXPECT_NEAR(seconds[1] - seconds[0], 3.0 * v * p, 1e-9);
 }
 
 // What moves data takes from compute: without overlap every transfer is paid for at both ends.

@@ -40,7 +40,7 @@ class Generation : public ::testing::Test {
 
     static Answers generate(const std::string &more, bool prompts = true) {
         std::vector<std::string> lines;
-        std::istringstream in("generate.tokens=6\n" + more);
+        std::istringstream in("generate.tokens=6\ntraining.threads=1\n" + more);
         for (std::string line; std::getline(in, line);) lines.push_back(line);
         std::vector<char *> assignments;
         for (std::string &line : lines) assignments.push_back(line.data());

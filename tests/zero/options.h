@@ -1,4 +1,4 @@
-// What tests of zero/ vary: a tiny GPT, how it is divided, and how its step is made.
+// What tests of zero/ vary: a tiny model, how it is divided, and how its step is made.
 #ifndef ZERO3D_TESTS_ZERO_OPTIONS_H
 #define ZERO3D_TESTS_ZERO_OPTIONS_H
 
@@ -10,6 +10,7 @@
 
 extern "C" {
 #include "src/model/gpt/gpt.h"
+#include "src/model/llama/llama.h"
 #include "zero/zero.h"
 }
 
@@ -17,7 +18,11 @@ extern "C" {
 
 namespace harness {
 
+// QWEN is a Llama with all that it may have. Both have 2 heads of keys and values.
+enum Kind { GPT, LLAMA, QWEN };
+
 struct Options {
+    Kind kind = GPT;
     int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
     int chunks = 1;                         // of each pipeline stage
     z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
@@ -38,7 +43,7 @@ struct Options {
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
-    bool tied = true; // the head's table is the embedding's
+    bool tied = true; // GPT: the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     int64_t generate_batch = 0;
     bool inference = false;
@@ -61,7 +66,30 @@ struct Options {
         return grad_fp32 ? Z3D_F32 : dtype;
     }
 
+    z3d_status create_llama(z3d_model **out) const {
+        z3d_llama_config llama{};
+        llama.num_layers = layers;
+        llama.hidden_size = hidden;
+        llama.num_heads = heads;
+        llama.num_key_value_heads = 2;
+        llama.head_dim = 10;
+        llama.intermediate_size = 44;
+        llama.seq_length = sequence;
+        llama.vocab_size = vocabulary;
+        llama.vocab_multiple = 8;
+        llama.sliding_window = kind == QWEN ? 5 : 0;
+        llama.attention_dropout = dropout;
+        llama.init_std = 0.08;
+        llama.rms_norm_eps = 1e-5;
+        llama.rope.theta = 100;
+        llama.attention_bias = llama.qk_norm = llama.tie_word_embeddings = kind == QWEN;
+        llama.tensor_size = tensor;
+        llama.sequence_parallel = sequence_parallel;
+        return z3d_llama_create(&llama, out);
+    }
+
     z3d_status create_model(z3d_model **out) const {
+        if (kind != GPT) return create_llama(out);
         z3d_gpt_config gpt{};
         gpt.num_layers = layers;
         gpt.hidden_size = hidden;
@@ -129,8 +157,9 @@ inline const Schedule SCHEDULES[] = {{Z3D_SCHEDULE_1F1B, 1},
                                      {Z3D_SCHEDULE_ZB_V, 2}};
 
 inline std::string name_of(const Options &o) {
-    return "stage" + std::to_string(o.stage) + " tensor" + std::to_string(o.tensor) + " data" +
-           std::to_string(o.data) +
+    static const char *const kinds[] = {"", "llama ", "qwen "};
+    return kinds[o.kind] + std::string("stage") + std::to_string(o.stage) + " tensor" +
+           std::to_string(o.tensor) + " data" + std::to_string(o.data) +
            (o.pipeline == 1 ? ""
                             : " pipeline" + std::to_string(o.pipeline) + " chunks" +
                                   std::to_string(o.chunks) + " " + z3d_schedule_name(o.schedule)) +

@@ -88,6 +88,9 @@ std::vector<Options> topologies() {
                 o.tensor = tensor, o.pipeline = pipeline, o.stage = stage;
                 o.sequence_parallel = tensor > 1 && stage == 1;
                 all.push_back(o);
+                if (stage == 0) continue;
+                o.kind = stage == 1 ? harness::LLAMA : harness::QWEN;
+                all.push_back(o);
             }
     return all;
 }

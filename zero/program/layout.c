@@ -5,11 +5,18 @@
 
 #include "zero/zero.h"
 
-/* Parameters are sorted by this, so that a shard is at most four ranges: decayed ones before plain
- * ones, the replicated of both next to each other. */
-static int range_class(const z3d_parameter *parameter) {
-    bool replicated = parameter->split_dim < 0;
-    return parameter->weight_decay ? replicated : 3 - replicated;
+enum { RANGE_CLASSES = 6 };
+
+/* Parameters are sorted by this, so that a shard is at most six ranges: decayed ones before plain
+ * ones, the partial of both next to each other. */
+static int range_class(const z3d_model *model, const z3d_parameter *parameter) {
+    int class = z3d_parameter_is_partial(model, parameter) ? 2 : parameter->split_dim < 0 ? 1 : 0;
+    return parameter->weight_decay ? class : RANGE_CLASSES - 1 - class;
+}
+
+static z3d_range range_of(const z3d_model *model, const z3d_parameter *parameter, int64_t first) {
+    return (z3d_range){first, 0, parameter->weight_decay, parameter->split_dim < 0,
+                       z3d_parameter_is_partial(model, parameter)};
 }
 
 static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mesh *mesh,
@@ -19,11 +26,12 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
     out->shard_axes = Z3D_AXES_DATA;
     out->rows = z3d_mesh_size(mesh, out->shard_axes);
     out->own = z3d_mesh_index(mesh, out->shard_axes, mesh->rank);
-    for (int class = 0; class < 4; class ++) {
-        z3d_range range = {out->elements, 0, class < 2, class == 1 || class == 2};
+    for (int class = 0; class < RANGE_CLASSES; class ++) {
+        z3d_range range = {.first = out->elements};
         for (int i = 0; i < group->num_parameters; i++) {
             const z3d_parameter *p = &group->parameter[i];
-            if (range_class(p) != class) continue;
+            if (range_class(model, p) != class) continue;
+            range = range_of(model, p, range.first);
             out->offset[i] = out->elements;
             if (!z3d_add_i64(out->elements, z3d_parameter_local_elements(p, tensor_size),
                              &out->elements))
@@ -33,8 +41,7 @@ static z3d_status lay_out_group(const z3d_model *model, int index, const z3d_mes
         range.count = out->elements - range.first;
         if (range.count == 0) continue;
         out->range[out->num_ranges++] = range;
-        /* Each tensor rank saw its own rows of the activations only. */
-        if (range.replicated && model->sequence_parallel) out->replica_axes = Z3D_AXES_TENSOR;
+        if (range.partial) out->replica_axes = Z3D_AXES_TENSOR;
     }
     out->shard = z3d_round_up((out->elements + out->rows - 1) / out->rows, Z3D_SHARD_ALIGN);
     if (!z3d_mul_i64(out->shard, out->rows, &out->padded))
@@ -294,12 +301,11 @@ int64_t z3d_layout_largest(const z3d_layout *layout) {
     return largest;
 }
 
-void z3d_layout_replicated_part(const z3d_layout *layout, int group, int64_t *first,
-                                int64_t *count) {
+void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first, int64_t *count) {
     *first = *count = 0;
     for (int r = 0; r < layout->group[group].num_ranges; r++) {
         z3d_range range;
-        if (!layout->group[group].range[r].replicated ||
+        if (!layout->group[group].range[r].partial ||
             !z3d_layout_shard_range(layout, group, r, &range))
             continue;
         if (*count == 0) *first = range.first;

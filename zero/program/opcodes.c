@@ -224,7 +224,7 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
     *count = in->count;
     switch (z3d_opcode_info_of(in->opcode)->rules) {
     case Z3D_CLASS_ALL_REDUCE: /* in the flat buffer */
-        z3d_layout_replicated_part(program->layout, in->group, first, count);
+        z3d_layout_partial_part(program->layout, in->group, first, count);
         break;
     case Z3D_CLASS_EXCHANGE:
         *count = z3d_control_count(program);

@@ -48,7 +48,7 @@
     X(SEND_GRADS, send_grads, SEND, GROUP, PIPELINE, GRADIENTS, SHARD, COUNT, TRAIN)               \
     X(RECV_GRADS, recv_grads, RECV, GROUP, PIPELINE, GRADIENTS, COUNT, GRADIENTS, TRAIN)           \
     X(ADD_GRADS, add_grads, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                  \
-    /* all-reduce of the kept own shard's part that is of group g's replicated parameters */       \
+    /* all-reduce of the kept own shard's part that is partial gradients */                        \
     X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, REPLICA, GRADIENTS, COUNT, SHARD, TRAIN)  \
     /* norm, overflow, loss, stop: one small collective */                                         \
     X(STEP_CONTROL, step_control, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, TRAIN)                \

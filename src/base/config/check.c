@@ -52,10 +52,16 @@ static void complain(void *checker, const char *key, const char *message) {
     config_complain(checker, key, "%s", message);
 }
 
+static void idle(void *checker, const char *key, const char *cause, const char *because) {
+    config_checker *k = checker;
+    config_refuse_idle(k, &(idle_key){key, !config_is_standard(k->c, key)}, 1,
+                       &(idle_reason){{cause}, because, NULL, false});
+}
+
 /* The model's own limits. */
 static void check_model(config_checker *k) {
     if (!k->rules || !config_sound(k, "model.type", NULL)) return;
-    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain});
+    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle});
 }
 
 /* What only several tensor ranks do. */
@@ -401,12 +407,20 @@ static void check_unused_parts(config_checker *k) {
         {"data.validation"}, "without data.validation", "set data.validation", false};
     const idle_reason no_prompt = {
         {"generate.prompt"}, "without generate.prompt", "set generate.prompt", false};
-    const idle_reason bytes = {
-        {"data.tokenizer"}, "with data.tokenizer bytes", "set data.tokenizer to gpt2", false};
+    const idle_reason bytes = {{"data.tokenizer"},
+                               "with data.tokenizer bytes",
+                               "set data.tokenizer to gpt2 or huggingface",
+                               false};
+    const idle_reason one_file = {{"data.tokenizer"},
+                                  "with data.tokenizer huggingface: tokenizer.json has its own",
+                                  "leave it out",
+                                  false};
     if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
     if (!c->generate_prompt || !*c->generate_prompt)
         config_refuse_idle(k, generate, sizeof generate / sizeof *generate, &no_prompt);
-    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) config_refuse_idle(k, files, 2, &bytes);
+    if (c->data_tokenizer == Z3D_TOKENIZER_BYTES) config_refuse_idle(k, files, 2, &bytes);
+    if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
+        config_refuse_idle(k, files + 1, 1, &one_file);
 }
 
 void config_check_into(config_checker *k) {

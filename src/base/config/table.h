@@ -158,6 +158,8 @@ void config_settle_peers(config_checker *k);
 /* A key's value as YAML. */
 void config_append_value(z3d_string *out, const z3d_config *config, const config_key *key,
                          int indent);
+/* Whether a key has its default's value. */
+bool config_is_standard(const z3d_config *config, const char *path);
 /* The keys that are set, as YAML. */
 void config_write_set(const z3d_config *config, z3d_string *out);
 

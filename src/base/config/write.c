@@ -104,6 +104,22 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
     }
 }
 
+bool config_is_standard(const z3d_config *config, const char *path) {
+    const config_key *key = &config_table[config_find(path)];
+    z3d_config *standard = NULL;
+    z3d_string here = {0}, there = {0};
+    bool equal = false;
+    if (z3d_config_create(&standard) == Z3D_OK) {
+        config_append_value(&here, config, key, 0);
+        config_append_value(&there, standard, key, 0);
+        equal = !here.failed && !there.failed && strcmp(here.text, there.text) == 0;
+    }
+    z3d_config_destroy(standard);
+    z3d_string_free(&here);
+    z3d_string_free(&there);
+    return equal;
+}
+
 /* Opens the sections of `path` that `before` is not in; returns the depth of the key. */
 static int open_sections(z3d_string *out, const char *before, const char *path) {
     int depth = 0;

@@ -43,6 +43,10 @@ int64_t z3d_kernel_scratch(const z3d_kernel *kernel, int threads) {
         return z3d_scratch_bias_backward(&kernel->as.bias_backward);
     case Z3D_KERNEL_layernorm_backward:
         return z3d_scratch_layernorm_backward(&kernel->as.layernorm_backward);
+    case Z3D_KERNEL_rmsnorm_backward:
+        return z3d_scratch_rmsnorm_backward(&kernel->as.rmsnorm_backward);
+    case Z3D_KERNEL_rotary:
+        return z3d_scratch_rotary(&kernel->as.rotary);
     case Z3D_KERNEL_embedding_backward:
         return z3d_scratch_embedding_backward(&kernel->as.embedding_backward);
     default:

@@ -34,5 +34,9 @@ static z3d_status create(const z3d_config *config, z3d_model **out) {
     return z3d_gpt_create(&gpt, out);
 }
 
-const z3d_model_type z3d_gpt_type = {
-    .name = "gpt2", .check = check, .sizes = sizes, .create = create, .interop = &z3d_gpt_interop};
+const z3d_model_type z3d_gpt_type = {.name = "gpt2",
+                                     .keys = (const char *const[]){"model.hidden_dropout", NULL},
+                                     .check = check,
+                                     .sizes = sizes,
+                                     .create = create,
+                                     .interop = &z3d_gpt_interop};

@@ -14,6 +14,7 @@ typedef struct slot {
     z3d_sequence sequence;
     z3d_string text;
     size_t told; /* bytes of it that were pieces */
+    bool begins; /* the next token begins a text */
 } slot;
 
 typedef struct generation {
@@ -21,21 +22,11 @@ typedef struct generation {
     const z3d_generate_options *options;
     z3d_decoder decoder;
     slot *slot;              /* [batch] */
-    z3d_sequence **sequence; /* [batch], as the decoder wants them */
+    z3d_sequence **sequence; /* [batch] */
     z3d_answers answers;
     int64_t next; /* the first prompt that nobody has */
     int32_t *scratch;
 } generation;
-
-z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                             z3d_prompt *out) {
-    size_t encoded;
-    Z3D_TRY(z3d_new(length + 1, sizeof *out->token, "a prompt's tokens", &out->token));
-    out->token[0] = tokenizer->end_of_text;
-    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, out->token + 1, &encoded));
-    out->length = 1 + (int64_t)encoded;
-    return Z3D_OK;
-}
 
 static z3d_status prepare(generation *g, z3d_engine *engine) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
@@ -76,6 +67,7 @@ static z3d_status begin(generation *g, int64_t index) {
     s->prompt = prompt;
     s->index = index;
     s->told = 0;
+    s->begins = prompt->empty;
     z3d_string_clear(&s->text);
     s->sequence = (z3d_sequence){.length = prompt->length};
     g->sequence[i] = &s->sequence;
@@ -112,10 +104,13 @@ static z3d_round look(const generation *g) {
 
 static z3d_status append_token(generation *g, slot *s, int32_t token) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
-    if (token == tokenizer->end_of_text)
+    const size_t before = s->text.length;
+    const bool ends = token == tokenizer->end_of_text;
+    if (ends)
         z3d_string_append(&s->text, "\n<|endoftext|>\n");
     else
-        Z3D_TRY(tokenizer->ops->decode(tokenizer, &token, 1, &s->text));
+        Z3D_TRY(tokenizer->ops->decode(tokenizer, &token, 1, s->begins, &s->text));
+    s->begins = ends || (s->begins && s->text.length == before);
     return s->text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
 }
 

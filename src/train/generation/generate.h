@@ -21,17 +21,14 @@ typedef struct z3d_sampling {
                      all */
 } z3d_sampling;
 
-/* A prompt as tokens. It follows an end-of-text token, as at the start of a document. */
+/* A prompt as tokens (z3d_tokenizer_prompt). */
 typedef struct z3d_prompt {
     int32_t *token;
     int64_t length;      /* at least 1 */
+    bool empty;          /* it has no text: its answer begins one */
     int64_t tokens;      /* to generate at most */
     uint64_t seed, line; /* the draw of token i is a pure function of (seed, line, i) */
 } z3d_prompt;
-
-/* Sets token and length; free(token). ERR_MEMORY. */
-z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                             z3d_prompt *out);
 
 typedef struct z3d_answer {
     const char *text; /* any bytes: the new text only, a document's end as a line "<|endoftext|>" */

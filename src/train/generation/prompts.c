@@ -8,6 +8,16 @@
 
 enum { MOST_TOKENS = 1000000, MOST_ERRORS = 20 };
 
+z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                             z3d_prompt *out) {
+    z3d_token_list list = {0};
+    z3d_status status = z3d_tokenizer_prompt(tokenizer, text, length, &list);
+    out->token = list.id;
+    out->length = (int64_t)list.count;
+    out->empty = length == 0;
+    return status;
+}
+
 /* ---- what an answer keeps of its line ---- */
 
 static void append_key(const z3d_json *value, z3d_string *out) {
@@ -93,7 +103,9 @@ static z3d_status take_line(const z3d_json_lines *lines, const char *text, size_
     Z3D_TRY(take_number(lines, "seed", 0, INT64_MAX, &seed));
     prompt->seed = seed >= 0 ? (uint64_t)seed : defaults->seed;
     prompt->line = seed >= 0 ? 0 : (uint64_t)lines->line - 1;
-    Z3D_TRY(z3d_prompt_encode(tokenizer, text, length, prompt));
+    z3d_status status = z3d_prompt_encode(tokenizer, text, length, prompt);
+    if (status != Z3D_OK)
+        return z3d_error_context(status, "%s:%lld", lines->path, (long long)lines->line);
     if (prompt->length > defaults->positions)
         return Z3D_ERROR(Z3D_ERR_DATA,
                          "%s:%lld: the prompt has %lld tokens, but the model sees %lld "

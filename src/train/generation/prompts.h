@@ -1,8 +1,12 @@
-/* Files of prompts and of answers: JSON lines. */
+/* Prompts as tokens; files of prompts and of answers: JSON lines. */
 #ifndef ZERO3D_TRAIN_PROMPTS_H
 #define ZERO3D_TRAIN_PROMPTS_H
 
 #include "src/train/generation/generate.h"
+
+/* Sets token, length and empty; free(token), also after a failure. Errors: encode's. */
+z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                             z3d_prompt *out);
 
 typedef struct z3d_prompts {
     z3d_prompt *prompt;

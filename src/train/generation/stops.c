@@ -6,16 +6,15 @@
 
 /* The one token that a text is, if it has no text of its own; else -1. */
 static z3d_status special_token(z3d_tokenizer *tokenizer, const char *text, int32_t *out) {
-    size_t length = strlen(text), count;
-    int32_t *ids;
+    z3d_token_list ids = {0};
     z3d_string back = {0};
     *out = -1;
-    Z3D_TRY(z3d_new(length, sizeof *ids, "a stop", &ids));
-    z3d_status status = tokenizer->ops->encode(tokenizer, text, length, ids, &count);
-    if (status == Z3D_OK && count == 1) status = tokenizer->ops->decode(tokenizer, ids, 1, &back);
-    if (status == Z3D_OK && count == 1 && back.length == 0) *out = ids[0];
+    z3d_status status = tokenizer->ops->encode(tokenizer, text, strlen(text), &ids);
+    bool one = status == Z3D_OK && ids.count == 1;
+    if (one) status = tokenizer->ops->decode(tokenizer, ids.id, 1, false, &back);
+    if (one && status == Z3D_OK && back.length == 0) *out = ids.id[0];
     z3d_string_free(&back);
-    free(ids);
+    z3d_token_list_free(&ids);
     return status;
 }
 

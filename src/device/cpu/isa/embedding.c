@@ -211,18 +211,3 @@ z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     }
     return Z3D_OK;
 }
-
-z3d_status Z3D_CPU_NAME(cache_store)(z3d_cpu *cpu, const z3d_kernel *kernel) {
-    (void)cpu;
-    const z3d_cache_store *store = &kernel->as.cache_store;
-    const size_t bytes = (size_t)store->cols * z3d_dtype_size(store->dtype);
-    for (int64_t b = 0; b < store->batch; b++)
-        for (int64_t i = 0; i < store->seq; i++) {
-            const int64_t row = store->starts[b] + i;
-            if (row >= store->capacity) continue;
-            memcpy(element_to_write(store->cache, store->dtype,
-                                    (b * store->capacity + row) * store->cols),
-                   element(store->x, store->dtype, (b * store->seq + i) * store->stride), bytes);
-        }
-    return Z3D_OK;
-}

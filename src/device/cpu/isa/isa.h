@@ -25,6 +25,7 @@
 #define X(name) z3d_status Z3D_CPU_NAME(name)(z3d_cpu * cpu, const z3d_kernel *kernel);
 Z3D_KERNEL_MAP(X)
 #undef X
+void Z3D_CPU_NAME(attention_decode)(z3d_cpu *cpu, const z3d_attention_forward *kernel);
 void Z3D_CPU_NAME(portable_gemm)(int64_t m, int64_t n, int64_t k, bool ta, bool tb, const float *a,
                                  int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
                                  bool accumulate);

@@ -45,6 +45,12 @@ static inline float lanes_total(const lanes *sum) {
     return lane[0];
 }
 
+static inline void lanes_add_products(lanes *restrict sum, const float *x, const float *y) {
+#pragma GCC unroll 4
+    for (int j = 0; j < LANE_VECTORS; j++)
+        sum->v[j] += LOAD_VECTOR(x + j * VECTOR) * LOAD_VECTOR(y + j * VECTOR);
+}
+
 /* Sum of x[n]. */
 static inline float sum_tile(const float *restrict x, int64_t n) {
     lanes sum = {{{0}}};
@@ -54,6 +60,20 @@ static inline float sum_tile(const float *restrict x, int64_t n) {
         float rest[LANES] = {0};
         memcpy(rest, x + i, (size_t)(n - i) * sizeof *x);
         lanes_add(&sum, rest);
+    }
+    return lanes_total(&sum);
+}
+
+/* Sum of x[n] * y[n]; y may be x. */
+static inline float dot_tile(const float *x, const float *y, int64_t n) {
+    lanes sum = {{{0}}};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) lanes_add_products(&sum, x + i, y + i);
+    if (i < n) {
+        float rest_x[LANES] = {0}, rest_y[LANES] = {0};
+        memcpy(rest_x, x + i, (size_t)(n - i) * sizeof *x);
+        memcpy(rest_y, y + i, (size_t)(n - i) * sizeof *y);
+        lanes_add_products(&sum, rest_x, rest_y);
     }
     return lanes_total(&sum);
 }

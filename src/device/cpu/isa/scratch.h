@@ -27,6 +27,16 @@ static inline int64_t z3d_scratch_layernorm_backward(const z3d_layernorm_backwar
            (int64_t)sizeof(float);
 }
 
+static inline int64_t z3d_scratch_rmsnorm_backward(const z3d_rmsnorm_backward *kernel) {
+    return z3d_row_chunks(kernel->rows * kernel->heads) * z3d_partial_stride(kernel->cols) *
+           (int64_t)sizeof(float);
+}
+
+/* Each pair's angle per position. */
+static inline int64_t z3d_scratch_rotary(const z3d_rotary *kernel) {
+    return kernel->head_dim / 2 * (int64_t)sizeof(float);
+}
+
 /* The rows sorted by token: two arrays of keys. */
 static inline int64_t z3d_scratch_embedding_backward(const z3d_embedding_backward *kernel) {
     return 2 * kernel->rows * (int64_t)sizeof(uint64_t);

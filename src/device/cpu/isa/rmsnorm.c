@@ -1,0 +1,136 @@
+/* Root mean square normalization (Zhang and Sennrich, 1910.07467), of whole rows or of the heads
+ * within them. A vector is `cols` elements: vector v is head v % heads of row v / heads. */
+#include "src/device/cpu/isa/lanes.h"
+#include "src/device/cpu/isa/partials.h"
+
+static int64_t vector_at(int64_t v, int64_t heads, int64_t cols, int64_t stride) {
+    return v / heads * stride + v % heads * cols;
+}
+
+static float reciprocal_of_rms(const z3d_rmsnorm_forward *norm, int64_t at) {
+    float tile[TILE], sum = 0.0f;
+    for (int64_t column = 0; column < norm->cols; column += TILE) {
+        const int64_t n = min_int64(TILE, norm->cols - column);
+        const float *x = load_tile(tile, norm->x, norm->dtype, at + column, n);
+        sum += dot_tile(x, x, n);
+    }
+    return 1.0f / sqrtf(sum / (float)norm->cols + norm->epsilon);
+}
+
+static void forward_vectors(const void *context, int64_t first, int64_t end) {
+    const z3d_rmsnorm_forward *norm = context;
+    const int64_t cols = norm->cols;
+    for (int64_t v = first; v < end; v++) {
+        const int64_t at = vector_at(v, norm->heads, cols, norm->x_stride);
+        const int64_t to = vector_at(v, norm->heads, cols, norm->y_stride);
+        const float rstd = reciprocal_of_rms(norm, at);
+        if (norm->rstd) norm->rstd[v] = rstd;
+        for (int64_t column = 0; column < cols; column += TILE) {
+            const int64_t n = min_int64(TILE, cols - column);
+            float x_tile[TILE], weight_tile[TILE];
+            const float *x = load_tile(x_tile, norm->x, norm->dtype, at + column, n);
+            const float *weight = load_tile(weight_tile, norm->weight, norm->dtype, column, n);
+            float *y = open_tile(x_tile, norm->y, norm->dtype, to + column);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) y[j] = x[j] * rstd * weight[j];
+            close_tile(y, norm->y, norm->dtype, to + column, n);
+        }
+    }
+}
+
+z3d_status Z3D_CPU_NAME(rmsnorm_forward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_rmsnorm_forward *norm = &kernel->as.rmsnorm_forward;
+    REQUIRE_FLOAT(rmsnorm_forward, norm->dtype);
+    for_rows(cpu, norm->rows * norm->heads, norm->cols, forward_vectors, norm);
+    return Z3D_OK;
+}
+
+/* Backward: with g = dy * weight and x^ = x * rstd, dx = rstd * (g - x^ * mean(g x^)). The weight's
+ * gradient is a sum over vectors, by chunks. */
+typedef struct backward {
+    const z3d_rmsnorm_backward *norm;
+    float *partials; /* [chunks, stride] */
+    int64_t vectors, chunks, stride;
+} backward;
+
+/* What one vector adds to the weight's gradient; gives mean(g x^). */
+static float backward_sums(const z3d_rmsnorm_backward *norm, int64_t v, float *weight_sum) {
+    const int64_t cols = norm->cols, at = vector_at(v, norm->heads, cols, norm->x_stride);
+    const int64_t dy_at = vector_at(v, norm->heads, cols, norm->y_stride);
+    const float rstd = norm->rstd[v];
+    float sum = 0.0f;
+    for (int64_t column = 0; column < cols; column += TILE) {
+        const int64_t n = min_int64(TILE, cols - column);
+        float x_tile[TILE], dy_tile[TILE], weight_tile[TILE], product[TILE];
+        const float *x = load_tile(x_tile, norm->x, norm->dtype, at + column, n);
+        const float *dy = load_tile(dy_tile, norm->dy, norm->dtype, dy_at + column, n);
+        const float *weight = load_tile(weight_tile, norm->weight, norm->dtype, column, n);
+        float *restrict weights = weight_sum + column;
+#pragma omp simd
+        for (int64_t j = 0; j < n; j++) {
+            product[j] = dy[j] * (x[j] * rstd);
+            weights[j] += product[j];
+        }
+        sum += dot_tile(product, weight, n);
+    }
+    return sum / (float)cols;
+}
+
+static void backward_input(const z3d_rmsnorm_backward *norm, int64_t v, float mean_gx) {
+    const int64_t cols = norm->cols, at = vector_at(v, norm->heads, cols, norm->x_stride);
+    const int64_t dy_at = vector_at(v, norm->heads, cols, norm->y_stride);
+    const int64_t to = vector_at(v, norm->heads, cols, norm->dx_stride);
+    const float rstd = norm->rstd[v], factor = rstd * mean_gx;
+    for (int64_t column = 0; column < cols; column += TILE) {
+        const int64_t n = min_int64(TILE, cols - column);
+        float x_tile[TILE], dy_tile[TILE], weight_tile[TILE], add_tile[TILE];
+        const float *x = load_tile(x_tile, norm->x, norm->dtype, at + column, n);
+        const float *dy = load_tile(dy_tile, norm->dy, norm->dtype, dy_at + column, n);
+        const float *weight = load_tile(weight_tile, norm->weight, norm->dtype, column, n);
+        float *dx = open_tile(x_tile, norm->dx, norm->dtype, to + column);
+        if (norm->add_to) {
+            const float *add = load_tile(add_tile, norm->add_to, norm->dtype, to + column, n);
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++)
+                dx[j] = add[j] + rstd * (dy[j] * weight[j] - x[j] * factor);
+        } else {
+#pragma omp simd
+            for (int64_t j = 0; j < n; j++) dx[j] = rstd * (dy[j] * weight[j] - x[j] * factor);
+        }
+        close_tile(dx, norm->dx, norm->dtype, to + column, n);
+    }
+}
+
+static void backward_chunks(const void *context, int64_t first, int64_t end) {
+    const backward *b = context;
+    for (int64_t chunk = first; chunk < end; chunk++) {
+        float *weight_sum = b->partials + chunk * b->stride;
+        memset(weight_sum, 0, (size_t)b->norm->cols * sizeof *weight_sum);
+        const int64_t last = b->vectors * (chunk + 1) / b->chunks;
+        for (int64_t v = b->vectors * chunk / b->chunks; v < last; v++)
+            backward_input(b->norm, v, backward_sums(b->norm, v, weight_sum));
+    }
+}
+
+z3d_status Z3D_CPU_NAME(rmsnorm_backward)(z3d_cpu *cpu, const z3d_kernel *kernel) {
+    const z3d_rmsnorm_backward *norm = &kernel->as.rmsnorm_backward;
+    REQUIRE_FLOAT(rmsnorm_backward, norm->dtype);
+    REQUIRE_FLOAT(rmsnorm_backward, norm->gradient_dtype);
+    REQUIRE_SCRATCH(rmsnorm_backward, cpu, z3d_scratch_rmsnorm_backward(norm));
+    const int64_t vectors = norm->rows * norm->heads;
+    const backward b = {.norm = norm,
+                        .partials = (float *)(void *)cpu->scratch,
+                        .vectors = vectors,
+                        .chunks = z3d_row_chunks(vectors),
+                        .stride = z3d_partial_stride(norm->cols)};
+    for_blocks(cpu, b.chunks, 1, vectors * norm->cols / b.chunks, backward_chunks, &b);
+    const fold f = {.partials = b.partials,
+                    .chunks = b.chunks,
+                    .stride = b.stride,
+                    .cols = norm->cols,
+                    .gradient = norm->weight_gradient,
+                    .dtype = norm->gradient_dtype,
+                    .accumulate = norm->accumulate};
+    fold_partials(cpu, &f);
+    return Z3D_OK;
+}

@@ -1,0 +1,88 @@
+/* Describes what models of embedding, blocks and head share. */
+#include "src/model/transformer.h"
+
+#include <math.h>
+#include <stdio.h>
+
+z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, int split_dim,
+                                 z3d_init init, double std) {
+    z3d_parameter *p = &group->parameter[group->num_parameters++];
+    snprintf(p->name, sizeof p->name, "%s", name);
+    p->split_dim = split_dim;
+    p->init = init;
+    p->standard_deviation = (float)std;
+    p->weight_decay = init == Z3D_INIT_NORMAL;
+    return p;
+}
+
+void z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim, z3d_init init,
+                    int64_t size) {
+    z3d_parameter *p = z3d_add_parameter(group, name, split_dim, init, 0);
+    p->dims = 1;
+    p->shape[0] = size;
+}
+
+z3d_parameter *z3d_add_matrix(z3d_parameter_group *group, const char *name, int split_dim,
+                              double std, int64_t out, int64_t in) {
+    z3d_parameter *p = z3d_add_parameter(group, name, split_dim, Z3D_INIT_NORMAL, std);
+    p->dims = 2;
+    p->shape[0] = out;
+    p->shape[1] = in;
+    return p;
+}
+
+double z3d_residual_std(const z3d_transformer *shape) {
+    return shape->init_std / sqrt(2.0 * (double)shape->num_layers);
+}
+
+void z3d_add_token_table(z3d_parameter_group *group, const char *name,
+                         const z3d_transformer *shape) {
+    snprintf(group->name, sizeof group->name, "%s", name);
+    z3d_add_matrix(group, "weight", 0, shape->init_std, shape->vocab_size, shape->hidden_size)
+        ->padded_dim = shape->padded_vocab;
+}
+
+void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
+                        const z3d_transformer_units *units) {
+    int layers = (int)shape->num_layers, last = layers + 1;
+    for (int i = 0; i <= last; i++) {
+        z3d_unit *unit = &model->unit[i];
+        unit->data = shape;
+        unit->index = i;
+        if (i == last) continue;
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+            bool split = z3d_model_splits_rows(model, (z3d_mode)mode);
+            unit->output_elements[mode] =
+                model->tokens[mode] * shape->hidden_size / (split ? shape->tensor_size : 1);
+        }
+    }
+
+    z3d_unit *embedding = &model->unit[0];
+    snprintf(embedding->name, sizeof embedding->name, "embedding");
+    embedding->ops = &z3d_embedding_ops;
+    embedding->kind = Z3D_KIND_EMBEDDING;
+    embedding->num_groups = shape->learned_positions ? 2 : 1;
+    embedding->group[0] = units->embedding[0];
+    embedding->group[1] = units->embedding[1];
+
+    for (int i = 0; i < layers; i++) {
+        z3d_unit *block = &model->unit[i + 1];
+        snprintf(block->name, sizeof block->name, "%s.%d", units->block, i);
+        block->ops = units->block_ops;
+        block->kind = Z3D_KIND_BLOCK;
+        block->checkpoint = true;
+        block->cache_elements = model->positions * units->cache_columns;
+        block->num_groups = 1;
+        block->group[0] = units->first_block + i;
+    }
+
+    z3d_unit *head = &model->unit[last];
+    snprintf(head->name, sizeof head->name, "head");
+    head->ops = &z3d_head_ops;
+    head->kind = Z3D_KIND_HEAD;
+    head->num_groups = 2;
+    head->group[0] = units->table;
+    head->group[1] = units->norm;
+    head->output_elements[Z3D_MODE_PREFILL] = shape->padded_vocab;
+    head->output_elements[Z3D_MODE_DECODE] = shape->padded_vocab;
+}

@@ -1,0 +1,249 @@
+/* Llama's transformer block, pre-norm:
+ *
+ *   x1  = x  + o_proj(attention(q, k, v of input_layernorm x))
+ *   out = x1 + down_proj(silu(gate) * up of post_attention_layernorm x1)
+ *
+ * Each half is column-parallel products and one row-parallel product: two sums over the tensor
+ * group forward, two backward. Kept for backward besides the input: the norms' outputs, queries,
+ * keys and values, the attention, x1, gate and up, and the statistics; the product of gate and up
+ * is computed again. A lean run computes the norms' outputs and the attention again, too. A
+ * recompute without output stops before the last product, and so before the second sum. Between the
+ * halves of backward lie the gradients of gate and up, of queries, keys and values, those of the
+ * two residual branches, and a lean run's attention.
+ *
+ * With sequence parallelism norms and residuals work on a rank's own rows, and the products' inputs
+ * are gathered first, as in GPT's block. */
+#include "src/model/llama/units.h"
+
+/* What forward saves for backward, in the order of allocation. */
+typedef struct block_saved {
+    void *input, *attention, *x1, *post, *gate_up; /* input, post: the norms' outputs */
+    z3d_norm input_norm, post_norm;
+    llama_heads_saved heads;
+} block_saved;
+
+static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
+    const z3d_llama *llama = llama_of(run);
+    const int64_t rows = z3d_unit_rows(run), own = z3d_unit_own_rows(run).count;
+    const int64_t hidden = z3d_row_bytes(run, llama->shape.hidden_size);
+    const int64_t attention = z3d_row_bytes(run, llama->local_heads * llama->config.head_dim);
+    saved->input = saved->post = saved->attention = NULL;
+    if (!run->lean) {
+        Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->input));
+        Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->post));
+        Z3D_TRY(z3d_unit_take_saved(run, rows, attention, &saved->attention));
+    }
+    saved->input_norm = (z3d_norm){.weight = llama->place[LLAMA_INPUT_NORM], .x = run->input};
+    Z3D_TRY(z3d_norm_take_saved(run, own, &saved->input_norm));
+    Z3D_TRY(z3d_llama_heads_take_saved(run, &saved->heads));
+    Z3D_TRY(z3d_unit_take_saved(run, own, hidden, &saved->x1));
+    saved->post_norm = (z3d_norm){.weight = llama->place[LLAMA_POST_NORM], .x = saved->x1};
+    Z3D_TRY(z3d_norm_take_saved(run, own, &saved->post_norm));
+    return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, 2 * llama->local_inner),
+                               &saved->gate_up);
+}
+
+/* ---- layers without a bias ---- */
+
+static z3d_linear layer_at(const z3d_unit_run *run, llama_parameter weight, int64_t in,
+                           int64_t out) {
+    return z3d_unit_linear(run, 0, llama_of(run)->place[weight], -1, z3d_unit_rows(run), in, out);
+}
+
+static z3d_linear o_layer(const z3d_unit_run *run) {
+    const z3d_llama *llama = llama_of(run);
+    return layer_at(run, LLAMA_O, llama->local_heads * llama->config.head_dim,
+                    llama->shape.hidden_size);
+}
+
+static z3d_linear gate_up_layer(const z3d_unit_run *run) {
+    const z3d_llama *llama = llama_of(run);
+    return layer_at(run, LLAMA_GATE, llama->shape.hidden_size, 2 * llama->local_inner);
+}
+
+static z3d_linear down_layer(const z3d_unit_run *run) {
+    const z3d_llama *llama = llama_of(run);
+    return layer_at(run, LLAMA_DOWN, llama->local_inner, llama->shape.hidden_size);
+}
+
+/* ---- forward ---- */
+
+/* *y (in workspace if it is not kept) = a norm of all rows. */
+static z3d_status normalise(z3d_unit_run *run, const z3d_norm *norm, void **y) {
+    if (run->lean)
+        Z3D_TRY(z3d_unit_take_workspace(run, z3d_unit_rows(run),
+                                        z3d_row_bytes(run, llama_of(run)->shape.hidden_size), y));
+    return z3d_norm_forward_all(run, norm, *y);
+}
+
+/* saved->attention = the local heads' attention. */
+static z3d_status attend(const z3d_unit_run *run, const block_saved *saved,
+                         const llama_heads *heads) {
+    const z3d_llama *llama = llama_of(run);
+    const z3d_llama_config *c = &llama->config;
+    z3d_keys keys = {.k = heads->part[1], .v = heads->part[2], .stride = heads->stride[1]};
+    Z3D_TRY(z3d_keys_find(run, llama->local_kv_heads * c->head_dim, &keys));
+    return Z3D_LAUNCH(
+        run->device, attention_forward, .q = heads->part[0], .k = keys.k, .v = keys.v,
+        .out = saved->attention, .log_sum_exp = saved->heads.log_sum_exp,
+        .starts = z3d_unit_starts(run), .batch = run->batch, .seq = run->tokens,
+        .capacity = keys.capacity, .heads = llama->local_heads, .kv_heads = llama->local_kv_heads,
+        .head_dim = c->head_dim, .first_head = llama->local_heads * z3d_group_index(run->tensor),
+        .q_stride = heads->stride[0], .kv_stride = keys.stride, .window = c->sliding_window,
+        .dtype = run->dtype, .dropout = z3d_unit_dropout(run, c->attention_dropout, "attention"));
+}
+
+static z3d_status attention_half(z3d_unit_run *run, block_saved *saved) {
+    z3d_linear o = o_layer(run);
+    int64_t mark = z3d_unit_workspace_mark(run);
+    llama_heads heads;
+    if (run->lean)
+        Z3D_TRY(z3d_unit_take_workspace(run, o.rows, z3d_row_bytes(run, o.in), &saved->attention));
+    int64_t inside = z3d_unit_workspace_mark(run);
+    Z3D_TRY(normalise(run, &saved->input_norm, &saved->input));
+    Z3D_TRY(z3d_llama_heads_forward(run, &saved->heads, saved->input, &heads));
+    Z3D_TRY(attend(run, saved, &heads));
+    z3d_unit_workspace_release(run, inside);
+    Z3D_TRY(z3d_residual_forward(run, &o, saved->attention, run->input, "projection", saved->x1));
+    z3d_unit_workspace_release(run, mark);
+    return Z3D_OK;
+}
+
+static z3d_status swiglu(const z3d_unit_run *run, const z3d_linear *down, const void *gate_up,
+                         void *y) {
+    return Z3D_LAUNCH(run->device, swiglu_forward, .x = gate_up, .y = y, .rows = down->rows,
+                      .cols = down->in, .dtype = run->dtype);
+}
+
+static z3d_status forward(z3d_unit_run *run) {
+    z3d_tensor_lane lane = z3d_transformer_lane(run);
+    block_saved saved;
+    void *inner;
+    Z3D_TRY(take_saved(run, &saved));
+    Z3D_TRY(attention_half(run, &saved));
+    z3d_linear gate_up = gate_up_layer(run), down = down_layer(run);
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(normalise(run, &saved.post_norm, &saved.post));
+    Z3D_TRY(z3d_column_linear_forward(&lane, &gate_up, saved.post, saved.gate_up));
+    z3d_unit_workspace_release(run, mark);
+    if (!run->need_output) return Z3D_OK;
+    Z3D_TRY(z3d_unit_take_workspace(run, down.rows, z3d_row_bytes(run, down.in), &inner));
+    Z3D_TRY(swiglu(run, &down, saved.gate_up, inner));
+    return z3d_residual_forward(run, &down, inner, saved.x1, "mlp", run->output);
+}
+
+/* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
+
+/* output_gradient -> d_x1. */
+static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
+                               void *d_x1) {
+    z3d_tensor_lane lane = z3d_transformer_lane(run);
+    z3d_linear gate_up = gate_up_layer(run), down = down_layer(run);
+    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
+    const int64_t rows = down.rows, bytes = z3d_row_bytes(run, down.in);
+    const void *dy;
+    void *d_gate_up, *inner = NULL, *d_inner = NULL, *d_post = NULL;
+    Z3D_TRY(z3d_residual_backward(run, halves, run->output_gradient, "mlp", &dy));
+    Z3D_TRY(z3d_unit_take_deferred(run, rows, 2 * bytes, &d_gate_up));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    if (input) Z3D_TRY(z3d_unit_take_workspace(run, rows, bytes, &d_inner));
+    if (weight) {
+        Z3D_TRY(z3d_unit_take_workspace(run, rows, bytes, &inner));
+        Z3D_TRY(swiglu(run, &down, saved->gate_up, inner));
+    }
+    Z3D_TRY(z3d_row_linear_backward(&lane, &down, inner, dy, d_inner));
+    if (input)
+        Z3D_TRY(Z3D_LAUNCH(run->device, swiglu_backward, .x = saved->gate_up, .dy = d_inner,
+                           .dx = d_gate_up, .rows = rows, .cols = down.in, .dtype = run->dtype));
+    z3d_unit_workspace_release(run, mark);
+    if (input) Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, gate_up.in), &d_post));
+    if (weight && run->lean) Z3D_TRY(normalise(run, &saved->post_norm, &saved->post));
+    Z3D_TRY(z3d_column_linear_backward(&lane, &gate_up, weight ? saved->post : NULL, d_gate_up,
+                                       d_post));
+    return z3d_norm_backward(run, halves, &saved->post_norm, d_post, run->output_gradient, d_x1);
+}
+
+/* Backward of the heads' attention; a lean run's attention is computed first. */
+static z3d_status heads_backward(z3d_unit_run *run, const block_saved *saved,
+                                 const llama_heads *heads, const void *d_attention, void *d_qkv) {
+    const z3d_llama *llama = llama_of(run);
+    const z3d_llama_config *c = &llama->config;
+    const llama_heads d = z3d_llama_heads_of(run, d_qkv);
+    return Z3D_LAUNCH(
+        run->device, attention_backward, .q = heads->part[0], .k = heads->part[1],
+        .v = heads->part[2], .out = saved->attention, .dout = d_attention,
+        .log_sum_exp = saved->heads.log_sum_exp, .dq = d.part[0], .dk = d.part[1], .dv = d.part[2],
+        .batch = run->batch, .seq = run->tokens, .heads = llama->local_heads,
+        .kv_heads = llama->local_kv_heads, .head_dim = c->head_dim,
+        .first_head = llama->local_heads * z3d_group_index(run->tensor), .q_stride = d.stride[0],
+        .kv_stride = d.stride[1], .window = c->sliding_window, .dtype = run->dtype,
+        .dropout = z3d_unit_dropout(run, c->attention_dropout, "attention"));
+}
+
+/* d_x1 -> d_qkv: backward of o_proj and of the heads. */
+static z3d_status o_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
+                             const void *d_x1, void *d_qkv) {
+    z3d_tensor_lane lane = z3d_transformer_lane(run);
+    z3d_linear o = o_layer(run);
+    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
+    const int64_t bytes = z3d_row_bytes(run, o.in);
+    const void *dy;
+    void *d_attention = NULL;
+    llama_heads heads;
+    if (run->lean) Z3D_TRY(z3d_unit_take_deferred(run, o.rows, bytes, &saved->attention));
+    if (input) Z3D_TRY(z3d_llama_heads_again(run, &saved->heads, &heads));
+    if (run->lean && input) Z3D_TRY(attend(run, saved, &heads));
+    Z3D_TRY(z3d_residual_backward(run, halves, d_x1, "projection", &dy));
+    if (input) Z3D_TRY(z3d_unit_take_workspace(run, o.rows, bytes, &d_attention));
+    Z3D_TRY(z3d_row_linear_backward(&lane, &o, weight ? saved->attention : NULL, dy, d_attention));
+    return input ? heads_backward(run, saved, &heads, d_attention, d_qkv) : Z3D_OK;
+}
+
+/* d_x1 -> input_gradient, which may be d_x1. */
+static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
+                                     const void *d_x1) {
+    const z3d_llama *llama = llama_of(run);
+    const bool weight = halves & Z3D_WEIGHT_HALF;
+    const int64_t rows = z3d_unit_rows(run);
+    void *d_qkv, *d_input = NULL;
+    Z3D_TRY(z3d_unit_take_deferred(run, rows, z3d_row_bytes(run, z3d_llama_qkv_columns(llama)),
+                                   &d_qkv));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(o_backward(run, halves, saved, d_x1, d_qkv));
+    z3d_unit_workspace_release(run, mark);
+    if (halves & Z3D_INPUT_HALF)
+        Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, llama->shape.hidden_size),
+                                        &d_input));
+    if (weight && run->lean) Z3D_TRY(normalise(run, &saved->input_norm, &saved->input));
+    Z3D_TRY(z3d_llama_heads_backward(run, halves, &saved->heads, d_qkv,
+                                     weight ? saved->input : NULL, d_input));
+    return z3d_norm_backward(run, halves, &saved->input_norm, d_input, d_x1, run->input_gradient);
+}
+
+static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
+    block_saved saved;
+    void *d_x1;
+    Z3D_TRY(take_saved(run, &saved));
+    Z3D_TRY(z3d_residual_take_gradient(run, halves, &d_x1));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(mlp_backward(run, halves, &saved, d_x1));
+    z3d_unit_workspace_release(run, mark);
+    return attention_backward(run, halves, &saved, d_x1);
+}
+
+static z3d_status backward(z3d_unit_run *run) {
+    return run_backward(run, Z3D_BOTH_HALVES);
+}
+
+static z3d_status backward_input(z3d_unit_run *run) {
+    return run_backward(run, Z3D_INPUT_HALF);
+}
+
+static z3d_status backward_weight(z3d_unit_run *run) {
+    return run_backward(run, Z3D_WEIGHT_HALF);
+}
+
+const struct z3d_unit_ops z3d_llama_block_ops = {.forward = forward,
+                                                 .backward = backward,
+                                                 .backward_input = backward_input,
+                                                 .backward_weight = backward_weight};

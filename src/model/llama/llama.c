@@ -1,0 +1,174 @@
+/* Describes Llama: its parameter groups, its units, its facts. block.c has its blocks' functions.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "src/model/limits.h"
+#include "src/model/llama/units.h"
+
+int64_t z3d_llama_padded_vocab(const z3d_llama_config *config) {
+    return z3d_round_up(config->vocab_size, config->vocab_multiple * config->tensor_size);
+}
+
+static z3d_status check(const z3d_llama_config *config) {
+    z3d_refusal refusal = {"Llama", false};
+    z3d_config_judge judge = z3d_refusal_judge(&refusal);
+    z3d_llama_check(config, &judge);
+    return refusal.any ? Z3D_ERR_CONFIG : Z3D_OK;
+}
+
+/* ---- parameter groups ---- */
+
+static z3d_parameter *last_of(z3d_parameter_group *group) {
+    return &group->parameter[group->num_parameters - 1];
+}
+
+/* Keys and values are split like queries, or every tensor rank has them all. */
+static void describe_kv(z3d_parameter_group *group, const z3d_llama *llama, bool bias) {
+    static const char *const names[2][2] = {{"self_attn.k_proj.weight", "self_attn.v_proj.weight"},
+                                            {"self_attn.k_proj.bias", "self_attn.v_proj.bias"}};
+    const z3d_llama_config *c = &llama->config;
+    int64_t rows = c->num_key_value_heads * c->head_dim;
+    int split = llama->shares_kv ? -1 : 0;
+    for (int i = 0; i < 2; i++) {
+        if (bias)
+            z3d_add_vector(group, names[1][i], split, Z3D_INIT_ZEROS, rows);
+        else
+            z3d_add_matrix(group, names[0][i], split, c->init_std, rows, c->hidden_size);
+        last_of(group)->partial_gradient = llama->shares_kv;
+    }
+}
+
+/* In the order of llama_parameter. */
+static void describe_block(z3d_parameter_group *group, const z3d_llama *llama) {
+    const z3d_llama_config *c = &llama->config;
+    int64_t h = c->hidden_size, q = c->num_heads * c->head_dim, inner = c->intermediate_size;
+    double std = c->init_std, residual_std = z3d_residual_std(&llama->shape);
+    z3d_add_vector(group, "input_layernorm.weight", -1, Z3D_INIT_ONES, h);
+    z3d_add_matrix(group, "self_attn.q_proj.weight", 0, std, q, h);
+    describe_kv(group, llama, false);
+    z3d_add_matrix(group, "self_attn.o_proj.weight", 1, residual_std, h, q);
+    z3d_add_vector(group, "post_attention_layernorm.weight", -1, Z3D_INIT_ONES, h);
+    z3d_add_matrix(group, "mlp.gate_proj.weight", 0, std, inner, h);
+    z3d_add_matrix(group, "mlp.up_proj.weight", 0, std, inner, h);
+    z3d_add_matrix(group, "mlp.down_proj.weight", 1, residual_std, h, inner);
+    if (c->attention_bias) {
+        z3d_add_vector(group, "self_attn.q_proj.bias", 0, Z3D_INIT_ZEROS, q);
+        describe_kv(group, llama, true);
+    }
+    if (!c->qk_norm) return;
+    /* Each tensor rank sees its own heads only. */
+    z3d_add_vector(group, "self_attn.q_norm.weight", -1, Z3D_INIT_ONES, c->head_dim);
+    last_of(group)->partial_gradient = true;
+    z3d_add_vector(group, "self_attn.k_norm.weight", -1, Z3D_INIT_ONES, c->head_dim);
+    last_of(group)->partial_gradient = true;
+}
+
+static void find_places(z3d_llama *llama) {
+    int next = 0;
+    for (int p = 0; p < LLAMA_BLOCK_PARAMETERS; p++) {
+        bool bias = p >= LLAMA_Q_BIAS && p <= LLAMA_V_BIAS, norm = p >= LLAMA_Q_NORM;
+        bool has = (!bias || llama->config.attention_bias) && (!norm || llama->config.qk_norm);
+        llama->place[p] = has ? next++ : -1;
+    }
+}
+
+static int norm_group(const z3d_llama_config *c) {
+    return 1 + (int)c->num_layers;
+}
+
+static int head_table(const z3d_llama_config *c) {
+    return c->tie_word_embeddings ? 0 : norm_group(c) + 1;
+}
+
+static void describe_groups(z3d_model *model, const z3d_llama *llama) {
+    const z3d_llama_config *c = &llama->config;
+    z3d_parameter_group *norm = &model->group[norm_group(c)];
+    z3d_add_token_table(model->group, "embed_tokens", &llama->shape);
+    for (int i = 0; i < (int)c->num_layers; i++) {
+        z3d_parameter_group *group = &model->group[1 + i];
+        snprintf(group->name, sizeof group->name, "layers.%d", i);
+        describe_block(group, llama);
+    }
+    snprintf(norm->name, sizeof norm->name, "norm");
+    z3d_add_vector(norm, "weight", -1, Z3D_INIT_ONES, c->hidden_size);
+    if (!c->tie_word_embeddings)
+        z3d_add_token_table(&model->group[head_table(c)], "lm_head", &llama->shape);
+}
+
+/* ---- the model ---- */
+
+static void describe_facts(z3d_model *model, const z3d_llama *llama) {
+    const z3d_llama_config *c = &llama->config;
+    z3d_model_facts *facts = &model->facts;
+    *facts = (z3d_model_facts){.type = "Llama",
+                               .tokens = c->seq_length,
+                               .vocabulary = c->vocab_size,
+                               .padded_vocabulary = llama->shape.padded_vocab,
+                               .product_outputs = 2 * llama->local_inner,
+                               .product_inputs = c->hidden_size,
+                               .flops = z3d_llama_flops(c)};
+    snprintf(facts->shape, sizeof facts->shape,
+             "%lld layers, hidden %lld, %lld heads, %lld key/value heads", (long long)c->num_layers,
+             (long long)c->hidden_size, (long long)c->num_heads, (long long)c->num_key_value_heads);
+}
+
+static z3d_transformer shape_of(const z3d_llama_config *c) {
+    return (z3d_transformer){.num_layers = c->num_layers,
+                             .hidden_size = c->hidden_size,
+                             .seq_length = c->seq_length,
+                             .vocab_size = c->vocab_size,
+                             .padded_vocab = z3d_llama_padded_vocab(c),
+                             .init_std = c->init_std,
+                             .tensor_size = c->tensor_size,
+                             .sequence_parallel = c->sequence_parallel,
+                             .norm = Z3D_NORM_RMS,
+                             .epsilon = (float)c->rms_norm_eps};
+}
+
+static void fill_in(z3d_llama *llama, const z3d_llama_config *c) {
+    llama->shape = shape_of(c);
+    llama->config = *c;
+    llama->shares_kv = c->tensor_size > c->num_key_value_heads;
+    llama->local_heads = c->num_heads / c->tensor_size;
+    llama->local_kv_heads = llama->shares_kv ? 1 : c->num_key_value_heads / c->tensor_size;
+    llama->local_inner = c->intermediate_size / c->tensor_size;
+    find_places(llama);
+}
+
+static void destroy(z3d_model *model) {
+    free(model->data);
+}
+
+z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
+    *out = NULL;
+    Z3D_TRY(check(config));
+    z3d_model *model = NULL;
+    z3d_llama *llama = NULL;
+    int layers = (int)config->num_layers;
+    Z3D_TRY(z3d_model_create(layers + (config->tie_word_embeddings ? 2 : 3), layers + 2, &model));
+    z3d_status status = z3d_new(1, sizeof *llama, "Llama's description", &llama);
+    if (status != Z3D_OK) {
+        z3d_model_destroy(model);
+        return status;
+    }
+    fill_in(llama, config);
+    model->data = llama;
+    model->destroy = destroy;
+    model->tensor_size = config->tensor_size;
+    model->sequence_parallel = config->sequence_parallel;
+    z3d_model_take_tokens(model, config->seq_length);
+    describe_groups(model, llama);
+    z3d_describe_units(
+        model, &llama->shape,
+        &(z3d_transformer_units){.block = "layers",
+                                 .block_ops = &z3d_llama_block_ops,
+                                 .cache_columns = 2 * llama->local_kv_heads * config->head_dim,
+                                 .embedding = {0},
+                                 .first_block = 1,
+                                 .table = head_table(config),
+                                 .norm = norm_group(config)});
+    describe_facts(model, llama);
+    *out = model;
+    return Z3D_OK;
+}

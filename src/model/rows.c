@@ -1,0 +1,25 @@
+/* Between the tensor-parallel layers: which rows a rank has. */
+#include "src/model/transformer.h"
+
+z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run) {
+    z3d_tensor_lane lane = z3d_unit_lane(run);
+    lane.sequence_parallel =
+        z3d_transformer_of(run)->sequence_parallel && !z3d_mode_generates(run->mode);
+    return lane;
+}
+
+z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run) {
+    z3d_tensor_lane lane = z3d_transformer_lane(run);
+    return z3d_own_rows(&lane, z3d_unit_rows(run));
+}
+
+int64_t z3d_unit_own_offset(const z3d_unit_run *run) {
+    return z3d_unit_own_rows(run).first * z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size);
+}
+
+z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all) {
+    *all = own;
+    if (!z3d_transformer_lane(run).sequence_parallel) return Z3D_OK;
+    return z3d_unit_take_workspace(run, z3d_unit_rows(run),
+                                   z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size), all);
+}

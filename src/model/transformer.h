@@ -1,0 +1,165 @@
+/* What models of embedding, blocks and head share: their first and last unit, and between the
+ * tensor-parallel layers the rows, the norms and the residual stream. A unit's data begins with a
+ * z3d_transformer. */
+#ifndef ZERO3D_MODEL_TRANSFORMER_H
+#define ZERO3D_MODEL_TRANSFORMER_H
+
+#include "src/model/layers.h"
+
+typedef enum z3d_norm_kind {
+    Z3D_NORM_LAYER, /* layernorm: a weight, and its bias behind it */
+    Z3D_NORM_RMS    /* RMSNorm: a weight */
+} z3d_norm_kind;
+
+typedef struct z3d_transformer {
+    int64_t num_layers, hidden_size, seq_length, vocab_size, padded_vocab;
+    double hidden_dropout, init_std;
+    int tensor_size;
+    bool sequence_parallel; /* norms, dropout and residuals on 1/tensor_size of the tokens */
+    bool learned_positions; /* the embedding has a table of positions, its second group */
+    z3d_norm_kind norm;
+    float epsilon; /* of the norms */
+} z3d_transformer;
+
+/* Units of one kind do the same launches. */
+enum { Z3D_KIND_EMBEDDING, Z3D_KIND_BLOCK, Z3D_KIND_HEAD };
+
+/* What a call of a unit's backward does: a half, or all of it. */
+typedef enum z3d_halves {
+    Z3D_INPUT_HALF = 1,
+    Z3D_WEIGHT_HALF = 2,
+    Z3D_BOTH_HALVES = Z3D_INPUT_HALF | Z3D_WEIGHT_HALF
+} z3d_halves;
+
+/* embedding.c and head.c. The head's groups are the table and the final norm. */
+extern const struct z3d_unit_ops z3d_embedding_ops, z3d_head_ops;
+
+static inline const z3d_transformer *z3d_transformer_of(const z3d_unit_run *run) {
+    return run->unit->data;
+}
+
+static inline int64_t z3d_unit_rows(const z3d_unit_run *run) {
+    return run->batch * run->tokens;
+}
+
+static inline int64_t z3d_row_bytes(const z3d_unit_run *run, int64_t columns) {
+    return columns * (int64_t)z3d_dtype_size(run->dtype);
+}
+
+/* This rank's part of the vocabulary. */
+static inline z3d_vocab_range z3d_unit_vocab_range(const z3d_unit_run *run) {
+    const z3d_transformer *shape = z3d_transformer_of(run);
+    return z3d_vocab_range_of(shape->vocab_size, shape->padded_vocab, shape->tensor_size,
+                              z3d_group_index(run->tensor));
+}
+
+/* Dropout at one site of this unit; only in training. */
+static inline z3d_dropout z3d_unit_dropout(const z3d_unit_run *run, double p, const char *site) {
+    return (z3d_dropout){.p = run->mode == Z3D_MODE_TRAIN ? (float)p : 0.0f,
+                         .site = z3d_key((uint64_t)run->unit->index, site),
+                         .sample = run->sample,
+                         .state = run->state};
+}
+
+/* ---- describe.c ---- */
+
+/* Appends a parameter whose shape is set by the caller. A matrix has weight decay. */
+z3d_parameter *z3d_add_parameter(z3d_parameter_group *group, const char *name, int split_dim,
+                                 z3d_init init, double std);
+void z3d_add_vector(z3d_parameter_group *group, const char *name, int split_dim, z3d_init init,
+                    int64_t size);
+z3d_parameter *z3d_add_matrix(z3d_parameter_group *group, const char *name, int split_dim,
+                              double std, int64_t out, int64_t in);
+/* The standard deviation of the matrices whose output is added to the residual stream: smaller by
+ * sqrt(2 x layers), so that the stream's variance does not grow with depth (GPT-2, section 2.3). */
+double z3d_residual_std(const z3d_transformer *shape);
+/* The group of a table of tokens, [vocab, hidden]: one parameter, "weight". */
+void z3d_add_token_table(z3d_parameter_group *group, const char *name,
+                         const z3d_transformer *shape);
+
+/* What a model's units are, besides its shape. */
+typedef struct z3d_transformer_units {
+    const char *block; /* its blocks' names are "<block>.0" ... */
+    const struct z3d_unit_ops *block_ops;
+    int64_t cache_columns;         /* of a block's cache: elements of a position */
+    int first_block;               /* its parameter group; the other blocks' follow */
+    int embedding[2], table, norm; /* groups of the embedding (the second if it has positions),
+                                      and of the head */
+} z3d_transformer_units;
+/* Fills in the units: embedding, blocks, head. *shape begins the units' data. The model has its
+ * tokens (z3d_model_take_tokens). */
+void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
+                        const z3d_transformer_units *units);
+
+/* ---- rows.c: the rows between the tensor-parallel layers ---- */
+
+z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run);
+/* This rank's own rows of T[rows, hidden] between the layers, and their byte offset in a buffer of
+ * all rows. */
+z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run);
+int64_t z3d_unit_own_offset(const z3d_unit_run *run);
+/* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
+ */
+z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all);
+
+/* ---- norm.c ---- */
+
+/* A norm: its weight is parameter `weight` of group `slot`. x: its input. */
+typedef struct z3d_norm {
+    int slot, weight;
+    const void *x;
+    float *mean,
+        *rstd; /* of each row, what forward leaves for backward; mean of a layernorm only */
+} z3d_norm;
+
+/* Takes the statistics of `rows` rows, saved or in workspace. */
+z3d_status z3d_norm_take_saved(z3d_unit_run *run, int64_t rows, z3d_norm *norm);
+z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *norm);
+/* y T[rows, hidden] = norm(x). */
+z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
+/* y = norm(x) of the own rows, then all rows are gathered. */
+z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
+/* Its backward, or a half of it. dy: T[rows, hidden], of which the own rows count. dx = residual
+ * (NULL: 0; may be dx itself) + the input's gradient, of the own rows. The weight half wants
+ * neither dy nor dx: the input half leaves its sums in deferred memory. */
+z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
+                             const void *dy, const void *residual, void *dx);
+/* The same for an RMSNorm that is not of whole rows: `kernel` says of what, all but the weight, its
+ * gradient and the types. */
+z3d_status z3d_rmsnorm_backward_halves(z3d_unit_run *run, z3d_halves halves, int slot, int weight,
+                                       z3d_rmsnorm_backward kernel);
+
+/* ---- keys.c ---- */
+
+/* Where a block's heads find keys and values: `capacity` rows of each sample, `stride` elements
+ * apart. */
+typedef struct z3d_keys {
+    const void *k, *v;
+    int64_t stride, capacity;
+} z3d_keys;
+
+/* In: k and v of this call's rows, `columns` of each, keys->stride apart. In generation these go to
+ * the cache, which has those before them, and *keys becomes that: T[2, batch, seq, columns], keys,
+ * then values. */
+z3d_status z3d_keys_find(const z3d_unit_run *run, int64_t columns, z3d_keys *keys);
+
+/* ---- residual.c: the residual stream of a block ---- */
+
+/* y = residual + dropout(projection of x + its bias), of the own rows. */
+z3d_status z3d_residual_forward(z3d_unit_run *run, const z3d_linear *projection, const void *x,
+                                const void *residual, const char *site, void *y);
+/* Whether the gradient of all rows before a dropout is that of the own rows after it: nothing drops
+ * and all rows are own. Else gradient computes it; all: T[rows, hidden]. */
+bool z3d_residual_dropout_is_identity(const z3d_unit_run *run);
+z3d_status z3d_residual_dropout_gradient(const z3d_unit_run *run, const void *dy, const char *site,
+                                         void *all);
+/* In halves: *dy = the gradient of all rows before the dropout at `site`, from that of the own rows
+ * after it. */
+z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, const void *after,
+                                 const char *site, const void **dy);
+/* *d_x1 = memory for the gradient of the stream between a block's two branches: input_gradient,
+ * where that of the block's input replaces it in the end. But the first branch's weight half reads
+ * it if its dropout does nothing. */
+z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, void **d_x1);
+
+#endif
