@@ -26,9 +26,11 @@ static z3d_status set_path(z3d_config *config, const char *key, const char *path
 }
 
 /* tokenizer: the folder with its files; NULL: unknown, generation will ask for it. */
-static z3d_status describe_model(const char *tokenizer, z3d_config *config, char **out) {
+static z3d_status describe_model(const z3d_model_type *type, const char *tokenizer,
+                                 z3d_config *config, char **out) {
     z3d_string text = {0};
-    config->data_tokenizer = Z3D_TOKENIZER_GPT2;
+    bool gpt2 = strcmp(type->name, "gpt2") == 0;
+    config->data_tokenizer = gpt2 ? Z3D_TOKENIZER_GPT2 : Z3D_TOKENIZER_HUGGINGFACE;
     if (tokenizer) Z3D_TRY(set_path(config, "data.vocab", tokenizer));
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     z3d_config_write(config, &text);
@@ -82,7 +84,7 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
     char *tokenizer;
     z3d_status status = keep_tokenizer(import, f->turned, &tokenizer);
-    if (status == Z3D_OK) status = describe_model(tokenizer, f->config, &m->info.config);
+    if (status == Z3D_OK) status = describe_model(f->type, tokenizer, f->config, &m->info.config);
     free(tokenizer);
     Z3D_TRY(status);
     Z3D_TRY(z3d_tensors_of(f->model, &m->tensor, &m->num_tensors));

@@ -71,6 +71,8 @@ enum {
     Z3D_FILE_TOKENIZER_CONFIG,
     Z3D_FILE_SPECIAL,
     Z3D_FILE_ADDED,
+    Z3D_FILE_SENTENCEPIECE, /* what other programs read, for them: not used here */
+    Z3D_FILE_CHAT_TEMPLATE,
     Z3D_FILE_GENERATION,
     Z3D_FILE_CONFIG, /* the model's, for its bos_token_id and eos_token_id */
     Z3D_TOKENIZER_FILES
@@ -80,7 +82,7 @@ typedef struct z3d_tokenizer_files {
     z3d_string text[Z3D_TOKENIZER_FILES]; /* no text: not there */
     bool known;                           /* vocab.json and merges.txt, or tokenizer.json */
     int64_t end, bos, eos; /* ids; -1: unknown. end: of <|endoftext|>; where config.json says no
-                              other, bos and eos are that too */
+                              other, bos and eos are that too. Of a list, the first */
 } z3d_tokenizer_files;
 
 /* Zero-initialise before; free also after a failure. `vocab`: vocab.json, tokenizer.json, or a

@@ -17,6 +17,8 @@ static const char *const names[Z3D_TOKENIZER_FILES] = {
     [Z3D_FILE_TOKENIZER_CONFIG] = "tokenizer_config.json",
     [Z3D_FILE_SPECIAL] = "special_tokens_map.json",
     [Z3D_FILE_ADDED] = "added_tokens.json",
+    [Z3D_FILE_SENTENCEPIECE] = "tokenizer.model",
+    [Z3D_FILE_CHAT_TEMPLATE] = "chat_template.jinja",
     [Z3D_FILE_GENERATION] = "generation_config.json",
     [Z3D_FILE_CONFIG] = "config.json"};
 
@@ -71,8 +73,10 @@ static z3d_status find_end(z3d_tokenizer_files *files) {
 }
 
 static int64_t id_of(const z3d_json *config, const char *key) {
+    const z3d_json *m = z3d_json_member(config, key);
     int64_t id;
-    return z3d_json_int(z3d_json_member(config, key), &id) ? id : -1;
+    if (m && m->type == Z3D_JSON_ARRAY) m = m->first;
+    return z3d_json_int(m, &id) ? id : -1;
 }
 
 static z3d_status find_ids(z3d_tokenizer_files *files) {
@@ -192,23 +196,53 @@ static z3d_status make_tokenizer(z3d_tokenizer_files *files) {
     return Z3D_OK;
 }
 
-z3d_status z3d_tokenizer_files_complete(z3d_tokenizer_files *files, int64_t positions) {
+/* `  "bos_token": "<s>"`, and the end's: the texts of the ids among tokenizer.json's added tokens.
+ */
+static void append_special(const z3d_tokenizer_files *files, const z3d_json *tokenizer,
+                           z3d_string *out) {
+    const int64_t ids[] = {files->bos, files->eos, files->end};
+    static const char *const keys[] = {"bos_token", "eos_token", "unk_token"};
+    const z3d_json *added = z3d_json_member(tokenizer, "added_tokens");
+    for (int i = 0; i < 3; i++)
+        for (const z3d_json *m = added ? added->first : NULL; m; m = m->next) {
+            const z3d_json *content = z3d_json_member(m, "content");
+            bool named = content && content->type == Z3D_JSON_STRING;
+            if (!named || ids[i] < 0 || id_of(m, "id") != ids[i]) continue;
+            z3d_string_append(out, "%s  \"%s\": ", out->length ? ",\n" : "", keys[i]);
+            z3d_string_append_json(out, content->text);
+            break;
+        }
+}
+
+/* What names the tokenizer's class and its special tokens. */
+static z3d_status make_configs(z3d_tokenizer_files *files, int64_t positions) {
     z3d_string *config = &files->text[Z3D_FILE_TOKENIZER_CONFIG];
     z3d_string *special = &files->text[Z3D_FILE_SPECIAL];
-    z3d_string *generation = &files->text[Z3D_FILE_GENERATION];
-    Z3D_TRY(make_tokenizer(files));
-    bool end = files->end >= 0;
-    const char *tokens = "  \"bos_token\": \"" END_OF_TEXT "\",\n"
-                         "  \"eos_token\": \"" END_OF_TEXT "\",\n"
-                         "  \"unk_token\": \"" END_OF_TEXT "\"";
+    bool gpt2 = files->text[Z3D_FILE_VOCAB].text && files->text[Z3D_FILE_MERGES].text;
+    z3d_string tokens = {0};
+    z3d_json *tokenizer;
+    Z3D_TRY(parse(files, Z3D_FILE_TOKENIZER, &tokenizer));
+    append_special(files, tokenizer, &tokens);
+    const char *text = tokens.text ? tokens.text : "";
     if (!config->text)
         z3d_string_append(config,
-                          "{\n  \"tokenizer_class\": \"GPT2Tokenizer\",\n"
-                          "  \"add_prefix_space\": false,\n"
+                          "{\n  \"tokenizer_class\": \"%s\",\n%s"
                           "  \"clean_up_tokenization_spaces\": false,\n"
                           "  \"model_max_length\": %lld%s%s\n}\n",
-                          (long long)positions, end ? ",\n" : "", end ? tokens : "");
-    if (!special->text && end) z3d_string_append(special, "{\n%s\n}\n", tokens);
+                          gpt2 ? "GPT2Tokenizer" : "PreTrainedTokenizerFast",
+                          gpt2 ? "  \"add_prefix_space\": false,\n" : "", (long long)positions,
+                          *text ? ",\n" : "", text);
+    if (!special->text && *text) z3d_string_append(special, "{\n%s\n}\n", text);
+    config->failed |= tokens.failed;
+    z3d_string_free(&tokens);
+    z3d_json_free(tokenizer);
+    return Z3D_OK;
+}
+
+z3d_status z3d_tokenizer_files_complete(z3d_tokenizer_files *files, int64_t positions) {
+    z3d_string *generation = &files->text[Z3D_FILE_GENERATION];
+    Z3D_TRY(make_tokenizer(files));
+    Z3D_TRY(make_configs(files, positions));
     if (!generation->text && files->bos >= 0 && files->eos >= 0)
         z3d_string_append(generation, "{\n  \"bos_token_id\": %lld,\n  \"eos_token_id\": %lld\n}\n",
                           (long long)files->bos, (long long)files->eos);

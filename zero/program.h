@@ -18,6 +18,9 @@ typedef struct z3d_pipeline_config {
     int first_unit[Z3D_MAX_CHUNKS + 1]; /* of each chunk, and the number of units; all zero: as
                                            many units in each chunk as possible */
     const z3d_schedule *file;           /* of schedule FILE; must outlive all that is made of it */
+    /* Of this configuration, made once for the programs of several ranks; must outlive their
+     * building. NULL: each program makes its own. */
+    const struct z3d_timetables *timetables;
     bool gather_per_step; /* parameters that are gathered for use stay until the step's last use;
                              else until the end of the pass that uses them */
 } z3d_pipeline_config;
@@ -89,6 +92,25 @@ typedef enum z3d_balance {
  * without it, ERR_MEMORY, ERR_PROGRAM. */
 z3d_status z3d_partition_units(const z3d_model *model, int stages, z3d_balance balance,
                                const double *speed, z3d_program_config *config);
+
+/* ---- timetables: the order of passes on all pipeline stages ---- */
+
+/* The moments at which passes end if each takes its usual time, by chunk x micros + micro-batch. */
+typedef struct z3d_timetable {
+    const z3d_schedule *schedule; /* made, or the user's own */
+    z3d_schedule *made;
+    double *forward_end;
+    double *gradient_end; /* of a whole backward, or of its input half; NULL: there is one stage */
+} z3d_timetable;
+
+typedef struct z3d_timetables {
+    z3d_timetable train, forward; /* forward: of the other modes */
+} z3d_timetables;
+
+/* For so many stages. Errors: ERR_CONFIG, as z3d_schedule_create. */
+z3d_status z3d_timetables_create(const z3d_program_config *config, int stages,
+                                 z3d_timetables **out);
+void z3d_timetables_destroy(z3d_timetables *timetables);
 
 /* ---- layout: parameter groups as flat buffers and shards ---- */
 
@@ -372,6 +394,8 @@ typedef struct z3d_buffer {
     z3d_rows rows; /* of a matrix: those that lie in it, OWN or ALL; of everything else ALL */
 } z3d_buffer;
 
+const char *z3d_mode_name(z3d_mode mode); /* "train" */
+
 typedef struct z3d_program {
     z3d_mode mode;
     z3d_program_config config;
@@ -480,6 +504,7 @@ typedef struct z3d_program_set {
     /* The same modes once their gathers have run and until a parameter changes
      * (config.gathered); NULL: they would gather all the same. */
     z3d_program *again[Z3D_MODE_COUNT];
+    z3d_timetables *timetables; /* NULL: those of the configuration are used */
     bool classes; /* a large world: one program for each pipeline stage stands for those of all */
 } z3d_program_set;
 

@@ -166,7 +166,7 @@ static z3d_status check_waits(const z3d_schedule *schedule) {
     double *end;
     size_t tasks = (size_t)schedule->first[schedule->stages];
     Z3D_TRY(z3d_new(tasks, sizeof *end, "the check of a schedule", &end));
-    z3d_status status = z3d_schedule_times(schedule, cost, end);
+    z3d_status status = z3d_schedule_times(schedule, cost, 0, end);
     free(end);
     return status;
 }

@@ -94,14 +94,15 @@ void z3d_schedule_destroy(z3d_schedule *schedule);
  * micro-batch of the first error. */
 z3d_status z3d_schedule_check(const z3d_schedule *schedule);
 
-/* When each task ends if a forward of any chunk takes `cost[FORWARD]`, and so on (not negative),
- * and transfers nothing: end[i] belongs to task[i]; every stage starts its next task as soon as it
- * can. Returns ERR_CONFIG for a circular wait, with the stages and tasks that wait for each other.
+/* When each task ends if a forward of any chunk takes `cost[FORWARD]`, and so on, and what passes
+ * from one stage to another arrives `transfer` later (none negative): end[i] belongs to task[i];
+ * every stage starts its next task as soon as it can. Returns ERR_CONFIG for a circular wait, with
+ * the stages and tasks that wait for each other.
  *
  * The bubble share of a schedule is idle / whole, where whole is the longest time that a stage
  * takes from the start of its first task to the end of its last, and idle is that less its own
  * work. */
 z3d_status z3d_schedule_times(const z3d_schedule *schedule, const double cost[Z3D_PASS_COUNT],
-                              double *end);
+                              double transfer, double *end);
 
 #endif

@@ -7,6 +7,7 @@
 typedef struct play {
     const z3d_schedule *schedule;
     const double *cost;
+    double transfer;
     double *end;             /* by task */
     double *forward, *input; /* when they ended, by chunk and micro-batch; -1: not yet */
     int *next;               /* the task that a stage runs next */
@@ -39,11 +40,13 @@ static double *ended(const play *p, z3d_task task) {
  * start. */
 static bool must_wait(const play *p, z3d_task task, double *start, z3d_task *missing) {
     z3d_task need[2];
+    const int *stage = p->schedule->stage_of_chunk;
     int count = needs(p->schedule, task, need);
     for (int i = 0; i < count; i++) {
         double at = *ended(p, need[i]);
         *missing = need[i];
         if (at < 0) return true;
+        if (stage[need[i].chunk] != stage[task.chunk]) at += p->transfer;
         if (at > *start) *start = at;
     }
     return false;
@@ -160,10 +163,10 @@ static z3d_status new_play(const z3d_schedule *schedule, play *p) {
 }
 
 z3d_status z3d_schedule_times(const z3d_schedule *schedule, const double cost[Z3D_PASS_COUNT],
-                              double *end) {
+                              double transfer, double *end) {
     int task;
     Z3D_TRY(z3d_schedule_check_ranges(schedule, &task));
-    play p = {.schedule = schedule, .cost = cost, .end = end};
+    play p = {.schedule = schedule, .cost = cost, .transfer = transfer, .end = end};
     z3d_status status = new_play(schedule, &p);
     if (status == Z3D_OK) {
         run_all(&p);

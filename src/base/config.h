@@ -56,7 +56,11 @@ typedef enum {
     Z3D_CONFIG_ATTENTION_CUDNN,
     Z3D_CONFIG_ATTENTION_OWN
 } z3d_config_attention;
-typedef enum { Z3D_TOKENIZER_BYTES, Z3D_TOKENIZER_GPT2 } z3d_tokenizer_kind;
+typedef enum {
+    Z3D_TOKENIZER_BYTES,
+    Z3D_TOKENIZER_GPT2,
+    Z3D_TOKENIZER_HUGGINGFACE
+} z3d_tokenizer_kind;
 
 /* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the
  * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights)

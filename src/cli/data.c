@@ -22,12 +22,16 @@ static const char help[] =
     "  --split HOW         hash: by the documents' content (default); tail: the last ones read\n"
     "  --limit BYTES       stop after this much text: 100MB, 2GiB\n"
     "  --json-key KEY      in JSON lines, the key of the text; each line is one document\n"
-    "  --tokenizer HOW     bytes (default), or gpt2: GPT-2's byte-level BPE\n"
-    "  --vocab PATH        for gpt2: vocab.json, tokenizer.json, or a folder with them\n"
+    "  --tokenizer HOW     bytes (default); gpt2: GPT-2's byte-level BPE; huggingface: as a\n"
+    "                      tokenizer.json says (BPE)\n"
+    "  --vocab PATH        tokenizer.json, for gpt2 also vocab.json; or a folder with them\n"
     "  --merges FILE       for gpt2: merges.txt, if it is not beside vocab.json\n"
     "\n"
     "With bytes, each byte is a token (0-255), and 256 ends a document: model.vocab_size 257.\n"
-    "With gpt2, <|endoftext|> in a text is the token that ends a document, as in Hugging Face.\n"
+    "With gpt2, <|endoftext|> in a text is the token that ends a document, as in Hugging Face. "
+    "With\n"
+    "huggingface, tokenizer.json and the configuration files beside it say which tokens begin and\n"
+    "end a document.\n"
     "\n"
     "example: zero3d data tokenize ~/books --output data/train.bin --validation data/val.bin\n"
     "         zero3d data tokenize pile.jsonl --json-key text --output data/train.bin\n";
@@ -76,17 +80,26 @@ static z3d_status read_options(const char *fraction, const char *split, const ch
 
 static z3d_status make_tokenizer(const char *name, const char *vocab, const char *merges,
                                  z3d_tokenizer **out) {
-    bool gpt2 = name && strcmp(name, "gpt2") == 0;
+    z3d_tokenizer_kind kind = Z3D_TOKENIZER_BYTES;
     *out = NULL;
-    if (name && !gpt2 && strcmp(name, "bytes") != 0)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s: expected bytes or gpt2", name);
-    if (!gpt2 && (vocab || merges))
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--%s needs --tokenizer gpt2", vocab ? "vocab" : "merges");
-    if (gpt2 && !vocab)
+    if (name && strcmp(name, "gpt2") == 0)
+        kind = Z3D_TOKENIZER_GPT2;
+    else if (name && strcmp(name, "huggingface") == 0)
+        kind = Z3D_TOKENIZER_HUGGINGFACE;
+    else if (name && strcmp(name, "bytes") != 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer %s: expected bytes, gpt2 or huggingface",
+                         name);
+    if (kind == Z3D_TOKENIZER_BYTES && vocab)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab needs --tokenizer gpt2 or huggingface");
+    if (kind != Z3D_TOKENIZER_GPT2 && merges)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --tokenizer gpt2");
+    if (kind == Z3D_TOKENIZER_GPT2 && !vocab)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer gpt2 needs --vocab: vocab.json, "
                                         "tokenizer.json, or a folder with them");
-    return z3d_tokenizer_create(gpt2 ? Z3D_TOKENIZER_GPT2 : Z3D_TOKENIZER_BYTES, vocab, merges,
-                                out);
+    if (kind == Z3D_TOKENIZER_HUGGINGFACE && !vocab)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--tokenizer huggingface needs --vocab: tokenizer.json, "
+                                        "or a folder with it");
+    return z3d_tokenizer_create(kind, vocab, merges, out);
 }
 
 static z3d_status tokenize(int argc, char **argv, z3d_string *text) {

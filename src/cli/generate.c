@@ -26,7 +26,7 @@ static const char help[] =
     "  --top-p P            sample from the most likely tokens whose probabilities add up\n"
     "                       to P; 1: from all\n"
     "  --seed N             seed of sampling\n"
-    "  --vocab PATH         GPT-2's vocab.json, tokenizer.json, or a folder with them\n"
+    "  --vocab PATH         tokenizer.json, GPT-2's vocab.json, or a folder with them\n"
     "                       (default: data.vocab of the run, or the imported tokenizer)\n"
     "  --merges FILE        GPT-2's merges.txt, if it is not beside vocab.json\n"
     "  key=value            other keys of the configuration\n"
@@ -71,7 +71,6 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     const char **vocab = &value[6], **merges = &value[7];
     cli_option options[KEYS + 1] = {{NULL, NULL, NULL}};
     for (int k = 0; k < KEYS; k++) options[k] = (cli_option){option_names[k], &value[k], NULL};
-    static char gpt2[] = "data.tokenizer=gpt2";
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
@@ -81,7 +80,6 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     a->input = value[PROMPT] && strcmp(value[PROMPT], "-") == 0;
     if (a->input) value[PROMPT] = NULL;
     for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
-    if (*vocab) a->assignment[a->count++] = gpt2;
     if (*vocab && !*merges) *merges = ""; /* those of another vocabulary are none of it */
     for (int k = 0; k < KEYS; k++)
         if (value[k]) Z3D_TRY(assign(a, k, keys[k].key, keys[k].is_text, value[k]));

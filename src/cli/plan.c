@@ -42,14 +42,14 @@ static const char help[] =
     "  --trace FILE      writes the predicted timeline, for Perfetto\n"
     "  --schedule FILE.svg  draws the predicted timeline of all pipeline stages: micro-batches,\n"
     "                    exposed communication and bubble\n"
-    "  --fit SIZE        finds the fastest configuration for this model and batch on devices of "
+    "  --fit SIZE        finds the ten fastest ways to train this model and batch on devices of "
     "SIZE\n"
-    "                    (16GiB; or `device`: the size in --hardware FILE). Tries ZeRO stages,\n"
-    "                    granularities, P_a, host memory and micro-batches; one line each\n"
-    "  --recommend       finds the ten fastest ways to train this model and batch on N ranks of "
-    "the\n"
-    "                    machine. Chooses tensor and pipeline size, chunks, schedule, ZeRO stage,\n"
-    "                    micro-batch and recompute; train_batch_size stays\n"
+    "                    (16GiB; or `device`: the size in --hardware FILE). Chooses tensor and\n"
+    "                    pipeline size, chunks and schedule where the configuration does not set\n"
+    "                    them, and ZeRO stage, recompute, P_a, host memory and micro-batch\n"
+    "  --recommend       the same on the machine of --hardware; chooses the sizes and the "
+    "schedule\n"
+    "                    also where the configuration sets them; train_batch_size stays\n"
     "  --write FILE      with --fit or --recommend: saves the fastest one as a configuration\n"
     "\n"
     "examples: zero3d plan configs/demo.yaml --print-program\n"
@@ -174,37 +174,27 @@ static z3d_status write_best(const z3d_config *config, const char *how, double s
     return status;
 }
 
-static z3d_status fit_config(z3d_config *config, int ranks, const priced *options,
-                             z3d_string *text) {
-    z3d_hardware hardware;
-    z3d_fit fit;
-    bool known;
-    char how[80];
-    Z3D_TRY(read_hardware(config, options, &known, &hardware));
-    if (!known) Z3D_TRY(z3d_nominal_machine(config, &hardware));
-    Z3D_TRY(fit_capacity(options->fit, known, &hardware));
-    Z3D_TRY(z3d_fit_walk(config, ranks, &hardware, &fit));
-    if (options->json)
-        z3d_fit_json(&fit, text);
-    else
-        z3d_fit_print(&fit, text);
-    snprintf(how, sizeof how, "--fit %s", options->fit);
-    return write_best(config, how, fit.row[0].seconds, &hardware, options, text);
-}
-
-static z3d_status recommend_config(z3d_config *config, int ranks, const priced *options,
-                                   z3d_string *text) {
+/* --fit and --recommend. */
+static z3d_status find_best(z3d_config *config, int ranks, const priced *options,
+                            z3d_string *text) {
     z3d_hardware hardware;
     z3d_recommendation found;
     bool known;
+    char how[80] = "--recommend";
     Z3D_TRY(read_hardware(config, options, &known, &hardware));
-    if (!known) return Z3D_ERROR(Z3D_ERR_USAGE, "--recommend needs --hardware FILE");
-    Z3D_TRY(z3d_recommend(config, ranks, &hardware, &found));
+    if (!known && options->recommend)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--recommend needs --hardware FILE");
+    if (!known) Z3D_TRY(z3d_nominal_machine(config, &hardware));
+    if (options->fit) {
+        Z3D_TRY(fit_capacity(options->fit, known, &hardware));
+        snprintf(how, sizeof how, "--fit %s", options->fit);
+    }
+    Z3D_TRY(z3d_recommend(config, ranks, &hardware, options->fit != NULL, &found));
     if (options->json)
         z3d_recommend_json(&found, text);
     else
         z3d_recommend_print(&found, text);
-    return write_best(config, "--recommend", found.row[0].seconds, &hardware, options, text);
+    return write_best(config, how, found.row[0].seconds, &hardware, options, text);
 }
 
 /* What --memory adds. */
@@ -259,8 +249,8 @@ static z3d_status plan_config(z3d_config *config, int ranks, int rank, const pri
 static z3d_status check_options(const priced *p, bool rank) {
     bool chooses = p->fit || p->recommend;
     if (p->fit && p->recommend)
-        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes and --recommend chooses "
-                                        "them; use one of the two");
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--fit keeps the parallel sizes that the configuration "
+                                        "sets, --recommend none; use one of the two");
     if (chooses && (p->tokens || p->trace || p->schedule || rank || p->print_program || p->memory))
         return Z3D_ERROR(Z3D_ERR_USAGE,
                          "--%s accepts only --hardware, --calibration, --ranks, --json and --write",
@@ -303,9 +293,8 @@ static z3d_status make(int argc, char **argv, z3d_string *text) {
     Z3D_TRY(check_options(&prediction, rank_text != NULL));
     z3d_config *config;
     Z3D_TRY(cli_read_config(count, argv + 1, &config));
-    z3d_status status = prediction.fit ? fit_config(config, ranks, &prediction, text)
-                        : prediction.recommend
-                            ? recommend_config(config, ranks, &prediction, text)
+    z3d_status status = prediction.fit || prediction.recommend
+                            ? find_best(config, ranks, &prediction, text)
                             : plan_config(config, ranks, rank, &prediction, text);
     z3d_config_destroy(config);
     return status;

@@ -1,7 +1,9 @@
 /* zero3d --version */
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <dnnl.h>
 #include <hdf5.h>
 #include <hwloc.h>
+#include <pcre2.h>
 #include <utf8proc.h>
 #include <xxhash.h>
 #include <yaml.h>
@@ -25,6 +27,7 @@ z3d_status cli_version(z3d_string *out) {
     z3d_device *device;
     Z3D_TRY(z3d_device_create(&config, &device));
     const dnnl_version_t *dnnl = dnnl_version();
+    char pcre2[64] = "";
     unsigned hwloc = hwloc_get_api_version(), xxhash = XXH_versionNumber();
     unsigned hdf5[3] = {0};
     H5get_libversion(&hdf5[0], &hdf5[1], &hdf5[2]);
@@ -44,6 +47,8 @@ z3d_status cli_version(z3d_string *out) {
     z3d_string_append(out, "xxHash    %u.%u.%u\n", xxhash / 10000, xxhash / 100 % 100,
                       xxhash % 100);
     z3d_string_append(out, "utf8proc  %s\n", utf8proc_version());
+    pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
+    z3d_string_append(out, "PCRE2     %s\n", pcre2);
     z3d_string_append(out, "device    %s\n", z3d_device_description(device));
     z3d_device_destroy(device);
     return Z3D_OK;

@@ -153,10 +153,9 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                       "FLOPs", z3d_format_count(plan->flops, flops, sizeof flops),
                       plan->set.layout->stages > 1 ? ", average of the pipeline stages" : "",
                       z3d_format_count(formula, model, sizeof model));
-    static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "prefill", "decode"};
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        z3d_string_append(out, "  %-21s %16d  instructions, %d buffers\n", names[mode],
-                          plan->set.program[mode]->num_instructions,
+        z3d_string_append(out, "  %-21s %16d  instructions, %d buffers\n",
+                          z3d_mode_name((z3d_mode)mode), plan->set.program[mode]->num_instructions,
                           plan->set.program[mode]->num_buffers);
     const char *classes = plan->set.layout->stages > 1
                               ? "and one of each pipeline stage, which stands for its ranks"

@@ -26,6 +26,8 @@ z3d_status z3d_plan_stages(z3d_plan *plan) {
     const z3d_mesh *mesh = &plan->mesh;
     int stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
     int own = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
+    z3d_program_config config = plan->program_config;
+    config.pipeline.timetables = plan->set.config.pipeline.timetables;
     Z3D_TRY(z3d_new((size_t)stages, sizeof *plan->stage, "pipeline stages", &plan->stage));
     for (int s = 0; s < stages; s++) {
         z3d_program_set set;
@@ -35,8 +37,8 @@ z3d_status z3d_plan_stages(z3d_plan *plan) {
             continue;
         }
         at.rank = z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s);
-        z3d_status status = z3d_program_set_create(plan->model, &at, &plan->program_config,
-                                                   plan->threads, false, &set);
+        z3d_status status =
+            z3d_program_set_create(plan->model, &at, &config, plan->threads, false, &set);
         if (status == Z3D_OK) take(&set, &plan->stage[s]);
         z3d_program_set_release(&set);
         Z3D_TRY(status);

@@ -208,16 +208,6 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
     memcpy(out->group, trainer->group, sizeof out->group);
 }
 
-/* Rank 0: the engine empties the files that it writes. Generation has no folder. */
-static z3d_status keep_instruction_files(z3d_trainer *trainer) {
-    z3d_run_folder *folder = &trainer->folder;
-    if (folder->path && trainer->config->training_digest)
-        Z3D_TRY(z3d_run_folder_keep(folder, digest_files));
-    if (folder->path && trainer->config->training_trace_steps > 0)
-        Z3D_TRY(z3d_run_folder_keep(folder, trace_files));
-    return Z3D_OK;
-}
-
 /* What all ranks' timelines say of the run: its title, and when rank 0 began it, to the nanosecond.
  * Collective. */
 static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
@@ -234,29 +224,48 @@ static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
     return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's title") : Z3D_OK;
 }
 
+/* What the engine's configuration points to. */
+typedef struct instruction_files {
+    z3d_string digest, trace, run;
+} instruction_files;
+
+/* This rank's file; rank 0: the engine empties files that it writes, so those of an earlier run are
+ * kept. */
+static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *out) {
+    const char *star = strchr(all, '*');
+    z3d_string name = {0};
+    z3d_string_append(&name, "%.*s%d%s", (int)(star - all), all, trainer->rank, star + 1);
+    z3d_status status = trainer->rank == 0 ? z3d_run_folder_keep(&trainer->folder, all) : Z3D_OK;
+    if (status == Z3D_OK && name.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    if (status == Z3D_OK) status = run_path(trainer, name.text, out);
+    z3d_string_free(&name);
+    return status;
+}
+
+/* Generation writes none: the folder is the run's. Collective, agreed. */
+static z3d_status name_instruction_files(z3d_trainer *trainer, instruction_files *files) {
+    const z3d_config *config = trainer->config;
+    if (trainer->program.inference) return Z3D_OK;
+    z3d_status status =
+        config->training_digest ? name_file(trainer, digest_files, &files->digest) : Z3D_OK;
+    if (status == Z3D_OK && config->training_trace_steps > 0)
+        status = name_file(trainer, trace_files, &files->trace);
+    status = z3d_trainer_agree(trainer, status);
+    if (status != Z3D_OK || config->training_trace_steps == 0) return status;
+    return z3d_trainer_agree(trainer, name_traced_run(trainer, &files->run));
+}
+
 /* Collective, agreed. */
 static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
-    z3d_string digest = {0}, trace = {0}, run = {0};
-    char name[48];
-    z3d_status status = allocate_batches(trainer);
+    instruction_files files = {0};
+    z3d_status status = z3d_trainer_agree(trainer, allocate_batches(trainer));
+    if (status == Z3D_OK) status = name_instruction_files(trainer, &files);
     fill_engine_config(trainer, &engine);
-    if (status == Z3D_OK && trainer->rank == 0) status = keep_instruction_files(trainer);
-    if (status == Z3D_OK && trainer->config->training_digest) {
-        snprintf(name, sizeof name, "digest-rank%d.txt", trainer->rank);
-        status = run_path(trainer, name, &digest);
-        engine.digest_path = digest.text;
-    }
-    if (status == Z3D_OK && trainer->config->training_trace_steps > 0) {
-        snprintf(name, sizeof name, "trace-rank%d.json", trainer->rank);
-        status = run_path(trainer, name, &trace);
-        engine.trace_path = trace.text;
-    }
-    status = z3d_trainer_agree(trainer, status);
-    if (status == Z3D_OK && trainer->config->training_trace_steps > 0) {
-        status = z3d_trainer_agree(trainer, name_traced_run(trainer, &run));
-        engine.trace_run = run.text;
-    }
+    engine.digest_path = files.digest.text;
+    engine.trace_path = files.trace.text;
+    engine.trace_run = files.run.text;
     trainer->graph_obstacle = z3d_graph_obstacle(&engine);
     if (status == Z3D_OK) {
         status = z3d_engine_create(&engine, &trainer->engine);
@@ -266,9 +275,9 @@ static z3d_status make_engine(z3d_trainer *trainer) {
             status = z3d_trainer_stop_all(trainer, status);
         status = z3d_trainer_agree(trainer, status);
     }
-    z3d_string_free(&digest);
-    z3d_string_free(&trace);
-    z3d_string_free(&run);
+    z3d_string_free(&files.digest);
+    z3d_string_free(&files.trace);
+    z3d_string_free(&files.run);
     return status;
 }
 

@@ -1,6 +1,6 @@
 /* Tokenizers: text <-> token ids, behind one table. `bytes`: ids 0-255 are the bytes, 256 ends a
- * document. `gpt2`: GPT-2's byte-level BPE, from the user's vocab.json and merges.txt or
- * tokenizer.json. */
+ * document. `gpt2`: GPT-2's byte-level BPE, from the user's vocab.json and merges.txt.
+ * `huggingface`: BPE as a tokenizer.json says. */
 #ifndef ZERO3D_TRAIN_TOKENIZER_H
 #define ZERO3D_TRAIN_TOKENIZER_H
 
@@ -12,32 +12,53 @@
 
 typedef struct z3d_tokenizer z3d_tokenizer;
 
+/* Token ids that grow. Zero-initialise; what is behind `count` has room up to `capacity`. */
+typedef struct z3d_token_list {
+    int32_t *id;
+    size_t count, capacity;
+} z3d_token_list;
+
+/* Makes room for `more` ids behind those that are there. ERR_MEMORY. */
+z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more);
+void z3d_token_list_free(z3d_token_list *list);
+
 struct z3d_tokenizer_ops {
     const char *name;
-    /* Sets the ids of `length` bytes of any text, valid UTF-8 or not; *count is how many, at most
-     * `length`, which ids has room for. It may remember words: one thread at a time. ERR_MEMORY. */
-    z3d_status (*encode)(z3d_tokenizer *tokenizer, const char *text, size_t length, int32_t *ids,
-                         size_t *count);
-    /* Appends the text of `count` ids to out. Ids that are no text (end_of_text) append nothing.
-     * ERR_DATA for an id outside the vocabulary. */
+    /* Appends the ids of `length` bytes of any text, valid UTF-8 or not, to out. It may remember
+     * words: one thread at a time. ERR_MEMORY, ERR_USAGE (1 GiB of text at once is too much),
+     * ERR_DATA (a pattern of the tokenizer's file fails on this text). */
+    z3d_status (*encode)(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                         z3d_token_list *out);
+    /* Appends the text of `count` ids to out. Ids that are no text (end_of_text and other special
+     * tokens) append nothing. begins: they begin a text, so a space that encode puts before every
+     * text is left out. ERR_DATA for an id outside the vocabulary. */
     z3d_status (*decode)(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                         z3d_string *out);
+                         bool begins, z3d_string *out);
     void (*destroy)(z3d_tokenizer *tokenizer);
 };
 
 /* Implementations put their own fields behind this. */
 struct z3d_tokenizer {
     const struct z3d_tokenizer_ops *ops;
-    int32_t vocab_size;  /* ids are 0 .. vocab_size-1 */
-    int32_t end_of_text; /* the id that ends a document */
+    int32_t vocab_size;    /* ids are 0 .. vocab_size-1 */
+    int32_t begin_of_text; /* what a model expects before a text; -1: nothing */
+    int32_t end_of_text;   /* the id that ends a document; >= 0 */
 };
 
-/* bytes: vocab and merges are NULL or "". gpt2: `vocab` is vocab.json, `merges` is merges.txt;
- * without it the one beside vocab.json; `vocab` may be tokenizer.json, or the folder that has
- * either. ERR_CONFIG when
- * the files do not go with the kind, ERR_IO, ERR_DATA naming the file and the line, ERR_MEMORY. */
+/* bytes: vocab and merges are NULL or "". gpt2: `vocab` is vocab.json, `merges` is merges.txt,
+ * without it the one beside vocab.json; or `vocab` is a tokenizer.json with <|endoftext|>, or the
+ * folder that has either. huggingface: `vocab` is tokenizer.json or its folder; which tokens begin
+ * and end a text is read there and in tokenizer_config.json, generation_config.json and config.json
+ * beside it. ERR_CONFIG when the files do not go with the kind, ERR_UNSUPPORTED naming what a
+ * tokenizer.json has that is not supported, ERR_IO, ERR_DATA naming the file and the line,
+ * ERR_MEMORY. */
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out);
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
+/* Appends what a model continues: what begins a text, then the text's ids. An empty text is a new
+ * one: where nothing begins a text, it follows the end of another. So there is at least one id.
+ * Errors: encode's. */
+z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                z3d_token_list *out);
 
 #endif

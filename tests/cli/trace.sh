@@ -53,8 +53,9 @@ assert {"recv (pipeline group)", "all_reduce (tensor group)", "all_reduce (world
 END
 /usr/bin/python3 look.py >look 2>&1 || fail "$(cat look)"
 
-# Another step; one stage, which has no bubble.
-train 2 data zero_optimization.stage=3 --trace
+# Another step; one stage, which has no bubble. Generation from the run's checkpoint leaves the timelines there alone.
+train 2 data zero_optimization.stage=3 --trace checkpoint.interval=5
+expect 0 "$ZERO3D" generate data/checkpoints --prompt Line --tokens 2
 expect 0 "$ZERO3D" trace data --step 2
 grep -q '^step 2: ' out || fail "--step is not the step"
 grep -Eq '^ +1 +0 +[0-9.]+ +[0-9.]+ +0.00 +[0-9.]+$' out || fail "a bubble without a pipeline"

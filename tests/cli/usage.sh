@@ -28,7 +28,7 @@ for command in $commands; do
 done
 
 expect 0 "$ZERO3D" --version
-for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^HDF5' '^xxHash' '^utf8proc' '^device    cpu'; do
+for word in '^zero3d [0-9]' '^oneDNN' '^MPI' '^libyaml' '^hwloc' '^HDF5' '^xxHash' '^utf8proc' '^PCRE2' '^device    cpu'; do
     grep -q "$word" out || fail "--version does not say: $word"
 done
 

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     z3d_schedule *schedule, *again;
     if (read_bytes(data, size, &schedule) != Z3D_OK) return 0;
     if (z3d_schedule_check(schedule) != Z3D_OK) abort();
-    if (z3d_schedule_times(schedule, cost, end) != Z3D_OK) abort();
+    if (z3d_schedule_times(schedule, cost, 0, end) != Z3D_OK) abort();
     write_and_read(schedule, &again);
     size_t bytes = sizeof(z3d_task) * (size_t)schedule->first[STAGES];
     if (memcmp(schedule->first, again->first, sizeof(int) * (STAGES + 1)) != 0 ||

@@ -76,13 +76,19 @@ static std::string text_of(const z3d_schedule &s, int stage) {
 // The naive play: whoever can, does its next task; until nobody can. Empty: somebody waits for
 // ever.
 using Key = std::tuple<int, int, int>;
-static std::map<Key, double> play(const Lists &lists, int chunks, const double *cost) {
+static std::map<Key, double> play(const Lists &lists, int chunks, const double *cost,
+                                  double transfer = 0) {
     std::map<Key, double> end;
+    std::map<int, size_t> place; // chunk -> stage
+    for (size_t s = 0; s < lists.size(); s++)
+        for (const z3d_task &t : lists[s]) place[t.chunk] = s;
+    size_t here = 0;
     std::vector<size_t> next(lists.size());
     std::vector<double> now(lists.size());
     auto done = [&](z3d_pass pass, int chunk, int micro, double *at) {
         auto found = end.find({pass, chunk, micro});
-        if (found != end.end()) *at = std::max(*at, found->second);
+        double way = place[chunk] == here ? 0 : transfer;
+        if (found != end.end()) *at = std::max(*at, found->second + way);
         return found != end.end();
     };
     for (bool moved = true; moved;) {
@@ -90,6 +96,7 @@ static std::map<Key, double> play(const Lists &lists, int chunks, const double *
         for (size_t s = 0; s < lists.size(); s++) {
             if (next[s] == lists[s].size()) continue;
             auto [pass, chunk, micro] = lists[s][next[s]];
+            here = s;
             double at = now[s];
             bool can;
             if (pass == F)
@@ -147,7 +154,7 @@ struct Timeline {
 static Timeline timeline(const z3d_schedule &s, const double *cost) {
     Timeline out;
     std::vector<double> end((size_t)s.first[s.stages]);
-    EXPECT_Z3D(z3d_schedule_times(&s, cost, end.data()));
+    EXPECT_Z3D(z3d_schedule_times(&s, cost, 0, end.data()));
     for (int stage = 0; stage < s.stages; stage++) {
         int first = s.first[stage], last = s.first[stage + 1] - 1;
         out.work = 0;
@@ -233,7 +240,8 @@ TEST(Schedule, Places) {
     EXPECT_EQ(v, (std::vector<int>{0, 1, 2, 2, 1, 0}));
 }
 
-// Right by the definition, and played as the naive play does, with costs that share no divisor.
+// Right by the definition, and played as the naive play does, with costs that share no divisor;
+// with transfers that take time, too.
 TEST(Schedule, EveryKindIsRight) {
     int count = 0;
     each_schedule([&](const z3d_schedule &s, int, int, int) {
@@ -242,11 +250,13 @@ TEST(Schedule, EveryKindIsRight) {
         ASSERT_TRUE(is_right(s, lists));
         EXPECT_Z3D(z3d_schedule_check(&s));
         std::vector<double> end((size_t)s.first[s.stages]);
-        ASSERT_Z3D(z3d_schedule_times(&s, cost, end.data()));
-        auto expected = play(lists, s.chunks, cost);
-        for (int i = 0; i < s.first[s.stages]; i++) {
-            const z3d_task &t = s.task[i];
-            ASSERT_EQ(end[(size_t)i], expected.at({t.pass, t.chunk, t.micro})) << i;
+        for (double transfer : {0.0, 0.5}) {
+            ASSERT_Z3D(z3d_schedule_times(&s, cost, transfer, end.data()));
+            auto expected = play(lists, s.chunks, cost, transfer);
+            for (int i = 0; i < s.first[s.stages]; i++) {
+                const z3d_task &t = s.task[i];
+                ASSERT_EQ(end[(size_t)i], expected.at({t.pass, t.chunk, t.micro})) << i;
+            }
         }
         count++;
     });
@@ -441,7 +451,7 @@ TEST(Schedule, CheckRefusesBadSizes) {
         change(made);
         EXPECT_EQ(made.check(), Z3D_ERR_CONFIG) << z3d_error_message();
         std::vector<double> end(8);
-        EXPECT_EQ(z3d_schedule_times(&made.schedule, UNIT, end.data()), Z3D_ERR_CONFIG);
+        EXPECT_EQ(z3d_schedule_times(&made.schedule, UNIT, 0, end.data()), Z3D_ERR_CONFIG);
         return std::string(z3d_error_message());
     };
     refused([](Made &m) { m.schedule.kind = (z3d_schedule_kind)-1; });
@@ -464,7 +474,7 @@ TEST(Schedule, TimesOfAMissingTask) {
     Schedule s = create(Z3D_SCHEDULE_1F1B, 3, 3, 1);
     Made made(*s, {{{F, 0, 0}, {B, 0, 0}}, {{F, 1, 0}, {B, 1, 0}}, {{F, 2, 0}}});
     std::vector<double> end(6);
-    EXPECT_EQ(z3d_schedule_times(&made.schedule, UNIT, end.data()), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_schedule_times(&made.schedule, UNIT, 0, end.data()), Z3D_ERR_CONFIG);
     EXPECT_STREQ(z3d_error_message(),
                  "pipeline stage 1 at backward of chunk 1, micro-batch 0 waits "
                  "for stage 2's backward of chunk 2, micro-batch 0, which is "

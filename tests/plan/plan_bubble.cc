@@ -212,6 +212,21 @@ TEST(Bubble, TransfersTakeTime) {
     EXPECT_EQ(of.time.bytes_between_nodes[Z3D_AXES_PIPELINE], 0);
 }
 
+// Once the pipeline is full, transfers of an interleaved schedule are hidden: what a stage needs
+// next is started before, and does not queue behind what has time. More micro-batches take their
+// work longer, and nothing else.
+TEST(Bubble, TransfersAreHiddenInAFullPipeline) {
+    const int p = 4, v = 3;
+    double seconds[2];
+    for (int n = 0; n < 2; n++) {
+        Pipeline of(Z3D_SCHEDULE_INTERLEAVED, p, v, (n + 3) * p);
+        of.hardware.link_bandwidth = 1e-9 * WIDTH * WIDTH * 4 / 0.0625;
+        of.play();
+        seconds[n] = of.time.seconds;
+    }
+    EXPECT_NEAR(seconds[1] - seconds[0], 3.0 * v * p, 1e-9);
+}
+
 // What moves data takes from compute: without overlap every transfer is paid for at both ends.
 TEST(Bubble, TransfersThatComputeMoves) {
     const int p = 2, m = 4;

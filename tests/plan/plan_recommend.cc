@@ -18,6 +18,7 @@ struct Way {
     const char *schedule;
     int stage, micro;
     const char *granularity;
+    const char *gather = "auto", *offload = "false";
 };
 
 std::string text_of(const Way &w) {
@@ -27,7 +28,9 @@ std::string text_of(const Way &w) {
            ", virtual_pipeline_model_parallel_size: " + std::to_string(w.chunks) +
            ", pipeline_schedule: " + w.schedule +
            "}\nzero_optimization: {stage: " + std::to_string(w.stage) +
+           ", pipeline_gather: " + w.gather +
            "}\nactivation_checkpointing: {granularity: " + w.granularity +
+           ", cpu_checkpointing: " + w.offload +
            "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(w.micro) + "\n";
 }
 
@@ -48,6 +51,14 @@ struct Grid {
     int fitting = 0, possible = 0;
 };
 
+void look_at(const Way &w, int ranks, const z3d_hardware &hardware, Grid *grid) {
+    double bytes = INFINITY, seconds = seconds_of(w, ranks, hardware, &bytes);
+    grid->seconds = std::fmin(grid->seconds, seconds);
+    grid->bytes = std::fmin(grid->bytes, bytes);
+    grid->possible += bytes < INFINITY;
+    grid->fitting += seconds < INFINITY;
+}
+
 Grid look_at_all(int ranks, const z3d_hardware &hardware) {
     struct {
         const char *schedule;
@@ -63,14 +74,14 @@ Grid look_at_all(int ranks, const z3d_hardware &hardware) {
                         for (const char *granularity : {"none", "selective", "full"}) {
                             if (pipeline == 1 && o.schedule != order[0].schedule) continue;
                             const char *schedule = pipeline > 1 ? o.schedule : "auto";
-                            double bytes = INFINITY;
-                            double seconds = seconds_of(
-                                {tensor, pipeline, o.chunks, schedule, stage, micro, granularity},
-                                ranks, hardware, &bytes);
-                            grid.seconds = std::fmin(grid.seconds, seconds);
-                            grid.bytes = std::fmin(grid.bytes, bytes);
-                            grid.possible += bytes < INFINITY;
-                            grid.fitting += seconds < INFINITY;
+                            Way way = {tensor, pipeline, o.chunks,   schedule,
+                                       stage,  micro,    granularity};
+                            look_at(way, ranks, hardware, &grid);
+                            way.gather = "per_step";
+                            if (stage == 3 && pipeline > 1) look_at(way, ranks, hardware, &grid);
+                            way.gather = "auto";
+                            way.offload = "true";
+                            if (granularity[0] == 'f') look_at(way, ranks, hardware, &grid);
                         }
     return grid;
 }
@@ -80,7 +91,7 @@ void expect_best(int ranks, const z3d_hardware &hardware) {
     EXPECT_GT(grid.fitting, 10);
     Config c(MODEL);
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, &found), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, ranks, &hardware, false, &found), Z3D_OK) << z3d_error_message();
     EXPECT_NEAR(found.row[0].seconds, grid.seconds, 2e-3 * grid.seconds)
         << found.row[0].layout.tensor << " x " << found.row[0].layout.pipeline;
     EXPECT_LT(found.priced, grid.possible / 2);
@@ -103,7 +114,7 @@ TEST(Recommend, PipelinesOverASlowNetwork) {
     hardware.network_overlap = 0;
     Config c(MODEL + "parallel: {allow_tensor_across_nodes: true}\n");
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, &found), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, &found), Z3D_OK) << z3d_error_message();
     EXPECT_GT(found.row[0].layout.pipeline, 1);
     EXPECT_LE(found.row[0].layout.tensor, 2);
     for (int i = 0; i < found.count; i++) {
@@ -118,15 +129,17 @@ TEST(Recommend, RowsAreTrue) {
     z3d_hardware hardware = machine(2000);
     Config c(MODEL);
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, &found), Z3D_OK) << z3d_error_message();
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, &found), Z3D_OK) << z3d_error_message();
     const char *const schedules[] = {"auto", "1f1b", "gpipe", "interleaved", "zb-h1", "zb-v"};
     const char *const granularities[] = {"full", "selective", "none"};
+    const char *const gathers[] = {"auto", "per_step", "per_microbatch"};
     for (int i = 0; i < found.count; i++) {
         const z3d_fit_row &r = found.row[i];
         double bytes = 0;
         double seconds = seconds_of({r.layout.tensor, r.layout.pipeline, r.layout.chunks,
                                      schedules[r.layout.schedule], r.stage, int(r.micro_batch),
-                                     granularities[r.granularity]},
+                                     granularities[r.granularity], gathers[r.gather],
+                                     r.offload ? "true" : "false"},
                                     4, hardware, &bytes);
         EXPECT_NEAR(r.seconds, seconds, 2e-3 * seconds) << i;
         EXPECT_NEAR(double(r.memory.arena), bytes, 0.01 * bytes) << i;
@@ -151,7 +164,7 @@ TEST(Recommend, NothingFitsIsOneLineWithByHowMuch) {
     ASSERT_EQ(grid.fitting, 0);
     Config c(MODEL);
     z3d_recommendation found;
-    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, &found), Z3D_ERR_MEMORY);
+    ASSERT_EQ(z3d_recommend(c.it, 4, &hardware, false, &found), Z3D_ERR_MEMORY);
     std::string said = z3d_error_message();
     EXPECT_NE(said.find("no way fits 4 ranks with 3.00 MiB each"), std::string::npos) << said;
     EXPECT_NE(said.find(" too much (its largest part is "), std::string::npos) << said;
@@ -163,12 +176,12 @@ TEST(Recommend, ImpossibleSizesAreOneLine) {
     z3d_recommendation found;
     Config odd(MODEL + "gradient_accumulation_steps: 2\n");
     odd.it->train_batch_size = 1;
-    EXPECT_EQ(z3d_recommend(odd.it, 64, &hardware, &found), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_recommend(odd.it, 64, &hardware, false, &found), Z3D_ERR_CONFIG);
     EXPECT_NE(std::string(z3d_error_message()).find("data sizes divide the batch"),
               std::string::npos)
         << z3d_error_message();
     Config none("model: {num_layers: 6, hidden_size: 256, num_attention_heads: 4}\n");
-    EXPECT_EQ(z3d_recommend(none.it, 4, &hardware, &found), Z3D_ERR_CONFIG);
+    EXPECT_EQ(z3d_recommend(none.it, 4, &hardware, false, &found), Z3D_ERR_CONFIG);
     EXPECT_NE(std::string(z3d_error_message()).find("train_batch_size"), std::string::npos);
 }
 

@@ -477,14 +477,15 @@ TEST(Bytes, RoundTrip) {
     const auto *ops = tokenizer->ops;
     std::string text;
     for (int i = 0; i < 256; i++) text.push_back(static_cast<char>(i));
-    std::vector<int32_t> ids(text.size());
-    size_t count = 0;
-    ASSERT_EQ(ops->encode(tokenizer, text.data(), text.size(), ids.data(), &count), Z3D_OK);
-    ASSERT_EQ(count, 256u);
+    z3d_token_list ids = {};
+    ASSERT_EQ(ops->encode(tokenizer, text.data(), text.size(), &ids), Z3D_OK);
+    ASSERT_EQ(ids.count, 256u);
     z3d_string out = {};
-    ASSERT_EQ(ops->decode(tokenizer, ids.data(), count, &out), Z3D_OK);
+    ASSERT_EQ(ops->decode(tokenizer, ids.id, ids.count, true, &out), Z3D_OK);
+    z3d_token_list_free(&ids);
     EXPECT_EQ(std::string(out.text, out.length), text);
-    for (int32_t bad : {-1, 257}) EXPECT_EQ(ops->decode(tokenizer, &bad, 1, &out), Z3D_ERR_DATA);
+    for (int32_t bad : {-1, 257})
+        EXPECT_EQ(ops->decode(tokenizer, &bad, 1, true, &out), Z3D_ERR_DATA);
     z3d_string_free(&out);
     z3d_tokenizer_destroy(tokenizer);
     EXPECT_EQ(z3d_tokenizer_create(Z3D_TOKENIZER_BYTES, "vocab.json", nullptr, &tokenizer),

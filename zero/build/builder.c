@@ -722,7 +722,8 @@ end:
     free(b.kept_from);
     free(b.transfer);
     free(b.of_task);
-    z3d_schedule_destroy(b.schedule);
+    z3d_timetables_destroy(b.timetables);
+    b.program->config.pipeline.timetables = NULL;
     if (status != Z3D_OK)
         z3d_program_destroy(b.program);
     else

@@ -65,8 +65,9 @@ struct work {
 
 /* What crosses pipeline stages: the input of unit `unit`, or its gradient on the way back. All
  * ranks start theirs in one order, that of `when`: the end of the pass that makes it, if every pass
- * took its usual time (z3d_schedule_times). So the first in that order of those that are not over
- * has been started at both ends, or will be before its rank waits for another one. */
+ * took its usual time, and transfers a little (z3d_schedule_times). So the first in that order of
+ * those that are not over has been started at both ends, or will be before its rank waits for
+ * another one. */
 struct transfer {
     double when;
     int unit, micro, task; /* task: of this stage, that sends or needs it */
@@ -89,8 +90,9 @@ struct builder {
     struct work saving; /* whose checkpoint's transfer to the host is under way; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
-    z3d_schedule *schedule; /* of all stages; NULL: the user's own is used */
-    const z3d_task *task;   /* of this stage */
+    z3d_timetables *timetables; /* NULL: the configuration's are used */
+    const z3d_timetable *timetable;
+    const z3d_task *task; /* of this stage */
     struct transfer *transfer;
     struct crossing *of_task; /* NULL: there is one stage */
     int num_tasks, num_transfers;
@@ -130,7 +132,7 @@ int z3d_builder_input(const struct builder *b, int unit, int micro);
 /* transfers.c: what crosses pipeline stages. Before a task: what it needs is here; after it: what
  * it made is on its way. exchange: of a group that another stage holds, too, both send the kept own
  * shard; gives the buffer with the other's. */
-z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule);
+z3d_status z3d_builder_list_transfers(struct builder *b);
 void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);
 void z3d_builder_finish_sends(struct builder *b);

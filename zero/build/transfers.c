@@ -9,53 +9,16 @@
 
 /* ---- which there are ---- */
 
-/* The end of every pass of every stage, by pass, chunk and micro-batch. */
-struct ends {
-    const z3d_schedule *schedule;
-    double *end;
-};
-
-static double *end_of(const struct ends *ends, z3d_pass pass, int chunk, int micro) {
-    const z3d_schedule *s = ends->schedule;
-    return &ends->end[((int64_t)pass * s->chunks + chunk) * s->micros + micro];
-}
-
-static z3d_status find_ends(const z3d_schedule *s, struct ends *out) {
-    /* Backward takes twice as long as forward; which cost it is does not matter to the result. */
-    static const double cost[Z3D_PASS_COUNT] = {[Z3D_PASS_FORWARD] = 1,
-                                                [Z3D_PASS_BACKWARD] = 2,
-                                                [Z3D_PASS_BACKWARD_INPUT] = 1,
-                                                [Z3D_PASS_BACKWARD_WEIGHT] = 1};
-    size_t tasks = (size_t)s->first[s->stages];
-    size_t passes = Z3D_PASS_COUNT * (size_t)s->chunks * (size_t)s->micros;
-    double *by_task = NULL;
-    *out = (struct ends){.schedule = s};
-    z3d_status status = z3d_new(tasks, sizeof *by_task, "pipeline schedule", &by_task);
-    if (status == Z3D_OK)
-        status = z3d_new(passes, sizeof *out->end, "pipeline schedule", &out->end);
-    if (status == Z3D_OK) status = z3d_schedule_times(s, cost, by_task);
-    for (size_t i = 0; i < tasks && status == Z3D_OK; i++)
-        *end_of(out, s->task[i].pass, s->task[i].chunk, s->task[i].micro) = by_task[i];
-    free(by_task);
-    return status;
-}
-
-/* Of a whole backward or of its input half, which makes the input's gradient. */
-static double gradient_end(const struct ends *ends, int chunk, int micro) {
-    double whole = *end_of(ends, Z3D_PASS_BACKWARD, chunk, micro);
-    return whole > 0 ? whole : *end_of(ends, Z3D_PASS_BACKWARD_INPUT, chunk, micro);
-}
-
 /* The border before chunk `chunk`, as task number `task` meets it. */
-static void add_transfer(struct builder *b, const struct ends *ends, int task, int chunk,
-                         bool gradient, bool send) {
+static void add_transfer(struct builder *b, int task, int chunk, bool gradient, bool send) {
     const z3d_program *p = b->program;
     const int *stage = p->layout->stage_of_chunk;
     if (chunk == 0 || chunk == p->layout->num_chunks || stage[chunk] == stage[chunk - 1]) return;
     int micro = b->task[task].micro, unit = p->layout->first_unit[chunk];
     if (z3d_model_input(p->model, unit, p->mode) < 0) return;
-    double when = gradient ? gradient_end(ends, chunk, micro)
-                           : *end_of(ends, Z3D_PASS_FORWARD, chunk - 1, micro);
+    const z3d_timetable *t = b->timetable;
+    double when = gradient ? t->gradient_end[chunk * t->schedule->micros + micro]
+                           : t->forward_end[(chunk - 1) * t->schedule->micros + micro];
     b->transfer[b->num_transfers++] = (struct transfer){.when = when,
                                                         .unit = unit,
                                                         .micro = micro,
@@ -74,21 +37,17 @@ static int in_order(const void *a, const void *b) {
     return x->micro - y->micro;
 }
 
-z3d_status z3d_builder_list_transfers(struct builder *b, const z3d_schedule *schedule) {
-    struct ends ends;
+z3d_status z3d_builder_list_transfers(struct builder *b) {
     if (b->program->layout->stages == 1) return Z3D_OK;
-    z3d_status status = find_ends(schedule, &ends);
-    if (status == Z3D_OK)
-        status =
-            z3d_new(2 * (size_t)b->num_tasks + 1, sizeof *b->transfer, "transfers", &b->transfer);
+    z3d_status status =
+        z3d_new(2 * (size_t)b->num_tasks + 1, sizeof *b->transfer, "transfers", &b->transfer);
     for (int task = 0; task < b->num_tasks && status == Z3D_OK; task++) {
         z3d_task t = b->task[task];
         if (t.pass == Z3D_PASS_BACKWARD_WEIGHT) continue;
         bool back = t.pass != Z3D_PASS_FORWARD;
-        add_transfer(b, &ends, task, t.chunk, back, back);
-        add_transfer(b, &ends, task, t.chunk + 1, back, !back);
+        add_transfer(b, task, t.chunk, back, back);
+        add_transfer(b, task, t.chunk + 1, back, !back);
     }
-    free(ends.end);
     if (status == Z3D_OK)
         status = z3d_new((size_t)b->num_tasks, sizeof *b->of_task, "transfers", &b->of_task);
     if (status != Z3D_OK) return status;
@@ -176,15 +135,14 @@ static void finish_sends(struct builder *b, int end) {
             emit_transfer(b, Z3D_PHASE_WAIT, &b->transfer[b->finished]);
 }
 
-/* What the task needs has been started, in order; with overlap also what the next one needs, as far
- * as the order allows. */
+/* What the task needs has been started, in order; with overlap also what the next one needs, if
+ * only receives are before it. */
 void z3d_builder_receive(struct builder *b, int task) {
     if (!b->of_task) return;
-    int last = b->of_task[task].receive, ahead = b->program->config.overlap ? 1 : 0;
+    bool ahead = b->program->config.overlap && task + 1 < b->num_tasks;
+    int last = b->of_task[task].receive, next = ahead ? b->of_task[task + 1].receive : -1;
     start_through(b, last);
-    while (b->started < b->num_transfers && !b->transfer[b->started].send &&
-           b->transfer[b->started].task <= task + ahead)
-        start_through(b, b->started);
+    while (b->started <= next && !b->transfer[b->started].send) start_through(b, b->started);
     if (last >= 0) finish_receive(b, &b->transfer[last]);
 }
 

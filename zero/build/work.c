@@ -108,38 +108,21 @@ static z3d_status check_halves(const struct builder *b) {
     return Z3D_OK;
 }
 
-/* Of all stages; only training goes back. */
-static z3d_status make_schedule(struct builder *b, const z3d_schedule **out) {
-    const z3d_program *p = b->program;
-    const z3d_pipeline_config *c = &p->config.pipeline;
-    int stages = p->layout->stages, chunks = p->layout->num_chunks;
-    bool train = p->mode == Z3D_MODE_TRAIN, own = train && c->schedule == Z3D_SCHEDULE_FILE;
-    if (own && (!c->file || c->file->stages != stages || c->file->chunks != chunks ||
-                c->file->micros != p->config.accumulation))
-        return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "the schedule of the file must be of %d stages, %d chunks and %d "
-                         "micro-batches",
-                         stages, chunks, p->config.accumulation);
-    if (train && !own)
-        Z3D_TRY(
-            z3d_schedule_create(c->schedule, stages, chunks, p->config.accumulation, &b->schedule));
-    if (!train) Z3D_TRY(z3d_schedule_create_forward(c->schedule, stages, chunks, 1, &b->schedule));
-    *out = own ? c->file : b->schedule;
-    return Z3D_OK;
-}
-
 z3d_status z3d_builder_order(struct builder *b) {
     const z3d_program *p = b->program;
-    const z3d_schedule *schedule = NULL;
-    int units = p->model->num_units;
+    const z3d_timetables *all = p->config.pipeline.timetables;
+    int units = p->model->num_units, stage = p->layout->stage;
     int64_t runs = 4 * (int64_t)units * p->config.accumulation;
-    Z3D_TRY(make_schedule(b, &schedule));
-    b->task = schedule->task + schedule->first[p->layout->stage];
-    b->num_tasks = schedule->first[p->layout->stage + 1] - schedule->first[p->layout->stage];
+    if (!all) Z3D_TRY(z3d_timetables_create(&p->config, p->layout->stages, &b->timetables));
+    if (!all) all = b->timetables;
+    b->timetable = p->mode == Z3D_MODE_TRAIN ? &all->train : &all->forward;
+    const z3d_schedule *schedule = b->timetable->schedule;
+    b->task = schedule->task + schedule->first[stage];
+    b->num_tasks = schedule->first[stage + 1] - schedule->first[stage];
     Z3D_TRY(check_halves(b));
     Z3D_TRY(z3d_new((size_t)runs, sizeof *b->work, "order of work", &b->work));
     Z3D_TRY(z3d_new((size_t)units, sizeof *b->kept_from, "order of work", &b->kept_from));
     place_checkpoints(b);
     for (int task = 0; task < b->num_tasks; task++) append_task(b, task);
-    return z3d_builder_list_transfers(b, schedule);
+    return z3d_builder_list_transfers(b);
 }

@@ -85,8 +85,8 @@ static z3d_status create(z3d_engine *engine) {
                                    c->verify, &engine->set));
     Z3D_TRY(open_output(c->digest_path, "digest file", &engine->digest));
     Z3D_TRY(open_output(c->trace_path, "trace file", &engine->trace));
-    if (engine->trace)
-        z3d_trace_begin(engine->trace, c, engine->set.program[Z3D_MODE_TRAIN]->num_instructions);
+    const z3d_program *train = engine->set.program[Z3D_MODE_TRAIN];
+    if (engine->trace) z3d_trace_begin(engine->trace, c, train ? train->num_instructions : 0);
     Z3D_TRY(allocate(engine));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         Z3D_TRY(make_executor(engine, engine->set.program[mode], &engine->executor[mode]));

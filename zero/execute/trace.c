@@ -77,10 +77,6 @@ void z3d_executor_trace_wait(void *context, const z3d_group *group, const z3d_co
 }
 
 void z3d_executor_trace(z3d_executor *executor, int index, double begin, double end) {
-    static const char *const programs[] = {[Z3D_MODE_TRAIN] = "train",
-                                           [Z3D_MODE_EVALUATE] = "evaluate",
-                                           [Z3D_MODE_PREFILL] = "prefill",
-                                           [Z3D_MODE_DECODE] = "decode"};
     static const char *const phases[] = {[Z3D_PHASE_START] = "start", [Z3D_PHASE_WAIT] = "wait"};
     const z3d_program *p = executor->program;
     const z3d_instruction *i = &p->instruction[index];
@@ -89,7 +85,7 @@ void z3d_executor_trace(z3d_executor *executor, int index, double begin, double 
     z3d_string_append(&line, "{\"name\":"); /* a user's units have any name */
     z3d_string_append_json(&line, z3d_instruction_describe(p, index, what, sizeof what));
     append_event(&line, executor, z3d_opcode_name(i->opcode), begin, end);
-    z3d_string_append(&line, ",\"program\":\"%s\"", programs[p->mode]);
+    z3d_string_append(&line, ",\"program\":\"%s\"", z3d_mode_name(p->mode));
     if (i->phase != Z3D_PHASE_WHOLE)
         z3d_string_append(&line, ",\"phase\":\"%s\"", phases[i->phase]);
     append_int(&line, "chunk", i->unit < 0 ? -1 : p->layout->chunk_of_unit[i->unit]);

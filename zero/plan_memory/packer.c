@@ -35,7 +35,8 @@ typedef struct packer {
     item *items; /* by first */
     int64_t *offset, *best_offset;
     int *order, *best_order; /* best_order: what improvement starts from */
-    int64_t best, bound, effort, patience;
+    int64_t best, bound, effort;
+    bool patient;
     int time_leaves, item_leaves; /* powers of two */
     int64_t *high, *laid;         /* segment tree over time, see skyline_* */
     int *latest;                  /* interval tree: latest end of placed items, by place in items */
@@ -316,11 +317,31 @@ static int by_last(const void *x, const void *y) {
     return c != 0 ? c : tie(a, b);
 }
 
-typedef int (*comparison)(const void *, const void *);
-static const comparison comparisons[] = {
-    by_class_size,          by_size, by_first,           by_class_first, by_duration,
-    by_contention_duration, by_area, by_contention_size, by_last,        by_size_duration};
-enum { ORDERS = sizeof comparisons / sizeof comparisons[0] };
+/* What is tried, in this order; tight: each in the tightest gap. */
+static const struct attempt {
+    int (*compare)(const void *, const void *);
+    bool tight;
+} attempts[] = {{by_class_size, false},
+                {by_size, false},
+                {by_first, false},
+                {by_class_first, false},
+                {by_class_size, true},
+                {by_contention_duration, false},
+                {by_duration, false},
+                {by_area, false},
+                {by_contention_size, false},
+                {by_last, false},
+                {by_size_duration, false},
+                {by_size, true},
+                {by_first, true},
+                {by_class_first, true},
+                {by_duration, true},
+                {by_contention_duration, true},
+                {by_area, true},
+                {by_contention_size, true},
+                {by_last, true},
+                {by_size_duration, true}};
+enum { ATTEMPTS = sizeof attempts / sizeof attempts[0], PATIENT_ATTEMPTS = 6 };
 
 /* Durations are of one class as long as the next longer one is not twice as long; all short ones
  * are of one class. */
@@ -336,9 +357,9 @@ static void classify(packer *p, item *sorted, const int *place) {
 }
 
 /* Fills p->order; `sorted` is scratch for count items, `place` for count ints. */
-static void make_order(packer *p, int which, item *sorted, const int *place) {
+static void make_order(packer *p, const struct attempt *attempt, item *sorted, const int *place) {
     memcpy(sorted, p->items, sizeof *sorted * (size_t)p->count);
-    qsort(sorted, (size_t)p->count, sizeof *sorted, comparisons[which]);
+    qsort(sorted, (size_t)p->count, sizeof *sorted, attempt->compare);
     for (int i = 0; i < p->count; i++) p->order[i] = place[sorted[i].span];
 }
 
@@ -351,9 +372,9 @@ static void keep_if_better(packer *p, int64_t height) {
     memcpy(p->best_order, p->order, sizeof *p->order * (size_t)p->count);
 }
 
-/* Half a thousandth above the bound; 1.5 percent once it has cost much. */
+/* Half a thousandth above the bound; three percent once it has cost much. */
 static bool good_enough(const packer *p) {
-    return p->best <= p->bound + p->bound / (p->effort < p->patience ? 2000 : 32);
+    return p->best <= p->bound + p->bound / (p->patient ? 2000 : 32);
 }
 
 /* The item that ends at the top, the first in order; its place in `order`. */
@@ -375,6 +396,7 @@ static void move_to(int *order, int from, int to) {
 static void improve(packer *p) {
     for (int round = 0; round < 400 && !good_enough(p); round++) {
         int64_t before = p->best;
+        p->patient = p->effort < enough_effort;
         int top = place_of_top(p, p->best_order, p->best_offset, p->best);
         for (int way = 1; way <= 4 && p->best == before; way++) {
             int to = way == 1 ? 0 : top - top / way;
@@ -403,16 +425,14 @@ static void settle(packer *p) {
 
 static void search(packer *p, item *sorted, const int *place) {
     classify(p, sorted, place);
-    make_order(p, 0, sorted, place);
+    make_order(p, &attempts[0], sorted, place);
     keep_if_better(p, place_on_skyline(p, p->order));
     if (p->rough) return;
-    p->patience = INT64_MAX;
-    for (int tight = 0; tight < 2 && !good_enough(p); tight++) {
-        for (int which = 0; which < ORDERS && !good_enough(p); which++) {
-            make_order(p, which, sorted, place);
-            keep_if_better(p, place_in_gaps(p, p->order, tight != 0, p->best - 1));
-            if (p->patience == INT64_MAX) p->patience = 3 * p->effort + enough_effort;
-        }
+    for (int i = 0; i < ATTEMPTS; i++) {
+        p->patient = i < PATIENT_ATTEMPTS || p->effort < enough_effort;
+        if (good_enough(p)) return;
+        make_order(p, &attempts[i], sorted, place);
+        keep_if_better(p, place_in_gaps(p, p->order, attempts[i].tight, p->best - 1));
     }
     if (!good_enough(p)) settle(p);
     improve(p);

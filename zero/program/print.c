@@ -109,12 +109,16 @@ static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
            (int64_t)z3d_dtype_size(z3d_instruction_dtype(p, in));
 }
 
+const char *z3d_mode_name(z3d_mode mode) {
+    static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "prefill", "decode"};
+    return names[mode];
+}
+
 static void print_header(const z3d_program *p, z3d_string *out) {
-    static const char *const modes[] = {"train", "evaluate", "prefill", "decode"};
     const z3d_program_config *c = &p->config;
     const z3d_mesh *t = &p->mesh;
     char a[32], b[32], h[32];
-    z3d_string_append(out, "step program: %s, ZeRO stage %d, %s", modes[p->mode], c->stage,
+    z3d_string_append(out, "step program: %s, ZeRO stage %d, %s", z3d_mode_name(p->mode), c->stage,
                       z3d_dtype_name(c->dtype));
     if (c->grad_dtype != c->dtype) {
         z3d_string_append(out, " (gradients %s)", z3d_dtype_name(c->grad_dtype));

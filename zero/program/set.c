@@ -53,13 +53,19 @@ static z3d_status build_for_rank(const z3d_program_set *set, const z3d_program *
     z3d_mesh mesh = set->mesh;
     z3d_program_config config = mine->config;
     mesh.rank = rank;
+    config.pipeline.timetables = set->config.pipeline.timetables;
     config.micro_batch = z3d_samples_of(&config, &mesh);
     Z3D_TRY(z3d_layout_create(set->model, &mesh, &config, &out->layout));
     if (config.micro_batch != mine->config.micro_batch)
         Z3D_TRY(z3d_traces_record(set->model, out->layout, &config, set->traces->threads,
                                   &out->traces));
-    return z3d_program_build(set->model, out->layout, out->traces ? out->traces : set->traces,
-                             &mesh, &config, mine->mode, &out->program);
+    Z3D_TRY(z3d_program_build(set->model, out->layout, out->traces ? out->traces : set->traces,
+                              &mesh, &config, mine->mode, &out->program));
+    /* The play of all ranks does not look at buffers. */
+    free(out->program->buffer);
+    out->program->buffer = NULL;
+    out->program->num_buffers = 0;
+    return Z3D_OK;
 }
 
 static void release_peer(peer *peer) {
@@ -100,6 +106,9 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
     set->config.micro_batch = z3d_samples_of(config, mesh);
     Z3D_TRY(z3d_layout_create(model, mesh, &set->config, &set->layout));
     Z3D_TRY(z3d_traces_record(model, set->layout, &set->config, threads, &set->traces));
+    if (!config->pipeline.timetables)
+        Z3D_TRY(z3d_timetables_create(config, set->layout->stages, &set->timetables));
+    if (set->timetables) set->config.pipeline.timetables = set->timetables;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(build_mode(set, (z3d_mode)mode));
     int count = list_programs(set, all);
     set->classes =
@@ -118,6 +127,7 @@ void z3d_program_set_release(z3d_program_set *set) {
         z3d_program_destroy(set->program[mode]);
         z3d_program_destroy(set->again[mode]);
     }
+    z3d_timetables_destroy(set->timetables);
     z3d_traces_destroy(set->traces);
     z3d_layout_destroy(set->layout);
     *set = (z3d_program_set){0};

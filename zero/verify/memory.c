@@ -171,6 +171,11 @@ static z3d_status check_persistents(const z3d_program *p) {
     for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++)
         Z3D_TRY(check_persistent(p, z3d_program_cache_buffer(p, u), "its cache", -1, Z3D_ROWS_ALL,
                                  z3d_program_cache_bytes(p, u)));
+    for (int i = needed; i < p->num_buffers; i++)
+        if (p->buffer[i].persistent)
+            return Z3D_ERROR(Z3D_ERR_PROGRAM,
+                             "buffer %d, %s, is persistent, but nothing in it persists", i,
+                             p->buffer[i].name);
     return Z3D_OK;
 }
 

@@ -403,11 +403,19 @@ static void check_unused_parts(config_checker *k) {
         {"data.validation"}, "without data.validation", "set data.validation", false};
     const idle_reason no_prompt = {
         {"generate.prompt"}, "without generate.prompt", "set generate.prompt", false};
-    const idle_reason bytes = {
-        {"data.tokenizer"}, "with data.tokenizer bytes", "set data.tokenizer to gpt2", false};
+    const idle_reason bytes = {{"data.tokenizer"},
+                               "with data.tokenizer bytes",
+                               "set data.tokenizer to gpt2 or huggingface",
+                               false};
+    const idle_reason one_file = {{"data.tokenizer"},
+                                  "with data.tokenizer huggingface: tokenizer.json has its own",
+                                  "leave it out",
+                                  false};
     if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
     if (!c->generate_prompt || !*c->generate_prompt) config_refuse_idle(k, generate, 5, &no_prompt);
-    if (c->data_tokenizer != Z3D_TOKENIZER_GPT2) config_refuse_idle(k, files, 2, &bytes);
+    if (c->data_tokenizer == Z3D_TOKENIZER_BYTES) config_refuse_idle(k, files, 2, &bytes);
+    if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
+        config_refuse_idle(k, files + 1, 1, &one_file);
 }
 
 void config_check_into(config_checker *k) {

@@ -34,9 +34,9 @@ z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
 /* How the ranks of a run are arranged. */
 typedef struct z3d_fit_layout {
     int tensor, pipeline, data;
-    int chunks;   /* of units, on each pipeline stage */
-    int schedule; /* z3d_pipeline_schedule, as the configuration says it */
-    bool sequence_parallel;
+    int chunks;                           /* of units, on each pipeline stage */
+    int schedule;                         /* z3d_pipeline_schedule, as the configuration says it */
+    bool sequence_parallel, across_nodes; /* the latter: tensor groups may leave a node */
 } z3d_fit_layout;
 
 /* What lengthens a step: kernels that repeat work, and seconds without kernels. */
@@ -46,6 +46,7 @@ typedef enum z3d_fit_loss {
     Z3D_LOSS_DATA,        /* of the data groups, */
     Z3D_LOSS_PIPELINE,    /* of sends and receives */
     Z3D_LOSS_RECOMPUTE,   /* FLOPs beyond the model's own, at the speed of all kernels */
+    Z3D_LOSS_TRANSFER,    /* exposed copies to host memory and back */
     Z3D_LOSS_FULL_DEVICE, /* what the allocator of a nearly full device adds */
     Z3D_LOSS_COUNT
 } z3d_fit_loss;
@@ -54,6 +55,7 @@ typedef enum z3d_fit_loss {
 typedef struct z3d_fit_row {
     z3d_fit_layout layout;
     int stage, granularity; /* z3d_granularity */
+    int gather;             /* z3d_pipeline_gather; AUTO: it makes no difference */
     bool partition, offload;
     int64_t micro_batch, accumulation;
     z3d_ledger ledger; /* peak bytes by category */
@@ -65,31 +67,9 @@ typedef struct z3d_fit_row {
     double loss[Z3D_LOSS_COUNT]; /* seconds of a step, on average over the pipeline stages */
 } z3d_fit_row;
 
-enum { Z3D_FIT_ROWS = 64 };
-typedef struct z3d_fit {
-    z3d_hardware hardware;
-    int ranks;
-    int64_t samples; /* of a data rank and step: micro_batch x accumulation */
-    int count; /* rows: those that fit, by time; then the others, by the bytes that they lack */
-    z3d_fit_row row[Z3D_FIT_ROWS];
-} z3d_fit;
-
 /* A machine of round numbers, if the user names none; its nodes have 8 devices, or a tensor group.
  */
 z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out);
-
-/* Walks ZeRO stage x granularity x P_a x cpu x micro-batch; model, parallel sizes and global batch
- * stay. There is one row per combination, with the fastest micro-batch that fits
- * hardware->memory_gib, or with the smallest if none fits. It assumes that larger micro-batches
- * need more memory and are faster, except for the cost of a nearly full device. A step of more than
- * three micro-batches is priced by its first three. On success `config` is resolved and is that of
- * the first row, for z3d_config_write. Not collective, allocates no device memory. Errors:
- * ERR_MEMORY if nothing fits (says how much is missing and the largest category), z3d_case_create's
- * and z3d_estimate_make's. */
-z3d_status z3d_fit_walk(z3d_config *config, int ranks, const z3d_hardware *hardware, z3d_fit *out);
-/* A table for people, and one JSON object. */
-void z3d_fit_print(const z3d_fit *fit, z3d_string *out);
-void z3d_fit_json(const z3d_fit *fit, z3d_string *out);
 
 enum { Z3D_RECOMMENDED = 10 };
 typedef struct z3d_recommendation {
@@ -104,18 +84,20 @@ typedef struct z3d_recommendation {
     z3d_fit_row row[Z3D_RECOMMENDED];
 } z3d_recommendation;
 
-/* Searches tensor size x pipeline size x chunks x schedule x ZeRO stage x micro-batch x recompute
- * for the fastest ways that fit a machine (recommend.c says what is left out). Model, number of
- * ranks and train_batch_size stay. ranks 0: as z3d_plan_place finds them. Tensor groups stay in a
- * node, unless parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence parallelism
- * where the model allows it, unless the configuration sets parallel.sequence_parallel. Units are
- * split by time, and ranks are equal; P_a and host memory are not used. On success `config` is
- * resolved and is that of the first row. Not collective, allocates no device memory. Errors:
- * ERR_CONFIG: no train_batch_size, or no sizes are possible; ERR_MEMORY: nothing fits (says how
- * much is missing); z3d_case_create's and z3d_estimate_make's. */
-z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware,
+/* Searches tensor size x pipeline size x chunks x schedule x ZeRO stage x when parameters are
+ * gathered x micro-batch x recompute x P_a x host memory for the fastest ways that fit a machine
+ * (recommend.c says what is left out). Model, number of ranks and train_batch_size stay. ranks 0:
+ * as z3d_plan_place finds them. keep: so do the parallel sizes, chunks, schedule, partition and
+ * pipeline_gather that the configuration sets, and train_batch_size may be `auto`: it is that of
+ * the configuration's own sizes. Else units are split by time, and ranks are equal. Tensor groups
+ * stay in a node, unless parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence
+ * parallelism where the model allows it, unless the configuration sets parallel.sequence_parallel.
+ * On success `config` is resolved and is that of the first row. Not collective, allocates no device
+ * memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible; ERR_MEMORY: nothing
+ * fits (says how much is missing); z3d_case_create's and z3d_estimate_make's. */
+z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
                          z3d_recommendation *out);
-/* A table for people, with the first row's keys as YAML; and one JSON object. */
+/* Tables for people, with the first row's keys as YAML; and one JSON object. */
 void z3d_recommend_print(const z3d_recommendation *recommendation, z3d_string *out);
 void z3d_recommend_json(const z3d_recommendation *recommendation, z3d_string *out);
 

@@ -13,6 +13,7 @@ typedef struct z3d_fit_frame {
     const z3d_hardware *hardware;
     int replay; /* as given; rows without activation checkpoints have neither */
     int64_t checkpoints;
+    int64_t micros; /* of a step; 0: any number */
     bool rough; /* memory is a lower bound, not placed; and z3d_fit_memory looks at the first two
                    pipeline stages and the last only, z3d_fit_time at all */
     z3d_fit_layout layout;
@@ -24,7 +25,7 @@ typedef struct z3d_fit_frame {
     int divisors;
 } z3d_fit_frame;
 
-/* Zero-initialise with config and hardware set; close also after a failure. */
+/* Zero-initialise with config .. rough set; close also after a failure. */
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks);
 void z3d_fit_close(z3d_fit_frame *w);
 

@@ -1,4 +1,4 @@
-/* plan --fit: what a way of training needs. */
+/* plan --fit and --recommend: what a way of training needs. */
 #include <string.h>
 
 #include "src/plan/choose/fit.h"
@@ -14,11 +14,10 @@ static void find_divisors(z3d_fit_frame *w) {
     enum { MOST = 1000000 };
     z3d_pipeline_schedule schedule = z3d_config_pipeline_schedule(w->config);
     int64_t round = schedule == Z3D_PIPELINE_INTERLEAVED ? z3d_fit_period(w) : 1;
-    bool file = schedule == Z3D_PIPELINE_FILE;
     for (int64_t d = 1; d <= MOST && d <= w->samples; d++) {
         int64_t micros = w->samples / d;
         if (w->samples % d || micros > MOST || micros % round) continue;
-        if (!file || d == w->config->train_micro_batch_size_per_gpu) w->divisor[w->divisors++] = d;
+        if (!w->micros || micros == w->micros) w->divisor[w->divisors++] = d;
     }
 }
 
@@ -27,6 +26,11 @@ static z3d_status drop_small(z3d_fit_frame *w) {
     z3d_plan_speeds speeds;
     z3d_status status = Z3D_ERR_CONFIG;
     int small = 0;
+    if (w->divisors == 0)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "no number of micro-batches for %lld samples of a data rank suits the "
+                         "schedule; write another train_batch_size",
+                         (long long)w->samples);
     Z3D_TRY(z3d_plan_speeds_find(w->config, &speeds));
     for (; small < w->divisors; small++) {
         z3d_program_config program = {.micro_batch = w->divisor[small]};
@@ -50,6 +54,7 @@ static void take_layout(z3d_fit_frame *w) {
         .chunks = (int)c->parallel_virtual_pipeline_model_parallel_size,
         .schedule = c->parallel_pipeline_schedule,
         .sequence_parallel = c->parallel_sequence_parallel,
+        .across_nodes = c->parallel_allow_tensor_across_nodes,
     };
     w->whole =
         w->layout.pipeline > 1 && (schedule == Z3D_PIPELINE_GPIPE || schedule == Z3D_PIPELINE_FILE);
@@ -59,6 +64,7 @@ void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout) {
     config->parallel_world_size = (int64_t)layout->tensor * layout->pipeline * layout->data;
     config->parallel_tensor_model_parallel_size = layout->tensor;
     config->parallel_sequence_parallel = layout->sequence_parallel;
+    config->parallel_allow_tensor_across_nodes = layout->across_nodes;
     config->parallel_pipeline_model_parallel_size = layout->pipeline;
     config->parallel_virtual_pipeline_model_parallel_size = layout->chunks;
     config->parallel_pipeline_schedule = layout->schedule;
@@ -70,12 +76,6 @@ void z3d_fit_close(z3d_fit_frame *w) {
 
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     z3d_config *c = w->config;
-    w->replay = c->activation_checkpointing_replay;
-    w->checkpoints = c->activation_checkpointing_number_checkpoints;
-    if (c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_AUTO) {
-        Z3D_TRY(z3d_config_override(c, "training.hardware="));
-        c->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
-    }
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->mesh));
     take_layout(w);
     w->node = z3d_case_node(c, w->hardware);
@@ -91,6 +91,7 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
     bool full = row->granularity == Z3D_GRANULARITY_FULL;
     z3d_fit_apply_layout(c, &w->layout);
     c->zero_optimization_stage = row->stage;
+    c->zero_optimization_pipeline_gather = row->gather;
     c->activation_checkpointing_granularity = row->granularity;
     c->activation_checkpointing_partition_activations = row->partition;
     c->activation_checkpointing_cpu_checkpointing = row->offload ? Z3D_OFFLOAD_ON : Z3D_OFFLOAD_OFF;
@@ -147,12 +148,16 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     Z3D_TRY(status);
     config.rough_memory = w->node.rough;
     int last = w->layout.pipeline - 1;
+    z3d_timetables *timetables;
+    status = z3d_timetables_create(&config, w->layout.pipeline, &timetables);
+    config.pipeline.timetables = timetables;
     for (int i = 0; i <= last && status == Z3D_OK;
          i = w->rough && i == 1 && last > 1 ? last : i + 1)
         status = take_stage(w, &config, i, row);
     z3d_mesh fullest = place_of_stage(w, &config, 0);
     int64_t samples = z3d_samples_of(&config, &fullest);
     z3d_plan_program_config_release(&config);
+    z3d_timetables_destroy(timetables);
     Z3D_TRY(status);
     z3d_fit_add_batch(w, row, samples, accumulation);
     return Z3D_OK;

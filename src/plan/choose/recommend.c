@@ -1,10 +1,12 @@
-/* plan --recommend: the fastest ways of training a model on so many ranks. Ways are looked at by
- * their least possible time. A way is not priced
- * - if it needs too much memory: by the bound of ways.c; or because a smaller micro-batch, or more
- *   recompute, was too large already; or because programs of few micro-batches are, on the pipeline
- *   stages that can need most (0, 1 and the last);
- * - if a lower ZeRO stage from 1 on, with as little recompute or less and otherwise equal, fits and
- *   leaves the device some air: the higher one sends no less and computes no less;
+/* plan --fit and --recommend: the fastest ways of training a model on so many ranks. Ways are
+ * looked at by their least possible time. A way is not priced
+ * - if it needs too much memory: by the bound of ways.c; or because one that needs less was too
+ *   large already (a smaller micro-batch, more recompute, P_a, host memory, parameters gathered for
+ *   each micro-batch); or because programs of few micro-batches are, on the pipeline stages that
+ *   can need most (0, 1 and the last);
+ * - if one that computes and sends no more fits and leaves the device some air: a lower ZeRO stage
+ *   from 1 on, less recompute, no P_a, no host memory, parameters gathered once a step, and
+ *   otherwise equal;
  * - once its least possible time, and so that of all that follow, is above the tenth best.
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
@@ -21,24 +23,32 @@ typedef struct search {
     z3d_fit_row nearest; /* of those that do not fit; accumulation 0: none yet */
 } search;
 
+/* Of ways with the same ZeRO stage: b needs no more device memory than a. */
+static bool needs_no_more(const z3d_way *b, const z3d_way *a) {
+    return b->granularity <= a->granularity && b->micro_batch <= a->micro_batch &&
+           b->partition >= a->partition && b->offload >= a->offload && b->gather >= a->gather;
+}
+
 static bool is_too_large(const search *s, const z3d_way *way) {
     if (way->bytes > z3d_ways_capacity(&s->ways)) return true;
     for (int i = 0; i < s->larges; i++) {
         const z3d_way *l = s->large[i];
-        if (l->frame == way->frame && l->stage == way->stage &&
-            l->granularity <= way->granularity && l->micro_batch <= way->micro_batch)
-            return true;
+        if (l->frame == way->frame && l->stage == way->stage && needs_no_more(l, way)) return true;
     }
     return false;
+}
+
+static bool sends_no_more(const z3d_way *b, const z3d_way *a) {
+    if (b->stage == a->stage) return b->gather <= a->gather;
+    return b->stage < a->stage && z3d_way_shards(b->stage, Z3D_PART_OPTIMIZER);
 }
 
 static bool is_beaten(const search *s, const z3d_way *way) {
     for (int i = 0; i < s->roomies; i++) {
         const z3d_way *r = s->roomy[i];
         if (r->frame == way->frame && r->micro_batch == way->micro_batch &&
-            r->granularity >= way->granularity &&
-            (r->stage == way->stage ||
-             (r->stage < way->stage && z3d_way_shards(r->stage, Z3D_PART_OPTIMIZER))))
+            r->granularity >= way->granularity && r->partition <= way->partition &&
+            r->offload <= way->offload && sends_no_more(r, way))
             return true;
     }
     return false;
@@ -54,7 +64,10 @@ static void insert(z3d_recommendation *out, const z3d_fit_row *row) {
 static z3d_fit_row row_of(const search *s, const z3d_way *way) {
     return (z3d_fit_row){.layout = s->ways.frame[way->frame].layout,
                          .stage = way->stage,
-                         .granularity = way->granularity};
+                         .granularity = way->granularity,
+                         .gather = way->gather,
+                         .partition = way->partition,
+                         .offload = way->offload};
 }
 
 /* Remembers the row that lacks least device memory. */
@@ -87,7 +100,8 @@ static z3d_status price(search *s, const z3d_way *way) {
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
         if (status == Z3D_OK) note_missing(s, &row);
-        s->large[s->larges++] = way;
+        /* Where host memory is short, what leaves more of it may fit. */
+        if (status != Z3D_OK || row.memory.free < 0 || !way->offload) s->large[s->larges++] = way;
         s->out->too_large++;
         return Z3D_OK;
     }
@@ -144,7 +158,7 @@ static z3d_status refuse(search *s) {
     char capacity[32], need[32], missing[32];
     const z3d_way *least = s->ways.way;
     for (int i = 1; i < s->ways.count; i++)
-        if (s->ways.way[i].bytes < least->bytes) least = &s->ways.way[i];
+        if (s->ways.way[i].bytes <= least->bytes) least = &s->ways.way[i];
     z3d_fit_row row = row_of(s, least);
     Z3D_TRY(z3d_fit_try(&s->ways.frame[least->frame], &row, least->micro_batch));
     note_missing(s, &row);
@@ -156,51 +170,21 @@ static z3d_status refuse(search *s) {
                                          "does not; use more ranks");
     return Z3D_ERROR(
         Z3D_ERR_MEMORY,
-        "no way fits %d ranks with %s each: %s with ZeRO-%d, granularity %s and micro-batch %lld "
-        "needs %s, which is %s too much (its largest part is %s); use more ranks",
+        "no way fits %d ranks with %s each: %s with ZeRO-%d, granularity %s%s%s and micro-batch "
+        "%lld needs %s, which is %s too much (its largest part is %s); use more "
+        "ranks%s",
         s->out->ranks, z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
         z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row.stage,
-        z3d_fit_granularities[row.granularity], (long long)row.micro_batch,
+        z3d_fit_granularities[row.granularity], row.partition ? ", P_a" : "",
+        row.offload ? ", cpu" : "", (long long)row.micro_batch,
         z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
         z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
-        z3d_category_name(z3d_fit_largest(&row.ledger)));
+        z3d_category_name(z3d_fit_largest(&row.ledger)),
+        s->ways.fixed.tensor || s->ways.fixed.pipeline ? ", or leave tensor and pipeline size out"
+                                                       : "");
 }
 
 /* ---- the search ---- */
-
-/* What goes with the sizes that the file has, or is not searched (P_a, host memory). */
-static z3d_status clear_sizes(z3d_config *config) {
-    Z3D_TRY(z3d_config_override(config, "parallel.pipeline_partition=time"));
-    Z3D_TRY(z3d_config_override(config, "parallel.pipeline_schedule_file="));
-    Z3D_TRY(z3d_config_override(config, "parallel.device_speeds=equal"));
-    Z3D_TRY(z3d_config_override(config, "zero_optimization.pipeline_gather=auto"));
-    config->activation_checkpointing_partition_activations = false;
-    if (config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON)
-        config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
-    return Z3D_OK;
-}
-
-static z3d_status begin(search *s, z3d_config *config, int ranks, const z3d_hardware *hardware) {
-    z3d_mesh mesh;
-    s->ways = (z3d_ways){.config = config, .hardware = hardware, .ranks = ranks};
-    s->ways.sequence_parallel = z3d_config_is_set(config, "parallel.sequence_parallel")
-                                    ? config->parallel_sequence_parallel
-                                    : -1;
-    s->ways.batch = config->train_batch_size;
-    if (s->ways.batch == Z3D_AUTO)
-        return z3d_config_error(config, "train_batch_size",
-                                "--recommend keeps it and chooses the micro-batch; write the "
-                                "samples of a step");
-    if (ranks == 0) {
-        Z3D_TRY(z3d_plan_place(config, 0, 0, &mesh));
-        s->ways.ranks = z3d_mesh_size(&mesh, Z3D_AXES_WORLD);
-    } else if (config->parallel_world_size != Z3D_AUTO && config->parallel_world_size != ranks) {
-        return z3d_config_error(config, "parallel.world_size",
-                                "asks for %lld ranks, but --ranks is %d; write auto",
-                                (long long)config->parallel_world_size, ranks);
-    }
-    return clear_sizes(config);
-}
 
 static void describe(const search *s) {
     z3d_recommendation *out = s->out;
@@ -220,15 +204,18 @@ static void describe(const search *s) {
 static z3d_status take_best(const search *s) {
     int data;
     const z3d_fit_row *best = &s->out->row[0];
-    z3d_fit_apply(frame_of(s, &best->layout), best, best->accumulation);
-    return z3d_config_resolve(s->ways.config, &z3d_model_rules, s->out->ranks, &data);
+    z3d_fit_frame frame = *frame_of(s, &best->layout);
+    frame.config = s->ways.config;
+    if (best->layout.pipeline == 1) Z3D_TRY(z3d_ways_leave_pipeline(frame.config));
+    z3d_fit_apply(&frame, best, best->accumulation);
+    return z3d_config_resolve(frame.config, &z3d_model_rules, s->out->ranks, &data);
 }
 
-z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware,
+z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
                          z3d_recommendation *out) {
-    search s = {.out = out};
+    search s = {.ways = {.config = config, .hardware = hardware}, .out = out};
     *out = (z3d_recommendation){.hardware = *hardware};
-    z3d_status status = begin(&s, config, ranks, hardware);
+    z3d_status status = z3d_ways_begin(&s.ways, ranks, keep);
     if (status == Z3D_OK) status = z3d_ways_open(&s.ways);
     if (status == Z3D_OK) {
         describe(&s);

@@ -1,4 +1,5 @@
-/* plan --recommend: which ways there are, and a cheap bound of each one's time and memory. */
+/* plan --fit and --recommend: which ways there are, and a cheap bound of each one's time and
+ * memory. */
 #include "src/plan/choose/ways.h"
 
 #include <stdlib.h>
@@ -19,98 +20,112 @@ static bool is_refused(z3d_status status) {
 
 /* ---- layouts ---- */
 
-static z3d_status open_frame(const z3d_ways *w, const z3d_fit_layout *layout, int64_t batch,
-                             z3d_fit_frame *out) {
-    z3d_config *c = w->config;
-    *out = (z3d_fit_frame){.config = c, .hardware = w->hardware, .rough = true};
-    z3d_fit_apply_layout(c, layout);
-    c->train_batch_size = batch;
-    c->train_micro_batch_size_per_gpu = 1;
-    c->gradient_accumulation_steps = Z3D_AUTO;
+static z3d_status open_frame(const z3d_ways *w, z3d_config *config, const z3d_fit_layout *layout,
+                             int64_t batch, z3d_fit_frame *out) {
+    *out = (z3d_fit_frame){.config = config,
+                           .hardware = w->hardware,
+                           .rough = true,
+                           .replay = w->replay,
+                           .checkpoints = w->checkpoints,
+                           .micros = config == w->alone ? 0 : w->fixed.micros};
+    z3d_fit_apply_layout(config, layout);
+    config->train_batch_size = batch;
+    config->train_micro_batch_size_per_gpu = 1;
+    config->gradient_accumulation_steps = Z3D_AUTO;
     return z3d_fit_open(out, layout->tensor * layout->pipeline * layout->data);
 }
 
 /* With sequence parallelism where the model allows it, if the user does not say. */
-static z3d_status open_either(const z3d_ways *w, z3d_fit_layout layout, int64_t batch,
-                              z3d_fit_frame *out) {
-    layout.sequence_parallel = layout.tensor > 1 && w->sequence_parallel != 0;
-    z3d_status status = open_frame(w, &layout, batch, out);
-    if (!is_refused(status) || !layout.sequence_parallel || w->sequence_parallel == 1)
+static z3d_status open_either(const z3d_ways *w, z3d_fit_layout layout, z3d_fit_frame *out) {
+    z3d_config *config = layout.pipeline > 1 ? w->config : w->flat;
+    layout.sequence_parallel = layout.tensor > 1 && w->fixed.sequence_parallel != 0;
+    layout.across_nodes = layout.tensor > 1 && w->fixed.across_nodes;
+    z3d_status status = open_frame(w, config, &layout, w->batch, out);
+    if (!is_refused(status) || !layout.sequence_parallel || w->fixed.sequence_parallel == 1)
         return status;
     z3d_fit_close(out);
     layout.sequence_parallel = false;
-    return open_frame(w, &layout, batch, out);
+    return open_frame(w, config, &layout, w->batch, out);
 }
 
 static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
     Z3D_TRY(grow((void **)&w->frame, w->frames, sizeof *w->frame));
     z3d_fit_frame *frame = &w->frame[w->frames];
-    z3d_status status = open_either(w, layout, w->batch, frame);
+    z3d_status status = open_either(w, layout, frame);
     if (status == Z3D_OK) {
         w->frames++;
         return Z3D_OK;
     }
     z3d_fit_close(frame);
-    if (!is_refused(status)) return status;
-    if (w->refused.tensor == 0) w->refused = layout;
-    return Z3D_OK;
+    w->refusal = status;
+    return is_refused(status) ? Z3D_OK : status;
+}
+
+static bool takes_chunks(int schedule, int chunks) {
+    if (schedule == Z3D_PIPELINE_INTERLEAVED) return chunks > 1;
+    if (schedule == Z3D_PIPELINE_ZB_V) return chunks == 2;
+    return schedule == Z3D_PIPELINE_FILE || chunks == 1;
 }
 
 /* gpipe needs more memory than 1f1b and is not faster. */
+static bool is_tried(const z3d_fixed *fixed, int schedule) {
+    if (fixed->schedule) return schedule == fixed->schedule;
+    return schedule != Z3D_PIPELINE_GPIPE && schedule != Z3D_PIPELINE_FILE;
+}
+
 static z3d_status add_schedules(z3d_ways *w, z3d_fit_layout layout, int64_t units) {
-    static const struct {
-        int schedule, chunks;
-    } choice[] = {{Z3D_PIPELINE_1F1B, 1},
-                  {Z3D_PIPELINE_INTERLEAVED, 2},
-                  {Z3D_PIPELINE_INTERLEAVED, 4},
-                  {Z3D_PIPELINE_ZB_H1, 1},
-                  {Z3D_PIPELINE_ZB_V, 2}};
-    if (layout.pipeline == 1) {
-        layout.schedule = Z3D_PIPELINE_AUTO;
-        layout.chunks = 1;
-        return add_layout(w, layout);
-    }
-    for (size_t i = 0; i < sizeof choice / sizeof *choice; i++) {
-        layout.schedule = choice[i].schedule;
-        layout.chunks = choice[i].chunks;
-        if ((int64_t)layout.pipeline * layout.chunks <= units) Z3D_TRY(add_layout(w, layout));
-    }
+    const int some[] = {1, 2, 4}, *chunks = w->fixed.chunks ? &w->fixed.chunks : some;
+    int count = w->fixed.chunks ? 1 : sizeof some / sizeof *some;
+    layout.chunks = 1;
+    layout.schedule = Z3D_PIPELINE_AUTO;
+    if (layout.pipeline == 1) return add_layout(w, layout);
+    for (int schedule = Z3D_PIPELINE_1F1B; schedule <= Z3D_PIPELINE_FILE; schedule++)
+        for (int k = 0; k < count && is_tried(&w->fixed, schedule); k++) {
+            layout.schedule = schedule;
+            layout.chunks = chunks[k];
+            if (takes_chunks(schedule, chunks[k]) && (int64_t)layout.pipeline * chunks[k] <= units)
+                Z3D_TRY(add_layout(w, layout));
+        }
     return Z3D_OK;
 }
 
-/* If it is not the sizes, it is something else in the configuration. */
-static z3d_status refuse_all(z3d_ways *w, const z3d_model_sizes *sizes) {
-    if (w->refused.tensor > 0) {
-        z3d_fit_frame frame;
-        z3d_status status = open_either(w, w->refused, w->batch, &frame);
-        z3d_fit_close(&frame);
-        if (status != Z3D_OK) return status;
-    }
+static bool may_be_tensor(const z3d_ways *w, const z3d_model_sizes *sizes, int t) {
+    bool anywhere = w->fixed.across_nodes;
+    if (w->ranks % t != 0) return false;
+    if (w->fixed.tensor) return t == w->fixed.tensor;
+    return sizes->tensor_limit % t == 0 && (anywhere || (int)w->hardware->devices % t == 0);
+}
+
+static bool may_be_pipeline(const z3d_ways *w, int rest, int p) {
+    if (rest % p != 0 || w->batch % (rest / p) != 0 || p < w->fixed.least_pipeline) return false;
+    return !w->fixed.pipeline || p == w->fixed.pipeline;
+}
+
+static z3d_status refuse_layouts(const z3d_ways *w, const z3d_model_sizes *sizes) {
+    bool some = w->fixed.tensor || w->fixed.pipeline || w->fixed.chunks || w->fixed.schedule;
+    if (w->refusal != Z3D_OK) return w->refusal;
     return Z3D_ERROR(
         Z3D_ERR_CONFIG,
-        "no tensor, pipeline and data size for %d ranks and train_batch_size %lld: the "
+        "no tensor, pipeline and data size for %d ranks and train_batch_size %lld%s: the "
         "model has %lld units for pipeline stages, tensor sizes divide %lld%s, and "
         "data sizes divide the batch",
-        w->ranks, (long long)w->batch, (long long)sizes->units, (long long)sizes->tensor_limit,
-        w->config->parallel_allow_tensor_across_nodes ? "" : " and the devices of a node");
+        w->ranks, (long long)w->batch, some ? ", with those that the configuration sets" : "",
+        (long long)sizes->units, (long long)sizes->tensor_limit,
+        w->fixed.across_nodes ? "" : " and the devices of a node");
 }
 
 static z3d_status add_layouts(z3d_ways *w) {
     z3d_model_sizes sizes;
-    bool anywhere = w->config->parallel_allow_tensor_across_nodes;
-    int devices = (int)w->hardware->devices;
     Z3D_TRY(z3d_model_sizes_of(w->config, &sizes));
     for (int t = 1; t <= w->ranks; t++) {
-        if (w->ranks % t != 0 || sizes.tensor_limit % t != 0) continue;
-        if (!anywhere && devices % t != 0) continue;
-        for (int p = 1; p <= w->ranks / t && p <= sizes.units; p++) {
-            int data = w->ranks / t / p;
-            if (w->ranks / t % p == 0 && w->batch % data == 0)
-                Z3D_TRY(add_schedules(w, (z3d_fit_layout){.tensor = t, .pipeline = p, .data = data},
-                                      sizes.units));
+        int rest = w->ranks / t;
+        if (!may_be_tensor(w, &sizes, t)) continue;
+        for (int p = 1; p <= rest && p <= sizes.units; p++) {
+            z3d_fit_layout layout = {.tensor = t, .pipeline = p, .data = rest / p};
+            if (may_be_pipeline(w, rest, p)) Z3D_TRY(add_schedules(w, layout, sizes.units));
         }
     }
-    return w->frames > 0 ? Z3D_OK : refuse_all(w, &sizes);
+    return w->frames > 0 ? Z3D_OK : refuse_layouts(w, &sizes);
 }
 
 /* ---- bounds ---- */
@@ -155,6 +170,7 @@ bool z3d_way_shards(int stage, z3d_group_part part) {
 static double least_seconds(const z3d_fit_layout *layout, const z3d_alone *alone, double micros,
                             int stage) {
     double p = layout->pipeline, work = alone->pass / p, idle = (p - 1) * work;
+    if (layout->schedule == Z3D_PIPELINE_FILE) idle = 0;
     if (layout->schedule == Z3D_PIPELINE_INTERLEAVED) idle /= layout->chunks;
     if (layout->schedule == Z3D_PIPELINE_ZB_H1) idle /= 3;
     if (layout->schedule == Z3D_PIPELINE_ZB_V) idle /= 8;
@@ -166,15 +182,18 @@ static double least_seconds(const z3d_fit_layout *layout, const z3d_alone *alone
  * as many micro-batches as there are stages; half of what the whole model has for one is less than
  * that, also where units are not equal. */
 static double least_bytes(const z3d_fit_layout *layout, const z3d_alone *alone, double micros,
-                          int stage) {
+                          const z3d_way *way) {
     static const z3d_category category[] = {[Z3D_PART_PARAMETERS] = Z3D_CATEGORY_PARAMETERS,
                                             [Z3D_PART_GRADIENTS] = Z3D_CATEGORY_GRADIENTS,
                                             [Z3D_PART_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
     double p = layout->pipeline, kept = micros < p ? micros / p : 1;
-    double bytes = 0.5 * kept * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
-    for (int part = 0; part < Z3D_PART_COUNT; part++)
-        bytes += (double)alone->peak[category[part]] / p /
-                 (z3d_way_shards(stage, (z3d_group_part)part) ? layout->data : 1);
+    bool elsewhere = way->partition || way->offload;
+    double bytes = elsewhere ? 0 : 0.5 * kept * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
+    for (int part = 0; part < Z3D_PART_COUNT; part++) {
+        bool whole = part == Z3D_PART_PARAMETERS && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
+        bool shards = !whole && z3d_way_shards(way->stage, (z3d_group_part)part);
+        bytes += (double)alone->peak[category[part]] / p / (shards ? layout->data : 1);
+    }
     return bytes;
 }
 
@@ -184,53 +203,84 @@ double z3d_ways_capacity(const z3d_ways *w) {
     return w->hardware->memory_gib * 1073741824.0 - w->hardware->overhead_gb * 1e9;
 }
 
-/* *any: one of its stages may fit. */
-static z3d_status add_stages(z3d_ways *w, int frame, const z3d_alone *alone, int given, bool *any) {
-    const z3d_fit_frame *f = &w->frame[frame];
-    bool shards = f->layout.data > 1;
+/* *any: it may fit. */
+static z3d_status add_way(z3d_ways *w, const z3d_alone *alone, z3d_way way, bool *any) {
+    const z3d_fit_frame *f = &w->frame[way.frame];
     int64_t count = f->samples / alone->micro_batch;
     double micros = (double)count;
-    *any = false;
-    for (int stage = shards ? 0 : given; stage <= (shards ? 3 : given); stage++) {
-        Z3D_TRY(grow((void **)&w->way, w->count, sizeof *w->way));
-        z3d_way *way = &w->way[w->count++];
-        *way = (z3d_way){.frame = frame,
-                         .stage = stage,
-                         .granularity = alone->granularity,
-                         .micro_batch = alone->micro_batch,
-                         .seconds = least_seconds(&f->layout, alone, micros, stage),
-                         .bytes = least_bytes(&f->layout, alone, micros, stage)};
-        *any = *any || way->bytes <= z3d_ways_capacity(w);
+    way.granularity = alone->granularity;
+    way.micro_batch = alone->micro_batch;
+    way.seconds = least_seconds(&f->layout, alone, micros, way.stage);
+    way.bytes = least_bytes(&f->layout, alone, micros, &way);
+    *any = *any || way.bytes <= z3d_ways_capacity(w);
+    Z3D_TRY(grow((void **)&w->way, w->count, sizeof *w->way));
+    w->way[w->count++] = way;
+    return Z3D_OK;
+}
+
+/* Both, where it makes a difference and is not given. */
+static z3d_status add_gathers(z3d_ways *w, const z3d_alone *alone, z3d_way way, bool *any) {
+    const z3d_fit_layout *layout = &w->frame[way.frame].layout;
+    if (layout->pipeline == 1 || layout->data == 1 ||
+        !z3d_way_shards(way.stage, Z3D_PART_PARAMETERS))
+        return add_way(w, alone, way, any);
+    for (int gather = Z3D_PIPELINE_GATHER_PER_STEP; gather <= Z3D_PIPELINE_GATHER_PER_MICROBATCH;
+         gather++) {
+        way.gather = gather;
+        if (!w->fixed.gather || gather == w->fixed.gather) Z3D_TRY(add_way(w, alone, way, any));
     }
     return Z3D_OK;
 }
 
-static z3d_status add_ways(z3d_ways *w, int frame, int given, alone_group *group) {
+/* Without a choice along an axis the values are alike: one tensor rank has nothing to share, nor
+ * have ranks whose checkpoints are parts by nature (sequence parallelism); one data rank no shards.
+ * *any: one of them may fit. */
+static z3d_status add_methods(z3d_ways *w, int frame, const z3d_alone *alone, bool *any) {
+    const z3d_fit_layout *layout = &w->frame[frame].layout;
+    bool full = alone->granularity == Z3D_GRANULARITY_FULL,
+         shares = full && layout->tensor > 1 && !layout->sequence_parallel;
+    *any = false;
+    for (int stage = 0; stage <= (layout->data > 1 ? 3 : 0); stage++)
+        for (int partition = 0; partition <= shares; partition++)
+            for (int offload = 0; offload <= full; offload++) {
+                const z3d_way way = {
+                    .frame = frame, .stage = stage, .partition = partition, .offload = offload};
+                Z3D_TRY(add_gathers(w, alone, way, any));
+            }
+    return Z3D_OK;
+}
+
+static z3d_status add_ways(z3d_ways *w, int frame, alone_group *group) {
+    enum { FEW_FRAMES = 16, FEW_DIVISORS = 32 };
     const z3d_fit_frame *f = &w->frame[frame];
+    int64_t ratio = w->frames <= FEW_FRAMES && f->divisors <= FEW_DIVISORS ? 1 : 2;
     for (int granularity = 0; granularity <= Z3D_GRANULARITY_NONE; granularity++) {
         int64_t last = 0;
         bool any = true;
         for (int i = 0; i < f->divisors && any; i++) {
             z3d_alone alone;
-            if (f->divisor[i] < 2 * last) continue;
+            if (f->divisor[i] < ratio * last) continue;
             last = f->divisor[i];
             z3d_status status = find_alone(group, granularity, last, &alone);
-            if (is_refused(status)) break; /* sizes beyond 64 bits */
+            if (is_refused(status)) { /* sizes beyond 64 bits, or what ranks cannot be */
+                w->refusal = status;
+                break;
+            }
             Z3D_TRY(status);
-            Z3D_TRY(add_stages(w, frame, &alone, given, &any));
+            Z3D_TRY(add_methods(w, frame, &alone, &any));
         }
     }
     return Z3D_OK;
 }
 
 /* Layouts first .. last - 1 have the same tensor size. */
-static z3d_status add_group(z3d_ways *w, int first, int last, int given) {
+static z3d_status add_group(z3d_ways *w, int first, int last) {
     alone_group group = {.count = 0};
     z3d_fit_layout alone = w->frame[first].layout;
     alone.pipeline = alone.data = alone.chunks = 1;
     alone.schedule = Z3D_PIPELINE_AUTO;
-    z3d_status status = open_frame(w, &alone, 2, &group.frame);
-    for (int f = first; f < last && status == Z3D_OK; f++) status = add_ways(w, f, given, &group);
+    z3d_status status = open_frame(w, w->alone, &alone, 2, &group.frame);
+    for (int f = first; f < last && status == Z3D_OK; f++) status = add_ways(w, f, &group);
     z3d_fit_close(&group.frame);
     free(group.known);
     return status;
@@ -246,17 +296,19 @@ static int by_seconds(const void *a, const void *b) {
     if (!order) order = compare(x->stage, y->stage);
     if (!order) order = compare(x->frame, y->frame);
     if (!order) order = compare(y->granularity, x->granularity);
-    return order ? order : compare(x->micro_batch, y->micro_batch);
+    if (!order) order = compare(x->micro_batch, y->micro_batch);
+    if (!order) order = compare(x->partition + 2 * x->offload, y->partition + 2 * y->offload);
+    return order ? order : compare(x->gather, y->gather);
 }
 
 z3d_status z3d_ways_open(z3d_ways *w) {
-    int given = (int)w->config->zero_optimization_stage;
     Z3D_TRY(add_layouts(w));
     for (int first = 0, last; first < w->frames; first = last) {
         for (last = first; last < w->frames; last++)
             if (w->frame[last].layout.tensor != w->frame[first].layout.tensor) break;
-        Z3D_TRY(add_group(w, first, last, given));
+        Z3D_TRY(add_group(w, first, last));
     }
+    if (w->count == 0) return w->refusal;
     qsort(w->way, (size_t)w->count, sizeof *w->way, by_seconds);
     return Z3D_OK;
 }
@@ -265,4 +317,6 @@ void z3d_ways_close(z3d_ways *w) {
     for (int f = 0; f < w->frames; f++) z3d_fit_close(&w->frame[f]);
     free(w->frame);
     free(w->way);
+    z3d_config_destroy(w->flat);
+    z3d_config_destroy(w->alone);
 }

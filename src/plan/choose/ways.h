@@ -1,5 +1,5 @@
-/* Private to plan --recommend: all ways of training a configuration's model on so many ranks, and
- * what each takes at least. */
+/* Private to plan --fit and --recommend: all ways of training a configuration's model on so many
+ * ranks, and what each takes at least. */
 #ifndef ZERO3D_PLAN_WAYS_H
 #define ZERO3D_PLAN_WAYS_H
 
@@ -17,28 +17,51 @@ typedef struct z3d_alone {
 
 typedef struct z3d_way {
     int frame, stage, granularity;
+    int gather; /* z3d_pipeline_gather; AUTO: it makes no difference */
+    bool partition, offload;
     int64_t micro_batch;
     double seconds, bytes; /* at least */
 } z3d_way;
 
+/* What stays as the user sets it. 0: open. */
+typedef struct z3d_fixed {
+    int tensor, pipeline, chunks;
+    int schedule;          /* z3d_pipeline_schedule */
+    int gather;            /* z3d_pipeline_gather */
+    int sequence_parallel; /* of several tensor ranks; -1: where the model allows it */
+    int least_pipeline;
+    bool across_nodes; /* tensor groups may leave a node */
+    int64_t micros;    /* in a step */
+} z3d_fixed;
+
 typedef struct z3d_ways {
     z3d_config *config;
+    z3d_config *flat, *alone; /* copies: for one pipeline stage; for a tensor group alone */
     const z3d_hardware *hardware;
     int ranks;
-    int64_t batch;         /* samples of a step */
-    int sequence_parallel; /* of several tensor ranks; -1: where the model allows it */
-    int frames;            /* one for each layout, by tensor size */
+    int64_t batch; /* samples of a step */
+    z3d_fixed fixed;
+    int replay; /* as given */
+    int64_t checkpoints;
+    int frames; /* one for each layout, by tensor size */
     z3d_fit_frame *frame;
-    z3d_fit_layout refused; /* the first that configuration or model refuses; tensor 0: none */
-    int count;              /* by seconds */
+    z3d_status refusal; /* the last, of a layout or of all its ways; its message is the last one */
+    int count;          /* by seconds */
     z3d_way *way;
 } z3d_ways;
 
-/* Finds all: tensor sizes that the model allows, in a node; pipeline sizes with a unit in each
- * chunk; data sizes that divide the batch; each schedule and number of chunks; ZeRO stages (one
- * where there is one data rank); granularities; micro-batches, each at least twice the one before,
- * up to the first that is too large for every stage. Zero-initialise the struct, with config ..
- * sequence_parallel set; close also after a failure. Errors: ERR_CONFIG if there is no layout. */
+/* fixed.c: finds what is open (keep: what the configuration sets stays), ranks (0: as
+ * z3d_plan_place finds them) and batch. Zero-initialise the struct with config and hardware set;
+ * close also after a failure. Errors: ERR_CONFIG, ERR_TOPOLOGY, ERR_MEMORY. */
+z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep);
+/* All keys of pipelines as for one stage. */
+z3d_status z3d_ways_leave_pipeline(z3d_config *config);
+/* Finds all that are open: tensor sizes that the model allows, in a node; pipeline sizes with a
+ * unit in each chunk; data sizes that divide the batch; each schedule and number of chunks; ZeRO
+ * stages (one where there is one data rank); granularities; P_a and host memory where blocks are
+ * recomputed; when parameters are gathered; micro-batches up to the first that is too large for
+ * every stage (with many layouts each is at least twice the one before). Errors: ERR_CONFIG if
+ * there is no layout. */
 z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
 /* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */

@@ -98,12 +98,15 @@ static z3d_status run_stages(z3d_simulation *simulation, const z3d_model *model,
                              const z3d_program_config *program, double gradient_clipping,
                              z3d_sim_node node) {
     const z3d_mesh *mesh = &simulation->mesh;
+    z3d_program_config config = *program;
+    Z3D_TRY(z3d_timetables_create(program, simulation->stages, &simulation->timetables));
+    config.pipeline.timetables = simulation->timetables;
     for (int n = 1; n <= simulation->stages; n++) {
         int s = (simulation->own + n) % simulation->stages;
         z3d_sim_stage *stage = &simulation->stage[s];
         stage->mesh = *mesh;
         stage->mesh.rank = z3d_mesh_member(mesh, Z3D_AXES_PIPELINE, mesh->rank, s);
-        Z3D_TRY(run_stage(simulation, stage, model, program, gradient_clipping, node));
+        Z3D_TRY(run_stage(simulation, stage, model, &config, gradient_clipping, node));
         if (s != simulation->own) drop_rank(simulation);
     }
     return Z3D_OK;
@@ -131,6 +134,7 @@ z3d_status z3d_simulation_create(const z3d_model *model, const z3d_mesh *mesh,
 void z3d_simulation_destroy(z3d_simulation *simulation) {
     if (!simulation) return;
     drop_rank(simulation);
+    z3d_timetables_destroy(simulation->timetables);
     for (int s = 0; s < simulation->stages && simulation->stage; s++) {
         z3d_tape_destroy(simulation->stage[s].tape);
         free(simulation->stage[s].entry);

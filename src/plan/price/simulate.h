@@ -52,6 +52,7 @@ typedef struct z3d_simulation {
     z3d_sim_stage *stage;
     z3d_engine *engine; /* of this rank; program, layout and ledgers can be looked at */
     z3d_device *device;
+    z3d_timetables *timetables; /* of all stages' programs */
     z3d_group *group[Z3D_AXES_COUNT];
 } z3d_simulation;
 

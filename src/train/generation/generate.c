@@ -10,13 +10,14 @@ typedef struct generation {
     z3d_tokenizer *tokenizer;
     const z3d_generate_options *options;
     z3d_decoder decoder;
+    z3d_token_list ids; /* all so far: the sequence's tokens */
     z3d_sequence text;
     int32_t *scratch;
 } generation;
 
 static z3d_status prepare(generation *g, z3d_engine *engine) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
-    size_t prompt = strlen(g->options->prompt), encoded;
+    const char *prompt = g->options->prompt;
     Z3D_TRY(z3d_decoder_create(engine, &g->decoder));
     if (g->decoder.columns < tokenizer->vocab_size)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -24,13 +25,11 @@ static z3d_status prepare(generation *g, z3d_engine *engine) {
                          "tokenizer of the run (data.tokenizer, data.vocab)",
                          (long long)g->decoder.columns, tokenizer->ops->name,
                          tokenizer->vocab_size);
-    size_t room = prompt + 1 + (size_t)g->options->tokens;
-    Z3D_TRY(z3d_new(room, sizeof(int32_t), "generated tokens", &g->text.token));
     Z3D_TRY(z3d_new((size_t)tokenizer->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
-    g->text.token[0] = tokenizer->end_of_text;
-    Z3D_TRY(tokenizer->ops->encode(g->tokenizer, g->options->prompt, prompt, g->text.token + 1,
-                                   &encoded));
-    g->text.length = 1 + (int64_t)encoded;
+    Z3D_TRY(z3d_tokenizer_prompt(g->tokenizer, prompt, strlen(prompt), &g->ids));
+    Z3D_TRY(z3d_token_list_reserve(&g->ids, (size_t)g->options->tokens));
+    g->text.token = g->ids.id;
+    g->text.length = (int64_t)g->ids.count;
     if (g->text.length <= g->decoder.positions) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
@@ -58,8 +57,10 @@ static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
     for (int64_t i = first, begin = first; i <= g->text.length; i++) {
         bool end = i < g->text.length && g->text.token[i] == tokenizer->end_of_text;
+        bool begins = begin > first || !*g->options->prompt;
         if (i < g->text.length && !end) continue;
-        Z3D_TRY(tokenizer->ops->decode(tokenizer, g->text.token + begin, (size_t)(i - begin), out));
+        Z3D_TRY(tokenizer->ops->decode(tokenizer, g->text.token + begin, (size_t)(i - begin),
+                                       begins, out));
         if (end) z3d_string_append(out, "\n<|endoftext|>\n");
         begin = i + 1;
     }
@@ -88,7 +89,7 @@ z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
     }
     if (status == Z3D_OK) status = decode(&g, first, out);
     z3d_decoder_release(&g.decoder);
-    free(g.text.token);
+    z3d_token_list_free(&g.ids);
     free(g.scratch);
     return status;
 }

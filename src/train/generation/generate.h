@@ -11,8 +11,7 @@
 #include "zero/zero.h"
 
 typedef struct z3d_generate_options {
-    const char *prompt; /* follows an end-of-text token, as at the start of a document; "": only
-                           that token */
+    const char *prompt; /* follows what begins a text; "": a new text (z3d_tokenizer_prompt) */
     int64_t tokens;     /* to generate; the end of a document does not stop it */
     double temperature; /* 0: always the most likely token */
     int64_t top_k;      /* sample from the k most likely; 0: from all */

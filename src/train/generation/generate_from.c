@@ -72,7 +72,7 @@ static z3d_status fit_sizes(z3d_config *config, int ranks, char *const *assignme
  */
 static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
     z3d_string beside = {0}, assignment = {0};
-    if (config->data_tokenizer != Z3D_TOKENIZER_GPT2 || !*config->data_vocab ||
+    if (config->data_tokenizer == Z3D_TOKENIZER_BYTES || !*config->data_vocab ||
         access(config->data_vocab, F_OK) == 0)
         return Z3D_OK;
     z3d_string_append(&beside, "%s/../tokenizer", folder);
@@ -106,6 +106,10 @@ static z3d_status read_config(const char *path, int ranks, char *const *assignme
     if (status == Z3D_OK) status = find_tokenizer(folder, *out);
     for (int i = 0; i < count && status == Z3D_OK; i++)
         status = z3d_config_override(*out, assignments[i]);
+    /* A vocabulary is for a model that has one: of GPT-2's kind where the run does not say which.
+     */
+    if (status == Z3D_OK && (*out)->data_tokenizer == Z3D_TOKENIZER_BYTES && *(*out)->data_vocab)
+        status = z3d_config_override(*out, "data.tokenizer=gpt2");
     if (status == Z3D_OK) status = fit_sizes(*out, ranks, assignments, count);
     z3d_checkpoint_close(checkpoint);
     free(folder);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "src/train/text/gpt2.h"
+#include "src/train/text/bpe.h"
 
 typedef enum kind { LETTER, NUMBER, SPACE, OTHER } kind;
 
@@ -66,4 +66,9 @@ size_t z3d_gpt2_word(const char *text, size_t length) {
     for (; at < length && look(text + at, length - at, &bytes) == first; at += bytes) last = at;
     /* Of white space before a word the last character is left to that word. */
     return first == SPACE && at < length && last > 0 ? last : at;
+}
+
+size_t z3d_space_length(const char *text, size_t length) {
+    size_t bytes;
+    return length > 0 && look(text, length, &bytes) == SPACE ? bytes : 0;
 }

@@ -36,8 +36,7 @@ typedef struct work {
     int64_t capacity;
     size_t cut; /* bytes of a document at most */
     unsigned char *text;
-    int32_t *ids;
-    size_t room;      /* of ids */
+    z3d_token_list ids;
     int64_t raw_json; /* files of JSON lines that were read as plain text */
     const char *first_raw_json;
     double begun;
@@ -74,22 +73,23 @@ static void advance(work *w, int64_t more, bool tell) {
     w->options->progress(w->options->context, &progress);
 }
 
-/* For the tokens of so many bytes and what ends a document. */
-static z3d_status make_room(work *w, size_t bytes) {
-    if (bytes < w->room) return Z3D_OK;
-    size_t room = 2 * w->room > bytes + 1 ? 2 * w->room : bytes + 1;
-    free(w->ids);
-    w->ids = NULL;
-    w->room = 0;
-    Z3D_TRY(z3d_new(room, sizeof *w->ids, "a document's tokens", &w->ids));
-    w->room = room;
+/* As the model is to see it: what begins a text, unless the end of the one before it is that, too.
+ */
+static z3d_status encode(work *w, const char *text, size_t bytes) {
+    z3d_tokenizer *t = w->tokenizer;
+    w->ids.count = 0;
+    Z3D_TRY(z3d_token_list_reserve(&w->ids, 1));
+    if (t->begin_of_text >= 0 && t->begin_of_text != t->end_of_text)
+        w->ids.id[w->ids.count++] = t->begin_of_text;
+    Z3D_TRY(t->ops->encode(t, text, bytes, &w->ids));
+    Z3D_TRY(z3d_token_list_reserve(&w->ids, 1));
+    w->ids.id[w->ids.count++] = t->end_of_text;
     return Z3D_OK;
 }
 
 static z3d_status add_document(work *w, const unsigned char *text, size_t bytes) {
     z3d_content_hash hash = {{0, 0}};
     bool added;
-    size_t count;
     z3d_content_hash_add(&hash, text, bytes);
     Z3D_TRY(z3d_hash_set_add(&w->documents_seen, hash, &added));
     if (!added) {
@@ -103,12 +103,10 @@ static z3d_status add_document(work *w, const unsigned char *text, size_t bytes)
         w->document = grown;
         w->capacity = capacity;
     }
-    Z3D_TRY(make_room(w, bytes));
-    Z3D_TRY(w->tokenizer->ops->encode(w->tokenizer, (const char *)text, bytes, w->ids, &count));
-    w->ids[count++] = w->tokenizer->end_of_text;
-    Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids, count));
+    Z3D_TRY(encode(w, (const char *)text, bytes));
+    Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     w->document[w->result->documents++] =
-        (document){.hash = hash.word[0], .tokens = (int64_t)count};
+        (document){.hash = hash.word[0], .tokens = (int64_t)w->ids.count};
     w->result->bytes += (int64_t)bytes;
     return Z3D_OK;
 }
@@ -324,7 +322,6 @@ static z3d_status read_all(work *w) {
                       : cut > LARGEST_DOCUMENT ? LARGEST_DOCUMENT
                                                : cut);
     Z3D_TRY(z3d_new(w->cut, 1, "a document's text", &w->text));
-    Z3D_TRY(make_room(w, w->cut));
     for (int64_t i = 0; i < w->list.count && !w->result->limited; i++)
         Z3D_TRY(add_file(w, &w->list.file[i]));
     warn_raw_json(w);
@@ -366,15 +363,16 @@ static z3d_status hold_out(work *w) {
 static z3d_status copy_document(work *w, FILE *stream, const document *document) {
     z3d_token_writer *writer = document->held_out ? &w->validation : &w->train;
     size_t size = (size_t)writer->bytes_per_token, count = (size_t)document->tokens;
-    if (fread(w->ids, size, count, stream) != count)
+    int32_t *ids = w->ids.id; /* has room for the longest document */
+    if (fread(ids, size, count, stream) != count)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it again: %s", w->stream.temporary,
                          ferror(stream) ? strerror(errno) : "the file became shorter");
     for (size_t i = count; i-- > 0;) { /* widened in place, from the end */
         int32_t id = 0;
-        memcpy(&id, (const char *)w->ids + i * size, size);
-        w->ids[i] = id;
+        memcpy(&id, (const char *)ids + i * size, size);
+        ids[i] = id;
     }
-    return z3d_token_writer_append(writer, w->ids, (size_t)document->tokens);
+    return z3d_token_writer_append(writer, ids, (size_t)document->tokens);
 }
 
 static z3d_status deal_out(work *w) {
@@ -445,6 +443,6 @@ end:
     z3d_tokenizer_destroy(own);
     free(w.document);
     free(w.text);
-    free(w.ids);
+    z3d_token_list_free(&w.ids);
     return status;
 }

@@ -1,23 +1,50 @@
-/* The tokenizers by kind, and `bytes`. */
+/* The tokenizers by kind, their files, and `bytes`. */
 #include "src/train/tokenizer.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include "src/train/text/gpt2.h"
+#include "src/train/text/bpe.h"
+
+/* ---- ids ---- */
+
+z3d_status z3d_token_list_reserve(z3d_token_list *list, size_t more) {
+    enum { FEWEST = 256 };
+    if (list->capacity - list->count >= more) return Z3D_OK;
+    size_t capacity = list->count + more;
+    if (capacity < 2 * list->capacity) capacity = 2 * list->capacity;
+    if (capacity < FEWEST) capacity = FEWEST;
+    int32_t *grown = realloc(list->id, capacity * sizeof *grown);
+    if (!grown) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %zu tokens", capacity);
+    list->id = grown;
+    list->capacity = capacity;
+    return Z3D_OK;
+}
+
+void z3d_token_list_free(z3d_token_list *list) {
+    free(list->id);
+    *list = (z3d_token_list){0};
+}
+
+/* ---- bytes ---- */
 
 enum { BYTES_END_OF_TEXT = 256, BYTES_VOCABULARY = 257 };
 
 static z3d_status bytes_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
-                               int32_t *ids, size_t *count) {
+                               z3d_token_list *out) {
     (void)tokenizer;
-    for (size_t i = 0; i < length; i++) ids[i] = (unsigned char)text[i];
-    *count = length;
+    Z3D_TRY(z3d_token_list_reserve(out, length));
+    for (size_t i = 0; i < length; i++) out->id[out->count + i] = (unsigned char)text[i];
+    out->count += length;
     return Z3D_OK;
 }
 
 static z3d_status bytes_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
-                               z3d_string *out) {
+                               bool begins, z3d_string *out) {
     (void)tokenizer;
+    (void)begins;
     for (size_t i = 0; i < count; i++) {
         if (ids[i] < 0 || ids[i] >= BYTES_VOCABULARY)
             return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: the bytes tokenizer has ids 0 to %d",
@@ -41,17 +68,140 @@ static const struct z3d_tokenizer_ops bytes_ops = {
     .destroy = bytes_destroy,
 };
 
+static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokenizer **out) {
+    if ((vocab && *vocab) || (merges && *merges))
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "the bytes tokenizer has no vocabulary files");
+    Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
+    **out = (z3d_tokenizer){&bytes_ops, BYTES_VOCABULARY, BYTES_END_OF_TEXT, BYTES_END_OF_TEXT};
+    return Z3D_OK;
+}
+
+/* ---- files ---- */
+
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/* FOLDER/first if it is there, else FOLDER/second if that is, else the first; `path` itself where
+ * it is a file. */
+static void find_file(const char *path, const char *first, const char *second, z3d_string *out) {
+    const char *const names[] = {first, second, first};
+    if (!is_folder(path)) {
+        z3d_string_append(out, "%s", path);
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        z3d_string_clear(out);
+        z3d_string_append(out, "%s/%s", path, names[i]);
+        if (out->failed || access(out->text, F_OK) == 0) return;
+    }
+}
+
+/* merges.txt, beside vocab.json if it is not named. */
+static void find_merges(const char *vocab, const char *merges, z3d_string *out) {
+    const char *slash = strrchr(vocab, '/');
+    if (merges && *merges)
+        z3d_string_append(out, "%s", merges);
+    else
+        z3d_string_append(out, "%.*smerges.txt", slash ? (int)(slash + 1 - vocab) : 0, vocab);
+}
+
+/* tokenizer.json, told from vocab.json by its "model". */
+static bool is_tokenizer_json(const z3d_json *root) {
+    const z3d_json *model = z3d_json_member(root, "model");
+    return model && model->type == Z3D_JSON_OBJECT;
+}
+
+static z3d_status read_tokenizer_json(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
+                                      const char *merges, bool gpt2) {
+    if (merges && *merges)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "%s has its own merges: leave out the merges file %s",
+                         path, merges);
+    Z3D_TRY(z3d_tokenizer_json_read(t, root, path));
+    if (!gpt2) return z3d_special_tokens_find(t, root, path);
+    t->base.end_of_text = (int32_t)z3d_tokenizer_json_id(root, Z3D_END_OF_TEXT);
+    t->base.begin_of_text = t->base.end_of_text;
+    if (t->base.end_of_text >= 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "%s: no token %s, which ends a document of GPT-2's; for another model's "
+                     "tokenizer set data.tokenizer to huggingface",
+                     path, Z3D_END_OF_TEXT);
+}
+
+static z3d_status read_root(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path,
+                            const char *merges, bool gpt2) {
+    if (is_tokenizer_json(root)) return read_tokenizer_json(t, root, path, merges, gpt2);
+    if (!gpt2)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: it has no \"model\", so it is not a tokenizer.json; for GPT-2's "
+                         "vocab.json and merges.txt set data.tokenizer to gpt2",
+                         path);
+    z3d_string merges_path = {0};
+    find_merges(path, merges, &merges_path);
+    z3d_status status = merges_path.failed
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                            : z3d_gpt2_files_read(t, root, path, merges_path.text);
+    z3d_string_free(&merges_path);
+    return status;
+}
+
+static z3d_status read_files(z3d_bpe_tokenizer *t, const char *path, const char *merges,
+                             bool gpt2) {
+    char *text;
+    size_t length;
+    z3d_json *root = NULL;
+    Z3D_TRY(z3d_read_file(path, Z3D_MAX_TOKENIZER_FILE, &text, &length));
+    z3d_status status = z3d_json_parse(text, length, path, &root);
+    free(text);
+    if (status == Z3D_OK) status = read_root(t, root, path, merges, gpt2);
+    z3d_json_free(root);
+    return status == Z3D_OK ? z3d_bpe_tokenizer_finish(t) : status;
+}
+
+static z3d_status create_bpe(const char *vocab, const char *merges, bool gpt2,
+                             z3d_tokenizer **out) {
+    z3d_bpe_tokenizer *t;
+    z3d_string path = {0};
+    if (!vocab || !*vocab)
+        return gpt2 ? Z3D_ERROR(Z3D_ERR_CONFIG, "the gpt2 tokenizer needs its vocabulary: "
+                                                "vocab.json, tokenizer.json, or a folder with them")
+                    : Z3D_ERROR(Z3D_ERR_CONFIG, "the huggingface tokenizer needs its "
+                                                "tokenizer.json, or a folder with it");
+    find_file(vocab, gpt2 ? "vocab.json" : "tokenizer.json", gpt2 ? "tokenizer.json" : "vocab.json",
+              &path);
+    z3d_status status = path.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name")
+                                    : z3d_bpe_tokenizer_create(gpt2, &t);
+    if (status == Z3D_OK) {
+        status = read_files(t, path.text, merges, gpt2);
+        if (status == Z3D_OK)
+            *out = &t->base;
+        else
+            z3d_tokenizer_destroy(&t->base);
+    }
+    z3d_string_free(&path);
+    return status;
+}
+
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out) {
-    bool files = (vocab && *vocab) || (merges && *merges);
     *out = NULL;
-    if (kind == Z3D_TOKENIZER_GPT2) return z3d_gpt2_tokenizer_create(vocab, merges, out);
-    if (files) return Z3D_ERROR(Z3D_ERR_CONFIG, "the bytes tokenizer has no vocabulary files");
-    Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
-    **out = (z3d_tokenizer){&bytes_ops, BYTES_VOCABULARY, BYTES_END_OF_TEXT};
-    return Z3D_OK;
+    if (kind == Z3D_TOKENIZER_BYTES) return create_bytes(vocab, merges, out);
+    return create_bpe(vocab, merges, kind == Z3D_TOKENIZER_GPT2, out);
 }
 
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer) {
     if (tokenizer) tokenizer->ops->destroy(tokenizer);
+}
+
+z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                z3d_token_list *out) {
+    size_t before = out->count;
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    if (tokenizer->begin_of_text >= 0) out->id[out->count++] = tokenizer->begin_of_text;
+    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, out));
+    if (out->count > before) return Z3D_OK; /* a text may have no ids, too: text that is left out */
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    out->id[out->count++] = tokenizer->end_of_text;
+    return Z3D_OK;
 }

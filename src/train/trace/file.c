@@ -67,14 +67,14 @@ static z3d_status read_head(reader *r, const z3d_json *json) {
     if (strcmp(text_of(json, "name"), "zero3d") != 0)
         return refuse(r, "the first event does not say which run it is of: this is no timeline of "
                          "`zero3d train --trace`, or of an older version");
-    *head = (z3d_trace_head){.mesh.rank = -1, .node = -1, .entries = 0};
+    *head = (z3d_trace_head){.mesh.rank = -1, .node = -1, .entries = -1};
     bool good = read_run(args, head) && get_int(json, "pid", 0, &head->mesh.rank) &&
                 get_int(args, "node", 0, &head->node) &&
-                get_int(args, "entries", 1, &head->entries);
+                get_int(args, "entries", 0, &head->entries);
 #define X(NAME, name) good = good && get_int(args, #name, 1, &head->mesh.size[Z3D_AXIS_##NAME]);
     Z3D_AXIS_MAP(X)
 #undef X
-    if (!good || head->node < 0 || head->entries < 1)
+    if (!good || head->node < 0 || head->entries < 0)
         return refuse(r, "the first event does not have the run, its sizes and its node");
     if (z3d_mesh_check(&head->mesh) != Z3D_OK) return refuse(r, z3d_error_message());
     r->has_head = true;

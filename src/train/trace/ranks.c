@@ -102,7 +102,7 @@ static const z3d_trace_step *find(const z3d_trace_rank *rank, int64_t step) {
 static z3d_status lacks_step(const z3d_trace_run *run, int rank, int64_t step) {
     const z3d_trace_rank *r = &run->rank[rank];
     int whole = r->num_steps - (r->num_steps > 0 && !r->step[r->num_steps - 1].whole);
-    char has[96] = "no whole step";
+    char has[96] = "no whole step (an earlier start's timelines have a number: trace-rank0.1.json)";
     if (whole > 0)
         snprintf(has, sizeof has, "steps %lld to %lld", (long long)r->step[0].step,
                  (long long)r->step[whole - 1].step);

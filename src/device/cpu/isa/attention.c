@@ -41,13 +41,6 @@ static int team_for(const z3d_cpu *cpu, int64_t tasks) {
     return tasks > 1 ? cpu->threads : 1;
 }
 
-/* The next `rows` x `cols` floats of a thread's scratch. */
-static float *take(char **at, int64_t rows, int64_t cols) {
-    float *taken = (float *)*at;
-    *at += z3d_attention_floats(rows, cols);
-    return taken;
-}
-
 /* Rows of one head in an operand: where row 0 begins, in elements, and how far rows are apart. */
 typedef struct head_rows {
     int64_t offset, stride;
@@ -192,14 +185,14 @@ static void forward_task(const attention *with, char *scratch, int64_t sample, i
     const int64_t count = min_int64(start + end, shape->capacity) - base;
     const head_rows rows = key_rows(shape, sample, head / with->group);
     forward_scratch s;
-    s.keys = take(&scratch, shape->capacity, d);
-    s.values = take(&scratch, shape->capacity, d);
-    s.queries = take(&scratch, QUERIES, d);
-    s.scores = take(&scratch, QUERIES, KEYS);
-    s.out = take(&scratch, QUERIES, d);
-    s.maximum = take(&scratch, QUERIES, 1);
-    s.sum = take(&scratch, QUERIES, 1);
-    s.mask = take(&scratch, KEYS, 1);
+    s.keys = z3d_attention_take(&scratch, shape->capacity, d);
+    s.values = z3d_attention_take(&scratch, shape->capacity, d);
+    s.queries = z3d_attention_take(&scratch, QUERIES, d);
+    s.scores = z3d_attention_take(&scratch, QUERIES, KEYS);
+    s.out = z3d_attention_take(&scratch, QUERIES, d);
+    s.maximum = z3d_attention_take(&scratch, QUERIES, 1);
+    s.sum = z3d_attention_take(&scratch, QUERIES, 1);
+    s.mask = z3d_attention_take(&scratch, KEYS, 1);
     load_rows(with, s.keys, shape->k, rows, base, count);
     load_rows(with, s.values, shape->v, rows, base, count);
     for (int64_t h = head; h < head + heads; h++)
@@ -399,17 +392,17 @@ static void backward_task(const attention *with, const z3d_attention_backward *k
     const int64_t d = kernel->head_dim, seq = kernel->seq;
     const int64_t kept = z3d_attention_gradient_rows(kernel);
     backward_scratch s;
-    s.queries = take(&scratch, seq, d);
-    s.dout = take(&scratch, seq, d);
-    s.dqueries = take(&scratch, seq, d);
-    s.delta = take(&scratch, seq, 1);
-    s.keys = take(&scratch, KEYS, d);
-    s.values = take(&scratch, KEYS, d);
-    s.dkeys = take(&scratch, kept, d);
-    s.dvalues = take(&scratch, kept, d);
-    s.probabilities = take(&scratch, QUERIES, KEYS);
-    s.dscores = take(&scratch, QUERIES, KEYS);
-    s.mask = take(&scratch, KEYS, 1);
+    s.queries = z3d_attention_take(&scratch, seq, d);
+    s.dout = z3d_attention_take(&scratch, seq, d);
+    s.dqueries = z3d_attention_take(&scratch, seq, d);
+    s.delta = z3d_attention_take(&scratch, seq, 1);
+    s.keys = z3d_attention_take(&scratch, KEYS, d);
+    s.values = z3d_attention_take(&scratch, KEYS, d);
+    s.dkeys = z3d_attention_take(&scratch, kept, d);
+    s.dvalues = z3d_attention_take(&scratch, kept, d);
+    s.probabilities = z3d_attention_take(&scratch, QUERIES, KEYS);
+    s.dscores = z3d_attention_take(&scratch, QUERIES, KEYS);
+    s.mask = z3d_attention_take(&scratch, KEYS, 1);
     for (int64_t i = 0; i < with->group; i++)
         backward_head(with, kernel, s, sample, kv_head * with->group + i, polls);
 }

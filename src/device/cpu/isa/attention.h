@@ -11,7 +11,7 @@ enum {
     Z3D_ATTENTION_KEYS = 256,    /* columns; a multiple of QUERIES */
     Z3D_ATTENTION_FORWARD = 256, /* query rows of one task of the forward */
     Z3D_ATTENTION_RANGE = 128,   /* keys of one partial result of a decode */
-    Z3D_ATTENTION_ROWS = 16      /* keys that a decode converts at a time */
+    Z3D_ATTENTION_ROWS = 4       /* keys that a decode converts at a time */
 };
 
 /* fp32 arrays of one thread, each at a multiple of 64 bytes. */
@@ -39,7 +39,14 @@ static inline int64_t z3d_attention_partial(const z3d_attention_forward *kernel)
 static inline int64_t z3d_attention_decode_thread(const z3d_attention_forward *kernel) {
     return z3d_attention_floats(kernel->heads, kernel->head_dim) +
            z3d_attention_floats(kernel->heads, Z3D_ATTENTION_RANGE) +
-           z3d_attention_floats(Z3D_ATTENTION_ROWS, kernel->head_dim);
+           z3d_attention_floats(Z3D_ATTENTION_ROWS, kernel->kv_heads * kernel->head_dim + 16);
+}
+
+/* The next `rows` x `cols` floats of a thread's scratch. */
+static inline float *z3d_attention_take(char **at, int64_t rows, int64_t cols) {
+    float *taken = (float *)(void *)*at;
+    *at += z3d_attention_floats(rows, cols);
+    return taken;
 }
 
 /* Keys and values; queries, scores, output of a tile; maximum, sum; mask. */

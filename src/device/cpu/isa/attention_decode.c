@@ -41,25 +41,26 @@ static key_range range_of(const decode *with, int64_t sample, int64_t index) {
                        min_int64(first + RANGE, position + 1)};
 }
 
-/* Maximum, sum of exponentials, and then the weighted sum of a range. */
+/* The weighted sum of a range, on whole cache lines; then its maximum and sum of exponentials. */
 static float *partial_of(const decode *with, const key_range *range, int64_t head) {
     const int64_t row = range->sample * with->kernel->heads + head;
     return with->partials + (row * with->ranges + range->index) * with->stride;
 }
 
-/* Rows key .. key + n - 1 of a head of keys or values: in place where they are fp32, else converted
- * into scratch. */
+/* Rows key .. key + n - 1 of heads first .. of keys or values, `cols` elements: in place where they
+ * are fp32, else converted into scratch. */
 static const float *cache_rows(const decode *with, const decode_scratch *s, const void *base,
-                               int64_t sample, int64_t key, int64_t n, int64_t kv_head,
+                               int64_t sample, int64_t key, int64_t n, int64_t first, int64_t cols,
                                int64_t *stride) {
     const z3d_attention_forward *kernel = with->kernel;
-    const int64_t d = kernel->head_dim;
-    const int64_t at = (sample * kernel->capacity + key) * kernel->kv_stride + kv_head * d;
-    *stride = kernel->dtype == Z3D_F32 ? kernel->kv_stride : d;
+    const int64_t at =
+        (sample * kernel->capacity + key) * kernel->kv_stride + first * kernel->head_dim;
+    const int64_t padded = cols + LANES; /* rows a page apart would share a line of the cache */
+    *stride = kernel->dtype == Z3D_F32 ? kernel->kv_stride : padded;
     if (kernel->dtype == Z3D_F32) return (const float *)base + at;
     for (int64_t row = 0; row < n; row++)
-        widen(s->rows + row * d, element(base, kernel->dtype, at + row * kernel->kv_stride),
-              kernel->dtype, d);
+        widen(s->rows + row * padded, element(base, kernel->dtype, at + row * kernel->kv_stride),
+              kernel->dtype, cols);
     return s->rows;
 }
 
@@ -127,12 +128,12 @@ static void load_queries(const decode *with, const decode_scratch *s, int64_t sa
 }
 
 /* From scores to exponentials relative to their maximum. */
-static void exponentials(float *scores, int64_t n, float *partial) {
+static void exponentials(float *scores, int64_t n, float *maximum, float *sum) {
     const int64_t width = (n + LANES - 1) / LANES * LANES;
     for (int64_t i = n; i < width; i++) scores[i] = -INFINITY;
-    partial[0] = row_maximum(scores, width);
-    row_exp(scores, partial[0], width);
-    partial[1] = sum_tile(scores, width);
+    *maximum = row_maximum(scores, width);
+    row_exp(scores, *maximum, width);
+    *sum = sum_tile(scores, width);
 }
 
 /* Key/value heads first .. end - 1 of a range, and all query heads that read them. */
@@ -140,32 +141,29 @@ static void decode_range(const decode *with, const decode_scratch *s, const key_
                          int64_t first, int64_t end) {
     const z3d_attention_forward *kernel = with->kernel;
     const int64_t d = kernel->head_dim, group = with->group, keys = range->end - range->first;
-    const int64_t head = first * group, heads = (end - first) * group;
+    const int64_t head = first * group, heads = (end - first) * group, cols = (end - first) * d;
     int64_t stride;
     load_queries(with, s, range->sample, head, heads);
     for (int64_t key = 0; key < keys; key += ROWS) {
         const int64_t n = min_int64(ROWS, keys - key);
-        for (int64_t kv = first; kv < end; kv++) {
-            const float *rows =
-                cache_rows(with, s, kernel->k, range->sample, range->first + key, n, kv, &stride);
-            for (int64_t h = (kv - first) * group; h < (kv - first + 1) * group; h++)
-                dot_rows(s->scores + h * RANGE + key, rows, n, stride, s->queries + h * d, d);
-        }
+        const float *rows = cache_rows(with, s, kernel->k, range->sample, range->first + key, n,
+                                       first, cols, &stride);
+        for (int64_t h = 0; h < heads; h++)
+            dot_rows(s->scores + h * RANGE + key, rows + h / group * d, n, stride,
+                     s->queries + h * d, d);
     }
     for (int64_t h = 0; h < heads; h++) {
         float *partial = partial_of(with, range, head + h);
-        exponentials(s->scores + h * RANGE, keys, partial);
-        memset(partial + 2, 0, (size_t)d * sizeof *partial);
+        exponentials(s->scores + h * RANGE, keys, &partial[d], &partial[d + 1]);
+        memset(partial, 0, (size_t)d * sizeof *partial);
     }
     for (int64_t key = 0; key < keys; key += ROWS) {
         const int64_t n = min_int64(ROWS, keys - key);
-        for (int64_t kv = first; kv < end; kv++) {
-            const float *rows =
-                cache_rows(with, s, kernel->v, range->sample, range->first + key, n, kv, &stride);
-            for (int64_t h = (kv - first) * group; h < (kv - first + 1) * group; h++)
-                add_rows(partial_of(with, range, head + h) + 2, rows, n, stride,
-                         s->scores + h * RANGE + key, d);
-        }
+        const float *rows = cache_rows(with, s, kernel->v, range->sample, range->first + key, n,
+                                       first, cols, &stride);
+        for (int64_t h = 0; h < heads; h++)
+            add_rows(partial_of(with, range, head + h), rows + h / group * d, n, stride,
+                     s->scores + h * RANGE + key, d);
     }
 }
 
@@ -210,17 +208,16 @@ static void combine(const decode *with, int64_t sample, int64_t head) {
     const z3d_attention_forward *kernel = with->kernel;
     const int64_t d = kernel->head_dim;
     key_range range = range_of(with, sample, 0);
-    float *first = partial_of(with, &range, head), *out = first + 2;
-    float maximum = first[0], sum = first[1];
+    float *out = partial_of(with, &range, head), maximum = out[d], sum = out[d + 1];
     for (int64_t i = 1; i < with->ranges; i++) {
         range = range_of(with, sample, i);
         if (range.first >= range.end) break;
         const float *other = partial_of(with, &range, head);
-        const float most = other[0] > maximum ? other[0] : maximum;
-        const float ours = z3d_exp(maximum - most), theirs = z3d_exp(other[0] - most);
-        sum = sum * ours + other[1] * theirs;
+        const float most = other[d] > maximum ? other[d] : maximum;
+        const float ours = z3d_exp(maximum - most), theirs = z3d_exp(other[d] - most);
+        sum = sum * ours + other[d + 1] * theirs;
 #pragma omp simd
-        for (int64_t j = 0; j < d; j++) out[j] = out[j] * ours + other[2 + j] * theirs;
+        for (int64_t j = 0; j < d; j++) out[j] = out[j] * ours + other[j] * theirs;
         maximum = most;
     }
     row_scale(out, 1.0f / sum, d);
@@ -247,9 +244,9 @@ void Z3D_CPU_NAME(attention_decode)(z3d_cpu *cpu, const z3d_attention_forward *k
         const int64_t thread = omp_get_thread_num(), team = omp_get_num_threads();
         char *scratch = cpu->scratch + thread * per_thread;
         decode_scratch s;
-        s.queries = (float *)(void *)scratch;
-        s.scores = s.queries + z3d_attention_floats(kernel->heads, d) / (int64_t)sizeof(float);
-        s.rows = s.scores + z3d_attention_floats(kernel->heads, RANGE) / (int64_t)sizeof(float);
+        s.queries = z3d_attention_take(&scratch, kernel->heads, d);
+        s.scores = z3d_attention_take(&scratch, kernel->heads, RANGE);
+        s.rows = (float *)(void *)scratch;
         decode_part(&with, &s, total * thread / team, total * (thread + 1) / team, thread == 0);
 #pragma omp barrier
 #pragma omp for

@@ -1,0 +1,121 @@
+/* What a search may change: plan --recommend all sizes, plan --fit those that the configuration
+ * does not set. */
+#include <string.h>
+
+#include "src/plan/choose/ways.h"
+
+#define TENSOR "parallel.tensor_model_parallel_size"
+#define PIPELINE "parallel.pipeline_model_parallel_size"
+#define CHUNKS "parallel.virtual_pipeline_model_parallel_size"
+
+static z3d_status override_all(z3d_config *config, const char *const *assignment, int count) {
+    for (int i = 0; i < count; i++) Z3D_TRY(z3d_config_override(config, assignment[i]));
+    return Z3D_OK;
+}
+
+z3d_status z3d_ways_leave_pipeline(z3d_config *config) {
+    static const char *const none[] = {
+        "parallel.pipeline_partition=time",
+        "parallel.pipeline_schedule_file=", "zero_optimization.pipeline_gather=auto"};
+    config->parallel_pipeline_model_parallel_size = 1;
+    config->parallel_virtual_pipeline_model_parallel_size = 1;
+    config->parallel_pipeline_schedule = Z3D_PIPELINE_AUTO;
+    return override_all(config, none, sizeof none / sizeof *none);
+}
+
+static void leave_tensor(z3d_config *config) {
+    config->parallel_tensor_model_parallel_size = 1;
+    config->parallel_sequence_parallel = config->parallel_allow_tensor_across_nodes = false;
+}
+
+/* The sizes, and what goes with them. */
+static z3d_status leave_sizes(z3d_config *config) {
+    leave_tensor(config);
+    Z3D_TRY(z3d_ways_leave_pipeline(config));
+    return z3d_config_override(config, "parallel.device_speeds=equal");
+}
+
+/* What every search decides. */
+static z3d_status leave_methods(z3d_config *config) {
+    config->activation_checkpointing_partition_activations = false;
+    config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
+    return z3d_config_override(config, "training.hardware=");
+}
+
+static int if_set(const z3d_config *config, const char *path, int value, int open) {
+    return z3d_config_is_set(config, path) ? value : open;
+}
+
+/* A list of units and a schedule of one's own are for one number of stages and chunks. A pipeline
+ * of open size is a pipeline if anything about it is set. */
+static void find_fixed(z3d_config *c, z3d_fixed *out) {
+    int unused;
+    bool file = c->parallel_pipeline_schedule == Z3D_PIPELINE_FILE;
+    bool list = z3d_config_partition(c, NULL, 0, &unused) == Z3D_PARTITION_LIST;
+    out->tensor = if_set(c, TENSOR, (int)c->parallel_tensor_model_parallel_size, 0);
+    out->pipeline = if_set(c, PIPELINE, (int)c->parallel_pipeline_model_parallel_size, 0);
+    out->chunks = if_set(c, CHUNKS, (int)c->parallel_virtual_pipeline_model_parallel_size, 0);
+    out->schedule = c->parallel_pipeline_schedule;
+    out->gather = c->zero_optimization_pipeline_gather;
+    if (file || list) {
+        out->pipeline = (int)c->parallel_pipeline_model_parallel_size;
+        out->chunks = (int)c->parallel_virtual_pipeline_model_parallel_size;
+    }
+    if (out->pipeline) return;
+    if (out->chunks || out->schedule || strcmp(c->parallel_pipeline_partition, "time") != 0)
+        out->least_pipeline = (int)(c->parallel_pipeline_model_parallel_size = 2);
+}
+
+static z3d_status copy(const z3d_config *config, z3d_config **out) {
+    z3d_string text = {0};
+    z3d_config_write(config, &text);
+    z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a text")
+                                    : z3d_config_create(out);
+    if (status == Z3D_OK)
+        status = z3d_config_read_text(*out, text.text, text.length, "the configuration");
+    z3d_string_free(&text);
+    return status;
+}
+
+/* ranks and batch. */
+static z3d_status find_world(z3d_ways *w, int ranks, bool keep) {
+    z3d_config *c = w->config;
+    z3d_mesh mesh;
+    bool batch = c->train_batch_size != Z3D_AUTO, file = w->fixed.schedule == Z3D_PIPELINE_FILE;
+    if (!keep && !batch)
+        return z3d_config_error(c, "train_batch_size",
+                                "--recommend keeps it and chooses the micro-batch; write the "
+                                "samples of a step");
+    if (ranks > 0 && c->parallel_world_size != Z3D_AUTO && c->parallel_world_size != ranks)
+        return z3d_config_error(c, "parallel.world_size",
+                                "asks for %lld ranks, but --ranks is %d; write auto",
+                                (long long)c->parallel_world_size, ranks);
+    if (ranks == 0 || !batch || file || (w->fixed.tensor && w->fixed.pipeline)) {
+        Z3D_TRY(z3d_plan_place(c, ranks, 0, &mesh));
+        ranks = z3d_mesh_size(&mesh, Z3D_AXES_WORLD);
+    }
+    w->fixed.micros = file ? c->gradient_accumulation_steps : 0;
+    w->ranks = ranks;
+    w->batch = c->train_batch_size;
+    return Z3D_OK;
+}
+
+z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
+    z3d_config *c = w->config;
+    bool parts = z3d_config_is_set(c, "parallel.sequence_parallel");
+    w->fixed.least_pipeline = 1;
+    if (keep) find_fixed(c, &w->fixed);
+    w->fixed.sequence_parallel = parts ? c->parallel_sequence_parallel : -1;
+    w->fixed.across_nodes = c->parallel_allow_tensor_across_nodes;
+    if (c->parallel_tensor_model_parallel_size == 1) leave_tensor(c);
+    w->replay = c->activation_checkpointing_replay;
+    w->checkpoints = c->activation_checkpointing_number_checkpoints;
+    Z3D_TRY(leave_methods(c));
+    Z3D_TRY(find_world(w, ranks, keep));
+    if (!keep) Z3D_TRY(leave_sizes(c));
+    Z3D_TRY(z3d_config_check(c, &z3d_model_rules));
+    Z3D_TRY(copy(c, &w->flat));
+    Z3D_TRY(z3d_ways_leave_pipeline(w->flat));
+    Z3D_TRY(copy(w->flat, &w->alone));
+    return leave_sizes(w->alone);
+}

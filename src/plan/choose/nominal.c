@@ -1,0 +1,18 @@
+/* A machine for plan --fit where the user names none. */
+#include "src/plan/choose/choose.h"
+
+z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out) {
+    static const char text[] =
+        "name: a nominal machine (100 TFLOP/s, 1 TB/s, links of 100 GB/s)\n"
+        "device: { name: a nominal device, kind: gpu, memory_gib: 1, gemm_efficiency: 0.6, "
+        "gemm_half: 64, memory_gb_per_s: 1000, memory_efficiency: 0.8, launch_us: 5, "
+        "attention_efficiency: 0.4, peak_tflops: { fp16: 100, bf16: 100, fp32: 50 } }\n"
+        "node: { devices: 8, link_gb_per_s: 100, link_efficiency: 0.8, link_latency_us: 5, "
+        "network_gb_per_s: 50, network_efficiency: 0.7, network_latency_us: 20, "
+        "host_gb_per_s: 16, host_memory_gib: 1024 }\n"
+        "software: { overlap: 0.8 }\n";
+    Z3D_TRY(z3d_hardware_read_text(text, sizeof text - 1, "the nominal machine", out));
+    double tensor = (double)config->parallel_tensor_model_parallel_size;
+    if (tensor > out->devices) out->devices = tensor;
+    return Z3D_OK;
+}

@@ -1,0 +1,179 @@
+/* Byte-pair encoding, stage by stage, and back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/text/bpe.h"
+
+enum { LONGEST_TEXT = 1 << 30 };
+
+/* ---- text to tokens ---- */
+
+typedef struct job {
+    z3d_bpe_tokenizer *tokenizer;
+    z3d_token_list *out;
+} job;
+
+static z3d_status take_word(void *context, const char *word, size_t length) {
+    const job *j = context;
+    return z3d_word_merger_add(j->tokenizer->merger, word, length, j->out);
+}
+
+static z3d_status add_id(z3d_token_list *out, int32_t id) {
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    out->id[out->count++] = id;
+    return Z3D_OK;
+}
+
+/* No added token is in it. first: it begins the text. */
+static z3d_status encode_words(z3d_bpe_tokenizer *t, const char *text, size_t length, bool first,
+                               z3d_token_list *out) {
+    job j = {t, out};
+    int steps = t->spaces.count - (t->first_only && !first);
+    if (length == 0) return Z3D_OK;
+    Z3D_TRY(z3d_rewrites_apply(&t->spaces, steps, &text, &length));
+    return z3d_splitters_run(t->splitters, text, length, take_word, &j);
+}
+
+/* No token of `raw` is in it. */
+static z3d_status encode_between(z3d_bpe_tokenizer *t, const char *text, size_t length, bool first,
+                                 z3d_token_list *out) {
+    if (length == 0) return Z3D_OK;
+    Z3D_TRY(z3d_rewrites_apply(&t->normalizer, t->normalizer.count, &text, &length));
+    for (size_t at = 0; at < length;) {
+        z3d_found found = z3d_added_set_find(&t->rewritten, t->added, text, length, at);
+        Z3D_TRY(encode_words(t, text + at, found.begin - at, first && at == 0, out));
+        if (found.id >= 0) Z3D_TRY(add_id(out, found.id));
+        at = found.end;
+    }
+    return Z3D_OK;
+}
+
+static z3d_status bpe_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                             z3d_token_list *out) {
+    z3d_bpe_tokenizer *t = (z3d_bpe_tokenizer *)tokenizer;
+    if (length > LONGEST_TEXT)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "%zu bytes of text at once; at most %d are supported",
+                         length, LONGEST_TEXT);
+    for (size_t at = 0; at < length;) {
+        z3d_found found = z3d_added_set_find(&t->raw, t->added, text, length, at);
+        Z3D_TRY(encode_between(t, text + at, found.begin - at, at == 0, out));
+        if (found.id >= 0) Z3D_TRY(add_id(out, found.id));
+        at = found.end;
+    }
+    return Z3D_OK;
+}
+
+/* ---- tokens to text ---- */
+
+static void append_unmarked(const char *text, size_t length, z3d_string *out) {
+    const size_t mark = sizeof Z3D_SPACE_MARK - 1;
+    for (const char *end = text + length; text < end;) {
+        const char *found = memmem(text, (size_t)(end - text), Z3D_SPACE_MARK, mark);
+        z3d_string_append_bytes(out, text, (size_t)((found ? found : end) - text));
+        if (!found) return;
+        z3d_string_append_bytes(out, " ", 1);
+        text = found + mark;
+    }
+}
+
+static void append_token(const z3d_bpe_tokenizer *t, int32_t id, z3d_string *out) {
+    const z3d_vocabulary *v = &t->vocabulary;
+    const char *text = v->text.text + v->token[id].begin;
+    if (t->added[id] & Z3D_ADDED_SPECIAL || v->token[id].length == 0) return;
+    int byte = t->byte_tokens ? z3d_vocabulary_byte_of(v, id) : -1;
+    char c = (char)byte;
+    if (byte >= 0)
+        z3d_string_append_bytes(out, &c, 1);
+    else if (t->unmark)
+        append_unmarked(text, v->token[id].length, out);
+    else
+        z3d_string_append_bytes(out, text, v->token[id].length);
+}
+
+static z3d_status bpe_decode(const z3d_tokenizer *tokenizer, const int32_t *ids, size_t count,
+                             bool begins, z3d_string *out) {
+    const z3d_bpe_tokenizer *t = (const z3d_bpe_tokenizer *)tokenizer;
+    size_t before = out->length;
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] < 0 || ids[i] >= t->vocabulary.size)
+            return Z3D_ERROR(Z3D_ERR_DATA, "token %zu is %d: this %s tokenizer has ids 0 to %d", i,
+                             ids[i], t->base.ops->name, t->vocabulary.size - 1);
+        append_token(t, ids[i], out);
+        /* The space that encoding puts before a text. */
+        if (begins && t->strip && out->length > before) {
+            begins = false;
+            if (!out->failed && out->text[before] == ' ') {
+                out->length--;
+                memmove(out->text + before, out->text + before + 1, out->length - before + 1);
+            }
+        }
+    }
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the text of %zu tokens", count)
+                       : Z3D_OK;
+}
+
+/* ---- the tokenizer ---- */
+
+static void bpe_destroy(z3d_tokenizer *tokenizer) {
+    z3d_bpe_tokenizer *t = (z3d_bpe_tokenizer *)tokenizer;
+    z3d_vocabulary_free(&t->vocabulary);
+    z3d_word_merger_destroy(t->merger);
+    z3d_added_set_free(&t->raw);
+    z3d_added_set_free(&t->rewritten);
+    z3d_rewrites_free(&t->normalizer);
+    z3d_rewrites_free(&t->spaces);
+    z3d_splitters_destroy(t->splitters);
+    free(t->added);
+    free(t);
+}
+
+static const struct z3d_tokenizer_ops gpt2_ops = {
+    .name = "gpt2", .encode = bpe_encode, .decode = bpe_decode, .destroy = bpe_destroy};
+static const struct z3d_tokenizer_ops huggingface_ops = {
+    .name = "huggingface", .encode = bpe_encode, .decode = bpe_decode, .destroy = bpe_destroy};
+
+z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
+    z3d_bpe_tokenizer *t;
+    *out = NULL;
+    Z3D_TRY(z3d_new(1, sizeof *t, "the tokenizer", &t));
+    t->base = (z3d_tokenizer){gpt2 ? &gpt2_ops : &huggingface_ops, 0, -1, -1};
+    z3d_added_set_init(&t->raw);
+    z3d_added_set_init(&t->rewritten);
+    *out = t;
+    return z3d_splitters_create(&t->splitters);
+}
+
+z3d_status z3d_bpe_tokenizer_mark(z3d_bpe_tokenizer *t, int32_t id, const char *text,
+                                  bool normalized, int flags) {
+    size_t length = strlen(text);
+    if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
+    t->added[id] = (unsigned char)flags;
+    if (normalized)
+        Z3D_TRY(z3d_rewrites_apply(&t->normalizer, t->normalizer.count, &text, &length));
+    if (length == 0) return Z3D_OK;
+    return z3d_added_set_add(normalized ? &t->rewritten : &t->raw, text, length, id);
+}
+
+/* Whether every merge makes a token that has no mark behind another character: then no merge joins
+ * what lies before a mark with what lies behind it. */
+static bool marks_begin_tokens(const z3d_vocabulary *v) {
+    const size_t mark = sizeof Z3D_SPACE_MARK - 1;
+    for (size_t i = 0; i < v->merge_places; i++) {
+        if (v->merge[i].left < 0) continue;
+        const z3d_bpe_token *token = &v->token[v->merge[i].merged];
+        const char *text = v->text.text + token->begin;
+        if (z3d_marked_word(text, token->length) != token->length) return false;
+    }
+    return z3d_vocabulary_find(v, Z3D_SPACE_MARK, mark) >= 0;
+}
+
+z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t) {
+    const z3d_vocabulary *v = &t->vocabulary;
+    /* Where the whole text is one word, it is cut where the tokens stay the same. */
+    if (!v->byte_level && !v->ignore_merges && z3d_splitters_count(t->splitters) == 0 &&
+        marks_begin_tokens(v))
+        Z3D_TRY(z3d_splitters_add_function(t->splitters, z3d_marked_word));
+    if (!t->added) Z3D_TRY(z3d_new((size_t)t->vocabulary.size, 1, "the added tokens", &t->added));
+    t->base.vocab_size = v->size;
+    return z3d_word_merger_create(v, &t->merger);
+}

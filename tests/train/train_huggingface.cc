@@ -1,0 +1,295 @@
+// Tokenizers of tokenizer.json against Hugging Face's `tokenizers`: tests/data/tokenizers has one
+// in the style of each family, texts, and the library's tokens of them (made by make.py there).
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+extern "C" {
+#include "src/train/data.h"
+}
+#include "files.h"
+#include "text.h"
+
+namespace {
+
+const std::string fixtures = ZERO3D_TEST_DATA "/tokenizers";
+
+struct Json : Tokenizer {
+    explicit Json(const std::string &path) : Tokenizer(Z3D_TOKENIZER_HUGGINGFACE, path) {}
+};
+
+std::vector<std::string> texts() {
+    std::vector<std::string> out;
+    std::istringstream lines(read_file(fixtures + "/texts.txt"));
+    for (std::string line; std::getline(lines, line);) out.push_back(from_hex(line));
+    return out;
+}
+
+class Family : public ::testing::TestWithParam<const char *> {
+  protected:
+    const std::string folder = fixtures + "/" + GetParam();
+};
+
+TEST_P(Family, EncodesAndDecodesLikeTheLibrary) {
+    Json t(folder);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    std::istringstream lines(read_file(folder + "/ids.txt"));
+    int32_t size, begin, end;
+    std::string line, back;
+    std::getline(lines, line);
+    std::istringstream(line) >> size >> begin >> end;
+    EXPECT_EQ(t.tokenizer->vocab_size, size);
+    EXPECT_EQ(t.tokenizer->begin_of_text, begin);
+    EXPECT_EQ(t.tokenizer->end_of_text, end);
+    int number = 0;
+    for (const std::string &text : texts()) {
+        ASSERT_TRUE(std::getline(lines, line));
+        std::istringstream in(line);
+        std::vector<int32_t> wanted;
+        in >> back;
+        for (int32_t id; in >> id;) wanted.push_back(id);
+        number++;
+        for (int time = 0; time < 2; time++) // the second one from what is remembered
+            EXPECT_EQ(t.encode(text), wanted) << "line " << number << ": " << text;
+        if (back != "?") {
+            EXPECT_EQ(t.decode(wanted), back == "=" ? text : from_hex(back))
+                << "line " << number << ": " << text;
+        }
+    }
+    EXPECT_GT(number, 250);
+}
+
+// What follows a prompt is not a text's beginning, and tokens one by one give the same text.
+TEST_P(Family, TokensOneByOneGiveTheSameText) {
+    Json t(folder);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    std::vector<int32_t> ids = t.encode("The quick brown fox, the lazy dog."), rest = ids;
+    std::string whole = t.decode(ids), pieces = t.decode({ids[0]});
+    rest.erase(rest.begin());
+    for (int32_t id : rest) pieces += t.decode({id}, false);
+    EXPECT_EQ(pieces, whole);
+    EXPECT_EQ(t.decode({ids[0]}) + t.decode(rest, false), whole);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Family,
+                         ::testing::Values("gpt2", "llama3", "qwen", "smollm", "llama2", "mistral",
+                                           "gemma", "deepseek"),
+                         [](const auto &info) { return info.param; });
+
+// The library takes no such text: bytes that are no UTF-8 come back.
+TEST(HuggingFace, AnyBytesComeBack) {
+    std::string text = random_bytes(100000);
+    for (const char *name : {"gpt2", "llama3", "llama2", "gemma"}) {
+        Json t(fixtures + "/" + name);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        for (const std::string &s :
+             {text, std::string("a\xff z \xf0\x9f\x91"), std::string(100000, 'e'), std::string()})
+            EXPECT_TRUE(t.decode(t.encode(s)) == s) << name << ": " << s.substr(0, 20);
+    }
+}
+
+// Long texts are cut into words where the whole is one word by the file: the tokens are the same as
+// those of its pieces.
+TEST(HuggingFace, TheWholeTextIsOneWord) {
+    Json t(fixtures + "/llama2");
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    std::string text;
+    std::vector<int32_t> wanted;
+    for (int i = 0; i < 20000; i++) {
+        const std::string word = i % 3 ? "text" : "über";
+        std::vector<int32_t> ids = t.encode(word);
+        text += (i ? " " : "") + word;
+        wanted.insert(wanted.end(), ids.begin(), ids.end());
+    }
+    EXPECT_EQ(t.encode(text), wanted);
+}
+
+// A file of the fixtures with `from` replaced by `to`.
+class Changed : public ::testing::Test {
+  protected:
+    void change(const std::string &name, const std::string &from, const std::string &to) {
+        std::string text = read_file(fixtures + "/" + name + "/tokenizer.json");
+        size_t at = text.find(from);
+        ASSERT_NE(at, std::string::npos) << from;
+        write_file(folder / "tokenizer.json", text.replace(at, from.size(), to));
+    }
+    void expect_refused(const std::string &name, const std::string &from, const std::string &to,
+                        const std::string &what, z3d_status wanted = Z3D_ERR_UNSUPPORTED) {
+        change(name, from, to);
+        Json t(folder.path);
+        EXPECT_EQ(t.status, wanted) << what;
+        EXPECT_NE(t.message.find(what), std::string::npos) << t.message;
+        EXPECT_NE(t.message.find("tokenizer.json:1: "), std::string::npos) << t.message;
+    }
+    Folder folder;
+};
+
+TEST_F(Changed, AnotherKindIsRefusedByName) {
+    expect_refused("gpt2", "\"type\":\"BPE\"", "\"type\":\"Unigram\"",
+                   "\"model\" of type Unigram is not supported; only BPE is");
+    expect_refused("gpt2", "\"type\":\"BPE\"", "\"type\":\"WordPiece\"",
+                   "\"model\" of type WordPiece is not supported; only BPE is");
+    expect_refused("gpt2", "\"dropout\":null", "\"dropout\":0.1", "\"dropout\" is not supported");
+    expect_refused("gpt2", "\"end_of_word_suffix\":null", "\"end_of_word_suffix\":\"</w>\"",
+                   "\"end_of_word_suffix\" is not supported; it must be null");
+    expect_refused("gpt2", "\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}",
+                   "\"normalizer\" of type Lowercase is not supported: NFC, NFD");
+    expect_refused("gpt2", "\"pre_tokenizer\":{\"type\":\"ByteLevel\"",
+                   "\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"",
+                   "\"pre_tokenizer\" of type WhitespaceSplit is not supported: ByteLevel, Split");
+    expect_refused("gpt2", "\"post_processor\":{\"type\":\"ByteLevel\"",
+                   "\"post_processor\":{\"type\":\"RobertaProcessing\"",
+                   "\"post_processor\" of type RobertaProcessing is not supported");
+    expect_refused("gpt2", "\"decoder\":{\"type\":\"ByteLevel\"",
+                   "\"decoder\":{\"type\":\"WordPiece\"",
+                   "\"decoder\" of type WordPiece is not supported");
+    expect_refused("gpt2", "\"single_word\":false", "\"single_word\":true",
+                   "added token <|endoftext|>: \"single_word\" is not supported");
+    expect_refused("llama3", "\"single\":[", "\"single\":[{\"Sequence\":{\"id\":\"A\"}},",
+                   "it may add one token before a text, and none behind it");
+    expect_refused("llama3", "\"behavior\":\"Isolated\"", "\"behavior\":\"Contiguous\"",
+                   "its behavior must be Isolated, Removed or MergedWithPrevious");
+    expect_refused("smollm", "{\"type\":\"Digits\",\"individual_digits\":true}",
+                   "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}",
+                   "ByteLevel must be the last stage");
+    expect_refused("llama2", "\"stop\":0", "\"stop\":1", "only one space at the beginning");
+    expect_refused("llama2", "\"pattern\":{\"String\"", "\"pattern\":{\"Regex\"",
+                   "its pattern must be {\"String\": text}");
+    expect_refused("mistral", "\"replacement\":\"▁\"", "\"replacement\":\"_\"",
+                   "its replacement must be U+2581");
+}
+
+TEST_F(Changed, BadFilesAreRefusedWithTheirLine) {
+    const z3d_status data = Z3D_ERR_DATA;
+    expect_refused("llama3", "(?i:", "(?i:(", "the pattern of \"pre_tokenizer\" Split: ", data);
+    expect_refused("llama3", "\"merges\":[\"", "\"merges\":[\"ab\",\"", "a merge that is neither",
+                   data);
+    expect_refused("gpt2", "\"merges\":[[", "\"merges\":[[\"a\"],[", "a merge that is neither",
+                   data);
+    expect_refused("gpt2", "\"merges\":[[", "\"merges\":[[\"a\",\"日\"],[",
+                   "its second token is not in the vocabulary", data);
+    expect_refused("gpt2", "\"id\":516", "\"id\":-1", "an added token has no \"id\"", data);
+    expect_refused("gpt2", "\"id\":516", "\"id\":3",
+                   "the token with id 3 is added, but is another token", data);
+    expect_refused("gpt2", "\"id\":516", "\"id\":16777216", "is too large", data);
+    expect_refused("gpt2", "\"%\":4", "\"%\":5", "is not the only token with this id", data);
+    expect_refused("gpt2", "\"%\":4", "\"%\":\"4\"", "a token without an id", data);
+    expect_refused("llama2", "\"unk_token\":\"<unk>\"", "\"unk_token\":\"<no>\"",
+                   "\"unk_token\" is not in the vocabulary", data);
+}
+
+TEST_F(Changed, IdsMayHaveHoles) {
+    change("gpt2", "\"id\":516", "\"id\":600");
+    Json t(folder.path);
+    ASSERT_EQ(t.status, Z3D_OK) << t.message;
+    EXPECT_EQ(t.tokenizer->vocab_size, 601);
+    EXPECT_EQ(t.tokenizer->end_of_text, 600);
+    EXPECT_EQ(t.decode({550}), "");
+}
+
+// Which tokens begin and end a text, by each file that may say so.
+class Ends : public Changed {
+  protected:
+    void expect(int32_t begin, int32_t end) {
+        Json t(folder.path);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        EXPECT_EQ(t.tokenizer->begin_of_text, begin);
+        EXPECT_EQ(t.tokenizer->end_of_text, end);
+    }
+    void config(const std::string &name, const std::string &text) {
+        write_file(folder / name, text);
+    }
+};
+
+TEST_F(Ends, AreFoundInTheFilesBeside) {
+    change("llama3", "}", "}"); // <|begin_of_text|> 521, <|endoftext|> 522, <|im_start|> 523
+    expect(521, 522);
+    config("config.json", "{\"eos_token_id\": 523}");
+    expect(521, 523);
+    config("generation_config.json", "{\"eos_token_id\": [522, 523]}");
+    expect(521, 522);
+    config("tokenizer_config.json", "{\"eos_token\": {\"content\": \"<|im_start|>\"}}");
+    expect(521, 523);
+    config("tokenizer_config.json", "{\"eos_token\": \"<|im_start|>\", \"add_bos_token\": false}");
+    expect(-1, 523);
+    change("gpt2", "}", "}");
+    config("tokenizer_config.json",
+           "{\"bos_token\": \"<|endoftext|>\", \"add_bos_token\": true, \"eos_token\": null}");
+    config("generation_config.json", "{}");
+    config("config.json", "{\"eos_token_id\": null}");
+    expect(516, 516);
+}
+
+TEST_F(Ends, ThatAreMissingAreAskedFor) {
+    change("gpt2", "<|endoftext|>", "<end>");
+    Json none(folder.path);
+    EXPECT_EQ(none.status, Z3D_ERR_DATA);
+    EXPECT_NE(none.message.find("no token that ends a text: expected \"eos_token\""),
+              std::string::npos)
+        << none.message;
+    config("config.json", "{\"eos_token_id\": 517}");
+    Json large(folder.path);
+    EXPECT_EQ(large.status, Z3D_ERR_DATA);
+    EXPECT_NE(large.message.find("eos_token_id is 517"), std::string::npos) << large.message;
+}
+
+TEST(HuggingFace, OtherFilesAreRefused) {
+    Folder folder;
+    Json none(folder.path), empty("");
+    EXPECT_EQ(none.status, Z3D_ERR_IO);
+    EXPECT_NE(none.message.find(folder / "tokenizer.json"), std::string::npos) << none.message;
+    EXPECT_EQ(empty.status, Z3D_ERR_CONFIG);
+    Json pair(ZERO3D_TEST_DATA "/gpt2_tiny");
+    EXPECT_EQ(pair.status, Z3D_ERR_DATA);
+    EXPECT_NE(pair.message.find("set data.tokenizer to gpt2"), std::string::npos) << pair.message;
+    Tokenizer merges(Z3D_TOKENIZER_HUGGINGFACE, fixtures + "/gpt2", "merges.txt");
+    EXPECT_EQ(merges.status, Z3D_ERR_CONFIG);
+}
+
+// What a model continues: a new text where there is no prompt.
+TEST(HuggingFace, PromptsFollowWhatBeginsAText) {
+    auto prompt = [](Json &t, const std::string &text) {
+        z3d_token_list list = {};
+        EXPECT_EQ(z3d_tokenizer_prompt(t.tokenizer, text.data(), text.size(), &list), Z3D_OK);
+        std::vector<int32_t> ids(list.id, list.id + list.count);
+        z3d_token_list_free(&list);
+        return ids;
+    };
+    Json with(fixtures + "/llama3"), without(fixtures + "/qwen");
+    std::vector<int32_t> wanted = with.encode("The");
+    wanted.insert(wanted.begin(), with.tokenizer->begin_of_text);
+    EXPECT_EQ(prompt(with, "The"), wanted);
+    EXPECT_EQ(prompt(without, "The"), without.encode("The"));
+    EXPECT_EQ(prompt(with, ""), std::vector<int32_t>{with.tokenizer->begin_of_text});
+    EXPECT_EQ(prompt(without, ""), std::vector<int32_t>{without.tokenizer->end_of_text});
+}
+
+// A document begins with its first token where that is not what ends the one before it.
+TEST(HuggingFace, DocumentsHaveWhatBeginsAndEndsThem) {
+    Folder folder;
+    std::string input = folder / "text", output = folder / "train.bin";
+    write_file(input, "The text.");
+    for (const char *name : {"llama3", "qwen"}) {
+        Json t(fixtures + "/" + name);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        const char *path = input.c_str();
+        z3d_tokenize_options options{};
+        options.inputs = &path, options.count = 1;
+        options.output_train = output.c_str(), options.tokenizer = t.tokenizer;
+        z3d_tokenize_result result;
+        ASSERT_EQ(z3d_data_tokenize(&options, &result), Z3D_OK) << z3d_error_message();
+        std::vector<int32_t> wanted = t.encode("The text.");
+        if (t.tokenizer->begin_of_text >= 0)
+            wanted.insert(wanted.begin(), t.tokenizer->begin_of_text);
+        wanted.push_back(t.tokenizer->end_of_text);
+        std::vector<uint16_t> narrow(wanted.begin(), wanted.end());
+        EXPECT_TRUE(read_file(output) == token_bytes(narrow)) << name;
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    ::testing::InitGoogleTest(&argc, argv);
+    return RUN_ALL_TESTS();
+}
