@@ -39,6 +39,17 @@ generate 0 --prompt Line --tokens 20 --repetition-penalty 5
 generate 0 --prompt Line --tokens 20 --stream
 cmp out whole || fail "a stream has another text"
 
+# What transformers 5.23 generates from the same folder with do_sample=False, repetition_penalty=1.3, max_new_tokens=20.
+expect 0 "$ZERO3D" checkpoint import "$SOURCE/tests/data/gpt2_tiny" gpt2
+printf '{"prompt": "%s"}\n' "It was" zero "A long time" >three.jsonl
+expect 0 "$ZERO3D" generate gpt2 --prompts three.jsonl --tokens 20 --temperature 0 --repetition-penalty 1.3 generate.ignore_eos=true
+cat >expected <<'END'
+{"prompt": "It was", "text": " |\n| `step_conward` | one small collective over the", "tokens": 20, "finish": "length"}
+{"prompt": "zero", "text": "3d counation.\n-bolic dataflow; all ranks played", "tokens": 20, "finish": "length"}
+{"prompt": "A long time", "text": " from its backward ends; `zero/work.\nWhi", "tokens": 20, "finish": "length"}
+END
+cmp out expected || fail "other answers than transformers'"
+
 # Stopped: what is there, in whole lines.
 "$ZERO3D" generate run/checkpoints --prompt Line --tokens 1000000 --stream >out 2>err &
 pid=$! background=$pid

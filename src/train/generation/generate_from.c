@@ -302,34 +302,40 @@ static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request
     return z3d_trainer_load_weights(trainer, request->path);
 }
 
+/* Collective, agreed. */
 static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *request,
-                              listener *listener, z3d_generate_result *result,
-                              z3d_generate_totals *totals) {
+                              z3d_generate_result *result, z3d_generate_totals *totals) {
     z3d_prompts prompts = {0};
     z3d_line_file output = {.fd = -1};
     const bool writes = request->output && trainer->rank == 0;
+    listener listener = {.show = request->show,
+                         .context = request->context,
+                         .prompts = &prompts,
+                         .output = writes ? &output : NULL};
     z3d_status status = read_prompts(trainer, request->prompts, &prompts);
     if (status == Z3D_OK) status = load(trainer, request, prompts.count);
     if (status == Z3D_OK && writes) status = z3d_line_file_create(&output, request->output);
-    if (writes) listener->output = &output;
     status = z3d_trainer_agree(trainer, status);
-    listener->prompts = &prompts;
     result->prompts = prompts.count;
     if (status == Z3D_OK)
-        status = continue_prompts(trainer, prompts.prompt, prompts.count, listener, totals);
+        status = continue_prompts(trainer, prompts.prompt, prompts.count, &listener, totals);
     const z3d_kept_error end = z3d_error_keep(status);
     z3d_status closed = z3d_line_file_close(&output);
     z3d_prompts_free(&prompts);
+    z3d_string_free(&listener.line);
     return end.status == Z3D_OK ? z3d_trainer_agree(trainer, closed) : z3d_error_restore(&end);
 }
 
+/* Collective, agreed. */
 static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *request,
-                             listener *listener, z3d_generate_totals *totals) {
+                             z3d_generate_totals *totals) {
+    listener listener = {.show = request->show, .context = request->context};
     z3d_prompt prompt;
     z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, &prompt));
     if (status == Z3D_OK) status = load(trainer, request, 1);
-    if (status == Z3D_OK) status = continue_one(trainer, &prompt, listener, totals);
+    if (status == Z3D_OK) status = continue_one(trainer, &prompt, &listener, totals);
     free(prompt.token);
+    z3d_string_free(&listener.line);
     return status;
 }
 
@@ -348,15 +354,13 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
 
 static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *request,
                            z3d_generate_result *result) {
-    listener listener = {.show = request->show, .context = request->context};
     z3d_generate_totals totals = {0};
     *result = (z3d_generate_result){.prompts = 1};
     Z3D_TRY(z3d_trainer_agree(trainer, check_output(trainer, request->output)));
     Z3D_TRY(z3d_trainer_begin_generate(trainer));
-    z3d_status status = request->prompts ? answer_file(trainer, request, &listener, result, &totals)
-                                         : answer_one(trainer, request, &listener, &totals);
+    z3d_status status = request->prompts ? answer_file(trainer, request, result, &totals)
+                                         : answer_one(trainer, request, &totals);
     if (status == Z3D_OK) fill_result(trainer, &totals, result);
-    z3d_string_free(&listener.line);
     return status;
 }
 
