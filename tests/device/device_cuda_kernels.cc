@@ -275,6 +275,31 @@ TEST(CudaKernels, Position) {
                 }
 }
 
+TEST(CudaKernels, PositionBehindStarts) {
+    const int32_t starts[] = {0, 6, 3};
+    for (z3d_dtype dtype : float_types())
+        for (int64_t cols : {7, 40}) {
+            Array x = random_array(dtype, 10 * cols, 1);
+            Array positions = random_array(dtype, 8 * cols, 2); // 9: the last
+            COMPARE(position_forward, results(Result{x.data(), dtype, 0, 0}), k.x = x.data(),
+                    k.positions = positions.data(), k.starts = starts, k.rows = 10, k.first = 2,
+                    k.seq = 4, k.capacity = 8, k.cols = cols, k.dtype = dtype);
+        }
+}
+
+TEST(CudaKernels, CacheStore) {
+    const int32_t starts[] = {0, 7, 12}; // the second's last two, all of the third's: none
+    for (z3d_dtype dtype : float_types())
+        for (int64_t cols : {5, 16})
+            for (int64_t gap : {0, 2, 8}) {
+                Array x = random_array(dtype, 12 * (cols + gap), 1);
+                Array cache = random_array(dtype, 3 * 9 * cols, 2);
+                COMPARE(cache_store, results(Result{cache.data(), dtype, 0, 0}), k.x = x.data(),
+                        k.cache = cache.data(), k.starts = starts, k.batch = 3, k.seq = 4,
+                        k.capacity = 9, k.cols = cols, k.stride = cols + gap, k.dtype = dtype);
+            }
+}
+
 TEST(CudaKernels, SelectRow) {
     for (z3d_dtype dtype : float_types())
         for (int64_t cols : {1, 24}) {
