@@ -141,14 +141,12 @@ TEST(CudaAttention, GroupedHeadsAndWindows) {
 
 // Some rows at other positions in each sample, against a cache; NaN behind a sample's last row.
 TEST(CudaAttention, Caches) {
-    const Shape shapes[] = {// seq: the call's rows; the last takes the plain way
-                            {3, 1, 4, 8, 2},
-                            {3, 1, 2, 16, 1, 40},
-                            {3, 20, 2, 8},
-                            {3, 20, 2, 8, 2, 3},
+    const Shape shapes[] = {// seq: the call's rows; 1: by chunks; the last: plain
+                            {3, 1, 4, 8, 2},     {3, 1, 2, 16, 1, 40}, {3, 2, 2, 72, 1},
+                            {3, 1, 1, 136},      {3, 20, 2, 8},        {3, 20, 2, 8, 2, 3},
                             {3, 20, 3, 7, 1, 40}};
-    const int64_t capacity = 150;
-    const int32_t starts[] = {0, 63, 130};
+    const int64_t capacity = 300; // two chunks
+    const int32_t starts[] = {0, 63, 280};
     for (z3d_dtype dtype : float_types())
         for (Shape s : shapes) {
             const int64_t columns = s.kv() * s.head_dim, width = s.heads * s.head_dim;

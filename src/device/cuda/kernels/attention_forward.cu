@@ -130,7 +130,10 @@ __global__ void __launch_bounds__(TILE_THREADS)
 z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                                       const z3d_attention_forward *kernel) {
     REQUIRE_ATTENTION(attention_forward, kernel);
-    if (!fits_tiles(kernel) || !aligned(kernel->q, kernel->k, kernel->v, kernel->out))
+    const bool wide = kernel->q_stride % WIDE == 0 && kernel->kv_stride % WIDE == 0 &&
+                      aligned(kernel->q, kernel->k, kernel->v);
+    if (wide && z3d_cuda_decode_scratch(kernel) > 0) return z3d_cuda_decode_attention(lane, kernel);
+    if (!fits_tiles(kernel) || !wide || !aligned(kernel->out))
         return z3d_cuda_plain_attention_forward(lane, kernel);
     const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
     if (heads * tiles == 0) return Z3D_OK;

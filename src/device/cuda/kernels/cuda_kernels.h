@@ -28,9 +28,10 @@ typedef struct z3d_cuda_lane {
  * Pointers are device pointers. Any alignment and shape is right; 16-byte accesses are used where
  * pointers and row lengths are multiples of 16 bytes. Errors: ERR_INTERNAL (types, shapes, scratch
  * that are wrong), ERR_UNSUPPORTED (rows too wide for the GPU's shared memory: layernorm_backward
- * of more than 20000 columns), ERR_DEVICE (a launch that the driver refuses). Two things are seen
- * on the device only: a row of select_row outside the sequence gives NaN, and state->skip
- * and ->p are read when the kernel runs. */
+ * of more than 20000 columns, rmsnorm_backward of twice as many), ERR_DEVICE (a launch that the
+ * driver refuses). Some things are seen on the device only: a row of select_row outside the
+ * sequence gives NaN, rows outside of cache_store's cache are dropped, and state->skip and ->p are
+ * read when the kernel runs. */
 #define X(name) z3d_status z3d_cuda_##name(const z3d_cuda_lane *lane, const z3d_##name *kernel);
 Z3D_KERNEL_MAP(X)
 #undef X
@@ -46,6 +47,11 @@ z3d_status z3d_cuda_plain_attention_forward(const z3d_cuda_lane *lane,
                                             const z3d_attention_forward *kernel);
 z3d_status z3d_cuda_plain_attention_backward(const z3d_cuda_lane *lane,
                                              const z3d_attention_backward *kernel);
+
+/* Attention of a few rows to a cache, which attention_forward uses where scratch.h has scratch for
+ * it. */
+z3d_status z3d_cuda_decode_attention(const z3d_cuda_lane *lane,
+                                     const z3d_attention_forward *kernel);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,20 @@ static inline int64_t z3d_cuda_square_chunk(int64_t count) {
     return (chunk + step - 1) / step * step;
 }
 
+/* Attention of a few rows to a cache is cut into this many chunks of keys; 0 bytes: no such
+ * shape. */
+static inline int64_t z3d_cuda_decode_chunks(int64_t capacity) {
+    const int64_t chunks = (capacity + 255) / 256;
+    return chunks < 1 ? 1 : chunks > 64 ? 64 : chunks;
+}
+
+static inline int64_t z3d_cuda_decode_scratch(const z3d_attention_forward *k) {
+    if (!k->starts || k->seq > 4 || k->head_dim > 256 || k->head_dim % 8 != 0 || k->dropout.p > 0)
+        return 0;
+    return k->batch * k->heads * k->seq * z3d_cuda_decode_chunks(k->capacity) * (k->head_dim + 2) *
+           (int64_t)sizeof(float);
+}
+
 /* Bytes of scratch for one kernel, at most; 0 for those that want none and for gemm. */
 static inline int64_t z3d_cuda_kernel_scratch(const z3d_kernel *kernel) {
     switch (kernel->kind) {
@@ -38,6 +52,8 @@ static inline int64_t z3d_cuda_kernel_scratch(const z3d_kernel *kernel) {
     }
     case Z3D_KERNEL_embedding_backward: /* the rows sorted by token: (table row, row) */
         return kernel->as.embedding_backward.rows * (int64_t)sizeof(uint64_t);
+    case Z3D_KERNEL_attention_forward:
+        return z3d_cuda_decode_scratch(&kernel->as.attention_forward);
     case Z3D_KERNEL_attention_backward: { /* a number per row and head */
         const z3d_attention_backward *k = &kernel->as.attention_backward;
         return k->batch * k->heads * k->seq * (int64_t)sizeof(float);
