@@ -1,6 +1,7 @@
 zero3d_test(checkpoint_files ROOM checkpoint LONG)
 zero3d_test(checkpoint_engine ROOM checkpoint RANKS 1 2 4 LONG)
 zero3d_test(checkpoint_interop ROOM checkpoint RANKS 1 2)
+zero3d_test(checkpoint_llama_interop ROOM checkpoint RANKS 1 2)
 zero3d_test(checkpoint_crash ROOM checkpoint RANKS 1 2 LONG LONG_RANKS 4)
 zero3d_test(checkpoint_sync ROOM checkpoint RANKS 1 2)
 zero3d_test(checkpoint_sgd ROOM checkpoint RANKS 1 2 4 LONG)
