@@ -193,6 +193,64 @@ TEST_F(Alone, WhatNoProgramHasIsRefused) {
     EXPECT_FALSE(std::filesystem::exists(folder / "x.bin"));
 }
 
+// ---- memory ----
+
+// Bytes of resident memory that this process had at most since the last call of `forget`.
+int64_t peak() {
+    std::string status = read_file("/proc/self/status");
+    return atoll(status.c_str() + status.find("VmHWM:") + 6) * 1024;
+}
+void forget() {
+    write_file("/proc/self/clear_refs", "5");
+}
+
+// A model of zeros whose tables take 64 MB each in fp32, and which takes no room on the disk.
+void write_large(const std::string &folder) {
+    std::string header = "{";
+    int64_t at = 0;
+    auto add = [&](const std::string &name, int64_t rows, int64_t columns) {
+        int64_t end = at + (rows ? rows : 1) * columns * 2;
+        header += (at ? ",\"" : "\"") + name + "\":{\"dtype\":\"BF16\",\"shape\":[" +
+                  (rows ? std::to_string(rows) + "," : "") + std::to_string(columns) +
+                  "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(end) + "]}";
+        at = end;
+    };
+    add("model.embed_tokens.weight", 62500, 256);
+    add("lm_head.weight", 62500, 256);
+    add("model.norm.weight", 0, 256);
+    for (const char *norm : {"input", "post_attention"})
+        add(std::string("model.layers.0.") + norm + "_layernorm.weight", 0, 256);
+    for (const char *part : {"q", "k", "v", "o"})
+        add(std::string("model.layers.0.self_attn.") + part + "_proj.weight", 256, 256);
+    for (const char *part : {"gate", "up"})
+        add(std::string("model.layers.0.mlp.") + part + "_proj.weight", 16, 256);
+    add("model.layers.0.mlp.down_proj.weight", 256, 16);
+    header += "}";
+    uint64_t length = header.size();
+    std::filesystem::create_directories(folder);
+    write_file(folder + "/model.safetensors", std::string((const char *)&length, 8) + header);
+    std::filesystem::resize_file(folder + "/model.safetensors", 8 + length + (uint64_t)at);
+    write_file(folder + "/config.json",
+               "{\"model_type\": \"llama\", \"hidden_size\": 256, \"num_hidden_layers\": 1, "
+               "\"num_attention_heads\": 2, \"intermediate_size\": 16, \"vocab_size\": 62500, "
+               "\"max_position_embeddings\": 8}");
+}
+
+TEST_F(Alone, NeitherImportNorExportHoldsATensor) {
+    const int64_t most = 40 << 20; // of 128 MB, in tensors of 64 MB
+    if (SANITIZED) GTEST_SKIP() << "freed memory stays";
+    write_large(folder / "in");
+    forget();
+    int64_t before = peak();
+    ASSERT_Z3D(import(folder / "in", folder / "a"));
+    EXPECT_LT(peak() - before, most);
+    forget();
+    before = peak();
+    ASSERT_Z3D(Checkpoint(folder / "a").write(folder / "hf", Z3D_BF16, 40000000));
+    EXPECT_LT(peak() - before, most);
+    EXPECT_TRUE(has(folder / "hf/model.safetensors.index.json", "-of-00002"));
+}
+
 // ---- bad folders ----
 
 class Changed : public Alone {
