@@ -7,6 +7,7 @@ set(ZERO3D_FUZZ_SOURCES_schedule parallel/schedule/check.c parallel/schedule/fil
 set(ZERO3D_FUZZ_SOURCES_gpt2 src/train/text/added_tokens.c src/train/text/bpe_tokenizer.c src/train/text/bpe_vocabulary.c src/train/text/bpe_words.c src/train/text/gpt2_files.c
   src/train/text/gpt2_words.c src/train/text/normalize.c src/train/text/special_tokens.c src/train/text/split.c src/train/text/tokenizer.c src/train/text/tokenizer_json.c src/train/text/tokenizer_parts.c)
 set(ZERO3D_FUZZ_SOURCES_huggingface ${ZERO3D_FUZZ_SOURCES_gpt2})
+set(ZERO3D_FUZZ_SOURCES_prompts src/train/generation/prompts.c src/train/text/json_lines.c ${ZERO3D_FUZZ_SOURCES_gpt2})
 set(ZERO3D_FUZZ_SOURCES_trace src/train/trace/file.c src/train/trace/merge.c src/train/trace/ranks.c src/train/trace/step.c src/plan/timeline_picture.c
   parallel/interface/mesh.c parallel/schedule/schedule.c src/model/unit.c zero/program/layout.c zero/program/opcodes.c zero/program/states.c)
 set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/prefetch.c checkpoint/folder.c checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)

@@ -68,10 +68,9 @@ int main(int argc, char **argv) {
     CHECK(z3d_model_create(LAYERS, LAYERS, &model));
     for (int i = 0; i < LAYERS; i++) {
         int64_t in = width[i], out = width[i + 1], z = i < LAYERS - 1 ? out : 0;
-        z3d_parameter w = {.name = "w", .dims = 2, .shape = {out, in}, .split_dim = -1};
+        z3d_parameter w = {"w", 2, {out, in}, .split_dim = -1, .weight_decay = true};
         z3d_parameter b = {.name = "b", .dims = 1, .shape = {out}, .split_dim = -1};
-        w.weight_decay = true, w.init = Z3D_INIT_NORMAL,
-        w.standard_deviation = 1 / sqrtf((float)in);
+        w.init = Z3D_INIT_NORMAL, w.standard_deviation = 1 / sqrtf((float)in);
         model->group[i] = (z3d_parameter_group){{(char)('0' + i)}, 2, {w, b}};
         model->unit[i] = (z3d_unit){"layer", &ops, &width[i], i, i, false, 1, {i}, {z, z, out}, 0};
     }

@@ -7,9 +7,10 @@
 static z3d_status multiply(const z3d_tensor_lane *lane, const z3d_linear *linear, const void *x,
                            const void *bias, void *y, void *gelu) {
     return Z3D_LAUNCH(lane->device, gemm, .m = linear->rows, .n = linear->out, .k = linear->in,
-                      .transpose_b = true, .a = x, .b = linear->weight, .c = y, .lda = linear->in,
-                      .ldb = linear->in, .ldc = linear->out, .dtype = lane->dtype,
-                      .c_dtype = lane->dtype, .bias = bias, .gelu = gelu);
+                      .transpose_b = true, .inference = linear->inference, .a = x,
+                      .b = linear->weight, .c = y, .lda = linear->in, .ldb = linear->in,
+                      .ldc = linear->out, .dtype = lane->dtype, .c_dtype = lane->dtype,
+                      .bias = bias, .gelu = gelu);
 }
 
 /* dx[rows,in] = (accumulate ? dx : 0) + dy[rows,out] W[out,in] (x gelu'(before_gelu)) */

@@ -45,6 +45,7 @@ typedef struct z3d_linear {
     const void *weight, *bias; /* bias NULL: none */
     void *weight_gradient, *bias_gradient;
     bool accumulate; /* into the gradients */
+    bool inference;  /* forward: z3d_gemm's */
     /* GELU beside the layer: */
     void *gelu;              /* column-parallel forward: also T[rows,out] = gelu(y); or NULL */
     const void *before_gelu; /* row-parallel backward: T[rows,in] with x = gelu(it); dx becomes its

@@ -56,6 +56,7 @@ typedef enum {
     Z3D_CONFIG_ATTENTION_CUDNN,
     Z3D_CONFIG_ATTENTION_OWN
 } z3d_config_attention;
+typedef enum { Z3D_IGNORE_EOS_AUTO, Z3D_IGNORE_EOS_TRUE, Z3D_IGNORE_EOS_FALSE } z3d_ignore_eos;
 typedef enum {
     Z3D_TOKENIZER_BYTES,
     Z3D_TOKENIZER_GPT2,
@@ -63,12 +64,12 @@ typedef enum {
 } z3d_tokenizer_kind;
 
 /* Types in the table: INT int64_t, FLOAT double, BOOL bool, STRING const char * (owned by the
- * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights)
- * z3d_data_list. */
+ * config, NULL or "" when unset), ENUM int, FLOAT2 double[2], LIST (data files with weights,
+ * or texts) z3d_data_list. */
 typedef struct z3d_data_list {
     int count;
-    const char **path;
-    double *weight; /* positive; 1 when not given */
+    const char **path; /* or the texts */
+    double *weight;    /* positive; 1 when not given */
 } z3d_data_list;
 
 /* parallel.pipeline_partition: one of its words, in their order, or a list. */

@@ -145,8 +145,8 @@ static z3d_status read_string(parser *p, const char **out, size_t *length_out) {
             continue;
         }
         size_t length = z3d_utf8_length(p->at, (size_t)(p->end - p->at));
-        if (length == 0 || (unsigned char)*p->at < 0x20)
-            return refuse(p, "a control character in a string");
+        if (length == 0) return refuse(p, "a string that is not UTF-8");
+        if ((unsigned char)*p->at < 0x20) return refuse(p, "a control character in a string");
         memcpy(to, p->at, length);
         to += length, p->at += length;
     }

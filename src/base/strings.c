@@ -112,8 +112,12 @@ void z3d_string_append_json(z3d_string *string, const char *text) {
         z3d_string_append_bytes(string, "null", 4);
         return;
     }
+    z3d_string_append_json_bytes(string, text, strlen(text));
+}
+
+void z3d_string_append_json_bytes(z3d_string *string, const char *text, size_t count) {
+    const char *end = text + count;
     z3d_string_append_bytes(string, "\"", 1);
-    const char *end = text + strlen(text);
     while (text < end) {
         const char *escape = short_escape(*text);
         size_t length = z3d_utf8_length(text, (size_t)(end - text));

@@ -1,4 +1,5 @@
 /* zero3d generate */
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "src/train/train.h"
 
 static const char help[] =
-    "usage: zero3d generate CHECKPOINT [--prompt TEXT] [options] [key=value ...]\n"
+    "usage: zero3d generate CHECKPOINT [--prompt TEXT | --prompts FILE] [options] [key=value ...]\n"
     "       scripts/launch -n RANKS zero3d generate CHECKPOINT ...\n"
     "\n"
     "Continues a text with the weights of a checkpoint, on any number of ranks. CHECKPOINT is a\n"
@@ -20,24 +21,45 @@ static const char help[] =
     "  --prompt TEXT        text to continue; \"\" starts a new text; - reads standard input\n"
     "                       (default: generate.prompt of the checkpoint's run; if that is not\n"
     "                       set, and on one rank, standard input if it is a pipe or a file)\n"
+    "  --prompts FILE       JSON lines {\"prompt\": \"...\"}: answers them all, a line each, in "
+    "their\n"
+    "                       order; - reads standard input\n"
+    "  --output FILE        new file for the answers (default: standard output)\n"
+    "  --batch N            prompts of the file that are continued together\n"
     "  --tokens N           tokens to generate\n"
     "  --temperature T      0: always the most likely token\n"
     "  --top-k K            sample from the K most likely tokens; 0: from all\n"
     "  --top-p P            sample from the most likely tokens whose probabilities add up\n"
     "                       to P; 1: from all\n"
+    "  --repetition-penalty R  makes tokens of the text less likely; 1: none\n"
+    "  --stop TEXT          ends the text before TEXT (several: generate.stop=[...])\n"
     "  --seed N             seed of sampling\n"
+    "  --stream             prints the text as it comes, also where it is no terminal\n"
+    "  --verbose            at the end, tokens per second on standard error\n"
     "  --vocab PATH         tokenizer.json, GPT-2's vocab.json, or a folder with them\n"
     "                       (default: data.vocab of the run, or the imported tokenizer)\n"
     "  --merges FILE        GPT-2's merges.txt, if it is not beside vocab.json\n"
     "  key=value            other keys of the configuration\n"
     "\n"
     "example: zero3d generate runs/demo/checkpoints --prompt \"It was\" --tokens 200\n"
-    "         zero3d generate runs/demo/checkpoints --top-p 0.9 <prompt.txt\n";
+    "         zero3d generate runs/demo/checkpoints --prompts in.jsonl --output out.jsonl\n";
 
-enum { MAX_ASSIGNMENTS = 64, KEYS = 8, PROMPT = 0 };
-
-static const char *const option_names[KEYS] = {"prompt", "tokens", "temperature", "top-k",
-                                               "top-p",  "seed",   "vocab",       "merges"};
+/* Options that are keys of the configuration. */
+enum { PROMPT, STOP, VOCAB, MERGES, TEXTS };
+static const struct {
+    const char *option, *key;
+} keys[] = {[PROMPT] = {"prompt", "generate.prompt"},
+            [STOP] = {"stop", "generate.stop"},
+            [VOCAB] = {"vocab", "data.vocab"},
+            [MERGES] = {"merges", "data.merges"},
+            [TEXTS] = {"tokens", "generate.tokens"},
+            {"temperature", "generate.temperature"},
+            {"top-k", "generate.top_k"},
+            {"top-p", "generate.top_p"},
+            {"repetition-penalty", "generate.repetition_penalty"},
+            {"seed", "generate.seed"},
+            {"batch", "generate.batch"}};
+enum { MAX_ASSIGNMENTS = 64, KEYS = sizeof keys / sizeof *keys };
 
 typedef struct arguments {
     const char *path;
@@ -45,12 +67,14 @@ typedef struct arguments {
     char *assignment[MAX_ASSIGNMENTS];
     z3d_string text[KEYS]; /* of those made from options */
     bool input, any_input; /* the prompt is to come from standard input; if there is no other */
+    const char *prompts, *output;
+    bool stream, verbose;
 } arguments;
 
-/* "key=value" for option `k`. is_text: any text, as a quoted YAML scalar, which JSON's are. */
-static z3d_status assign(arguments *a, int k, const char *key, bool is_text, const char *value) {
-    z3d_string_append(&a->text[k], "%s=", key);
-    if (is_text)
+/* "key=value" for option `k`: a text as a quoted YAML scalar, which JSON's are. */
+static z3d_status assign(arguments *a, int k, const char *value) {
+    z3d_string_append(&a->text[k], "%s=", keys[k].key);
+    if (k < TEXTS)
         z3d_string_append_json(&a->text[k], value);
     else
         z3d_string_append(&a->text[k], "%s", value);
@@ -59,30 +83,38 @@ static z3d_status assign(arguments *a, int k, const char *key, bool is_text, con
     return Z3D_OK;
 }
 
+static z3d_status check_arguments(const arguments *a, const char *prompt) {
+    if (a->prompts && prompt)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--prompt and --prompts: give one of them");
+    if (a->output && !a->prompts)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--output is for the answers of --prompts");
+    if (a->stream && a->prompts)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--stream is for one prompt; the answers of --prompts are "
+                                        "written as they come anyway");
+    return Z3D_OK;
+}
+
 static z3d_status read_arguments(int argc, char **argv, arguments *a) {
-    static const struct {
-        const char *key;
-        bool is_text;
-    } keys[KEYS] = {
-        {"generate.prompt", true}, {"generate.tokens", false}, {"generate.temperature", false},
-        {"generate.top_k", false}, {"generate.top_p", false},  {"generate.seed", false},
-        {"data.vocab", true},      {"data.merges", true}};
     const char *value[KEYS] = {NULL};
-    const char **vocab = &value[6], **merges = &value[7];
-    cli_option options[KEYS + 1] = {{NULL, NULL, NULL}};
-    for (int k = 0; k < KEYS; k++) options[k] = (cli_option){option_names[k], &value[k], NULL};
+    cli_option options[KEYS + 5] = {{"prompts", &a->prompts, NULL},
+                                    {"output", &a->output, NULL},
+                                    {"stream", NULL, &a->stream},
+                                    {"verbose", NULL, &a->verbose}};
+    for (int k = 0; k < KEYS; k++) options[4 + k] = (cli_option){keys[k].option, &value[k], NULL};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
     if (count + KEYS >= MAX_ASSIGNMENTS) return Z3D_ERROR(Z3D_ERR_USAGE, "too many arguments");
+    Z3D_TRY(check_arguments(a, value[PROMPT]));
     a->path = argv[1];
-    a->any_input = !value[PROMPT];
+    a->any_input = !value[PROMPT] && !a->prompts;
     a->input = value[PROMPT] && strcmp(value[PROMPT], "-") == 0;
     if (a->input) value[PROMPT] = NULL;
     for (int i = 2; i <= count; i++) a->assignment[a->count++] = argv[i];
-    if (*vocab && !*merges) *merges = ""; /* those of another vocabulary are none of it */
+    /* Those of another vocabulary are none of it. */
+    if (value[VOCAB] && !value[MERGES]) value[MERGES] = "";
     for (int k = 0; k < KEYS; k++)
-        if (value[k]) Z3D_TRY(assign(a, k, keys[k].key, keys[k].is_text, value[k]));
+        if (value[k]) Z3D_TRY(assign(a, k, value[k]));
     return Z3D_OK;
 }
 
@@ -141,7 +173,7 @@ static z3d_status share_input(z3d_world *world, arguments *a) {
     if (status == Z3D_OK) status = z3d_new((size_t)length + 1, 1, "the prompt", &shared);
     if (status == Z3D_OK && text.length) memcpy(shared, text.text, text.length);
     if (status == Z3D_OK && length > 0) status = z3d_world_broadcast(world, shared, length, 0);
-    if (status == Z3D_OK && length > 0) status = assign(a, PROMPT, "generate.prompt", true, shared);
+    if (status == Z3D_OK && length > 0) status = assign(a, PROMPT, shared);
     free(shared);
     z3d_string_free(&text);
     return status;
@@ -154,7 +186,7 @@ static void name_options(const arguments *a, z3d_status status) {
     while (*message) {
         size_t skipped = 0;
         for (int k = 0; k < KEYS && !skipped; k++) {
-            const char *assignment = a->text[k].text, *option = option_names[k];
+            const char *assignment = a->text[k].text, *option = keys[k].option;
             size_t length = assignment ? strlen(assignment) : 0;
             if (!length || strncmp(message, "override ", 9) != 0 ||
                 strncmp(message + 9, assignment, length) != 0 || message[9 + length] != ':')
@@ -170,20 +202,86 @@ static void name_options(const arguments *a, z3d_status status) {
     z3d_string_free(&named);
 }
 
+/* ---- what comes ---- */
+
+typedef struct screen {
+    bool at_once; /* else one text is printed when it is complete: a failure prints none */
+    bool closed;  /* nobody reads standard output any more */
+    z3d_string text;
+} screen;
+
+static z3d_status show(void *context, const char *text, size_t length) {
+    screen *s = context;
+    if (!s->at_once) {
+        z3d_string_append_bytes(&s->text, text, length);
+        return Z3D_OK;
+    }
+    errno = 0;
+    if (fwrite(text, 1, length, stdout) == length && fflush(stdout) == 0) return Z3D_OK;
+    s->closed = errno == EPIPE; /* the reader has what it wanted: `| head` */
+    return Z3D_ERROR(Z3D_ERR_IO, "cannot write to standard output: %s", strerror(errno));
+}
+
+static void say_rate(const char *what, const z3d_generate_rate *rate) {
+    if (rate->tokens > 0)
+        fprintf(stderr, "; %s %lld tokens in %.3f s, %.1f tokens/s", what, (long long)rate->tokens,
+                rate->seconds, (double)rate->tokens / rate->seconds);
+}
+
+static void say_result(const z3d_generate_result *r) {
+    fprintf(stderr, "zero3d: %lld %s", (long long)r->prompts,
+            r->prompts > 1 ? "prompts" : "prompt");
+    if (r->prompts > 1) fprintf(stderr, ", %lld together", (long long)r->batch);
+    if (r->replicas > 1)
+        fprintf(stderr, " on each of %d replicas in ZeRO stage %d", r->replicas, r->stage);
+    say_rate("prefill", &r->prefill);
+    say_rate("decode", &r->decode);
+    fprintf(stderr, "\n");
+}
+
+static z3d_status generate(z3d_world *world, const arguments *a, screen *screen,
+                           z3d_generate_result *result) {
+    const z3d_generate_request request = {.path = a->path,
+                                          .assignments = a->assignment,
+                                          .count = a->count,
+                                          .prompts = a->prompts,
+                                          .output = a->output,
+                                          .show = show,
+                                          .context = screen};
+    z3d_world_catch_signals(world);
+    z3d_status status = z3d_generate_from(world, &request, result);
+    if (status != Z3D_OK || z3d_world_rank(world) != 0) return status;
+    if (!a->prompts) status = show(screen, "\n", 1);
+    return status;
+}
+
+/* What rank 0 says when all is done. Answers that are missing are a failure. */
+static int say_end(const arguments *a, const screen *screen, const z3d_generate_result *r) {
+    int code = cli_print(&screen->text);
+    if (code == CLI_OK && a->verbose) say_result(r);
+    if (code != CLI_OK || !a->prompts || !r->stopped) return code;
+    return cli_finish(Z3D_ERROR(Z3D_ERR_IO,
+                                "stopped by a signal: %lld of %lld prompts have answers",
+                                (long long)r->answers, (long long)r->prompts),
+                      NULL);
+}
+
 static int run(int argc, char **argv) {
     arguments a = {0};
     z3d_world *world = NULL;
-    z3d_string text = {0};
+    screen screen = {0};
+    z3d_generate_result result = {0};
     z3d_status status = z3d_world_create_or_alone(NULL, NULL, &world);
     if (status != Z3D_OK) return cli_finish_rank(NULL, status, NULL);
     z3d_log_configure(Z3D_LOG_WARN, z3d_world_rank(world));
     status = read_arguments(argc, argv, &a);
+    screen.at_once = a.prompts || a.stream || isatty(STDOUT_FILENO);
     if (status == Z3D_OK) status = share_input(world, &a);
-    if (status == Z3D_OK) status = z3d_generate_from(world, a.path, a.assignment, a.count, &text);
+    if (status == Z3D_OK) status = generate(world, &a, &screen, &result);
     if (status == Z3D_ERR_CONFIG) name_options(&a, status);
-    int code = cli_finish_rank(world, status, "generate");
-    if (status == Z3D_OK && z3d_world_rank(world) == 0) code = cli_print(&text);
-    z3d_string_free(&text);
+    int code = screen.closed ? CLI_FAILED : cli_finish_rank(world, status, "generate");
+    if (status == Z3D_OK && z3d_world_rank(world) == 0) code = say_end(&a, &screen, &result);
+    z3d_string_free(&screen.text);
     for (int k = 0; k < KEYS; k++) z3d_string_free(&a.text[k]);
     z3d_world_destroy(world);
     return code;

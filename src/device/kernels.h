@@ -22,7 +22,6 @@ typedef struct z3d_step_state {
                                correction */
     int64_t sample_base;    /* global index of the step's first sample: the data position */
     uint64_t seed;          /* dropout's seed */
-    int64_t position;       /* generate: the row (token) whose logits are returned */
     float learning_rate;
     float loss_scale;
     float gradient_seed; /* loss_scale / global number of valid targets: what the loss is multiplied
@@ -53,6 +52,8 @@ typedef struct z3d_dropout {
 typedef struct z3d_gemm {
     int64_t m, n, k;
     bool transpose_a, transpose_b, accumulate;
+    bool inference; /* in generation: with few rows the cpu device adds in another order, as fast as
+                       it can read B. Others ignore it */
     const void *a, *b;
     void *c;
     int64_t lda, ldb, ldc;
@@ -375,15 +376,13 @@ typedef struct z3d_cross_entropy_backward {
     const z3d_step_state *state;
 } z3d_cross_entropy_backward;
 
-/* y[batch,cols] = x[batch, row[sample], cols] of x[batch,seq,cols]; row NULL: state->position in
- * every sample. */
+/* y[batch,cols] = x[batch, row[sample], cols] of x[batch,seq,cols]. */
 typedef struct z3d_select_row {
     const void *x;
     void *y;
-    const int32_t *row; /* int32[batch] or NULL */
+    const int32_t *row; /* int32[batch] */
     int64_t batch, seq, cols;
     z3d_dtype dtype;
-    const z3d_step_state *state;
 } z3d_select_row;
 
 /* What is the same in every step of every shard; each optimizer reads its own. */

@@ -46,7 +46,8 @@ static z3d_status generate(z3d_unit_run *run) {
     norm.x = row;
     Z3D_TRY(z3d_norm_forward(run, &norm, batch, h));
     Z3D_TRY(Z3D_LAUNCH(run->device, gemm, .m = batch, .n = range.local, .k = hidden,
-                       .transpose_b = true, .a = h, .b = z3d_unit_parameter(run, TABLE, 0),
+                       .transpose_b = true, .inference = true, .a = h,
+                       .b = z3d_unit_parameter(run, TABLE, 0),
                        .c = output + z3d_row_bytes(run, range.first), .lda = hidden, .ldb = hidden,
                        .ldc = shape->padded_vocab, .dtype = run->dtype, .c_dtype = run->dtype));
     for (int64_t b = 0; b < batch; b++) {

@@ -34,6 +34,7 @@ static inline z3d_linear z3d_unit_linear(const z3d_unit_run *run, int slot, int 
         .weight_gradient = z3d_unit_gradient(run, slot, weight),
         .bias_gradient = bias < 0 ? NULL : z3d_unit_gradient(run, slot, bias),
         .accumulate = run->group[slot].accumulate,
+        .inference = z3d_mode_generates(run->mode),
     };
 }
 

@@ -293,22 +293,64 @@ static z3d_room find_room(const z3d_trainer *trainer) {
     return room;
 }
 
-/* The same where nothing is trained. Collective, agreed. */
-static z3d_status check_inference_room(z3d_trainer *trainer, int threads) {
-    char need[24], there[24];
+/* What generation needs on this rank with trainer->program. */
+static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64_t *out) {
     z3d_program_set set;
     z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
                                                threads, false, &set);
-    int64_t room = find_room(trainer).device;
-    int64_t bytes =
-        status == Z3D_OK ? set.program[z3d_program_set_main(&set)]->arena[Z3D_SPACE_DEVICE] : 0;
-    if (bytes > room)
-        status = Z3D_ERROR(Z3D_ERR_MEMORY,
-                           "generation takes %s on this rank, but %s are available; start more "
-                           "ranks: they share the parameters",
-                           z3d_format_bytes(bytes, need, sizeof need),
-                           z3d_format_bytes(room, there, sizeof there));
+    if (status == Z3D_OK) *out = set.program[z3d_program_set_main(&set)]->arena[Z3D_SPACE_DEVICE];
     z3d_program_set_release(&set);
+    return status;
+}
+
+/* *fits: with this stage and batch every rank has room in `share` of what is available. *bytes: of
+ * this rank. Collective, agreed. */
+static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage, int64_t batch,
+                                double share, int64_t *bytes, bool *fits) {
+    char *all;
+    Z3D_TRY(z3d_new((size_t)z3d_world_size(trainer->world), 1, "who has room", &all));
+    trainer->config->zero_optimization_stage = stage;
+    z3d_status status = z3d_trainer_make_program(trainer);
+    trainer->program.inference = true;
+    trainer->program.generate_batch = batch;
+    if (status == Z3D_OK)
+        status = z3d_trainer_agree(trainer, inference_bytes(trainer, threads, bytes));
+    char mine = (double)*bytes <= share * (double)find_room(trainer).device;
+    if (status == Z3D_OK) status = z3d_world_gather_all(trainer->world, &mine, all, sizeof mine);
+    *fits = true;
+    for (int rank = 0; rank < z3d_world_size(trainer->world); rank++) *fits &= all[rank] != 0;
+    free(all);
+    return status;
+}
+
+/* Parameters that every rank has whole need no collectives: stage 0 if there is room. Of the batch
+ * as much as half of the room holds, because the rest belongs to others; one prompt may have all of
+ * it. Collective, agreed. */
+static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t prompts,
+                                   bool stage_given) {
+    enum { LARGEST = 32 };
+    char need[24], there[24];
+    const int replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+    const int64_t given = trainer->config->generate_batch;
+    const int64_t configured = trainer->config->zero_optimization_stage;
+    const int64_t stages[] = {stage_given || replicas == 1 ? configured : 0, configured};
+    int64_t most = (prompts + replicas - 1) / replicas, bytes = 0;
+    bool fits = false;
+    if (most > (given == Z3D_AUTO ? LARGEST : given)) most = given == Z3D_AUTO ? LARGEST : given;
+    for (int k = stages[0] == configured; k < 2 && !fits; k++)
+        for (int64_t batch = most; batch > 0 && !fits; batch = given == Z3D_AUTO ? batch / 2 : 0) {
+            double share = given == Z3D_AUTO && batch > 1 ? 0.5 : 1;
+            Z3D_TRY(try_inference(trainer, threads, stages[k], batch, share, &bytes, &fits));
+        }
+    int64_t room = find_room(trainer).device;
+    z3d_status status = Z3D_OK;
+    if (!fits && bytes > room)
+        status = Z3D_ERROR(
+            Z3D_ERR_MEMORY,
+            "generation takes %s on this rank, but %s are available; start more "
+            "ranks: they share the parameters%s",
+            z3d_format_bytes(bytes, need, sizeof need), z3d_format_bytes(room, there, sizeof there),
+            given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
     return z3d_trainer_agree(trainer, status);
 }
 
@@ -407,13 +449,16 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
     return z3d_trainer_find_place(trainer);
 }
 
-z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer) {
-    int threads;
+z3d_status z3d_trainer_begin_generate(z3d_trainer *trainer) {
     Z3D_TRY(begin_setup(trainer));
-    Z3D_TRY(z3d_trainer_agree(trainer, make_tokenizer(trainer)));
-    trainer->program.inference = true;
+    return z3d_trainer_agree(trainer, make_tokenizer(trainer));
+}
+
+z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, bool stage_given) {
+    int threads;
     Z3D_TRY(open_device(trainer, &threads));
-    Z3D_TRY(check_inference_room(trainer, threads));
+    z3d_trainer_place(trainer, "start-up: looking for memory");
+    Z3D_TRY(choose_inference(trainer, threads, prompts, stage_given));
     Z3D_TRY(make_groups(trainer));
     z3d_trainer_place(trainer, "start-up: building the program");
     return make_engine(trainer);

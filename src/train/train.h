@@ -25,12 +25,36 @@ typedef struct z3d_train_options {
 z3d_status z3d_train_part(z3d_world *world, z3d_config *config, const z3d_train_options *options,
                           bool *unfinished);
 
-/* Generates text with a checkpoint's weights, on any number of ranks. `path`: a checkpoint, or a
- * folder of them. Uses the checkpoint's configuration with its generate section; the `count`
- * key=value texts override it. Appends the sample (prompt first) to *out on every rank. Collective;
- * agreed. */
-z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *assignments,
-                             int count, z3d_string *out);
+typedef struct z3d_generate_request {
+    const char *path;         /* a checkpoint, or a folder of them */
+    char *const *assignments; /* `count` key=value texts over the checkpoint's configuration */
+    int count;
+    const char *prompts; /* a file of prompts as JSON lines, - for standard input; NULL:
+                            generate.prompt */
+    const char *output;  /* the file of their answers, which must not be there; NULL: shown */
+    /* Rank 0: the prompt and its continuation as it comes, or a whole line of an answer. An error
+       ends the generation. */
+    z3d_status (*show)(void *context, const char *text, size_t length);
+    void *context;
+} z3d_generate_request;
+
+typedef struct z3d_generate_rate {
+    int64_t tokens;
+    double seconds;
+} z3d_generate_rate;
+
+typedef struct z3d_generate_result {
+    bool stopped;             /* a signal ended it: answers are missing, or one is shorter */
+    int64_t prompts, answers; /* answers: written, on rank 0 */
+    int64_t batch;            /* prompts that a replica continued together */
+    int replicas, stage;      /* of the model; of ZeRO */
+    z3d_generate_rate prefill, decode;
+} z3d_generate_result;
+
+/* Generates text with a checkpoint's weights and its configuration, on any number of ranks.
+ * Collective; agreed. ERR_DATA has a line for every line of the prompts' file that is wrong. */
+z3d_status z3d_generate_from(z3d_world *world, const z3d_generate_request *request,
+                             z3d_generate_result *result);
 
 /* Whether that configuration has a generate.prompt; an empty prompt from an assignment counts. Not
  * collective. */

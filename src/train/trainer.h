@@ -65,8 +65,11 @@ typedef struct z3d_trainer {
 /* setup.c. Zero-initialise, then set world and config; destroy also after a failure. Collective,
  * agreed. */
 z3d_status z3d_trainer_setup(z3d_trainer *trainer);
-/* For generation only: no data, no run folder. */
-z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer);
+/* For generation only, with no data and no run folder. First configuration, model and tokenizer,
+ * then the rest, for so many prompts: of the ZeRO stage (unless it is `given`) and of the batch
+ * what there is room for. */
+z3d_status z3d_trainer_begin_generate(z3d_trainer *trainer);
+z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, bool stage_given);
 void z3d_trainer_destroy(z3d_trainer *trainer);
 
 /* start.c: what is checked or chosen before anything is built. All collective, agreed. */
@@ -144,7 +147,7 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipp
 z3d_status z3d_trainer_end_save(z3d_trainer *trainer, z3d_status failure);
 
 /* generate_from.c: continues generate.prompt as the configuration says. Appends the prompt and its
- * continuation, fit for a terminal, to *out on every rank. *stopped: a signal ended it early.
+ * continuation, fit for a terminal, to *out on rank 0. *stopped: a signal ended it early.
  * Collective, agreed. */
 z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped);
 

@@ -138,7 +138,7 @@ static void randomise(const char **field, const char *rule) {
     free(const_cast<char *>(*field));
     *field = strdup((*rule ? random_word(rule) : random_text()).c_str());
 }
-static void randomise(z3d_data_list *field, const char *) {
+static void randomise(z3d_data_list *field, const char *rule) {
     int count = static_cast<int>(draw(4));
     for (int i = 0; i < field->count; i++) free(const_cast<char *>(field->path[i]));
     field->path = static_cast<const char **>(realloc(field->path, (count + 1) * sizeof(char *)));
@@ -146,7 +146,7 @@ static void randomise(z3d_data_list *field, const char *) {
     field->count = count;
     for (int i = 0; i < count; i++) {
         field->path[i] = strdup(("p" + random_text()).c_str());
-        field->weight[i] = random_number(0, draw(2) ? 1 : 1e30);
+        field->weight[i] = *rule ? 1 : random_number(0, draw(2) ? 1 : 1e30); // texts have none
     }
 }
 

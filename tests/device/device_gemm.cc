@@ -213,6 +213,50 @@ TEST(Gemm, IndependentOfThreadsAndPolling) {
         }
 }
 
+// Few rows in generation: every cut of rows, columns and sums, in every type on every instruction
+// set. 17 rows are not few.
+TEST(Gemm, FewRowsOfInference) {
+    const Shape shapes[] = {{1, 1, 1},   {1, 5, 15},  {2, 4, 16},    {3, 7, 17},  {4, 1, 33},
+                            {5, 70, 40}, {8, 6, 100}, {16, 131, 48}, {17, 9, 20}, {7, 3, 0}};
+    for (const std::string &isa : isas()) {
+        Multiplier device(Z3D_GEMM_SGEMM, 2, isa.c_str());
+        SCOPED_TRACE(isa);
+        for (Shape shape : shapes)
+            for (z3d_dtype dtype : float_types())
+                for (int flags = 0; flags < 8; flags++) {
+                    const z3d_dtype c_dtype = flags & 1 ? dtype : Z3D_F32;
+                    Product p(shape, dtype, c_dtype, false, true, flags == 6, flags & 2,
+                              flags & 4 ? 3 : 0);
+                    p.gemm.inference = true;
+                    SCOPED_TRACE(name_of(p.gemm, Z3D_GEMM_SGEMM));
+                    ASSERT_EQ(p.run(device.self), Z3D_OK) << z3d_error_message();
+                    p.check_all();
+                    if (HasFatalFailure()) return;
+                }
+    }
+}
+
+// A sample's results have the same bits in any batch, by any number of threads.
+TEST(Gemm, FewRowsHaveBitsOfTheirOwn) {
+    for (const std::string &isa : isas())
+        for (z3d_dtype dtype : float_types()) {
+            SCOPED_TRACE(isa + " " + z3d_dtype_name(dtype));
+            Product all({16, 333, 211}, dtype, dtype, false, true, false, true, 0);
+            all.gemm.inference = true;
+            Multiplier device(Z3D_GEMM_SGEMM, 1, isa.c_str());
+            ASSERT_EQ(all.run(device.self), Z3D_OK) << z3d_error_message();
+            for (int64_t rows : {1, 2, 3, 6, 15, 16}) {
+                Product some({16, 333, 211}, dtype, dtype, false, true, false, true, 0);
+                some.gemm.inference = true;
+                some.gemm.m = rows;
+                Multiplier other(Z3D_GEMM_SGEMM, (int)rows % 4 + 1, isa.c_str());
+                ASSERT_EQ(some.run(other.self), Z3D_OK) << z3d_error_message();
+                const size_t bytes = (size_t)(rows * 333) * z3d_dtype_size(dtype);
+                EXPECT_EQ(std::memcmp(some.c.data(), all.c.data(), bytes), 0) << rows << " rows";
+            }
+        }
+}
+
 // A product under one shape leaves nothing behind for the next: primitives are cached by shape.
 TEST(Gemm, ManyShapesOnOneDevice) {
     for (z3d_gemm_method method : METHODS) {

@@ -74,8 +74,7 @@ static z3d_step_state *state(maker *m) {
                                  .learning_rate = 1e-2f,
                                  .loss_scale = 1,
                                  .gradient_seed = 0.01f,
-                                 .gradient_factor = 0.5f,
-                                 .position = 1};
+                                 .gradient_factor = 0.5f};
     return made;
 }
 
@@ -344,8 +343,9 @@ static void tables(maker *m) {
          .seq = m->s->seq, .cols = cols, .dtype = m->t, .gradient_dtype = m->t);
     x = model_numbers(m, r * cols, 1), out = model_numbers(m, m->s->batch * cols, 1);
     result(m, out, m->t);
-    DONE(m, select_row, 0, .x = x, .y = out, .batch = m->s->batch, .seq = m->s->seq, .cols = cols,
-         .dtype = m->t, .state = state(m));
+    t = tokens(m, m->s->batch, m->s->seq);
+    DONE(m, select_row, 0, .x = x, .y = out, .row = t, .batch = m->s->batch, .seq = m->s->seq,
+         .cols = cols, .dtype = m->t);
 }
 
 /* In fp64, to the bit. */

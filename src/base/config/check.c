@@ -396,6 +396,10 @@ static void check_unused_parts(config_checker *k) {
         {"generate.top_k", c->generate_top_k != 40},
         {"generate.seed", c->generate_seed != 1},
         {"generate.top_p", c->generate_top_p != 1},
+        {"generate.repetition_penalty", c->generate_repetition_penalty != 1},
+        {"generate.stop", c->generate_stop.count > 0},
+        {"generate.ignore_eos", c->generate_ignore_eos != Z3D_IGNORE_EOS_AUTO},
+        {"generate.batch", c->generate_batch != Z3D_AUTO},
     };
     const idle_key files[] = {{"data.vocab", c->data_vocab[0] != '\0'},
                               {"data.merges", c->data_merges[0] != '\0'}};
@@ -412,7 +416,8 @@ static void check_unused_parts(config_checker *k) {
                                   "leave it out",
                                   false};
     if (c->data_validation.count == 0) config_refuse_idle(k, validation, 2, &no_file);
-    if (!c->generate_prompt || !*c->generate_prompt) config_refuse_idle(k, generate, 5, &no_prompt);
+    if (!c->generate_prompt || !*c->generate_prompt)
+        config_refuse_idle(k, generate, sizeof generate / sizeof *generate, &no_prompt);
     if (c->data_tokenizer == Z3D_TOKENIZER_BYTES) config_refuse_idle(k, files, 2, &bytes);
     if (c->data_tokenizer == Z3D_TOKENIZER_HUGGINGFACE)
         config_refuse_idle(k, files + 1, 1, &one_file);

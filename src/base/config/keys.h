@@ -2,7 +2,8 @@
  * default is the YAML text of the default ("" = unset, "auto" where the rule allows it).
  * rule: for numbers an interval "[1,1000000]" or "(0,1)" with "inf" allowed, then optionally "
  * auto"; for ENUM "a|b|c"; for STRING "" (any text), or "a|b|c [1, 2]": one of these or a list
- * like the example: of integers, or, where it has a point, of numbers. */
+ * like the example: of integers, or, where it has a point, of numbers; for LIST "" (data files) or
+ * "texts". */
 #ifndef ZERO3D_BASE_CONFIG_KEYS_H
 #define ZERO3D_BASE_CONFIG_KEYS_H
 
@@ -131,6 +132,10 @@
   X(generate_temperature, "generate.temperature", FLOAT, "0.8", "[0,100]", "temperature of sampling; 0: always the most likely token") \
   X(generate_top_k, "generate.top_k", INT, "40", "[0,16777216]", "sample from the k most likely tokens; 0: from all") \
   X(generate_top_p, "generate.top_p", FLOAT, "1", "(0,1]", "nucleus sampling: of the tokens that top_k leaves, sample from the most likely ones whose probabilities add up to p; 1: from all") \
+  X(generate_repetition_penalty, "generate.repetition_penalty", FLOAT, "1", "(0,100]", "divides positive logits of tokens that the text has, and multiplies negative ones (CTRL); 1: none") \
+  X(generate_stop, "generate.stop", LIST, "", "texts", "texts that end an answer; they are no part of it. A special token of the tokenizer ends it as a token") \
+  X(generate_ignore_eos, "generate.ignore_eos", ENUM, "auto", "auto|true|false", "whether generation goes on behind the end of a document. auto: not for prompts of a file (generate --prompts), else it does") \
+  X(generate_batch, "generate.batch", INT, "auto", "[1,65536] auto", "prompts of a file that each model replica continues together. auto: as many as half of the free memory holds, at most 32") \
   X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of sampling")
 /* clang-format on */
 

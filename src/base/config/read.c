@@ -156,13 +156,16 @@ static z3d_status read_data_list(config_reader *r, const config_key *key) {
             /* refused already */
         } else if (event.type == YAML_SEQUENCE_END_EVENT) {
             end = true;
-        } else if (event.type == YAML_MAPPING_START_EVENT) {
+        } else if (event.type == YAML_MAPPING_START_EVENT && !key->rule[0]) {
             status = read_item(r, key, event.start_mark, &list);
         } else if (event.type != YAML_SCALAR_EVENT) {
-            status = refuse_shape(r, event.start_mark, key, "a list in the list");
+            status =
+                refuse_shape(r, event.start_mark, key,
+                             key->rule[0] ? "a list or mapping in the list" : "a list in the list");
         } else if ((status = reader_scalar(r, &event, &scalar)) == Z3D_OK) {
             status = config_is_empty(scalar) || scalar.text[0] == '\0'
-                         ? refuse_shape(r, event.start_mark, key, "the path is empty")
+                         ? refuse_shape(r, event.start_mark, key,
+                                        key->rule[0] ? "the text is empty" : "the path is empty")
                          : config_list_append(&list, scalar.text, 1);
         }
         yaml_event_delete(&event);

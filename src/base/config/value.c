@@ -113,7 +113,9 @@ void config_expected(const config_key *key, z3d_string *out) {
         append_options(key->rule, out);
         break;
     case CONFIG_LIST:
-        z3d_string_append(out, "a path, or a list of paths or {path: ..., weight: ...}");
+        z3d_string_append(out, key->rule[0]
+                                   ? "a text, or a list of texts"
+                                   : "a path, or a list of paths or {path: ..., weight: ...}");
         break;
     }
     if (number) append_interval(key, &range, out);
@@ -248,7 +250,8 @@ static z3d_status set_string(const config_key *key, config_scalar scalar, const 
 static z3d_status set_list(const config_key *key, config_scalar scalar, z3d_data_list *out) {
     z3d_data_list list = {0};
     if (!config_is_empty(scalar)) {
-        if (scalar.text[0] == '\0') return refuse(key, "the path is empty");
+        if (scalar.text[0] == '\0')
+            return refuse(key, key->rule[0] ? "the text is empty" : "the path is empty");
         Z3D_TRY(config_list_append(&list, scalar.text, 1));
     }
     config_list_free(out);

@@ -46,9 +46,14 @@ static void append_text(z3d_string *out, const char *text) {
     z3d_string_append(out, "\"");
 }
 
-static void append_list(z3d_string *out, const z3d_data_list *list, int indent) {
+static void append_list(z3d_string *out, const z3d_data_list *list, bool texts, int indent) {
     if (list->count == 0) z3d_string_append(out, " []");
     for (int i = 0; i < list->count; i++) {
+        if (texts) {
+            z3d_string_append(out, "\n%*s- ", indent, "");
+            append_text(out, list->path[i]);
+            continue;
+        }
         z3d_string_append(out, "\n%*s- {path: ", indent, "");
         append_text(out, list->path[i]);
         z3d_string_append(out, ", weight: ");
@@ -94,7 +99,7 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
         z3d_string_append(out, "]");
         break;
     case CONFIG_LIST:
-        append_list(out, field, indent);
+        append_list(out, field, key->rule[0] != '\0', indent);
         break;
     }
 }

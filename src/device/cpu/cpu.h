@@ -31,6 +31,8 @@ typedef struct z3d_cpu_isa {
     void (*portable_gemm)(int64_t m, int64_t n, int64_t k, bool ta, bool tb, const float *a,
                           int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
                           bool accumulate);
+    /* Launches a product that z3d_gemm_has_few_rows says yes to. */
+    z3d_status (*few_rows_gemm)(z3d_cpu *cpu, const z3d_gemm *gemm);
 } z3d_cpu_isa;
 
 extern const z3d_cpu_isa z3d_cpu_isa_generic, z3d_cpu_isa_avx2, z3d_cpu_isa_avx512;

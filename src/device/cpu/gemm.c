@@ -7,6 +7,7 @@
 
 #include "src/base/strings.h"
 #include "src/device/cpu/gemm_plan.h"
+#include "src/device/cpu/isa/scratch.h"
 #include "src/device/cpu/matmul.h"
 
 /* One launch. */
@@ -274,6 +275,7 @@ z3d_status z3d_cpu_gemm(z3d_cpu *cpu, const z3d_kernel *kernel) {
     const z3d_gemm *gemm = &kernel->as.gemm;
     Z3D_TRY(check(gemm));
     if (gemm->m == 0 || gemm->n == 0) return Z3D_OK;
+    if (z3d_gemm_has_few_rows(gemm)) return cpu->isa->few_rows_gemm(cpu, gemm);
     product p = {.cpu = cpu, .gemm = gemm, .method = cpu->gemm[gemm->dtype]};
     p.plan = z3d_cpu_gemm_plan(gemm, p.method);
     Z3D_TRY(take_scratch(&p));

@@ -12,6 +12,7 @@ static int64_t larger(int64_t a, int64_t b) {
 static int64_t gemm_scratch(const z3d_gemm *gemm, int threads) {
     static const z3d_gemm_method methods[] = {Z3D_GEMM_SGEMM, Z3D_GEMM_MATMUL};
     int64_t most = 0;
+    if (z3d_gemm_has_few_rows(gemm)) return z3d_scratch_few_rows(gemm);
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
         z3d_gemm_plan plan = z3d_cpu_gemm_plan(gemm, methods[i]);
         z3d_gemm_scratch scratch = z3d_cpu_gemm_scratch(gemm, &plan);

@@ -412,11 +412,7 @@ static void cost_select_row(const z3d_select_row *kernel, z3d_cost *cost) {
     int64_t out = kernel->batch * kernel->cols * size_of(kernel->dtype);
     add_operand(cost, kernel->x, out * kernel->seq, out, true, false);
     writes(cost, kernel->y, out);
-    if (out == 0) return;
-    if (kernel->row)
-        reads(cost, kernel->row, kernel->batch * (int64_t)sizeof *kernel->row);
-    else
-        reads_state(cost, kernel->state);
+    if (out > 0) reads(cost, kernel->row, kernel->batch * (int64_t)sizeof *kernel->row);
 }
 
 /* In a skipped step everything stays: what is written counts as read. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So few unread tokens are read one by one: a call for many computes all its rows. */
+/* So few unread tokens of a sample are read one by one: a call for many computes all its rows. */
 enum { ONE_BY_ONE = 8 };
 
 z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
@@ -22,15 +22,13 @@ z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
                     &out->token));
     Z3D_TRY(
         z3d_new((size_t)(2 * out->batch), sizeof(int32_t), "generation's input", &out->position));
-    Z3D_TRY(z3d_new(logits, sizeof(float), "logits", &out->logits));
-    return z3d_new(logits, sizeof(float), "logits", &out->last);
+    return z3d_new(logits, sizeof(float), "logits", &out->logits);
 }
 
 void z3d_decoder_release(z3d_decoder *decoder) {
     free(decoder->token);
     free(decoder->position);
     free(decoder->logits);
-    free(decoder->last);
 }
 
 static int64_t unread(const z3d_sequence *sequence) {
@@ -62,20 +60,23 @@ static void give(z3d_decoder *d, int64_t i, z3d_sequence *sequence, int64_t toke
         sequence->read = sequence->base + start + known;
 }
 
-z3d_status z3d_decoder_read(z3d_decoder *d, z3d_sequence *const *sequence) {
-    for (int64_t i = 0; i < d->batch; i++) keep_in_sight(d, sequence[i]);
-    for (;;) {
-        int64_t most = 0;
-        for (int64_t i = 0; i < d->batch; i++)
-            if (unread(sequence[i]) > most) most = unread(sequence[i]);
-        if (most == 0) return Z3D_OK;
-        z3d_mode mode = most > ONE_BY_ONE ? Z3D_MODE_PREFILL : Z3D_MODE_DECODE;
-        int64_t tokens = mode == Z3D_MODE_PREFILL ? d->most : 1;
-        for (int64_t i = 0; i < d->batch; i++) give(d, i, sequence[i], tokens);
-        Z3D_TRY(z3d_engine_generate(d->engine, mode, d->token, d->position, d->logits));
-        size_t row = (size_t)d->columns * sizeof *d->logits;
-        for (int64_t i = 0; i < d->batch; i++)
-            if (sequence[i] && unread(sequence[i]) == 0)
-                memcpy(d->last + i * d->columns, d->logits + i * d->columns, row);
+z3d_decoder_work z3d_decoder_look(const z3d_decoder *d, z3d_sequence *const *sequence) {
+    z3d_decoder_work work = {0};
+    for (int64_t i = 0; i < d->batch; i++) {
+        keep_in_sight(d, sequence[i]);
+        int64_t tokens = unread(sequence[i]);
+        work.sequences += tokens > 0;
+        work.tokens += tokens < d->most ? tokens : d->most;
     }
+    return work;
+}
+
+z3d_mode z3d_decoder_mode(int64_t tokens, int64_t samples) {
+    return tokens > ONE_BY_ONE * samples ? Z3D_MODE_PREFILL : Z3D_MODE_DECODE;
+}
+
+z3d_status z3d_decoder_read(z3d_decoder *d, z3d_mode mode, z3d_sequence *const *sequence) {
+    int64_t tokens = mode == Z3D_MODE_PREFILL ? d->most : 1;
+    for (int64_t i = 0; i < d->batch; i++) give(d, i, sequence[i], tokens);
+    return z3d_engine_generate(d->engine, mode, d->token, d->position, d->logits);
 }

@@ -1,23 +1,35 @@
-/* Continues a text, one token at a time. */
+/* Continues prompts: gives them to the samples of all replicas, one token of each at a time. */
 #include "src/train/generation/generate.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/train/generation/answers.h"
 #include "src/train/generation/decoder.h"
+
+/* A sample of the batch. */
+typedef struct slot {
+    const z3d_prompt *prompt; /* NULL: free */
+    int64_t index;            /* of the prompt */
+    z3d_sequence sequence;
+    z3d_string text;
+    size_t told; /* bytes of it that were pieces */
+    bool begins; /* the next token begins a text */
+} slot;
 
 typedef struct generation {
     z3d_tokenizer *tokenizer;
     const z3d_generate_options *options;
     z3d_decoder decoder;
-    z3d_token_list ids; /* all so far: the sequence's tokens */
-    z3d_sequence text;
+    slot *slot;              /* [batch] */
+    z3d_sequence **sequence; /* [batch] */
+    z3d_answers answers;
+    int64_t next; /* the first prompt that nobody has */
     int32_t *scratch;
 } generation;
 
 static z3d_status prepare(generation *g, z3d_engine *engine) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
-    const char *prompt = g->options->prompt;
     Z3D_TRY(z3d_decoder_create(engine, &g->decoder));
     if (g->decoder.columns < tokenizer->vocab_size)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -25,71 +37,187 @@ static z3d_status prepare(generation *g, z3d_engine *engine) {
                          "tokenizer of the run (data.tokenizer, data.vocab)",
                          (long long)g->decoder.columns, tokenizer->ops->name,
                          tokenizer->vocab_size);
+    size_t batch = (size_t)g->decoder.batch;
+    Z3D_TRY(z3d_new(batch, sizeof *g->slot, "generation", &g->slot));
+    Z3D_TRY(z3d_new(batch, sizeof *g->sequence, "generation", &g->sequence));
     Z3D_TRY(z3d_new((size_t)tokenizer->vocab_size, sizeof(int32_t), "sampling", &g->scratch));
-    Z3D_TRY(z3d_tokenizer_prompt(g->tokenizer, prompt, strlen(prompt), &g->ids));
-    Z3D_TRY(z3d_token_list_reserve(&g->ids, (size_t)g->options->tokens));
-    g->text.token = g->ids.id;
-    g->text.length = (int64_t)g->ids.count;
-    if (g->text.length <= g->decoder.positions) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_CONFIG,
-                     "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
-                     "shorten it",
-                     (long long)g->text.length, (long long)g->decoder.positions);
+    return z3d_answers_create(g->options, &g->answers);
 }
 
-static z3d_status next_token(generation *g, uint64_t draw) {
-    z3d_sequence *batch[] = {&g->text};
-    Z3D_TRY(z3d_decoder_read(&g->decoder, batch));
-    float uniform =
-        z3d_philox_uniform(z3d_philox(z3d_key(g->options->seed, "generate"), draw, 0).word[0]);
-    /* Only ids that the tokenizer knows: the model's vocabulary may be larger, or padded. */
-    int32_t token =
-        z3d_sample_token(g->decoder.last, g->tokenizer->vocab_size, g->options->temperature,
-                         g->options->top_k, g->options->top_p, uniform, g->scratch);
-    if (token < 0)
-        return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are NaN or infinite",
-                         (unsigned long long)draw);
-    g->text.token[g->text.length++] = token;
+static void release(generation *g) {
+    for (int64_t i = 0; g->slot && i < g->decoder.batch; i++) {
+        free(g->slot[i].sequence.token);
+        z3d_string_free(&g->slot[i].text);
+    }
+    free(g->slot);
+    free(g->sequence);
+    free(g->scratch);
+    z3d_answers_release(&g->answers);
+    z3d_decoder_release(&g->decoder);
+}
+
+/* ---- prompts go to samples ---- */
+
+static z3d_status begin(generation *g, int64_t index) {
+    const z3d_prompt *prompt = &g->options->prompt[index];
+    int64_t i = 0;
+    while (g->slot[i].prompt) i++;
+    slot *s = &g->slot[i];
+    size_t room = (size_t)(prompt->length + prompt->tokens);
+    s->prompt = prompt;
+    s->index = index;
+    s->told = 0;
+    s->begins = prompt->empty;
+    z3d_string_clear(&s->text);
+    s->sequence = (z3d_sequence){.length = prompt->length};
+    g->sequence[i] = &s->sequence;
+    Z3D_TRY(z3d_new(room, sizeof(int32_t), "generated tokens", &s->sequence.token));
+    memcpy(s->sequence.token, prompt->token, (size_t)prompt->length * sizeof *prompt->token);
     return Z3D_OK;
 }
 
-static z3d_status decode(const generation *g, int64_t first, z3d_string *out) {
-    const z3d_tokenizer *tokenizer = g->tokenizer;
-    for (int64_t i = first, begin = first; i <= g->text.length; i++) {
-        bool end = i < g->text.length && g->text.token[i] == tokenizer->end_of_text;
-        bool begins = begin > first || !*g->options->prompt;
-        if (i < g->text.length && !end) continue;
-        Z3D_TRY(tokenizer->ops->decode(tokenizer, g->text.token + begin, (size_t)(i - begin),
-                                       begins, out));
-        if (end) z3d_string_append(out, "\n<|endoftext|>\n");
-        begin = i + 1;
+/* The next prompts, each to the replica with the most free samples: every rank deals alike. */
+static z3d_status deal(generation *g, z3d_round *round) {
+    const int replicas = g->answers.replicas;
+    for (; g->next < g->options->count; g->next++) {
+        int64_t tokens = g->options->prompt[g->next].length;
+        int to = 0;
+        for (int r = 1; r < replicas; r++)
+            if (round[r].free > round[to].free) to = r;
+        if (round[to].free == 0) return Z3D_OK;
+        round[to].free--;
+        round[to].sequences++;
+        round[to].tokens += tokens < g->decoder.most ? tokens : g->decoder.most;
+        if (to == g->answers.replica) Z3D_TRY(begin(g, g->next));
     }
-    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
+    return Z3D_OK;
 }
 
-/* Whether some rank was asked to stop. Collective. */
-static z3d_status agree_on_stop(generation *g, bool *stop) {
-    z3d_world *world = g->options->world;
-    if (!world) return Z3D_OK;
-    z3d_watchdog_position(world, true, "generation (waiting for all ranks)");
-    return z3d_world_agree_stop(world, stop);
+static z3d_round look(const generation *g) {
+    z3d_decoder_work work = z3d_decoder_look(&g->decoder, g->sequence);
+    z3d_round round = {.sequences = work.sequences, .tokens = work.tokens};
+    for (int64_t i = 0; i < g->decoder.batch; i++) round.free += !g->slot[i].prompt;
+    return round;
+}
+
+/* ---- samples become answers ---- */
+
+static z3d_status append_token(generation *g, slot *s, int32_t token) {
+    const z3d_tokenizer *tokenizer = g->tokenizer;
+    const size_t before = s->text.length;
+    const bool ends = token == tokenizer->end_of_text;
+    if (ends)
+        z3d_string_append(&s->text, "\n<|endoftext|>\n");
+    else
+        Z3D_TRY(tokenizer->ops->decode(tokenizer, &token, 1, s->begins, &s->text));
+    s->begins = ends || (s->begins && s->text.length == before);
+    return s->text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
+}
+
+/* The part of the first answer that nobody was told yet. */
+static z3d_status tell(generation *g, slot *s, size_t sure) {
+    const z3d_generate_options *o = g->options;
+    if (!o->piece || s->index != 0 || !g->answers.collects || sure <= s->told) return Z3D_OK;
+    size_t from = s->told;
+    s->told = sure;
+    return o->piece(o->context, s->text.text + from, sure - from);
+}
+
+static z3d_status finish(generation *g, int64_t i, bool stopped) {
+    slot *s = &g->slot[i];
+    Z3D_TRY(tell(g, s, s->text.length));
+    z3d_answer answer = {.text = s->text.text ? s->text.text : "",
+                         .length = s->text.length,
+                         .tokens = s->sequence.length - s->prompt->length,
+                         .stopped = stopped};
+    free(s->sequence.token);
+    s->sequence = (z3d_sequence){0};
+    s->prompt = NULL;
+    g->sequence[i] = NULL;
+    return z3d_answers_add(&g->answers, s->index, &answer);
+}
+
+static z3d_status draw(generation *g, int64_t i, int32_t *token) {
+    const slot *s = &g->slot[i];
+    const z3d_prompt *prompt = s->prompt;
+    const z3d_sampling *sampling = &g->options->sampling;
+    float *logits = g->decoder.logits + i * g->decoder.columns;
+    /* Only ids that the tokenizer knows: the model's vocabulary may be larger, or padded. */
+    int32_t count = g->tokenizer->vocab_size;
+    uint64_t index = (uint64_t)(s->sequence.length - prompt->length);
+    float uniform = z3d_philox_uniform(
+        z3d_philox(z3d_key(prompt->seed, "generate"), index, prompt->line).word[0]);
+    z3d_penalize(logits, count, sampling->repetition_penalty, s->sequence.token, s->sequence.length,
+                 g->scratch);
+    *token = z3d_sample_token(logits, count, sampling, uniform, g->scratch);
+    if (*token >= 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_NUMERIC, "generated token %llu: the logits are NaN or infinite",
+                     (unsigned long long)index);
+}
+
+/* The next token of sample i, which was read to its end. */
+static z3d_status advance(generation *g, int64_t i) {
+    slot *s = &g->slot[i];
+    const z3d_stops *stops = g->options->stops;
+    size_t before = s->text.length, at;
+    int32_t token;
+    Z3D_TRY(draw(g, i, &token));
+    s->sequence.token[s->sequence.length++] = token;
+    if (z3d_stops_at_token(stops, token)) return finish(g, i, true);
+    Z3D_TRY(append_token(g, s, token));
+    const char *text = s->text.text ? s->text.text : "";
+    if (z3d_stops_find(stops, text, s->text.length, before, &at)) {
+        s->text.length = at;
+        s->text.text[at] = '\0';
+        return finish(g, i, true);
+    }
+    Z3D_TRY(tell(g, s, z3d_stops_sure(stops, text, s->text.length)));
+    if (s->sequence.length - s->prompt->length < s->prompt->tokens) return Z3D_OK;
+    return finish(g, i, false);
+}
+
+/* One call of the engine for all replicas, and a token of each sample that it has read. */
+static z3d_status call(generation *g, int64_t tokens, int64_t sequences,
+                       z3d_generate_totals *totals) {
+    const z3d_decoder *d = &g->decoder;
+    z3d_mode mode = z3d_decoder_mode(tokens, d->batch * g->answers.replicas);
+    double start = z3d_now();
+    Z3D_TRY(z3d_decoder_read(&g->decoder, mode, g->sequence));
+    totals->seconds[mode] += z3d_now() - start;
+    totals->tokens[mode] += mode == Z3D_MODE_PREFILL ? tokens : sequences;
+    for (int64_t i = 0; i < d->batch; i++) {
+        const z3d_sequence *sequence = g->sequence[i];
+        if (sequence && sequence->read == sequence->length) Z3D_TRY(advance(g, i));
+    }
+    return Z3D_OK;
+}
+
+static z3d_status work(generation *g, z3d_generate_totals *totals) {
+    for (;;) {
+        int64_t sequences = 0, tokens = 0;
+        z3d_round mine = look(g), *all;
+        Z3D_TRY(z3d_answers_exchange(&g->answers, &mine, &all, &totals->stopped));
+        if (totals->stopped) return Z3D_OK;
+        Z3D_TRY(deal(g, all));
+        for (int r = 0; r < g->answers.replicas; r++) {
+            sequences += all[r].sequences;
+            tokens += all[r].tokens;
+        }
+        if (sequences == 0) return Z3D_OK;
+        Z3D_TRY(call(g, tokens, sequences, totals));
+    }
 }
 
 z3d_status z3d_generate(z3d_engine *engine, z3d_tokenizer *tokenizer,
-                        const z3d_generate_options *options, z3d_string *out, bool *stopped) {
-    enum { TOKENS_A_QUESTION = 8 };
+                        const z3d_generate_options *options, z3d_generate_totals *totals) {
     generation g = {.tokenizer = tokenizer, .options = options};
+    *totals = (z3d_generate_totals){0};
     z3d_status status = prepare(&g, engine);
-    int64_t first = g.text.length;
-    *stopped = false;
-    for (int64_t i = 0; i < options->tokens && status == Z3D_OK; i++) {
-        if (i % TOKENS_A_QUESTION == 0) status = agree_on_stop(&g, stopped);
-        if (status != Z3D_OK || *stopped) break;
-        status = next_token(&g, (uint64_t)i);
-    }
-    if (status == Z3D_OK) status = decode(&g, first, out);
-    z3d_decoder_release(&g.decoder);
-    z3d_token_list_free(&g.ids);
-    free(g.scratch);
+    if (status == Z3D_OK) status = work(&g, totals);
+    /* A text that was stopped is told to its end. */
+    for (int64_t i = 0; totals->stopped && i < g.decoder.batch && status == Z3D_OK; i++)
+        if (g.slot[i].prompt) status = tell(&g, &g.slot[i], g.slot[i].text.length);
+    totals->answers = g.answers.given;
+    release(&g);
     return status;
 }

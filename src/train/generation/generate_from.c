@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "src/train/generation/generate.h"
+#include "src/train/generation/prompts.h"
 #include "src/train/text/text_files.h"
 #include "src/train/train.h"
 #include "src/train/trainer.h"
@@ -27,7 +28,8 @@ static z3d_status leave_pipeline(z3d_config *config) {
     return Z3D_OK;
 }
 
-/* One sample a rank and step, no pipeline stages. */
+/* One sample a rank and step, no pipeline stages. Stage 3 is the least memory: setup takes stage 0
+ * if there is room. */
 static z3d_status fit_config(z3d_config *config) {
     config->parallel_world_size = Z3D_AUTO;
     config->train_batch_size = Z3D_AUTO;
@@ -131,58 +133,246 @@ z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, i
 }
 
 /* No prompt is a mistake, an empty one that the command line gives a wish: a text from its
- * beginning. The configuration then has the text that stands for it. */
-static z3d_status check_prompt(z3d_config *config, char *const *assignments, int count,
+ * beginning. The configuration then has the text that stands for it, and so it has for prompts of a
+ * file. */
+static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *request,
                                bool *empty) {
+    const bool given = is_assigned(request->assignments, request->count, "generate.prompt");
     *empty = false;
+    if (request->prompts && given)
+        return Z3D_ERROR(Z3D_ERR_CONFIG, "generate.prompt and --prompts: give one of them");
     if (has_text(config)) return Z3D_OK;
-    *empty = is_assigned(assignments, count, "generate.prompt");
-    if (*empty) return z3d_config_override(config, "generate.prompt=<|endoftext|>");
+    *empty = given;
+    if (given || request->prompts)
+        return z3d_config_override(config, "generate.prompt=<|endoftext|>");
     return Z3D_ERROR(Z3D_ERR_CONFIG, "no prompt: give --prompt TEXT (the checkpoint's run has no "
                                      "generate.prompt; --prompt \"\" starts a new text)");
 }
 
-z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped) {
+/* ---- generating ---- */
+
+/* What is done with the text of a generation. */
+typedef struct listener {
+    z3d_status (*show)(void *context, const char *text, size_t length);
+    void *context;
+    const z3d_prompts *prompts; /* NULL: one text, which is shown as it comes */
+    z3d_line_file *output;      /* NULL: answers are shown */
+    z3d_string line;
+} listener;
+
+/* Fit for a terminal. */
+static z3d_status show_piece(void *context, const char *text, size_t length) {
+    listener *l = context;
+    z3d_string_clear(&l->line);
+    z3d_text_printable(text, length, &l->line);
+    if (l->line.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text");
+    return l->show(l->context, l->line.text, l->line.length);
+}
+
+static z3d_status give_answer(void *context, int64_t prompt, const z3d_answer *answer) {
+    listener *l = context;
+    z3d_string_clear(&l->line);
+    z3d_prompts_answer_line(&l->prompts->head[prompt], answer, &l->line);
+    if (l->line.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an answer");
+    if (l->output) return z3d_line_file_write(l->output, l->line.text, l->line.length);
+    return l->show(l->context, l->line.text, l->line.length);
+}
+
+/* Continues prompts as the configuration says. Collective, agreed. */
+static z3d_status continue_prompts(z3d_trainer *trainer, const z3d_prompt *prompt, int64_t count,
+                                   listener *listener, z3d_generate_totals *totals) {
     const z3d_config *config = trainer->config;
-    z3d_generate_options options = {.prompt = trainer->empty_prompt ? "" : config->generate_prompt,
-                                    .tokens = config->generate_tokens,
-                                    .temperature = config->generate_temperature,
-                                    .top_k = config->generate_top_k,
-                                    .top_p = config->generate_top_p,
-                                    .seed = (uint64_t)config->generate_seed,
-                                    .world = trainer->world};
-    z3d_string text = {0};
+    const bool ignore_eos = config->generate_ignore_eos == Z3D_IGNORE_EOS_AUTO
+                                ? !listener->prompts
+                                : config->generate_ignore_eos == Z3D_IGNORE_EOS_TRUE;
+    z3d_stops stops;
+    z3d_generate_options options = {
+        .prompt = prompt,
+        .count = count,
+        .sampling = {.repetition_penalty = config->generate_repetition_penalty,
+                     .temperature = config->generate_temperature,
+                     .top_k = config->generate_top_k,
+                     .top_p = config->generate_top_p},
+        .stops = &stops,
+        .mesh = &trainer->mesh,
+        .world = trainer->world,
+        .piece = listener->prompts ? NULL : show_piece,
+        .answer = listener->prompts ? give_answer : NULL,
+        .context = listener};
     z3d_trainer_place(trainer, "generation");
-    z3d_status status = z3d_generate(trainer->engine, trainer->tokenizer, &options, &text, stopped);
+    z3d_status status =
+        z3d_stops_create(trainer->tokenizer, &config->generate_stop, !ignore_eos, &stops);
+    if (status == Z3D_OK)
+        status = z3d_generate(trainer->engine, trainer->tokenizer, &options, totals);
     if (status != Z3D_OK) status = z3d_trainer_stop_all(trainer, status);
-    if (status == Z3D_OK) {
-        z3d_string_append(out, "%s", options.prompt);
-        z3d_text_printable(text.text ? text.text : "", text.length, out);
-        if (out->failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text");
-    }
-    z3d_string_free(&text);
+    z3d_stops_release(&stops);
     return z3d_trainer_agree(trainer, status);
 }
 
-static z3d_status generate(z3d_trainer *trainer, const char *path, z3d_string *out) {
-    bool stopped;
-    Z3D_TRY(z3d_trainer_setup_generate(trainer));
-    Z3D_TRY(z3d_trainer_load_weights(trainer, path));
-    Z3D_TRY(z3d_trainer_sample(trainer, out, &stopped));
-    z3d_string_append(out, "\n");
-    return Z3D_OK;
+/* generate.prompt as tokens; not longer than the model sees. */
+static z3d_status encode_prompt(const z3d_trainer *trainer, z3d_prompt *out) {
+    const z3d_config *config = trainer->config;
+    const char *text = trainer->empty_prompt ? "" : config->generate_prompt;
+    *out = (z3d_prompt){.tokens = config->generate_tokens, .seed = (uint64_t)config->generate_seed};
+    Z3D_TRY(z3d_prompt_encode(trainer->tokenizer, text, strlen(text), out));
+    if (out->length <= trainer->model->positions) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "the prompt has %lld tokens, but the model sees %lld (model.seq_length); "
+                     "shorten it",
+                     (long long)out->length, (long long)trainer->model->positions);
 }
 
-z3d_status z3d_generate_from(z3d_world *world, const char *path, char *const *assignments,
-                             int count, z3d_string *out) {
+/* The prompt, and its continuation as it comes. Collective, agreed. */
+static z3d_status continue_one(z3d_trainer *trainer, const z3d_prompt *prompt, listener *listener,
+                               z3d_generate_totals *totals) {
+    const char *text = trainer->empty_prompt ? "" : trainer->config->generate_prompt;
+    z3d_status status = Z3D_OK;
+    if (trainer->rank == 0) status = listener->show(listener->context, text, strlen(text));
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    return continue_prompts(trainer, prompt, 1, listener, totals);
+}
+
+static z3d_status append(void *context, const char *text, size_t length) {
+    z3d_string *out = context;
+    z3d_string_append_bytes(out, text, length);
+    return out->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the generated text") : Z3D_OK;
+}
+
+z3d_status z3d_trainer_sample(z3d_trainer *trainer, z3d_string *out, bool *stopped) {
+    listener listener = {.show = append, .context = out};
+    z3d_generate_totals totals = {0};
+    z3d_prompt prompt;
+    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, &prompt));
+    if (status == Z3D_OK) status = continue_one(trainer, &prompt, &listener, &totals);
+    *stopped = totals.stopped;
+    free(prompt.token);
+    z3d_string_free(&listener.line);
+    return status;
+}
+
+/* ---- from a checkpoint ---- */
+
+/* Rank 0 reads, all get it: the file may be a pipe, or be on one node only. Collective, agreed. */
+static z3d_status share_file(z3d_trainer *trainer, const char *path, char **text, int64_t *length) {
+    enum { MOST = 1 << 30 };
+    size_t bytes = 0;
+    z3d_status status = Z3D_OK;
+    *text = NULL;
+    if (trainer->rank == 0) status = z3d_read_file(path, MOST, text, &bytes);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    *length = (int64_t)bytes;
+    z3d_trainer_wait_place(trainer);
+    Z3D_TRY(z3d_world_broadcast(trainer->world, length, sizeof *length, 0));
+    if (trainer->rank != 0) status = z3d_new((size_t)*length + 1, 1, "prompts", text);
+    Z3D_TRY(z3d_trainer_agree(trainer, status));
+    z3d_trainer_wait_place(trainer);
+    return z3d_world_broadcast(trainer->world, *text, *length, 0);
+}
+
+/* Collective, agreed. */
+static z3d_status read_prompts(z3d_trainer *trainer, const char *path, z3d_prompts *out) {
+    const z3d_config *config = trainer->config;
+    const z3d_prompt_defaults defaults = {.tokens = config->generate_tokens,
+                                          .positions = trainer->model->positions,
+                                          .seed = (uint64_t)config->generate_seed};
+    const bool input = strcmp(path, "-") == 0;
+    char *text;
+    int64_t length;
+    z3d_trainer_place(trainer, "start-up: reading prompts");
+    z3d_status status = share_file(trainer, input ? "/dev/stdin" : path, &text, &length);
+    if (status != Z3D_OK) {
+        free(text);
+        return status;
+    }
+    status = z3d_prompts_read(text, (size_t)length, input ? "standard input" : path,
+                              trainer->tokenizer, &defaults, out);
+    return z3d_trainer_agree(trainer, status);
+}
+
+/* Nothing that is there is overwritten. Rank 0; before the costly part, and again with it. */
+static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
+    if (trainer->rank != 0 || !path || access(path, F_OK) != 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_IO, "--output %s: it is there already; remove it or give another name",
+                     path);
+}
+
+static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request, int64_t prompts) {
+    bool stage = is_assigned(request->assignments, request->count, "zero_optimization.stage");
+    Z3D_TRY(z3d_trainer_setup_generate(trainer, prompts, stage));
+    return z3d_trainer_load_weights(trainer, request->path);
+}
+
+/* Collective, agreed. */
+static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *request,
+                              z3d_generate_result *result, z3d_generate_totals *totals) {
+    z3d_prompts prompts = {0};
+    z3d_line_file output = {.fd = -1};
+    const bool writes = request->output && trainer->rank == 0;
+    listener listener = {.show = request->show,
+                         .context = request->context,
+                         .prompts = &prompts,
+                         .output = writes ? &output : NULL};
+    z3d_status status = read_prompts(trainer, request->prompts, &prompts);
+    if (status == Z3D_OK) status = load(trainer, request, prompts.count);
+    if (status == Z3D_OK && writes) status = z3d_line_file_create(&output, request->output);
+    status = z3d_trainer_agree(trainer, status);
+    result->prompts = prompts.count;
+    if (status == Z3D_OK)
+        status = continue_prompts(trainer, prompts.prompt, prompts.count, &listener, totals);
+    const z3d_kept_error end = z3d_error_keep(status);
+    z3d_status closed = z3d_line_file_close(&output);
+    z3d_prompts_free(&prompts);
+    z3d_string_free(&listener.line);
+    return end.status == Z3D_OK ? z3d_trainer_agree(trainer, closed) : z3d_error_restore(&end);
+}
+
+/* Collective, agreed. */
+static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *request,
+                             z3d_generate_totals *totals) {
+    listener listener = {.show = request->show, .context = request->context};
+    z3d_prompt prompt;
+    z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, &prompt));
+    if (status == Z3D_OK) status = load(trainer, request, 1);
+    if (status == Z3D_OK) status = continue_one(trainer, &prompt, &listener, totals);
+    free(prompt.token);
+    z3d_string_free(&listener.line);
+    return status;
+}
+
+static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *totals,
+                        z3d_generate_result *out) {
+    out->stopped = totals->stopped;
+    out->answers = totals->answers;
+    out->batch = trainer->program.generate_batch;
+    out->replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
+    out->stage = trainer->program.stage;
+    out->prefill =
+        (z3d_generate_rate){totals->tokens[Z3D_MODE_PREFILL], totals->seconds[Z3D_MODE_PREFILL]};
+    out->decode =
+        (z3d_generate_rate){totals->tokens[Z3D_MODE_DECODE], totals->seconds[Z3D_MODE_DECODE]};
+}
+
+static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *request,
+                           z3d_generate_result *result) {
+    z3d_generate_totals totals = {0};
+    *result = (z3d_generate_result){.prompts = 1};
+    Z3D_TRY(z3d_trainer_agree(trainer, check_output(trainer, request->output)));
+    Z3D_TRY(z3d_trainer_begin_generate(trainer));
+    z3d_status status = request->prompts ? answer_file(trainer, request, result, &totals)
+                                         : answer_one(trainer, request, &totals);
+    if (status == Z3D_OK) fill_result(trainer, &totals, result);
+    return status;
+}
+
+z3d_status z3d_generate_from(z3d_world *world, const z3d_generate_request *request,
+                             z3d_generate_result *result) {
     z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world)};
     trainer.metrics.fd = trainer.board.file.fd = -1;
-    z3d_status status =
-        read_config(path, z3d_world_size(world), assignments, count, &trainer.config);
-    if (status == Z3D_OK)
-        status = check_prompt(trainer.config, assignments, count, &trainer.empty_prompt);
+    z3d_status status = read_config(request->path, z3d_world_size(world), request->assignments,
+                                    request->count, &trainer.config);
+    if (status == Z3D_OK) status = check_prompt(trainer.config, request, &trainer.empty_prompt);
     status = z3d_trainer_agree(&trainer, status);
-    if (status == Z3D_OK) status = generate(&trainer, path, out);
+    if (status == Z3D_OK) status = generate(&trainer, request, result);
     const z3d_kept_error end = z3d_error_keep(status);
     z3d_config *config = trainer.config;
     z3d_trainer_destroy(&trainer);

@@ -1,6 +1,7 @@
 /* Which token comes next: one draw from logits. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "src/train/generation/generate.h"
 
@@ -53,8 +54,21 @@ static int64_t nucleus(const float *logits, const int32_t *top, int64_t k, doubl
     return k;
 }
 
-int32_t z3d_sample_token(const float *logits, int32_t count, double temperature, int64_t top_k,
-                         double top_p, float uniform, int32_t *scratch) {
+void z3d_penalize(float *logits, int32_t count, double penalty, const int32_t *token,
+                  int64_t length, int32_t *scratch) {
+    if (penalty == 1) return;
+    memset(scratch, 0, (size_t)count * sizeof *scratch);
+    for (int64_t i = 0; i < length; i++) {
+        int32_t id = token[i];
+        if (id >= count || scratch[id]++) continue;
+        logits[id] = logits[id] < 0 ? logits[id] * (float)penalty : logits[id] / (float)penalty;
+    }
+}
+
+int32_t z3d_sample_token(const float *logits, int32_t count, const z3d_sampling *sampling,
+                         float uniform, int32_t *scratch) {
+    const double temperature = sampling->temperature, top_p = sampling->top_p;
+    const int64_t top_k = sampling->top_k;
     int32_t best = 0;
     for (int32_t i = 0; i < count; i++) {
         if (isnan(logits[i])) return -1;

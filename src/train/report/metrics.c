@@ -10,17 +10,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
+static z3d_status open_lines(z3d_line_file *file, const char *path, int flags) {
     *file = (z3d_line_file){.fd = -1};
     file->path = strdup(path);
     if (!file->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the name %s", path);
     z3d_pending_io io;
     z3d_pending_io_begin(&io, "opening", path);
-    file->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+    file->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0666);
     z3d_pending_io_end(&io);
     if (file->fd < 0)
         return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open it for writing: %s", path, strerror(errno));
     return Z3D_OK;
+}
+
+z3d_status z3d_line_file_open(z3d_line_file *file, const char *path) {
+    return open_lines(file, path, O_TRUNC);
+}
+
+z3d_status z3d_line_file_create(z3d_line_file *file, const char *path) {
+    return open_lines(file, path, O_EXCL);
 }
 
 /* From the first line on that does not belong to a step up to `step`. */

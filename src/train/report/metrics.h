@@ -18,6 +18,8 @@ typedef struct z3d_line_file {
 
 /* Empties or makes the file. ERR_IO. */
 z3d_status z3d_line_file_open(z3d_line_file *file, const char *path);
+/* Makes a file that must not be there yet. ERR_IO. */
+z3d_status z3d_line_file_create(z3d_line_file *file, const char *path);
 /* Continues the file of a run that resumes after `step`. Appends the lines of later steps, and an
  * unfinished one, to *beyond; the caller keeps them before z3d_line_file_cut removes them. Creates
  * the file if there is none. */

@@ -21,6 +21,13 @@ bool z3d_is_json_lines(const char *path) {
 
 static const char byte_order_mark[] = "\xef\xbb\xbf"; /* some editors begin a file with it */
 
+void z3d_json_lines_of(z3d_json_lines *l, char *text, size_t length) {
+    l->fd = -1;
+    l->buffer = text;
+    l->capacity = l->end = length;
+    l->ended = true;
+}
+
 /* Makes room behind what is in the buffer: moves it to the front, or doubles the buffer. */
 static z3d_status make_room(z3d_json_lines *l) {
     size_t used = l->end - l->begin;
@@ -94,8 +101,8 @@ static z3d_status refuse_key(const z3d_json_lines *l) {
         z3d_string_append(&keys, "%s%.40s", named ? ", " : "", m->key);
     bool more = l->object->count > NAMED;
     z3d_status status =
-        Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: --json-key %s: this line has no such key; it has%s%s%s",
-                  l->path, (long long)l->line, l->key, named ? ": " : " none",
+        Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s%s: this line has no such key; it has%s%s%s", l->path,
+                  (long long)l->line, l->option ? l->option : "", l->key, named ? ": " : " none",
                   keys.text ? keys.text : "", more ? ", ..." : "");
     z3d_string_free(&keys);
     return status;
@@ -111,8 +118,8 @@ static z3d_status find_text(const z3d_json_lines *l, const char **text, size_t *
     else if (member->type != Z3D_JSON_STRING)
         what = "its value is not a string";
     if (what)
-        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: --json-key %s: %s", l->path, (long long)l->line,
-                         l->key, what);
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s%s: %s", l->path, (long long)l->line,
+                         l->option ? l->option : "", l->key, what);
     *text = member->text;
     *length = member->length;
     return Z3D_OK;
@@ -130,7 +137,8 @@ z3d_status z3d_json_lines_next(z3d_json_lines *l, const char **text, size_t *len
             line += 3, bytes -= 3;
     } while (line && is_blank(line, bytes));
     if (!line) return Z3D_OK;
-    Z3D_TRY(z3d_json_parse_line(line, bytes, l->path, l->line, &l->repairs, &l->object));
+    Z3D_TRY(z3d_json_parse_line(line, bytes, l->path, l->line, l->strict ? NULL : &l->repairs,
+                                &l->object));
     return find_text(l, text, length);
 }
 

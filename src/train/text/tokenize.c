@@ -175,7 +175,8 @@ static z3d_status add_lines(work *w, z3d_json_lines *lines) {
 }
 
 static z3d_status add_json_lines(work *w, int fd, const char *path) {
-    z3d_json_lines lines = {.fd = fd, .path = path, .key = w->options->json_key};
+    z3d_json_lines lines = {
+        .fd = fd, .path = path, .key = w->options->json_key, .option = "--json-key "};
     z3d_status status = add_lines(w, &lines);
     w->result->repairs.surrogates += lines.repairs.surrogates;
     w->result->repairs.nuls += lines.repairs.nuls;

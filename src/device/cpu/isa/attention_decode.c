@@ -64,15 +64,6 @@ static const float *cache_rows(const decode *with, const decode_scratch *s, cons
     return s->rows;
 }
 
-typedef float four __attribute__((vector_size(16), may_alias));
-typedef float four_unaligned __attribute__((vector_size(16), may_alias, aligned(4)));
-
-static inline four fold_lanes(const lanes *sum) {
-    four part[LANES / 4];
-    memcpy(part, sum, sizeof part);
-    return (part[0] + part[1]) + (part[2] + part[3]);
-}
-
 /* out[4] = products of four rows with one vector of d elements, a multiple of LANES. */
 static inline void dot_four(float *out, const float *restrict rows, int64_t stride,
                             const float *restrict vector_d, int64_t d) {
@@ -81,14 +72,7 @@ static inline void dot_four(float *out, const float *restrict rows, int64_t stri
 #pragma GCC unroll 4
         for (int row = 0; row < 4; row++)
             lanes_add_products(&sum[row], rows + row * stride + i, vector_d + i);
-    const four a = fold_lanes(&sum[0]), b = fold_lanes(&sum[1]);
-    const four c = fold_lanes(&sum[2]), e = fold_lanes(&sum[3]);
-    const four ab =
-        __builtin_shufflevector(a, b, 0, 4, 2, 6) + __builtin_shufflevector(a, b, 1, 5, 3, 7);
-    const four ce =
-        __builtin_shufflevector(c, e, 0, 4, 2, 6) + __builtin_shufflevector(c, e, 1, 5, 3, 7);
-    *(four_unaligned *)out =
-        __builtin_shufflevector(ab, ce, 0, 1, 4, 5) + __builtin_shufflevector(ab, ce, 2, 3, 6, 7);
+    lanes_totals(out, sum);
 }
 
 static void dot_rows(float *out, const float *rows, int64_t n, int64_t stride, const float *query,

@@ -203,7 +203,7 @@ z3d_status Z3D_CPU_NAME(select_row)(z3d_cpu *cpu, const z3d_kernel *kernel) {
     REQUIRE_FLOAT(select_row, select->dtype);
     const size_t bytes = (size_t)select->cols * z3d_dtype_size(select->dtype);
     for (int64_t b = 0; b < select->batch; b++) {
-        const int64_t row = select->row ? select->row[b] : select->state->position;
+        const int64_t row = select->row[b];
         Z3D_REQUIRE(row >= 0 && row < select->seq, "kernel select_row: row %lld of %lld",
                     (long long)row, (long long)select->seq);
         memcpy(element_to_write(select->y, select->dtype, b * select->cols),

@@ -30,6 +30,8 @@ void Z3D_CPU_NAME(portable_gemm)(int64_t m, int64_t n, int64_t k, bool ta, bool 
                                  int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc,
                                  bool accumulate);
 
+z3d_status Z3D_CPU_NAME(few_rows_gemm)(z3d_cpu *cpu, const z3d_gemm *gemm);
+
 enum {
     TILE = 1024,           /* elements: a few tiles fit the first-level cache */
     BLOCK = 8 * TILE,      /* elements that one thread takes at a time */

@@ -45,6 +45,27 @@ static inline float lanes_total(const lanes *sum) {
     return lane[0];
 }
 
+typedef float four __attribute__((vector_size(16), may_alias));
+typedef float four_unaligned __attribute__((vector_size(16), may_alias, aligned(4)));
+
+static inline four lanes_fold(const lanes *sum) {
+    four part[LANES / 4];
+    memcpy(part, sum, sizeof part);
+    return (part[0] + part[1]) + (part[2] + part[3]);
+}
+
+/* out[4] = the totals of sum[4], in a tree of its own. */
+static inline void lanes_totals(float *out, const lanes *sum) {
+    const four a = lanes_fold(&sum[0]), b = lanes_fold(&sum[1]);
+    const four c = lanes_fold(&sum[2]), d = lanes_fold(&sum[3]);
+    const four ab =
+        __builtin_shufflevector(a, b, 0, 4, 2, 6) + __builtin_shufflevector(a, b, 1, 5, 3, 7);
+    const four cd =
+        __builtin_shufflevector(c, d, 0, 4, 2, 6) + __builtin_shufflevector(c, d, 1, 5, 3, 7);
+    *(four_unaligned *)out =
+        __builtin_shufflevector(ab, cd, 0, 1, 4, 5) + __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+}
+
 static inline void lanes_add_products(lanes *restrict sum, const float *x, const float *y) {
 #pragma GCC unroll 4
     for (int j = 0; j < LANE_VECTORS; j++)

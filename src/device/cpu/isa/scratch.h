@@ -32,6 +32,20 @@ static inline int64_t z3d_scratch_rmsnorm_backward(const z3d_rmsnorm_backward *k
            (int64_t)sizeof(float);
 }
 
+/* Rows of A that are multiplied while B is read once. */
+enum { Z3D_FEW_ROWS = 16 };
+
+/* Whether isa/few_rows.c computes it. Products of training never are: their bits stay. */
+static inline bool z3d_gemm_has_few_rows(const z3d_gemm *kernel) {
+    return kernel->inference && kernel->m <= Z3D_FEW_ROWS && kernel->transpose_b &&
+           !kernel->transpose_a && !kernel->accumulate;
+}
+
+/* A in fp32. */
+static inline int64_t z3d_scratch_few_rows(const z3d_gemm *kernel) {
+    return kernel->dtype == Z3D_F32 ? 0 : kernel->m * kernel->k * (int64_t)sizeof(float);
+}
+
 /* Each pair's angle per position. */
 static inline int64_t z3d_scratch_rotary(const z3d_rotary *kernel) {
     return kernel->head_dim / 2 * (int64_t)sizeof(float);

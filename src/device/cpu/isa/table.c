@@ -58,5 +58,6 @@ const z3d_cpu_isa Z3D_TABLE_PASTE(z3d_cpu_isa_, Z3D_ISA) = {
         },
     .widen = widen_any,
     .narrow = narrow_any,
+    .few_rows_gemm = Z3D_CPU_NAME(few_rows_gemm),
     .portable_gemm = Z3D_CPU_NAME(portable_gemm),
 };

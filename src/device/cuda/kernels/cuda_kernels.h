@@ -29,7 +29,7 @@ typedef struct z3d_cuda_lane {
  * pointers and row lengths are multiples of 16 bytes. Errors: ERR_INTERNAL (types, shapes, scratch
  * that are wrong), ERR_UNSUPPORTED (rows too wide for the GPU's shared memory: layernorm_backward
  * of more than 20000 columns), ERR_DEVICE (a launch that the driver refuses). Two things are seen
- * on the device only: a select_row position outside the sequence gives rows of NaN, and state->skip
+ * on the device only: a row of select_row outside the sequence gives NaN, and state->skip
  * and ->p are read when the kernel runs. */
 #define X(name) z3d_status z3d_cuda_##name(const z3d_cuda_lane *lane, const z3d_##name *kernel);
 Z3D_KERNEL_MAP(X)

@@ -217,15 +217,14 @@ z3d_status z3d_cuda_position_backward(const z3d_cuda_lane *lane,
 
 namespace {
 
-// The position is known on the device only: one outside the sequence gives NaN.
+// The row is known on the device only: one outside the sequence gives NaN.
 template <class T> struct select_operation {
     const T *x;
     T *y;
     int64_t seq, cols;
     const int32_t *rows;
-    const z3d_step_state *state;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
-        const int64_t position = rows ? rows[row] : state->position;
+        const int64_t position = rows[row];
         float v[N];
         if (position >= 0 && position < seq)
             load(v, x + (row * seq + position) * cols + column);
@@ -245,6 +244,6 @@ z3d_status z3d_cuda_select_row(const z3d_cuda_lane *lane, const z3d_select_row *
         return each_row(
             lane, "select_row", kernel->batch, kernel->cols, aligned(kernel->x, kernel->y),
             select_operation<T>{static_cast<const T *>(kernel->x), static_cast<T *>(kernel->y),
-                                kernel->seq, kernel->cols, kernel->row, kernel->state});
+                                kernel->seq, kernel->cols, kernel->row});
     });
 }

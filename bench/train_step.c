@@ -1,8 +1,8 @@
-/* Seconds of a GPT-2 124M training step through the engine, beside the seconds of its matrix
- * products alone, each by the faster of oneDNN's sgemm and its matmul primitive whose right operand
- * is packed beforehand at no cost, measured in the same process: gpt2_step BATCH SEQ [stage]
- * [threads] [steps] [dtype]. BATCH is the global batch over all ranks. Rank 0 prints one
- * line. */
+/* Seconds of a training step through the engine, of GPT-2 124M or of a Llama of its shape, beside
+ * the seconds of its matrix products alone, each by the faster of oneDNN's sgemm and its matmul
+ * primitive whose right operand is packed beforehand at no cost, measured in the same process:
+ * train_step gpt2|llama BATCH SEQ [stage] [threads] [steps] [dtype]. BATCH is the global batch over
+ * all ranks. Rank 0 prints one line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +10,7 @@
 #include <dnnl.h>
 
 #include "src/model/gpt/gpt.h"
+#include "src/model/llama/llama.h"
 #include "zero/zero.h"
 
 struct bench {
@@ -22,9 +23,23 @@ struct bench {
     int64_t batch, seq;
     int stage, threads, steps;
     z3d_dtype dtype;
+    bool llama;
 };
 
 enum { LAYERS = 12, HIDDEN = 768, VOCABULARY = 50257, PADDED = 50304 };
+enum { HEADS = 12, KV_HEADS = 4, HEAD_DIM = HIDDEN / HEADS, LLAMA_INNER = 2048 };
+
+/* A block's products, in -> out. */
+typedef struct product {
+    int64_t in, out;
+} product;
+
+static const product gpt2_products[] = {
+    {HIDDEN, 3 * HIDDEN}, {HIDDEN, HIDDEN}, {HIDDEN, 4 * HIDDEN}, {4 * HIDDEN, HIDDEN}};
+static const product llama_products[] = {{HIDDEN, (HEADS + 2 * KV_HEADS) * HEAD_DIM},
+                                         {HIDDEN, HIDDEN},
+                                         {HIDDEN, 2 * LLAMA_INNER},
+                                         {LLAMA_INNER, HIDDEN}};
 
 /* ---- the floor: the step's matrix products alone ---- */
 
@@ -108,17 +123,16 @@ static double linear_floor(int64_t rows, int64_t in, int64_t out, const float *a
            time_product(out, in, rows, 'T', 'N', a, b, c);
 }
 
-static double floor_seconds(int64_t rows) {
+static double floor_seconds(bool llama, int64_t rows) {
+    const product *block = llama ? llama_products : gpt2_products;
     size_t most = (size_t)PADDED * (rows > HIDDEN ? (size_t)rows : HIDDEN);
     float *a = malloc(most * 4), *b = malloc(most * 4), *c = malloc(most * 4);
     double sum = -1;
     if (a && b && c) {
         for (size_t i = 0; i < most; i++) a[i] = b[i] = c[i] = (float)(i % 13) * 0.1f;
-        sum = LAYERS * (linear_floor(rows, HIDDEN, 3 * HIDDEN, a, b, c) +
-                        linear_floor(rows, HIDDEN, HIDDEN, a, b, c) +
-                        linear_floor(rows, HIDDEN, 4 * HIDDEN, a, b, c) +
-                        linear_floor(rows, 4 * HIDDEN, HIDDEN, a, b, c));
-        sum += linear_floor(rows, HIDDEN, PADDED, a, b, c);
+        sum = linear_floor(rows, HIDDEN, PADDED, a, b, c);
+        for (int i = 0; i < 4; i++)
+            sum += LAYERS * linear_floor(rows, block[i].in, block[i].out, a, b, c);
     }
     free(a);
     free(b);
@@ -128,18 +142,36 @@ static double floor_seconds(int64_t rows) {
 
 /* ---- the step ---- */
 
+static z3d_status create_model(struct bench *s) {
+    const z3d_gpt_config gpt = {.num_layers = LAYERS,
+                                .hidden_size = HIDDEN,
+                                .num_heads = HEADS,
+                                .seq_length = s->seq,
+                                .vocab_size = VOCABULARY,
+                                .vocab_multiple = 128,
+                                .init_std = 0.02,
+                                .tensor_size = 1};
+    const z3d_llama_config llama = {.num_layers = LAYERS,
+                                    .hidden_size = HIDDEN,
+                                    .num_heads = HEADS,
+                                    .num_key_value_heads = KV_HEADS,
+                                    .head_dim = HEAD_DIM,
+                                    .intermediate_size = LLAMA_INNER,
+                                    .seq_length = s->seq,
+                                    .vocab_size = VOCABULARY,
+                                    .vocab_multiple = 128,
+                                    .init_std = 0.02,
+                                    .rms_norm_eps = 1e-5,
+                                    .rope = {.theta = 10000},
+                                    .tie_word_embeddings = true,
+                                    .tensor_size = 1};
+    return s->llama ? z3d_llama_create(&llama, &s->model) : z3d_gpt_create(&gpt, &s->model);
+}
+
 static z3d_status create(struct bench *s) {
     int ranks = z3d_world_size(s->world);
     Z3D_TRY(z3d_mesh_make(1, ranks, 1, z3d_world_rank(s->world), &s->mesh));
-    z3d_gpt_config gpt = {.num_layers = LAYERS,
-                          .hidden_size = HIDDEN,
-                          .num_heads = 12,
-                          .seq_length = s->seq,
-                          .vocab_size = VOCABULARY,
-                          .vocab_multiple = 128,
-                          .init_std = 0.02,
-                          .tensor_size = 1};
-    Z3D_TRY(z3d_gpt_create(&gpt, &s->model));
+    Z3D_TRY(create_model(s));
     Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = s->threads},
                               &s->device));
     Z3D_TRY(z3d_groups_create(s->world, &s->mesh, s->device, s->group));
@@ -197,12 +229,12 @@ static z3d_status measure(struct bench *s) {
     Z3D_TRY(create(s));
     Z3D_TRY(time_steps(s, &step));
     bool alone = z3d_world_size(s->world) == 1;
-    double bare = alone ? floor_seconds(s->batch * s->seq) : 0;
+    double bare = alone ? floor_seconds(s->llama, s->batch * s->seq) : 0;
     if (z3d_world_rank(s->world) > 0) return Z3D_OK;
-    printf("gpt2-124M %s B %lld x T %lld stage %d ranks %d threads %d: %.3f s/step, %.0f tokens/s",
-           z3d_dtype_name(s->dtype), (long long)s->batch, (long long)s->seq, s->stage,
-           z3d_world_size(s->world), z3d_device_threads(s->device), step,
-           (double)(s->batch * s->seq) / step);
+    printf("%s %s B %lld x T %lld stage %d ranks %d threads %d: %.3f s/step, %.0f tokens/s",
+           s->llama ? "llama-123M" : "gpt2-124M", z3d_dtype_name(s->dtype), (long long)s->batch,
+           (long long)s->seq, s->stage, z3d_world_size(s->world), z3d_device_threads(s->device),
+           step, (double)(s->batch * s->seq) / step);
     if (alone) printf(", products alone %.3f s, ratio %.3f", bare, bare / step);
     printf("\n");
     return Z3D_OK;
@@ -210,17 +242,18 @@ static z3d_status measure(struct bench *s) {
 
 int main(int argc, char **argv) {
     struct bench s = {.stage = 0, .threads = 0, .steps = 5, .dtype = Z3D_F32};
-    if (argc < 3) {
-        fprintf(stderr,
-                "usage: gpt2_step BATCH SEQ [stage] [threads] [steps, at most 64] [fp32|bf16]\n");
+    if (argc < 4) {
+        fprintf(stderr, "usage: train_step gpt2|llama BATCH SEQ [stage] [threads] [steps, at most "
+                        "64] [fp32|bf16]\n");
         return 2;
     }
-    s.batch = atoll(argv[1]);
-    s.seq = atoll(argv[2]);
-    if (argc > 3) s.stage = atoi(argv[3]);
-    if (argc > 4) s.threads = atoi(argv[4]);
-    if (argc > 5) s.steps = atoi(argv[5]);
-    if (argc > 6 && strcmp(argv[6], "bf16") == 0) s.dtype = Z3D_BF16;
+    s.llama = strcmp(argv[1], "llama") == 0;
+    s.batch = atoll(argv[2]);
+    s.seq = atoll(argv[3]);
+    if (argc > 4) s.stage = atoi(argv[4]);
+    if (argc > 5) s.threads = atoi(argv[5]);
+    if (argc > 6) s.steps = atoi(argv[6]);
+    if (argc > 7 && strcmp(argv[7], "bf16") == 0) s.dtype = Z3D_BF16;
     if (s.steps < 1 || s.steps > 64) s.steps = 5;
     if (z3d_world_create(&argc, &argv, &s.world) != Z3D_OK) {
         fprintf(stderr, "%s\n", z3d_error_message());

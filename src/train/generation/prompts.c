@@ -1,0 +1,185 @@
+/* Reads prompts, and writes answers. */
+#include "src/train/generation/prompts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/train/text/json_lines.h"
+
+enum { MOST_TOKENS = 1000000, MOST_ERRORS = 20 };
+
+z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                             z3d_prompt *out) {
+    z3d_token_list list = {0};
+    z3d_status status = z3d_tokenizer_prompt(tokenizer, text, length, &list);
+    out->token = list.id;
+    out->length = (int64_t)list.count;
+    out->empty = length == 0;
+    return status;
+}
+
+/* ---- what an answer keeps of its line ---- */
+
+static void append_key(const z3d_json *value, z3d_string *out) {
+    z3d_string_append_json(out, value->key);
+    z3d_string_append(out, ": ");
+}
+
+/* The reader refuses more than 64 levels. */
+static void append_value(const z3d_json *value, z3d_string *out) { /* NOLINT(misc-no-recursion) */
+    bool object = value->type == Z3D_JSON_OBJECT;
+    switch (value->type) {
+    case Z3D_JSON_NULL:
+        z3d_string_append(out, "null");
+        break;
+    case Z3D_JSON_BOOL:
+        z3d_string_append(out, value->truth ? "true" : "false");
+        break;
+    case Z3D_JSON_NUMBER:
+        z3d_string_append(out, "%s", value->text);
+        break;
+    case Z3D_JSON_STRING:
+        z3d_string_append_json_bytes(out, value->text, value->length);
+        break;
+    case Z3D_JSON_ARRAY:
+    case Z3D_JSON_OBJECT:
+        z3d_string_append(out, object ? "{" : "[");
+        for (const z3d_json *m = value->first; m; m = m->next) {
+            if (object) append_key(m, out);
+            append_value(m, out);
+            if (m->next) z3d_string_append(out, ", ");
+        }
+        z3d_string_append(out, object ? "}" : "]");
+    }
+}
+
+static bool is_of_answer(const char *key) {
+    static const char *const keys[] = {"prompt", "text", "tokens", "finish"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (strcmp(key, keys[i]) == 0) return true;
+    return false;
+}
+
+static void append_head(const z3d_json *line, z3d_string *out) {
+    z3d_string_append(out, "{\"prompt\": ");
+    append_value(z3d_json_member(line, "prompt"), out);
+    for (const z3d_json *m = line->first; m; m = m->next) {
+        if (is_of_answer(m->key)) continue;
+        z3d_string_append(out, ", ");
+        append_key(m, out);
+        append_value(m, out);
+    }
+}
+
+void z3d_prompts_answer_line(const z3d_string *head, const z3d_answer *answer, z3d_string *out) {
+    z3d_string_append_bytes(out, head->text, head->length);
+    z3d_string_append(out, ", \"text\": ");
+    z3d_string_append_json_bytes(out, answer->text, answer->length);
+    z3d_string_append(out, ", \"tokens\": %lld, \"finish\": \"%s\"}\n", (long long)answer->tokens,
+                      answer->stopped ? "stop" : "length");
+}
+
+/* ---- lines ---- */
+
+static z3d_status take_number(const z3d_json_lines *lines, const char *key, int64_t least,
+                              int64_t most, int64_t *out) {
+    const z3d_json *member = z3d_json_member(lines->object, key);
+    int64_t value;
+    if (!member) return Z3D_OK;
+    if (!z3d_json_int(member, &value) || value < least || value > most)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s: expected an integer from %lld to %lld",
+                         lines->path, (long long)lines->line, key, (long long)least,
+                         (long long)most);
+    *out = value;
+    return Z3D_OK;
+}
+
+static z3d_status take_line(const z3d_json_lines *lines, const char *text, size_t length,
+                            z3d_tokenizer *tokenizer, const z3d_prompt_defaults *defaults,
+                            z3d_prompt *prompt, z3d_string *head) {
+    int64_t seed = -1;
+    prompt->tokens = defaults->tokens;
+    Z3D_TRY(take_number(lines, "tokens", 1, MOST_TOKENS, &prompt->tokens));
+    Z3D_TRY(take_number(lines, "seed", 0, INT64_MAX, &seed));
+    prompt->seed = seed >= 0 ? (uint64_t)seed : defaults->seed;
+    prompt->line = seed >= 0 ? 0 : (uint64_t)lines->line - 1;
+    z3d_status status = z3d_prompt_encode(tokenizer, text, length, prompt);
+    if (status != Z3D_OK)
+        return z3d_error_context(status, "%s:%lld", lines->path, (long long)lines->line);
+    if (prompt->length > defaults->positions)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s:%lld: the prompt has %lld tokens, but the model sees %lld "
+                         "(model.seq_length); shorten it",
+                         lines->path, (long long)lines->line, (long long)prompt->length,
+                         (long long)defaults->positions);
+    append_head(lines->object, head);
+    return head->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts") : Z3D_OK;
+}
+
+static z3d_status make_place(z3d_prompts *p) {
+    if (p->count < p->capacity) return Z3D_OK;
+    int64_t capacity = p->capacity ? 2 * p->capacity : 64;
+    z3d_prompt *prompts = realloc(p->prompt, (size_t)capacity * sizeof *prompts);
+    if (prompts) p->prompt = prompts;
+    z3d_string *heads = realloc(p->head, (size_t)capacity * sizeof *heads);
+    if (heads) p->head = heads;
+    if (!prompts || !heads) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for prompts");
+    p->capacity = capacity;
+    return Z3D_OK;
+}
+
+/* Every error of a line is noted: a file is corrected once. */
+static z3d_status read_lines(z3d_json_lines *lines, z3d_tokenizer *tokenizer,
+                             const z3d_prompt_defaults *defaults, z3d_prompts *out,
+                             z3d_string *errors, int64_t *wrong) {
+    for (;;) {
+        const char *text;
+        size_t length;
+        z3d_status status = make_place(out);
+        if (status == Z3D_OK) status = z3d_json_lines_next(lines, &text, &length);
+        if (status == Z3D_OK && !text) return Z3D_OK;
+        if (status == Z3D_OK) {
+            out->prompt[out->count] = (z3d_prompt){0};
+            out->head[out->count] = (z3d_string){0};
+            out->count++;
+            status = take_line(lines, text, length, tokenizer, defaults,
+                               &out->prompt[out->count - 1], &out->head[out->count - 1]);
+        }
+        if (status != Z3D_OK && status != Z3D_ERR_DATA) return status;
+        if (status == Z3D_ERR_DATA && ++*wrong <= MOST_ERRORS)
+            z3d_string_append(errors, "%s%s", *wrong > 1 ? "\n" : "", z3d_error_message());
+    }
+}
+
+z3d_status z3d_prompts_read(char *text, size_t length, const char *path, z3d_tokenizer *tokenizer,
+                            const z3d_prompt_defaults *defaults, z3d_prompts *out) {
+    z3d_json_lines lines = {.path = path, .key = "prompt", .strict = true};
+    z3d_string errors = {0};
+    int64_t wrong = 0;
+    *out = (z3d_prompts){0};
+    z3d_json_lines_of(&lines, text, length);
+    z3d_status status = read_lines(&lines, tokenizer, defaults, out, &errors, &wrong);
+    z3d_json_lines_free(&lines);
+    if (wrong > MOST_ERRORS)
+        z3d_string_append(&errors, "\n... and %lld more lines are wrong",
+                          (long long)wrong - MOST_ERRORS);
+    if (status == Z3D_OK && errors.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for what is wrong in %s", path);
+    if (status == Z3D_OK && wrong > 0)
+        status = z3d_error_set_lines(Z3D_ERR_DATA, __FILE__, __LINE__, errors.text);
+    if (status == Z3D_OK && out->count == 0)
+        status = Z3D_ERROR(Z3D_ERR_DATA,
+                           "%s has no prompts: each line is to be {\"prompt\": \"a text\"}", path);
+    z3d_string_free(&errors);
+    return status;
+}
+
+void z3d_prompts_free(z3d_prompts *prompts) {
+    for (int64_t i = 0; i < prompts->count; i++) {
+        free(prompts->prompt[i].token);
+        z3d_string_free(&prompts->head[i]);
+    }
+    free(prompts->prompt);
+    free(prompts->head);
+    *prompts = (z3d_prompts){0};
+}

@@ -1,0 +1,35 @@
+/* Prompts as tokens; files of prompts and of answers: JSON lines. */
+#ifndef ZERO3D_TRAIN_PROMPTS_H
+#define ZERO3D_TRAIN_PROMPTS_H
+
+#include "src/train/generation/generate.h"
+
+/* Sets token, length and empty; free(token), also after a failure. Errors: encode's. */
+z3d_status z3d_prompt_encode(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                             z3d_prompt *out);
+
+typedef struct z3d_prompts {
+    z3d_prompt *prompt;
+    z3d_string *head; /* of each answer's line: the prompt, and the line's other keys */
+    int64_t count, capacity;
+} z3d_prompts;
+
+/* What a line may set for itself. */
+typedef struct z3d_prompt_defaults {
+    int64_t tokens, positions; /* positions: that the model sees at most */
+    uint64_t seed;
+} z3d_prompt_defaults;
+
+/* Reads the lines {"prompt": "...", "tokens": 20, "seed": 1, ...} of `text` (malloc'ed, taken
+ * over), which is the file `path`. Only the prompt must be there. A line with a seed of its own has
+ * the answer of a prompt that is alone. ERR_DATA with "path:line: what" for every line that is
+ * wrong. Free also after a failure. */
+z3d_status z3d_prompts_read(char *text, size_t length, const char *path, z3d_tokenizer *tokenizer,
+                            const z3d_prompt_defaults *defaults, z3d_prompts *out);
+void z3d_prompts_free(z3d_prompts *prompts);
+
+/* The line of an answer: {"prompt": ..., other keys, "text": ..., "tokens": N, "finish": "stop"}.
+ */
+void z3d_prompts_answer_line(const z3d_string *head, const z3d_answer *answer, z3d_string *out);
+
+#endif

@@ -1,0 +1,90 @@
+/* Finds stops in a text that grows. */
+#include "src/train/generation/stops.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The one token that a text is, if it has no text of its own; else -1. */
+static z3d_status special_token(z3d_tokenizer *tokenizer, const char *text, int32_t *out) {
+    z3d_token_list ids = {0};
+    z3d_string back = {0};
+    *out = -1;
+    z3d_status status = tokenizer->ops->encode(tokenizer, text, strlen(text), &ids);
+    bool one = status == Z3D_OK && ids.count == 1;
+    if (one) status = tokenizer->ops->decode(tokenizer, ids.id, 1, false, &back);
+    if (one && status == Z3D_OK && back.length == 0) *out = ids.id[0];
+    z3d_string_free(&back);
+    z3d_token_list_free(&ids);
+    return status;
+}
+
+z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool end_of_text,
+                            z3d_stops *out) {
+    *out = (z3d_stops){0};
+    Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->token, "stops", &out->token));
+    Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->text, "stops", &out->text));
+    if (end_of_text) out->token[out->tokens++] = tokenizer->end_of_text;
+    for (int i = 0; i < list->count; i++) {
+        const char *text = list->path[i];
+        int32_t token;
+        Z3D_TRY(special_token(tokenizer, text, &token));
+        if (token >= 0) {
+            out->token[out->tokens++] = token;
+            continue;
+        }
+        out->text[out->texts++] = text;
+        if (strlen(text) > out->longest) out->longest = strlen(text);
+    }
+    return Z3D_OK;
+}
+
+void z3d_stops_release(z3d_stops *stops) {
+    free(stops->token);
+    free(stops->text);
+    *stops = (z3d_stops){0};
+}
+
+bool z3d_stops_at_token(const z3d_stops *stops, int32_t token) {
+    for (int i = 0; i < stops->tokens; i++)
+        if (stops->token[i] == token) return true;
+    return false;
+}
+
+bool z3d_stops_find(const z3d_stops *stops, const char *text, size_t length, size_t from,
+                    size_t *at) {
+    size_t begin = from + 1 > stops->longest ? from + 1 - stops->longest : 0;
+    bool found = false;
+    for (int i = 0; i < stops->texts; i++) {
+        size_t size = strlen(stops->text[i]);
+        const char *hit =
+            begin < length ? memmem(text + begin, length - begin, stops->text[i], size) : NULL;
+        if (!hit || (found && (size_t)(hit - text) >= *at)) continue;
+        *at = (size_t)(hit - text);
+        found = true;
+    }
+    return found;
+}
+
+/* Bytes at the end that a character begins with, of which more may come. */
+static size_t cut_character(const char *text, size_t length) {
+    for (size_t back = 1; back <= 3 && back <= length; back++) {
+        unsigned char c = (unsigned char)text[length - back];
+        if ((c & 0xc0) == 0x80) continue;
+        size_t needed = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+        return needed > back ? back : 0;
+    }
+    return 0;
+}
+
+size_t z3d_stops_sure(const z3d_stops *stops, const char *text, size_t length) {
+    size_t sure = length - cut_character(text, length);
+    for (int i = 0; i < stops->texts; i++) {
+        size_t size = strlen(stops->text[i]), most = size - 1 < length ? size - 1 : length;
+        for (size_t part = most; part > 0; part--)
+            if (memcmp(text + length - part, stops->text[i], part) == 0) {
+                if (length - part < sure) sure = length - part;
+                break;
+            }
+    }
+    return sure;
+}

@@ -1,0 +1,102 @@
+#!/bin/sh
+# zero3d generate: prompts from a file, streams, stops by a signal, and what is refused.
+. "$(dirname "$0")/lib.sh"
+tiny
+export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
+expect 0 "$ZERO3D" train tiny.yaml training.peak_tflops=0.1 training.steps=30 optimizer.params.lr=1e-2 checkpoint.interval=30
+generate() { # generate CODE ARGUMENT...
+    code=$1
+    shift
+    expect "$code" "$ZERO3D" generate run/checkpoints training.threads=1 "$@"
+}
+
+# Answers in order, to the screen or a new file; standard input; a byte for a byte on two ranks.
+printf '{"prompt": "Line 1", "id": "x"}\n\n{"tokens": 3, "prompt": ""}\n' >in.jsonl
+generate 0 --prompts in.jsonl --tokens 8
+mv out shown
+[ "$(wc -l <shown)" -eq 2 ] || fail "not two answers: $(cat shown)"
+head -n 1 shown | grep -q '^{"prompt": "Line 1", "id": "x", "text": ".*", "tokens": 8, "finish": "length"}$' || fail "first answer: $(cat shown)"
+tail -n 1 shown | grep -q '^{"prompt": "", "text": ".*", "tokens": 3, "finish": "length"}$' || fail "second answer: $(cat shown)"
+generate 0 --prompts in.jsonl --tokens 8 --output answers.jsonl --verbose
+cmp shown answers.jsonl || fail "the file has other answers"
+[ ! -s out ] || fail "a file of answers and text on standard output"
+grep -Eq '^zero3d: 2 prompts, 2 together; (prefill|decode) [0-9]+ tokens in [0-9.]+ s, [0-9.]+ tokens/s' err || fail "no rates: $(cat err)"
+"$ZERO3D" generate run/checkpoints --prompts - --tokens 8 <in.jsonl >out || fail "prompts on standard input"
+cmp shown out || fail "other answers from standard input"
+for sizes in parallel.tensor_model_parallel_size=1 parallel.tensor_model_parallel_size=2 parallel.pipeline_model_parallel_size=2; do
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate run/checkpoints --prompts in.jsonl --tokens 8 $sizes
+    cmp shown out || fail "$sizes: other answers"
+done
+
+# A stop and a penalty change the text; a stream is the same text.
+generate 0 --prompt Line --tokens 20
+mv out whole
+letter=$(sed 's/^Line//' whole | tr -cd 'a-z0-9' | cut -c 1)
+generate 0 --prompt Line --tokens 20 --stop "${letter:?}"
+! sed 's/^Line//' out | grep -q "$letter" || fail "the text goes on behind its stop: $(cat out)"
+generate 0 --prompt Line --tokens 20 --repetition-penalty 5
+! cmp -s out whole || fail "a penalty changes nothing"
+generate 0 --prompt Line --tokens 20 --stream
+cmp out whole || fail "a stream has another text"
+
+# What transformers 5.23 generates from the same folder with do_sample=False, repetition_penalty=1.3, max_new_tokens=20.
+expect 0 "$ZERO3D" checkpoint import "$SOURCE/tests/data/gpt2_tiny" gpt2
+printf '{"prompt": "%s"}\n' "It was" zero "A long time" >three.jsonl
+expect 0 "$ZERO3D" generate gpt2 --prompts three.jsonl --tokens 20 --temperature 0 --repetition-penalty 1.3 generate.ignore_eos=true
+cat >expected <<'END'
+{"prompt": "It was", "text": " |\n| `step_conward` | one small collective over the", "tokens": 20, "finish": "length"}
+{"prompt": "zero", "text": "3d counation.\n-bolic dataflow; all ranks played", "tokens": 20, "finish": "length"}
+{"prompt": "A long time", "text": " from its backward ends; `zero/work.\nWhi", "tokens": 20, "finish": "length"}
+END
+cmp out expected || fail "other answers than transformers'"
+
+# Stopped: what is there, in whole lines.
+"$ZERO3D" generate run/checkpoints --prompt Line --tokens 1000000 --stream >out 2>err &
+pid=$! background=$pid
+until [ "$(wc -c <out)" -gt 20 ]; do sleep 0.1; done
+kill -INT $pid
+wait $pid || fail "a stopped text is no failure"
+background=
+grep -q '^Line' out || fail "no text"
+printf '{"prompt": "a", "tokens": 2}\n{"prompt": "b", "tokens": 1000000}\n' >long.jsonl
+"$ZERO3D" generate run/checkpoints --prompts long.jsonl --output long.answers >out 2>err &
+pid=$! background=$pid
+until [ -s long.answers ]; do sleep 0.1; done
+kill -TERM $pid
+wait $pid && fail "answers are missing, and nobody says so"
+background=
+says 'stopped by a signal: 1 of 2 prompts have answers'
+[ "$(wc -l <long.answers)" -eq 1 ] || fail "half a line"
+
+# Refused, before anything is computed or written.
+generate 1 --prompts in.jsonl --output answers.jsonl
+says '--output answers.jsonl: it is there already'
+cmp shown answers.jsonl || fail "a file was overwritten"
+printf '{"prompt": 1}\n{"prompt": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}\n{"prompt"' >bad.jsonl
+for ranks in 1 2; do
+    expect fail "$LAUNCH" -n $ranks "$ZERO3D" generate run/checkpoints --prompts bad.jsonl --output bad.answers
+    says 'bad.jsonl:1: prompt: its value is not a string'
+    grep -q '^        bad.jsonl:2: the prompt has 41 tokens, but the model sees 32' err || fail "line 2 is not named"
+    grep -q '^        bad.jsonl:3: ' err || fail "line 3 is not named"
+    [ ! -e bad.answers ] || fail "a file for answers that there are none of"
+done
+: >empty.jsonl
+generate 1 --prompts empty.jsonl
+says 'empty.jsonl has no prompts'
+generate 1 --prompts nowhere.jsonl
+says 'cannot open nowhere.jsonl'
+generate 2 --prompts in.jsonl --prompt a
+says '--prompt and --prompts: give one of them'
+generate 2 --prompt a --output b
+says '--output is for the answers of --prompts'
+generate 2 --prompts in.jsonl --stream
+generate 1 --prompts in.jsonl --batch 0
+says '--batch 0: .*expected an integer from 1 to 65536 or auto'
+generate 1 --prompts in.jsonl 'generate.stop=[[a]]'
+says 'generate.stop.*expected a text, or a list of texts'
+generate 1 --prompt a --repetition-penalty 0
+says '--repetition-penalty 0: .*above 0'
+[ ! -w /dev/full ] || {
+    "$ZERO3D" generate run/checkpoints --prompts in.jsonl >/dev/full 2>err && fail "a full disk is no failure"
+    says 'cannot write to standard output: No space left on device'
+}
