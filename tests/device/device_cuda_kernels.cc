@@ -275,6 +275,105 @@ TEST(CudaKernels, Position) {
                 }
 }
 
+// Rows of one vector and of several, with gaps behind them; plain, added to, and in place.
+TEST(CudaKernels, RmsNorm) {
+    struct Rows {
+        int64_t rows, heads, cols, gap;
+    };
+    for (z3d_dtype dtype : float_types())
+        for (Rows s :
+             {Rows{3, 1, 5, 0}, Rows{17, 3, 40, 8}, Rows{40, 2, 16, 5}, Rows{5, 1, 2064, 0}})
+            for (bool in_place : {false, true}) {
+                const int64_t stride = s.heads * s.cols + s.gap, count = s.rows * stride;
+                Array x = random_array(dtype, count, 1, 2), y = random_array(dtype, count, 2);
+                Array weight = random_array(dtype, s.cols, 3), rstd(Z3D_F32, s.rows * s.heads);
+                COMPARE(rmsnorm_forward,
+                        results(Result{in_place ? x.data() : y.data(), dtype, 2e-6, 0},
+                                Result{rstd.data(), Z3D_F32, 1e-6, 0}),
+                        k.x = x.data(), k.weight = weight.data(),
+                        k.y = in_place ? x.data() : y.data(), k.rstd = rstd.f32(), k.rows = s.rows,
+                        k.heads = s.heads, k.cols = s.cols, k.x_stride = k.y_stride = stride,
+                        k.epsilon = 1e-5f, k.dtype = dtype);
+                COMPARE(rmsnorm_forward, results(Result{y.data(), dtype, 2e-6, 0}), k.x = x.data(),
+                        k.weight = weight.data(), k.y = y.data(), k.rows = s.rows,
+                        k.heads = s.heads, k.cols = s.cols, k.x_stride = k.y_stride = stride,
+                        k.epsilon = 1e-5f, k.dtype = dtype);
+                for (int64_t i = 0; i < s.rows * s.heads; i++) rstd.set(i, 0.5 + 0.01 * (double)i);
+                const z3d_dtype gradient_dtype = in_place ? dtype : Z3D_F32;
+                Array gradient = random_array(gradient_dtype, s.cols, 4);
+                Array dy = random_array(dtype, count, 5), dx = random_array(dtype, count, 6);
+                Array add_to = random_array(dtype, count, 7);
+                const double several = (double)(s.rows * s.heads);
+                COMPARE(rmsnorm_backward,
+                        results(Result{in_place ? dy.data() : dx.data(), dtype, 1e-5, 4e-6},
+                                Result{gradient.data(), gradient_dtype, 1e-5, 2e-6 * several}),
+                        k.dy = dy.data(), k.x = x.data(), k.weight = weight.data(),
+                        k.rstd = rstd.f32(), k.add_to = in_place ? nullptr : add_to.data(),
+                        k.dx = in_place ? dy.data() : dx.data(),
+                        k.weight_gradient = gradient.data(), k.rows = s.rows, k.heads = s.heads,
+                        k.cols = s.cols, k.x_stride = k.y_stride = k.dx_stride = stride,
+                        k.dtype = dtype, k.gradient_dtype = gradient_dtype,
+                        k.accumulate = in_place);
+            }
+}
+
+TEST(CudaKernels, Rotary) {
+    const int32_t starts[] = {0, 3, 400};
+    for (z3d_dtype dtype : float_types())
+        for (int64_t head_dim : {6, 32, 272}) // pairs one by one, eight at a time, in two launches
+            for (bool inverse : {false, true}) {
+                const int64_t stride = 3 * head_dim + (inverse ? 16 : 0);
+                Array x = random_array(dtype, 7 * stride, 1);
+                COMPARE(rotary, results(Result{x.data(), dtype, 0, 1e-6}), k.x = x.data(),
+                        k.starts = inverse ? nullptr : starts, k.rows = 7, k.first = 2, k.seq = 4,
+                        k.heads = 3, k.head_dim = head_dim, k.stride = stride, k.inverse = inverse,
+                        k.rope.type = Z3D_ROPE_YARN, k.rope.theta = 10000, k.rope.factor = 4,
+                        k.rope.original_positions = 2048, k.dtype = dtype);
+            }
+}
+
+TEST(CudaKernels, Swiglu) {
+    for (z3d_dtype dtype : float_types())
+        for (Shape s : SHAPES) {
+            const int64_t count = s.rows * s.cols;
+            Array x = random_array(dtype, 2 * count, 1, 3), dy = random_array(dtype, count, 2);
+            Array y(dtype, count), dx(dtype, 2 * count);
+            if (count > 8)
+                x.set(1, 30), x.set(2, -30), x.set(3, NAN), x.set(4, 1e4), x.set(5, -1e4);
+            COMPARE(swiglu_forward, results(Result{y.data(), dtype, 2e-5, 1e-30}), k.x = x.data(),
+                    k.y = y.data(), k.rows = s.rows, k.cols = s.cols, k.dtype = dtype);
+            for (Array *to : {&dx, &x})
+                COMPARE(swiglu_backward, results(Result{to->data(), dtype, 2e-5, 5e-6}),
+                        k.x = x.data(), k.dy = dy.data(), k.dx = to->data(), k.rows = s.rows,
+                        k.cols = s.cols, k.dtype = dtype);
+        }
+}
+
+TEST(CudaKernels, PositionBehindStarts) {
+    const int32_t starts[] = {0, 6, 3};
+    for (z3d_dtype dtype : float_types())
+        for (int64_t cols : {7, 40}) {
+            Array x = random_array(dtype, 10 * cols, 1);
+            Array positions = random_array(dtype, 8 * cols, 2); // 9: the last
+            COMPARE(position_forward, results(Result{x.data(), dtype, 0, 0}), k.x = x.data(),
+                    k.positions = positions.data(), k.starts = starts, k.rows = 10, k.first = 2,
+                    k.seq = 4, k.capacity = 8, k.cols = cols, k.dtype = dtype);
+        }
+}
+
+TEST(CudaKernels, CacheStore) {
+    const int32_t starts[] = {0, 7, 12}; // the second's last two, all of the third's: none
+    for (z3d_dtype dtype : float_types())
+        for (int64_t cols : {5, 16})
+            for (int64_t gap : {0, 2, 8}) {
+                Array x = random_array(dtype, 12 * (cols + gap), 1);
+                Array cache = random_array(dtype, 3 * 9 * cols, 2);
+                COMPARE(cache_store, results(Result{cache.data(), dtype, 0, 0}), k.x = x.data(),
+                        k.cache = cache.data(), k.starts = starts, k.batch = 3, k.seq = 4,
+                        k.capacity = 9, k.cols = cols, k.stride = cols + gap, k.dtype = dtype);
+            }
+}
+
 TEST(CudaKernels, SelectRow) {
     for (z3d_dtype dtype : float_types())
         for (int64_t cols : {1, 24}) {

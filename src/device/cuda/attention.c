@@ -278,15 +278,19 @@ z3d_status z3d_cuda_attention_takes(struct z3d_cuda_attention *a, const z3d_atte
     kept_plans *plans;
     *takes = false;
     const int64_t stride = 3 * k->heads * k->head_dim; /* the graphs know qkv in one matrix only */
-    if (!a || k->starts || k->window > 0 || k->kv_heads != k->heads || k->q_stride != stride ||
+    if (k->starts) return Z3D_OK; /* generation: own kernels, whatever training.attention says */
+    if (!a || k->window > 0 || k->kv_heads != k->heads || k->q_stride != stride ||
         k->kv_stride != stride || !k->log_sum_exp || k->dtype == Z3D_F32 || k->dropout.p > 0 ||
         k->batch * k->seq * k->heads == 0 ||
         (k->seq % 128 != 0 && a->cudnn.cudnnGetVersion() < ANY_LENGTH)) {
         if (!a || !a->required) return Z3D_OK;
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                         "training.attention cudnn: attention of %s over %lld tokens, dropout %g, "
-                         "is none of its; leave training.attention at auto",
-                         z3d_dtype_name(k->dtype), (long long)k->seq, (double)k->dropout.p);
+        return Z3D_ERROR(
+            Z3D_ERR_UNSUPPORTED,
+            "training.attention cudnn: attention of %s over %lld tokens, %lld heads and "
+            "%lld of keys, window %lld, dropout %g, is none of its; leave "
+            "training.attention at auto",
+            z3d_dtype_name(k->dtype), (long long)k->seq, (long long)k->heads,
+            (long long)k->kv_heads, (long long)k->window, (double)k->dropout.p);
     }
     z3d_attention_shape shape = shape_of(a, k->dtype, k->batch, k->seq, k->heads, k->head_dim);
     Z3D_TRY(get_plans(a, &shape, &plans));

@@ -24,52 +24,88 @@ __device__ inline float power_of_two(float x) {
 #endif
 }
 
-// A launch's shape. Rows of a head lie `3 heads head_dim` elements apart in qkv, `heads head_dim`
-// in out.
+constexpr int NO_WINDOW = INT32_MAX / 2 - TILE; // more than a sequence has
+
+// A launch's shape. Rows of queries lie q_stride elements apart, of keys and values kv_stride, of
+// the output `heads head_dim`. `group` query heads read a head of keys and values.
 struct attention_shape {
-    int seq, heads, head_dim, first_head;
+    const int32_t *starts; // of each sample: the position of its first query; NULL: 0
+    int64_t q_stride, kv_stride;
+    int seq, capacity, heads, group, head_dim, first_head, window;
     float scale; // 1 / sqrt(head_dim)
     dropout_rule rule;
 };
 
-template <class Kernel> attention_shape attention_shape_of(const Kernel *kernel) {
-    return {(int)kernel->seq,
+template <class Kernel>
+attention_shape attention_shape_of(const Kernel *kernel, const int32_t *starts, int64_t capacity) {
+    const bool windowed = kernel->window > 0 && kernel->window < NO_WINDOW;
+    return {starts,
+            kernel->q_stride,
+            kernel->kv_stride,
+            (int)kernel->seq,
+            (int)capacity,
             (int)kernel->heads,
+            (int)(kernel->heads / kernel->kv_heads),
             (int)kernel->head_dim,
             (int)kernel->first_head,
+            windowed ? (int)kernel->window : NO_WINDOW,
             (float)(1.0 / sqrt((double)kernel->head_dim)),
             dropout_rule_of(&kernel->dropout)};
 }
 
-// One head of one sample.
+inline attention_shape attention_shape_of(const z3d_attention_forward *kernel) {
+    return attention_shape_of(kernel, kernel->starts, kernel->capacity);
+}
+
+inline attention_shape attention_shape_of(const z3d_attention_backward *kernel) {
+    return attention_shape_of(kernel, nullptr, kernel->seq);
+}
+
+// One query head of one sample.
 struct head_place {
-    int64_t sample, head, qkv, out, statistics; // offsets in elements of row 0: query; out; lse
-    int64_t part, qkv_stride, out_stride;       // from query to key, key to value; row to row
+    int64_t sample, head, q, kv, out, statistics; // offsets in elements of row 0
+    int64_t out_stride;
+    int start, keys; // row 0's position; keys behind the sample's last query may be anything
 };
 
 __device__ inline head_place place_of(const attention_shape &shape, int64_t index) {
     head_place place;
     place.sample = index / shape.heads;
     place.head = index % shape.heads;
-    place.part = (int64_t)shape.heads * shape.head_dim;
-    place.qkv_stride = 3 * place.part;
-    place.out_stride = place.part;
-    place.qkv = place.sample * shape.seq * place.qkv_stride + place.head * shape.head_dim;
+    place.out_stride = (int64_t)shape.heads * shape.head_dim;
+    place.q = place.sample * shape.seq * shape.q_stride + place.head * shape.head_dim;
+    place.kv =
+        place.sample * shape.capacity * shape.kv_stride + place.head / shape.group * shape.head_dim;
     place.out = place.sample * shape.seq * place.out_stride + place.head * shape.head_dim;
     place.statistics = index * shape.seq;
+    place.start = shape.starts ? shape.starts[place.sample] : 0;
+    place.keys =
+        place.start + shape.seq < shape.capacity ? place.start + shape.seq : shape.capacity;
     return place;
 }
 
+// The group's next query head, with the same keys and values.
+__device__ inline void to_next_head(head_place &place, const attention_shape &shape) {
+    place.head++;
+    place.q += shape.head_dim;
+    place.out += shape.head_dim;
+    place.statistics += shape.seq;
+}
+
+__device__ inline int first_key_of(const attention_shape &shape, int position) {
+    return position < shape.window ? 0 : position - shape.window + 1;
+}
+
 // Rows first .. first + ROWS - 1 of a head into a tile of DEPTH columns, 16 bytes a time; what lies
-// outside is 0.
+// outside, rows from `end` on too, is 0.
 template <int ROWS, int DEPTH, class T>
-__device__ inline void load_tile(T *tile, const T *from, int64_t stride, int first,
-                                 const attention_shape &shape) {
+__device__ inline void load_tile(T *tile, const T *from, int64_t stride, int first, int end,
+                                 int head_dim) {
     constexpr int STEP = 16 / sizeof(T), ACROSS = DEPTH / STEP;
     for (int i = (int)threadIdx.x; i < ROWS * ACROSS; i += TILE_THREADS) {
         const int row = i / ACROSS, column = i % ACROSS * STEP;
         uint4 words = {0, 0, 0, 0};
-        if (first + row < shape.seq && column < shape.head_dim)
+        if (first + row < end && column < head_dim)
             words = *reinterpret_cast<const uint4 *>(from + (first + row) * stride + column);
         *reinterpret_cast<uint4 *>(tile + row * TILE_STRIDE<T, DEPTH> + column) = words;
     }
@@ -125,46 +161,17 @@ __device__ inline float dropout_one(const dropout_draw &draw, int64_t sample, in
                 "kernel " #name ": batch %lld, seq %lld, heads %lld (first %lld) of %lld",         \
                 (long long)(kernel)->batch, (long long)(kernel)->seq, (long long)(kernel)->heads,  \
                 (long long)(kernel)->first_head, (long long)(kernel)->head_dim);                   \
+    Z3D_REQUIRE((kernel)->kv_heads > 0 && (kernel)->heads % (kernel)->kv_heads == 0,               \
+                "kernel " #name ": %lld heads read %lld of keys and values",                       \
+                (long long)(kernel)->heads, (long long)(kernel)->kv_heads);                        \
     Z3D_REQUIRE(!((kernel)->dropout.p > 0) || ((kernel)->seq <= 1 << 24 &&                         \
                                                (kernel)->first_head + (kernel)->heads <= 1 << 16), \
                 "kernel " #name ": dropout counts 65536 heads and 16777216 rows at most")
 
-// The kernels know queries, keys and values beside each other only, whole heads of all three.
-template <class Kernel>
-bool is_packed(const Kernel *kernel, const void *q, const void *k, const void *v) {
-    const int64_t part = kernel->heads * kernel->head_dim;
-    const int64_t bytes = part * (int64_t)z3d_dtype_size(kernel->dtype);
-    return kernel->kv_heads == kernel->heads && kernel->window == 0 &&
-           kernel->q_stride == 3 * part && kernel->kv_stride == 3 * part &&
-           static_cast<const char *>(k) == static_cast<const char *>(q) + bytes &&
-           static_cast<const char *>(v) == static_cast<const char *>(k) + bytes;
-}
-
-inline z3d_status refuse_unpacked(const char *name) {
-    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                     "kernel %s: grouped heads, windows and caches are not on the cuda device yet",
-                     name);
-}
-
-inline z3d_status require_packed(const z3d_attention_forward *kernel) {
-    if (kernel->batch * kernel->seq * kernel->heads == 0 ||
-        (is_packed(kernel, kernel->q, kernel->k, kernel->v) && !kernel->starts &&
-         kernel->log_sum_exp))
-        return Z3D_OK;
-    return refuse_unpacked("attention_forward");
-}
-
-inline z3d_status require_packed(const z3d_attention_backward *kernel) {
-    if (kernel->batch * kernel->seq * kernel->heads == 0 ||
-        (is_packed(kernel, kernel->q, kernel->k, kernel->v) &&
-         is_packed(kernel, kernel->dq, kernel->dk, kernel->dv)))
-        return Z3D_OK;
-    return refuse_unpacked("attention_backward");
-}
-
 // Whether the tiled kernels take this shape; their rows are read 16 bytes at a time.
 template <class Kernel> bool fits_tiles(const Kernel *kernel) {
-    return kernel->head_dim <= MOST_HEAD_DIM && kernel->head_dim % 8 == 0;
+    return kernel->head_dim <= MOST_HEAD_DIM && kernel->head_dim % 8 == 0 &&
+           kernel->q_stride % 8 == 0 && kernel->kv_stride % 8 == 0;
 }
 
 // Calls body(integral_constant<int, DEPTH>) with the tile's columns for this head_dim.

@@ -34,10 +34,23 @@ z3d_status launch_delta(const z3d_cuda_lane *lane, const z3d_attention_backward 
 }
 
 template <class T> struct backward_pointers {
-    const T *qkv, *dout;
+    const T *q, *k, *v, *dout;
     const float *log_sum_exp, *delta;
-    T *dqkv;
+    T *dq, *dk, *dv;
 };
+
+template <class T>
+backward_pointers<T> pointers_of(const z3d_cuda_lane *lane, const z3d_attention_backward *kernel) {
+    return {static_cast<const T *>(kernel->q),
+            static_cast<const T *>(kernel->k),
+            static_cast<const T *>(kernel->v),
+            static_cast<const T *>(kernel->dout),
+            kernel->log_sum_exp,
+            static_cast<const float *>(lane->scratch),
+            static_cast<T *>(kernel->dq),
+            static_cast<T *>(kernel->dk),
+            static_cast<T *>(kernel->dv)};
+}
 
 // Rows or columns of other tiles that a block takes at a time: what registers allow.
 template <class T, int DEPTH, bool DROPS>
@@ -52,8 +65,8 @@ __device__ inline void derive(float &score, float &gradient, float log_sum_exp, 
     score = p * mask;
 }
 
-// Gradients of 64 keys and values: over the queries that see them. Results are transposed: a lane's
-// rows are keys, its columns queries.
+// Gradients of 64 keys and values: over the queries of the group's heads that see them. Results are
+// transposed: a lane's rows are keys, its columns queries. heads: of keys and values.
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS)
     keys_kernel(backward_pointers<T> in, attention_shape shape, int heads) {
@@ -63,7 +76,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
     float *log_sum_exp = reinterpret_cast<float *>(dout + QUERIES * STRIDE);
     float *delta = log_sum_exp + QUERIES;
     const int first = (int)blockIdx.x / heads * TILE; // the first keys come first: most see them
-    const head_place place = place_of(shape, blockIdx.x % heads);
+    head_place place = place_of(shape, (int64_t)blockIdx.x % heads * shape.group);
     const int warp_row = (int)threadIdx.x / WARP * 16, g = lane_id() / 4, t = lane_id() % 4;
     const float scale = shape.scale * LOG2_E;
 
@@ -71,45 +84,52 @@ __global__ void __launch_bounds__(TILE_THREADS)
     if constexpr (DROPS) draw = dropout_begin(shape.rule);
 
     float dkeys[DEPTH / 8][4] = {}, dvalues[DEPTH / 8][4] = {};
-    load_tile<TILE, DEPTH>(keys, in.qkv + place.qkv + place.part, place.qkv_stride, first, shape);
-    load_tile<TILE, DEPTH>(values, in.qkv + place.qkv + 2 * place.part, place.qkv_stride, first,
-                           shape);
-    for (int query = first; query < shape.seq; query += QUERIES) {
-        __syncthreads();
-        load_tile<QUERIES, DEPTH>(queries, in.qkv + place.qkv, place.qkv_stride, query, shape);
-        load_tile<QUERIES, DEPTH>(dout, in.dout + place.out, place.out_stride, query, shape);
-        if ((int)threadIdx.x < QUERIES) {
-            const int64_t row = place.statistics + query + threadIdx.x;
-            const bool inside = query + (int)threadIdx.x < shape.seq;
-            log_sum_exp[threadIdx.x] = inside ? in.log_sum_exp[row] : 0.0f;
-            delta[threadIdx.x] = inside ? in.delta[row] : 0.0f;
-        }
-        __syncthreads();
-        float scores[QUERIES / 8][4], gradients[QUERIES / 8][4];
-        multiply_rows<QUERIES, DEPTH>(scores, keys + warp_row * STRIDE, queries);
-        multiply_rows<QUERIES, DEPTH>(gradients, values + warp_row * STRIDE, dout);
-#pragma unroll
-        for (int j = 0; j < QUERIES / 8; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const int column = 8 * j + 2 * t + e % 2;
-                const int key = first + warp_row + g + 8 * (e / 2);
-                const bool seen = key <= query + column && query + column < shape.seq;
-                float mask = 1.0f;
-                if constexpr (DROPS)
-                    mask = dropout_one(draw, place.sample, shape.first_head + place.head,
-                                       query + column, key);
-                derive(scores[j][e], gradients[j][e], log_sum_exp[column], delta[column], scale,
-                       mask, seen);
+    load_tile<TILE, DEPTH>(keys, in.k + place.kv, shape.kv_stride, first, shape.seq,
+                           shape.head_dim);
+    load_tile<TILE, DEPTH>(values, in.v + place.kv, shape.kv_stride, first, shape.seq,
+                           shape.head_dim);
+    const int last = first + TILE - 1 + shape.window, end = last < shape.seq ? last : shape.seq;
+    for (int head = 0; head < shape.group; head++, to_next_head(place, shape))
+        for (int query = first; query < end; query += QUERIES) {
+            __syncthreads();
+            load_tile<QUERIES, DEPTH>(queries, in.q + place.q, shape.q_stride, query, shape.seq,
+                                      shape.head_dim);
+            load_tile<QUERIES, DEPTH>(dout, in.dout + place.out, place.out_stride, query, shape.seq,
+                                      shape.head_dim);
+            if ((int)threadIdx.x < QUERIES) {
+                const int64_t row = place.statistics + query + threadIdx.x;
+                const bool inside = query + (int)threadIdx.x < shape.seq;
+                log_sum_exp[threadIdx.x] = inside ? in.log_sum_exp[row] : 0.0f;
+                delta[threadIdx.x] = inside ? in.delta[row] : 0.0f;
             }
-        multiply_columns<QUERIES, DEPTH>(dvalues, scores, dout);
-        multiply_columns<QUERIES, DEPTH>(dkeys, gradients, queries);
-    }
+            __syncthreads();
+            float scores[QUERIES / 8][4], gradients[QUERIES / 8][4];
+            multiply_rows<QUERIES, DEPTH>(scores, keys + warp_row * STRIDE, queries);
+            multiply_rows<QUERIES, DEPTH>(gradients, values + warp_row * STRIDE, dout);
+#pragma unroll
+            for (int j = 0; j < QUERIES / 8; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
+                    const int column = 8 * j + 2 * t + e % 2;
+                    const int key = first + warp_row + g + 8 * (e / 2);
+                    const int back = query + column - key;
+                    const bool seen =
+                        back >= 0 && back < shape.window && query + column < shape.seq;
+                    float mask = 1.0f;
+                    if constexpr (DROPS)
+                        mask = dropout_one(draw, place.sample, shape.first_head + place.head,
+                                           query + column, key);
+                    derive(scores[j][e], gradients[j][e], log_sum_exp[column], delta[column], scale,
+                           mask, seen);
+                }
+            multiply_columns<QUERIES, DEPTH>(dvalues, scores, dout);
+            multiply_columns<QUERIES, DEPTH>(dkeys, gradients, queries);
+        }
     // The block's keys and values are not read any more but by the warps that own them.
-    store_rows<DEPTH>(in.dqkv + place.qkv + place.part, place.qkv_stride, first + warp_row, shape,
+    store_rows<DEPTH>(in.dk + place.kv, shape.kv_stride, first + warp_row, shape,
                       keys + warp_row * STRIDE, dkeys, shape.scale, shape.scale);
-    store_rows<DEPTH>(in.dqkv + place.qkv + 2 * place.part, place.qkv_stride, first + warp_row,
-                      shape, values + warp_row * STRIDE, dvalues, 1.0f, 1.0f);
+    store_rows<DEPTH>(in.dv + place.kv, shape.kv_stride, first + warp_row, shape,
+                      values + warp_row * STRIDE, dvalues, 1.0f, 1.0f);
 }
 
 // Gradients of 64 queries: over the keys they see.
@@ -135,13 +155,17 @@ __global__ void __launch_bounds__(TILE_THREADS)
         log_sum_exp[r] = query < shape.seq ? in.log_sum_exp[place.statistics + query] : 0.0f;
         delta[r] = query < shape.seq ? in.delta[place.statistics + query] : 0.0f;
     }
-    load_tile<TILE, DEPTH>(queries, in.qkv + place.qkv, place.qkv_stride, first, shape);
-    load_tile<TILE, DEPTH>(dout, in.dout + place.out, place.out_stride, first, shape);
-    for (int key = 0; key < first + TILE && key < shape.seq; key += KEYS) {
+    load_tile<TILE, DEPTH>(queries, in.q + place.q, shape.q_stride, first, shape.seq,
+                           shape.head_dim);
+    load_tile<TILE, DEPTH>(dout, in.dout + place.out, place.out_stride, first, shape.seq,
+                           shape.head_dim);
+    for (int key = first_key_of(shape, first) / KEYS * KEYS; key < first + TILE && key < shape.seq;
+         key += KEYS) {
         __syncthreads();
-        load_tile<KEYS, DEPTH>(keys, in.qkv + place.qkv + place.part, place.qkv_stride, key, shape);
-        load_tile<KEYS, DEPTH>(values, in.qkv + place.qkv + 2 * place.part, place.qkv_stride, key,
-                               shape);
+        load_tile<KEYS, DEPTH>(keys, in.k + place.kv, shape.kv_stride, key, shape.seq,
+                               shape.head_dim);
+        load_tile<KEYS, DEPTH>(values, in.v + place.kv, shape.kv_stride, key, shape.seq,
+                               shape.head_dim);
         __syncthreads();
         float scores[KEYS / 8][4], gradients[KEYS / 8][4];
         multiply_rows<KEYS, DEPTH>(scores, queries + warp_row * STRIDE, keys);
@@ -159,11 +183,11 @@ __global__ void __launch_bounds__(TILE_THREADS)
 #pragma unroll
                 for (int e = 0; e < 2; e++)
                     derive(scores[j][2 * r + e], gradients[j][2 * r + e], log_sum_exp[r], delta[r],
-                           scale, mask[e], column + e <= row);
+                           scale, mask[e], column + e <= row && column + e > row - shape.window);
             }
         multiply_columns<KEYS, DEPTH>(dqueries, gradients, keys);
     }
-    store_rows<DEPTH>(in.dqkv + place.qkv, place.qkv_stride, first + warp_row, shape,
+    store_rows<DEPTH>(in.dq + place.q, shape.q_stride, first + warp_row, shape,
                       queries + warp_row * STRIDE, dqueries, shape.scale, shape.scale);
 }
 
@@ -172,13 +196,11 @@ z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward 
     constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, OTHERS = STEP<T, DEPTH, DROPS>;
     const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
     const size_t shared = 2 * (TILE + OTHERS) * STRIDE * sizeof(T);
-    const backward_pointers<T> in = {static_cast<const T *>(kernel->q),
-                                     static_cast<const T *>(kernel->dout), kernel->log_sum_exp,
-                                     static_cast<const float *>(lane->scratch),
-                                     static_cast<T *>(kernel->dq)};
-    Z3D_TRY(launch(lane, "attention_backward", heads * tiles, dim3(TILE_THREADS),
+    const int64_t kv_heads = kernel->batch * kernel->kv_heads;
+    const backward_pointers<T> in = pointers_of<T>(lane, kernel);
+    Z3D_TRY(launch(lane, "attention_backward", kv_heads * tiles, dim3(TILE_THREADS),
                    shared + 2 * OTHERS * sizeof(float), keys_kernel<DEPTH, DROPS, T>, in,
-                   attention_shape_of(kernel), (int)heads));
+                   attention_shape_of(kernel), (int)kv_heads));
     return launch(lane, "attention_backward", heads * tiles, dim3(TILE_THREADS), shared,
                   queries_kernel<DEPTH, DROPS, T>, in, attention_shape_of(kernel), (int)heads);
 }
@@ -188,8 +210,8 @@ z3d_status launch_tiles(const z3d_cuda_lane *lane, const z3d_attention_backward 
 z3d_status z3d_cuda_attention_backward(const z3d_cuda_lane *lane,
                                        const z3d_attention_backward *kernel) {
     REQUIRE_ATTENTION(attention_backward, kernel);
-    Z3D_TRY(require_packed(kernel));
-    if (!fits_tiles(kernel) || !aligned(kernel->q, kernel->dout, kernel->dq))
+    if (!fits_tiles(kernel) ||
+        !aligned(kernel->q, kernel->k, kernel->v, kernel->dout, kernel->dq, kernel->dk, kernel->dv))
         return z3d_cuda_plain_attention_backward(lane, kernel);
     if (kernel->batch * kernel->heads * kernel->seq == 0) return Z3D_OK;
     REQUIRE_SCRATCH(attention_backward, lane,
@@ -210,16 +232,17 @@ z3d_status z3d_cuda_attention_backward(const z3d_cuda_lane *lane,
 
 namespace {
 
-// What one warp works on: a row of a head.
+// What one warp works on: a row of every `group`th head.
 struct plain_row {
     head_place place;
     int row;
 };
 
-__device__ inline bool plain_row_of(plain_row *out, const attention_shape &shape, int64_t rows) {
+__device__ inline bool plain_row_of(plain_row *out, const attention_shape &shape, int64_t rows,
+                                    int group) {
     const int64_t index = (int64_t)blockIdx.x * DELTA_WARPS + threadIdx.x / WARP;
     if (index >= rows) return false;
-    out->place = place_of(shape, index / shape.seq);
+    out->place = place_of(shape, index / shape.seq * group);
     out->row = (int)(index % shape.seq);
     return true;
 }
@@ -236,9 +259,9 @@ template <class T> struct pair_gradient {
     attention_shape shape;
     head_place place;
     __device__ void at(int query, int key, float *probability, float *gradient) const {
-        const T *q = in.qkv + place.qkv + query * place.qkv_stride;
-        const T *k = in.qkv + place.qkv + place.part + key * place.qkv_stride;
-        const T *v = in.qkv + place.qkv + 2 * place.part + key * place.qkv_stride;
+        const T *q = in.q + place.q + query * shape.q_stride;
+        const T *k = in.k + place.kv + key * shape.kv_stride;
+        const T *v = in.v + place.kv + key * shape.kv_stride;
         const T *dout = in.dout + place.out + query * place.out_stride;
         const float mask = shape.rule.threshold > 0
                                ? dropout_one(dropout_begin(shape.rule), place.sample,
@@ -251,87 +274,113 @@ template <class T> struct pair_gradient {
     }
 };
 
-// A warp per row, as a query and then as a key; a lane per partner, then a lane per column.
+// A warp per query; a lane per key, then a lane per column.
 template <class T>
 __global__ void __launch_bounds__(DELTA_WARPS *WARP)
-    plain_backward_kernel(backward_pointers<T> in, attention_shape shape, int64_t rows) {
+    plain_queries_kernel(backward_pointers<T> in, attention_shape shape, int64_t rows) {
     plain_row self;
-    if (!plain_row_of(&self, shape, rows)) return;
+    if (!plain_row_of(&self, shape, rows, 1)) return;
     const head_place &place = self.place;
     const pair_gradient<T> pair = {in, shape, place};
-    const T *qkv = in.qkv + place.qkv;
-    T *to = in.dqkv + place.qkv + self.row * place.qkv_stride;
+    for (int first = 0; first < shape.head_dim; first += WARP) {
+        const int column = first + lane_id();
+        const T *keys = in.k + place.kv + column;
+        float sum = 0.0f;
+        for (int others = first_key_of(shape, self.row); others <= self.row; others += WARP) {
+            float gradient = 0.0f, unused;
+            if (others + lane_id() <= self.row)
+                pair.at(self.row, others + lane_id(), &unused, &gradient);
+            for (int i = 0; i < WARP && others + i <= self.row; i++) {
+                const float of_key = __shfl_sync(ALL_LANES, gradient, i);
+                if (column < shape.head_dim)
+                    sum += of_key * widen(keys[(others + i) * shape.kv_stride]);
+            }
+        }
+        if (column < shape.head_dim)
+            narrow(sum * shape.scale, in.dq + place.q + self.row * shape.q_stride + column);
+    }
+}
+
+// A warp per key and its value; a lane per query of the group's heads, then a lane per column.
+template <class T>
+__global__ void __launch_bounds__(DELTA_WARPS *WARP)
+    plain_keys_kernel(backward_pointers<T> in, attention_shape shape, int64_t rows) {
+    plain_row self;
+    if (!plain_row_of(&self, shape, rows, shape.group)) return;
+    const int last = self.row + shape.window, end = last < shape.seq ? last : shape.seq;
     for (int first = 0; first < shape.head_dim; first += WARP) {
         const int column = first + lane_id();
         const bool inside = column < shape.head_dim;
-        float dquery = 0.0f, dkey = 0.0f, dvalue = 0.0f;
-        for (int others = 0; others < shape.seq; others += WARP) {
-            const int other = others + lane_id();
-            float probability = 0.0f, as_query = 0.0f, as_key = 0.0f, unused;
-            if (other <= self.row) pair.at(self.row, other, &unused, &as_query);
-            if (other >= self.row && other < shape.seq)
-                pair.at(other, self.row, &probability, &as_key);
-            for (int i = 0; i < WARP && others + i < shape.seq; i++) {
-                const int64_t at = (others + i) * place.qkv_stride + column;
-                const float query = inside ? widen(qkv[at]) : 0.0f;
-                const float key = inside ? widen(qkv[place.part + at]) : 0.0f;
-                const float dout =
-                    inside ? widen(in.dout[place.out + (others + i) * place.out_stride + column])
-                           : 0.0f;
-                dquery += __shfl_sync(ALL_LANES, as_query, i) * key;
-                dkey += __shfl_sync(ALL_LANES, as_key, i) * query;
-                dvalue += __shfl_sync(ALL_LANES, probability, i) * dout;
+        float dkey = 0.0f, dvalue = 0.0f;
+        pair_gradient<T> pair = {in, shape, self.place};
+        for (int head = 0; head < shape.group; head++) {
+            const head_place &place = pair.place;
+            for (int others = self.row; others < end; others += WARP) {
+                float probability = 0.0f, gradient = 0.0f;
+                if (others + lane_id() < end)
+                    pair.at(others + lane_id(), self.row, &probability, &gradient);
+                for (int i = 0; i < WARP && others + i < end; i++) {
+                    const float g = __shfl_sync(ALL_LANES, gradient, i);
+                    const float p = __shfl_sync(ALL_LANES, probability, i);
+                    if (!inside) continue;
+                    const int64_t query = others + i;
+                    dkey += g * widen(in.q[place.q + query * shape.q_stride + column]);
+                    dvalue += p * widen(in.dout[place.out + query * place.out_stride + column]);
+                }
             }
+            to_next_head(pair.place, shape);
         }
         if (!inside) continue;
-        narrow(dquery * shape.scale, to + column);
-        narrow(dkey * shape.scale, to + place.part + column);
-        narrow(dvalue, to + 2 * place.part + column);
+        const int64_t to = self.place.kv + self.row * shape.kv_stride + column;
+        narrow(dkey * shape.scale, in.dk + to);
+        narrow(dvalue, in.dv + to);
     }
 }
 
 // The same for the output: first the largest score, then the sum and the values.
 template <class T>
 __global__ void __launch_bounds__(DELTA_WARPS *WARP)
-    plain_forward_kernel(const T *qkv, T *out, float *log_sum_exp, attention_shape shape,
-                         int64_t rows) {
+    plain_forward_kernel(const T *q, const T *k, const T *v, T *out, float *log_sum_exp,
+                         attention_shape shape, int64_t rows) {
     plain_row self;
-    if (!plain_row_of(&self, shape, rows)) return;
+    if (!plain_row_of(&self, shape, rows, 1)) return;
     const head_place &place = self.place;
-    const T *query = qkv + place.qkv + self.row * place.qkv_stride;
-    const T *keys = qkv + place.qkv + place.part, *values = keys + place.part;
+    const T *query = q + place.q + self.row * shape.q_stride;
+    const T *keys = k + place.kv, *values = v + place.kv;
+    const int position = place.start + self.row, begin = first_key_of(shape, position);
+    const int end = position < place.keys ? position + 1 : place.keys;
     const float scale = shape.scale * LOG2_E;
     float largest = float_of(0xff800000u), sum = 0.0f;
-    for (int key = lane_id(); key <= self.row; key += WARP)
-        largest = fmaxf(largest, dot(query, keys + key * place.qkv_stride, shape.head_dim));
+    for (int key = begin + lane_id(); key < end; key += WARP)
+        largest = fmaxf(largest, dot(query, keys + key * shape.kv_stride, shape.head_dim));
     largest = warp_max(largest);
-    for (int key = lane_id(); key <= self.row; key += WARP)
-        sum += power_of_two((dot(query, keys + key * place.qkv_stride, shape.head_dim) - largest) *
+    for (int key = begin + lane_id(); key < end; key += WARP)
+        sum += power_of_two((dot(query, keys + key * shape.kv_stride, shape.head_dim) - largest) *
                             scale);
     sum = warp_sum(sum);
     for (int first = 0; first < shape.head_dim; first += WARP) {
         const int column = first + lane_id();
         float result = 0.0f;
-        for (int others = 0; others <= self.row; others += WARP) {
+        for (int others = begin; others < end; others += WARP) {
             const int key = others + lane_id();
             float p = 0.0f;
-            if (key <= self.row) {
+            if (key < end) {
                 p = power_of_two(
-                    (dot(query, keys + key * place.qkv_stride, shape.head_dim) - largest) * scale);
+                    (dot(query, keys + key * shape.kv_stride, shape.head_dim) - largest) * scale);
                 if (shape.rule.threshold > 0)
                     p *= dropout_one(dropout_begin(shape.rule), place.sample,
-                                     shape.first_head + place.head, self.row, key);
+                                     shape.first_head + place.head, position, key);
             }
-            for (int i = 0; i < WARP && others + i <= self.row; i++) {
+            for (int i = 0; i < WARP && others + i < end; i++) {
                 const float seen = __shfl_sync(ALL_LANES, p, i);
                 if (column < shape.head_dim)
-                    result += seen * widen(values[(others + i) * place.qkv_stride + column]);
+                    result += seen * widen(values[(others + i) * shape.kv_stride + column]);
             }
         }
         if (column < shape.head_dim)
             narrow(result / sum, out + place.out + self.row * place.out_stride + column);
     }
-    if (lane_id() == 0)
+    if (lane_id() == 0 && log_sum_exp)
         log_sum_exp[place.statistics + self.row] = largest * shape.scale + logf(sum);
 }
 
@@ -340,14 +389,14 @@ __global__ void __launch_bounds__(DELTA_WARPS *WARP)
 z3d_status z3d_cuda_plain_attention_forward(const z3d_cuda_lane *lane,
                                             const z3d_attention_forward *kernel) {
     REQUIRE_ATTENTION(attention_forward, kernel);
-    Z3D_TRY(require_packed(kernel));
     const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
     if (rows == 0) return Z3D_OK;
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         return launch(lane, "attention_forward", divide_up(rows, DELTA_WARPS),
                       dim3(DELTA_WARPS * WARP), 0, plain_forward_kernel<T>,
-                      static_cast<const T *>(kernel->q), static_cast<T *>(kernel->out),
+                      static_cast<const T *>(kernel->q), static_cast<const T *>(kernel->k),
+                      static_cast<const T *>(kernel->v), static_cast<T *>(kernel->out),
                       kernel->log_sum_exp, attention_shape_of(kernel), rows);
     });
 }
@@ -355,19 +404,19 @@ z3d_status z3d_cuda_plain_attention_forward(const z3d_cuda_lane *lane,
 z3d_status z3d_cuda_plain_attention_backward(const z3d_cuda_lane *lane,
                                              const z3d_attention_backward *kernel) {
     REQUIRE_ATTENTION(attention_backward, kernel);
-    Z3D_TRY(require_packed(kernel));
     const int64_t rows = kernel->batch * kernel->heads * kernel->seq;
     if (rows == 0) return Z3D_OK;
     REQUIRE_SCRATCH(attention_backward, lane, rows * (int64_t)sizeof(float));
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         Z3D_TRY(launch_delta<T>(lane, kernel));
-        const backward_pointers<T> in = {static_cast<const T *>(kernel->q),
-                                         static_cast<const T *>(kernel->dout), kernel->log_sum_exp,
-                                         static_cast<const float *>(lane->scratch),
-                                         static_cast<T *>(kernel->dq)};
+        const backward_pointers<T> in = pointers_of<T>(lane, kernel);
+        const int64_t kv_rows = rows / kernel->heads * kernel->kv_heads;
+        Z3D_TRY(launch(lane, "attention_backward", divide_up(kv_rows, DELTA_WARPS),
+                       dim3(DELTA_WARPS * WARP), 0, plain_keys_kernel<T>, in,
+                       attention_shape_of(kernel), kv_rows));
         return launch(lane, "attention_backward", divide_up(rows, DELTA_WARPS),
-                      dim3(DELTA_WARPS * WARP), 0, plain_backward_kernel<T>, in,
+                      dim3(DELTA_WARPS * WARP), 0, plain_queries_kernel<T>, in,
                       attention_shape_of(kernel), rows);
     });
 }

@@ -13,7 +13,8 @@ struct running {
 };
 
 // From scores to exponentials relative to the rows' maximum so far; gives what earlier results are
-// to be multiplied by.
+// to be multiplied by. In a window a row may have seen no key yet: then its maximum is minus
+// infinity, and what is taken off is 0.
 template <int N>
 __device__ inline void exponentials(float (&scores)[N][4], running &rows, float scale,
                                     float (&correction)[2]) {
@@ -25,9 +26,10 @@ __device__ inline void exponentials(float (&scores)[N][4], running &rows, float 
             largest = fmaxf(largest, fmaxf(scores[j][2 * r], scores[j][2 * r + 1]));
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
         largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 2));
-        correction[r] = power_of_two((rows.maximum[r] - largest) * scale);
+        const float relative = largest > float_of(0xff800000u) ? largest : 0.0f;
+        correction[r] = power_of_two((rows.maximum[r] - relative) * scale);
         rows.maximum[r] = largest;
-        const float shift = largest * scale;
+        const float shift = relative * scale;
         float sum = 0.0f;
 #pragma unroll
         for (int j = 0; j < N; j++)
@@ -40,13 +42,17 @@ __device__ inline void exponentials(float (&scores)[N][4], running &rows, float 
     }
 }
 
-// Keys after the query count as minus infinity. query, key: of the lane's first result.
-template <int N> __device__ inline void hide_later_keys(float (&scores)[N][4], int query, int key) {
+// Keys after the query, and those before its window, count as minus infinity. query: the position
+// of the lane's first result; key: its key.
+template <int N>
+__device__ inline void hide_keys(float (&scores)[N][4], int query, int key, int window) {
 #pragma unroll
     for (int j = 0; j < N; j++)
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            if (key + 8 * j + e % 2 > query + 8 * (e / 2)) scores[j][e] = float_of(0xff800000u);
+        for (int e = 0; e < 4; e++) {
+            const int back = query + 8 * (e / 2) - (key + 8 * j + e % 2);
+            if (back < 0 || back >= window) scores[j][e] = float_of(0xff800000u);
+        }
 }
 
 template <int N>
@@ -67,7 +73,8 @@ __device__ inline void drop(float (&scores)[N][4], const attention_shape &shape,
 
 template <int DEPTH, bool DROPS, class T>
 __global__ void __launch_bounds__(TILE_THREADS)
-    tiled_kernel(const T *qkv, T *out, float *log_sum_exp, attention_shape shape, int heads) {
+    tiled_kernel(const T *q, const T *k, const T *v, T *out, float *log_sum_exp,
+                 attention_shape shape, int heads) {
     constexpr int STRIDE = TILE_STRIDE<T, DEPTH>, STEP = KEYS<DEPTH>;
     T *queries = shared_memory<T>(), *keys = queries + TILE * STRIDE;
     T *values = keys + STEP * STRIDE;
@@ -76,21 +83,24 @@ __global__ void __launch_bounds__(TILE_THREADS)
     const int first = (tiles - 1 - (int)blockIdx.x / heads) * TILE;
     const head_place place = place_of(shape, blockIdx.x % heads);
     const int warp_row = (int)threadIdx.x / WARP * 16, g = lane_id() / 4, t = lane_id() % 4;
-    const int first_query = first + warp_row + g;
+    const int position = place.start + first; // of the block's first query
+    const int end = position + TILE < place.keys ? position + TILE : place.keys;
+    const int first_query = position + warp_row + g;
     const float scale = shape.scale * LOG2_E; // exponentials are powers of two
 
     running rows = {{float_of(0xff800000u), float_of(0xff800000u)}, {0.0f, 0.0f}};
     float result[DEPTH / 8][4] = {};
-    load_tile<TILE, DEPTH>(queries, qkv + place.qkv, place.qkv_stride, first, shape);
-    for (int key = 0; key < first + TILE && key < shape.seq; key += STEP) {
+    load_tile<TILE, DEPTH>(queries, q + place.q, shape.q_stride, first, shape.seq, shape.head_dim);
+    for (int key = first_key_of(shape, position) / STEP * STEP; key < end; key += STEP) {
         __syncthreads();
-        load_tile<STEP, DEPTH>(keys, qkv + place.qkv + place.part, place.qkv_stride, key, shape);
-        load_tile<STEP, DEPTH>(values, qkv + place.qkv + 2 * place.part, place.qkv_stride, key,
-                               shape);
+        load_tile<STEP, DEPTH>(keys, k + place.kv, shape.kv_stride, key, end, shape.head_dim);
+        load_tile<STEP, DEPTH>(values, v + place.kv, shape.kv_stride, key, end, shape.head_dim);
         __syncthreads();
+        if (first + warp_row >= shape.seq) continue; // of a few queries, most warps have none
         float scores[STEP / 8][4], correction[2];
         multiply_rows<STEP, DEPTH>(scores, queries + warp_row * STRIDE, keys);
-        if (key + STEP > first) hide_later_keys(scores, first_query, key + 2 * t);
+        if (key + STEP > position || position + TILE - key > shape.window)
+            hide_keys(scores, first_query, key + 2 * t, shape.window);
         exponentials(scores, rows, scale, correction);
         if constexpr (DROPS) drop(scores, shape, place, first_query, key + 2 * t);
 #pragma unroll
@@ -106,9 +116,9 @@ __global__ void __launch_bounds__(TILE_THREADS)
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         inverse[r] = 1.0f / sum;
-        if (t == 0 && first_query + 8 * r < shape.seq)
-            log_sum_exp[place.statistics + first_query + 8 * r] =
-                rows.maximum[r] * shape.scale + logf(sum);
+        const int row = first + warp_row + g + 8 * r;
+        if (t == 0 && log_sum_exp && row < shape.seq)
+            log_sum_exp[place.statistics + row] = rows.maximum[r] * shape.scale + logf(sum);
     }
     // The warp's own queries are not read any more.
     store_rows<DEPTH>(out + place.out, place.out_stride, first + warp_row, shape,
@@ -120,8 +130,7 @@ __global__ void __launch_bounds__(TILE_THREADS)
 z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                                       const z3d_attention_forward *kernel) {
     REQUIRE_ATTENTION(attention_forward, kernel);
-    Z3D_TRY(require_packed(kernel));
-    if (!fits_tiles(kernel) || !aligned(kernel->q, kernel->out))
+    if (!fits_tiles(kernel) || !aligned(kernel->q, kernel->k, kernel->v, kernel->out))
         return z3d_cuda_plain_attention_forward(lane, kernel);
     const int64_t heads = kernel->batch * kernel->heads, tiles = divide_up(kernel->seq, TILE);
     if (heads * tiles == 0) return Z3D_OK;
@@ -135,7 +144,8 @@ z3d_status z3d_cuda_attention_forward(const z3d_cuda_lane *lane,
                 return launch(lane, "attention_forward", heads * tiles, dim3(TILE_THREADS),
                               sizeof(T) * TILE_STRIDE<T, DEPTH> * (TILE + 2 * KEYS<DEPTH>),
                               tiled_kernel<DEPTH, decltype(drops)::value, T>,
-                              static_cast<const T *>(kernel->q), static_cast<T *>(kernel->out),
+                              static_cast<const T *>(kernel->q), static_cast<const T *>(kernel->k),
+                              static_cast<const T *>(kernel->v), static_cast<T *>(kernel->out),
                               kernel->log_sum_exp, attention_shape_of(kernel), (int)heads);
             });
         });

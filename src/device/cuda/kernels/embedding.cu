@@ -140,11 +140,18 @@ namespace {
 template <class T> struct add_position_operation {
     T *x;
     const T *positions;
-    int64_t first, seq, cols;
+    const int32_t *starts;
+    int64_t first, seq, capacity, cols;
     template <int N> __device__ void at(int64_t row, int64_t column) const {
+        const uint32_t index = (uint32_t)(first + row);
+        int64_t position = index % (uint32_t)seq;
+        if (starts) {
+            position += starts[index / (uint32_t)seq];
+            if (position >= capacity) position = capacity - 1;
+        }
         float sum[N], added[N];
         load(sum, x + row * cols + column);
-        load(added, positions + (uint32_t)(first + row) % (uint32_t)seq * cols + column);
+        load(added, positions + position * cols + column);
 #pragma unroll
         for (int j = 0; j < N; j++) sum[j] += added[j];
         store(x + row * cols + column, sum);
@@ -181,16 +188,14 @@ z3d_status z3d_cuda_position_forward(const z3d_cuda_lane *lane,
     Z3D_REQUIRE(kernel->first + kernel->rows <= INT32_MAX,
                 "kernel position_forward: %lld rows from %lld on", (long long)kernel->rows,
                 (long long)kernel->first);
-    if (kernel->starts)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                         "kernel position_forward: starts are not on the cuda device yet");
     return with_type(kernel->dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
         return each_row(lane, "position_forward", kernel->rows, kernel->cols,
                         aligned(kernel->x, kernel->positions),
                         add_position_operation<T>{static_cast<T *>(kernel->x),
                                                   static_cast<const T *>(kernel->positions),
-                                                  kernel->first, kernel->seq, kernel->cols});
+                                                  kernel->starts, kernel->first, kernel->seq,
+                                                  kernel->capacity, kernel->cols});
     });
 }
 

@@ -32,6 +32,10 @@ static inline int64_t z3d_cuda_kernel_scratch(const z3d_kernel *kernel) {
         const z3d_layernorm_backward *k = &kernel->as.layernorm_backward;
         return 2 * z3d_cuda_row_chunks(k->rows) * k->cols * (int64_t)sizeof(float);
     }
+    case Z3D_KERNEL_rmsnorm_backward: {
+        const z3d_rmsnorm_backward *k = &kernel->as.rmsnorm_backward;
+        return z3d_cuda_row_chunks(k->rows * k->heads) * k->cols * (int64_t)sizeof(float);
+    }
     case Z3D_KERNEL_embedding_backward: /* the rows sorted by token: (table row, row) */
         return kernel->as.embedding_backward.rows * (int64_t)sizeof(uint64_t);
     case Z3D_KERNEL_attention_backward: { /* a number per row and head */
