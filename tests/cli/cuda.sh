@@ -110,6 +110,24 @@ if [ -e "${HOST_PLUGIN:-}/libzero3d_cuda.so" ]; then
     [ "$(wc -l <on.jsonl)" -eq 4 ] && cmp on.jsonl off.jsonl || fail "a graph changes the run"
     sed 's/,"seconds".*"comm_bytes"/,"comm_bytes"/; s/,"outside".*//' refused/metrics.jsonl | head -n 2 >refused.jsonl
     head -n 2 off.jsonl | cmp - refused.jsonl || fail "a capture that fails changes the run"
+    # Llama with all that its kernels know, trained and continued: as on the cpu.
+    cat >llama.yaml <<END
+model: { type: llama, num_layers: 2, hidden_size: 32, num_attention_heads: 4, num_key_value_heads: 2, sliding_window: 20, qk_norm: true, seq_length: 32, vocab_size: 257 }
+train_batch_size: 4
+optimizer: { params: { lr: 1e-2 } }
+data: { train: train.bin }
+checkpoint: { interval: 4 }
+training: { steps: 4, threads: 1, log_interval: 1, peak_tflops: 1 }
+run: { tensorboard: false }
+END
+    for device in cpu cuda; do
+        expect 0 "$ZERO3D" train llama.yaml training.device=$device run.dir=$device
+        sed 's/.*"loss":\([0-9]*\.[0-9]\{3\}\).*/\1/' $device/metrics.jsonl >$device.losses
+        expect 0 "$ZERO3D" generate cpu/checkpoints training.device=$device training.threads=1 --prompt "Line 1" --tokens 30 --temperature 0
+        mv out $device.text
+    done
+    [ "$(wc -l <cpu.losses)" -eq 4 ] && cmp cpu.losses cuda.losses || fail "Llama has other losses on the cuda device"
+    cmp cpu.text cuda.text || fail "Llama has other words on the cuda device"
 fi
 
 # The plugin itself, with every GPU hidden.

@@ -290,6 +290,55 @@ static void layernorm(maker *m) {
          .gradient_dtype = Z3D_F32, .accumulate = false);
 }
 
+/* Of the heads of queries and keys in a row of queries, keys and values: strides are not widths. */
+static void rmsnorm(maker *m) {
+    int64_t r = rows(m), heads = 2 * m->s->heads, cols = m->s->head_dim, stride = 3 * width(m);
+    void *x = model_numbers(m, r * stride, 2), *weight = model_numbers(m, cols, 1);
+    float *rstd = numbers(m, Z3D_F32, r * heads, 1);
+    result(m, x, m->t);
+    result(m, rstd, Z3D_F32);
+    DONE(m, rmsnorm_forward, 1e-5, .x = x, .weight = weight, .y = x, .rstd = rstd, .rows = r,
+         .heads = heads, .cols = cols, .x_stride = stride, .y_stride = stride, .epsilon = 1e-5f,
+         .dtype = m->t);
+    x = model_numbers(m, r * stride, 2), weight = model_numbers(m, cols, 1);
+    rstd = numbers(m, Z3D_F32, r * heads, 1);
+    void *dy = model_numbers(m, r * stride, 1), *dw = numbers(m, Z3D_F32, cols, 1);
+    result(m, dy, m->t);
+    result(m, dw, Z3D_F32);
+    DONE(m, rmsnorm_backward, 1e-4, .dy = dy, .x = x, .weight = weight, .rstd = rstd, .dx = dy,
+         .weight_gradient = dw, .rows = r, .heads = heads, .cols = cols, .x_stride = stride,
+         .y_stride = stride, .dx_stride = stride, .dtype = m->t, .gradient_dtype = Z3D_F32,
+         .accumulate = true);
+}
+
+static void swiglu(maker *m) {
+    int64_t count = rows(m) * width(m);
+    void *x = model_numbers(m, 2 * count, 3), *y = model_numbers(m, count, 1);
+    result(m, y, m->t);
+    DONE(m, swiglu_forward, 1e-5, .x = x, .y = y, .rows = rows(m), .cols = width(m), .dtype = m->t);
+    x = model_numbers(m, 2 * count, 3), y = model_numbers(m, count, 1);
+    result(m, x, m->t);
+    DONE(m, swiglu_backward, 1e-5, .x = x, .dy = y, .dx = x, .rows = rows(m), .cols = width(m),
+         .dtype = m->t);
+}
+
+/* The position of each sample's first row, so that `rows` end within a cache of seq. */
+static int32_t *starts(maker *m, int64_t rows) {
+    int32_t *made = block(m, m->s->batch * 4);
+    for (int64_t i = 0; made && i < m->s->batch; i++)
+        made[i] = (int32_t)((m->s->seq - rows) / (i + 1));
+    return made;
+}
+
+static void rotary(maker *m) {
+    int64_t stride = 3 * width(m);
+    void *x = model_numbers(m, rows(m) * stride, 1);
+    result(m, x, m->t);
+    DONE(m, rotary, 1e-5, .x = x, .starts = starts(m, 1), .rows = rows(m), .seq = m->s->seq,
+         .heads = 2 * m->s->heads, .head_dim = m->s->head_dim, .stride = stride,
+         .rope = {.theta = 10000}, .dtype = m->t);
+}
+
 static void cross_entropy(maker *m) {
     int64_t r = rows(m), cols = (m->s->vocabulary + 127) / 128 * 128, valid = m->s->vocabulary;
     void *logits = model_numbers(m, r * cols, 4);
@@ -471,6 +520,35 @@ static void attention(maker *m, float p) {
          .q_stride = 3 * width(m), .kv_stride = 3 * width(m), .dtype = m->t, .dropout = drop);
 }
 
+/* Some rows of each sample behind others: all query heads read one head of a cache. */
+static void generation(maker *m) {
+    const check_sizes *s = m->s;
+    int64_t seq = (s->seq + 2) / 3, count = s->batch * seq * width(m), d = s->head_dim;
+    int64_t cached = s->batch * s->seq * d;
+    void *x = model_numbers(m, count, 1), *table = model_numbers(m, s->seq * width(m), 1);
+    result(m, x, m->t);
+    DONE(m, position_forward, 1e-6, .x = x, .positions = table, .starts = starts(m, seq),
+         .rows = s->batch * seq, .seq = seq, .capacity = s->seq, .cols = width(m), .dtype = m->t);
+    x = model_numbers(m, count, 1);
+    void *cache = model_numbers(m, cached, 1);
+    result(m, cache, m->t);
+    DONE(m, cache_store, 0, .x = x, .cache = cache, .starts = starts(m, seq), .batch = s->batch,
+         .seq = seq, .capacity = s->seq, .cols = d, .stride = width(m), .dtype = m->t);
+    for (int64_t window = 0; window < s->seq; window += s->seq / 2 + 1) {
+        void *q = model_numbers(m, count, 1), *out = model_numbers(m, count, 1);
+        void *k = model_numbers(m, cached, 1), *v = model_numbers(m, cached, 1);
+        double *off = slack(m, count); /* probabilities add up to 1, and may be rounded */
+        for (int64_t i = 0; off && i < count; i++)
+            off[i] = m->t == Z3D_BF16 ? 0x1p-9 : m->t == Z3D_F16 ? 0x1p-12 : 0;
+        result(m, out, m->t);
+        m->c.slack[0] = off;
+        DONE(m, attention_forward, ATTENTION_TOLERANCE, .q = q, .k = k, .v = v, .out = out,
+             .starts = starts(m, seq), .batch = s->batch, .seq = seq, .capacity = s->seq,
+             .heads = s->heads, .kv_heads = 1, .head_dim = d, .q_stride = width(m), .kv_stride = d,
+             .window = window, .dtype = m->t);
+    }
+}
+
 z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,
                            z3d_status (*use)(void *argument, check_case *c), void *argument) {
     maker m = {.s = sizes, .t = dtype, .random = 1, .use = use, .argument = argument};
@@ -480,10 +558,14 @@ z3d_status check_each_case(const check_sizes *sizes, z3d_dtype dtype,
     elementwise(&m);
     dropout(&m);
     layernorm(&m);
+    rmsnorm(&m);
+    swiglu(&m);
+    rotary(&m);
     cross_entropy(&m);
     tables(&m);
     optimizer(&m);
     attention(&m, 0);
     attention(&m, 0.1f);
+    generation(&m);
     return m.status;
 }
