@@ -95,12 +95,15 @@ typedef struct z3d_export {
      * configuration (data.vocab and data.merges; else the folder `tokenizer` beside an imported
      * checkpoint; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
     const char *vocab, *merges;
-    bool tokenizer; /* set: whether there was one */
+    int64_t max_shard; /* bytes of tensors in a file of Hugging Face's; 0: 5 GB */
+    bool tokenizer;    /* set: whether there was one */
+    int shards;        /* set: files of Hugging Face's with tensors */
 } z3d_export;
 
-/* Writes a GPT's checkpoint for other programs. Equal states give bitwise equal files. ERR_DATA if
- * it is not a GPT's checkpoint, ERR_USAGE for other types, ERR_IO (if a file of the tokenizer does
- * not exist, nothing is written). */
+/* Writes a checkpoint for other programs, in a fixed amount of memory. Equal states give bitwise
+ * equal files. ERR_DATA if its tensors are not those of its configuration's model, ERR_USAGE for
+ * other types, ERR_UNSUPPORTED (the other program has no such model), ERR_IO (if a file of the
+ * tokenizer does not exist, nothing is written). */
 z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_export *what);
 
 typedef struct z3d_import {

@@ -4,6 +4,8 @@
 
 #include "checkpoint/interop.h"
 
+enum { CHUNK = 1 << 22 }; /* elements at once */
+
 static void transpose(const float *in, int64_t rows, int64_t columns, float *out) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t k = 0; k < columns; k++) out[k * rows + r] = in[r * columns + k];
@@ -20,24 +22,65 @@ static void narrow(float *values, int64_t count, z3d_dtype dtype) {
     }
 }
 
+typedef struct target {
+    z3d_checkpoint *checkpoint;
+    int tensor;
+    const z3d_view *view;
+    z3d_dtype dtype;
+    int fd;
+    const char *path;
+    int64_t offset;
+    float *values, *other; /* [CHUNK]; other: transposed */
+} target;
+
+static z3d_status write_values(const target *t, float *values, int64_t count, int64_t first) {
+    int64_t size = (int64_t)z3d_dtype_size(t->dtype);
+    narrow(values, count, t->dtype);
+    return z3d_io_write(NULL, t->fd, t->path, values, count * size, t->offset + first * size, -1);
+}
+
+static z3d_status read_values(const target *t, int64_t first, int64_t count) {
+    z3d_part whole;
+    z3d_checkpoint_whole(t->checkpoint, t->tensor, &whole);
+    return z3d_checkpoint_read(t->checkpoint, Z3D_TENSOR_PARAMETER, t->tensor, &whole, first, count,
+                               t->values);
+}
+
+static z3d_status write_straight(const target *t, int64_t count) {
+    for (int64_t at = 0; at < count; at += CHUNK) {
+        int64_t some = count - at < CHUNK ? count - at : CHUNK;
+        Z3D_TRY(read_values(t, at, some));
+        Z3D_TRY(write_values(t, t->values, some, at));
+    }
+    return Z3D_OK;
+}
+
+/* Some of our rows are a piece of each row there; a row has at most CHUNK elements. */
+static z3d_status write_turned(const target *t) {
+    int64_t rows = t->view->rows, columns = t->view->columns, most = CHUNK / columns;
+    for (int64_t row = 0; row < rows; row += most) {
+        int64_t some = rows - row < most ? rows - row : most;
+        Z3D_TRY(read_values(t, row * columns, some * columns));
+        transpose(t->values, some, columns, t->other);
+        if (some == rows) return write_values(t, t->other, rows * columns, 0);
+        for (int64_t k = 0; k < columns; k++)
+            Z3D_TRY(write_values(t, t->other + k * some, some, k * rows + row));
+    }
+    return Z3D_OK;
+}
+
 z3d_status z3d_export_tensor(z3d_checkpoint *c, int tensor, const z3d_view *view, bool turned,
                              z3d_dtype dtype, int fd, const char *path, int64_t offset) {
-    float *values = NULL, *other = NULL;
-    z3d_part whole;
-    z3d_checkpoint_whole(c, tensor, &whole);
-    z3d_status status = z3d_new((size_t)whole.count, sizeof *values, "a tensor", &values);
-    if (status == Z3D_OK)
-        status =
-            z3d_checkpoint_read(c, Z3D_TENSOR_PARAMETER, tensor, &whole, 0, whole.count, values);
-    if (status == Z3D_OK && turned)
-        status = z3d_new((size_t)whole.count, sizeof *other, "a tensor", &other);
-    if (status == Z3D_OK && turned) transpose(values, view->rows, view->columns, other);
-    float *out = turned ? other : values;
-    if (status == Z3D_OK) narrow(out, whole.count, dtype);
-    if (status == Z3D_OK)
-        status = z3d_io_write(NULL, fd, path, out, whole.count * (int64_t)z3d_dtype_size(dtype),
-                              offset, -1);
-    free(values);
-    free(other);
+    target t = {c, tensor, view, dtype, fd, path, offset, NULL, NULL};
+    int64_t count = (view->rows ? view->rows : 1) * view->columns;
+    size_t size = (size_t)(count < CHUNK ? count : CHUNK);
+    if (turned && view->columns > CHUNK)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "tensor %s: %lld columns are more than %d",
+                         view->name, (long long)view->columns, CHUNK);
+    z3d_status status = z3d_new(size, sizeof *t.values, "a tensor", &t.values);
+    if (status == Z3D_OK && turned) status = z3d_new(size, sizeof *t.other, "a tensor", &t.other);
+    if (status == Z3D_OK) status = turned ? write_turned(&t) : write_straight(&t, count);
+    free(t.values);
+    free(t.other);
     return status;
 }

@@ -11,19 +11,22 @@ enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
 
 /* A model that the program knows, before its sizes, whose names differ from type to type. Without a
  * type it is the first that there was. */
-static z3d_status read_model(const z3d_json *root, z3d_config *config) {
+static z3d_status read_model(const z3d_json *root, const char *path, z3d_config *config) {
     const z3d_json *m = z3d_json_member(root, "model_type");
     char text[Z3D_SHOWN + 1], assignment[Z3D_SHOWN + 16], names[256];
     if (root->type != Z3D_JSON_OBJECT)
-        return Z3D_ERROR(Z3D_ERR_DATA, "expected a JSON object {...}");
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: expected a JSON object {...}", path);
     const char *name = !m ? "gpt2" : m->type == Z3D_JSON_STRING ? m->text : "(not a string)";
-    const z3d_model_type *type = z3d_model_type_named(name);
-    if (!type || !type->interop)
-        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "model_type %s: only %s is supported",
-                         z3d_shown(name, text), z3d_model_type_names(names, sizeof names));
+    const z3d_model_type *type = z3d_model_type_of_huggingface(name);
+    if (!type)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: model_type %s is not supported; these are: %s",
+                         path, z3d_shown(name, text),
+                         z3d_model_types_of_huggingface(names, sizeof names));
     snprintf(assignment, sizeof assignment, "model.type=%s", type->name);
     Z3D_TRY(z3d_config_override(config, assignment));
-    return type->interop->read(root, config);
+    z3d_problems problems = {.where = path};
+    type->interop->read(root, config, &problems);
+    return z3d_problems_end(&problems);
 }
 
 static z3d_status read_config(const char *folder, z3d_config *config) {
@@ -34,10 +37,7 @@ static z3d_status read_config(const char *folder, z3d_config *config) {
     z3d_status status = z3d_read_file(path, MAX_CONFIG, &text, &length);
     if (status == Z3D_OK) {
         status = z3d_json_parse(text, length, path, &root);
-        if (status == Z3D_OK) {
-            status = read_model(root, config);
-            if (status != Z3D_OK) z3d_error_context(status, "%s", path);
-        }
+        if (status == Z3D_OK) status = read_model(root, path, config);
     }
     z3d_json_free(root);
     free(text);
@@ -51,53 +51,59 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Adds each file that the index names, once. Names are those of files in the folder. */
-static z3d_status add_shards(z3d_interop *f, const char *folder, const z3d_json *map) {
+/* The names of the files in the index, of files in its folder. */
+static void list_shards(const z3d_json *map, const char **name, size_t *count,
+                        z3d_problems *problems) {
+    char shown[Z3D_SHOWN + 1];
+    for (const z3d_json *m = map->first; m; m = m->next)
+        if (m->type != Z3D_JSON_STRING || !*m->text || *m->text == '.' || strchr(m->text, '/'))
+            z3d_problems_add(problems, Z3D_ERROR(Z3D_ERR_DATA,
+                                                 "\"weight_map\": tensor %s: expected the name of "
+                                                 "a file in this folder",
+                                                 z3d_shown(m->key, shown)));
+        else
+            name[(*count)++] = m->text;
+}
+
+static z3d_status add_shard(z3d_interop *f, const char *folder, const char *name) {
+    char *path;
+    if (f->num_files == MAX_SHARDS)
+        return Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names more than %d files", MAX_SHARDS);
+    Z3D_TRY(z3d_io_join(folder, name, &path));
+    z3d_status status = z3d_interop_add_file(f, path);
+    free(path);
+    return status;
+}
+
+/* Adds each file that the index names, once. */
+static z3d_status add_shards(z3d_interop *f, const char *folder, const char *index,
+                             const z3d_json *map) {
     const char **name;
     size_t count = 0;
-    char shown[Z3D_SHOWN + 1];
-    z3d_status status = Z3D_OK;
-    if (map->count == 0) return Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names no tensor");
+    z3d_problems problems = {.where = index};
+    if (map->count == 0)
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: \"weight_map\" names no tensor", index);
     Z3D_TRY(z3d_new((size_t)map->count, sizeof *name, "the list of files", &name));
-    for (const z3d_json *m = map->first; m && status == Z3D_OK; m = m->next)
-        if (m->type != Z3D_JSON_STRING || !*m->text || *m->text == '.' || strchr(m->text, '/'))
-            status = Z3D_ERROR(Z3D_ERR_DATA,
-                               "\"weight_map\": tensor %s: expected the name of a file in "
-                               "this folder",
-                               z3d_shown(m->key, shown));
-        else
-            name[count++] = m->text;
-    qsort(name, count, sizeof *name, by_text);
-    for (size_t i = 0; i < count && status == Z3D_OK; i++) {
-        char *path;
-        if (i > 0 && strcmp(name[i], name[i - 1]) == 0) continue;
-        status =
-            f->num_files == MAX_SHARDS
-                ? Z3D_ERROR(Z3D_ERR_DATA, "\"weight_map\" names more than %d files", MAX_SHARDS)
-                : z3d_io_join(folder, name[i], &path);
-        if (status != Z3D_OK) break;
-        status = z3d_interop_add_file(f, path);
-        free(path);
-    }
+    list_shards(map, name, &count, &problems);
+    if (count) qsort(name, count, sizeof *name, by_text);
+    for (size_t i = 0; i < count && problems.count <= MAX_SHARDS; i++)
+        if (i == 0 || strcmp(name[i], name[i - 1]) != 0)
+            z3d_problems_add(&problems, add_shard(f, folder, name[i]));
     free(name);
-    return status;
+    return z3d_problems_end(&problems);
 }
 
 static z3d_status read_index(z3d_interop *f, const char *folder, const char *index) {
     char *text;
     size_t length;
-    z3d_json *root = NULL;
     const z3d_json *map;
     Z3D_TRY(z3d_read_file(index, MAX_INDEX, &text, &length));
-    z3d_status status = z3d_json_parse(text, length, index, &root);
-    if (status == Z3D_OK) {
-        status = z3d_json_get(root, "weight_map", Z3D_JSON_OBJECT, &map);
-        if (status == Z3D_OK) status = add_shards(f, folder, map);
-        if (status != Z3D_OK) z3d_error_context(status, "%s", index);
-    }
-    z3d_json_free(root);
+    z3d_status status = z3d_json_parse(text, length, index, &f->index);
     free(text);
-    return status;
+    if (status != Z3D_OK) return status;
+    status = z3d_json_get(f->index, "weight_map", Z3D_JSON_OBJECT, &map);
+    if (status != Z3D_OK) return z3d_error_context(status, "%s", index);
+    return add_shards(f, folder, index, map);
 }
 
 /* model.safetensors, or the shards that model.safetensors.index.json names. */

@@ -29,8 +29,7 @@ static z3d_status set_path(z3d_config *config, const char *key, const char *path
 static z3d_status describe_model(const z3d_model_type *type, const char *tokenizer,
                                  z3d_config *config, char **out) {
     z3d_string text = {0};
-    bool gpt2 = strcmp(type->name, "gpt2") == 0;
-    config->data_tokenizer = gpt2 ? Z3D_TOKENIZER_GPT2 : Z3D_TOKENIZER_HUGGINGFACE;
+    config->data_tokenizer = type->interop->tokenizer;
     if (tokenizer) Z3D_TRY(set_path(config, "data.vocab", tokenizer));
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     z3d_config_write(config, &text);

@@ -1,4 +1,5 @@
-/* GPT-2 in another program's file: the names of our tensors there, and their values in our order.
+/* A model in another program's files: the names of our tensors there, and their values in our
+ * order.
  */
 #include "checkpoint/interop.h"
 
@@ -71,6 +72,7 @@ void z3d_interop_close(z3d_interop *f) {
     }
     z3d_model_destroy(f->model);
     z3d_config_destroy(f->config);
+    z3d_json_free(f->index);
     free(f->file);
     free(f->path);
     free(f->tensor);

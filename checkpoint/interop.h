@@ -1,6 +1,6 @@
 /* Private to checkpoint/: models in other programs' files. Read (interop.c, huggingface.c,
- * safetensors.c, llmc.c) for import.c; written by export.c and llmc.c; tokenizer_files.c copies and
- * writes the tokenizer. */
+ * safetensors.c, llmc.c) for import.c; written by export.c, export_safetensors.c and llmc.c;
+ * tokenizer_files.c copies and writes the tokenizer. */
 #ifndef ZERO3D_CHECKPOINT_INTEROP_H
 #define ZERO3D_CHECKPOINT_INTEROP_H
 
@@ -10,7 +10,7 @@
 /* ---- files to import ---- */
 
 typedef struct z3d_interop_source {
-    bool found;
+    bool found;      /* in some file, right or wrong */
     z3d_dtype dtype; /* fp32, bf16 or fp16 */
     int file;        /* the file that has it */
     int64_t offset;  /* of its first byte in that file */
@@ -28,6 +28,7 @@ typedef struct z3d_interop {
     z3d_interop_file *file; /* those with tensors */
     int64_t bytes;          /* of all files */
     bool turned;            /* matrices with view.turned are [in, out] in them */
+    z3d_json *index;        /* of the shards; NULL: there is none */
     z3d_config *config;     /* its model.* are the file's */
     const z3d_model_type *type;
     z3d_model *model;
@@ -37,10 +38,10 @@ typedef struct z3d_interop {
     z3d_interop_source *place;
 } z3d_interop;
 
-/* `from`: a folder of Hugging Face's GPT-2 (config.json, and model.safetensors or its shards), or
- * llm.c's checkpoint. Only what describes the tensors is read. ERR_IO, ERR_DATA (file and tensor
- * named), ERR_UNSUPPORTED (a GPT-2 that computes something else than ours). Close also after a
- * failure. */
+/* `from`: a folder of Hugging Face's (config.json, and model.safetensors or its shards), or llm.c's
+ * checkpoint. Only what describes the tensors is read. ERR_IO, ERR_DATA (file and tensor named),
+ * ERR_UNSUPPORTED (a model that computes something else than ours); of a folder all errors of one
+ * kind at once, one line each. Close also after a failure. */
 z3d_status z3d_interop_open(const char *from, z3d_interop *out);
 void z3d_interop_close(z3d_interop *interop);
 /* Elements first .. first + count - 1 of a tensor as ours has them (row-major [out, in]), as fp32.
@@ -102,10 +103,25 @@ void z3d_tokenizer_files_free(z3d_tokenizer_files *files);
 
 /* ---- export ---- */
 
-/* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. */
+/* Writes one tensor's values, as `view` says, at `offset` of a file; turned: [in, out]. Uses a
+ * fixed amount of memory. */
 z3d_status z3d_export_tensor(z3d_checkpoint *checkpoint, int tensor, const z3d_view *view,
                              bool turned, z3d_dtype dtype, int fd, const char *path,
                              int64_t offset);
+/* Writes a file under another name, PATH.part, syncs it and renames it when it is whole. */
+typedef struct z3d_export_file {
+    void *context;
+    z3d_status (*write)(void *context, int fd, const char *path);
+} z3d_export_file;
+z3d_status z3d_export_write(const z3d_export_file *file, const char *path);
+
+/* model.safetensors in `folder`, or shards of at most `max_shard` bytes of tensors (a tensor that
+ * is larger has a shard of its own) and their index. *shards: how many. */
+z3d_status z3d_safetensors_write(z3d_checkpoint *checkpoint, const z3d_model_type *type,
+                                 z3d_dtype dtype, int64_t max_shard, const char *folder,
+                                 int *shards);
+/* ERR_UNSUPPORTED: not a GPT-2. */
+z3d_status z3d_llmc_check(const z3d_config *config);
 z3d_status z3d_llmc_write(z3d_checkpoint *checkpoint, const z3d_config *config, z3d_dtype dtype,
                           int fd, const char *path);
 

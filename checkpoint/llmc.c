@@ -103,6 +103,13 @@ z3d_status z3d_llmc_open(z3d_interop *f) {
 
 /* ---- writing ---- */
 
+z3d_status z3d_llmc_check(const z3d_config *config) {
+    if (strcmp(config->model_type, "gpt2") == 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "llm.c has no %s, only GPT-2; export with --format huggingface",
+                     config->model_type);
+}
+
 z3d_status z3d_llmc_write(z3d_checkpoint *c, const z3d_config *config, z3d_dtype dtype, int fd,
                           const char *path) {
     int64_t padded = z3d_round_up(config->model_vocab_size, MULTIPLE), at = HEADER * 4;

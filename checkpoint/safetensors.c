@@ -1,4 +1,4 @@
-/* Reads the headers of safetensors files: the offset of each tensor of a GPT-2. As the
+/* Reads the headers of safetensors files: the offset of each tensor of a model. As the
  * specification says, the tensors fill the file: no overlap, no hole, nothing after the last one.
  */
 #include <stdio.h>
@@ -24,8 +24,8 @@ typedef struct span {
 typedef struct reader {
     z3d_interop *f;
     listed *by_name;         /* [count], sorted */
-    bool own_head;           /* there is an copy of the token table */
-    z3d_interop_source head; /* its place */
+    z3d_interop_source head; /* the place of a copy of the token table */
+    z3d_problems problems;
     /* Of the file at work. */
     int file;
     const char *path;
@@ -34,6 +34,12 @@ typedef struct reader {
 
 static int compare_names(const void *a, const void *b) {
     return strcmp(((const listed *)a)->name, ((const listed *)b)->name);
+}
+
+/* Names with and without the model's prefix are the same. */
+static const char *without_prefix(const z3d_model_interop *model, const char *name) {
+    size_t length = strlen(model->prefix);
+    return strncmp(name, model->prefix, length) == 0 ? name + length : name;
 }
 
 /* ---- one entry ---- */
@@ -88,9 +94,7 @@ static z3d_status read_entry(const reader *r, const z3d_json *entry, const span 
                          r->path, z3d_shown(entry->key, text), (long long)bytes->begin,
                          (long long)bytes->end, (long long)(bytes->end - bytes->begin),
                          (long long)wanted);
-    out->file = r->file;
     out->offset = r->data + bytes->begin;
-    out->found = true;
     return Z3D_OK;
 }
 
@@ -111,26 +115,36 @@ static z3d_status read_span(const reader *r, const z3d_json *entry, span *out) {
                      (long long)out->end, (long long)r->room);
 }
 
+/* The place of a tensor with this name, and which of ours it must fit; NULL: the model has none. */
+static z3d_interop_source *place_of(reader *r, const char *name, int *tensor) {
+    const z3d_model_interop *model = r->f->type->interop;
+    listed wanted = {name, 0}, copied = {model->copied, 0};
+    size_t count = (size_t)r->f->count;
+    const listed *found = bsearch(&wanted, r->by_name, count, sizeof wanted, compare_names);
+    bool copy = !found && strcmp(name, model->copy) == 0;
+    if (copy) found = bsearch(&copied, r->by_name, count, sizeof copied, compare_names);
+    if (!found) return NULL;
+    *tensor = found->tensor;
+    return copy ? &r->head : &r->f->place[found->tensor];
+}
+
 static z3d_status add_entry(reader *r, const z3d_json *entry, const span *bytes) {
     const z3d_model_interop *model = r->f->type->interop;
-    const char *name = entry->key;
+    const char *name = without_prefix(model, entry->key);
     char text[Z3D_SHOWN + 1];
-    if (strncmp(name, model->prefix, strlen(model->prefix)) == 0) name += strlen(model->prefix);
+    int tensor;
     if (model->ignores(name)) return Z3D_OK;
-    bool head = strcmp(name, model->copy) == 0;
-    listed wanted = {head ? model->copied : name, 0};
-    const listed *found =
-        bsearch(&wanted, r->by_name, (size_t)r->f->count, sizeof wanted, compare_names);
-    if (!found)
+    z3d_interop_source *place = place_of(r, name, &tensor);
+    if (!place)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s does not belong to a %s of %lld layers",
                          r->path, z3d_shown(entry->key, text), model->title,
                          (long long)r->f->config->model_num_layers);
-    z3d_interop_source *place = head ? &r->head : &r->f->place[found->tensor];
     if (place->found)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is there twice", r->path,
                          z3d_shown(name, text));
-    r->own_head |= head;
-    return read_entry(r, entry, bytes, found->tensor, place);
+    place->found = true;
+    place->file = r->file;
+    return read_entry(r, entry, bytes, tensor, place);
 }
 
 /* ---- one file ---- */
@@ -168,16 +182,17 @@ static z3d_status check_spans(const reader *r, span *spans, size_t count) {
 static z3d_status add_entries(reader *r, const z3d_json *root) {
     span *spans;
     size_t count = 0;
-    z3d_status status = Z3D_OK;
+    int problems = r->problems.count;
     if (root->type != Z3D_JSON_OBJECT)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: its header is not a JSON object", r->path);
     Z3D_TRY(z3d_new((size_t)root->count + 1, sizeof *spans, "the list of tensors", &spans));
-    for (const z3d_json *entry = root->first; entry && status == Z3D_OK; entry = entry->next) {
+    for (const z3d_json *entry = root->first; entry; entry = entry->next) {
         if (strcmp(entry->key, "__metadata__") == 0) continue;
-        status = read_span(r, entry, &spans[count]);
+        z3d_status status = read_span(r, entry, &spans[count]);
         if (status == Z3D_OK) status = add_entry(r, entry, &spans[count++]);
+        z3d_problems_add(&r->problems, status);
     }
-    if (status == Z3D_OK) status = check_spans(r, spans, count);
+    z3d_status status = r->problems.count == problems ? check_spans(r, spans, count) : Z3D_OK;
     free(spans);
     return status;
 }
@@ -209,40 +224,79 @@ static z3d_status read_file(reader *r) {
 
 /* ---- all files ---- */
 
-/* A head of its own must be the token table again: ours are tied. */
+/* A head of its own must be the token table again where the model has one table. */
 static z3d_status check_head(const reader *r) {
     enum { CHUNK = 4096 };
     const z3d_interop *f = r->f;
     const z3d_model_interop *model = f->type->interop;
     float a[CHUNK], b[CHUNK];
     int table = 0;
-    if (!r->own_head) return Z3D_OK;
-    while (strcmp(f->view[table].name, model->copied) != 0) table++;
+    if (!r->head.found) return Z3D_OK;
+    while (strcmp(without_prefix(model, f->view[table].name), model->copied) != 0) table++;
     int64_t count = z3d_tensor_elements(&f->tensor[table]);
     for (int64_t at = 0; at < count; at += CHUNK) {
         int64_t some = count - at < CHUNK ? count - at : CHUNK;
         Z3D_TRY(z3d_interop_read_run(f, &r->head, at, some, a));
         Z3D_TRY(z3d_interop_read(f, table, at, some, b));
         if (memcmp(a, b, (size_t)some * sizeof *a) != 0)
-            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                             "%s: tensor %s differs from %s; only tied embeddings are supported",
-                             f->file[r->head.file].path, model->copy, model->copied);
+            return Z3D_ERROR(
+                Z3D_ERR_UNSUPPORTED,
+                "%s: tensor %s differs from %s, but config.json says that they are one "
+                "(tie_word_embeddings)",
+                f->file[r->head.file].path, model->copy, model->copied);
     }
     return Z3D_OK;
 }
 
+static void find_missing(reader *r) {
+    const z3d_interop *f = r->f;
+    for (int i = 0; i < f->count; i++)
+        if (!f->place[i].found)
+            z3d_problems_add(&r->problems, Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing",
+                                                     f->num_files == 1 ? f->file[0].path : f->path,
+                                                     f->view[i].name));
+}
+
+/* A tensor that the index has must be in the file that it names. */
+static void check_index(reader *r) {
+    const z3d_interop *f = r->f;
+    const z3d_json *map = z3d_json_member(f->index, "weight_map");
+    char tensor_text[Z3D_SHOWN + 1], file_text[Z3D_SHOWN + 1];
+    for (const z3d_json *m = map ? map->first : NULL; m; m = m->next) {
+        const char *name = without_prefix(f->type->interop, m->key);
+        int tensor;
+        const z3d_interop_source *place = place_of(r, name, &tensor);
+        const char *path = place && place->found ? f->file[place->file].path : "/";
+        if (f->type->interop->ignores(name)) continue;
+        if (strcmp(strrchr(path, '/') + 1, m->text) != 0)
+            z3d_problems_add(
+                &r->problems,
+                Z3D_ERROR(Z3D_ERR_DATA, "%s/model.safetensors.index.json: tensor %s is not in %s",
+                          f->path, z3d_shown(m->key, tensor_text), z3d_shown(m->text, file_text)));
+    }
+}
+
+/* All that is wrong, a line each; what follows from an error is left out. */
+static z3d_status read_files(reader *r) {
+    bool readable = true;
+    for (; r->file < r->f->num_files; r->file++) {
+        z3d_status status = read_file(r);
+        readable &= status == Z3D_OK;
+        z3d_problems_add(&r->problems, status);
+    }
+    if (readable) find_missing(r);
+    if (r->problems.count == 0) check_index(r);
+    if (r->problems.count == 0) z3d_problems_add(&r->problems, check_head(r));
+    return z3d_problems_end(&r->problems);
+}
+
 z3d_status z3d_safetensors_read(z3d_interop *f) {
     reader r = {.f = f};
-    z3d_status status = Z3D_OK;
     Z3D_TRY(z3d_new((size_t)f->count, sizeof *r.by_name, "the list of names", &r.by_name));
-    for (int i = 0; i < f->count; i++) r.by_name[i] = (listed){f->view[i].name, i};
+    for (int i = 0; i < f->count; i++)
+        r.by_name[i] = (listed){without_prefix(f->type->interop, f->view[i].name), i};
     qsort(r.by_name, (size_t)f->count, sizeof *r.by_name, compare_names);
-    for (; r.file < f->num_files && status == Z3D_OK; r.file++) status = read_file(&r);
-    for (int i = 0; i < f->count && status == Z3D_OK; i++)
-        if (!f->place[i].found)
-            status = Z3D_ERROR(Z3D_ERR_DATA, "%s: tensor %s is missing",
-                               f->num_files == 1 ? f->file[0].path : f->path, f->view[i].name);
-    if (status == Z3D_OK) status = check_head(&r);
+    z3d_status status = read_files(&r);
     free(r.by_name);
     return status;
 }

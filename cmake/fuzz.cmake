@@ -11,9 +11,9 @@ set(ZERO3D_FUZZ_SOURCES_prompts src/train/generation/prompts.c src/train/text/js
 set(ZERO3D_FUZZ_SOURCES_trace src/train/trace/file.c src/train/trace/merge.c src/train/trace/ranks.c src/train/trace/step.c src/plan/timeline_picture.c
   parallel/interface/mesh.c parallel/schedule/schedule.c src/model/unit.c zero/program/layout.c zero/program/opcodes.c zero/program/states.c)
 set(ZERO3D_FUZZ_SOURCES_checkpoint checkpoint/prefetch.c checkpoint/folder.c checkpoint/format.c checkpoint/io.c checkpoint/manifest.c checkpoint/reader.c)
-set(ZERO3D_FUZZ_SOURCES_interop checkpoint/prefetch.c checkpoint/export.c checkpoint/export_tensor.c checkpoint/interop.c checkpoint/interop_open.c checkpoint/folder.c checkpoint/format.c checkpoint/huggingface.c checkpoint/io.c
+set(ZERO3D_FUZZ_SOURCES_interop checkpoint/prefetch.c checkpoint/export.c checkpoint/export_safetensors.c checkpoint/export_tensor.c checkpoint/interop.c checkpoint/interop_open.c checkpoint/folder.c checkpoint/format.c checkpoint/huggingface.c checkpoint/io.c
   checkpoint/llmc.c checkpoint/manifest.c checkpoint/reader.c checkpoint/safetensors.c checkpoint/tokenizer_files.c src/model/gpt/flops.c src/model/gpt/gpt.c src/model/gpt/interop.c
-  src/model/gpt/limits.c src/model/gpt/type.c src/model/describe.c src/model/limits.c src/model/llama/flops.c src/model/llama/llama.c src/model/llama/limits.c src/model/llama/type.c src/model/registry.c src/model/unit.c)
+  src/model/gpt/limits.c src/model/gpt/type.c src/model/describe.c src/model/limits.c src/model/interop.c src/model/llama/flops.c src/model/llama/interop.c src/model/llama/llama.c src/model/llama/limits.c src/model/llama/type.c src/model/registry.c src/model/unit.c)
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fuzz/*.c)
 foreach(source ${fuzzers})
   get_filename_component(name ${source} NAME_WE)

@@ -47,8 +47,8 @@ z3d_status z3d_error_set(z3d_status status, const char *file, int line, const ch
 z3d_status z3d_error_context(z3d_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Stores a text of several lines, separated by newlines. Only a configuration has several errors.
- */
+/* Stores a text of several lines, separated by newlines: configurations and files of other programs
+ * (problems.h) have several errors. */
 z3d_status z3d_error_set_lines(z3d_status status, const char *file, int line, const char *lines);
 
 /* The text of this thread's last error: one line (except z3d_error_set_lines), no newline at the

@@ -11,24 +11,27 @@ static const char help[] =
     "       zero3d checkpoint show CHECKPOINT\n"
     "       zero3d checkpoint verify CHECKPOINT\n"
     "       zero3d checkpoint diff A B\n"
-    "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE] [--vocab "
-    "PATH]\n"
+    "       zero3d checkpoint export CHECKPOINT TO [--format FORMAT] [--dtype TYPE]\n"
+    "                         [--max-shard-size SIZE] [--vocab PATH] [--merges FILE]\n"
     "       zero3d checkpoint import FROM DIR [--vocab PATH] [--merges FILE]\n"
     "\n"
     "  list     lists the checkpoints in a folder (for a run: RUN/checkpoints), oldest first\n"
     "  show     prints a checkpoint's step, topology, tensors and the run's configuration\n"
     "  verify   reads every byte of a checkpoint and compares it with the saved digests\n"
     "  diff     compares all tensors of two checkpoints; they may have different topologies\n"
-    "  export   writes the model for other programs: Hugging Face's GPT-2 into the folder TO\n"
-    "           (model.safetensors, config.json, the tokenizer), or llm.c's checkpoint as the\n"
-    "           file TO\n"
-    "  import   makes a checkpoint in the new folder DIR from Hugging Face's GPT-2 (FROM is\n"
-    "           its folder) or llm.c's (FROM is its file). Use it to generate text or to start\n"
-    "           a run (checkpoint.init_from)\n"
+    "  export   writes the model for other programs: into the folder TO as Hugging Face has\n"
+    "           it (model.safetensors or its shards, config.json, the tokenizer), or, only a\n"
+    "           GPT-2, llm.c's checkpoint as the file TO\n"
+    "  import   makes a checkpoint in the new folder DIR from a model of Hugging Face (FROM is\n"
+    "           its folder: GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM) or llm.c's GPT-2 (FROM\n"
+    "           is its file). Use it to generate text or to start a run (checkpoint.init_from)\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
     "  --dtype TYPE      fp32 (default), bf16, or for huggingface fp16\n"
-    "  --vocab PATH      the GPT-2 tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
+    "  --max-shard-size SIZE\n"
+    "                    huggingface: a model with more bytes of tensors than this (default\n"
+    "                    5GB) is written in shards\n"
+    "  --vocab PATH      the tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
     "                    --vocab none exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
@@ -40,7 +43,7 @@ static const char help[] =
 
 typedef struct request {
     char **arguments;
-    const char *format, *dtype, *vocab, *merges;
+    const char *format, *dtype, *vocab, *merges, *max_shard;
     z3d_string *text; /* to print */
     bool bad;         /* damage or a difference was found */
 } request;
@@ -310,6 +313,19 @@ static z3d_status read_format(const request *r, z3d_interop_format *format, z3d_
     return Z3D_ERROR(Z3D_ERR_USAGE, "--dtype %s: expected fp32, bf16 or fp16", r->dtype);
 }
 
+static void report_export(int64_t step, const z3d_export *what, z3d_string *text) {
+    bool folder = what->format == Z3D_INTEROP_HUGGINGFACE;
+    z3d_string_append(text, "step %lld: written to %s", (long long)step, what->to);
+    if (what->shards == 1) z3d_string_append(text, "/model.safetensors and config.json");
+    if (what->shards > 1)
+        z3d_string_append(text, "/model-00001-of-%05d.safetensors ... and config.json",
+                          what->shards);
+    z3d_string_append(text, ", %s%s\n", z3d_dtype_name(what->dtype),
+                      what->tokenizer ? ", with the tokenizer"
+                      : folder        ? ", without a tokenizer (to add one: --vocab PATH)"
+                                      : "");
+}
+
 static z3d_status export(request *r) {
     z3d_checkpoint *c;
     z3d_export what = {.format = Z3D_INTEROP_HUGGINGFACE,
@@ -320,18 +336,18 @@ static z3d_status export(request *r) {
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     Z3D_TRY(read_format(r, &what.format, &what.dtype));
     bool folder = what.format == Z3D_INTEROP_HUGGINGFACE;
+    if (r->max_shard &&
+        (z3d_parse_bytes(r->max_shard, &what.max_shard) != Z3D_OK || what.max_shard <= 0))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--max-shard-size %s: expected a size, as 5GB or 512MiB",
+                         r->max_shard);
+    if (r->max_shard && !folder)
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--max-shard-size has no effect with --format llm.c; leave it out");
     if (r->vocab && !folder)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab has no effect with --format llm.c; leave it out");
     Z3D_TRY(open_path(r->arguments[0], &c));
     z3d_status status = z3d_checkpoint_export(c, &what);
-    if (status == Z3D_OK)
-        z3d_string_append(r->text, "step %lld: written to %s%s, %s%s\n",
-                          (long long)z3d_checkpoint_get_info(c)->engine.step, what.to,
-                          folder ? "/model.safetensors and config.json" : "",
-                          z3d_dtype_name(what.dtype),
-                          what.tokenizer ? ", with the tokenizer"
-                          : folder       ? ", without a tokenizer (to add one: --vocab PATH)"
-                                         : "");
+    if (status == Z3D_OK) report_export(z3d_checkpoint_get_info(c)->engine.step, &what, r->text);
     z3d_checkpoint_close(c);
     return status;
 }
@@ -364,6 +380,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
                                   {"dtype", &r->dtype, NULL},
                                   {"vocab", &r->vocab, NULL},
                                   {"merges", &r->merges, NULL},
+                                  {"max-shard-size", &r->max_shard, NULL},
                                   {NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -372,9 +389,11 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
         if (count - 1 != tools[i].arguments)
             return Z3D_ERROR(Z3D_ERR_USAGE, "checkpoint %s takes %s", argv[1],
                              tools[i].arguments == 1 ? "one folder" : "two paths");
-        if ((r->format || r->dtype) && !tools[i].exports)
+        if ((r->format || r->dtype || r->max_shard) && !tools[i].exports)
             return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint export",
-                             r->format ? "format" : "dtype");
+                             r->format  ? "format"
+                             : r->dtype ? "dtype"
+                                        : "max-shard-size");
         if ((r->vocab || r->merges) && !tools[i].tokenizer)
             return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
                              r->vocab ? "vocab" : "merges");

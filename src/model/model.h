@@ -7,6 +7,7 @@
 
 #include "src/base/config.h"
 #include "src/base/json.h"
+#include "src/base/problems.h"
 #include "src/model/unit.h"
 
 /* Sizes of a model, from its configuration alone. */
@@ -35,36 +36,44 @@ typedef struct z3d_shapes {
 /* What import and export ask of a model. */
 typedef struct z3d_model_interop {
     const char *title;         /* for messages: "GPT-2" */
+    const char *const *names;  /* model_type in config.json, up to NULL */
     const char *prefix;        /* prefix that names may have */
     const char *copy, *copied; /* a tensor that may exist twice, under another name */
+    z3d_tokenizer_kind tokenizer;
+    int64_t end_of_text; /* its id, and that of the begin, if no tokenizer says; -1: none */
     bool (*ignores)(const char *name);
     void (*view)(const char *group, const char *name, int dims, const int64_t *shape,
                  z3d_view *out);
-    /* Reads its keys from config.json. ERR_DATA; ERR_UNSUPPORTED if it computes something else. */
-    z3d_status (*read)(const z3d_json *root, z3d_config *config);
-    /* The text of config.json before the tokens' ids, and after them. */
-    const char *begin;
-    void (*append_sizes)(const z3d_config *config, z3d_string *out);
+    /* Reads its keys from config.json, whose model_type is one of `names`. ERR_DATA;
+     * ERR_UNSUPPORTED if it computes something else. */
+    void (*read)(const z3d_json *root, z3d_config *config, z3d_problems *problems);
+    /* The members of config.json, each with a comma and a newline behind it. ERR_UNSUPPORTED: no
+     * model there computes this. */
+    z3d_status (*append_config)(const z3d_config *config, z3d_string *out);
     /* Finds its sizes from a checkpoint's tensors. ERR_DATA: not this model. */
     z3d_status (*read_shapes)(const z3d_shapes *shapes, z3d_config *config);
 } z3d_model_interop;
 
 /* A model that the program knows: its folder, and a line of registry.c. */
 typedef struct z3d_model_type {
-    const char *name;        /* as model.type and Hugging Face's model_type name it */
+    const char *name;        /* as model.type names it */
     const char *const *keys; /* of section `model`, up to NULL: those that not every model has */
     /* Reports every limit that its keys break to the judge. */
     void (*check)(const z3d_config *config, const z3d_config_judge *judge);
     void (*sizes)(const z3d_config *config, z3d_model_sizes *out);
     /* Errors: ERR_CONFIG if check finds a broken limit, ERR_MEMORY. Not collective. */
     z3d_status (*create)(const z3d_config *config, z3d_model **out);
-    const z3d_model_interop *interop; /* NULL: neither imported nor exported */
+    const z3d_model_interop *interop;
 } z3d_model_type;
 
 /* The type that model.type names. ERR_CONFIG if there is none. */
 z3d_status z3d_model_type_of(const z3d_config *config, const z3d_model_type **out);
 /* NULL: there is none. */
 const z3d_model_type *z3d_model_type_named(const char *name);
+/* The type whose interop has this model_type of Hugging Face's; NULL: none. All of them as text,
+ * "gpt2, llama, ...", cut to size. */
+const z3d_model_type *z3d_model_type_of_huggingface(const char *name);
+const char *z3d_model_types_of_huggingface(char *buf, size_t size);
 /* All names, "gpt2 or ...", cut to size, into buf, which is returned. */
 const char *z3d_model_type_names(char *buf, size_t size);
 /* The model that a configuration describes, for its tensor size; its limits and sizes. Errors:

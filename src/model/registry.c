@@ -21,6 +21,22 @@ const char *z3d_model_type_names(char *buf, size_t size) {
     return buf;
 }
 
+const z3d_model_type *z3d_model_type_of_huggingface(const char *name) {
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (const char *const *own = types[i]->interop->names; *own; own++)
+            if (strcmp(*own, name) == 0) return types[i];
+    return NULL;
+}
+
+const char *z3d_model_types_of_huggingface(char *buf, size_t size) {
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (const char *const *own = types[i]->interop->names; *own && length < size; own++)
+            length +=
+                (size_t)snprintf(buf + length, size - length, "%s%s", length ? ", " : "", *own);
+    return buf;
+}
+
 /* What an unknown model.type is told. */
 static void refusal(const z3d_config *config, char *out, size_t size) {
     char names[256];

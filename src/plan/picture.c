@@ -12,8 +12,8 @@ static const double panel_height[] = {460, 170}; /* device, host */
 static const double least_size = 0.15;           /* smaller rectangles are left out */
 
 /* Told apart by people with colour-blindness too (Okabe and Ito's palette). */
-static const char *const colours[Z3D_CATEGORY_COUNT] = {
-    "#0072b2", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#cc79a7", "#d55e00"};
+static const char *const colours[Z3D_CATEGORY_COUNT] = {"#0072b2", "#e69f00", "#56b4e9", "#009e73",
+                                                        "#f0e442", "#cc79a7", "#d55e00"};
 
 typedef struct panel {
     const z3d_program *program;

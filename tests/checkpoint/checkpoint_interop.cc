@@ -486,10 +486,12 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
     with("\"n_inner\": null", "\"n_inner\": 64", Z3D_ERR_UNSUPPORTED,
          "n_inner: 64 is not supported; only null or 4 times");
     with("\"model_type\": \"gpt2\"", "\"model_type\": \"bert\"", Z3D_ERR_UNSUPPORTED,
-         "config.json: model_type bert: only gpt2 or llama is supported");
+         "config.json: model_type bert is not supported; these are: gpt2, llama, mistral, qwen2, "
+         "qwen3");
     // A BERT has none of GPT-2's keys: its type is what is said.
     with(good, "{\"model_type\": \"bert\", \"hidden_size\": 32}", Z3D_ERR_UNSUPPORTED,
-         "config.json: model_type bert: only gpt2 or llama is supported");
+         "config.json: model_type bert is not supported; these are: gpt2, llama, mistral, qwen2, "
+         "qwen3");
     with("\"scale_attn_weights\": true", "\"scale_attn_weights\": false", Z3D_ERR_UNSUPPORTED,
          "scale_attn_weights: false is not supported; only true is");
     with("\"n_layer\": 2", "\"n_layer\": 1", Z3D_ERR_DATA,

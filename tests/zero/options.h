@@ -11,6 +11,7 @@
 extern "C" {
 #include "src/model/gpt/gpt.h"
 #include "src/model/llama/llama.h"
+#include "src/model/model.h"
 #include "zero/zero.h"
 }
 
@@ -23,6 +24,7 @@ enum Kind { GPT, LLAMA, QWEN };
 
 struct Options {
     Kind kind = GPT;
+    z3d_config *config = nullptr;           // describes the model instead, but for its tensor size
     int tensor = 1, data = 0, pipeline = 1; // data 0: all ranks of the world
     int chunks = 1;                         // of each pipeline stage
     z3d_schedule_kind schedule = Z3D_SCHEDULE_1F1B;
@@ -89,6 +91,10 @@ struct Options {
     }
 
     z3d_status create_model(z3d_model **out) const {
+        if (config) {
+            config->parallel_tensor_model_parallel_size = tensor;
+            return z3d_model_from_config(config, out);
+        }
         if (kind != GPT) return create_llama(out);
         z3d_gpt_config gpt{};
         gpt.num_layers = layers;

@@ -1,16 +1,11 @@
 /* GPT-2 in Hugging Face's files. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "src/model/gpt/units.h"
+#include "src/model/interop.h"
 
 /* ---- names and shapes ---- */
-
-static bool ends_with(const char *text, const char *end) {
-    size_t length = strlen(text), wanted = strlen(end);
-    return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
 
 /* Output features are attention's first three dimensions of four, else the first. */
 static void view(const char *group, const char *name, int dims, const int64_t *shape,
@@ -21,7 +16,7 @@ static void view(const char *group, const char *name, int dims, const int64_t *s
         snprintf(out->name, sizeof out->name, "h.%s.%s", group + 6, name);
     else
         snprintf(out->name, sizeof out->name, "%s.%s", group, name);
-    bool matrix = dims > 1 && ends_with(name, "weight");
+    bool matrix = dims > 1 && z3d_ends_with(name, "weight");
     if (matrix) out->rows = 1;
     for (int d = 0; d < dims; d++)
         *(matrix && d < outputs ? &out->rows : &out->columns) *= shape[d];
@@ -31,7 +26,7 @@ static void view(const char *group, const char *name, int dims, const int64_t *s
 /* Masks that older versions saved. */
 static bool ignores(const char *name) {
     return strncmp(name, "h.", 2) == 0 &&
-           (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias"));
+           (z3d_ends_with(name, ".attn.bias") || z3d_ends_with(name, ".attn.masked_bias"));
 }
 
 /* The sizes are the tensors' own; heads are attention's second dimension. */
@@ -60,28 +55,8 @@ static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *config) {
 
 /* ---- config.json ---- */
 
-static bool is_number(const z3d_json *value, double number) {
-    return value->type == Z3D_JSON_NUMBER && strtod(value->text, NULL) == number;
-}
-
-static bool is_text(const z3d_json *value, const char *text) {
-    return value->type == Z3D_JSON_STRING && strcmp(value->text, text) == 0;
-}
-
-/* A key whose value would mean a different computation. */
-static z3d_status refuse_key(const z3d_json *member, const char *supported) {
-    static const char *const types[] = {"null", NULL, NULL, NULL, "[...]", "{...}"};
-    char text[Z3D_SHOWN + 1];
-    const char *value = member->type == Z3D_JSON_BOOL ? member->truth ? "true" : "false"
-                        : member->type == Z3D_JSON_NUMBER || member->type == Z3D_JSON_STRING
-                            ? z3d_shown(member->text, text)
-                            : types[member->type];
-    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s: %s is not supported; only %s is", member->key, value,
-                     supported);
-}
-
 /* Keys that are missing have GPT-2's value. */
-static z3d_status check_kind(const z3d_json *root, int64_t hidden) {
+static void check_kind(const z3d_json *root, int64_t hidden, z3d_problems *problems) {
     static const struct {
         const char *key;
         bool wanted;
@@ -92,48 +67,52 @@ static z3d_status check_kind(const z3d_json *root, int64_t hidden) {
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         const z3d_json *m = z3d_json_member(root, flags[i].key);
         if (m && (m->type != Z3D_JSON_BOOL || m->truth != flags[i].wanted))
-            return refuse_key(m, flags[i].wanted ? "true" : "false");
+            z3d_problems_add(problems, z3d_refuse_member(m, flags[i].wanted ? "true" : "false"));
     }
     const z3d_json *m = z3d_json_member(root, "activation_function");
-    if (m && !is_text(m, "gelu_new") && !is_text(m, "gelu_pytorch_tanh"))
-        return refuse_key(m, "gelu_new");
+    if (m && !z3d_json_is_text(m, "gelu_new") && !z3d_json_is_text(m, "gelu_pytorch_tanh"))
+        z3d_problems_add(problems, z3d_refuse_member(m, "gelu_new"));
     m = z3d_json_member(root, "layer_norm_epsilon");
-    if (m && !is_number(m, 1e-5)) return refuse_key(m, "1e-5");
+    if (m && !z3d_json_is_number(m, 1e-5)) z3d_problems_add(problems, z3d_refuse_member(m, "1e-5"));
     m = z3d_json_member(root, "n_inner");
-    if (m && m->type != Z3D_JSON_NULL && !is_number(m, 4 * (double)hidden))
-        return refuse_key(m, "null or 4 times n_embd");
-    return Z3D_OK;
+    if (m && m->type != Z3D_JSON_NULL && !z3d_json_is_number(m, 4 * (double)hidden))
+        z3d_problems_add(problems, z3d_refuse_member(m, "null or 4 times n_embd"));
 }
 
-static z3d_status read(const z3d_json *root, z3d_config *config) {
-    Z3D_TRY(z3d_json_get_int(root, "n_layer", &config->model_num_layers));
-    Z3D_TRY(z3d_json_get_int(root, "n_head", &config->model_num_attention_heads));
-    Z3D_TRY(z3d_json_get_int(root, "n_embd", &config->model_hidden_size));
-    Z3D_TRY(z3d_json_get_int(root, "n_positions", &config->model_seq_length));
-    Z3D_TRY(z3d_json_get_int(root, "vocab_size", &config->model_vocab_size));
-    return check_kind(root, config->model_hidden_size);
+static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
+    z3d_problems_add(problems, z3d_json_get_int(root, "n_layer", &c->model_num_layers));
+    z3d_problems_add(problems, z3d_json_get_int(root, "n_head", &c->model_num_attention_heads));
+    z3d_problems_add(problems, z3d_json_get_int(root, "n_embd", &c->model_hidden_size));
+    z3d_problems_add(problems, z3d_json_get_int(root, "n_positions", &c->model_seq_length));
+    z3d_problems_add(problems, z3d_json_get_int(root, "vocab_size", &c->model_vocab_size));
+    check_kind(root, c->model_hidden_size, problems);
 }
 
-static void append_sizes(const z3d_config *c, z3d_string *out) {
+static z3d_status append_config(const z3d_config *c, z3d_string *out) {
     z3d_string_append(out,
+                      "  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
+                      "  \"activation_function\": \"gelu_new\",\n"
+                      "  \"layer_norm_epsilon\": 1e-05,\n"
                       "  \"n_layer\": %lld,\n  \"n_head\": %lld,\n  \"n_embd\": %lld,\n"
                       "  \"n_positions\": %lld,\n  \"n_ctx\": %lld,\n  \"vocab_size\": %lld,\n"
                       "  \"tie_word_embeddings\": true,\n",
                       (long long)c->model_num_layers, (long long)c->model_num_attention_heads,
                       (long long)c->model_hidden_size, (long long)c->model_seq_length,
                       (long long)c->model_seq_length, (long long)c->model_vocab_size);
+    return Z3D_OK;
 }
 
 const z3d_model_interop z3d_gpt_interop = {
     .title = "GPT-2",
+    .names = (const char *const[]){"gpt2", NULL},
     .prefix = "transformer.",
     .copy = "lm_head.weight",
     .copied = "wte.weight",
+    .tokenizer = Z3D_TOKENIZER_GPT2,
+    .end_of_text = 50256,
     .ignores = ignores,
     .view = view,
     .read = read,
-    .begin = "  \"architectures\": [\"GPT2LMHeadModel\"],\n  \"model_type\": \"gpt2\",\n"
-             "  \"activation_function\": \"gelu_new\",\n  \"layer_norm_epsilon\": 1e-05,\n",
-    .append_sizes = append_sizes,
+    .append_config = append_config,
     .read_shapes = read_shapes,
 };

@@ -121,4 +121,5 @@ const z3d_model_type z3d_llama_type = {
                                   NULL},
     .check = check,
     .sizes = sizes,
-    .create = create};
+    .create = create,
+    .interop = &z3d_llama_interop};

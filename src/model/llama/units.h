@@ -81,5 +81,7 @@ void z3d_llama_check(const z3d_llama_config *config, const z3d_config_judge *jud
 int64_t z3d_llama_parameters(const z3d_llama_config *config); /* INT64_MAX: beyond 64 bits */
 /* flops.c */
 z3d_model_flops z3d_llama_flops(const z3d_llama_config *config);
+/* interop.c */
+extern const z3d_model_interop z3d_llama_interop;
 
 #endif

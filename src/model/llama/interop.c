@@ -1,0 +1,465 @@
+/* Llama, Mistral, Qwen2 and Qwen3 in Hugging Face's files: which of them a configuration is, and
+ * which configuration they are. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/model/interop.h"
+#include "src/model/llama/units.h"
+
+enum { DEFAULT_WINDOW = 4096, DEFAULT_WINDOW_LAYERS = 28 };
+
+/* What a model_type is, and what transformers takes for keys that are missing. */
+typedef struct family {
+    const char *name, *architecture;
+    bool attention_bias, qk_norm;
+    enum { NO_WINDOW, WINDOW, OPTIONAL_WINDOW } window;
+    int64_t kv_heads, head_dim; /* Z3D_AUTO: they follow from the heads */
+} family;
+
+static const family families[] = {
+    {"llama", "LlamaForCausalLM", false, false, NO_WINDOW, Z3D_AUTO, Z3D_AUTO},
+    {"mistral", "MistralForCausalLM", false, false, WINDOW, 8, Z3D_AUTO},
+    {"qwen2", "Qwen2ForCausalLM", true, false, OPTIONAL_WINDOW, 32, Z3D_AUTO},
+    {"qwen3", "Qwen3ForCausalLM", false, true, OPTIONAL_WINDOW, 32, 128}};
+enum { FAMILIES = sizeof families / sizeof *families };
+
+/* ---- tensors ---- */
+
+static void view(const char *group, const char *name, int dims, const int64_t *shape,
+                 z3d_view *out) {
+    const char *model = strcmp(group, "lm_head") == 0 ? "" : "model.";
+    *out = (z3d_view){.rows = dims > 1 ? shape[0] : 0, .columns = shape[dims - 1]};
+    snprintf(out->name, sizeof out->name, "%s%s.%s", model, group, name);
+}
+
+/* Tables of angles that older versions saved. */
+static bool ignores(const char *name) {
+    return z3d_ends_with(name, "rotary_emb.inv_freq");
+}
+
+static const int64_t *find_first(const z3d_shapes *shapes, const char *name) {
+    int dims;
+    return shapes->find(shapes->context, "layers.0", name, &dims);
+}
+
+/* Sizes are the tensors' own, but heads are the configuration's. */
+static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *c) {
+    int dims;
+    char layer[32];
+    const int64_t *table = shapes->find(shapes->context, "embed_tokens", "weight", &dims);
+    const int64_t *q = find_first(shapes, "self_attn.q_proj.weight");
+    const int64_t *k = find_first(shapes, "self_attn.k_proj.weight");
+    const int64_t *up = find_first(shapes, "mlp.up_proj.weight");
+    if (!table || !q || !k || !up)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "the checkpoint is not a Llama: it has no embed_tokens/weight, "
+                         "layers.0/self_attn.q_proj.weight, layers.0/self_attn.k_proj.weight or "
+                         "layers.0/mlp.up_proj.weight");
+    c->model_num_layers = 0;
+    do {
+        snprintf(layer, sizeof layer, "layers.%lld", (long long)++c->model_num_layers);
+    } while (shapes->find(shapes->context, layer, "input_layernorm.weight", &dims));
+    c->model_vocab_size = table[0];
+    c->model_hidden_size = table[1];
+    c->model_intermediate_size = up[0];
+    c->model_attention_bias = find_first(shapes, "self_attn.q_proj.bias");
+    c->model_qk_norm = find_first(shapes, "self_attn.q_norm.weight");
+    c->model_tie_word_embeddings = !shapes->find(shapes->context, "lm_head", "weight", &dims);
+    z3d_llama_config llama = z3d_llama_config_of(c);
+    if (q[0] == llama.num_heads * llama.head_dim &&
+        k[0] == llama.num_key_value_heads * llama.head_dim)
+        return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA,
+                     "the checkpoint's tensors do not fit its configuration: %lld rows of queries "
+                     "and %lld of keys are not %lld and %lld heads of %lld",
+                     (long long)q[0], (long long)k[0], (long long)llama.num_heads,
+                     (long long)llama.num_key_value_heads, (long long)llama.head_dim);
+}
+
+/* ---- config.json: which keys there may be ---- */
+
+typedef enum rule {
+    ANY,   /* read elsewhere, or without an effect on what the model computes */
+    FALSE, /* or null */
+    ONE,
+    SILU
+} rule;
+
+typedef struct known_key {
+    const char *key;
+    rule rule;
+} known_key;
+
+static const known_key known_keys[] = {{"model_type", ANY},
+                                       {"hidden_size", ANY},
+                                       {"num_hidden_layers", ANY},
+                                       {"num_attention_heads", ANY},
+                                       {"num_key_value_heads", ANY},
+                                       {"head_dim", ANY},
+                                       {"intermediate_size", ANY},
+                                       {"vocab_size", ANY},
+                                       {"max_position_embeddings", ANY},
+                                       {"rms_norm_eps", ANY},
+                                       {"rope_theta", ANY},
+                                       {"rope_scaling", ANY},
+                                       {"rope_parameters", ANY},
+                                       {"sliding_window", ANY},
+                                       {"use_sliding_window", ANY},
+                                       {"max_window_layers", ANY},
+                                       {"layer_types", ANY},
+                                       {"tie_word_embeddings", ANY},
+                                       {"attention_bias", ANY},
+                                       {"hidden_act", SILU},
+                                       {"mlp_bias", FALSE},
+                                       {"rope_interleaved", FALSE},
+                                       {"use_mrope", FALSE},
+                                       {"is_encoder_decoder", FALSE},
+                                       {"add_cross_attention", FALSE},
+                                       {"partial_rotary_factor", ONE},
+                                       {"architectures", ANY},
+                                       {"attention_dropout", ANY},
+                                       {"dtype", ANY},
+                                       {"torch_dtype", ANY},
+                                       {"use_cache", ANY},
+                                       {"initializer_range", ANY},
+                                       {"pretraining_tp", ANY},
+                                       {"is_llama_config", ANY},
+                                       {"id2label", ANY},
+                                       {"label2id", ANY},
+                                       {"problem_type", ANY},
+                                       {"return_dict", ANY},
+                                       {"output_attentions", ANY},
+                                       {"output_hidden_states", ANY},
+                                       {"chunk_size_feed_forward", ANY},
+                                       {"is_decoder", ANY}};
+
+static const known_key rope_keys[] = {{"rope_type", ANY},
+                                      {"type", ANY},
+                                      {"rope_theta", ANY},
+                                      {"factor", ANY},
+                                      {"original_max_position_embeddings", ANY},
+                                      {"low_freq_factor", ANY},
+                                      {"high_freq_factor", ANY},
+                                      {"beta_fast", ANY},
+                                      {"beta_slow", ANY},
+                                      {"attention_factor", ANY},
+                                      {"mscale", ANY},
+                                      {"mscale_all_dim", ANY},
+                                      {"finetuned", ANY},
+                                      {"partial_rotary_factor", ONE}};
+
+static bool is_harmless(const char *key) {
+    return *key == '_' || strncmp(key, "transformers", 12) == 0 ||
+           strncmp(key, "unsloth", 7) == 0 || z3d_ends_with(key, "_token_id");
+}
+
+static z3d_status check_known(const z3d_json *m, rule rule) {
+    if (rule == FALSE && !(m->type == Z3D_JSON_BOOL && !m->truth))
+        return z3d_refuse_member(m, "false");
+    if (rule == ONE && !z3d_json_is_number(m, 1)) return z3d_refuse_member(m, "1");
+    if (rule == SILU && !z3d_json_is_text(m, "silu")) return z3d_refuse_member(m, "silu");
+    return Z3D_OK;
+}
+
+/* Nobody knows what a key that is not in the list changes. One that is null changes nothing. */
+static void check_keys(const z3d_json *object, const known_key *known, size_t count,
+                       z3d_problems *problems) {
+    char shown[Z3D_SHOWN + 1];
+    for (const z3d_json *m = object->first; m; m = m->next) {
+        size_t i = 0;
+        if (m->type == Z3D_JSON_NULL || is_harmless(m->key)) continue;
+        while (i < count && strcmp(known[i].key, m->key) != 0) i++;
+        z3d_problems_add(
+            problems,
+            i < count ? check_known(m, known[i].rule)
+                      : Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                                  "%s: this key is not known; if it does not change what the model "
+                                  "computes, take it out of the file",
+                                  z3d_shown(m->key, shown)));
+    }
+}
+
+/* ---- config.json: values ---- */
+
+/* NULL if it is missing or null. */
+static const z3d_json *value_of(const z3d_json *object, const char *key) {
+    const z3d_json *m = z3d_json_member(object, key);
+    return m && m->type != Z3D_JSON_NULL ? m : NULL;
+}
+
+typedef struct reader {
+    const z3d_json *root;
+    z3d_problems *problems;
+} reader;
+
+static void read_size(const reader *r, const char *key, int64_t *out) {
+    z3d_problems_add(r->problems, z3d_json_get_int(r->root, key, out));
+}
+
+static void read_int(const reader *r, const z3d_json *object, const char *key, int64_t standard,
+                     int64_t *out) {
+    *out = standard;
+    if (value_of(object, key)) z3d_problems_add(r->problems, z3d_json_get_int(object, key, out));
+}
+
+static void read_float(const reader *r, const z3d_json *object, const char *key, double standard,
+                       double *out) {
+    *out = standard;
+    if (value_of(object, key)) z3d_problems_add(r->problems, z3d_json_get_float(object, key, out));
+}
+
+static bool read_bool(const reader *r, const char *key, bool standard) {
+    const z3d_json *m = value_of(r->root, key);
+    if (m && m->type != Z3D_JSON_BOOL)
+        z3d_problems_add(r->problems, z3d_refuse_member(m, "true or false"));
+    return m ? m->truth : standard;
+}
+
+/* ---- config.json: the window ---- */
+
+static z3d_status refuse_layers(const char *key) {
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                     "%s: a sliding window in some layers only is not supported; only in all or in "
+                     "none is",
+                     key);
+}
+
+/* *slides: whether the layers that layer_types lists have a window. */
+static z3d_status read_layer_types(const z3d_json *types, bool *slides) {
+    bool any = false, all = true;
+    if (types->type != Z3D_JSON_ARRAY) return z3d_refuse_member(types, "a list");
+    for (const z3d_json *m = types->first; m; m = m->next) {
+        bool slide = z3d_json_is_text(m, "sliding_attention");
+        if (!slide && !z3d_json_is_text(m, "full_attention"))
+            return Z3D_ERROR(
+                Z3D_ERR_UNSUPPORTED,
+                "layer_types: only full_attention and sliding_attention are supported");
+        any |= slide;
+        all &= slide;
+    }
+    *slides = any;
+    return any && !all ? refuse_layers("layer_types") : Z3D_OK;
+}
+
+/* A window of transformers has as many tokens as ours, the newest included. */
+static void read_window(const reader *r, const family *family, z3d_config *c) {
+    const z3d_json *window = z3d_json_member(r->root, "sliding_window");
+    const z3d_json *types = value_of(r->root, "layer_types");
+    bool used = family->window == WINDOW, slides = false;
+    int64_t layers;
+    read_int(r, r->root, "max_window_layers", DEFAULT_WINDOW_LAYERS, &layers);
+    if (family->window == OPTIONAL_WINDOW) used = read_bool(r, "use_sliding_window", false);
+    c->model_sliding_window = 0;
+    if (family->window == NO_WINDOW && value_of(r->root, "sliding_window"))
+        z3d_problems_add(r->problems, z3d_refuse_member(window, "null"));
+    if (used && !(window && window->type == Z3D_JSON_NULL))
+        read_int(r, r->root, "sliding_window", DEFAULT_WINDOW, &c->model_sliding_window);
+    if (types) {
+        z3d_problems_add(r->problems, read_layer_types(types, &slides));
+        if (slides != (c->model_sliding_window > 0) && family->window != OPTIONAL_WINDOW)
+            z3d_problems_add(r->problems, refuse_layers("layer_types"));
+        if (!slides) c->model_sliding_window = 0;
+    } else if (used && family->window == OPTIONAL_WINDOW) {
+        if (layers > 0 && layers < c->model_num_layers)
+            z3d_problems_add(r->problems, refuse_layers("max_window_layers"));
+        if (layers > 0) c->model_sliding_window = 0;
+    }
+}
+
+/* ---- config.json: the rotary embedding ---- */
+
+static const char *const rope_types[] = {[Z3D_ROPE_DEFAULT] = "default",
+                                         [Z3D_ROPE_LINEAR] = "linear",
+                                         [Z3D_ROPE_LLAMA3] = "llama3",
+                                         [Z3D_ROPE_YARN] = "yarn"};
+enum { ROPE_TYPES = sizeof rope_types / sizeof *rope_types };
+
+static void read_scaling_type(const reader *r, const z3d_json *rope, z3d_config *c) {
+    const z3d_json *type = value_of(rope, "rope_type");
+    int i = 0;
+    if (!type) type = value_of(rope, "type");
+    while (type && i < ROPE_TYPES && !z3d_json_is_text(type, rope_types[i])) i++;
+    if (i == ROPE_TYPES)
+        z3d_problems_add(r->problems, z3d_refuse_member(type, "default, linear, llama3 or yarn"));
+    else
+        c->model_rope_scaling_rope_type = i;
+}
+
+static void read_scaling(const reader *r, const z3d_json *rope, z3d_config *c) {
+    static const char original[] = "original_max_position_embeddings";
+    read_scaling_type(r, rope, c);
+    bool llama3 = c->model_rope_scaling_rope_type == Z3D_ROPE_LLAMA3;
+    bool yarn = c->model_rope_scaling_rope_type == Z3D_ROPE_YARN;
+    if (c->model_rope_scaling_rope_type != Z3D_ROPE_DEFAULT)
+        z3d_problems_add(r->problems,
+                         z3d_json_get_float(rope, "factor", &c->model_rope_scaling_factor));
+    if (llama3 || yarn)
+        read_int(r, rope, original, c->model_seq_length,
+                 &c->model_rope_scaling_original_max_position_embeddings);
+    if (llama3) {
+        read_float(r, rope, "low_freq_factor", 1, &c->model_rope_scaling_low_freq_factor);
+        read_float(r, rope, "high_freq_factor", 4, &c->model_rope_scaling_high_freq_factor);
+    }
+    if (!yarn) return;
+    read_float(r, rope, "beta_fast", 32, &c->model_rope_scaling_beta_fast);
+    read_float(r, rope, "beta_slow", 1, &c->model_rope_scaling_beta_slow);
+    read_float(r, rope, "attention_factor", 0, &c->model_rope_scaling_attention_factor);
+    read_float(r, rope, "mscale", 0, &c->model_rope_scaling_mscale);
+    read_float(r, rope, "mscale_all_dim", 0, &c->model_rope_scaling_mscale_all_dim);
+}
+
+/* Newer versions have all of it in rope_parameters, older ones the base beside rope_scaling. */
+static void read_rope(const reader *r, z3d_config *c) {
+    const z3d_json *rope = value_of(r->root, "rope_parameters");
+    if (!rope) rope = value_of(r->root, "rope_scaling");
+    read_float(r, r->root, "rope_theta", 10000, &c->model_rope_theta);
+    if (!rope) return;
+    if (rope->type != Z3D_JSON_OBJECT) {
+        z3d_problems_add(r->problems, z3d_refuse_member(rope, "null or {...}"));
+        return;
+    }
+    read_float(r, rope, "rope_theta", c->model_rope_theta, &c->model_rope_theta);
+    z3d_problems inside = {.where = rope->key};
+    check_keys(rope, rope_keys, sizeof rope_keys / sizeof *rope_keys, &inside);
+    read_scaling(&(reader){r->root, &inside}, rope, c);
+    z3d_problems_add(r->problems, z3d_problems_end(&inside));
+}
+
+/* ---- config.json: all of it ---- */
+
+static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
+    const reader r = {root, problems};
+    const z3d_json *type = z3d_json_member(root, "model_type");
+    const z3d_json *bias = value_of(root, "attention_bias");
+    const family *family = families;
+    while (!z3d_json_is_text(type, family->name)) family++;
+    read_size(&r, "num_hidden_layers", &c->model_num_layers);
+    read_size(&r, "hidden_size", &c->model_hidden_size);
+    read_size(&r, "num_attention_heads", &c->model_num_attention_heads);
+    read_size(&r, "intermediate_size", &c->model_intermediate_size);
+    read_size(&r, "max_position_embeddings", &c->model_seq_length);
+    read_size(&r, "vocab_size", &c->model_vocab_size);
+    read_int(&r, root, "num_key_value_heads",
+             z3d_json_member(root, "num_key_value_heads") ? Z3D_AUTO : family->kv_heads,
+             &c->model_num_key_value_heads);
+    read_int(&r, root, "head_dim", z3d_json_member(root, "head_dim") ? Z3D_AUTO : family->head_dim,
+             &c->model_head_dim);
+    read_float(&r, root, "rms_norm_eps", 1e-6, &c->model_rms_norm_eps);
+    c->model_tie_word_embeddings = read_bool(&r, "tie_word_embeddings", false);
+    c->model_attention_bias = family->attention_bias;
+    c->model_qk_norm = family->qk_norm;
+    /* Llama's and Qwen3's own key means a bias of attention's output, too. */
+    if (bias && !family->attention_bias) z3d_problems_add(problems, check_known(bias, FALSE));
+    read_window(&r, family, c);
+    read_rope(&r, c);
+    check_keys(root, known_keys, sizeof known_keys / sizeof *known_keys, problems);
+}
+
+/* ---- writing config.json ---- */
+
+static const family *family_of(const z3d_llama_config *c) {
+    for (int i = 0; i < FAMILIES; i++) {
+        const family *f = &families[i];
+        bool window = c->sliding_window == 0 || f->window != NO_WINDOW;
+        if (f->attention_bias == c->attention_bias && f->qk_norm == c->qk_norm && window) return f;
+    }
+    return NULL;
+}
+
+static void append_int(z3d_string *out, const char *key, int64_t value) {
+    z3d_string_append(out, "  \"%s\": %lld,\n", key, (long long)value);
+}
+
+/* A whole number, too, as one that may have a fraction: readers ask for a float. */
+static void append_float(z3d_string *out, const char *before, const char *key, double value) {
+    z3d_string_append(out, "%s\"%s\": ", before, key);
+    if (value == floor(value) && fabs(value) < 1e15)
+        z3d_string_append(out, "%.1f", value);
+    else
+        z3d_string_append_number(out, value);
+}
+
+static void append_scaling(const z3d_rope *rope, z3d_string *out) {
+    z3d_string_append(out, "  \"rope_scaling\": ");
+    if (rope->type == Z3D_ROPE_DEFAULT) {
+        z3d_string_append(out, "null,\n");
+        return;
+    }
+    z3d_string_append(out, "{\"rope_type\": \"%s\"", rope_types[rope->type]);
+    append_float(out, ", ", "factor", rope->factor);
+    if (rope->type != Z3D_ROPE_LINEAR)
+        z3d_string_append(out, ", \"original_max_position_embeddings\": %.0f",
+                          rope->original_positions);
+    if (rope->type == Z3D_ROPE_LLAMA3) {
+        append_float(out, ", ", "low_freq_factor", rope->low_freq_factor);
+        append_float(out, ", ", "high_freq_factor", rope->high_freq_factor);
+    }
+    if (rope->type == Z3D_ROPE_YARN) {
+        append_float(out, ", ", "beta_fast", rope->beta_fast);
+        append_float(out, ", ", "beta_slow", rope->beta_slow);
+        if (rope->attention_factor > 0)
+            append_float(out, ", ", "attention_factor", rope->attention_factor);
+        if (rope->mscale > 0) append_float(out, ", ", "mscale", rope->mscale);
+        if (rope->mscale_all_dim > 0)
+            append_float(out, ", ", "mscale_all_dim", rope->mscale_all_dim);
+    }
+    z3d_string_append(out, "},\n");
+}
+
+static void append_window(const family *family, const z3d_llama_config *c, z3d_string *out) {
+    bool window = c->sliding_window > 0;
+    if (family->window == NO_WINDOW) return;
+    if (window)
+        append_int(out, "sliding_window", c->sliding_window);
+    else
+        z3d_string_append(out, "  \"sliding_window\": null,\n");
+    if (family->window == OPTIONAL_WINDOW) {
+        z3d_string_append(out, "  \"use_sliding_window\": %s,\n", window ? "true" : "false");
+        append_int(out, "max_window_layers", window ? 0 : c->num_layers);
+    }
+}
+
+static z3d_status append_config(const z3d_config *config, z3d_string *out) {
+    z3d_llama_config c = z3d_llama_config_of(config);
+    const family *family = family_of(&c);
+    if (!family)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "no model of Hugging Face has both model.attention_bias (Qwen2) and "
+                         "model.qk_norm (Qwen3)");
+    z3d_string_append(out, "  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n",
+                      family->architecture, family->name);
+    append_int(out, "num_hidden_layers", c.num_layers);
+    append_int(out, "hidden_size", c.hidden_size);
+    append_int(out, "num_attention_heads", c.num_heads);
+    append_int(out, "num_key_value_heads", c.num_key_value_heads);
+    append_int(out, "head_dim", c.head_dim);
+    append_int(out, "intermediate_size", c.intermediate_size);
+    append_int(out, "vocab_size", c.vocab_size);
+    append_int(out, "max_position_embeddings", c.seq_length);
+    z3d_string_append(out, "  \"hidden_act\": \"silu\",\n");
+    append_float(out, "  ", "rms_norm_eps", c.rms_norm_eps);
+    append_float(out, ",\n  ", "rope_theta", c.rope.theta);
+    z3d_string_append(out, ",\n");
+    append_scaling(&c.rope, out);
+    append_window(family, &c, out);
+    z3d_string_append(out, "  \"tie_word_embeddings\": %s,\n",
+                      c.tie_word_embeddings ? "true" : "false");
+    return Z3D_OK;
+}
+
+const z3d_model_interop z3d_llama_interop = {
+    .title = "Llama",
+    .names = (const char *const[]){"llama", "mistral", "qwen2", "qwen3", NULL},
+    .prefix = "model.",
+    .copy = "lm_head.weight",
+    .copied = "embed_tokens.weight",
+    .tokenizer = Z3D_TOKENIZER_HUGGINGFACE,
+    .end_of_text = -1,
+    .ignores = ignores,
+    .view = view,
+    .read = read,
+    .append_config = append_config,
+    .read_shapes = read_shapes,
+};

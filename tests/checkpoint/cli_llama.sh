@@ -1,0 +1,47 @@
+#!/bin/sh
+# A Llama from training to Hugging Face's folder in shards, back, to text and to training again.
+. "$(dirname "$0")/../cli/lib.sh"
+
+printf 'It was the best of times, it was the worst of times. ' >text.txt
+expect 0 "$ZERO3D" data tokenize text.txt --output train.bin
+cat >run.yaml <<END
+model:
+  { type: llama, num_layers: 2, hidden_size: 16, num_attention_heads: 4, num_key_value_heads: 2, seq_length: 16,
+    vocab_size: 257, intermediate_size: 44, qk_norm: true, rope_scaling: { rope_type: linear, factor: 2 } }
+train_batch_size: 2
+gradient_accumulation_steps: 1
+data: { train: train.bin }
+training: { steps: 2, threads: 1, gemm: { fp32: sgemm } }
+checkpoint: { interval: 2 }
+run: { dir: run, tensorboard: false }
+END
+expect 0 "$ZERO3D" train run.yaml
+expect 0 "$ZERO3D" checkpoint export run/checkpoints hf --max-shard-size 20KB
+grep -q 'written to hf/model-00001-of-0000[2-9].safetensors ... and config.json, fp32, with the tokenizer$' out ||
+    fail "the export does not say how many shards"
+[ ! -e hf/model.safetensors ] && [ -s hf/model.safetensors.index.json ] || fail "the export is not in shards"
+grep -q '"model_type": "qwen3"' hf/config.json || fail "a Llama with norms of queries and keys is a Qwen3"
+
+# Back: the same tensors, which speak the same. (Only bytes of a run put a begin before a prompt.)
+expect 0 "$ZERO3D" checkpoint import hf back
+expect 1 "$ZERO3D" checkpoint diff run/checkpoints back
+grep -q 'parameters are equal$' out || fail "the imported parameters are others"
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" generate back --prompt "" --tokens 12 --temperature 0
+cp out by-import
+expect 0 "$ZERO3D" generate run/checkpoints --prompt "" --tokens 12 --temperature 0
+cmp -s out by-import || fail "the imported model says something else"
+
+# On to training, on any sizes.
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on checkpoint.init_from=back parallel.tensor_model_parallel_size=2
+expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on2 checkpoint.init_from=back parallel.pipeline_model_parallel_size=2
+
+expect 1 "$ZERO3D" checkpoint export back x.bin --format llm.c
+says 'llm.c has no llama, only GPT-2'
+expect 2 "$ZERO3D" checkpoint export back x --max-shard-size much
+says '--max-shard-size much: expected a size'
+expect 2 "$ZERO3D" checkpoint export back x --max-shard-size 1GB --format llm.c
+says 'has no effect with --format llm.c'
+expect 2 "$ZERO3D" checkpoint verify back --max-shard-size 1GB
+rm hf/model-00001-of-*.safetensors
+expect 1 "$ZERO3D" checkpoint import hf other
+says 'hf/model-00001-of-0000[2-9].safetensors: cannot open it'
