@@ -57,15 +57,22 @@ typedef struct z3d_program_config {
     bool offload_activations;             /* P_a+cpu: checkpoints lie in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
-    bool inference; /* nothing is trained: there is no training step, and neither gradients nor
-                       optimizer states are kept */
-    bool gathered;  /* evaluate, generation: no parameter changed since this mode's gathers ran, so
-                       that what every rank keeps whole is whole already */
+    bool inference; /* only generation: there is neither a training step nor an evaluation, and
+                       neither gradients nor optimizer states are kept */
+    bool without_generation; /* no program of generation, and no room for its caches */
+    bool gathered; /* evaluate, generation: no parameter changed since this mode's gathers ran, so
+                      that what every rank keeps whole is whole already */
     bool
         rough_memory; /* for prices of programs that do not run: buffers are placed in a simple way,
                          so the arena is larger than it need be; its lower bound is what counts */
     z3d_pipeline_config pipeline;
 } z3d_program_config;
+
+/* Whether there is a program of this mode, if the model has the mode. */
+static inline bool z3d_needs_mode(const z3d_program_config *config, z3d_mode mode) {
+    if (config->inference) return z3d_mode_generates(mode);
+    return !z3d_mode_generates(mode) || !config->without_generation;
+}
 
 /* Of a micro-batch: the samples of this place, those of the data ranks before it, all of them. */
 int64_t z3d_samples_of(const z3d_program_config *config, const z3d_mesh *mesh);
@@ -518,7 +525,7 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
 void z3d_program_set_release(z3d_program_set *set);
 /* The mode whose program stands for all in what they have in common: persistent buffers, memory. */
 static inline z3d_mode z3d_program_set_main(const z3d_program_set *set) {
-    return set->config.inference ? Z3D_MODE_EVALUATE : Z3D_MODE_TRAIN;
+    return set->config.inference ? Z3D_MODE_PREFILL : Z3D_MODE_TRAIN;
 }
 
 /* Elements x (N-1)/N that this rank's program moves over `axes` with data of parameters and

@@ -17,11 +17,11 @@ const cli_command *const cli_commands[] = {
     &cli_config, &cli_doctor, &cli_digest,    &cli_trace, &cli_completion, NULL};
 
 static void append_help(z3d_string *text) {
-    z3d_string_append(
-        text,
-        "zero3d %s trains GPT models that do not fit on one device: ZeRO data parallelism x tensor "
-        "x pipeline parallelism.\n\nusage: zero3d COMMAND [arguments]\n\n",
-        cli_version_number());
+    z3d_string_append(text,
+                      "zero3d %s trains GPT-2 and Llama models that do not fit on one device: ZeRO "
+                      "data parallelism x tensor "
+                      "x pipeline parallelism.\n\nusage: zero3d COMMAND [arguments]\n\n",
+                      cli_version_number());
     for (int i = 0; cli_commands[i]; i++)
         z3d_string_append(text, "  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     z3d_string_append(

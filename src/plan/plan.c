@@ -97,7 +97,7 @@ static z3d_status fill(z3d_plan *plan, z3d_config *config, int ranks, int rank) 
     Z3D_TRY(z3d_program_set_create(plan->model, &plan->mesh, &plan->program_config, plan->threads,
                                    true, &plan->set));
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        for (int space = 0; space < Z3D_SPACE_COUNT && plan->set.program[mode]; space++)
             z3d_program_ledger(plan->set.program[mode], (z3d_space)space,
                                &plan->ledger[mode][space]);
     plan->flops = z3d_plan_flops(plan->set.program[Z3D_MODE_TRAIN]);

@@ -68,6 +68,7 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
         int64_t arena = 0, least = 0;
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
             const z3d_program *program = plan->set.program[mode];
+            if (!program) continue;
             if (program->arena[space] > arena) arena = program->arena[space];
             if (program->bound[space] > least) least = program->bound[space];
         }
@@ -153,10 +154,13 @@ static void print_work(const z3d_plan *plan, z3d_string *out) {
                       "FLOPs", z3d_format_count(plan->flops, flops, sizeof flops),
                       plan->set.layout->stages > 1 ? ", average of the pipeline stages" : "",
                       z3d_format_count(formula, model, sizeof model));
-    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-        z3d_string_append(out, "  %-21s %16d  instructions, %d buffers\n",
-                          z3d_mode_name((z3d_mode)mode), plan->set.program[mode]->num_instructions,
-                          plan->set.program[mode]->num_buffers);
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        const z3d_program *program = plan->set.program[mode];
+        if (program)
+            z3d_string_append(out, "  %-21s %16d  instructions, %d buffers\n",
+                              z3d_mode_name((z3d_mode)mode), program->num_instructions,
+                              program->num_buffers);
+    }
     const char *classes = plan->set.layout->stages > 1
                               ? "and one of each pipeline stage, which stands for its ranks"
                               : "of which one stands for all ranks: they differ in the rank only";

@@ -39,6 +39,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .checkpoint_every = checkpoint_every(config),
         .partition_activations = config->activation_checkpointing_partition_activations,
         .offload_activations = config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON,
+        .without_generation = !config->generate_prompt || !*config->generate_prompt,
         .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,

@@ -74,6 +74,11 @@ void z3d_timeline_title(const z3d_model *model, const z3d_mesh *mesh,
         program->accumulation, z3d_schedule_name(program->pipeline.schedule));
 }
 
+/* Between rows, where they are high enough. */
+static double gap_of(const z3d_timeline_picture *p) {
+    return p->height < 12 ? 0 : 1;
+}
+
 /* ---- rectangles ---- */
 
 static double x_of(const z3d_timeline_picture *p, double seconds) {
@@ -103,7 +108,8 @@ static void draw_piece(z3d_timeline_picture *p, int row) {
     z3d_string_append(&p->work,
                       "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
                       "fill=\"%s\">",
-                      x, y + 1, width, p->height - 2, works[of->kind].shade[shade]);
+                      x, y + gap_of(p), width, p->height - 2 * gap_of(p),
+                      works[of->kind].shade[shade]);
     append_tip(&p->work, of);
     z3d_string_append(&p->work, "</rect>\n");
     if (of->micro >= 0 && width > 16 && p->height >= 24)
@@ -126,14 +132,14 @@ static void take_work(z3d_timeline_picture *p, const z3d_timeline_span *span) {
 void z3d_timeline_picture_take(z3d_timeline_picture *p, const z3d_timeline_span *span) {
     double x = x_of(p, span->begin), width = x_of(p, span->end) - x;
     bool exposed = span->kind == Z3D_TIMELINE_EXPOSED; /* its work stays visible */
-    double above = exposed ? 0.6 * p->height : 1;
+    double above = exposed ? 0.6 * p->height : gap_of(p);
     if ((int)span->kind < WORKS)
         take_work(p, span);
     else if (width >= least)
         z3d_string_append(&p->wait,
                           "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" "
                           "fill=\"%s\"/>\n",
-                          x, y_of(p, span->row) + above, width, p->height - 1 - above,
+                          x, y_of(p, span->row) + above, width, p->height - gap_of(p) - above,
                           exposed ? wait_colour : bubble_colour);
 }
 

@@ -308,7 +308,8 @@ static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64
 static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage, int64_t batch,
                                 double share, int64_t *bytes, bool *fits) {
     char *all;
-    Z3D_TRY(z3d_new((size_t)z3d_world_size(trainer->world), 1, "who has room", &all));
+    z3d_status made = z3d_new((size_t)z3d_world_size(trainer->world), 1, "who has room", &all);
+    Z3D_TRY(z3d_trainer_agree(trainer, made));
     trainer->config->zero_optimization_stage = stage;
     z3d_status status = z3d_trainer_make_program(trainer);
     trainer->program.inference = true;

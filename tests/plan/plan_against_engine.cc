@@ -89,7 +89,9 @@ Outcome plan(const std::string &text, int ranks, int rank) {
     if (out.status != Z3D_OK) out.message = z3d_error_message();
     for (int space = 0; space < Z3D_SPACE_COUNT && made; space++) {
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
-            out.arena[space] = std::max(out.arena[space], made->set.program[mode]->arena[space]);
+            if (made->set.program[mode])
+                out.arena[space] =
+                    std::max(out.arena[space], made->set.program[mode]->arena[space]);
         out.ledger[space] = made->ledger[Z3D_MODE_TRAIN][space];
     }
     z3d_plan_destroy(made);

@@ -67,7 +67,7 @@ TEST(Gather, ByTimeWhereAMachineIsDescribed) {
     z3d_hardware tight = slow_network(double(c.price[0].arena + c.price[1].arena) / 2 / 1048576);
     expect(choose(&tight, nullptr), Z3D_PIPELINE_GATHER_PER_MICROBATCH, "only per_microbatch fits");
     z3d_hardware tiny = slow_network(1);
-    expect(choose(&tiny, nullptr), Z3D_PIPELINE_GATHER_PER_STEP, "neither fits");
+    expect(choose(&tiny, nullptr), Z3D_PIPELINE_GATHER_PER_MICROBATCH, "neither fits");
 }
 
 TEST(Gather, ByMemoryInARun) {

@@ -157,9 +157,11 @@ static void add_persistent(struct builder *b) {
     z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
                        z3d_traces_scratch(p->traces, p->model, p->layout), "kernel", "scratch", -1);
     for (int m = 0; m < c->accumulation; m++)
-        for (int f = 0; f < p->model->num_fields; f++)
-            z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, z3d_program_batch_bytes(p, m, f), "batch",
-                               p->model->field[f].name, m);
+        for (int f = 0; f < p->model->num_fields; f++) {
+            int buffer = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, 1, "batch",
+                                            p->model->field[f].name, m);
+            if (buffer >= 0) p->buffer[buffer].bytes = z3d_program_batch_bytes(p, m, f);
+        }
     for (int g = 0; g < p->model->num_groups; g++) {
         for (int part = 0; part < Z3D_PART_COUNT; part++) {
             int buffer =

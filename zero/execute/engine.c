@@ -168,7 +168,8 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
         engine->gathered[mode] ? &engine->again_executor[mode] : &engine->executor[mode];
     if (!engine->set.program[mode])
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
-    executor->trace = engine->step <= engine->config.trace_steps ? engine->trace : NULL;
+    bool traced = engine->step - engine->first_step <= engine->config.trace_steps;
+    executor->trace = traced ? engine->trace : NULL;
     trace_waits(executor, true);
     z3d_status status = z3d_executor_run(executor, host);
     trace_waits(executor, false);
@@ -272,7 +273,7 @@ void z3d_engine_get_state(const z3d_engine *engine, z3d_engine_state *out) {
 }
 
 void z3d_engine_set_state(z3d_engine *engine, const z3d_engine_state *state) {
-    engine->step = state->step;
+    engine->step = engine->first_step = state->step;
     engine->optimizer_step = state->optimizer_step;
     engine->skipped_in_a_row = state->skipped_in_a_row;
     if (!engine->config.scaler.dynamic) return;

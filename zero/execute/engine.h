@@ -19,6 +19,7 @@ struct z3d_engine {
     int64_t mailbox_bytes;
     z3d_loss_scale loss_scale;
     int64_t step, optimizer_step, skipped_in_a_row;
+    int64_t first_step; /* the step before this start's first */
     FILE *digest, *trace;
 };
 

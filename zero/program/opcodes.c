@@ -257,6 +257,7 @@ int64_t z3d_program_batch_bytes(const z3d_program *program, int micro, int field
     int64_t most = 0;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
         if (!z3d_model_has_mode(model, (z3d_mode)mode)) continue;
+        if (!z3d_needs_mode(&program->config, (z3d_mode)mode)) continue;
         if (micro > 0 && z3d_mode_generates((z3d_mode)mode)) continue;
         int64_t bytes = z3d_samples_in_mode(&program->config, (z3d_mode)mode) *
                         model->field[field].bytes_per_sample[mode];

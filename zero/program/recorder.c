@@ -262,6 +262,7 @@ z3d_status z3d_traces_record(const z3d_model *model, const z3d_layout *layout,
                                             layout->tensor_index, &tensor),
                  end);
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
+        if (!z3d_needs_mode(config, (z3d_mode)mode)) continue;
         for (int u = 0; u < model->num_units && z3d_model_has_mode(model, (z3d_mode)mode); u++) {
             z3d_trace *trace = &traces->trace[(size_t)mode * per_mode +
                                               (size_t)model->unit[u].kind * Z3D_CALL_COUNT];

@@ -24,7 +24,7 @@ static z3d_status build_mode(z3d_program_set *set, z3d_mode mode) {
     z3d_program_config again = set->config;
     again.gathered = true;
     if (!z3d_model_has_mode(set->model, mode)) return Z3D_OK;
-    if (mode == Z3D_MODE_TRAIN && set->config.inference) return Z3D_OK;
+    if (!z3d_needs_mode(&set->config, mode)) return Z3D_OK;
     Z3D_TRY(z3d_program_build(set->model, set->layout, set->traces, &set->mesh, &set->config, mode,
                               &set->program[mode]));
     if (!relies_on_gathers(set->layout, mode)) return Z3D_OK;
@@ -111,6 +111,8 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
     if (set->timetables) set->config.pipeline.timetables = set->timetables;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) Z3D_TRY(build_mode(set, (z3d_mode)mode));
     int count = list_programs(set, all);
+    if (count == 0)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     set->classes =
         world > BUILT_APART ||
         world * set->program[z3d_program_set_main(set)]->num_instructions > MAX_PLAYED_INSTRUCTIONS;

@@ -313,6 +313,11 @@ static void read_scaling(const reader *r, const z3d_json *rope, z3d_config *c) {
 /* Newer versions have all of it in rope_parameters, older ones the base beside rope_scaling. */
 static void read_rope(const reader *r, z3d_config *c) {
     const z3d_json *rope = value_of(r->root, "rope_parameters");
+    if (rope && value_of(r->root, "rope_scaling"))
+        z3d_problems_add(
+            r->problems,
+            Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                      "rope_scaling: rope_parameters is there, too; leave one of them"));
     if (!rope) rope = value_of(r->root, "rope_scaling");
     read_float(r, r->root, "rope_theta", 10000, &c->model_rope_theta);
     if (!rope) return;

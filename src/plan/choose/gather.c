@@ -26,7 +26,7 @@ static z3d_status price(z3d_config *config, int ranks, const z3d_hardware *hardw
 }
 
 static int faster(const z3d_gather_price *price, z3d_string *why) {
-    bool fits = price[1].fits || !price[0].fits, quicker = price[1].seconds < price[0].seconds;
+    bool fits = price[1].fits, quicker = price[1].seconds < price[0].seconds;
     char least[32], more[32];
     z3d_format_bytes(price[0].arena, least, sizeof least);
     z3d_format_bytes(price[1].arena, more, sizeof more);
@@ -94,8 +94,9 @@ z3d_status z3d_choose_gather(z3d_config *config, int ranks, int threads,
     else if (status == Z3D_OK && open && room)
         status = weigh(config, ranks, threads, room, &way, why);
     else if (open)
-        z3d_string_append(why, "per_microbatch, which needs least memory; a run decides by the "
-                               "memory that it finds, plan --hardware FILE by time");
+        z3d_string_append(why, "per_microbatch, which needs least memory; a run decides by "
+                               "training.hardware, if that is set, else by the memory that it "
+                               "finds; plan --hardware FILE by time");
     config->zero_optimization_pipeline_gather = open ? ways[way] : given;
     if (why->failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a line of text");
     return status;

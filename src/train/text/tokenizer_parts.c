@@ -46,8 +46,8 @@ static z3d_status for_each(reader *r, const z3d_json *part, const char *list, re
     if (is_none(part)) return Z3D_OK;
     if (!has_text(part, "type", "Sequence")) return read(r, part);
     const z3d_json *all = z3d_json_member(part, list);
-    for (const z3d_json *m = all ? all->first : NULL; m; m = m->next)
-        Z3D_TRY(for_each(r, m, list, read));
+    if (!all || all->type != Z3D_JSON_ARRAY) return refuse(r, part, "its list is missing");
+    for (const z3d_json *m = all->first; m; m = m->next) Z3D_TRY(for_each(r, m, list, read));
     return Z3D_OK;
 }
 
