@@ -345,3 +345,12 @@ z3d_status z3d_json_get_text(const z3d_json *object, const char *key, const char
     *out = value->text;
     return Z3D_OK;
 }
+
+bool z3d_json_is_none(const z3d_json *value) {
+    return !value || value->type == Z3D_JSON_NULL;
+}
+
+bool z3d_json_flag(const z3d_json *object, const char *key, bool missing) {
+    const z3d_json *m = z3d_json_member(object, key);
+    return m && m->type == Z3D_JSON_BOOL ? m->truth : missing;
+}

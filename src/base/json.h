@@ -55,4 +55,9 @@ z3d_status z3d_json_get_text(const z3d_json *object, const char *key, const char
 /* This value as an integer >= 0; false if it is not one. */
 bool z3d_json_int(const z3d_json *value, int64_t *out);
 
+/* Not there, or null. */
+bool z3d_json_is_none(const z3d_json *value);
+/* A boolean member; `missing` if there is none. */
+bool z3d_json_flag(const z3d_json *object, const char *key, bool missing);
+
 #endif

@@ -4,18 +4,8 @@
 
 #include "src/train/text/bpe.h"
 
-static bool is_none(const z3d_json *m) {
-    return !m || m->type == Z3D_JSON_NULL;
-}
-
 static bool is_text(const z3d_json *m, const char *text) {
     return m && m->type == Z3D_JSON_STRING && strcmp(m->text, text) == 0;
-}
-
-/* A member that is not there has the value `missing`. */
-static bool flag(const z3d_json *object, const char *key, bool missing) {
-    const z3d_json *m = z3d_json_member(object, key);
-    return m && m->type == Z3D_JSON_BOOL ? m->truth : missing;
 }
 
 static z3d_status refuse(const char *path, const z3d_json *part, const char *what) {
@@ -31,12 +21,12 @@ static z3d_status check_model(const z3d_json *model, const char *path) {
         return Z3D_ERROR(
             Z3D_ERR_UNSUPPORTED, "%s:%lld: \"model\" of type %.40s is not supported; only BPE is",
             path, (long long)model->line, type->type == Z3D_JSON_STRING ? type->text : "(none)");
-    bool none = is_none(dropout) ||
+    bool none = z3d_json_is_none(dropout) ||
                 (dropout->type == Z3D_JSON_NUMBER && !strpbrk(dropout->text, "123456789"));
     if (!none) return refuse(path, dropout, "it must be null");
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         const z3d_json *m = z3d_json_member(model, marks[i]);
-        if (!is_none(m) && !is_text(m, "")) return refuse(path, m, "it must be null");
+        if (!z3d_json_is_none(m) && !is_text(m, "")) return refuse(path, m, "it must be null");
     }
     return Z3D_OK;
 }
@@ -92,14 +82,14 @@ static z3d_status add_tokens(z3d_vocabulary *v, const z3d_json *tokens, const ch
 /* What has no token of its own: bytes' tokens, then the unknown token, else nothing. */
 static z3d_status read_unknown(z3d_vocabulary *v, const z3d_json *model, const char *path) {
     const z3d_json *unknown = z3d_json_member(model, "unk_token");
-    bool fallback = flag(model, "byte_fallback", false);
+    bool fallback = z3d_json_flag(model, "byte_fallback", false);
     int byte = 0, missing = fallback || v->byte_level ? z3d_vocabulary_set_bytes(v, &byte) : 0;
     if (v->byte_level && fallback && missing > 0)
         return refuse(path, z3d_json_member(model, "byte_fallback"),
                       "with ByteLevel it must be false");
-    v->fuse_unknown = flag(model, "fuse_unk", false);
-    v->ignore_merges = flag(model, "ignore_merges", false);
-    if (is_none(unknown)) return Z3D_OK;
+    v->fuse_unknown = z3d_json_flag(model, "fuse_unk", false);
+    v->ignore_merges = z3d_json_flag(model, "ignore_merges", false);
+    if (z3d_json_is_none(unknown)) return Z3D_OK;
     if (unknown->type == Z3D_JSON_STRING)
         v->unknown = z3d_vocabulary_find(v, unknown->text, unknown->length);
     if (v->unknown >= 0) return Z3D_OK;
@@ -164,18 +154,18 @@ static z3d_status add_added(z3d_bpe_tokenizer *t, const z3d_json *m, const char 
     if (!content || content->type != Z3D_JSON_STRING || content->length == 0)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: added token %lld has no \"content\"", path,
                          (long long)m->line, (long long)id);
-    if (flag(m, "single_word", false))
+    if (z3d_json_flag(m, "single_word", false))
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                          "%s:%lld: added token %.40s: \"single_word\" is not supported; it must "
                          "be false",
                          path, (long long)m->line, content->text);
     Z3D_TRY(place_added(&t->vocabulary, m, (int32_t)id, content->text, path));
-    bool special = flag(m, "special", false);
+    bool special = z3d_json_flag(m, "special", false);
     int flags = (special ? Z3D_ADDED_SPECIAL : 0) |
-                (flag(m, "lstrip", false) ? Z3D_ADDED_LSTRIP : 0) |
-                (flag(m, "rstrip", false) ? Z3D_ADDED_RSTRIP : 0);
-    return z3d_bpe_tokenizer_mark(t, (int32_t)id, content->text, flag(m, "normalized", !special),
-                                  flags);
+                (z3d_json_flag(m, "lstrip", false) ? Z3D_ADDED_LSTRIP : 0) |
+                (z3d_json_flag(m, "rstrip", false) ? Z3D_ADDED_RSTRIP : 0);
+    return z3d_bpe_tokenizer_mark(t, (int32_t)id, content->text,
+                                  z3d_json_flag(m, "normalized", !special), flags);
 }
 
 /* ---- all ---- */

@@ -16,10 +16,6 @@ typedef struct reader {
 
 typedef z3d_status read_part(reader *r, const z3d_json *part);
 
-static bool is_none(const z3d_json *m) {
-    return !m || m->type == Z3D_JSON_NULL;
-}
-
 /* "" when it is not there, or no text. */
 static const char *text_of(const z3d_json *object, const char *key) {
     const z3d_json *m = z3d_json_member(object, key);
@@ -30,11 +26,6 @@ static bool has_text(const z3d_json *object, const char *key, const char *text) 
     return strcmp(text_of(object, key), text) == 0;
 }
 
-static bool flag(const z3d_json *object, const char *key, bool missing) {
-    const z3d_json *m = z3d_json_member(object, key);
-    return m && m->type == Z3D_JSON_BOOL ? m->truth : missing;
-}
-
 static z3d_status refuse(const reader *r, const z3d_json *part, const char *what) {
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s:%lld: \"%s\" of type %.40s is not supported%s%s",
                      r->path, (long long)part->line, r->stage, text_of(part, "type"),
@@ -43,7 +34,7 @@ static z3d_status refuse(const reader *r, const z3d_json *part, const char *what
 
 /* Each part of a Sequence, or the one. */
 static z3d_status for_each(reader *r, const z3d_json *part, const char *list, read_part *read) {
-    if (is_none(part)) return Z3D_OK;
+    if (z3d_json_is_none(part)) return Z3D_OK;
     if (!has_text(part, "type", "Sequence")) return read(r, part);
     const z3d_json *all = z3d_json_member(part, list);
     if (!all || all->type != Z3D_JSON_ARRAY) return refuse(r, part, "its list is missing");
@@ -115,7 +106,7 @@ static z3d_status read_split(reader *r, const z3d_json *part) {
     for (size_t i = 0; i < sizeof behaviours / sizeof *behaviours; i++)
         if (has_text(part, "behavior", behaviours[i].name))
             return add_pattern(r, part, *regex ? regex : text, !*regex, behaviours[i].behaviour,
-                               flag(part, "invert", false));
+                               z3d_json_flag(part, "invert", false));
     return refuse(r, part, "its behavior must be Isolated, Removed or MergedWithPrevious");
 }
 
@@ -123,13 +114,13 @@ static z3d_status read_byte_level(reader *r, const z3d_json *part) {
     z3d_bpe_tokenizer *t = r->t;
     bool first = z3d_splitters_count(t->splitters) == 0 && t->spaces.count == 0;
     r->byte_level = true;
-    if (flag(part, "add_prefix_space", true)) {
+    if (z3d_json_flag(part, "add_prefix_space", true)) {
         if (!first) return refuse(r, part, "behind other stages add_prefix_space must be false");
         Z3D_TRY(add_rewrite(
             r, part, &t->spaces,
             (z3d_rewrite){.kind = Z3D_REWRITE_PREPEND, .into = " ", .if_missing = true}));
     }
-    if (flag(part, "use_regex", true))
+    if (z3d_json_flag(part, "use_regex", true))
         return z3d_splitters_add_function(t->splitters, z3d_gpt2_word);
     return Z3D_OK;
 }
@@ -138,7 +129,7 @@ static z3d_status read_byte_level(reader *r, const z3d_json *part) {
 static z3d_status read_metaspace(reader *r, const z3d_json *part) {
     z3d_bpe_tokenizer *t = r->t;
     const char *scheme = text_of(part, "prepend_scheme");
-    if (!*scheme) scheme = flag(part, "add_prefix_space", true) ? "always" : "never";
+    if (!*scheme) scheme = z3d_json_flag(part, "add_prefix_space", true) ? "always" : "never";
     if (z3d_splitters_count(t->splitters) > 0 || t->spaces.count > 0)
         return refuse(r, part, "it must be the first stage");
     if (!has_text(part, "replacement", Z3D_SPACE_MARK))
@@ -152,7 +143,7 @@ static z3d_status read_metaspace(reader *r, const z3d_json *part) {
                                           .into = Z3D_SPACE_MARK,
                                           .if_missing = true}));
     t->first_only = strcmp(scheme, "first") == 0;
-    if (!flag(part, "split", true)) return Z3D_OK;
+    if (!z3d_json_flag(part, "split", true)) return Z3D_OK;
     return add_pattern(r, part, "\\x{2581}[^\\x{2581}]*|[^\\x{2581}]+", false, Z3D_SPLIT_ISOLATED,
                        false);
 }
@@ -165,7 +156,8 @@ static z3d_status read_pre_tokenizer(reader *r, const z3d_json *part) {
     if (has_text(part, "type", "ByteLevel")) return read_byte_level(r, part);
     if (has_text(part, "type", "Metaspace")) return read_metaspace(r, part);
     if (has_text(part, "type", "Digits"))
-        return add_pattern(r, part, flag(part, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
+        return add_pattern(r, part,
+                           z3d_json_flag(part, "individual_digits", false) ? "\\p{N}" : "\\p{N}+",
                            false, Z3D_SPLIT_ISOLATED, false);
     return refuse(r, part, "ByteLevel, Split, Digits and Metaspace are");
 }
@@ -194,8 +186,8 @@ static z3d_status read_decoder(reader *r, const z3d_json *part) {
         t->byte_tokens = true;
     } else if (has_text(part, "type", "Metaspace")) {
         t->unmark = true;
-        t->strip =
-            !has_text(part, "prepend_scheme", "never") && flag(part, "add_prefix_space", true);
+        t->strip = !has_text(part, "prepend_scheme", "never") &&
+                   z3d_json_flag(part, "add_prefix_space", true);
     } else if (has_text(part, "type", "Replace") && has_text(part, "content", " ") &&
                has_text(z3d_json_member(part, "pattern"), "String", Z3D_SPACE_MARK)) {
         t->unmark = true;
@@ -209,7 +201,7 @@ static z3d_status read_decoder(reader *r, const z3d_json *part) {
 
 static z3d_status read_decoders(reader *r) {
     const z3d_json *decoder = z3d_json_member(r->root, "decoder");
-    if (is_none(decoder) && !r->byte_level)
+    if (z3d_json_is_none(decoder) && !r->byte_level)
         return Z3D_ERROR(
             Z3D_ERR_UNSUPPORTED,
             "%s: no \"pre_tokenizer\" of type ByteLevel and no \"decoder\": how tokens "
