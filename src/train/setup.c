@@ -324,7 +324,7 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
     return status;
 }
 
-/* Parameters that every rank has whole need no collectives: stage 0 if there is room. Of the batch
+/* Parameters that every rank has whole are read where they lie: stage 0 if there is room. Of the batch
  * as much as half of the room holds, because the rest belongs to others; one prompt may have all of
  * it. Collective, agreed. */
 static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t prompts,
@@ -334,7 +334,7 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
     const int replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
     const int64_t given = trainer->config->generate_batch;
     const int64_t configured = trainer->config->zero_optimization_stage;
-    const int64_t stages[] = {stage_given || replicas == 1 ? configured : 0, configured};
+    const int64_t stages[] = {stage_given ? configured : 0, configured};
     int64_t most = (prompts + replicas - 1) / replicas, bytes = 0;
     bool fits = false;
     if (most > (given == Z3D_AUTO ? LARGEST : given)) most = given == Z3D_AUTO ? LARGEST : given;
