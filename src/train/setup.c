@@ -324,9 +324,9 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
     return status;
 }
 
-/* Parameters that every rank has whole are read where they lie: stage 0 if there is room. Of the batch
- * as much as half of the room holds, because the rest belongs to others; one prompt may have all of
- * it. Collective, agreed. */
+/* Parameters that every rank has whole are read where they lie: stage 0 if there is room. Of the
+ * batch as much as half of the room holds, because the rest belongs to others; one prompt may have
+ * all of it. Collective, agreed. */
 static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t prompts,
                                    bool stage_given) {
     enum { LARGEST = 32 };

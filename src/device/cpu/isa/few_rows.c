@@ -6,14 +6,17 @@
 #include "src/device/cpu/isa/lanes.h"
 
 enum {
-    COLS = 4,                /* of C, in one strip */
-    ROWS = 4 / LANE_VECTORS, /* of A at a time: as many sums as fit the registers */
-    STRIPS = 16              /* that one thread takes at a time */
+    COLS = 4,                 /* of C, in one strip */
+    ROWS = 4 / LANE_VECTORS,  /* of A at a time: as many sums as fit the registers */
+    STRIPS = 16,              /* that one thread takes at a time */
+    STEP = Z3D_FEW_ROWS_STEP, /* elements of a sum at a time, */
+    PARTS = 2 * LANE_VECTORS, /* in vectors */
+    AHEAD = 2048              /* bytes of B between fetching and using them */
 };
 
 typedef struct product {
     const z3d_gemm *gemm;
-    float *wide;    /* A[m, k] in fp32, in scratch, where it is not in fp32 itself */
+    float *wide;    /* A[m, lda] as load_step has it, in scratch, where it is not in fp32 itself */
     const float *a; /* fp32[m, lda] */
     int64_t lda;
 } product;
@@ -25,78 +28,92 @@ typedef struct tile {
     const char *fetch[COLS]; /* what will be read next, of the same length as b */
 } tile;
 
-typedef uint16_t half_vector __attribute__((vector_size(VECTOR_BYTES / 2), may_alias, aligned(2)));
-typedef uint32_t word_vector __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef uint32_t word_vector __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(2)));
 
-/* VECTOR elements of any type. */
-static inline __attribute__((always_inline)) vector load_any(const char *from, z3d_dtype dtype) {
-    if (dtype == Z3D_F32) return LOAD_VECTOR(from);
-    if (dtype == Z3D_BF16)
-        return (vector)(__builtin_convertvector(*(const half_vector *)from, word_vector) << 16);
-    vector out;
-    widen_f16((float *)&out, (const uint16_t *)from, VECTOR);
-    return out;
-}
-
-/* sum[row][col] += a[row] b[col], LANES elements of each from `at` on. */
-static inline __attribute__((always_inline)) void
-add_products(lanes (*restrict sum)[COLS], const tile *with, int rows, int64_t at, z3d_dtype dtype) {
+/* STEP elements of any type. Of bf16 the even ones are the first half, the odd ones the second: a
+ * word is two elements, and each is widened by one instruction. */
+static inline __attribute__((always_inline)) void load_step(vector *out, const char *from,
+                                                            z3d_dtype dtype) {
+    if (dtype == Z3D_F16) {
+        widen_f16((float *)out, (const uint16_t *)from, STEP);
+    } else if (dtype == Z3D_F32) {
+#pragma GCC unroll 8
+        for (int j = 0; j < PARTS; j++) out[j] = LOAD_VECTOR(from + j * VECTOR_BYTES);
+    } else {
 #pragma GCC unroll 4
-    for (int j = 0; j < LANE_VECTORS; j++) {
-        const int64_t i = at + j * VECTOR;
-        vector a[ROWS];
-#pragma GCC unroll 4
-        for (int row = 0; row < rows; row++) a[row] = LOAD_VECTOR(with->a[row] + i);
-#pragma GCC unroll 4
-        for (int col = 0; col < COLS; col++) {
-            const vector b = load_any(with->b[col] + i * (dtype == Z3D_F32 ? 4 : 2), dtype);
-#pragma GCC unroll 4
-            for (int row = 0; row < rows; row++) sum[row][col].v[j] += a[row] * b;
+        for (int j = 0; j < LANE_VECTORS; j++) {
+            const word_vector words = *(const word_vector *)(from + j * VECTOR_BYTES);
+            out[j] = (vector)(words << 16);
+            out[LANE_VECTORS + j] = (vector)(words & 0xffff0000u);
         }
     }
 }
 
-/* The last elements, fewer than LANES: copied to where zeros follow. */
+/* sum[row][col] += a[row] b[col] for some columns, STEP elements of each from `at` on. */
+static inline __attribute__((always_inline)) void add_products(lanes (*restrict sum)[COLS],
+                                                               const tile *with, int rows,
+                                                               int first, int cols, int64_t at,
+                                                               z3d_dtype dtype) {
+#pragma GCC unroll 4
+    for (int col = first; col < first + cols; col++) {
+        vector b[PARTS];
+        load_step(b, with->b[col] + at * (dtype == Z3D_F32 ? 4 : 2), dtype);
+#pragma GCC unroll 4
+        for (int row = 0; row < rows; row++)
+#pragma GCC unroll 8
+            for (int j = 0; j < PARTS; j++)
+                sum[row][col].v[j % LANE_VECTORS] +=
+                    LOAD_VECTOR(with->a[row] + at + j * VECTOR) * b[j];
+    }
+}
+
+/* The last n elements, fewer than STEP: copied to where zeros follow. */
 static inline __attribute__((always_inline)) void add_rest(lanes (*restrict sum)[COLS],
                                                            const tile *with, int rows, int64_t at,
                                                            int64_t n, z3d_dtype dtype) {
-    const int64_t size = dtype == Z3D_F32 ? 4 : 2;
-    float a[ROWS][LANES] = {{0}};
-    char b[COLS][LANES * 4] = {{0}};
+    const int64_t size = dtype == Z3D_F32 ? 4 : 2, wide = dtype == Z3D_F32 ? n : STEP;
+    float a[ROWS][STEP] = {{0}};
+    char b[COLS][STEP * 4] = {{0}};
     tile rest = *with;
     for (int row = 0; row < rows; row++) {
-        memcpy(a[row], with->a[row] + at, (size_t)n * sizeof(float));
+        memcpy(a[row], with->a[row] + at, (size_t)wide * sizeof(float));
         rest.a[row] = a[row];
     }
     for (int col = 0; col < COLS; col++) {
         memcpy(b[col], with->b[col] + at * size, (size_t)(n * size));
         rest.b[col] = b[col];
     }
-    add_products(sum, &rest, rows, 0, dtype);
+    add_products(sum, &rest, rows, 0, COLS, 0, dtype);
 }
 
-/* out[rows][COLS] */
-static inline __attribute__((always_inline)) void multiply(float (*out)[COLS], const tile *with,
-                                                           int rows, int64_t k, z3d_dtype dtype) {
+static inline __attribute__((always_inline)) void fetch(const char *from, int bytes) {
+    for (int line = 0; line < bytes; line += 64) __builtin_prefetch(from + line);
+}
+
+/* out[rows][COLS], `cols` columns at a time. */
+static inline __attribute__((always_inline)) void
+multiply(float (*out)[COLS], const tile *with, int rows, int cols, int64_t k, z3d_dtype dtype) {
+    const int size = dtype == Z3D_F32 ? 4 : 2;
     lanes sum[ROWS][COLS] = {{{{{0}}}}};
     int64_t i = 0;
-    for (; i + LANES <= k; i += LANES) {
 #pragma GCC unroll 4
-        for (int col = 0; col < COLS; col++)
-            __builtin_prefetch(with->fetch[col] + i * (dtype == Z3D_F32 ? 4 : 2));
-        add_products(sum, with, rows, i, dtype);
-    }
+    for (int first = 0; first < COLS; first += cols)
+        for (i = 0; i + STEP <= k; i += STEP) {
+            for (int col = first; col < first + cols; col++)
+                fetch(with->fetch[col] + i * size, STEP * size);
+            add_products(sum, with, rows, first, cols, i, dtype);
+        }
     if (i < k) add_rest(sum, with, rows, i, k - i, dtype);
     for (int row = 0; row < rows; row++) lanes_totals(out[row], sum[row]);
 }
 
-/* One row alone needs no registers for others. */
+/* One row alone needs no registers for others, and reads B as one stream. */
 static inline __attribute__((always_inline)) void
 multiply_rows(float (*out)[COLS], const tile *with, int64_t rows, int64_t k, z3d_dtype dtype) {
     if (rows == 1)
-        multiply(out, with, 1, k, dtype);
+        multiply(out, with, 1, 1, k, dtype);
     else
-        multiply(out, with, ROWS, k, dtype);
+        multiply(out, with, ROWS, COLS, k, dtype);
 }
 
 static void multiply_any(float (*out)[COLS], const tile *with, int64_t rows, int64_t k,
@@ -127,18 +144,23 @@ static void finish(const z3d_gemm *gemm, float (*sum)[COLS], int64_t col) {
     }
 }
 
-/* The next strip's rows are fetched in turns, while the groups of A's rows are multiplied: reading
- * goes on while the threads compute. */
+/* What follows B's row `from`, with one row of A. With more, the next strip's rows are fetched in
+ * turns, while the groups of A's rows are multiplied: reading goes on while the threads compute. */
+static const char *next_of(const z3d_gemm *gemm, int64_t row, int64_t col, int j) {
+    const int64_t groups = (gemm->m + ROWS - 1) / ROWS;
+    const int64_t ahead = gemm->m > 1 && j % groups == row / ROWS ? COLS : 0;
+    const char *from =
+        element(gemm->b, gemm->dtype, min_int64(col + j + ahead, gemm->n - 1) * gemm->ldb);
+    return gemm->m > 1 ? from : (const char *)((uintptr_t)from + AHEAD);
+}
+
 static tile tile_at(const product *p, int64_t row, int64_t col) {
     const z3d_gemm *gemm = p->gemm;
-    const int64_t groups = (gemm->m + ROWS - 1) / ROWS;
     tile out;
     for (int i = 0; i < ROWS; i++) out.a[i] = p->a + min_int64(row + i, gemm->m - 1) * p->lda;
     for (int j = 0; j < COLS; j++) {
-        const int64_t next = j % groups == row / ROWS ? COLS : 0;
         out.b[j] = element(gemm->b, gemm->dtype, min_int64(col + j, gemm->n - 1) * gemm->ldb);
-        out.fetch[j] =
-            element(gemm->b, gemm->dtype, min_int64(col + j + next, gemm->n - 1) * gemm->ldb);
+        out.fetch[j] = next_of(gemm, row, col, j);
     }
     return out;
 }
@@ -160,8 +182,14 @@ static void widen_rows(const void *context, int64_t first, int64_t end) {
     const product *p = context;
     const z3d_gemm *gemm = p->gemm;
     for (int64_t row = first; row < end; row++)
-        widen(p->wide + row * gemm->k, element(gemm->a, gemm->dtype, row * gemm->lda), gemm->dtype,
-              gemm->k);
+        for (int64_t i = 0; i < gemm->k; i += STEP) {
+            const int64_t n = min_int64(STEP, gemm->k - i);
+            uint16_t from[2 * STEP] = {0}; /* as wide as the widest type */
+            vector to[PARTS];
+            memcpy(from, element(gemm->a, gemm->dtype, row * gemm->lda + i), (size_t)n * 2);
+            load_step(to, (const char *)from, gemm->dtype);
+            memcpy(p->wide + row * p->lda + i, to, sizeof to);
+        }
 }
 
 z3d_status Z3D_CPU_NAME(few_rows_gemm)(z3d_cpu *cpu, const z3d_gemm *gemm) {
@@ -169,7 +197,7 @@ z3d_status Z3D_CPU_NAME(few_rows_gemm)(z3d_cpu *cpu, const z3d_gemm *gemm) {
     if (gemm->dtype != Z3D_F32) {
         REQUIRE_SCRATCH(gemm, cpu, z3d_scratch_few_rows(gemm));
         p.a = p.wide = (float *)cpu->scratch;
-        p.lda = gemm->k;
+        p.lda = z3d_few_rows_stride(gemm);
         for_rows(cpu, gemm->m, gemm->k, widen_rows, &p);
     }
     for_blocks(cpu, (gemm->n + COLS - 1) / COLS, STRIPS, COLS * gemm->k, multiply_strips, &p);

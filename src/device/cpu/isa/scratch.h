@@ -41,9 +41,18 @@ static inline bool z3d_gemm_has_few_rows(const z3d_gemm *kernel) {
            !kernel->transpose_a && !kernel->accumulate;
 }
 
+/* Elements of a sum that it adds at a time. */
+enum { Z3D_FEW_ROWS_STEP = 32 };
+
+/* From a row of A in fp32 to the next, where A is not in fp32 itself. */
+static inline int64_t z3d_few_rows_stride(const z3d_gemm *kernel) {
+    return (kernel->k + Z3D_FEW_ROWS_STEP - 1) / Z3D_FEW_ROWS_STEP * Z3D_FEW_ROWS_STEP;
+}
+
 /* A in fp32. */
 static inline int64_t z3d_scratch_few_rows(const z3d_gemm *kernel) {
-    return kernel->dtype == Z3D_F32 ? 0 : kernel->m * kernel->k * (int64_t)sizeof(float);
+    if (kernel->dtype == Z3D_F32) return 0;
+    return kernel->m * z3d_few_rows_stride(kernel) * (int64_t)sizeof(float);
 }
 
 /* Each pair's angle per position. */
