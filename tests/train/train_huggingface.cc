@@ -159,6 +159,25 @@ TEST_F(Changed, AnotherKindIsRefusedByName) {
                    "its replacement must be U+2581");
 }
 
+TEST_F(Changed, AddedTokensAreAList) {
+    for (const char *other : {"{\"a\":1}", "\"a\"", "0", "false"})
+        expect_refused("gpt2", "\"added_tokens\":[", // what was the list has another name
+                       std::string("\"added_tokens\":") + other + ",\"before\":[",
+                       "\"added_tokens\" is not supported; it must be a list");
+    change("llama3", "\"added_tokens\":[", "\"added_tokens\":null,\"before\":[");
+    Json none(folder.path);
+    EXPECT_EQ(none.message.find("added_tokens"), std::string::npos) << none.message;
+}
+
+TEST_F(Changed, OfTwoKeysTheLastCounts) {
+    change("gpt2", "\"model\":", "\"model\":{\"type\":\"Unigram\"},\"model\":");
+    Json t(folder.path);
+    EXPECT_EQ(t.status, Z3D_OK) << t.message;
+    change("gpt2", "\"dropout\":null", "\"dropout\":null,\"dropout\":0.1");
+    Json last(folder.path);
+    EXPECT_EQ(last.status, Z3D_ERR_UNSUPPORTED);
+}
+
 TEST_F(Changed, BadFilesAreRefusedWithTheirLine) {
     const z3d_status data = Z3D_ERR_DATA;
     expect_refused("llama3", "(?i:", "(?i:(", "the pattern of \"pre_tokenizer\" Split: ", data);
