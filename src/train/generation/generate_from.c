@@ -1,6 +1,7 @@
 /* Text from a checkpoint: uses its own configuration, adapted to the number of ranks. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/train/generation/generate.h"
@@ -302,6 +303,14 @@ static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request
     return z3d_trainer_load_weights(trainer, request->path);
 }
 
+/* A run without an answer leaves no file that would be in the way of the next. */
+static z3d_status close_output(z3d_line_file *output) {
+    struct stat info;
+    if (output->fd >= 0 && fstat(output->fd, &info) == 0 && info.st_size == 0)
+        (void)unlink(output->path);
+    return z3d_line_file_close(output);
+}
+
 /* Collective, agreed. */
 static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *request,
                               z3d_generate_result *result, z3d_generate_totals *totals) {
@@ -320,7 +329,7 @@ static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *
     if (status == Z3D_OK)
         status = continue_prompts(trainer, prompts.prompt, prompts.count, &listener, totals);
     const z3d_kept_error end = z3d_error_keep(status);
-    z3d_status closed = z3d_line_file_close(&output);
+    z3d_status closed = close_output(&output);
     z3d_prompts_free(&prompts);
     z3d_string_free(&listener.line);
     return end.status == Z3D_OK ? z3d_trainer_agree(trainer, closed) : z3d_error_restore(&end);
