@@ -14,7 +14,7 @@ z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     const z3d_model *model = program->model;
     out->batch = z3d_program_samples(program);
-    out->positions = model->positions;
+    out->positions = z3d_cache_positions(&program->config, model);
     out->most = model->tokens[Z3D_MODE_PREFILL];
     out->columns = model->unit[model->num_units - 1].output_elements[Z3D_MODE_DECODE];
     size_t logits = (size_t)(out->batch * out->columns);

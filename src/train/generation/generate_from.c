@@ -297,9 +297,19 @@ static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
                      path);
 }
 
-static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request, int64_t prompts) {
+/* Positions for the longest text that these may become. Equal on all ranks. */
+static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
+    int64_t longest = 1;
+    for (int64_t i = 0; i < count; i++)
+        if (prompt[i].length + prompt[i].tokens > longest)
+            longest = prompt[i].length + prompt[i].tokens;
+    return (longest + Z3D_PREFILL_TOKENS - 1) / Z3D_PREFILL_TOKENS * Z3D_PREFILL_TOKENS;
+}
+
+static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request,
+                       const z3d_prompt *prompt, int64_t count) {
     bool stage = is_assigned(request->assignments, request->count, "zero_optimization.stage");
-    Z3D_TRY(z3d_trainer_setup_generate(trainer, prompts, stage));
+    Z3D_TRY(z3d_trainer_setup_generate(trainer, count, positions_for(prompt, count), stage));
     return z3d_trainer_load_weights(trainer, request->path);
 }
 
@@ -322,7 +332,7 @@ static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *
                          .prompts = &prompts,
                          .output = writes ? &output : NULL};
     z3d_status status = read_prompts(trainer, request->prompts, &prompts);
-    if (status == Z3D_OK) status = load(trainer, request, prompts.count);
+    if (status == Z3D_OK) status = load(trainer, request, prompts.prompt, prompts.count);
     if (status == Z3D_OK && writes) status = z3d_line_file_create(&output, request->output);
     status = z3d_trainer_agree(trainer, status);
     result->prompts = prompts.count;
@@ -341,7 +351,7 @@ static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *r
     listener listener = {.show = request->show, .context = request->context};
     z3d_prompt prompt;
     z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, &prompt));
-    if (status == Z3D_OK) status = load(trainer, request, 1);
+    if (status == Z3D_OK) status = load(trainer, request, &prompt, 1);
     if (status == Z3D_OK) status = continue_one(trainer, &prompt, &listener, totals);
     free(prompt.token);
     z3d_string_free(&listener.line);
