@@ -73,7 +73,7 @@ static z3d_status create(struct bench *b) {
 /* Tokens [first, first + count) of the text. */
 static z3d_status read_tokens(struct bench *b, z3d_mode mode, int first, int count) {
     const int32_t position[2] = {first, count - 1};
-    return z3d_engine_generate(b->engine, mode, b->token + first, position, b->logits);
+    return z3d_engine_generate(b->engine, mode, 0, b->token + first, position, b->logits);
 }
 
 static z3d_status time_prefill(struct bench *b, double *out) {

@@ -73,7 +73,7 @@ double difference(Trainer &t, const Logits &wanted) {
     prompt.resize((size_t)t.model->tokens[Z3D_MODE_PREFILL]);
     for (int32_t i = 0; i < (int32_t)count; i++) {
         const int32_t positions[] = {0, i};
-        EXPECT_Z3D(z3d_engine_generate(t.engine, Z3D_MODE_PREFILL, prompt.data(), positions,
+        EXPECT_Z3D(z3d_engine_generate(t.engine, Z3D_MODE_PREFILL, 0, prompt.data(), positions,
                                        logits.data()));
         for (size_t v = 0; v < vocabulary; v++)
             worst = std::max(

@@ -4,7 +4,7 @@
 enum {
     MODES_TRAIN = 1 << Z3D_MODE_TRAIN,
     MODES_EVALUATE = 1 << Z3D_MODE_EVALUATE,
-    MODES_GENERATE = 1 << Z3D_MODE_PREFILL | 1 << Z3D_MODE_DECODE,
+    MODES_GENERATE = 1 << Z3D_MODE_PREFILL | 1 << Z3D_MODE_PREFILL_SHORT | 1 << Z3D_MODE_DECODE,
     MODES_ANY = MODES_TRAIN | MODES_EVALUATE | MODES_GENERATE,
 };
 
@@ -237,9 +237,13 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
     }
 }
 
-int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode) {
-    if (!z3d_mode_generates(mode)) return config->micro_batch;
+int64_t z3d_samples_in_caches(const z3d_program_config *config) {
     return config->generate_batch ? config->generate_batch : 1;
+}
+
+int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode) {
+    if (z3d_mode_prefills(mode)) return 1;
+    return mode == Z3D_MODE_DECODE ? z3d_samples_in_caches(config) : config->micro_batch;
 }
 
 int64_t z3d_program_samples(const z3d_program *program) {
@@ -282,7 +286,7 @@ int z3d_program_cache_buffer(const z3d_program *program, int unit) {
 
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit) {
     if (!z3d_mode_generates(program->mode) || !z3d_layout_has_unit(program->layout, unit)) return 0;
-    return z3d_program_samples(program) * program->model->unit[unit].cache_elements *
+    return z3d_samples_in_caches(&program->config) * program->model->unit[unit].cache_elements *
            (int64_t)z3d_dtype_size(program->config.dtype);
 }
 

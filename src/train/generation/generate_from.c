@@ -346,10 +346,11 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
     out->batch = trainer->program.generate_batch;
     out->replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
     out->stage = trainer->program.stage;
-    out->prefill =
-        (z3d_generate_rate){totals->tokens[Z3D_MODE_PREFILL], totals->seconds[Z3D_MODE_PREFILL]};
-    out->decode =
-        (z3d_generate_rate){totals->tokens[Z3D_MODE_DECODE], totals->seconds[Z3D_MODE_DECODE]};
+    for (int mode = Z3D_MODE_PREFILL; mode <= Z3D_MODE_DECODE; mode++) {
+        z3d_generate_rate *rate = mode == Z3D_MODE_DECODE ? &out->decode : &out->prefill;
+        rate->tokens += totals->tokens[mode];
+        rate->seconds += totals->seconds[mode];
+    }
 }
 
 static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *request,
