@@ -128,18 +128,20 @@ TEST(Generation, PrefillsWhatItWouldDecode) {
         std::vector<float> prefilled((size_t)(SAMPLES * columns)), decoded, expected(prefilled);
         for (int64_t s : {2, 0, 1}) {
             float *logits = &prefilled[(size_t)(s * columns)];
-            for (int64_t at : {0, 64, 96})
-                if (at < length[(size_t)s])
-                    ASSERT_Z3D(call_one(t, Z3D_MODE_PREFILL_SHORT, s, 1,
-                                        std::vector<int64_t>(SAMPLES, at), length, logits));
+            for (int64_t at : {0, 64, 96}) {
+                const std::vector<int64_t> first(SAMPLES, at);
+                if (at >= length[(size_t)s]) break;
+                ASSERT_Z3D(call_one(t, Z3D_MODE_PREFILL_SHORT, s, 1, first, length, logits));
+            }
         }
         for (int64_t at = 0; at < 150; at++) {
             const std::vector<int64_t> from(SAMPLES, at), until(SAMPLES, at + 1);
             ASSERT_Z3D(call(other, Z3D_MODE_DECODE, from, until, &decoded));
-            for (size_t s = 0; s < SAMPLES; s++)
-                if (length[s] == at + 1)
-                    std::copy_n(&decoded[s * (size_t)columns], columns,
-                                &expected[s * (size_t)columns]);
+            for (size_t s = 0; s < SAMPLES; s++) {
+                if (length[s] != at + 1) continue;
+                const size_t from = s * (size_t)columns;
+                std::copy_n(&decoded[from], columns, &expected[from]);
+            }
         }
         expect_near(expected, prefilled, 1e-4f);
         ASSERT_Z3D(call(t, Z3D_MODE_PREFILL, std::vector<int64_t>(SAMPLES, 0), length, &prefilled));
