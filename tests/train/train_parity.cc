@@ -178,8 +178,8 @@ TEST_P(Parity, GeneratesAsTransformers) {
     sequence.token = text.data(), sequence.length = prompt;
     for (size_t i = 0; i < next.size(); i++) {
         while (sequence.read < sequence.length)
-            ASSERT_Z3D(z3d_decoder_read(
-                &d, z3d_decoder_mode(z3d_decoder_look(&d, one).tokens, d.batch), one));
+            ASSERT_Z3D(
+                z3d_decoder_read(&d, z3d_decoder_mode(&d, z3d_decoder_look(&d, one).unread), one));
         const auto best = std::max_element(d.logits, d.logits + o.vocabulary) - d.logits;
         ASSERT_EQ(best, (int64_t)next[i]) << "token " << i + 1;
         text[(size_t)sequence.length++] = (int32_t)best;
