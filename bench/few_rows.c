@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/parts/read.h"
 #include "src/base/base.h"
 #include "src/device/device.h"
 
@@ -25,23 +26,6 @@ struct bench {
     char *weights, *x, *y, *scratch;
     int64_t scratch_bytes;
 };
-
-static volatile float sink;
-
-/* Sums in 64 lanes. */
-static void read_all(const struct bench *b, int64_t bytes) {
-    float total = 0;
-#pragma omp parallel for num_threads(b->threads) schedule(static) reduction(+ : total)
-    for (int64_t at = 0; at < bytes / 65536; at++) {
-        const float *from = (const float *)(b->weights + at * 65536);
-        float sum[64] = {0};
-        for (int64_t i = 0; i < 65536 / 4; i += 64)
-#pragma omp simd
-            for (int j = 0; j < 64; j++) sum[j] += from[i + j];
-        for (int j = 0; j < 64; j++) total += sum[j];
-    }
-    sink = total;
-}
 
 static z3d_kernel product(const struct bench *b, struct shape s, int64_t rows, bool inference) {
     return (z3d_kernel){.kind = Z3D_KERNEL_gemm,
@@ -79,7 +63,7 @@ static z3d_status run_once(struct bench *b, struct shape s, int64_t rows, int wa
     z3d_kernel kernel = product(b, s, rows, way == 2);
     Z3D_TRY(take_scratch(b, &kernel));
     double start = z3d_now();
-    if (way == 0) read_all(b, bytes);
+    if (way == 0) bench_read(b->weights, bytes, b->threads);
     for (int64_t at = 0; way > 0 && at < bytes; at += matrix) {
         kernel.as.gemm.b = b->weights + at;
         Z3D_TRY(z3d_launch(b->device, &kernel));

@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
     for (int s = 0; s < STEPS; s++) CHECK(z3d_engine_train_step(engine, &input, &result));
     for (int i = 0; i < POINTS; i++) { /* between the points it has seen */
         make_point(i, 1.0, point[0], class);
-        CHECK(z3d_engine_generate(engine, Z3D_MODE_PREFILL, point[0], class, logits));
+        CHECK(z3d_engine_generate(engine, Z3D_MODE_PREFILL, 0, point[0], class, logits));
         right += (logits[1] > logits[0]) == *class;
     }
     if (!rank) printf("loss %.4f, %d of %d unseen points right\n", result.loss, right, POINTS);

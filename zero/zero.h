@@ -101,12 +101,13 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
  * *loss_sum and *targets. Collective. */
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
                                double *targets, bool *stop);
-/* One call of PREFILL or DECODE for program.generate_batch samples: field[f] as the model wants it
- * in this mode (z3d_model_take_tokens), the last unit's output as fp32 [samples, elements] into
- * host memory. Caches keep what they got until parameters change or another mode runs. Every rank
+/* One call of PREFILL or PREFILL_SHORT for one of the program.generate_batch samples, or of DECODE
+ * for all of them (then `sample` is not looked at): tokens and positions as the model wants them in
+ * this mode (z3d_model_take_tokens), the last unit's output as fp32 [samples, elements] into host
+ * memory. Caches keep what they got until parameters change or another mode runs. Every rank
  * gives the same and gets the same. Collective. */
-z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, const void *tokens,
-                               const void *positions, float *out);
+z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, int64_t sample,
+                               const void *tokens, const void *positions, float *out);
 
 /* Planned (from the memory plan) and measured (live bytes as the executor uses them) bytes of this
  * rank in one memory space, by category. */

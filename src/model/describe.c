@@ -83,6 +83,6 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
     head->num_groups = 2;
     head->group[0] = units->table;
     head->group[1] = units->norm;
-    head->output_elements[Z3D_MODE_PREFILL] = shape->padded_vocab;
-    head->output_elements[Z3D_MODE_DECODE] = shape->padded_vocab;
+    for (int mode = Z3D_MODE_PREFILL; mode <= Z3D_MODE_DECODE; mode++)
+        head->output_elements[mode] = shape->padded_vocab;
 }

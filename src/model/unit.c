@@ -113,8 +113,9 @@ void z3d_model_destroy(z3d_model *model) {
 void z3d_model_take_tokens(z3d_model *model, int64_t seq) {
     static const char *const name[] = {"tokens", "targets"};
     const int64_t width = (int64_t)sizeof(int32_t);
-    const int64_t prefill = seq < Z3D_PREFILL_TOKENS ? seq : Z3D_PREFILL_TOKENS;
-    const int64_t tokens[Z3D_MODE_COUNT] = {seq, seq, prefill, 1};
+    const int64_t part = seq < Z3D_PREFILL_TOKENS ? seq : Z3D_PREFILL_TOKENS;
+    const int64_t few = seq < Z3D_PREFILL_SHORT_TOKENS ? seq : Z3D_PREFILL_SHORT_TOKENS;
+    const int64_t tokens[Z3D_MODE_COUNT] = {seq, seq, part, few, 1};
     model->num_fields = 2;
     model->positions = seq;
     for (int f = 0; f < 2; f++) snprintf(model->field[f].name, Z3D_NAME, "%s", name[f]);

@@ -52,20 +52,26 @@ typedef struct z3d_parameter_group {
 /* Elements of a parameter on one tensor rank, padding included. */
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size);
 
-/* Generation is two modes: PREFILL takes a part of each sample's prompt, DECODE one token. Both
- * store keys and values in the units' caches. */
+/* Generation: PREFILL and PREFILL_SHORT take a part of one sample's prompt, DECODE a token of every
+ * sample. All store keys and values in the units' caches. */
 typedef enum z3d_mode {
     Z3D_MODE_TRAIN,
     Z3D_MODE_EVALUATE,
     Z3D_MODE_PREFILL,
+    Z3D_MODE_PREFILL_SHORT,
     Z3D_MODE_DECODE,
     Z3D_MODE_COUNT
 } z3d_mode;
 
-enum { Z3D_PREFILL_TOKENS = 128 }; /* at most, of a sample and call */
+/* Of a prefill, at most: as many as keep matrix products busy, and as many as make a call short. */
+enum { Z3D_PREFILL_TOKENS = 512, Z3D_PREFILL_SHORT_TOKENS = 64 };
 
 static inline bool z3d_mode_generates(z3d_mode mode) {
     return mode >= Z3D_MODE_PREFILL;
+}
+
+static inline bool z3d_mode_prefills(z3d_mode mode) {
+    return z3d_mode_generates(mode) && mode != Z3D_MODE_DECODE;
 }
 
 /* The parameters of one group while a unit runs: one flat local buffer, parameter i begins at
@@ -106,9 +112,10 @@ struct z3d_unit_run {
     const void *output_gradient;       /* backward */
     void *input_gradient;              /* backward; NULL for the first unit */
     z3d_step_state *state;             /* device memory */
-    void *cache; /* what generation keeps from call to call: T[batch, positions, cache_columns] in
-                    the unit's own order; else NULL */
-    int64_t positions;                         /* of a sample in the cache */
+    void *cache; /* what generation keeps from call to call: T[cache_samples, positions,
+                    cache_columns] in the unit's own order; else NULL */
+    int64_t cache_samples, cache_first; /* samples in it, and the one that is `batch`'s first */
+    int64_t positions;                  /* of a sample in it */
     z3d_unit_group group[Z3D_MAX_UNIT_GROUPS]; /* as unit->group lists them */
     z3d_bump saved, workspace, deferred;       /* use the functions below */
 };

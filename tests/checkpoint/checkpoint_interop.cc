@@ -134,7 +134,7 @@ void expect_logits(const std::string &from) {
         double worst = 0;
         for (int32_t i = 0; i < count; i++) {
             const int32_t positions[] = {0, i};
-            ASSERT_Z3D(z3d_engine_generate(t.engine, Z3D_MODE_PREFILL, tokens.data(), positions,
+            ASSERT_Z3D(z3d_engine_generate(t.engine, Z3D_MODE_PREFILL, 0, tokens.data(), positions,
                                            logits.data()));
             memcpy(wanted.data(), at + (size_t)i * 557 * 4, 557 * 4);
             for (size_t v = 0; v < 557; v++)

@@ -1,84 +1,21 @@
 // Import from and export to Hugging Face's Llama, Mistral, Qwen2, Qwen3 and SmolLM, against
 // tests/data/hf_models: models that transformers saved, and their logits by PyTorch
-// (scripts/make-llama-fixtures.py).
-#include "engine.h"
+// (scripts/make-huggingface-fixtures.py).
+#include "huggingface.h"
 
 #include <algorithm>
 #include <cmath>
 
-extern "C" {
-#include "src/model/model.h"
-}
-
 namespace {
 
-const std::string fixtures = ZERO3D_TEST_DATA "/hf_models/";
 const char *const models[] = {"llama", "smollm", "mistral", "qwen2", "qwen3"};
-
-z3d_status import(const std::string &from, const std::string &to) {
-    z3d_import what = {};
-    char *folder;
-    what.from = from.c_str(), what.to = to.c_str(), what.program = "test";
-    z3d_status status = z3d_checkpoint_import(&what, &folder);
-    free(folder);
-    return status;
-}
-
-struct Checkpoint {
-    explicit Checkpoint(const std::string &dir) {
-        EXPECT_Z3D(z3d_checkpoint_open((dir + "/step-00000000").c_str(), &c));
-        EXPECT_Z3D(z3d_config_create(&config));
-        const char *text = z3d_checkpoint_get_info(c)->config;
-        EXPECT_Z3D(z3d_config_read_text(config, text, strlen(text), "configuration"));
-    }
-    ~Checkpoint() {
-        z3d_checkpoint_close(c);
-        z3d_config_destroy(config);
-    }
-    z3d_status write(const std::string &to, z3d_dtype dtype = Z3D_F32, int64_t max_shard = 0,
-                     z3d_interop_format format = Z3D_INTEROP_HUGGINGFACE) {
-        z3d_export what = {};
-        what.format = format, what.dtype = dtype, what.to = to.c_str();
-        what.max_shard = max_shard;
-        z3d_status status = z3d_checkpoint_export(c, &what);
-        shards = what.shards;
-        return status;
-    }
-    int shards = 0;
-    z3d_checkpoint *c = nullptr;
-    z3d_config *config = nullptr;
-};
-
-struct Logits {
-    std::vector<int32_t> tokens;
-    std::vector<float> values;
-    explicit Logits(const std::string &model) {
-        std::string file = read_file(fixtures + model + "/logits.bin");
-        int32_t count = 0;
-        memcpy(&count, file.data(), 4);
-        tokens.resize((size_t)count);
-        memcpy(tokens.data(), file.data() + 4, tokens.size() * 4);
-        values.resize((file.size() - 4 - tokens.size() * 4) / 4);
-        memcpy(values.data(), file.data() + 4 + tokens.size() * 4, values.size() * 4);
-    }
-};
 
 // The largest difference from PyTorch's logits.
 double difference(Trainer &t, const Logits &wanted) {
-    const size_t count = wanted.tokens.size(), vocabulary = wanted.values.size() / count;
-    const z3d_unit &head = t.model->unit[t.model->num_units - 1];
-    std::vector<int32_t> prompt(wanted.tokens);
-    std::vector<float> logits((size_t)head.output_elements[Z3D_MODE_PREFILL]);
+    const std::vector<float> logits = logits_of(t, wanted.tokens);
     double worst = 0;
-    prompt.resize((size_t)t.model->tokens[Z3D_MODE_PREFILL]);
-    for (int32_t i = 0; i < (int32_t)count; i++) {
-        const int32_t positions[] = {0, i};
-        EXPECT_Z3D(z3d_engine_generate(t.engine, Z3D_MODE_PREFILL, prompt.data(), positions,
-                                       logits.data()));
-        for (size_t v = 0; v < vocabulary; v++)
-            worst = std::max(
-                worst, (double)std::fabs(logits[v] - wanted.values[(size_t)i * vocabulary + v]));
-    }
+    for (size_t i = 0; i < wanted.values.size(); i++)
+        worst = std::max(worst, (double)std::fabs(logits[i] - wanted.values[i]));
     return worst;
 }
 
@@ -97,12 +34,9 @@ void expect_logits(const std::string &from, const std::string &model) {
             o.config = checkpoint.config;
             o.tensor = tensor, o.pipeline = pipeline, o.stage = 3;
             o.global_batch = z3d_world_size(world);
-            o.sequence = 32, o.vocabulary = 61;
             Trainer t(o);
             ASSERT_Z3D(t.create());
-            ASSERT_Z3D(z3d_checkpoint_load_all(world, (shared.path + "/step-00000000").c_str(),
-                                               t.model, t.engine, Z3D_VERIFY_FULL, true, nullptr,
-                                               nullptr, nullptr));
+            ASSERT_Z3D(load(t, checkpoint));
             EXPECT_LT(difference(t, wanted), 1e-5)
                 << model << ", tensor " << tensor << ", pipeline " << pipeline;
         }

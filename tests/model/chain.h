@@ -152,6 +152,7 @@ struct Chain {
         run.mode = mode;
         run.batch = batch;
         run.tokens = model->tokens[mode];
+        run.cache_samples = batch;
         run.positions = model->positions;
         run.sample = 3;
         run.need_output = true;

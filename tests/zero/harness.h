@@ -154,7 +154,7 @@ class Trainer {
         std::vector<int32_t> prompt(tokens), positions{0, 3};
         for (size_t i = 0; i < tokens; i++) prompt[i] = token(0, (int64_t)i, o.vocabulary);
         logits->assign((size_t)head.output_elements[Z3D_MODE_PREFILL], 0);
-        return z3d_engine_generate(engine, Z3D_MODE_PREFILL, prompt.data(), positions.data(),
+        return z3d_engine_generate(engine, Z3D_MODE_PREFILL, 0, prompt.data(), positions.data(),
                                    logits->data());
     }
 

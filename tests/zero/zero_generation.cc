@@ -16,39 +16,44 @@ const int64_t SAMPLES = 3; // that generation works on together
 
 Options options() {
     Options o;
-    o.sequence = 160; // a prefill is shorter
+    o.sequence = 160; // a short prefill is shorter
     o.micro_batch = 1;
     o.steps = 1;
     o.generate_batch = SAMPLES;
     return o;
 }
 
-// Tokens `first` .. of each sample, for one call; the output is of the last.
-struct Call {
-    std::vector<int32_t> tokens, positions;
-    Call(const Options &o, int64_t count, const std::vector<int64_t> &first,
-         const std::vector<int64_t> &length) {
-        positions.assign(2 * SAMPLES, 0);
-        for (int64_t s = 0; s < SAMPLES; s++) {
-            for (int64_t i = 0; i < count; i++) {
-                int64_t at = first[(size_t)s] + i;
-                // Behind the end lies something that nobody may look at.
-                tokens.push_back(at < length[(size_t)s] ? harness::token(s, at, o.vocabulary) : 1);
-            }
-            positions[(size_t)s] = (int32_t)first[(size_t)s];
-            int64_t row = length[(size_t)s] - 1 - first[(size_t)s];
-            positions[(size_t)(SAMPLES + s)] =
-                (int32_t)std::min(std::max<int64_t>(row, 0), count - 1);
-        }
+// A call for some samples from `sample` on; the output is of the last token before `length`.
+z3d_status call_one(Trainer &t, z3d_mode mode, int64_t sample, int64_t samples,
+                    const std::vector<int64_t> &first, const std::vector<int64_t> &length,
+                    float *logits) {
+    std::vector<int32_t> tokens, positions((size_t)(2 * samples));
+    const int64_t count = t.model->tokens[mode];
+    for (int64_t i = 0; i < samples; i++) {
+        const int64_t from = first[(size_t)(sample + i)], until = length[(size_t)(sample + i)];
+        // Behind the end lies something that nobody may look at.
+        for (int64_t at = from; at < from + count; at++)
+            tokens.push_back(at < until ? harness::token(sample + i, at, t.o.vocabulary) : 1);
+        positions[(size_t)i] = (int32_t)from;
+        positions[(size_t)(samples + i)] =
+            (int32_t)std::min(std::max<int64_t>(until - 1 - from, 0), count - 1);
     }
-};
+    return z3d_engine_generate(t.engine, mode, sample, tokens.data(), positions.data(), logits);
+}
 
+int64_t columns_of(const Trainer &t) {
+    return t.model->unit[t.model->num_units - 1].output_elements[Z3D_MODE_DECODE];
+}
+
+// Every sample's tokens [first, length), or of a prefill as many as it takes.
 z3d_status call(Trainer &t, z3d_mode mode, const std::vector<int64_t> &first,
                 const std::vector<int64_t> &length, std::vector<float> *logits) {
-    const Call c(t.o, t.model->tokens[mode], first, length);
-    const z3d_unit &head = t.model->unit[t.model->num_units - 1];
-    logits->assign((size_t)(SAMPLES * head.output_elements[mode]), NAN);
-    return z3d_engine_generate(t.engine, mode, c.tokens.data(), c.positions.data(), logits->data());
+    logits->resize((size_t)(SAMPLES * columns_of(t)), NAN);
+    if (mode == Z3D_MODE_DECODE)
+        return call_one(t, mode, 0, SAMPLES, first, length, logits->data());
+    for (int64_t s = 0; s < SAMPLES; s++)
+        Z3D_TRY(call_one(t, mode, s, 1, first, length, logits->data() + s * columns_of(t)));
+    return Z3D_OK;
 }
 
 // -log of the probability of sample s's token `at`.
@@ -110,29 +115,37 @@ TEST(Generation, DecodesWithTheLossOfEvaluation) {
     }
 }
 
-// Samples of other lengths, one of which needs two prefills, the second over part of the first.
+// Samples of other lengths, in parts: the last one begins where its end is the last position, over
+// what was read before. A short prefill may follow a long one, and one sample another.
 TEST(Generation, PrefillsWhatItWouldDecode) {
     for (const Options &o : topologies()) {
         SCOPED_TRACE(name_of(o));
-        Trainer t(o);
+        Trainer t(o), other(o);
         ASSERT_Z3D(t.create());
-        const std::vector<int64_t> length{5, 128, 150}, zero(SAMPLES, 0);
-        std::vector<float> first, second, decoded;
-        ASSERT_Z3D(call(t, Z3D_MODE_PREFILL, zero, {5, 128, 128}, &first));
-        ASSERT_Z3D(call(t, Z3D_MODE_PREFILL, {5, 32, 32}, {5, 128, 150}, &second));
-        const size_t columns = first.size() / SAMPLES;
-        for (size_t i = 0; i < columns; i++) second[i] = first[i];
-        Trainer other(o);
         ASSERT_Z3D(other.create());
-        std::vector<float> expected(first.size());
+        const std::vector<int64_t> length{5, 64, 150};
+        const int64_t columns = columns_of(t);
+        std::vector<float> prefilled((size_t)(SAMPLES * columns)), decoded, expected(prefilled);
+        for (int64_t s : {2, 0, 1}) {
+            float *logits = &prefilled[(size_t)(s * columns)];
+            for (int64_t at : {0, 64, 96}) {
+                const std::vector<int64_t> first(SAMPLES, at);
+                if (at >= length[(size_t)s]) break;
+                ASSERT_Z3D(call_one(t, Z3D_MODE_PREFILL_SHORT, s, 1, first, length, logits));
+            }
+        }
         for (int64_t at = 0; at < 150; at++) {
             const std::vector<int64_t> from(SAMPLES, at), until(SAMPLES, at + 1);
             ASSERT_Z3D(call(other, Z3D_MODE_DECODE, from, until, &decoded));
-            for (size_t s = 0; s < SAMPLES; s++)
-                if (length[s] == at + 1)
-                    std::copy_n(&decoded[s * columns], columns, &expected[s * columns]);
+            for (size_t s = 0; s < SAMPLES; s++) {
+                if (length[s] != at + 1) continue;
+                const size_t from = s * (size_t)columns;
+                std::copy_n(&decoded[from], columns, &expected[from]);
+            }
         }
-        expect_near(expected, second, 1e-4f);
+        expect_near(expected, prefilled, 1e-4f);
+        ASSERT_Z3D(call(t, Z3D_MODE_PREFILL, std::vector<int64_t>(SAMPLES, 0), length, &prefilled));
+        expect_near(expected, prefilled, 1e-4f);
     }
 }
 
@@ -200,8 +213,9 @@ TEST(Generation, InferenceKeepsParametersOnly) {
 // Shorter caches hold what they have room for, and give the same logits.
 TEST(Generation, CachesAreAsLongAsAsked) {
     for (Options o : topologies()) {
+        o.sequence = 640;
         SCOPED_TRACE(name_of(o));
-        const std::vector<int64_t> zero(SAMPLES, 0), length(SAMPLES, 127), more(SAMPLES, 128);
+        const std::vector<int64_t> zero(SAMPLES, 0), length(SAMPLES, 511), more(SAMPLES, 512);
         std::vector<float> prefilled[2], decoded[2];
         int64_t bytes[2];
         for (int is_short = 0; is_short < 2; is_short++) {
@@ -212,7 +226,7 @@ TEST(Generation, CachesAreAsLongAsAsked) {
             z3d_ledger ledger;
             z3d_program_ledger(program, Z3D_SPACE_DEVICE, &ledger);
             bytes[is_short] = ledger.peak[Z3D_CATEGORY_CACHE];
-            EXPECT_EQ(z3d_cache_positions(&program->config, t.model), is_short ? 128 : 160);
+            EXPECT_EQ(z3d_cache_positions(&program->config, t.model), is_short ? 512 : 640);
             ASSERT_Z3D(call(t, Z3D_MODE_PREFILL, zero, length, &prefilled[is_short]));
             ASSERT_Z3D(call(t, Z3D_MODE_DECODE, length, more, &decoded[is_short]));
         }

@@ -24,7 +24,8 @@ void expect_accepted(const Options &o) {
     SCOPED_TRACE(programs::name_of(o));
     World world(o);
     ASSERT_Z3D(world.prepare());
-    for (z3d_mode mode : {Z3D_MODE_TRAIN, Z3D_MODE_EVALUATE, Z3D_MODE_PREFILL, Z3D_MODE_DECODE}) {
+    for (z3d_mode mode : {Z3D_MODE_TRAIN, Z3D_MODE_EVALUATE, Z3D_MODE_PREFILL,
+                          Z3D_MODE_PREFILL_SHORT, Z3D_MODE_DECODE}) {
         ASSERT_Z3D(world.build(mode));
         for (z3d_program *p : world.programs) {
             ASSERT_Z3D(z3d_program_verify(p)) << "mode " << mode;

@@ -247,11 +247,14 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
     return Z3D_OK;
 }
 
-z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, const void *tokens,
-                               const void *positions, float *out) {
+z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, int64_t sample,
+                               const void *tokens, const void *positions, float *out) {
     const z3d_micro_batch micro = {.field = {tokens, positions}};
-    z3d_host_step host = {
-        .state = {.step = engine->step}, .micro = &micro, .micro_count = 1, .output = out};
+    z3d_host_step host = {.state = {.step = engine->step},
+                          .micro = &micro,
+                          .micro_count = 1,
+                          .output = out,
+                          .cache_first = z3d_mode_prefills(mode) ? sample : 0};
     return run(engine, mode, &host);
 }
 

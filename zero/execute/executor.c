@@ -263,6 +263,8 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
             z3d_executor_address(executor, i->buffer[Z3D_SLOT_INPUT_GRADIENT], 0, Z3D_U8),
         .state = z3d_executor_state(executor),
         .cache = z3d_executor_address(executor, i->buffer[Z3D_SLOT_CACHE], 0, Z3D_U8),
+        .cache_samples = z3d_samples_in_caches(&p->config),
+        .cache_first = executor->cache_first,
         .saved = bump_over(executor, i->buffer[Z3D_SLOT_SAVED]),
         .workspace = bump_over(executor, i->buffer[Z3D_SLOT_WORKSPACE]),
         .deferred = bump_over(executor, i->buffer[Z3D_SLOT_DEFERRED]),
@@ -424,6 +426,7 @@ void z3d_executor_reset(z3d_executor *executor) {
 z3d_status z3d_executor_run(z3d_executor *executor, z3d_host_step *host) {
     bool captured = z3d_executor_captured(executor), done = false;
     executor->step = host->state.step;
+    executor->cache_first = host->cache_first;
     z3d_executor_give(executor, host);
     z3d_status status = captured ? z3d_executor_run_graph(executor, host, &done) : Z3D_OK;
     if (status == Z3D_OK && !done) status = z3d_executor_run_list(executor, host);

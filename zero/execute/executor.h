@@ -17,7 +17,8 @@ typedef struct z3d_host_step {
     bool skipped;
     int overflow_group; /* of a skipped step; -1: the loss itself is no number */
     bool stop;
-    float *output; /* generate: where the result goes */
+    float *output;       /* generate: where the result goes */
+    int64_t cache_first; /* generate: the sample of the caches that is the first of this call */
 } z3d_host_step;
 
 /* A step that is one piece of work to the device: graph.c. */
@@ -44,6 +45,7 @@ typedef struct z3d_executor {
     z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
     void *enter_context;
 
+    int64_t cache_first;          /* of z3d_host_step */
     int64_t step;                 /* of the run that is under way: for places */
     int position;                 /* the instruction that runs */
     z3d_ticket *ticket;           /* by instruction's ticket: what was started */

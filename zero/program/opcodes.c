@@ -4,7 +4,7 @@
 enum {
     MODES_TRAIN = 1 << Z3D_MODE_TRAIN,
     MODES_EVALUATE = 1 << Z3D_MODE_EVALUATE,
-    MODES_GENERATE = 1 << Z3D_MODE_PREFILL | 1 << Z3D_MODE_DECODE,
+    MODES_GENERATE = 1 << Z3D_MODE_PREFILL | 1 << Z3D_MODE_PREFILL_SHORT | 1 << Z3D_MODE_DECODE,
     MODES_ANY = MODES_TRAIN | MODES_EVALUATE | MODES_GENERATE,
 };
 
@@ -237,8 +237,7 @@ void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *
     }
 }
 
-int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode) {
-    if (!z3d_mode_generates(mode)) return config->micro_batch;
+int64_t z3d_samples_in_caches(const z3d_program_config *config) {
     return config->generate_batch ? config->generate_batch : 1;
 }
 
@@ -246,6 +245,11 @@ int64_t z3d_cache_positions(const z3d_program_config *config, const z3d_model *m
     const int64_t wanted = config->generate_positions, prefill = model->tokens[Z3D_MODE_PREFILL];
     if (wanted == 0 || wanted > model->positions) return model->positions;
     return wanted < prefill ? prefill : wanted;
+}
+
+int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode) {
+    if (z3d_mode_prefills(mode)) return 1;
+    return mode == Z3D_MODE_DECODE ? z3d_samples_in_caches(config) : config->micro_batch;
 }
 
 int64_t z3d_program_samples(const z3d_program *program) {
@@ -288,7 +292,8 @@ int z3d_program_cache_buffer(const z3d_program *program, int unit) {
 
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit) {
     if (!z3d_mode_generates(program->mode) || !z3d_layout_has_unit(program->layout, unit)) return 0;
-    return z3d_program_samples(program) * z3d_cache_positions(&program->config, program->model) *
+    return z3d_samples_in_caches(&program->config) *
+           z3d_cache_positions(&program->config, program->model) *
            program->model->unit[unit].cache_columns *
            (int64_t)z3d_dtype_size(program->config.dtype);
 }

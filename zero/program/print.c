@@ -110,7 +110,8 @@ static int64_t moved_bytes(const z3d_program *p, const z3d_instruction *in) {
 }
 
 const char *z3d_mode_name(z3d_mode mode) {
-    static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "prefill", "decode"};
+    static const char *const names[Z3D_MODE_COUNT] = {"train", "evaluate", "prefill",
+                                                      "prefill_short", "decode"};
     return names[mode];
 }
 

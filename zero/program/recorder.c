@@ -130,6 +130,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         run.input_gradient = region_base(REGION_INPUT_GRADIENT);
     }
     if (z3d_mode_generates(mode) && unit->cache_columns > 0) run.cache = region_base(REGION_CACHE);
+    run.cache_samples = z3d_samples_in_caches(config);
     if (unit->output_elements[mode] > 0) {
         run.output = region_base(REGION_OUTPUT);
         run.output_gradient = region_base(REGION_OUTPUT_GRADIENT);

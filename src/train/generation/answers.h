@@ -8,7 +8,7 @@
 /* Of one replica, before a call of the engine. */
 typedef struct z3d_round {
     int64_t free;              /* samples without a prompt */
-    int64_t sequences, tokens; /* z3d_decoder_work */
+    int64_t sequences, unread; /* z3d_decoder_work */
     int64_t bytes;             /* of answers that rank 0 does not have */
     int64_t stop;              /* this rank was asked to stop */
 } z3d_round;

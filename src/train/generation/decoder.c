@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So few unread tokens of a sample are read one by one: a call for many computes all its rows. */
-enum { ONE_BY_ONE = 8 };
+/* So few tokens are read one by one: a prefill computes all its rows. */
+enum { ONE_BY_ONE = 4 };
 
 z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
     const z3d_program *program = z3d_engine_program(engine, Z3D_MODE_PREFILL);
@@ -13,13 +13,14 @@ z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
     if (!program)
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     const z3d_model *model = program->model;
-    out->batch = z3d_program_samples(program);
+    out->batch = z3d_samples_in_caches(&program->config);
     out->positions = z3d_cache_positions(&program->config, model);
-    out->most = model->tokens[Z3D_MODE_PREFILL];
+    memcpy(out->tokens, model->tokens, sizeof out->tokens);
     out->columns = model->unit[model->num_units - 1].output_elements[Z3D_MODE_DECODE];
+    const int64_t prefill = out->tokens[Z3D_MODE_PREFILL];
     size_t logits = (size_t)(out->batch * out->columns);
-    Z3D_TRY(z3d_new((size_t)(out->batch * out->most), sizeof(int32_t), "generation's input",
-                    &out->token));
+    Z3D_TRY(z3d_new((size_t)(prefill > out->batch ? prefill : out->batch), sizeof(int32_t),
+                    "generation's input", &out->token));
     Z3D_TRY(
         z3d_new((size_t)(2 * out->batch), sizeof(int32_t), "generation's input", &out->position));
     return z3d_new(logits, sizeof(float), "logits", &out->logits);
@@ -42,12 +43,13 @@ static void keep_in_sight(const z3d_decoder *d, z3d_sequence *sequence) {
     sequence->base = sequence->read = sequence->length - kept;
 }
 
-/* Sample i's next `tokens` tokens. What lies behind its end is overwritten before anything looks at
- * it; near the last position, tokens are read once more. */
-static void give(z3d_decoder *d, int64_t i, z3d_sequence *sequence, int64_t tokens) {
+/* The next `tokens` tokens of sample i of the `samples` of a call. What lies behind their end is
+ * overwritten before anything looks at it; near the last position, tokens are read once more. */
+static void give(z3d_decoder *d, int64_t i, int64_t samples, z3d_sequence *sequence,
+                 int64_t tokens) {
     int32_t *to = d->token + i * tokens;
     memset(to, 0, (size_t)tokens * sizeof *to);
-    d->position[i] = d->position[d->batch + i] = 0;
+    d->position[i] = d->position[samples + i] = 0;
     if (!sequence) return;
     int64_t start = sequence->read - sequence->base, left = d->positions - tokens;
     if (start > left) start = left;
@@ -55,28 +57,43 @@ static void give(z3d_decoder *d, int64_t i, z3d_sequence *sequence, int64_t toke
     if (known > tokens) known = tokens;
     memcpy(to, sequence->token + sequence->base + start, (size_t)known * sizeof *to);
     d->position[i] = (int32_t)start;
-    d->position[d->batch + i] = (int32_t)(known > 0 ? known - 1 : 0);
+    d->position[samples + i] = (int32_t)(known > 0 ? known - 1 : 0);
     if (sequence->base + start + known > sequence->read)
         sequence->read = sequence->base + start + known;
+}
+
+/* The one with the most to read. */
+static int64_t longest(const z3d_decoder *d, z3d_sequence *const *sequence) {
+    int64_t most = 0;
+    for (int64_t i = 1; i < d->batch; i++)
+        if (unread(sequence[i]) > unread(sequence[most])) most = i;
+    return most;
 }
 
 z3d_decoder_work z3d_decoder_look(const z3d_decoder *d, z3d_sequence *const *sequence) {
     z3d_decoder_work work = {0};
     for (int64_t i = 0; i < d->batch; i++) {
         keep_in_sight(d, sequence[i]);
-        int64_t tokens = unread(sequence[i]);
-        work.sequences += tokens > 0;
-        work.tokens += tokens < d->most ? tokens : d->most;
+        work.sequences += unread(sequence[i]) > 0;
     }
+    work.unread = unread(sequence[longest(d, sequence)]);
     return work;
 }
 
-z3d_mode z3d_decoder_mode(int64_t tokens, int64_t samples) {
-    return tokens > ONE_BY_ONE * samples ? Z3D_MODE_PREFILL : Z3D_MODE_DECODE;
+/* A short prefill costs about a quarter of a long one. */
+z3d_mode z3d_decoder_mode(const z3d_decoder *d, int64_t unread) {
+    if (unread <= ONE_BY_ONE) return Z3D_MODE_DECODE;
+    return unread > 4 * d->tokens[Z3D_MODE_PREFILL_SHORT] ? Z3D_MODE_PREFILL
+                                                          : Z3D_MODE_PREFILL_SHORT;
 }
 
 z3d_status z3d_decoder_read(z3d_decoder *d, z3d_mode mode, z3d_sequence *const *sequence) {
-    int64_t tokens = mode == Z3D_MODE_PREFILL ? d->most : 1;
-    for (int64_t i = 0; i < d->batch; i++) give(d, i, sequence[i], tokens);
-    return z3d_engine_generate(d->engine, mode, d->token, d->position, d->logits);
+    const int64_t tokens = d->tokens[mode], one = longest(d, sequence);
+    if (mode == Z3D_MODE_DECODE) {
+        for (int64_t i = 0; i < d->batch; i++) give(d, i, d->batch, sequence[i], tokens);
+        return z3d_engine_generate(d->engine, mode, 0, d->token, d->position, d->logits);
+    }
+    give(d, 0, 1, sequence[one], tokens);
+    return z3d_engine_generate(d->engine, mode, one, d->token, d->position,
+                               d->logits + one * d->columns);
 }

@@ -18,34 +18,34 @@ typedef struct z3d_sequence {
 
 typedef struct z3d_decoder {
     z3d_engine *engine;
-    int64_t batch;     /* sequences that the engine works on together */
-    int64_t positions; /* of a sequence in the caches: the model sees no more */
-    int64_t columns;   /* logits of a sequence */
-    int64_t most;      /* tokens of a sequence in one call */
-    int32_t *token;    /* [batch, most] */
-    int32_t *position; /* [2, batch] */
-    float *logits;     /* [batch, columns]: of the last call; the owner's to change */
+    int64_t batch;                  /* sequences that the engine works on together */
+    int64_t positions;              /* of a sequence in the caches: the model sees no more */
+    int64_t columns;                /* logits of a sequence */
+    int64_t tokens[Z3D_MODE_COUNT]; /* of a sequence in one call */
+    int32_t *token;                 /* [max(batch, tokens)] */
+    int32_t *position;              /* [2, batch] */
+    float *logits;                  /* [batch, columns]: of the last call; the owner's to change */
 } z3d_decoder;
 
 /* Errors: ERR_USAGE if the model cannot generate, ERR_MEMORY. Release it in any case. */
 z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out);
 void z3d_decoder_release(z3d_decoder *decoder);
 /* What the model has to read of sequence[0 .. batch - 1] (NULL: nobody is there): how many of them
- * have tokens, and how many tokens one PREFILL would read. A sequence that is longer than
- * these positions loses its beginning: its last half of the positions is read again. */
+ * have tokens, and the most that one has. A sequence that is longer than these positions loses its
+ * beginning: its last half of the positions is read again. */
 typedef struct z3d_decoder_work {
-    int64_t sequences, tokens;
+    int64_t sequences, unread;
 } z3d_decoder_work;
 z3d_decoder_work z3d_decoder_look(const z3d_decoder *decoder, z3d_sequence *const *sequence);
 
-/* How `samples` samples (of all ranks) with so many tokens are read: a PREFILL computes all its
- * rows for each of them. Those that have one token go on meanwhile, those with more are read one by
- * one where the others decode. */
-z3d_mode z3d_decoder_mode(int64_t tokens, int64_t samples);
+/* How a sequence with so many tokens to read, the most of any, is read. A prefill is of one
+ * sequence of each model replica, while the others wait; a few tokens are read one by one, while
+ * the others go on. */
+z3d_mode z3d_decoder_mode(const z3d_decoder *decoder, int64_t unread);
 
-/* One call, after a look. Where a sequence is read to its end, logits[i, :] are those of what
- * follows it. Collective over the world: every rank gives the same mode, and the ranks of a model
- * replica the same tokens. */
+/* One call, after a look: a prefill reads the sequence with the most tokens. Where a sequence is
+ * read to its end, logits[i, :] are those of what follows it. Collective over the world: every rank
+ * gives the same mode, and the ranks of a model replica the same tokens. */
 z3d_status z3d_decoder_read(z3d_decoder *decoder, z3d_mode mode, z3d_sequence *const *sequence);
 
 #endif

@@ -87,7 +87,7 @@ static z3d_status deal(generation *g, z3d_round *round) {
         if (round[to].free == 0) return Z3D_OK;
         round[to].free--;
         round[to].sequences++;
-        round[to].tokens += tokens < g->decoder.most ? tokens : g->decoder.most;
+        if (tokens > round[to].unread) round[to].unread = tokens;
         if (to == g->answers.replica) Z3D_TRY(begin(g, g->next));
     }
     return Z3D_OK;
@@ -95,7 +95,7 @@ static z3d_status deal(generation *g, z3d_round *round) {
 
 static z3d_round look(const generation *g) {
     z3d_decoder_work work = z3d_decoder_look(&g->decoder, g->sequence);
-    z3d_round round = {.sequences = work.sequences, .tokens = work.tokens};
+    z3d_round round = {.sequences = work.sequences, .unread = work.unread};
     for (int64_t i = 0; i < g->decoder.batch; i++) round.free += !g->slot[i].prompt;
     return round;
 }
@@ -176,15 +176,28 @@ static z3d_status advance(generation *g, int64_t i) {
     return finish(g, i, false);
 }
 
+static void count(const generation *g, z3d_mode mode, const z3d_round *all, double seconds,
+                  z3d_generate_totals *totals) {
+    totals->seconds[mode] += seconds;
+    for (int r = 0; r < g->answers.replicas; r++) {
+        int64_t tokens = all[r].sequences;
+        if (z3d_mode_prefills(mode)) tokens = all[r].unread;
+        if (z3d_mode_prefills(mode) && tokens > g->decoder.tokens[mode])
+            tokens = g->decoder.tokens[mode];
+        totals->tokens[mode] += tokens;
+    }
+}
+
 /* One call of the engine for all replicas, and a token of each sample that it has read. */
-static z3d_status call(generation *g, int64_t tokens, int64_t sequences,
-                       z3d_generate_totals *totals) {
+static z3d_status call(generation *g, const z3d_round *all, z3d_generate_totals *totals) {
     const z3d_decoder *d = &g->decoder;
-    z3d_mode mode = z3d_decoder_mode(tokens, d->batch * g->answers.replicas);
+    int64_t unread = 0;
+    for (int r = 0; r < g->answers.replicas; r++)
+        if (all[r].unread > unread) unread = all[r].unread;
+    const z3d_mode mode = z3d_decoder_mode(d, unread);
     double start = z3d_now();
     Z3D_TRY(z3d_decoder_read(&g->decoder, mode, g->sequence));
-    totals->seconds[mode] += z3d_now() - start;
-    totals->tokens[mode] += mode == Z3D_MODE_PREFILL ? tokens : sequences;
+    count(g, mode, all, z3d_now() - start, totals);
     for (int64_t i = 0; i < d->batch; i++) {
         const z3d_sequence *sequence = g->sequence[i];
         if (sequence && sequence->read == sequence->length) Z3D_TRY(advance(g, i));
@@ -194,17 +207,14 @@ static z3d_status call(generation *g, int64_t tokens, int64_t sequences,
 
 static z3d_status work(generation *g, z3d_generate_totals *totals) {
     for (;;) {
-        int64_t sequences = 0, tokens = 0;
+        int64_t sequences = 0;
         z3d_round mine = look(g), *all;
         Z3D_TRY(z3d_answers_exchange(&g->answers, &mine, &all, &totals->stopped));
         if (totals->stopped) return Z3D_OK;
         Z3D_TRY(deal(g, all));
-        for (int r = 0; r < g->answers.replicas; r++) {
-            sequences += all[r].sequences;
-            tokens += all[r].tokens;
-        }
+        for (int r = 0; r < g->answers.replicas; r++) sequences += all[r].sequences;
         if (sequences == 0) return Z3D_OK;
-        Z3D_TRY(call(g, tokens, sequences, totals));
+        Z3D_TRY(call(g, all, totals));
     }
 }
 

@@ -54,7 +54,7 @@ typedef struct z3d_generate_options {
 /* What a generation did, over all replicas. */
 typedef struct z3d_generate_totals {
     int64_t answers;                /* that are complete; rank 0 knows */
-    int64_t tokens[Z3D_MODE_COUNT]; /* read in PREFILL and DECODE */
+    int64_t tokens[Z3D_MODE_COUNT]; /* that calls in this mode read */
     double seconds[Z3D_MODE_COUNT];
     bool stopped; /* some rank was asked to stop: answers are missing */
 } z3d_generate_totals;

@@ -299,11 +299,12 @@ static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
 
 /* Positions for the longest text that these may become. Equal on all ranks. */
 static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
+    enum { ROUND = 128 };
     int64_t longest = 1;
     for (int64_t i = 0; i < count; i++)
         if (prompt[i].length + prompt[i].tokens > longest)
             longest = prompt[i].length + prompt[i].tokens;
-    return (longest + Z3D_PREFILL_TOKENS - 1) / Z3D_PREFILL_TOKENS * Z3D_PREFILL_TOKENS;
+    return (longest + ROUND - 1) / ROUND * ROUND;
 }
 
 static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request,
@@ -365,10 +366,11 @@ static void fill_result(const z3d_trainer *trainer, const z3d_generate_totals *t
     out->batch = trainer->program.generate_batch;
     out->replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
     out->stage = trainer->program.stage;
-    out->prefill =
-        (z3d_generate_rate){totals->tokens[Z3D_MODE_PREFILL], totals->seconds[Z3D_MODE_PREFILL]};
-    out->decode =
-        (z3d_generate_rate){totals->tokens[Z3D_MODE_DECODE], totals->seconds[Z3D_MODE_DECODE]};
+    for (int mode = Z3D_MODE_PREFILL; mode <= Z3D_MODE_DECODE; mode++) {
+        z3d_generate_rate *rate = mode == Z3D_MODE_DECODE ? &out->decode : &out->prefill;
+        rate->tokens += totals->tokens[mode];
+        rate->seconds += totals->seconds[mode];
+    }
 }
 
 static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *request,

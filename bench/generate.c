@@ -1,0 +1,146 @@
+/* Generation with GPT-2 124M or a Llama of its shape, one prompt, beside what the machine allows:
+ * generate gpt2|llama [threads] [fp32|bf16] [rounds]. Prefill of 1,024 tokens beside its matrix
+ * products alone in fp32 (parts/floor.h); a decoded token beside a reading of as many bytes as the
+ * weights have. A token and a reading take turns; a ratio is the median over the rounds. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/parts/floor.h"
+#include "bench/parts/model.h"
+#include "bench/parts/read.h"
+#include "zero/zero.h"
+
+enum { POSITIONS = 1024, MOST_ROUNDS = 256, PREFILLS = 5 };
+
+struct bench {
+    z3d_world *world;
+    z3d_mesh mesh;
+    z3d_model *model;
+    z3d_device *device;
+    z3d_group *group[Z3D_AXES_COUNT];
+    z3d_engine *engine;
+    int threads, rounds;
+    z3d_dtype dtype;
+    bool llama;
+    int32_t token[POSITIONS];
+    float *logits;
+    char *weights; /* as many bytes */
+    int64_t bytes;
+};
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+static z3d_status create(struct bench *b) {
+    Z3D_TRY(z3d_mesh_make(1, 1, 1, 0, &b->mesh));
+    Z3D_TRY(bench_model_create(b->llama, POSITIONS, &b->model));
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = b->threads},
+                              &b->device));
+    b->threads = z3d_device_threads(b->device);
+    Z3D_TRY(z3d_groups_create(b->world, &b->mesh, b->device, b->group));
+    z3d_engine_config config = {.model = b->model,
+                                .mesh = b->mesh,
+                                .device = b->device,
+                                .world = b->world,
+                                .program = {.dtype = b->dtype,
+                                            .grad_dtype = b->dtype,
+                                            .micro_batch = 1,
+                                            .accumulation = 1,
+                                            .reduce_bucket = 4 << 20,
+                                            .gather_bucket = 4 << 20,
+                                            .inference = true,
+                                            .generate_batch = 1},
+                                .scaler = {.scale = 1},
+                                .seed = 1};
+    memcpy(config.group, b->group, sizeof b->group);
+    Z3D_TRY(z3d_engine_create(&config, &b->engine));
+    Z3D_TRY(z3d_new(PADDED, sizeof(float), "logits", &b->logits));
+    b->bytes = z3d_model_parameter_count(b->model) * (int64_t)z3d_dtype_size(b->dtype);
+    Z3D_TRY(z3d_new((size_t)b->bytes, 1, "as many bytes as the weights", &b->weights));
+    memset(b->weights, 0x3c, (size_t)b->bytes);
+    for (int i = 0; i < POSITIONS; i++) b->token[i] = i * 7919 % VOCABULARY;
+    return Z3D_OK;
+}
+
+/* Tokens [first, first + count) of the text. */
+static z3d_status read_tokens(struct bench *b, z3d_mode mode, int first, int count) {
+    const int32_t position[2] = {first, count - 1};
+    return z3d_engine_generate(b->engine, mode, 0, b->token + first, position, b->logits);
+}
+
+static z3d_status time_prefill(struct bench *b, double *out) {
+    const int at_once = (int)b->model->tokens[Z3D_MODE_PREFILL];
+    double seconds[PREFILLS];
+    for (int k = -1; k < PREFILLS; k++) {
+        const double begin = z3d_now();
+        for (int at = 0; at < POSITIONS; at += at_once)
+            Z3D_TRY(read_tokens(b, Z3D_MODE_PREFILL, at, at_once));
+        if (k >= 0) seconds[k] = z3d_now() - begin;
+    }
+    *out = median(seconds, PREFILLS);
+    return Z3D_OK;
+}
+
+/* A token behind a text of 16 tokens and more, as many as there are rounds. */
+static z3d_status time_decode(struct bench *b, double *token, double *ratio) {
+    double seconds[MOST_ROUNDS], share[MOST_ROUNDS];
+    for (int k = -1; k < b->rounds; k++) {
+        const double begin = z3d_now();
+        Z3D_TRY(read_tokens(b, Z3D_MODE_DECODE, 17 + k, 1));
+        const double mine = z3d_now() - begin;
+        const double reading = bench_read(b->weights, b->bytes, b->threads);
+        if (k >= 0) seconds[k] = mine, share[k] = reading / mine;
+    }
+    *token = median(seconds, b->rounds);
+    *ratio = median(share, b->rounds);
+    return Z3D_OK;
+}
+
+static z3d_status measure(struct bench *b) {
+    double prefill, token, ratio;
+    Z3D_TRY(create(b));
+    Z3D_TRY(time_prefill(b, &prefill));
+    Z3D_TRY(time_decode(b, &token, &ratio));
+    const double bare = bench_floor_prefill(b->llama, POSITIONS);
+    printf("%s %s threads %d: prefill of %d tokens %.3f s, %.0f tokens/s, products alone %.3f s, "
+           "ratio %.2f; decode %.2f ms, %.1f tokens/s, reading %.0f MB / this %.2f\n",
+           b->llama ? "llama-123M" : "gpt2-124M", z3d_dtype_name(b->dtype), b->threads, POSITIONS,
+           prefill, POSITIONS / prefill, bare, bare / prefill, 1e3 * token, 1 / token,
+           1e-6 * (double)b->bytes, ratio);
+    return Z3D_OK;
+}
+
+int main(int argc, char **argv) {
+    static struct bench b = {.rounds = 64, .dtype = Z3D_F32};
+    if (argc < 2) {
+        fprintf(stderr, "usage: generate gpt2|llama [threads] [fp32|bf16] [rounds, at most 256]\n");
+        return 2;
+    }
+    b.llama = strcmp(argv[1], "llama") == 0;
+    if (argc > 2) b.threads = atoi(argv[2]);
+    if (argc > 3 && strcmp(argv[3], "bf16") == 0) b.dtype = Z3D_BF16;
+    if (argc > 4) b.rounds = atoi(argv[4]);
+    if (b.rounds < 1 || b.rounds > MOST_ROUNDS) b.rounds = 64;
+    if (z3d_world_create(&argc, &argv, &b.world) != Z3D_OK) {
+        fprintf(stderr, "%s\n", z3d_error_message());
+        return 1;
+    }
+    z3d_status status = measure(&b);
+    if (status != Z3D_OK) z3d_world_abort(b.world, status, z3d_error_message());
+    free(b.weights);
+    free(b.logits);
+    z3d_engine_destroy(b.engine);
+    z3d_groups_destroy(b.group);
+    z3d_device_destroy(b.device);
+    z3d_model_destroy(b.model);
+    z3d_world_destroy(b.world);
+    return 0;
+}

@@ -1,0 +1,19 @@
+/* GPT-2 124M, or a Llama of its shape. */
+#ifndef ZERO3D_BENCH_MODEL_H
+#define ZERO3D_BENCH_MODEL_H
+
+#include "src/model/model.h"
+
+enum { LAYERS = 12, HIDDEN = 768, VOCABULARY = 50257, PADDED = 50304 };
+enum { HEADS = 12, KV_HEADS = 4, HEAD_DIM = HIDDEN / HEADS, LLAMA_INNER = 2048 };
+
+/* A block's products, in -> out. */
+enum { BENCH_PRODUCTS = 4 };
+typedef struct bench_product {
+    int64_t in, out;
+} bench_product;
+const bench_product *bench_model_products(bool llama);
+
+z3d_status bench_model_create(bool llama, int64_t seq, z3d_model **out);
+
+#endif
