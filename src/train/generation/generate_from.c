@@ -142,6 +142,10 @@ static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *r
     *empty = false;
     if (request->prompts && given)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "generate.prompt and --prompts: give one of them");
+    if (!request->prompts && config->generate_batch != Z3D_AUTO &&
+        is_assigned(request->assignments, request->count, "generate.batch"))
+        return z3d_config_error(config, "generate.batch",
+                                "one prompt has no batch; leave it out, or give --prompts FILE");
     if (has_text(config)) return Z3D_OK;
     *empty = given;
     if (given || request->prompts)
