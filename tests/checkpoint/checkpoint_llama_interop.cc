@@ -305,6 +305,13 @@ TEST_F(Changed, AllBadTensorsAreNamedAtOnce) {
     said = refusal(Z3D_ERR_DATA);
     EXPECT_NE(said.find("tensor model.norm.bias is not in model-00001-of-00004"), std::string::npos)
         << said;
+    // An index without a tensor, which lies in one of its files.
+    take("mistral");
+    edit(index, "\"model.norm.weight\"", "\"model.rotary_emb.inv_freq\"");
+    said = refusal(Z3D_ERR_DATA);
+    EXPECT_NE(said.find(index + ": \"weight_map\" does not name tensor model.norm.weight"),
+              std::string::npos)
+        << said;
 }
 
 } // namespace
