@@ -277,6 +277,14 @@ static void read_rope(const reader *r, z3d_config *c) {
 
 /* ---- config.json: all of it ---- */
 
+/* Without a head_dim the heads share the width. */
+static z3d_status check_heads(const z3d_config *c) {
+    const int64_t hidden = c->model_hidden_size, heads = c->model_num_attention_heads;
+    if (c->model_head_dim != Z3D_AUTO || heads < 1 || hidden % heads == 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "num_attention_heads: %lld does not divide hidden_size %lld",
+                     (long long)heads, (long long)hidden);
+}
+
 static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
     const reader r = {root, problems};
     const z3d_json *type = z3d_json_member(root, "model_type");
@@ -294,6 +302,7 @@ static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
              &c->model_num_key_value_heads);
     read_int(&r, root, "head_dim", z3d_json_member(root, "head_dim") ? Z3D_AUTO : family->head_dim,
              &c->model_head_dim);
+    z3d_problems_add(problems, check_heads(c));
     read_float(&r, root, "rms_norm_eps", 1e-6, &c->model_rms_norm_eps);
     c->model_tie_word_embeddings = read_bool(&r, "tie_word_embeddings", false);
     c->model_attention_bias = family->attention_bias;
