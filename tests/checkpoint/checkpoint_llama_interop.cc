@@ -239,6 +239,8 @@ TEST_F(Changed, WhatComputesSomethingElseIsRefusedWithItsKey) {
             "rope_parameters: scale: this key is not known");
     refused("llama", "\"model_type\": \"llama\"", "\"model_type\": \"gemma\"", no,
             "model_type gemma is not supported; these are: gpt2, llama, mistral, qwen2, qwen3");
+    refused("llama", "\"model_type\": \"llama\",", "", Z3D_ERR_DATA,
+            "\"model_type\" is missing; these are supported: gpt2, llama, mistral, qwen2, qwen3");
     refused("qwen2", "\"num_attention_heads\": 2", "\"num_attention_heads\": 6", Z3D_ERR_DATA,
             "num_attention_heads: 6 does not divide hidden_size 20");
     refused("llama", "\"num_hidden_layers\": 2,", "", Z3D_ERR_DATA,
