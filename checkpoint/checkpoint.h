@@ -91,9 +91,9 @@ typedef struct z3d_export {
     z3d_interop_format format;
     z3d_dtype dtype; /* values are rounded to it: fp32, bf16, or (Hugging Face only) fp16 */
     const char *to;  /* the folder, or llm.c's file */
-    /* Hugging Face only: the tokenizer's files. vocab NULL: those of the checkpoint's
-     * configuration (data.vocab and data.merges; else the folder `tokenizer` beside an imported
-     * checkpoint; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
+    /* Hugging Face only: the tokenizer's files. vocab NULL: the folder `tokenizer` beside an
+     * imported checkpoint; else those of the checkpoint's configuration (data.vocab and
+     * data.merges; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
     const char *vocab, *merges;
     int64_t max_shard; /* bytes of tensors in a file of Hugging Face's; 0: 5 GB */
     bool tokenizer;    /* set: whether there was one */

@@ -1,9 +1,7 @@
 /* Imports another program's model as a checkpoint of one shard: parameters only, step 0. Values go
  * from file to file through the shard writer's buffer. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/interop.h"
 #include "checkpoint/store.h"
@@ -11,28 +9,17 @@
 
 static const char config_file[] = "config.yaml";
 
+#define TOKENIZER_FOLDER "tokenizer"
+
 /* ---- the configuration ---- */
 
-/* Where a file lies whatever the working directory: "/home/me/gpt2". */
-static z3d_status set_path(z3d_config *config, const char *key, const char *path) {
-    z3d_string text = {0};
-    char *whole = realpath(path, NULL);
-    if (!whole) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s: %s", key, path, strerror(errno));
-    z3d_string_append(&text, "%s=", key);
-    z3d_string_append_json(&text, whole);
-    z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                                    : z3d_config_override(config, text.text);
-    z3d_string_free(&text);
-    free(whole);
-    return status;
-}
-
-/* tokenizer: the folder with its files; NULL: unknown, generation will ask for it. */
-static z3d_status describe_model(const z3d_model_type *type, const char *tokenizer,
-                                 z3d_config *config, char **out) {
+/* has_tokenizer: in its folder, which the configuration names as what lies beside it, so both may
+ * move; false: unknown, generation will ask for it. */
+static z3d_status describe_model(const z3d_model_type *type, bool has_tokenizer, z3d_config *config,
+                                 char **out) {
     z3d_string text = {0};
     config->data_tokenizer = type->interop->tokenizer;
-    if (tokenizer) Z3D_TRY(set_path(config, "data.vocab", tokenizer));
+    if (has_tokenizer) Z3D_TRY(z3d_config_override(config, "data.vocab=" TOKENIZER_FOLDER));
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     z3d_config_write(config, &text);
     *out = text.text; /* owned by the manifest, also after a failure */
@@ -59,7 +46,7 @@ static z3d_status keep_tokenizer(const z3d_import *import, bool huggingface, cha
     if (status == Z3D_OK && huggingface && import->vocab)
         status = z3d_tokenizer_files_read_config(import->from, &files);
     if (status == Z3D_OK && files.known) {
-        status = z3d_io_join(import->to, "tokenizer", folder);
+        status = z3d_io_join(import->to, TOKENIZER_FOLDER, folder);
         if (status == Z3D_OK) status = z3d_io_make_folder(NULL, *folder);
         if (status == Z3D_OK) status = z3d_tokenizer_files_write(&files, true, *folder);
     }
@@ -85,7 +72,8 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
     char *tokenizer;
     z3d_status status = keep_tokenizer(import, f->turned, &tokenizer);
-    if (status == Z3D_OK) status = describe_model(f->type, tokenizer, f->config, &m->info.config);
+    if (status == Z3D_OK)
+        status = describe_model(f->type, tokenizer != NULL, f->config, &m->info.config);
     free(tokenizer);
     Z3D_TRY(status);
     Z3D_TRY(z3d_tensors_of(f->model, &m->tensor, &m->num_tensors));

@@ -545,7 +545,8 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
 
     ASSERT_Z3D(import(folder / "in", folder / "other", fixture.c_str()));
     config = z3d_checkpoint_get_info(Checkpoint(folder / "other").c)->config;
-    EXPECT_NE(config.find("other/tokenizer"), std::string::npos) << config;
+    EXPECT_NE(config.find("\n  vocab: \"tokenizer\"\n"), std::string::npos) << config;
+    EXPECT_EQ(config, read_file(folder / "other/config.yaml"));
     // Moved, it still knows.
     std::filesystem::rename(folder / "other", folder / "moved");
     Checkpoint moved(folder / "moved");

@@ -56,6 +56,18 @@ expect 0 "$ZERO3D" generate moved --prompt "Every rank" --tokens 18 --temperatur
 cp out by-json
 expect 0 "$ZERO3D" generate back --prompt "Every rank" --tokens 18 --temperature 0
 cmp -s out by-json || fail "tokenizer.json gives another text than vocab.json and merges.txt"
+# A copy has its own files, whatever becomes of those of the first: to speak, to train and to be exported.
+cp -r back copied
+echo broken >back/tokenizer/vocab.json
+expect 0 "$ZERO3D" generate copied --prompt "Every rank" --tokens 18 --temperature 0
+cmp -s out by-json || fail "a copy says something else"
+mkdir tokenizer # of another program
+expect 0 "$ZERO3D" train copied/config.yaml checkpoint.init_from=copied data.train=train.bin train_batch_size=8 \
+    training.steps=1 training.threads=1 generate.prompt=Every generate.tokens=2 run.dir=from-copy
+grep -q 'vocab: "/.*/copied/tokenizer"$' from-copy/config.yaml || fail "the run does not say where its tokenizer is"
+rmdir tokenizer
+expect 0 "$ZERO3D" checkpoint export copied hf-copied
+cmp -s hf-copied/vocab.json "$gpt2/vocab.json" || fail "a copy's export has another tokenizer"
 expect 0 "$ZERO3D" data tokenize "$gpt2/text.txt" --output by-json.bin --tokenizer gpt2 --vocab hf/tokenizer.json
 cmp -s train.bin by-json.bin || fail "tokenizer.json gives other tokens"
 

@@ -71,13 +71,10 @@ static z3d_status fit_sizes(z3d_config *config, int ranks, char *const *assignme
     return Z3D_OK;
 }
 
-/* An imported model that was moved has its tokenizer beside it, not where its configuration says.
- */
+/* An imported model has its tokenizer beside it: a copy its own. */
 static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
     z3d_string beside = {0}, assignment = {0};
-    if (config->data_tokenizer == Z3D_TOKENIZER_BYTES || !*config->data_vocab ||
-        access(config->data_vocab, F_OK) == 0)
-        return Z3D_OK;
+    if (config->data_tokenizer == Z3D_TOKENIZER_BYTES || !*config->data_vocab) return Z3D_OK;
     z3d_string_append(&beside, "%s/../tokenizer", folder);
     z3d_status status = Z3D_OK;
     if (beside.text && access(beside.text, F_OK) == 0) {
