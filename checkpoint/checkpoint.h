@@ -10,6 +10,7 @@
 
 #include "parallel/parallel.h"
 #include "src/base/base.h"
+#include "src/base/config.h"
 #include "src/model/unit.h"
 #include "zero/zero.h"
 
@@ -112,7 +113,10 @@ typedef struct z3d_import {
     const char *program; /* "zero3d 0.1.0" */
     /* The tokenizer's files; NULL: those in `from`, if any. They are copied to TO/tokenizer, which
      * becomes data.vocab. */
-    const char *vocab, *merges;
+    const char *vocab, *merges; /* vocab "none": no tokenizer */
+    /* Whether the program can use a tokenizer for a model of that many token ids; what the error
+     * says is said, and nothing is imported. NULL: nobody asks. */
+    z3d_status (*check_tokenizer)(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
 } z3d_import;
 
 /* Makes a checkpoint of one shard, without optimizer states, for checkpoint.init_from and

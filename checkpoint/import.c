@@ -29,12 +29,29 @@ static z3d_status describe_model(const z3d_model_type *type, bool has_tokenizer,
 
 /* ---- the tokenizer ---- */
 
+/* As generation will use the copy in `folder`; files from a folder of Hugging Face's are under
+ * their own names. A tokenizer that it cannot use does not stay. */
+static z3d_status check_tokenizer(const z3d_import *import, const z3d_interop *f,
+                                  const char *folder) {
+    const char *vocab = import->vocab ? folder : import->from;
+    if (!import->check_tokenizer) return Z3D_OK;
+    const z3d_status status =
+        import->check_tokenizer(f->type->interop->tokenizer, vocab, f->config->model_vocab_size);
+    if (status == Z3D_OK || status == Z3D_ERR_MEMORY) return status;
+    const z3d_kept_error refusal = z3d_error_keep(status);
+    (void)z3d_io_remove_tree(NULL, folder, NULL);
+    return Z3D_ERROR(status, "%s; --vocab none imports the model without a tokenizer",
+                     refusal.message);
+}
+
 /* The model may move, or its first folder go: a copy stays with it. *folder: NULL when there is no
  * tokenizer. */
-static z3d_status keep_tokenizer(const z3d_import *import, bool huggingface, char **folder) {
+static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f, char **folder) {
+    const bool huggingface = f->turned;
     z3d_tokenizer_files files = {0};
     z3d_status status = Z3D_OK;
     *folder = NULL;
+    if (import->vocab && strcmp(import->vocab, "none") == 0) return Z3D_OK;
     if (import->vocab || huggingface)
         status = z3d_tokenizer_files_read(import->vocab ? import->vocab : import->from,
                                           import->merges, &files);
@@ -49,6 +66,7 @@ static z3d_status keep_tokenizer(const z3d_import *import, bool huggingface, cha
         status = z3d_io_join(import->to, TOKENIZER_FOLDER, folder);
         if (status == Z3D_OK) status = z3d_io_make_folder(NULL, *folder);
         if (status == Z3D_OK) status = z3d_tokenizer_files_write(&files, true, *folder);
+        if (status == Z3D_OK) status = check_tokenizer(import, f, *folder);
     }
     z3d_tokenizer_files_free(&files);
     return status;
@@ -71,7 +89,7 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     Z3D_TRY(z3d_libraries(&m->info.libraries));
     if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
     char *tokenizer;
-    z3d_status status = keep_tokenizer(import, f->turned, &tokenizer);
+    z3d_status status = keep_tokenizer(import, f, &tokenizer);
     if (status == Z3D_OK)
         status = describe_model(f->type, tokenizer != NULL, f->config, &m->info.config);
     free(tokenizer);

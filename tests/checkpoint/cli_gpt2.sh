@@ -115,6 +115,17 @@ expect 1 "$ZERO3D" checkpoint import "$gpt2" imported
 says 'imported: it already has checkpoints'
 expect 1 "$ZERO3D" checkpoint import train.bin x
 says 'train.bin: not a checkpoint of llm.c'
+expect 1 "$ZERO3D" checkpoint import hf-bytes x --vocab "$gpt2"
+says "vocab_size 257 is too small: the gpt2 tokenizer has 557 tokens; --vocab none imports the model without a tokenizer$"
+cp -r hf-bytes hf-other
+rm hf-other/vocab.json hf-other/merges.txt
+echo '{"model": {"type": "WordPiece", "vocab": {}}}' >hf-other/tokenizer.json
+expect 1 "$ZERO3D" checkpoint import hf-other x
+says 'hf-other/tokenizer.json:1: "model" of type WordPiece is not supported; only BPE is; --vocab none imports'
+[ ! -e x/tokenizer ] && [ ! -e x/step-00000000 ] && [ ! -e x/config.yaml ] || fail "a refused import leaves files"
+expect 0 "$ZERO3D" checkpoint import hf-other x --vocab none
+expect 1 "$ZERO3D" generate x --prompt a
+says 'data.vocab: the gpt2 tokenizer needs its vocabulary'
 expect 1 "$ZERO3D" checkpoint import nowhere x
 says 'nowhere: No such file'
 expect 1 "$ZERO3D" generate from-llmc --prompt x
