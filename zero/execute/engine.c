@@ -17,6 +17,12 @@ static z3d_status allocate(z3d_engine *engine) {
                 engine->arena_bytes[s] = engine->set.program[mode]->arena[s];
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
         if (engine->arena_bytes[s] == 0) continue;
+        if (s == Z3D_SPACE_DISK) {
+            Z3D_TRY(z3d_disk_create(&(z3d_disk_config){.folder = engine->config.nvme_path,
+                                                       .bytes = engine->arena_bytes[s]},
+                                    &engine->disk));
+            continue;
+        }
         z3d_status status = z3d_device_alloc(engine->config.device, (z3d_space)s,
                                              engine->arena_bytes[s], (void **)&engine->arena[s]);
         if (status != Z3D_OK)
@@ -59,6 +65,7 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
     };
     if (program->mode == Z3D_MODE_TRAIN && !z3d_graph_obstacle(c)) executor->graph.mode = c->graph;
     memcpy(executor->arena, engine->arena, sizeof executor->arena);
+    executor->disk = engine->disk;
     return z3d_executor_create(program, executor);
 }
 
@@ -125,6 +132,7 @@ void z3d_engine_destroy(z3d_engine *engine) {
         if (engine->arena[s])
             z3d_device_free(engine->config.device, (z3d_space)s, engine->arena[s],
                             engine->arena_bytes[s]);
+    z3d_disk_destroy(engine->disk);
     if (engine->mailbox)
         z3d_device_free(engine->config.device, Z3D_SPACE_HOST, engine->mailbox,
                         engine->mailbox_bytes);
