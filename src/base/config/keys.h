@@ -147,10 +147,12 @@
   X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of sampling")
 /* clang-format on */
 
-/* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
- * nothing here: X(path, why). The reader says so in one line; values are not looked at. */
+/* Reasons that several keys share. */
 #define Z3D_CONFIG_PINNED "host memory for a GPU is always page-locked"
 #define Z3D_CONFIG_OWN_IO "sizes and number of requests to the disk are fixed"
+
+/* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
+ * nothing here: X(path, why). The reader says so in one line; values are not looked at. */
 #define Z3D_CONFIG_ACCEPTED(X)                                                                     \
     X("zero_optimization.contiguous_gradients",                                                    \
       "gradients are always contiguous: the memory planner lays them out")                         \

@@ -123,7 +123,8 @@ static void check_param(config_checker *k) {
                                "below " STAGE " 3: every rank keeps whole parameters",
                                "set the stage to 3",
                                false};
-    if (block.where == Z3D_OFFLOAD_DEVICE_NONE || c->zero_optimization_stage == 3) {
+    bool below = c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL);
+    if (block.where == Z3D_OFFLOAD_DEVICE_NONE || !below) {
         check_disk(k, &block);
         return;
     }
