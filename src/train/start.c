@@ -54,6 +54,19 @@ end:
     return status;
 }
 
+/* On the cpu device the host is the device. */
+static void say_offload(const z3d_config *config) {
+    static const char *const block[] = {"optimizer", "param"};
+    const int where[] = {config->zero_optimization_offload_optimizer_device,
+                         config->zero_optimization_offload_param_device};
+    for (int i = 0; i < 2; i++)
+        if (config->training_device == Z3D_TRAINING_CPU && where[i] == Z3D_OFFLOAD_DEVICE_CPU)
+            z3d_log(Z3D_LOG_INFO,
+                    "zero_optimization.offload_%s.device cpu frees no memory on the cpu device, "
+                    "whose memory is the host's",
+                    block[i]);
+}
+
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     z3d_config *config = trainer->config;
     int data_size = 1;
@@ -71,6 +84,7 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
         z3d_log(Z3D_LOG_INFO, "activation_checkpointing.partition_activations has no effect: with "
                               "parallel.sequence_parallel each tensor rank stores only its own "
                               "part of a block's input already");
+    say_offload(config);
     return compare_with_rank_0(trainer);
 }
 
