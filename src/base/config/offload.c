@@ -133,23 +133,7 @@ static void check_param(config_checker *k) {
     if (config_sound(k, block.device, NULL)) config_refuse_idle(k, keys + 1, 2, &whole);
 }
 
-/* Until programs have these tiers: to be deleted, with its call, when they have. */
-static void refuse_for_now(config_checker *k) {
-    static const char *const words[] = {"none", "cpu", "nvme"};
-    const z3d_config *c = k->c;
-    const struct {
-        const char *path;
-        int where;
-    } devices[] = {{OPTIMIZER ".device", c->zero_optimization_offload_optimizer_device},
-                   {PARAM ".device", c->zero_optimization_offload_param_device}};
-    for (int i = 0; i < 2; i++)
-        if (devices[i].where != Z3D_OFFLOAD_DEVICE_NONE && config_sound(k, devices[i].path, NULL))
-            config_complain(k, devices[i].path, "%s is not supported yet; write none",
-                            words[devices[i].where]);
-}
-
 void config_check_offload(config_checker *k) {
     check_optimizer(k);
     check_param(k);
-    refuse_for_now(k);
 }
