@@ -201,23 +201,10 @@ TEST(Deepspeed, BlocksThatAreOff) {
     EXPECT_EQ(all_errors("fp16: {enabled: auto, initial_scale_power: 32}\n", {}), "accepted");
 }
 
-// The examples of Hugging Face's documentation: only offload is refused, and all of it at once.
+// The examples of Hugging Face's documentation.
 TEST(Deepspeed, HuggingFaceExamples) {
-    for (const char *name : {"hf_zero2.json", "hf_zero3.json"}) {
-        bool two = std::string(name) == "hf_zero2.json";
-        std::string text = text_of(name), message = all_errors(text, {});
-        EXPECT_EQ(lines(message), two ? 1 : 2) << message;
-        EXPECT_TRUE(
-            has(message, "zero_optimization.offload_optimizer.device: cpu is not supported yet"))
-            << message;
-        EXPECT_EQ(has(message, "zero_optimization.offload_param.device: cpu is not supported yet"),
-                  !two);
-        EXPECT_EQ(all_errors(replaced(text, "\"cpu\"", "\"none\""), {}, 2), "accepted") << name;
-    }
-    Config c(replaced(text_of("hf_zero2.json"), "\"cpu\"", "\"none\""));
-    EXPECT_EQ(c->zero_optimization_allgather_bucket_size, 200000000);
-    EXPECT_EQ(c->scheduler_type, Z3D_LR_WARMUP);
-    EXPECT_EQ(c->optimizer_params_lr, 6e-4);
+    for (const char *name : {"hf_zero2.json", "hf_zero3.json"})
+        EXPECT_EQ(all_errors(text_of(name), {}, 2), "accepted") << name;
 }
 
 struct conversion {

@@ -56,20 +56,15 @@ expect fail "$LAUNCH" -n 2 "$ZERO3D" train bad.yaml optimizer.params.lr=fast
 [ "$(grep -c 'unknown key model.num_layer' err)" -eq 1 ] || fail "told by more than one rank"
 [ "$(grep -c 'underscore' err)" -eq 1 ] || fail "told by more than one rank"
 
-# The DeepSpeed examples of Hugging Face's documentation: only offload is refused; without it they run.
+# The DeepSpeed examples of Hugging Face's documentation run, with their offload to the host.
 tiny
 for example in hf_zero2 hf_zero3; do
     file=$SOURCE/tests/data/configs/$example.json
-    expect 1 "$ZERO3D" config "$file"
-    grep -q 'zero_optimization.offload_optimizer.device: cpu is not supported yet; write none' err ||
-        fail "$example: offload"
-    sed 's/"cpu"/"none"/' "$file" >$example.json
+    cp "$file" $example.json
     expect 0 "$LAUNCH" -n 2 "$ZERO3D" train $example.json model.num_layers=2 model.hidden_size=32 \
         model.num_attention_heads=4 model.seq_length=32 model.vocab_size=257 data.train=train.bin \
         training.steps=3 run.dir=runs/$example
     [ "$(wc -l <runs/$example/metrics.jsonl)" -ge 3 ] || fail "$example did not train"
-    expect 1 "$ZERO3D" config --from-deepspeed "$file"
-    grep -q '^Not supported:' err || fail "$example: the table"
     expect 0 "$ZERO3D" config --from-deepspeed $example.json
     cp out converted.yaml
     expect 0 "$ZERO3D" config converted.yaml

@@ -698,11 +698,13 @@ static z3d_status check_offload(const z3d_program_config *c) {
     if (c->stage < 3)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "ZeRO stage %d keeps whole parameters on the device; "
-                         "offload of parameters needs stage 3",
+                         "zero_optimization.offload_param needs stage 3",
                          c->stage);
     if (!c->inference && offload->optimizer == Z3D_SPACE_DEVICE)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
-                         "offload of parameters needs offload of the optimizer, which steps them");
+                         "zero_optimization.offload_param: in training the host steps these "
+                         "parameters; set zero_optimization.offload_optimizer.device to cpu or "
+                         "nvme, too");
     return Z3D_OK;
 }
 

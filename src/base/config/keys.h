@@ -69,11 +69,10 @@
   X(zero_optimization_sub_group_size, "zero_optimization.sub_group_size", INT, "1e9", "[1,1e12]", "with offload_optimizer: elements of a rank that are stepped at a time; with nvme also read and written at a time") \
   X(zero_optimization_offload_optimizer_device, "zero_optimization.offload_optimizer.device", ENUM, "none", "none|cpu|nvme", "where the optimizer's states and its fp32 parameters lie, in every stage. none: on the device; cpu: in host memory; nvme: in a file in nvme_path. With cpu and nvme the host's cores step them") \
   X(zero_optimization_offload_optimizer_nvme_path, "zero_optimization.offload_optimizer.nvme_path", STRING, "", "", "nvme: folder on a local disk. Each rank's file there has no name and is gone when the run ends. ~ and $NAME are expanded on each rank") \
-  X(zero_optimization_offload_optimizer_buffer_count, "zero_optimization.offload_optimizer.buffer_count", INT, "4", "[1,1024]", "nvme: pieces of sub_group_size elements that are in host memory at a time: read, stepped or written") \
+  X(zero_optimization_offload_optimizer_buffer_count, "zero_optimization.offload_optimizer.buffer_count", INT, "4", "[1,1024]", "with offload_optimizer: pieces of sub_group_size elements that are in host memory at a time: read, stepped or written") \
   X(zero_optimization_offload_optimizer_ratio, "zero_optimization.offload_optimizer.ratio", FLOAT, "1", "[0,1]", "share of each rank's states that is offloaded; only 1 so far") \
   X(zero_optimization_offload_param_device, "zero_optimization.offload_param.device", ENUM, "none", "none|cpu|nvme", "stage 3: where the parameters lie while they are not gathered, as offload_optimizer.device. Also for generate and evaluate") \
   X(zero_optimization_offload_param_nvme_path, "zero_optimization.offload_param.nvme_path", STRING, "", "", "nvme: folder, as offload_optimizer.nvme_path") \
-  X(zero_optimization_offload_param_buffer_count, "zero_optimization.offload_param.buffer_count", INT, "5", "[1,1024]", "nvme: buffers in host memory through which parameters are read and written") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
   X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise") \
@@ -196,6 +195,8 @@
       "where gradients are converted changes no result")                                           \
     X("zero_optimization.offload_optimizer.cpuadam_cores_perc", "training.threads says how many")  \
     X("zero_optimization.offload_param.pin_memory", Z3D_CONFIG_PINNED)                             \
+    X("zero_optimization.offload_param.buffer_count",                                              \
+      "the program says how far ahead parameters are fetched")                                     \
     X("zero_optimization.offload_param.buffer_size",                                               \
       "the memory planner gives buffers their size")                                               \
     X("zero_optimization.offload_param.max_in_cpu",                                                \

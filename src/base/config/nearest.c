@@ -90,7 +90,6 @@ static const struct {
     {".offload_param_device", "zero_optimization.offload_param.device"},
     {".offload_params_device", "zero_optimization.offload_param.device"},
     {".offload_param_nvme_path", "zero_optimization.offload_param.nvme_path"},
-    {".params_buffer_count", "zero_optimization.offload_param.buffer_count"},
     {".num_microbatches", "gradient_accumulation_steps"},
     {".micro_batches", "gradient_accumulation_steps"},
     {"pp", "parallel.pipeline_model_parallel_size"},

@@ -59,22 +59,20 @@ z3d_status z3d_config_expand(const z3d_config *config, const char *path, z3d_str
 
 /* ---- the checks ---- */
 
-/* The keys that both blocks have. */
 typedef struct offload_block {
     const char *device;
-    idle_key path, count;
+    idle_key path;
     int where; /* z3d_offload_device */
 } offload_block;
 
 static void check_disk(config_checker *k, const offload_block *b) {
-    const idle_key disk[] = {b->path, b->count};
     char because[96];
     bool switched = config_is_written(k->c, b->device) || k->c->origin->report;
     /* A pasted block has a folder whatever its device is. */
     const idle_reason unused = {{b->device}, because, "set it to nvme", switched};
     snprintf(because, sizeof because, "unless %s is nvme", b->device);
     if (b->where != Z3D_OFFLOAD_DEVICE_NVME)
-        config_refuse_idle(k, disk, 2, &unused);
+        config_refuse_idle(k, &b->path, 1, &unused);
     else if (!b->path.differs && config_sound(k, b->device, b->path.path, NULL))
         config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path.path);
 }
@@ -83,11 +81,12 @@ static void check_optimizer(config_checker *k) {
     const z3d_config *c = k->c;
     const int where = c->zero_optimization_offload_optimizer_device;
     const idle_key group = {GROUP, c->zero_optimization_sub_group_size != 1000000000};
+    const idle_key count = {OPTIMIZER ".buffer_count",
+                            c->zero_optimization_offload_optimizer_buffer_count != 4};
     const idle_key ratio = {OPTIMIZER ".ratio", c->zero_optimization_offload_optimizer_ratio != 1};
     const offload_block block = {
         OPTIMIZER ".device",
         {OPTIMIZER ".nvme_path", *c->zero_optimization_offload_optimizer_nvme_path != '\0'},
-        {OPTIMIZER ".buffer_count", c->zero_optimization_offload_optimizer_buffer_count != 4},
         where};
     const idle_reason on_device = {{block.device},
                                    "while " OPTIMIZER
@@ -101,6 +100,7 @@ static void check_optimizer(config_checker *k) {
     check_disk(k, &block);
     if (where == Z3D_OFFLOAD_DEVICE_NONE) {
         config_refuse_idle(k, &group, 1, &on_device);
+        config_refuse_idle(k, &count, 1, &off);
         config_refuse_idle(k, &ratio, 1, &off);
     } else if (ratio.differs && config_sound(k, block.device, ratio.path, NULL)) {
         config_complain(k, ratio.path,
@@ -110,15 +110,30 @@ static void check_optimizer(config_checker *k) {
     }
 }
 
+/* A rank has one file. */
+static void check_folders(config_checker *k) {
+    const z3d_config *c = k->c;
+    const char *one = c->zero_optimization_offload_optimizer_nvme_path;
+    const char *other = c->zero_optimization_offload_param_nvme_path;
+    if (c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NVME ||
+        c->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NVME)
+        return;
+    if (strcmp(one, other) != 0 &&
+        config_sound(k, PARAM ".nvme_path", OPTIMIZER ".nvme_path", NULL))
+        config_complain(k, PARAM ".nvme_path",
+                        "'%.200s', but " OPTIMIZER
+                        ".nvme_path is '%.200s': a rank has one file for "
+                        "both; write the same folder",
+                        other, one);
+}
+
 static void check_param(config_checker *k) {
     const z3d_config *c = k->c;
     const offload_block block = {
         PARAM ".device",
         {PARAM ".nvme_path", *c->zero_optimization_offload_param_nvme_path != '\0'},
-        {PARAM ".buffer_count", c->zero_optimization_offload_param_buffer_count != 5},
         c->zero_optimization_offload_param_device};
-    const idle_key keys[] = {
-        {block.device, block.where != Z3D_OFFLOAD_DEVICE_NONE}, block.path, block.count};
+    const idle_key keys[] = {{block.device, block.where != Z3D_OFFLOAD_DEVICE_NONE}, block.path};
     const idle_reason whole = {{STAGE},
                                "below " STAGE " 3: every rank keeps whole parameters",
                                "set the stage to 3",
@@ -126,11 +141,12 @@ static void check_param(config_checker *k) {
     bool below = c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL);
     if (block.where == Z3D_OFFLOAD_DEVICE_NONE || !below) {
         check_disk(k, &block);
+        check_folders(k);
         return;
     }
     /* One error: the other keys follow the device. */
     config_refuse_idle(k, keys, 1, &whole);
-    if (config_sound(k, block.device, NULL)) config_refuse_idle(k, keys + 1, 2, &whole);
+    if (config_sound(k, block.device, NULL)) config_refuse_idle(k, keys + 1, 1, &whole);
 }
 
 void config_check_offload(config_checker *k) {
