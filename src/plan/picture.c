@@ -8,7 +8,7 @@
 
 /* In pixels. */
 enum { WIDTH = 1280, LEFT = 96, RIGHT = 24, TOP = 118, PLOT = WIDTH - LEFT - RIGHT, BELOW = 58 };
-static const double panel_height[] = {460, 170}; /* device, host */
+static const double panel_height[] = {460, 170, 170}; /* device, host, disk */
 static const double least_size = 0.15;           /* smaller rectangles are left out */
 
 /* Told apart by people with colour-blindness too (Okabe and Ito's palette). */

@@ -268,6 +268,13 @@ static z3d_status name_instruction_files(z3d_trainer *trainer, instruction_files
     return z3d_trainer_agree(trainer, name_traced_run(trainer, &files->run));
 }
 
+/* Rank 0 speaks for all. */
+static void say_slow_disk(const z3d_trainer *trainer, const char *folder) {
+    const char *disk = z3d_engine_disk(trainer->engine);
+    if (disk && strcmp(disk, "io_uring, O_DIRECT") != 0)
+        z3d_log(Z3D_LOG_INFO, "%s is read and written with %s", folder, disk);
+}
+
 /* Collective, agreed. */
 static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
@@ -288,6 +295,7 @@ static z3d_status make_engine(z3d_trainer *trainer) {
             status = z3d_trainer_stop_all(trainer, status);
         status = z3d_trainer_agree(trainer, status);
     }
+    if (status == Z3D_OK) say_slow_disk(trainer, files.disk.text);
     z3d_string_free(&files.disk);
     z3d_string_free(&files.digest);
     z3d_string_free(&files.trace);

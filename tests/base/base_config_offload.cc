@@ -156,7 +156,7 @@ TEST(Offload, WhatIsNotThereYetIsNamed) {
 TEST(Offload, OldNames) {
     Config c("zero_optimization: {stage: 3, cpu_offload: true, cpu_offload_params: true, "
              "cpu_offload_use_pin_memory: true}\n");
-    EXPECT_Z3D(z3d_config_check(c.get, NULL));
+    EXPECT_EQ(z3d_config_check(c.get, NULL), Z3D_OK) << z3d_error_message();
     EXPECT_EQ(c->zero_optimization_offload_optimizer_device, Z3D_OFFLOAD_DEVICE_CPU);
     EXPECT_EQ(c->zero_optimization_offload_param_device, Z3D_OFFLOAD_DEVICE_CPU);
     const std::string both =

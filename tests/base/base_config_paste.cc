@@ -16,11 +16,6 @@ static std::string text_of(const char *name) {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-static std::string replaced(std::string text, const std::string &from, const std::string &to) {
-    for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
-    return text;
-}
-
 static long lines(const std::string &text) {
     return 1 + std::count(text.begin(), text.end(), '\n');
 }
@@ -205,6 +200,11 @@ TEST(Deepspeed, BlocksThatAreOff) {
 TEST(Deepspeed, HuggingFaceExamples) {
     for (const char *name : {"hf_zero2.json", "hf_zero3.json"})
         EXPECT_EQ(all_errors(text_of(name), {}, 2), "accepted") << name;
+    Config c(text_of("hf_zero3.json"));
+    EXPECT_EQ(c->zero_optimization_offload_param_device, Z3D_OFFLOAD_DEVICE_CPU);
+    EXPECT_EQ(c->zero_optimization_offload_optimizer_device, Z3D_OFFLOAD_DEVICE_CPU);
+    EXPECT_EQ(c->scheduler_type, Z3D_LR_WARMUP);
+    EXPECT_EQ(c->optimizer_params_lr, 6e-4);
 }
 
 struct conversion {

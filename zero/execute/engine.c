@@ -9,6 +9,20 @@
 
 /* ---- creation ---- */
 
+static z3d_status open_disk(z3d_engine *engine) {
+    int requests = 1;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        for (int again = 0; again < 2; again++) {
+            const z3d_program *program = (again ? engine->set.again : engine->set.program)[mode];
+            int most = program ? z3d_executor_disk_requests(program) : 0;
+            if (most > requests) requests = most;
+        }
+    const z3d_disk_config config = {.folder = engine->config.nvme_path,
+                                    .bytes = engine->arena_bytes[Z3D_SPACE_DISK],
+                                    .requests = requests};
+    return z3d_disk_create(&config, &engine->disk);
+}
+
 static z3d_status allocate(z3d_engine *engine) {
     char bytes[32];
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
@@ -18,9 +32,7 @@ static z3d_status allocate(z3d_engine *engine) {
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
         if (engine->arena_bytes[s] == 0) continue;
         if (s == Z3D_SPACE_DISK) {
-            Z3D_TRY(z3d_disk_create(&(z3d_disk_config){.folder = engine->config.nvme_path,
-                                                       .bytes = engine->arena_bytes[s]},
-                                    &engine->disk));
+            Z3D_TRY(open_disk(engine));
             continue;
         }
         z3d_status status = z3d_device_alloc(engine->config.device, (z3d_space)s,
@@ -319,6 +331,10 @@ const z3d_layout *z3d_engine_layout(const z3d_engine *engine) {
 
 int64_t z3d_engine_graph_launches(const z3d_engine *engine) {
     return engine->executor[Z3D_MODE_TRAIN].graph.launches;
+}
+
+const char *z3d_engine_disk(const z3d_engine *engine) {
+    return engine->disk ? z3d_disk_description(engine->disk) : NULL;
 }
 
 z3d_device *z3d_engine_device(const z3d_engine *engine) {

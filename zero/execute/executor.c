@@ -206,12 +206,30 @@ static z3d_status start_copy(z3d_executor *executor, const z3d_instruction *i) {
     return Z3D_OK;
 }
 
+/* A group's copy whose one end is the disk. */
+static bool is_disk_copy(const z3d_program *p, const z3d_instruction *i) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    if (info->rules != Z3D_CLASS_COPY || i->group < 0) return false;
+    return p->buffer[i->buffer[info->from]].space == Z3D_SPACE_DISK ||
+           p->buffer[i->buffer[info->to]].space == Z3D_SPACE_DISK;
+}
+
+int z3d_executor_disk_requests(const z3d_program *p) {
+    int now = 0, most = 0;
+    for (int n = 0; n < p->num_instructions; n++) {
+        const z3d_instruction *i = &p->instruction[n];
+        if (!is_disk_copy(p, i)) continue;
+        int runs = z3d_instruction_matrix(p, i).tensors;
+        now += i->phase == Z3D_PHASE_START ? runs : -runs;
+        if (now > most) most = now;
+    }
+    return most;
+}
+
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
-    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
     const int64_t id = executor->ticket[i->ticket].id;
-    const bool disk = i->group >= 0 && (p->buffer[i->buffer[info->from]].space == Z3D_SPACE_DISK ||
-                                        p->buffer[i->buffer[info->to]].space == Z3D_SPACE_DISK);
+    const bool disk = is_disk_copy(p, i);
     const int tensors = i->group >= 0 ? z3d_instruction_matrix(p, i).tensors : 1;
     z3d_status status = Z3D_OK;
     double begin = z3d_now();

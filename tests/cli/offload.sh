@@ -1,0 +1,61 @@
+#!/bin/sh
+# Optimizer states and parameters in host memory or on the disk: training, resuming, generation, plans, and folders that are refused.
+. "$(dirname "$0")/lib.sh"
+tiny
+export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
+mkdir disk
+OPTIMIZER=zero_optimization.offload_optimizer
+PARAM=zero_optimization.offload_param
+host="$OPTIMIZER.device=cpu"
+disk="$OPTIMIZER.device=nvme $OPTIMIZER.nvme_path=disk"
+parameters="$PARAM.device=nvme $PARAM.nvme_path=disk"
+stage="zero_optimization.stage=3 training.peak_tflops=0.1"
+
+train() { # train CODE FOLDER ARGUMENT...
+    code=$1 folder=$2
+    shift 2
+    expect "$code" "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$folder" "$@"
+}
+losses() {
+    sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([^,]*\),.*"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"
+}
+same() { # same FOLDER: the losses of the run without
+    losses "$1" >"$1.losses"
+    [ "$(wc -l <"$1.losses")" -eq 5 ] || fail "$1 has not five losses"
+    cmp without.losses "$1.losses" || fail "$1: other losses than the run without"
+    # shellcheck disable=SC2012 # its own names
+    [ -z "$(ls -A disk)" ] || fail "$1 left something behind: $(ls -A disk)"
+}
+
+# The bits of the run without, whatever is kept elsewhere; the start says where, the end how much.
+# shellcheck disable=SC2086 # lists of arguments
+{
+    train 0 without $stage checkpoint.interval=3
+    losses without >without.losses
+    [ "$(wc -l <without.losses)" -eq 5 ] || fail "no five losses: $(cat without/metrics.jsonl)"
+    train 0 host $stage $host
+    same host
+    grep -q '^offload     optimizer states in host memory, parameters on the device$' out || fail "the start does not say where"
+    grep -q 'offload_optimizer.device cpu frees no memory on the cpu device' err || fail "what it is good for"
+    train 0 disk $stage $disk checkpoint.interval=3
+    same disk
+    grep -Eq '^offload     optimizer states on the disk, parameters on the device; disk: .*(io_uring|threads).*(O_DIRECT|buffered)' out ||
+        fail "the start does not say how the disk is read"
+    train 0 both $stage $disk $parameters zero_optimization.sub_group_size=2000
+    same both
+    grep -Eq '^  on the disk +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' out || fail "the end does not say what is on the disk"
+    ! grep -q '^  !' out || fail "memory is not as planned"
+    train 0 first zero_optimization.stage=1 training.peak_tflops=0.1 $disk
+    same first
+
+    # A run goes on with other tiers.
+    rm -r without/checkpoints/step_00000005 2>/dev/null
+    for from in without disk; do
+        for tier in "$host" "$disk $parameters" ""; do
+            rm -rf other
+            train 0 other $stage $tier checkpoint.resume=$from/checkpoints/step3
+            losses other >other.losses
+            tail -n 2 without.losses | cmp -s - other.losses || fail "from $from with '$tier': other losses"
+        done
+    done
+}
