@@ -11,6 +11,7 @@
 
 static z3d_status open_disk(z3d_engine *engine) {
     int requests = 1;
+    if (engine->config.without_values) return Z3D_OK;
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
         for (int again = 0; again < 2; again++) {
             const z3d_program *program = (again ? engine->set.again : engine->set.program)[mode];
@@ -20,7 +21,8 @@ static z3d_status open_disk(z3d_engine *engine) {
     const z3d_disk_config config = {.folder = engine->config.nvme_path,
                                     .bytes = engine->arena_bytes[Z3D_SPACE_DISK],
                                     .requests = requests};
-    return z3d_disk_create(&config, &engine->disk);
+    z3d_status status = z3d_disk_create(&config, &engine->disk);
+    return status == Z3D_OK ? Z3D_OK : z3d_error_context(status, "offload to nvme_path");
 }
 
 static z3d_status allocate(z3d_engine *engine) {

@@ -182,7 +182,7 @@ static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, in
             z3d_executor_place(executor, i->group, buffer, tensor, m.tensors, flat, m.dtype);
     }
     for (int end = 0; end < 2; end++) {
-        if (space[end] != Z3D_SPACE_DISK) continue;
+        if (space[end] != Z3D_SPACE_DISK || !executor->disk) continue;
         char *memory = executor->arena[space[1 - end]] + place[1 - end];
         const int64_t blocks = z3d_round_up(bytes, Z3D_DISK_ALIGN);
         z3d_device_touch(executor->device, memory, blocks);
@@ -229,7 +229,7 @@ int z3d_executor_disk_requests(const z3d_program *p) {
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
-    const bool disk = is_disk_copy(p, i);
+    const bool disk = executor->disk && is_disk_copy(p, i);
     const int tensors = i->group >= 0 ? z3d_instruction_matrix(p, i).tensors : 1;
     z3d_status status = Z3D_OK;
     double begin = z3d_now();

@@ -38,7 +38,7 @@ typedef struct z3d_executor {
     z3d_group *const *group;      /* by set of axes */
     z3d_world *world;             /* NULL: nobody watches */
     char *arena[Z3D_SPACE_COUNT]; /* of the disk NULL: */
-    z3d_disk *disk;
+    z3d_disk *disk;               /* NULL: none, or without values: copies are the device's */
     char *mailbox; /* pinned memory that steps are posted from and fetched to, always in the same
                       places; NULL: the host reads the device's memory itself */
     z3d_step_graph graph;
