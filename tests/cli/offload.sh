@@ -3,12 +3,12 @@
 . "$(dirname "$0")/lib.sh"
 tiny
 export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
-mkdir disk
+mkdir tier
 OPTIMIZER=zero_optimization.offload_optimizer
 PARAM=zero_optimization.offload_param
 host="$OPTIMIZER.device=cpu"
-disk="$OPTIMIZER.device=nvme $OPTIMIZER.nvme_path=disk"
-parameters="$PARAM.device=nvme $PARAM.nvme_path=disk"
+disk="$OPTIMIZER.device=nvme $OPTIMIZER.nvme_path=tier"
+parameters="$PARAM.device=nvme $PARAM.nvme_path=tier"
 stage="zero_optimization.stage=3 training.peak_tflops=0.1"
 
 train() { # train CODE FOLDER ARGUMENT...
@@ -24,7 +24,7 @@ same() { # same FOLDER: the losses of the run without
     [ "$(wc -l <"$1.losses")" -eq 5 ] || fail "$1 has not five losses"
     cmp without.losses "$1.losses" || fail "$1: other losses than the run without"
     # shellcheck disable=SC2012 # its own names
-    [ -z "$(ls -A disk)" ] || fail "$1 left something behind: $(ls -A disk)"
+    [ -z "$(ls -A tier)" ] || fail "$1 left something behind: $(ls -A tier)"
 }
 
 # The bits of the run without, whatever is kept elsewhere; the start says where, the end how much.
@@ -32,6 +32,7 @@ same() { # same FOLDER: the losses of the run without
 {
     train 0 without $stage checkpoint.interval=3
     losses without >without.losses
+    tail -n 2 without.losses >last.losses
     [ "$(wc -l <without.losses)" -eq 5 ] || fail "no five losses: $(cat without/metrics.jsonl)"
     train 0 host $stage $host
     same host
@@ -49,13 +50,48 @@ same() { # same FOLDER: the losses of the run without
     same first
 
     # A run goes on with other tiers.
-    rm -r without/checkpoints/step_00000005 2>/dev/null
     for from in without disk; do
         for tier in "$host" "$disk $parameters" ""; do
             rm -rf other
-            train 0 other $stage $tier checkpoint.resume=$from/checkpoints/step3
-            losses other >other.losses
-            tail -n 2 without.losses | cmp -s - other.losses || fail "from $from with '$tier': other losses"
+            train 0 other $stage $tier checkpoint.resume=$from/checkpoints/step-00000003
+            losses other | cmp -s - last.losses || fail "from $from with '$tier': other losses than the run without: $(losses other)"
         done
     done
+
+    # Generation reads parameters from where they are kept.
+    printf '{"prompt": "Line 1"}\n{"prompt": "and"}\n' >in.jsonl
+    generate="generate without/checkpoints --prompts in.jsonl --tokens 8"
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" $generate
+    cp out shown
+    for where in "$parameters" "$PARAM.device=cpu"; do
+        expect 0 "$LAUNCH" -n 2 "$ZERO3D" $generate zero_optimization.stage=3 $where
+        cmp -s shown out || fail "'$where': other answers"
+    done
+
+    # Plans say what lies where.
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $PARAM.device=cpu
+    grep -Eq '^  parameters +[1-9][0-9]* +[0-9.]+ KiB  in host memory$' out || fail "parameters in host memory"
+    grep -Eq '^  optimizer +[1-9][0-9]* +[0-9.]+ KiB  on the disk$' out || fail "the optimizer on the disk"
+    grep -Eq '^  host arena +[1-9]' out || fail "the host arena"
+    grep -Eq '^  disk file +[1-9]' out || fail "the disk file"
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $parameters --fit 1GiB --write fit.yaml
+    grep -q '^  stage: 3$' fit.yaml || fail "parameters that are kept elsewhere need stage 3"
+    grep -q '^    device: nvme$' fit.yaml || fail "--fit leaves out where parameters are kept"
+
+    # What is refused: on every rank, in one line, before anything starts.
+    refused() { # refused PATTERN ARGUMENT...
+        pattern=$1
+        shift
+        rm -rf none
+        train fail none $stage "$@"
+        says "$pattern"
+        [ ! -e none/checkpoints ] || fail "a refused run left checkpoints"
+    }
+    : >file
+    for folder in missing file /proc; do
+        refused "offload to nvme_path: $folder: cannot create a file in this folder" $OPTIMIZER.device=nvme $OPTIMIZER.nvme_path=$folder
+    done
+    refused 'offload_optimizer.nvme_path=.*NOT_SET is not set on this rank' $OPTIMIZER.device=nvme "$OPTIMIZER.nvme_path=\$NOT_SET/a"
+    refused 'offload_param: in training the host steps these parameters' $parameters
+    refused 'offload_optimizer with training.device: cuda is not supported yet' $disk training.device=cuda training.gemm.fp32=auto
 }

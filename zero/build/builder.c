@@ -694,8 +694,10 @@ static z3d_status find_writers(struct builder *b) {
 
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
+    z3d_kept kept[Z3D_PART_COUNT];
+    z3d_states_decide(c, kept);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
-    if (c->stage < 3)
+    if (kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
                          "ZeRO stage %d keeps whole parameters on the device; "
                          "zero_optimization.offload_param needs stage 3",
