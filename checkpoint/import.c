@@ -9,6 +9,8 @@
 #include "checkpoint/store.h"
 #include "src/base/config.h"
 
+static const char config_file[] = "config.yaml";
+
 /* ---- the configuration ---- */
 
 /* Where a file lies whatever the working directory: "/home/me/gpt2". */
@@ -115,12 +117,19 @@ static z3d_status write_checkpoint(z3d_interop *f, z3d_manifest *m, z3d_image *i
     return status;
 }
 
+/* What a run that goes on from the model begins with: the configuration, as a file. */
+static z3d_status write_config(const z3d_manifest *m, const char *dir) {
+    const char *text = m->info.config;
+    return z3d_io_write_file(NULL, dir, config_file, text, (int64_t)strlen(text));
+}
+
 static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const char *folder) {
     z3d_manifest m = {0};
     z3d_image image = {.fd = -1};
     z3d_status status = describe(import, f, &m);
     if (status == Z3D_OK) status = make_image(f, &m, &image);
     if (status == Z3D_OK) status = write_checkpoint(f, &m, &image, import->to, folder);
+    if (status == Z3D_OK) status = write_config(&m, import->to);
     z3d_image_free(&image);
     z3d_manifest_free(&m);
     return status;
@@ -130,10 +139,16 @@ static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const 
 static z3d_status check_empty(const char *dir) {
     int64_t *steps;
     int count;
+    char *config;
+    bool there = false;
     Z3D_TRY(z3d_checkpoint_list(dir, &steps, &count));
     free(steps);
-    if (count == 0) return Z3D_OK;
-    return Z3D_ERROR(Z3D_ERR_IO, "%s: it already has checkpoints; import into a new folder", dir);
+    Z3D_TRY(z3d_io_join(dir, config_file, &config));
+    z3d_status status = z3d_io_exists(config, &there);
+    free(config);
+    if (status != Z3D_OK || (count == 0 && !there)) return status;
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: it already has %s; import into a new folder", dir,
+                     count > 0 ? "checkpoints" : config_file);
 }
 
 z3d_status z3d_checkpoint_import(const z3d_import *import, char **folder) {

@@ -60,12 +60,9 @@ static z3d_status find_end(z3d_tokenizer_files *files) {
     files->end = -1;
     if (!z3d_json_int(z3d_json_member(tokens, END_OF_TEXT), &files->end) && whole) {
         const z3d_json *added = z3d_json_member(whole, "added_tokens");
-        for (const z3d_json *m = added ? added->first : NULL; m; m = m->next) {
-            const z3d_json *content = z3d_json_member(m, "content");
-            if (content && content->type == Z3D_JSON_STRING &&
-                strcmp(content->text, END_OF_TEXT) == 0)
+        for (const z3d_json *m = added ? added->first : NULL; m; m = m->next)
+            if (z3d_json_is_text(z3d_json_member(m, "content"), END_OF_TEXT))
                 (void)z3d_json_int(z3d_json_member(m, "id"), &files->end);
-        }
     }
     z3d_json_free(vocab);
     z3d_json_free(whole);

@@ -40,8 +40,9 @@ typedef struct z3d_program_config {
      * all of them (data size + 1 numbers; not owned). A program's own micro_batch is its share.
      * NULL: each has micro_batch. */
     const int64_t *first_sample;
-    int64_t generate_batch; /* samples that generation works on together; 0: 1 */
-    int accumulation;       /* micro-batches per step */
+    int64_t generate_batch;     /* samples that generation works on together; 0: 1 */
+    int64_t generate_positions; /* of each of them in the caches; 0: all that the model has */
+    int accumulation;           /* micro-batches per step */
     bool reduce_per_step; /* full gradients accumulate, one reduction a step; else every micro-batch
                              is reduced */
     bool recompute;       /* activation_checkpointing.granularity full */
@@ -432,6 +433,8 @@ int64_t z3d_program_field_bytes(const z3d_program *program, int field);
 /* Samples of a rank that generation has caches for; of a call in this mode. */
 int64_t z3d_samples_in_caches(const z3d_program_config *config);
 int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode);
+/* Positions of a sample in generation's caches, at least those of one PREFILL. */
+int64_t z3d_cache_positions(const z3d_program_config *config, const z3d_model *model);
 int64_t z3d_program_samples(const z3d_program *program);
 
 /* The control vector: loss, targets, stop requests, the skip flag (behind the sum), then, in

@@ -298,10 +298,11 @@ void z3d_json_free(z3d_json *json) {
 }
 
 const z3d_json *z3d_json_member(const z3d_json *object, const char *key) {
+    const z3d_json *last = NULL;
     if (!object || object->type != Z3D_JSON_OBJECT) return NULL;
     for (const z3d_json *m = object->first; m; m = m->next)
-        if (strcmp(m->key, key) == 0) return m;
-    return NULL;
+        if (strcmp(m->key, key) == 0) last = m;
+    return last;
 }
 
 z3d_status z3d_json_get(const z3d_json *object, const char *key, z3d_json_type type,
@@ -344,6 +345,14 @@ z3d_status z3d_json_get_text(const z3d_json *object, const char *key, const char
     Z3D_TRY(z3d_json_get(object, key, Z3D_JSON_STRING, &value));
     *out = value->text;
     return Z3D_OK;
+}
+
+bool z3d_json_is_text(const z3d_json *value, const char *text) {
+    return value && value->type == Z3D_JSON_STRING && strcmp(value->text, text) == 0;
+}
+
+bool z3d_json_is_number(const z3d_json *value, double number) {
+    return value && value->type == Z3D_JSON_NUMBER && strtod(value->text, NULL) == number;
 }
 
 bool z3d_json_is_none(const z3d_json *value) {

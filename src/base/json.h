@@ -29,8 +29,7 @@ typedef struct z3d_json {
 } z3d_json;
 
 /* Parses a whole text. ERR_DATA with "name:LINE: byte N: what". Strings with a NUL character and
- * more than 64 levels are refused. If several members have one name, the first counts. Free with
- * z3d_json_free. */
+ * more than 64 levels are refused. Free with z3d_json_free. */
 z3d_status z3d_json_parse(const char *text, size_t length, const char *name, z3d_json **out);
 /* What collected texts contain although strict readers refuse it. */
 typedef struct z3d_json_repairs {
@@ -44,7 +43,8 @@ z3d_status z3d_json_parse_line(const char *text, size_t length, const char *name
                                z3d_json_repairs *repairs, z3d_json **out);
 void z3d_json_free(z3d_json *json);
 
-/* NULL if it is not an object or has no such member. */
+/* NULL if it is not an object or has no such member. The last of several with one name, as other
+ * readers (Python's json) take it. */
 const z3d_json *z3d_json_member(const z3d_json *object, const char *key);
 /* A member of the given kind, or ERR_DATA naming it. int: 0 <= value <= 2^63-1. */
 z3d_status z3d_json_get(const z3d_json *object, const char *key, z3d_json_type type,
@@ -55,6 +55,9 @@ z3d_status z3d_json_get_text(const z3d_json *object, const char *key, const char
 /* This value as an integer >= 0; false if it is not one. */
 bool z3d_json_int(const z3d_json *value, int64_t *out);
 
+/* False for NULL, too. */
+bool z3d_json_is_text(const z3d_json *value, const char *text);
+bool z3d_json_is_number(const z3d_json *value, double number);
 /* Not there, or null. */
 bool z3d_json_is_none(const z3d_json *value);
 /* A boolean member; `missing` if there is none. */

@@ -71,7 +71,7 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
         block->ops = units->block_ops;
         block->kind = Z3D_KIND_BLOCK;
         block->checkpoint = true;
-        block->cache_elements = model->positions * units->cache_columns;
+        block->cache_columns = units->cache_columns;
         block->num_groups = 1;
         block->group[0] = units->first_block + i;
     }

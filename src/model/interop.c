@@ -1,19 +1,10 @@
 #include "src/model/interop.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 bool z3d_ends_with(const char *text, const char *end) {
     size_t length = strlen(text), wanted = strlen(end);
     return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
-bool z3d_json_is_number(const z3d_json *value, double number) {
-    return value->type == Z3D_JSON_NUMBER && strtod(value->text, NULL) == number;
-}
-
-bool z3d_json_is_text(const z3d_json *value, const char *text) {
-    return value->type == Z3D_JSON_STRING && strcmp(value->text, text) == 0;
 }
 
 z3d_status z3d_refuse_member(const z3d_json *member, const char *supported) {

@@ -5,8 +5,6 @@
 #include "src/model/model.h"
 
 bool z3d_ends_with(const char *text, const char *end);
-bool z3d_json_is_number(const z3d_json *value, double number);
-bool z3d_json_is_text(const z3d_json *value, const char *text);
 /* ERR_UNSUPPORTED: a key whose value would mean another computation; `supported` says what it may
  * be. */
 z3d_status z3d_refuse_member(const z3d_json *member, const char *supported);

@@ -2,7 +2,7 @@
 #include "src/model/transformer.h"
 
 z3d_status z3d_keys_find(const z3d_unit_run *run, int64_t columns, z3d_keys *keys) {
-    const int64_t capacity = z3d_transformer_of(run)->seq_length;
+    const int64_t capacity = run->positions;
     const int64_t sample = capacity * z3d_row_bytes(run, columns);
     const void *part[] = {keys->k, keys->v};
     keys->capacity = run->tokens;

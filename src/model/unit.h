@@ -112,8 +112,10 @@ struct z3d_unit_run {
     const void *output_gradient;       /* backward */
     void *input_gradient;              /* backward; NULL for the first unit */
     z3d_step_state *state;             /* device memory */
-    void *cache; /* what generation keeps from call to call, cache_elements per sample; else NULL */
+    void *cache; /* what generation keeps from call to call: T[cache_samples, positions,
+                    cache_columns] in the unit's own order; else NULL */
     int64_t cache_samples, cache_first; /* samples in it, and the one that is `batch`'s first */
+    int64_t positions;                  /* of a sample in it */
     z3d_unit_group group[Z3D_MAX_UNIT_GROUPS]; /* as unit->group lists them */
     z3d_bump saved, workspace, deferred;       /* use the functions below */
 };
@@ -179,7 +181,7 @@ typedef struct z3d_unit {
     int num_groups;
     int group[Z3D_MAX_UNIT_GROUPS];          /* indices of the parameter groups it uses */
     int64_t output_elements[Z3D_MODE_COUNT]; /* per sample, in run->dtype; 0: none */
-    int64_t cache_elements;                  /* per sample, in run->dtype; 0: none */
+    int64_t cache_columns;                   /* per position, in run->dtype; 0: none */
 } z3d_unit;
 
 typedef struct z3d_field {
@@ -215,7 +217,7 @@ typedef struct z3d_model {
     z3d_unit *unit;
     z3d_field field[Z3D_MAX_FIELDS];
     int64_t tokens[Z3D_MODE_COUNT]; /* per sample, that a call in this mode takes */
-    int64_t positions;              /* that a sample may have in generation */
+    int64_t positions;              /* that a sample may have in generation, at most */
     int tensor_size;                /* that the model was made for */
     bool sequence_parallel; /* between units every tensor rank has 1/tensor_size of the rows: a
                                unit's output is that part. Generation does without: there every rank

@@ -311,9 +311,11 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
     z3d_status made = z3d_new((size_t)z3d_world_size(trainer->world), 1, "who has room", &all);
     Z3D_TRY(z3d_trainer_agree(trainer, made));
     trainer->config->zero_optimization_stage = stage;
+    const int64_t positions = trainer->program.generate_positions;
     z3d_status status = z3d_trainer_make_program(trainer);
     trainer->program.inference = true;
     trainer->program.generate_batch = batch;
+    trainer->program.generate_positions = positions;
     if (status == Z3D_OK)
         status = z3d_trainer_agree(trainer, inference_bytes(trainer, threads, bytes));
     char mine = (double)*bytes <= share * (double)find_room(trainer).device;
@@ -455,8 +457,10 @@ z3d_status z3d_trainer_begin_generate(z3d_trainer *trainer) {
     return z3d_trainer_agree(trainer, make_tokenizer(trainer));
 }
 
-z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, bool stage_given) {
+z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, int64_t positions,
+                                      bool stage_given) {
     int threads;
+    trainer->program.generate_positions = positions;
     Z3D_TRY(open_device(trainer, &threads));
     z3d_trainer_place(trainer, "start-up: looking for memory");
     Z3D_TRY(choose_inference(trainer, threads, prompts, stage_given));

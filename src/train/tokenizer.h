@@ -43,7 +43,11 @@ struct z3d_tokenizer {
     int32_t vocab_size;    /* ids are 0 .. vocab_size-1 */
     int32_t begin_of_text; /* what a model expects before a text; -1: nothing */
     int32_t end_of_text;   /* the id that ends a document; >= 0 */
+    z3d_token_list ends;   /* ids that end a generated text like end_of_text, which may be one */
 };
+
+/* Whether it ends a generated text. */
+bool z3d_tokenizer_ends(const z3d_tokenizer *tokenizer, int32_t id);
 
 /* bytes: vocab and merges are NULL or "". gpt2: `vocab` is vocab.json, `merges` is merges.txt,
  * without it the one beside vocab.json; or `vocab` is a tokenizer.json with <|endoftext|>, or the

@@ -66,10 +66,12 @@ typedef struct z3d_trainer {
  * agreed. */
 z3d_status z3d_trainer_setup(z3d_trainer *trainer);
 /* For generation only, with no data and no run folder. First configuration, model and tokenizer,
- * then the rest, for so many prompts: of the ZeRO stage (unless it is `given`) and of the batch
+ * then the rest, for so many prompts, whose texts have so many positions at most (equal on all
+ * ranks): of the ZeRO stage (unless it is `given`) and of the batch
  * what there is room for. */
 z3d_status z3d_trainer_begin_generate(z3d_trainer *trainer);
-z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, bool stage_given);
+z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, int64_t positions,
+                                      bool stage_given);
 void z3d_trainer_destroy(z3d_trainer *trainer);
 
 /* start.c: what is checked or chosen before anything is built. All collective, agreed. */

@@ -354,6 +354,71 @@ TEST(FromMegatron, DefaultsAndWhatThereIsNot) {
     EXPECT_EQ(z3d_config_from_megatron("/nowhere", NULL, &yaml, &table, &complete), Z3D_ERR_IO);
 }
 
+TEST(FromMegatron, ALlama) {
+    const std::string llama =
+        "--num-layers 4 --hidden-size 256 --num-attention-heads 8 --lr 1e-4 --hidden-dropout 0 "
+        "--attention-dropout 0 --swiglu --normalization RMSNorm --position-embedding-type rope "
+        "--disable-bias-linear ";
+    conversion c = convert_text(
+        z3d_config_from_megatron,
+        llama + "--group-query-attention --num-query-groups 2 --rotary-base 500000 "
+                "--ffn-hidden-size 700 --untie-embeddings-and-output-weights --norm-epsilon 1e-6 "
+                "--max-position-embeddings 8192 --use-rope-scaling --qk-layernorm --kv-channels 64 "
+                "--tokenizer-type HuggingFaceTokenizer --tokenizer-model models/llama");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config m(c.yaml);
+    EXPECT_STREQ(m->model_type, "llama");
+    EXPECT_EQ(m->model_num_key_value_heads, 2);
+    EXPECT_EQ(m->model_rope_theta, 500000);
+    EXPECT_EQ(m->model_intermediate_size, 700);
+    EXPECT_EQ(m->model_head_dim, 64);
+    EXPECT_EQ(m->model_rms_norm_eps, 1e-6);
+    EXPECT_TRUE(has(c.yaml, "rope_type: llama3")) << c.yaml;
+    EXPECT_EQ(m->model_rope_scaling_factor, 8);
+    EXPECT_EQ(m->model_rope_scaling_original_max_position_embeddings, 8192);
+    EXPECT_TRUE(m->model_qk_norm);
+    EXPECT_FALSE(m->model_tie_word_embeddings);
+    EXPECT_EQ(m->data_tokenizer, Z3D_TOKENIZER_HUGGINGFACE);
+    EXPECT_STREQ(m->data_vocab, "models/llama");
+    // Their defaults.
+    c = convert_text(z3d_config_from_megatron, llama + "--group-query-attention");
+    EXPECT_TRUE(c.complete) << c.table;
+    Config defaults(c.yaml);
+    EXPECT_EQ(defaults->model_num_key_value_heads, 1);
+    EXPECT_EQ(defaults->model_intermediate_size, 640);
+    EXPECT_TRUE(defaults->model_tie_word_embeddings);
+    EXPECT_FALSE(has(c.yaml, "rope_scaling")) << c.yaml;
+    c = convert_text(z3d_config_from_megatron,
+                     llama + "--num-query-groups 2 --rotary-seq-len-interpolation-factor 4");
+    Config linear(c.yaml);
+    EXPECT_EQ(linear->model_num_key_value_heads, Z3D_AUTO);
+    EXPECT_TRUE(has(c.yaml, "rope_type: linear")) << c.yaml;
+    EXPECT_EQ(linear->model_rope_scaling_factor, 4);
+    // What there is not.
+    c = convert_text(z3d_config_from_megatron,
+                     llama + "--hidden-dropout 0.1 --rotary-percent 0.5 --rotary-interleaved "
+                             "--apply-layernorm-1p");
+    EXPECT_FALSE(c.complete);
+    for (const char *name :
+         {"--hidden-dropout", "--rotary-percent", "--rotary-interleaved", "--apply-layernorm-1p"})
+        EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
+}
+
+TEST(FromMegatron, HalfALlamaIsRefusedByName) {
+    conversion c = convert_text(
+        z3d_config_from_megatron,
+        "--lr 1e-4 --swiglu --normalization RMSNorm --group-query-attention --num-query-groups 2 "
+        "--position-embedding-type rope --rotary-base 500000");
+    EXPECT_FALSE(c.complete);
+    Config m(c.yaml);
+    EXPECT_STREQ(m->model_type, "gpt2");
+    EXPECT_EQ(m->model_hidden_dropout, 0.1);
+    for (const char *name : {"--swiglu", "--normalization", "--position-embedding-type",
+                             "--group-query-attention", "--num-query-groups", "--rotary-base"})
+        EXPECT_TRUE(has(c.table.substr(c.table.find("Not supported:")), name)) << name << c.table;
+    EXPECT_TRUE(has(c.table, "--disable-bias-linear")) << c.table;
+}
+
 TEST(FromMegatron, ItsSplitIsAListOfUnits) {
     auto table = [](const std::string &arguments) {
         return convert_text(z3d_config_from_megatron,

@@ -256,6 +256,11 @@ TEST_F(Changed, WhatComputesSomethingElseIsRefusedWithItsKey) {
 TEST_F(Changed, WhatComputesTheSameIsAccepted) {
     accepted("llama", "{", "{\"pad_token_id\": 3, \"_name_or_path\": \"x\", \"new_key\": null,");
     accepted("qwen2", "\"max_window_layers\": 28", "\"max_window_layers\": 1");
+    // Of two keys the last counts, as in Python.
+    accepted("llama", "{", "{\"num_hidden_layers\": 7,");
+    refused("llama", "\"num_hidden_layers\": 2,",
+            "\"num_hidden_layers\": 2, \"num_hidden_layers\": \"x\",", Z3D_ERR_DATA,
+            "\"num_hidden_layers\" is not a number");
 }
 
 TEST_F(Changed, AllBadTensorsAreNamedAtOnce) {

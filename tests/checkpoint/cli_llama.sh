@@ -31,6 +31,15 @@ cp out by-import
 expect 0 "$ZERO3D" generate run/checkpoints --prompt "" --tokens 12 --temperature 0
 cmp -s out by-import || fail "the imported model says something else"
 
+# Caches are as long as the texts, not as the model: with these they would take hundreds of GB.
+i=0
+while [ $i -lt 200 ]; do
+    echo '{"prompt": "It", "tokens": 2}'
+    i=$((i + 1))
+done >in.jsonl
+expect 0 "$ZERO3D" generate back --prompts in.jsonl model.seq_length=16777216 generate.batch=200
+[ "$(wc -l <out)" -eq 200 ] || fail "not every prompt has an answer"
+
 # On to training, on any sizes.
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on checkpoint.init_from=back parallel.tensor_model_parallel_size=2
 expect 0 "$LAUNCH" -n 2 "$ZERO3D" train run.yaml run.dir=on2 checkpoint.init_from=back parallel.pipeline_model_parallel_size=2

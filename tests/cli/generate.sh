@@ -68,6 +68,16 @@ background=
 says 'stopped by a signal: 1 of 2 prompts have answers'
 [ "$(wc -l <long.answers)" -eq 1 ] || fail "half a line"
 
+printf '{"prompt": "b", "tokens": 1000000}\n' >long.jsonl
+"$ZERO3D" generate run/checkpoints --prompts long.jsonl --output none.answers >out 2>err &
+pid=$! background=$pid
+until [ -e none.answers ]; do sleep 0.1; done
+kill -TERM $pid
+wait $pid && fail "answers are missing, and nobody says so"
+background=
+says 'stopped by a signal: 0 of 1 prompts have answers'
+[ ! -e none.answers ] || fail "a file without an answer is left"
+
 # Refused, before anything is computed or written.
 generate 1 --prompts in.jsonl --output answers.jsonl
 says '--output answers.jsonl: it is there already'

@@ -103,8 +103,9 @@ struct Chain {
         for (int u = 0; u < model->num_units; u++) {
             saved.emplace_back(MEMORY);
             output.emplace_back();
-            cache.emplace_back(
-                (size_t)(batch * model->unit[u].cache_elements) * z3d_dtype_size(dtype), '\xff');
+            cache.emplace_back((size_t)(batch * model->positions * model->unit[u].cache_columns) *
+                                   z3d_dtype_size(dtype),
+                               '\xff');
         }
         positions.assign((size_t)(2 * batch), 0);
         saved_used.resize(saved.size());
@@ -151,6 +152,8 @@ struct Chain {
         run.mode = mode;
         run.batch = batch;
         run.tokens = model->tokens[mode];
+        run.cache_samples = batch;
+        run.positions = model->positions;
         run.sample = 3;
         run.need_output = true;
         run.lean = lean;

@@ -2,10 +2,12 @@
 // in the style of each family, texts, and the library's tokens of them (made by make.py there).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 extern "C" {
 #include "src/train/data.h"
+#include "src/train/generation/stops.h"
 }
 #include "files.h"
 #include "text.h"
@@ -159,6 +161,25 @@ TEST_F(Changed, AnotherKindIsRefusedByName) {
                    "its replacement must be U+2581");
 }
 
+TEST_F(Changed, AddedTokensAreAList) {
+    for (const char *other : {"{\"a\":1}", "\"a\"", "0", "false"})
+        expect_refused("gpt2", "\"added_tokens\":[", // what was the list has another name
+                       std::string("\"added_tokens\":") + other + ",\"before\":[",
+                       "\"added_tokens\" is not supported; it must be a list");
+    change("llama3", "\"added_tokens\":[", "\"added_tokens\":null,\"before\":[");
+    Json none(folder.path);
+    EXPECT_EQ(none.message.find("added_tokens"), std::string::npos) << none.message;
+}
+
+TEST_F(Changed, OfTwoKeysTheLastCounts) {
+    change("gpt2", "\"model\":", "\"model\":{\"type\":\"Unigram\"},\"model\":");
+    Json t(folder.path);
+    EXPECT_EQ(t.status, Z3D_OK) << t.message;
+    change("gpt2", "\"dropout\":null", "\"dropout\":null,\"dropout\":0.1");
+    Json last(folder.path);
+    EXPECT_EQ(last.status, Z3D_ERR_UNSUPPORTED);
+}
+
 TEST_F(Changed, BadFilesAreRefusedWithTheirLine) {
     const z3d_status data = Z3D_ERR_DATA;
     expect_refused("llama3", "(?i:", "(?i:(", "the pattern of \"pre_tokenizer\" Split: ", data);
@@ -218,6 +239,36 @@ TEST_F(Ends, AreFoundInTheFilesBeside) {
     config("generation_config.json", "{}");
     config("config.json", "{\"eos_token_id\": null}");
     expect(516, 516);
+}
+
+// All that generation_config.json names, also where another one ends documents.
+TEST_F(Ends, OfAGeneratedTextAreSeveral) {
+    auto expect_stops = [this](const std::vector<int32_t> &wanted) {
+        Json t(folder.path);
+        ASSERT_EQ(t.status, Z3D_OK) << t.message;
+        const z3d_data_list none = {};
+        z3d_stops stops, unended;
+        ASSERT_EQ(z3d_stops_create(t.tokenizer, &none, true, &stops), Z3D_OK);
+        ASSERT_EQ(z3d_stops_create(t.tokenizer, &none, false, &unended), Z3D_OK);
+        for (int32_t id = 0; id < t.tokenizer->vocab_size; id++) {
+            const bool ends = std::find(wanted.begin(), wanted.end(), id) != wanted.end();
+            EXPECT_EQ(z3d_stops_at_token(&stops, id), ends) << id;
+            EXPECT_FALSE(z3d_stops_at_token(&unended, id)) << id;
+        }
+        z3d_stops_release(&stops);
+        z3d_stops_release(&unended);
+    };
+    change("llama3", "}", "}");
+    expect_stops({522});
+    config("config.json", "{\"eos_token_id\": [521, 523]}");
+    expect_stops({521, 523});
+    config("generation_config.json", "{\"eos_token_id\": [522, 523, 99999]}");
+    expect_stops({522, 523});
+    config("tokenizer_config.json", "{\"eos_token\": \"<|begin_of_text|>\"}");
+    expect(521, 521);
+    expect_stops({521, 522, 523});
+    config("generation_config.json", "{\"eos_token_id\": 522}");
+    expect_stops({521, 522});
 }
 
 TEST_F(Ends, ThatAreMissingAreAskedFor) {

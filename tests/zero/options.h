@@ -47,7 +47,7 @@ struct Options {
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
     bool tied = true; // GPT: the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
-    int64_t generate_batch = 0;
+    int64_t generate_batch = 0, generate_positions = 0;
     bool inference = false;
     const char *digest = nullptr;
 
@@ -141,6 +141,7 @@ struct Options {
         c.overlap = overlap;
         c.reduce_bucket = c.gather_bucket = bucket;
         c.generate_batch = generate_batch;
+        c.generate_positions = generate_positions;
         c.inference = inference;
         c.pipeline.schedule = schedule;
         c.pipeline.chunks_per_stage = chunks;

@@ -210,6 +210,33 @@ TEST(Generation, InferenceKeepsParametersOnly) {
         }
 }
 
+// Shorter caches hold what they have room for, and give the same logits.
+TEST(Generation, CachesAreAsLongAsAsked) {
+    for (Options o : topologies()) {
+        o.sequence = 640;
+        SCOPED_TRACE(name_of(o));
+        const std::vector<int64_t> zero(SAMPLES, 0), length(SAMPLES, 511), more(SAMPLES, 512);
+        std::vector<float> prefilled[2], decoded[2];
+        int64_t bytes[2];
+        for (int is_short = 0; is_short < 2; is_short++) {
+            o.generate_positions = is_short ? 1 : 0; // at least those of a prefill
+            Trainer t(o);
+            ASSERT_Z3D(t.create());
+            const z3d_program *program = z3d_engine_program(t.engine, Z3D_MODE_DECODE);
+            z3d_ledger ledger;
+            z3d_program_ledger(program, Z3D_SPACE_DEVICE, &ledger);
+            bytes[is_short] = ledger.peak[Z3D_CATEGORY_CACHE];
+            EXPECT_EQ(z3d_cache_positions(&program->config, t.model), is_short ? 512 : 640);
+            ASSERT_Z3D(call(t, Z3D_MODE_PREFILL, zero, length, &prefilled[is_short]));
+            ASSERT_Z3D(call(t, Z3D_MODE_DECODE, length, more, &decoded[is_short]));
+        }
+        EXPECT_GT(bytes[1], 0);
+        EXPECT_LT(bytes[1], bytes[0]);
+        expect_near(prefilled[0], prefilled[1], 1e-6f);
+        expect_near(decoded[0], decoded[1], 1e-6f);
+    }
+}
+
 int main(int argc, char **argv) {
     return main_on_ranks(argc, argv);
 }

@@ -251,6 +251,7 @@ static z3d_unit_run make_run(z3d_executor *executor, const z3d_instruction *i) {
         .mode = p->mode,
         .batch = z3d_program_samples(p),
         .tokens = p->model->tokens[p->mode],
+        .positions = z3d_cache_positions(&p->config, p->model),
         .sample = i->micro * z3d_samples_in_all(&p->config, t) + z3d_samples_before(&p->config, t),
         .need_output = i->need_output,
         .lean = p->config.selective,

@@ -241,6 +241,12 @@ int64_t z3d_samples_in_caches(const z3d_program_config *config) {
     return config->generate_batch ? config->generate_batch : 1;
 }
 
+int64_t z3d_cache_positions(const z3d_program_config *config, const z3d_model *model) {
+    const int64_t wanted = config->generate_positions, prefill = model->tokens[Z3D_MODE_PREFILL];
+    if (wanted == 0 || wanted > model->positions) return model->positions;
+    return wanted < prefill ? prefill : wanted;
+}
+
 int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode) {
     if (z3d_mode_prefills(mode)) return 1;
     return mode == Z3D_MODE_DECODE ? z3d_samples_in_caches(config) : config->micro_batch;
@@ -286,7 +292,9 @@ int z3d_program_cache_buffer(const z3d_program *program, int unit) {
 
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit) {
     if (!z3d_mode_generates(program->mode) || !z3d_layout_has_unit(program->layout, unit)) return 0;
-    return z3d_samples_in_caches(&program->config) * program->model->unit[unit].cache_elements *
+    return z3d_samples_in_caches(&program->config) *
+           z3d_cache_positions(&program->config, program->model) *
+           program->model->unit[unit].cache_columns *
            (int64_t)z3d_dtype_size(program->config.dtype);
 }
 

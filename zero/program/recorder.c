@@ -112,6 +112,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         .mode = mode,
         .batch = z3d_samples_in_mode(config, mode),
         .tokens = model->tokens[mode],
+        .positions = z3d_cache_positions(config, model),
         .need_output = true,
         .lean = config->selective,
         .state = region_base(REGION_STATE),
@@ -128,7 +129,7 @@ static z3d_unit_run recording_run(const z3d_model *model, const z3d_layout *layo
         run.input = region_base(REGION_INPUT);
         run.input_gradient = region_base(REGION_INPUT_GRADIENT);
     }
-    if (z3d_mode_generates(mode) && unit->cache_elements > 0) run.cache = region_base(REGION_CACHE);
+    if (z3d_mode_generates(mode) && unit->cache_columns > 0) run.cache = region_base(REGION_CACHE);
     run.cache_samples = z3d_samples_in_caches(config);
     if (unit->output_elements[mode] > 0) {
         run.output = region_base(REGION_OUTPUT);

@@ -54,44 +54,6 @@ static bool number_of(const converter *m, const char *name, double *out) {
     return value && z3d_parse_float(value, out) == Z3D_OK;
 }
 
-/* An argument that this program has one value of. */
-static void must_be(converter *m, const char *name, const char *only, const char *why) {
-    const char *value = value_of(m, name);
-    if (value)
-        row(m, strcmp(value, only) == 0 ? CONFIG_TAKEN : CONFIG_REFUSED, name,
-            strcmp(value, only) == 0 ? "same as zero3d" : why);
-}
-
-static void convert_model(converter *m) {
-    double length, positions, hidden, ffn;
-    config_conversion *v = &m->v;
-    if (!has(m, "hidden-dropout")) config_take_default(v, "model.hidden_dropout", "0.1", theirs);
-    if (!has(m, "attention-dropout"))
-        config_take_default(v, "model.attention_dropout", "0.1", theirs);
-    if (number_of(m, "max-position-embeddings", &positions)) {
-        bool same = number_of(m, "seq-length", &length) && length == positions;
-        row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, "max-position-embeddings",
-            same ? "model.seq_length" : "positions are those of a sample; write --seq-length's");
-    }
-    if (number_of(m, "ffn-hidden-size", &ffn)) {
-        bool same = number_of(m, "hidden-size", &hidden) && ffn == 4 * hidden;
-        row(m, same ? CONFIG_TAKEN : CONFIG_REFUSED, "ffn-hidden-size",
-            same ? "same as zero3d" : "it is 4 x hidden size here; leave it out");
-    }
-    must_be(m, "position-embedding-type", "learned_absolute",
-            "positions are learned; leave it out");
-    must_be(m, "normalization", "LayerNorm", "LayerNorm is the one there is; leave it out");
-    must_be(m, "context-parallel-size", "1", "there is no context parallelism yet; write 1");
-    must_be(m, "expert-model-parallel-size", "1", "there are no experts; write 1");
-    if (has(m, "sequence-parallel")) {
-        bool tensor = v->config->parallel_tensor_model_parallel_size > 1;
-        if (tensor)
-            config_take(v, "--sequence-parallel", "parallel.sequence_parallel", "true");
-        else
-            row(m, CONFIG_NO_EFFECT, "sequence-parallel", "only tensor ranks share a sequence");
-    }
-}
-
 /* A fraction of the decay's iterations, else --lr-warmup-iters; false: no warm-up. */
 static bool convert_warmup(converter *m) {
     double fraction, iterations = 0;
@@ -337,9 +299,37 @@ static bool take_data(converter *m, const char *name, const char *path) {
     return true;
 }
 
+/* Files of the tokenizer that has them. */
+static void take_vocabulary(converter *m, const char *name, const char *path, bool reads,
+                            const char *why) {
+    if (reads)
+        take(m, name, path);
+    else if (has(m, name))
+        row(m, CONFIG_NO_EFFECT, name, why);
+}
+
+static void convert_tokenizer(converter *m) {
+    static const char for_gpt2[] = "it is for GPT2BPETokenizer";
+    const char *type = value_of(m, "tokenizer-type");
+    bool gpt2 = type && strcmp(type, "GPT2BPETokenizer") == 0;
+    bool huggingface = type && strcmp(type, "HuggingFaceTokenizer") == 0;
+    if (gpt2 || huggingface)
+        config_take(&m->v, "--tokenizer-type", "data.tokenizer", gpt2 ? "gpt2" : "huggingface");
+    else if (type)
+        row(m, CONFIG_DIFFERENT, "tokenizer-type",
+            "text is tokenized with GPT2BPETokenizer, HuggingFaceTokenizer or bytes; write the "
+            "size of your vocabulary in model.vocab_size");
+    take_vocabulary(m, "vocab-file", "data.vocab", gpt2, for_gpt2);
+    take_vocabulary(m, "merge-file", "data.merges", gpt2, for_gpt2);
+    take_vocabulary(m, "tokenizer-model", "data.vocab", huggingface,
+                    "tokens come from the data files; write model.vocab_size");
+    if (huggingface)
+        row(m, CONFIG_DIFFERENT, "tokenizer-model",
+            "data.vocab is a folder with tokenizer.json, or that file: no name of a hub; write the "
+            "size of its vocabulary in model.vocab_size");
+}
+
 static void convert_data(converter *m) {
-    const char *tokenizer = value_of(m, "tokenizer-type");
-    bool gpt2 = tokenizer && strcmp(tokenizer, "GPT2BPETokenizer") == 0;
     if (take_data(m, "data-path", "data.train"))
         row(m, CONFIG_DIFFERENT, "split",
             "data is not split here: all of --data-path is trained on; write a file of its own in "
@@ -356,20 +346,7 @@ static void convert_data(converter *m) {
         if (has(m, "eval-iters"))
             row(m, CONFIG_NO_EFFECT, "eval-iters", "there is no --valid-data-path");
     }
-    if (gpt2) config_take(&m->v, "--tokenizer-type", "data.tokenizer", "gpt2");
-    if (tokenizer && !gpt2)
-        row(m, CONFIG_DIFFERENT, "tokenizer-type",
-            "text is tokenized with GPT2BPETokenizer or bytes; write the size of your vocabulary "
-            "in model.vocab_size");
-    if (gpt2) {
-        take(m, "vocab-file", "data.vocab");
-        take(m, "merge-file", "data.merges");
-    } else {
-        if (has(m, "vocab-file"))
-            row(m, CONFIG_NO_EFFECT, "vocab-file", "it is for GPT2BPETokenizer");
-        if (has(m, "merge-file"))
-            row(m, CONFIG_NO_EFFECT, "merge-file", "it is for GPT2BPETokenizer");
-    }
+    convert_tokenizer(m);
     take_or_default(m, "seed", "training.seed", "1234");
     if (has(m, "seed")) config_take_quietly(&m->v, "data.seed", value_of(m, "seed"));
 }
@@ -446,7 +423,7 @@ static void convert(converter *m) {
         if (given->name[0] && !counts && strcmp(given->values, last) != 0)
             row(m, CONFIG_DIFFERENT, given->name, "given twice; the last value is taken");
     }
-    convert_model(m);
+    megatron_convert_model(&m->v, &m->text);
     megatron_convert_pipeline(&m->v, &m->text);
     convert_optimizer(m);
     convert_precision(m);

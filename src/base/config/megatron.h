@@ -23,7 +23,7 @@ typedef enum megatron_kind {
   X("encoder-seq-length", KEY, "model.seq_length") \
   X("vocab-size", KEY, "model.vocab_size") \
   X("make-vocab-size-divisible-by", KEY, "model.make_vocab_size_divisible_by") \
-  X("hidden-dropout", KEY, "model.hidden_dropout") \
+  X("hidden-dropout", OWN, "") \
   X("attention-dropout", KEY, "model.attention_dropout") \
   X("init-method-std", KEY, "model.init_method_std") \
   X("tensor-model-parallel-size", KEY, "parallel.tensor_model_parallel_size") \
@@ -145,20 +145,26 @@ typedef enum megatron_kind {
   X("eod-mask-loss", LATER, "leave it out") \
   X("reset-position-ids", LATER, "leave it out") \
   X("reset-attention-mask", LATER, "leave it out") \
-  X("untie-embeddings-and-output-weights", LATER, "the output shares the embedding's weights; leave it out") \
-  X("swiglu", LATER, "the activation is gelu; leave it out") \
-  X("squared-relu", LATER, "the activation is gelu; leave it out") \
+  X("untie-embeddings-and-output-weights", OWN, "") \
+  X("swiglu", OWN, "") \
+  X("squared-relu", LATER, "the activation is gelu, or swiglu; leave it out") \
   X("openai-gelu", SAME, "gelu with tanh") \
-  X("disable-bias-linear", LATER, "every linear layer has a bias; leave it out") \
-  X("group-query-attention", LATER, "every head has its keys and values; leave it out") \
-  X("num-query-groups", LATER, "every head has its keys and values; leave it out") \
-  X("kv-channels", LATER, "a head has hidden_size / num_attention_heads channels; leave it out") \
+  X("disable-bias-linear", OWN, "") \
+  X("group-query-attention", OWN, "") \
+  X("num-query-groups", OWN, "") \
+  X("kv-channels", OWN, "") \
   X("ffn-hidden-size", OWN, "") \
   X("apply-layernorm-1p", LATER, "leave it out") \
-  X("qk-layernorm", LATER, "leave it out") \
-  X("use-rotary-position-embeddings", LATER, "positions are learned; leave it out") \
-  X("rotary-percent", LATER, "positions are learned; leave it out") \
-  X("rotary-base", LATER, "positions are learned; leave it out") \
+  X("qk-layernorm", OWN, "") \
+  X("use-rotary-position-embeddings", OWN, "") \
+  X("rotary-percent", OWN, "") \
+  X("rotary-base", OWN, "") \
+  X("norm-epsilon", OWN, "") \
+  X("add-qkv-bias", OWN, "") \
+  X("use-rope-scaling", OWN, "") \
+  X("rope-scaling-factor", OWN, "") \
+  X("rotary-seq-len-interpolation-factor", OWN, "") \
+  X("rotary-interleaved", LATER, "rotary positions turn the halves of a head; leave it out") \
   X("num-experts", LATER, "there are no experts; leave it out") \
   X("pipeline-model-parallel-layout", LATER, "write the units of each chunk in parallel.pipeline_partition, and the chunks per stage in parallel.virtual_pipeline_model_parallel_size") \
   X("pipeline-model-parallel-split-rank", LATER, "there is no encoder; leave it out") \
@@ -189,7 +195,7 @@ typedef enum megatron_kind {
   X("wandb-save-dir", LATER, "use metrics.jsonl in the run folder") \
   X("test-data-path", LATER, "there is no test at the end; leave it out") \
   X("mock-data", LATER, "write --data-path") \
-  X("tokenizer-model", NONE, "tokens come from the data files; write model.vocab_size") \
+  X("tokenizer-model", OWN, "") \
   X("nproc-per-node", NONE, "an argument of torchrun; use scripts/launch -n") \
   X("nnodes", NONE, "an argument of torchrun; use scripts/launch") \
   X("node-rank", NONE, "an argument of torchrun; use scripts/launch") \
@@ -220,6 +226,9 @@ typedef struct megatron_text {
 /* Comments and continued lines are dropped, quotes and parentheses separate, variables that the
  * text assigns are put in. ERR_DATA without any argument, or with too many. */
 z3d_status megatron_parse(const char *text, const char *file, megatron_text *out);
+/* The arguments of the model, and what splits it; the numbers of tensor ranks and of layers are
+ * taken already. */
+void megatron_convert_model(config_conversion *v, const megatron_text *text);
 /* The arguments of pipelines; the number of stages is taken already. */
 void megatron_convert_pipeline(config_conversion *v, const megatron_text *text);
 void megatron_text_free(megatron_text *text);

@@ -14,7 +14,7 @@ z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out) {
         return Z3D_ERROR(Z3D_ERR_USAGE, "this model has no output, so it cannot generate");
     const z3d_model *model = program->model;
     out->batch = z3d_samples_in_caches(&program->config);
-    out->positions = model->positions;
+    out->positions = z3d_cache_positions(&program->config, model);
     memcpy(out->tokens, model->tokens, sizeof out->tokens);
     out->columns = model->unit[model->num_units - 1].output_elements[Z3D_MODE_DECODE];
     const int64_t prefill = out->tokens[Z3D_MODE_PREFILL];

@@ -19,7 +19,7 @@ typedef struct z3d_sequence {
 typedef struct z3d_decoder {
     z3d_engine *engine;
     int64_t batch;                  /* sequences that the engine works on together */
-    int64_t positions;              /* tokens that the model sees at most */
+    int64_t positions;              /* of a sequence in the caches: the model sees no more */
     int64_t columns;                /* logits of a sequence */
     int64_t tokens[Z3D_MODE_COUNT]; /* of a sequence in one call */
     int32_t *token;                 /* [max(batch, tokens)] */
@@ -31,8 +31,8 @@ typedef struct z3d_decoder {
 z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out);
 void z3d_decoder_release(z3d_decoder *decoder);
 /* What the model has to read of sequence[0 .. batch - 1] (NULL: nobody is there): how many of them
- * have tokens, and the most that one has. A sequence that is longer than the model's positions
- * loses its beginning: its last half of the positions is read again. */
+ * have tokens, and the most that one has. A sequence that is longer than these positions loses its
+ * beginning: its last half of the positions is read again. */
 typedef struct z3d_decoder_work {
     int64_t sequences, unread;
 } z3d_decoder_work;

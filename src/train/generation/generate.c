@@ -105,7 +105,7 @@ static z3d_round look(const generation *g) {
 static z3d_status append_token(generation *g, slot *s, int32_t token) {
     const z3d_tokenizer *tokenizer = g->tokenizer;
     const size_t before = s->text.length;
-    const bool ends = token == tokenizer->end_of_text;
+    const bool ends = z3d_tokenizer_ends(tokenizer, token);
     if (ends)
         z3d_string_append(&s->text, "\n<|endoftext|>\n");
     else

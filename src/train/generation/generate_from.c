@@ -1,6 +1,7 @@
 /* Text from a checkpoint: uses its own configuration, adapted to the number of ranks. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/train/generation/generate.h"
@@ -296,10 +297,29 @@ static z3d_status check_output(const z3d_trainer *trainer, const char *path) {
                      path);
 }
 
-static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request, int64_t prompts) {
+/* Positions for the longest text that these may become. Equal on all ranks. */
+static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
+    enum { ROUND = 128 };
+    int64_t longest = 1;
+    for (int64_t i = 0; i < count; i++)
+        if (prompt[i].length + prompt[i].tokens > longest)
+            longest = prompt[i].length + prompt[i].tokens;
+    return (longest + ROUND - 1) / ROUND * ROUND;
+}
+
+static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request,
+                       const z3d_prompt *prompt, int64_t count) {
     bool stage = is_assigned(request->assignments, request->count, "zero_optimization.stage");
-    Z3D_TRY(z3d_trainer_setup_generate(trainer, prompts, stage));
+    Z3D_TRY(z3d_trainer_setup_generate(trainer, count, positions_for(prompt, count), stage));
     return z3d_trainer_load_weights(trainer, request->path);
+}
+
+/* A run without an answer leaves no file that would be in the way of the next. */
+static z3d_status close_output(z3d_line_file *output) {
+    struct stat info;
+    if (output->fd >= 0 && fstat(output->fd, &info) == 0 && info.st_size == 0)
+        (void)unlink(output->path);
+    return z3d_line_file_close(output);
 }
 
 /* Collective, agreed. */
@@ -313,14 +333,14 @@ static z3d_status answer_file(z3d_trainer *trainer, const z3d_generate_request *
                          .prompts = &prompts,
                          .output = writes ? &output : NULL};
     z3d_status status = read_prompts(trainer, request->prompts, &prompts);
-    if (status == Z3D_OK) status = load(trainer, request, prompts.count);
+    if (status == Z3D_OK) status = load(trainer, request, prompts.prompt, prompts.count);
     if (status == Z3D_OK && writes) status = z3d_line_file_create(&output, request->output);
     status = z3d_trainer_agree(trainer, status);
     result->prompts = prompts.count;
     if (status == Z3D_OK)
         status = continue_prompts(trainer, prompts.prompt, prompts.count, &listener, totals);
     const z3d_kept_error end = z3d_error_keep(status);
-    z3d_status closed = z3d_line_file_close(&output);
+    z3d_status closed = close_output(&output);
     z3d_prompts_free(&prompts);
     z3d_string_free(&listener.line);
     return end.status == Z3D_OK ? z3d_trainer_agree(trainer, closed) : z3d_error_restore(&end);
@@ -332,7 +352,7 @@ static z3d_status answer_one(z3d_trainer *trainer, const z3d_generate_request *r
     listener listener = {.show = request->show, .context = request->context};
     z3d_prompt prompt;
     z3d_status status = z3d_trainer_agree(trainer, encode_prompt(trainer, &prompt));
-    if (status == Z3D_OK) status = load(trainer, request, 1);
+    if (status == Z3D_OK) status = load(trainer, request, &prompt, 1);
     if (status == Z3D_OK) status = continue_one(trainer, &prompt, &listener, totals);
     free(prompt.token);
     z3d_string_free(&listener.line);

@@ -18,12 +18,11 @@ static z3d_status special_token(z3d_tokenizer *tokenizer, const char *text, int3
     return status;
 }
 
-z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool end_of_text,
+z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
                             z3d_stops *out) {
-    *out = (z3d_stops){0};
+    *out = (z3d_stops){.ends = ends ? tokenizer : NULL};
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->token, "stops", &out->token));
     Z3D_TRY(z3d_new((size_t)list->count + 1, sizeof *out->text, "stops", &out->text));
-    if (end_of_text) out->token[out->tokens++] = tokenizer->end_of_text;
     for (int i = 0; i < list->count; i++) {
         const char *text = list->path[i];
         int32_t token;
@@ -47,7 +46,7 @@ void z3d_stops_release(z3d_stops *stops) {
 bool z3d_stops_at_token(const z3d_stops *stops, int32_t token) {
     for (int i = 0; i < stops->tokens; i++)
         if (stops->token[i] == token) return true;
-    return false;
+    return stops->ends && z3d_tokenizer_ends(stops->ends, token);
 }
 
 bool z3d_stops_find(const z3d_stops *stops, const char *text, size_t length, size_t from,

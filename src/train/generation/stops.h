@@ -12,15 +12,17 @@
 typedef struct z3d_stops {
     int32_t *token;
     int tokens;
-    const char **text; /* not owned */
+    const z3d_tokenizer *ends; /* whose ends are stops, too; NULL: none */
+    const char **text;         /* not owned */
     int texts;
     size_t longest; /* of the texts, bytes */
 } z3d_stops;
 
 /* Of the texts of `list`, which must live longer. One that the tokenizer makes a single token
- * without text of its own is a stop token. end_of_text: that token is one, too. Zero-initialise;
+ * without text of its own is a stop token. ends: what ends the tokenizer's texts is one,
+ * too; the tokenizer must live longer. Zero-initialise;
  * release it in any case. ERR_MEMORY. */
-z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool end_of_text,
+z3d_status z3d_stops_create(z3d_tokenizer *tokenizer, const z3d_data_list *list, bool ends,
                             z3d_stops *out);
 void z3d_stops_release(z3d_stops *stops);
 

@@ -124,6 +124,7 @@ static void bpe_destroy(z3d_tokenizer *tokenizer) {
     z3d_rewrites_free(&t->spaces);
     z3d_splitters_destroy(t->splitters);
     free(t->added);
+    z3d_token_list_free(&t->base.ends);
     free(t);
 }
 
@@ -136,7 +137,8 @@ z3d_status z3d_bpe_tokenizer_create(bool gpt2, z3d_bpe_tokenizer **out) {
     z3d_bpe_tokenizer *t;
     *out = NULL;
     Z3D_TRY(z3d_new(1, sizeof *t, "the tokenizer", &t));
-    t->base = (z3d_tokenizer){gpt2 ? &gpt2_ops : &huggingface_ops, 0, -1, -1};
+    t->base = (z3d_tokenizer){
+        .ops = gpt2 ? &gpt2_ops : &huggingface_ops, .begin_of_text = -1, .end_of_text = -1};
     z3d_added_set_init(&t->raw);
     z3d_added_set_init(&t->rewritten);
     *out = t;

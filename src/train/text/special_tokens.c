@@ -33,14 +33,6 @@ static const char *text_of(const z3d_json *config, const char *key) {
     return m && m->type == Z3D_JSON_STRING ? m->text : NULL;
 }
 
-/* "eos_token_id" is an id or a list of some, the first of which is taken; -1: not said. */
-static int64_t id_of(const z3d_json *config, const char *key) {
-    const z3d_json *m = z3d_json_member(config, key);
-    int64_t id;
-    if (m && m->type == Z3D_JSON_ARRAY) m = m->first;
-    return z3d_json_int(m, &id) ? id : -1;
-}
-
 /* By the texts in tokenizer_config.json. */
 static z3d_status read_texts(z3d_bpe_tokenizer *t, const z3d_json *root, const z3d_json *config) {
     const z3d_json *add = z3d_json_member(config, "add_bos_token");
@@ -54,21 +46,37 @@ static z3d_status read_texts(z3d_bpe_tokenizer *t, const z3d_json *root, const z
     return Z3D_OK;
 }
 
-/* By the ids in the model's files. */
+/* One of the ids that end a text: the first one ends documents, if nothing else does. Generation
+ * draws no id that the tokenizer has not. */
+static z3d_status add_end(z3d_bpe_tokenizer *t, int64_t id, const char *name, const char *path) {
+    z3d_tokenizer *base = &t->base;
+    if (id >= t->vocabulary.size && base->end_of_text >= 0) return Z3D_OK;
+    if (id >= t->vocabulary.size)
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: its eos_token_id is %lld, but the tokenizer %s has ids 0 to %d", name,
+                         (long long)id, path, t->vocabulary.size - 1);
+    if (base->end_of_text < 0) base->end_of_text = (int32_t)id;
+    Z3D_TRY(z3d_token_list_reserve(&base->ends, 1));
+    base->ends.id[base->ends.count++] = (int32_t)id;
+    return Z3D_OK;
+}
+
+/* By the ids in the model's files, "eos_token_id": an id or a list of some. Those of
+ * generation_config.json come before config.json's, as in transformers. */
 static z3d_status read_ids(z3d_bpe_tokenizer *t, const char *path) {
     static const char *const names[] = {"generation_config.json", "config.json"};
-    for (int i = 0; i < 2 && t->base.end_of_text < 0; i++) {
+    z3d_status status = Z3D_OK;
+    for (int i = 0; i < 2 && t->base.ends.count == 0 && status == Z3D_OK; i++) {
         z3d_json *config;
+        int64_t id;
         Z3D_TRY(read_beside(path, names[i], &config));
-        int64_t id = id_of(config, "eos_token_id");
+        const z3d_json *m = z3d_json_member(config, "eos_token_id");
+        const bool list = m && m->type == Z3D_JSON_ARRAY;
+        for (m = list ? m->first : m; m && status == Z3D_OK; m = list ? m->next : NULL)
+            if (z3d_json_int(m, &id)) status = add_end(t, id, names[i], path);
         z3d_json_free(config);
-        if (id >= t->vocabulary.size)
-            return Z3D_ERROR(Z3D_ERR_DATA,
-                             "%s: its eos_token_id is %lld, but the tokenizer %s has ids 0 to %d",
-                             names[i], (long long)id, path, t->vocabulary.size - 1);
-        t->base.end_of_text = (int32_t)id;
     }
-    return Z3D_OK;
+    return status;
 }
 
 z3d_status z3d_special_tokens_find(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path) {

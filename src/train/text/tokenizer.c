@@ -28,6 +28,12 @@ void z3d_token_list_free(z3d_token_list *list) {
     *list = (z3d_token_list){0};
 }
 
+bool z3d_tokenizer_ends(const z3d_tokenizer *tokenizer, int32_t id) {
+    bool ends = id == tokenizer->end_of_text;
+    for (size_t i = 0; i < tokenizer->ends.count; i++) ends |= id == tokenizer->ends.id[i];
+    return ends;
+}
+
 /* ---- bytes ---- */
 
 enum { BYTES_END_OF_TEXT = 256, BYTES_VOCABULARY = 257 };
@@ -72,7 +78,10 @@ static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokeni
     if ((vocab && *vocab) || (merges && *merges))
         return Z3D_ERROR(Z3D_ERR_CONFIG, "the bytes tokenizer has no vocabulary files");
     Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
-    **out = (z3d_tokenizer){&bytes_ops, BYTES_VOCABULARY, BYTES_END_OF_TEXT, BYTES_END_OF_TEXT};
+    **out = (z3d_tokenizer){.ops = &bytes_ops,
+                            .vocab_size = BYTES_VOCABULARY,
+                            .begin_of_text = BYTES_END_OF_TEXT,
+                            .end_of_text = BYTES_END_OF_TEXT};
     return Z3D_OK;
 }
 

@@ -4,10 +4,6 @@
 
 #include "src/train/text/bpe.h"
 
-static bool is_text(const z3d_json *m, const char *text) {
-    return m && m->type == Z3D_JSON_STRING && strcmp(m->text, text) == 0;
-}
-
 static z3d_status refuse(const char *path, const z3d_json *part, const char *what) {
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "%s:%lld: \"%s\" is not supported; %s", path,
                      (long long)part->line, part->key, what);
@@ -17,7 +13,7 @@ static z3d_status check_model(const z3d_json *model, const char *path) {
     static const char *const marks[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const z3d_json *type = z3d_json_member(model, "type");
     const z3d_json *dropout = z3d_json_member(model, "dropout");
-    if (type && !is_text(type, "BPE"))
+    if (type && !z3d_json_is_text(type, "BPE"))
         return Z3D_ERROR(
             Z3D_ERR_UNSUPPORTED, "%s:%lld: \"model\" of type %.40s is not supported; only BPE is",
             path, (long long)model->line, type->type == Z3D_JSON_STRING ? type->text : "(none)");
@@ -26,7 +22,8 @@ static z3d_status check_model(const z3d_json *model, const char *path) {
     if (!none) return refuse(path, dropout, "it must be null");
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
         const z3d_json *m = z3d_json_member(model, marks[i]);
-        if (!z3d_json_is_none(m) && !is_text(m, "")) return refuse(path, m, "it must be null");
+        if (!z3d_json_is_none(m) && !z3d_json_is_text(m, ""))
+            return refuse(path, m, "it must be null");
     }
     return Z3D_OK;
 }
@@ -173,7 +170,7 @@ static z3d_status add_added(z3d_bpe_tokenizer *t, const z3d_json *m, const char 
 int64_t z3d_tokenizer_json_id(const z3d_json *root, const char *text) {
     int64_t id;
     for (const z3d_json *m = first_added(root); m; m = m->next)
-        if (is_text(z3d_json_member(m, "content"), text) &&
+        if (z3d_json_is_text(z3d_json_member(m, "content"), text) &&
             z3d_json_int(z3d_json_member(m, "id"), &id))
             return id;
     const z3d_json *tokens = z3d_json_member(z3d_json_member(root, "model"), "vocab");
@@ -182,10 +179,13 @@ int64_t z3d_tokenizer_json_id(const z3d_json *root, const char *text) {
 
 z3d_status z3d_tokenizer_json_read(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path) {
     const z3d_json *model = z3d_json_member(root, "model"), *tokens, *merges;
+    const z3d_json *added = z3d_json_member(root, "added_tokens");
     z3d_vocabulary *v = &t->vocabulary;
     int64_t largest = 0;
     bool byte_level;
     Z3D_TRY(check_model(model, path));
+    if (!z3d_json_is_none(added) && added->type != Z3D_JSON_ARRAY)
+        return refuse(path, added, "it must be a list");
     z3d_status status = z3d_json_get(model, "vocab", Z3D_JSON_OBJECT, &tokens);
     if (status == Z3D_OK) status = z3d_json_get(model, "merges", Z3D_JSON_ARRAY, &merges);
     if (status != Z3D_OK) return z3d_error_context(status, "%s: \"model\"", path);
