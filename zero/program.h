@@ -429,12 +429,12 @@ int z3d_program_cache_buffer(const z3d_program *program, int unit);
 int64_t z3d_program_batch_bytes(const z3d_program *program, int micro, int field);
 int64_t z3d_program_cache_bytes(const z3d_program *program, int unit);
 int64_t z3d_program_field_bytes(const z3d_program *program, int field);
-/* Samples of a micro-batch on this rank. */
 /* Samples of a rank that generation has caches for; of a call in this mode. */
 int64_t z3d_samples_in_caches(const z3d_program_config *config);
 int64_t z3d_samples_in_mode(const z3d_program_config *config, z3d_mode mode);
 /* Positions of a sample in generation's caches, at least those of one PREFILL. */
 int64_t z3d_cache_positions(const z3d_program_config *config, const z3d_model *model);
+/* Samples of a call of this program on this rank. */
 int64_t z3d_program_samples(const z3d_program *program);
 
 /* The control vector: loss, targets, stop requests, the skip flag (behind the sum), then, in

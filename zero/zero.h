@@ -104,8 +104,8 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
 /* One call of PREFILL or PREFILL_SHORT for one of the program.generate_batch samples, or of DECODE
  * for all of them (then `sample` is not looked at): tokens and positions as the model wants them in
  * this mode (z3d_model_take_tokens), the last unit's output as fp32 [samples, elements] into host
- * memory. Caches keep what they got until parameters change or another mode runs. Every rank
- * gives the same and gets the same. Collective. */
+ * memory. Caches keep what they got until parameters change, or TRAIN or EVALUATE runs. ERR_USAGE:
+ * no such sample. Every rank gives the same and gets the same. Collective. */
 z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, int64_t sample,
                                const void *tokens, const void *positions, float *out);
 

@@ -52,8 +52,8 @@ typedef struct z3d_parameter_group {
 /* Elements of a parameter on one tensor rank, padding included. */
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size);
 
-/* Generation: PREFILL and PREFILL_SHORT take a part of one sample's prompt, DECODE a token of every
- * sample. All store keys and values in the units' caches. */
+/* Generation, those that read most first: PREFILL and PREFILL_SHORT take a part of one sample's
+ * prompt, DECODE a token of every sample. All store keys and values in the units' caches. */
 typedef enum z3d_mode {
     Z3D_MODE_TRAIN,
     Z3D_MODE_EVALUATE,

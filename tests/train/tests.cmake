@@ -1,5 +1,6 @@
 zero3d_test(train_order ROOM train)
 zero3d_test(train_parity ROOM train RANKS 1 4)
+zero3d_test(train_decoder ROOM train RANKS 1 2)
 zero3d_test(train_data ROOM train)
 zero3d_test(train_tokenize ROOM train)
 zero3d_test(train_gpt2 ROOM train)

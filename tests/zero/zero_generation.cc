@@ -48,7 +48,7 @@ int64_t columns_of(const Trainer &t) {
 // Every sample's tokens [first, length), or of a prefill as many as it takes.
 z3d_status call(Trainer &t, z3d_mode mode, const std::vector<int64_t> &first,
                 const std::vector<int64_t> &length, std::vector<float> *logits) {
-    logits->resize((size_t)(SAMPLES * columns_of(t)), NAN);
+    logits->assign((size_t)(SAMPLES * columns_of(t)), NAN);
     if (mode == Z3D_MODE_DECODE)
         return call_one(t, mode, 0, SAMPLES, first, length, logits->data());
     for (int64_t s = 0; s < SAMPLES; s++)
@@ -147,6 +147,14 @@ TEST(Generation, PrefillsWhatItWouldDecode) {
         ASSERT_Z3D(call(t, Z3D_MODE_PREFILL, std::vector<int64_t>(SAMPLES, 0), length, &prefilled));
         expect_near(expected, prefilled, 1e-4f);
     }
+}
+
+TEST(Generation, RefusesASampleThatThereIsNot) {
+    Trainer t(options());
+    ASSERT_Z3D(t.create());
+    for (int64_t sample : {(int64_t)-1, SAMPLES})
+        EXPECT_EQ(Z3D_ERR_USAGE, z3d_engine_generate(t.engine, Z3D_MODE_PREFILL, sample, nullptr,
+                                                     nullptr, nullptr));
 }
 
 // Caches lie where a training step has its activations.

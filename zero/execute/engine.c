@@ -250,6 +250,10 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
 z3d_status z3d_engine_generate(z3d_engine *engine, z3d_mode mode, int64_t sample,
                                const void *tokens, const void *positions, float *out) {
     const z3d_micro_batch micro = {.field = {tokens, positions}};
+    const int64_t samples = z3d_samples_in_caches(&engine->set.config);
+    if (z3d_mode_prefills(mode) && (sample < 0 || sample >= samples))
+        return Z3D_ERROR(Z3D_ERR_USAGE, "generation has %lld samples, but %lld is asked for",
+                         (long long)samples, (long long)sample);
     z3d_host_step host = {.state = {.step = engine->step},
                           .micro = &micro,
                           .micro_count = 1,

@@ -3,14 +3,15 @@
 #ifndef ZERO3D_TRAIN_ANSWERS_H
 #define ZERO3D_TRAIN_ANSWERS_H
 
+#include "src/train/generation/decoder.h"
 #include "src/train/generation/generate.h"
 
 /* Of one replica, before a call of the engine. */
 typedef struct z3d_round {
-    int64_t free;              /* samples without a prompt */
-    int64_t sequences, unread; /* z3d_decoder_work */
-    int64_t bytes;             /* of answers that rank 0 does not have */
-    int64_t stop;              /* this rank was asked to stop */
+    int64_t free;          /* samples without a prompt */
+    z3d_decoder_work work; /* of the others */
+    int64_t bytes;         /* of answers that rank 0 does not have */
+    int64_t stop;          /* this rank was asked to stop */
 } z3d_round;
 
 typedef struct z3d_answers {

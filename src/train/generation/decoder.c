@@ -1,4 +1,4 @@
-/* Feeds sequences to the two programs of generation. */
+/* Feeds sequences to the programs of generation. */
 #include "src/train/generation/decoder.h"
 
 #include <stdlib.h>
@@ -70,20 +70,26 @@ static int64_t longest(const z3d_decoder *d, z3d_sequence *const *sequence) {
     return most;
 }
 
+void z3d_decoder_count(z3d_decoder_work *work, int64_t unread) {
+    work->sequences += unread > 0;
+    work->waiting += unread > ONE_BY_ONE;
+    if (unread > work->unread) work->unread = unread;
+}
+
 z3d_decoder_work z3d_decoder_look(const z3d_decoder *d, z3d_sequence *const *sequence) {
     z3d_decoder_work work = {0};
     for (int64_t i = 0; i < d->batch; i++) {
         keep_in_sight(d, sequence[i]);
-        work.sequences += unread(sequence[i]) > 0;
+        z3d_decoder_count(&work, unread(sequence[i]));
     }
-    work.unread = unread(sequence[longest(d, sequence)]);
     return work;
 }
 
-/* A short prefill costs about a quarter of a long one. */
-z3d_mode z3d_decoder_mode(const z3d_decoder *d, int64_t unread) {
-    if (unread <= ONE_BY_ONE) return Z3D_MODE_DECODE;
-    return unread > 4 * d->tokens[Z3D_MODE_PREFILL_SHORT] ? Z3D_MODE_PREFILL
+/* A short prefill costs about as much as a decode of many samples; a long one as much as as many
+ * short ones as read half of its tokens. */
+z3d_mode z3d_decoder_mode(const z3d_decoder *d, const z3d_decoder_work *work) {
+    if (work->unread <= ONE_BY_ONE || work->unread <= work->waiting) return Z3D_MODE_DECODE;
+    return 2 * work->unread > d->tokens[Z3D_MODE_PREFILL] ? Z3D_MODE_PREFILL
                                                           : Z3D_MODE_PREFILL_SHORT;
 }
 

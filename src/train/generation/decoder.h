@@ -30,18 +30,19 @@ typedef struct z3d_decoder {
 /* Errors: ERR_USAGE if the model cannot generate, ERR_MEMORY. Release it in any case. */
 z3d_status z3d_decoder_create(z3d_engine *engine, z3d_decoder *out);
 void z3d_decoder_release(z3d_decoder *decoder);
-/* What the model has to read of sequence[0 .. batch - 1] (NULL: nobody is there): how many of them
- * have tokens, and the most that one has. A sequence that is longer than these positions loses its
- * beginning: its last half of the positions is read again. */
+/* What the model has to read: how many sequences have tokens, how many more than are read one by
+ * one anyway, and the most that one has. count: one sequence more. */
 typedef struct z3d_decoder_work {
-    int64_t sequences, unread;
+    int64_t sequences, waiting, unread;
 } z3d_decoder_work;
+void z3d_decoder_count(z3d_decoder_work *work, int64_t unread);
+/* Of sequence[0 .. batch - 1] (NULL: nobody is there). A sequence that is longer than the model's
+ * positions loses its beginning: its last half of the positions is read again. */
 z3d_decoder_work z3d_decoder_look(const z3d_decoder *decoder, z3d_sequence *const *sequence);
 
-/* How a sequence with so many tokens to read, the most of any, is read. A prefill is of one
- * sequence of each model replica, while the others wait; a few tokens are read one by one, while
- * the others go on. */
-z3d_mode z3d_decoder_mode(const z3d_decoder *decoder, int64_t unread);
+/* How a model replica reads best. A prefill is of one sequence, while the others wait; a few
+ * tokens, and those of many sequences that have not many more, are read one by one of all. */
+z3d_mode z3d_decoder_mode(const z3d_decoder *decoder, const z3d_decoder_work *work);
 
 /* One call, after a look: a prefill reads the sequence with the most tokens. Where a sequence is
  * read to its end, logits[i, :] are those of what follows it. Collective over the world: every rank

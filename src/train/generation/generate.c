@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "src/train/generation/answers.h"
-#include "src/train/generation/decoder.h"
 
 /* A sample of the batch. */
 typedef struct slot {
@@ -86,16 +85,14 @@ static z3d_status deal(generation *g, z3d_round *round) {
             if (round[r].free > round[to].free) to = r;
         if (round[to].free == 0) return Z3D_OK;
         round[to].free--;
-        round[to].sequences++;
-        if (tokens > round[to].unread) round[to].unread = tokens;
+        z3d_decoder_count(&round[to].work, tokens);
         if (to == g->answers.replica) Z3D_TRY(begin(g, g->next));
     }
     return Z3D_OK;
 }
 
 static z3d_round look(const generation *g) {
-    z3d_decoder_work work = z3d_decoder_look(&g->decoder, g->sequence);
-    z3d_round round = {.sequences = work.sequences, .unread = work.unread};
+    z3d_round round = {.work = z3d_decoder_look(&g->decoder, g->sequence)};
     for (int64_t i = 0; i < g->decoder.batch; i++) round.free += !g->slot[i].prompt;
     return round;
 }
@@ -180,8 +177,8 @@ static void count(const generation *g, z3d_mode mode, const z3d_round *all, doub
                   z3d_generate_totals *totals) {
     totals->seconds[mode] += seconds;
     for (int r = 0; r < g->answers.replicas; r++) {
-        int64_t tokens = all[r].sequences;
-        if (z3d_mode_prefills(mode)) tokens = all[r].unread;
+        int64_t tokens = all[r].work.sequences;
+        if (z3d_mode_prefills(mode)) tokens = all[r].work.unread;
         if (z3d_mode_prefills(mode) && tokens > g->decoder.tokens[mode])
             tokens = g->decoder.tokens[mode];
         totals->tokens[mode] += tokens;
@@ -191,10 +188,11 @@ static void count(const generation *g, z3d_mode mode, const z3d_round *all, doub
 /* One call of the engine for all replicas, and a token of each sample that it has read. */
 static z3d_status call(generation *g, const z3d_round *all, z3d_generate_totals *totals) {
     const z3d_decoder *d = &g->decoder;
-    int64_t unread = 0;
-    for (int r = 0; r < g->answers.replicas; r++)
-        if (all[r].unread > unread) unread = all[r].unread;
-    const z3d_mode mode = z3d_decoder_mode(d, unread);
+    z3d_mode mode = Z3D_MODE_DECODE; /* the longest that a replica wants */
+    for (int r = 0; r < g->answers.replicas; r++) {
+        const z3d_mode wanted = z3d_decoder_mode(d, &all[r].work);
+        if (wanted < mode) mode = wanted;
+    }
     double start = z3d_now();
     Z3D_TRY(z3d_decoder_read(&g->decoder, mode, g->sequence));
     count(g, mode, all, z3d_now() - start, totals);
@@ -212,7 +210,7 @@ static z3d_status work(generation *g, z3d_generate_totals *totals) {
         Z3D_TRY(z3d_answers_exchange(&g->answers, &mine, &all, &totals->stopped));
         if (totals->stopped) return Z3D_OK;
         Z3D_TRY(deal(g, all));
-        for (int r = 0; r < g->answers.replicas; r++) sequences += all[r].sequences;
+        for (int r = 0; r < g->answers.replicas; r++) sequences += all[r].work.sequences;
         if (sequences == 0) return Z3D_OK;
         Z3D_TRY(call(g, all, totals));
     }
