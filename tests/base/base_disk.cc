@@ -211,10 +211,12 @@ TEST_P(Ways, TheRulesOfARequest) {
     EXPECT_EQ(disk.wait(ticket), Z3D_ERR_INTERNAL);
     EXPECT_EQ(disk.wait(0), Z3D_ERR_INTERNAL);
     std::vector<int64_t> tickets;
-    for (int i = 0; i < 64; i++) tickets.push_back(disk.start(false, 0, memory.at, BLOCK));
-    EXPECT_EQ(start(false, 0, BLOCK), Z3D_ERR_INTERNAL);
+    for (int i = 0; i < 64; i++)
+        tickets.push_back(disk.start(false, 0, memory.at + i * BLOCK, BLOCK));
+    EXPECT_EQ(start(false, 0, BLOCK, 100 * BLOCK), Z3D_ERR_INTERNAL);
     EXPECT_TRUE(has(z3d_error_message(), "more than 64 requests")) << z3d_error_message();
-    EXPECT_EQ(z3d_disk_read(disk.disk, 5, memory.at, 9), Z3D_OK); // it has a place of its own
+    EXPECT_EQ(z3d_disk_read(disk.disk, 5, memory.at + MIB - 9, 9),
+              Z3D_OK); // it has a place of its own
     for (int64_t t : tickets) EXPECT_EQ(disk.wait(t), Z3D_OK);
 }
 
@@ -222,6 +224,7 @@ TEST_P(Ways, NothingIsAllocatedAfterCreate) {
     Disk disk(folder.path, 8 * MIB, threads());
     Memory memory(8 * MIB);
     ASSERT_EQ(disk.move(true, 0, memory.at, memory.bytes), Z3D_OK); // threads begin
+    long ours = allocations::ours;
     allocations::begin();
     for (int i = 0; i < 20; i++) {
         int64_t write, read;
@@ -233,6 +236,7 @@ TEST_P(Ways, NothingIsAllocatedAfterCreate) {
     }
     for (const auto &[library, calls] : allocations::end())
         ADD_FAILURE() << library << " allocated " << calls << " times";
+    EXPECT_EQ(allocations::ours, ours);
 }
 
 // The caller may give up while requests are under way.
@@ -309,6 +313,23 @@ TEST(Disk, TooSmallIsRefusedBefore) {
     if (!made) GTEST_SKIP() << "this process may not mount";
 }
 
+// Of a quota statvfs says nothing.
+TEST(Disk, SpaceThatCannotBeReserved) {
+    OnDisk folder;
+    for (int error : {ENOSPC, EDQUOT, EIO}) {
+        bool made = faults::in_child([&] {
+            faults::forbid(SYS_fallocate, error);
+            EXPECT_TRUE(has(refusal(folder.path, MIB),
+                            error == ENOSPC ? "a file of 1.00 MiB is needed here"
+                                            : std::string("cannot reserve space for a file in "
+                                                          "this folder: ") +
+                                                  strerror(error)))
+                << z3d_error_message();
+        });
+        if (!made) GTEST_SKIP() << "no seccomp here";
+    }
+}
+
 TEST(Disk, TooLargeForTheLimitIsRefused) {
     OnDisk folder;
     faults::in_child([&] {
@@ -375,6 +396,27 @@ TEST_P(Ways, AnErrorIsOneRequests) {
     }
     EXPECT_EQ(z3d_disk_read(disk.disk, 9 * MIB + 5, memory.at, 1), Z3D_ERR_IO);
     EXPECT_EQ(z3d_disk_write(disk.disk, 9 * MIB + 5, memory.at, 1), Z3D_ERR_IO);
+}
+
+// What is left of a request after an error is not tried; what waits behind it is.
+TEST_P(Ways, AfterAnErrorTheNextRequest) {
+    std::atomic<int> asked{0};
+    std::atomic<bool> begin{false};
+    Hook fault;
+    fault.answer = [&](bool, int64_t offset, int64_t) {
+        while (!begin) usleep(100);
+        if (offset < 8 * MIB) asked++;
+        return offset < 8 * MIB ? EIO : 0;
+    };
+    Disk disk(folder.path, 16 * MIB, threads(), 1, &fault.hook);
+    Memory memory(16 * MIB);
+    int64_t bad = disk.start(true, 0, memory.at, 8 * MIB);
+    int64_t good = disk.start(true, 8 * MIB, memory.at + 8 * MIB, 2 * MIB);
+    begin = true;
+    EXPECT_EQ(disk.wait(good), Z3D_OK) << z3d_error_message();
+    EXPECT_EQ(disk.wait(bad), Z3D_ERR_IO);
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(disk.move(true, 12 * MIB, memory.at + 12 * MIB, 2 * MIB), Z3D_OK);
 }
 
 TEST_P(Ways, HalfAnswersAndInterruptionsGoOn) {
@@ -487,7 +529,7 @@ TEST_P(Ways, AFileThatIsChangedUnderneath) {
     // Written again it is right again, also if only in part.
     ASSERT_EQ(disk.move(true, 3 * MIB, memory.at, MIB), Z3D_OK);
     EXPECT_EQ(disk.move(false, 0, back.at, back.bytes), Z3D_OK) << z3d_error_message();
-    ASSERT_EQ(ftruncate(underneath, 6 * MIB), 0);
+    ASSERT_EQ(ftruncate(underneath, 6 * MIB + 100), 0);
     EXPECT_EQ(disk.move(false, 0, back.at, 8 * MIB), Z3D_ERR_IO);
     EXPECT_EQ(std::string(z3d_error_message()),
               folder.path + ": the unnamed file ends at byte 6291456 of 8388608: another program "
@@ -517,7 +559,9 @@ TEST_P(Ways, AHangingDiskIsNamed) {
         EXPECT_TRUE(has(seen.text, write ? "writing to the unnamed file in "
                                          : "reading from the unnamed file in "))
             << seen.text;
-        EXPECT_TRUE(has(seen.text, folder.path.substr(folder.path.size() - 20))) << seen.text;
+        EXPECT_TRUE(has(seen.text, folder.path.substr(folder.path.size() - 20) +
+                                       " at byte 1048576 of 4194304"))
+            << seen.text;
         answers = true;
         EXPECT_EQ(disk.wait(ticket), Z3D_OK);
     }

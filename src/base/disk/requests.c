@@ -90,16 +90,11 @@ bool z3d_disk_take(disk_lane *lane, bool wait, disk_piece *out) {
     return there;
 }
 
-/* The rest of a request that has failed is not tried. */
+/* The rest of a request that has failed is not tried. If it has a rest it is its lane's first: no
+ * other is cut before. */
 static void drop_rest(disk_lane *lane, disk_request *request) {
-    disk_request *before = NULL;
     if (request->cut == request->bytes) return;
-    for (disk_request *one = lane->first; one != request; one = one->next) before = one;
-    if (before)
-        before->next = request->next;
-    else
-        lane->first = request->next;
-    if (lane->last == request) lane->last = before;
+    lane->first = request->next;
     request->bytes = request->cut;
 }
 

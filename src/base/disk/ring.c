@@ -136,7 +136,10 @@ void *z3d_disk_ring_thread(void *argument) {
     for (;;) {
         disk_piece *place = free_place(r, disk->depth);
         if (place && z3d_disk_take(lane, r->busy == 0, place)) {
-            if (r->busy++ == 0) z3d_pending_io_begin(&io, z3d_disk_doing(lane), disk->folder);
+            if (r->busy++ == 0) {
+                z3d_pending_io_begin(&io, z3d_disk_doing(lane), disk->folder);
+                z3d_pending_io_at(&io, place->offset, disk->bytes);
+            }
             go_on(lane, place);
         } else if (r->busy > 0) {
             z3d_pending_io_at(&io, first_at(r, disk->depth), disk->bytes);
