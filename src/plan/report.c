@@ -83,8 +83,8 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
         }
         if (arena == 0) continue;
         z3d_string_append(out, "  %-16s %16lld  %10s  lower bound %s, %.2f %% above it\n",
-                          arena_name[space],
-                          (long long)arena, z3d_format_bytes(arena, buf, sizeof buf),
+                          arena_name[space], (long long)arena,
+                          z3d_format_bytes(arena, buf, sizeof buf),
                           z3d_format_bytes(least, bound, sizeof bound),
                           least > 0 ? 100.0 * (double)(arena - least) / (double)least : 0.0);
     }

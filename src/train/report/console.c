@@ -330,8 +330,7 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
         for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
             if (planned[space].peak[category] != measured[space].peak[category])
                 z3d_console_say(console, "  ! %s%s: %lld bytes planned, %lld used",
-                                z3d_category_name((z3d_category)category),
-                                where[space],
+                                z3d_category_name((z3d_category)category), where[space],
                                 (long long)planned[space].peak[category],
                                 (long long)measured[space].peak[category]);
 }
