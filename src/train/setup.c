@@ -320,7 +320,11 @@ static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64
     z3d_program_set set;
     z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
                                                threads, false, &set);
-    if (status == Z3D_OK) *out = set.program[z3d_program_set_main(&set)]->arena[Z3D_SPACE_DEVICE];
+    if (status == Z3D_OK) {
+        const int64_t *arena = set.program[z3d_program_set_main(&set)]->arena;
+        *out = arena[Z3D_SPACE_DEVICE];
+        if (z3d_trainer_device_is_host(trainer)) *out += arena[Z3D_SPACE_HOST];
+    }
     z3d_program_set_release(&set);
     return status;
 }

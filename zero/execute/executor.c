@@ -164,33 +164,32 @@ static z3d_status move_own(z3d_executor *executor, int index, bool beside) {
 
 /* ---- copies of a group's matrix between memory spaces ---- */
 
-/* One tensor of them: the own row's columns, or all rows. */
-static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, int tensor,
-                            int64_t *id) {
-    const z3d_program *p = executor->program;
-    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
-    const z3d_matrix m = z3d_instruction_matrix(p, i);
+z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
+                            int tensor) {
+    const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
     const bool all = i->rows == Z3D_ROWS_ALL;
     const int64_t flat = all ? 0 : m.own * m.columns + i->first;
-    const int64_t bytes = (all ? m.ranks * m.columns : i->count) * (int64_t)z3d_dtype_size(m.dtype);
-    z3d_space space[2];
-    int64_t place[2];
+    return (z3d_run){
+        .space = executor->program->buffer[buffer].space,
+        .place = z3d_executor_place(executor, i->group, buffer, tensor, m.tensors, flat, m.dtype),
+        .bytes = (all ? m.ranks * m.columns : i->count) * (int64_t)z3d_dtype_size(m.dtype)};
+}
+
+static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, int tensor,
+                            int64_t *id) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    const z3d_run run[2] = {z3d_executor_run_of(executor, i, i->buffer[info->from], tensor),
+                            z3d_executor_run_of(executor, i, i->buffer[info->to], tensor)};
     for (int end = 0; end < 2; end++) {
-        int buffer = i->buffer[end ? info->to : info->from];
-        space[end] = p->buffer[buffer].space;
-        place[end] =
-            z3d_executor_place(executor, i->group, buffer, tensor, m.tensors, flat, m.dtype);
-    }
-    for (int end = 0; end < 2; end++) {
-        if (space[end] != Z3D_SPACE_DISK || !executor->disk) continue;
-        char *memory = executor->arena[space[1 - end]] + place[1 - end];
-        const int64_t blocks = z3d_round_up(bytes, Z3D_DISK_ALIGN);
+        if (run[end].space != Z3D_SPACE_DISK || !executor->disk) continue;
+        char *memory = executor->arena[run[1 - end].space] + run[1 - end].place;
+        const int64_t blocks = z3d_round_up(run[end].bytes, Z3D_DISK_ALIGN);
         z3d_device_touch(executor->device, memory, blocks);
-        return z3d_disk_start(executor->disk, end == 1, place[end], memory, blocks, id);
+        return z3d_disk_start(executor->disk, end == 1, run[end].place, memory, blocks, id);
     }
     z3d_copy copy;
-    Z3D_TRY(z3d_copy_start(executor->device, executor->arena[space[1]] + place[1],
-                           executor->arena[space[0]] + place[0], bytes, &copy));
+    Z3D_TRY(z3d_copy_start(executor->device, executor->arena[run[1].space] + run[1].place,
+                           executor->arena[run[0].space] + run[0].place, run[0].bytes, &copy));
     *id = copy.id;
     return Z3D_OK;
 }

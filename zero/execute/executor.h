@@ -101,6 +101,14 @@ z3d_status z3d_executor_read_kept(const z3d_executor *executor, int group, z3d_g
                                   int tensor, int64_t flat, void *out, int64_t bytes);
 z3d_status z3d_executor_write_kept(const z3d_executor *executor, int group, z3d_group_part part,
                                    int tensor, int64_t flat, const void *from, int64_t bytes);
+/* One tensor of what a copy of a group moves, at the end that is this buffer: the own row's
+ * columns, or all rows. */
+typedef struct z3d_run {
+    z3d_space space;
+    int64_t place, bytes; /* in the space */
+} z3d_run;
+z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
+                            int tensor);
 /* Most requests of the disk that the program has under way at once. */
 int z3d_executor_disk_requests(const z3d_program *program);
 /* Flat element `element` of group g in what this rank keeps, which is not on the disk. */

@@ -56,6 +56,8 @@ static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *t
     *to = *from + z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
 }
 
+enum { NARROW = 1 << 15 }; /* 16-bit values that go to or come from a disk at once */
+
 static z3d_space space_of(const z3d_engine *engine, int g, z3d_group_part part) {
     return engine->set.layout->group[g].kept[part].space;
 }
@@ -121,11 +123,11 @@ static z3d_status write_as(z3d_engine *engine, int g, z3d_group_part part, int t
                            const float *values, int64_t count) {
     const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
     const z3d_executor *executor = z3d_engine_main(engine);
-    uint16_t narrow[4096];
+    uint16_t narrow[NARROW];
     if (dtype == Z3D_F32)
         return z3d_executor_write_kept(executor, g, part, tensor, flat, values, count * 4);
     for (int64_t done = 0; done < count;) {
-        int64_t n = count - done < 4096 ? count - done : 4096;
+        int64_t n = count - done < NARROW ? count - done : NARROW;
         for (int64_t k = 0; k < n; k++)
             narrow[k] = dtype == Z3D_BF16 ? z3d_float_to_bf16(values[done + k])
                                           : z3d_float_to_f16(values[done + k]);
@@ -149,14 +151,14 @@ z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g
                            float *out, int64_t count) {
     const z3d_executor *executor = z3d_engine_main(engine);
     z3d_group_part part;
-    uint16_t narrow[4096];
+    uint16_t narrow[NARROW];
     int tensor;
     z3d_executor_find(executor, g, kind, &part, &tensor);
     const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
     if (dtype == Z3D_F32)
         return z3d_executor_read_kept(executor, g, part, tensor, flat, out, count * 4);
     for (int64_t done = 0; done < count;) {
-        int64_t n = count - done < 4096 ? count - done : 4096;
+        int64_t n = count - done < NARROW ? count - done : NARROW;
         Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat + done, narrow, n * 2));
         for (int64_t k = 0; k < n; k++)
             out[done + k] =
