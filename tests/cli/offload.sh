@@ -42,7 +42,8 @@ same() { # same FOLDER: the losses of the run without
     same disk
     grep -Eq '^offload     optimizer states on the disk, parameters on the device; disk: .*(io_uring|threads).*(O_DIRECT|buffered)' out ||
         fail "the start does not say how the disk is read"
-    train 0 both $stage $disk $parameters zero_optimization.sub_group_size=2000
+    train 0 both $stage $disk $parameters zero_optimization.sub_group_size=2000 training.digest=true
+    grep -q ' wait store_states ' both/digest-rank1.txt || fail "no digest of what goes to the disk"
     same both
     grep -Eq '^  on the disk +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' out || fail "the end does not say what is on the disk"
     ! grep -q '^  !' out || fail "memory is not as planned"
