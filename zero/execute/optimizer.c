@@ -63,6 +63,17 @@ static z3d_status narrow(const stepped *s, int64_t count) {
                       .destination_dtype = dtype, .source_dtype = Z3D_F32);
 }
 
+/* What is behind the group's last element goes back, too: zeros, not what the buffer had before. */
+static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
+    const z3d_dtype dtype = s->executor->program->config.dtype;
+    char *parameters = address(s, s->parameters, 0, 1, dtype);
+    if (first < 0) first = 0;
+    if (first >= end) return Z3D_OK;
+    return Z3D_LAUNCH(s->executor->device, fill,
+                      .x = parameters + first * (int64_t)z3d_dtype_size(dtype),
+                      .count = end - first, .dtype = dtype, .value = 0);
+}
+
 /* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard, or
  * of the entry's columns. */
 z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i) {
@@ -74,6 +85,7 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
     int64_t most = some ? i->count : z3d_kept_elements(p->layout, i->group, Z3D_PART_OPTIMIZER);
     int64_t count = group->elements - s.flat < most ? group->elements - s.flat : most;
     int64_t decayed = -s.flat;
+    if (host) Z3D_TRY(clear_padding(&s, count, most));
     if (count <= 0) return Z3D_OK; /* padding */
     for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
         decayed += group->range[r].count;
