@@ -11,11 +11,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#ifdef ZERO3D_XXHASH_DISPATCH /* one function for each instruction set, chosen at run time */
-#include <xxh_x86dispatch.h>
-#else
-#include <xxhash.h>
-#endif
+
+#include "src/base/xxh3.h"
 
 /* ---- one change each ---- */
 

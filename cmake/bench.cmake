@@ -4,6 +4,9 @@ file(GLOB bench_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/*.c)
 if(NOT ZERO3D_HAS_MPI)
   list(FILTER bench_sources EXCLUDE REGEX "/collectives") # which MPI's own are measured beside
 endif()
+if(NOT LIBURING_FOUND)
+  list(FILTER bench_sources EXCLUDE REGEX "/disk") # which raw io_uring is measured beside
+endif()
 file(GLOB bench_parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/bench/parts/*.c)
 add_library(bench_parts STATIC EXCLUDE_FROM_ALL ${bench_parts})
 target_link_libraries(bench_parts PUBLIC zero3d_flags zero3d)

@@ -29,6 +29,14 @@ static inline int z3d_chunks_of_stage(const z3d_pipeline_config *pipeline) {
     return pipeline->chunks_per_stage ? pipeline->chunks_per_stage : 1;
 }
 
+/* Where what persists lies, and how the host steps it. All zero: on the device. */
+typedef struct z3d_offload_plan {
+    z3d_space optimizer;  /* states, with a master copy of the parameters */
+    z3d_space parameters; /* of stage 3; in training only with the optimizer */
+    int64_t sub_group;    /* elements of a group that are stepped at a time; 0: all */
+    int pieces;           /* of these, that are under way at once; 0: 3 */
+} z3d_offload_plan;
+
 /* What the builder decides from. No `auto` here. */
 typedef struct z3d_program_config {
     int stage;            /* ZeRO stage 0-3 */
@@ -67,6 +75,7 @@ typedef struct z3d_program_config {
         rough_memory; /* for prices of programs that do not run: buffers are placed in a simple way,
                          so the arena is larger than it need be; its lower bound is what counts */
     z3d_pipeline_config pipeline;
+    z3d_offload_plan offload;
 } z3d_program_config;
 
 /* Whether there is a program of this mode, if the model has the mode. */
@@ -146,11 +155,12 @@ typedef enum z3d_group_part {
 } z3d_group_part;
 
 /* How a part is kept on each rank: a matrix of these rows for each kind of tensor, in the kinds'
- * order. The optimizer part of 16-bit parameters begins with their fp32 master copy, which is the
- * trainer's (Z3D_TENSOR_PARAMETER); the optimizer's own tensors follow. fp32 parameters are their
- * own master copy. */
+ * order. The optimizer part of 16-bit parameters, and an offloaded one, begins with an fp32 master
+ * copy, which is the trainer's (Z3D_TENSOR_PARAMETER); the optimizer's own tensors follow. Other
+ * fp32 parameters are their own master copy. */
 typedef struct z3d_kept {
     z3d_rows rows; /* OWN or ALL */
+    z3d_space space;
     z3d_dtype dtype;
     unsigned kinds; /* of z3d_tensor_kind */
 } z3d_kept;
@@ -182,7 +192,10 @@ static inline bool z3d_adds_two_sums(const z3d_group_layout *group) {
     return group->twin >= 0 || group->second_chunk >= 0;
 }
 
-enum { Z3D_SHARD_ALIGN = 64 };
+enum {
+    Z3D_SHARD_ALIGN = 64,
+    Z3D_OFFLOAD_ALIGN = 2048 /* columns: pieces of a disk's blocks in every type */
+};
 
 typedef struct z3d_layout {
     int num_groups;
@@ -228,6 +241,8 @@ bool z3d_keeps_all_rows(const z3d_layout *layout, int group, z3d_group_part part
 int64_t z3d_kept_elements(const z3d_layout *layout, int group, z3d_group_part part);
 int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part);
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part);
+/* Elements from one of the part's tensors to the next. */
+int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part);
 /* Which of the part's tensors is of this kind; -1: none. */
 int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind);
 /* Every rank keeps whole gradients, although it steps only its own rows: for people. */
@@ -320,6 +335,7 @@ typedef enum z3d_moves {
     Z3D_MOVES_NONE,
     Z3D_MOVES_PARAMETERS,
     Z3D_MOVES_GRADIENTS,
+    Z3D_MOVES_STATES,              /* of the optimizer: all its tensors */
     Z3D_MOVES_ACTIVATIONS,         /* a unit's input */
     Z3D_MOVES_ACTIVATION_GRADIENTS /* its gradient */
 } z3d_moves;
@@ -388,6 +404,7 @@ typedef struct z3d_matrix {
     int ranks, own;
     int64_t columns;
     z3d_dtype dtype;
+    int tensors; /* such matrices, one behind the other: the optimizer's; else 1 */
 } z3d_matrix;
 
 /* A stretch of memory with one lifetime. */
@@ -400,6 +417,7 @@ typedef struct z3d_buffer {
     bool persistent;
     int group;     /* parameters, gradients, optimizer: of which group, else -1 */
     z3d_rows rows; /* of a matrix: those that lie in it, OWN or ALL; of everything else ALL */
+    int64_t first_column; /* of a matrix's own row: the first that lies in it */
 } z3d_buffer;
 
 const char *z3d_mode_name(z3d_mode mode); /* "train" */
@@ -468,6 +486,8 @@ z3d_collective_kind z3d_instruction_kind(const z3d_instruction *in);
 z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instruction *in);
 /* Whether it moves from one buffer to another, not in place. */
 bool z3d_moves_apart(const z3d_instruction *in);
+/* Whether it is about some columns of its group's matrix: first, count. */
+bool z3d_instruction_has_columns(const z3d_instruction *in);
 /* What the instruction does with a slot's buffer (z3d_access, together); with how much of it. */
 unsigned z3d_instruction_access(const z3d_instruction *in, int slot);
 z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d_instruction *in,

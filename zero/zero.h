@@ -39,6 +39,7 @@ typedef struct z3d_engine_config {
     z3d_graph_mode graph;
     bool verify;             /* verify the programs before anything runs */
     bool without_values;     /* no memory behind the device: parameters are not initialised */
+    const char *nvme_path;   /* folder for what is kept on the disk (program.offload); else NULL */
     const char *digest_path; /* NULL: no digests; else one text line per instruction is appended to
                                 this file */
     const char *
@@ -121,6 +122,8 @@ const z3d_program *z3d_engine_program(const z3d_engine *engine, z3d_mode mode);
 const z3d_layout *z3d_engine_layout(const z3d_engine *engine);
 /* Operations in the captured train step; 0: it is not captured (yet). */
 int64_t z3d_engine_graph_launches(const z3d_engine *engine);
+/* How what is kept on the disk is read and written (z3d_disk_description); NULL: nothing is. */
+const char *z3d_engine_disk(const z3d_engine *engine);
 /* The device that the engine was made with. */
 z3d_device *z3d_engine_device(const z3d_engine *engine);
 

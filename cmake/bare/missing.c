@@ -1,5 +1,6 @@
 /* What the bare build (ZERO3D_BARE) leaves out, in place of src/device/cpu/matmul.c (oneDNN's
- * primitives) and zero/execute/observe.c (digests by xxHash). */
+ * primitives), zero/execute/observe.c (digests by xxHash) and src/base/disk/ (xxHash, liburing). */
+#include "src/base/disk.h"
 #include "src/device/cpu/matmul.h"
 #include "zero/execute/executor.h"
 
@@ -28,4 +29,35 @@ bool z3d_cpu_matmul_run(z3d_cpu *cpu, z3d_matmul *matmul, int thread, const void
 z3d_status z3d_executor_digest(z3d_executor *executor, int index, int64_t step) {
     (void)executor, (void)index, (void)step;
     return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no digests");
+}
+
+z3d_status z3d_disk_create(const z3d_disk_config *config, z3d_disk **out) {
+    (void)config;
+    *out = NULL;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no disk lane");
+}
+
+void z3d_disk_destroy(z3d_disk *disk) {
+    (void)disk;
+}
+
+const char *z3d_disk_description(const z3d_disk *disk) {
+    (void)disk;
+    return "";
+}
+
+int64_t z3d_disk_memory(const z3d_disk_config *config) {
+    (void)config;
+    return 0;
+}
+
+z3d_status z3d_disk_start(z3d_disk *disk, bool write, int64_t offset, void *memory, int64_t bytes,
+                          int64_t *ticket) {
+    (void)disk, (void)write, (void)offset, (void)memory, (void)bytes, (void)ticket;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no disk lane");
+}
+
+z3d_status z3d_disk_wait(z3d_disk *disk, int64_t ticket) {
+    (void)disk, (void)ticket;
+    return Z3D_ERROR(Z3D_ERR_UNSUPPORTED, "a bare build has no disk lane");
 }

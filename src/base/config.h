@@ -21,6 +21,11 @@ typedef enum {
     Z3D_GRANULARITY_NONE
 } z3d_granularity;
 typedef enum { Z3D_OFFLOAD_OFF, Z3D_OFFLOAD_ON, Z3D_OFFLOAD_AUTO } z3d_offload;
+typedef enum {
+    Z3D_OFFLOAD_DEVICE_NONE,
+    Z3D_OFFLOAD_DEVICE_CPU,
+    Z3D_OFFLOAD_DEVICE_NVME
+} z3d_offload_device;
 typedef enum { Z3D_REPLAY_MINIMAL, Z3D_REPLAY_FULL } z3d_replay;
 typedef enum {
     Z3D_GRAD_REDUCE_AUTO,
@@ -159,6 +164,10 @@ z3d_partition z3d_config_partition(const z3d_config *config, int64_t *units, int
 /* How fast ranks compute, likewise. */
 z3d_device_speeds z3d_config_device_speeds(const z3d_config *config, double *speed, int capacity,
                                            int *count);
+/* A folder's name for this process: of a leading ~ and of $NAME and ${NAME} the environment says
+ * what they are. path: the key whose value it is, for the message. ERR_CONFIG: a variable that is
+ * not set. */
+z3d_status z3d_config_expand(const z3d_config *config, const char *path, z3d_string *out);
 /* Computes what follows from the world size: data-parallel size, the third batch key.
  * ERR_CONFIG on a contradiction, with the numbers and what would be right. */
 z3d_status z3d_config_resolve(z3d_config *config, const z3d_config_rules *rules, int world_size,

@@ -18,9 +18,14 @@
 
 typedef struct z3d_device z3d_device;
 
-/* Where memory lies. HOST is what activation offload copies to; on the cpu device it is a second
- * arena. */
-typedef enum z3d_space { Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_COUNT } z3d_space;
+/* Where memory lies. HOST: what is offloaded from the device; on the cpu device it is a second
+ * arena. DISK: a file of this rank, in which nothing has an address (src/base/disk.h). */
+typedef enum z3d_space {
+    Z3D_SPACE_DEVICE,
+    Z3D_SPACE_HOST,
+    Z3D_SPACE_DISK,
+    Z3D_SPACE_COUNT
+} z3d_space;
 
 /* How matrix products are computed. The choice is measured once (z3d_device_measure_gemm) and kept,
  * because another choice gives other bits. Upcast: 16-bit operands are converted to fp32 in scratch

@@ -3,7 +3,7 @@
 
 #include "src/plan/memory.h"
 
-static const char *const space_names[] = {"device", "host"};
+static const char *const space_names[] = {"device", "host", "disk"};
 
 /* Bytes by category that are alive at instruction `n`. */
 static void print_alive(const z3d_program *program, z3d_space space, int n, z3d_string *out) {

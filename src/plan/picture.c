@@ -8,8 +8,8 @@
 
 /* In pixels. */
 enum { WIDTH = 1280, LEFT = 96, RIGHT = 24, TOP = 118, PLOT = WIDTH - LEFT - RIGHT, BELOW = 58 };
-static const double panel_height[] = {460, 170}; /* device, host */
-static const double least_size = 0.15;           /* smaller rectangles are left out */
+static const double panel_height[] = {460, 170, 170}; /* device, host, disk */
+static const double least_size = 0.15;                /* smaller rectangles are left out */
 
 /* Told apart by people with colour-blindness too (Okabe and Ito's palette). */
 static const char *const colours[Z3D_CATEGORY_COUNT] = {"#0072b2", "#e69f00", "#56b4e9", "#009e73",

@@ -46,7 +46,18 @@ static void print_model(const z3d_plan *plan, z3d_string *out) {
         z3d_format_count((double)plan->set.layout->padded_total, local, sizeof local));
 }
 
+static void print_elsewhere(const z3d_ledger *ledger, const char *where, z3d_string *out) {
+    char text[32];
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        if (ledger->peak[category] > 0)
+            z3d_string_append(out, "  %-16s %16lld  %10s  %s\n",
+                              z3d_category_name((z3d_category)category),
+                              (long long)ledger->peak[category],
+                              z3d_format_bytes(ledger->peak[category], text, sizeof text), where);
+}
+
 static void print_memory(const z3d_plan *plan, z3d_string *out) {
+    static const char *const arena_name[] = {"device arena", "host arena", "disk file"};
     char buf[32], bound[32];
     z3d_string_append(out, "\nmemory of rank %d   %16s\n", plan->mesh.rank, "peak bytes");
     const z3d_ledger *ledger = plan->ledger[Z3D_MODE_TRAIN];
@@ -55,10 +66,8 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
             out, "  %-16s %16lld  %10s\n", z3d_category_name(category),
             (long long)ledger[Z3D_SPACE_DEVICE].peak[category],
             z3d_format_bytes(ledger[Z3D_SPACE_DEVICE].peak[category], buf, sizeof buf));
-    int64_t host = ledger[Z3D_SPACE_HOST].peak[Z3D_CATEGORY_ACTIVATIONS];
-    if (host > 0)
-        z3d_string_append(out, "  %-16s %16lld  %10s  in host memory\n", "activations",
-                          (long long)host, z3d_format_bytes(host, buf, sizeof buf));
+    print_elsewhere(&ledger[Z3D_SPACE_HOST], "in host memory", out);
+    print_elsewhere(&ledger[Z3D_SPACE_DISK], "on the disk", out);
     if (plan->snapshot > 0)
         z3d_string_append(out,
                           "  %-16s %16lld  %10s  in host memory: the copy of checkpoint.async\n",
@@ -74,8 +83,8 @@ static void print_memory(const z3d_plan *plan, z3d_string *out) {
         }
         if (arena == 0) continue;
         z3d_string_append(out, "  %-16s %16lld  %10s  lower bound %s, %.2f %% above it\n",
-                          space == Z3D_SPACE_DEVICE ? "device arena" : "host arena",
-                          (long long)arena, z3d_format_bytes(arena, buf, sizeof buf),
+                          arena_name[space], (long long)arena,
+                          z3d_format_bytes(arena, buf, sizeof buf),
                           z3d_format_bytes(least, bound, sizeof bound),
                           least > 0 ? 100.0 * (double)(arena - least) / (double)least : 0.0);
     }

@@ -23,6 +23,17 @@ void z3d_plan_program_config_release(z3d_program_config *config) {
     config->first_sample = NULL;
 }
 
+static z3d_offload_plan offload_of(const z3d_config *config) {
+    static const z3d_space space[] = {[Z3D_OFFLOAD_DEVICE_NONE] = Z3D_SPACE_DEVICE,
+                                      [Z3D_OFFLOAD_DEVICE_CPU] = Z3D_SPACE_HOST,
+                                      [Z3D_OFFLOAD_DEVICE_NVME] = Z3D_SPACE_DISK};
+    return (z3d_offload_plan){
+        .optimizer = space[config->zero_optimization_offload_optimizer_device],
+        .parameters = space[config->zero_optimization_offload_param_device],
+        .sub_group = config->zero_optimization_sub_group_size,
+        .pieces = (int)config->zero_optimization_offload_optimizer_buffer_count};
+}
+
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out) {
     z3d_dtype dtype = config->fp16_enabled ? Z3D_F16 : config->bf16_enabled ? Z3D_BF16 : Z3D_F32;
@@ -43,7 +54,8 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,
-        .gather_bucket = config->zero_optimization_allgather_bucket_size};
+        .gather_bucket = config->zero_optimization_allgather_bucket_size,
+        .offload = offload_of(config)};
     z3d_plan_speeds speeds;
     z3d_status status = z3d_plan_speeds_find(config, &speeds);
     if (status == Z3D_OK) status = z3d_plan_pipeline(config, model, &speeds, out);

@@ -226,6 +226,7 @@ static z3d_status name_traced_run(const z3d_trainer *trainer, z3d_string *out) {
 
 /* What the engine's configuration points to. */
 typedef struct instruction_files {
+    z3d_string disk; /* the folder of what is kept on the disk */
     z3d_string digest, trace, run;
 } instruction_files;
 
@@ -243,9 +244,20 @@ static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *o
     return status;
 }
 
+/* On this rank. */
+static z3d_status name_disk(const z3d_config *config, z3d_string *out) {
+    const char *key = NULL;
+    if (config->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME)
+        key = "zero_optimization.offload_param.nvme_path";
+    if (config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME)
+        key = "zero_optimization.offload_optimizer.nvme_path";
+    return key ? z3d_config_expand(config, key, out) : Z3D_OK;
+}
+
 /* Generation writes none: the folder is the run's. Collective, agreed. */
 static z3d_status name_instruction_files(z3d_trainer *trainer, instruction_files *files) {
     const z3d_config *config = trainer->config;
+    Z3D_TRY(z3d_trainer_agree(trainer, name_disk(config, &files->disk)));
     if (trainer->program.inference) return Z3D_OK;
     z3d_status status =
         config->training_digest ? name_file(trainer, digest_files, &files->digest) : Z3D_OK;
@@ -256,6 +268,13 @@ static z3d_status name_instruction_files(z3d_trainer *trainer, instruction_files
     return z3d_trainer_agree(trainer, name_traced_run(trainer, &files->run));
 }
 
+/* Rank 0 speaks for all. */
+static void say_slow_disk(const z3d_trainer *trainer, const char *folder) {
+    const char *disk = z3d_engine_disk(trainer->engine);
+    if (disk && strcmp(disk, "io_uring, O_DIRECT") != 0)
+        z3d_log(Z3D_LOG_INFO, "%s is read and written with %s", folder, disk);
+}
+
 /* Collective, agreed. */
 static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_engine_config engine;
@@ -263,6 +282,7 @@ static z3d_status make_engine(z3d_trainer *trainer) {
     z3d_status status = z3d_trainer_agree(trainer, allocate_batches(trainer));
     if (status == Z3D_OK) status = name_instruction_files(trainer, &files);
     fill_engine_config(trainer, &engine);
+    engine.nvme_path = files.disk.text;
     engine.digest_path = files.digest.text;
     engine.trace_path = files.trace.text;
     engine.trace_run = files.run.text;
@@ -275,6 +295,8 @@ static z3d_status make_engine(z3d_trainer *trainer) {
             status = z3d_trainer_stop_all(trainer, status);
         status = z3d_trainer_agree(trainer, status);
     }
+    if (status == Z3D_OK) say_slow_disk(trainer, files.disk.text);
+    z3d_string_free(&files.disk);
     z3d_string_free(&files.digest);
     z3d_string_free(&files.trace);
     z3d_string_free(&files.run);
@@ -298,7 +320,11 @@ static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64
     z3d_program_set set;
     z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
                                                threads, false, &set);
-    if (status == Z3D_OK) *out = set.program[z3d_program_set_main(&set)]->arena[Z3D_SPACE_DEVICE];
+    if (status == Z3D_OK) {
+        const int64_t *arena = set.program[z3d_program_set_main(&set)]->arena;
+        *out = arena[Z3D_SPACE_DEVICE];
+        if (z3d_trainer_device_is_host(trainer)) *out += arena[Z3D_SPACE_HOST];
+    }
     z3d_program_set_release(&set);
     return status;
 }
@@ -336,7 +362,9 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
     const int replicas = z3d_mesh_size(&trainer->mesh, Z3D_AXES_DATA);
     const int64_t given = trainer->config->generate_batch;
     const int64_t configured = trainer->config->zero_optimization_stage;
-    const int64_t stages[] = {stage_given ? configured : 0, configured};
+    const bool far =
+        trainer->config->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NONE;
+    const int64_t stages[] = {stage_given || far ? configured : 0, configured};
     int64_t most = (prompts + replicas - 1) / replicas, bytes = 0;
     bool fits = false;
     if (most > (given == Z3D_AUTO ? LARGEST : given)) most = given == Z3D_AUTO ? LARGEST : given;

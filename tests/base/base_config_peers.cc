@@ -9,11 +9,10 @@
 #include <unistd.h>
 
 TEST(OverrideOfABlock, ThatIsNotSupportedWinsWhenItSwitchesItOff) {
-    const std::string offload = "zero_optimization: {offload_optimizer: {device: cpu}}\n";
-    EXPECT_EQ(all_errors(offload, {"zero_optimization.offload_optimizer.device=none"}), "accepted");
-    EXPECT_EQ(all_errors(offload, {"zero_optimization.offload_optimizer=null"}), "accepted");
-    EXPECT_TRUE(has(all_errors(offload, {"zero_optimization.offload_param.device=none"}),
-                    "run.yaml:1:21: zero_optimization.offload_optimizer:"));
+    const std::string zenflow = "zero_optimization: {zenflow: {topk_ratio: 0.1}}\n";
+    EXPECT_EQ(all_errors(zenflow, {"zero_optimization.zenflow=null"}), "accepted");
+    EXPECT_TRUE(has(all_errors(zenflow, {"nebula.enabled=false"}),
+                    "run.yaml:1:21: zero_optimization.zenflow:"));
     for (const char *block : {"tensorboard", "flops_profiler", "curriculum_learning", "amp"}) {
         std::string text = std::string(block) + ": {enabled: true, x: 1}\n";
         std::string off = std::string(block) + ".enabled=false";
@@ -22,8 +21,8 @@ TEST(OverrideOfABlock, ThatIsNotSupportedWinsWhenItSwitchesItOff) {
     }
     EXPECT_EQ(all_errors("fp32_allreduce: true\n", {"fp32_allreduce=false"}), "accepted");
     // Other errors stay; so does an override that switches it on again.
-    EXPECT_EQ(all_errors(offload + "training: {steps: 0}\namp: {enabled: true}\n",
-                         {"zero_optimization.offload_optimizer=null", "amp.enabled=false"}),
+    EXPECT_EQ(all_errors(zenflow + "training: {steps: 0}\namp: {enabled: true}\n",
+                         {"zero_optimization.zenflow=null", "amp.enabled=false"}),
               "run.yaml:2:19: training.steps: '0' is out of range; expected an integer from 1 to "
               "1000000000000");
     EXPECT_TRUE(
@@ -112,8 +111,6 @@ TEST(Messages, SayWhatToWrite) {
     EXPECT_EQ(all_errors("tensorboard: {enabled: true}\n", {}),
               "run.yaml:1:1: tensorboard: not needed: event files are written to run.dir; write "
               "\"enabled\": false, or leave the block out");
-    EXPECT_TRUE(has(all_errors("zero_optimization: {offload_param: {device: cpu}}\n", {}),
-                    "not supported yet; write \"device\": \"none\", or leave the block out"));
     EXPECT_EQ(all_errors("optimizer: {params: {betas: [0.9, 0.99999999]}}\n", {}),
               "run.yaml:1:22: optimizer.params.betas: 0.99999999 is too close to 1 (in fp32 it is "
               "1); write at most 0.9999999");
@@ -184,7 +181,7 @@ TEST(FromMegatron, CheckpointsWhoseFolderOnlyTheShellKnows) {
 
 TEST(FromDeepspeed, RowsAreSentences) {
     conversion c = convert(false, "{\"gradient_clipping\": \"auto\", \"zero_optimization\": "
-                                  "{\"stage\": 3, \"offload_param\": {\"device\": \"none\"}, "
+                                  "{\"stage\": 3, \"zero_quantized_weights\": false, "
                                   "\"stage3_gather_16bit_weights_on_model_save\": true}}");
     EXPECT_TRUE(has(c.table, " the file says auto; the Trainer's default is 1, zero3d's is 0\n"))
         << c.table;

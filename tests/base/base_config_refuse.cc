@@ -220,15 +220,15 @@ TEST(Refuse, BombsAtOnce) {
 }
 
 TEST(Refuse, KeysOfLaterVersionsUnlessTheyAskForNothing) {
-    expect_refused("zero_optimization: {offload_optimizer: {device: cpu}}\n",
-                   "1:21: zero_optimization.offload_optimizer:", "not supported yet");
-    Config unsaid("zero_optimization: {offload_optimizer: {pin_memory: true}}\n"); // device: none
-    expect_refused(
-        "zero_optimization: {cpu_offload: true}\n",
-        "1:21: zero_optimization.cpu_offload:", "not supported yet; leave it out or write false");
+    expect_refused("zero_optimization: {zenflow: {topk_ratio: 0.1}}\n",
+                   "1:21: zero_optimization.zenflow:", "not supported yet");
+    Config unsaid("nebula: {persistent_storage_path: a}\n"); // enabled: false
+    expect_refused("zero_optimization: {zero_quantized_weights: true}\n",
+                   "1:21: zero_optimization.zero_quantized_weights:",
+                   "not supported yet; leave it out or write false");
     Config off("activation_checkpointing: {partition_activations: false, cpu_checkpointing: false, "
                "number_checkpoints: auto, contiguous_memory_optimization: true}\n"
-               "zero_optimization: {offload_optimizer: {device: none, ratio: [1, {a: b}]}}\n");
+               "compile: {enabled: false, kwargs: [1, {a: b}]}\n");
 }
 
 TEST(Refuse, Overrides) {

@@ -151,9 +151,10 @@ TEST(ModelConfig, ErrorsOfFileOverridesAndModelInOneMessage) {
     for (const char *part :
          {"run.yaml:1:9: unknown key model.num_layer; did you mean",
           "run.yaml:2:19: train_batch_size", "run.yaml:5:28: zero_optimization.stage",
-          "run.yaml:5:31: zero_optimization.offload_param", "run.yaml:6:19: training.steps: '010'",
-          "override optimizer.params.lr=fast: 'fast'", "'nonsense' is not an override",
-          "12 does not divide model.hidden_size 100", "run.yaml:4:8: bf16.enabled"})
+          "run.yaml:5:47: zero_optimization.offload_param.device: nvme needs",
+          "run.yaml:6:19: training.steps: '010'", "override optimizer.params.lr=fast: 'fast'",
+          "'nonsense' is not an override", "12 does not divide model.hidden_size 100",
+          "run.yaml:4:8: bf16.enabled"})
         EXPECT_TRUE(has(message, part)) << part << " in\n" << message;
 }
 

@@ -91,6 +91,7 @@ class Trainer {
         config.seed = 42;
         config.verify = o.verify;
         config.digest_path = o.digest;
+        config.nvme_path = ".";
         if (!config.enter) access_observer.watch(device, &config);
         return z3d_engine_create(&config, &engine);
     }

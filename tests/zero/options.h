@@ -48,6 +48,7 @@ struct Options {
     bool tied = true; // GPT: the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     int64_t generate_batch = 0, generate_positions = 0;
+    z3d_offload_plan tiers{};
     bool inference = false;
     const char *digest = nullptr;
 
@@ -142,6 +143,7 @@ struct Options {
         c.reduce_bucket = c.gather_bucket = bucket;
         c.generate_batch = generate_batch;
         c.generate_positions = generate_positions;
+        c.offload = tiers;
         c.inference = inference;
         c.pipeline.schedule = schedule;
         c.pipeline.chunks_per_stage = chunks;

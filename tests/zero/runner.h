@@ -19,7 +19,8 @@ class Runner {
     z3d_status create() {
         Z3D_TRY(trainer.create());
         own_ = engine()->set.program[Z3D_MODE_TRAIN];
-        start_ = read(0, persistent_bytes());
+        Z3D_TRY(bring_disk());
+        for (int s = 0; s < Z3D_SPACE_COUNT; s++) start_[s] = read(s, 0, persistent_bytes(s));
         poison_start();
         return Z3D_OK;
     }
@@ -41,7 +42,7 @@ class Runner {
         Z3D_TRY(make_room(program->arena));
         e->step = e->optimizer_step = e->skipped_in_a_row = 0;
         trainer.next_step = 1;
-        write(0, start_);
+        for (int s = 0; s < Z3D_SPACE_COUNT; s++) write(s, 0, start_[s]);
         z3d_engine_parameters_changed(e);
         bits.clear();
         // What relies on gathered parameters comes behind what gathers them.
@@ -57,24 +58,47 @@ class Runner {
 
   private:
     z3d_program *own_ = nullptr;
-    std::vector<char> start_;
+    std::vector<char> start_[Z3D_SPACE_COUNT];
 
     z3d_engine *engine() {
         return trainer.engine;
     }
 
-    int64_t persistent_bytes() const {
+    // What the engine has on its disk comes to memory: a mutant may use more than the file has.
+    // Without a disk copies are the device's.
+    z3d_status bring_disk() {
+        z3d_engine *e = engine();
+        const int64_t bytes = e->arena_bytes[Z3D_SPACE_DISK];
+        void *arena;
+        if (!e->disk) return Z3D_OK;
+        Z3D_TRY(z3d_device_alloc(trainer.device, Z3D_SPACE_DISK, bytes, &arena));
+        Z3D_TRY(z3d_disk_read(e->disk, 0, arena, bytes));
+        z3d_disk_destroy(e->disk);
+        e->disk = nullptr;
+        e->arena[Z3D_SPACE_DISK] = (char *)arena;
+        for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+            for (z3d_executor *executor : {&e->executor[mode], &e->again_executor[mode]}) {
+                executor->disk = nullptr;
+                executor->arena[Z3D_SPACE_DISK] = (char *)arena;
+            }
+        return Z3D_OK;
+    }
+
+    int64_t persistent_bytes(int space) const {
         int64_t end = 0;
         for (int i = 0; i < own_->num_buffers; i++) {
             const z3d_buffer &b = own_->buffer[i];
-            if (b.persistent) end = std::max(end, z3d_round_up(b.offset + b.bytes, 256));
+            if (b.persistent && b.space == space)
+                end = std::max(end, z3d_round_up(b.offset + b.bytes, 256));
         }
         return end;
     }
 
-    std::vector<char> read(int64_t from, int64_t bytes) {
+    std::vector<char> read(int space, int64_t from, int64_t bytes) {
         std::vector<char> out((size_t)bytes);
-        EXPECT_Z3D(z3d_device_read(trainer.device, out.data(), engine()->arena[0] + from, bytes));
+        if (bytes == 0) return out;
+        EXPECT_Z3D(
+            z3d_device_read(trainer.device, out.data(), engine()->arena[space] + from, bytes));
         return out;
     }
 
@@ -84,8 +108,10 @@ class Runner {
         double numbers[2] = {};
         std::vector<float> logits;
         z3d_status status;
-        write((int64_t)start_.size(),
-              std::vector<char>((size_t)engine()->arena_bytes[0] - start_.size(), (char)0xff));
+        for (int s = 0; s < Z3D_SPACE_COUNT; s++)
+            write(
+                s, (int64_t)start_[s].size(),
+                std::vector<char>((size_t)engine()->arena_bytes[s] - start_[s].size(), (char)0xff));
         if (mode == Z3D_MODE_TRAIN) {
             status = trainer.step(&r);
             numbers[0] = r.loss, numbers[1] = r.grad_norm;
@@ -100,8 +126,9 @@ class Runner {
         return status;
     }
 
-    void write(int64_t at, const std::vector<char> &data) {
-        EXPECT_Z3D(z3d_device_write(trainer.device, engine()->arena[0] + at, data.data(),
+    void write(int space, int64_t at, const std::vector<char> &data) {
+        if (data.empty()) return;
+        EXPECT_Z3D(z3d_device_write(trainer.device, engine()->arena[space] + at, data.data(),
                                     (int64_t)data.size()));
     }
 
@@ -121,15 +148,17 @@ class Runner {
 
     // Parameters and optimizer states are what a step starts from; the rest is garbage to it.
     void poison_start() {
-        std::vector<char> poisoned(start_.size(), (char)0xff);
+        std::vector<char> poisoned[Z3D_SPACE_COUNT];
+        for (int s = 0; s < Z3D_SPACE_COUNT; s++) poisoned[s].resize(start_[s].size(), (char)0xff);
         for (int g = 0; g < own_->layout->num_groups; g++) {
             for (z3d_group_part part : {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER}) {
+                const int s = own_->layout->group[g].kept[part].space;
                 int64_t first, bytes;
                 rows(g, part, &first, &bytes);
-                std::copy_n(start_.begin() + first, bytes, poisoned.begin() + first);
+                std::copy_n(start_[s].begin() + first, bytes, poisoned[s].begin() + first);
             }
         }
-        start_ = poisoned;
+        for (int s = 0; s < Z3D_SPACE_COUNT; s++) start_[s] = poisoned[s];
     }
 
     void read_result(std::vector<char> &bits) {
@@ -138,7 +167,8 @@ class Runner {
                  {Z3D_PART_PARAMETERS, Z3D_PART_OPTIMIZER, Z3D_PART_GRADIENTS}) {
                 int64_t first, bytes;
                 rows(g, part, &first, &bytes);
-                std::vector<char> part_bits = read(first, bytes);
+                std::vector<char> part_bits =
+                    read(own_->layout->group[g].kept[part].space, first, bytes);
                 bits.insert(bits.end(), part_bits.begin(), part_bits.end());
             }
         }

@@ -171,6 +171,7 @@ static void add_persistent(struct builder *b) {
             p->buffer[buffer].bytes = z3d_kept_bytes(p->layout, g, (z3d_group_part)part);
             p->buffer[buffer].group = g;
             p->buffer[buffer].rows = p->layout->group[g].kept[part].rows;
+            p->buffer[buffer].space = p->layout->group[g].kept[part].space;
         }
     }
     for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++) {
@@ -187,7 +188,10 @@ static void start_gather(struct builder *b, int g) {
     z3d_program *p = b->program;
     int own = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
     int from = -1;
-    if (b->group[g].decided.gather_each_use) {
+    if (z3d_builder_fetches(b, g)) { /* its own row is there */
+        z3d_builder_fetch(b, g, LEG_THERE);
+        b->group[g].parameters = b->group[g].fetched;
+    } else if (b->group[g].decided.gather_each_use) {
         int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.dtype);
         b->group[g].parameters = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "gathered",
                                                     p->model->group[g].name, -1);
@@ -202,7 +206,8 @@ static void start_gather(struct builder *b, int g) {
 static void wait_gather(struct builder *b, int g) {
     int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
     emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, &b->group[g].gathering, g, -1,
-                 b->group[g].parameters, b->group[g].decided.gather_each_use ? own : -1);
+                 b->group[g].parameters,
+                 b->group[g].decided.gather_each_use && !z3d_builder_fetches(b, g) ? own : -1);
     b->group[g].gathering = -1;
 }
 
@@ -216,6 +221,26 @@ static void start_gathers_for(struct builder *b, int step) {
             start_gather(b, unit->group[s]);
 }
 
+/* The next work of another unit. */
+static int next_unit(const struct builder *b, int step) {
+    int next = step + 1;
+    while (next < b->num_work && step < b->num_work && b->work[next].unit == b->work[step].unit)
+        next++;
+    return next;
+}
+
+/* What is kept elsewhere, and that work `step` will gather, sets out or goes on. */
+static void fetch_for(struct builder *b, int step, enum leg until) {
+    if (step >= b->num_work) return;
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        int g = unit->group[s];
+        if (z3d_builder_fetches(b, g) && b->group[g].parameters < 0 &&
+            z3d_builder_reads_group(b, step, g))
+            z3d_builder_fetch(b, g, until);
+    }
+}
+
 /* Before work `step`: what it reads is there, and what the next one reads is on its way. */
 static void gather_before(struct builder *b, int step) {
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
@@ -225,9 +250,10 @@ static void gather_before(struct builder *b, int step) {
             z3d_builder_reads_group(b, step, unit->group[s]))
             wait_gather(b, unit->group[s]);
     if (!b->program->config.overlap) return;
-    int next = step + 1; /* of another unit: its parameters travel while this one computes */
-    while (next < b->num_work && b->work[next].unit == b->work[step].unit) next++;
+    int next = next_unit(b, step), second = next_unit(b, next); /* travel while this computes */
     start_gathers_for(b, next);
+    fetch_for(b, second, LEG_FETCHED);
+    fetch_for(b, next_unit(b, second), LEG_STAGED);
 }
 
 /* By what comes next, or, where parameters are gathered once a step, by anything. */
@@ -524,23 +550,34 @@ static void do_work(struct builder *b, struct work w) {
 
 /* ---- whole programs ---- */
 
-static void optimize(struct builder *b) {
+void z3d_builder_share_wait(struct builder *b, int g) {
+    if (!b->group[g].decided.gather_gradients || b->group[g].shared) return;
+    emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1,
+                 z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS), -1);
+    b->group[g].shared = true;
+}
+
+static void step_on_device(struct builder *b) {
     z3d_program *p = b->program;
-    wait_sums(b);
-    exchange_gradients(b);
-    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
         if (!p->layout->group[g].held) continue;
-        int kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
-        if (b->group[g].decided.gather_gradients)
-            emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1, kept,
-                         -1);
+        z3d_builder_share_wait(b, g);
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
         i->buffer[Z3D_SLOT_PARAMETERS] = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
         i->buffer[Z3D_SLOT_OPTIMIZER] = z3d_program_group_buffer(p, g, Z3D_PART_OPTIMIZER);
-        i->buffer[Z3D_SLOT_SHARD] = kept;
+        i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
     }
+}
+
+static void optimize(struct builder *b) {
+    wait_sums(b);
+    exchange_gradients(b);
+    z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
+    if (z3d_builder_steps_on_host(b))
+        z3d_builder_step_on_host(b);
+    else
+        step_on_device(b);
 }
 
 /* The stage of the last unit has the result, and the others get it. */
@@ -655,7 +692,26 @@ static z3d_status find_writers(struct builder *b) {
     return Z3D_OK;
 }
 
+static z3d_status check_offload(const z3d_program_config *c) {
+    const z3d_offload_plan *offload = &c->offload;
+    z3d_kept kept[Z3D_PART_COUNT];
+    z3d_states_decide(c, kept);
+    if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
+    if (kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "ZeRO stage %d keeps whole parameters on the device; "
+                         "zero_optimization.offload_param needs stage 3",
+                         c->stage);
+    if (!c->inference && offload->optimizer == Z3D_SPACE_DEVICE)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "zero_optimization.offload_param: in training the host steps these "
+                         "parameters; set zero_optimization.offload_optimizer.device to cpu or "
+                         "nvme, too");
+    return Z3D_OK;
+}
+
 static z3d_status check_config(const z3d_program_config *c) {
+    Z3D_TRY(check_offload(c));
     if (c->stage < 0 || c->stage > 3)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "ZeRO stage %d does not exist; use 0, 1, 2 or 3",
                          c->stage);

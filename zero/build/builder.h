@@ -17,11 +17,27 @@ struct decisions {
                             the tensor group */
 };
 
+/* How far offloaded parameters have come: under way from the disk to host memory; under way to the
+ * device; there. */
+enum leg { LEG_NONE, LEG_STAGED, LEG_FETCHED, LEG_THERE };
+
 struct group_state {
     int parameters;                  /* buffer to read parameters from, -1: not gathered */
     int last_reader;                 /* the last work that reads the parameters */
     int gathering, summing, sharing; /* first ticket of what is under way; gathering -1: nothing */
+    bool shared;                     /* all rows of its gradients are there */
+    enum leg leg;
+    int staged, fetched, fetching; /* in host memory; on the device; ticket of the leg */
     struct decisions decided;
+};
+
+/* Columns of a group that the host steps at a time. */
+struct piece {
+    int group;
+    z3d_rows rows;
+    int64_t first, count;
+    int gradients, states, parameters; /* buffers in host memory */
+    int storing_gradients, fetching, storing_parameters, storing_states; /* tickets */
 };
 
 /* One of a group's sums of gradients (z3d_layout_use). */
@@ -137,6 +153,15 @@ void z3d_builder_receive(struct builder *b, int task);
 void z3d_builder_send(struct builder *b, int task);
 void z3d_builder_finish_sends(struct builder *b);
 int z3d_builder_exchange(struct builder *b, int group);
+
+/* offload.c: whether group g's parameters are kept elsewhere than on the device; brings them as far
+ * as `until` (THERE: group[g].fetched has them in its own row). Whether the host steps; all of its
+ * step. builder.c: waits until group g's gradients are whole where all rows are wanted. */
+bool z3d_builder_fetches(const struct builder *b, int g);
+void z3d_builder_fetch(struct builder *b, int g, enum leg until);
+bool z3d_builder_steps_on_host(const struct builder *b);
+void z3d_builder_step_on_host(struct builder *b);
+void z3d_builder_share_wait(struct builder *b, int g);
 
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
  * another piece of work; before its recompute; ahead of that, as far as it may overlap. */

@@ -9,6 +9,22 @@
 
 /* ---- creation ---- */
 
+static z3d_status open_disk(z3d_engine *engine) {
+    int requests = 1;
+    if (engine->config.without_values) return Z3D_OK;
+    for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
+        for (int again = 0; again < 2; again++) {
+            const z3d_program *program = (again ? engine->set.again : engine->set.program)[mode];
+            int most = program ? z3d_executor_disk_requests(program) : 0;
+            if (most > requests) requests = most;
+        }
+    const z3d_disk_config config = {.folder = engine->config.nvme_path,
+                                    .bytes = engine->arena_bytes[Z3D_SPACE_DISK],
+                                    .requests = requests};
+    z3d_status status = z3d_disk_create(&config, &engine->disk);
+    return status == Z3D_OK ? Z3D_OK : z3d_error_context(status, "offload to nvme_path");
+}
+
 static z3d_status allocate(z3d_engine *engine) {
     char bytes[32];
     for (int mode = 0; mode < Z3D_MODE_COUNT; mode++)
@@ -17,6 +33,10 @@ static z3d_status allocate(z3d_engine *engine) {
                 engine->arena_bytes[s] = engine->set.program[mode]->arena[s];
     for (int s = 0; s < Z3D_SPACE_COUNT; s++) {
         if (engine->arena_bytes[s] == 0) continue;
+        if (s == Z3D_SPACE_DISK) {
+            Z3D_TRY(open_disk(engine));
+            continue;
+        }
         z3d_status status = z3d_device_alloc(engine->config.device, (z3d_space)s,
                                              engine->arena_bytes[s], (void **)&engine->arena[s]);
         if (status != Z3D_OK)
@@ -59,6 +79,7 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
     };
     if (program->mode == Z3D_MODE_TRAIN && !z3d_graph_obstacle(c)) executor->graph.mode = c->graph;
     memcpy(executor->arena, engine->arena, sizeof executor->arena);
+    executor->disk = engine->disk;
     return z3d_executor_create(program, executor);
 }
 
@@ -125,6 +146,7 @@ void z3d_engine_destroy(z3d_engine *engine) {
         if (engine->arena[s])
             z3d_device_free(engine->config.device, (z3d_space)s, engine->arena[s],
                             engine->arena_bytes[s]);
+    z3d_disk_destroy(engine->disk);
     if (engine->mailbox)
         z3d_device_free(engine->config.device, Z3D_SPACE_HOST, engine->mailbox,
                         engine->mailbox_bytes);
@@ -315,6 +337,10 @@ const z3d_layout *z3d_engine_layout(const z3d_engine *engine) {
 
 int64_t z3d_engine_graph_launches(const z3d_engine *engine) {
     return engine->executor[Z3D_MODE_TRAIN].graph.launches;
+}
+
+const char *z3d_engine_disk(const z3d_engine *engine) {
+    return engine->disk ? z3d_disk_description(engine->disk) : NULL;
 }
 
 z3d_device *z3d_engine_device(const z3d_engine *engine) {

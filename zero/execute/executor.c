@@ -75,12 +75,47 @@ static void release_dead(z3d_executor *executor, int index) {
     }
 }
 
+int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
+                           int tensors, int64_t flat, z3d_dtype dtype) {
+    const z3d_buffer *b = &executor->program->buffer[buffer];
+    const z3d_group_layout *g = &executor->program->layout->group[group];
+    const int64_t size = (int64_t)z3d_dtype_size(dtype), stride = b->bytes / size / tensors;
+    if (b->rows == Z3D_ROWS_OWN) flat -= g->own * g->shard + b->first_column;
+    return b->offset + (tensor * stride + flat) * size;
+}
+
+static int64_t kept_place(const z3d_executor *executor, int group, z3d_group_part part, int tensor,
+                          int64_t flat) {
+    const z3d_kept *kept = &executor->program->layout->group[group].kept[part];
+    return z3d_executor_place(executor, group,
+                              z3d_program_group_buffer(executor->program, group, part), tensor,
+                              z3d_count_kinds(kept->kinds), flat, kept->dtype);
+}
+
+static z3d_space kept_space(const z3d_executor *executor, int group, z3d_group_part part) {
+    return executor->program->layout->group[group].kept[part].space;
+}
+
+z3d_status z3d_executor_read_kept(const z3d_executor *executor, int group, z3d_group_part part,
+                                  int tensor, int64_t flat, void *out, int64_t bytes) {
+    const z3d_space space = kept_space(executor, group, part);
+    const int64_t place = kept_place(executor, group, part, tensor, flat);
+    if (space == Z3D_SPACE_DISK) return z3d_disk_read(executor->disk, place, out, bytes);
+    return z3d_device_read(executor->device, out, executor->arena[space] + place, bytes);
+}
+
+z3d_status z3d_executor_write_kept(const z3d_executor *executor, int group, z3d_group_part part,
+                                   int tensor, int64_t flat, const void *from, int64_t bytes) {
+    const z3d_space space = kept_space(executor, group, part);
+    const int64_t place = kept_place(executor, group, part, tensor, flat);
+    if (space == Z3D_SPACE_DISK) return z3d_disk_write(executor->disk, place, from, bytes);
+    return z3d_device_write(executor->device, executor->arena[space] + place, from, bytes);
+}
+
 void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
                                 int64_t element) {
-    const z3d_layout *layout = executor->program->layout;
-    return z3d_executor_address(executor, z3d_program_group_buffer(executor->program, group, part),
-                                element - z3d_kept_first(layout, group, part),
-                                layout->group[group].kept[part].dtype);
+    return executor->arena[kept_space(executor, group, part)] +
+           kept_place(executor, group, part, 0, element);
 }
 
 z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
@@ -127,6 +162,83 @@ static z3d_status move_own(z3d_executor *executor, int index, bool beside) {
     return Z3D_OK;
 }
 
+/* ---- copies of a group's matrix between memory spaces ---- */
+
+z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
+                            int tensor) {
+    const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
+    const bool all = i->rows == Z3D_ROWS_ALL;
+    const int64_t flat = all ? 0 : m.own * m.columns + i->first;
+    return (z3d_run){
+        .space = executor->program->buffer[buffer].space,
+        .place = z3d_executor_place(executor, i->group, buffer, tensor, m.tensors, flat, m.dtype),
+        .bytes = (all ? m.ranks * m.columns : i->count) * (int64_t)z3d_dtype_size(m.dtype)};
+}
+
+static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, int tensor,
+                            int64_t *id) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    const z3d_run run[2] = {z3d_executor_run_of(executor, i, i->buffer[info->from], tensor),
+                            z3d_executor_run_of(executor, i, i->buffer[info->to], tensor)};
+    for (int end = 0; end < 2; end++) {
+        if (run[end].space != Z3D_SPACE_DISK || !executor->disk) continue;
+        char *memory = executor->arena[run[1 - end].space] + run[1 - end].place;
+        const int64_t blocks = z3d_round_up(run[end].bytes, Z3D_DISK_ALIGN);
+        z3d_device_touch(executor->device, memory, blocks);
+        return z3d_disk_start(executor->disk, end == 1, run[end].place, memory, blocks, id);
+    }
+    z3d_copy copy;
+    Z3D_TRY(z3d_copy_start(executor->device, executor->arena[run[1].space] + run[1].place,
+                           executor->arena[run[0].space] + run[0].place, run[0].bytes, &copy));
+    *id = copy.id;
+    return Z3D_OK;
+}
+
+/* Runs of several tensors are started one after the other: their numbers follow each other. */
+static z3d_status start_copy(z3d_executor *executor, const z3d_instruction *i) {
+    const int tensors = z3d_instruction_matrix(executor->program, i).tensors;
+    int64_t id;
+    for (int tensor = 0; tensor < tensors; tensor++) {
+        Z3D_TRY(start_run(executor, i, tensor, &id));
+        if (tensor == 0) executor->ticket[i->ticket].id = id;
+    }
+    return Z3D_OK;
+}
+
+/* A group's copy whose one end is the disk. */
+static bool is_disk_copy(const z3d_program *p, const z3d_instruction *i) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
+    if (info->rules != Z3D_CLASS_COPY || i->group < 0) return false;
+    return p->buffer[i->buffer[info->from]].space == Z3D_SPACE_DISK ||
+           p->buffer[i->buffer[info->to]].space == Z3D_SPACE_DISK;
+}
+
+int z3d_executor_disk_requests(const z3d_program *p) {
+    int now = 0, most = 0;
+    for (int n = 0; n < p->num_instructions; n++) {
+        const z3d_instruction *i = &p->instruction[n];
+        if (!is_disk_copy(p, i)) continue;
+        int runs = z3d_instruction_matrix(p, i).tensors;
+        now += i->phase == Z3D_PHASE_START ? runs : -runs;
+        if (now > most) most = now;
+    }
+    return most;
+}
+
+static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
+    const z3d_program *p = executor->program;
+    const int64_t id = executor->ticket[i->ticket].id;
+    const bool disk = executor->disk && is_disk_copy(p, i);
+    const int tensors = i->group >= 0 ? z3d_instruction_matrix(p, i).tensors : 1;
+    z3d_status status = Z3D_OK;
+    double begin = z3d_now();
+    for (int tensor = 0; tensor < tensors && status == Z3D_OK; tensor++)
+        status = disk ? z3d_disk_wait(executor->disk, id + tensor)
+                      : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
+    executor->transfer_wait_seconds += z3d_now() - begin;
+    return status;
+}
+
 /* The matrix that a collective works in: [ranks x stride] elements; of an all-reduce, one run of
  * them. Its columns are the entry's. */
 static z3d_status start_collective(z3d_executor *executor, int index) {
@@ -156,6 +268,7 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
 
 static z3d_status start(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
+    if (!z3d_is_collective(i) && i->group >= 0) return start_copy(executor, i);
     if (!z3d_is_collective(i)) return move_own(executor, index, true);
     if (z3d_moves_apart(i)) Z3D_TRY(move_own(executor, index, false));
     return start_collective(executor, index);
@@ -163,18 +276,11 @@ static z3d_status start(z3d_executor *executor, int index) {
 
 static z3d_status wait(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
-    z3d_ticket ticket = executor->ticket[i->ticket];
-    if (!z3d_is_collective(i)) {
-        z3d_copy copy = {ticket.id};
-        double begin = z3d_now();
-        z3d_status status = z3d_copy_wait(executor->device, copy);
-        executor->transfer_wait_seconds += z3d_now() - begin;
-        return status;
-    }
+    if (!z3d_is_collective(i)) return wait_copy(executor, i);
     int64_t first, count;
     z3d_instruction_columns(executor->program, i, &first, &count);
     if (count == 0) return Z3D_OK;
-    return z3d_collective_wait(executor->group[i->axes], ticket);
+    return z3d_collective_wait(executor->group[i->axes], executor->ticket[i->ticket]);
 }
 
 /* ---- where this rank is ---- */
@@ -371,7 +477,8 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     case Z3D_CLASS_SUM:
         return move_own(executor, index, false);
     case Z3D_CLASS_OPTIMIZER:
-        return z3d_executor_optimize(executor, i->group);
+    case Z3D_CLASS_HOST_OPTIMIZER:
+        return z3d_executor_optimize(executor, i);
     default: /* only ever started and waited for */
         break;
     }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "src/base/disk.h"
 #include "zero/zero.h"
 
 /* What the host gives to one run of a program and gets back from it. */
@@ -34,9 +35,10 @@ typedef struct z3d_step_graph {
 typedef struct z3d_executor {
     const z3d_program *program;
     z3d_device *device;
-    z3d_group *const *group; /* by set of axes */
-    z3d_world *world;        /* NULL: nobody watches */
-    char *arena[Z3D_SPACE_COUNT];
+    z3d_group *const *group;      /* by set of axes */
+    z3d_world *world;             /* NULL: nobody watches */
+    char *arena[Z3D_SPACE_COUNT]; /* of the disk NULL: */
+    z3d_disk *disk;               /* NULL: none, or without values: copies are the device's */
     char *mailbox; /* pinned memory that steps are posted from and fetched to, always in the same
                       places; NULL: the host reads the device's memory itself */
     z3d_step_graph graph;
@@ -89,15 +91,35 @@ z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
 /* The control vector as it is now, into `sums`. */
 z3d_status z3d_executor_read_sums(z3d_executor *executor);
 
-/* Flat element `element` of group g in what this rank keeps. */
+/* Where flat element `flat` of group g lies in a buffer with `tensors` tensors of its matrix: bytes
+ * from the beginning of the buffer's space. */
+int64_t z3d_executor_place(const z3d_executor *executor, int group, int buffer, int tensor,
+                           int tensors, int64_t flat, z3d_dtype dtype);
+/* Bytes of a part's tensor from this element on, in host memory, to and from where they are kept,
+ * while no program runs. */
+z3d_status z3d_executor_read_kept(const z3d_executor *executor, int group, z3d_group_part part,
+                                  int tensor, int64_t flat, void *out, int64_t bytes);
+z3d_status z3d_executor_write_kept(const z3d_executor *executor, int group, z3d_group_part part,
+                                   int tensor, int64_t flat, const void *from, int64_t bytes);
+/* One tensor of what a copy of a group moves, at the end that is this buffer: the own row's
+ * columns, or all rows. */
+typedef struct z3d_run {
+    z3d_space space;
+    int64_t place, bytes; /* in the space */
+} z3d_run;
+z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
+                            int tensor);
+/* Most requests of the disk that the program has under way at once. */
+int z3d_executor_disk_requests(const z3d_program *program);
+/* Flat element `element` of group g in what this rank keeps, which is not on the disk. */
 void *z3d_executor_kept_address(const z3d_executor *executor, int group, z3d_group_part part,
                                 int64_t element);
-/* optimizer.c. The fp32 values of a persistent tensor, from flat element `element` of group g on:
- * of a parameter its master copy. NULL: the optimizer has no such tensor. */
-float *z3d_executor_values(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                           int64_t element);
-/* The opcode optimizer_step. */
-z3d_status z3d_executor_optimize(z3d_executor *executor, int group);
+/* optimizer.c. Where the values of a persistent tensor are: of a parameter in its master copy.
+ * False: there is no such tensor. */
+bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
+                       z3d_group_part *part, int *tensor);
+/* The opcodes optimizer_step and host_step. */
+z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 /* Address of element `element` (of `dtype`) of a buffer. */
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,

@@ -20,6 +20,29 @@ static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, const v
     return Z3D_OK;
 }
 
+/* What a copy of a group has brought, of each tensor. */
+static z3d_status hash_copied(z3d_executor *executor, XXH3_state_t *hash,
+                              const z3d_instruction *i) {
+    char chunk[65536];
+    const int to = i->buffer[z3d_opcode_info_of(i->opcode)->to];
+    const int tensors = z3d_instruction_matrix(executor->program, i).tensors;
+    for (int tensor = 0; tensor < tensors; tensor++) {
+        z3d_run run = z3d_executor_run_of(executor, i, to, tensor);
+        if (run.space != Z3D_SPACE_DISK) {
+            Z3D_TRY(hash_bytes(executor, hash, executor->arena[run.space] + run.place, run.bytes));
+            continue;
+        }
+        for (int64_t done = 0; done < run.bytes;) {
+            int64_t left = run.bytes - done,
+                    part = left < (int64_t)sizeof chunk ? left : (int64_t)sizeof chunk;
+            Z3D_TRY(z3d_disk_read(executor->disk, run.place + done, chunk, part));
+            XXH3_64bits_update(hash, chunk, (size_t)part);
+            done += part;
+        }
+    }
+    return Z3D_OK;
+}
+
 /* What a moving instruction has brought, without a part's padding: of reduced gradients and copies
  * the own row, of gathered ones all; of an all-reduce the columns that it summed. */
 static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z3d_instruction *i) {
@@ -29,6 +52,8 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
     int buffer = i->buffer[info->to];
     int64_t first = i->first, count = z3d_executor_own_elements(executor, i);
     int64_t bytes = (int64_t)z3d_dtype_size(m.dtype);
+    if (i->group >= 0 && i->phase == Z3D_PHASE_WAIT && info->rules == Z3D_CLASS_COPY)
+        return hash_copied(executor, hash, i);
     if (i->group < 0 && info->rules == Z3D_CLASS_ALL_GATHER) /* the whole input */
         return hash_bytes(executor, hash, z3d_executor_address(executor, buffer, 0, m.dtype),
                           z3d_program_output_bytes(p, z3d_instruction_source(p, i)));

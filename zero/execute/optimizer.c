@@ -1,15 +1,15 @@
 /* Finds the tensors that an optimizer updates, and launches the update. */
 #include "zero/execute/executor.h"
 
-float *z3d_executor_values(const z3d_executor *executor, int group, z3d_tensor_kind kind,
-                           int64_t element) {
+bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind kind,
+                       z3d_group_part *part, int *tensor) {
     const z3d_layout *layout = executor->program->layout;
-    int index = z3d_kept_index(layout, group, Z3D_PART_OPTIMIZER, kind);
-    if (index >= 0)
-        return (float *)z3d_executor_kept_address(executor, group, Z3D_PART_OPTIMIZER, element) +
-               index * z3d_kept_elements(layout, group, Z3D_PART_OPTIMIZER);
-    if (kind != Z3D_TENSOR_PARAMETER) return NULL;
-    return z3d_executor_kept_address(executor, group, Z3D_PART_PARAMETERS, element);
+    *part = Z3D_PART_OPTIMIZER;
+    *tensor = z3d_kept_index(layout, group, Z3D_PART_OPTIMIZER, kind);
+    if (*tensor >= 0) return true;
+    *part = Z3D_PART_PARAMETERS;
+    *tensor = 0;
+    return kind == Z3D_TENSOR_PARAMETER;
 }
 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
@@ -21,27 +21,85 @@ static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {
     return kernels[optimizer];
 }
 
-/* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard. */
-z3d_status z3d_executor_optimize(z3d_executor *executor, int g) {
+/* What an entry steps, and where it finds it. */
+typedef struct stepped {
+    const z3d_executor *executor;
+    int group;
+    int64_t flat; /* the first element */
+    int states;   /* buffers */
+    int gradients, parameters;
+} stepped;
+
+static void *address(const stepped *s, int buffer, int tensor, int tensors, z3d_dtype dtype) {
+    return s->executor->arena[s->executor->program->buffer[buffer].space] +
+           z3d_executor_place(s->executor, s->group, buffer, tensor, tensors, s->flat, dtype);
+}
+
+/* NULL: the optimizer has no such tensor. */
+static float *state(const stepped *s, z3d_tensor_kind kind) {
+    const z3d_layout *layout = s->executor->program->layout;
+    const unsigned kinds = layout->group[s->group].kept[Z3D_PART_OPTIMIZER].kinds;
+    const int tensor = z3d_kept_index(layout, s->group, Z3D_PART_OPTIMIZER, kind);
+    return tensor >= 0 ? address(s, s->states, tensor, z3d_count_kinds(kinds), Z3D_F32) : NULL;
+}
+
+static stepped stepped_by(const z3d_executor *executor, const z3d_instruction *i) {
+    const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
+    const int64_t first = z3d_kept_first(executor->program->layout, i->group, Z3D_PART_OPTIMIZER);
+    return (stepped){.executor = executor,
+                     .group = i->group,
+                     .flat = first + i->first,
+                     .states = i->buffer[Z3D_SLOT_OPTIMIZER],
+                     .gradients = i->buffer[host ? Z3D_SLOT_INPUT : Z3D_SLOT_SHARD],
+                     .parameters = i->buffer[Z3D_SLOT_PARAMETERS]};
+}
+
+/* Of a skipped step: the parameters that go back are the old ones. */
+static z3d_status narrow(const stepped *s, int64_t count) {
+    const z3d_dtype dtype = s->executor->program->config.dtype;
+    return Z3D_LAUNCH(s->executor->device, cast,
+                      .destination = address(s, s->parameters, 0, 1, dtype),
+                      .source = state(s, Z3D_TENSOR_PARAMETER), .count = count,
+                      .destination_dtype = dtype, .source_dtype = Z3D_F32);
+}
+
+/* What is behind the group's last element goes back, too: zeros, not what the buffer had before. */
+static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
+    const z3d_dtype dtype = s->executor->program->config.dtype;
+    char *parameters = address(s, s->parameters, 0, 1, dtype);
+    if (first < 0) first = 0;
+    if (first >= end) return Z3D_OK;
+    return Z3D_LAUNCH(s->executor->device, fill,
+                      .x = parameters + first * (int64_t)z3d_dtype_size(dtype),
+                      .count = end - first, .dtype = dtype, .value = 0);
+}
+
+/* A group's ranges lie end to end, those that decay in front: one launch steps all of a shard, or
+ * of the entry's columns. */
+z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
-    const z3d_group_layout *group = &p->layout->group[g];
-    int64_t rows = z3d_kept_elements(p->layout, g, Z3D_PART_OPTIMIZER);
-    int64_t first = z3d_kept_first(p->layout, g, Z3D_PART_OPTIMIZER), decayed = -first;
-    int64_t count = group->elements - first < rows ? group->elements - first : rows;
+    const z3d_group_layout *group = &p->layout->group[i->group];
+    const stepped s = stepped_by(executor, i);
+    const bool host = z3d_opcode_info_of(i->opcode)->rules == Z3D_CLASS_HOST_OPTIMIZER;
+    const bool some = i->rows == Z3D_ROWS_OWN && i->count > 0;
+    int64_t most = some ? i->count : z3d_kept_elements(p->layout, i->group, Z3D_PART_OPTIMIZER);
+    int64_t count = group->elements - s.flat < most ? group->elements - s.flat : most;
+    int64_t decayed = -s.flat;
+    if (host) Z3D_TRY(clear_padding(&s, count, most));
     if (count <= 0) return Z3D_OK; /* padding */
     for (int r = 0; r < group->num_ranges && group->range[r].weight_decay; r++)
         decayed += group->range[r].count;
-    void *parameter = z3d_executor_kept_address(executor, g, Z3D_PART_PARAMETERS, first);
-    float *master = z3d_executor_values(executor, g, Z3D_TENSOR_PARAMETER, first);
+    void *parameter = address(&s, s.parameters, 0, 1, p->config.dtype);
+    float *master = state(&s, Z3D_TENSOR_PARAMETER);
     const z3d_kernel kernel = {
         .kind = kernel_of(p->config.optimizer),
         .as.update = {
-            .master = master,
-#define X(NAME, name) .name = z3d_executor_values(executor, g, Z3D_TENSOR_##NAME, first),
+            .master = master ? master : parameter,
+#define X(NAME, name) .name = state(&s, Z3D_TENSOR_##NAME),
             Z3D_OPTIMIZER_STATES(X)
 #undef X
-                .gradient = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, first),
-            .parameter = parameter == master ? NULL : parameter,
+                .gradient = address(&s, s.gradients, 0, 1, p->config.grad_dtype),
+            .parameter = master ? parameter : NULL,
             .count = count,
             .decayed = decayed,
             .dtype = p->config.dtype,
@@ -49,5 +107,9 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, int g) {
             .constants = executor->optimizer,
             .state = z3d_executor_state(executor),
         }};
-    return z3d_launch(executor->device, &kernel);
+    Z3D_TRY(z3d_launch(executor->device, &kernel));
+    if (!host) return Z3D_OK;
+    z3d_step_state now;
+    Z3D_TRY(z3d_device_read(executor->device, &now, z3d_executor_state(executor), sizeof now));
+    return now.skip ? narrow(&s, count) : Z3D_OK;
 }

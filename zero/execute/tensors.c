@@ -56,12 +56,10 @@ static void kept_rows(const z3d_engine *engine, int g, int64_t *from, int64_t *t
     *to = *from + z3d_kept_elements(engine->set.layout, g, Z3D_PART_OPTIMIZER);
 }
 
-static void *part_address(const z3d_engine *engine, int g, z3d_group_part part, int64_t flat) {
-    return z3d_executor_kept_address(z3d_engine_main(engine), g, part, flat);
-}
+enum { NARROW = 1 << 15 }; /* 16-bit values that go to or come from a disk at once */
 
-float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat) {
-    return z3d_executor_values(z3d_engine_main(engine), g, kind, flat);
+static z3d_space space_of(const z3d_engine *engine, int g, z3d_group_part part) {
+    return engine->set.layout->group[g].kept[part].space;
 }
 
 unsigned z3d_engine_kinds(const z3d_engine *engine) {
@@ -71,63 +69,103 @@ unsigned z3d_engine_kinds(const z3d_engine *engine) {
 
 /* ---- first values ---- */
 
-static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
-    const z3d_parameter *p = &engine->config.model->group[g].parameter[i];
-    float *x = z3d_value_address(engine, Z3D_TENSOR_PARAMETER, g, piece->flat);
+enum { AT_ONCE = 1 << 20 }; /* first values that are made before they go to the disk */
+
+/* The piece's first values, from its element `first` on. */
+static z3d_status make_values(z3d_engine *engine, const z3d_parameter *p, const char *group,
+                              const struct piece *piece, int64_t first, int64_t count, float *x) {
     if (p->init != Z3D_INIT_NORMAL)
-        return Z3D_LAUNCH(engine->config.device, fill, .x = x, .count = piece->count,
-                          .dtype = Z3D_F32, .value = p->init == Z3D_INIT_ONES);
+        return Z3D_LAUNCH(engine->config.device, fill, .x = x, .count = count, .dtype = Z3D_F32,
+                          .value = p->init == Z3D_INIT_ONES);
     char name[2 * Z3D_NAME + 2];
-    snprintf(name, sizeof name, "%s/%s", engine->config.model->group[g].name, p->name);
-    return Z3D_LAUNCH(engine->config.device, init_normal, .x = x, .count = piece->count, .outer = 1,
-                      .local = piece->count, .global = logical_elements(p), .inner = 1,
-                      .offset = piece->logical, .key = z3d_key(engine->config.seed, name),
+    snprintf(name, sizeof name, "%s/%s", group, p->name);
+    return Z3D_LAUNCH(engine->config.device, init_normal, .x = x, .count = count, .outer = 1,
+                      .local = count, .global = logical_elements(p), .inner = 1,
+                      .offset = piece->logical + first, .key = z3d_key(engine->config.seed, name),
                       .standard_deviation = p->standard_deviation);
 }
 
-/* Without a master copy there is only the parameter in its own type. */
-static bool is_narrow(const z3d_engine *engine) {
-    return engine->config.program.inference && engine->config.program.dtype != Z3D_F32;
+/* Through memory of the host, in parts. */
+static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
+    const z3d_parameter_group *group = &engine->config.model->group[g];
+    float *values = NULL;
+    z3d_status status = z3d_new(AT_ONCE, sizeof *values, "first values", &values);
+    for (int64_t done = 0; done < piece->count && status == Z3D_OK; done += AT_ONCE) {
+        int64_t part = piece->count - done < AT_ONCE ? piece->count - done : AT_ONCE;
+        status = make_values(engine, &group->parameter[i], group->name, piece, done, part, values);
+        if (status == Z3D_OK)
+            status =
+                z3d_write_values(engine, Z3D_TENSOR_PARAMETER, g, piece->flat + done, values, part);
+    }
+    free(values);
+    return status;
 }
 
-static z3d_status write_narrow(z3d_engine *engine, void *to, const float *values, int64_t count) {
-    const bool bf16 = engine->config.program.dtype == Z3D_BF16;
-    uint16_t narrow[1024];
+static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
+    const z3d_parameter_group *group = &engine->config.model->group[g];
+    const z3d_executor *executor = z3d_engine_main(engine);
+    z3d_group_part part;
+    int tensor;
+    z3d_executor_find(executor, g, Z3D_TENSOR_PARAMETER, &part, &tensor);
+    if (space_of(engine, g, part) != Z3D_SPACE_DEVICE) return init_far_piece(engine, g, i, piece);
+    float *x = z3d_executor_kept_address(executor, g, part, piece->flat);
+    Z3D_TRY(make_values(engine, &group->parameter[i], group->name, piece, 0, piece->count, x));
+    if (part == Z3D_PART_PARAMETERS) return Z3D_OK;
+    z3d_dtype dtype = engine->config.program.dtype;
+    return Z3D_LAUNCH(
+        engine->config.device, cast,
+        .destination = z3d_executor_kept_address(executor, g, Z3D_PART_PARAMETERS, piece->flat),
+        .source = x, .count = piece->count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
+}
+
+/* fp32 values to a kept tensor of any type. */
+static z3d_status write_as(z3d_engine *engine, int g, z3d_group_part part, int tensor, int64_t flat,
+                           const float *values, int64_t count) {
+    const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
+    const z3d_executor *executor = z3d_engine_main(engine);
+    uint16_t narrow[NARROW];
+    if (dtype == Z3D_F32)
+        return z3d_executor_write_kept(executor, g, part, tensor, flat, values, count * 4);
     for (int64_t done = 0; done < count;) {
-        int64_t part = count - done < 1024 ? count - done : 1024;
-        for (int64_t k = 0; k < part; k++)
-            narrow[k] =
-                bf16 ? z3d_float_to_bf16(values[done + k]) : z3d_float_to_f16(values[done + k]);
-        Z3D_TRY(z3d_device_write(engine->config.device, (uint16_t *)to + done, narrow, part * 2));
-        done += part;
+        int64_t n = count - done < NARROW ? count - done : NARROW;
+        for (int64_t k = 0; k < n; k++)
+            narrow[k] = dtype == Z3D_BF16 ? z3d_float_to_bf16(values[done + k])
+                                          : z3d_float_to_f16(values[done + k]);
+        Z3D_TRY(z3d_executor_write_kept(executor, g, part, tensor, flat + done, narrow, n * 2));
+        done += n;
     }
     return Z3D_OK;
 }
 
 z3d_status z3d_write_values(z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
                             const float *values, int64_t count) {
-    if (is_narrow(engine))
-        return write_narrow(engine, part_address(engine, g, Z3D_PART_PARAMETERS, flat), values,
-                            count);
-    Z3D_TRY(z3d_device_write(engine->config.device, z3d_value_address(engine, kind, g, flat),
-                             values, count * 4));
-    return kind == Z3D_TENSOR_PARAMETER ? z3d_narrow_rows(engine, g, flat, count) : Z3D_OK;
+    z3d_group_part part;
+    int tensor;
+    z3d_executor_find(z3d_engine_main(engine), g, kind, &part, &tensor);
+    Z3D_TRY(write_as(engine, g, part, tensor, flat, values, count));
+    if (kind != Z3D_TENSOR_PARAMETER || part == Z3D_PART_PARAMETERS) return Z3D_OK;
+    return write_as(engine, g, Z3D_PART_PARAMETERS, 0, flat, values, count);
 }
 
 z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
                            float *out, int64_t count) {
-    return z3d_executor_read_floats(
-        z3d_engine_main(engine), z3d_value_address(engine, kind, g, flat),
-        is_narrow(engine) ? engine->config.program.dtype : Z3D_F32, count, out);
-}
-
-z3d_status z3d_narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t count) {
-    z3d_dtype dtype = engine->config.program.dtype;
-    if (dtype == Z3D_F32) return Z3D_OK;
-    return Z3D_LAUNCH(engine->config.device, cast,
-                      .destination = part_address(engine, g, Z3D_PART_PARAMETERS, flat),
-                      .source = z3d_value_address(engine, Z3D_TENSOR_PARAMETER, g, flat),
-                      .count = count, .destination_dtype = dtype, .source_dtype = Z3D_F32);
+    const z3d_executor *executor = z3d_engine_main(engine);
+    z3d_group_part part;
+    uint16_t narrow[NARROW];
+    int tensor;
+    z3d_executor_find(executor, g, kind, &part, &tensor);
+    const z3d_dtype dtype = engine->set.layout->group[g].kept[part].dtype;
+    if (dtype == Z3D_F32)
+        return z3d_executor_read_kept(executor, g, part, tensor, flat, out, count * 4);
+    for (int64_t done = 0; done < count;) {
+        int64_t n = count - done < NARROW ? count - done : NARROW;
+        Z3D_TRY(z3d_executor_read_kept(executor, g, part, tensor, flat + done, narrow, n * 2));
+        for (int64_t k = 0; k < n; k++)
+            out[done + k] =
+                dtype == Z3D_BF16 ? z3d_bf16_to_float(narrow[k]) : z3d_f16_to_float(narrow[k]);
+        done += n;
+    }
+    return Z3D_OK;
 }
 
 z3d_status z3d_engine_init_parameters(z3d_engine *engine) {
@@ -141,7 +179,6 @@ z3d_status z3d_engine_init_parameters(z3d_engine *engine) {
                 struct piece piece;
                 if (!piece_of(engine, g, i, o, from, to, &piece)) continue;
                 Z3D_TRY(init_piece(engine, g, i, &piece));
-                Z3D_TRY(z3d_narrow_rows(engine, g, piece.flat, piece.count));
             }
         }
     }
@@ -165,7 +202,7 @@ static z3d_status check_tensor(const z3d_engine *engine, z3d_tensor_kind kind, i
 static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {
     const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
     z3d_dtype dtype = engine->config.program.grad_dtype;
-    const void *from = part_address(engine, g, Z3D_PART_GRADIENTS, piece->flat);
+    const void *from = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, piece->flat);
     Z3D_TRY(z3d_executor_read_floats(executor, from, dtype, piece->count, out));
     for (int64_t k = 0; k < piece->count; k++) out[k] /= executor->last_loss_scale;
     return Z3D_OK;

@@ -11,16 +11,10 @@ struct z3d_slice {
 };
 
 struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout);
-/* z3d_executor_values of the main program. */
-float *z3d_value_address(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat);
 /* `count` values of a state between the device and fp32 on the host, wherever they are kept. What
  * is written of parameters goes to both copies. */
 z3d_status z3d_read_values(const z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
                            float *out, int64_t count);
 z3d_status z3d_write_values(z3d_engine *engine, z3d_tensor_kind kind, int g, int64_t flat,
                             const float *values, int64_t count);
-/* The model's own type follows from the master copy, on rows that this rank keeps states for;
- * gathers bring the others. */
-z3d_status z3d_narrow_rows(z3d_engine *engine, int g, int64_t flat, int64_t count);
-
 #endif

@@ -62,13 +62,22 @@ static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
     }
 }
 
+/* What travels to or from a disk begins and ends with its blocks. */
+static int64_t room(const z3d_program *program, const z3d_buffer *b) {
+    enum { BLOCK = 4096 };
+    const z3d_offload_plan *offload = &program->config.offload;
+    bool disk = offload->optimizer == Z3D_SPACE_DISK || offload->parameters == Z3D_SPACE_DISK;
+    bool blocks = disk && b->space != Z3D_SPACE_DEVICE;
+    return z3d_round_up(b->bytes, blocks ? BLOCK : 1);
+}
+
 static int64_t place_persistent(z3d_program *program, z3d_space space) {
     int64_t top = 0;
     for (int i = 0; i < program->num_buffers; i++) {
         z3d_buffer *b = &program->buffer[i];
         if (!b->persistent || b->space != space) continue;
         b->offset = top;
-        top += z3d_round_up(b->bytes, Z3D_PACK_ALIGN);
+        top += z3d_round_up(room(program, b), Z3D_PACK_ALIGN);
     }
     return top;
 }
@@ -81,7 +90,7 @@ static z3d_status place_lifetimes(z3d_program *program, z3d_space space, int64_t
     for (int i = 0; i < program->num_buffers; i++) {
         const z3d_buffer *b = &program->buffer[i];
         if (b->persistent || b->space != space) continue;
-        spans[count++] = (z3d_span){.first = b->first, .last = b->last, .bytes = b->bytes};
+        spans[count++] = (z3d_span){.first = b->first, .last = b->last, .bytes = room(program, b)};
     }
     int64_t height, bound;
     z3d_status status = z3d_pack(spans, count, program->num_instructions,

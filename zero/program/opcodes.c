@@ -76,6 +76,8 @@ z3d_dtype z3d_instruction_dtype(const z3d_program *program, const z3d_instructio
         return program->config.dtype;
     case Z3D_MOVES_GRADIENTS:
         return program->config.grad_dtype;
+    case Z3D_MOVES_STATES:
+        return Z3D_F32;
     default: /* the result; the control vector */
         return z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_RESULT ? program->config.dtype
                                                                          : Z3D_F64;
@@ -125,6 +127,12 @@ static unsigned optimizer_access(int slot) {
                                                                      : Z3D_ACCESS_NONE;
 }
 
+static unsigned host_optimizer_access(int slot) {
+    if (slot == Z3D_SLOT_INPUT) return Z3D_ACCESS_READ; /* gradients */
+    if (slot == Z3D_SLOT_OPTIMIZER) return Z3D_ACCESS_UPDATE;
+    return slot == Z3D_SLOT_PARAMETERS ? Z3D_ACCESS_WRITE : Z3D_ACCESS_NONE;
+}
+
 bool z3d_moves_apart(const z3d_instruction *in) {
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     return info->from < Z3D_SLOT_COUNT && info->to < Z3D_SLOT_COUNT &&
@@ -153,6 +161,7 @@ unsigned z3d_instruction_access(const z3d_instruction *in, int slot) {
     if (info->subject == Z3D_SUBJECT_UNIT && info->moves == Z3D_MOVES_NONE)
         return unit_access(in, slot);
     if (info->rules == Z3D_CLASS_OPTIMIZER) return optimizer_access(slot);
+    if (info->rules == Z3D_CLASS_HOST_OPTIMIZER) return host_optimizer_access(slot);
     if (slot == (int)info->to) return to_access(in, info);
     return slot == (int)info->from ? Z3D_ACCESS_READ : Z3D_ACCESS_NONE;
 }
@@ -181,10 +190,18 @@ static z3d_rows rows_of(const z3d_program *p, const z3d_instruction *in, int slo
     case Z3D_CLASS_COPY:
     case Z3D_CLASS_SEND:
     case Z3D_CLASS_RECV:
+    case Z3D_CLASS_HOST_OPTIMIZER:
         return in->rows;
     default:
         return Z3D_ROWS_ALL;
     }
+}
+
+bool z3d_instruction_has_columns(const z3d_instruction *in) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
+    if (info->subject != Z3D_SUBJECT_GROUP) return false;
+    if (z3d_is_collective(in)) return info->rules != Z3D_CLASS_ALL_REDUCE;
+    return info->rules == Z3D_CLASS_COPY || info->rules == Z3D_CLASS_HOST_OPTIMIZER;
 }
 
 z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d_instruction *in,
@@ -197,7 +214,7 @@ z3d_buffer_operand z3d_instruction_operand(const z3d_program *program, const z3d
                             .count = INT64_MAX};
     if (o.group < 0) return o;
     o.count = program->layout->group[o.group].shard;
-    if (z3d_is_collective(in) && z3d_instruction_kind(in) != Z3D_COLLECTIVE_ALL_REDUCE) {
+    if (z3d_instruction_has_columns(in)) {
         o.first = in->first;
         o.count = in->count;
     }
@@ -209,13 +226,15 @@ z3d_matrix z3d_instruction_matrix(const z3d_program *program, const z3d_instruct
     z3d_dtype dtype = z3d_instruction_dtype(program, in);
     if (!z3d_moves_input(z3d_opcode_info_of(in->opcode)->moves)) {
         const z3d_group_layout *g = &layout->group[in->group];
-        return (z3d_matrix){g->rows, g->own, g->shard, dtype};
+        bool states = z3d_opcode_info_of(in->opcode)->moves == Z3D_MOVES_STATES;
+        int tensors = states ? z3d_count_kinds(g->kept[Z3D_PART_OPTIMIZER].kinds) : 1;
+        return (z3d_matrix){g->rows, g->own, g->shard, dtype, tensors};
     }
     int64_t elements = z3d_program_output_elements(program, z3d_instruction_source(program, in));
-    if (in->rows == Z3D_ROWS_ALL) return (z3d_matrix){1, 0, elements, dtype};
+    if (in->rows == Z3D_ROWS_ALL) return (z3d_matrix){1, 0, elements, dtype, 1};
     int64_t ranks = layout->tensor_size; /* equal parts, the last one padded */
     return (z3d_matrix){layout->tensor_size, layout->tensor_index, (elements + ranks - 1) / ranks,
-                        dtype};
+                        dtype, 1};
 }
 
 void z3d_instruction_columns(const z3d_program *program, const z3d_instruction *in, int64_t *first,

@@ -16,6 +16,9 @@
     X(STEP_BEGIN, step_begin, BEGIN, STEP, NONE, NONE, COUNT, COUNT, ANY)                          \
     /* all-gather of group g's shards, one bucket */                                               \
     X(GATHER_PARAMS, gather_params, ALL_GATHER, GROUP, SHARD, PARAMETERS, INPUT, PARAMETERS, ANY)  \
+    /* offload: what is kept of group g comes from the disk to the host, and from there to the own \
+       row of the buffer that is gathered */                                                       \
+    X(FETCH_PARAMS, fetch_params, COPY, GROUP, NONE, PARAMETERS, INPUT, PARAMETERS, ANY)           \
     /* the gathered buffer is dead from here */                                                    \
     X(RELEASE_PARAMS, release_params, MARK, GROUP, NONE, NONE, COUNT, PARAMETERS, ANY)             \
     X(FORWARD, forward, FORWARD, UNIT, TENSOR, NONE, COUNT, COUNT, ANY)                            \
@@ -55,6 +58,13 @@
     /* stage 0: all-gather of reduced gradients, one bucket */                                     \
     X(GATHER_GRADS, gather_grads, ALL_GATHER, GROUP, SHARD, GRADIENTS, COUNT, SHARD, TRAIN)        \
     X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, NONE, NONE, COUNT, COUNT, TRAIN)           \
+    /* offload: gradients come to the host, and states from the disk; the host steps a piece; its  \
+       parameters and states go to where they are kept */                                          \
+    X(STORE_GRADS, store_grads, COPY, GROUP, NONE, GRADIENTS, SHARD, OUTPUT, TRAIN)                \
+    X(FETCH_STATES, fetch_states, COPY, GROUP, NONE, STATES, INPUT, OPTIMIZER, TRAIN)              \
+    X(HOST_STEP, host_step, HOST_OPTIMIZER, GROUP, NONE, NONE, COUNT, COUNT, TRAIN)                \
+    X(STORE_PARAMS, store_params, COPY, GROUP, NONE, PARAMETERS, INPUT, PARAMETERS, TRAIN)         \
+    X(STORE_STATES, store_states, COPY, GROUP, NONE, STATES, OPTIMIZER, OUTPUT, TRAIN)             \
     /* evaluate: the loss of all ranks; generation: the last unit's output is handed over */       \
     X(SUM_LOSS, sum_loss, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, EVALUATE)                     \
     X(GATHER_OUTPUT, gather_output, RESULT, STEP, PIPELINE, NONE, INPUT, OUTPUT, GENERATE)
@@ -80,7 +90,8 @@ typedef enum z3d_opcode_class {
                        within one */
     Z3D_CLASS_SUM,  /* the own row of `from` is added to that of `to` */
     Z3D_CLASS_OPTIMIZER,
-    Z3D_CLASS_ALL_GATHER, /* these are always started and waited for */
+    Z3D_CLASS_HOST_OPTIMIZER, /* columns of it, in host memory; parameters are only written */
+    Z3D_CLASS_ALL_GATHER,     /* these are always started and waited for */
     Z3D_CLASS_REDUCE_SCATTER,
     Z3D_CLASS_ALL_REDUCE,
     Z3D_CLASS_SEND, /* on a lane of their own, first in, first out */

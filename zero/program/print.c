@@ -142,17 +142,21 @@ static void print_header(const z3d_program *p, z3d_string *out) {
                           z3d_mesh_index(t, one, t->rank), z3d_mesh_size(t, one));
     }
     z3d_string_append(out, "\n");
-    z3d_string_append(out,
-                      "%d instructions, %d buffers; device arena %s (bound %s), host arena %s\n",
+    z3d_string_append(out, "%d instructions, %d buffers; device arena %s (bound %s), host arena %s",
                       p->num_instructions, p->num_buffers,
                       z3d_format_bytes(p->arena[Z3D_SPACE_DEVICE], a, sizeof a),
                       z3d_format_bytes(p->bound[Z3D_SPACE_DEVICE], b, sizeof b),
                       z3d_format_bytes(p->arena[Z3D_SPACE_HOST], h, sizeof h));
+    if (p->arena[Z3D_SPACE_DISK] > 0)
+        z3d_string_append(out, ", on the disk %s",
+                          z3d_format_bytes(p->arena[Z3D_SPACE_DISK], h, sizeof h));
+    z3d_string_append(out, "\n");
     z3d_string_append(
         out,
         "\nlegend: start X .. wait X: X runs beside compute; columns: of the group's [%d x shard] "
         "matrix;\n"
-        "  bytes: of those columns on all members; slot=buffer@offset in the arena (h: host), + "
+        "  bytes: of those columns on all members; slot=buffer@offset in the arena (h: host, d: "
+        "disk), + "
         "added to, > kept;\n  indented: collectives inside a unit, in order\n\n",
         z3d_mesh_size(t, Z3D_AXES_DATA));
 }
@@ -166,8 +170,9 @@ static void print_buffers(const z3d_program *p, const z3d_instruction *in, z3d_s
         const z3d_buffer *b = &p->buffer[index];
         bool kept = slot == Z3D_SLOT_SAVED && in->keep;
         z3d_string_append(out, "  %s=%s@%s%llx%s%s", slot_name(slot, name, sizeof name), b->name,
-                          b->space == Z3D_SPACE_HOST ? "h" : "", (unsigned long long)b->offset,
-                          (in->accumulate >> slot & 1) ? "+" : "", kept ? ">" : "");
+                          (const char *const[]){"", "h", "d"}[b->space],
+                          (unsigned long long)b->offset, (in->accumulate >> slot & 1) ? "+" : "",
+                          kept ? ">" : "");
     }
 }
 

@@ -1,6 +1,7 @@
 /* Decides what a rank keeps between steps of every parameter group: the only file that reads ZeRO's
  * stage. Stage 1 shards the optimizer states, 2 also the gradients, 3 also the parameters (the
  * paper's P_os, P_os+g, P_os+g+p). Everything else reads the answer in the layout. */
+#include "src/base/disk.h"
 #include "zero/program.h"
 
 /* Gradients that are reduced once a step must be whole on every rank until then. Where every
@@ -18,13 +19,16 @@ void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_
     };
     for (int part = 0; part < Z3D_PART_COUNT; part++)
         kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN};
+    kept[Z3D_PART_PARAMETERS].space = config->offload.parameters;
+    kept[Z3D_PART_OPTIMIZER].space = config->offload.optimizer;
     unsigned state = z3d_optimizer_kinds(config->optimizer), master = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_PARAMETERS].dtype = config->dtype;
     kept[Z3D_PART_PARAMETERS].kinds = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_GRADIENTS].dtype = config->grad_dtype;
     kept[Z3D_PART_GRADIENTS].kinds = Z3D_KIND(GRADIENT);
     kept[Z3D_PART_OPTIMIZER].dtype = Z3D_F32;
-    kept[Z3D_PART_OPTIMIZER].kinds = config->dtype == Z3D_F32 ? state & ~master : state;
+    bool own_master = config->dtype == Z3D_F32 && config->offload.optimizer == Z3D_SPACE_DEVICE;
+    kept[Z3D_PART_OPTIMIZER].kinds = own_master ? state & ~master : state;
     if (!config->inference) return;
     /* Only parameters, and each rank has read those that it keeps: nobody gathers what others step.
      */
@@ -56,9 +60,16 @@ int64_t z3d_kept_first(const z3d_layout *layout, int group, z3d_group_part part)
                : layout->group[group].own * layout->group[group].shard;
 }
 
+int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part) {
+    int64_t elements = z3d_kept_elements(layout, group, part);
+    const z3d_kept *kept = kept_of(layout, group, part);
+    if (kept->space != Z3D_SPACE_DISK) return elements;
+    return z3d_round_up(elements, Z3D_DISK_ALIGN / (int64_t)z3d_dtype_size(kept->dtype));
+}
+
 int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part) {
     const z3d_kept *kept = kept_of(layout, group, part);
-    return z3d_kept_elements(layout, group, part) * z3d_count_kinds(kept->kinds) *
+    return z3d_kept_stride(layout, group, part) * z3d_count_kinds(kept->kinds) *
            (int64_t)z3d_dtype_size(kept->dtype);
 }
 

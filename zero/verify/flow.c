@@ -266,10 +266,12 @@ z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, i
     const char *what = z3d_slot_text(o->slot);
     if (o->buffer < 0) return z3d_flow_fail(flow, "its %s is missing", what);
     const z3d_buffer *b = &flow->program->buffer[o->buffer];
-    bool anywhere =
-        z3d_opcode_info_of(in->opcode)->rules == Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE;
-    if (b->space != Z3D_SPACE_DEVICE && !anywhere)
-        return z3d_flow_fail(flow, "its %s, %s, is not on the device", what, b->name);
+    z3d_opcode_class rules = z3d_opcode_info_of(in->opcode)->rules;
+    bool anywhere = rules == Z3D_CLASS_COPY && in->phase != Z3D_PHASE_WHOLE;
+    z3d_space must = rules == Z3D_CLASS_HOST_OPTIMIZER ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE;
+    if (b->space != must && !anywhere)
+        return z3d_flow_fail(flow, "its %s, %s, is %s, but must be %s", what, b->name,
+                             z3d_space_text(b->space), z3d_space_text(must));
     if (flow->at < b->first || flow->at > b->last)
         return z3d_flow_fail(flow, "its %s, %s, lives only from entry %d to %d", what, b->name,
                              b->first, b->last);
@@ -277,6 +279,9 @@ z3d_status z3d_flow_operand(const z3d_flow *flow, const z3d_buffer_operand *o, i
         return z3d_flow_fail(flow, "its %s would be the persistent %s", what, b->name);
     if (o->rows & ~(unsigned)b->rows)
         return z3d_flow_fail(flow, "its %s, %s, has this rank's row only", what, b->name);
+    if (o->first < b->first_column)
+        return z3d_flow_fail(flow, "its %s, %s, begins with column %lld", what, b->name,
+                             (long long)b->first_column);
     if (b->bytes < bytes)
         return z3d_flow_fail(flow, "its %s, %s, has %lld bytes, but needs %lld", what, b->name,
                              (long long)b->bytes, (long long)bytes);

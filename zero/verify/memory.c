@@ -71,7 +71,7 @@ static z3d_status check_entry(const z3d_program *p, int index) {
     const z3d_instruction *in = &p->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(in->opcode);
     bool unit = info->subject == Z3D_SUBJECT_UNIT, group = info->subject == Z3D_SUBJECT_GROUP;
-    bool matrix = group && z3d_is_collective(in) && info->rules != Z3D_CLASS_ALL_REDUCE;
+    bool matrix = z3d_instruction_has_columns(in);
     int units = p->model->num_units, groups = p->model->num_groups;
     int micros = p->mode == Z3D_MODE_TRAIN ? p->config.accumulation : 1;
     char entry[160];
@@ -118,22 +118,27 @@ z3d_status z3d_verify_indices(const z3d_program *program) {
 
 /* ---- persistent buffers ---- */
 
+const char *z3d_space_text(z3d_space space) {
+    static const char *const text[] = {"on the device", "in host memory", "on the disk"};
+    return (unsigned)space < Z3D_SPACE_COUNT ? text[space] : "nowhere";
+}
+
 static const char *rows_text(z3d_rows rows) {
     return rows == Z3D_ROWS_ALL ? "all rows" : "the own row";
 }
 
 static z3d_status check_persistent(const z3d_program *p, int index, const char *what, int group,
-                                   z3d_rows rows, int64_t bytes) {
+                                   z3d_rows rows, z3d_space space, int64_t bytes) {
     const z3d_buffer *b = &p->buffer[index];
     if (b->persistent && b->first == 0 && b->last == INT_MAX && b->bytes == bytes &&
-        b->space == Z3D_SPACE_DEVICE && b->group == group && b->rows == rows) {
+        b->space == space && b->first_column == 0 && b->group == group && b->rows == rows) {
         return Z3D_OK;
     }
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s, has %lld bytes (%s) of group %d, but must be %s: persistent, "
-                     "on the device, %lld bytes (%s) of group %d",
+                     "%s, %lld bytes (%s) of group %d",
                      index, b->name, (long long)b->bytes, rows_text(b->rows), b->group, what,
-                     (long long)bytes, rows_text(rows), group);
+                     z3d_space_text(space), (long long)bytes, rows_text(rows), group);
 }
 
 static z3d_status check_group_buffers(const z3d_program *p, int group) {
@@ -142,6 +147,7 @@ static z3d_status check_group_buffers(const z3d_program *p, int group) {
     for (int part = 0; part < Z3D_PART_COUNT; part++)
         Z3D_TRY(check_persistent(p, z3d_program_group_buffer(p, group, (z3d_group_part)part),
                                  what[part], group, p->layout->group[group].kept[part].rows,
+                                 p->layout->group[group].kept[part].space,
                                  z3d_kept_bytes(p->layout, group, (z3d_group_part)part)));
     return Z3D_OK;
 }
@@ -155,22 +161,22 @@ static z3d_status check_persistents(const z3d_program *p) {
                          p->num_buffers, needed);
     }
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_STATE, "the step state", -1, Z3D_ROWS_ALL,
-                             sizeof(z3d_step_state)));
+                             Z3D_SPACE_DEVICE, sizeof(z3d_step_state)));
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_CONTROL, "the control vector", -1, Z3D_ROWS_ALL,
-                             8 * z3d_control_capacity(p->layout)));
+                             Z3D_SPACE_DEVICE, 8 * z3d_control_capacity(p->layout)));
     Z3D_TRY(check_persistent(p, Z3D_BUFFER_SCRATCH, "the kernels' scratch", -1, Z3D_ROWS_ALL,
-                             z3d_traces_scratch(p->traces, p->model, p->layout)));
+                             Z3D_SPACE_DEVICE, z3d_traces_scratch(p->traces, p->model, p->layout)));
     for (int m = 0; m < p->config.accumulation; m++) {
         for (int f = 0; f < fields; f++) {
             int64_t bytes = z3d_program_batch_bytes(p, m, f);
             Z3D_TRY(check_persistent(p, z3d_program_batch_buffer(p, m, f), "the batch", -1,
-                                     Z3D_ROWS_ALL, bytes));
+                                     Z3D_ROWS_ALL, Z3D_SPACE_DEVICE, bytes));
         }
     }
     for (int g = 0; g < groups; g++) Z3D_TRY(check_group_buffers(p, g));
     for (int u = 0; u < p->model->num_units && z3d_mode_generates(p->mode); u++)
         Z3D_TRY(check_persistent(p, z3d_program_cache_buffer(p, u), "its cache", -1, Z3D_ROWS_ALL,
-                                 z3d_program_cache_bytes(p, u)));
+                                 Z3D_SPACE_DEVICE, z3d_program_cache_bytes(p, u)));
     for (int i = needed; i < p->num_buffers; i++)
         if (p->buffer[i].persistent)
             return Z3D_ERROR(Z3D_ERR_PROGRAM,

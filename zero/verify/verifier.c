@@ -95,16 +95,26 @@ static int source_of(const z3d_flow *flow) {
     return z3d_instruction_source(flow->program, entry(flow));
 }
 
+/* Bytes of an own row's columns up to the operand's last, in each of the tensors. Those of one
+ * begin where its share of the buffer does. */
+static int64_t run_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
+                         z3d_dtype dtype) {
+    int64_t columns = o->first + o->count - flow->program->buffer[o->buffer].first_column;
+    return tensors * columns * (int64_t)z3d_dtype_size(dtype);
+}
+
 /* Bytes of the matrix in the operand's buffer, as far as the entry uses it. */
 static int64_t matrix_bytes(const z3d_flow *flow, const z3d_buffer_operand *o) {
     const z3d_program *p = flow->program;
     if (o->buffer < 0 || info(flow)->moves == Z3D_MOVES_NONE) return 0;
     z3d_matrix m = z3d_instruction_matrix(p, entry(flow));
     bool own = p->buffer[o->buffer].rows == Z3D_ROWS_OWN;
+    if (o->group >= 0 && own && z3d_instruction_has_columns(entry(flow)))
+        return run_bytes(flow, o, m.tensors, m.dtype);
     bool pads = z3d_is_collective(entry(flow)) && !z3d_is_point_to_point(entry(flow));
     if (o->group < 0 && !own && !pads) /* without a part's padding */
         return output_bytes(flow, source_of(flow));
-    return (own ? 1 : m.ranks) * m.columns * (int64_t)z3d_dtype_size(m.dtype);
+    return (own ? 1 : m.ranks) * m.columns * m.tensors * (int64_t)z3d_dtype_size(m.dtype);
 }
 
 /* The operand is there and large enough. */
@@ -338,6 +348,8 @@ static bool is_moved(const z3d_flow *flow, z3d_value v) {
         return v.kind == Z3D_VALUE_PARAMETERS && v.of == entry(flow)->group;
     case Z3D_MOVES_GRADIENTS:
         return v.kind >= Z3D_VALUE_GRADIENT_SUM && v.of == entry(flow)->group;
+    case Z3D_MOVES_STATES:
+        return v.kind == Z3D_VALUE_OPTIMIZER && v.of == entry(flow)->group;
     case Z3D_MOVES_ACTIVATION_GRADIENTS:
         return v.kind == Z3D_VALUE_OUTPUT_GRADIENT && v.of == source_of(flow);
     default:
@@ -547,6 +559,14 @@ static z3d_status kept_operand(const z3d_flow *flow, int slot, z3d_group_part pa
                          p->buffer[must].name);
 }
 
+static int64_t host_bytes(const z3d_flow *flow, const z3d_buffer_operand *o, int tensors,
+                          z3d_dtype dtype) {
+    bool own = flow->program->buffer[o->buffer].rows == Z3D_ROWS_OWN;
+    int64_t padded = flow->program->layout->group[o->group].padded;
+    return own ? run_bytes(flow, o, tensors, dtype)
+               : tensors * padded * (int64_t)z3d_dtype_size(dtype);
+}
+
 static z3d_status optimizer(z3d_flow *flow) {
     int group = entry(flow)->group;
     z3d_buffer_operand parameters, states, gradient;
@@ -558,6 +578,30 @@ static z3d_status optimizer(z3d_flow *flow) {
     Z3D_TRY(kept_operand(flow, Z3D_SLOT_SHARD, Z3D_PART_GRADIENTS, &gradient));
     Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
     Z3D_TRY(z3d_flow_read(flow, parameters, parameters_of(group, false)));
+    Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
+    Z3D_TRY(z3d_flow_write(flow, parameters, parameters_of(group, true)));
+    return z3d_flow_write(flow, states, optimizer_of(group, true));
+}
+
+/* The same on columns of it, in host memory. Parameters follow from the master copy. */
+static z3d_status host_optimizer(z3d_flow *flow) {
+    const z3d_program *p = flow->program;
+    const int group = entry(flow)->group;
+    const z3d_kept *kept = p->layout->group[group].kept;
+    const int tensors = z3d_count_kinds(kept[Z3D_PART_OPTIMIZER].kinds);
+    z3d_buffer_operand gradient = operand(flow, Z3D_SLOT_INPUT);
+    z3d_buffer_operand states = operand(flow, Z3D_SLOT_OPTIMIZER);
+    z3d_buffer_operand parameters = operand(flow, Z3D_SLOT_PARAMETERS);
+    if (!flow->ended) return z3d_flow_fail(flow, "it must come after step_control");
+    if (entry(flow)->rows != kept[Z3D_PART_OPTIMIZER].rows)
+        return z3d_flow_fail(flow, "its rows are not those that this rank steps");
+    if (gradient.buffer < 0 || states.buffer < 0 || parameters.buffer < 0)
+        return z3d_flow_fail(flow, "it needs gradients, states and parameters");
+    Z3D_TRY(
+        z3d_flow_operand(flow, &gradient, host_bytes(flow, &gradient, 1, p->config.grad_dtype)));
+    Z3D_TRY(z3d_flow_operand(flow, &states, host_bytes(flow, &states, tensors, Z3D_F32)));
+    Z3D_TRY(z3d_flow_operand(flow, &parameters, host_bytes(flow, &parameters, 1, p->config.dtype)));
+    Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
     Z3D_TRY(z3d_flow_read(flow, states, optimizer_of(group, false)));
     Z3D_TRY(z3d_flow_write(flow, parameters, parameters_of(group, true)));
     return z3d_flow_write(flow, states, optimizer_of(group, true));
@@ -634,6 +678,8 @@ static z3d_status perform(z3d_flow *flow) {
         return backward(flow);
     case Z3D_CLASS_OPTIMIZER:
         return optimizer(flow);
+    case Z3D_CLASS_HOST_OPTIMIZER:
+        return host_optimizer(flow);
     case Z3D_CLASS_SEND:
     case Z3D_CLASS_RECV:
         return cross(flow, start);

@@ -93,6 +93,7 @@ z3d_status z3d_flow_mismatch(const z3d_flow *flow, const z3d_buffer_operand *ope
 z3d_status z3d_flow_set(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
 z3d_status z3d_flow_expect(z3d_flow *flow, int buffer, z3d_rows rows, z3d_value value);
 
+const char *z3d_space_text(z3d_space space); /* "on the device" */
 /* Lifetimes, sizes of what no slot names, addresses (memory.c). */
 z3d_status z3d_verify_memory(const z3d_program *program);
 /* Indices and enums of every entry are within their ranges. */

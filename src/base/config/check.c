@@ -90,10 +90,6 @@ static void check_parallel(config_checker *k) {
     if (config_sound(k, "parallel.tensor_model_parallel_size", NULL)) check_tensor_parts(k);
 }
 
-static bool is_written(const z3d_config *c, const char *path) {
-    return z3d_config_is_set(c, path) || c->origin->is_auto[config_find(path)];
-}
-
 static void check_precision(config_checker *k) {
     const z3d_config *c = k->c;
     const idle_key keys[] = {
@@ -116,7 +112,7 @@ static void check_precision(config_checker *k) {
         const idle_reason off = {{"fp16.enabled"},
                                  "while fp16.enabled is false",
                                  "set fp16.enabled to true",
-                                 is_written(c, "fp16.enabled")};
+                                 config_is_written(c, "fp16.enabled")};
         config_refuse_idle(k, keys, ALL, &off);
         return;
     }
@@ -428,6 +424,7 @@ void config_check_into(config_checker *k) {
     check_numbers(k);
     check_optimizer(k);
     check_parallel(k);
+    config_check_offload(k);
     check_model(k);
     check_precision(k);
     check_activation(k);

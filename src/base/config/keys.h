@@ -66,6 +66,13 @@
   X(zero_optimization_overlap_comm, "zero_optimization.overlap_comm", BOOL, "true", "", "run collectives beside compute") \
   X(zero_optimization_grad_reduce, "zero_optimization.grad_reduce", ENUM, "auto", "auto|per_step|per_microbatch", "when gradients are reduced, with accumulation. auto: per_step in stages 0 and 1, per_microbatch in stages 2 and 3. per_step keeps whole gradients, also in stages 2 and 3. With one micro-batch a step, or one data rank, the choice has no effect and is allowed") \
   X(zero_optimization_pipeline_gather, "zero_optimization.pipeline_gather", ENUM, "auto", "auto|per_step|per_microbatch", "stage 3 with pipeline stages: when parameters are gathered. per_step: once for all micro-batches, and kept; per_microbatch: before each use. auto: the faster one that fits, if the machine is described (training.hardware, plan --hardware); else a run takes per_step if it leaves a tenth of the memory free") \
+  X(zero_optimization_sub_group_size, "zero_optimization.sub_group_size", INT, "1e9", "[1,1e12]", "with offload_optimizer: elements of a rank that are stepped at a time; with nvme also read and written at a time") \
+  X(zero_optimization_offload_optimizer_device, "zero_optimization.offload_optimizer.device", ENUM, "none", "none|cpu|nvme", "where the optimizer's states and its fp32 parameters lie, in every stage. none: on the device; cpu: in host memory; nvme: in a file in nvme_path. With cpu and nvme the host's cores step them") \
+  X(zero_optimization_offload_optimizer_nvme_path, "zero_optimization.offload_optimizer.nvme_path", STRING, "", "", "nvme: folder on a local disk. Each rank's file there has no name and is gone when the run ends. ~ and $NAME are expanded on each rank") \
+  X(zero_optimization_offload_optimizer_buffer_count, "zero_optimization.offload_optimizer.buffer_count", INT, "4", "[1,1024]", "with offload_optimizer: pieces of sub_group_size elements that are in host memory at a time: read, stepped or written") \
+  X(zero_optimization_offload_optimizer_ratio, "zero_optimization.offload_optimizer.ratio", FLOAT, "1", "[0,1]", "share of each rank's states that is offloaded; only 1 so far") \
+  X(zero_optimization_offload_param_device, "zero_optimization.offload_param.device", ENUM, "none", "none|cpu|nvme", "stage 3: where the parameters lie while they are not gathered, as offload_optimizer.device. Also for generate and evaluate") \
+  X(zero_optimization_offload_param_nvme_path, "zero_optimization.offload_param.nvme_path", STRING, "", "", "nvme: folder, as offload_optimizer.nvme_path") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
   X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise") \
@@ -139,6 +146,10 @@
   X(generate_seed, "generate.seed", INT, "1", "[0,9223372036854775807]", "seed of sampling")
 /* clang-format on */
 
+/* Reasons that several keys share. */
+#define Z3D_CONFIG_PINNED "host memory for a GPU is always page-locked"
+#define Z3D_CONFIG_OWN_IO "sizes and number of requests to the disk are fixed"
+
 /* Keys of a DeepSpeed zero_optimization block (and others users paste) that are accepted and change
  * nothing here: X(path, why). The reader says so in one line; values are not looked at. */
 #define Z3D_CONFIG_ACCEPTED(X)                                                                     \
@@ -148,7 +159,6 @@
     X("zero_optimization.allgather_partitions", "partitions are always all-gathered")              \
     X("zero_optimization.round_robin_gradients",                                                   \
       "shards are equal column ranges; there is no rank order to rotate")                          \
-    X("zero_optimization.sub_group_size", "the optimizer steps parameter groups, one at a time")   \
     X("zero_optimization.stage3_prefetch_bucket_size", "the next unit is always prefetched")       \
     X("zero_optimization.stage3_param_persistence_threshold", "all parameters are partitioned")    \
     X("zero_optimization.stage3_max_live_parameters",                                              \
@@ -176,7 +186,21 @@
     X("zero_optimization.override_module_apply", "parameters are partitioned from the start")      \
     X("zero_optimization.log_trace_cache_warnings", "there is no trace cache")                     \
     X("zero_optimization.enable_sanity_checks", "every step program is verified")                  \
-    X("zero_optimization.cpu_offload_use_pin_memory", "nothing is offloaded")                      \
+    X("zero_optimization.cpu_offload_use_pin_memory", Z3D_CONFIG_PINNED)                           \
+    X("zero_optimization.offload_optimizer.pin_memory", Z3D_CONFIG_PINNED)                         \
+    X("zero_optimization.offload_optimizer.pipeline_read", "reads always run beside the step")     \
+    X("zero_optimization.offload_optimizer.pipeline_write", "writes always run beside the step")   \
+    X("zero_optimization.offload_optimizer.fast_init", "there is one way to make initial states")  \
+    X("zero_optimization.offload_optimizer.convert_grad_on_cpu",                                   \
+      "where gradients are converted changes no result")                                           \
+    X("zero_optimization.offload_optimizer.cpuadam_cores_perc", "training.threads says how many")  \
+    X("zero_optimization.offload_param.pin_memory", Z3D_CONFIG_PINNED)                             \
+    X("zero_optimization.offload_param.buffer_count",                                              \
+      "the program says how far ahead parameters are fetched")                                     \
+    X("zero_optimization.offload_param.buffer_size",                                               \
+      "the memory planner gives buffers their size")                                               \
+    X("zero_optimization.offload_param.max_in_cpu",                                                \
+      "with nvme only what is fetched or stored is in host memory")                                \
     X("zero_allow_untested_optimizer", "the optimizers are built in")                              \
     X("zero_force_ds_cpu_optimizer", "the optimizers are built in")                                \
     X("optimizer.params.torch_adam", "there is one implementation of AdamW")                       \
@@ -199,8 +223,8 @@
     X("dataloader_drop_last", "a step is always a full batch")                                     \
     X("use_data_before_expert_parallel_", "there are no experts")                                  \
     X("disable_allgather", "parameters are always all-gathered")                                   \
-    X("zero_optimization.aio", "nothing is offloaded to NVMe")                                     \
-    X("aio", "nothing is offloaded to NVMe")                                                       \
+    X("zero_optimization.aio", Z3D_CONFIG_OWN_IO)                                                  \
+    X("aio", Z3D_CONFIG_OWN_IO)                                                                    \
     X("pipeline.seed_layers", "initial weights are the same however units are split")              \
     X("pipeline.pipe_partitioned", "tensor ranks always share the sends between stages")           \
     X("pipeline.grad_partitioned", "tensor ranks always share the sends between stages")           \
@@ -229,23 +253,24 @@
     X("fp16.enabled", "false")                                                                     \
     X("bf16.enabled", "false")
 
-/* Numbers that say again, or in another way, what a key of ours says: X(NAME, path). They set that
- * key where nobody did, else must agree with it (peers.c). */
+/* Numbers and switches that say again, or in another way, what a key of ours says: X(NAME, path,
+ * type, rule). They set that key where nobody did, else must agree with it (peers.c); a switch that
+ * is false says nothing. */
 #define Z3D_CONFIG_PEERS(X)                                                                        \
-    X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr")                                             \
-    X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio")                                             \
-    X(PIPELINE_STAGES, "pipeline.stages")
+    X(WARMUP_MAX_LR, "scheduler.params.warmup_max_lr", FLOAT, "[0,1e6]")                           \
+    X(COS_MIN_RATIO, "scheduler.params.cos_min_ratio", FLOAT, "[0,1e6]")                           \
+    X(PIPELINE_STAGES, "pipeline.stages", FLOAT, "[0,1e6]")                                        \
+    X(CPU_OFFLOAD, "zero_optimization.cpu_offload", BOOL, "")                                      \
+    X(CPU_OFFLOAD_PARAM, "zero_optimization.cpu_offload_param", BOOL, "")                          \
+    X(CPU_OFFLOAD_PARAMS, "zero_optimization.cpu_offload_params", BOOL, "")
 
 /* Keys without a counterpart: X(path, off, why, instead). Written with a value of `off` ("a|b"; a
- * mapping by its `device` or `enabled`; "unsaid": a mapping with neither is off too) they ask for
- * nothing and are accepted; else refused with `instead`, "": "<why>: not supported yet". */
+ * mapping by its `enabled`; "unsaid": a mapping without it is off too) they ask for nothing and are
+ * accepted; else refused with `instead`, "": "<why>: not supported yet". */
 #define Z3D_CONFIG_LATER(X)                                                                        \
-    X("zero_optimization.offload_optimizer", "none|null|unsaid", "offload of optimizer states",    \
-      "")                                                                                          \
-    X("zero_optimization.offload_param", "none|null|unsaid", "offload of parameters", "")          \
-    X("zero_optimization.cpu_offload", "false|null", "offload of optimizer states", "")            \
-    X("zero_optimization.cpu_offload_params", "false|null", "offload of parameters", "")           \
-    X("zero_optimization.cpu_offload_param", "false|null", "offload of parameters", "")            \
+    X("zero_optimization.offload_optimizer.super_offload", "false|null", "SuperOffload", "")       \
+    X("zero_optimization.offload_optimizer.delayed_param_update", "false|null",                    \
+      "a parameter update that is one step late", "")                                              \
     X("zero_optimization.zero_quantized_weights", "false", "quantized gathers", "")                \
     X("zero_optimization.zero_quantized_nontrainable_weights", "false", "quantized gathers", "")   \
     X("zero_optimization.zero_quantized_gradients", "false", "quantized reductions", "")           \

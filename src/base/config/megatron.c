@@ -202,6 +202,9 @@ static void convert_zero(converter *m) {
         whole = whole || has(m, fsdp[i]);
     }
     if (has(m, "use-distributed-optimizer")) row(m, CONFIG_TAKEN, "use-distributed-optimizer", key);
+    if (has(m, "optimizer-cpu-offload"))
+        config_take(&m->v, "--optimizer-cpu-offload", "zero_optimization.offload_optimizer.device",
+                    "cpu");
     for (int i = 0; strategy && i < 4; i++) {
         char stage[2] = {(char)('0' + i), '\0'};
         if (strcmp(strategy, strategies[i]) == 0) {

@@ -180,7 +180,13 @@ typedef enum megatron_kind {
   X("weight-decay-incr-style", LATER, "the weight decay is fixed; leave it out") \
   X("fp8-format", LATER, "use --bf16") \
   X("cpu-offloading", LATER, "leave it out") \
-  X("optimizer-cpu-offload", LATER, "leave it out") \
+  X("optimizer-cpu-offload", OWN, "") \
+  X("optimizer-offload-fraction", KEY, "zero_optimization.offload_optimizer.ratio") \
+  X("overlap-cpu-optimizer-d2h-h2d", SAME, "copies always run beside the step") \
+  X("use-torch-optimizer-for-cpu-offload", NONE, "the optimizers are built in") \
+  X("use-precision-aware-optimizer", NONE, "the optimizer's states are always fp32") \
+  X("no-pin-cpu-grads", NONE, Z3D_CONFIG_PINNED) \
+  X("no-pin-cpu-params", NONE, Z3D_CONFIG_PINNED) \
   X("finetune", LATER, "use checkpoint.init_from") \
   X("pretrained-checkpoint", LATER, "use checkpoint.init_from") \
   X("no-load-optim", LATER, "use checkpoint.init_from, which takes only weights") \

@@ -9,18 +9,22 @@
 z3d_status reader_peer(config_reader *r, int index, config_place place, const yaml_event_t *value) {
     config_scalar scalar;
     double number;
-    const char *path = config_peer_path[index];
+    const config_key *key = &config_peer_key[index];
+    config_peer *peer = &r->config->origin->peer[index];
+    const char *path = key->path;
     if (value->type != YAML_SCALAR_EVENT) {
-        return reader_refuse(r, value->start_mark, "%s: expected a number", path);
+        return reader_refuse(r, value->start_mark, "%s: expected %s", path,
+                             key->type == CONFIG_BOOL ? "true or false" : "a number");
     }
     Z3D_TRY(reader_scalar(r, value, &scalar));
     if (r->config->origin->report) {
         config_report_add(r->config->origin->report, CONFIG_TAKEN, path, "%s", scalar.text);
     }
+    peer->place.source = -1;
     if (config_is_null(scalar) || strcmp(scalar.text, "auto") == 0) return Z3D_OK;
-    z3d_status status = config_parse_peer(scalar, &number);
+    z3d_status status = config_parse_peer(key, scalar, &number);
     if (status != Z3D_OK) return reader_refuse_stored(r, value->start_mark, path, status);
-    r->config->origin->peer[index] = (config_peer){place, number};
+    if (key->type != CONFIG_BOOL || number != 0) *peer = (config_peer){place, number};
     return Z3D_OK;
 }
 
@@ -46,7 +50,7 @@ static z3d_status read_switch(config_reader *r, const char *off, bool *says, boo
     if (status == Z3D_OK && !*end) {
         const char *text =
             name.type == YAML_SCALAR_EVENT ? (const char *)name.data.scalar.value : "";
-        bool is_switch = strcmp(text, "device") == 0 || strcmp(text, "enabled") == 0;
+        bool is_switch = strcmp(text, "enabled") == 0;
         status = reader_skip(r, &name);
         if (status == Z3D_OK) status = reader_next(r, &field);
         if (status == Z3D_OK && is_switch && field.type == YAML_SCALAR_EVENT) {
@@ -61,7 +65,7 @@ static z3d_status read_switch(config_reader *r, const char *off, bool *says, boo
     return status;
 }
 
-/* Whether a later key's value asks for nothing: one of its off values; a mapping by its device or
+/* Whether a later key's value asks for nothing: one of its off values; a mapping by its
  * enabled, or when it is empty. Reads the node. */
 static z3d_status read_off(config_reader *r, const char *off, const yaml_event_t *value,
                            bool *is_off) {
@@ -89,7 +93,6 @@ static void append_remedy(const config_note *note, z3d_string *out) {
         z3d_string_append(out, "leave it out or write %s", first);
         return;
     }
-    if (strcmp(first, "none") == 0) z3d_string_append(out, "write \"device\": \"none\", or ");
     if (strcmp(first, "false") == 0) z3d_string_append(out, "write \"enabled\": false, or ");
     z3d_string_append(out, "leave the block out");
 }
@@ -153,8 +156,7 @@ z3d_status reader_below_note(config_reader *r, const char *path, config_place pl
     *known = accepted || later;
     if (accepted) return reader_accepted(r, accepted, place, value);
     if (!later) return Z3D_OK;
-    const char *leaf = strrchr(path, '.') + 1;
-    bool is_switch = strcmp(leaf, "device") == 0 || strcmp(leaf, "enabled") == 0;
+    bool is_switch = strcmp(strrchr(path, '.') + 1, "enabled") == 0;
     return is_switch ? reader_later(r, later, mark, value) : refuse_later(r, later, mark);
 }
 
@@ -190,11 +192,17 @@ z3d_status reader_unknown(config_reader *r, yaml_mark_t mark, const char *path) 
 z3d_status reader_refuse_section(config_reader *r, const char *path, const yaml_event_t *value) {
     static const struct {
         const char *section, *key, *value;
-    } meant[] = {{"bf16", "enabled", "true"},     {"fp16", "enabled", "true"},
-                 {"optimizer", "type", "AdamW"},  {"scheduler", "type", "WarmupLR"},
-                 {"data", "train", "FILE"},       {"zero_optimization", "stage", "2"},
-                 {"checkpoint", "dir", "FOLDER"}, {"run", "dir", "FOLDER"},
-                 {"model", "num_layers", "12"}};
+    } meant[] = {{"bf16", "enabled", "true"},
+                 {"fp16", "enabled", "true"},
+                 {"optimizer", "type", "AdamW"},
+                 {"scheduler", "type", "WarmupLR"},
+                 {"data", "train", "FILE"},
+                 {"zero_optimization", "stage", "2"},
+                 {"checkpoint", "dir", "FOLDER"},
+                 {"run", "dir", "FOLDER"},
+                 {"model", "num_layers", "12"},
+                 {"zero_optimization.offload_optimizer", "device", "cpu"},
+                 {"zero_optimization.offload_param", "device", "cpu"}};
     z3d_string right = {0};
     bool scalar = value->type == YAML_SCALAR_EVENT && value->data.scalar.value[0];
     for (size_t i = 0; scalar && i < sizeof meant / sizeof *meant; i++) {

@@ -289,6 +289,7 @@ static z3d_status read_path(config_reader *r, const char *path, yaml_mark_t mark
     if (value->type == YAML_SCALAR_EVENT &&
         config_is_null((config_scalar){(const char *)value->data.scalar.value,
                                        value->data.scalar.style != YAML_PLAIN_SCALAR_STYLE})) {
+        config_unset_section(r->config, path);
         return Z3D_OK;
     }
     return reader_refuse_section(r, path, value);

@@ -49,15 +49,15 @@ int config_find_later(const char *path) {
     return find_note(config_later, CONFIG_LATER_COUNT, path);
 }
 
-const char *const config_peer_path[CONFIG_PEER_COUNT] = {
-#define X(name, path) path,
+const config_key config_peer_key[CONFIG_PEER_COUNT] = {
+#define X(name, path, type, rule) {path, "", rule, "", CONFIG_##type, 0},
     Z3D_CONFIG_PEERS(X)
 #undef X
 };
 
 int config_find_peer(const char *path) {
     for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
-        if (strcmp(config_peer_path[i], path) == 0) return i;
+        if (strcmp(config_peer_key[i].path, path) == 0) return i;
     }
     return -1;
 }
@@ -90,7 +90,7 @@ bool config_is_section(const char *path) {
         if (is_below(config_later[i].path, path, length)) return true;
     }
     for (int i = 0; i < CONFIG_PEER_COUNT; i++) {
-        if (is_below(config_peer_path[i], path, length)) return true;
+        if (is_below(config_peer_key[i].path, path, length)) return true;
     }
     return false;
 }
@@ -144,6 +144,11 @@ void config_unset(z3d_config *config, int key) {
     if (config_set_text(config, &config_table[key], config_table[key].standard) == Z3D_OK) {
         config->origin->place[key].source = -1;
     }
+}
+
+void config_unset_section(z3d_config *config, const char *path) {
+    for (int i = 0; i < CONFIG_KEY_COUNT; i++)
+        if (is_below(config_table[i].path, path, strlen(path))) config_unset(config, i);
 }
 
 z3d_status z3d_config_create(z3d_config **out) {
@@ -202,6 +207,10 @@ bool config_is_overridden(const z3d_config *config, const char *path) {
     int key = config_find(path);
     return key >= 0 && config->origin->place[key].source >= 0 &&
            config->origin->place[key].line == 0;
+}
+
+bool config_is_written(const z3d_config *config, const char *path) {
+    return z3d_config_is_set(config, path) || config->origin->is_auto[config_find(path)];
 }
 
 z3d_status z3d_config_error(const z3d_config *config, const char *path, const char *format, ...) {

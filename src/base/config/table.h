@@ -69,9 +69,9 @@ void config_errors_remove(config_errors *errors, const char *line);
 /* OK when there are none, else ERR_CONFIG with all lines. */
 z3d_status config_errors_status(const config_errors *errors);
 
-/* A number of Z3D_CONFIG_PEERS as it was written. */
+/* One of Z3D_CONFIG_PEERS as it was written; a switch is 1. */
 enum {
-#define X(name, path) CONFIG_PEER_##name,
+#define X(name, path, type, rule) CONFIG_PEER_##name,
     Z3D_CONFIG_PEERS(X)
 #undef X
         CONFIG_PEER_COUNT
@@ -82,7 +82,7 @@ typedef struct config_peer {
     double value;
 } config_peer;
 
-extern const char *const config_peer_path[CONFIG_PEER_COUNT];
+extern const config_key config_peer_key[CONFIG_PEER_COUNT]; /* without a field */
 int config_find_peer(const char *path);
 
 /* What became of another framework's settings: text for people, by verdict. */
@@ -125,9 +125,13 @@ void config_tell(const z3d_config *config, config_place place, const char *path,
                  const char *why);
 /* A key's default again, as if nobody had set it. */
 void config_unset(z3d_config *config, int key);
+/* Likewise all keys below `path`. */
+void config_unset_section(z3d_config *config, const char *path);
 /* Whether a file, not an override, set the key; the other way round. */
 bool config_is_from_file(const z3d_config *config, const char *path);
 bool config_is_overridden(const z3d_config *config, const char *path);
+/* Whether the key is written anywhere, also as auto. */
+bool config_is_written(const z3d_config *config, const char *path);
 
 /* z3d_config_check and z3d_config_resolve, adding to `errors`. */
 typedef struct config_checker {
@@ -150,6 +154,8 @@ void config_check_pipeline(config_checker *k);
 bool config_check_micro_batches(config_checker *k, int64_t data);
 /* The ranks' speeds: each of them; their number. */
 void config_check_speeds(config_checker *k);
+/* Where optimizer states and parameters lie. */
+void config_check_offload(config_checker *k);
 bool config_check_ranks_speeds(config_checker *k, int ranks);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */
@@ -228,10 +234,10 @@ typedef struct config_scalar {
 /* Sets a key from a scalar. On failure the message says what is wrong and what would be right,
  * without place and key. */
 z3d_status config_set_scalar(z3d_config *config, const config_key *key, config_scalar scalar);
-/* A FLOAT2's element; a data list's weight; a number of Z3D_CONFIG_PEERS. */
+/* A FLOAT2's element; a data list's weight; one of Z3D_CONFIG_PEERS. */
 z3d_status config_parse_element(const config_key *key, config_scalar scalar, double *out);
 z3d_status config_parse_weight(config_scalar scalar, double *out);
-z3d_status config_parse_peer(config_scalar scalar, double *out);
+z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out);
 /* Whether a plain scalar says "no value": ~ or null. config_is_empty: or nothing. */
 bool config_is_null(config_scalar scalar);
 bool config_is_empty(config_scalar scalar);

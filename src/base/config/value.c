@@ -291,9 +291,12 @@ z3d_status config_parse_weight(config_scalar scalar, double *out) {
     return set_float(&weight, scalar, out);
 }
 
-z3d_status config_parse_peer(config_scalar scalar, double *out) {
-    static const config_key number = {.path = "peer", .rule = "[0,1e6]", .type = CONFIG_FLOAT};
-    return set_float(&number, scalar, out);
+z3d_status config_parse_peer(const config_key *key, config_scalar scalar, double *out) {
+    bool on = false;
+    if (key->type == CONFIG_FLOAT) return set_float(key, scalar, out);
+    z3d_status status = set_bool(key, scalar, &on);
+    *out = on;
+    return status;
 }
 
 z3d_status config_list_append(z3d_data_list *list, const char *path, double weight) {

@@ -265,7 +265,7 @@ static void describe_markdown(z3d_string *out) {
     describe_notes(out, config_accepted, config_accepted_count);
     z3d_string_append(
         out, "\n## Not supported yet\n\nThese keys are refused, unless the value asks for nothing\n"
-             "(`false`, `null`, `enabled: false`, `device: none`).\n");
+             "(`false`, `null`, `enabled: false`).\n");
     describe_notes(out, config_later, CONFIG_LATER_COUNT);
 }
 

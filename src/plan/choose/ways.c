@@ -137,6 +137,11 @@ typedef struct alone_group {
     z3d_alone *known;
 } alone_group;
 
+/* Parameters that are kept elsewhere need stage 3. */
+static int least_stage(const z3d_config *config) {
+    return config->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE ? 0 : 3;
+}
+
 static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batch, z3d_alone *out) {
     z3d_fit_price one, two;
     for (int i = 0; i < g->count; i++)
@@ -144,7 +149,9 @@ static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batc
             *out = g->known[i];
             return Z3D_OK;
         }
-    z3d_fit_row row = {.granularity = granularity, .micro_batch = micro_batch};
+    z3d_fit_row row = {.stage = least_stage(g->frame.config),
+                       .granularity = granularity,
+                       .micro_batch = micro_batch};
     Z3D_TRY(z3d_fit_price_few(&g->frame, &row, 1, &one));
     Z3D_TRY(z3d_fit_price_few(&g->frame, &row, 2, &two));
     double first = one.seconds - one.loss[Z3D_LOSS_FULL_DEVICE],
@@ -240,7 +247,8 @@ static z3d_status add_methods(z3d_ways *w, int frame, const z3d_alone *alone, bo
     bool full = alone->granularity == Z3D_GRANULARITY_FULL,
          shares = full && layout->tensor > 1 && !layout->sequence_parallel;
     *any = false;
-    for (int stage = 0; stage <= (layout->data > 1 ? 3 : 0); stage++)
+    const int least = least_stage(w->config), most = layout->data > 1 ? 3 : least;
+    for (int stage = least; stage <= most; stage++)
         for (int partition = 0; partition <= shares; partition++)
             for (int offload = 0; offload <= full; offload++) {
                 const z3d_way way = {

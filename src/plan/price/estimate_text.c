@@ -74,6 +74,10 @@ static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *o
     line(out, "bubble: pipeline", t->bubble, t->seconds);
     line(out, "allocator", t->allocator, t->seconds);
     line(out, "step", t->seconds, t->seconds);
+    if (of->program.offload.optimizer != Z3D_SPACE_DEVICE)
+        z3d_string_append(out, "  offload is not priced yet: the disk is taken for the link to the "
+                               "host, the host's\n  optimizer step for the device's; the step "
+                               "takes longer\n");
     z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
     for (int axes = 0; axes < Z3D_AXES_WORLD; axes++)
         if (t->bytes[axes] > 0)

@@ -64,6 +64,18 @@ static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
                                              : "training.peak_tflops");
 }
 
+/* Where parameters and optimizer states lie, and how the disk is read and written. */
+static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
+    static const char *const where[] = {"on the device", "in host memory", "on the disk"};
+    const z3d_offload_plan *offload =
+        &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config.offload;
+    const char *disk = z3d_engine_disk(facts->engine);
+    if (offload->optimizer == Z3D_SPACE_DEVICE && offload->parameters == Z3D_SPACE_DEVICE) return;
+    z3d_console_say(console, "offload     optimizer states %s, parameters %s%s%s",
+                    where[offload->optimizer], where[offload->parameters], disk ? "; disk: " : "",
+                    disk ? disk : "");
+}
+
 static void say_method(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_config *config = facts->config;
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
@@ -75,6 +87,7 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                     program->recompute ? "activations recomputed" : "no recompute");
     if (facts->offload_why)
         z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
+    say_offload(console, facts);
     int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
     char tokens[32];
     z3d_console_say(
@@ -294,6 +307,7 @@ static void say_used(z3d_console *console, const char *what, int64_t planned, in
 }
 
 static void say_memory(z3d_console *console, const z3d_run_end *end) {
+    static const char *const where[] = {"", " in host memory", " on the disk"};
     const z3d_rank_memory *memory = end->memory;
     const z3d_ledger *planned = memory->planned, *measured = memory->measured;
     char bytes[32], title[32];
@@ -307,6 +321,8 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
              measured[Z3D_SPACE_DEVICE].total_peak);
     say_used(console, "in host memory", planned[Z3D_SPACE_HOST].total_peak,
              measured[Z3D_SPACE_HOST].total_peak);
+    say_used(console, "on the disk", planned[Z3D_SPACE_DISK].total_peak,
+             measured[Z3D_SPACE_DISK].total_peak);
     if (memory->outside >= 0)
         z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
                         "-", z3d_format_bytes(memory->outside, bytes, sizeof bytes));
@@ -314,8 +330,7 @@ static void say_memory(z3d_console *console, const z3d_run_end *end) {
         for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
             if (planned[space].peak[category] != measured[space].peak[category])
                 z3d_console_say(console, "  ! %s%s: %lld bytes planned, %lld used",
-                                z3d_category_name((z3d_category)category),
-                                space == Z3D_SPACE_HOST ? " in host memory" : "",
+                                z3d_category_name((z3d_category)category), where[space],
                                 (long long)planned[space].peak[category],
                                 (long long)measured[space].peak[category]);
 }

@@ -81,7 +81,7 @@ static z3d_rank_memory own_memory(const z3d_trainer *trainer) {
 
 static int64_t planned_total(const z3d_rank_memory *memory) {
     int64_t bytes = 0;
-    for (int s = 0; s < Z3D_SPACE_COUNT; s++) bytes += memory->planned[s].total_peak;
+    for (int s = 0; s < Z3D_SPACE_DISK; s++) bytes += memory->planned[s].total_peak;
     return bytes;
 }
 

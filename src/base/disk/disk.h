@@ -1,0 +1,112 @@
+/* Private to src/base/disk and its tests. create.c creates; file.c makes the file; requests.c keeps
+ * requests and cuts them into pieces; piece.c says what happens to a piece; ring.c and threads.c
+ * hand pieces to the system; whole.c reads and writes any range. */
+#ifndef ZERO3D_BASE_DISK_DISK_H
+#define ZERO3D_BASE_DISK_DISK_H
+
+#include <pthread.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "src/base/disk.h"
+#include "src/base/strings.h"
+
+enum {
+    DISK_PIECE = 1 << 20,  /* requests are cut at multiples of this */
+    DISK_WINDOW = 4 << 20, /* the buffer of z3d_disk_read and z3d_disk_write */
+    DISK_MOST_DEPTH = 64,
+};
+
+enum { DISK_ENDS = -1, DISK_CHANGED = -2 };
+typedef struct disk_fault {
+    int what; /* 0: none; an errno, DISK_ENDS, DISK_CHANGED */
+    int64_t offset, bytes;
+} disk_fault;
+
+enum { Z3D_DISK_SHORT = -1 }; /* a hook's answer: do only half of it this time */
+
+/* Asked before the system is. 0 allows it, an errno makes it fail with that. */
+typedef struct z3d_disk_hook {
+    int (*before)(void *context, bool write, int64_t offset, int64_t bytes);
+    void *context;
+} z3d_disk_hook;
+
+typedef struct disk_request {
+    int64_t ticket; /* 0: this place is free */
+    bool write;
+    char *memory;
+    int64_t offset, bytes;
+    int64_t cut, over;         /* bytes: cut into pieces; of those, over */
+    disk_fault fault;          /* the one that is first in the file */
+    struct disk_request *next; /* in its lane */
+} disk_request;
+
+/* What one call to the system does, or the rest of that. */
+typedef struct disk_piece {
+    disk_request *request; /* NULL: none */
+    int64_t offset, bytes;
+    int64_t done; /* bytes */
+    int idle;     /* calls since the last progress */
+    struct iovec rest;
+    disk_fault fault;
+} disk_piece;
+
+/* One direction. */
+typedef struct disk_lane {
+    z3d_disk *disk;
+    bool write;
+    disk_request *first, *last; /* those with pieces left to cut */
+    pthread_cond_t work;
+    pthread_t thread[DISK_MOST_DEPTH];
+    int threads;
+    struct disk_ring *ring; /* NULL: threads */
+} disk_lane;
+
+struct z3d_disk {
+    char *folder;
+    int fd, depth;
+    int64_t bytes;
+    const z3d_disk_hook *hook;
+    char how[96], description[256];
+    pthread_mutex_t lock;
+    pthread_cond_t over; /* a request is */
+    bool stopping;
+    disk_lane lane[2]; /* reads, writes */
+    disk_request *request;
+    int requests; /* places; one more is for whole.c */
+    int64_t tickets;
+    uint64_t *digest; /* of each block of Z3D_DISK_ALIGN bytes; 0: never written */
+    char *window;
+    pthread_mutex_t window_lock;
+};
+
+/* file.c: the file without a name, its space reserved; what is said of it. */
+z3d_status z3d_disk_open_file(z3d_disk *disk);
+
+/* piece.c. Before a piece is written. */
+void z3d_disk_piece_remember(z3d_disk *disk, const disk_piece *piece);
+/* The system shall be asked for piece->rest at piece->offset + piece->done: true. The piece is
+ * over: false. */
+bool z3d_disk_piece_ask(z3d_disk *disk, disk_piece *piece);
+/* The system's answer, bytes or -errno. The piece is not over: true. */
+bool z3d_disk_piece_answer(z3d_disk *disk, disk_piece *piece, int64_t answer);
+
+/* requests.c. own: whole.c's place. */
+z3d_status z3d_disk_start_at(z3d_disk *disk, bool own, bool write, int64_t offset, void *memory,
+                             int64_t bytes, int64_t *ticket);
+/* The next piece of a lane. false: there is none now; with `wait`: there never will be. */
+bool z3d_disk_take(disk_lane *lane, bool wait, disk_piece *out);
+void z3d_disk_piece_over(z3d_disk *disk, disk_piece *piece);
+
+/* The two ways to do it. ring: -errno where the system has no io_uring for us. */
+int z3d_disk_ring_create(disk_lane *lane);
+void z3d_disk_ring_destroy(disk_lane *lane);
+void *z3d_disk_ring_thread(void *lane);
+void *z3d_disk_thread(void *lane);
+
+/* For the watchdog, before the folder's name. */
+static inline const char *z3d_disk_doing(const disk_lane *lane) {
+    return lane->write ? "writing to the unnamed file in" : "reading from the unnamed file in";
+}
+
+#endif

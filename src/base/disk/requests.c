@@ -1,0 +1,146 @@
+/* Requests: started, cut into pieces at multiples of DISK_PIECE, waited for. */
+#include <string.h>
+
+#include "src/base/disk/disk.h"
+
+/* ---- start ---- */
+
+static z3d_status check_request(const z3d_disk *disk, int64_t offset, const void *memory,
+                                int64_t bytes) {
+    Z3D_REQUIRE((offset | bytes | (int64_t)(intptr_t)memory) % Z3D_DISK_ALIGN == 0,
+                "%s: a request of %lld bytes at byte %lld: offset, memory and size must be "
+                "multiples of %d",
+                disk->folder, (long long)bytes, (long long)offset, Z3D_DISK_ALIGN);
+    Z3D_REQUIRE(offset >= 0 && bytes > 0 && bytes <= disk->bytes && offset <= disk->bytes - bytes,
+                "%s: a request of %lld bytes at byte %lld is outside of the file of %lld bytes",
+                disk->folder, (long long)bytes, (long long)offset, (long long)disk->bytes);
+    return Z3D_OK;
+}
+
+/* With the lock, like all that follows here: a free place for the request. */
+static z3d_status find_place(z3d_disk *disk, bool own, const disk_request *wanted,
+                             disk_request **out) {
+    *out = own ? &disk->request[disk->requests] : NULL;
+    for (int i = 0; i <= disk->requests; i++) {
+        disk_request *other = &disk->request[i];
+        if (other->ticket == 0) {
+            if (!*out && i < disk->requests) *out = other;
+            continue;
+        }
+        bool apart = other->offset >= wanted->offset + wanted->bytes ||
+                     wanted->offset >= other->offset + other->bytes;
+        Z3D_REQUIRE(apart || !(other->write || wanted->write),
+                    "%s: a request of %lld bytes at byte %lld overlaps one that is under way",
+                    disk->folder, (long long)wanted->bytes, (long long)wanted->offset);
+    }
+    Z3D_REQUIRE(*out, "%s: more than %d requests are under way", disk->folder, disk->requests);
+    return Z3D_OK;
+}
+
+static void append(disk_lane *lane, disk_request *request) {
+    if (lane->first)
+        lane->last->next = request;
+    else
+        lane->first = request;
+    lane->last = request;
+    pthread_cond_broadcast(&lane->work);
+}
+
+z3d_status z3d_disk_start_at(z3d_disk *disk, bool own, bool write, int64_t offset, void *memory,
+                             int64_t bytes, int64_t *ticket) {
+    disk_request wanted = {.write = write, .memory = memory, .offset = offset, .bytes = bytes};
+    disk_request *place;
+    *ticket = 0;
+    Z3D_TRY(check_request(disk, offset, memory, bytes));
+    pthread_mutex_lock(&disk->lock);
+    z3d_status status = find_place(disk, own, &wanted, &place);
+    if (status == Z3D_OK) {
+        wanted.ticket = *ticket = ++disk->tickets;
+        *place = wanted;
+        append(&disk->lane[write], place);
+    }
+    pthread_mutex_unlock(&disk->lock);
+    return status;
+}
+
+z3d_status z3d_disk_start(z3d_disk *disk, bool write, int64_t offset, void *memory, int64_t bytes,
+                          int64_t *ticket) {
+    return z3d_disk_start_at(disk, false, write, offset, memory, bytes, ticket);
+}
+
+/* ---- for the threads of a lane ---- */
+
+static void cut(disk_lane *lane, disk_piece *out) {
+    disk_request *request = lane->first;
+    int64_t offset = request->offset + request->cut, left = request->bytes - request->cut;
+    int64_t most = DISK_PIECE - offset % DISK_PIECE;
+    *out = (disk_piece){.request = request, .offset = offset, .bytes = left < most ? left : most};
+    request->cut += out->bytes;
+    if (request->cut == request->bytes) lane->first = request->next;
+}
+
+bool z3d_disk_take(disk_lane *lane, bool wait, disk_piece *out) {
+    z3d_disk *disk = lane->disk;
+    pthread_mutex_lock(&disk->lock);
+    while (wait && !lane->first && !disk->stopping) pthread_cond_wait(&lane->work, &disk->lock);
+    bool there = lane->first && !disk->stopping;
+    if (there) cut(lane, out);
+    pthread_mutex_unlock(&disk->lock);
+    if (there && lane->write) z3d_disk_piece_remember(disk, out);
+    return there;
+}
+
+/* The rest of a request that has failed is not tried. If it has a rest it is its lane's first: no
+ * other is cut before. */
+static void drop_rest(disk_lane *lane, disk_request *request) {
+    if (request->cut == request->bytes) return;
+    lane->first = request->next;
+    request->bytes = request->cut;
+}
+
+void z3d_disk_piece_over(z3d_disk *disk, disk_piece *piece) {
+    disk_request *request = piece->request;
+    pthread_mutex_lock(&disk->lock);
+    if (piece->fault.what) {
+        if (!request->fault.what || piece->fault.offset < request->fault.offset)
+            request->fault = piece->fault;
+        drop_rest(&disk->lane[request->write], request);
+    }
+    request->over += piece->bytes;
+    if (request->over == request->bytes) pthread_cond_broadcast(&disk->over);
+    pthread_mutex_unlock(&disk->lock);
+    piece->request = NULL;
+}
+
+/* ---- wait ---- */
+
+static z3d_status say(const z3d_disk *disk, bool write, disk_fault fault) {
+    long long offset = fault.offset, bytes = fault.bytes;
+    if (fault.what == 0) return Z3D_OK;
+    if (fault.what == DISK_CHANGED)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s: %lld bytes at byte %lld of the unnamed file are not what was written "
+                         "there: the disk is damaged, or another program changed the file",
+                         disk->folder, bytes, offset);
+    if (fault.what == DISK_ENDS)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s: the unnamed file ends at byte %lld of %lld: another program cut it",
+                         disk->folder, offset, (long long)disk->bytes);
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot %s %lld bytes at byte %lld of the unnamed file: %s",
+                     disk->folder, write ? "write" : "read", bytes, offset, strerror(fault.what));
+}
+
+z3d_status z3d_disk_wait(z3d_disk *disk, int64_t ticket) {
+    disk_request *request = NULL, ended = {0};
+    pthread_mutex_lock(&disk->lock);
+    for (int i = 0; i <= disk->requests && ticket > 0; i++)
+        if (disk->request[i].ticket == ticket) request = &disk->request[i];
+    if (request) {
+        while (request->over < request->bytes) pthread_cond_wait(&disk->over, &disk->lock);
+        ended = *request;
+        request->ticket = 0;
+    }
+    pthread_mutex_unlock(&disk->lock);
+    Z3D_REQUIRE(request, "%s: no request has ticket %lld", disk->folder, (long long)ticket);
+    return say(disk, ended.write, ended.fault);
+}

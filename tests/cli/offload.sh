@@ -1,0 +1,98 @@
+#!/bin/sh
+# Optimizer states and parameters in host memory or on the disk: training, resuming, generation, plans, and folders that are refused.
+. "$(dirname "$0")/lib.sh"
+tiny
+export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
+mkdir tier
+OPTIMIZER=zero_optimization.offload_optimizer
+PARAM=zero_optimization.offload_param
+host="$OPTIMIZER.device=cpu"
+disk="$OPTIMIZER.device=nvme $OPTIMIZER.nvme_path=tier"
+parameters="$PARAM.device=nvme $PARAM.nvme_path=tier"
+stage="zero_optimization.stage=3 training.peak_tflops=0.1"
+
+train() { # train CODE FOLDER ARGUMENT...
+    code=$1 folder=$2
+    shift 2
+    expect "$code" "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$folder" "$@"
+}
+losses() {
+    sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([^,]*\),.*"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"
+}
+same() { # same FOLDER: the losses of the run without
+    losses "$1" >"$1.losses"
+    [ "$(wc -l <"$1.losses")" -eq 5 ] || fail "$1 has not five losses"
+    cmp without.losses "$1.losses" || fail "$1: other losses than the run without"
+    # shellcheck disable=SC2012 # its own names
+    [ -z "$(ls -A tier)" ] || fail "$1 left something behind: $(ls -A tier)"
+}
+
+# The bits of the run without, whatever is kept elsewhere; the start says where, the end how much.
+# shellcheck disable=SC2086 # lists of arguments
+{
+    train 0 without $stage checkpoint.interval=3
+    losses without >without.losses
+    tail -n 2 without.losses >last.losses
+    [ "$(wc -l <without.losses)" -eq 5 ] || fail "no five losses: $(cat without/metrics.jsonl)"
+    train 0 host $stage $host
+    same host
+    grep -q '^offload     optimizer states in host memory, parameters on the device$' out || fail "the start does not say where"
+    grep -q 'offload_optimizer.device cpu frees no memory on the cpu device' err || fail "what it is good for"
+    train 0 disk $stage $disk checkpoint.interval=3
+    same disk
+    grep -Eq '^offload     optimizer states on the disk, parameters on the device; disk: .*(io_uring|threads).*(O_DIRECT|buffered)' out ||
+        fail "the start does not say how the disk is read"
+    train 0 both $stage $disk $parameters zero_optimization.sub_group_size=2000 training.digest=true
+    grep -q ' wait store_states ' both/digest-rank1.txt || fail "no digest of what goes to the disk"
+    same both
+    grep -Eq '^  on the disk +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' out || fail "the end does not say what is on the disk"
+    ! grep -q '^  !' out || fail "memory is not as planned"
+    train 0 first zero_optimization.stage=1 training.peak_tflops=0.1 $disk
+    same first
+
+    # A run goes on with other tiers.
+    for from in without disk; do
+        for tier in "$host" "$disk $parameters" ""; do
+            rm -rf other
+            train 0 other $stage $tier checkpoint.resume=$from/checkpoints/step-00000003
+            losses other | cmp -s - last.losses || fail "from $from with '$tier': other losses than the run without: $(losses other)"
+        done
+    done
+
+    # Generation reads parameters from where they are kept.
+    printf '{"prompt": "Line 1"}\n{"prompt": "and"}\n' >in.jsonl
+    generate="generate without/checkpoints --prompts in.jsonl --tokens 8"
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" $generate
+    cp out shown
+    for where in "$parameters" "$PARAM.device=cpu"; do
+        expect 0 "$LAUNCH" -n 2 "$ZERO3D" $generate zero_optimization.stage=3 $where
+        cmp -s shown out || fail "'$where': other answers"
+    done
+
+    # Plans say what lies where.
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $PARAM.device=cpu
+    grep -Eq '^  parameters +[1-9][0-9]* +[0-9.]+ KiB  in host memory$' out || fail "parameters in host memory"
+    grep -Eq '^  optimizer +[1-9][0-9]* +[0-9.]+ KiB  on the disk$' out || fail "the optimizer on the disk"
+    grep -Eq '^  host arena +[1-9]' out || fail "the host arena"
+    grep -Eq '^  disk file +[1-9]' out || fail "the disk file"
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $parameters --fit 1GiB --write fit.yaml
+    grep -q '^  stage: 3$' fit.yaml || fail "parameters that are kept elsewhere need stage 3"
+    grep -q '^    device: nvme$' fit.yaml || fail "--fit leaves out where parameters are kept"
+
+    # What is refused: on every rank, in one line, before anything starts.
+    refused() { # refused PATTERN ARGUMENT...
+        pattern=$1
+        shift
+        rm -rf none
+        train fail none $stage "$@"
+        says "$pattern"
+        [ ! -e none/checkpoints ] || fail "a refused run left checkpoints"
+    }
+    : >file
+    for folder in missing file /proc; do
+        refused "offload to nvme_path: $folder: cannot create a file in this folder" $OPTIMIZER.device=nvme $OPTIMIZER.nvme_path=$folder
+    done
+    refused 'offload_optimizer.nvme_path=.*NOT_SET is not set on this rank' $OPTIMIZER.device=nvme "$OPTIMIZER.nvme_path=\$NOT_SET/a"
+    refused 'offload_param: in training the host steps these parameters' $parameters
+    refused 'offload_optimizer with training.device: cuda is not supported yet' $disk training.device=cuda training.gemm.fp32=auto
+}

@@ -1,0 +1,175 @@
+// Optimizer states and parameters in host memory or on the disk: the bits of training are those of
+// the run that keeps everything on the device, and memory is as planned.
+#include <gtest/gtest.h>
+
+#include "tests/zero/harness.h"
+
+using harness::Result;
+using harness::same_bits;
+using harness::train;
+using harness::Trainer;
+using Options = harness::Options;
+
+namespace {
+
+const int STEPS = SANITIZED ? 3 : 5;
+
+struct Tier {
+    z3d_space optimizer, parameters;
+};
+
+const Tier TIERS[] = {{Z3D_SPACE_HOST, Z3D_SPACE_DEVICE}, {Z3D_SPACE_DISK, Z3D_SPACE_DEVICE},
+                      {Z3D_SPACE_HOST, Z3D_SPACE_HOST},   {Z3D_SPACE_HOST, Z3D_SPACE_DISK},
+                      {Z3D_SPACE_DISK, Z3D_SPACE_HOST},   {Z3D_SPACE_DISK, Z3D_SPACE_DISK}};
+
+std::string name_of_tier(const Options &o) {
+    static const char *const space[] = {"device", "host", "disk"};
+    return harness::name_of(o) + " optimizer " + space[o.tiers.optimizer] + " parameters " +
+           space[o.tiers.parameters] + " sub_group " + std::to_string(o.tiers.sub_group) +
+           " pieces " + std::to_string(o.tiers.pieces);
+}
+
+void expect_same(const Result &a, const Result &b) {
+    EXPECT_TRUE(same_bits(a.loss, b.loss)) << "losses differ";
+    EXPECT_TRUE(same_bits(a.norm, b.norm)) << "gradient norms differ";
+    EXPECT_EQ(a.scale, b.scale);
+    EXPECT_EQ(a.skipped, b.skipped);
+}
+
+// Tiers that the stage allows, against the run without: all of them, or with a turn some, so that
+// neighbouring turns have different ones.
+void compare(Options o, int turn = -1) {
+    o.tiers = {};
+    const Result without = train(o);
+    ASSERT_EQ(without.loss.size(), (size_t)o.steps);
+    const int allowed = o.stage < 3 ? 2 : 6, every = turn < 0 ? 1 : o.stage < 3 ? 2 : 3;
+    for (int k = turn < 0 ? 0 : turn % every; k < allowed; k += every) {
+        o.tiers.optimizer = TIERS[k].optimizer;
+        o.tiers.parameters = TIERS[k].parameters;
+        SCOPED_TRACE(name_of_tier(o));
+        expect_same(without, train(o));
+    }
+}
+
+std::vector<Options> topologies() {
+    const int ranks = z3d_world_size(world);
+    std::vector<Options> all;
+    for (int tensor = 1; tensor <= ranks; tensor *= 2)
+        for (int pipeline = 1; tensor * pipeline <= ranks && pipeline <= 2; pipeline *= 2) {
+            Options o;
+            o.tensor = tensor, o.pipeline = pipeline, o.accumulation = pipeline;
+            all.push_back(o);
+        }
+    return all;
+}
+
+} // namespace
+
+TEST(Offload, StagesAndTopologiesAreBitwiseEqual) {
+    int turn = 0;
+    for (Options o : topologies()) {
+        o.steps = 3;
+        for (o.stage = 0; o.stage < 4; o.stage++) compare(o, turn + o.stage);
+        turn++;
+    }
+}
+
+TEST(Offload, TypesAreBitwiseEqual) {
+    for (z3d_dtype dtype : {Z3D_BF16, Z3D_F16})
+        for (int stage : {1, 3}) {
+            Options o;
+            o.stage = stage;
+            o.steps = STEPS;
+            o.dtype = dtype;
+            o.grad_fp32 = dtype == Z3D_BF16;
+            if (dtype == Z3D_F16)
+                o.scaler = {true, 1048576, 1, 1000, 1}; // the first step is skipped
+            compare(o);
+        }
+}
+
+// Groups in pieces, of which more or fewer are under way at once.
+TEST(Offload, PiecesAreBitwiseEqual) {
+    for (bool overlap : {true, false}) {
+        Options o;
+        o.stage = 3;
+        o.hidden = 64;
+        o.steps = 2;
+        o.overlap = overlap;
+        const Result without = train(o);
+        for (int pieces : overlap ? std::vector<int>{1, 3, 5} : std::vector<int>{2})
+            for (int64_t columns : {1, 3000, 100000}) {
+                o.tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, columns, pieces};
+                SCOPED_TRACE(name_of_tier(o));
+                expect_same(without, train(o));
+            }
+    }
+}
+
+TEST(Offload, AccumulationModelsAndOptimizersAreBitwiseEqual) {
+    int turn = -1; // all tiers, then some
+    for (harness::Kind kind : {harness::GPT, harness::LLAMA})
+        for (z3d_optimizer optimizer : {Z3D_OPTIMIZER_adamw, Z3D_OPTIMIZER_sgd}) {
+            Options o;
+            o.kind = kind;
+            o.optimizer = optimizer;
+            o.stage = 3;
+            o.accumulation = 2;
+            o.steps = 3;
+            o.dropout = kind == harness::GPT ? 0.1 : 0;
+            compare(o, turn++);
+        }
+}
+
+// What is read of the states, and written to them, is what is kept.
+TEST(Offload, StatesAreReadAndWritten) {
+    for (const Tier &tier : TIERS) {
+        Options o;
+        o.stage = 3;
+        o.dtype = Z3D_BF16;
+        o.steps = 2;
+        Trainer plain(o);
+        o.tiers.optimizer = tier.optimizer;
+        o.tiers.parameters = tier.parameters;
+        SCOPED_TRACE(name_of_tier(o));
+        Trainer far(o);
+        z3d_step_result result;
+        ASSERT_Z3D(plain.create());
+        ASSERT_Z3D(far.create());
+        ASSERT_Z3D(plain.step(&result));
+        for (int g = 0; g < far.model->num_groups; g++)
+            for (int p = 0; p < far.model->group[g].num_parameters; p++)
+                for (z3d_tensor_kind kind :
+                     {Z3D_TENSOR_PARAMETER, Z3D_TENSOR_MOMENTUM, Z3D_TENSOR_VARIANCE}) {
+                    const z3d_parameter &parameter = far.model->group[g].parameter[p];
+                    int64_t count = 1;
+                    for (int d = 0; d < parameter.dims; d++) count *= parameter.shape[d];
+                    std::vector<float> values((size_t)count), back((size_t)count);
+                    ASSERT_Z3D(z3d_engine_get(plain.engine, kind, g, p, values.data()));
+                    ASSERT_Z3D(z3d_engine_set(far.engine, kind, g, p, values.data()));
+                    ASSERT_Z3D(z3d_engine_get(far.engine, kind, g, p, back.data()));
+                    ASSERT_EQ(values, back);
+                }
+        z3d_engine_state state;
+        z3d_engine_get_state(plain.engine, &state);
+        z3d_engine_set_state(far.engine, &state);
+        far.next_step = plain.next_step;
+        z3d_step_result a, b;
+        ASSERT_Z3D(plain.step(&a));
+        ASSERT_Z3D(far.step(&b));
+        EXPECT_EQ(a.loss, b.loss);
+        EXPECT_EQ(a.grad_norm, b.grad_norm);
+        double expected, loss;
+        ASSERT_Z3D(plain.evaluate(&expected));
+        ASSERT_Z3D(far.evaluate(&loss));
+        EXPECT_EQ(expected, loss);
+        std::vector<float> logits, far_logits;
+        ASSERT_Z3D(plain.generate(&logits));
+        ASSERT_Z3D(far.generate(&far_logits));
+        EXPECT_EQ(logits, far_logits);
+    }
+}
+
+int main(int argc, char **argv) {
+    return main_on_ranks(argc, argv);
+}

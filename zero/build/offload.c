@@ -1,0 +1,215 @@
+/* Offload: what of a parameter group is kept in host memory or on the disk comes to where it is
+ * used and goes back, beside compute (ZeRO-Offload, Ren et al. 2101.06840; ZeRO-Infinity,
+ * Rajbhandari et al. 2104.07857). Parameters travel ahead of the gathers that read them. The host
+ * steps pieces of groups: while it steps one, gradients and states of the next come, and those of
+ * the last go. */
+#include <stdlib.h>
+
+#include "src/base/disk.h"
+#include "zero/build/builder.h"
+
+static z3d_space space_of(const struct builder *b, int g, z3d_group_part part) {
+    return b->program->layout->group[g].kept[part].space;
+}
+
+static bool rows_own(const struct builder *b, int g) {
+    return b->program->layout->group[g].kept[Z3D_PART_OPTIMIZER].rows == Z3D_ROWS_OWN;
+}
+
+/* A piece's elements in host memory. disk: they come from a disk or go to it, in whole blocks. */
+static int host_buffer(struct builder *b, z3d_category category, const char *what,
+                       const struct piece *piece, int tensors, z3d_dtype dtype, bool disk) {
+    z3d_program *p = b->program;
+    const int64_t rows = piece->rows == Z3D_ROWS_ALL ? p->layout->group[piece->group].rows : 1;
+    const int64_t bytes = rows * piece->count * (int64_t)z3d_dtype_size(dtype);
+    int buffer =
+        z3d_builder_buffer(b, category, tensors * z3d_round_up(bytes, disk ? Z3D_DISK_ALIGN : 1),
+                           what, p->model->group[piece->group].name, -1);
+    if (buffer < 0) return buffer;
+    p->buffer[buffer].space = Z3D_SPACE_HOST;
+    p->buffer[buffer].rows = piece->rows;
+    p->buffer[buffer].first_column = piece->first;
+    return buffer;
+}
+
+/* A start, or with its ticket the wait. */
+static void copy(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
+                 const struct piece *piece, int from, int to) {
+    const z3d_opcode_info *info = z3d_opcode_info_of(opcode);
+    z3d_instruction *i = z3d_builder_emit_group(b, opcode, phase, ticket, piece->group);
+    i->rows = piece->rows;
+    i->first = piece->first;
+    i->count = piece->count;
+    i->buffer[info->from] = from;
+    i->buffer[info->to] = to;
+}
+
+/* ---- parameters: fetched before they are gathered ---- */
+
+bool z3d_builder_fetches(const struct builder *b, int g) {
+    return space_of(b, g, Z3D_PART_PARAMETERS) != Z3D_SPACE_DEVICE;
+}
+
+static struct piece own_row(const struct builder *b, int g) {
+    return (struct piece){
+        .group = g, .rows = Z3D_ROWS_OWN, .count = b->program->layout->group[g].shard};
+}
+
+static void from_disk(struct builder *b, int g, z3d_phase phase) {
+    struct group_state *group = &b->group[g];
+    const struct piece row = own_row(b, g);
+    copy(b, Z3D_OP_FETCH_PARAMS, phase, &group->fetching, &row,
+         z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS), group->staged);
+}
+
+static void from_host(struct builder *b, int g, z3d_phase phase) {
+    struct group_state *group = &b->group[g];
+    const struct piece row = own_row(b, g);
+    copy(b, Z3D_OP_FETCH_PARAMS, phase, &group->fetching, &row, group->staged, group->fetched);
+}
+
+/* Starts the leg from the disk. */
+static void stage(struct builder *b, int g) {
+    struct group_state *group = &b->group[g];
+    if (space_of(b, g, Z3D_PART_PARAMETERS) == Z3D_SPACE_HOST) {
+        group->staged = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
+    } else {
+        const struct piece row = own_row(b, g);
+        group->staged = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "staged", &row, 1,
+                                    b->program->config.dtype, true);
+        from_disk(b, g, Z3D_PHASE_START);
+    }
+    group->leg = LEG_STAGED;
+}
+
+/* Starts the leg to the device. */
+static void fetch(struct builder *b, int g) {
+    z3d_program *p = b->program;
+    struct group_state *group = &b->group[g];
+    if (space_of(b, g, Z3D_PART_PARAMETERS) == Z3D_SPACE_DISK) from_disk(b, g, Z3D_PHASE_WAIT);
+    group->fetched =
+        z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                           p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.dtype),
+                           "gathered", p->model->group[g].name, -1);
+    from_host(b, g, Z3D_PHASE_START);
+    group->leg = LEG_FETCHED;
+}
+
+void z3d_builder_fetch(struct builder *b, int g, enum leg until) {
+    struct group_state *group = &b->group[g];
+    if (group->leg < LEG_STAGED && until >= LEG_STAGED) stage(b, g);
+    if (group->leg < LEG_FETCHED && until >= LEG_FETCHED) fetch(b, g);
+    if (until < LEG_THERE) return;
+    from_host(b, g, Z3D_PHASE_WAIT);
+    group->leg = LEG_NONE;
+}
+
+/* ---- the optimizer, on the host ---- */
+
+bool z3d_builder_steps_on_host(const struct builder *b) {
+    return b->program->config.offload.optimizer != Z3D_SPACE_DEVICE;
+}
+
+static int kept(const struct builder *b, const struct piece *piece, z3d_group_part part) {
+    return z3d_program_group_buffer(b->program, piece->group, part);
+}
+
+/* What the host reads sets out. */
+static void begin(struct builder *b, struct piece *piece) {
+    const z3d_program_config *c = &b->program->config;
+    const int g = piece->group;
+    const unsigned kinds = b->program->layout->group[g].kept[Z3D_PART_OPTIMIZER].kinds;
+    z3d_builder_share_wait(b, g);
+    piece->gradients = host_buffer(b, Z3D_CATEGORY_GRADIENTS, "gradients on the host", piece, 1,
+                                   c->grad_dtype, false);
+    copy(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, &piece->storing_gradients, piece,
+         kept(b, piece, Z3D_PART_GRADIENTS), piece->gradients);
+    piece->states = kept(b, piece, Z3D_PART_OPTIMIZER);
+    if (c->offload.optimizer != Z3D_SPACE_DISK) return;
+    piece->states = host_buffer(b, Z3D_CATEGORY_OPTIMIZER, "optimizer on the host", piece,
+                                z3d_count_kinds(kinds), Z3D_F32, true);
+    copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_START, &piece->fetching, piece,
+         kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
+}
+
+static void step(struct builder *b, struct piece *piece) {
+    const z3d_program_config *c = &b->program->config;
+    const bool disk = c->offload.optimizer == Z3D_SPACE_DISK;
+    copy(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_WAIT, &piece->storing_gradients, piece,
+         kept(b, piece, Z3D_PART_GRADIENTS), piece->gradients);
+    if (disk)
+        copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_WAIT, &piece->fetching, piece,
+             kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
+    piece->parameters = kept(b, piece, Z3D_PART_PARAMETERS);
+    if (c->offload.parameters != Z3D_SPACE_HOST)
+        piece->parameters = host_buffer(b, Z3D_CATEGORY_PARAMETERS, "stepped", piece, 1, c->dtype,
+                                        c->offload.parameters == Z3D_SPACE_DISK);
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_HOST_STEP, Z3D_PHASE_WHOLE, NULL, piece->group);
+    i->rows = piece->rows;
+    i->first = piece->first;
+    i->count = piece->count;
+    i->buffer[Z3D_SLOT_INPUT] = piece->gradients;
+    i->buffer[Z3D_SLOT_OPTIMIZER] = piece->states;
+    i->buffer[Z3D_SLOT_PARAMETERS] = piece->parameters;
+}
+
+/* What the host has written goes to where it is kept: starts, or waits. */
+static void store(struct builder *b, struct piece *piece, z3d_phase phase) {
+    const z3d_offload_plan *offload = &b->program->config.offload;
+    if (offload->parameters != Z3D_SPACE_HOST)
+        copy(b, Z3D_OP_STORE_PARAMS, phase, &piece->storing_parameters, piece, piece->parameters,
+             kept(b, piece, Z3D_PART_PARAMETERS));
+    if (offload->optimizer == Z3D_SPACE_DISK)
+        copy(b, Z3D_OP_STORE_STATES, phase, &piece->storing_states, piece, piece->states,
+             kept(b, piece, Z3D_PART_OPTIMIZER));
+}
+
+/* Columns of a group that are stepped at a time. Whole rows are one piece. */
+static int64_t columns_of(const struct builder *b, int g) {
+    const int64_t shard = b->program->layout->group[g].shard;
+    int64_t columns = b->program->config.offload.sub_group;
+    if (!rows_own(b, g) || columns <= 0 || columns >= shard) return shard;
+    return z3d_round_up(columns, Z3D_OFFLOAD_ALIGN);
+}
+
+/* All pieces, in the order in which gradients are complete. */
+static z3d_status list_pieces(struct builder *b, struct piece **out, int *count) {
+    const z3d_layout *layout = b->program->layout;
+    int64_t total = 0;
+    *count = 0;
+    for (int g = 0; g < layout->num_groups; g++)
+        if (layout->group[g].held)
+            total += (layout->group[g].shard + columns_of(b, g) - 1) / columns_of(b, g);
+    Z3D_TRY(z3d_new((size_t)total, sizeof **out, "pieces of the optimizer step", out));
+    for (int g = layout->num_groups - 1; g >= 0; g--)
+        for (int64_t first = 0; layout->group[g].held && first < layout->group[g].shard;
+             first += columns_of(b, g)) {
+            const int64_t left = layout->group[g].shard - first, columns = columns_of(b, g);
+            (*out)[(*count)++] =
+                (struct piece){.group = g,
+                               .rows = layout->group[g].kept[Z3D_PART_OPTIMIZER].rows,
+                               .first = first,
+                               .count = left < columns ? left : columns};
+        }
+    return Z3D_OK;
+}
+
+/* Under way at once are pieces whose gradients and states come, the one that is stepped, and the
+ * one before it, which goes. */
+void z3d_builder_step_on_host(struct builder *b) {
+    const z3d_program_config *c = &b->program->config;
+    const int depth = !c->overlap ? 1 : c->offload.pieces > 0 ? c->offload.pieces : 3;
+    const int late = depth > 2, ahead = depth - 1 - late;
+    struct piece *piece = NULL;
+    int count = 0, begun = 0, over = 0;
+    if (b->status == Z3D_OK) b->status = list_pieces(b, &piece, &count);
+    for (int k = 0; k < count && b->status == Z3D_OK; k++) {
+        while (begun < count && begun <= k + ahead) begin(b, &piece[begun++]);
+        step(b, &piece[k]);
+        store(b, &piece[k], Z3D_PHASE_START);
+        while (over + late <= k) store(b, &piece[over++], Z3D_PHASE_WAIT);
+    }
+    while (over < count && b->status == Z3D_OK) store(b, &piece[over++], Z3D_PHASE_WAIT);
+    free(piece);
+}
