@@ -45,8 +45,8 @@ printf '{"prompt": "%s"}\n' "It was" zero "A long time" >three.jsonl
 expect 0 "$ZERO3D" generate gpt2 --prompts three.jsonl --tokens 20 --temperature 0 --repetition-penalty 1.3 generate.ignore_eos=true
 cat >expected <<'END'
 {"prompt": "It was", "text": " |\n| `step_conward` | one small collective over the", "tokens": 20, "finish": "length"}
-{"prompt": "zero", "text": "3d counation.\n-bolic dataflow; all ranks played", "tokens": 20, "finish": "length"}
-{"prompt": "A long time", "text": " from its backward ends; `zero/work.\nWhi", "tokens": 20, "finish": "length"}
+{"prompt": "zero", "text": "3d plan --print-program)\n                        ─", "tokens": 20, "finish": "length"}
+{"prompt": "A long time", "text": " from P_ands, in the reads.\n### Memory", "tokens": 20, "finish": "length"}
 END
 cmp out expected || fail "other answers than transformers'"
 
@@ -86,7 +86,7 @@ printf '{"prompt": 1}\n{"prompt": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}\n{
 for ranks in 1 2; do
     expect fail "$LAUNCH" -n $ranks "$ZERO3D" generate run/checkpoints --prompts bad.jsonl --output bad.answers
     says 'bad.jsonl:1: prompt: its value is not a string'
-    grep -q '^        bad.jsonl:2: the prompt has 41 tokens, but the model sees 32' err || fail "line 2 is not named"
+    grep -q '^        bad.jsonl:2: the prompt has 40 tokens, but the model sees 32' err || fail "line 2 is not named"
     grep -q '^        bad.jsonl:3: ' err || fail "line 3 is not named"
     [ ! -e bad.answers ] || fail "a file for answers that there are none of"
 done
