@@ -509,6 +509,22 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
     EXPECT_NE(strstr(z3d_error_message(), "config.json"), nullptr) << z3d_error_message();
 }
 
+// A model with several end tokens keeps them all; one whose list has one keeps a list.
+TEST_F(HuggingFace, EveryEndTokenStays) {
+    tensors.write(folder / "in/model.safetensors");
+    const std::string plain = read_file(folder / "in/config.json");
+    for (const char *ends : {"[2, 5]", "[5]", "7"}) {
+        const std::string one = "\"eos_token_id\": 556", key = one.substr(0, 16) + ends;
+        std::string config = plain;
+        write_file(folder / "in/config.json", config.replace(plain.find(one), one.size(), key));
+        std::string out = folder / ("out " + key), hf = folder / ("hf " + key);
+        ASSERT_Z3D(import(folder / "in", out, fixture.c_str()));
+        Checkpoint(out).write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, hf);
+        for (const char *name : {"/config.json", "/generation_config.json"})
+            EXPECT_NE(read_file(hf + name).find(key), std::string::npos) << read_file(hf + name);
+    }
+}
+
 // An imported model keeps its tokenizer, and its begin and end tokens; an export has them again.
 TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     tensors.write(folder / "in/model.safetensors");
