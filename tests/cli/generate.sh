@@ -34,6 +34,11 @@ mv out whole
 letter=$(sed 's/^Line//' whole | tr -cd 'a-z0-9' | cut -c 1)
 generate 0 --prompt Line --tokens 20 --stop "${letter:?}"
 ! sed 's/^Line//' out | grep -q "$letter" || fail "the text goes on behind its stop: $(cat out)"
+for stops in "--stop $letter --stop=ZZ" "--stop ZZ --stop $letter"; do
+    # shellcheck disable=SC2086
+    generate 0 --prompt Line --tokens 20 $stops
+    ! sed 's/^Line//' out | grep -q "$letter" || fail "$stops: only one counts: $(cat out)"
+done
 generate 0 --prompt Line --tokens 20 --repetition-penalty 5
 ! cmp -s out whole || fail "a penalty changes nothing"
 generate 0 --prompt Line --tokens 20 --stream
@@ -90,6 +95,9 @@ for ranks in 1 2; do
     grep -q '^        bad.jsonl:3: ' err || fail "line 3 is not named"
     [ ! -e bad.answers ] || fail "a file for answers that there are none of"
 done
+echo 'It was' >plain.txt
+generate 1 --prompts plain.txt
+says 'plain.txt: it has no JSON lines: each line is to be \{"prompt": "a text"\}$'
 : >empty.jsonl
 generate 1 --prompts empty.jsonl
 says 'empty.jsonl has no prompts'

@@ -95,8 +95,11 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
     for (const char *empty : {"", "\n", " \n\r\n"})
         EXPECT_EQ(refused(empty),
                   "p.jsonl has no prompts: each line is to be {\"prompt\": \"a text\"}");
+    for (const char *plain : {"It was\n", "\xef\xbb\xbf\n It was"})
+        EXPECT_EQ(refused(plain),
+                  "p.jsonl: it has no JSON lines: each line is to be {\"prompt\": \"a text\"}");
     std::string many;
-    for (int i = 0; i < 1000; i++) many += "x\n";
+    for (int i = 0; i < 1000; i++) many += "[]\n";
     const std::string said = refused(many);
     EXPECT_NE(said.find("p.jsonl:20: "), std::string::npos);
     EXPECT_EQ(said.find("p.jsonl:21: "), std::string::npos);
