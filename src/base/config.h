@@ -133,6 +133,7 @@ typedef struct z3d_config_judge {
     /* The value of `cause` leaves this key without effect, "with model.type gpt2": that is an error
      * if the key is set to what is not its default. */
     void (*idle)(void *context, const char *key, const char *cause, const char *because);
+    int ranks; /* of the run; 0: not known */
 } z3d_config_judge;
 
 /* The models' rules for their keys (src/model/model.h has this program's). */

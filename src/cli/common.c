@@ -129,7 +129,7 @@ z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_confi
                 arguments[i]);
     struct stat info;
     if (stat(arguments[0], &info) == 0 && S_ISDIR(info.st_mode))
-        return Z3D_ERROR(Z3D_ERR_USAGE,
+        return Z3D_ERROR(Z3D_ERR_IO,
                          "%s is a folder; a configuration is a file: write %s/config.yaml",
                          arguments[0], arguments[0]);
     z3d_config *config;

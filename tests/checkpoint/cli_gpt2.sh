@@ -57,7 +57,7 @@ grep -q ' 5.000e-05 ' out || fail "not the learning rate of fine-tuning"
 grep -q '^gradient_clipping: 1$' elsewhere/one/config.yaml || fail "gradients are not clipped"
 expect 0 "$ZERO3D" train elsewhere/one/config.yaml data.train=train.bin training.steps=2 run.dir=two checkpoint.init_from=
 grep -q '^weights     random (training.seed 1)$' out || fail "does not say that its weights are random"
-expect 2 "$ZERO3D" train elsewhere/one
+expect 1 "$ZERO3D" train elsewhere/one
 says 'elsewhere/one is a folder; .* write elsewhere/one/config.yaml'
 expect 1 "$ZERO3D" train imported/config.yaml data.train=train.bin train_batch_size=8 model.seq_length=16 run.dir=short
 says 'wpe/weight is .*; the checkpoint has model.seq_length=32$'

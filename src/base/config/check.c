@@ -61,7 +61,7 @@ static void idle(void *checker, const char *key, const char *cause, const char *
 /* The model's own limits. */
 static void check_model(config_checker *k) {
     if (!k->rules || !config_sound(k, "model.type", NULL)) return;
-    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle});
+    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
 }
 
 /* What only several tensor ranks do. */
