@@ -10,6 +10,7 @@
 
 #include "parallel/parallel.h"
 #include "src/base/base.h"
+#include "src/base/config.h"
 #include "src/model/unit.h"
 #include "zero/zero.h"
 
@@ -91,9 +92,9 @@ typedef struct z3d_export {
     z3d_interop_format format;
     z3d_dtype dtype; /* values are rounded to it: fp32, bf16, or (Hugging Face only) fp16 */
     const char *to;  /* the folder, or llm.c's file */
-    /* Hugging Face only: the tokenizer's files. vocab NULL: those of the checkpoint's
-     * configuration (data.vocab and data.merges; else the folder `tokenizer` beside an imported
-     * checkpoint; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
+    /* Hugging Face only: the tokenizer's files. vocab NULL: the folder `tokenizer` beside an
+     * imported checkpoint; else those of the checkpoint's configuration (data.vocab and
+     * data.merges; else, of a `bytes` run with 257 ids, its own); "none": no tokenizer. */
     const char *vocab, *merges;
     int64_t max_shard; /* bytes of tensors in a file of Hugging Face's; 0: 5 GB */
     bool tokenizer;    /* set: whether there was one */
@@ -112,7 +113,10 @@ typedef struct z3d_import {
     const char *program; /* "zero3d 0.1.0" */
     /* The tokenizer's files; NULL: those in `from`, if any. They are copied to TO/tokenizer, which
      * becomes data.vocab. */
-    const char *vocab, *merges;
+    const char *vocab, *merges; /* vocab "none": no tokenizer */
+    /* Whether the program can use a tokenizer for a model of that many token ids; what the error
+     * says is said, and nothing is imported. NULL: nobody asks. */
+    z3d_status (*check_tokenizer)(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
 } z3d_import;
 
 /* Makes a checkpoint of one shard, without optimizer states, for checkpoint.init_from and

@@ -73,13 +73,13 @@ static z3d_status read_configured(const z3d_checkpoint *c, const z3d_config *con
         if (config->model_vocab_size == BYTES_VOCABULARY) z3d_tokenizer_files_of_bytes(out);
         return Z3D_OK;
     }
-    if (named) Z3D_TRY(z3d_io_exists(vocab, &there));
-    if (there) return z3d_tokenizer_files_read(vocab, config->data_merges, out);
     Z3D_TRY(find_kept(c, &kept));
-    z3d_status status = Z3D_OK;
+    z3d_status status = !kept && named ? z3d_io_exists(vocab, &there) : Z3D_OK;
     if (kept)
         status = z3d_tokenizer_files_read(kept, NULL, out);
-    else if (named)
+    else if (status == Z3D_OK && there)
+        status = z3d_tokenizer_files_read(vocab, config->data_merges, out);
+    else if (status == Z3D_OK && named)
         status = Z3D_ERROR(Z3D_ERR_IO,
                            "%s: the checkpoint's tokenizer (data.vocab) is not there; give --vocab "
                            "PATH, or --vocab none to export without a tokenizer",

@@ -10,12 +10,15 @@ enum { MAX_CONFIG = 1 << 20, MAX_INDEX = 1 << 26, MAX_SHARDS = 4096 };
 /* ---- config.json ---- */
 
 /* A model that the program knows, before its sizes, whose names differ from type to type. Without a
- * type it is the first that there was. */
+ * type it is the first that there was, if it has that one's keys. */
 static z3d_status read_model(const z3d_json *root, const char *path, z3d_config *config) {
     const z3d_json *m = z3d_json_member(root, "model_type");
     char text[Z3D_SHOWN + 1], assignment[Z3D_SHOWN + 16], names[256];
     if (root->type != Z3D_JSON_OBJECT)
         return Z3D_ERROR(Z3D_ERR_DATA, "%s: expected a JSON object {...}", path);
+    if (!m && !z3d_json_member(root, "n_embd"))
+        return Z3D_ERROR(Z3D_ERR_DATA, "%s: \"model_type\" is missing; these are supported: %s",
+                         path, z3d_model_types_of_huggingface(names, sizeof names));
     const char *name = !m ? "gpt2" : m->type == Z3D_JSON_STRING ? m->text : "(not a string)";
     const z3d_model_type *type = z3d_model_type_of_huggingface(name);
     if (!type)

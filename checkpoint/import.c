@@ -1,9 +1,7 @@
 /* Imports another program's model as a checkpoint of one shard: parameters only, step 0. Values go
  * from file to file through the shard writer's buffer. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "checkpoint/interop.h"
 #include "checkpoint/store.h"
@@ -11,28 +9,18 @@
 
 static const char config_file[] = "config.yaml";
 
+#define TOKENIZER_FOLDER "tokenizer"
+#define FIRST_STEP "step-00000000" /* z3d_checkpoint_path's, of step 0 */
+
 /* ---- the configuration ---- */
 
-/* Where a file lies whatever the working directory: "/home/me/gpt2". */
-static z3d_status set_path(z3d_config *config, const char *key, const char *path) {
-    z3d_string text = {0};
-    char *whole = realpath(path, NULL);
-    if (!whole) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s: %s", key, path, strerror(errno));
-    z3d_string_append(&text, "%s=", key);
-    z3d_string_append_json(&text, whole);
-    z3d_status status = text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                                    : z3d_config_override(config, text.text);
-    z3d_string_free(&text);
-    free(whole);
-    return status;
-}
-
-/* tokenizer: the folder with its files; NULL: unknown, generation will ask for it. */
-static z3d_status describe_model(const z3d_model_type *type, const char *tokenizer,
-                                 z3d_config *config, char **out) {
+/* has_tokenizer: in its folder, which the configuration names as what lies beside it, so both may
+ * move; false: unknown, generation will ask for it. */
+static z3d_status describe_model(const z3d_model_type *type, bool has_tokenizer, z3d_config *config,
+                                 char **out) {
     z3d_string text = {0};
     config->data_tokenizer = type->interop->tokenizer;
-    if (tokenizer) Z3D_TRY(set_path(config, "data.vocab", tokenizer));
+    if (has_tokenizer) Z3D_TRY(z3d_config_override(config, "data.vocab=" TOKENIZER_FOLDER));
     Z3D_TRY(z3d_config_check(config, &z3d_model_rules));
     z3d_config_write(config, &text);
     *out = text.text; /* owned by the manifest, also after a failure */
@@ -42,12 +30,29 @@ static z3d_status describe_model(const z3d_model_type *type, const char *tokeniz
 
 /* ---- the tokenizer ---- */
 
+/* As generation will use the copy in `folder`; files from a folder of Hugging Face's are under
+ * their own names. A tokenizer that it cannot use does not stay. */
+static z3d_status check_tokenizer(const z3d_import *import, const z3d_interop *f,
+                                  const char *folder) {
+    const char *vocab = import->vocab ? folder : import->from;
+    if (!import->check_tokenizer) return Z3D_OK;
+    const z3d_status status =
+        import->check_tokenizer(f->type->interop->tokenizer, vocab, f->config->model_vocab_size);
+    if (status == Z3D_OK || status == Z3D_ERR_MEMORY) return status;
+    const z3d_kept_error refusal = z3d_error_keep(status);
+    (void)z3d_io_remove_tree(NULL, folder, NULL);
+    return Z3D_ERROR(status, "%s; --vocab none imports the model without a tokenizer",
+                     refusal.message);
+}
+
 /* The model may move, or its first folder go: a copy stays with it. *folder: NULL when there is no
  * tokenizer. */
-static z3d_status keep_tokenizer(const z3d_import *import, bool huggingface, char **folder) {
+static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f, char **folder) {
+    const bool huggingface = f->turned;
     z3d_tokenizer_files files = {0};
     z3d_status status = Z3D_OK;
     *folder = NULL;
+    if (import->vocab && strcmp(import->vocab, "none") == 0) return Z3D_OK;
     if (import->vocab || huggingface)
         status = z3d_tokenizer_files_read(import->vocab ? import->vocab : import->from,
                                           import->merges, &files);
@@ -59,9 +64,10 @@ static z3d_status keep_tokenizer(const z3d_import *import, bool huggingface, cha
     if (status == Z3D_OK && huggingface && import->vocab)
         status = z3d_tokenizer_files_read_config(import->from, &files);
     if (status == Z3D_OK && files.known) {
-        status = z3d_io_join(import->to, "tokenizer", folder);
+        status = z3d_io_join(import->to, TOKENIZER_FOLDER, folder);
         if (status == Z3D_OK) status = z3d_io_make_folder(NULL, *folder);
         if (status == Z3D_OK) status = z3d_tokenizer_files_write(&files, true, *folder);
+        if (status == Z3D_OK) status = check_tokenizer(import, f, *folder);
     }
     z3d_tokenizer_files_free(&files);
     return status;
@@ -84,8 +90,9 @@ static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_m
     Z3D_TRY(z3d_libraries(&m->info.libraries));
     if (!m->info.program) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a checkpoint's texts");
     char *tokenizer;
-    z3d_status status = keep_tokenizer(import, f->turned, &tokenizer);
-    if (status == Z3D_OK) status = describe_model(f->type, tokenizer, f->config, &m->info.config);
+    z3d_status status = keep_tokenizer(import, f, &tokenizer);
+    if (status == Z3D_OK)
+        status = describe_model(f->type, tokenizer != NULL, f->config, &m->info.config);
     free(tokenizer);
     Z3D_TRY(status);
     Z3D_TRY(z3d_tensors_of(f->model, &m->tensor, &m->num_tensors));
@@ -119,9 +126,9 @@ static z3d_status write_checkpoint(z3d_interop *f, z3d_manifest *m, z3d_image *i
 
 /* What a run that goes on from the model begins with: its weights, and values for fine-tuning. */
 static z3d_status write_config(z3d_config *config, const char *dir) {
-    static const char *const values[] = {"optimizer.params.lr=5e-5", "gradient_clipping=1"};
+    static const char *const values[] = {"checkpoint.init_from=" FIRST_STEP, /* beside it */
+                                         "optimizer.params.lr=5e-5", "gradient_clipping=1"};
     z3d_string text = {0};
-    Z3D_TRY(set_path(config, "checkpoint.init_from", dir));
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
         Z3D_TRY(z3d_config_override(config, values[i]));
     z3d_config_write(config, &text);

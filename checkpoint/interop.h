@@ -12,6 +12,7 @@
 typedef struct z3d_interop_source {
     bool found;      /* in some file, right or wrong */
     z3d_dtype dtype; /* fp32, bf16 or fp16 */
+    bool indexed;    /* in the index of the files */
     int file;        /* the file that has it */
     int64_t offset;  /* of its first byte in that file */
 } z3d_interop_source;

@@ -59,7 +59,7 @@ static z3d_status place_tensors(z3d_interop *f, z3d_dtype dtype, int64_t padded)
         for (int64_t l = 0; group_of(i, l, f->config->model_num_layers, group, sizeof group); l++) {
             tensor = find(f, group, order[i].name, tensor);
             Z3D_REQUIRE(tensor >= 0, "no tensor %s/%s in a GPT-2", group, order[i].name);
-            f->place[tensor] = (z3d_interop_source){true, dtype, 0, at};
+            f->place[tensor] = (z3d_interop_source){.found = true, .dtype = dtype, .offset = at};
             at += (i == 0 ? padded * f->config->model_hidden_size
                           : z3d_tensor_elements(&f->tensor[tensor])) *
                   size;

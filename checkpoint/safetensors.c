@@ -258,14 +258,15 @@ static void find_missing(reader *r) {
 }
 
 /* A tensor that the index has must be in the file that it names. */
-static void check_index(reader *r) {
+static void check_entries(reader *r) {
     const z3d_interop *f = r->f;
     const z3d_json *map = z3d_json_member(f->index, "weight_map");
     char tensor_text[Z3D_SHOWN + 1], file_text[Z3D_SHOWN + 1];
     for (const z3d_json *m = map ? map->first : NULL; m; m = m->next) {
         const char *name = without_prefix(f->type->interop, m->key);
         int tensor;
-        const z3d_interop_source *place = place_of(r, name, &tensor);
+        z3d_interop_source *place = place_of(r, name, &tensor);
+        if (place) place->indexed = true;
         const char *path = place && place->found ? f->file[place->file].path : "/";
         if (f->type->interop->ignores(name)) continue;
         if (strcmp(strrchr(path, '/') + 1, m->text) != 0)
@@ -274,6 +275,20 @@ static void check_index(reader *r) {
                 Z3D_ERROR(Z3D_ERR_DATA, "%s/model.safetensors.index.json: tensor %s is not in %s",
                           f->path, z3d_shown(m->key, tensor_text), z3d_shown(m->text, file_text)));
     }
+}
+
+/* And the index has all of ours: other readers find them by it. */
+static void check_index(reader *r) {
+    const z3d_interop *f = r->f;
+    if (!f->index) return;
+    check_entries(r);
+    for (int i = 0; i < f->count; i++)
+        if (!f->place[i].indexed)
+            z3d_problems_add(&r->problems,
+                             Z3D_ERROR(Z3D_ERR_DATA,
+                                       "%s/model.safetensors.index.json: \"weight_map\" does not "
+                                       "name tensor %s",
+                                       f->path, f->view[i].name));
 }
 
 /* All that is wrong, a line each; what follows from an error is left out. */

@@ -111,7 +111,8 @@ void z3d_config_destroy(z3d_config *config);
  * keys, keys set twice, wrong types, values out of range, tabs, anchors: one line for each error,
  * "file:line:column: what is wrong; what would be right". Safe for any bytes. Errors stay with the
  * configuration: after one, continue with overrides and z3d_config_check, whose message has all
- * lines. */
+ * lines. Of a file data.vocab, data.merges and checkpoint.init_from become whole paths where they
+ * lie beside it. */
 z3d_status z3d_config_read_file(z3d_config *config, const char *path);
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name);

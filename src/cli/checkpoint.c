@@ -37,7 +37,7 @@ static const char help[] =
     "                    5GB) is written in shards\n"
     "  --vocab PATH      the tokenizer: vocab.json, tokenizer.json, or a folder with them.\n"
     "                    Default for import: the files in FROM; for export: the run's tokenizer;\n"
-    "                    --vocab none exports without a tokenizer\n"
+    "                    --vocab none imports or exports without a tokenizer\n"
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
@@ -420,7 +420,8 @@ static z3d_status import(request *r) {
                        .to = r->arguments[1],
                        .program = "zero3d " ZERO3D_VERSION,
                        .vocab = r->vocab,
-                       .merges = r->merges};
+                       .merges = r->merges,
+                       .check_tokenizer = z3d_tokenizer_check};
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     z3d_status status = z3d_checkpoint_import(&what, &folder);
     if (status == Z3D_OK) z3d_string_append(r->text, "written to %s\n", folder);

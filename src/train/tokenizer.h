@@ -58,6 +58,9 @@ bool z3d_tokenizer_ends(const z3d_tokenizer *tokenizer, int32_t id);
  * ERR_MEMORY. */
 z3d_status z3d_tokenizer_create(z3d_tokenizer_kind kind, const char *vocab, const char *merges,
                                 z3d_tokenizer **out);
+/* Whether these files are a tokenizer for a model of `vocab_size` token ids. Errors: those above;
+ * ERR_CONFIG if it has more. */
+z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size);
 void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
 /* Appends what a model continues: what begins a text, then the text's ids. An empty text is a new
  * one: where nothing begins a text, it follows the end of another. So there is at least one id.

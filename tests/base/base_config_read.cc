@@ -146,6 +146,28 @@ TEST(Config, Texts) {
     EXPECT_STREQ(number->run_dir, "007");
 }
 
+// What lies beside the file goes with it; other names are the working directory's.
+TEST(Config, ATokenizerBesideTheFile) {
+    char folder[] = "/tmp/base_config_XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    const std::string dir = folder, file = dir + "/run.yaml";
+    std::ofstream(dir + "/a.json") << "{}";
+    auto vocab = [&](const std::string &name) {
+        z3d_config *c = nullptr;
+        std::ofstream(file) << "data: { vocab: " << name << " }\n";
+        EXPECT_EQ(z3d_config_create(&c), Z3D_OK);
+        EXPECT_EQ(z3d_config_read_file(c, file.c_str()), Z3D_OK) << z3d_error_message();
+        std::string got = c->data_vocab;
+        z3d_config_destroy(c);
+        return got;
+    };
+    EXPECT_EQ(vocab("a.json"), dir + "/a.json");
+    EXPECT_EQ(vocab("b.json"), "b.json");
+    EXPECT_EQ(vocab("/dev/null"), "/dev/null");
+    EXPECT_EQ(vocab("''"), "");
+    std::filesystem::remove_all(dir);
+}
+
 TEST(Config, FilesWithoutKeysChangeNothing) {
     for (const char *text : {"", "\n\n", "# only a comment\n", "---\n...\n", "{}", "model: {}\n",
                              "%YAML 1.1\n---\nmodel: {}\n"}) {

@@ -327,6 +327,23 @@ TEST_F(HuggingFace, PrefixMasksAndATiedHeadDoNotMatter) {
     EXPECT_TRUE(Checkpoint(folder / "out").values() == wanted);
 }
 
+// Keys of the published config.json of GPT-2, of DistilGPT-2 and of DialoGPT, and of versions of
+// transformers that wrote all keys; the type is newer than the first of them.
+TEST_F(HuggingFace, KeysThatDoNotMatterAreAccepted) {
+    std::string config = read_file(fixture + "/config.json");
+    const std::string type = "\"model_type\": \"gpt2\",";
+    config.replace(config.find(type), type.size(),
+                   "\"n_ctx\": 32, \"n_special\": 0, \"predict_special_tokens\": true, "
+                   "\"task_specific_params\": {\"conversational\": {\"max_length\": 1000}}, "
+                   "\"_num_labels\": 1, \"id2label\": {\"0\": \"LABEL_0\"}, "
+                   "\"finetuning_task\": null, \"output_past\": true, \"pruned_heads\": {}, "
+                   "\"gradient_checkpointing\": false, \"do_sample\": true, \"max_length\": 50, "
+                   "\"tokenizer_class\": \"GPT2Tokenizer\", \"pad_token_id\": 0,");
+    write_file(folder / "in/config.json", config);
+    tensors.write(folder / "in/model.safetensors");
+    EXPECT_Z3D(again());
+}
+
 TEST_F(HuggingFace, BadTensorsAreNamed) {
     const std::string name = "transformer.h.1.mlp.c_fc.weight";
     refused([&](Tensors &t) { t.find(name).name = "transformer.h.1.mlp.c_gate.weight"; },
@@ -492,6 +509,9 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
     with(good, "{\"model_type\": \"bert\", \"hidden_size\": 32}", Z3D_ERR_UNSUPPORTED,
          "config.json: model_type bert is not supported; these are: gpt2, llama, mistral, qwen2, "
          "qwen3");
+    with("{", "{\"n_experts\": 8,", Z3D_ERR_UNSUPPORTED,
+         "config.json: n_experts: this key is not known; if it does not change what the model "
+         "computes, take it out of the file");
     with("\"scale_attn_weights\": true", "\"scale_attn_weights\": false", Z3D_ERR_UNSUPPORTED,
          "scale_attn_weights: false is not supported; only true is");
     with("\"n_layer\": 2", "\"n_layer\": 1", Z3D_ERR_DATA,
@@ -541,7 +561,8 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
 
     ASSERT_Z3D(import(folder / "in", folder / "other", fixture.c_str()));
     config = z3d_checkpoint_get_info(Checkpoint(folder / "other").c)->config;
-    EXPECT_NE(config.find("other/tokenizer"), std::string::npos) << config;
+    EXPECT_NE(config.find("\n  vocab: \"tokenizer\"\n"), std::string::npos) << config;
+    EXPECT_EQ(config, read_file(folder / "other/config.yaml"));
     // Moved, it still knows.
     std::filesystem::rename(folder / "other", folder / "moved");
     Checkpoint moved(folder / "moved");

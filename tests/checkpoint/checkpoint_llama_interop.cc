@@ -239,6 +239,10 @@ TEST_F(Changed, WhatComputesSomethingElseIsRefusedWithItsKey) {
             "rope_parameters: scale: this key is not known");
     refused("llama", "\"model_type\": \"llama\"", "\"model_type\": \"gemma\"", no,
             "model_type gemma is not supported; these are: gpt2, llama, mistral, qwen2, qwen3");
+    refused("llama", "\"model_type\": \"llama\",", "", Z3D_ERR_DATA,
+            "\"model_type\" is missing; these are supported: gpt2, llama, mistral, qwen2, qwen3");
+    refused("qwen2", "\"num_attention_heads\": 2", "\"num_attention_heads\": 6", Z3D_ERR_DATA,
+            "num_attention_heads: 6 does not divide hidden_size 20");
     refused("llama", "\"num_hidden_layers\": 2,", "", Z3D_ERR_DATA,
             "\"num_hidden_layers\" is missing");
     refused("qwen3", "\"max_window_layers\": 0", "\"layer_type\": 1", no, "layer_type: ");
@@ -304,6 +308,13 @@ TEST_F(Changed, AllBadTensorsAreNamedAtOnce) {
          "\"model.norm.weight\"");
     said = refusal(Z3D_ERR_DATA);
     EXPECT_NE(said.find("tensor model.norm.bias is not in model-00001-of-00004"), std::string::npos)
+        << said;
+    // An index without a tensor, which lies in one of its files.
+    take("mistral");
+    edit(index, "\"model.norm.weight\"", "\"model.rotary_emb.inv_freq\"");
+    said = refusal(Z3D_ERR_DATA);
+    EXPECT_NE(said.find(index + ": \"weight_map\" does not name tensor model.norm.weight"),
+              std::string::npos)
         << said;
 }
 

@@ -52,7 +52,7 @@ expect 0 "$ZERO3D" generate back --prompt "Every rank" --tokens 4
 # What the import writes trains from its weights, wherever one stands; so does that run's own file with more steps.
 mkdir elsewhere
 expect 0 sh -c "cd elsewhere && '$ZERO3D' train ../imported/config.yaml data.train=../train.bin train_batch_size=8 training.steps=1 run.dir=one"
-grep -q '^weights     step 0 of /.*/imported (checkpoint.init_from)$' out || fail "does not say where its weights come from"
+grep -q '^weights     step 0 of /.*/imported/step-00000000 (checkpoint.init_from)$' out || fail "does not say where its weights come from"
 grep -q ' 5.000e-05 ' out || fail "not the learning rate of fine-tuning"
 grep -q '^gradient_clipping: 1$' elsewhere/one/config.yaml || fail "gradients are not clipped"
 expect 0 "$ZERO3D" train elsewhere/one/config.yaml data.train=train.bin training.steps=2 run.dir=two checkpoint.init_from=
@@ -74,6 +74,19 @@ expect 0 "$ZERO3D" generate moved --prompt "Every rank" --tokens 18 --temperatur
 cp out by-json
 expect 0 "$ZERO3D" generate back --prompt "Every rank" --tokens 18 --temperature 0
 cmp -s out by-json || fail "tokenizer.json gives another text than vocab.json and merges.txt"
+# A copy has its own files, whatever becomes of those of the first: to speak, to train and to be exported.
+cp -r back copied
+echo broken >back/tokenizer/vocab.json
+expect 0 "$ZERO3D" generate copied --prompt "Every rank" --tokens 18 --temperature 0
+cmp -s out by-json || fail "a copy says something else"
+mkdir tokenizer # of another program
+expect 0 "$ZERO3D" train copied/config.yaml data.train=train.bin train_batch_size=8 \
+    training.steps=1 training.threads=1 generate.prompt=Every generate.tokens=2 run.dir=from-copy
+grep -q '^weights     step 0 of /.*/copied/' out || fail "a copy trains from other weights"
+grep -q 'vocab: "/.*/copied/tokenizer"$' from-copy/config.yaml || fail "the run does not say where its tokenizer is"
+rmdir tokenizer
+expect 0 "$ZERO3D" checkpoint export copied hf-copied
+cmp -s hf-copied/vocab.json "$gpt2/vocab.json" || fail "a copy's export has another tokenizer"
 expect 0 "$ZERO3D" data tokenize "$gpt2/text.txt" --output by-json.bin --tokenizer gpt2 --vocab hf/tokenizer.json
 cmp -s train.bin by-json.bin || fail "tokenizer.json gives other tokens"
 
@@ -121,6 +134,17 @@ expect 1 "$ZERO3D" checkpoint import "$gpt2" imported
 says 'imported: it already has checkpoints'
 expect 1 "$ZERO3D" checkpoint import train.bin x
 says 'train.bin: not a checkpoint of llm.c'
+expect 1 "$ZERO3D" checkpoint import hf-bytes x --vocab "$gpt2"
+says "vocab_size 257 is too small: the gpt2 tokenizer has 557 tokens; --vocab none imports the model without a tokenizer$"
+cp -r hf-bytes hf-other
+rm hf-other/vocab.json hf-other/merges.txt
+echo '{"model": {"type": "WordPiece", "vocab": {}}}' >hf-other/tokenizer.json
+expect 1 "$ZERO3D" checkpoint import hf-other x
+says 'hf-other/tokenizer.json:1: "model" of type WordPiece is not supported; only BPE is; --vocab none imports'
+[ ! -e x/tokenizer ] && [ ! -e x/step-00000000 ] && [ ! -e x/config.yaml ] || fail "a refused import leaves files"
+expect 0 "$ZERO3D" checkpoint import hf-other x --vocab none
+expect 1 "$ZERO3D" generate x --prompt a
+says 'data.vocab: the gpt2 tokenizer needs its vocabulary'
 expect 1 "$ZERO3D" checkpoint import nowhere x
 says 'nowhere: No such file'
 expect 1 "$ZERO3D" generate from-llmc --prompt x

@@ -108,6 +108,10 @@ says '--prompt and --prompts: give one of them'
 generate 2 --prompt a --output b
 says '--output is for the answers of --prompts'
 generate 2 --prompts in.jsonl --stream
+generate 1 --prompt a --batch 4
+says '--batch 4: one prompt has no batch; leave it out, or give --prompts FILE$'
+generate 1 --prompt a generate.batch=4
+says 'generate.batch=4: one prompt has no batch'
 generate 1 --prompts in.jsonl --batch 0
 says '--batch 0: .*expected an integer from 1 to 65536 or auto'
 generate 1 --prompts in.jsonl 'generate.stop=[[a]]'

@@ -80,7 +80,8 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
     EXPECT_EQ(refused("{\"prompt\": 1}\n{\"prompt\": \"good\"}\n{\"a\": 1}\nno\n[]\n"
                       "{\"prompt\": \"\xff\"}\n{\"prompt\": \"\\u0000\"}\n"
                       "{\"prompt\": \"a\", \"tokens\": 0}\n{\"prompt\": \"a\", \"seed\": 1.5}\n"
-                      "{\"prompt\": \"123456789\"}\n{\"prompt\": \"a\"}{\n"),
+                      "{\"prompt\": \"123456789\"}\n{\"prompt\": \"a\"}{\n"
+                      "{\"prompt\": \"a\", \"id\": 1, \"prompt\": \"b\"}\n"),
               "p.jsonl:1: prompt: its value is not a string\n"
               "p.jsonl:3: prompt: this line has no such key; it has: a\n"
               "p.jsonl:4: byte 0: not a JSON value\n"
@@ -91,7 +92,8 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
               "p.jsonl:9: seed: expected an integer from 0 to 9223372036854775807\n"
               "p.jsonl:10: the prompt has 9 tokens, but the model sees 8 (model.seq_length); "
               "shorten it\n"
-              "p.jsonl:11: byte 15: text after the end");
+              "p.jsonl:11: byte 15: text after the end\n"
+              "p.jsonl:12: prompt: this line has the key twice");
     for (const char *empty : {"", "\n", " \n\r\n"})
         EXPECT_EQ(refused(empty),
                   "p.jsonl has no prompts: each line is to be {\"prompt\": \"a text\"}");

@@ -93,7 +93,7 @@
   X(data_validation, "data.validation", LIST, "", "", "held-out token file(s) for validation") \
   X(data_seed, "data.seed", INT, "1234", "[0,9223372036854775807]", "seed of the order of samples") \
   X(data_tokenizer, "data.tokenizer", ENUM, "bytes", "bytes|gpt2|huggingface", "how text becomes tokens (for generate): bytes; GPT-2's files; a tokenizer.json of Hugging Face (byte-pair encoding)") \
-  X(data_vocab, "data.vocab", STRING, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json") \
+  X(data_vocab, "data.vocab", STRING, "", "", "the tokenizer's file or its folder: tokenizer.json; for gpt2 also vocab.json. A relative name may lie beside this file") \
   X(data_merges, "data.merges", STRING, "", "", "the gpt2 tokenizer's merges.txt; unset: the one beside vocab.json") \
   X(training_steps, "training.steps", INT, "1000", "[1,1e12]", "optimizer steps") \
   X(training_seed, "training.seed", INT, "1", "[0,9223372036854775807]", "seed of initial weights and dropout") \
@@ -122,7 +122,7 @@
   X(checkpoint_interval, "checkpoint.interval", INT, "0", "[0,1e12]", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. 0: no checkpoints") \
   X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
   X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
-  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint: a new run starts with its weights") \
+  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint: a new run starts with its weights. A relative name may lie beside this file") \
   X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked before a checkpoint is used. full: the digest of every byte; read: the digests of what this run reads; sizes: only the files' sizes") \
   X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training continues") \
   X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \

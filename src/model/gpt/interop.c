@@ -55,6 +55,32 @@ static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *config) {
 
 /* ---- config.json ---- */
 
+/* Beside those of any model. check_kind looks at the values of some. */
+static const z3d_known_key known_keys[] = {{"n_layer", Z3D_KEY_ANY},
+                                           {"n_head", Z3D_KEY_ANY},
+                                           {"n_embd", Z3D_KEY_ANY},
+                                           {"n_positions", Z3D_KEY_ANY},
+                                           {"n_ctx", Z3D_KEY_ANY},
+                                           {"vocab_size", Z3D_KEY_ANY},
+                                           {"n_inner", Z3D_KEY_ANY},
+                                           {"activation_function", Z3D_KEY_ANY},
+                                           {"layer_norm_epsilon", Z3D_KEY_ANY},
+                                           {"scale_attn_weights", Z3D_KEY_ANY},
+                                           {"scale_attn_by_inverse_layer_idx", Z3D_KEY_ANY},
+                                           {"reorder_and_upcast_attn", Z3D_KEY_ANY},
+                                           {"tie_word_embeddings", Z3D_KEY_ANY},
+                                           {"attn_pdrop", Z3D_KEY_ANY},
+                                           {"embd_pdrop", Z3D_KEY_ANY},
+                                           {"resid_pdrop", Z3D_KEY_ANY},
+                                           {"n_special", Z3D_KEY_ANY},
+                                           {"predict_special_tokens", Z3D_KEY_ANY},
+                                           {"summary_activation", Z3D_KEY_ANY},
+                                           {"summary_first_dropout", Z3D_KEY_ANY},
+                                           {"summary_proj_to_labels", Z3D_KEY_ANY},
+                                           {"summary_type", Z3D_KEY_ANY},
+                                           {"summary_use_proj", Z3D_KEY_ANY},
+                                           {NULL, Z3D_KEY_ANY}};
+
 /* Keys that are missing have GPT-2's value. */
 static void check_kind(const z3d_json *root, int64_t hidden, z3d_problems *problems) {
     static const struct {
@@ -62,7 +88,6 @@ static void check_kind(const z3d_json *root, int64_t hidden, z3d_problems *probl
         bool wanted;
     } flags[] = {{"scale_attn_weights", true},
                  {"scale_attn_by_inverse_layer_idx", false},
-                 {"add_cross_attention", false},
                  {"tie_word_embeddings", true}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         const z3d_json *m = z3d_json_member(root, flags[i].key);
@@ -86,6 +111,7 @@ static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
     z3d_problems_add(problems, z3d_json_get_int(root, "n_positions", &c->model_seq_length));
     z3d_problems_add(problems, z3d_json_get_int(root, "vocab_size", &c->model_vocab_size));
     check_kind(root, c->model_hidden_size, problems);
+    z3d_check_keys(root, known_keys, z3d_common_keys, problems);
 }
 
 static z3d_status append_config(const z3d_config *c, z3d_string *out) {

@@ -78,108 +78,51 @@ static z3d_status read_shapes(const z3d_shapes *shapes, z3d_config *c) {
                      (long long)llama.num_key_value_heads, (long long)llama.head_dim);
 }
 
-/* ---- config.json: which keys there may be ---- */
+/* ---- config.json: which keys there may be, beside those of any model ---- */
 
-typedef enum rule {
-    ANY,   /* read elsewhere, or without an effect on what the model computes */
-    FALSE, /* or null */
-    ONE,
-    SILU
-} rule;
+static const z3d_known_key known_keys[] = {{"hidden_size", Z3D_KEY_ANY},
+                                           {"num_hidden_layers", Z3D_KEY_ANY},
+                                           {"num_attention_heads", Z3D_KEY_ANY},
+                                           {"num_key_value_heads", Z3D_KEY_ANY},
+                                           {"head_dim", Z3D_KEY_ANY},
+                                           {"intermediate_size", Z3D_KEY_ANY},
+                                           {"vocab_size", Z3D_KEY_ANY},
+                                           {"max_position_embeddings", Z3D_KEY_ANY},
+                                           {"rms_norm_eps", Z3D_KEY_ANY},
+                                           {"rope_theta", Z3D_KEY_ANY},
+                                           {"rope_scaling", Z3D_KEY_ANY},
+                                           {"rope_parameters", Z3D_KEY_ANY},
+                                           {"sliding_window", Z3D_KEY_ANY},
+                                           {"use_sliding_window", Z3D_KEY_ANY},
+                                           {"max_window_layers", Z3D_KEY_ANY},
+                                           {"layer_types", Z3D_KEY_ANY},
+                                           {"tie_word_embeddings", Z3D_KEY_ANY},
+                                           {"attention_bias", Z3D_KEY_ANY},
+                                           {"hidden_act", Z3D_KEY_SILU},
+                                           {"mlp_bias", Z3D_KEY_FALSE},
+                                           {"rope_interleaved", Z3D_KEY_FALSE},
+                                           {"use_mrope", Z3D_KEY_FALSE},
+                                           {"partial_rotary_factor", Z3D_KEY_ONE},
+                                           {"attention_dropout", Z3D_KEY_ANY},
+                                           {"pretraining_tp", Z3D_KEY_ANY},
+                                           {"is_llama_config", Z3D_KEY_ANY},
+                                           {NULL, Z3D_KEY_ANY}};
 
-typedef struct known_key {
-    const char *key;
-    rule rule;
-} known_key;
-
-static const known_key known_keys[] = {{"model_type", ANY},
-                                       {"hidden_size", ANY},
-                                       {"num_hidden_layers", ANY},
-                                       {"num_attention_heads", ANY},
-                                       {"num_key_value_heads", ANY},
-                                       {"head_dim", ANY},
-                                       {"intermediate_size", ANY},
-                                       {"vocab_size", ANY},
-                                       {"max_position_embeddings", ANY},
-                                       {"rms_norm_eps", ANY},
-                                       {"rope_theta", ANY},
-                                       {"rope_scaling", ANY},
-                                       {"rope_parameters", ANY},
-                                       {"sliding_window", ANY},
-                                       {"use_sliding_window", ANY},
-                                       {"max_window_layers", ANY},
-                                       {"layer_types", ANY},
-                                       {"tie_word_embeddings", ANY},
-                                       {"attention_bias", ANY},
-                                       {"hidden_act", SILU},
-                                       {"mlp_bias", FALSE},
-                                       {"rope_interleaved", FALSE},
-                                       {"use_mrope", FALSE},
-                                       {"is_encoder_decoder", FALSE},
-                                       {"add_cross_attention", FALSE},
-                                       {"partial_rotary_factor", ONE},
-                                       {"architectures", ANY},
-                                       {"attention_dropout", ANY},
-                                       {"dtype", ANY},
-                                       {"torch_dtype", ANY},
-                                       {"use_cache", ANY},
-                                       {"initializer_range", ANY},
-                                       {"pretraining_tp", ANY},
-                                       {"is_llama_config", ANY},
-                                       {"id2label", ANY},
-                                       {"label2id", ANY},
-                                       {"problem_type", ANY},
-                                       {"return_dict", ANY},
-                                       {"output_attentions", ANY},
-                                       {"output_hidden_states", ANY},
-                                       {"chunk_size_feed_forward", ANY},
-                                       {"is_decoder", ANY}};
-
-static const known_key rope_keys[] = {{"rope_type", ANY},
-                                      {"type", ANY},
-                                      {"rope_theta", ANY},
-                                      {"factor", ANY},
-                                      {"original_max_position_embeddings", ANY},
-                                      {"low_freq_factor", ANY},
-                                      {"high_freq_factor", ANY},
-                                      {"beta_fast", ANY},
-                                      {"beta_slow", ANY},
-                                      {"attention_factor", ANY},
-                                      {"mscale", ANY},
-                                      {"mscale_all_dim", ANY},
-                                      {"finetuned", ANY},
-                                      {"partial_rotary_factor", ONE}};
-
-static bool is_harmless(const char *key) {
-    return *key == '_' || strncmp(key, "transformers", 12) == 0 ||
-           strncmp(key, "unsloth", 7) == 0 || z3d_ends_with(key, "_token_id");
-}
-
-static z3d_status check_known(const z3d_json *m, rule rule) {
-    if (rule == FALSE && !(m->type == Z3D_JSON_BOOL && !m->truth))
-        return z3d_refuse_member(m, "false");
-    if (rule == ONE && !z3d_json_is_number(m, 1)) return z3d_refuse_member(m, "1");
-    if (rule == SILU && !z3d_json_is_text(m, "silu")) return z3d_refuse_member(m, "silu");
-    return Z3D_OK;
-}
-
-/* Nobody knows what a key that is not in the list changes. One that is null changes nothing. */
-static void check_keys(const z3d_json *object, const known_key *known, size_t count,
-                       z3d_problems *problems) {
-    char shown[Z3D_SHOWN + 1];
-    for (const z3d_json *m = object->first; m; m = m->next) {
-        size_t i = 0;
-        if (m->type == Z3D_JSON_NULL || is_harmless(m->key)) continue;
-        while (i < count && strcmp(known[i].key, m->key) != 0) i++;
-        z3d_problems_add(
-            problems,
-            i < count ? check_known(m, known[i].rule)
-                      : Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                                  "%s: this key is not known; if it does not change what the model "
-                                  "computes, take it out of the file",
-                                  z3d_shown(m->key, shown)));
-    }
-}
+static const z3d_known_key rope_keys[] = {{"rope_type", Z3D_KEY_ANY},
+                                          {"type", Z3D_KEY_ANY},
+                                          {"rope_theta", Z3D_KEY_ANY},
+                                          {"factor", Z3D_KEY_ANY},
+                                          {"original_max_position_embeddings", Z3D_KEY_ANY},
+                                          {"low_freq_factor", Z3D_KEY_ANY},
+                                          {"high_freq_factor", Z3D_KEY_ANY},
+                                          {"beta_fast", Z3D_KEY_ANY},
+                                          {"beta_slow", Z3D_KEY_ANY},
+                                          {"attention_factor", Z3D_KEY_ANY},
+                                          {"mscale", Z3D_KEY_ANY},
+                                          {"mscale_all_dim", Z3D_KEY_ANY},
+                                          {"finetuned", Z3D_KEY_ANY},
+                                          {"partial_rotary_factor", Z3D_KEY_ONE},
+                                          {NULL, Z3D_KEY_ANY}};
 
 /* ---- config.json: values ---- */
 
@@ -327,12 +270,20 @@ static void read_rope(const reader *r, z3d_config *c) {
     }
     read_float(r, rope, "rope_theta", c->model_rope_theta, &c->model_rope_theta);
     z3d_problems inside = {.where = rope->key};
-    check_keys(rope, rope_keys, sizeof rope_keys / sizeof *rope_keys, &inside);
+    z3d_check_keys(rope, rope_keys, NULL, &inside);
     read_scaling(&(reader){r->root, &inside}, rope, c);
     z3d_problems_add(r->problems, z3d_problems_end(&inside));
 }
 
 /* ---- config.json: all of it ---- */
+
+/* Without a head_dim the heads share the width. */
+static z3d_status check_heads(const z3d_config *c) {
+    const int64_t hidden = c->model_hidden_size, heads = c->model_num_attention_heads;
+    if (c->model_head_dim != Z3D_AUTO || heads < 1 || hidden % heads == 0) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "num_attention_heads: %lld does not divide hidden_size %lld",
+                     (long long)heads, (long long)hidden);
+}
 
 static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
     const reader r = {root, problems};
@@ -351,15 +302,17 @@ static void read(const z3d_json *root, z3d_config *c, z3d_problems *problems) {
              &c->model_num_key_value_heads);
     read_int(&r, root, "head_dim", z3d_json_member(root, "head_dim") ? Z3D_AUTO : family->head_dim,
              &c->model_head_dim);
+    z3d_problems_add(problems, check_heads(c));
     read_float(&r, root, "rms_norm_eps", 1e-6, &c->model_rms_norm_eps);
     c->model_tie_word_embeddings = read_bool(&r, "tie_word_embeddings", false);
     c->model_attention_bias = family->attention_bias;
     c->model_qk_norm = family->qk_norm;
     /* Llama's and Qwen3's own key means a bias of attention's output, too. */
-    if (bias && !family->attention_bias) z3d_problems_add(problems, check_known(bias, FALSE));
+    if (bias && !family->attention_bias)
+        z3d_problems_add(problems, z3d_check_key(bias, Z3D_KEY_FALSE));
     read_window(&r, family, c);
     read_rope(&r, c);
-    check_keys(root, known_keys, sizeof known_keys / sizeof *known_keys, problems);
+    z3d_check_keys(root, known_keys, z3d_common_keys, problems);
 }
 
 /* ---- writing config.json ---- */

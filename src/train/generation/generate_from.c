@@ -71,13 +71,10 @@ static z3d_status fit_sizes(z3d_config *config, int ranks, char *const *assignme
     return Z3D_OK;
 }
 
-/* An imported model that was moved has its tokenizer beside it, not where its configuration says.
- */
+/* An imported model has its tokenizer beside it: a copy its own. */
 static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
     z3d_string beside = {0}, assignment = {0};
-    if (config->data_tokenizer == Z3D_TOKENIZER_BYTES || !*config->data_vocab ||
-        access(config->data_vocab, F_OK) == 0)
-        return Z3D_OK;
+    if (config->data_tokenizer == Z3D_TOKENIZER_BYTES || !*config->data_vocab) return Z3D_OK;
     z3d_string_append(&beside, "%s/../tokenizer", folder);
     z3d_status status = Z3D_OK;
     if (beside.text && access(beside.text, F_OK) == 0) {
@@ -142,6 +139,10 @@ static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *r
     *empty = false;
     if (request->prompts && given)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "generate.prompt and --prompts: give one of them");
+    if (!request->prompts && config->generate_batch != Z3D_AUTO &&
+        is_assigned(request->assignments, request->count, "generate.batch"))
+        return z3d_config_error(config, "generate.batch",
+                                "one prompt has no batch; leave it out, or give --prompts FILE");
     if (has_text(config)) return Z3D_OK;
     *empty = given;
     if (given || request->prompts)

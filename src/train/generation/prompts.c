@@ -94,11 +94,21 @@ static z3d_status take_number(const z3d_json_lines *lines, const char *key, int6
     return Z3D_OK;
 }
 
+/* Readers of JSON take the last of two; a line of data with two is a mistake. */
+static z3d_status check_once(const z3d_json_lines *lines, const char *key) {
+    int count = 0;
+    for (const z3d_json *m = lines->object->first; m; m = m->next) count += !strcmp(m->key, key);
+    if (count < 2) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: %s: this line has the key twice", lines->path,
+                     (long long)lines->line, key);
+}
+
 static z3d_status take_line(const z3d_json_lines *lines, const char *text, size_t length,
                             z3d_tokenizer *tokenizer, const z3d_prompt_defaults *defaults,
                             z3d_prompt *prompt, z3d_string *head) {
     int64_t seed = -1;
     prompt->tokens = defaults->tokens;
+    Z3D_TRY(check_once(lines, "prompt"));
     Z3D_TRY(take_number(lines, "tokens", 1, MOST_TOKENS, &prompt->tokens));
     Z3D_TRY(take_number(lines, "seed", 0, INT64_MAX, &seed));
     prompt->seed = seed >= 0 ? (uint64_t)seed : defaults->seed;

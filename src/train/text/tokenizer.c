@@ -213,3 +213,16 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size
     out->id[out->count++] = tokenizer->end_of_text;
     return Z3D_OK;
 }
+
+z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size) {
+    z3d_tokenizer *t;
+    Z3D_TRY(z3d_tokenizer_create(kind, vocab, NULL, &t));
+    z3d_status status =
+        vocab_size >= t->vocab_size
+            ? Z3D_OK
+            : Z3D_ERROR(Z3D_ERR_CONFIG,
+                        "%s: vocab_size %lld is too small: the %s tokenizer has %d tokens", vocab,
+                        (long long)vocab_size, t->ops->name, t->vocab_size);
+    z3d_tokenizer_destroy(t);
+    return status;
+}

@@ -1,0 +1,112 @@
+/* The optimizer's step beside a copy of memory: optimizer [threads] [rounds] [fp32|bf16]. AdamW
+ * reads gradients, master copy, momentum and variance and writes the last three, in bf16 also
+ * parameters, of 32 M elements; the copy moves as many bytes. They take turns; the ratio is the
+ * median over the rounds. This is what the host does for offloaded optimizer states. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "src/base/base.h"
+#include "src/device/device.h"
+
+enum { ELEMENTS = 32 << 20, MOST_ROUNDS = 64, ARRAYS = 5 };
+
+struct bench {
+    z3d_device *device;
+    int threads, rounds;
+    z3d_dtype dtype;
+    float *array[ARRAYS]; /* master, momentum, variance, gradient, parameter */
+    z3d_step_state *state;
+};
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+    qsort(values, (size_t)count, sizeof *values, by_value);
+    return values[count / 2];
+}
+
+static int64_t bytes_moved(const struct bench *b) {
+    const int64_t narrow = (int64_t)z3d_dtype_size(b->dtype);
+    return (int64_t)ELEMENTS * (6 * 4 + narrow + (b->dtype == Z3D_F32 ? 0 : narrow));
+}
+
+static z3d_status step(struct bench *b) {
+    const z3d_kernel kernel = {
+        .kind = Z3D_KERNEL_adamw,
+        .as.adamw = {
+            .master = b->array[0],
+            .momentum = b->array[1],
+            .variance = b->array[2],
+            .gradient = b->array[3],
+            .parameter = b->dtype == Z3D_F32 ? NULL : b->array[4],
+            .count = ELEMENTS,
+            .decayed = ELEMENTS,
+            .dtype = b->dtype,
+            .gradient_dtype = b->dtype,
+            .constants = {.beta1 = 0.9f, .beta2 = 0.95f, .epsilon = 1e-8f, .weight_decay = 0.1f},
+            .state = b->state}};
+    return z3d_launch(b->device, &kernel);
+}
+
+/* From one half of the arrays to the other, each thread a part of its own; reading and writing
+ * count. */
+static void copy(struct bench *b) {
+    const int64_t half = bytes_moved(b) / 2, one = (int64_t)ELEMENTS * 4;
+#pragma omp parallel num_threads(b->threads)
+    for (int64_t done = 0, k = 0; done < half; done += one, k++) {
+        const int64_t part = half - done < one ? half - done : one;
+#pragma omp for schedule(static) nowait
+        for (int64_t at = 0; at < part; at += 1 << 20)
+            memcpy((char *)b->array[2 * k % 4 + 1] + at, (char *)b->array[2 * k % 4] + at,
+                   (size_t)(part - at < 1 << 20 ? part - at : 1 << 20));
+    }
+}
+
+static z3d_status measure(struct bench *b) {
+    double ratio[MOST_ROUNDS], seconds[MOST_ROUNDS];
+    for (int k = -1; k < b->rounds; k++) {
+        double begin = z3d_now();
+        Z3D_TRY(step(b));
+        const double mine = z3d_now() - begin;
+        begin = z3d_now();
+        copy(b);
+        const double copied = z3d_now() - begin;
+        if (k >= 0) seconds[k] = mine, ratio[k] = copied / mine;
+    }
+    const double best = median(seconds, b->rounds);
+    printf("adamw %s threads %d: %.3f ns an element, %.1f GB/s, copy / this %.2f\n",
+           z3d_dtype_name(b->dtype), b->threads, 1e9 * best / ELEMENTS,
+           1e-9 * (double)bytes_moved(b) / best, median(ratio, b->rounds));
+    return Z3D_OK;
+}
+
+static z3d_status run(struct bench *b) {
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = b->threads},
+                              &b->device));
+    b->threads = z3d_device_threads(b->device);
+    for (int i = 0; i < ARRAYS; i++) {
+        Z3D_TRY(z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, (int64_t)ELEMENTS * 4,
+                                 (void **)&b->array[i]));
+        memset(b->array[i], 0, (size_t)ELEMENTS * 4);
+    }
+    Z3D_TRY(z3d_device_alloc(b->device, Z3D_SPACE_DEVICE, sizeof *b->state, (void **)&b->state));
+    *b->state = (z3d_step_state){
+        .optimizer_step = 1, .learning_rate = 1e-4f, .gradient_factor = 1, .loss_scale = 1};
+    return measure(b);
+}
+
+int main(int argc, char **argv) {
+    static struct bench b = {.rounds = 9, .dtype = Z3D_F32};
+    if (argc > 1) b.threads = atoi(argv[1]);
+    if (argc > 2) b.rounds = atoi(argv[2]);
+    if (argc > 3 && strcmp(argv[3], "bf16") == 0) b.dtype = Z3D_BF16;
+    if (b.rounds < 1 || b.rounds > MOST_ROUNDS) b.rounds = 9;
+    z3d_status status = run(&b);
+    if (status != Z3D_OK) fprintf(stderr, "%s\n", z3d_error_message());
+    z3d_device_destroy(b.device);
+    return status == Z3D_OK ? 0 : 1;
+}
