@@ -14,9 +14,9 @@
 /* ---- Hugging Face ---- */
 
 /* "50256", or null. */
-static void append_id(z3d_string *text, const char *key, int64_t id) {
-    z3d_string_append(text, "  \"%s\": ", key);
-    z3d_string_append(text, id < 0 ? "null,\n" : "%lld,\n", (long long)id);
+static const char *id_text(int64_t id, char out[32]) {
+    snprintf(out, 32, id < 0 ? "null" : "%lld", (long long)id);
+    return out;
 }
 
 static z3d_status write_config(const z3d_model_type *type, const z3d_config *config,
@@ -27,11 +27,16 @@ static z3d_status write_config(const z3d_model_type *type, const z3d_config *con
     /* Left out, transformers takes ids of its own. */
     int64_t standard = type->interop->end_of_text;
     z3d_string text = {0};
+    char id[32];
     if (standard >= config->model_vocab_size) standard = -1;
     z3d_string_append(&text, "{\n");
     z3d_status status = type->interop->append_config(config, &text);
-    append_id(&text, "bos_token_id", tokenizer->known ? tokenizer->bos : standard);
-    append_id(&text, "eos_token_id", tokenizer->known ? tokenizer->eos : standard);
+    bool listed = tokenizer->known && tokenizer->eos >= 0;
+    z3d_string_append(&text, "  \"bos_token_id\": %s,\n",
+                      id_text(tokenizer->known ? tokenizer->bos : standard, id));
+    z3d_string_append(&text, "  \"eos_token_id\": %s,\n",
+                      listed ? tokenizer->ends.text
+                             : id_text(tokenizer->known ? -1 : standard, id));
     z3d_string_append(&text, "  \"torch_dtype\": \"%s\"\n}\n", types[dtype]);
     if (status == Z3D_OK && text.failed)
         status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for config.json");

@@ -10,6 +10,7 @@
 static const char config_file[] = "config.yaml";
 
 #define TOKENIZER_FOLDER "tokenizer"
+#define FIRST_STEP "step-00000000" /* z3d_checkpoint_path's, of step 0 */
 
 /* ---- the configuration ---- */
 
@@ -123,10 +124,19 @@ static z3d_status write_checkpoint(z3d_interop *f, z3d_manifest *m, z3d_image *i
     return status;
 }
 
-/* What a run that goes on from the model begins with: the configuration, as a file. */
-static z3d_status write_config(const z3d_manifest *m, const char *dir) {
-    const char *text = m->info.config;
-    return z3d_io_write_file(NULL, dir, config_file, text, (int64_t)strlen(text));
+/* What a run that goes on from the model begins with: its weights, and values for fine-tuning. */
+static z3d_status write_config(z3d_config *config, const char *dir) {
+    static const char *const values[] = {"checkpoint.init_from=" FIRST_STEP, /* beside it */
+                                         "optimizer.params.lr=5e-5", "gradient_clipping=1"};
+    z3d_string text = {0};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        Z3D_TRY(z3d_config_override(config, values[i]));
+    z3d_config_write(config, &text);
+    z3d_status status =
+        text.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the configuration's text")
+                    : z3d_io_write_file(NULL, dir, config_file, text.text, (int64_t)text.length);
+    z3d_string_free(&text);
+    return status;
 }
 
 static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const char *folder) {
@@ -135,7 +145,7 @@ static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const 
     z3d_status status = describe(import, f, &m);
     if (status == Z3D_OK) status = make_image(f, &m, &image);
     if (status == Z3D_OK) status = write_checkpoint(f, &m, &image, import->to, folder);
-    if (status == Z3D_OK) status = write_config(&m, import->to);
+    if (status == Z3D_OK) status = write_config(f->config, import->to);
     z3d_image_free(&image);
     z3d_manifest_free(&m);
     return status;

@@ -85,6 +85,7 @@ typedef struct z3d_tokenizer_files {
     bool known;                           /* vocab.json and merges.txt, or tokenizer.json */
     int64_t end, bos, eos; /* ids; -1: unknown. end: of <|endoftext|>; where config.json says no
                               other, bos and eos are that too. Of a list, the first */
+    z3d_string ends;       /* eos as JSON: "2", of a list "[2, 5]"; no text: unknown */
 } z3d_tokenizer_files;
 
 /* Zero-initialise before; free also after a failure. `vocab`: vocab.json, tokenizer.json, or a

@@ -5,10 +5,22 @@
 
 #include "checkpoint/interop.h"
 
+/* "owner/name" may be meant as Hugging Face's hub has it. */
+static z3d_status refuse_path(const char *from, int error) {
+    const char *slash = strchr(from, '/');
+    bool name = slash && slash != from && slash[1] && !strchr(slash + 1, '/') && *from != '.';
+    if (error == ENOENT && name)
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s: no such folder; a model of Hugging Face's hub is to be downloaded "
+                         "first: hf download %s --local-dir FOLDER, then import FOLDER",
+                         from, from);
+    return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(error));
+}
+
 z3d_status z3d_interop_open(const char *from, z3d_interop *f) {
     struct stat info;
     *f = (z3d_interop){0};
-    if (stat(from, &info) != 0) return Z3D_ERROR(Z3D_ERR_IO, "%s: %s", from, strerror(errno));
+    if (stat(from, &info) != 0) return refuse_path(from, errno);
     f->path = strdup(from);
     if (!f->path) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
     Z3D_TRY(z3d_config_create(&f->config));

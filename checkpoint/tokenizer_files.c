@@ -76,16 +76,32 @@ static int64_t id_of(const z3d_json *config, const char *key) {
     return z3d_json_int(m, &id) ? id : -1;
 }
 
+/* named: config.json's, a list stays one; NULL: eos alone. */
+static void set_ends(z3d_tokenizer_files *files, const z3d_json *named) {
+    int count = 0;
+    int64_t id;
+    z3d_string_clear(&files->ends);
+    const z3d_json *first = named && named->type == Z3D_JSON_ARRAY ? named->first : NULL;
+    for (const z3d_json *m = first; m; m = m->next)
+        if (z3d_json_int(m, &id))
+            z3d_string_append(&files->ends, "%s%lld", count++ ? ", " : "[", (long long)id);
+    if (count)
+        z3d_string_append(&files->ends, "]");
+    else if (files->eos >= 0)
+        z3d_string_append(&files->ends, "%lld", (long long)files->eos);
+}
+
 static z3d_status find_ids(z3d_tokenizer_files *files) {
     z3d_json *config;
     Z3D_TRY(find_end(files));
     Z3D_TRY(parse(files, Z3D_FILE_CONFIG, &config));
     files->bos = id_of(config, "bos_token_id");
     files->eos = id_of(config, "eos_token_id");
-    z3d_json_free(config);
     if (files->bos < 0) files->bos = files->end;
     if (files->eos < 0) files->eos = files->end;
-    return Z3D_OK;
+    set_ends(files, z3d_json_member(config, "eos_token_id"));
+    z3d_json_free(config);
+    return files->ends.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for eos_token_id") : Z3D_OK;
 }
 
 static bool is_folder(const char *path) {
@@ -141,6 +157,7 @@ void z3d_tokenizer_files_of_bytes(z3d_tokenizer_files *out) {
     z3d_string_append(&out->text[Z3D_FILE_MERGES], "#version: 0.2\n");
     out->known = true;
     out->end = out->bos = out->eos = 256;
+    set_ends(out, NULL);
 }
 
 static z3d_status append_merges(const z3d_string *merges, z3d_string *out) {
@@ -241,8 +258,8 @@ z3d_status z3d_tokenizer_files_complete(z3d_tokenizer_files *files, int64_t posi
     Z3D_TRY(make_tokenizer(files));
     Z3D_TRY(make_configs(files, positions));
     if (!generation->text && files->bos >= 0 && files->eos >= 0)
-        z3d_string_append(generation, "{\n  \"bos_token_id\": %lld,\n  \"eos_token_id\": %lld\n}\n",
-                          (long long)files->bos, (long long)files->eos);
+        z3d_string_append(generation, "{\n  \"bos_token_id\": %lld,\n  \"eos_token_id\": %s\n}\n",
+                          (long long)files->bos, files->ends.text);
     for (int i = 0; i < Z3D_TOKENIZER_FILES; i++)
         if (files->text[i].failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for %s", names[i]);
     return Z3D_OK;
@@ -261,5 +278,6 @@ z3d_status z3d_tokenizer_files_write(const z3d_tokenizer_files *files, bool conf
 
 void z3d_tokenizer_files_free(z3d_tokenizer_files *files) {
     for (int i = 0; i < Z3D_TOKENIZER_FILES; i++) z3d_string_free(&files->text[i]);
+    z3d_string_free(&files->ends);
     *files = (z3d_tokenizer_files){0};
 }

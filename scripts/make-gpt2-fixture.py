@@ -172,12 +172,12 @@ def write_logits(model, ids):
 
 
 def write_greedy(model, reference):
-    ids = [reference.end, *reference.encode(PROMPT.encode())]
+    ids = reference.encode(PROMPT.encode())
     with torch.no_grad():
         for _ in range(TOKENS):
             ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
-    assert len(ids) <= 32 and reference.end not in ids[1:]
-    (OUT / "greedy.txt").write_text(reference.fast.decode(ids[1:]) + "\n")
+    assert len(ids) <= 32 and reference.end not in ids
+    (OUT / "greedy.txt").write_text(reference.fast.decode(ids) + "\n")
 
 
 def llmc(model, version):

@@ -116,7 +116,8 @@ void z3d_config_destroy(z3d_config *config);
  * keys, keys set twice, wrong types, values out of range, tabs, anchors: one line for each error,
  * "file:line:column: what is wrong; what would be right". Safe for any bytes. Errors stay with the
  * configuration: after one, continue with overrides and z3d_config_check, whose message has all
- * lines. Of a file data.vocab and data.merges become whole paths where they lie beside it. */
+ * lines. Of a file data.vocab, data.merges and checkpoint.init_from become whole paths where they
+ * lie beside it. */
 z3d_status z3d_config_read_file(z3d_config *config, const char *path);
 z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t length,
                                 const char *name);
@@ -138,6 +139,7 @@ typedef struct z3d_config_judge {
     /* The value of `cause` leaves this key without effect, "with model.type gpt2": that is an error
      * if the key is set to what is not its default. */
     void (*idle)(void *context, const char *key, const char *cause, const char *because);
+    int ranks; /* of the run; 0: not known */
 } z3d_config_judge;
 
 /* The models' rules for their keys (src/model/model.h has this program's). */
@@ -154,6 +156,8 @@ typedef struct z3d_config_rules {
 z3d_status z3d_config_check(z3d_config *config, const z3d_config_rules *rules);
 /* Ranks that hold one copy of the model: the product of Z3D_CONFIG_AXES; INT64_MAX: too many. */
 int64_t z3d_config_model_ranks(const z3d_config *config);
+/* Whether the learning-rate schedule has an end, scheduler.params.total_num_steps. */
+bool z3d_config_decays(const z3d_config *config);
 /* The schedule of the pipeline, never AUTO; the number of its chunks. */
 z3d_pipeline_schedule z3d_config_pipeline_schedule(const z3d_config *config);
 int64_t z3d_config_chunks(const z3d_config *config);

@@ -2,9 +2,11 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "checkpoint/checkpoint.h"
 #include "src/cli/cli.h"
+#include "src/model/model.h"
 #include "src/train/tokenizer.h"
 
 static const char help[] =
@@ -25,8 +27,8 @@ static const char help[] =
     "           GPT-2, llm.c's checkpoint as the file TO\n"
     "  import   makes a checkpoint in the new folder DIR from a model of Hugging Face (FROM is\n"
     "           its folder: GPT-2, Llama, Mistral, Qwen2, Qwen3, SmolLM) or llm.c's GPT-2 (FROM\n"
-    "           is its file), and DIR/config.yaml, its configuration. Use it to generate text,\n"
-    "           or to start a run: zero3d train DIR/config.yaml checkpoint.init_from=DIR ...\n"
+    "           is its file), and DIR/config.yaml, a run that begins with its weights. Use it to\n"
+    "           generate text, or to train: zero3d train DIR/config.yaml data.train=...\n"
     "\n"
     "  --format FORMAT   huggingface (default) or llm.c\n"
     "  --dtype TYPE      fp32 (default), bf16, or for huggingface fp16\n"
@@ -354,6 +356,64 @@ static z3d_status export(request *r) {
     return status;
 }
 
+/* "qwen3", as Hugging Face's config.json would say it. */
+static z3d_status append_family(const z3d_config *config, z3d_string *out) {
+    static const char key[] = "\"model_type\": \"";
+    const z3d_model_type *type;
+    z3d_string json = {0};
+    Z3D_TRY(z3d_model_type_of(config, &type));
+    z3d_status status = type->interop->append_config(config, &json);
+    const char *name = status == Z3D_OK && json.text ? strstr(json.text, key) : NULL;
+    if (name) name += sizeof key - 1;
+    z3d_string_append(out, "%.*s", name ? (int)strcspn(name, "\"") : 0, name ? name : "");
+    z3d_string_free(&json);
+    return status;
+}
+
+static z3d_status append_tokenizer(const z3d_config *config, const char *dir, z3d_string *out) {
+    z3d_string path = {0};
+    z3d_tokenizer *tokenizer = NULL;
+    z3d_status status = Z3D_OK;
+    z3d_string_append(&path, "%s/tokenizer", dir);
+    if (path.failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
+    const bool there = access(path.text, F_OK) == 0;
+    if (there)
+        status = z3d_tokenizer_create((z3d_tokenizer_kind)config->data_tokenizer, path.text, NULL,
+                                      &tokenizer);
+    if (tokenizer)
+        z3d_string_append(out, "%s of %d ids", tokenizer->ops->name, (int)tokenizer->vocab_size);
+    else
+        z3d_string_append(out, there ? "cannot be used: %s" : "none (--vocab PATH gives one)",
+                          z3d_error_message());
+    z3d_tokenizer_destroy(tokenizer);
+    z3d_string_free(&path);
+    return status == Z3D_ERR_MEMORY ? status : Z3D_OK;
+}
+
+/* What was imported, and what to do with it. */
+static z3d_status describe_import(const char *folder, const char *dir, z3d_string *text) {
+    z3d_checkpoint *c;
+    z3d_config *config = NULL;
+    z3d_model_sizes sizes;
+    char number[32];
+    Z3D_TRY(z3d_checkpoint_open(folder, &c));
+    const char *saved = z3d_checkpoint_get_info(c)->config;
+    z3d_status status = z3d_config_create(&config);
+    if (status == Z3D_OK)
+        status = z3d_config_read_text(config, saved, strlen(saved), "the model's configuration");
+    if (status == Z3D_OK) status = append_family(config, text);
+    if (status == Z3D_OK) status = z3d_model_sizes_of(config, &sizes);
+    if (status == Z3D_OK) {
+        z3d_string_append(text, ": %s parameters, tokenizer ",
+                          z3d_format_count((double)sizes.parameters, number, sizeof number));
+        status = append_tokenizer(config, dir, text);
+        z3d_string_append(text, "; next: zero3d generate %s --prompt TEXT\n", dir);
+    }
+    z3d_config_destroy(config);
+    z3d_checkpoint_close(c);
+    return status;
+}
+
 static z3d_status import(request *r) {
     char *folder;
     z3d_import what = {.from = r->arguments[0],
@@ -365,6 +425,7 @@ static z3d_status import(request *r) {
     if (r->merges && !r->vocab) return Z3D_ERROR(Z3D_ERR_USAGE, "--merges needs --vocab");
     z3d_status status = z3d_checkpoint_import(&what, &folder);
     if (status == Z3D_OK) z3d_string_append(r->text, "written to %s\n", folder);
+    if (status == Z3D_OK) status = describe_import(folder, what.to, r->text);
     free(folder);
     return status;
 }
@@ -379,12 +440,12 @@ static const struct {
              {"export", 2, true, true, export},   {"import", 2, false, true, import}};
 
 static z3d_status run_tool(int argc, char **argv, request *r) {
-    const cli_option options[] = {{"format", &r->format, NULL},
-                                  {"dtype", &r->dtype, NULL},
-                                  {"vocab", &r->vocab, NULL},
-                                  {"merges", &r->merges, NULL},
-                                  {"max-shard-size", &r->max_shard, NULL},
-                                  {NULL, NULL, NULL}};
+    const cli_option options[] = {{"format", &r->format, NULL, NULL},
+                                  {"dtype", &r->dtype, NULL, NULL},
+                                  {"vocab", &r->vocab, NULL, NULL},
+                                  {"merges", &r->merges, NULL, NULL},
+                                  {"max-shard-size", &r->max_shard, NULL, NULL},
+                                  {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     for (size_t i = 0; count > 0 && i < sizeof tools / sizeof *tools; i++) {

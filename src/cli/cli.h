@@ -30,13 +30,23 @@ extern const cli_command cli_train, cli_plan, cli_reproduce, cli_data, cli_check
 /* All commands in the order of the help text; ends with NULL. */
 extern const cli_command *const cli_commands[];
 
-/* One option of a command: "--name VALUE" (or "--name=VALUE") when `value` is not NULL, else
- * "--name", which sets *flag. With both, "--name" may have no value; its value is a picture's file,
- * an argument that ends in .svg. */
+enum { CLI_MAX_VALUES = 32 };
+
+/* The values of an option that may be given several times, in order. */
+typedef struct cli_values {
+    const char *value[CLI_MAX_VALUES];
+    int count;
+} cli_values;
+
+/* One option of a command: "--name VALUE" (or "--name=VALUE") when `value` or `values` is not NULL,
+ * else "--name", which sets *flag. Given again, `value` is the last, `values` has all. With value
+ * and flag, "--name" may have no value; its value is a picture's file, an argument that ends in
+ * .svg. */
 typedef struct cli_option {
     const char *name; /* without dashes; NULL ends a list */
     const char **value;
     bool *flag;
+    cli_values *values;
 } cli_option;
 
 /* Removes the options from argv[1..] and leaves the other arguments there, in order: argv[1 ..

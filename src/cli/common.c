@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "parallel/parallel.h"
 #include "src/cli/cli.h"
@@ -57,6 +58,19 @@ static bool is_picture(const char *argument) {
     return length > 4 && strcmp(argument + length - 4, ".svg") == 0 && !strchr(argument, '=');
 }
 
+static z3d_status store(const cli_option *option, const char *value) {
+    cli_values *all = option->values;
+    if (!all) {
+        *option->value = value;
+        return Z3D_OK;
+    }
+    if (all->count == CLI_MAX_VALUES)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "option --%s is given more than %d times", option->name,
+                         CLI_MAX_VALUES);
+    all->value[all->count++] = value;
+    return Z3D_OK;
+}
+
 /* argv[*i] is "--something": stores it and moves *i past its value. */
 static z3d_status take_option(int argc, char **argv, int *i, const cli_option *options) {
     const char *name = argv[*i] + 2, *equals = strchr(name, '=');
@@ -73,11 +87,11 @@ static z3d_status take_option(int argc, char **argv, int *i, const cli_option *o
         if (equals) return Z3D_ERROR(Z3D_ERR_USAGE, "option --%s takes no value", option->name);
         *option->flag = true;
     } else if (equals) {
-        *option->value = equals + 1;
+        return store(option, equals + 1);
     } else {
         if (*i + 1 >= argc)
             return Z3D_ERROR(Z3D_ERR_USAGE, "option --%s needs a value", option->name);
-        *option->value = argv[++*i];
+        return store(option, argv[++*i]);
     }
     return Z3D_OK;
 }
@@ -113,6 +127,11 @@ z3d_status cli_read_config_for(int count, char **arguments, int ranks, z3d_confi
                 Z3D_ERR_USAGE,
                 "'%s' is not key=value (usage: one configuration file, then key=value arguments)",
                 arguments[i]);
+    struct stat info;
+    if (stat(arguments[0], &info) == 0 && S_ISDIR(info.st_mode))
+        return Z3D_ERROR(Z3D_ERR_IO,
+                         "%s is a folder; a configuration is a file: write %s/config.yaml",
+                         arguments[0], arguments[0]);
     z3d_config *config;
     Z3D_TRY(z3d_config_create(&config));
     int data;

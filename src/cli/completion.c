@@ -60,7 +60,7 @@ static const char script_tail[] =
     "complete -F _zero3d zero3d\n";
 
 static int run(int argc, char **argv) {
-    const cli_option options[] = {{NULL, NULL, NULL}};
+    const cli_option options[] = {{NULL, NULL, NULL, NULL}};
     int count;
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && (count != 1 || strcmp(argv[1], "bash") != 0))

@@ -64,11 +64,11 @@ static int convert(const char *deepspeed, const char *megatron) {
 static int run(int argc, char **argv) {
     bool markdown = false, keys = false;
     const char *deepspeed = NULL, *megatron = NULL;
-    const cli_option options[] = {{"markdown", NULL, &markdown},
-                                  {"keys", NULL, &keys},
-                                  {"from-deepspeed", &deepspeed, NULL},
-                                  {"from-megatron", &megatron, NULL},
-                                  {NULL, NULL, NULL}};
+    const cli_option options[] = {{"markdown", NULL, &markdown, NULL},
+                                  {"keys", NULL, &keys, NULL},
+                                  {"from-deepspeed", &deepspeed, NULL, NULL},
+                                  {"from-megatron", &megatron, NULL, NULL},
+                                  {NULL, NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);

@@ -109,16 +109,16 @@ static z3d_status tokenize(int argc, char **argv, z3d_string *text) {
     meter.next = meter.terminal ? 2 : 10;
     z3d_tokenize_options tokenize = {.progress = show_progress, .context = &meter};
     z3d_tokenize_result result;
-    const cli_option options[] = {{"output", &tokenize.output_train, NULL},
-                                  {"validation", &tokenize.output_validation, NULL},
-                                  {"fraction", &fraction, NULL},
-                                  {"split", &split, NULL},
-                                  {"limit", &limit, NULL},
-                                  {"json-key", &tokenize.json_key, NULL},
-                                  {"tokenizer", &tokenizer, NULL},
-                                  {"vocab", &vocab, NULL},
-                                  {"merges", &merges, NULL},
-                                  {NULL, NULL, NULL}};
+    const cli_option options[] = {{"output", &tokenize.output_train, NULL, NULL},
+                                  {"validation", &tokenize.output_validation, NULL, NULL},
+                                  {"fraction", &fraction, NULL, NULL},
+                                  {"split", &split, NULL, NULL},
+                                  {"limit", &limit, NULL, NULL},
+                                  {"json-key", &tokenize.json_key, NULL, NULL},
+                                  {"tokenizer", &tokenizer, NULL, NULL},
+                                  {"vocab", &vocab, NULL, NULL},
+                                  {"merges", &merges, NULL, NULL},
+                                  {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1 || strcmp(argv[1], "tokenize") != 0)

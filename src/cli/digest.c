@@ -83,7 +83,7 @@ static z3d_status compare(reader *a, reader *b, z3d_string *text, bool *equal) {
 }
 
 static int run(int argc, char **argv) {
-    const cli_option options[] = {{NULL, NULL, NULL}};
+    const cli_option options[] = {{NULL, NULL, NULL, NULL}};
     int count, code;
     bool equal = false;
     reader a = {0}, b = {0};

@@ -141,7 +141,7 @@ static z3d_status describe_machine(const char *path, z3d_string *out) {
 
 static int run(int argc, char **argv) {
     const char *path = NULL;
-    const cli_option options[] = {{"measure", &path, NULL}, {NULL, NULL, NULL}};
+    const cli_option options[] = {{"measure", &path, NULL, NULL}, {NULL, NULL, NULL, NULL}};
     int count;
     z3d_string text = {0};
     z3d_status status = cli_parse(argc, argv, options, &count);

@@ -32,7 +32,7 @@ static const char help[] =
     "  --top-p P            sample from the most likely tokens whose probabilities add up\n"
     "                       to P; 1: from all\n"
     "  --repetition-penalty R  makes tokens of the text less likely; 1: none\n"
-    "  --stop TEXT          ends the text before TEXT (several: generate.stop=[...])\n"
+    "  --stop TEXT          ends the text before TEXT; may be given several times\n"
     "  --seed N             seed of sampling\n"
     "  --stream             prints the text as it comes, also where it is no terminal\n"
     "  --verbose            at the end, tokens per second on standard error\n"
@@ -71,16 +71,24 @@ typedef struct arguments {
     bool stream, verbose;
 } arguments;
 
-/* "key=value" for option `k`: a text as a quoted YAML scalar, which JSON's are. */
-static z3d_status assign(arguments *a, int k, const char *value) {
-    z3d_string_append(&a->text[k], "%s=", keys[k].key);
-    if (k < TEXTS)
-        z3d_string_append_json(&a->text[k], value);
-    else
-        z3d_string_append(&a->text[k], "%s", value);
+/* "key=value" for option `k`: texts as quoted YAML scalars, which JSON's are; several as a list. */
+static z3d_status assign_all(arguments *a, int k, const char *const *value, int count) {
+    z3d_string_append(&a->text[k], count > 1 ? "%s=[" : "%s=", keys[k].key);
+    for (int i = 0; i < count; i++) {
+        if (i > 0) z3d_string_append(&a->text[k], ", ");
+        if (k < TEXTS)
+            z3d_string_append_json(&a->text[k], value[i]);
+        else
+            z3d_string_append(&a->text[k], "%s", value[i]);
+    }
+    if (count > 1) z3d_string_append(&a->text[k], "]");
     if (a->text[k].failed) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an argument");
     a->assignment[a->count++] = a->text[k].text;
     return Z3D_OK;
+}
+
+static z3d_status assign(arguments *a, int k, const char *value) {
+    return assign_all(a, k, &value, 1);
 }
 
 static z3d_status check_arguments(const arguments *a, const char *prompt) {
@@ -96,11 +104,13 @@ static z3d_status check_arguments(const arguments *a, const char *prompt) {
 
 static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     const char *value[KEYS] = {NULL};
-    cli_option options[KEYS + 5] = {{"prompts", &a->prompts, NULL},
-                                    {"output", &a->output, NULL},
-                                    {"stream", NULL, &a->stream},
-                                    {"verbose", NULL, &a->verbose}};
-    for (int k = 0; k < KEYS; k++) options[4 + k] = (cli_option){keys[k].option, &value[k], NULL};
+    cli_option options[KEYS + 5] = {{"prompts", &a->prompts, NULL, NULL},
+                                    {"output", &a->output, NULL, NULL},
+                                    {"stream", NULL, &a->stream, NULL},
+                                    {"verbose", NULL, &a->verbose, NULL}};
+    cli_values stops = {.count = 0};
+    for (int k = 0; k < KEYS; k++)
+        options[4 + k] = (cli_option){keys[k].option, &value[k], NULL, k == STOP ? &stops : NULL};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     if (count < 1) return Z3D_ERROR(Z3D_ERR_USAGE, "no checkpoint: give its folder");
@@ -115,7 +125,7 @@ static z3d_status read_arguments(int argc, char **argv, arguments *a) {
     if (value[VOCAB] && !value[MERGES]) value[MERGES] = "";
     for (int k = 0; k < KEYS; k++)
         if (value[k]) Z3D_TRY(assign(a, k, value[k]));
-    return Z3D_OK;
+    return stops.count > 0 ? assign_all(a, STOP, stops.value, stops.count) : Z3D_OK;
 }
 
 /* ---- a prompt from standard input ---- */

@@ -272,20 +272,20 @@ static z3d_status check_options(const priced *p, bool rank) {
 static z3d_status make(int argc, char **argv, z3d_string *text) {
     const char *ranks_text = NULL, *rank_text = NULL;
     priced prediction = {.json = false};
-    const cli_option options[] = {{"fit", &prediction.fit, NULL},
-                                  {"recommend", NULL, &prediction.recommend},
-                                  {"write", &prediction.write, NULL},
-                                  {"hardware", &prediction.hardware, NULL},
-                                  {"calibration", &prediction.calibration, NULL},
-                                  {"tokens", &prediction.tokens, NULL},
-                                  {"trace", &prediction.trace, NULL},
-                                  {"schedule", &prediction.schedule, NULL},
-                                  {"json", NULL, &prediction.json},
-                                  {"ranks", &ranks_text, NULL},
-                                  {"rank", &rank_text, NULL},
-                                  {"print-program", NULL, &prediction.print_program},
-                                  {"memory", &prediction.picture, &prediction.memory},
-                                  {NULL, NULL, NULL}};
+    const cli_option options[] = {{"fit", &prediction.fit, NULL, NULL},
+                                  {"recommend", NULL, &prediction.recommend, NULL},
+                                  {"write", &prediction.write, NULL, NULL},
+                                  {"hardware", &prediction.hardware, NULL, NULL},
+                                  {"calibration", &prediction.calibration, NULL, NULL},
+                                  {"tokens", &prediction.tokens, NULL, NULL},
+                                  {"trace", &prediction.trace, NULL, NULL},
+                                  {"schedule", &prediction.schedule, NULL, NULL},
+                                  {"json", NULL, &prediction.json, NULL},
+                                  {"ranks", &ranks_text, NULL, NULL},
+                                  {"rank", &rank_text, NULL, NULL},
+                                  {"print-program", NULL, &prediction.print_program, NULL},
+                                  {"memory", &prediction.picture, &prediction.memory, NULL},
+                                  {NULL, NULL, NULL, NULL}};
     int count, ranks = 0, rank = 0;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(read_number(ranks_text, "ranks", 1, &ranks));

@@ -56,10 +56,10 @@ static int show(const asked *asked) {
 static int run(int argc, char **argv) {
     asked asked = {0};
     const char *step = NULL;
-    const cli_option options[] = {{"step", &step, NULL},
-                                  {"schedule", &asked.schedule, NULL},
-                                  {"merge", &asked.merge, NULL},
-                                  {NULL, NULL, NULL}};
+    const cli_option options[] = {{"step", &step, NULL, NULL},
+                                  {"schedule", &asked.schedule, NULL, NULL},
+                                  {"merge", &asked.merge, NULL, NULL},
+                                  {NULL, NULL, NULL, NULL}};
     int count;
     z3d_status status = cli_parse(argc, argv, options, &count);
     if (status == Z3D_OK && count != 1)

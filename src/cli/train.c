@@ -46,10 +46,10 @@ static const char help[] =
 static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **config,
                                  bool *extend) {
     bool digest = false, trace = false;
-    const cli_option options[] = {{"digest", NULL, &digest},
-                                  {"trace", NULL, &trace},
-                                  {"extend", NULL, extend},
-                                  {NULL, NULL, NULL}};
+    const cli_option options[] = {{"digest", NULL, &digest, NULL},
+                                  {"trace", NULL, &trace, NULL},
+                                  {"extend", NULL, extend, NULL},
+                                  {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
     Z3D_TRY(cli_read_config_for(count, argv + 1, ranks, config));

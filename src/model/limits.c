@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 bool z3d_limits_sound(const z3d_config_judge *judge, const char *key) {
     return judge->sound(judge->context, key);
@@ -45,16 +46,26 @@ void z3d_limits_init_std(const z3d_config_judge *judge, double std) {
                             "%g is out of range; write above 0, at most 10", std);
 }
 
+bool z3d_limits_shares(const z3d_config_judge *judge, int64_t tensor_size) {
+    return judge->ranks == 0 || judge->ranks % tensor_size == 0;
+}
+
+/* A tensor size that is proposed divides the ranks, too. */
+static bool is_right(const z3d_config_judge *judge, const char *key, int64_t value, int64_t n) {
+    return n % value == 0 && (strcmp(key, "parallel.tensor_model_parallel_size") != 0 ||
+                              z3d_limits_shares(judge, value));
+}
+
 void z3d_limits_divisor(const z3d_config_judge *judge, const char *key, int64_t value, int64_t n,
                         const char *what) {
     char wrong[160];
     int64_t below = value < n ? value : n, above = below;
     if (!z3d_limits_sound(judge, key) || !z3d_limits_sound(judge, what) || n % value == 0) return;
-    while (n % below != 0) below--;
-    while (n % above != 0) above++;
+    while (!is_right(judge, key, below, n)) below--;
+    while (above <= n && !is_right(judge, key, above, n)) above++;
     snprintf(wrong, sizeof wrong, "%lld does not divide %s %lld", (long long)value, what,
              (long long)n);
-    z3d_limits_complain_of(judge, key, wrong, below, above);
+    z3d_limits_complain_of(judge, key, wrong, below, above <= n ? above : below);
 }
 
 void z3d_limits_sequence(const z3d_config_judge *judge, bool sequence_parallel, int64_t seq_length,
@@ -115,5 +126,5 @@ static void ignore_idle(void *context, const char *key, const char *cause, const
 }
 
 z3d_config_judge z3d_refusal_judge(z3d_refusal *refusal) {
-    return (z3d_config_judge){refusal, nothing_refused, refuse, ignore_idle};
+    return (z3d_config_judge){refusal, nothing_refused, refuse, ignore_idle, 0};
 }

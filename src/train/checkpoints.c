@@ -162,6 +162,24 @@ static z3d_status take_folder(z3d_trainer *trainer) {
     return trainer->config->checkpoint_interval > 0 || found.any ? open_store(trainer) : Z3D_OK;
 }
 
+/* A model of other sizes: those of the checkpoint, as arguments. */
+static z3d_status name_sizes(const z3d_trainer *trainer, const char *folder, z3d_status failure) {
+    const z3d_kept_error kept = z3d_error_keep(failure);
+    z3d_config *there = NULL;
+    z3d_string sizes = {0}, text = {0};
+    if (read_config(folder, &there) == Z3D_OK)
+        z3d_trainer_name_sizes(trainer->config, there, &sizes);
+    z3d_status status = z3d_error_restore(&kept);
+    if (sizes.length)
+        z3d_string_append(&text, "%s; the checkpoint has %s", z3d_error_message(), sizes.text);
+    if (text.length && !text.failed)
+        status = z3d_error_set_lines(status, __FILE__, __LINE__, text.text);
+    z3d_config_destroy(there);
+    z3d_string_free(&sizes);
+    z3d_string_free(&text);
+    return status;
+}
+
 static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only,
                        z3d_checkpoint_info *info) {
     char *folder;
@@ -170,6 +188,7 @@ static z3d_status load(z3d_trainer *trainer, const char *path, bool weights_only
         z3d_checkpoint_load_all(trainer->world, folder, trainer->model, trainer->engine,
                                 (z3d_checkpoint_verify)trainer->config->checkpoint_verify,
                                 weights_only, weights_only ? NULL : accept, trainer, info);
+    if (status == Z3D_ERR_CONFIG && weights_only) status = name_sizes(trainer, folder, status);
     free(folder);
     return status;
 }
@@ -179,8 +198,11 @@ z3d_status z3d_trainer_load_weights(z3d_trainer *trainer, const char *path) {
     return load(trainer, path, true, &info);
 }
 
-static void say(const z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,
-                const char *from) {
+static void say(z3d_trainer *trainer, const z3d_checkpoint_info *info, const char *what,
+                const char *key, const char *from) {
+    z3d_string_clear(&trainer->weights);
+    z3d_string_append(&trainer->weights, "step %lld of %s (%s)", (long long)info->engine.step, from,
+                      key);
     if (trainer->rank == 0)
         z3d_log(Z3D_LOG_INFO, "%s step %lld of %s (saved with %s, ZeRO stage %d, %s)", what,
                 (long long)info->engine.step, from,
@@ -199,11 +221,12 @@ static z3d_status go_on(z3d_trainer *trainer, int64_t *step) {
             Z3D_TRY(z3d_store_resume(trainer->store,
                                      (z3d_checkpoint_verify)config->checkpoint_verify, accept,
                                      trainer, &info, step));
-        if (*step >= 0) say(trainer, &info, "resuming after", trainer->checkpoint_dir);
+        if (*step >= 0)
+            say(trainer, &info, "resuming after", "checkpoint.resume", trainer->checkpoint_dir);
     } else if (!says(resume, "never")) {
         Z3D_TRY(load(trainer, resume, false, &info));
         *step = info.engine.step;
-        say(trainer, &info, "resuming after", resume);
+        say(trainer, &info, "resuming after", "checkpoint.resume", resume);
     } else {
         Z3D_TRY(check_folder(trainer, -1));
     }
@@ -214,6 +237,8 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     const char *init = trainer->config->checkpoint_init_from;
     z3d_checkpoint_info info = {0};
     int64_t step;
+    z3d_string_append(&trainer->weights, "random (training.seed %lld)",
+                      (long long)trainer->config->training_seed);
     Z3D_TRY(take_folder(trainer));
     Z3D_TRY(go_on(trainer, &step));
     if (trainer->config->checkpoint_interval == 0) { /* none are saved */
@@ -222,7 +247,7 @@ z3d_status z3d_trainer_resume(z3d_trainer *trainer) {
     }
     if (step < 0 && *init) {
         Z3D_TRY(load(trainer, init, true, &info));
-        say(trainer, &info, "starting a new run from the weights of", init);
+        say(trainer, &info, "starting a new run from the weights of", "checkpoint.init_from", init);
     }
     trainer->resumed_step = step > 0 ? step : 0;
     return Z3D_OK;

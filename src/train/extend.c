@@ -2,11 +2,6 @@
  * train --extend` does, and the error without it. */
 #include "src/train/trainer.h"
 
-static bool decays(const z3d_config *config) {
-    return config->scheduler_type == Z3D_LR_WARMUP_DECAY ||
-           config->scheduler_type == Z3D_LR_WARMUP_COSINE;
-}
-
 /* Steps beyond the schedule's end at learning rate 0 would change nothing. */
 static bool learns_nothing(const z3d_config *config, int64_t end) {
     return config->training_steps > end && config->scheduler_params_min_lr == 0;
@@ -48,13 +43,14 @@ z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved) {
     int64_t *end = &config->scheduler_params_total_num_steps;
     long long steps = (long long)config->training_steps;
     if (!trainer->extend) return Z3D_OK;
-    if (saved && saved->scheduler_params_total_num_steps == Z3D_AUTO)
+    if (saved && z3d_config_decays(config) && saved->scheduler_params_total_num_steps == Z3D_AUTO)
         return Z3D_OK; /* an imported model, which no run can be resumed from */
-    if (!saved || !decays(config) || saved->scheduler_params_total_num_steps == *end) {
+    if (!saved || !z3d_config_decays(config) || saved->scheduler_params_total_num_steps == *end) {
         z3d_log(Z3D_LOG_INFO, "--extend has no effect: %s",
-                !saved           ? "there is no checkpoint to resume from"
-                : decays(config) ? "the learning-rate schedule ends where the checkpoint's does"
-                                 : "the learning-rate schedule has no end");
+                !saved ? "there is no checkpoint to resume from"
+                : z3d_config_decays(config)
+                    ? "the learning-rate schedule ends where the checkpoint's does"
+                    : "the learning-rate schedule has no end");
         return Z3D_OK;
     }
     *end = saved->scheduler_params_total_num_steps;

@@ -17,8 +17,7 @@ static const char *const kept[] = {"model.",       "train_batch_size", "gradient
 static bool must_keep(const z3d_config *config, const char *path) {
     if (says(path, "model.make_vocab_size_divisible_by")) return false; /* padding is not stored */
     if (says(path, "scheduler.params.total_num_steps"))                 /* where it has no effect */
-        return config->scheduler_type == Z3D_LR_WARMUP_DECAY ||
-               config->scheduler_type == Z3D_LR_WARMUP_COSINE;
+        return z3d_config_decays(config);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         size_t length = strlen(kept[i]);
         if (kept[i][length - 1] == '.' ? strncmp(path, kept[i], length) == 0 : says(path, kept[i]))
@@ -119,6 +118,23 @@ static void find_differences(const z3d_config *here, const z3d_config *there, bo
     }
     Z3D_CONFIG_KEYS(X)
 #undef X
+}
+
+void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d_string *out) {
+    z3d_string a = {0}, b = {0};
+#define X(field, path, type, standard, rule, help)                                                 \
+    if (is_size(path)) {                                                                           \
+        z3d_string_clear(&a);                                                                      \
+        z3d_string_clear(&b);                                                                      \
+        text_##type(rule, &here->field, &a);                                                       \
+        text_##type(rule, &there->field, &b);                                                      \
+        if (a.text && b.text && !says(a.text, b.text))                                             \
+            z3d_string_append(out, "%s%s=%s", out->length ? " " : "", path, b.text);               \
+    }
+    Z3D_CONFIG_KEYS(X)
+#undef X
+    z3d_string_free(&a);
+    z3d_string_free(&b);
 }
 
 static z3d_status refuse(differences *d) {

@@ -528,6 +528,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     free(trainer->tokens);
     free(trainer->targets);
     free(trainer->micro);
+    z3d_string_free(&trainer->weights);
     z3d_string_free(&trainer->offload_why);
     z3d_string_free(&trainer->gather_why);
     z3d_run_folder_release(&trainer->folder);

@@ -86,8 +86,6 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
             Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir is empty: set the folder that the run writes to");
     if (status == Z3D_OK) status = check_offload(config);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
-    if (config->scheduler_params_total_num_steps == Z3D_AUTO)
-        config->scheduler_params_total_num_steps = config->training_steps;
     if (config->parallel_sequence_parallel &&
         config->activation_checkpointing_partition_activations)
         z3d_log(Z3D_LOG_INFO, "activation_checkpointing.partition_activations has no effect: with "

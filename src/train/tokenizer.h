@@ -41,7 +41,7 @@ struct z3d_tokenizer_ops {
 struct z3d_tokenizer {
     const struct z3d_tokenizer_ops *ops;
     int32_t vocab_size;    /* ids are 0 .. vocab_size-1 */
-    int32_t begin_of_text; /* what a model expects before a text; -1: nothing */
+    int32_t begin_of_text; /* what tokenizer.json puts before a text; -1: nothing */
     int32_t end_of_text;   /* the id that ends a document; >= 0 */
     z3d_token_list ends;   /* ids that end a generated text like end_of_text, which may be one */
 };

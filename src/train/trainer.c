@@ -304,6 +304,7 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
         .validation_tokens = trainer->validation ? z3d_dataset_tokens(trainer->validation) : 0,
         .train_files = trainer->config->data_train.count,
         .checkpoint_dir = trainer->checkpoint_dir,
+        .weights = trainer->weights.text ? trainer->weights.text : "?",
     };
     z3d_console_start(&trainer->console, out, &facts);
 }

@@ -39,6 +39,7 @@ typedef struct z3d_trainer {
     bool save_waits;      /* a save was due at a skipped step */
     double begin;         /* when the run began, for the time limit */
 
+    z3d_string weights;     /* where they come from */
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
     z3d_string gather_why;  /* and pipeline_gather */
 
@@ -131,6 +132,8 @@ z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_co
 /* kept_keys.c: ERR_CONFIG with every key that a resumed run must keep and does not. Not collective.
  */
 z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer, const z3d_checkpoint_info *info);
+/* Appends the sizes of the model that `there` has otherwise, as arguments: "model.num_layers=2". */
+void z3d_trainer_name_sizes(const z3d_config *here, const z3d_config *there, z3d_string *out);
 /* The resumed run has made all its steps. */
 bool z3d_trainer_is_complete(const z3d_trainer *trainer);
 

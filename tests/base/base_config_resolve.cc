@@ -77,13 +77,16 @@ TEST(Resolve, TheWorldIsTensorTimesData) {
 
 TEST(Resolve, AutosBecomeConcrete) {
     int data;
-    Config steps("training: {steps: 77}");
+    Config steps("training: {steps: 77}\nscheduler: {type: WarmupDecayLR}");
     ASSERT_EQ(z3d_config_resolve(steps.get, NULL, 6, &data), Z3D_OK);
     EXPECT_EQ(steps->scheduler_params_total_num_steps, 77);
     EXPECT_EQ(steps->parallel_world_size, 6);
     Config c("scheduler: {type: WarmupDecayLR, params: {total_num_steps: 5}}");
     ASSERT_EQ(z3d_config_resolve(c.get, NULL, 1, &data), Z3D_OK);
     EXPECT_EQ(c->scheduler_params_total_num_steps, 5);
+    Config constant("training: {steps: 77}"); // another number of steps must pass, too
+    ASSERT_EQ(z3d_config_resolve(constant.get, NULL, 1, &data), Z3D_OK);
+    EXPECT_EQ(constant->scheduler_params_total_num_steps, Z3D_AUTO);
 }
 
 TEST(Resolve, TwiceIsOnceAndTheWrittenResultPassesAgain) {

@@ -529,6 +529,22 @@ TEST_F(HuggingFace, OtherModelsAreRefused) {
     EXPECT_NE(strstr(z3d_error_message(), "config.json"), nullptr) << z3d_error_message();
 }
 
+// A model with several end tokens keeps them all; one whose list has one keeps a list.
+TEST_F(HuggingFace, EveryEndTokenStays) {
+    tensors.write(folder / "in/model.safetensors");
+    const std::string plain = read_file(folder / "in/config.json");
+    for (const char *ends : {"[2, 5]", "[5]", "7"}) {
+        const std::string one = "\"eos_token_id\": 556", key = one.substr(0, 16) + ends;
+        std::string config = plain;
+        write_file(folder / "in/config.json", config.replace(plain.find(one), one.size(), key));
+        std::string out = folder / ("out " + key), hf = folder / ("hf " + key);
+        ASSERT_Z3D(import(folder / "in", out, fixture.c_str()));
+        Checkpoint(out).write(Z3D_INTEROP_HUGGINGFACE, Z3D_F32, hf);
+        for (const char *name : {"/config.json", "/generation_config.json"})
+            EXPECT_NE(read_file(hf + name).find(key), std::string::npos) << read_file(hf + name);
+    }
+}
+
 // An imported model keeps its tokenizer, and its begin and end tokens; an export has them again.
 TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     tensors.write(folder / "in/model.safetensors");
@@ -546,6 +562,13 @@ TEST_F(HuggingFace, TheTokenizerStaysWithTheModel) {
     ASSERT_Z3D(import(folder / "in", folder / "other", fixture.c_str()));
     config = z3d_checkpoint_get_info(Checkpoint(folder / "other").c)->config;
     EXPECT_NE(config.find("\n  vocab: \"tokenizer\"\n"), std::string::npos) << config;
+    // The file is that of a run that begins with the model's weights.
+    for (auto [key, value] : {std::pair{"init_from: ", "\"step-00000000\""},
+                              {" lr: ", "5e-05"},
+                              {"gradient_clipping: ", "1"}}) {
+        size_t at = config.find(key) + strlen(key);
+        config.replace(at, config.find('\n', at) - at, value);
+    }
     EXPECT_EQ(config, read_file(folder / "other/config.yaml"));
     // Moved, it still knows.
     std::filesystem::rename(folder / "other", folder / "moved");

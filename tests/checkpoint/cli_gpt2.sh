@@ -6,6 +6,7 @@ gpt2=$SOURCE/tests/data/gpt2_tiny
 # It speaks, as transformers lets it speak, on any number of ranks.
 expect 0 "$ZERO3D" checkpoint import "$gpt2" imported
 grep -q '^written to imported/step-00000000$' out || fail "import does not say where"
+grep -q '^gpt2: 44.3 K parameters, tokenizer gpt2 of 557 ids; next: zero3d generate imported ' out || fail "import does not say what"
 expect 0 "$ZERO3D" checkpoint verify imported
 expect 0 "$ZERO3D" checkpoint show imported
 grep -q 'without optimizer states' out || fail "show: an imported model has no momentum"
@@ -48,6 +49,23 @@ grep -q '"eos_token_id": 556' hf/config.json || fail "the export has no end toke
 expect 0 "$ZERO3D" checkpoint import hf back --vocab "$gpt2/vocab.json" --merges "$gpt2/merges.txt"
 expect 0 "$ZERO3D" generate back --prompt "Every rank" --tokens 4
 
+# What the import writes trains from its weights, wherever one stands; so does that run's own file with more steps.
+mkdir elsewhere
+expect 0 sh -c "cd elsewhere && '$ZERO3D' train ../imported/config.yaml data.train=../train.bin train_batch_size=8 training.steps=1 run.dir=one"
+grep -q '^weights     step 0 of /.*/imported/step-00000000 (checkpoint.init_from)$' out || fail "does not say where its weights come from"
+grep -q ' 5.000e-05 ' out || fail "not the learning rate of fine-tuning"
+grep -q '^gradient_clipping: 1$' elsewhere/one/config.yaml || fail "gradients are not clipped"
+expect 0 "$ZERO3D" train elsewhere/one/config.yaml data.train=train.bin training.steps=2 run.dir=two checkpoint.init_from=
+grep -q '^weights     random (training.seed 1)$' out || fail "does not say that its weights are random"
+expect 1 "$ZERO3D" train elsewhere/one
+says 'elsewhere/one is a folder; .* write elsewhere/one/config.yaml'
+expect 1 "$ZERO3D" train imported/config.yaml data.train=train.bin train_batch_size=8 model.seq_length=16 run.dir=short
+says 'wpe/weight is .*; the checkpoint has model.seq_length=32$'
+expect 1 "$ZERO3D" train run.yaml run.dir=llama model.type=llama
+says 'is missing in the checkpoint; the checkpoint has model.type=gpt2$'
+expect 1 "$ZERO3D" checkpoint import openai-community/gpt2 hub
+says 'to be downloaded first: hf download openai-community/gpt2 '
+
 # The exported folder needs nothing else, nor does a model that was moved; tokenizer.json alone is enough.
 rm hf/vocab.json hf/merges.txt
 expect 0 "$ZERO3D" checkpoint import hf alone
@@ -62,8 +80,9 @@ echo broken >back/tokenizer/vocab.json
 expect 0 "$ZERO3D" generate copied --prompt "Every rank" --tokens 18 --temperature 0
 cmp -s out by-json || fail "a copy says something else"
 mkdir tokenizer # of another program
-expect 0 "$ZERO3D" train copied/config.yaml checkpoint.init_from=copied data.train=train.bin train_batch_size=8 \
+expect 0 "$ZERO3D" train copied/config.yaml data.train=train.bin train_batch_size=8 \
     training.steps=1 training.threads=1 generate.prompt=Every generate.tokens=2 run.dir=from-copy
+grep -q '^weights     step 0 of /.*/copied/' out || fail "a copy trains from other weights"
 grep -q 'vocab: "/.*/copied/tokenizer"$' from-copy/config.yaml || fail "the run does not say where its tokenizer is"
 rmdir tokenizer
 expect 0 "$ZERO3D" checkpoint export copied hf-copied

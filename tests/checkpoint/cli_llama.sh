@@ -22,7 +22,7 @@ grep -q 'written to hf/model-00001-of-0000[2-9].safetensors ... and config.json,
 [ ! -e hf/model.safetensors ] && [ -s hf/model.safetensors.index.json ] || fail "the export is not in shards"
 grep -q '"model_type": "qwen3"' hf/config.json || fail "a Llama with norms of queries and keys is a Qwen3"
 
-# Back: the same tensors, which speak the same. (Only bytes of a run put a begin before a prompt.)
+# Back: the same tensors, which speak the same.
 expect 0 "$ZERO3D" checkpoint import hf back
 expect 1 "$ZERO3D" checkpoint diff run/checkpoints back
 grep -q 'parameters are equal$' out || fail "the imported parameters are others"

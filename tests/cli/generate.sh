@@ -34,6 +34,11 @@ mv out whole
 letter=$(sed 's/^Line//' whole | tr -cd 'a-z0-9' | cut -c 1)
 generate 0 --prompt Line --tokens 20 --stop "${letter:?}"
 ! sed 's/^Line//' out | grep -q "$letter" || fail "the text goes on behind its stop: $(cat out)"
+for stops in "--stop $letter --stop=ZZ" "--stop ZZ --stop $letter"; do
+    # shellcheck disable=SC2086
+    generate 0 --prompt Line --tokens 20 $stops
+    ! sed 's/^Line//' out | grep -q "$letter" || fail "$stops: only one counts: $(cat out)"
+done
 generate 0 --prompt Line --tokens 20 --repetition-penalty 5
 ! cmp -s out whole || fail "a penalty changes nothing"
 generate 0 --prompt Line --tokens 20 --stream
@@ -45,8 +50,8 @@ printf '{"prompt": "%s"}\n' "It was" zero "A long time" >three.jsonl
 expect 0 "$ZERO3D" generate gpt2 --prompts three.jsonl --tokens 20 --temperature 0 --repetition-penalty 1.3 generate.ignore_eos=true
 cat >expected <<'END'
 {"prompt": "It was", "text": " |\n| `step_conward` | one small collective over the", "tokens": 20, "finish": "length"}
-{"prompt": "zero", "text": "3d counation.\n-bolic dataflow; all ranks played", "tokens": 20, "finish": "length"}
-{"prompt": "A long time", "text": " from its backward ends; `zero/work.\nWhi", "tokens": 20, "finish": "length"}
+{"prompt": "zero", "text": "3d plan --print-program)\n                        ─", "tokens": 20, "finish": "length"}
+{"prompt": "A long time", "text": " from P_ands, in the reads.\n### Memory", "tokens": 20, "finish": "length"}
 END
 cmp out expected || fail "other answers than transformers'"
 
@@ -86,10 +91,13 @@ printf '{"prompt": 1}\n{"prompt": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}\n{
 for ranks in 1 2; do
     expect fail "$LAUNCH" -n $ranks "$ZERO3D" generate run/checkpoints --prompts bad.jsonl --output bad.answers
     says 'bad.jsonl:1: prompt: its value is not a string'
-    grep -q '^        bad.jsonl:2: the prompt has 41 tokens, but the model sees 32' err || fail "line 2 is not named"
+    grep -q '^        bad.jsonl:2: the prompt has 40 tokens, but the model sees 32' err || fail "line 2 is not named"
     grep -q '^        bad.jsonl:3: ' err || fail "line 3 is not named"
     [ ! -e bad.answers ] || fail "a file for answers that there are none of"
 done
+echo 'It was' >plain.txt
+generate 1 --prompts plain.txt
+says 'plain.txt: it has no JSON lines: each line is to be \{"prompt": "a text"\}$'
 : >empty.jsonl
 generate 1 --prompts empty.jsonl
 says 'empty.jsonl has no prompts'

@@ -30,6 +30,31 @@ TEST(ModelConfig, UnknownModel) {
     EXPECT_EQ(model, nullptr);
 }
 
+static std::string llama(const std::string &keys) {
+    return "model: {type: llama, hidden_size: 64, num_attention_heads: 8, " + keys;
+}
+
+// What is proposed can be started on these ranks.
+TEST(ModelConfig, TensorSizesAreProposedForTheRanks) {
+    const std::string tensor = "\nparallel: {tensor_model_parallel_size: ";
+    const struct {
+        std::string text;
+        int ranks;
+        const char *proposed;
+    } cases[] = {
+        {"model: {hidden_size: 64, num_attention_heads: 8}" + tensor + "3}", 3, "write 1"},
+        {"model: {hidden_size: 64, num_attention_heads: 8}" + tensor + "6}", 12, "write 4"},
+        {llama("}") + tensor + "3}", 3, "write 1"},
+        {llama("}") + tensor + "3}", 12, "write 2 or 4"}};
+    for (const auto &c : cases) {
+        Config config(c.text);
+        int data;
+        EXPECT_EQ(z3d_config_settle(config.get, &z3d_model_rules, c.ranks, &data), Z3D_ERR_CONFIG);
+        const std::string said = z3d_error_message();
+        EXPECT_EQ(said.substr(said.rfind("; ") + 2), c.proposed) << said;
+    }
+}
+
 TEST(ModelConfig, HeadsHiddenAndTensorSize) {
     expect_check("model: {hidden_size: 100, num_attention_heads: 3}",
                  "run.yaml:1:27: model.num_attention_heads: 3 does not divide model.hidden_size "
@@ -66,10 +91,6 @@ TEST(ModelConfig, KeysOfAnotherModel) {
     expect_check("model: {type: llama, rope_scaling: {rope_type: linear, beta_fast: 8}}",
                  "run.yaml:1:56: model.rope_scaling.beta_fast: has no effect with rope_type "
                  "linear; leave this key out");
-}
-
-static std::string llama(const std::string &keys) {
-    return "model: {type: llama, hidden_size: 64, num_attention_heads: 8, " + keys;
 }
 
 TEST(ModelConfig, Llama) {

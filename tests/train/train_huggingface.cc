@@ -297,9 +297,10 @@ TEST(HuggingFace, OtherFilesAreRefused) {
     EXPECT_EQ(merges.status, Z3D_ERR_CONFIG);
 }
 
-// What a model continues: a new text where there is no prompt.
+// What a model continues, as transformers' generate: what the post-processor puts before it, and a
+// new text where there is no prompt.
 TEST(HuggingFace, PromptsFollowWhatBeginsAText) {
-    auto prompt = [](Json &t, const std::string &text) {
+    auto prompt = [](Tokenizer &t, const std::string &text) {
         z3d_token_list list = {};
         EXPECT_EQ(z3d_tokenizer_prompt(t.tokenizer, text.data(), text.size(), &list), Z3D_OK);
         std::vector<int32_t> ids(list.id, list.id + list.count);
@@ -313,6 +314,9 @@ TEST(HuggingFace, PromptsFollowWhatBeginsAText) {
     EXPECT_EQ(prompt(without, "The"), without.encode("The"));
     EXPECT_EQ(prompt(with, ""), std::vector<int32_t>{with.tokenizer->begin_of_text});
     EXPECT_EQ(prompt(without, ""), std::vector<int32_t>{without.tokenizer->end_of_text});
+    Tokenizer gpt2(Z3D_TOKENIZER_GPT2, fixtures + "/gpt2");
+    EXPECT_EQ(prompt(gpt2, "The"), gpt2.encode("The"));
+    EXPECT_EQ(prompt(gpt2, ""), std::vector<int32_t>{gpt2.tokenizer->end_of_text});
 }
 
 // A document begins with its first token where that is not what ends the one before it.

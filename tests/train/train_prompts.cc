@@ -49,13 +49,14 @@ TEST_F(Prompts, HaveDefaultsAndTheirOwn) {
                     "{\"tokens\": 7, \"prompt\": \"\"}\n{\"prompt\": \"c\", \"seed\": 9}"));
     ASSERT_EQ(prompts.count, 3);
     const z3d_prompt *p = prompts.prompt;
-    EXPECT_EQ(p[0].length, 3);
-    EXPECT_EQ(p[0].token[0], tokenizer->end_of_text);
-    EXPECT_EQ(p[0].token[2], 'b');
+    EXPECT_EQ(p[0].length, 2); // nothing is put before a text
+    EXPECT_EQ(p[0].token[0], 'a');
+    EXPECT_EQ(p[0].token[1], 'b');
     EXPECT_EQ(p[0].tokens, 50);
     EXPECT_EQ(p[0].seed, 3u);
     EXPECT_EQ(p[0].line, 0u);
     EXPECT_EQ(p[1].length, 1);
+    EXPECT_EQ(p[1].token[0], tokenizer->end_of_text);
     EXPECT_EQ(p[1].tokens, 7);
     EXPECT_EQ(p[1].line, 3u); // blank lines count
     EXPECT_EQ(p[2].seed, 9u);
@@ -79,7 +80,7 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
     EXPECT_EQ(refused("{\"prompt\": 1}\n{\"prompt\": \"good\"}\n{\"a\": 1}\nno\n[]\n"
                       "{\"prompt\": \"\xff\"}\n{\"prompt\": \"\\u0000\"}\n"
                       "{\"prompt\": \"a\", \"tokens\": 0}\n{\"prompt\": \"a\", \"seed\": 1.5}\n"
-                      "{\"prompt\": \"12345678\"}\n{\"prompt\": \"a\"}{\n"
+                      "{\"prompt\": \"123456789\"}\n{\"prompt\": \"a\"}{\n"
                       "{\"prompt\": \"a\", \"id\": 1, \"prompt\": \"b\"}\n"),
               "p.jsonl:1: prompt: its value is not a string\n"
               "p.jsonl:3: prompt: this line has no such key; it has: a\n"
@@ -96,8 +97,11 @@ TEST_F(Prompts, SayEverythingThatIsWrongWithItsLine) {
     for (const char *empty : {"", "\n", " \n\r\n"})
         EXPECT_EQ(refused(empty),
                   "p.jsonl has no prompts: each line is to be {\"prompt\": \"a text\"}");
+    for (const char *plain : {"It was\n", "\xef\xbb\xbf\n It was"})
+        EXPECT_EQ(refused(plain),
+                  "p.jsonl: it has no JSON lines: each line is to be {\"prompt\": \"a text\"}");
     std::string many;
-    for (int i = 0; i < 1000; i++) many += "x\n";
+    for (int i = 0; i < 1000; i++) many += "[]\n";
     const std::string said = refused(many);
     EXPECT_NE(said.find("p.jsonl:20: "), std::string::npos);
     EXPECT_EQ(said.find("p.jsonl:21: "), std::string::npos);

@@ -61,7 +61,7 @@ static void idle(void *checker, const char *key, const char *cause, const char *
 /* The model's own limits. */
 static void check_model(config_checker *k) {
     if (!k->rules || !config_sound(k, "model.type", NULL)) return;
-    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle});
+    k->rules->check(k->c, &(z3d_config_judge){k, is_sound, complain, idle, k->ranks});
 }
 
 /* What only several tensor ranks do. */
@@ -234,8 +234,6 @@ static void check_decay(config_checker *k) {
 static void check_schedule(config_checker *k) {
     const z3d_config *c = k->c;
     int64_t total = c->scheduler_params_total_num_steps;
-    bool decays =
-        c->scheduler_type == Z3D_LR_WARMUP_DECAY || c->scheduler_type == Z3D_LR_WARMUP_COSINE;
     const idle_key keys[] = {
         {"scheduler.params.total_num_steps", total != Z3D_AUTO && total != c->training_steps},
         {"scheduler.params.min_lr", c->scheduler_params_min_lr != 0},
@@ -252,7 +250,7 @@ static void check_schedule(config_checker *k) {
     if (!config_sound(k, "scheduler.type", NULL)) return;
     if (c->scheduler_type == Z3D_LR_CONSTANT) {
         config_refuse_idle(k, keys, 3, &constant);
-    } else if (!decays) {
+    } else if (!z3d_config_decays(c)) {
         config_refuse_idle(k, keys, 2, &warmup);
     } else {
         check_decay(k);

@@ -98,6 +98,7 @@ void config_checker_begin(config_checker *k, z3d_config *config, const z3d_confi
     k->c = config;
     k->rules = rules;
     k->errors = errors;
+    k->ranks = 0;
     memcpy(k->wrong, config->origin->wrong, sizeof k->wrong);
 }
 

@@ -129,7 +129,7 @@
   X(checkpoint_interval, "checkpoint.interval", INT, "0", "[0,1e12]", "steps between checkpoints. If it is not 0, the run also saves at its end and when it is asked to stop. 0: no checkpoints") \
   X(checkpoint_keep, "checkpoint.keep", INT, "3", "[0,1e6]", "number of latest checkpoints to keep; 0: all. Checkpoints that were renamed as damaged are kept and not counted") \
   X(checkpoint_resume, "checkpoint.resume", STRING, "auto", "", "auto: resume from the latest checkpoint in checkpoint.dir, if there is one (also with checkpoint.interval: 0). never: start a new run; the folder must have no checkpoints. A path: resume from that checkpoint") \
-  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint: a new run starts with its weights") \
+  X(checkpoint_init_from, "checkpoint.init_from", STRING, "", "", "path of a checkpoint: a new run starts with its weights. A relative name may lie beside this file") \
   X(checkpoint_verify, "checkpoint.verify", ENUM, "full", "full|read|sizes", "what is checked before a checkpoint is used. full: the digest of every byte; read: the digests of what this run reads; sizes: only the files' sizes") \
   X(checkpoint_async, "checkpoint.async", BOOL, "false", "", "save from a copy in host memory while training continues") \
   X(run_dir, "run.dir", STRING, "runs/default", "", "folder that the run writes to") \

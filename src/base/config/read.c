@@ -468,8 +468,8 @@ z3d_status z3d_config_read_text(z3d_config *config, const char *text, size_t len
     return finish(&r, read_yaml(&r, NULL), NULL);
 }
 
-/* A tokenizer that lies beside the file goes with it, as in the folder of an imported model: its
- * name becomes the whole path, which a run keeps. */
+/* A tokenizer or a checkpoint that lies beside the file goes with it, as in the folder of an
+ * imported model: its name becomes the whole path, which a run keeps. */
 static z3d_status find_beside(z3d_config *config, const config_key *key, const char *path) {
     const char *slash = strrchr(path, '/');
     const char **name = config_field(config, key);
@@ -490,8 +490,10 @@ z3d_status z3d_config_read_file(z3d_config *config, const char *path) {
     Z3D_TRY(z3d_read_file(path, CONFIG_FILE_LIMIT, &text, &length));
     z3d_status status = z3d_config_read_text(config, text, length, path);
     free(text);
-    if (status == Z3D_OK) status = find_beside(config, &config_table[CONFIG_KEY_data_vocab], path);
-    if (status == Z3D_OK) status = find_beside(config, &config_table[CONFIG_KEY_data_merges], path);
+    static const int keys[] = {CONFIG_KEY_data_vocab, CONFIG_KEY_data_merges,
+                               CONFIG_KEY_checkpoint_init_from};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys && status == Z3D_OK; i++)
+        status = find_beside(config, &config_table[keys[i]], path);
     return status;
 }
 

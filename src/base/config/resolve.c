@@ -45,6 +45,11 @@ static void refuse_world(config_checker *k, int world_size, int64_t model) {
     z3d_string_free(&times);
 }
 
+bool z3d_config_decays(const z3d_config *config) {
+    return config->scheduler_type == Z3D_LR_WARMUP_DECAY ||
+           config->scheduler_type == Z3D_LR_WARMUP_COSINE;
+}
+
 /* The data-parallel size; 0: it cannot be told. */
 static int64_t resolve_world(config_checker *k, int world_size) {
     z3d_config *c = k->c;
@@ -180,7 +185,7 @@ void config_resolve_into(config_checker *k, int world_size, int *data_parallel_s
     if (!resolve_batches(k, data) || !config_check_micro_batches(k, data) ||
         !config_check_ranks_speeds(k, world_size) || !check_sizes(k))
         return;
-    if (c->scheduler_params_total_num_steps == Z3D_AUTO) {
+    if (z3d_config_decays(c) && c->scheduler_params_total_num_steps == Z3D_AUTO) {
         c->scheduler_params_total_num_steps = c->training_steps;
     }
     *data_parallel_size = (int)data;

@@ -9,6 +9,7 @@ static z3d_status examine(z3d_config *config, const z3d_config_rules *rules, boo
     all.text = (z3d_string){0};
     if (all.total) z3d_string_append(&all.text, "%s", config->origin->errors.text.text);
     config_checker_begin(&k, config, rules, &all);
+    k.ranks = world_size;
     if (!config->origin->cut) {
         if (check) config_check_into(&k);
         if (data) config_resolve_into(&k, world_size, data);

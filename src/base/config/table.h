@@ -138,6 +138,7 @@ typedef struct config_checker {
     z3d_config *c;
     const z3d_config_rules *rules; /* NULL: none */
     config_errors *errors;
+    int ranks; /* 0: not known */
     bool wrong[CONFIG_KEY_COUNT];
 } config_checker;
 

@@ -61,8 +61,10 @@ static void check_tensor(const z3d_llama_config *c, const z3d_config_judge *judg
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!z3d_limits_sound(judge, keys[i])) return;
     if (can_split(c, size)) return;
-    while (!can_split(c, below)) below--;
-    for (above = size; above <= c->num_heads && !can_split(c, above);) above++;
+    while (!can_split(c, below) || !z3d_limits_shares(judge, below)) below--;
+    for (above = size;
+         above <= c->num_heads && !(can_split(c, above) && z3d_limits_shares(judge, above));)
+        above++;
     snprintf(wrong, sizeof wrong,
              "%lld ranks cannot share %lld attention heads, %lld key/value heads and %lld columns "
              "of the MLP equally",

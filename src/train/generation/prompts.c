@@ -161,12 +161,27 @@ static z3d_status read_lines(z3d_json_lines *lines, z3d_tokenizer *tokenizer,
     }
 }
 
+/* Whether the first character that is none of a byte-order mark and of white space begins no
+ * object.
+ */
+static bool is_plain_text(const char *text, size_t length) {
+    size_t at = length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < length && strchr(" \t\r\n", text[at]) && text[at]) at++;
+    return at < length && text[at] != '{' && text[at] != '[';
+}
+
 z3d_status z3d_prompts_read(char *text, size_t length, const char *path, z3d_tokenizer *tokenizer,
                             const z3d_prompt_defaults *defaults, z3d_prompts *out) {
     z3d_json_lines lines = {.path = path, .key = "prompt", .strict = true};
     z3d_string errors = {0};
     int64_t wrong = 0;
     *out = (z3d_prompts){0};
+    if (is_plain_text(text, length)) {
+        free(text);
+        return Z3D_ERROR(Z3D_ERR_DATA,
+                         "%s: it has no JSON lines: each line is to be {\"prompt\": \"a text\"}",
+                         path);
+    }
     z3d_json_lines_of(&lines, text, length);
     z3d_status status = read_lines(&lines, tokenizer, defaults, out, &errors, &wrong);
     z3d_json_lines_free(&lines);

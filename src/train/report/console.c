@@ -224,6 +224,7 @@ void z3d_console_start(z3d_console *console, FILE *out, const z3d_run_facts *fac
     say_graph(console, facts);
     say_buckets(console, facts);
     say_data(console, facts);
+    z3d_console_say(console, "weights     %s", facts->weights);
     z3d_string memory = {0};
     char bytes[32], buffers[32], beside[96] = "", whose[48] = "per rank";
     append_ledger(&memory, &facts->memory->planned[Z3D_SPACE_DEVICE]);

@@ -41,6 +41,7 @@ typedef struct z3d_run_facts {
     int64_t train_tokens, validation_tokens; /* in the files */
     int train_files;
     const char *checkpoint_dir;
+    const char *weights; /* where they come from */
 } z3d_run_facts;
 
 typedef struct z3d_console {

@@ -202,9 +202,10 @@ z3d_status z3d_bpe_tokenizer_finish(z3d_bpe_tokenizer *t);
 
 enum { Z3D_MAX_TOKENIZER_FILE = 1 << 27 };
 
-/* vocab.json and merges.txt, or tokenizer.json: of GPT-2's kind, <|endoftext|> begins and ends a
- * text; else special_tokens.c says what does. `path` is the file's name, for messages. ERR_IO,
- * ERR_DATA (file and line, what is wrong), ERR_UNSUPPORTED (what, by its name), ERR_MEMORY. */
+/* vocab.json and merges.txt, or tokenizer.json: of GPT-2's kind, <|endoftext|> ends a text;
+ * else special_tokens.c says what begins and ends one. `path` is the file's name, for messages.
+ * ERR_IO, ERR_DATA (file and line, what is wrong), ERR_UNSUPPORTED (what, by its name), ERR_MEMORY.
+ */
 z3d_status z3d_gpt2_files_read(z3d_bpe_tokenizer *t, const z3d_json *vocab, const char *vocab_path,
                                const char *merges_path);
 z3d_status z3d_tokenizer_json_read(z3d_bpe_tokenizer *t, const z3d_json *root, const char *path);

@@ -80,7 +80,7 @@ static z3d_status create_bytes(const char *vocab, const char *merges, z3d_tokeni
     Z3D_TRY(z3d_new(1, sizeof(z3d_tokenizer), "the tokenizer", out));
     **out = (z3d_tokenizer){.ops = &bytes_ops,
                             .vocab_size = BYTES_VOCABULARY,
-                            .begin_of_text = BYTES_END_OF_TEXT,
+                            .begin_of_text = -1,
                             .end_of_text = BYTES_END_OF_TEXT};
     return Z3D_OK;
 }
@@ -130,7 +130,6 @@ static z3d_status read_tokenizer_json(z3d_bpe_tokenizer *t, const z3d_json *root
     Z3D_TRY(z3d_tokenizer_json_read(t, root, path));
     if (!gpt2) return z3d_special_tokens_find(t, root, path);
     t->base.end_of_text = (int32_t)z3d_tokenizer_json_id(root, Z3D_END_OF_TEXT);
-    t->base.begin_of_text = t->base.end_of_text;
     if (t->base.end_of_text >= 0) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_DATA,
                      "%s: no token %s, which ends a document of GPT-2's; for another model's "
