@@ -126,7 +126,7 @@ static z3d_status write_checkpoint(z3d_interop *f, z3d_manifest *m, z3d_image *i
 
 /* What a run that goes on from the model begins with: its weights, and values for fine-tuning. */
 static z3d_status write_config(z3d_config *config, const char *dir) {
-    static const char *const values[] = {"checkpoint.init_from=" FIRST_STEP, /* beside it */
+    static const char *const values[] = {("checkpoint.init_from=" FIRST_STEP), /* beside it */
                                          "optimizer.params.lr=5e-5", "gradient_clipping=1"};
     z3d_string text = {0};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++)
