@@ -245,11 +245,11 @@ static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *o
 }
 
 /* On this rank. */
-static z3d_status name_disk(const z3d_config *config, z3d_string *out) {
+static z3d_status name_disk(const z3d_config *config, bool inference, z3d_string *out) {
     const char *key = NULL;
     if (config->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME)
         key = "zero_optimization.offload_param.nvme_path";
-    if (config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME)
+    if (config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME && !inference)
         key = "zero_optimization.offload_optimizer.nvme_path";
     return key ? z3d_config_expand(config, key, out) : Z3D_OK;
 }
@@ -257,7 +257,8 @@ static z3d_status name_disk(const z3d_config *config, z3d_string *out) {
 /* Generation writes none: the folder is the run's. Collective, agreed. */
 static z3d_status name_instruction_files(z3d_trainer *trainer, instruction_files *files) {
     const z3d_config *config = trainer->config;
-    Z3D_TRY(z3d_trainer_agree(trainer, name_disk(config, &files->disk)));
+    Z3D_TRY(
+        z3d_trainer_agree(trainer, name_disk(config, trainer->program.inference, &files->disk)));
     if (trainer->program.inference) return Z3D_OK;
     z3d_status status =
         config->training_digest ? name_file(trainer, digest_files, &files->digest) : Z3D_OK;

@@ -217,6 +217,24 @@ TEST(Record, RunsOutOfAddressesWithAnError) {
 
 } // namespace
 
+// After a failure nobody waits for a copy: the memory that it reads and writes is still there.
+TEST(Face, ACopyEndsBeforeItsMemoryIsFreed) {
+    const int64_t bytes = 256 << 20;
+    z3d_device_config config{};
+    config.backend = "cpu";
+    config.threads = 1;
+    z3d_device *device = nullptr;
+    void *from = nullptr, *to = nullptr;
+    z3d_copy copy;
+    ASSERT_EQ(Z3D_OK, z3d_device_create(&config, &device));
+    ASSERT_EQ(Z3D_OK, z3d_device_alloc(device, Z3D_SPACE_DEVICE, bytes, &from));
+    ASSERT_EQ(Z3D_OK, z3d_device_alloc(device, Z3D_SPACE_HOST, bytes, &to));
+    ASSERT_EQ(Z3D_OK, z3d_copy_start(device, to, from, bytes, &copy));
+    z3d_device_free(device, Z3D_SPACE_HOST, to, bytes);
+    z3d_device_free(device, Z3D_SPACE_DEVICE, from, bytes);
+    z3d_device_destroy(device);
+}
+
 int main(int argc, char **argv) {
     testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();

@@ -10,7 +10,7 @@
 #include "zero/build/builder.h"
 
 /* Longer steps are refused: every rank's list would take gigabytes. */
-enum { MAX_UNIT_RUNS = 200000, MAX_ENTRIES = 5000000 };
+enum { MAX_UNIT_RUNS = 200000 };
 
 static struct decisions decide(const z3d_program_config *config, const z3d_layout *layout,
                                int group) {

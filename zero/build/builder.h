@@ -96,6 +96,9 @@ struct crossing {
     int receive, send;
 };
 
+/* Longer steps are refused: every rank's list would take gigabytes. */
+enum { MAX_ENTRIES = 5000000 };
+
 struct builder {
     z3d_program *program;
     int instruction_capacity, buffer_capacity, num_work;

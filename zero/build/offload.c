@@ -173,6 +173,8 @@ static int64_t columns_of(const struct builder *b, int g) {
     return z3d_round_up(columns, Z3D_OFFLOAD_ALIGN);
 }
 
+enum { ENTRIES = 9 }; /* of a piece, at most */
+
 /* All pieces, in the order in which gradients are complete. */
 static z3d_status list_pieces(struct builder *b, struct piece **out, int *count) {
     const z3d_layout *layout = b->program->layout;
@@ -181,6 +183,13 @@ static z3d_status list_pieces(struct builder *b, struct piece **out, int *count)
     for (int g = 0; g < layout->num_groups; g++)
         if (layout->group[g].held)
             total += (layout->group[g].shard + columns_of(b, g) - 1) / columns_of(b, g);
+    if (total > (MAX_ENTRIES - b->program->num_instructions) / ENTRIES)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "the step program would have more than %d entries: "
+                         "zero_optimization.sub_group_size %lld cuts the parameters into %lld "
+                         "pieces; use a larger one (the default is 1e9)",
+                         MAX_ENTRIES, (long long)b->program->config.offload.sub_group,
+                         (long long)total);
     Z3D_TRY(z3d_new((size_t)total, sizeof **out, "pieces of the optimizer step", out));
     for (int g = layout->num_groups - 1; g >= 0; g--)
         for (int64_t first = 0; layout->group[g].held && first < layout->group[g].shard;

@@ -142,11 +142,11 @@ void z3d_engine_destroy(z3d_engine *engine) {
         z3d_executor_destroy(&engine->again_executor[mode]);
     }
     z3d_device_set_scratch(engine->config.device, NULL, 0);
+    z3d_disk_destroy(engine->disk); /* what is under way there ends in the arenas */
     for (int s = 0; s < Z3D_SPACE_COUNT; s++)
         if (engine->arena[s])
             z3d_device_free(engine->config.device, (z3d_space)s, engine->arena[s],
                             engine->arena_bytes[s]);
-    z3d_disk_destroy(engine->disk);
     if (engine->mailbox)
         z3d_device_free(engine->config.device, Z3D_SPACE_HOST, engine->mailbox,
                         engine->mailbox_bytes);

@@ -188,8 +188,10 @@
     X("zero_optimization.enable_sanity_checks", "every step program is verified")                  \
     X("zero_optimization.cpu_offload_use_pin_memory", Z3D_CONFIG_PINNED)                           \
     X("zero_optimization.offload_optimizer.pin_memory", Z3D_CONFIG_PINNED)                         \
-    X("zero_optimization.offload_optimizer.pipeline_read", "reads always run beside the step")     \
-    X("zero_optimization.offload_optimizer.pipeline_write", "writes always run beside the step")   \
+    X("zero_optimization.offload_optimizer.pipeline_read",                                         \
+      "reads run beside the step, with overlap_comm")                                              \
+    X("zero_optimization.offload_optimizer.pipeline_write",                                        \
+      "writes run beside the step, with overlap_comm")                                             \
     X("zero_optimization.offload_optimizer.fast_init", "there is one way to make initial states")  \
     X("zero_optimization.offload_optimizer.convert_grad_on_cpu",                                   \
       "where gradients are converted changes no result")                                           \

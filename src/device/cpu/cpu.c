@@ -170,8 +170,12 @@ static z3d_status alloc(void *self, z3d_space space, int64_t bytes, void **out) 
     return z3d_cpu_memory_map(bytes, threads(self), out);
 }
 
+/* Copies that nobody waited for, after a failure, end first. */
 static void free_block(void *self, z3d_space space, void *block, int64_t bytes) {
-    (void)self, (void)space;
+    z3d_cpu *cpu = self;
+    (void)space;
+    z3d_cpu_transfer_destroy(cpu->transfer);
+    cpu->transfer = NULL;
     z3d_cpu_memory_unmap(block, bytes);
 }
 
