@@ -175,6 +175,11 @@ z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction 
         .bytes = (all ? m.ranks * m.columns : i->count) * (int64_t)z3d_dtype_size(m.dtype)};
 }
 
+/* NULL on the disk: the simulated device prices a copy by its size. */
+static char *memory_of(const z3d_executor *executor, const z3d_run *run) {
+    return run->space == Z3D_SPACE_DISK ? NULL : executor->arena[run->space] + run->place;
+}
+
 static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, int tensor,
                             int64_t *id) {
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
@@ -182,14 +187,14 @@ static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, in
                             z3d_executor_run_of(executor, i, i->buffer[info->to], tensor)};
     for (int end = 0; end < 2; end++) {
         if (run[end].space != Z3D_SPACE_DISK || !executor->disk) continue;
-        char *memory = executor->arena[run[1 - end].space] + run[1 - end].place;
+        char *memory = memory_of(executor, &run[1 - end]);
         const int64_t blocks = z3d_round_up(run[end].bytes, Z3D_DISK_ALIGN);
         z3d_device_touch(executor->device, memory, blocks);
         return z3d_disk_start(executor->disk, end == 1, run[end].place, memory, blocks, id);
     }
     z3d_copy copy;
-    Z3D_TRY(z3d_copy_start(executor->device, executor->arena[run[1].space] + run[1].place,
-                           executor->arena[run[0].space] + run[0].place, run[0].bytes, &copy));
+    Z3D_TRY(z3d_copy_start(executor->device, memory_of(executor, &run[1]),
+                           memory_of(executor, &run[0]), run[0].bytes, &copy));
     *id = copy.id;
     return Z3D_OK;
 }
