@@ -175,9 +175,10 @@ z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction 
         .bytes = (all ? m.ranks * m.columns : i->count) * (int64_t)z3d_dtype_size(m.dtype)};
 }
 
-/* NULL on the disk: the simulated device prices a copy by its size. */
+/* NULL where a space has no memory (a simulated disk): the copy is priced by its size. */
 static char *memory_of(const z3d_executor *executor, const z3d_run *run) {
-    return run->space == Z3D_SPACE_DISK ? NULL : executor->arena[run->space] + run->place;
+    char *arena = executor->arena[run->space];
+    return arena ? arena + run->place : NULL;
 }
 
 static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, int tensor,
