@@ -129,6 +129,24 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
 z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int group);
 
+/* builder.c: an entry per bucket of group g. `from`: the kept shard that a gather copies its own
+ * row from, or -1. ticket: the first one's. */
+void z3d_builder_emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
+                              int g, int micro, int buffer, int from);
+
+/* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
+ * gradients, and that it does; after it. At the end of a task: what was started has ended. After
+ * the last one: every group's own row is complete. Before a step that wants all rows: they are
+ * there. */
+void z3d_builder_place_sums(struct builder *b);
+int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
+void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
+                                const int gradients[Z3D_MAX_UNIT_GROUPS]);
+void z3d_builder_reduce_after(struct builder *b, struct work w);
+void z3d_builder_wait_reductions(struct builder *b);
+void z3d_builder_complete_gradients(struct builder *b);
+void z3d_builder_share_wait(struct builder *b, int g);
+
 /* work.c: the order of work, and what of it there is. */
 z3d_status z3d_builder_order(struct builder *b);
 /* Whether work number `step` is the first, the last of its task. */
@@ -159,12 +177,11 @@ int z3d_builder_exchange(struct builder *b, int group);
 
 /* offload.c: whether group g's parameters are kept elsewhere than on the device; brings them as far
  * as `until` (THERE: group[g].fetched has them in its own row). Whether the host steps; all of its
- * step. builder.c: waits until group g's gradients are whole where all rows are wanted. */
+ * step. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 void z3d_builder_fetch(struct builder *b, int g, enum leg until);
 bool z3d_builder_steps_on_host(const struct builder *b);
 void z3d_builder_step_on_host(struct builder *b);
-void z3d_builder_share_wait(struct builder *b, int g);
 
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
  * another piece of work; before its recompute; ahead of that, as far as it may overlap. */
