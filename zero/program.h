@@ -31,7 +31,8 @@ static inline int z3d_chunks_of_stage(const z3d_pipeline_config *pipeline) {
 
 /* Where what persists lies, and how the host steps it. All zero: on the device. */
 typedef struct z3d_offload_plan {
-    z3d_space optimizer;  /* states, with a master copy of the parameters */
+    z3d_space optimizer;  /* states, with a master copy of the parameters; and gradients, as soon as
+                             they are reduced, of what a rank keeps only its own row */
     z3d_space parameters; /* of stage 3; in training only with the optimizer */
     int64_t sub_group;    /* elements of a group that are stepped at a time; 0: all */
     int pieces;           /* of these, that are under way at once; 0: 3 */

@@ -490,6 +490,8 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
         return z3d_moves_apart(i) ? move_own(executor, index, false) : Z3D_OK;
     case Z3D_CLASS_SUM:
         return move_own(executor, index, false);
+    case Z3D_CLASS_NORM:
+        return z3d_executor_square(executor, i);
     case Z3D_CLASS_OPTIMIZER:
         return z3d_executor_optimize(executor, i);
     case Z3D_CLASS_HOST_OPTIMIZER:

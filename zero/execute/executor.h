@@ -88,6 +88,8 @@ int64_t z3d_executor_mailbox_bytes(const z3d_program *program);
 void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *host);
+/* Adds the squares of a group's gradients to the control vector. */
+z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i);
 z3d_status z3d_executor_fetch(z3d_executor *executor);
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
 /* The control vector as it is now, into `sums`. */

@@ -259,6 +259,9 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
         find_holders(layout, &layout->group[g]);
         if (config) z3d_states_decide(config, layout->group[g].kept);
+        /* Two sums of gradients are added on the device. */
+        if (z3d_adds_two_sums(&layout->group[g]))
+            layout->group[g].kept[Z3D_PART_GRADIENTS].space = Z3D_SPACE_DEVICE;
         if (layout->group[g].held &&
             !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");

@@ -21,6 +21,8 @@ void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_
         kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN};
     kept[Z3D_PART_PARAMETERS].space = config->offload.parameters;
     kept[Z3D_PART_OPTIMIZER].space = config->offload.optimizer;
+    /* All rows are added to by backward, which the device does. */
+    if (!all[Z3D_PART_GRADIENTS]) kept[Z3D_PART_GRADIENTS].space = config->offload.optimizer;
     unsigned state = z3d_optimizer_kinds(config->optimizer), master = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_PARAMETERS].dtype = config->dtype;
     kept[Z3D_PART_PARAMETERS].kinds = Z3D_KIND(PARAMETER);
