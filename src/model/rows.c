@@ -17,6 +17,10 @@ int64_t z3d_unit_own_offset(const z3d_unit_run *run) {
     return z3d_unit_own_rows(run).first * z3d_row_bytes(run, z3d_transformer_of(run)->hidden_size);
 }
 
+const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all) {
+    return all ? (const char *)all + z3d_unit_own_offset(run) : NULL;
+}
+
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all) {
     *all = own;
     if (!z3d_transformer_lane(run).sequence_parallel) return Z3D_OK;

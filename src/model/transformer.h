@@ -17,6 +17,8 @@ typedef struct z3d_transformer {
     int tensor_size;
     bool sequence_parallel; /* norms, dropout and residuals on 1/tensor_size of the tokens */
     bool learned_positions; /* the embedding has a table of positions, its second group */
+    bool gated_mlp;         /* silu(gate) * up without biases; else gelu, with biases */
+    int64_t mlp_inner;      /* width inside of an MLP, on one tensor rank */
     z3d_norm_kind norm;
     float epsilon; /* of the norms */
 } z3d_transformer;
@@ -98,6 +100,8 @@ z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run);
  * all rows. */
 z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run);
 int64_t z3d_unit_own_offset(const z3d_unit_run *run);
+/* Where they are in `all`; NULL if that is NULL. */
+const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all);
 /* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
  */
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all);
@@ -119,8 +123,8 @@ z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *no
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
 /* y = norm(x) of the own rows, then all rows are gathered. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
-/* Its backward, or a half of it. dy: T[rows, hidden], of which the own rows count. dx = residual
- * (NULL: 0; may be dx itself) + the input's gradient, of the own rows. The weight half wants
+/* Its backward, or a half of it. dx = residual (NULL: 0; may be dx itself) + the input's gradient;
+ * dx, residual and dy have the own rows. The weight half wants
  * neither dy nor dx: the input half leaves its sums in deferred memory. */
 z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
                              const void *dy, const void *residual, void *dx);
@@ -161,5 +165,30 @@ z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, const voi
  * where that of the block's input replaces it in the end. But the first branch's weight half reads
  * it if its dropout does nothing. */
 z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, void **d_x1);
+
+/* ---- mlp.c ---- */
+
+typedef struct z3d_mlp {
+    z3d_linear up, down; /* gated: up is gate and up as one matrix */
+    bool gated;
+    const z3d_norm *norm; /* whose output is what `up` reads */
+    void *x;              /* where forward keeps that, of all rows; NULL: it is computed again */
+    void *before;         /* T[rows, up.out], kept: what `up` gives */
+} z3d_mlp;
+
+/* Of a row of `before`. */
+static inline int64_t z3d_mlp_columns(const z3d_transformer *shape) {
+    return shape->gated_mlp ? 2 * shape->mlp_inner : shape->mlp_inner;
+}
+/* The layers; the caller sets the rest. The weights begin at parameter `first` of the unit's first
+ * group: up's and its bias, down's and its bias; gated: gate's, up's, down's. */
+z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first);
+/* y = residual + dropout(down(activation(up(x)))), of the own rows; without output it stops at
+ * `before`. */
+z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y);
+/* Backward, or a half of it. after: the gradient of y. *dx: workspace with the gradient of `up`'s
+ * input, of which the own rows count; NULL without the input half. */
+z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
+                            const void *after, void **dx);
 
 #endif

@@ -75,7 +75,7 @@ static void describe_facts(z3d_model *model, const z3d_gpt *gpt) {
                                .tokens = c->seq_length,
                                .vocabulary = c->vocab_size,
                                .padded_vocabulary = gpt->shape.padded_vocab,
-                               .product_outputs = gpt->local_inner,
+                               .product_outputs = z3d_mlp_columns(&gpt->shape),
                                .product_inputs = c->hidden_size,
                                .flops = z3d_gpt_flops(c)};
     snprintf(facts->shape, sizeof facts->shape, "%lld layers, hidden %lld, %lld heads",
@@ -97,6 +97,7 @@ static z3d_transformer shape_of(const z3d_gpt_config *c) {
                              .tensor_size = c->tensor_size,
                              .sequence_parallel = c->sequence_parallel,
                              .learned_positions = true,
+                             .mlp_inner = 4 * c->hidden_size / c->tensor_size,
                              .norm = Z3D_NORM_LAYER,
                              .epsilon = 1e-5f};
 }
@@ -117,7 +118,6 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     gpt->head_dim = config->hidden_size / config->num_heads;
     gpt->local_heads = config->num_heads / config->tensor_size;
     gpt->local_hidden = config->hidden_size / config->tensor_size;
-    gpt->local_inner = 4 * config->hidden_size / config->tensor_size;
     model->data = gpt;
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;

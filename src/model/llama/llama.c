@@ -105,7 +105,7 @@ static void describe_facts(z3d_model *model, const z3d_llama *llama) {
                                .tokens = c->seq_length,
                                .vocabulary = c->vocab_size,
                                .padded_vocabulary = llama->shape.padded_vocab,
-                               .product_outputs = 2 * llama->local_inner,
+                               .product_outputs = z3d_mlp_columns(&llama->shape),
                                .product_inputs = c->hidden_size,
                                .flops = z3d_llama_flops(c)};
     snprintf(facts->shape, sizeof facts->shape,
@@ -122,6 +122,8 @@ static z3d_transformer shape_of(const z3d_llama_config *c) {
                              .init_std = c->init_std,
                              .tensor_size = c->tensor_size,
                              .sequence_parallel = c->sequence_parallel,
+                             .gated_mlp = true,
+                             .mlp_inner = c->intermediate_size / c->tensor_size,
                              .norm = Z3D_NORM_RMS,
                              .epsilon = (float)c->rms_norm_eps};
 }
@@ -132,7 +134,6 @@ static void fill_in(z3d_llama *llama, const z3d_llama_config *c) {
     llama->shares_kv = c->tensor_size > c->num_key_value_heads;
     llama->local_heads = c->num_heads / c->tensor_size;
     llama->local_kv_heads = llama->shares_kv ? 1 : c->num_key_value_heads / c->tensor_size;
-    llama->local_inner = c->intermediate_size / c->tensor_size;
     find_places(llama);
 }
 
