@@ -5,19 +5,22 @@
 z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
     const z3d_transformer *shape = z3d_transformer_of(run);
     const int64_t rows = z3d_unit_rows(run), hidden = shape->hidden_size, inner = shape->mlp_inner;
-    const bool gated = shape->gated_mlp;
+    const bool gated = shape->gated_mlp, bias = !gated && run->unit->kind != Z3D_KIND_TILE;
     return (z3d_mlp){
         .up = z3d_unit_linear(run, 0, first, gated ? -1 : first + 1, rows, hidden,
                               z3d_mlp_columns(shape)),
-        .down = z3d_unit_linear(run, 0, first + 2, gated ? -1 : first + 3, rows, inner, hidden),
+        .down = z3d_unit_linear(run, 0, first + 2, bias ? first + 3 : -1, rows, inner, hidden),
         .gated = gated};
 }
 
 /* *x = what the first product reads, of all rows. */
-static z3d_status find_input(z3d_unit_run *run, const z3d_mlp *mlp, void **x) {
-    *x = mlp->x;
-    if (!*x) Z3D_TRY(z3d_unit_take_workspace(run, mlp->up.rows, z3d_row_bytes(run, mlp->up.in), x));
-    return z3d_norm_forward_all(run, mlp->norm, *x);
+static z3d_status find_input(z3d_unit_run *run, const z3d_mlp *mlp, const void **x) {
+    void *all = mlp->x;
+    if (!mlp->norm) return z3d_unit_all_rows(run, mlp->own, x);
+    if (!all)
+        Z3D_TRY(z3d_unit_take_workspace(run, mlp->up.rows, z3d_row_bytes(run, mlp->up.in), &all));
+    *x = all;
+    return z3d_norm_forward_all(run, mlp->norm, all);
 }
 
 static z3d_status activate(z3d_unit_run *run, const z3d_mlp *mlp, void *y) {
@@ -37,7 +40,8 @@ z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *re
     z3d_tensor_lane lane = z3d_transformer_lane(run);
     z3d_linear up = mlp->up;
     const bool fused = !mlp->gated && run->need_output; /* gelu, into the product */
-    void *x, *inner = NULL;
+    const void *x;
+    void *inner = NULL;
     if (fused) Z3D_TRY(take_inner(run, mlp, &inner));
     up.gelu = inner;
     int64_t mark = z3d_unit_workspace_mark(run);
@@ -75,8 +79,8 @@ z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp 
                             const void *after, void **dx) {
     z3d_tensor_lane lane = z3d_transformer_lane(run);
     const int64_t rows = mlp->up.rows;
-    const void *dy;
-    void *d_up, *x = NULL;
+    const void *dy, *x = NULL;
+    void *d_up;
     *dx = NULL;
     Z3D_TRY(z3d_residual_backward(run, halves, after, "mlp", &dy));
     Z3D_TRY(z3d_unit_take_deferred(run, rows, z3d_row_bytes(run, mlp->up.out), &d_up));

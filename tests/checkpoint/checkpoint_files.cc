@@ -147,7 +147,7 @@ static void expect_virtual(const std::string &file) {
         for (int kind = 0; kind < 3; kind++) {
             char path[160];
             hsize_t shape[Z3D_MAX_DIMS] = {};
-            ASSERT_Z3D(z3d_hdf5_path(&tensors[t], kind, path, sizeof path));
+            ASSERT_Z3D(z3d_hdf5_path(&tensors[t], kind, 0, path, sizeof path));
             hid_t dataset = H5Dopen2(h5, path, H5P_DEFAULT);
             ASSERT_GE(dataset, 0) << path;
             hid_t space = H5Dget_space(dataset);

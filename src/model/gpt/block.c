@@ -13,7 +13,9 @@
  *
  * With sequence parallelism layernorms, dropout and residuals work on a rank's own rows, and the
  * products' inputs are gathered first: two all-gathers and two reduce-scatters each way. The
- * layernorms' outputs are kept whole; a lean run gathers them once more in backward. */
+ * layernorms' outputs are kept whole; a lean run gathers them once more in backward.
+ *
+ * With tiling this unit ends behind ln_2, and the rest is the tiles' (src/model/tile.c). */
 #include "src/model/gpt/units.h"
 
 /* What forward saves for backward, in the order of allocation. */
@@ -28,10 +30,12 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     int64_t rows = z3d_unit_rows(run), own = z3d_unit_own_rows(run).count;
     int64_t hidden = gpt->config.hidden_size;
     int64_t heads = gpt->local_heads * (int64_t)sizeof(float);
-    saved->ln_1 = saved->ln_2 = saved->attention = NULL;
+    const bool tiled = gpt->shape.tiling > 1;
+    saved->ln_1 = saved->ln_2 = saved->attention = saved->fc = NULL;
     if (!run->lean) {
         Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, hidden), &saved->ln_1));
-        Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, hidden), &saved->ln_2));
+        if (!tiled)
+            Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, hidden), &saved->ln_2));
         Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, gpt->local_hidden),
                                     &saved->attention));
     }
@@ -42,6 +46,7 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     Z3D_TRY(z3d_unit_take_saved(run, own, z3d_row_bytes(run, hidden), &saved->x1));
     saved->norm_2 = (z3d_norm){.weight = GPT_LN_2_WEIGHT, .x = saved->x1};
     Z3D_TRY(z3d_norm_take_saved(run, own, &saved->norm_2));
+    if (tiled) return Z3D_OK;
     return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, z3d_mlp_columns(&gpt->shape)),
                                &saved->fc);
 }
@@ -123,6 +128,7 @@ static z3d_status forward(z3d_unit_run *run) {
     block_saved saved;
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &lane, &saved));
+    if (gpt_of(run)->shape.tiling > 1) return z3d_tiles_begin(run, &saved.norm_2);
     const z3d_mlp mlp = mlp_of(run, &saved);
     return z3d_mlp_forward(run, &mlp, saved.x1, run->output);
 }
@@ -132,6 +138,8 @@ static z3d_status forward(z3d_unit_run *run) {
 /* output_gradient -> d_x1. */
 static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block_saved *saved,
                                void *d_x1) {
+    if (gpt_of(run)->shape.tiling > 1)
+        return z3d_tiles_begin_backward(run, halves, &saved->norm_2, d_x1);
     const z3d_mlp mlp = mlp_of(run, saved);
     void *d_ln_2;
     Z3D_TRY(z3d_mlp_backward(run, halves, &mlp, run->output_gradient, &d_ln_2));

@@ -12,7 +12,8 @@
  * two residual branches, and a lean run's attention.
  *
  * With sequence parallelism norms and residuals work on a rank's own rows, and the products' inputs
- * are gathered first, as in GPT's block. */
+ * are gathered first, as in GPT's block. With tiling this unit ends behind the second norm, and the
+ * rest is the tiles' (src/model/tile.c). */
 #include "src/model/llama/units.h"
 
 /* What forward saves for backward, in the order of allocation. */
@@ -27,10 +28,11 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     const int64_t rows = z3d_unit_rows(run), own = z3d_unit_own_rows(run).count;
     const int64_t hidden = z3d_row_bytes(run, llama->shape.hidden_size);
     const int64_t attention = z3d_row_bytes(run, llama->local_heads * llama->config.head_dim);
-    saved->input = saved->post = saved->attention = NULL;
+    const bool tiled = llama->shape.tiling > 1;
+    saved->input = saved->post = saved->attention = saved->gate_up = NULL;
     if (!run->lean) {
         Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->input));
-        Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->post));
+        if (!tiled) Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->post));
         Z3D_TRY(z3d_unit_take_saved(run, rows, attention, &saved->attention));
     }
     saved->input_norm = (z3d_norm){.weight = llama->place[LLAMA_INPUT_NORM], .x = run->input};
@@ -39,6 +41,7 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     Z3D_TRY(z3d_unit_take_saved(run, own, hidden, &saved->x1));
     saved->post_norm = (z3d_norm){.weight = llama->place[LLAMA_POST_NORM], .x = saved->x1};
     Z3D_TRY(z3d_norm_take_saved(run, own, &saved->post_norm));
+    if (tiled) return Z3D_OK;
     return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, z3d_mlp_columns(&llama->shape)),
                                &saved->gate_up);
 }
@@ -112,6 +115,7 @@ static z3d_status forward(z3d_unit_run *run) {
     block_saved saved;
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &saved));
+    if (llama_of(run)->shape.tiling > 1) return z3d_tiles_begin(run, &saved.post_norm);
     const z3d_mlp mlp = mlp_of(run, &saved);
     return z3d_mlp_forward(run, &mlp, saved.x1, run->output);
 }
@@ -121,6 +125,8 @@ static z3d_status forward(z3d_unit_run *run) {
 /* output_gradient -> d_x1. */
 static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block_saved *saved,
                                void *d_x1) {
+    if (llama_of(run)->shape.tiling > 1)
+        return z3d_tiles_begin_backward(run, halves, &saved->post_norm, d_x1);
     const z3d_mlp mlp = mlp_of(run, saved);
     void *d_post;
     Z3D_TRY(z3d_mlp_backward(run, halves, &mlp, run->output_gradient, &d_post));
