@@ -19,7 +19,7 @@ Options way_of(Options o, int way) {
     o.partition = way == 1 && o.tensor > 1;
     o.offload = way == 3;
     if (way == 0) o.tiers.optimizer = Z3D_SPACE_HOST;
-    if (way == 3) o.tiers = {Z3D_SPACE_DISK, Z3D_SPACE_HOST, 0, 0};
+    if (way == 3) o.tiers.optimizer = Z3D_SPACE_DISK, o.tiers.parameters = Z3D_SPACE_HOST;
     if (o.pipeline > 1) o.schedule = schedules[way].kind, o.chunks = schedules[way].chunks;
     return o;
 }

@@ -33,6 +33,8 @@ int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
                          : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
                                               p->model->group[g].name, w.micro);
     sum->written = false;
+    if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
+        z3d_builder_fetch_sum(b, g, LEG_STAGED); /* on its way during this backward */
     return sum->gradients;
 }
 
@@ -56,12 +58,18 @@ void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instructio
 static void emit_sum(struct builder *b, z3d_phase phase, int g) {
     z3d_instruction *i =
         z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
-    i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
 }
 
 /* The own row of group g's gradients is complete. */
 static void share_gradients(struct builder *b, int g) {
     int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    if (z3d_builder_gradients_leave(b, g)) {
+        z3d_instruction *i =
+            z3d_builder_emit_group(b, Z3D_OP_SQUARE_GRADS, Z3D_PHASE_WHOLE, NULL, g);
+        i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+        z3d_builder_store_sum(b, g);
+    }
     if (b->group[g].decided.gather_gradients)
         z3d_builder_emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, &b->group[g].sharing, g,
                                  -1, kept, -1);
@@ -84,9 +92,17 @@ static void add_started(struct started *started, int which, int micro) {
     started->of[at] = which;
 }
 
-/* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
+/* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. Where these
+ * leave the device, the first shard is the sum, and later ones are added to what comes back. */
 static void keep_shard(struct builder *b, int which, int micro) {
     struct sum_state *sum = &b->sum[which];
+    bool leaves = z3d_builder_gradients_leave(b, which / 2);
+    if (leaves)
+        sum->kept = micro > 0 ? z3d_builder_fetch_sum(b, which / 2, LEG_THERE) : sum->gradients;
+    if (leaves && micro == 0) {
+        sum->gradients = -1;
+        return;
+    }
     z3d_instruction *i =
         z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, which / 2);
     i->micro = micro;
@@ -99,13 +115,16 @@ static void keep_shard(struct builder *b, int which, int micro) {
 void z3d_builder_wait_reductions(struct builder *b) {
     z3d_program *p = b->program;
     int micro = b->reducing.micro;
+    z3d_builder_go_on_storing(b);
     wait_sums(b);
     for (int n = 0; n < b->reducing.count; n++) {
         int which = b->reducing.of[n], g = which / 2;
         z3d_builder_emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->sum[which].reducing, g,
                                  micro, b->sum[which].gradients, -1);
+        bool last = micro == p->config.accumulation - 1;
         if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
-        if (micro < p->config.accumulation - 1 || z3d_adds_two_sums(&p->layout->group[g])) continue;
+        if (!last && z3d_builder_gradients_leave(b, g)) z3d_builder_store_sum(b, g);
+        if (!last || z3d_adds_two_sums(&p->layout->group[g])) continue;
         if (b->group[g].decided.sum_replicated) {
             emit_sum(b, Z3D_PHASE_START, g);
             add_started(&b->summing, g, micro);
@@ -129,6 +148,8 @@ void z3d_builder_reduce_after(struct builder *b, struct work w) {
         if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
         z3d_builder_emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &sum->reducing, g,
                                  w.micro, sum->gradients, -1);
+        if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
+            z3d_builder_fetch_sum(b, g, LEG_FETCHED);
         add_started(&b->reducing, which, w.micro);
     }
     if (!p->config.overlap) z3d_builder_wait_reductions(b);
