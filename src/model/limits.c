@@ -101,8 +101,11 @@ void z3d_limits_tiling(const z3d_config_judge *judge, int64_t tiling, int64_t in
         !z3d_limits_sound(judge, "model.num_layers") || inner % tensor_size != 0)
         return;
     if (tiling > MOST / num_layers)
-        z3d_limits_complain(judge, key, "%lld tiles in each of %lld layers are more than %d",
-                            (long long)tiling, (long long)num_layers, MOST);
+        z3d_limits_complain(judge, key,
+                            "%lld tiles in each of %lld layers are more than %d; write at most "
+                            "%lld",
+                            (long long)tiling, (long long)num_layers, MOST,
+                            (long long)(MOST / num_layers));
     int64_t local = inner / tensor_size, below = tiling < local ? tiling : local, above = below;
     if (local % tiling == 0) return;
     while (local % below != 0) below--;

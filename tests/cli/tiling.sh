@@ -65,6 +65,13 @@ awk '{ n[NR] = $1 } END { exit !(n[1] > 2.9 * n[2] && n[2] == n[3]) }' largest1 
     fail "largest groups: $(cat largest1 largestauto largest8)"
 awk '{ n[NR] = $1 } END { exit !(n[1] > n[2] + 8 * 256 * 256 * 4) }' arena1 arenaauto || fail "arenas: $(cat arena1 arenaauto)"
 
+# A block keeps its own input only.
+for number in auto 1; do
+    expect 0 "$ZERO3D" plan tiny.yaml model.tiling=4 --print-program activation_checkpointing.number_checkpoints=$number
+    grep -c ' save_input ' out >>saved
+done
+[ "$(tr '\n' ' ' <saved)" = "2 1 " ] || fail "activation checkpoints: $(cat saved)"
+
 # What cannot be cut.
 expect 1 "$ZERO3D" plan tiny.yaml model.tiling=3
 says 'model.tiling=3: 3 tiles cannot share the MLP.s 128 columns equally; write 2 or 4$'
