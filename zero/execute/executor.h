@@ -47,13 +47,15 @@ typedef struct z3d_executor {
     z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
     void *enter_context;
 
-    int64_t cache_first;          /* of z3d_host_step */
-    int64_t step;                 /* of the run that is under way: for places */
-    int position;                 /* the instruction that runs */
-    z3d_ticket *ticket;           /* by instruction's ticket: what was started */
-    int64_t *live;                /* by buffer: bytes counted in the ledger */
-    double *sums;                 /* host's copy of the control vector */
-    double transfer_wait_seconds; /* since creation: exposed time of transfers */
+    int64_t cache_first; /* of z3d_host_step */
+    int64_t step;        /* of the run that is under way: for places */
+    int position;        /* the instruction that runs */
+    z3d_ticket *ticket;  /* by instruction's ticket: what was started */
+    int64_t *live;       /* by buffer: bytes counted in the ledger */
+    double *sums;        /* host's copy of the control vector */
+    /* Since creation: waits for copies between device and host memory, for the disk; the time of
+     * the host's steps. */
+    double transfer_wait_seconds, disk_wait_seconds, host_step_seconds;
     z3d_ledger measured[Z3D_SPACE_COUNT];
     int next_child;        /* of the unit that runs */
     float last_loss_scale; /* of the last step's gradients */

@@ -388,15 +388,22 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
     }
 }
 
+static void say_share(z3d_console *console, const z3d_run_end *end, const char *what,
+                      const char *how, double seconds) {
+    char text[32];
+    z3d_console_say(console, "%s: %s%s, %.2f %% of the steps' time", what,
+                    z3d_format_seconds(seconds, text, sizeof text), how,
+                    100 * seconds / fmax(end->step_seconds, 1e-9));
+}
+
+/* By the timeline's lanes. */
 static void say_transfers(z3d_console *console, const z3d_run_end *end) {
-    char seconds[32];
-    if (!end->offloaded || !isfinite(end->transfer_seconds)) return;
-    z3d_console_say(
-        console,
-        "host transfers: %s exposed, %.2f %% of the steps' time (activation checkpoints "
-        "in host memory)",
-        z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
-        100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
+    if (!end->offloaded) return;
+    if (isfinite(end->transfer_seconds))
+        say_share(console, end, "host transfers", " exposed", end->transfer_seconds);
+    if (end->disk_seconds > 0) say_share(console, end, "disk", " exposed", end->disk_seconds);
+    if (end->host_step_seconds > 0)
+        say_share(console, end, "host step", "", end->host_step_seconds);
 }
 
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
