@@ -146,7 +146,7 @@ struct Pipeline {
     }
     // Every second of a stage's step is counted once.
     void expect_complete(const z3d_step_time &t) const {
-        double sum = t.compute + t.transfer + t.allocator + t.bubble;
+        double sum = t.compute + t.transfer + t.disk + t.host + t.allocator + t.bubble;
         for (double exposed : t.exposed) sum += exposed;
         EXPECT_NEAR(sum, t.seconds, 1e-9 * t.seconds);
         EXPECT_EQ(t.seconds, time.seconds);
