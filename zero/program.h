@@ -63,7 +63,7 @@ typedef struct z3d_program_config {
     bool partition_activations;           /* P_a: a checkpoint is split over the tensor group; of
                                              a sequence-parallel model it is split anyway, and a
                                              program's own configuration says false */
-    bool offload_activations;             /* P_a+cpu: checkpoints lie in host memory */
+    z3d_space checkpoint_space;           /* where they lie; P_a+cpu: in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
     bool inference; /* only generation: there is neither a training step nor an evaluation, and

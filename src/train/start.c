@@ -72,6 +72,11 @@ static z3d_status check_offload(const z3d_config *config) {
                     "whose memory is the host's",
                     block[i]);
     }
+    if (config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME &&
+        config->training_device != Z3D_TRAINING_CPU)
+        return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
+                         "activation_checkpointing.cpu_checkpointing nvme with training.device: "
+                         "cuda is not supported yet; write true, which keeps them in host memory");
     return Z3D_OK;
 }
 

@@ -355,7 +355,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .arena_bytes = z3d_trainer_arena_bytes(trainer),
         .resident = explained ? &resident : NULL,
         .group = trainer->group,
-        .offloaded = trainer->program.offload_activations,
+        .checkpoint_space = trainer->program.checkpoint_space,
         .step_seconds = progress->step_seconds,
         .transfer_seconds = progress->transfer_seconds,
         .saves = trainer->store != NULL,

@@ -743,7 +743,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                          "%d units x %d micro-batches a step are too many: a step program runs at "
                          "most %d units; use fewer gradient accumulation steps or layers",
                          model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.saving.unit = -1};
+    struct builder b = {.saving.unit = -1, .storing.unit = -1};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,
@@ -760,7 +760,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     int states = model->num_units * config->accumulation;
     Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
     for (int u = 0; u < states; u++)
-        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing

@@ -64,16 +64,27 @@ static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
                                              : "training.peak_tflops");
 }
 
-/* Where parameters and optimizer states lie, and how the disk is read and written. */
+static const char *const space_text[] = {"on the device", "in host memory", "on the disk"};
+
+/* Where what is offloaded lies, and how the disk is read and written. */
 static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
-    static const char *const where[] = {"on the device", "in host memory", "on the disk"};
-    const z3d_offload_plan *offload =
-        &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config.offload;
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    const z3d_offload_plan *offload = &program->offload;
+    const bool states =
+        offload->optimizer != Z3D_SPACE_DEVICE || offload->parameters != Z3D_SPACE_DEVICE;
+    const bool checkpoints = program->checkpoint_space != Z3D_SPACE_DEVICE;
     const char *disk = z3d_engine_disk(facts->engine);
-    if (offload->optimizer == Z3D_SPACE_DEVICE && offload->parameters == Z3D_SPACE_DEVICE) return;
-    z3d_console_say(console, "offload     optimizer states %s, parameters %s%s%s",
-                    where[offload->optimizer], where[offload->parameters], disk ? "; disk: " : "",
-                    disk ? disk : "");
+    z3d_string line = {0};
+    if (!states && !checkpoints) return;
+    if (states)
+        z3d_string_append(&line, "optimizer states %s, parameters %s",
+                          space_text[offload->optimizer], space_text[offload->parameters]);
+    if (checkpoints)
+        z3d_string_append(&line, "%sactivation checkpoints %s", states ? ", " : "",
+                          space_text[program->checkpoint_space]);
+    if (disk) z3d_string_append(&line, "; disk: %s", disk);
+    if (!line.failed) z3d_console_say(console, "offload     %s", line.text);
+    z3d_string_free(&line);
 }
 
 static void say_method(z3d_console *console, const z3d_run_facts *facts) {
@@ -308,7 +319,7 @@ static void say_used(z3d_console *console, const char *what, int64_t planned, in
 }
 
 static void say_memory(z3d_console *console, const z3d_run_end *end) {
-    static const char *const where[] = {"", " in host memory", " on the disk"};
+    static const char *const space_text[] = {"", " in host memory", " on the disk"};
     const z3d_rank_memory *memory = end->memory;
     const z3d_ledger *planned = memory->planned, *measured = memory->measured;
     char bytes[32], title[32];
@@ -386,13 +397,13 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
 
 static void say_transfers(z3d_console *console, const z3d_run_end *end) {
     char seconds[32];
-    if (!end->offloaded || !isfinite(end->transfer_seconds)) return;
+    if (end->checkpoint_space == Z3D_SPACE_DEVICE || !isfinite(end->transfer_seconds)) return;
     z3d_console_say(
         console,
-        "host transfers: %s exposed, %.2f %% of the steps' time (activation checkpoints "
-        "in host memory)",
+        "host transfers: %s exposed, %.2f %% of the steps' time (activation checkpoints %s)",
         z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
-        100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
+        100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9),
+        space_text[end->checkpoint_space]);
 }
 
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
