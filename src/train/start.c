@@ -54,7 +54,8 @@ end:
     return status;
 }
 
-/* The host steps with the kernels of the cpu device. There the host's memory is the device's. */
+/* The host steps with the kernels of the cpu device. There the host's memory is the device's. What
+ * is on the disk is not copied to host memory for a save. */
 static z3d_status check_offload(const z3d_config *config) {
     static const char *const block[] = {"optimizer", "param"};
     const int where[] = {config->zero_optimization_offload_optimizer_device,
@@ -77,6 +78,10 @@ static z3d_status check_offload(const z3d_config *config) {
         return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
                          "activation_checkpointing.cpu_checkpointing nvme with training.device: "
                          "cuda is not supported yet; write true, which keeps them in host memory");
+    if (config->checkpoint_async && !z3d_plan_saves_beside(config))
+        z3d_log(Z3D_LOG_INFO, "checkpoint.async has no effect with "
+                              "zero_optimization.offload_optimizer.device nvme: checkpoints are "
+                              "written from the disk, while training waits");
     return Z3D_OK;
 }
 

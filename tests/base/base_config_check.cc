@@ -67,7 +67,8 @@ TEST(Check, ActivationCheckpointsWithEffectOnly) {
               std::string::npos);
     for (const char *granularity : {"none", "selective"})
         for (const char *key :
-             {"partition_activations: true", "cpu_checkpointing: true", "number_checkpoints: 3"})
+             {"partition_activations: true", "cpu_checkpointing: true",
+              "cpu_checkpointing: nvme, nvme_path: a", "number_checkpoints: 3"})
             EXPECT_NE(
                 check("parallel: {tensor_model_parallel_size: 2}\n"
                       "activation_checkpointing: {granularity: " +

@@ -90,6 +90,32 @@ TEST(Offload, NvmeNeedsAFolder) {
     EXPECT_EQ(all_errors(block("device: nvme, nvme_path: tier"), {}), "accepted");
 }
 
+// Activation checkpoints have a folder of their own, or that of the other blocks: a rank has one file.
+TEST(Offload, CheckpointsOnTheDiskNeedAFolder) {
+    const std::string on = "activation_checkpointing: {cpu_checkpointing: nvme";
+    EXPECT_EQ(all_errors(on + "}\n", {}),
+              "run.yaml:1:28: activation_checkpointing.cpu_checkpointing: nvme needs a folder on a "
+              "local disk; set activation_checkpointing.nvme_path");
+    EXPECT_EQ(all_errors(on + ", nvme_path: a}\n", {}), "accepted");
+    for (const char *other : {"offload_optimizer", "offload_param"}) {
+        const std::string theirs = std::string("zero_optimization: {stage: 3, ") + other +
+                                   ": {device: nvme, nvme_path: a}}\n";
+        EXPECT_EQ(all_errors(on + "}\n" + theirs, {}), "accepted");
+        EXPECT_EQ(all_errors(on + ", nvme_path: a}\n" + theirs, {}), "accepted");
+        EXPECT_EQ(all_errors(on + ", nvme_path: b}\n" + theirs, {}),
+                  "run.yaml:1:53: activation_checkpointing.nvme_path: 'b', but zero_optimization." +
+                      std::string(other) +
+                      ".nvme_path is 'a': a rank has one file for both; write the same folder");
+    }
+    EXPECT_TRUE(has(all_errors("activation_checkpointing: {nvme_path: a}\n", {}),
+                    "has no effect unless activation_checkpointing.cpu_checkpointing is nvme; set "
+                    "it to nvme, or leave this key out"));
+    // A file stays as it is while overrides try this and that.
+    for (const char *change : {"activation_checkpointing.cpu_checkpointing=true",
+                               "activation_checkpointing.granularity=none"})
+        EXPECT_EQ(all_errors(on + ", nvme_path: a}\n", {change}), "accepted") << change;
+}
+
 TEST(Offload, StatesInEveryStageParametersInStage3) {
     for (const char *stage : {"0", "1", "2", "3"}) {
         std::string start = std::string("zero_optimization: {stage: ") + stage;
@@ -130,16 +156,13 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
 }
 
 TEST(Offload, WhatIsNotThereYetIsNamed) {
-    EXPECT_EQ(all_errors(block("device: cpu, ratio: 0.3"), {}),
-              "run.yaml:1:64: " OPTIMIZER ".ratio: 0.3: to offload a part of the states is not "
-              "supported yet; leave it out or write 1");
     EXPECT_EQ(all_errors(block("device: cpu, delayed_param_update: true"), {}),
               "run.yaml:1:64: " OPTIMIZER ".delayed_param_update: a parameter update that is one "
               "step late: not supported yet; leave it out or write false");
     EXPECT_EQ(all_errors(block("device: cpu, super_offload: true"), {}),
               "run.yaml:1:64: " OPTIMIZER ".super_offload: SuperOffload: not supported yet; leave "
               "it out or write false");
-    EXPECT_EQ(all_errors(block("device: cpu, ratio: 1.0, delayed_param_update: false, "
+    EXPECT_EQ(all_errors(block("device: cpu, ratio: 0.3, delayed_param_update: false, "
                                "super_offload: false, cpuadam_cores_perc: 0.8"),
                          {}),
               "accepted");

@@ -64,10 +64,9 @@ static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
                                              : "training.peak_tflops");
 }
 
-static const char *const space_text[] = {"on the device", "in host memory", "on the disk"};
-
 /* Where what is offloaded lies, and how the disk is read and written. */
 static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
+    static const char *const where[] = {"on the device", "in host memory", "on the disk"};
     const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
     const z3d_offload_plan *offload = &program->offload;
     const bool states =
@@ -76,12 +75,15 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     const char *disk = z3d_engine_disk(facts->engine);
     z3d_string line = {0};
     if (!states && !checkpoints) return;
+    if (states && offload->resident > 0)
+        z3d_string_append(&line, "%.0f %% of the parameter groups' elements: ",
+                          100 * z3d_offloaded_share(z3d_engine_layout(facts->engine)));
     if (states)
-        z3d_string_append(&line, "optimizer states %s, parameters %s",
-                          space_text[offload->optimizer], space_text[offload->parameters]);
+        z3d_string_append(&line, "optimizer states %s, parameters %s", where[offload->optimizer],
+                          where[offload->parameters]);
     if (checkpoints)
         z3d_string_append(&line, "%sactivation checkpoints %s", states ? ", " : "",
-                          space_text[program->checkpoint_space]);
+                          where[program->checkpoint_space]);
     if (disk) z3d_string_append(&line, "; disk: %s", disk);
     if (!line.failed) z3d_console_say(console, "offload     %s", line.text);
     z3d_string_free(&line);
@@ -319,7 +321,7 @@ static void say_used(z3d_console *console, const char *what, int64_t planned, in
 }
 
 static void say_memory(z3d_console *console, const z3d_run_end *end) {
-    static const char *const space_text[] = {"", " in host memory", " on the disk"};
+    static const char *const where[] = {"", " in host memory", " on the disk"};
     const z3d_rank_memory *memory = end->memory;
     const z3d_ledger *planned = memory->planned, *measured = memory->measured;
     char bytes[32], title[32];
@@ -395,15 +397,22 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
     }
 }
 
+static void say_share(z3d_console *console, const z3d_run_end *end, const char *what,
+                      const char *how, double seconds) {
+    char text[32];
+    z3d_console_say(console, "%s: %s%s, %.2f %% of the steps' time", what,
+                    z3d_format_seconds(seconds, text, sizeof text), how,
+                    100 * seconds / fmax(end->step_seconds, 1e-9));
+}
+
+/* By the timeline's lanes. */
 static void say_transfers(z3d_console *console, const z3d_run_end *end) {
-    char seconds[32];
-    if (end->checkpoint_space == Z3D_SPACE_DEVICE || !isfinite(end->transfer_seconds)) return;
-    z3d_console_say(
-        console,
-        "host transfers: %s exposed, %.2f %% of the steps' time (activation checkpoints %s)",
-        z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
-        100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9),
-        space_text[end->checkpoint_space]);
+    if (!end->offloaded) return;
+    if (isfinite(end->transfer_seconds))
+        say_share(console, end, "host transfers", " exposed", end->transfer_seconds);
+    if (end->disk_seconds > 0) say_share(console, end, "disk", " exposed", end->disk_seconds);
+    if (end->host_step_seconds > 0)
+        say_share(console, end, "host step", "", end->host_step_seconds);
 }
 
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
