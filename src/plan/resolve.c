@@ -68,6 +68,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,
         .gather_bucket = config->zero_optimization_allgather_bucket_size,
+        .prefetch = config->zero_optimization_stage3_prefetch_bucket_size,
         .offload = offload_of(config)};
     z3d_plan_speeds speeds;
     z3d_status status = z3d_plan_speeds_find(config, &speeds);

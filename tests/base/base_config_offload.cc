@@ -34,6 +34,7 @@ TEST(Offload, DefaultsAreDeepspeeds) {
     EXPECT_EQ(c->zero_optimization_offload_param_device, Z3D_OFFLOAD_DEVICE_NONE);
     EXPECT_STREQ(c->zero_optimization_offload_param_nvme_path, "");
     EXPECT_EQ(c->zero_optimization_sub_group_size, 1000000000);
+    EXPECT_EQ(c->zero_optimization_stage3_prefetch_bucket_size, 50000000);
 }
 
 TEST(Offload, PastedZeroOffload) {
@@ -66,6 +67,7 @@ TEST(Offload, PastedZeroInfinity) {
     EXPECT_EQ(c->zero_optimization_offload_param_device, Z3D_OFFLOAD_DEVICE_NVME);
     EXPECT_STREQ(c->zero_optimization_offload_param_nvme_path, "/local_nvme");
     EXPECT_EQ(c->zero_optimization_sub_group_size, 100000000);
+    EXPECT_EQ(c->zero_optimization_stage3_prefetch_bucket_size, 10000000);
     for (const char *key :
          {OPTIMIZER ".pin_memory", OPTIMIZER ".pipeline_read", OPTIMIZER ".pipeline_write",
           OPTIMIZER ".fast_init", PARAM ".pin_memory", PARAM ".buffer_count", PARAM ".buffer_size",
@@ -90,7 +92,8 @@ TEST(Offload, NvmeNeedsAFolder) {
     EXPECT_EQ(all_errors(block("device: nvme, nvme_path: tier"), {}), "accepted");
 }
 
-// Activation checkpoints have a folder of their own, or that of the other blocks: a rank has one file.
+// Activation checkpoints have a folder of their own, or that of the other blocks: a rank has one
+// file.
 TEST(Offload, CheckpointsOnTheDiskNeedAFolder) {
     const std::string on = "activation_checkpointing: {cpu_checkpointing: nvme";
     EXPECT_EQ(all_errors(on + "}\n", {}),
@@ -140,6 +143,7 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
         {OPTIMIZER ".ratio", "0.5", "while " OPTIMIZER ".device is none"},
         {PARAM ".nvme_path", "a", "unless " PARAM ".device is nvme"},
         {"zero_optimization.sub_group_size", "7", "while " OPTIMIZER ".device is none"},
+        {"zero_optimization.stage3_prefetch_bucket_size", "7", "while " PARAM ".device is none"},
     };
     for (const auto &k : keys) {
         std::string assignment = std::string(k.key) + "=" + k.value;

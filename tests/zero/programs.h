@@ -199,6 +199,7 @@ inline std::vector<Options> dozen() {
     list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_HOST, 2048, 3, 0.5};
     add(3, 2, 1, 1, false, true, true, 2048);
     list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2, 0};
+    list.back().prefetch = 10000;
     add(0, 1, 2, 1, true, true, false, 2048);
     list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0};
     // Sequence parallelism: sums over the tensor group beside compute, over one data rank and two.

@@ -9,6 +9,7 @@
 
 #define STAGE "zero_optimization.stage"
 #define GROUP "zero_optimization.sub_group_size"
+#define PREFETCH "zero_optimization.stage3_prefetch_bucket_size"
 #define OPTIMIZER "zero_optimization.offload_optimizer"
 #define PARAM "zero_optimization.offload_param"
 #define CHECKPOINTS "activation_checkpointing"
@@ -159,9 +160,23 @@ static void check_param(config_checker *k) {
     if (config_sound(k, block.device, NULL)) config_refuse_idle(k, keys + 1, 1, &whole);
 }
 
+static void check_prefetch(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key prefetch = {PREFETCH,
+                               c->zero_optimization_stage3_prefetch_bucket_size != 50000000};
+    const idle_reason on_device = {{PARAM ".device"},
+                                   "while " PARAM
+                                   ".device is none: the next unit is always gathered ahead",
+                                   "set it to cpu or nvme",
+                                   true};
+    if (c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE)
+        config_refuse_idle(k, &prefetch, 1, &on_device);
+}
+
 void config_check_offload(config_checker *k) {
     check_optimizer(k);
     check_param(k);
+    check_prefetch(k);
 }
 
 /* Without a folder of their own they have that of the other blocks. */
