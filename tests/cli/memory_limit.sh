@@ -63,7 +63,7 @@ small() {
 
 # A line of the end's table of resident memory, in bytes.
 resident() {
-    awk -v part="$1" 'index($0, "  " part) == 1 {
+    awk -v part="$1" 'index($0, "  " part "  ") == 1 {
         $0 = substr($0, 33)
         unit = $2 == "GiB" ? 2^30 : $2 == "MiB" ? 2^20 : $2 == "KiB" ? 2^10 : 1
         printf "%.0f\n", $1 * unit }' out
