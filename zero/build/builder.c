@@ -419,7 +419,7 @@ static void do_work(struct builder *b, struct work w) {
 static void step_on_device(struct builder *b) {
     z3d_program *p = b->program;
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
-        if (!p->layout->group[g].held) continue;
+        if (!p->layout->group[g].held || z3d_builder_steps_on_host(b, g)) continue;
         z3d_builder_share_wait(b, g);
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
@@ -432,10 +432,8 @@ static void step_on_device(struct builder *b) {
 static void optimize(struct builder *b) {
     z3d_builder_complete_gradients(b);
     z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
-    if (z3d_builder_steps_on_host(b))
-        z3d_builder_step_on_host(b);
-    else
-        step_on_device(b);
+    step_on_device(b); /* first: the host steps beside it */
+    z3d_builder_step_on_host(b);
 }
 
 /* The stage of the last unit has the result, and the others get it. */
@@ -534,7 +532,7 @@ static z3d_status find_writers(struct builder *b) {
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(c, kept);
+    z3d_states_decide(c, true, kept);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
     if (kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
         return Z3D_ERROR(Z3D_ERR_CONFIG,

@@ -194,7 +194,7 @@ bool z3d_builder_gradients_leave(const struct builder *b, int g);
 int z3d_builder_fetch_sum(struct builder *b, int g, enum leg until);
 void z3d_builder_store_sum(struct builder *b, int g);
 void z3d_builder_go_on_storing(struct builder *b);
-bool z3d_builder_steps_on_host(const struct builder *b);
+bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
 
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before

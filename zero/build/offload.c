@@ -197,8 +197,8 @@ int z3d_builder_fetch_sum(struct builder *b, int g, enum leg until) {
 
 /* ---- the optimizer, on the host ---- */
 
-bool z3d_builder_steps_on_host(const struct builder *b) {
-    return b->program->config.offload.optimizer != Z3D_SPACE_DEVICE;
+bool z3d_builder_steps_on_host(const struct builder *b, int g) {
+    return space_of(b, g, Z3D_PART_OPTIMIZER) != Z3D_SPACE_DEVICE;
 }
 
 static int kept(const struct builder *b, const struct piece *piece, z3d_group_part part) {
@@ -228,7 +228,7 @@ static void begin(struct builder *b, struct piece *piece) {
                                        c->grad_dtype, gradients_on_disk(b, g));
     move_gradients(b, piece, Z3D_PHASE_START);
     piece->states = kept(b, piece, Z3D_PART_OPTIMIZER);
-    if (c->offload.optimizer != Z3D_SPACE_DISK) return;
+    if (space_of(b, g, Z3D_PART_OPTIMIZER) != Z3D_SPACE_DISK) return;
     piece->states = host_buffer(b, Z3D_CATEGORY_OPTIMIZER, "optimizer on the host", piece,
                                 z3d_count_kinds(kinds), Z3D_F32, true);
     copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_START, &piece->fetching, piece,
@@ -275,6 +275,10 @@ static int64_t columns_of(const struct builder *b, int g) {
     return z3d_round_up(columns, Z3D_OFFLOAD_ALIGN);
 }
 
+static bool is_stepped_here(const struct builder *b, int g) {
+    return b->program->layout->group[g].held && z3d_builder_steps_on_host(b, g);
+}
+
 enum { ENTRIES = 9 }; /* of a piece, at most */
 
 /* All pieces, in the order in which gradients are complete. */
@@ -283,7 +287,7 @@ static z3d_status list_pieces(struct builder *b, struct piece **out, int *count)
     int64_t total = 0;
     *count = 0;
     for (int g = 0; g < layout->num_groups; g++)
-        if (layout->group[g].held)
+        if (is_stepped_here(b, g))
             total += (layout->group[g].shard + columns_of(b, g) - 1) / columns_of(b, g);
     if (total > (MAX_ENTRIES - b->program->num_instructions) / ENTRIES)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -294,7 +298,7 @@ static z3d_status list_pieces(struct builder *b, struct piece **out, int *count)
                          (long long)total);
     Z3D_TRY(z3d_new((size_t)total, sizeof **out, "pieces of the optimizer step", out));
     for (int g = layout->num_groups - 1; g >= 0; g--)
-        for (int64_t first = 0; layout->group[g].held && first < layout->group[g].shard;
+        for (int64_t first = 0; is_stepped_here(b, g) && first < layout->group[g].shard;
              first += columns_of(b, g)) {
             const int64_t left = layout->group[g].shard - first, columns = columns_of(b, g);
             (*out)[(*count)++] =

@@ -70,8 +70,12 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_offload_plan *offload =
         &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config.offload;
     const char *disk = z3d_engine_disk(facts->engine);
+    char share[64] = "";
     if (offload->optimizer == Z3D_SPACE_DEVICE && offload->parameters == Z3D_SPACE_DEVICE) return;
-    z3d_console_say(console, "offload     optimizer states %s, parameters %s%s%s",
+    if (offload->resident > 0)
+        snprintf(share, sizeof share, "%.0f %% of the parameter groups' elements: ",
+                 100 * z3d_offloaded_share(z3d_engine_layout(facts->engine)));
+    z3d_console_say(console, "offload     %soptimizer states %s, parameters %s%s%s", share,
                     where[offload->optimizer], where[offload->parameters], disk ? "; disk: " : "",
                     disk ? disk : "");
 }
