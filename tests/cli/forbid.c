@@ -1,4 +1,5 @@
-/* forbid CALL ERRNO COMMAND...: runs the command, in which a system call fails with that number. 77: this system does not let it. */
+/* forbid CALL ERRNO COMMAND...: runs the command, in which a system call fails with that number.
+ * 77: this system does not let it. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
