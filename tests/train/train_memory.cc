@@ -1,6 +1,8 @@
 // A step of the whole trainer, with its data, metrics, TensorBoard events and console, allocates
 // nothing after the first: a longer run allocates as often as a short one. With everything on the
 // disk the process and its folder stay as they are.
+#include <set>
+
 #include "run.h"
 #include "tests/base/allocations.h"
 
@@ -69,6 +71,37 @@ TEST_F(Memory, ATrainersStepAllocatesNothing) {
 
 TEST_F(Memory, WithTheDiskNeither) {
     allocate_nothing(on_the_disk());
+}
+
+std::set<std::string> names_in(const std::string &folder) {
+    std::set<std::string> names;
+    for (const auto &entry : std::filesystem::directory_iterator(folder))
+        names.insert(entry.path().filename());
+    return names;
+}
+
+// The most memory outside of the plan, open files, and what is in the disk's folder.
+TEST_F(Memory, AThousandStepsLeaveThemAsTheyWere) {
+    constexpr int64_t FEW = 100, MANY = SANITIZED ? 200 : 1000, TOLERANCE = 1 << 20;
+    const std::string lines =
+        on_the_disk() + "run.tensorboard=false\ntraining.log_interval=1000\ntraining.steps=";
+    ASSERT_EQ(train(folder, lines + "3\n").status, Z3D_OK);
+    size_t files = names_in("/proc/self/fd").size();
+    std::set<std::string> there = names_in(folder.path);
+    SharedFolder::barrier();
+    Outcome o = train(folder, lines + std::to_string(MANY) + "\n");
+    ASSERT_EQ(o.status, Z3D_OK) << o.message;
+    EXPECT_EQ(names_in("/proc/self/fd").size(), files);
+    EXPECT_EQ(names_in(folder.path), there);
+    if (z3d_world_rank(world) != 0) return;
+    std::vector<std::string> steps = metrics(folder);
+    ASSERT_EQ((int64_t)steps.size(), MANY);
+    int64_t first = std::stoll(field(steps[FEW - 1], "outside")),
+            last = std::stoll(field(steps[MANY - 1], "outside"));
+    EXPECT_GT(first, 0);
+    if (!SANITIZED) {
+        EXPECT_LE(last - first, TOLERANCE);
+    }
 }
 
 int main(int argc, char **argv) {
