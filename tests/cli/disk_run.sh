@@ -41,7 +41,7 @@ begin() {
     background=$pid
     until_more_than 25
     for process in $(rank_processes); do
-        ! tr '\0' '\n' <"/proc/$process/environ" | grep -Eqx "(OMPI_COMM_WORLD_|)RANK=$((ranks - 1))" || victim=$process
+        ! tr '\0' '\n' <"/proc/$process/environ" | grep -Eqx "(OMPI_COMM_WORLD_|PMI_|PMIX_|)RANK=$((ranks - 1))" || victim=$process
     done
 }
 
