@@ -103,5 +103,4 @@ same() { # same FOLDER: the losses of the run without
     done
     refused 'offload_optimizer.nvme_path=.*NOT_SET is not set on this rank' $OPTIMIZER.device=nvme "$OPTIMIZER.nvme_path=\$NOT_SET/a"
     refused 'offload_param: in training the host steps these parameters' $parameters
-    refused 'offload_optimizer with training.device: cuda is not supported yet' $disk training.device=cuda training.gemm.fp32=auto
 }
