@@ -29,6 +29,8 @@ typedef struct z3d_engine_config {
     const z3d_model *model; /* must outlive the engine */
     z3d_mesh mesh;
     z3d_device *device;
+    z3d_device *host; /* a cpu device that steps what is offloaded (program.offload), where `device`
+                         does not compute in host memory; NULL: `device` does it */
     z3d_group *group[Z3D_AXES_COUNT]; /* this rank's, by set of axes */
     z3d_world *world;                 /* for the watchdog's places; NULL: none */
     z3d_program_config program;

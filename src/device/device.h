@@ -152,7 +152,7 @@ void z3d_region_destroy(z3d_device *device, z3d_region *region);
 
 /* Copies `bytes` between device and host space beside compute, after the kernels launched so far,
  * in the order of the starts. Nobody may access either end until the copy's wait. Use *copy once,
- * in wait. The cpu device copies with a separate thread. Errors: ERR_DEVICE. */
+ * in wait or finish. The cpu device copies with a separate thread. Errors: ERR_DEVICE. */
 typedef struct z3d_copy {
     int64_t id;
 } z3d_copy;
@@ -160,6 +160,8 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
                           z3d_copy *copy);
 /* Kernels launched after this see the copied bytes. */
 z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
+/* The same, and the host may read and overwrite either end in host space. Use one of the two. */
+z3d_status z3d_copy_finish(z3d_device *device, z3d_copy copy);
 
 /* Seconds that kernels waited for copies while the host did not wait (z3d_copy_wait did not block),
  * from creation to the last synchronisation. 0 if the host waits. */

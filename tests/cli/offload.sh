@@ -110,7 +110,5 @@ same() { # same FOLDER: the losses of the run without
     done
     refused 'offload_optimizer.nvme_path=.*NOT_SET is not set on this rank' $OPTIMIZER.device=nvme "$OPTIMIZER.nvme_path=\$NOT_SET/a"
     refused 'cpu_checkpointing=nvme: nvme needs a folder on a local disk' activation_checkpointing.cpu_checkpointing=nvme
-    refused 'cpu_checkpointing nvme with training.device: cuda is not supported yet' activation_checkpointing.cpu_checkpointing=nvme activation_checkpointing.nvme_path=tier training.device=cuda training.gemm.fp32=auto
     refused 'offload_param: in training the host steps these parameters' $parameters
-    refused 'offload_optimizer with training.device: cuda is not supported yet' $disk training.device=cuda training.gemm.fp32=auto
 }

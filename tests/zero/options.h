@@ -50,6 +50,7 @@ struct Options {
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
     int64_t generate_batch = 0, generate_positions = 0;
     z3d_offload_plan tiers{};
+    bool host_device = false; // what is offloaded is stepped by a device of its own
     bool inference = false;
     const char *digest = nullptr;
 
