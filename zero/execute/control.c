@@ -91,13 +91,16 @@ static z3d_status sum_gradient_squares(z3d_executor *executor) {
     return Z3D_OK;
 }
 
+bool z3d_executor_counts_loss(const z3d_executor *executor) {
+    const z3d_program *p = executor->program;
+    return p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
+}
+
 static z3d_status sum_over_world(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     int64_t count = z3d_control_count(p);
     double *control = device_control(executor);
-    /* Loss and targets are equal on all tensor ranks of the stage that has the last unit. */
-    bool counts =
-        p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
+    const bool counts = z3d_executor_counts_loss(executor);
     Z3D_TRY(Z3D_LAUNCH(executor->device, control_begin, .state = z3d_executor_state(executor),
                        .control = control, .count = count, .counts = counts));
     if (p->mode == Z3D_MODE_TRAIN) Z3D_TRY(sum_gradient_squares(executor));
