@@ -37,8 +37,9 @@ static const char help[] =
     "run saves checkpoints, it saves one then. A second signal stops it immediately.\n"
     "\n"
     "Exit code: 0: the run is complete, or it was stopped and saves no checkpoints; 1: it failed;\n"
-    "2: wrong usage; 75: it was stopped and saved a checkpoint: start it again. After SIGTERM and\n"
-    "Ctrl-C through mpirun it is mpirun's own code, 1; after SIGUSR1 through mpirun it is 75.\n"
+    "2: wrong usage; 75: it was stopped and saved a checkpoint: start it again. (After SIGTERM "
+    "and\n"
+    "Ctrl-C, mpirun without scripts/launch has its own code, 1.)\n"
     "\n"
     "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";
