@@ -162,5 +162,5 @@ says 'configuration|CONFIG'
 expect 139 env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || kill -SEGV $$; sleep 0.5'
 [ "$(wc -l <err)" -eq 1 ] && grep -q -E '^scripts/launch: (a rank|rank 1 on .*) ended by signal 11' err || fail "mpirun's lines about a signal"
 expect fail env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 ./nowhere
-grep -q 'unable to find the specified executable' err || fail "what mpirun has to say is lost"
+grep -q '^Executable: *./nowhere' err || fail "what mpirun has to say is lost"
 expect 75 env ZERO3D_GRACE_SECONDS=2 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || sleep 0.5; exit 75'
