@@ -60,29 +60,15 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
     return Z3D_OK;
 }
 
-/* For a shell. */
-static void append_quoted(z3d_string *out, const char *argument) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_./=:,+-@%";
-    if (*argument && argument[strspn(argument, plain)] == '\0') {
-        z3d_string_append(out, "%s", argument);
-        return;
-    }
-    z3d_string_append(out, "'");
-    for (const char *at = argument; *at; at++)
-        z3d_string_append(out, *at == '\'' ? "'\\''" : "%c", *at);
-    z3d_string_append(out, "'");
-}
-
 /* The command as it was typed, but for --extend; of several ranks, as scripts/launch starts them.
  */
 static void write_command(int argc, char **argv, int ranks, z3d_string *out) {
     if (ranks > 1) z3d_string_append(out, "scripts/launch -n %d ", ranks);
-    append_quoted(out, program_invocation_name);
+    z3d_string_append_shell(out, program_invocation_name);
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--extend") == 0) continue;
         z3d_string_append(out, " ");
-        append_quoted(out, argv[i]);
+        z3d_string_append_shell(out, argv[i]);
     }
 }
 
