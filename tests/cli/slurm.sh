@@ -175,6 +175,26 @@ losses elastic/elastic "$steps" >got
 paste wanted got | awk '{ d = $2 - $4; n++ } $1 != $3 || d > 1e-5 || d < -1e-5 { bad = 1; print } END { exit bad || n < 12 }' >out ||
     fail "other losses than an undisturbed run's"
 
+# ---- the commands of docs/slurm.md, from the data on ----
+
+line_with() { sed -n '/^```sh$/,/^```$/p' "$SOURCE/docs/slurm.md" | sed -n "/$1/p" | sed 's/  *#.*//; s/\$ZERO3D/"$ZERO3D"/' | head -n 1; }
+mkdir clone && cd clone || fail "no folder"
+ln -s "$SOURCE/docs" "$SOURCE/README.md" "$SOURCE/configs" "$SOURCE/examples" .
+for words in 'data tokenize' ' plan ' 'submit configs.*--dry-run'; do
+    eval "$(line_with "$words")" >../out 2>../err || fail "docs/slurm.md: $words"
+done
+bash -n ../out || fail "--dry-run: no script"
+eval "$(line_with 'submit configs.*--time 30$')" >../out 2>../err || fail "docs/slurm.md: submit"
+job=$(sed -n 's/^Submitted batch job //p' ../out)
+until_so "steps of the documented run" test -s runs/demo/metrics.jsonl
+stop=$(line_with "scancel --signal=USR1 JOB")
+eval "${stop%JOB}$job"
+until_so "its second start" grep -q 'resuming after step' zero3d-demo-"$job".log
+eval "$(line_with 'checkpoint list')" | grep -q '^ *[1-9]' || fail "docs/slurm.md: no checkpoint"
+scancel "$job"
+until_so "the job's end" state ""
+cd ..
+
 # ---- without srun ----
 
 expect 1 salloc -n 2 "$ZERO3D" train tiny.yaml run.dir=alone
