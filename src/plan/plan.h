@@ -2,7 +2,7 @@
  * step-program builder's input (the trainer uses the same function), and finds the memory,
  * communication and work of the programs for any rank of any world. price/ adds time and memory on
  * described hardware (estimate.h), choose/ decides what a configuration leaves open (choose.h,
- * advice.h), paper/ has the rows of the ZeRO paper (paper.h); timeline_picture.h draws a step. It
+ * advice.h), paper/ has the rows of the ZeRO paper (paper.h); submit/ makes Slurm jobs (submit.h); timeline_picture.h draws a step. It
  * may call every floor below src/train. Start reading here, then plan.c. */
 #ifndef ZERO3D_PLAN_PLAN_H
 #define ZERO3D_PLAN_PLAN_H
@@ -14,8 +14,11 @@
 #include "src/model/model.h"
 #include "zero/program.h"
 
-/* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without
- * checkpoint.async. */
+/* checkpoint.async, unless optimizer states are on the disk: they are too large for a copy in host
+ * memory, so training waits while they are written from there. */
+bool z3d_plan_saves_beside(const z3d_config *config);
+/* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without.
+ */
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,
                              const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes);
 

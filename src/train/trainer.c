@@ -14,8 +14,9 @@ typedef struct progress {
     bool stopped, last_skipped;
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
-    double step_seconds, transfer_seconds; /* of all steps; exposed transfers among them */
-    int64_t comm_bytes;                    /* counted so far */
+    /* Of all steps; among them exposed transfers, waits for the disk, the host's steps. */
+    double step_seconds, transfer_seconds, disk_seconds, host_step_seconds;
+    int64_t comm_bytes; /* counted so far */
 } progress;
 
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
@@ -75,6 +76,9 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
         .hfu = trainer->hardware_flops * tera / peak,
         .exposed_comm_seconds = result->exposed_seconds,
         .exposed_transfer_seconds = result->exposed_transfer_seconds,
+        .offloaded = trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
+        .exposed_disk_seconds = result->exposed_disk_seconds,
+        .host_step_seconds = result->host_step_seconds,
         .comm_bytes = bytes - progress->comm_bytes,
         .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
@@ -91,8 +95,11 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                             {"speed/tokens_per_second", (double)tokens / seconds},
                             {"speed/model_tflops", record.model_tflops},
                             {"speed/exposed_comm_seconds", record.exposed_comm_seconds},
-                            {"speed/exposed_transfer_seconds", record.exposed_transfer_seconds}};
-    write_board(trainer, record.step, scalars, sizeof scalars / sizeof *scalars);
+                            {"speed/exposed_transfer_seconds", record.exposed_transfer_seconds},
+                            {"speed/exposed_disk_seconds", record.exposed_disk_seconds},
+                            {"speed/host_step_seconds", record.host_step_seconds}};
+    enum { SCALARS = sizeof scalars / sizeof *scalars, OFFLOADED = 2 };
+    write_board(trainer, record.step, scalars, record.offloaded ? SCALARS : SCALARS - OFFLOADED);
     z3d_console_step(&trainer->console, &record);
 }
 
@@ -212,6 +219,8 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     progress->steps++;
     progress->step_seconds += seconds;
     progress->transfer_seconds += result.exposed_transfer_seconds;
+    progress->disk_seconds += result.exposed_disk_seconds;
+    progress->host_step_seconds += result.host_step_seconds;
     progress->skipped += result.skipped;
     progress->last_skipped = result.skipped;
     progress->last_loss = result.loss;
@@ -355,9 +364,12 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .arena_bytes = z3d_trainer_arena_bytes(trainer),
         .resident = explained ? &resident : NULL,
         .group = trainer->group,
-        .offloaded = trainer->program.offload_activations,
+        .offloaded = trainer->program.offload_activations ||
+                     trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
         .step_seconds = progress->step_seconds,
         .transfer_seconds = progress->transfer_seconds,
+        .disk_seconds = progress->disk_seconds,
+        .host_step_seconds = progress->host_step_seconds,
         .saves = trainer->store != NULL,
         .run_dir = trainer->config->run_dir,
     };

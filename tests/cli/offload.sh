@@ -38,14 +38,23 @@ same() { # same FOLDER: the losses of the run without
     same host
     grep -q '^offload     optimizer states in host memory, parameters on the device$' out || fail "the start does not say where"
     grep -q 'offload_optimizer.device cpu frees no memory on the cpu device' err || fail "what it is good for"
-    train 0 disk $stage $disk checkpoint.interval=3
+    train 0 disk $stage $disk checkpoint.interval=3 checkpoint.async=true
     same disk
+    grep -q '^zero3d: checkpoint.async has no effect with zero_optimization.offload_optimizer.device nvme' err ||
+        fail "nothing says that saves are not asynchronous"
+    ! grep -q 'copy for asynchronous saves' out || fail "what is on the disk is copied to memory"
     grep -Eq '^offload     optimizer states on the disk, parameters on the device; disk: .*(io_uring|threads).*(O_DIRECT|buffered)' out ||
         fail "the start does not say how the disk is read"
     train 0 both $stage $disk $parameters zero_optimization.sub_group_size=2000 training.digest=true
     grep -q ' wait store_states ' both/digest-rank1.txt || fail "no digest of what goes to the disk"
     same both
     grep -Eq '^  on the disk +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' out || fail "the end does not say what is on the disk"
+    for lane in 'host transfers: .* exposed' 'disk: .* exposed' 'host step: .*'; do
+        grep -Eq "^$lane, [0-9.]+ % of the steps' time$" out || fail "the end does not say what was exposed: $lane"
+    done
+    grep -Eq '"exposed_disk_seconds":[0-9.e-]*[1-9][0-9.e-]*,"host_step_seconds":[0-9.e-]*[1-9]' both/metrics.jsonl ||
+        fail "the metrics do not say what was exposed"
+    ! grep -q host_step_seconds without/metrics.jsonl || fail "a run without offload has no host step"
     ! grep -q '^  !' out || fail "memory is not as planned"
     train 0 first zero_optimization.stage=1 training.peak_tflops=0.1 $disk
     same first
@@ -75,6 +84,16 @@ same() { # same FOLDER: the losses of the run without
     grep -Eq '^  optimizer +[1-9][0-9]* +[0-9.]+ KiB  on the disk$' out || fail "the optimizer on the disk"
     grep -Eq '^  host arena +[1-9]' out || fail "the host arena"
     grep -Eq '^  disk file +[1-9]' out || fail "the disk file"
+    # On a described machine: how long the device stands still for what, with a lane for each.
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $parameters --hardware "$SOURCE/configs/hardware/dgx2-v100.yaml" --trace lanes.json
+    grep -Eq '^  exposed: disk +[0-9.]*[1-9][0-9.]* s ' out || fail "no price of the disk"
+    grep -Eq '^  exposed: host optimizer +[0-9.]*[1-9][0-9.]* s ' out || fail "no price of the host's step"
+    for lane in copies disk 'disk writes' host; do
+        grep -q "\"args\":{\"name\":\"$lane\"}" lanes.json || fail "no lane '$lane'"
+        grep -q "\"name\":\"$lane\",\"cat\":\"beside\"" lanes.json || fail "nothing on the lane '$lane'"
+    done
+    grep -q '"name":"wait: disk"' lanes.json || fail "nobody waits for the disk"
+
     expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $parameters --fit 1GiB --write fit.yaml
     grep -q '^  stage: 3$' fit.yaml || fail "parameters that are kept elsewhere need stage 3"
     grep -q '^    device: nvme$' fit.yaml || fail "--fit leaves out where parameters are kept"
@@ -94,5 +113,4 @@ same() { # same FOLDER: the losses of the run without
     done
     refused 'offload_optimizer.nvme_path=.*NOT_SET is not set on this rank' $OPTIMIZER.device=nvme "$OPTIMIZER.nvme_path=\$NOT_SET/a"
     refused 'offload_param: in training the host steps these parameters' $parameters
-    refused 'offload_optimizer with training.device: cuda is not supported yet' $disk training.device=cuda training.gemm.fp32=auto
 }

@@ -56,6 +56,11 @@ static bool named(const char *name) {
     return name[0] != '\0' && memchr(name, '\0', Z3D_NAME) != NULL;
 }
 
+static bool tile_is_sound(const z3d_parameter *p) {
+    return p->split_dim >= 0 && p->padded_dim == 0 && p->tile_count > 0 && p->tile_first >= 0 &&
+           p->tile_first <= p->shape[p->split_dim] - p->tile_count;
+}
+
 static z3d_status check_parameter(const z3d_parameter_group *group, int index, int tensor_size) {
     const z3d_parameter *p = &group->parameter[index];
     if (!named(p->name))
@@ -76,14 +81,20 @@ static z3d_status check_parameter(const z3d_parameter_group *group, int index, i
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "parameter %s/%s: dimension %d is %lld, but must be positive",
                              group->name, p->name, d, (long long)p->shape[d]);
+    if (p->tile_count != 0 && !tile_is_sound(p))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "parameter %s/%s: a tile of %lld elements from %lld on; it must be a part "
+                         "of a split dimension without padding",
+                         group->name, p->name, (long long)p->tile_count, (long long)p->tile_first);
     if (p->split_dim < 0) return Z3D_OK;
-    int64_t whole = p->padded_dim > 0 ? p->padded_dim : p->shape[p->split_dim];
-    if (whole >= p->shape[p->split_dim] && whole % tensor_size == 0) return Z3D_OK;
+    int64_t extent = z3d_parameter_extent(p, p->split_dim);
+    int64_t whole = p->padded_dim > 0 ? p->padded_dim : extent;
+    if (whole >= extent && whole % tensor_size == 0) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "parameter %s/%s: dimension %d of %lld (%lld with padding) cannot be divided "
                      "among %d tensor ranks",
-                     group->name, p->name, p->split_dim, (long long)p->shape[p->split_dim],
-                     (long long)whole, tensor_size);
+                     group->name, p->name, p->split_dim, (long long)extent, (long long)whole,
+                     tensor_size);
 }
 
 static z3d_status check_unit(const z3d_model *model, int index) {
@@ -236,6 +247,24 @@ bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit) {
     return layout->first_unit[layout->chunk_of_unit[unit]] == unit;
 }
 
+/* Elements of the groups so far, and those of them that are offloaded. */
+struct spread {
+    double all, offloaded;
+};
+
+/* Whole groups that come as near to the share as they can, spread evenly over what this stage
+ * holds. */
+static bool is_offloaded(const z3d_group_layout *group, const z3d_program_config *config,
+                         struct spread *spread) {
+    const double elements = group->held ? (double)group->padded : 0;
+    spread->all += elements;
+    const double share = config->inference ? 1 : 1 - config->offload.resident;
+    const double missing = share * spread->all - spread->offloaded;
+    const bool offloaded = missing >= elements / 2;
+    if (offloaded) spread->offloaded += elements;
+    return offloaded;
+}
+
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out) {
     *out = NULL;
@@ -249,6 +278,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     layout->stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
     layout->stage = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
     static const z3d_pipeline_config none;
+    struct spread spread = {0, 0};
     Z3D_TRY_GOTO(status, place_units(model, config ? &config->pipeline : &none, layout), fail);
     Z3D_TRY_GOTO(status,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
@@ -258,7 +288,12 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     for (int g = 0; g < model->num_groups; g++) {
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
         find_holders(layout, &layout->group[g]);
-        if (config) z3d_states_decide(config, layout->group[g].kept);
+        if (config)
+            z3d_states_decide(config, is_offloaded(&layout->group[g], config, &spread),
+                              layout->group[g].kept);
+        /* Two sums of gradients are added on the device. */
+        if (z3d_adds_two_sums(&layout->group[g]))
+            layout->group[g].kept[Z3D_PART_GRADIENTS].space = Z3D_SPACE_DEVICE;
         if (layout->group[g].held &&
             !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");

@@ -70,8 +70,12 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_offload_plan *offload =
         &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config.offload;
     const char *disk = z3d_engine_disk(facts->engine);
+    char share[64] = "";
     if (offload->optimizer == Z3D_SPACE_DEVICE && offload->parameters == Z3D_SPACE_DEVICE) return;
-    z3d_console_say(console, "offload     optimizer states %s, parameters %s%s%s",
+    if (offload->resident > 0)
+        snprintf(share, sizeof share, "%.0f %% of the parameter groups' elements: ",
+                 100 * z3d_offloaded_share(z3d_engine_layout(facts->engine)));
+    z3d_console_say(console, "offload     %soptimizer states %s, parameters %s%s%s", share,
                     where[offload->optimizer], where[offload->parameters], disk ? "; disk: " : "",
                     disk ? disk : "");
 }
@@ -384,15 +388,22 @@ static void say_traffic(z3d_console *console, const z3d_run_end *end) {
     }
 }
 
+static void say_share(z3d_console *console, const z3d_run_end *end, const char *what,
+                      const char *how, double seconds) {
+    char text[32];
+    z3d_console_say(console, "%s: %s%s, %.2f %% of the steps' time", what,
+                    z3d_format_seconds(seconds, text, sizeof text), how,
+                    100 * seconds / fmax(end->step_seconds, 1e-9));
+}
+
+/* By the timeline's lanes. */
 static void say_transfers(z3d_console *console, const z3d_run_end *end) {
-    char seconds[32];
-    if (!end->offloaded || !isfinite(end->transfer_seconds)) return;
-    z3d_console_say(
-        console,
-        "host transfers: %s exposed, %.2f %% of the steps' time (activation checkpoints "
-        "in host memory)",
-        z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
-        100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
+    if (!end->offloaded) return;
+    if (isfinite(end->transfer_seconds))
+        say_share(console, end, "host transfers", " exposed", end->transfer_seconds);
+    if (end->disk_seconds > 0) say_share(console, end, "disk", " exposed", end->disk_seconds);
+    if (end->host_step_seconds > 0)
+        say_share(console, end, "host step", "", end->host_step_seconds);
 }
 
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
