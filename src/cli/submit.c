@@ -190,7 +190,7 @@ static z3d_status plan_config(const request *r, z3d_job *job, char **arguments, 
 }
 
 static z3d_status plan_all(const request *r, z3d_job *job, z3d_string *text) {
-    char **arguments, **folders;
+    char **arguments = NULL, **folders = NULL;
     z3d_status status = z3d_new((size_t)r->count + 1, sizeof *arguments, "arguments", &arguments);
     Z3D_TRY(status);
     status = z3d_new((size_t)job->config_count, sizeof *folders, "folders", &folders);
