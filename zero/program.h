@@ -72,8 +72,9 @@ typedef struct z3d_program_config {
     int64_t prefetch; /* elements of offloaded parameters, behind the next unit's, that may be on
                          their way to the device, and behind those from a disk to the host; at least
                          one unit's */
-    bool inference;   /* only generation: there is neither a training step nor an evaluation, and
-                         neither gradients nor optimizer states are kept */
+    bool inference;   /* only generation, or with `evaluates` only evaluation: there is no training
+                         step, and neither gradients nor optimizer states are kept */
+    bool evaluates;
     bool without_generation; /* no program of generation, and no room for its caches */
     bool gathered; /* evaluate, generation: no parameter changed since this mode's gathers ran, so
                       that what every rank keeps whole is whole already */
@@ -86,7 +87,8 @@ typedef struct z3d_program_config {
 
 /* Whether there is a program of this mode, if the model has the mode. */
 static inline bool z3d_needs_mode(const z3d_program_config *config, z3d_mode mode) {
-    if (config->inference) return z3d_mode_generates(mode);
+    if (config->inference)
+        return z3d_mode_generates(mode) != config->evaluates && mode != Z3D_MODE_TRAIN;
     return !z3d_mode_generates(mode) || !config->without_generation;
 }
 
@@ -560,7 +562,8 @@ z3d_status z3d_program_set_create(const z3d_model *model, const z3d_mesh *mesh,
 void z3d_program_set_release(z3d_program_set *set);
 /* The mode whose program stands for all in what they have in common: persistent buffers, memory. */
 static inline z3d_mode z3d_program_set_main(const z3d_program_set *set) {
-    return set->config.inference ? Z3D_MODE_PREFILL : Z3D_MODE_TRAIN;
+    if (!set->config.inference) return Z3D_MODE_TRAIN;
+    return set->config.evaluates ? Z3D_MODE_EVALUATE : Z3D_MODE_PREFILL;
 }
 
 /* Elements x (N-1)/N that this rank's program moves over `axes` with data of parameters and

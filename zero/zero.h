@@ -106,6 +106,10 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
  * *loss_sum and *targets. Collective. */
 z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, double *loss_sum,
                                double *targets, bool *stop);
+/* This rank's part of what the last z3d_engine_evaluate added: the sums of its own samples; 0 on
+ * ranks that hold them a second time, or not at all (tensor ranks, pipeline stages). Not
+ * collective. */
+z3d_status z3d_engine_own_loss(z3d_engine *engine, double *loss_sum, double *targets);
 /* One call of PREFILL or PREFILL_SHORT for one of the program.generate_batch samples, or of DECODE
  * for all of them (then `sample` is not looked at): tokens and positions as the model wants them in
  * this mode (z3d_model_take_tokens), the last unit's output as fp32 [samples, elements] into host

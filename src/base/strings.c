@@ -136,6 +136,19 @@ void z3d_string_append_json_bytes(z3d_string *string, const char *text, size_t c
     z3d_string_append_bytes(string, "\"", 1);
 }
 
+void z3d_string_append_shell(z3d_string *string, const char *text) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./=:,+-@%";
+    if (*text && text[strspn(text, plain)] == '\0') {
+        z3d_string_append(string, "%s", text);
+        return;
+    }
+    z3d_string_append(string, "'");
+    for (const char *at = text; *at; at++)
+        z3d_string_append(string, *at == '\'' ? "'\\''" : "%c", *at);
+    z3d_string_append(string, "'");
+}
+
 void z3d_string_append_number(z3d_string *string, double value) {
     if (!isfinite(value)) {
         z3d_string_append_bytes(string, "null", 4);

@@ -34,7 +34,8 @@ static z3d_status refuse_option(int argc, char **argv, int i, const cli_option *
     const char *given = argv[i] + 2, *value = strchr(given, '=');
     size_t length = value ? (size_t)(value - given) : strlen(given);
     bool configured = strcmp(argv[0], "train") == 0 || strcmp(argv[0], "plan") == 0 ||
-                      strcmp(argv[0], "generate") == 0;
+                      strcmp(argv[0], "generate") == 0 || strcmp(argv[0], "evaluate") == 0 ||
+                      strcmp(argv[0], "submit") == 0;
     char name[64];
     for (const cli_option *o = options; o->name; o++)
         if (resembles(given, length, o->name))

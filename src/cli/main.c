@@ -13,8 +13,9 @@
 #include "src/cli/version.h"
 
 const cli_command *const cli_commands[] = {
-    &cli_train,  &cli_plan,   &cli_reproduce, &cli_data,  &cli_checkpoint, &cli_generate,
-    &cli_config, &cli_doctor, &cli_digest,    &cli_trace, &cli_completion, NULL};
+    &cli_train,    &cli_plan,     &cli_reproduce,  &cli_data,   &cli_checkpoint,
+    &cli_generate, &cli_evaluate, &cli_submit,     &cli_config, &cli_doctor,
+    &cli_digest,   &cli_trace,    &cli_completion, NULL};
 
 static void append_help(z3d_string *text) {
     z3d_string_append(text,
@@ -102,12 +103,12 @@ static void limit_spinning(char **argv) {
     if (setenv("GOMP_SPINCOUNT", "1000", 1) == 0) execv(program, argv);
 }
 
-/* After a failure mpirun sleeps twice its grace time. scripts/launch ends that when all ranks have
- * ended. It sees only ranks that mpirun has not collected before it sleeps, so the ranks do not all
- * end at the same moment. */
+/* After any exit code but 0 mpirun sleeps twice its grace time. scripts/launch ends that when all
+ * ranks have ended. It sees only ranks that mpirun has not collected before it sleeps, so rank 0,
+ * whose code is the run's, ends a moment after the others. */
 static int end_apart(int code) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    if (code == CLI_FAILED && rank && strcmp(rank, "0") != 0)
+    if (code != CLI_OK && rank && strcmp(rank, "0") == 0)
         nanosleep(&(struct timespec){.tv_nsec = 300000000}, NULL);
     return code;
 }

@@ -37,8 +37,9 @@ static const char help[] =
     "run saves checkpoints, it saves one then. A second signal stops it immediately.\n"
     "\n"
     "Exit code: 0: the run is complete, or it was stopped and saves no checkpoints; 1: it failed;\n"
-    "2: wrong usage; 75: it was stopped and saved a checkpoint: start it again. After SIGTERM and\n"
-    "Ctrl-C through mpirun it is mpirun's own code, 1; after SIGUSR1 through mpirun it is 75.\n"
+    "2: wrong usage; 75: it was stopped and saved a checkpoint: start it again. (After SIGTERM "
+    "and\n"
+    "Ctrl-C, mpirun without scripts/launch has its own code, 1.)\n"
     "\n"
     "example: scripts/launch -n 4 build/bin/zero3d train configs/demo.yaml "
     "zero_optimization.stage=3\n";
@@ -59,29 +60,15 @@ static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **
     return Z3D_OK;
 }
 
-/* For a shell. */
-static void append_quoted(z3d_string *out, const char *argument) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_./=:,+-@%";
-    if (*argument && argument[strspn(argument, plain)] == '\0') {
-        z3d_string_append(out, "%s", argument);
-        return;
-    }
-    z3d_string_append(out, "'");
-    for (const char *at = argument; *at; at++)
-        z3d_string_append(out, *at == '\'' ? "'\\''" : "%c", *at);
-    z3d_string_append(out, "'");
-}
-
 /* The command as it was typed, but for --extend; of several ranks, as scripts/launch starts them.
  */
 static void write_command(int argc, char **argv, int ranks, z3d_string *out) {
     if (ranks > 1) z3d_string_append(out, "scripts/launch -n %d ", ranks);
-    append_quoted(out, program_invocation_name);
+    z3d_string_append_shell(out, program_invocation_name);
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--extend") == 0) continue;
         z3d_string_append(out, " ");
-        append_quoted(out, argv[i]);
+        z3d_string_append_shell(out, argv[i]);
     }
 }
 

@@ -328,7 +328,7 @@ static z3d_room find_room(z3d_trainer *trainer) {
     return room;
 }
 
-/* What generation needs on this rank with trainer->program. */
+/* What generation or evaluation needs on this rank with trainer->program. */
 static z3d_status inference_bytes(const z3d_trainer *trainer, int threads, int64_t *out) {
     z3d_program_set set;
     z3d_status status = z3d_program_set_create(trainer->model, &trainer->mesh, &trainer->program,
@@ -353,6 +353,7 @@ static z3d_status try_inference(z3d_trainer *trainer, int threads, int64_t stage
     const int64_t positions = trainer->program.generate_positions;
     z3d_status status = z3d_trainer_make_program(trainer);
     trainer->program.inference = true;
+    trainer->program.evaluates = trainer->evaluates;
     trainer->program.generate_batch = batch;
     trainer->program.generate_positions = positions;
     if (status == Z3D_OK)
@@ -391,8 +392,9 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
     if (!fits && bytes > room)
         status = Z3D_ERROR(
             Z3D_ERR_MEMORY,
-            "generation takes %s on this rank, but %s are available%s; start more "
+            "%s takes %s on this rank, but %s are available%s; start more "
             "ranks: they share the parameters%s",
+            trainer->evaluates ? "evaluation" : "generation",
             z3d_format_bytes(bytes, need, sizeof need), z3d_format_bytes(room, there, sizeof there),
             z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
             given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
@@ -494,13 +496,13 @@ static z3d_status begin_setup(z3d_trainer *trainer) {
     return z3d_trainer_find_place(trainer);
 }
 
-z3d_status z3d_trainer_begin_generate(z3d_trainer *trainer) {
+z3d_status z3d_trainer_begin_inference(z3d_trainer *trainer) {
     Z3D_TRY(begin_setup(trainer));
     return z3d_trainer_agree(trainer, make_tokenizer(trainer));
 }
 
-z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, int64_t positions,
-                                      bool stage_given) {
+z3d_status z3d_trainer_setup_inference(z3d_trainer *trainer, int64_t prompts, int64_t positions,
+                                       bool stage_given) {
     int threads;
     trainer->program.generate_positions = positions;
     Z3D_TRY(open_device(trainer, &threads));

@@ -67,5 +67,9 @@ void z3d_tokenizer_destroy(z3d_tokenizer *tokenizer); /* NULL is fine */
  * Errors: encode's. */
 z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size_t length,
                                 z3d_token_list *out);
+/* Appends a document as a model is to see it in training: what begins a text, unless the end of the
+ * one before it is that, too; the text's ids; end_of_text. Errors: encode's. */
+z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                  z3d_token_list *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* src/train: the trainer. Configuration -> mesh -> model -> engine -> run; data, learning-rate
- * schedule, metrics, generation. data/ reads token files, text/ makes them, report/ reports what a
+ * schedule, metrics, generation, evaluation. data/ reads token files, text/ makes them, report/ reports what a
  * run does, trace/ reads its timelines back. It may call every floor below it. Start reading at
  * trainer.c, then data.h. */
 #ifndef ZERO3D_TRAIN_TRAIN_H
@@ -60,5 +60,33 @@ z3d_status z3d_generate_from(z3d_world *world, const z3d_generate_request *reque
  * collective. */
 z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, int count,
                                    bool *out);
+
+typedef struct z3d_evaluate_request {
+    const char *path;         /* a checkpoint, or a folder of them */
+    const char *data;         /* a token file, JSON lines, or a text */
+    const char *json_key;     /* of the text in JSON lines */
+    char *const *assignments; /* `count` key=value texts over the checkpoint's configuration */
+    int count;
+} z3d_evaluate_request;
+
+typedef struct z3d_evaluate_result {
+    double loss;       /* mean of -log(probability) over `tokens`, in nats */
+    double perplexity; /* exp(loss) */
+    int64_t tokens;    /* that were predicted: all but the first */
+    int64_t bytes;     /* of their text; -1: unknown, which `why` explains */
+    double bits_per_byte;
+    z3d_string why;
+    int64_t windows, window; /* windows of so many tokens; each token is predicted from those before
+                                it in its window */
+} z3d_evaluate_result;
+
+/* The loss of a checkpoint's model on data, on any number of ranks. Windows follow each other in
+ * the order of the data; a window's first token is the last one that the window before it predicts.
+ * Samples' losses are added in this order, whichever rank has them: equal bits for every number of
+ * data ranks, ZeRO stage and pipeline stage, at equal samples per micro-batch (1 unless assigned)
+ * and equal tensor size (1 unless assigned: split matrices add in another order). Free result->why.
+ * Collective; agreed. ERR_IO: a signal ended it. */
+z3d_status z3d_evaluate(z3d_world *world, const z3d_evaluate_request *request,
+                        z3d_evaluate_result *result);
 
 #endif

@@ -33,6 +33,7 @@ typedef struct z3d_trainer {
     z3d_engine *engine;
     z3d_dataset *train, *validation; /* validation: NULL without */
     z3d_tokenizer *tokenizer;        /* NULL unless text is generated */
+    bool evaluates;                  /* it is for evaluation only: z3d_trainer_begin_inference */
     bool empty_prompt; /* text is generated from nothing, whatever generate.prompt is */
 
     z3d_store *store;     /* NULL after start-up: no checkpoints are saved */
@@ -69,13 +70,13 @@ typedef struct z3d_trainer {
 /* setup.c. Zero-initialise, then set world and config; destroy also after a failure. Collective,
  * agreed. */
 z3d_status z3d_trainer_setup(z3d_trainer *trainer);
-/* For generation only, with no data and no run folder. First configuration, model and tokenizer,
- * then the rest, for so many prompts, whose texts have so many positions at most (equal on all
- * ranks): of the ZeRO stage (unless it is `given`) and of the batch
- * what there is room for. */
-z3d_status z3d_trainer_begin_generate(z3d_trainer *trainer);
-z3d_status z3d_trainer_setup_generate(z3d_trainer *trainer, int64_t prompts, int64_t positions,
-                                      bool stage_given);
+/* For generation only, or with `evaluates` for evaluation, with no data and no run folder. First
+ * configuration, model and tokenizer, then the rest, for so many prompts, whose texts have so many
+ * positions at most (equal on all ranks; evaluation has none): of the ZeRO stage (unless it is
+ * `given`) and of the batch what there is room for. */
+z3d_status z3d_trainer_begin_inference(z3d_trainer *trainer);
+z3d_status z3d_trainer_setup_inference(z3d_trainer *trainer, int64_t prompts, int64_t positions,
+                                       bool stage_given);
 void z3d_trainer_destroy(z3d_trainer *trainer);
 
 /* start.c: what is checked or chosen before anything is built. All collective, agreed. */

@@ -153,5 +153,14 @@ while [ -z "$soon" ] && [ $turn -lt 3 ]; do
     [ $(($(date +%s) - begun)) -ge 12 ] || soon=yes
 done
 [ -n "$soon" ] || fail "a failure over MPI came back after the grace time only"
-# A clean stop keeps its exit code, and its time.
+# One rank alone needs no mpirun.
+begun=$(date +%s)
+expect 2 env ZERO3D_GRACE_SECONDS=12 timeout 50 "$LAUNCH" -n 1 "$ZERO3D" train
+says 'configuration|CONFIG'
+[ $(($(date +%s) - begun)) -lt 12 ] || fail "a failure of one rank took the grace time"
+# Nobody but mpirun knows why a rank of another program ended: one line says it.
+expect 139 env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || kill -SEGV $$; sleep 0.5'
+[ "$(wc -l <err)" -eq 1 ] && grep -q -E '^scripts/launch: (a rank|rank 1 on .*) ended by signal 11' err || fail "mpirun's lines about a signal"
+expect fail env ZERO3D_GRACE_SECONDS=1 "$LAUNCH" -n 2 ./nowhere
+grep -q '^Executable: *./nowhere' err || fail "what mpirun has to say is lost"
 expect 75 env ZERO3D_GRACE_SECONDS=2 "$LAUNCH" -n 2 sh -c '[ $OMPI_COMM_WORLD_RANK = 0 ] || sleep 0.5; exit 75'

@@ -1,6 +1,6 @@
 #!/bin/sh
-# A run that is asked to stop ends cleanly after the step: by SIGUSR1, as mpirun hands it on, and by Ctrl-C and SIGTERM, on which mpirun
-# ends the ranks; one whose rank is killed ends soon, on all ranks, with our line before mpirun's.
+# A run that is asked to stop ends cleanly after the step, by SIGUSR1, Ctrl-C and SIGTERM, without a word of mpirun's; one whose rank is
+# killed ends soon, on all ranks, with our line.
 . "$(dirname "$0")/lib.sh"
 tiny
 
@@ -8,7 +8,8 @@ start() { # start RUN OPTION...: a run on two ranks in the background that would
     run=$1
     shift
     before=$(cat "$run/metrics.jsonl" 2>/dev/null | wc -l)
-    "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$run" training.steps=100000000 "$@" >out 2>err </dev/null &
+    # Or a shell has its background processes ignore Ctrl-C.
+    env --default-signal=INT "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$run" training.steps=100000000 "$@" >out 2>err </dev/null &
     pid=$!
     background=$pid
     tries=0
@@ -32,29 +33,41 @@ ended_within() { # ended_within SECONDS: leaves the exit code in $code
     background=""
 }
 
+# Of the run's mpirun, or over TCP of the launcher.
+a_rank() {
+    parent=$(ps -o pid=,comm= --ppid $pid | awk '$2 == "mpirun" { print $1 }')
+    ps -o pid= --ppid "${parent:-$pid}" | tail -n 1
+}
+no_mpirun() { # no_mpirun WHAT
+    ! grep -qe '^-----' -e mpirun err || fail "$1: mpirun speaks"
+}
+
 stops_at() { # stops_at SIGNAL STAGE: of two ranks
     start "$1" zero_optimization.stage="$2"
     kill -"$1" $pid
     ended_within 30
+    [ $code -eq 0 ] || fail "SIG$1: exit code $code"
+    no_mpirun "SIG$1"
     grep -q '^stopped by a signal: ' out || fail "SIG$1: no summary of the stopped run"
     # Every line is whole: the last one ends with its newline and its brace.
     [ "$(tail -c 2 "$1"/metrics.jsonl)" = '}' ] || fail "SIG$1: metrics.jsonl ends within a line"
 }
 
 stops_at USR1 3
-[ $code -eq 0 ] || fail "SIGUSR1: exit code $code"
 export ZERO3D_GRACE_SECONDS=2
 stops_at TERM 1
 stops_at INT 0
 
-# With checkpoints a signal saves one and asks to be started again, and the run goes on behind it: SIGUSR1, then SIGTERM of one rank.
-for signal in USR1 TERM; do
+# With checkpoints a signal saves one and asks to be started again, and the run goes on behind it; so does SIGTERM of
+# one rank.
+for signal in USR1 TERM INT rank; do
     start saved checkpoint.interval=100000000
     victim=$pid
-    [ $signal = USR1 ] || victim=$(ps -o pid= --ppid $pid | tail -n 1)
-    kill -$signal $victim
+    [ $signal != rank ] || victim=$(a_rank) signal=TERM
+    kill -$signal "$victim"
     ended_within 30
     [ $code -eq 75 ] || fail "SIG$signal with checkpoints: exit code $code"
+    no_mpirun "SIG$signal with checkpoints"
     last=$(wc -l <saved/metrics.jsonl)
     [ -e "saved/checkpoints/step-$(printf %08d "$last")/manifest.json" ] || fail "SIG$signal: step $last is not saved"
 done
@@ -64,12 +77,20 @@ grep -q "resuming after step $last" err || fail "the third run does not resume a
 [ "$(wc -l <saved/metrics.jsonl)" -eq $((last + 1)) ] || fail "a step is missing or made twice"
 
 start "$work/killed" zero_optimization.stage=2
-victim=$(ps -o pid= --ppid $pid | tail -n 1)
-kill -KILL "$victim"
+kill -KILL "$(a_rank)"
 ended_within 30
 [ $code -ne 0 ] || fail "a rank was killed, but the run ended with exit code 0"
 grep '^zero3d: ' err | grep -Eq 'rank [01]' || fail "no line of ours about the dead rank"
-ours=$(grep -n '^zero3d: .*rank [01]' err | head -n 1 | cut -d: -f1)
-theirs=$(grep -n -e '^-----' -e 'mpirun' err | head -n 1 | cut -d: -f1)
-[ -z "$theirs" ] || [ "$ours" -lt "$theirs" ] || fail "mpirun spoke first"
+no_mpirun "a killed rank"
 ! ps -e -o comm= -o args= | grep '^zero3d ' | grep -qF "$work" || fail "a rank is left"
+
+# A launcher that is killed leaves no rank either.
+start "$work/launcher" zero_optimization.stage=2
+kill -KILL $pid
+background=""
+tries=0
+while ps -e -o comm= -o args= | grep '^zero3d ' | grep -qF "$work/launcher"; do
+    tries=$((tries + 1))
+    [ $tries -lt 200 ] || fail "ranks are left without their launcher"
+    sleep 0.1
+done

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A real Slurm: two nodes on this machine, under this user. The job script of examples/ trains, is told to end, saves, puts itself into the
-# queue again and goes on; then on fewer ranks. Left out (77) where Slurm is not installed.
+# queue again and goes on; then on fewer ranks. `zero3d submit` does the same, with an array and with nodes that go and come back. The
+# scripts of the paper's runs are looked at by sbatch, for nodes that nobody has started. Left out (77) where Slurm is not installed.
 . "$(dirname "$0")/lib.sh"
 PATH=$PATH:/usr/sbin
 for command in munged slurmctld slurmd srun sbatch; do
@@ -17,6 +18,12 @@ chmod 755 . # munged wants it
 (umask 077 && head -c 128 /dev/urandom >"$key")
 cat >slurm.conf <<END
 ClusterName=test
+GresTypes=gpu
+SlurmdTimeout=0
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendTime=100000
+SuspendExcNodes=n1,n2
 SlurmctldHost=localhost
 SlurmUser=$(id -un)
 SlurmdUser=$(id -un)
@@ -42,7 +49,9 @@ KillWait=2
 MpiDefault=none
 NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=2
 NodeName=n2 NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=2
-PartitionName=all Nodes=ALL Default=YES
+NodeName=dgx[1-25] NodeHostname=localhost NodeAddr=127.0.0.1 Port=$((port + 4)) CPUs=96 Gres=gpu:16 State=CLOUD
+PartitionName=all Nodes=n1,n2 Default=YES
+PartitionName=dgx Nodes=dgx[1-25]
 END
 echo 'CgroupPlugin=cgroup/v1' >cgroup.conf
 export SLURM_CONF="$work/slurm.conf"
@@ -82,7 +91,7 @@ munged --key-file="$key" --socket="$work/munge.socket" --pid-file="$work/munged.
     --seed-file="$work/munge.seed" >out 2>&1 || fail "munged does not start"
 slurmctld -f "$SLURM_CONF" || fail "slurmctld does not start"
 for node in n1 n2; do slurmd -f "$SLURM_CONF" -N $node || fail "slurmd does not start"; done
-idle() { [ "$(sinfo -h -t idle -o %D)" = 2 ]; }
+idle() { [ "$(sinfo -h -p all -t idle -o %D)" = 2 ]; }
 until_so "two idle nodes" idle
 
 # ---- the job ----
@@ -111,6 +120,80 @@ sed -i "s/steps: $((step + 3)),/steps: $((step + 5)),/" tiny.yaml
 job=$(submit --nodes=1 --ntasks-per-node=1) || fail "sbatch"
 until_so "the second job's end" state ""
 [ "$(newest)" -eq $((step + 5)) ] || fail "not gone on alone: $(cat job.log)"
+
+# ---- the paper's runs ----
+
+for script in "$SOURCE"/examples/slurm/*.sbatch; do
+    [ "${script##*/}" != train.sbatch ] || continue
+    expect 0 sbatch --test-only --partition=dgx "$script"
+    grep -q 'to start at .* in partition dgx$' err || fail "${script##*/} is not accepted"
+done
+expect fail sbatch --test-only --partition=dgx --nodes=26 "$SOURCE/examples/slurm/zero-100b.sbatch"
+
+# ---- zero3d submit: two runs in an array ----
+
+tiny
+for run in a b; do sed 's/steps: 5,/steps: 4,/' tiny.yaml >$run.yaml; done
+expect 0 "$ZERO3D" submit a.yaml b.yaml --nodes 1 --ranks-per-node 1 --time 10 --runs array checkpoint.interval=2 training.seed=2
+job=$(sed -n 's/^Submitted batch job //p' out)
+until_so "the array's end" state ""
+for run in a b; do [ -e array/$run/checkpoints/step-00000004/manifest.json ] || fail "run $run: $(cat zero3d-*.log)"; done
+cmp array/a/metrics.jsonl array/b/metrics.jsonl >/dev/null && fail "one run wrote both" # their times differ
+
+# ---- and one that goes on with the nodes that there are: 4, 2 and 4 ranks, as if nothing had been ----
+
+sed 's/steps: 5, //; s/train_batch_size: 8//; s/gradient_accumulation_steps: 1//' tiny.yaml >elastic.yaml
+ranks_were() { [ "$(sed -n 's/^ranks  *\([0-9]*\) = .*/\1/p' zero3d-elastic-*.log | tr '\n' ' ')" = "$1" ]; }
+grown() { [ "$(wc -l <elastic/elastic/metrics.jsonl)" -gt $((lines + 3)) ]; }
+again() { # again RANKS: stops it and waits until it trains on so many
+    scancel --signal=USR1 "$job"
+    until_so "a run on $1 ranks" ranks_were "$1"
+    lines=$(wc -l <elastic/elastic/metrics.jsonl)
+    until_so "steps on $1 ranks" grown
+}
+sed -i 's/log_interval: 1/log_interval: 1, steps: 100000000/' elastic.yaml
+expect 0 "$ZERO3D" submit elastic.yaml --nodes 1-2 --ranks-per-node 2 --cpus-per-rank 1 --time 1:00:00 --runs elastic --output elastic.sbatch \
+    train_batch_size=8 train_micro_batch_size_per_gpu=2 parallel.elastic=true checkpoint.interval=1000000
+job=$(sed -n 's/^Submitted batch job //p' out)
+lines=0
+until_so "a first step on 4 ranks" ranks_were "4 "
+until_so "steps on 4 ranks" grown
+scontrol update nodename=n2 state=drain reason=test
+again "4 2 "
+scontrol update nodename=n2 state=resume
+again "4 2 4 "
+scancel --signal=USR1 "$job"
+until_so "the end" ranks_were "4 2 4 4 "
+scancel "$job"
+until_so "the job's end" state ""
+losses() { sed -n 's/^{"step":\([0-9]*\),"loss":\([0-9.]*\),.*/\1 \2/p' "$1/metrics.jsonl" | head -n "$2"; }
+steps=$(wc -l <elastic/elastic/metrics.jsonl)
+[ "$steps" -lt 3000 ] || steps=3000
+expect 0 "$LAUNCH" -n 4 "$ZERO3D" train elastic.yaml run.dir=alone4 train_batch_size=8 train_micro_batch_size_per_gpu=2 training.steps="$steps"
+losses alone4 "$steps" >wanted
+losses elastic/elastic "$steps" >got
+paste wanted got | awk '{ d = $2 - $4; n++ } $1 != $3 || d > 1e-5 || d < -1e-5 { bad = 1; print } END { exit bad || n < 12 }' >out ||
+    fail "other losses than an undisturbed run's"
+
+# ---- the commands of docs/slurm.md, from the data on ----
+
+line_with() { sed -n '/^```sh$/,/^```$/p' "$SOURCE/docs/slurm.md" | sed -n "/$1/p" | sed 's/  *#.*//; s/\$ZERO3D/"$ZERO3D"/' | head -n 1; }
+mkdir clone && cd clone || fail "no folder"
+ln -s "$SOURCE/docs" "$SOURCE/README.md" "$SOURCE/configs" "$SOURCE/examples" .
+for words in 'data tokenize' ' plan ' 'submit configs.*--dry-run'; do
+    eval "$(line_with "$words")" >../out 2>../err || fail "docs/slurm.md: $words"
+done
+bash -n ../out || fail "--dry-run: no script"
+eval "$(line_with 'submit configs.*--time 30$')" >../out 2>../err || fail "docs/slurm.md: submit"
+job=$(sed -n 's/^Submitted batch job //p' ../out)
+until_so "steps of the documented run" test -s runs/demo/metrics.jsonl
+stop=$(line_with "scancel --signal=USR1 JOB")
+eval "${stop%JOB}$job"
+until_so "its second start" grep -q 'resuming after step' zero3d-demo-"$job".log
+eval "$(line_with 'checkpoint list')" | grep -q '^ *[1-9]' || fail "docs/slurm.md: no checkpoint"
+scancel "$job"
+until_so "the job's end" state ""
+cd ..
 
 # ---- without srun ----
 

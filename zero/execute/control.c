@@ -107,6 +107,11 @@ static z3d_status sum_group_squares(z3d_executor *executor, int g, int buffer) {
     return Z3D_OK;
 }
 
+bool z3d_executor_counts_loss(const z3d_executor *executor) {
+    const z3d_program *p = executor->program;
+    return p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
+}
+
 z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i) {
     return sum_group_squares(executor, i->group, i->buffer[z3d_opcode_info_of(i->opcode)->from]);
 }
@@ -124,9 +129,7 @@ static z3d_status sum_over_world(z3d_executor *executor) {
     const z3d_program *p = executor->program;
     int64_t count = z3d_control_count(p);
     double *control = device_control(executor);
-    /* Loss and targets are equal on all tensor ranks of the stage that has the last unit. */
-    bool counts =
-        p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
+    const bool counts = z3d_executor_counts_loss(executor);
     Z3D_TRY(Z3D_LAUNCH(
         executor->device, control_begin, .state = z3d_executor_state(executor), .control = control,
         .count = adds_squares_early(p) ? Z3D_CONTROL_SQUARES : count, .counts = counts));

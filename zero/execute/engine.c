@@ -194,6 +194,7 @@ static z3d_status run(z3d_engine *engine, z3d_mode mode, z3d_host_step *host) {
     bool traced = engine->step - engine->first_step <= engine->config.trace_steps;
     executor->trace = traced ? engine->trace : NULL;
     trace_waits(executor, true);
+    engine->last = executor;
     z3d_status status = z3d_executor_run(executor, host);
     trace_waits(executor, false);
     Z3D_TRY(status);
@@ -271,6 +272,17 @@ z3d_status z3d_engine_evaluate(z3d_engine *engine, const z3d_step_input *input, 
     *loss_sum += host.loss_sum;
     *targets += host.targets;
     *stop = host.stop;
+    return Z3D_OK;
+}
+
+z3d_status z3d_engine_own_loss(z3d_engine *engine, double *loss_sum, double *targets) {
+    z3d_step_state state;
+    *loss_sum = *targets = 0;
+    if (!z3d_executor_counts_loss(engine->last)) return Z3D_OK;
+    Z3D_TRY(z3d_device_read(engine->config.device, &state, z3d_executor_state(engine->last),
+                            sizeof state));
+    *loss_sum = state.loss_sum;
+    *targets = state.valid_targets;
     return Z3D_OK;
 }
 

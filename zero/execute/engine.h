@@ -11,6 +11,7 @@ struct z3d_engine {
     z3d_executor executor[Z3D_MODE_COUNT];
     z3d_executor again_executor[Z3D_MODE_COUNT]; /* of set.again */
     bool gathered[Z3D_MODE_COUNT];
+    const z3d_executor *last; /* that ran */
     char *arena[Z3D_SPACE_COUNT];
     z3d_disk *disk; /* NULL: nothing is kept there, or there are no values */
     int64_t arena_bytes[Z3D_SPACE_COUNT];

@@ -126,6 +126,9 @@ bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind 
                        z3d_group_part *part, int *tensor);
 /* The opcodes optimizer_step and host_step. */
 z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *i);
+/* Whether this rank's loss and targets count: they are equal on all tensor ranks of the stage that
+ * has the last unit. */
+bool z3d_executor_counts_loss(const z3d_executor *executor);
 z3d_step_state *z3d_executor_state(const z3d_executor *executor);
 /* Address of element `element` (of `dtype`) of a buffer. */
 void *z3d_executor_address(const z3d_executor *executor, int buffer, int64_t element,

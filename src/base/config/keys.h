@@ -57,6 +57,7 @@
   X(parallel_device_speeds, "parallel.device_speeds", STRING, "equal", "equal|measured [1, 0.5]", "how fast each rank computes. equal: all ranks alike; measured: each rank is timed at the start; a list: one number per rank, in the order of ranks. Slower pipeline stages get fewer units, slower data ranks fewer samples of each micro-batch") \
   X(parallel_allow_tensor_across_nodes, "parallel.allow_tensor_across_nodes", BOOL, "false", "", "allow tensor groups that span nodes (slow: the paper's < 5 % case)") \
   X(parallel_world_size, "parallel.world_size", INT, "auto", "[1,1000000000] auto", "number of ranks that the run must have; auto: any number") \
+  X(parallel_elastic, "parallel.elastic", BOOL, "false", "", "a resumed run may have more or fewer ranks than before, whatever parallel.world_size and gradient_accumulation_steps say. train_batch_size stays: gradient_accumulation_steps becomes what makes it of micro-batches of at most train_micro_batch_size_per_gpu samples. Needs both batch keys") \
   X(train_batch_size, "train_batch_size", INT, "auto", "[1,1000000000] auto", "samples per optimizer step over all ranks") \
   X(train_micro_batch_size_per_gpu, "train_micro_batch_size_per_gpu", INT, "auto", "[1,1000000] auto", "samples per rank and micro-batch, on average if parallel.device_speeds differ; any two of the three batch keys give the third") \
   X(gradient_accumulation_steps, "gradient_accumulation_steps", INT, "auto", "[1,1000000] auto", "micro-batches per optimizer step") \
@@ -322,7 +323,7 @@
     X("torch_autocast", "false|auto|null|unsaid", "autocast", "not supported: use bf16.enabled")   \
     X("autotuning", "false|null|unsaid", "autotuning", "not supported: use zero3d plan --fit")     \
     X("elasticity", "false|null|unsaid", "elastic batch sizes",                                    \
-      "not supported: a checkpoint loads on any number of ranks")                                  \
+      "not supported: use parallel.elastic; a checkpoint loads on any number of ranks")            \
     X("curriculum_learning", "false|null|unsaid", "curriculum learning", "not supported")          \
     X("data_efficiency", "false|null|unsaid", "data efficiency", "not supported")                  \
     X("compression_training", "null", "compression", "")                                           \

@@ -60,7 +60,7 @@ static int64_t resolve_world(config_checker *k, int world_size) {
         return 0;
     }
     if (config_sound(k, "parallel.world_size", NULL) && c->parallel_world_size != Z3D_AUTO &&
-        c->parallel_world_size != world_size) {
+        c->parallel_world_size != world_size && !c->parallel_elastic) {
         config_complain(k, "parallel.world_size",
                         "asks for %lld ranks, but the run was started with %d; start %lld, or "
                         "write auto",
@@ -127,9 +127,31 @@ static bool resolve_batch_size(config_checker *k, int64_t data) {
     return false;
 }
 
+/* The batch stays, in the largest micro-batches that divide it; interleaved pipelines need a
+ * multiple of their stages. False: refused. */
+static bool fit_elastic(config_checker *k, int64_t data) {
+    z3d_config *c = k->c;
+    const int64_t batch = c->train_batch_size, most = c->train_micro_batch_size_per_gpu;
+    if (batch == Z3D_AUTO || most == Z3D_AUTO) {
+        config_complain(k, "parallel.elastic",
+                        "true needs train_batch_size, which stays, and "
+                        "train_micro_batch_size_per_gpu, the most samples for a rank at a time");
+        return false;
+    }
+    if (batch % data != 0) return refuse_batch(k, data, NULL, 1);
+    const int64_t share = batch / data, stages = c->parallel_pipeline_model_parallel_size;
+    const bool groups = stages > 1 && z3d_config_pipeline_schedule(c) == Z3D_PIPELINE_INTERLEAVED;
+    int64_t micro = most < share ? most : share;
+    while (micro > 1 && (share % micro != 0 || (groups && share / micro % stages != 0))) micro--;
+    c->train_micro_batch_size_per_gpu = micro;
+    c->gradient_accumulation_steps = share / micro;
+    return true;
+}
+
 /* False: refused. */
 static bool resolve_batches(config_checker *k, int64_t data) {
     z3d_config *c = k->c;
+    if (c->parallel_elastic && !fit_elastic(k, data)) return false;
     bool batch = c->train_batch_size != Z3D_AUTO;
     bool micro = c->train_micro_batch_size_per_gpu != Z3D_AUTO;
     bool times = c->gradient_accumulation_steps != Z3D_AUTO;

@@ -1,4 +1,4 @@
-/* Text from a checkpoint: uses its own configuration, adapted to the number of ranks. */
+/* Text from a checkpoint. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -6,115 +6,10 @@
 
 #include "src/train/generation/generate.h"
 #include "src/train/generation/prompts.h"
+#include "src/train/inference_config.h"
 #include "src/train/text/text_files.h"
 #include "src/train/train.h"
 #include "src/train/trainer.h"
-
-static int common_divisor(int a, int b) {
-    return b ? common_divisor(b, a % b) : a;
-}
-
-static z3d_status leave_pipeline(z3d_config *config) {
-    static const char *const assignments[] = {
-        "parallel.pipeline_model_parallel_size=1",
-        "parallel.virtual_pipeline_model_parallel_size=1",
-        "parallel.pipeline_schedule=auto",
-        "parallel.pipeline_schedule_file=",
-        "parallel.pipeline_partition=time",
-        "parallel.device_speeds=equal",
-        "zero_optimization.pipeline_gather=auto",
-    };
-    for (size_t i = 0; i < sizeof assignments / sizeof *assignments; i++)
-        Z3D_TRY(z3d_config_override(config, assignments[i]));
-    return Z3D_OK;
-}
-
-/* One sample a rank and step, no pipeline stages. Stage 3 is the least memory: setup takes stage 0
- * if there is room. */
-static z3d_status fit_config(z3d_config *config) {
-    config->parallel_world_size = Z3D_AUTO;
-    config->train_batch_size = Z3D_AUTO;
-    config->train_micro_batch_size_per_gpu = 1;
-    config->gradient_accumulation_steps = 1;
-    config->zero_optimization_stage = 3;
-    config->zero_optimization_grad_reduce = Z3D_GRAD_REDUCE_AUTO;
-    config->training_threads = Z3D_AUTO;
-    /* Nothing is kept for a backward, and the sequence need not divide by these ranks. */
-    config->parallel_sequence_parallel = false;
-    config->activation_checkpointing_partition_activations = false;
-    return leave_pipeline(config);
-}
-
-static bool is_assigned(char *const *assignments, int count, const char *key) {
-    size_t length = strlen(key);
-    for (int i = 0; i < count; i++)
-        if (strncmp(assignments[i], key, length) == 0 && assignments[i][length] == '=') return true;
-    return false;
-}
-
-/* Beside the pipeline stages that the command line asks for: as many tensor ranks as the model
- * allows, and as few micro-batches as the schedule. */
-static z3d_status fit_sizes(z3d_config *config, int ranks, char *const *assignments, int count) {
-    int64_t stages = config->parallel_pipeline_model_parallel_size;
-    if (z3d_config_pipeline_schedule(config) == Z3D_PIPELINE_INTERLEAVED &&
-        !is_assigned(assignments, count, "gradient_accumulation_steps"))
-        config->gradient_accumulation_steps = stages;
-    if (!is_assigned(assignments, count, "parallel.tensor_model_parallel_size")) {
-        z3d_model_sizes sizes;
-        Z3D_TRY(z3d_model_sizes_of(config, &sizes));
-        int left = ranks > stages ? ranks / (int)stages : 1;
-        config->parallel_tensor_model_parallel_size = common_divisor(left, (int)sizes.tensor_limit);
-    }
-    if (!is_assigned(assignments, count, "parallel.allow_tensor_across_nodes"))
-        config->parallel_allow_tensor_across_nodes =
-            config->parallel_tensor_model_parallel_size > 1;
-    return Z3D_OK;
-}
-
-/* An imported model has its tokenizer beside it: a copy its own. */
-static z3d_status find_tokenizer(const char *folder, z3d_config *config) {
-    z3d_string beside = {0}, assignment = {0};
-    if (config->data_tokenizer == Z3D_TOKENIZER_BYTES || !*config->data_vocab) return Z3D_OK;
-    z3d_string_append(&beside, "%s/../tokenizer", folder);
-    z3d_status status = Z3D_OK;
-    if (beside.text && access(beside.text, F_OK) == 0) {
-        z3d_string_append(&assignment, "data.vocab=");
-        z3d_string_append_json(&assignment, beside.text);
-        status = assignment.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
-                                   : z3d_config_override(config, assignment.text);
-    }
-    z3d_string_free(&beside);
-    z3d_string_free(&assignment);
-    return status;
-}
-
-static z3d_status read_config(const char *path, int ranks, char *const *assignments, int count,
-                              z3d_config **out) {
-    char *folder = NULL;
-    z3d_checkpoint *checkpoint = NULL;
-    *out = NULL;
-    z3d_status status = z3d_checkpoint_resolve(path, &folder);
-    if (status == Z3D_OK) status = z3d_checkpoint_open(folder, &checkpoint);
-    if (status == Z3D_OK) status = z3d_config_create(out);
-    if (status == Z3D_OK) {
-        const char *text = z3d_checkpoint_get_info(checkpoint)->config;
-        status = z3d_config_read_text(*out, text, strlen(text), "the checkpoint's configuration");
-    }
-    if (status == Z3D_OK) status = fit_config(*out);
-    /* What is loaded is given, however the run began. */
-    if (status == Z3D_OK) status = z3d_config_override(*out, "checkpoint.resume=auto");
-    if (status == Z3D_OK) status = find_tokenizer(folder, *out);
-    for (int i = 0; i < count && status == Z3D_OK; i++)
-        status = z3d_config_override(*out, assignments[i]);
-    /* A vocabulary is for a model that has one: of GPT-2's kind where the run does not say which.
-     */
-    if (status == Z3D_OK && (*out)->data_tokenizer == Z3D_TOKENIZER_BYTES && *(*out)->data_vocab)
-        status = z3d_config_override(*out, "data.tokenizer=gpt2");
-    if (status == Z3D_OK) status = fit_sizes(*out, ranks, assignments, count);
-    z3d_checkpoint_close(checkpoint);
-    free(folder);
-    return status;
-}
 
 static bool has_text(const z3d_config *config) {
     return config->generate_prompt && *config->generate_prompt;
@@ -123,9 +18,9 @@ static bool has_text(const z3d_config *config) {
 z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, int count,
                                    bool *out) {
     z3d_config *config;
-    z3d_status status = read_config(path, 1, assignments, count, &config);
+    z3d_status status = z3d_inference_config(path, 1, true, assignments, count, &config);
     *out = status == Z3D_OK &&
-           (has_text(config) || is_assigned(assignments, count, "generate.prompt"));
+           (has_text(config) || z3d_is_assigned(assignments, count, "generate.prompt"));
     z3d_config_destroy(config);
     return status;
 }
@@ -135,12 +30,12 @@ z3d_status z3d_generate_has_prompt(const char *path, char *const *assignments, i
  * file. */
 static z3d_status check_prompt(z3d_config *config, const z3d_generate_request *request,
                                bool *empty) {
-    const bool given = is_assigned(request->assignments, request->count, "generate.prompt");
+    const bool given = z3d_is_assigned(request->assignments, request->count, "generate.prompt");
     *empty = false;
     if (request->prompts && given)
         return Z3D_ERROR(Z3D_ERR_CONFIG, "generate.prompt and --prompts: give one of them");
     if (!request->prompts && config->generate_batch != Z3D_AUTO &&
-        is_assigned(request->assignments, request->count, "generate.batch"))
+        z3d_is_assigned(request->assignments, request->count, "generate.batch"))
         return z3d_config_error(config, "generate.batch",
                                 "one prompt has no batch; leave it out, or give --prompts FILE");
     if (has_text(config)) return Z3D_OK;
@@ -310,8 +205,8 @@ static int64_t positions_for(const z3d_prompt *prompt, int64_t count) {
 
 static z3d_status load(z3d_trainer *trainer, const z3d_generate_request *request,
                        const z3d_prompt *prompt, int64_t count) {
-    bool stage = is_assigned(request->assignments, request->count, "zero_optimization.stage");
-    Z3D_TRY(z3d_trainer_setup_generate(trainer, count, positions_for(prompt, count), stage));
+    bool stage = z3d_is_assigned(request->assignments, request->count, "zero_optimization.stage");
+    Z3D_TRY(z3d_trainer_setup_inference(trainer, count, positions_for(prompt, count), stage));
     return z3d_trainer_load_weights(trainer, request->path);
 }
 
@@ -379,7 +274,7 @@ static z3d_status generate(z3d_trainer *trainer, const z3d_generate_request *req
     z3d_generate_totals totals = {0};
     *result = (z3d_generate_result){.prompts = 1};
     Z3D_TRY(z3d_trainer_agree(trainer, check_output(trainer, request->output)));
-    Z3D_TRY(z3d_trainer_begin_generate(trainer));
+    Z3D_TRY(z3d_trainer_begin_inference(trainer));
     z3d_status status = request->prompts ? answer_file(trainer, request, result, &totals)
                                          : answer_one(trainer, request, &totals);
     if (status == Z3D_OK) fill_result(trainer, &totals, result);
@@ -390,8 +285,8 @@ z3d_status z3d_generate_from(z3d_world *world, const z3d_generate_request *reque
                              z3d_generate_result *result) {
     z3d_trainer trainer = {.world = world, .rank = z3d_world_rank(world)};
     trainer.metrics.fd = trainer.board.file.fd = -1;
-    z3d_status status = read_config(request->path, z3d_world_size(world), request->assignments,
-                                    request->count, &trainer.config);
+    z3d_status status = z3d_inference_config(request->path, z3d_world_size(world), true,
+                                             request->assignments, request->count, &trainer.config);
     if (status == Z3D_OK) status = check_prompt(trainer.config, request, &trainer.empty_prompt);
     status = z3d_trainer_agree(&trainer, status);
     if (status == Z3D_OK) status = generate(&trainer, request, result);

@@ -73,20 +73,6 @@ static void advance(work *w, int64_t more, bool tell) {
     w->options->progress(w->options->context, &progress);
 }
 
-/* As the model is to see it: what begins a text, unless the end of the one before it is that, too.
- */
-static z3d_status encode(work *w, const char *text, size_t bytes) {
-    z3d_tokenizer *t = w->tokenizer;
-    w->ids.count = 0;
-    Z3D_TRY(z3d_token_list_reserve(&w->ids, 1));
-    if (t->begin_of_text >= 0 && t->begin_of_text != t->end_of_text)
-        w->ids.id[w->ids.count++] = t->begin_of_text;
-    Z3D_TRY(t->ops->encode(t, text, bytes, &w->ids));
-    Z3D_TRY(z3d_token_list_reserve(&w->ids, 1));
-    w->ids.id[w->ids.count++] = t->end_of_text;
-    return Z3D_OK;
-}
-
 static z3d_status add_document(work *w, const unsigned char *text, size_t bytes) {
     z3d_content_hash hash = {{0, 0}};
     bool added;
@@ -103,7 +89,8 @@ static z3d_status add_document(work *w, const unsigned char *text, size_t bytes)
         w->document = grown;
         w->capacity = capacity;
     }
-    Z3D_TRY(encode(w, (const char *)text, bytes));
+    w->ids.count = 0;
+    Z3D_TRY(z3d_tokenizer_document(w->tokenizer, (const char *)text, bytes, &w->ids));
     Z3D_TRY(z3d_token_writer_append(&w->stream, w->ids.id, w->ids.count));
     w->document[w->result->documents++] =
         (document){.hash = hash.word[0], .tokens = (int64_t)w->ids.count};

@@ -214,6 +214,17 @@ z3d_status z3d_tokenizer_prompt(z3d_tokenizer *tokenizer, const char *text, size
     return Z3D_OK;
 }
 
+z3d_status z3d_tokenizer_document(z3d_tokenizer *tokenizer, const char *text, size_t length,
+                                  z3d_token_list *out) {
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    if (tokenizer->begin_of_text >= 0 && tokenizer->begin_of_text != tokenizer->end_of_text)
+        out->id[out->count++] = tokenizer->begin_of_text;
+    Z3D_TRY(tokenizer->ops->encode(tokenizer, text, length, out));
+    Z3D_TRY(z3d_token_list_reserve(out, 1));
+    out->id[out->count++] = tokenizer->end_of_text;
+    return Z3D_OK;
+}
+
 z3d_status z3d_tokenizer_check(z3d_tokenizer_kind kind, const char *vocab, int64_t vocab_size) {
     z3d_tokenizer *t;
     Z3D_TRY(z3d_tokenizer_create(kind, vocab, NULL, &t));

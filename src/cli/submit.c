@@ -1,0 +1,275 @@
+/* zero3d submit */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/cli/cli.h"
+#include "src/plan/submit/submit.h"
+
+static const char help[] =
+    "usage: zero3d submit CONFIG... --nodes N --time T [options] [key=value ...] [--dry-run]\n"
+    "\n"
+    "Submits a run to Slurm. Plans it first: sizes that do not go with the nodes, and with\n"
+    "--hardware a run that does not fit, are refused here and not in the queue. The job stops "
+    "before\n"
+    "its time limit, saves, puts itself into the queue again and resumes, until the run is "
+    "complete.\n"
+    "Several CONFIGs become a job array.\n"
+    "\n"
+    "  --nodes N             nodes; a range such as 2-4 with parallel.elastic=true\n"
+    "  --time T              time limit of each start, as sbatch has it: 8:00:00, 1-12, 30\n"
+    "  --ranks-per-node N    default: the devices in a node of --hardware\n"
+    "  --cpus-per-rank N     cores of each rank\n"
+    "  --hardware FILE       the machine's description (configs/hardware): whether the run fits, "
+    "how\n"
+    "                        long it takes; default: training.hardware\n"
+    "  --calibration FILE    a file whose numbers replace some of the machine's\n"
+    "  --runs DIR            each run's folder is in DIR, named as its CONFIG\n"
+    "  --signal SECONDS      the ranks stop so long before the time limit (default 300, more "
+    "where\n"
+    "                        predicted steps are long)\n"
+    "  --sbatch OPTION       another option of sbatch: --sbatch --partition=gpu; may be given "
+    "again\n"
+    "  --output FILE         keeps the script in FILE\n"
+    "  --dry-run             prints the script and submits nothing; the plan is on standard error\n"
+    "\n"
+    "example: zero3d submit configs/paper/fig2-zero-100B-400gpus.yaml --nodes 25 --time 8:00:00\n"
+    "             --hardware configs/hardware/dgx2-v100.yaml checkpoint.interval=100 --dry-run\n";
+
+typedef struct request {
+    const char *nodes, *time, *ranks, *cpus, *hardware, *calibration, *runs, *signal, *output;
+    bool dry_run;
+    cli_values sbatch;
+    char **arguments; /* files, then assignments */
+    int files, count;
+} request;
+
+static z3d_status read_number(const char *text, const char *option, int64_t *out) {
+    enum { MOST = 1000000 };
+    if (!text) return Z3D_OK;
+    if (z3d_parse_int(text, out) == Z3D_OK && *out >= 1 && *out <= MOST) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--%s %s: expected a whole number of at least 1", option, text);
+}
+
+static z3d_status read_nodes(const char *text, z3d_job *job) {
+    char first[16];
+    const char *dash = strchr(text, '-');
+    const size_t length = dash ? (size_t)(dash - text) : strlen(text);
+    snprintf(first, sizeof first, "%.*s", (int)(length < sizeof first ? length : 0), text);
+    Z3D_TRY(read_number(first, "nodes", &job->nodes));
+    job->most_nodes = job->nodes;
+    if (dash) Z3D_TRY(read_number(dash + 1, "nodes", &job->most_nodes));
+    if (job->most_nodes >= job->nodes) return Z3D_OK;
+    return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes %s: expected a number, or a range such as 2-4", text);
+}
+
+static z3d_status read_arguments(int argc, char **argv, request *r) {
+    const cli_option options[] = {{"nodes", &r->nodes, NULL, NULL},
+                                  {"time", &r->time, NULL, NULL},
+                                  {"ranks-per-node", &r->ranks, NULL, NULL},
+                                  {"cpus-per-rank", &r->cpus, NULL, NULL},
+                                  {"hardware", &r->hardware, NULL, NULL},
+                                  {"calibration", &r->calibration, NULL, NULL},
+                                  {"runs", &r->runs, NULL, NULL},
+                                  {"signal", &r->signal, NULL, NULL},
+                                  {"sbatch", NULL, NULL, &r->sbatch},
+                                  {"output", &r->output, NULL, NULL},
+                                  {"dry-run", NULL, &r->dry_run, NULL},
+                                  {NULL, NULL, NULL, NULL}};
+    Z3D_TRY(cli_parse(argc, argv, options, &r->count));
+    r->arguments = argv + 1;
+    while (r->files < r->count && !strchr(r->arguments[r->files], '=')) r->files++;
+    if (r->files == 0) return Z3D_ERROR(Z3D_ERR_USAGE, "no configuration: give its file");
+    if (!r->nodes) return Z3D_ERROR(Z3D_ERR_USAGE, "--nodes N is missing");
+    if (!r->time) return Z3D_ERROR(Z3D_ERR_USAGE, "--time T is missing");
+    for (int i = 0; i < r->sbatch.count; i++)
+        if (strncmp(r->sbatch.value[i], "--", 2) != 0)
+            return Z3D_ERROR(Z3D_ERR_USAGE,
+                             "--sbatch %s: expected an option of sbatch with its dashes: --sbatch "
+                             "--partition=gpu",
+                             r->sbatch.value[i]);
+    return Z3D_OK;
+}
+
+static z3d_status read_job(const request *r, z3d_job *job) {
+    enum { SIGNAL = 300 };
+    int64_t limit;
+    *job = (z3d_job){.time = r->time,
+                     .signal = SIGNAL,
+                     .options = r->sbatch.value,
+                     .option_count = r->sbatch.count,
+                     .configs = r->arguments,
+                     .config_count = r->files,
+                     .runs = r->runs,
+                     .assignments = r->arguments + r->files,
+                     .assignment_count = r->count - r->files};
+    Z3D_TRY(read_nodes(r->nodes, job));
+    Z3D_TRY(read_number(r->ranks, "ranks-per-node", &job->ranks));
+    Z3D_TRY(read_number(r->cpus, "cpus-per-rank", &job->cpus));
+    Z3D_TRY(read_number(r->signal, "signal", &job->signal));
+    if (!z3d_job_seconds(r->time, &limit))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "--time %s: expected a time limit such as 8:00:00, 1-12 (days-hours) or "
+                         "30 (minutes)",
+                         r->time);
+    return Z3D_OK;
+}
+
+/* The name of a configuration's file, without folder and ending. */
+static void append_name(const char *path, z3d_string *out) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t length = strlen(name);
+    const bool ends = length > 5 && strcmp(name + length - 5, ".yaml") == 0;
+    z3d_string_append(out, "%.*s", (int)(ends ? length - 5 : length), name);
+}
+
+static z3d_status read_machine(const request *r, const z3d_config *config, bool *known,
+                               z3d_hardware *out) {
+    const char *path = r->hardware;
+    if (!path && config->training_hardware[0] && strcmp(config->training_hardware, "measure") != 0)
+        path = config->training_hardware;
+    *known = path != NULL;
+    if (path) Z3D_TRY(z3d_hardware_read(path, out));
+    if (r->calibration && !path)
+        return Z3D_ERROR(Z3D_ERR_USAGE, "--calibration needs --hardware FILE");
+    return r->calibration ? z3d_hardware_adjust(r->calibration, out) : Z3D_OK;
+}
+
+/* What only shows when the job starts, hours later. */
+static z3d_status check_files(const z3d_config *config) {
+    if (config->data_train.count == 0)
+        return z3d_config_error(config, "data.train", "it is not set: it needs a token file");
+    for (int i = 0; i < config->data_train.count; i++) {
+        z3d_string index = {0};
+        const char *path = config->data_train.path[i];
+        z3d_string_append(&index, "%s.idx", path);
+        const bool there =
+            access(path, R_OK) == 0 || (!index.failed && access(index.text, R_OK) == 0);
+        z3d_string_free(&index);
+        if (!there)
+            return Z3D_ERROR(Z3D_ERR_IO, "data.train: %s: cannot read it: %s", path,
+                             strerror(errno));
+    }
+    return Z3D_OK;
+}
+
+/* One run's folder. Two runs of an array must not have the same. */
+static z3d_status note_folder(const z3d_config *config, const z3d_job *job, char **folders, int i) {
+    if (job->runs) return Z3D_OK;
+    for (int k = 0; k < i; k++)
+        if (strcmp(folders[k], config->run_dir) == 0)
+            return Z3D_ERROR(
+                Z3D_ERR_USAGE,
+                "%s and %s have the same run.dir, %s: give each its own, or --runs DIR",
+                job->configs[k], job->configs[i], config->run_dir);
+    folders[i] = strdup(config->run_dir);
+    return folders[i] ? Z3D_OK : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a folder's name");
+}
+
+static z3d_status plan_config(const request *r, z3d_job *job, char **arguments, const char *name,
+                              char **folders, int i, z3d_string *text) {
+    z3d_config *config;
+    z3d_hardware hardware;
+    bool known;
+    arguments[0] = job->configs[i];
+    Z3D_TRY(cli_read_config(1 + job->assignment_count, arguments, &config));
+    z3d_status status = note_folder(config, job, folders, i);
+    if (status == Z3D_OK) status = read_machine(r, config, &known, &hardware);
+    if (status == Z3D_OK && !job->ranks && known) job->ranks = (int64_t)hardware.devices;
+    if (status == Z3D_OK && !job->ranks)
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "--ranks-per-node N is missing (or --hardware FILE, "
+                                          "which says how many devices a node has)");
+    if (status == Z3D_OK && config->training_device == Z3D_TRAINING_CUDA) job->gpus = job->ranks;
+    if (status == Z3D_OK) status = z3d_job_plan(job, name, config, known ? &hardware : NULL, text);
+    if (status == Z3D_OK && !r->dry_run) status = check_files(config);
+    z3d_config_destroy(config);
+    return status == Z3D_OK ? status : z3d_error_context(status, "%s", job->configs[i]);
+}
+
+static z3d_status plan_all(const request *r, z3d_job *job, z3d_string *text) {
+    char **arguments = NULL, **folders = NULL;
+    z3d_status status = z3d_new((size_t)r->count + 1, sizeof *arguments, "arguments", &arguments);
+    Z3D_TRY(status);
+    status = z3d_new((size_t)job->config_count, sizeof *folders, "folders", &folders);
+    for (int k = 0; k < job->assignment_count; k++) arguments[k + 1] = job->assignments[k];
+    for (int i = 0; i < job->config_count && status == Z3D_OK; i++) {
+        z3d_string name = {0};
+        append_name(job->configs[i], &name);
+        status = plan_config(r, job, arguments, name.text ? name.text : "", folders, i, text);
+        z3d_string_free(&name);
+    }
+    for (int i = 0; folders && i < job->config_count; i++) free(folders[i]);
+    free(folders);
+    free(arguments);
+    int64_t limit;
+    if (status == Z3D_OK && z3d_job_seconds(job->time, &limit) && job->signal >= limit)
+        status = Z3D_ERROR(Z3D_ERR_CONFIG,
+                           "--time %s: too short: the ranks need %lld seconds to finish a step and "
+                           "save",
+                           job->time, (long long)job->signal);
+    return status;
+}
+
+static void append_command(int argc, char **argv, z3d_string *out) {
+    z3d_string_append(out, "zero3d submit");
+    for (int i = 1; i < argc; i++) {
+        z3d_string_append(out, " ");
+        z3d_string_append_shell(out, argv[i]);
+    }
+}
+
+/* sbatch reads the script from its standard input, and says the job's number. */
+static z3d_status call_sbatch(const z3d_string *script) {
+    errno = 0;
+    FILE *sbatch = popen("sbatch", "we");
+    if (!sbatch) return Z3D_ERROR(Z3D_ERR_IO, "cannot start sbatch: %s", strerror(errno));
+    (void)fwrite(script->text, 1, script->length, sbatch);
+    int code = pclose(sbatch);
+    if (code == 0) return Z3D_OK;
+    if (WIFEXITED(code) && WEXITSTATUS(code) == 127)
+        return Z3D_ERROR(Z3D_ERR_IO, "there is no sbatch here; --dry-run prints the script");
+    return Z3D_ERROR(Z3D_ERR_IO, "sbatch refused the job; --dry-run prints the script");
+}
+
+static z3d_status give(const request *r, const z3d_string *script, const z3d_string *text) {
+    if (r->output) Z3D_TRY(cli_write(r->output, script));
+    if (text->text) fputs(text->text, stderr);
+    if (!r->dry_run) return call_sbatch(script);
+    return r->output || cli_print(script) == CLI_OK
+               ? Z3D_OK
+               : Z3D_ERROR(Z3D_ERR_IO, "cannot write the script");
+}
+
+static z3d_status submit(int argc, char **argv, const char *command) {
+    request r = {0};
+    z3d_job job;
+    z3d_string text = {0}, script = {0}, name = {0};
+    Z3D_TRY(read_arguments(argc, argv, &r));
+    Z3D_TRY(read_job(&r, &job));
+    z3d_status status = plan_all(&r, &job, &text);
+    append_name(job.configs[0], &name);
+    job.name = name.text;
+    job.command = command;
+    if (status == Z3D_OK && !name.failed) z3d_job_script(&job, &script);
+    if (status == Z3D_OK && (script.failed || name.failed))
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the script");
+    if (status == Z3D_OK) status = give(&r, &script, &text);
+    z3d_string_free(&job.facts);
+    z3d_string_free(&text);
+    z3d_string_free(&script);
+    z3d_string_free(&name);
+    return status;
+}
+
+static int run(int argc, char **argv) {
+    z3d_string command = {0};
+    append_command(argc, argv, &command); /* before the options are taken out */
+    int code = cli_finish(submit(argc, argv, command.text ? command.text : ""), "submit");
+    z3d_string_free(&command);
+    return code;
+}
+
+const cli_command cli_submit = {"submit", "submit a run to Slurm, planned first", help, run, false};

@@ -1,0 +1,172 @@
+/* What is planned before a job is submitted. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "src/plan/choose/choose.h"
+#include "src/plan/submit/submit.h"
+
+bool z3d_job_seconds(const char *time, int64_t *out) {
+    int64_t part[4] = {0}, days = 0;
+    int parts = 0, used = 0;
+    int length = (int)strlen(time);
+    const bool dashed = strchr(time, '-') != NULL;
+    if (dashed) {
+        if (sscanf(time, "%6" SCNd64 "-%n", &days, &used) != 1 || used == 0) return false;
+    }
+    while (used < length && parts < 3) {
+        int more = 0;
+        if (sscanf(time + used, "%6" SCNd64 "%n", &part[parts], &more) != 1 || more == 0 ||
+            part[parts] < 0 || strchr("+- ", time[used]))
+            return false;
+        parts++;
+        used += more;
+        if (time[used] == ':' && time[used + 1] != '\0') used++;
+    }
+    if (used != length || parts == 0 || days < 0) return false;
+    /* The first part's unit: hours behind days, or of three parts; else minutes. */
+    const int64_t unit = dashed || parts == 3 ? 3600 : 60;
+    int64_t seconds = days * 86400, each = unit;
+    for (int i = 0; i < parts; i++, each /= 60) seconds += part[i] * each;
+    *out = seconds;
+    return seconds > 0;
+}
+
+static z3d_status refuse_nodes(const z3d_job *job, const z3d_config *config) {
+    return Z3D_ERROR(Z3D_ERR_CONFIG,
+                     "--nodes %lld-%lld: no number of nodes with %lld ranks each divides the %lld "
+                     "samples of a step (train_batch_size) over copies of %lld ranks",
+                     (long long)job->nodes, (long long)job->most_nodes, (long long)job->ranks,
+                     (long long)config->train_batch_size, (long long)job->model_ranks);
+}
+
+/* Of a range: the fewest and the most nodes that the script may use. */
+static z3d_status find_nodes(z3d_job *job, const z3d_config *config, int64_t *fewest,
+                             int64_t *most) {
+    *fewest = job->nodes;
+    *most = job->most_nodes;
+    if (job->most_nodes == job->nodes) return Z3D_OK;
+    if (!config->parallel_elastic)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "--nodes %lld-%lld: a range needs parallel.elastic=true, "
+                         "train_batch_size and train_micro_batch_size_per_gpu",
+                         (long long)job->nodes, (long long)job->most_nodes);
+    job->model_ranks =
+        config->parallel_tensor_model_parallel_size * config->parallel_pipeline_model_parallel_size;
+    job->batch = config->train_batch_size;
+    *most = 0;
+    for (int64_t n = job->nodes; n <= job->most_nodes; n++) {
+        const int64_t ranks = n * job->ranks;
+        if (ranks % job->model_ranks != 0 || job->batch % (ranks / job->model_ranks) != 0) continue;
+        if (*most == 0) *fewest = n;
+        *most = n;
+    }
+    return *most == 0 ? refuse_nodes(job, config) : Z3D_OK;
+}
+
+static void say_sizes(const z3d_mesh *mesh, const char *name, z3d_string *line) {
+    z3d_string_append(line, "%s: %d ranks = ", name, z3d_mesh_size(mesh, Z3D_AXES_WORLD));
+    if (z3d_mesh_size(mesh, Z3D_AXES_PIPELINE) > 1)
+        z3d_string_append(line, "pipeline %d x ", z3d_mesh_size(mesh, Z3D_AXES_PIPELINE));
+    z3d_string_append(line, "tensor %d x data %d", z3d_mesh_size(mesh, Z3D_AXES_TENSOR),
+                      z3d_mesh_size(mesh, Z3D_AXES_DATA));
+}
+
+static void say_time(const z3d_job *job, const z3d_config *config, double seconds,
+                     z3d_string *line) {
+    char step[32], all[32];
+    int64_t limit = 0;
+    const double whole = seconds * (double)config->training_steps;
+    (void)z3d_job_seconds(job->time, &limit);
+    const double left = (double)(limit - job->signal);
+    z3d_string_append(line, "predicted: %s a step, %s for %lld steps",
+                      z3d_format_seconds(seconds, step, sizeof step),
+                      z3d_format_seconds(whole, all, sizeof all),
+                      (long long)config->training_steps);
+    if (whole > left)
+        z3d_string_append(line, "; the job is put into the queue again after about %.0f steps",
+                          fmax(1, left / seconds));
+}
+
+/* On described hardware. */
+static z3d_status price(z3d_job *job, z3d_config *config, const z3d_hardware *hardware, int ranks,
+                        z3d_string *line) {
+    z3d_case *of;
+    z3d_estimate estimate;
+    z3d_saving saving = {.save_seconds = -1};
+    char need[32], there[32];
+    z3d_sim_node node = z3d_case_node(config, hardware);
+    Z3D_TRY(z3d_case_create(config, ranks, 0, node, &of));
+    z3d_status status = z3d_estimate_make(of, hardware, 0, NULL, &estimate);
+    if (status == Z3D_OK) status = z3d_saving_find(of, hardware, &saving);
+    z3d_case_destroy(of);
+    Z3D_TRY(status);
+    const z3d_memory_need *fullest = &estimate.fullest;
+    if (!fullest->fits) {
+        const z3d_room room = {.device = fullest->arena + (int64_t)fullest->free,
+                               .host = (int64_t)fullest->host_capacity};
+        Z3D_TRY(z3d_plan_check_room(config, ranks, node.threads, &room));
+        return Z3D_ERROR(Z3D_ERR_MEMORY, "it does not fit on %s", hardware->name);
+    }
+    const int64_t step = (int64_t)ceil(2 * estimate.time.seconds + fmax(0, saving.save_seconds));
+    const int64_t needed = (60 + step + 59) / 60 * 60;
+    if (job->signal < needed) job->signal = needed;
+    z3d_string_append(
+        line, "; %s of %s on each %s; ",
+        z3d_format_bytes((int64_t)(fullest->capacity - fullest->free), need, sizeof need),
+        z3d_format_bytes((int64_t)fullest->capacity, there, sizeof there), hardware->device);
+    say_time(job, config, estimate.time.seconds, line);
+    return Z3D_OK;
+}
+
+static z3d_status plan_nodes(z3d_job *job, const char *name, z3d_config *config,
+                             const z3d_hardware *hardware, int64_t nodes, z3d_string *line) {
+    z3d_mesh mesh;
+    const int ranks = (int)(nodes * job->ranks);
+    Z3D_TRY(z3d_plan_place(config, ranks, 0, &mesh));
+    say_sizes(&mesh, name, line);
+    z3d_string_append(line, " on %lld node%s", (long long)nodes, nodes == 1 ? "" : "s");
+    if (hardware) return price(job, config, hardware, ranks, line);
+    z3d_plan *plan;
+    char need[32];
+    Z3D_TRY(z3d_plan_create(config, ranks, 0, &plan));
+    const int64_t *arena = plan->set.program[Z3D_MODE_TRAIN]->arena;
+    z3d_string_append(line,
+                      "; %s on rank 0 (without --hardware nobody knows whether it fits and how "
+                      "long it takes)",
+                      z3d_format_bytes(arena[Z3D_SPACE_DEVICE], need, sizeof need));
+    z3d_plan_destroy(plan);
+    return Z3D_OK;
+}
+
+z3d_status z3d_job_plan(z3d_job *job, const char *name, z3d_config *config,
+                        const z3d_hardware *hardware, z3d_string *text) {
+    int64_t nodes[2];
+    if (config->checkpoint_interval == 0)
+        return z3d_config_error(config, "checkpoint.interval",
+                                "it is 0: a job that is stopped could not go on; write how many "
+                                "steps may be lost");
+    Z3D_TRY(find_nodes(job, config, &nodes[0], &nodes[1]));
+    for (int k = 0; k < (nodes[1] > nodes[0] ? 2 : 1); k++) {
+        z3d_string line = {0}, unused = {0};
+        /* Elastic: the second plan resolves the batch anew. */
+        const int64_t micro = config->train_micro_batch_size_per_gpu;
+        z3d_gather_price gathers[2];
+        const int ranks = (int)(nodes[k] * job->ranks);
+        z3d_status status = z3d_choose_offload(config, ranks, hardware, &unused);
+        if (status == Z3D_OK)
+            status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &unused);
+        if (status == Z3D_OK) status = plan_nodes(job, name, config, hardware, nodes[k], &line);
+        if (config->parallel_elastic) config->train_micro_batch_size_per_gpu = micro;
+        if (status == Z3D_OK) {
+            z3d_string_append(text, "%s\n", line.text);
+            z3d_string_append(&job->facts, "# %s\n", line.text);
+        }
+        z3d_string_free(&line);
+        z3d_string_free(&unused);
+        Z3D_TRY(status);
+    }
+    return text->failed || job->facts.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text")
+                                             : Z3D_OK;
+}

@@ -1,0 +1,181 @@
+/* Token files and texts to evaluate. */
+#include "src/train/evaluation/data.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "src/train/data/token_file.h"
+#include "src/train/data/token_writer.h"
+#include "src/train/text/json_lines.h"
+
+static bool ends_with(const char *text, const char *end) {
+    size_t a = strlen(text), b = strlen(end);
+    return a > b && strcmp(text + a - b, end) == 0;
+}
+
+static bool has_token_magic(const char *path) {
+    int32_t magic = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    bool read_it = read(fd, &magic, sizeof magic) == (ssize_t)sizeof magic;
+    close(fd);
+    return read_it && (magic == Z3D_TOKEN_MAGIC_U16 || magic == Z3D_TOKEN_MAGIC_U32);
+}
+
+/* The path without .bin and .idx of a Megatron-LM pair. */
+static bool is_prefix(const char *path) {
+    z3d_string index = {0};
+    z3d_string_append(&index, "%s.idx", path);
+    bool is = !index.failed && access(path, F_OK) != 0 && access(index.text, F_OK) == 0;
+    z3d_string_free(&index);
+    return is;
+}
+
+z3d_evaluation_kind z3d_evaluation_kind_of(const char *path) {
+    if (ends_with(path, ".bin") || ends_with(path, ".idx") || is_prefix(path) ||
+        has_token_magic(path))
+        return Z3D_EVALUATE_TOKENS;
+    return z3d_is_json_lines(path) ? Z3D_EVALUATE_LINES : Z3D_EVALUATE_TEXT;
+}
+
+/* ---- text ---- */
+
+static z3d_status write_text(const char *path, z3d_tokenizer *tokenizer, z3d_token_writer *writer) {
+    enum { MOST = 1 << 30 };
+    char *text = NULL;
+    size_t length;
+    z3d_token_list ids = {0};
+    z3d_status status = z3d_read_file(path, MOST, &text, &length);
+    if (status == Z3D_OK && length == 0)
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: the file is empty", path);
+    if (status == Z3D_OK && memchr(text, '\0', length))
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: neither text nor a token file", path);
+    if (status == Z3D_OK) status = z3d_tokenizer_prompt(tokenizer, text, length, &ids);
+    if (status == Z3D_OK) status = z3d_token_writer_append(writer, ids.id, ids.count);
+    z3d_token_list_free(&ids);
+    free(text);
+    return status;
+}
+
+static z3d_status write_line(const char *text, size_t length, z3d_tokenizer *tokenizer,
+                             z3d_token_list *ids, z3d_token_writer *writer) {
+    ids->count = 0;
+    Z3D_TRY(z3d_tokenizer_document(tokenizer, text, length, ids));
+    return z3d_token_writer_append(writer, ids->id, ids->count);
+}
+
+static z3d_status write_lines(const char *path, const char *key, z3d_tokenizer *tokenizer,
+                              z3d_token_writer *writer) {
+    z3d_token_list ids = {0};
+    const char *text = "";
+    size_t length;
+    z3d_json_lines lines = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK),
+                            .path = path,
+                            .key = key,
+                            .option = "--json-key "};
+    if (lines.fd < 0)
+        return Z3D_ERROR(Z3D_ERR_IO, "%s: cannot open the file: %s", path, strerror(errno));
+    z3d_status status = Z3D_OK;
+    while (status == Z3D_OK && text) {
+        status = z3d_json_lines_next(&lines, &text, &length);
+        if (status == Z3D_OK && text && length > 0)
+            status = write_line(text, length, tokenizer, &ids, writer);
+    }
+    if (status == Z3D_OK && writer->tokens == 0)
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s: no text in it", path);
+    close(lines.fd);
+    z3d_json_lines_free(&lines);
+    z3d_token_list_free(&ids);
+    return status;
+}
+
+static z3d_status open_tokens(const char *file, const char *name, int64_t seq_length,
+                              int32_t vocab_size, z3d_dataset **out) {
+    double weight = 1;
+    const z3d_data_list files = {.count = 1, .path = &file, .weight = &weight};
+    const z3d_dataset_config config = {
+        .files = &files, .seq_length = seq_length, .vocab_size = vocab_size};
+    z3d_status status = z3d_dataset_open(&config, out);
+    /* A file of our own has no name that the user knows. */
+    return status == Z3D_OK || file == name ? status : z3d_error_context(status, "%s", name);
+}
+
+/* In a folder of its own, which nobody else writes to. */
+static z3d_status open_text(const char *path, const char *json_key, z3d_tokenizer *tokenizer,
+                            const char *folder, int64_t seq_length, int32_t vocab_size,
+                            z3d_dataset **out) {
+    z3d_token_writer writer = {0};
+    z3d_string file = {0};
+    z3d_string_append(&file, "%s/tokens.bin", folder);
+    z3d_status status = file.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path")
+                                    : z3d_token_writer_open(&writer, file.text, vocab_size);
+    if (status == Z3D_OK)
+        status = z3d_evaluation_kind_of(path) == Z3D_EVALUATE_LINES
+                     ? write_lines(path, json_key, tokenizer, &writer)
+                     : write_text(path, tokenizer, &writer);
+    if (status == Z3D_OK) status = z3d_token_writer_finish(&writer);
+    if (status == Z3D_OK) status = z3d_token_writer_publish(&writer);
+    if (status == Z3D_OK) status = open_tokens(file.text, path, seq_length, vocab_size, out);
+    if (file.text) (void)unlink(file.text);
+    z3d_token_writer_discard(&writer);
+    z3d_string_free(&file);
+    return status;
+}
+
+z3d_status z3d_evaluation_data_open(const char *path, const char *json_key,
+                                    z3d_tokenizer *tokenizer, int64_t seq_length,
+                                    int32_t vocab_size, z3d_dataset **out) {
+    *out = NULL;
+    if (z3d_evaluation_kind_of(path) == Z3D_EVALUATE_TOKENS)
+        return open_tokens(path, path, seq_length, vocab_size, out);
+    if (tokenizer->vocab_size > vocab_size)
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "%s: the %s tokenizer has %d tokens, but the model only %d "
+                         "(model.vocab_size); give the model's own with data.tokenizer and "
+                         "data.vocab, or a token file",
+                         path, tokenizer->ops->name, tokenizer->vocab_size, vocab_size);
+    const char *parent = getenv("TMPDIR");
+    z3d_string folder = {0};
+    z3d_string_append(&folder, "%s/zero3d-evaluate.XXXXXX", parent && *parent ? parent : "/tmp");
+    z3d_status status = Z3D_OK;
+    if (folder.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a path");
+    else if (!mkdtemp(folder.text))
+        status =
+            Z3D_ERROR(Z3D_ERR_IO, "%s: cannot make the folder: %s", folder.text, strerror(errno));
+    if (status == Z3D_OK) {
+        status = open_text(path, json_key, tokenizer, folder.text, seq_length, vocab_size, out);
+        (void)rmdir(folder.text);
+    }
+    z3d_string_free(&folder);
+    return status;
+}
+
+/* ---- its bytes ---- */
+
+z3d_status z3d_evaluation_bytes(const z3d_dataset *dataset, const z3d_tokenizer *tokenizer,
+                                int64_t seq_length, int64_t *out) {
+    int32_t *tokens = NULL, *targets = NULL;
+    z3d_string text = {0};
+    int64_t bytes = 0, valid, windows = z3d_dataset_windows(dataset);
+    z3d_status status = z3d_new((size_t)seq_length, sizeof *tokens, "a window", &tokens);
+    if (status == Z3D_OK)
+        status = z3d_new((size_t)seq_length, sizeof *targets, "a window", &targets);
+    for (int64_t w = 0; w < windows && status == Z3D_OK && bytes >= 0; w++) {
+        status = z3d_dataset_window(dataset, w, tokens, targets, &valid);
+        if (status != Z3D_OK) break;
+        z3d_string_clear(&text);
+        const z3d_status decoded =
+            tokenizer->ops->decode(tokenizer, targets, (size_t)valid, false, &text);
+        if (text.failed) status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a text");
+        bytes = decoded == Z3D_OK ? bytes + (int64_t)text.length : -1;
+    }
+    free(tokens);
+    free(targets);
+    z3d_string_free(&text);
+    *out = bytes;
+    return status;
+}

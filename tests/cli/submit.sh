@@ -1,0 +1,119 @@
+#!/bin/sh
+# zero3d submit: what it plans and refuses, and the scripts that it writes; those of examples/slurm are what their second line says. (With a
+# real Slurm: slurm.sh.)
+. "$(dirname "$0")/lib.sh"
+tiny
+submit() { # submit CODE ARGUMENT...
+    code=$1
+    shift
+    expect "$code" "$ZERO3D" submit "$@"
+}
+
+# ---- the examples ----
+
+for script in "$SOURCE"/examples/slurm/*.sbatch; do
+    [ "${script##*/}" != train.sbatch ] || continue
+    command=$(sed -n '2s/^# Written by: zero3d //p' "$script")
+    # shellcheck disable=SC2086 # the command's words, which need no quotes
+    (cd "$SOURCE" && "$ZERO3D" $command) >out 2>err || fail "${script##*/}: its command fails"
+    cmp "$script" out || fail "${script##*/} is not what its command writes: run it again"
+    bash -n out || fail "${script##*/}: bash does not read it"
+done
+
+# ---- a script does what it says: with a shell function for srun ----
+
+play() { # play NODES: runs the script in `out` in an allocation of so many nodes
+    cp out job.sh
+    {
+        echo 'srun() { echo "srun $*"; return 75; }; scontrol() { echo "scontrol $*"; }'
+        cat job.sh
+    } >played.sh
+    env SLURM_NNODES="$1" SLURM_JOB_ID=7 SLURM_ARRAY_JOB_ID=6 SLURM_ARRAY_TASK_ID=1 ZERO3D=zero3d bash played.sh >play
+    [ $? -eq 75 ] || fail "the job's exit code is not the run's"
+}
+submit 0 tiny.yaml --nodes 2 --time 1-12 --ranks-per-node 2 --cpus-per-rank 3 --sbatch --partition=x --sbatch --account=y \
+    --dry-run checkpoint.interval=5 "run.dir=it's mine"
+for line in --nodes=2 --ntasks-per-node=2 --cpus-per-task=3 --time=1-12 --signal=USR1@300 --requeue --open-mode=append --partition=x --account=y; do
+    grep -qx -- "#SBATCH $line" out || fail "no $line in the script"
+done
+! grep -q gpus out || fail "GPUs for a cpu run"
+grep -q '^tiny: 4 ranks = tensor 1 x data 4 on 2 nodes; .* on rank 0 (without --hardware' err || fail "the plan is not told"
+play 2
+grep -qx "srun zero3d train tiny.yaml checkpoint.interval=5 run.dir=it's mine" play || fail "another command: $(cat play)"
+grep -qx 'scontrol requeue 7' play || fail "not put into the queue again"
+
+sed 's/run: { dir: run,/run: { dir: other,/' tiny.yaml >other.yaml
+submit 0 tiny.yaml other.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5
+play 1
+grep -qx 'srun zero3d train other.yaml checkpoint.interval=5' play || fail "another run of the array: $(cat play)"
+grep -qx 'scontrol requeue 6_1' play || fail "the whole array is put into the queue again"
+submit 0 tiny.yaml other.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5 --runs many
+play 1
+grep -qx 'srun zero3d train other.yaml run.dir=many/other checkpoint.interval=5' play || fail "no folder of its own: $(cat play)"
+
+# 8 samples: 3 nodes would not divide them, 4 do.
+elastic="parallel.elastic=true train_micro_batch_size_per_gpu=1 checkpoint.interval=5"
+# shellcheck disable=SC2086
+submit 0 tiny.yaml --nodes 1-5 --time 30 --ranks-per-node 1 --dry-run $elastic
+! grep -q ntasks-per-node out && grep -qx '#SBATCH --nodes=1-5' out && grep -qx '#SBATCH --mincpus=1' out || fail "a range of nodes"
+for nodes in 5:4 4:4 3:2 2:2 1:1; do
+    play ${nodes%:*}
+    grep -q "^srun --nodes=${nodes#*:} --ntasks=${nodes#*:} " play || fail "$nodes: $(cat play)"
+done
+
+# ---- on described hardware ----
+
+v100="--hardware $SOURCE/configs/hardware/dgx2-v100.yaml --calibration $SOURCE/configs/paper/calibration.yaml"
+paper="$SOURCE/configs/paper"
+# shellcheck disable=SC2086
+submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 25 --time 8:00:00 $v100 --dry-run checkpoint.interval=9 activation_checkpointing.cpu_checkpointing=false
+says 'fig2-zero-170B-400gpus.yaml: .*(needs|take|fit)'
+[ ! -s out ] || fail "a script for what does not fit"
+# shellcheck disable=SC2086
+submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 24 --time 8:00:00 $v100 --dry-run checkpoint.interval=9
+says 'asks for 400 ranks'
+# shellcheck disable=SC2086
+submit 1 "$paper/fig2-zero-170B-400gpus.yaml" --nodes 25 --time 4 $v100 --dry-run checkpoint.interval=9
+says 'too short: the ranks need 300 seconds'
+
+# ---- what is refused ----
+
+submit 2
+says 'no configuration'
+submit 2 tiny.yaml --time 30
+says '--nodes N is missing'
+submit 2 tiny.yaml --nodes 1
+says '--time T is missing'
+for time in x 0 1: 1:2:3:4 -5 1- 5m 1--2 '1 2'; do
+    submit 2 tiny.yaml --nodes 1 --time="$time" --ranks-per-node 1
+    says 'expected a time limit'
+done
+for nodes in 0 x 2-1 1-x 1- ''; do
+    submit 2 tiny.yaml --nodes="$nodes" --time 30 --ranks-per-node 1
+    says '--nodes '
+done
+submit 2 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --sbatch partition=x
+says 'expected an option of sbatch'
+submit 2 tiny.yaml --nodes 1 --time 30 checkpoint.interval=5 --dry-run
+says '--ranks-per-node N is missing'
+submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run
+says 'checkpoint.interval.* a job that is stopped could not go on'
+submit 1 tiny.yaml --nodes 1-2 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5
+says 'a range needs parallel.elastic=true'
+# shellcheck disable=SC2086
+submit 1 tiny.yaml --nodes 3-3 --time 30 --ranks-per-node 1 --dry-run $elastic
+says '8 is not a multiple of 3 samples'
+# shellcheck disable=SC2086
+submit 1 tiny.yaml --nodes 5-7 --time 30 --ranks-per-node 1 --dry-run $elastic
+says '--nodes 5-7: no number of nodes'
+submit 2 tiny.yaml tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 --dry-run checkpoint.interval=5
+says 'have the same run.dir, run: '
+submit 1 tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5 data.train=none.bin
+says 'data.train: none.bin: cannot read it'
+submit 1 nowhere.yaml --nodes 1 --time 30 --ranks-per-node 1
+says 'nowhere.yaml'
+# No Slurm here.
+mkdir tools
+for tool in sh cat; do ln -s "$(command -v $tool)" tools/$tool; done
+expect 1 env PATH="$PWD/tools" "$ZERO3D" submit tiny.yaml --nodes 1 --time 30 --ranks-per-node 1 checkpoint.interval=5
+grep -q '^zero3d: there is no sbatch here' err || fail "the missing sbatch is not named"
