@@ -55,13 +55,17 @@ typedef struct z3d_trainer {
 
     /* Rank 0 only. */
     z3d_run_folder folder;
-    z3d_line_file metrics;
+    z3d_line_file metrics, events;
     z3d_string line; /* buffer for one of its lines, reused */
     z3d_tensorboard board;
     z3d_console console;
     /* Why rank 0 could not write a line: the run stops at the next step, on all ranks. */
     z3d_kept_error write_error;
 } z3d_trainer;
+
+/* trainer.c. Rank 0: a line of events.jsonl, now. seconds NAN, detail NULL: left out. */
+void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, double seconds,
+                       const char *detail);
 
 /* setup.c. Zero-initialise, then set world and config; destroy also after a failure. Collective,
  * agreed. */

@@ -87,6 +87,12 @@ TEST_F(RunFolder, AResumedRunAppendsAndLosesNoLine) {
     EXPECT_EQ(text("metrics.2.jsonl"),
               lines[6] + "\n" + lines[7] + "\n" + lines[8] + "\n{\"step\":10,\"lo");
     EXPECT_EQ(events("run"), 3);
+    std::string all;
+    std::istringstream in(text("events.jsonl"));
+    for (std::string line; std::getline(in, line);)
+        all += field(line, "step") + field(line, "event") + " ";
+    EXPECT_EQ(all, "0\"start\" 3\"checkpoint\" 6\"checkpoint\" 6\"end\" "
+                   "6\"resume\" 9\"checkpoint\" 9\"end\" 6\"resume\" 9\"checkpoint\" 9\"end\" ");
 }
 
 TEST_F(RunFolder, OneJobHasIt) {

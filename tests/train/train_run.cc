@@ -71,6 +71,8 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
     for (const std::string &line : lines) {
         if (field(line, "loss").empty()) continue;
         EXPECT_EQ(field(line, "tokens"), "128");
+        EXPECT_EQ(std::stoll(field(line, "total_tokens")), 128 * std::stoll(field(line, "step")));
+        EXPECT_LT(std::fabs(std::stod(field(line, "time")) - double(time(nullptr))), 600);
         EXPECT_GT(std::stod(field(line, "mfu")), 0);
         EXPECT_GT(std::stod(field(line, "optimizer")), 0);
         EXPECT_GT(std::stod(field(line, "outside")), 1e6); // the program is larger than that
@@ -318,7 +320,8 @@ TEST_F(Run, RefusesBadRunFolders) {
 }
 
 TEST_F(Run, FullDiskWhileLoggingEndsTheRunOnAllRanks) {
-    for (const char *name : {"metrics.jsonl", "config.yaml.part", "communication.json.part"}) {
+    for (const char *name :
+         {"metrics.jsonl", "events.jsonl", "config.yaml.part", "communication.json.part"}) {
         if (rank() == 0) {
             std::filesystem::create_directories(folder / "run");
             std::filesystem::create_symlink("/dev/full", folder / (std::string("run/") + name));
