@@ -2,7 +2,7 @@
 # Help, version, completion, and wrong usage of every command.
 . "$(dirname "$0")/lib.sh"
 
-commands="train plan reproduce data checkpoint generate config doctor digest trace completion"
+commands="train plan reproduce data checkpoint generate config doctor digest trace report completion"
 expect 0 "$ZERO3D" --help
 for command in $commands; do
     grep -q "^  $command " out || fail "--help does not list $command"

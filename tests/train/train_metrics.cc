@@ -33,16 +33,17 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
     record.outside_memory = 4711;
     z3d_string line = {};
     z3d_metrics_step_line(&record, &line);
-    EXPECT_STREQ(line.text,
-                 "{\"step\":7,\"time\":1763895911.123,\"loss\":2.345678901234568,"
-                 "\"lr\":0.000600000028,\"grad_norm\":0.1,\"tokens\":4096,"
-                 "\"total_tokens\":28672,\"seconds\":0.5,\"tokens_per_second\":8192,"
-                 "\"model_tflops\":0.125,\"mfu\":0.5,\"hfu\":null,\"exposed_comm_seconds\":0,"
-                 "\"exposed_transfer_seconds\":0.00195312,\"comm_bytes\":123,\"loss_scale\":65536,"
-                 "\"skipped\":false,"
-                 "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
-                 "\"activations\":103,\"cache\":104,\"temporary\":105,\"communication\":106,"
-                 "\"outside\":4711}}\n");
+    EXPECT_STREQ(
+        line.text,
+        "{\"step\":7,\"loss\":2.345678901234568,"
+        "\"lr\":0.000600000028,\"grad_norm\":0.1,\"tokens\":4096,"
+        "\"total_tokens\":28672,\"seconds\":0.5,\"time\":1763895911.123,\"tokens_per_second\":8192,"
+        "\"model_tflops\":0.125,\"mfu\":0.5,\"hfu\":null,\"exposed_comm_seconds\":0,"
+        "\"exposed_transfer_seconds\":0.00195312,\"comm_bytes\":123,\"loss_scale\":65536,"
+        "\"skipped\":false,"
+        "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
+        "\"activations\":103,\"cache\":104,\"temporary\":105,\"communication\":106,"
+        "\"outside\":4711}}\n");
     z3d_string_free(&line);
 }
 
@@ -98,8 +99,8 @@ TEST(Metrics, SkippedStepsNameTheGroupAndNaNsAreNull) {
     EXPECT_EQ(text.find("nan"), std::string::npos);
     z3d_string_free(&line);
     z3d_metrics_validation_line(9, 2.5, 1.5, 100, 0.25, &line);
-    EXPECT_STREQ(line.text, "{\"step\":9,\"time\":2.500,\"validation_loss\":1.5,"
-                            "\"validation_targets\":100,\"seconds\":0.25}\n");
+    EXPECT_STREQ(line.text, "{\"step\":9,\"validation_loss\":1.5,\"validation_targets\":100,"
+                            "\"seconds\":0.25,\"time\":2.500}\n");
     z3d_string_clear(&line);
     z3d_metrics_event_line(9, "failure", 2.5, NAN, "a \"name\"", &line);
     EXPECT_STREQ(line.text, "{\"step\":9,\"event\":\"failure\",\"time\":2.500,"

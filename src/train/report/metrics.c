@@ -164,13 +164,13 @@ static void append_time(z3d_string *out, double time) {
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     double rate = record->seconds > 0 ? (double)record->tokens / record->seconds : NAN;
     z3d_string_append(out, "{\"step\":%lld", (long long)record->step);
-    append_time(out, record->time);
     append_double(out, "loss", record->loss);
     append_float(out, "lr", record->lr);
     append_double(out, "grad_norm", record->grad_norm);
     z3d_string_append(out, ",\"tokens\":%lld,\"total_tokens\":%lld", (long long)record->tokens,
                       (long long)record->total_tokens);
     append_measured(out, "seconds", record->seconds);
+    append_time(out, record->time);
     append_measured(out, "tokens_per_second", rate);
     append_measured(out, "model_tflops", record->model_tflops);
     append_measured(out, "mfu", record->mfu);
@@ -199,10 +199,10 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
 void z3d_metrics_validation_line(int64_t step, double time, double loss, int64_t targets,
                                  double seconds, z3d_string *out) {
     z3d_string_append(out, "{\"step\":%lld", (long long)step);
-    append_time(out, time);
     append_double(out, "validation_loss", loss);
     z3d_string_append(out, ",\"validation_targets\":%lld", (long long)targets);
     append_measured(out, "seconds", seconds);
+    append_time(out, time);
     z3d_string_append(out, "}\n");
 }
 

@@ -58,7 +58,7 @@ typedef struct z3d_step_record {
 } z3d_step_record;
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
-/* {"step", "time", "validation_loss", "validation_targets", "seconds"} */
+/* {"step", "validation_loss", "validation_targets", "seconds", "time"} */
 void z3d_metrics_validation_line(int64_t step, double time, double loss, int64_t targets,
                                  double seconds, z3d_string *out);
 /* {"step", "event", "time", "seconds", "detail"}: seconds NAN, detail NULL: left out. */
