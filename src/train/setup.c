@@ -99,7 +99,7 @@ static z3d_status keep_earlier_run(z3d_trainer *trainer) {
     Z3D_TRY(z3d_run_folder_keep(folder, "metrics.jsonl"));
     Z3D_TRY(z3d_run_folder_keep(folder, "events.jsonl"));
     Z3D_TRY(z3d_run_folder_keep(folder, "config.yaml"));
-    Z3D_TRY(z3d_run_folder_keep(folder, "communication.json"));
+    Z3D_TRY(z3d_run_folder_keep(folder, "summary.json"));
     Z3D_TRY(z3d_run_folder_keep(folder, "events.out.tfevents.*.zero3d"));
     if (!config->training_digest) Z3D_TRY(z3d_run_folder_keep(folder, digest_files));
     return config->training_trace_steps > 0 ? Z3D_OK : z3d_run_folder_keep(folder, trace_files);

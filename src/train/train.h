@@ -18,6 +18,8 @@ typedef struct z3d_train_options {
     bool extend;
     const char *command; /* the command without --extend, for messages that say how to continue;
                             NULL: unknown */
+    const char *program; /* the program as it is called, for such messages; NULL: zero3d */
+    bool verbose;        /* the end of the run has all tables */
 } z3d_train_options;
 
 /* The same. *unfinished: the run was asked to stop (a signal, training.time_limit) before its last

@@ -15,8 +15,9 @@ typedef struct progress {
     bool stopped, last_skipped;
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
-    double step_seconds, transfer_seconds; /* of all steps; exposed transfers among them */
-    int64_t comm_bytes;                    /* counted so far */
+    /* Of all steps; exposed communication and transfers among them. */
+    double step_seconds, comm_seconds, transfer_seconds;
+    int64_t comm_bytes; /* counted so far */
 } progress;
 
 /* Keeps the first failure to write on rank 0 until all ranks can hear of it. */
@@ -245,6 +246,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
         progress->steady_seconds += seconds;
     progress->steps++;
     progress->step_seconds += seconds;
+    progress->comm_seconds += result.exposed_seconds;
     progress->transfer_seconds += result.exposed_transfer_seconds;
     progress->skipped += result.skipped;
     progress->last_skipped = result.skipped;
@@ -387,7 +389,7 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
                         step);
 }
 
-/* Rank 0: the traffic of the whole run as a file, and the summary. */
+/* Rank 0: the end in few lines, and all of it as a file. */
 static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
     if (progress->steps == 0) {
         say_no_step(trainer, progress);
@@ -400,8 +402,10 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
     z3d_resident resident;
     bool explained = z3d_trainer_resident(trainer, &resident);
     z3d_run_end end = {
+        .config = trainer->config,
         .steps = progress->steps,
         .skipped = progress->skipped,
+        .last_step = trainer->resumed_step + progress->steps,
         .stopped = progress->stopped && trainer->write_error.status == Z3D_OK,
         .time_is_over = time_is_over(trainer),
         .seconds = z3d_now() - progress->begin,
@@ -416,18 +420,21 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .group = trainer->group,
         .offloaded = trainer->program.offload_activations,
         .step_seconds = progress->step_seconds,
+        .comm_seconds = progress->comm_seconds,
         .transfer_seconds = progress->transfer_seconds,
-        .saves = trainer->store != NULL,
-        .run_dir = trainer->config->run_dir,
+        .checkpoint_dir = trainer->store ? trainer->checkpoint_dir : NULL,
+        .command = trainer->options->command,
+        .program = trainer->options->program ? trainer->options->program : "zero3d",
+        .verbose = trainer->options->verbose,
     };
     z3d_console_end(&trainer->console, &end);
     z3d_string path = {0}, text = {0};
-    z3d_string_append(&path, "%s/communication.json", trainer->config->run_dir);
-    z3d_metrics_traffic(trainer->group, progress->steps, &text);
-    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "communication.json"));
+    z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
+    z3d_summary_json(&end, &text);
+    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
     z3d_run_folder_say(&trainer->folder);
     note_write(trainer, path.failed || text.failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the traffic's text")
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
                             : z3d_write_whole_file(path.text, text.text, text.length));
     z3d_string_free(&path);
     z3d_string_free(&text);
@@ -483,11 +490,8 @@ z3d_status z3d_train(z3d_world *world, z3d_config *config) {
 
 z3d_status z3d_train_part(z3d_world *world, z3d_config *config, const z3d_train_options *options,
                           bool *unfinished) {
-    z3d_trainer trainer = {.world = world,
-                           .config = config,
-                           .extend = options->extend,
-                           .command = options->command,
-                           .begin = z3d_now()};
+    z3d_trainer trainer = {
+        .world = world, .config = config, .options = options, .begin = z3d_now()};
     *unfinished = false;
     const z3d_kept_error end = z3d_error_keep(run(&trainer, unfinished));
     z3d_trainer_destroy(&trainer);

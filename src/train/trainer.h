@@ -12,13 +12,13 @@
 #include "src/train/report/metrics.h"
 #include "src/train/report/tensorboard.h"
 #include "src/train/run_folder.h"
+#include "src/train/train.h"
 #include "zero/zero.h"
 
 typedef struct z3d_trainer {
     z3d_world *world;
-    z3d_config *config;  /* resolved by setup */
-    bool extend;         /* as of z3d_train_options */
-    const char *command; /* likewise; NULL: unknown */
+    z3d_config *config;               /* resolved by setup */
+    const z3d_train_options *options; /* NULL: nothing is trained */
     int rank;
     char place[64]; /* the last z3d_trainer_place */
     z3d_mesh mesh;

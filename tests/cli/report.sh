@@ -86,10 +86,38 @@ page empty.html --charts=0 "Training of 1 run" Runs
 expect 0 "$ZERO3D" report empty
 grep -q '^  steps  *none yet$' out || fail "an empty run"
 
-# A real one.
+# A real one. What its end says to do next works as it stands there.
 tiny
-expect 0 "$ZERO3D" train tiny.yaml checkpoint.interval=2
-expect 0 "$ZERO3D" report run
-for fact in 'run .*ZeRO-' 'steps  *1 to 5,' 'checkpoints  *3, the last of step 5 ' 'state  *complete at step 5 '; do
+next() { # next WORD: the command
+    sed -n "s/^\(next\)\{0,1\} *$1: *//p" out
+}
+stopped() { expect 75 "$ZERO3D" train tiny.yaml "run.dir=my run" checkpoint.interval=2 training.time_limit=1e-9; }
+stopped
+grep -q '^stopped by training.time_limit: 1 step in ' out || fail "the end does not say why"
+grep -q '^files    my run: .*; checkpoints in my run/checkpoints$' out || fail "the end has no files"
+command=$(next resume)
+[ "$command" = "$ZERO3D train tiny.yaml 'run.dir=my run' checkpoint.interval=2 training.time_limit=1e-9" ] || fail "another command: $command"
+expect 75 sh -c "$command"
+expect 0 "$ZERO3D" train tiny.yaml "run.dir=my run" checkpoint.interval=2 --verbose
+for table in '^memory of rank 0 ' '^resident memory of rank 0 now$' '^next     generate: '; do
+    grep -q "$table" out || fail "--verbose has no $table"
+done
+cp out end
+for word in generate export report; do
+    cp end out
+    expect 0 sh -c "$(next $word) $([ $word != generate ] || echo --tokens 2)"
+done
+[ -s "my run/exported/config.json" ] || fail "nothing was exported"
+page report.html "Training of 1 run" Memory Runs
+cat >look.py <<'END'
+import json
+s = json.load(open("my run/summary.json"))
+assert (s["end"], s["last_step"], s["steps"]) == ("complete", 5, 3), s
+assert s["memory"]["device"]["planned"] == s["memory"]["device"]["measured"] and s["memory"]["device"]["planned"]["total"] > 0
+assert s["communication"]["groups"] and s["resident"]["total"] > 0 and s["validation_loss"] is None
+END
+/usr/bin/python3 look.py >look 2>&1 || fail "$(cat look)"
+expect 0 "$ZERO3D" report "my run"
+for fact in 'run .*ZeRO-' 'steps  *1 to 5,' 'checkpoints  *4, the last of step 5 ' 'resumed  *2 times, last after step 2' 'state  *complete at step 5 '; do
     grep -q "^  $fact" out || fail "a real run has no $fact"
 done

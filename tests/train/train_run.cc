@@ -92,7 +92,7 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
     SharedFolder::barrier();
     EXPECT_EQ(series(metrics(folder, "again"), "loss"), losses);
     EXPECT_EQ(series(metrics(folder, "again"), "validation_loss"), validation);
-    EXPECT_NE(read_file(folder / "run/communication.json").find("\"steps\":6"), std::string::npos);
+    EXPECT_NE(read_file(folder / "run/summary.json").find("\"steps\":6"), std::string::npos);
 }
 
 // cpu_checkpointing auto is settled by rank 0, for all, and said; the run is the same.
@@ -321,7 +321,7 @@ TEST_F(Run, RefusesBadRunFolders) {
 
 TEST_F(Run, FullDiskWhileLoggingEndsTheRunOnAllRanks) {
     for (const char *name :
-         {"metrics.jsonl", "events.jsonl", "config.yaml.part", "communication.json.part"}) {
+         {"metrics.jsonl", "events.jsonl", "config.yaml.part", "summary.json.part"}) {
         if (rank() == 0) {
             std::filesystem::create_directories(folder / "run");
             std::filesystem::create_symlink("/dev/full", folder / (std::string("run/") + name));
@@ -491,10 +491,12 @@ TEST_F(Run, ConsoleIsAlignedAndOnlyRank0Speaks) {
     EXPECT_EQ(steps, 11); // step 1, then every second
     EXPECT_EQ(rate_columns.size(), 1u);
     for (const char *word : {"model", "ranks", "device", "peak", "memory", "GFLOP/s/rank",
-                             "done:", "resident memory of rank 0 now"})
+                             "\ndone: ", "\nmemory   peak ", "\nexposed  communication ",
+                             "\nfiles    ", "\nnext     report:   zero3d report "})
         EXPECT_NE(said.find(word), std::string::npos) << word;
     // Planned bytes are measured bytes, and the process' memory is explained.
     EXPECT_EQ(said.find("  ! "), std::string::npos) << said;
+    EXPECT_EQ(said.find("resident memory"), std::string::npos); // a table
 }
 
 } // namespace

@@ -246,7 +246,7 @@ void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, 
         }
         z3d_string_append(out, "}");
     }
-    z3d_string_append(out, "}}\n");
+    z3d_string_append(out, "}}");
 }
 
 int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]) {
