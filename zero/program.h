@@ -31,10 +31,13 @@ static inline int z3d_chunks_of_stage(const z3d_pipeline_config *pipeline) {
 
 /* Where what persists lies, and how the host steps it. All zero: on the device. */
 typedef struct z3d_offload_plan {
-    z3d_space optimizer;  /* states, with a master copy of the parameters */
+    z3d_space optimizer;  /* states, with a master copy of the parameters; and gradients, as soon as
+                             they are reduced, of what a rank keeps only its own row */
     z3d_space parameters; /* of stage 3; in training only with the optimizer */
     int64_t sub_group;    /* elements of a group that are stepped at a time; 0: all */
     int pieces;           /* of these, that are under way at once; 0: 3 */
+    double resident;      /* share of the states that stays on the device (Twin-Flow: 1 - ratio), by
+                             whole parameter groups; these keep nothing elsewhere */
 } z3d_offload_plan;
 
 /* What the builder decides from. No `auto` here. */
@@ -231,7 +234,9 @@ void z3d_layout_partial_part(const z3d_layout *layout, int group, int64_t *first
 
 /* ---- states: what persists (program/states.c, the one file where ZeRO's stage is read) ---- */
 
-void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_COUNT]);
+/* offloaded: the group is one of those that config.offload is about. */
+void z3d_states_decide(const z3d_program_config *config, bool offloaded,
+                       z3d_kept kept[Z3D_PART_COUNT]);
 /* Whether gradients are best reduced once a step: what is kept between micro-batches is all rows.
  */
 bool z3d_states_reduce_per_step(int stage);
@@ -245,6 +250,8 @@ int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part)
 int64_t z3d_kept_stride(const z3d_layout *layout, int group, z3d_group_part part);
 /* Which of the part's tensors is of this kind; -1: none. */
 int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind);
+/* Of the elements that this stage holds: those of groups whose optimizer states are offloaded. */
+double z3d_offloaded_share(const z3d_layout *layout);
 /* Every rank keeps whole gradients, although it steps only its own rows: for people. */
 bool z3d_keeps_whole_gradients(const z3d_layout *layout);
 

@@ -91,6 +91,8 @@ typedef struct z3d_step_result {
     double seconds, exposed_seconds; /* of the step; spent in waits for collectives */
     double exposed_transfer_seconds; /* spent in waits for copies from and to host memory */
     /* Both NAN for a captured step that has any: nothing in a graph is timed. */
+    double exposed_disk_seconds; /* spent in waits for the disk */
+    double host_step_seconds;    /* in which the host stepped what is offloaded */
 } z3d_step_result;
 
 /* One optimizer step. Collective over the world. An error may be this rank's alone, while the

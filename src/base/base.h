@@ -6,6 +6,7 @@
 #define ZERO3D_BASE_BASE_H
 
 #include "src/base/dtype.h"
+#include "src/base/host_memory.h"
 #include "src/base/json.h"
 #include "src/base/ledger.h"
 #include "src/base/log.h"

@@ -109,8 +109,6 @@ void z3d_device_free(z3d_device *device, z3d_space space, void *block, int64_t b
 /* Free bytes of device memory; INT64_MAX if unknown. On the cpu device all ranks of a node, and
  * host space, share them. */
 int64_t z3d_device_available(const z3d_device *device);
-/* Free bytes of this node's host memory, for all its ranks together. */
-int64_t z3d_host_available(void);
 
 /* Scratch that kernels may use while they run (see z3d_kernel_scratch). Owned by the caller. */
 void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes);

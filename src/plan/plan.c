@@ -81,10 +81,15 @@ z3d_status z3d_plan_place(z3d_config *config, int64_t ranks, int rank, z3d_mesh 
     return z3d_plan_mesh(config, (int)ranks, rank, out);
 }
 
+bool z3d_plan_saves_beside(const z3d_config *config) {
+    return config->checkpoint_async &&
+           config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NVME;
+}
+
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,
                              const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes) {
     *bytes = 0;
-    if (!config->checkpoint_async) return Z3D_OK;
+    if (!z3d_plan_saves_beside(config)) return Z3D_OK;
     return z3d_checkpoint_snapshot_bytes(model, mesh, program, bytes);
 }
 

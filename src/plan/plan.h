@@ -14,8 +14,11 @@
 #include "src/model/model.h"
 #include "zero/program.h"
 
-/* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without
- * checkpoint.async. */
+/* checkpoint.async, unless optimizer states are on the disk: they are too large for a copy in host
+ * memory, so training waits while they are written from there. */
+bool z3d_plan_saves_beside(const z3d_config *config);
+/* Bytes of a rank's host memory outside of the arenas: the copy of an asynchronous save; 0 without.
+ */
 z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config *program,
                              const z3d_model *model, const z3d_mesh *mesh, int64_t *bytes);
 

@@ -31,7 +31,8 @@ static z3d_offload_plan offload_of(const z3d_config *config) {
         .optimizer = space[config->zero_optimization_offload_optimizer_device],
         .parameters = space[config->zero_optimization_offload_param_device],
         .sub_group = config->zero_optimization_sub_group_size,
-        .pieces = (int)config->zero_optimization_offload_optimizer_buffer_count};
+        .pieces = (int)config->zero_optimization_offload_optimizer_buffer_count,
+        .resident = 1 - config->zero_optimization_offload_optimizer_ratio};
 }
 
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,

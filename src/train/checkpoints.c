@@ -111,7 +111,7 @@ static z3d_status open_store(z3d_trainer *trainer) {
         .engine = trainer->engine,
         .dir = trainer->checkpoint_dir,
         .keep = config->checkpoint_keep,
-        .asynchronous = config->checkpoint_async && config->checkpoint_interval > 0,
+        .asynchronous = z3d_plan_saves_beside(config) && config->checkpoint_interval > 0,
         .program = "zero3d " ZERO3D_VERSION,
         .dtype = trainer->program.dtype,
         .zero_stage = trainer->program.stage,
@@ -305,7 +305,7 @@ z3d_status z3d_trainer_checkpoint(z3d_trainer *trainer, int64_t step, bool skipp
     if (!due) return Z3D_OK;
     z3d_store_keep_all(trainer->store, skipped);
     Z3D_TRY(save(trainer, step));
-    bool now = !trainer->config->checkpoint_async;
+    bool now = !z3d_plan_saves_beside(trainer->config);
     if (last && !now) Z3D_TRY(z3d_store_poll(trainer->store, true, &durable));
     if (last || now) say_saved(trainer, step);
     return Z3D_OK;

@@ -321,10 +321,14 @@ static z3d_status make_engine(z3d_trainer *trainer) {
 }
 
 /* What a rank of this node may take. */
-static z3d_room find_room(const z3d_trainer *trainer) {
-    int64_t available = z3d_device_available(trainer->device), host = z3d_host_available();
+static z3d_room find_room(z3d_trainer *trainer) {
+    int64_t available = z3d_device_available(trainer->device);
     int ranks = z3d_world_local_size(trainer->world);
-    z3d_room room = {.device = available, .host = host == INT64_MAX ? host : host / ranks};
+    z3d_host_memory_find(&trainer->host);
+    int64_t host = trainer->host.bytes;
+    z3d_room room = {.device = available,
+                     .host = host == INT64_MAX ? host : host / ranks,
+                     .from = trainer->host.from};
     if (z3d_trainer_device_is_host(trainer)) {
         room.device = room.host;
         room.shared = true;
@@ -395,9 +399,10 @@ static z3d_status choose_inference(z3d_trainer *trainer, int threads, int64_t pr
     if (!fits && bytes > room)
         status = Z3D_ERROR(
             Z3D_ERR_MEMORY,
-            "generation takes %s on this rank, but %s are available; start more "
+            "generation takes %s on this rank, but %s are available%s; start more "
             "ranks: they share the parameters%s",
             z3d_format_bytes(bytes, need, sizeof need), z3d_format_bytes(room, there, sizeof there),
+            z3d_trainer_device_is_host(trainer) ? trainer->host.from : "",
             given == Z3D_AUTO || most == 1 ? "" : ", or make generate.batch smaller");
     return z3d_trainer_agree(trainer, status);
 }

@@ -54,7 +54,8 @@ end:
     return status;
 }
 
-/* The host steps with the kernels of the cpu device. There the host's memory is the device's. */
+/* The host steps with the kernels of the cpu device. There the host's memory is the device's. What
+ * is on the disk is not copied to host memory for a save. */
 static z3d_status check_offload(const z3d_config *config) {
     static const char *const block[] = {"optimizer", "param"};
     const int where[] = {config->zero_optimization_offload_optimizer_device,
@@ -72,6 +73,10 @@ static z3d_status check_offload(const z3d_config *config) {
                     "whose memory is the host's",
                     block[i]);
     }
+    if (config->checkpoint_async && !z3d_plan_saves_beside(config))
+        z3d_log(Z3D_LOG_INFO, "checkpoint.async has no effect with "
+                              "zero_optimization.offload_optimizer.device nvme: checkpoints are "
+                              "written from the disk, while training waits");
     return Z3D_OK;
 }
 

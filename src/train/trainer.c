@@ -15,8 +15,9 @@ typedef struct progress {
     bool stopped, last_skipped;
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
-    /* Of all steps; exposed communication and transfers among them. */
-    double step_seconds, comm_seconds, transfer_seconds;
+    /* Of all steps; among them exposed communication, exposed transfers, waits for the disk, the
+     * host's steps. */
+    double step_seconds, comm_seconds, transfer_seconds, disk_seconds, host_step_seconds;
     int64_t comm_bytes; /* counted so far */
 } progress;
 
@@ -60,7 +61,8 @@ static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *sc
 static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *record) {
     enum { OTHERS = 16 };
     char tag[Z3D_CATEGORY_COUNT][48];
-    double exposed = record->exposed_comm_seconds + record->exposed_transfer_seconds;
+    double exposed = record->exposed_comm_seconds + record->exposed_transfer_seconds +
+                     record->exposed_disk_seconds;
     z3d_scalar scalars[OTHERS + Z3D_CATEGORY_COUNT] = {
         {"train/loss", record->loss},
         {"train/perplexity", exp(record->loss)},
@@ -73,6 +75,8 @@ static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *rec
         {"speed/exposed_share", exposed / record->seconds},
         {"speed/exposed_comm_seconds", record->exposed_comm_seconds},
         {"speed/exposed_transfer_seconds", record->exposed_transfer_seconds},
+        {"speed/exposed_disk_seconds", record->offloaded ? record->exposed_disk_seconds : NAN},
+        {"speed/host_step_seconds", record->offloaded ? record->host_step_seconds : NAN},
         {"memory/host", record->host_memory > 0 ? (double)record->host_memory : NAN},
         {"memory/outside", record->outside_memory >= 0 ? (double)record->outside_memory : NAN}};
     int count = 0;
@@ -113,6 +117,9 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
         .hfu = trainer->hardware_flops * tera / peak,
         .exposed_comm_seconds = result->exposed_seconds,
         .exposed_transfer_seconds = result->exposed_transfer_seconds,
+        .offloaded = trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
+        .exposed_disk_seconds = result->exposed_disk_seconds,
+        .host_step_seconds = result->host_step_seconds,
         .comm_bytes = bytes - progress->comm_bytes,
         .outside_memory = z3d_trainer_outside_bytes(trainer),
     };
@@ -248,6 +255,8 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
     progress->step_seconds += seconds;
     progress->comm_seconds += result.exposed_seconds;
     progress->transfer_seconds += result.exposed_transfer_seconds;
+    progress->disk_seconds += result.exposed_disk_seconds;
+    progress->host_step_seconds += result.host_step_seconds;
     progress->skipped += result.skipped;
     progress->last_skipped = result.skipped;
     progress->last_loss = result.loss;
@@ -418,10 +427,13 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .arena_bytes = z3d_trainer_arena_bytes(trainer),
         .resident = explained ? &resident : NULL,
         .group = trainer->group,
-        .offloaded = trainer->program.offload_activations,
+        .offloaded = trainer->program.offload_activations ||
+                     trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
         .step_seconds = progress->step_seconds,
         .comm_seconds = progress->comm_seconds,
         .transfer_seconds = progress->transfer_seconds,
+        .disk_seconds = progress->disk_seconds,
+        .host_step_seconds = progress->host_step_seconds,
         .checkpoint_dir = trainer->store ? trainer->checkpoint_dir : NULL,
         .command = trainer->options->command,
         .program = trainer->options->program ? trainer->options->program : "zero3d",

@@ -130,16 +130,13 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
 }
 
 TEST(Offload, WhatIsNotThereYetIsNamed) {
-    EXPECT_EQ(all_errors(block("device: cpu, ratio: 0.3"), {}),
-              "run.yaml:1:64: " OPTIMIZER ".ratio: 0.3: to offload a part of the states is not "
-              "supported yet; leave it out or write 1");
     EXPECT_EQ(all_errors(block("device: cpu, delayed_param_update: true"), {}),
               "run.yaml:1:64: " OPTIMIZER ".delayed_param_update: a parameter update that is one "
               "step late: not supported yet; leave it out or write false");
     EXPECT_EQ(all_errors(block("device: cpu, super_offload: true"), {}),
               "run.yaml:1:64: " OPTIMIZER ".super_offload: SuperOffload: not supported yet; leave "
               "it out or write false");
-    EXPECT_EQ(all_errors(block("device: cpu, ratio: 1.0, delayed_param_update: false, "
+    EXPECT_EQ(all_errors(block("device: cpu, ratio: 0.3, delayed_param_update: false, "
                                "super_offload: false, cpuadam_cores_perc: 0.8"),
                          {}),
               "accepted");

@@ -23,7 +23,7 @@ set -- "fp16.enabled=true training.gemm.fp32=auto training.gemm.fp16=sgemm zero_
     "bf16.enabled=true training.gemm.fp32=auto training.gemm.bf16=sgemm zero_optimization.stage=0"
 for options; do
     # shellcheck disable=SC2086 # lists of words
-    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=100 run.dir=whole
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=100 run.dir=whole --verbose
     case $options in
     *async*) grep -q '^  copy for asynchronous saves  ' out || fail "the memory of an asynchronous save has no name" ;;
     esac

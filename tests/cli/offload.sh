@@ -14,7 +14,7 @@ stage="zero_optimization.stage=3 training.peak_tflops=0.1"
 train() { # train CODE FOLDER ARGUMENT...
     code=$1 folder=$2
     shift 2
-    expect "$code" "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$folder" "$@"
+    expect "$code" "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$folder" "$@" --verbose
 }
 losses() {
     sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([^,]*\),.*"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"
@@ -38,14 +38,23 @@ same() { # same FOLDER: the losses of the run without
     same host
     grep -q '^offload     optimizer states in host memory, parameters on the device$' out || fail "the start does not say where"
     grep -q 'offload_optimizer.device cpu frees no memory on the cpu device' err || fail "what it is good for"
-    train 0 disk $stage $disk checkpoint.interval=3
+    train 0 disk $stage $disk checkpoint.interval=3 checkpoint.async=true
     same disk
+    grep -q '^zero3d: checkpoint.async has no effect with zero_optimization.offload_optimizer.device nvme' err ||
+        fail "nothing says that saves are not asynchronous"
+    ! grep -q 'copy for asynchronous saves' out || fail "what is on the disk is copied to memory"
     grep -Eq '^offload     optimizer states on the disk, parameters on the device; disk: .*(io_uring|threads).*(O_DIRECT|buffered)' out ||
         fail "the start does not say how the disk is read"
     train 0 both $stage $disk $parameters zero_optimization.sub_group_size=2000 training.digest=true
     grep -q ' wait store_states ' both/digest-rank1.txt || fail "no digest of what goes to the disk"
     same both
     grep -Eq '^  on the disk +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' out || fail "the end does not say what is on the disk"
+    for lane in 'host transfers: .* exposed' 'disk: .* exposed' 'host step: .*'; do
+        grep -Eq "^$lane, [0-9.]+ % of the steps' time$" out || fail "the end does not say what was exposed: $lane"
+    done
+    grep -Eq '"exposed_disk_seconds":[0-9.e-]*[1-9][0-9.e-]*,"host_step_seconds":[0-9.e-]*[1-9]' both/metrics.jsonl ||
+        fail "the metrics do not say what was exposed"
+    ! grep -q host_step_seconds without/metrics.jsonl || fail "a run without offload has no host step"
     ! grep -q '^  !' out || fail "memory is not as planned"
     train 0 first zero_optimization.stage=1 training.peak_tflops=0.1 $disk
     same first

@@ -62,7 +62,8 @@ std::vector<std::vector<std::string>> proposed(const std::string &text) {
 TEST(Advice, NothingWhereItFits) {
     Config c;
     z3d_need need = Config().need();
-    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE], .host = 0, .shared = false};
+    z3d_room room = {
+        .device = need.arena[Z3D_SPACE_DEVICE], .host = 0, .shared = false, .from = nullptr};
     EXPECT_EQ(advice(c, room), "");
     EXPECT_EQ(z3d_plan_check_room(c.config, 4, 1, &room), Z3D_OK);
 }
@@ -76,7 +77,8 @@ TEST(Advice, LooksAtEveryPipelineStage) {
     z3d_need need = Config(stages).need();
     EXPECT_EQ(need.rank, 2);
     EXPECT_EQ(Config(first).need().rank, 0);
-    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1, .host = 0, .shared = false};
+    z3d_room room = {
+        .device = need.arena[Z3D_SPACE_DEVICE] - 1, .host = 0, .shared = false, .from = nullptr};
     EXPECT_NE(advice(Config(stages), room).find("does not fit: rank 2 needs "), std::string::npos);
 }
 
@@ -86,7 +88,8 @@ TEST(Advice, EveryChangeMakesItFit) {
     for (int percent : {99, 90, 75, 65, 55}) {
         z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] * percent / 100,
                          .host = INT64_C(1) << 40,
-                         .shared = false};
+                         .shared = false,
+                         .from = nullptr};
         std::string text = advice(Config(), room);
         SCOPED_TRACE(text);
         EXPECT_NE(text.find("one change that makes it fit:"), std::string::npos);
@@ -106,7 +109,8 @@ TEST(Advice, EveryChangeMakesItFit) {
 
 TEST(Advice, ByHowMuchToTheByte) {
     z3d_need need = Config().need();
-    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = 0, .shared = false};
+    z3d_room room = {
+        .device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = 0, .shared = false, .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1000);
     EXPECT_NE(advice(Config(), room).find(": 1000 B too little device memory"), std::string::npos)
         << advice(Config(), room);
@@ -125,8 +129,10 @@ TEST(Advice, NamesThePartOfAMicroBatch) {
     };
     z3d_need quarter = with("2", "8");
     ASSERT_GT(with("4", "4").arena[Z3D_SPACE_DEVICE], quarter.arena[Z3D_SPACE_DEVICE]);
-    z3d_room room = {
-        .device = quarter.arena[Z3D_SPACE_DEVICE], .host = INT64_C(1) << 40, .shared = false};
+    z3d_room room = {.device = quarter.arena[Z3D_SPACE_DEVICE],
+                     .host = INT64_C(1) << 40,
+                     .shared = false,
+                     .from = nullptr};
     std::string text = advice(Config(given), room);
     EXPECT_NE(text.find("train_micro_batch_size_per_gpu=2 "), std::string::npos) << text;
     EXPECT_EQ(text.find("train_micro_batch_size_per_gpu=4 "), std::string::npos) << text;
@@ -137,8 +143,10 @@ TEST(Advice, FewerCheckpoints) {
     std::vector<std::string> full = {"activation_checkpointing.granularity=full",
                                      "model.num_layers=64", "zero_optimization.stage=3"};
     z3d_need need = Config(full).need();
-    z3d_room room = {
-        .device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = INT64_C(1) << 40, .shared = false};
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1000,
+                     .host = INT64_C(1) << 40,
+                     .shared = false,
+                     .from = nullptr};
     EXPECT_NE(advice(Config(full), room).find("number_checkpoints=32 needs"), std::string::npos)
         << advice(Config(full), room);
 }
@@ -148,8 +156,10 @@ TEST(Advice, KnowsTheSpaces) {
     std::vector<std::string> full = {"activation_checkpointing.granularity=full",
                                      "activation_checkpointing.replay=full"};
     z3d_need need = Config(full).need();
-    z3d_room room = {
-        .device = need.arena[Z3D_SPACE_DEVICE] - 1000, .host = INT64_C(1) << 40, .shared = false};
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] - 1000,
+                     .host = INT64_C(1) << 40,
+                     .shared = false,
+                     .from = nullptr};
     std::string text = advice(Config(full), room);
     EXPECT_NE(text.find("activation_checkpointing.cpu_checkpointing=true"), std::string::npos)
         << text;
@@ -161,14 +171,16 @@ TEST(Advice, KnowsTheSpaces) {
     need = Config(full).need();
     room = {.device = need.arena[Z3D_SPACE_DEVICE],
             .host = need.arena[Z3D_SPACE_HOST] - 1,
-            .shared = false};
+            .shared = false,
+            .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
     EXPECT_NE(advice(Config(full), room).find("too little host memory"), std::string::npos);
     room.device = INT64_C(1) << 40;
     EXPECT_NE(advice(Config(full), room).find("cpu_checkpointing=false needs"), std::string::npos);
     room = {.device = need.arena[Z3D_SPACE_DEVICE] + need.arena[Z3D_SPACE_HOST] - 1,
             .host = 0,
-            .shared = true};
+            .shared = true,
+            .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
 }
 
@@ -186,17 +198,18 @@ TEST(Advice, KnowsTheCopyOfAsynchronousSaves) {
     EXPECT_GT(need.snapshot, states - states / 50);
     z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE],
                      .host = need.arena[Z3D_SPACE_HOST] + need.snapshot - 1,
-                     .shared = false};
+                     .shared = false,
+                     .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
     std::string text = advice(Config(async), room);
     EXPECT_NE(text.find("1 B too little host memory"), std::string::npos) << text;
     EXPECT_NE(text.find("checkpoint.async=false"), std::string::npos) << text;
-    room = {.device = room.device + room.host, .host = 0, .shared = true};
+    room = {.device = room.device + room.host, .host = 0, .shared = true, .from = nullptr};
     EXPECT_EQ(z3d_need_missing(&need, &room), 1);
 }
 
 TEST(Advice, WhereNoChangeIsEnoughTheBestIsNamed) {
-    z3d_room room = {.device = 1 << 20, .host = 1 << 20, .shared = false};
+    z3d_room room = {.device = 1 << 20, .host = 1 << 20, .shared = false, .from = nullptr};
     std::string text = advice(Config(), room);
     EXPECT_NE(text.find("no single change makes it fit; this one helps most:"), std::string::npos);
     ASSERT_EQ(proposed(text).size(), 1u) << text;
@@ -212,11 +225,16 @@ TEST(Advice, WhereNoChangeIsEnoughTheBestIsNamed) {
 TEST(Advice, ResolvedOrNot) {
     Config given, resolved;
     z3d_need need = resolved.need();
-    z3d_room room = {
-        .device = need.arena[Z3D_SPACE_DEVICE] * 8 / 10, .host = INT64_C(1) << 40, .shared = true};
+    z3d_room room = {.device = need.arena[Z3D_SPACE_DEVICE] * 8 / 10,
+                     .host = INT64_C(1) << 40,
+                     .shared = true,
+                     .from = nullptr};
     EXPECT_EQ(advice(given, room), advice(resolved, room));
+    room.from = " (memory cgroup /a is limited to 8.00 GiB)";
     EXPECT_EQ(z3d_plan_check_room(resolved.config, 4, 1, &room), Z3D_ERR_MEMORY);
     std::string line = z3d_error_message();
+    EXPECT_NE(line.find("iB (memory cgroup /a is limited to 8.00 GiB): "), std::string::npos)
+        << line;
     EXPECT_EQ(line.find('\n'), std::string::npos);
     EXPECT_NE(line.find("does not fit: rank 0 needs"), std::string::npos);
     EXPECT_NE(line.find("memory; the largest part is activations"), std::string::npos) << line;

@@ -44,6 +44,15 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
         "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
         "\"activations\":103,\"cache\":104,\"temporary\":105,\"communication\":106,"
         "\"outside\":4711}}\n");
+    z3d_string_clear(&line);
+    record.offloaded = true;
+    record.exposed_disk_seconds = 0.25;
+    record.host_step_seconds = 0.125;
+    z3d_metrics_step_line(&record, &line);
+    EXPECT_NE(strstr(line.text, "\"exposed_transfer_seconds\":0.00195312,"
+                                "\"exposed_disk_seconds\":0.25,\"host_step_seconds\":0.125,"),
+              nullptr)
+        << line.text;
     z3d_string_free(&line);
 }
 

@@ -187,11 +187,11 @@ inline std::vector<Options> dozen() {
     // Offload: pieces on the disk and parameters in host memory; all of it on the disk; the
     // optimizer alone, of whole rows.
     add(3, 1, 2, 2, false, true, true, 2048);
-    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_HOST, 2048, 3};
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_HOST, 2048, 3, 0.5};
     add(3, 2, 1, 1, false, true, true, 2048);
-    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2};
+    list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2, 0};
     add(0, 1, 2, 1, true, true, false, 2048);
-    list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0};
+    list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0};
     // Sequence parallelism: sums over the tensor group beside compute, over one data rank and two.
     add(0, 2, 2, 1, true, true, true, 2048);
     list.back().sequence_parallel = list.back().partition = true;

@@ -26,7 +26,8 @@ std::string name_of_tier(const Options &o) {
     static const char *const space[] = {"device", "host", "disk"};
     return harness::name_of(o) + " optimizer " + space[o.tiers.optimizer] + " parameters " +
            space[o.tiers.parameters] + " sub_group " + std::to_string(o.tiers.sub_group) +
-           " pieces " + std::to_string(o.tiers.pieces);
+           " pieces " + std::to_string(o.tiers.pieces) + " resident " +
+           std::to_string(o.tiers.resident);
 }
 
 void expect_same(const Result &a, const Result &b) {
@@ -39,11 +40,13 @@ void expect_same(const Result &a, const Result &b) {
 // Tiers that the stage allows, against the run without: all of them, or with a turn some, so that
 // neighbouring turns have different ones.
 void compare(Options o, int turn = -1) {
+    const z3d_offload_plan tiers = o.tiers;
     o.tiers = {};
     const Result without = train(o);
     ASSERT_EQ(without.loss.size(), (size_t)o.steps);
     const int allowed = o.stage < 3 ? 2 : 6, every = turn < 0 ? 1 : o.stage < 3 ? 2 : 3;
     for (int k = turn < 0 ? 0 : turn % every; k < allowed; k += every) {
+        o.tiers = tiers;
         o.tiers.optimizer = TIERS[k].optimizer;
         o.tiers.parameters = TIERS[k].parameters;
         SCOPED_TRACE(name_of_tier(o));
@@ -99,7 +102,7 @@ TEST(Offload, PiecesAreBitwiseEqual) {
         const Result without = train(o);
         for (int pieces : overlap ? std::vector<int>{1, 3, 5} : std::vector<int>{2})
             for (int64_t columns : {1, 3000, 100000}) {
-                o.tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, columns, pieces};
+                o.tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, columns, pieces, 0};
                 SCOPED_TRACE(name_of_tier(o));
                 expect_same(without, train(o));
             }
@@ -119,6 +122,38 @@ TEST(Offload, AccumulationModelsAndOptimizersAreBitwiseEqual) {
             o.dropout = kind == harness::GPT ? 0.1 : 0;
             compare(o, turn++);
         }
+}
+
+// Of some groups the states are elsewhere, and of the others on the device.
+TEST(Offload, SharesAreBitwiseEqual) {
+    int turn = 0;
+    for (Options o : topologies())
+        for (o.stage = 0; o.stage < 4; o.stage++)
+            for (double share : {0.0, 0.3, 0.6}) {
+                o.steps = 2;
+                o.layers = 4;
+                o.tiers.resident = 1 - share;
+                o.dtype = turn % 2 ? Z3D_BF16 : Z3D_F32;
+                compare(o, turn++);
+            }
+}
+
+TEST(Offload, ASharesGroupsAreSpread) {
+    for (double share : {0.0, 0.3, 0.6, 1.0}) {
+        Options o;
+        o.stage = 3;
+        o.layers = 8;
+        o.tiers = {Z3D_SPACE_HOST, Z3D_SPACE_HOST, 0, 0, 1 - share};
+        Trainer t(o);
+        ASSERT_Z3D(t.create());
+        const z3d_layout *layout = z3d_engine_layout(t.engine);
+        EXPECT_NEAR(z3d_offloaded_share(layout), share, 0.08);
+        int places = 0; // where it changes from one group to the next
+        for (int g = 1; g < layout->num_groups; g++)
+            places += layout->group[g].kept[Z3D_PART_OPTIMIZER].space !=
+                      layout->group[g - 1].kept[Z3D_PART_OPTIMIZER].space;
+        EXPECT_EQ(places >= 4, share > 0 && share < 1) << share;
+    }
 }
 
 // What is read of the states, and written to them, is what is kept.

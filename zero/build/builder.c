@@ -121,8 +121,8 @@ static void check_entries(struct builder *b, int g, int64_t columns, bool reduce
 
 /* One entry per bucket of group g. `from`: the kept shard that a gather copies its own row from, or
  * -1. ticket: the first one's. */
-static void emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket, int g,
-                         int micro, int buffer, int from) {
+void z3d_builder_emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
+                              int g, int micro, int buffer, int from) {
     const z3d_program *p = b->program;
     int next = *ticket;
     if (phase == Z3D_PHASE_START) *ticket = p->num_tickets;
@@ -199,15 +199,16 @@ static void start_gather(struct builder *b, int g) {
     } else {
         b->group[g].parameters = own;
     }
-    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, &b->group[g].gathering, g, -1,
-                 b->group[g].parameters, from);
+    z3d_builder_emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_START, &b->group[g].gathering, g,
+                             -1, b->group[g].parameters, from);
 }
 
 static void wait_gather(struct builder *b, int g) {
     int own = z3d_program_group_buffer(b->program, g, Z3D_PART_PARAMETERS);
-    emit_buckets(b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, &b->group[g].gathering, g, -1,
-                 b->group[g].parameters,
-                 b->group[g].decided.gather_each_use && !z3d_builder_fetches(b, g) ? own : -1);
+    z3d_builder_emit_buckets(
+        b, Z3D_OP_GATHER_PARAMS, Z3D_PHASE_WAIT, &b->group[g].gathering, g, -1,
+        b->group[g].parameters,
+        b->group[g].decided.gather_each_use && !z3d_builder_fetches(b, g) ? own : -1);
     b->group[g].gathering = -1;
 }
 
@@ -291,115 +292,6 @@ static void gather_at_start(struct builder *b) {
     }
 }
 
-/* ---- gradients: reduced as soon as a group's backward is done ---- */
-
-/* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
- * stage. */
-static void emit_sum(struct builder *b, z3d_phase phase, int g) {
-    z3d_instruction *i =
-        z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
-    i->buffer[Z3D_SLOT_SHARD] = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
-}
-
-/* The own row of group g's gradients is complete. */
-static void share_gradients(struct builder *b, int g) {
-    int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
-    if (b->group[g].decided.gather_gradients)
-        emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, &b->group[g].sharing, g, -1, kept,
-                     -1);
-}
-
-static void wait_sums(struct builder *b) {
-    for (int i = 0; i < b->summing.count; i++) {
-        emit_sum(b, Z3D_PHASE_WAIT, b->summing.of[i]);
-        share_gradients(b, b->summing.of[i]);
-    }
-    b->summing.count = 0;
-}
-
-static void add_started(struct started *started, int which, int micro) {
-    int at = 0;
-    started->micro = micro;
-    while (at < started->count && started->of[at] > which) at++;
-    if (at < started->count && started->of[at] == which) return;
-    for (int i = started->count++; i > at; i--) started->of[i] = started->of[i - 1];
-    started->of[at] = which;
-}
-
-/* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. */
-static void keep_shard(struct builder *b, int which, int micro) {
-    struct sum_state *sum = &b->sum[which];
-    z3d_instruction *i =
-        z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, which / 2);
-    i->micro = micro;
-    i->buffer[Z3D_SLOT_GRADIENTS] = sum->gradients;
-    i->buffer[Z3D_SLOT_SHARD] = sum->kept;
-    i->accumulate = micro > 0;
-    sum->gradients = -1;
-}
-
-static void wait_reductions(struct builder *b) {
-    z3d_program *p = b->program;
-    int micro = b->reducing.micro;
-    wait_sums(b);
-    for (int n = 0; n < b->reducing.count; n++) {
-        int which = b->reducing.of[n], g = which / 2;
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->sum[which].reducing, g, micro,
-                     b->sum[which].gradients, -1);
-        if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
-        if (micro < p->config.accumulation - 1 || z3d_adds_two_sums(&p->layout->group[g])) continue;
-        if (b->group[g].decided.sum_replicated) {
-            emit_sum(b, Z3D_PHASE_START, g);
-            add_started(&b->summing, g, micro);
-        } else {
-            share_gradients(b, g);
-        }
-    }
-    b->reducing.count = 0;
-    if (!p->config.overlap) wait_sums(b);
-}
-
-static void reduce_after(struct builder *b, struct work w) {
-    const z3d_program *p = b->program;
-    const z3d_unit *unit = &p->model->unit[w.unit];
-    wait_reductions(b);
-    for (int s = 0; s < unit->num_groups; s++) {
-        int g = unit->group[s];
-        int which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
-        struct sum_state *sum = &b->sum[which];
-        if (sum->last_writer != w.unit) continue;
-        if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
-        emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &sum->reducing, g, w.micro,
-                     sum->gradients, -1);
-        add_started(&b->reducing, which, w.micro);
-    }
-    if (!p->config.overlap) wait_reductions(b);
-}
-
-/* `other`: the buffer with the second sum. */
-static void add_second_sum(struct builder *b, int g, int other) {
-    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, g);
-    i->buffer[Z3D_SLOT_GRADIENTS] = other;
-    i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
-    i->accumulate = true;
-}
-
-/* The sums of groups that two chunks use become one. */
-static void exchange_gradients(struct builder *b) {
-    const z3d_program *p = b->program;
-    for (int g = 0; g < p->model->num_groups; g++) {
-        const z3d_group_layout *group = &p->layout->group[g];
-        if (!z3d_adds_two_sums(group)) continue;
-        int other = group->twin >= 0 ? z3d_builder_exchange(b, g) : b->sum[2 * g + 1].kept;
-        add_second_sum(b, g, other);
-        if (b->group[g].decided.sum_replicated) {
-            emit_sum(b, Z3D_PHASE_START, g);
-            emit_sum(b, Z3D_PHASE_WAIT, g);
-        }
-        share_gradients(b, g);
-    }
-}
-
 /* ---- units ---- */
 
 struct unit_state *z3d_builder_state(const struct builder *b, int unit, int micro) {
@@ -455,33 +347,6 @@ static void forward(struct builder *b, struct work w, bool keep, bool need_outpu
     i->buffer[Z3D_SLOT_SAVED] = state->saved;
 }
 
-/* Where this micro-batch's backward of the unit writes group g's gradients. */
-static int gradient_buffer(struct builder *b, struct work w, int g) {
-    z3d_program *p = b->program;
-    struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
-    if (sum->gradients >= 0) return sum->gradients;
-    int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
-    sum->gradients = b->group[g].decided.reduce_kept
-                         ? sum->kept
-                         : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
-                                              p->model->group[g].name, w.micro);
-    sum->written = false;
-    return sum->gradients;
-}
-
-static void give_gradients(struct builder *b, struct work w, z3d_instruction *i,
-                           const int gradients[Z3D_MAX_UNIT_GROUPS]) {
-    const z3d_unit *unit = &b->program->model->unit[w.unit];
-    for (int s = 0; s < unit->num_groups; s++) {
-        if (gradients[s] < 0) continue;
-        int use = z3d_layout_use(b->program->layout, w.unit, unit->group[s]);
-        struct sum_state *sum = &b->sum[2 * unit->group[s] + use];
-        i->buffer[Z3D_SLOT_GRADIENTS + s] = gradients[s];
-        if (sum->written) i->accumulate |= 1u << s;
-        sum->written = true;
-    }
-}
-
 static int input_gradient_buffer(struct builder *b, struct work w) {
     z3d_program *p = b->program;
     int source = z3d_model_input(p->model, w.unit, p->mode);
@@ -504,7 +369,8 @@ static void backward(struct builder *b, struct work w) {
     int input_gradient = second ? -1 : input_gradient_buffer(b, w);
     int gradients[Z3D_MAX_UNIT_GROUPS];
     for (int s = 0; s < unit->num_groups; s++)
-        gradients[s] = trace->writes_gradients[s] ? gradient_buffer(b, w, unit->group[s]) : -1;
+        gradients[s] =
+            trace->writes_gradients[s] ? z3d_builder_gradient_buffer(b, w, unit->group[s]) : -1;
     if (first)
         state->deferred = z3d_builder_buffer(b, Z3D_CATEGORY_ACTIVATIONS, trace->deferred,
                                              "deferred", unit->name, w.micro);
@@ -517,8 +383,8 @@ static void backward(struct builder *b, struct work w) {
         !second || trace->reads_output_gradient ? state->output_gradient : -1;
     i->buffer[Z3D_SLOT_INPUT_GRADIENT] = input_gradient;
     i->buffer[Z3D_SLOT_DEFERRED] = first || second ? state->deferred : -1;
-    give_gradients(b, w, i, gradients);
-    if (!first) reduce_after(b, w);
+    z3d_builder_give_gradients(b, w, i, gradients);
+    if (!first) z3d_builder_reduce_after(b, w);
 }
 
 static void do_work(struct builder *b, struct work w) {
@@ -550,17 +416,10 @@ static void do_work(struct builder *b, struct work w) {
 
 /* ---- whole programs ---- */
 
-void z3d_builder_share_wait(struct builder *b, int g) {
-    if (!b->group[g].decided.gather_gradients || b->group[g].shared) return;
-    emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1,
-                 z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS), -1);
-    b->group[g].shared = true;
-}
-
 static void step_on_device(struct builder *b) {
     z3d_program *p = b->program;
     for (int g = p->model->num_groups - 1; g >= 0; g--) {
-        if (!p->layout->group[g].held) continue;
+        if (!p->layout->group[g].held || z3d_builder_steps_on_host(b, g)) continue;
         z3d_builder_share_wait(b, g);
         z3d_instruction *i =
             z3d_builder_emit_group(b, Z3D_OP_OPTIMIZER_STEP, Z3D_PHASE_WHOLE, NULL, g);
@@ -571,13 +430,10 @@ static void step_on_device(struct builder *b) {
 }
 
 static void optimize(struct builder *b) {
-    wait_sums(b);
-    exchange_gradients(b);
+    z3d_builder_complete_gradients(b);
     z3d_builder_emit(b, Z3D_OP_STEP_CONTROL, Z3D_PHASE_WHOLE, NULL);
-    if (z3d_builder_steps_on_host(b))
-        z3d_builder_step_on_host(b);
-    else
-        step_on_device(b);
+    step_on_device(b); /* first: the host steps beside it */
+    z3d_builder_step_on_host(b);
 }
 
 /* The stage of the last unit has the result, and the others get it. */
@@ -592,28 +448,9 @@ static void give_result(struct builder *b) {
     i->buffer[own ? Z3D_SLOT_INPUT : Z3D_SLOT_OUTPUT] = output;
 }
 
-/* A group's first sum persists; a second one, of another chunk, lives within the step. */
-static void place_sums(struct builder *b) {
-    z3d_program *p = b->program;
-    for (int g = 0; g < p->model->num_groups; g++) {
-        b->sum[2 * g].kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
-        if (p->layout->group[g].second_chunk < 0 || p->mode != Z3D_MODE_TRAIN) continue;
-        bool all = b->group[g].decided.reduce_kept; /* else reduced shards are added up */
-        const z3d_group_layout *layout = &p->layout->group[g];
-        int64_t bytes =
-            (all ? layout->padded : layout->shard) * (int64_t)z3d_dtype_size(p->config.grad_dtype);
-        int second = z3d_builder_buffer(b, Z3D_CATEGORY_GRADIENTS, bytes, "second gradients",
-                                        p->model->group[g].name, -1);
-        if (second < 0) return;
-        p->buffer[second].rows = all ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
-        b->sum[2 * g + 1].kept = second;
-    }
-}
-
-/* What another stage waits for goes first. */
 static void end_task(struct builder *b, int task) {
     z3d_builder_send(b, task);
-    wait_reductions(b);
+    z3d_builder_wait_reductions(b);
 }
 
 static void build(struct builder *b) {
@@ -622,7 +459,7 @@ static void build(struct builder *b) {
     for (int g = 0; g < p->model->num_groups; g++)
         if (!b->group[g].decided.gather_each_use && !b->group[g].decided.gather_at_start)
             b->group[g].parameters = z3d_program_group_buffer(p, g, Z3D_PART_PARAMETERS);
-    place_sums(b);
+    z3d_builder_place_sums(b);
     z3d_builder_emit(b, Z3D_OP_STEP_BEGIN, Z3D_PHASE_WHOLE, NULL);
     gather_at_start(b);
     for (int step = 0; step < b->num_work && b->status == Z3D_OK; step++) {
@@ -695,7 +532,7 @@ static z3d_status find_writers(struct builder *b) {
 static z3d_status check_offload(const z3d_program_config *c) {
     const z3d_offload_plan *offload = &c->offload;
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(c, kept);
+    z3d_states_decide(c, true, kept);
     if (offload->parameters == Z3D_SPACE_DEVICE) return Z3D_OK;
     if (kept[Z3D_PART_PARAMETERS].rows == Z3D_ROWS_ALL)
         return Z3D_ERROR(Z3D_ERR_CONFIG,

@@ -17,9 +17,12 @@ struct decisions {
                             the tensor group */
 };
 
-/* How far offloaded parameters have come: under way from the disk to host memory; under way to the
- * device; there. */
+/* How far offloaded parameters or gradients have come: under way from the disk to host memory;
+ * under way to the device; there. */
 enum leg { LEG_NONE, LEG_STAGED, LEG_FETCHED, LEG_THERE };
+
+/* A group's gradients on their way back to where they are kept, likewise. */
+enum way_out { OUT_NONE, OUT_TO_HOST, OUT_TO_DISK };
 
 struct group_state {
     int parameters;                  /* buffer to read parameters from, -1: not gathered */
@@ -28,6 +31,11 @@ struct group_state {
     bool shared;                     /* all rows of its gradients are there */
     enum leg leg;
     int staged, fetched, fetching; /* in host memory; on the device; ticket of the leg */
+    struct {
+        enum leg leg;
+        enum way_out out;
+        int staged, fetched, ticket;
+    } sum; /* gradients that are kept elsewhere than on the device */
     struct decisions decided;
 };
 
@@ -36,8 +44,8 @@ struct piece {
     int group;
     z3d_rows rows;
     int64_t first, count;
-    int gradients, states, parameters; /* buffers in host memory */
-    int storing_gradients, fetching, storing_parameters, storing_states; /* tickets */
+    int gradients, states, parameters;                                  /* buffers in host memory */
+    int moving_gradients, fetching, storing_parameters, storing_states; /* tickets */
 };
 
 /* One of a group's sums of gradients (z3d_layout_use). */
@@ -129,6 +137,24 @@ z3d_instruction *z3d_builder_emit(struct builder *b, z3d_opcode opcode, z3d_phas
 z3d_instruction *z3d_builder_emit_group(struct builder *b, z3d_opcode opcode, z3d_phase phase,
                                         int *ticket, int group);
 
+/* builder.c: an entry per bucket of group g. `from`: the kept shard that a gather copies its own
+ * row from, or -1. ticket: the first one's. */
+void z3d_builder_emit_buckets(struct builder *b, z3d_opcode opcode, z3d_phase phase, int *ticket,
+                              int g, int micro, int buffer, int from);
+
+/* gradients.c: buffers for the sums; where this micro-batch's backward of the unit writes group g's
+ * gradients, and that it does; after it. At the end of a task: what was started has ended. After
+ * the last one: every group's own row is complete. Before a step that wants all rows: they are
+ * there. */
+void z3d_builder_place_sums(struct builder *b);
+int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g);
+void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
+                                const int gradients[Z3D_MAX_UNIT_GROUPS]);
+void z3d_builder_reduce_after(struct builder *b, struct work w);
+void z3d_builder_wait_reductions(struct builder *b);
+void z3d_builder_complete_gradients(struct builder *b);
+void z3d_builder_share_wait(struct builder *b, int g);
+
 /* work.c: the order of work, and what of it there is. */
 z3d_status z3d_builder_order(struct builder *b);
 /* Whether work number `step` is the first, the last of its task. */
@@ -158,13 +184,18 @@ void z3d_builder_finish_sends(struct builder *b);
 int z3d_builder_exchange(struct builder *b, int group);
 
 /* offload.c: whether group g's parameters are kept elsewhere than on the device; brings them as far
- * as `until` (THERE: group[g].fetched has them in its own row). Whether the host steps; all of its
- * step. builder.c: waits until group g's gradients are whole where all rows are wanted. */
+ * as `until` (THERE: group[g].fetched has them in its own row). Whether its gradients are kept
+ * elsewhere: brings the sum so far, and gives the buffer once it is THERE; sends the sum out, from
+ * sum[2 g].kept; what is on its way out goes on, or comes to its end. Whether the host steps; all
+ * of its step. */
 bool z3d_builder_fetches(const struct builder *b, int g);
 void z3d_builder_fetch(struct builder *b, int g, enum leg until);
-bool z3d_builder_steps_on_host(const struct builder *b);
+bool z3d_builder_gradients_leave(const struct builder *b, int g);
+int z3d_builder_fetch_sum(struct builder *b, int g, enum leg until);
+void z3d_builder_store_sum(struct builder *b, int g);
+void z3d_builder_go_on_storing(struct builder *b);
+bool z3d_builder_steps_on_host(const struct builder *b, int g);
 void z3d_builder_step_on_host(struct builder *b);
-void z3d_builder_share_wait(struct builder *b, int g);
 
 /* activation_checkpointing/checkpoints.c: after forward of a unit that keeps its input; before
  * another piece of work; before its recompute; ahead of that, as far as it may overlap. */

@@ -104,14 +104,115 @@ void z3d_builder_fetch(struct builder *b, int g, enum leg until) {
     group->leg = LEG_NONE;
 }
 
+/* ---- gradients: they leave the device as soon as they are reduced ---- */
+
+bool z3d_builder_gradients_leave(const struct builder *b, int g) {
+    return space_of(b, g, Z3D_PART_GRADIENTS) != Z3D_SPACE_DEVICE;
+}
+
+static bool gradients_on_disk(const struct builder *b, int g) {
+    return space_of(b, g, Z3D_PART_GRADIENTS) == Z3D_SPACE_DISK;
+}
+
+static void move_sum(struct builder *b, z3d_opcode opcode, z3d_phase phase, int g, int from,
+                     int to) {
+    const struct piece row = own_row(b, g);
+    copy(b, opcode, phase, &b->group[g].sum.ticket, &row, from, to);
+}
+
+/* Where a group's gradients are in host memory on their way, or for good. */
+static int stage_sum(struct builder *b, int g) {
+    const struct piece row = own_row(b, g);
+    if (!gradients_on_disk(b, g))
+        return z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    return host_buffer(b, Z3D_CATEGORY_GRADIENTS, "staged gradients", &row, 1,
+                       b->program->config.grad_dtype, true);
+}
+
+/* One leg further out. */
+static void store_on(struct builder *b, int g) {
+    struct group_state *group = &b->group[g];
+    const int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    const int device = b->sum[2 * g].kept;
+    const bool staged = group->sum.out == OUT_TO_HOST && gradients_on_disk(b, g);
+    if (group->sum.out == OUT_TO_HOST)
+        move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_WAIT, g, device, group->sum.staged);
+    else
+        move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_WAIT, g, group->sum.staged, kept);
+    if (staged) move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, g, group->sum.staged, kept);
+    group->sum.out = staged ? OUT_TO_DISK : OUT_NONE;
+}
+
+static void finish_storing(struct builder *b, int g) {
+    while (b->group[g].sum.out != OUT_NONE && b->status == Z3D_OK) store_on(b, g);
+}
+
+void z3d_builder_go_on_storing(struct builder *b) {
+    for (int g = b->program->layout->num_groups - 1; g >= 0; g--)
+        if (b->group[g].sum.out != OUT_NONE) store_on(b, g);
+}
+
+void z3d_builder_store_sum(struct builder *b, int g) {
+    struct group_state *group = &b->group[g];
+    group->sum.staged = stage_sum(b, g);
+    group->sum.out = OUT_TO_HOST;
+    move_sum(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, g, b->sum[2 * g].kept, group->sum.staged);
+    if (!b->program->config.overlap) finish_storing(b, g);
+}
+
+static void start_sum(struct builder *b, int g) {
+    struct group_state *group = &b->group[g];
+    finish_storing(b, g);
+    group->sum.staged = stage_sum(b, g);
+    if (gradients_on_disk(b, g))
+        move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_START, g,
+                 z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS), group->sum.staged);
+    group->sum.leg = LEG_STAGED;
+}
+
+static void sum_to_device(struct builder *b, int g) {
+    z3d_program *p = b->program;
+    struct group_state *group = &b->group[g];
+    if (gradients_on_disk(b, g))
+        move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_WAIT, g,
+                 z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS), group->sum.staged);
+    group->sum.fetched = z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY,
+                                            p->layout->group[g].shard *
+                                                (int64_t)z3d_dtype_size(p->config.grad_dtype),
+                                            "gradients", p->model->group[g].name, -1);
+    if (group->sum.fetched >= 0) p->buffer[group->sum.fetched].rows = Z3D_ROWS_OWN;
+    move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_START, g, group->sum.staged, group->sum.fetched);
+    group->sum.leg = LEG_FETCHED;
+}
+
+int z3d_builder_fetch_sum(struct builder *b, int g, enum leg until) {
+    struct group_state *group = &b->group[g];
+    if (group->sum.leg < LEG_STAGED) start_sum(b, g);
+    if (group->sum.leg < LEG_FETCHED && until >= LEG_FETCHED) sum_to_device(b, g);
+    if (until < LEG_THERE) return -1;
+    move_sum(b, Z3D_OP_FETCH_GRADS, Z3D_PHASE_WAIT, g, group->sum.staged, group->sum.fetched);
+    group->sum.leg = LEG_NONE;
+    return group->sum.fetched;
+}
+
 /* ---- the optimizer, on the host ---- */
 
-bool z3d_builder_steps_on_host(const struct builder *b) {
-    return b->program->config.offload.optimizer != Z3D_SPACE_DEVICE;
+bool z3d_builder_steps_on_host(const struct builder *b, int g) {
+    return space_of(b, g, Z3D_PART_OPTIMIZER) != Z3D_SPACE_DEVICE;
 }
 
 static int kept(const struct builder *b, const struct piece *piece, z3d_group_part part) {
     return z3d_program_group_buffer(b->program, piece->group, part);
+}
+
+/* A piece's gradients come to the host, unless they are kept there. */
+static void move_gradients(struct builder *b, struct piece *piece, z3d_phase phase) {
+    static const z3d_opcode opcode[] = {
+        [Z3D_SPACE_DEVICE] = Z3D_OP_STORE_GRADS, [Z3D_SPACE_DISK] = Z3D_OP_FETCH_GRADS};
+    const z3d_space space = space_of(b, piece->group, Z3D_PART_GRADIENTS);
+    if (space != Z3D_SPACE_HOST)
+        copy(b, opcode[space], phase, &piece->moving_gradients, piece,
+             kept(b, piece, Z3D_PART_GRADIENTS), piece->gradients);
 }
 
 /* What the host reads sets out. */
@@ -120,12 +221,14 @@ static void begin(struct builder *b, struct piece *piece) {
     const int g = piece->group;
     const unsigned kinds = b->program->layout->group[g].kept[Z3D_PART_OPTIMIZER].kinds;
     z3d_builder_share_wait(b, g);
-    piece->gradients = host_buffer(b, Z3D_CATEGORY_GRADIENTS, "gradients on the host", piece, 1,
-                                   c->grad_dtype, false);
-    copy(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_START, &piece->storing_gradients, piece,
-         kept(b, piece, Z3D_PART_GRADIENTS), piece->gradients);
+    finish_storing(b, g);
+    piece->gradients = kept(b, piece, Z3D_PART_GRADIENTS);
+    if (space_of(b, g, Z3D_PART_GRADIENTS) != Z3D_SPACE_HOST)
+        piece->gradients = host_buffer(b, Z3D_CATEGORY_GRADIENTS, "gradients on the host", piece, 1,
+                                       c->grad_dtype, gradients_on_disk(b, g));
+    move_gradients(b, piece, Z3D_PHASE_START);
     piece->states = kept(b, piece, Z3D_PART_OPTIMIZER);
-    if (c->offload.optimizer != Z3D_SPACE_DISK) return;
+    if (space_of(b, g, Z3D_PART_OPTIMIZER) != Z3D_SPACE_DISK) return;
     piece->states = host_buffer(b, Z3D_CATEGORY_OPTIMIZER, "optimizer on the host", piece,
                                 z3d_count_kinds(kinds), Z3D_F32, true);
     copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_START, &piece->fetching, piece,
@@ -135,8 +238,7 @@ static void begin(struct builder *b, struct piece *piece) {
 static void step(struct builder *b, struct piece *piece) {
     const z3d_program_config *c = &b->program->config;
     const bool disk = c->offload.optimizer == Z3D_SPACE_DISK;
-    copy(b, Z3D_OP_STORE_GRADS, Z3D_PHASE_WAIT, &piece->storing_gradients, piece,
-         kept(b, piece, Z3D_PART_GRADIENTS), piece->gradients);
+    move_gradients(b, piece, Z3D_PHASE_WAIT);
     if (disk)
         copy(b, Z3D_OP_FETCH_STATES, Z3D_PHASE_WAIT, &piece->fetching, piece,
              kept(b, piece, Z3D_PART_OPTIMIZER), piece->states);
@@ -173,6 +275,10 @@ static int64_t columns_of(const struct builder *b, int g) {
     return z3d_round_up(columns, Z3D_OFFLOAD_ALIGN);
 }
 
+static bool is_stepped_here(const struct builder *b, int g) {
+    return b->program->layout->group[g].held && z3d_builder_steps_on_host(b, g);
+}
+
 enum { ENTRIES = 9 }; /* of a piece, at most */
 
 /* All pieces, in the order in which gradients are complete. */
@@ -181,7 +287,7 @@ static z3d_status list_pieces(struct builder *b, struct piece **out, int *count)
     int64_t total = 0;
     *count = 0;
     for (int g = 0; g < layout->num_groups; g++)
-        if (layout->group[g].held)
+        if (is_stepped_here(b, g))
             total += (layout->group[g].shard + columns_of(b, g) - 1) / columns_of(b, g);
     if (total > (MAX_ENTRIES - b->program->num_instructions) / ENTRIES)
         return Z3D_ERROR(Z3D_ERR_CONFIG,
@@ -192,7 +298,7 @@ static z3d_status list_pieces(struct builder *b, struct piece **out, int *count)
                          (long long)total);
     Z3D_TRY(z3d_new((size_t)total, sizeof **out, "pieces of the optimizer step", out));
     for (int g = layout->num_groups - 1; g >= 0; g--)
-        for (int64_t first = 0; layout->group[g].held && first < layout->group[g].shard;
+        for (int64_t first = 0; is_stepped_here(b, g) && first < layout->group[g].shard;
              first += columns_of(b, g)) {
             const int64_t left = layout->group[g].shard - first, columns = columns_of(b, g);
             (*out)[(*count)++] =

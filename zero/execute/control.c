@@ -59,8 +59,25 @@ static z3d_status write_field(z3d_executor *executor, const z3d_host_step *host,
                  : Z3D_OK;
 }
 
+static bool gradients_leave(const z3d_layout *layout, int group) {
+    return layout->group[group].kept[Z3D_PART_GRADIENTS].space != Z3D_SPACE_DEVICE;
+}
+
+/* Squares are added up from here on, before step_control, if any group's gradients leave the
+ * device.
+ */
+static bool adds_squares_early(const z3d_program *p) {
+    for (int g = 0; g < p->layout->num_groups && p->mode == Z3D_MODE_TRAIN; g++)
+        if (gradients_leave(p->layout, g)) return true;
+    return false;
+}
+
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host) {
     z3d_step_state *state = z3d_executor_state(executor);
+    if (adds_squares_early(executor->program))
+        Z3D_TRY(Z3D_LAUNCH(executor->device, fill,
+                           .x = device_control(executor) + Z3D_CONTROL_SQUARES,
+                           .count = executor->program->layout->num_groups, .dtype = Z3D_F64));
     for (int m = 0; m < host->micro_count; m++)
         for (int f = 0; f < executor->program->model->num_fields; f++)
             Z3D_TRY(write_field(executor, host, m, f));
@@ -71,23 +88,35 @@ z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host)
 
 /* ---- the sums ---- */
 
-/* Adds every group's squares to the control vector; a parameter that all tensor ranks hold, or two
- * pipeline stages, is counted by the first of them only. */
-static z3d_status sum_gradient_squares(z3d_executor *executor) {
+/* Adds a group's squares to the control vector, from the buffer with its own row; a parameter that
+ * all tensor ranks hold, or two pipeline stages, is counted by the first of them only. */
+static z3d_status sum_group_squares(z3d_executor *executor, int g, int buffer) {
     const z3d_program *p = executor->program;
     const z3d_layout *layout = p->layout;
     double *squares = device_control(executor) + Z3D_CONTROL_SQUARES;
-    for (int g = 0; g < layout->num_groups; g++) {
-        for (int r = 0; r < layout->group[g].num_ranges && layout->group[g].counts; r++) {
-            z3d_range range;
-            if (!z3d_layout_shard_range(layout, g, r, &range)) continue;
-            if (range.replicated && layout->tensor_index != 0) continue;
-            Z3D_TRY(Z3D_LAUNCH(
-                executor->device, sum_squares,
-                .x = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, range.first),
-                .count = range.count, .dtype = p->config.grad_dtype, .out = &squares[g]));
-        }
+    for (int r = 0; r < layout->group[g].num_ranges && layout->group[g].counts; r++) {
+        z3d_range range;
+        if (!z3d_layout_shard_range(layout, g, r, &range)) continue;
+        if (range.replicated && layout->tensor_index != 0) continue;
+        Z3D_TRY(Z3D_LAUNCH(
+            executor->device, sum_squares,
+            .x = executor->arena[Z3D_SPACE_DEVICE] +
+                 z3d_executor_place(executor, g, buffer, 0, 1, range.first, p->config.grad_dtype),
+            .count = range.count, .dtype = p->config.grad_dtype, .out = &squares[g]));
     }
+    return Z3D_OK;
+}
+
+z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i) {
+    return sum_group_squares(executor, i->group, i->buffer[z3d_opcode_info_of(i->opcode)->from]);
+}
+
+static z3d_status sum_gradient_squares(z3d_executor *executor) {
+    const z3d_program *p = executor->program;
+    for (int g = 0; g < p->layout->num_groups; g++)
+        if (!gradients_leave(p->layout, g))
+            Z3D_TRY(
+                sum_group_squares(executor, g, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS)));
     return Z3D_OK;
 }
 
@@ -98,8 +127,9 @@ static z3d_status sum_over_world(z3d_executor *executor) {
     /* Loss and targets are equal on all tensor ranks of the stage that has the last unit. */
     bool counts =
         p->layout->tensor_index == 0 && z3d_layout_has_unit(p->layout, p->model->num_units - 1);
-    Z3D_TRY(Z3D_LAUNCH(executor->device, control_begin, .state = z3d_executor_state(executor),
-                       .control = control, .count = count, .counts = counts));
+    Z3D_TRY(Z3D_LAUNCH(
+        executor->device, control_begin, .state = z3d_executor_state(executor), .control = control,
+        .count = adds_squares_early(p) ? Z3D_CONTROL_SQUARES : count, .counts = counts));
     if (p->mode == Z3D_MODE_TRAIN) Z3D_TRY(sum_gradient_squares(executor));
     z3d_collective call = {.kind = Z3D_COLLECTIVE_ALL_REDUCE,
                            .op = Z3D_SUM,

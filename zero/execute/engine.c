@@ -230,7 +230,8 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
                                  z3d_step_result *out) {
     const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
     double begin = z3d_now(), exposed = exposed_seconds(engine);
-    double transfer = transfer_seconds(engine);
+    double transfer = transfer_seconds(engine), disk = executor->disk_wait_seconds;
+    double host_step_seconds = executor->host_step_seconds;
     engine->step++;
     z3d_engine_parameters_changed(engine);
     z3d_host_step host = host_step(engine, input, engine->config.program.accumulation);
@@ -255,6 +256,8 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .exposed_transfer_seconds = timed || !engine->config.program.offload_activations
                                         ? transfer_seconds(engine) - transfer
                                         : NAN,
+        .exposed_disk_seconds = executor->disk_wait_seconds - disk,
+        .host_step_seconds = executor->host_step_seconds - host_step_seconds,
     };
     return Z3D_OK;
 }

@@ -237,11 +237,12 @@ static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const bool disk = executor->disk && is_disk_copy(p, i);
     const int tensors = i->group >= 0 ? z3d_instruction_matrix(p, i).tensors : 1;
     z3d_status status = Z3D_OK;
+    double *waited = disk ? &executor->disk_wait_seconds : &executor->transfer_wait_seconds;
     double begin = z3d_now();
     for (int tensor = 0; tensor < tensors && status == Z3D_OK; tensor++)
         status = disk ? z3d_disk_wait(executor->disk, id + tensor)
                       : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
-    executor->transfer_wait_seconds += z3d_now() - begin;
+    *waited += z3d_now() - begin;
     return status;
 }
 
@@ -458,6 +459,13 @@ static z3d_status give_result(z3d_executor *executor, const z3d_instruction *i,
     return z3d_executor_read_floats(executor, result, p->config.dtype, call.count, host->output);
 }
 
+static z3d_status host_step(z3d_executor *executor, const z3d_instruction *i) {
+    double begin = z3d_now();
+    z3d_status status = z3d_executor_optimize(executor, i);
+    executor->host_step_seconds += z3d_now() - begin;
+    return status;
+}
+
 /* ---- the loop ---- */
 
 static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step *host) {
@@ -482,9 +490,12 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
         return z3d_moves_apart(i) ? move_own(executor, index, false) : Z3D_OK;
     case Z3D_CLASS_SUM:
         return move_own(executor, index, false);
+    case Z3D_CLASS_NORM:
+        return z3d_executor_square(executor, i);
     case Z3D_CLASS_OPTIMIZER:
-    case Z3D_CLASS_HOST_OPTIMIZER:
         return z3d_executor_optimize(executor, i);
+    case Z3D_CLASS_HOST_OPTIMIZER:
+        return host_step(executor, i);
     default: /* only ever started and waited for */
         break;
     }

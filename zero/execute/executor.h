@@ -47,13 +47,15 @@ typedef struct z3d_executor {
     z3d_status (*enter)(void *context, const z3d_program *program, int index); /* NULL: none */
     void *enter_context;
 
-    int64_t cache_first;          /* of z3d_host_step */
-    int64_t step;                 /* of the run that is under way: for places */
-    int position;                 /* the instruction that runs */
-    z3d_ticket *ticket;           /* by instruction's ticket: what was started */
-    int64_t *live;                /* by buffer: bytes counted in the ledger */
-    double *sums;                 /* host's copy of the control vector */
-    double transfer_wait_seconds; /* since creation: exposed time of transfers */
+    int64_t cache_first; /* of z3d_host_step */
+    int64_t step;        /* of the run that is under way: for places */
+    int position;        /* the instruction that runs */
+    z3d_ticket *ticket;  /* by instruction's ticket: what was started */
+    int64_t *live;       /* by buffer: bytes counted in the ledger */
+    double *sums;        /* host's copy of the control vector */
+    /* Since creation: waits for copies between device and host memory, for the disk; the time of
+     * the host's steps. */
+    double transfer_wait_seconds, disk_wait_seconds, host_step_seconds;
     z3d_ledger measured[Z3D_SPACE_COUNT];
     int next_child;        /* of the unit that runs */
     float last_loss_scale; /* of the last step's gradients */
@@ -86,6 +88,8 @@ int64_t z3d_executor_mailbox_bytes(const z3d_program *program);
 void z3d_executor_give(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_begin(z3d_executor *executor, const z3d_host_step *host);
 z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *host);
+/* Adds the squares of a group's gradients to the control vector. */
+z3d_status z3d_executor_square(z3d_executor *executor, const z3d_instruction *i);
 z3d_status z3d_executor_fetch(z3d_executor *executor);
 z3d_status z3d_executor_end(z3d_executor *executor, z3d_host_step *host);
 /* The control vector as it is now, into `sums`. */

@@ -7,9 +7,9 @@ bool z3d_executor_find(const z3d_executor *executor, int group, z3d_tensor_kind 
     *part = Z3D_PART_OPTIMIZER;
     *tensor = z3d_kept_index(layout, group, Z3D_PART_OPTIMIZER, kind);
     if (*tensor >= 0) return true;
-    *part = Z3D_PART_PARAMETERS;
+    *part = kind == Z3D_TENSOR_GRADIENT ? Z3D_PART_GRADIENTS : Z3D_PART_PARAMETERS;
     *tensor = 0;
-    return kind == Z3D_TENSOR_PARAMETER;
+    return kind == Z3D_TENSOR_PARAMETER || kind == Z3D_TENSOR_GRADIENT;
 }
 
 static z3d_kernel_kind kernel_of(z3d_optimizer optimizer) {

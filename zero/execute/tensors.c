@@ -199,12 +199,11 @@ static z3d_status check_tensor(const z3d_engine *engine, z3d_tensor_kind kind, i
     return Z3D_OK;
 }
 
+/* Without the loss scale that is in it. */
 static z3d_status read_gradient(z3d_engine *engine, int g, const struct piece *piece, float *out) {
-    const z3d_executor *executor = &engine->executor[Z3D_MODE_TRAIN];
-    z3d_dtype dtype = engine->config.program.grad_dtype;
-    const void *from = z3d_executor_kept_address(executor, g, Z3D_PART_GRADIENTS, piece->flat);
-    Z3D_TRY(z3d_executor_read_floats(executor, from, dtype, piece->count, out));
-    for (int64_t k = 0; k < piece->count; k++) out[k] /= executor->last_loss_scale;
+    const float scale = engine->executor[Z3D_MODE_TRAIN].last_loss_scale;
+    Z3D_TRY(z3d_read_values(engine, Z3D_TENSOR_GRADIENT, g, piece->flat, out, piece->count));
+    for (int64_t k = 0; k < piece->count; k++) out[k] /= scale;
     return Z3D_OK;
 }
 

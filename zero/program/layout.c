@@ -236,6 +236,24 @@ bool z3d_layout_begins_chunk(const z3d_layout *layout, int unit) {
     return layout->first_unit[layout->chunk_of_unit[unit]] == unit;
 }
 
+/* Elements of the groups so far, and those of them that are offloaded. */
+struct spread {
+    double all, offloaded;
+};
+
+/* Whole groups that come as near to the share as they can, spread evenly over what this stage
+ * holds. */
+static bool is_offloaded(const z3d_group_layout *group, const z3d_program_config *config,
+                         struct spread *spread) {
+    const double elements = group->held ? (double)group->padded : 0;
+    spread->all += elements;
+    const double share = config->inference ? 1 : 1 - config->offload.resident;
+    const double missing = share * spread->all - spread->offloaded;
+    const bool offloaded = missing >= elements / 2;
+    if (offloaded) spread->offloaded += elements;
+    return offloaded;
+}
+
 z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
                              const z3d_program_config *config, z3d_layout **out) {
     *out = NULL;
@@ -249,6 +267,7 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     layout->stages = z3d_mesh_size(mesh, Z3D_AXES_PIPELINE);
     layout->stage = z3d_mesh_index(mesh, Z3D_AXES_PIPELINE, mesh->rank);
     static const z3d_pipeline_config none;
+    struct spread spread = {0, 0};
     Z3D_TRY_GOTO(status, place_units(model, config ? &config->pipeline : &none, layout), fail);
     Z3D_TRY_GOTO(status,
                  z3d_new((size_t)model->num_groups, sizeof *layout->group, "layout's groups",
@@ -258,7 +277,12 @@ z3d_status z3d_layout_create(const z3d_model *model, const z3d_mesh *mesh,
     for (int g = 0; g < model->num_groups; g++) {
         Z3D_TRY_GOTO(status, lay_out_group(model, g, mesh, &layout->group[g]), fail);
         find_holders(layout, &layout->group[g]);
-        if (config) z3d_states_decide(config, layout->group[g].kept);
+        if (config)
+            z3d_states_decide(config, is_offloaded(&layout->group[g], config, &spread),
+                              layout->group[g].kept);
+        /* Two sums of gradients are added on the device. */
+        if (z3d_adds_two_sums(&layout->group[g]))
+            layout->group[g].kept[Z3D_PART_GRADIENTS].space = Z3D_SPACE_DEVICE;
         if (layout->group[g].held &&
             !z3d_add_i64(layout->padded_total, layout->group[g].padded, &layout->padded_total)) {
             status = Z3D_ERROR(Z3D_ERR_CONFIG, "the model has more than 2^63 elements");

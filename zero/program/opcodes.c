@@ -185,6 +185,7 @@ static z3d_rows rows_of(const z3d_program *p, const z3d_instruction *in, int slo
     case Z3D_CLASS_ALL_GATHER:
         return slot == (int)info->to ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
     case Z3D_CLASS_SUM:
+    case Z3D_CLASS_NORM:
     case Z3D_CLASS_ALL_REDUCE:
         return Z3D_ROWS_OWN;
     case Z3D_CLASS_COPY:

@@ -53,14 +53,18 @@
     X(ADD_GRADS, add_grads, SUM, GROUP, NONE, GRADIENTS, GRADIENTS, SHARD, TRAIN)                  \
     /* all-reduce of the kept own shard's part that is partial gradients */                        \
     X(SUM_REPLICATED, sum_replicated, ALL_REDUCE, GROUP, REPLICA, GRADIENTS, COUNT, SHARD, TRAIN)  \
+    /* the own row's squares go into the control vector: of gradients that leave the device */     \
+    X(SQUARE_GRADS, square_grads, NORM, GROUP, NONE, GRADIENTS, SHARD, COUNT, TRAIN)               \
     /* norm, overflow, loss, stop: one small collective */                                         \
     X(STEP_CONTROL, step_control, EXCHANGE, STEP, WORLD, NONE, COUNT, COUNT, TRAIN)                \
     /* stage 0: all-gather of reduced gradients, one bucket */                                     \
     X(GATHER_GRADS, gather_grads, ALL_GATHER, GROUP, SHARD, GRADIENTS, COUNT, SHARD, TRAIN)        \
     X(OPTIMIZER_STEP, optimizer_step, OPTIMIZER, GROUP, NONE, NONE, COUNT, COUNT, TRAIN)           \
-    /* offload: gradients come to the host, and states from the disk; the host steps a piece; its  \
-       parameters and states go to where they are kept */                                          \
+    /* offload: gradients go to where they are kept, and come to where they are added to or read;  \
+       states come from the disk; the host steps a piece; its parameters and states go to where    \
+       they are kept */                                                                            \
     X(STORE_GRADS, store_grads, COPY, GROUP, NONE, GRADIENTS, SHARD, OUTPUT, TRAIN)                \
+    X(FETCH_GRADS, fetch_grads, COPY, GROUP, NONE, GRADIENTS, INPUT, SHARD, TRAIN)                 \
     X(FETCH_STATES, fetch_states, COPY, GROUP, NONE, STATES, INPUT, OPTIMIZER, TRAIN)              \
     X(HOST_STEP, host_step, HOST_OPTIMIZER, GROUP, NONE, NONE, COUNT, COUNT, TRAIN)                \
     X(STORE_PARAMS, store_params, COPY, GROUP, NONE, PARAMETERS, INPUT, PARAMETERS, TRAIN)         \
@@ -89,6 +93,7 @@ typedef enum z3d_opcode_class {
     Z3D_CLASS_COPY, /* `to` holds what `from` held: between memory spaces, beside compute, or
                        within one */
     Z3D_CLASS_SUM,  /* the own row of `from` is added to that of `to` */
+    Z3D_CLASS_NORM, /* squares of the own row of `from` are added up for step_control */
     Z3D_CLASS_OPTIMIZER,
     Z3D_CLASS_HOST_OPTIMIZER, /* columns of it, in host memory; parameters are only written */
     Z3D_CLASS_ALL_GATHER,     /* these are always started and waited for */

@@ -11,7 +11,9 @@ static bool keeps_all_gradients(const z3d_program_config *config) {
     return config->stage < 2;
 }
 
-void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_COUNT]) {
+void z3d_states_decide(const z3d_program_config *config, bool offloaded,
+                       z3d_kept kept[Z3D_PART_COUNT]) {
+    const z3d_space optimizer = offloaded ? config->offload.optimizer : Z3D_SPACE_DEVICE;
     const bool all[Z3D_PART_COUNT] = {
         [Z3D_PART_PARAMETERS] = config->stage < 3,
         [Z3D_PART_GRADIENTS] = keeps_all_gradients(config),
@@ -19,15 +21,17 @@ void z3d_states_decide(const z3d_program_config *config, z3d_kept kept[Z3D_PART_
     };
     for (int part = 0; part < Z3D_PART_COUNT; part++)
         kept[part] = (z3d_kept){.rows = all[part] ? Z3D_ROWS_ALL : Z3D_ROWS_OWN};
-    kept[Z3D_PART_PARAMETERS].space = config->offload.parameters;
-    kept[Z3D_PART_OPTIMIZER].space = config->offload.optimizer;
+    if (offloaded) kept[Z3D_PART_PARAMETERS].space = config->offload.parameters;
+    kept[Z3D_PART_OPTIMIZER].space = optimizer;
+    /* All rows are added to by backward, which the device does. */
+    if (!all[Z3D_PART_GRADIENTS]) kept[Z3D_PART_GRADIENTS].space = optimizer;
     unsigned state = z3d_optimizer_kinds(config->optimizer), master = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_PARAMETERS].dtype = config->dtype;
     kept[Z3D_PART_PARAMETERS].kinds = Z3D_KIND(PARAMETER);
     kept[Z3D_PART_GRADIENTS].dtype = config->grad_dtype;
     kept[Z3D_PART_GRADIENTS].kinds = Z3D_KIND(GRADIENT);
     kept[Z3D_PART_OPTIMIZER].dtype = Z3D_F32;
-    bool own_master = config->dtype == Z3D_F32 && config->offload.optimizer == Z3D_SPACE_DEVICE;
+    bool own_master = config->dtype == Z3D_F32 && optimizer == Z3D_SPACE_DEVICE;
     kept[Z3D_PART_OPTIMIZER].kinds = own_master ? state & ~master : state;
     if (!config->inference) return;
     /* Only parameters, and each rank has read those that it keeps: nobody gathers what others step.
@@ -76,6 +80,17 @@ int64_t z3d_kept_bytes(const z3d_layout *layout, int group, z3d_group_part part)
 int z3d_kept_index(const z3d_layout *layout, int group, z3d_group_part part, z3d_tensor_kind kind) {
     unsigned kinds = kept_of(layout, group, part)->kinds, own = 1U << kind;
     return kinds & own ? z3d_count_kinds(kinds & (own - 1)) : -1;
+}
+
+double z3d_offloaded_share(const z3d_layout *layout) {
+    double offloaded = 0, all = 0;
+    for (int g = 0; g < layout->num_groups; g++) {
+        const double elements = layout->group[g].held ? (double)layout->group[g].padded : 0;
+        all += elements;
+        if (kept_of(layout, g, Z3D_PART_OPTIMIZER)->space != Z3D_SPACE_DEVICE)
+            offloaded += elements;
+    }
+    return all > 0 ? offloaded / all : 0;
 }
 
 bool z3d_keeps_whole_gradients(const z3d_layout *layout) {

@@ -31,6 +31,7 @@ z3d_status z3d_flow_create(const z3d_program *program, z3d_flow *out) {
     Z3D_TRY(z3d_new(2 * groups, sizeof *out->total, "verifier", &out->total));
     Z3D_TRY(z3d_new(units * Z3D_MAX_UNIT_GROUPS, sizeof *out->place, "verifier", &out->place));
     Z3D_TRY(z3d_new((size_t)program->num_tickets, sizeof *out->started, "verifier", &out->started));
+    Z3D_TRY(z3d_new(groups, sizeof *out->squared, "verifier", &out->squared));
     for (int t = 0; t < program->num_tickets; t++) out->started[t] = -1;
     Z3D_TRY(z3d_new(buffers, sizeof *out->cells, "verifier", &out->cells));
     for (size_t b = 0; b < buffers; b++) {
@@ -50,6 +51,7 @@ void z3d_flow_release(z3d_flow *flow) {
     }
     free(flow->cells);
     free(flow->started);
+    free(flow->squared);
     free(flow->total);
     free(flow->place);
 }

@@ -525,15 +525,37 @@ static z3d_status end_step(z3d_flow *flow) {
     return Z3D_OK;
 }
 
-/* It reads the loss and, in training, every group's own row of the kept gradients (norm, overflow).
- */
+static bool gradients_leave(const z3d_flow *flow, int group) {
+    return flow->program->layout->group[group].kept[Z3D_PART_GRADIENTS].space != Z3D_SPACE_DEVICE;
+}
+
+/* The squares of gradients that leave the device are added up once, before they are exchanged. */
+static z3d_status norm(z3d_flow *flow) {
+    const int group = entry(flow)->group;
+    z3d_buffer_operand gradient;
+    if (flow->ended) return z3d_flow_fail(flow, "it must come before step_control");
+    if (!gradients_leave(flow, group))
+        return z3d_flow_fail(flow, "step_control adds these squares up");
+    if (flow->squared[group]) return z3d_flow_fail(flow, "it would add the squares up again");
+    Z3D_TRY(moved_operand(flow, (int)info(flow)->from, &gradient));
+    Z3D_TRY(z3d_flow_read(flow, gradient, final_gradient(flow, group)));
+    flow->squared[group] = true;
+    return Z3D_OK;
+}
+
+/* It reads the loss and, in training, every group's own row of the kept gradients (norm, overflow),
+ * unless its squares were added up before. */
 static z3d_status exchange(z3d_flow *flow) {
     const z3d_program *p = flow->program;
     Z3D_TRY(end_step(flow));
-    for (int g = 0; g < p->model->num_groups && trains(flow); g++)
-        if (p->layout->group[g].held)
-            Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
-                                    Z3D_ROWS_OWN, final_gradient(flow, g)));
+    for (int g = 0; g < p->model->num_groups && trains(flow); g++) {
+        if (!p->layout->group[g].held || flow->squared[g]) continue;
+        if (gradients_leave(flow, g))
+            return z3d_flow_fail(flow, "nothing added up the squares of %s's gradients",
+                                 p->model->group[g].name);
+        Z3D_TRY(z3d_flow_expect(flow, z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS),
+                                Z3D_ROWS_OWN, final_gradient(flow, g)));
+    }
     return Z3D_OK;
 }
 
@@ -676,6 +698,8 @@ static z3d_status perform(z3d_flow *flow) {
     case Z3D_CLASS_BACKWARD_INPUT:
     case Z3D_CLASS_BACKWARD_WEIGHT:
         return backward(flow);
+    case Z3D_CLASS_NORM:
+        return norm(flow);
     case Z3D_CLASS_OPTIMIZER:
         return optimizer(flow);
     case Z3D_CLASS_HOST_OPTIMIZER:

@@ -61,6 +61,7 @@ typedef struct z3d_flow {
     int *started;      /* by ticket: the entry that was started and not yet waited for, -1: none */
     int *total;        /* by group and use: contributions of one micro-batch to its gradient */
     int *place;        /* by unit and slot: which contribution */
+    bool *squared;     /* by group: its squares were added up before step_control */
     int losses;        /* micro-batches whose loss was added */
     bool begun, ended; /* ended: norm, loss or output have left the rank */
 } z3d_flow;

@@ -102,11 +102,6 @@ static void check_optimizer(config_checker *k) {
         config_refuse_idle(k, &group, 1, &on_device);
         config_refuse_idle(k, &count, 1, &off);
         config_refuse_idle(k, &ratio, 1, &off);
-    } else if (ratio.differs && config_sound(k, block.device, ratio.path, NULL)) {
-        config_complain(k, ratio.path,
-                        "%g: to offload a part of the states is not supported yet; leave it out "
-                        "or write 1",
-                        c->zero_optimization_offload_optimizer_ratio);
     }
 }
 

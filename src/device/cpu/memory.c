@@ -10,23 +10,11 @@
 #include <emmintrin.h>
 #endif
 
+#include "src/base/host_memory.h"
 #include "src/base/strings.h"
-#include "src/device/device.h"
 
 #define PAGE ((int64_t)4096)
 #define HUGE_PAGE ((int64_t)2 << 20)
-
-/* What the kernel thinks can still be used without swapping. */
-int64_t z3d_host_available(void) {
-    FILE *file = fopen("/proc/meminfo", "r");
-    if (!file) return INT64_MAX;
-    char line[256];
-    long long kilobytes = -1;
-    while (kilobytes < 0 && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %lld", &kilobytes) != 1) kilobytes = -1;
-    fclose(file);
-    return kilobytes < 0 ? INT64_MAX : kilobytes * 1024;
-}
 
 static z3d_status too_much(int64_t bytes, const char *why) {
     char wanted[32];
@@ -52,10 +40,12 @@ z3d_status z3d_cpu_memory_map(int64_t bytes, int threads, void **out) {
     *out = NULL;
     if (bytes < 0 || !mapped_size(bytes, &size)) return too_much(bytes, "no such size");
     /* Untouched memory is only promised: without this the run would be killed while touching it. */
-    int64_t available = z3d_host_available();
-    char text[32], why[64];
-    snprintf(why, sizeof why, "%s are available", z3d_format_bytes(available, text, sizeof text));
-    if (size > available) return too_much(bytes, why);
+    z3d_host_memory there;
+    char text[32], why[256];
+    z3d_host_memory_find(&there);
+    snprintf(why, sizeof why, "%s are available%s",
+             z3d_format_bytes(there.bytes, text, sizeof text), there.from);
+    if (size > there.bytes) return too_much(bytes, why);
     int64_t spare = size >= HUGE_PAGE ? HUGE_PAGE : 0;
     char *mapped = mmap(NULL, (size_t)(size + spare), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

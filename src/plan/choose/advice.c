@@ -6,10 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/disk.h"
+
 /* ---- what a configuration takes ---- */
 
+/* A disk keeps digests in host memory. */
 static int64_t host_bytes(const z3d_need *need) {
-    return need->arena[Z3D_SPACE_HOST] + need->snapshot;
+    const z3d_disk_config disk = {.bytes = need->arena[Z3D_SPACE_DISK]};
+    return need->arena[Z3D_SPACE_HOST] + need->snapshot +
+           (disk.bytes > 0 ? z3d_disk_memory(&disk) : 0);
 }
 
 static z3d_status need_of_rank(const z3d_config *config, const z3d_program_config *program,
@@ -197,13 +202,14 @@ static void say_shortage(const advisor *a, const z3d_need *need, z3d_string *out
     bool device = a->room->shared || need->arena[Z3D_SPACE_DEVICE] > a->room->device;
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
         if (need->peak[category] > need->peak[most]) most = category;
-    z3d_string_append(out, "does not fit: rank %d needs %s, but has %s: %s too little %s memory\n",
-                      need->rank,
-                      z3d_format_bytes(device ? z3d_need_total(need, a->room) : host_bytes(need),
-                                       takes, sizeof takes),
-                      z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room),
-                      z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
-                      device ? "device" : "host");
+    const char *from = a->room->from && (a->room->shared || !device) ? a->room->from : "";
+    z3d_string_append(
+        out, "does not fit: rank %d needs %s, but has %s%s: %s too little %s memory\n", need->rank,
+        z3d_format_bytes(device ? z3d_need_total(need, a->room) : host_bytes(need), takes,
+                         sizeof takes),
+        z3d_format_bytes(device ? a->room->device : a->room->host, room, sizeof room), from,
+        z3d_format_bytes(z3d_need_missing(need, a->room), missing, sizeof missing),
+        device ? "device" : "host");
     z3d_string_append(out, "  the largest part is %s: %s\n", z3d_category_name((z3d_category)most),
                       z3d_format_bytes(need->peak[most], largest, sizeof largest));
 }

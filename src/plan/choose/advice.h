@@ -23,6 +23,8 @@ typedef struct z3d_room {
     int64_t device, host; /* bytes that may be taken */
     bool shared; /* host space is device memory too (the cpu device): `host` is ignored, and
                     everything must fit into `device` */
+    const char
+        *from; /* what makes the host's part so small, as z3d_host_memory has it; NULL: none */
 } z3d_room;
 
 /* Bytes of device memory. */

@@ -167,7 +167,7 @@ bool z3d_way_shards(int stage, z3d_group_part part) {
     const z3d_program_config config = {
         .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
     z3d_kept kept[Z3D_PART_COUNT];
-    z3d_states_decide(&config, kept);
+    z3d_states_decide(&config, true, kept);
     return kept[part].rows == Z3D_ROWS_OWN;
 }
 

@@ -152,17 +152,23 @@ static void tell_speed(telling *t) {
     tell(t, "speed");
 }
 
+/* Of what does not happen in most runs, nothing is told there. */
 static void tell_exposed(telling *t) {
-    double counted;
-    double seconds = sum(t->history, Z3D_COLUMN_SECONDS, NULL, &counted);
-    double comm = sum(t->history, Z3D_COLUMN_COMM, NULL, &counted);
-    if (counted > 0 && seconds > 0)
-        z3d_string_append(&t->text, "communication %.2f %% of the steps' time",
-                          100 * comm / seconds);
-    double transfer = sum(t->history, Z3D_COLUMN_TRANSFER, NULL, &counted);
-    if (transfer > 0 && seconds > 0)
-        z3d_string_append(&t->text, "%shost transfers %.2f %%", t->text.length ? ", " : "",
-                          100 * transfer / seconds);
+    static const struct {
+        const char *name;
+        z3d_column column;
+    } lanes[] = {{"communication", Z3D_COLUMN_COMM},
+                 {"host transfers", Z3D_COLUMN_TRANSFER},
+                 {"disk", Z3D_COLUMN_DISK},
+                 {"host step", Z3D_COLUMN_HOST_STEP}};
+    double counted, seconds = sum(t->history, Z3D_COLUMN_SECONDS, NULL, &counted);
+    for (size_t l = 0; l < sizeof lanes / sizeof *lanes; l++) {
+        double exposed = sum(t->history, lanes[l].column, NULL, &counted);
+        if (counted > 0 && seconds > 0 && (l == 0 || exposed > 0))
+            z3d_string_append(&t->text, "%s%s %.2f %%", t->text.length ? ", " : "", lanes[l].name,
+                              100 * exposed / seconds);
+    }
+    if (t->text.length) z3d_string_append(&t->text, " of the steps' time");
     tell(t, "exposed");
 }
 

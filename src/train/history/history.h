@@ -20,6 +20,8 @@
     X(MFU, "mfu")                                                                                  \
     X(COMM, "exposed_comm_seconds")                                                                \
     X(TRANSFER, "exposed_transfer_seconds")                                                        \
+    X(DISK, "exposed_disk_seconds")                                                                \
+    X(HOST_STEP, "host_step_seconds")                                                              \
     X(LOSS_SCALE, "loss_scale")                                                                    \
     X(SKIPPED, "skipped") /* 0 or 1 */                                                             \
     X(VALIDATION, "validation_loss")

@@ -23,6 +23,10 @@ static const struct drawn {
      true, false, true},
     {"exposed host transfers", "% of the step's time", Z3D_COLUMN_TRANSFER, Z3D_COLUMN_SECONDS, 100,
      true, false, true},
+    {"exposed disk", "% of the step's time", Z3D_COLUMN_DISK, Z3D_COLUMN_SECONDS, 100, true, false,
+     true},
+    {"host step", "% of the step's time", Z3D_COLUMN_HOST_STEP, Z3D_COLUMN_SECONDS, 100, true,
+     false, true},
     {"gradient norm", "logarithmic", Z3D_COLUMN_GRAD_NORM, Z3D_COLUMN_STEP, 1, false, true, false},
     {"loss scale", "logarithmic", Z3D_COLUMN_LOSS_SCALE, Z3D_COLUMN_STEP, 1, false, true, true},
 };

@@ -70,8 +70,12 @@ static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     const z3d_offload_plan *offload =
         &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config.offload;
     const char *disk = z3d_engine_disk(facts->engine);
+    char share[64] = "";
     if (offload->optimizer == Z3D_SPACE_DEVICE && offload->parameters == Z3D_SPACE_DEVICE) return;
-    z3d_console_say(console, "offload     optimizer states %s, parameters %s%s%s",
+    if (offload->resident > 0)
+        snprintf(share, sizeof share, "%.0f %% of the parameter groups' elements: ",
+                 100 * z3d_offloaded_share(z3d_engine_layout(facts->engine)));
+    z3d_console_say(console, "offload     %soptimizer states %s, parameters %s%s%s", share,
                     where[offload->optimizer], where[offload->parameters], disk ? "; disk: " : "",
                     disk ? disk : "");
 }
@@ -328,6 +332,8 @@ static void say_exposed(z3d_console *console, const z3d_run_end *end) {
     z3d_string text = {0};
     append_share(&text, end, "communication", end->comm_seconds);
     if (end->offloaded) append_share(&text, end, "host transfers", end->transfer_seconds);
+    if (end->disk_seconds > 0) append_share(&text, end, "disk", end->disk_seconds);
+    if (end->host_step_seconds > 0) append_share(&text, end, "host step", end->host_step_seconds);
     z3d_console_say(console, "exposed  %s%s", text.length ? text.text : "not timed",
                     text.length ? " of the steps' time" : "");
     z3d_string_free(&text);

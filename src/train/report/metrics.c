@@ -177,6 +177,10 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     append_measured(out, "hfu", record->hfu);
     append_measured(out, "exposed_comm_seconds", record->exposed_comm_seconds);
     append_measured(out, "exposed_transfer_seconds", record->exposed_transfer_seconds);
+    if (record->offloaded) {
+        append_measured(out, "exposed_disk_seconds", record->exposed_disk_seconds);
+        append_measured(out, "host_step_seconds", record->host_step_seconds);
+    }
     z3d_string_append(out, ",\"comm_bytes\":%lld", (long long)record->comm_bytes);
     append_float(out, "loss_scale", record->loss_scale);
     z3d_string_append(out, ",\"skipped\":%s", record->skipped ? "true" : "false");

@@ -51,6 +51,9 @@ typedef struct z3d_step_record {
                                     what is replayed (z3d_plan_hardware_flops) */
     double exposed_comm_seconds; /* compute waited for collectives */
     double exposed_transfer_seconds;    /* and for copies from and to host memory */
+    bool offloaded;                     /* optimizer states; else without the next two: */
+    double exposed_disk_seconds;        /* compute waited for the disk */
+    double host_step_seconds;           /* the host stepped, and nothing else computed */
     int64_t comm_bytes;                 /* this rank's, over all groups */
     int64_t memory[Z3D_CATEGORY_COUNT]; /* measured peaks of this rank, bytes */
     int64_t host_memory;                /* of its arena in host memory; 0: none, left out */

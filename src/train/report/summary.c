@@ -104,14 +104,21 @@ static void append_communication(z3d_string *out, z3d_group *const *group) {
     }
 }
 
+static void append_share(z3d_string *out, const z3d_run_end *end, const char *what, const char *how,
+                         double seconds) {
+    char text[32];
+    z3d_string_append(out, "%s: %s%s, %.2f %% of the steps' time\n", what,
+                      z3d_format_seconds(seconds, text, sizeof text), how,
+                      100 * seconds / fmax(end->step_seconds, 1e-9));
+}
+
+/* By the timeline's lanes. */
 static void append_transfers(z3d_string *out, const z3d_run_end *end) {
-    char seconds[32];
-    if (!end->offloaded || !isfinite(end->transfer_seconds)) return;
-    z3d_string_append(out,
-                      "host transfers: %s exposed, %.2f %% of the steps' time (activation "
-                      "checkpoints in host memory)\n",
-                      z3d_format_seconds(end->transfer_seconds, seconds, sizeof seconds),
-                      100 * end->transfer_seconds / fmax(end->step_seconds, 1e-9));
+    if (!end->offloaded) return;
+    if (isfinite(end->transfer_seconds))
+        append_share(out, end, "host transfers", " exposed", end->transfer_seconds);
+    if (end->disk_seconds > 0) append_share(out, end, "disk", " exposed", end->disk_seconds);
+    if (end->host_step_seconds > 0) append_share(out, end, "host step", "", end->host_step_seconds);
 }
 
 void z3d_summary_tables(const z3d_run_end *end, bool all, z3d_string *out) {
@@ -179,6 +186,8 @@ void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
     append_number(out, "step_seconds", end->step_seconds);
     append_number(out, "exposed_comm_seconds", end->comm_seconds);
     append_number(out, "exposed_transfer_seconds", end->transfer_seconds);
+    append_number(out, "exposed_disk_seconds", end->disk_seconds);
+    append_number(out, "host_step_seconds", end->host_step_seconds);
     append_json_memory(out, end->memory);
     if (end->resident) append_json_resident(out, end->resident);
     z3d_string_append(out, ",\n\"communication\":");

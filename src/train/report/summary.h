@@ -31,9 +31,10 @@ typedef struct z3d_run_end {
     int64_t arena_bytes;           /* rank 0's, of all memory spaces */
     const z3d_resident *resident;  /* rank 0's; NULL: unknown */
     z3d_group *const *group;       /* by set of axes */
-    bool offloaded;                /* activation checkpoints lie in host memory: */
-    /* Of all steps; of them waits for communication and for copies, NAN where nobody timed them. */
-    double step_seconds, comm_seconds, transfer_seconds;
+    bool offloaded;                /* something is not in device memory: */
+    /* Of all steps; of them waits for communication and for copies, NAN where nobody timed them;
+     * for the disk; what the host's steps took. */
+    double step_seconds, comm_seconds, transfer_seconds, disk_seconds, host_step_seconds;
     const char *checkpoint_dir; /* NULL: none are saved */
     const char *command;        /* that started the run, NULL: unknown */
     const char *program;        /* as it is called */

@@ -1,0 +1,188 @@
+/* Gradients: reduced as soon as a group's backward is done, summed, shared; what is kept of them.
+ */
+#include "zero/build/builder.h"
+
+/* ---- where they are written ---- */
+
+/* A group's first sum persists; a second one, of another chunk, lives within the step. */
+void z3d_builder_place_sums(struct builder *b) {
+    z3d_program *p = b->program;
+    for (int g = 0; g < p->model->num_groups; g++) {
+        b->sum[2 * g].kept = z3d_program_group_buffer(p, g, Z3D_PART_GRADIENTS);
+        if (p->layout->group[g].second_chunk < 0 || p->mode != Z3D_MODE_TRAIN) continue;
+        bool all = b->group[g].decided.reduce_kept; /* else reduced shards are added up */
+        const z3d_group_layout *layout = &p->layout->group[g];
+        int64_t bytes =
+            (all ? layout->padded : layout->shard) * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+        int second = z3d_builder_buffer(b, Z3D_CATEGORY_GRADIENTS, bytes, "second gradients",
+                                        p->model->group[g].name, -1);
+        if (second < 0) return;
+        p->buffer[second].rows = all ? Z3D_ROWS_ALL : Z3D_ROWS_OWN;
+        b->sum[2 * g + 1].kept = second;
+    }
+}
+
+/* Where this micro-batch's backward of the unit writes group g's gradients. */
+int z3d_builder_gradient_buffer(struct builder *b, struct work w, int g) {
+    z3d_program *p = b->program;
+    struct sum_state *sum = &b->sum[2 * g + z3d_layout_use(p->layout, w.unit, g)];
+    if (sum->gradients >= 0) return sum->gradients;
+    int64_t bytes = p->layout->group[g].padded * (int64_t)z3d_dtype_size(p->config.grad_dtype);
+    sum->gradients = b->group[g].decided.reduce_kept
+                         ? sum->kept
+                         : z3d_builder_buffer(b, Z3D_CATEGORY_TEMPORARY, bytes, "full gradients",
+                                              p->model->group[g].name, w.micro);
+    sum->written = false;
+    if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
+        z3d_builder_fetch_sum(b, g, LEG_STAGED); /* on its way during this backward */
+    return sum->gradients;
+}
+
+void z3d_builder_give_gradients(struct builder *b, struct work w, z3d_instruction *i,
+                                const int gradients[Z3D_MAX_UNIT_GROUPS]) {
+    const z3d_unit *unit = &b->program->model->unit[w.unit];
+    for (int s = 0; s < unit->num_groups; s++) {
+        if (gradients[s] < 0) continue;
+        int use = z3d_layout_use(b->program->layout, w.unit, unit->group[s]);
+        struct sum_state *sum = &b->sum[2 * unit->group[s] + use];
+        i->buffer[Z3D_SLOT_GRADIENTS + s] = gradients[s];
+        if (sum->written) i->accumulate |= 1u << s;
+        sum->written = true;
+    }
+}
+
+/* ---- reductions, sums ---- */
+
+/* After the last reduction: once a step, on 1/N of the elements, and on the same ones in every
+ * stage. */
+static void emit_sum(struct builder *b, z3d_phase phase, int g) {
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_SUM_REPLICATED, phase, &b->group[g].summing, g);
+    i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+}
+
+/* The own row of group g's gradients is complete. */
+static void share_gradients(struct builder *b, int g) {
+    int kept = z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS);
+    if (z3d_builder_gradients_leave(b, g)) {
+        z3d_instruction *i =
+            z3d_builder_emit_group(b, Z3D_OP_SQUARE_GRADS, Z3D_PHASE_WHOLE, NULL, g);
+        i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+        z3d_builder_store_sum(b, g);
+    }
+    if (b->group[g].decided.gather_gradients)
+        z3d_builder_emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_START, &b->group[g].sharing, g,
+                                 -1, kept, -1);
+}
+
+static void wait_sums(struct builder *b) {
+    for (int i = 0; i < b->summing.count; i++) {
+        emit_sum(b, Z3D_PHASE_WAIT, b->summing.of[i]);
+        share_gradients(b, b->summing.of[i]);
+    }
+    b->summing.count = 0;
+}
+
+static void add_started(struct started *started, int which, int micro) {
+    int at = 0;
+    started->micro = micro;
+    while (at < started->count && started->of[at] > which) at++;
+    if (at < started->count && started->of[at] == which) return;
+    for (int i = started->count++; i > at; i--) started->of[i] = started->of[i - 1];
+    started->of[at] = which;
+}
+
+/* A micro-batch's own gradients are over: its reduced shard goes to the kept ones. Where these
+ * leave the device, the first shard is the sum, and later ones are added to what comes back. */
+static void keep_shard(struct builder *b, int which, int micro) {
+    struct sum_state *sum = &b->sum[which];
+    bool leaves = z3d_builder_gradients_leave(b, which / 2);
+    if (leaves)
+        sum->kept = micro > 0 ? z3d_builder_fetch_sum(b, which / 2, LEG_THERE) : sum->gradients;
+    if (leaves && micro == 0) {
+        sum->gradients = -1;
+        return;
+    }
+    z3d_instruction *i =
+        z3d_builder_emit_group(b, Z3D_OP_KEEP_SHARD, Z3D_PHASE_WHOLE, NULL, which / 2);
+    i->micro = micro;
+    i->buffer[Z3D_SLOT_GRADIENTS] = sum->gradients;
+    i->buffer[Z3D_SLOT_SHARD] = sum->kept;
+    i->accumulate = micro > 0;
+    sum->gradients = -1;
+}
+
+void z3d_builder_wait_reductions(struct builder *b) {
+    z3d_program *p = b->program;
+    int micro = b->reducing.micro;
+    z3d_builder_go_on_storing(b);
+    wait_sums(b);
+    for (int n = 0; n < b->reducing.count; n++) {
+        int which = b->reducing.of[n], g = which / 2;
+        z3d_builder_emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_WAIT, &b->sum[which].reducing, g,
+                                 micro, b->sum[which].gradients, -1);
+        bool last = micro == p->config.accumulation - 1;
+        if (!b->group[g].decided.reduce_kept) keep_shard(b, which, micro);
+        if (!last && z3d_builder_gradients_leave(b, g)) z3d_builder_store_sum(b, g);
+        if (!last || z3d_adds_two_sums(&p->layout->group[g])) continue;
+        if (b->group[g].decided.sum_replicated) {
+            emit_sum(b, Z3D_PHASE_START, g);
+            add_started(&b->summing, g, micro);
+        } else {
+            share_gradients(b, g);
+        }
+    }
+    b->reducing.count = 0;
+    if (!p->config.overlap) wait_sums(b);
+}
+
+void z3d_builder_reduce_after(struct builder *b, struct work w) {
+    const z3d_program *p = b->program;
+    const z3d_unit *unit = &p->model->unit[w.unit];
+    z3d_builder_wait_reductions(b);
+    for (int s = 0; s < unit->num_groups; s++) {
+        int g = unit->group[s];
+        int which = 2 * g + z3d_layout_use(p->layout, w.unit, g);
+        struct sum_state *sum = &b->sum[which];
+        if (sum->last_writer != w.unit) continue;
+        if (b->group[g].decided.reduce_kept && w.micro < p->config.accumulation - 1) continue;
+        z3d_builder_emit_buckets(b, Z3D_OP_REDUCE_GRADS, Z3D_PHASE_START, &sum->reducing, g,
+                                 w.micro, sum->gradients, -1);
+        if (w.micro > 0 && p->config.overlap && z3d_builder_gradients_leave(b, g))
+            z3d_builder_fetch_sum(b, g, LEG_FETCHED);
+        add_started(&b->reducing, which, w.micro);
+    }
+    if (!p->config.overlap) z3d_builder_wait_reductions(b);
+}
+
+/* `other`: the buffer with the second sum. */
+static void add_second_sum(struct builder *b, int g, int other) {
+    z3d_instruction *i = z3d_builder_emit_group(b, Z3D_OP_ADD_GRADS, Z3D_PHASE_WHOLE, NULL, g);
+    i->buffer[Z3D_SLOT_GRADIENTS] = other;
+    i->buffer[Z3D_SLOT_SHARD] = b->sum[2 * g].kept;
+    i->accumulate = true;
+}
+
+/* The sums of groups that two chunks use become one. */
+void z3d_builder_complete_gradients(struct builder *b) {
+    const z3d_program *p = b->program;
+    wait_sums(b);
+    for (int g = 0; g < p->model->num_groups; g++) {
+        const z3d_group_layout *group = &p->layout->group[g];
+        if (!z3d_adds_two_sums(group)) continue;
+        int other = group->twin >= 0 ? z3d_builder_exchange(b, g) : b->sum[2 * g + 1].kept;
+        add_second_sum(b, g, other);
+        if (b->group[g].decided.sum_replicated) {
+            emit_sum(b, Z3D_PHASE_START, g);
+            emit_sum(b, Z3D_PHASE_WAIT, g);
+        }
+        share_gradients(b, g);
+    }
+}
+
+void z3d_builder_share_wait(struct builder *b, int g) {
+    if (!b->group[g].decided.gather_gradients || b->group[g].shared) return;
+    z3d_builder_emit_buckets(b, Z3D_OP_GATHER_GRADS, Z3D_PHASE_WAIT, &b->group[g].sharing, g, -1,
+                             z3d_program_group_buffer(b->program, g, Z3D_PART_GRADIENTS), -1);
+    b->group[g].shared = true;
+}
