@@ -23,6 +23,8 @@ typedef struct cli_command {
     const char *help;                  /* what `zero3d NAME --help` prints: at most a screen */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
     bool computes;                     /* with all threads for a while */
+    const char *words;                 /* what may follow its name, for completion; NULL: a path */
+    bool configured;                   /* its second argument and those after it are key=value */
 } cli_command;
 
 extern const cli_command cli_train, cli_plan, cli_reproduce, cli_data, cli_checkpoint, cli_generate,

@@ -63,5 +63,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_report = {"report", "say and draw what runs did: losses, speed, memory", help,
-                                run, false};
+const cli_command cli_report = {
+    "report", "say and draw what runs did: losses, speed, memory", help, run, false, NULL, false};
