@@ -168,7 +168,12 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         device.gemm[types[i]] = z3d_trainer_gemm_method(trainer->config, types[i]);
-    return z3d_device_create(&device, &trainer->device);
+    Z3D_TRY(z3d_device_create(&device, &trainer->device));
+    bool offloads = config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE ||
+                    config->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NONE;
+    if (!cuda || !offloads) return Z3D_OK;
+    const z3d_device_config host = {.backend = "cpu", .threads = threads};
+    return z3d_device_create(&host, &trainer->host_device);
 }
 
 static z3d_status allocate_batches(z3d_trainer *trainer) {
@@ -203,6 +208,7 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
         .model = trainer->model,
         .mesh = trainer->mesh,
         .device = trainer->device,
+        .host = trainer->host_device,
         .world = trainer->world,
         .program = trainer->program,
         .optimizer = {.beta1 = (float)config->optimizer_params_betas.value[0],
@@ -260,9 +266,11 @@ static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *o
     return status;
 }
 
-/* On this rank. */
+/* The folder, on this rank: where several keys name one, they name the same. */
 static z3d_status name_disk(const z3d_config *config, bool inference, z3d_string *out) {
     const char *key = NULL;
+    if (config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME && !inference)
+        key = "activation_checkpointing.nvme_path";
     if (config->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME)
         key = "zero_optimization.offload_param.nvme_path";
     if (config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME && !inference)
@@ -544,6 +552,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_plan_program_config_release(&trainer->program);
     z3d_model_destroy(trainer->model);
     z3d_groups_destroy(trainer->group);
+    z3d_device_destroy(trainer->host_device);
     z3d_device_destroy(trainer->device);
     z3d_dataset_close(trainer->train);
     z3d_dataset_close(trainer->validation);

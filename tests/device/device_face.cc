@@ -209,8 +209,8 @@ TEST(Record, RunsOutOfAddressesWithAnError) {
     z3d_device *device = nullptr;
     ASSERT_EQ(z3d_device_create(&config, &device), Z3D_OK);
     void *block = nullptr;
-    EXPECT_EQ(z3d_device_alloc(device, Z3D_SPACE_DEVICE, INT64_MAX, &block), Z3D_OK);
-    EXPECT_EQ(z3d_device_alloc(device, Z3D_SPACE_DEVICE, INT64_MAX, &block), Z3D_ERR_MEMORY);
+    EXPECT_EQ(z3d_device_alloc(device, Z3D_SPACE_DEVICE, INT64_MAX / 4, &block), Z3D_OK);
+    EXPECT_EQ(z3d_device_alloc(device, Z3D_SPACE_DEVICE, INT64_MAX / 2, &block), Z3D_ERR_MEMORY);
     EXPECT_EQ(block, nullptr);
     z3d_device_destroy(device);
 }

@@ -2,6 +2,7 @@
 // place, and prices behave as the machine's numbers say.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 extern "C" {
@@ -288,10 +289,35 @@ TEST(Hardware, RanksShareCores) {
 TEST(Hardware, CopiesShareTheirLink) {
     z3d_hardware hardware;
     ASSERT_EQ(read(complete, &hardware), Z3D_OK);
-    EXPECT_NEAR(z3d_hardware_copy(&hardware, 1000000000), 0.1, 1e-12);
+    z3d_event copy{};
+    copy.to = Z3D_SPACE_HOST;
+    copy.bytes = 1000000000;
+    EXPECT_NEAR(z3d_hardware_copy(&hardware, &copy, 2), 0.1, 1e-12);
     hardware.host_sharing = 2;
     hardware.host_efficiency = 0.5;
-    EXPECT_NEAR(z3d_hardware_copy(&hardware, 1000000000), 0.4, 1e-12);
+    EXPECT_NEAR(z3d_hardware_copy(&hardware, &copy, 64), 0.4, 1e-12);
+    EXPECT_NEAR(z3d_hardware_copy(&hardware, &copy, 2), 0.4, 1e-12);
+    EXPECT_NEAR(z3d_hardware_copy(&hardware, &copy, 1), 0.2, 1e-12); // alone on its link
+}
+
+// The disk and the host's cores are the node's: its ranks share them.
+TEST(Hardware, RanksShareDiskAndHost) {
+    z3d_hardware hardware;
+    ASSERT_EQ(read(complete, &hardware), Z3D_OK);
+    hardware.devices = 8;
+    hardware.nvme_read = 20;
+    hardware.nvme_write = 10;
+    hardware.host_optimizer = 100;
+    z3d_event read_disk{}, write_disk{}, step{};
+    read_disk.bytes = write_disk.bytes = step.bytes = 1000000000;
+    read_disk.from = write_disk.to = Z3D_SPACE_DISK;
+    read_disk.to = write_disk.from = step.to = Z3D_SPACE_HOST;
+    for (int ranks : {1, 2, 8, 64}) {
+        const double node = std::min(ranks, 8);
+        EXPECT_NEAR(z3d_hardware_copy(&hardware, &read_disk, ranks), node / 20, 1e-12);
+        EXPECT_NEAR(z3d_hardware_copy(&hardware, &write_disk, ranks), node / 10, 1e-12);
+        EXPECT_NEAR(z3d_hardware_host_kernel(&hardware, &step, ranks), node / 100, 1e-12);
+    }
 }
 
 } // namespace

@@ -36,6 +36,8 @@ void expect_refused(const char *folder, const std::string &word) {
         << z3d_error_message();
     EXPECT_EQ(hardware.disk_write, 0);
     EXPECT_EQ(hardware.disk_read, 0);
+    EXPECT_EQ(hardware.nvme_write, 0);
+    EXPECT_EQ(hardware.nvme_read, 0);
 }
 
 TEST(MeasureDisk, Rates) {
@@ -48,12 +50,14 @@ TEST(MeasureDisk, Rates) {
         << z3d_error_message();
     EXPECT_GT(hardware.disk_write, 0);
     EXPECT_GT(hardware.disk_read, 0);
-    double mine[] = {hardware.disk_write, hardware.disk_read}, theirs[4];
+    EXPECT_GT(hardware.nvme_write, 0);
+    EXPECT_GT(hardware.nvme_read, 0);
+    const int count = 5;
+    double mine[] = {hardware.disk_write, hardware.disk_read, hardware.nvme_write,
+                     hardware.nvme_read, hardware.nvme_duplex},
+           theirs[2 * count];
     ASSERT_EQ(z3d_world_gather_all(world, mine, theirs, sizeof mine), Z3D_OK);
-    for (int r = 0; r < z3d_world_size(world); r++) {
-        EXPECT_EQ(theirs[2 * r], mine[0]); // the node's, on every rank
-        EXPECT_EQ(theirs[2 * r + 1], mine[1]);
-    }
+    for (int i = 0; i < 2 * count; i++) EXPECT_EQ(theirs[i], mine[i % count]); // the node's
 }
 
 TEST(MeasureDisk, WhatCannotBeMeasured) {

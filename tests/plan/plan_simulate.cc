@@ -70,7 +70,7 @@ std::string with_pipeline(std::string text, const std::string &keys, int micros)
 
 // Every second of a step is in exactly one line.
 void expect_complete(const z3d_step_time &t) {
-    double sum = t.compute + t.transfer + t.allocator + t.bubble;
+    double sum = t.compute + t.transfer + t.disk + t.host + t.allocator + t.bubble;
     for (double exposed : t.exposed) sum += exposed;
     EXPECT_NEAR(sum, t.seconds, 1e-9 * t.seconds);
 }
@@ -178,6 +178,140 @@ TEST(Simulate, CopiesBesideKernels) {
     EXPECT_LT(beside.time.transfer, blocking);
     EXPECT_GT(beside.memory.host_arena, 0);
     expect_complete(beside.time);
+}
+
+// ---- offload ----
+
+std::string offload(const std::string &optimizer, const std::string &parameters = "none") {
+    std::string text = config(4, 1024, 16, 1, 2, 3);
+    const std::string key = "stage: 3", path = "nvme, nvme_path: /tmp";
+    auto device = [&](const std::string &name) { return name == "nvme" ? path : name; };
+    return text.replace(
+        text.find(key), key.size(),
+        key + ", sub_group_size: 1e6, offload_optimizer: { device: " + device(optimizer) +
+            " }, offload_param: { device: " + device(parameters) + " }");
+}
+
+// The seconds of each lane, the waits for it, and the bytes that its copies move.
+struct Lanes {
+    double beside[Z3D_LANES] = {}, waits[Z3D_LANES] = {}, last[Z3D_LANES] = {};
+    z3d_step_time time{};
+
+    static void take(void *context, const z3d_span *span) {
+        auto *to = static_cast<Lanes *>(context);
+        if (span->kind == Z3D_SPAN_WAIT) to->waits[span->lane] += span->end - span->begin;
+        if (span->kind != Z3D_SPAN_BESIDE) return;
+        EXPECT_GE(span->begin, to->last[span->lane] - 1e-9); // one after the other
+        to->last[span->lane] = span->end;
+        to->beside[span->lane] += span->end - span->begin;
+    }
+    explicit Lanes(Case &of) {
+        EXPECT_EQ(of.status, Z3D_OK) << z3d_error_message();
+        z3d_estimate e{};
+        z3d_spans spans{take, this};
+        EXPECT_EQ(z3d_estimate_make(of.of, &of.hardware, 0, &spans, &e), Z3D_OK)
+            << z3d_error_message();
+        time = e.time;
+        expect_complete(time);
+        EXPECT_NEAR(waits[Z3D_LANE_DISK] + waits[Z3D_LANE_DISK_WRITE], time.disk, 1e-9);
+        EXPECT_NEAR(waits[Z3D_LANE_HOST], time.host, 1e-9);
+        EXPECT_NEAR(waits[Z3D_LANE_COPY], time.transfer, 1e-9);
+    }
+};
+
+// A rank's copies and host kernels, as the tape has them.
+double seconds_of(const Case &of, int lane, double rate) {
+    const z3d_tape *tape = of.of->simulation->stage[0].tape;
+    double bytes = 0;
+    for (int64_t i = 0; i < tape->count; i++) {
+        const z3d_event e = z3d_tape_at(tape, i);
+        if (e.kind == Z3D_EVENT_KERNEL && lane == Z3D_LANE_HOST && e.to == Z3D_SPACE_HOST)
+            bytes += (double)e.bytes;
+        if (e.kind != Z3D_EVENT_COPY_START) continue;
+        if (lane == Z3D_LANE_DISK && e.from == Z3D_SPACE_DISK) bytes += (double)e.bytes;
+        if (lane == Z3D_LANE_DISK_WRITE && e.to == Z3D_SPACE_DISK) bytes += (double)e.bytes;
+    }
+    return bytes / (rate * 1e9);
+}
+
+TEST(Simulate, DiskAndHostHaveLanes) {
+    Case cpu(offload("cpu"), 4), disk(offload("nvme"), 4), all(offload("nvme", "nvme"), 4);
+    Lanes a(cpu), b(disk), c(all);
+    const double p = (double)z3d_engine_layout(cpu.of->simulation->engine)->padded_total / 4;
+    // Four ranks of a node share its cores and disks. AdamW in fp16: 30 bytes an element.
+    EXPECT_NEAR(a.beside[Z3D_LANE_HOST], 4 * 30 * p / (cpu.hardware.host_optimizer * 1e9),
+                0.01 * a.beside[Z3D_LANE_HOST]);
+    EXPECT_EQ(a.time.disk, 0);
+    EXPECT_EQ(a.beside[Z3D_LANE_DISK], 0);
+    for (const auto &[of, lanes] : {std::pair<Case *, Lanes *>{&disk, &b}, {&all, &c}}) {
+        EXPECT_GT(lanes->time.disk, 0);
+        EXPECT_NEAR(lanes->beside[Z3D_LANE_DISK],
+                    seconds_of(*of, Z3D_LANE_DISK, of->hardware.nvme_read / 4), 1e-9);
+        EXPECT_NEAR(lanes->beside[Z3D_LANE_DISK_WRITE],
+                    seconds_of(*of, Z3D_LANE_DISK_WRITE, of->hardware.nvme_write / 4), 1e-9);
+    }
+    // States and gradients: 14 bytes each way. Parameters are read for both passes, but for those
+    // that backward does not read, and written once.
+    EXPECT_NEAR(b.beside[Z3D_LANE_DISK], 4 * 14 * p / (disk.hardware.nvme_read * 1e9), 1e-3);
+    EXPECT_NEAR(c.beside[Z3D_LANE_DISK_WRITE], 4 * 16 * p / (all.hardware.nvme_write * 1e9), 1e-3);
+    EXPECT_GT(c.beside[Z3D_LANE_DISK], b.beside[Z3D_LANE_DISK]);
+}
+
+// Reads, steps and writes of different pieces run beside each other; on a disk that does one thing
+// at a time writes wait for reads.
+TEST(Simulate, PiecesOverlap) {
+    Case of(offload("nvme"), 4);
+    Lanes apart(of);
+    const double read = apart.beside[Z3D_LANE_DISK], write = apart.beside[Z3D_LANE_DISK_WRITE],
+                 step = apart.beside[Z3D_LANE_HOST];
+    const double exposed = apart.time.disk + apart.time.host + apart.time.transfer;
+    EXPECT_LT(exposed, 0.8 * (read + write + step));
+    EXPECT_GE(exposed, 0.99 * std::max(write, read));
+    of.hardware.nvme_duplex = 0;
+    Lanes shared(of);
+    EXPECT_EQ(shared.beside[Z3D_LANE_DISK_WRITE], 0);
+    EXPECT_NEAR(shared.beside[Z3D_LANE_DISK], read + write, 1e-9);
+    EXPECT_GT(shared.time.seconds, apart.time.seconds);
+    of.hardware.host_optimizer /= 100; // then the step hides the disk
+    Lanes slow(of);
+    EXPECT_GT(slow.time.host, 0.9 * slow.beside[Z3D_LANE_HOST]);
+    EXPECT_LT(slow.time.disk, shared.time.disk);
+}
+
+// A cpu machine's device is the host's cores.
+TEST(Simulate, TheHostOfACpuMachineIsItsDevice) {
+    Case of(offload("cpu"), 4);
+    (void)snprintf(of.hardware.kind, sizeof of.hardware.kind, "cpu");
+    of.hardware.host_optimizer = 0;
+    Lanes lanes(of);
+    EXPECT_EQ(lanes.time.host, 0);
+    EXPECT_EQ(lanes.beside[Z3D_LANE_HOST], 0);
+}
+
+TEST(Simulate, UnknownRatesAreRefused) {
+    z3d_estimate e{};
+    Case disk(offload("nvme"), 4), cpu(offload("cpu"), 4);
+    disk.hardware.nvme_write = 0;
+    EXPECT_EQ(z3d_estimate_make(disk.of, &disk.hardware, 0, nullptr, &e), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("node.nvme_write_gb_per_s"), std::string::npos);
+    cpu.hardware.host_optimizer = 0;
+    EXPECT_EQ(z3d_estimate_make(cpu.of, &cpu.hardware, 0, nullptr, &e), Z3D_ERR_CONFIG);
+    EXPECT_NE(std::string(z3d_error_message()).find("node.host_optimizer_gb_per_s"),
+              std::string::npos);
+}
+
+// A rank has its node's host memory and disks for itself where it is alone.
+TEST(Simulate, RanksShareHostMemoryAndDisks) {
+    Case one(offload("nvme"), 1), four(offload("nvme"), 4);
+    const z3d_memory_need a = one.estimate().memory, b = four.estimate().memory;
+    EXPECT_NEAR(a.host_capacity, 4 * b.host_capacity, 1);
+    EXPECT_NEAR(a.disk_capacity, 4 * b.disk_capacity, 1);
+    EXPECT_GT(b.disk_arena, 0);
+    EXPECT_TRUE(b.fits);
+    four.hardware.nvme_gib = 3 * (double)b.disk_arena / 1073741824.0;
+    EXPECT_FALSE(four.estimate().memory.fits);
+    four.hardware.nvme_gib = 0; // not known
+    EXPECT_TRUE(four.estimate().memory.fits);
 }
 
 // As much over the tensor group as partitioned checkpoints, but for the sums of the replicated

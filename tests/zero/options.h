@@ -38,17 +38,20 @@ struct Options {
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto
     bool recompute = true, replay_full = false, overlap = true, verify = true;
     bool selective = false;
-    bool partition = false, offload = false; // P_a, P_a+cpu
+    bool partition = false;                        // P_a
+    z3d_space checkpoint_space = Z3D_SPACE_DEVICE; // of activation checkpoints
     bool sequence_parallel = false;
     int checkpoint_every = 1;
-    int64_t bucket = 4096;
+    int64_t bucket = 4096, prefetch = 0;
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
     bool tied = true; // GPT: the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
+    int64_t tiling = 1;
     int64_t generate_batch = 0, generate_positions = 0;
     z3d_offload_plan tiers{};
+    bool host_device = false; // what is offloaded is stepped by a device of its own
     bool inference = false;
     const char *digest = nullptr;
 
@@ -88,6 +91,7 @@ struct Options {
         llama.attention_bias = llama.qk_norm = llama.tie_word_embeddings = kind == QWEN;
         llama.tensor_size = tensor;
         llama.sequence_parallel = sequence_parallel;
+        llama.tiling = tiling;
         return z3d_llama_create(&llama, out);
     }
 
@@ -108,6 +112,7 @@ struct Options {
         gpt.init_std = 0.08;
         gpt.tensor_size = tensor;
         gpt.sequence_parallel = sequence_parallel;
+        gpt.tiling = tiling;
         Z3D_TRY(z3d_gpt_create(&gpt, out));
         if (!tied) untie(*out);
         return Z3D_OK;
@@ -138,9 +143,10 @@ struct Options {
         c.selective = selective;
         c.checkpoint_every = checkpoint_every;
         c.partition_activations = partition;
-        c.offload_activations = offload;
+        c.checkpoint_space = checkpoint_space;
         c.overlap = overlap;
         c.reduce_bucket = c.gather_bucket = bucket;
+        c.prefetch = prefetch;
         c.generate_batch = generate_batch;
         c.generate_positions = generate_positions;
         c.offload = tiers;
@@ -172,14 +178,15 @@ inline std::string name_of(const Options &o) {
            (o.pipeline == 1 ? ""
                             : " pipeline" + std::to_string(o.pipeline) + " chunks" +
                                   std::to_string(o.chunks) + " " + z3d_schedule_name(o.schedule)) +
+           (o.tiling > 1 ? " tiling" + std::to_string(o.tiling) : "") +
            (o.gather_per_step ? " gathered_once" : "") + " accumulation" +
            std::to_string(o.accumulation) +
            (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +
            (o.recompute ? " recompute" : "") + (o.selective ? " selective" : "") +
            (o.replay_full ? " replay" : "") + (o.partition ? " P_a" : "") +
-           (o.offload ? " cpu" : "") + (o.sequence_parallel ? " sequence" : "") +
-           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
-           std::to_string(o.bucket);
+           (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
+           (o.sequence_parallel ? " sequence" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
+           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
 }
 
 } // namespace harness

@@ -109,6 +109,26 @@ TEST(Offload, PiecesAreBitwiseEqual) {
     }
 }
 
+// More parameters on their way, up to all.
+TEST(Offload, PrefetchIsBitwiseEqual) {
+    for (bool recompute : {true, false}) {
+        Options o;
+        o.stage = 3;
+        o.layers = 4;
+        o.steps = 2;
+        o.accumulation = 2;
+        o.recompute = recompute;
+        const Result without = train(o);
+        for (z3d_space space : {Z3D_SPACE_HOST, Z3D_SPACE_DISK})
+            for (int64_t elements : {30000, 1 << 30}) {
+                o.tiers.optimizer = o.tiers.parameters = space;
+                o.prefetch = elements;
+                SCOPED_TRACE(name_of_tier(o) + " prefetch " + std::to_string(elements));
+                expect_same(without, train(o));
+            }
+    }
+}
+
 TEST(Offload, AccumulationModelsAndOptimizersAreBitwiseEqual) {
     int turn = -1; // all tiers, then some
     for (harness::Kind kind : {harness::GPT, harness::LLAMA})
@@ -136,6 +156,19 @@ TEST(Offload, SharesAreBitwiseEqual) {
                 o.dtype = turn % 2 ? Z3D_BF16 : Z3D_F32;
                 compare(o, turn++);
             }
+}
+
+// As beside a device that does not compute in host memory.
+TEST(Offload, AHostDeviceOfItsOwnIsBitwiseEqual) {
+    for (z3d_dtype dtype : {Z3D_F32, Z3D_F16}) {
+        Options o;
+        o.stage = 3;
+        o.steps = 3;
+        o.dtype = dtype;
+        o.host_device = true;
+        if (dtype == Z3D_F16) o.scaler = {true, 1048576, 1, 1000, 1};
+        compare(o);
+    }
 }
 
 TEST(Offload, ASharesGroupsAreSpread) {

@@ -34,9 +34,14 @@
   X(host_bandwidth, "node.host_gb_per_s", 0.001, 1e5, NAN, "between a device and host memory, one way, one link") \
   X(host_sharing, "node.host_sharing", 1, 64, 1, "devices that share one such link") \
   X(host_efficiency, "node.host_efficiency", 0.01, 1, 1, "share of it that copies reach") \
+  X(host_optimizer, "node.host_optimizer_gb_per_s", 0, 1e5, 0, "what a host's cores, all of them, read and write of host memory when they step the optimizer; 0: not known") \
   X(host_memory_gib, "node.host_memory_gib", 0.01, 1e6, NAN, "GiB of host memory of a node") \
   X(disk_write, "node.disk_write_gb_per_s", 0, 1e5, 0, "what a node's ranks, all at once, bring to the disk of checkpoints; 0: not known") \
   X(disk_read, "node.disk_read_gb_per_s", 0, 1e5, 0, "what they read from it, not from the page cache; 0: not known") \
+  X(nvme_read, "node.nvme_read_gb_per_s", 0, 1e5, 0, "what a node's ranks, all at once, read from local disks that are used as memory (offload to nvme); 0: not known") \
+  X(nvme_write, "node.nvme_write_gb_per_s", 0, 1e5, 0, "what they write to them; 0: not known") \
+  X(nvme_duplex, "node.nvme_duplex", 0, 1, 1, "1: such reads and writes run beside each other, each at its rate; 0: one after the other") \
+  X(nvme_gib, "node.nvme_gib", 0, 1e9, 0, "GiB of those disks; 0: not known") \
   X(overlap, "software.overlap", 0, 1, 1, "speed of a collective or copy while something else runs on the device, against alone") \
   X(network_overlap, "software.network_overlap", -1, 1, -1, "the same for collectives between nodes; -1: as overlap") \
   X(copy_overlap, "software.copy_overlap", 0, 1, 1, "1: copies to and from the host run beside kernels; less: kernels wait for them") \
@@ -76,10 +81,16 @@ double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype);
 /* Seconds of one kernel of a tape: a roofline of products' efficiency by shape and memory traffic,
  * plus the launch. */
 double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel);
+/* Of `ranks` in all, how many a full node has. */
+double z3d_hardware_node_ranks(const z3d_hardware *hardware, int ranks);
 /* How much longer a rank of a cpu machine computes because a node's ranks (of `ranks` in all) want
  * more threads than it has cores; 1: each has its own, and on gpus. */
 double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks);
-/* Seconds of a copy between device and host with all devices of a node copying. */
-double z3d_hardware_copy(const z3d_hardware *hardware, int64_t bytes);
+/* Seconds of a copy between memory spaces, with all ranks of a node (of `ranks` in all) copying. */
+double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks);
+/* Whether a rank's device is cores of its host. */
+bool z3d_hardware_is_cpu(const z3d_hardware *hardware);
+/* Seconds of a kernel that the host's cores run for a gpu, with all ranks of a node stepping. */
+double z3d_hardware_host_kernel(const z3d_hardware *hardware, const z3d_event *kernel, int ranks);
 
 #endif

@@ -1,6 +1,8 @@
 /* The time of kernels and copies on a described machine. */
 #include "src/device/sim/hardware.h"
 
+#include <string.h>
+
 double z3d_hardware_peak(const z3d_hardware *hardware, z3d_dtype dtype) {
     double tera = dtype == Z3D_F16    ? hardware->peak_fp16
                   : dtype == Z3D_BF16 ? hardware->peak_bf16
@@ -78,13 +80,28 @@ double z3d_hardware_kernel(const z3d_hardware *hardware, const z3d_event *kernel
     return seconds + hardware->launch_us * 1e-6;
 }
 
+bool z3d_hardware_is_cpu(const z3d_hardware *hardware) {
+    return strcmp(hardware->kind, "cpu") == 0;
+}
+
+double z3d_hardware_node_ranks(const z3d_hardware *hardware, int ranks) {
+    return ranks < hardware->devices ? ranks : hardware->devices;
+}
+
 double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks) {
-    double devices = ranks < hardware->devices ? ranks : hardware->devices;
-    double wanted = devices * hardware->threads;
+    double wanted = z3d_hardware_node_ranks(hardware, ranks) * hardware->threads;
     return hardware->cores > 0 ? larger(1, wanted / hardware->cores) : 1;
 }
 
-double z3d_hardware_copy(const z3d_hardware *hardware, int64_t bytes) {
-    return (double)bytes * hardware->host_sharing /
-           (hardware->host_bandwidth * 1e9 * hardware->host_efficiency);
+double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks) {
+    double node = z3d_hardware_node_ranks(hardware, ranks), bytes = (double)copy->bytes;
+    if (copy->from == Z3D_SPACE_DISK) return bytes * node / (hardware->nvme_read * 1e9);
+    if (copy->to == Z3D_SPACE_DISK) return bytes * node / (hardware->nvme_write * 1e9);
+    double sharing = node < hardware->host_sharing ? node : hardware->host_sharing;
+    return bytes * sharing / (hardware->host_bandwidth * 1e9 * hardware->host_efficiency);
+}
+
+double z3d_hardware_host_kernel(const z3d_hardware *hardware, const z3d_event *kernel, int ranks) {
+    double node = z3d_hardware_node_ranks(hardware, ranks);
+    return (double)kernel->bytes * node / (hardware->host_optimizer * 1e9);
 }

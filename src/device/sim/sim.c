@@ -37,8 +37,19 @@ static int threads(const void *self) {
     return ((const sim *)self)->threads;
 }
 
+/* A kernel that writes host memory is the host's: a device's kernels do not. */
+static z3d_space space_of(const z3d_kernel *kernel) {
+    z3d_cost cost;
+    z3d_kernel_cost(kernel, &cost);
+    for (int i = 0; i < cost.num_operands; i++)
+        if (cost.operands[i].written &&
+            z3d_unbacked_space(cost.operands[i].pointer) == Z3D_SPACE_HOST)
+            return Z3D_SPACE_HOST;
+    return Z3D_SPACE_DEVICE;
+}
+
 static z3d_status launch(void *self, const z3d_kernel *kernel) {
-    return z3d_tape_kernel(((const sim *)self)->tape, kernel, 0);
+    return z3d_tape_kernel(((const sim *)self)->tape, kernel, space_of(kernel), 0);
 }
 
 static z3d_status read_zeros(void *self, void *host, const void *source, int64_t bytes) {
@@ -49,11 +60,13 @@ static z3d_status read_zeros(void *self, void *host, const void *source, int64_t
 
 static z3d_status copy_start(void *self, void *to_address, const void *from, int64_t bytes,
                              int64_t *id) {
-    (void)to_address, (void)from;
     sim *to = self;
     *id = ++to->next_copy;
-    return z3d_tape_append(to->tape,
-                           &(z3d_event){.kind = Z3D_EVENT_COPY_START, .id = *id, .bytes = bytes});
+    return z3d_tape_append(to->tape, &(z3d_event){.kind = Z3D_EVENT_COPY_START,
+                                                  .from = (int)z3d_unbacked_space(from),
+                                                  .to = (int)z3d_unbacked_space(to_address),
+                                                  .id = *id,
+                                                  .bytes = bytes});
 }
 
 static z3d_status copy_wait(void *self, int64_t id) {

@@ -157,13 +157,14 @@ static int64_t fused_bytes(const z3d_kernel *part) {
     return cost.bytes_written;
 }
 
-static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds,
-                                int64_t fused) {
+static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
+                                double seconds, int64_t fused) {
     z3d_cost cost;
     z3d_kernel_cost(kernel, &cost);
     z3d_event event = {.kind = Z3D_EVENT_KERNEL,
                        .of = (int)kernel->kind,
                        .dtype = dtype_of(kernel),
+                       .to = (int)space,
                        .bytes = cost.bytes_read + cost.bytes_written,
                        .fused = fused,
                        .flops = cost.flops,
@@ -194,16 +195,17 @@ static z3d_status append_kernel(z3d_tape *tape, const z3d_kernel *kernel, double
     return z3d_tape_append(tape, &event);
 }
 
-static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm) {
+static z3d_status append_parts(z3d_tape *tape, const z3d_gemm *gemm, z3d_space space) {
     z3d_kernel part[Z3D_GEMM_PARTS];
     int parts = z3d_gemm_parts(gemm, part);
     for (int i = 0; i < parts; i++)
-        Z3D_TRY(append_kernel(tape, &part[i], 0, i > 0 ? fused_bytes(&part[i]) : 0));
+        Z3D_TRY(append_kernel(tape, &part[i], space, 0, i > 0 ? fused_bytes(&part[i]) : 0));
     return Z3D_OK;
 }
 
-z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds) {
+z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
+                           double seconds) {
     if (kernel->kind == Z3D_KERNEL_gemm && !z3d_gemm_is_plain(&kernel->as.gemm))
-        return append_parts(tape, &kernel->as.gemm);
-    return append_kernel(tape, kernel, seconds, 0);
+        return append_parts(tape, &kernel->as.gemm, space);
+    return append_kernel(tape, kernel, space, seconds, 0);
 }

@@ -12,7 +12,7 @@ typedef enum z3d_event_kind {
     Z3D_EVENT_KERNEL,
     Z3D_EVENT_START, /* a collective; `of` is its kind, `axes` its group */
     Z3D_EVENT_WAIT,
-    Z3D_EVENT_COPY_START, /* a transfer between device and host */
+    Z3D_EVENT_COPY_START, /* a transfer between memory spaces */
     Z3D_EVENT_COPY_WAIT
 } z3d_event_kind;
 
@@ -23,6 +23,8 @@ typedef struct z3d_event {
     int form;        /* products: 2 (A transposed) + (B transposed); with dropout: 1; else 0 */
     int axes;        /* collectives: z3d_axes, the set that is their group */
     int peer;        /* sends and receives: the other member of the group; else 0 */
+    int from, to;    /* z3d_space. copies: their ends. kernels: to: HOST: one that works on host
+                        memory, so the host runs it; else 0, DEVICE */
     int64_t id;      /* of a start and its wait, counted from 1 by group (copies: by device) */
     int64_t m, n, k; /* products: the shape; attention: batch x heads, sequence, head_dim */
     int64_t count;   /* collectives: elements, as z3d_collective counts them */
@@ -56,7 +58,9 @@ void z3d_tape_clear(z3d_tape *tape);
 z3d_event z3d_tape_at(const z3d_tape *tape, int64_t index);
 /* Errors: ERR_MEMORY. */
 z3d_status z3d_tape_append(z3d_tape *tape, const z3d_event *event);
-/* A kernel with its shape and cost; of a product with something behind it, all its parts. */
-z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, double seconds);
+/* A kernel with its shape and cost; of a product with something behind it, all its parts. space:
+ * where what it works on lies. */
+z3d_status z3d_tape_kernel(z3d_tape *tape, const z3d_kernel *kernel, z3d_space space,
+                           double seconds);
 
 #endif

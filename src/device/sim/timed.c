@@ -56,7 +56,7 @@ static z3d_status launch(void *self, const z3d_kernel *kernel) {
     const timed *to = self;
     double begin = z3d_now();
     Z3D_TRY(z3d_device_ops_cpu.launch(to->cpu, kernel));
-    return z3d_tape_kernel(to->tape, kernel, z3d_now() - begin);
+    return z3d_tape_kernel(to->tape, kernel, Z3D_SPACE_DEVICE, z3d_now() - begin);
 }
 
 static z3d_status read_bytes(void *self, void *host, const void *source, int64_t bytes) {

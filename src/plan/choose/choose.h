@@ -46,7 +46,8 @@ typedef enum z3d_fit_loss {
     Z3D_LOSS_DATA,        /* of the data groups, */
     Z3D_LOSS_PIPELINE,    /* of sends and receives */
     Z3D_LOSS_RECOMPUTE,   /* FLOPs beyond the model's own, at the speed of all kernels */
-    Z3D_LOSS_TRANSFER,    /* exposed copies to host memory and back */
+    Z3D_LOSS_TRANSFER,    /* exposed offload: copies to host memory and back, the disk,
+                             the host's optimizer step */
     Z3D_LOSS_FULL_DEVICE, /* what the allocator of a nearly full device adds */
     Z3D_LOSS_COUNT
 } z3d_fit_loss;

@@ -126,7 +126,7 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
     if (status == Z3D_OK) {
         const z3d_program *train = set.program[Z3D_MODE_TRAIN];
         z3d_memory_find(config->rough_memory ? train->bound : train->arena, snapshot, w->hardware,
-                        0, &need);
+                        z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, &need);
         if (index == 0 || z3d_memory_room(&need) < z3d_memory_room(&row->memory)) {
             row->memory = need;
             z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);

@@ -9,7 +9,8 @@ z3d_status z3d_nominal_machine(const z3d_config *config, z3d_hardware *out) {
         "attention_efficiency: 0.4, peak_tflops: { fp16: 100, bf16: 100, fp32: 50 } }\n"
         "node: { devices: 8, link_gb_per_s: 100, link_efficiency: 0.8, link_latency_us: 5, "
         "network_gb_per_s: 50, network_efficiency: 0.7, network_latency_us: 20, "
-        "host_gb_per_s: 16, host_memory_gib: 1024 }\n"
+        "host_gb_per_s: 16, host_optimizer_gb_per_s: 100, host_memory_gib: 1024, "
+        "nvme_read_gb_per_s: 10, nvme_write_gb_per_s: 5 }\n"
         "software: { overlap: 0.8 }\n";
     Z3D_TRY(z3d_hardware_read_text(text, sizeof text - 1, "the nominal machine", out));
     double tensor = (double)config->parallel_tensor_model_parallel_size;

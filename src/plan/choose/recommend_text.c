@@ -2,9 +2,10 @@
 #include "parallel/schedule/schedule.h"
 #include "src/plan/choose/fit.h"
 
-static const char *const losses[Z3D_LOSS_COUNT] = {
-    "pipeline bubble", "tensor communication",  "data communication", "pipeline communication",
-    "recompute",       "copies to host memory", "nearly full device"};
+static const char *const losses[Z3D_LOSS_COUNT] = {"pipeline bubble",    "tensor communication",
+                                                   "data communication", "pipeline communication",
+                                                   "recompute",          "offload",
+                                                   "nearly full device"};
 static const char *const gathers[] = {"auto", "per_step", "per_microbatch"};
 
 /* "-" with one pipeline stage. */

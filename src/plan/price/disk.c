@@ -1,5 +1,6 @@
-/* Measures the disk of a folder as checkpoints use it: all ranks at once write pieces that go to
- * the disk as they are made, then read them back from the disk itself. */
+/* Measures the disk of a folder. As checkpoints use it: all ranks at once write pieces that go to
+ * the disk as they are made, then read them back from the disk itself. As offload uses it: through
+ * the disk lane, writes, reads, and both at once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "src/base/disk.h"
 #include "src/plan/price/measure.h"
 
 enum { PIECE = 4 << 20, NODE_BYTES = 256 << 20 };
@@ -115,10 +117,10 @@ static z3d_status read_back(probe *p) {
 }
 
 /* GB/s of a node: what all ranks moved in the time of the slowest. */
-static z3d_status node_rate(z3d_world *world, const probe *p, double *out) {
+static z3d_status node_rate(z3d_world *world, int64_t bytes, double seconds, double *out) {
     struct moved {
         double bytes, seconds;
-    } mine = {(double)p->bytes, p->seconds}, *all, sum = {0};
+    } mine = {(double)bytes, seconds}, *all, sum = {0};
     int size = z3d_world_size(world);
     Z3D_TRY(z3d_new((size_t)size, sizeof *all, "ranks' rates", &all));
     z3d_status status = z3d_world_gather_all(world, &mine, all, sizeof *all);
@@ -132,6 +134,95 @@ static z3d_status node_rate(z3d_world *world, const probe *p, double *out) {
     return status;
 }
 
+/* ---- as memory ---- */
+
+typedef struct lane {
+    z3d_disk *disk;
+    char *memory;   /* two pieces for each way */
+    int64_t wanted; /* bytes of this rank, each way; the file has twice as many */
+    int64_t moved;
+    double seconds; /* of the turn that was measured last */
+} lane;
+
+enum { WRITES = 1, READS = 2 };
+
+static z3d_status open_lane(lane *l, const char *folder, int ranks) {
+    l->wanted = (NODE_BYTES / ranks + PIECE - 1) / PIECE * PIECE;
+    const z3d_disk_config config = {.folder = folder, .bytes = 2 * l->wanted};
+    Z3D_TRY(z3d_disk_create(&config, &l->disk));
+    l->memory = aligned_alloc(Z3D_DISK_ALIGN, 4 * (size_t)PIECE);
+    if (!l->memory) return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to measure a disk");
+    for (int64_t i = 0; i < 4L * PIECE; i++) l->memory[i] = (char)(i * 167 + (i >> 8));
+    return Z3D_OK;
+}
+
+static void close_lane(lane *l) {
+    z3d_disk_destroy(l->disk);
+    free(l->memory);
+}
+
+/* Writes go to the first half of the file, beside reads, which read it, to the second one. */
+static z3d_status start_pieces(lane *l, unsigned ways, int64_t at, int64_t ticket[2]) {
+    char *memory = l->memory + at / PIECE % 2 * PIECE;
+    const int64_t half = ways & READS ? l->wanted : 0;
+    if (ways & WRITES) Z3D_TRY(z3d_disk_start(l->disk, true, half + at, memory, PIECE, &ticket[0]));
+    if (ways & READS)
+        Z3D_TRY(z3d_disk_start(l->disk, false, at, memory + 2L * PIECE, PIECE, &ticket[1]));
+    return Z3D_OK;
+}
+
+static z3d_status wait_pieces(lane *l, unsigned ways, const int64_t ticket[2]) {
+    z3d_status status = Z3D_OK;
+    for (int way = 0; way < 2; way++)
+        if (ways >> way & 1 && status == Z3D_OK) status = z3d_disk_wait(l->disk, ticket[way]);
+    return status;
+}
+
+/* Two pieces are under way. Reads read no more than what was written: most: bytes, each way. */
+static z3d_status run_lane(lane *l, unsigned ways, int64_t most) {
+    int64_t ticket[2][2], started = 0, over = 0;
+    double begin = z3d_now();
+    while (over < most) {
+        while (started < most && started - over < 2L * PIECE) {
+            Z3D_TRY(start_pieces(l, ways, started, ticket[started / PIECE % 2]));
+            started += PIECE;
+        }
+        Z3D_TRY(wait_pieces(l, ways, ticket[over / PIECE % 2]));
+        over += PIECE;
+        if (z3d_now() - begin > MOST_SECONDS) most = started;
+    }
+    l->moved = over;
+    l->seconds = z3d_now() - begin;
+    return Z3D_OK;
+}
+
+static z3d_status measure_turn(z3d_world *world, lane *l, unsigned ways, double *rate) {
+    int64_t most = ways == WRITES ? l->wanted : l->moved;
+    Z3D_TRY(z3d_world_agree(world, run_lane(l, ways, most)));
+    return node_rate(world, l->moved, l->seconds, rate);
+}
+
+/* They share the disk if both at once take about as long as one after the other. */
+static bool runs_both(double write, double read, double each) {
+    double sum = 1 / write + 1 / read, longer = fmax(1 / write, 1 / read);
+    return 1 / each < 0.5 * (sum + longer);
+}
+
+static z3d_status measure_lane(z3d_world *world, const char *folder, z3d_hardware *out) {
+    lane l = {0};
+    double write = 0, read = 0, each = 0;
+    z3d_status status = z3d_world_agree(world, open_lane(&l, folder, z3d_world_local_size(world)));
+    if (status == Z3D_OK) status = measure_turn(world, &l, WRITES, &write);
+    if (status == Z3D_OK) status = measure_turn(world, &l, READS, &read);
+    if (status == Z3D_OK) status = measure_turn(world, &l, WRITES | READS, &each);
+    close_lane(&l);
+    if (status != Z3D_OK) return status;
+    out->nvme_write = write;
+    out->nvme_read = read;
+    out->nvme_duplex = write > 0 && read > 0 && each > 0 && runs_both(write, read, each);
+    return Z3D_OK;
+}
+
 z3d_status z3d_measure_disk(z3d_world *world, const char *folder, z3d_hardware *out) {
     int ranks = z3d_world_local_size(world);
     probe p = {.folder = folder, .fd = -1};
@@ -140,11 +231,12 @@ z3d_status z3d_measure_disk(z3d_world *world, const char *folder, z3d_hardware *
     /* Each agreement also is where ranks wait for each other before the next is timed. */
     z3d_status status = z3d_world_agree(world, open_probe(&p, ranks));
     if (status == Z3D_OK) status = z3d_world_agree(world, write_out(&p));
-    if (status == Z3D_OK) status = node_rate(world, &p, &written);
+    if (status == Z3D_OK) status = node_rate(world, p.bytes, p.seconds, &written);
     if (status == Z3D_OK) status = z3d_world_agree(world, drop_pages(&p));
     if (status == Z3D_OK) status = z3d_world_agree(world, read_back(&p));
-    if (status == Z3D_OK) status = node_rate(world, &p, &read);
+    if (status == Z3D_OK) status = node_rate(world, p.bytes, p.seconds, &read);
     close_probe(&p);
+    if (status == Z3D_OK) status = measure_lane(world, folder, out);
     if (status != Z3D_OK) return status;
     out->disk_write = written;
     out->disk_read = read;

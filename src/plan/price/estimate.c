@@ -5,7 +5,7 @@
 #include <string.h>
 
 z3d_sim_node z3d_case_node(const z3d_config *config, const z3d_hardware *hardware) {
-    if (strcmp(hardware->kind, "cpu") != 0) return (z3d_sim_node){0};
+    if (!z3d_hardware_is_cpu(hardware)) return (z3d_sim_node){0};
     bool given = config->training_threads != Z3D_AUTO;
     return (z3d_sim_node){
         .threads = given ? (int)config->training_threads : (int)hardware->threads,
@@ -62,6 +62,28 @@ static z3d_status check_nodes(const z3d_case *of, const z3d_hardware *hardware) 
                      links.members, devices, hardware->name, devices);
 }
 
+/* Rates that this configuration's tiers need. */
+static z3d_status check_rates(const z3d_case *of, const z3d_hardware *hardware) {
+    const z3d_offload_plan *offload = &of->program.offload;
+    int64_t disk = 0;
+    for (int s = 0; s < of->simulation->stages; s++)
+        disk += of->simulation->stage[s].arena[Z3D_SPACE_DISK];
+    if (disk > 0 && !(hardware->nvme_read > 0 && hardware->nvme_write > 0))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "offload to nvme has no price on %s: its hardware file gives no "
+                         "node.nvme_read_gb_per_s and node.nvme_write_gb_per_s; add them (zero3d "
+                         "doctor --measure measures a disk)",
+                         hardware->name);
+    if (offload->optimizer != Z3D_SPACE_DEVICE && !z3d_hardware_is_cpu(hardware) &&
+        !(hardware->host_optimizer > 0))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "offload_optimizer has no price on %s: its hardware file gives no "
+                         "node.host_optimizer_gb_per_s; add it (zero3d doctor --measure on its "
+                         "host measures it)",
+                         hardware->name);
+    return Z3D_OK;
+}
+
 static void count_speed(const z3d_case *of, const z3d_hardware *hardware, z3d_estimate *e) {
     const z3d_model_flops *flops = &of->model->facts.flops;
     double devices = z3d_mesh_size(&of->mesh, Z3D_AXES_WORLD);
@@ -95,6 +117,7 @@ z3d_status z3d_estimate_make(const z3d_case *of, const z3d_hardware *hardware, d
                              const z3d_spans *spans, z3d_estimate *out) {
     *out = (z3d_estimate){0};
     Z3D_TRY(check_nodes(of, hardware));
+    Z3D_TRY(check_rates(of, hardware));
     find_memory(of, hardware, extra, out);
     double used = 1 - out->fullest.free / out->fullest.capacity;
     Z3D_TRY(z3d_simulation_play(of->simulation, hardware, used, spans, &out->time));

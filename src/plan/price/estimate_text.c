@@ -1,4 +1,5 @@
 /* An estimate as text and as JSON. */
+#include <math.h>
 #include <stdio.h>
 
 #include "src/plan/price/estimate.h"
@@ -23,7 +24,8 @@ static void print_case(const z3d_case *of, z3d_string *out) {
                       z3d_mesh_size(mesh, Z3D_AXES_WORLD), sizes.text, c->stage,
                       z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
                       c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
-                      c->offload_activations ? ", checkpoints in host memory" : "",
+                      (const char *const[]){"", ", checkpoints in host memory",
+                                            ", checkpoints on the disk"}[c->checkpoint_space],
                       of->model->sequence_parallel ? ", sequence parallel" : "");
 }
 
@@ -43,12 +45,20 @@ static void print_memory(const z3d_case *of, const z3d_hardware *hardware,
         z3d_string_append(out, "  %-28s %10.3f  of %.1f\n", "host memory",
                           (double)(need->host_arena + need->snapshot) * 1e-9,
                           need->host_capacity * 1e-9);
+    if (need->disk_arena > 0)
+        z3d_string_append(out, "  %-28s %10.3f", "on the disk", (double)need->disk_arena * 1e-9);
+    if (need->disk_arena > 0 && isfinite(need->disk_capacity))
+        z3d_string_append(out, "  of %.1f", need->disk_capacity * 1e-9);
+    if (need->disk_arena > 0) z3d_string_append(out, "\n");
     z3d_string_append(out, "  %-28s %10.3f  %s %.3f\n", "capacity", need->capacity * 1e-9,
                       need->free >= 0 ? "fits," : "does not fit,",
                       (need->free >= 0 ? need->free : -need->free) * 1e-9);
-    if (need->free >= 0 && !need->fits)
+    if (need->free >= 0 && z3d_memory_host_free(need) < 0)
         z3d_string_append(out, "  does not fit into host memory: %.3f too much\n",
                           -z3d_memory_host_free(need) * 1e-9);
+    if (need->free >= 0 && z3d_memory_disk_free(need) < 0)
+        z3d_string_append(out, "  does not fit on the disks: %.3f too much\n",
+                          -z3d_memory_disk_free(need) * 1e-9);
 }
 
 static void line(z3d_string *out, const char *name, double seconds, double of) {
@@ -61,6 +71,14 @@ static bool has_line(const z3d_case *of, int axes) {
            (axes != Z3D_AXES_PIPELINE || of->simulation->stages > 1);
 }
 
+static bool steps_on_host(const z3d_case *of) {
+    return of->program.offload.optimizer != Z3D_SPACE_DEVICE;
+}
+
+static bool uses_disk(const z3d_case *of) {
+    return of->simulation->stage[of->simulation->own].arena[Z3D_SPACE_DISK] > 0;
+}
+
 static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *out) {
     z3d_string_append(out, "\nstep time (predicted)\n");
     line(out, "compute", t->compute, t->seconds);
@@ -71,13 +89,11 @@ static void print_time(const z3d_case *of, const z3d_step_time *t, z3d_string *o
     }
     line(out, "exposed: control", t->control, t->seconds);
     line(out, "exposed: host transfers", t->transfer, t->seconds);
+    if (steps_on_host(of)) line(out, "exposed: host optimizer", t->host, t->seconds);
+    if (uses_disk(of)) line(out, "exposed: disk", t->disk, t->seconds);
     line(out, "bubble: pipeline", t->bubble, t->seconds);
     line(out, "allocator", t->allocator, t->seconds);
     line(out, "step", t->seconds, t->seconds);
-    if (of->program.offload.optimizer != Z3D_SPACE_DEVICE)
-        z3d_string_append(out, "  offload is not priced yet: the disk is taken for the link to the "
-                               "host, the host's\n  optimizer step for the device's; the step "
-                               "takes longer\n");
     z3d_string_append(out, "\ncommunication a step and rank, GB sent\n");
     for (int axes = 0; axes < Z3D_AXES_WORLD; axes++)
         if (t->bytes[axes] > 0)
@@ -207,6 +223,7 @@ static void memory_json(const z3d_case *of, const z3d_memory_need *need, z3d_str
     }
     more(out, "arena", (double)need->arena);
     more(out, "host_arena", (double)need->host_arena);
+    if (need->disk_arena > 0) more(out, "disk_arena", (double)need->disk_arena);
     more(out, "checkpoint_copy", (double)need->snapshot);
     more(out, "outside", need->overhead);
     more(out, "capacity", need->capacity);
@@ -228,6 +245,8 @@ static void time_json(const z3d_case *of, const z3d_step_time *t, z3d_string *ou
         if (has_line(of, axes)) more_of(out, "exposed_", axes, "", t->exposed[axes]);
     more(out, "exposed_control", t->control);
     more(out, "exposed_transfer", t->transfer);
+    if (steps_on_host(of)) more(out, "exposed_host_optimizer", t->host);
+    if (uses_disk(of)) more(out, "exposed_disk", t->disk);
     more(out, "bubble", t->bubble);
     more(out, "allocator", t->allocator);
     z3d_string_append(out, "}, \"bytes_sent\": {");

@@ -201,6 +201,47 @@ static z3d_status measure_copies(int threads, z3d_hardware *out) {
     return status;
 }
 
+/* AdamW on host memory, as a rank steps what is offloaded, in bf16: GB/s of the node. All ranks
+ * together step more than caches hold. */
+static z3d_status measure_host_step(z3d_world *world, int threads, z3d_hardware *out) {
+    enum { BYTES = 3 * 4 + 2 * 2 };
+    const int ranks = z3d_world_local_size(world);
+    const int64_t count = (32 << 20) / ranks;
+    z3d_device *device;
+    void *block = NULL;
+    double best = INFINITY;
+    z3d_cost cost = {0};
+    Z3D_TRY(z3d_device_create(&(z3d_device_config){.backend = "cpu", .threads = threads}, &device));
+    z3d_status status = z3d_device_alloc(device, Z3D_SPACE_HOST, count * BYTES, &block);
+    z3d_step_state state = {.step = 1, .optimizer_step = 1, .gradient_factor = 1};
+    float *floats = block;
+    z3d_kernel kernel = {.kind = Z3D_KERNEL_adamw,
+                         .as.update = {.count = count,
+                                       .dtype = Z3D_BF16,
+                                       .gradient_dtype = Z3D_BF16,
+                                       .constants = {0.9F, 0.95F, 1e-8F},
+                                       .state = &state}};
+    if (status == Z3D_OK) {
+        memset(block, 0, (size_t)count * BYTES);
+        kernel.as.update.master = floats;
+        kernel.as.update.momentum = floats + count;
+        kernel.as.update.variance = floats + 2 * count;
+        kernel.as.update.gradient = floats + 3 * count;
+        kernel.as.update.parameter = (uint16_t *)(floats + 3 * count) + count;
+        z3d_kernel_cost(&kernel, &cost);
+    }
+    for (int i = 0; i < REPEATS && status == Z3D_OK; i++) {
+        double begin = z3d_now();
+        status = z3d_launch(device, &kernel);
+        best = fmin(best, z3d_now() - begin);
+    }
+    z3d_device_free(device, Z3D_SPACE_HOST, block, count * BYTES);
+    z3d_device_destroy(device);
+    double bytes = (double)(cost.bytes_read + cost.bytes_written) * ranks;
+    if (status == Z3D_OK && best > 0) out->host_optimizer = bytes / best * 1e-9;
+    return status;
+}
+
 /* Room for the largest collective, through which the smaller ones wander: what is in no cache of
  * the core is what training sends. */
 typedef struct arena {
@@ -314,6 +355,7 @@ z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_byte
     out->threads = threads;
     Z3D_TRY(measure_kernels(world, threads, out));
     Z3D_TRY(z3d_world_agree(world, measure_copies(threads, out)));
+    Z3D_TRY(z3d_world_agree(world, measure_host_step(world, threads, out)));
     if (z3d_world_size(world) > 1) Z3D_TRY(measure_links(world, out));
     out->memory_gib = out->host_memory_gib = memory_bytes / 1073741824.0;
     out->memory_gib /= ranks;

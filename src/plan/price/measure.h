@@ -14,8 +14,10 @@ z3d_status z3d_measure_machine(z3d_world *world, int threads, double memory_byte
 
 /* The disk under `folder`: every rank writes its part of 256 MiB a node as checkpoints are written,
  * syncs it, and reads it back, not from the page cache; all ranks at once, for about two seconds
- * each. The files have no name while they exist, so nothing of them stays, whatever happens. Sets
- * disk_write and disk_read. Collective; agreed. ERR_IO (both stay 0): there is too little space,
+ * each. Then the same as offload does it, through the disk lane, and both ways at once. The files
+ * have no name while they exist, so nothing of them stays, whatever happens. Sets disk_write and
+ * disk_read, nvme_write, nvme_read and nvme_duplex. Collective; agreed. ERR_IO (all stay as they
+ * are): there is too little space,
  * the folder cannot be written to, or what is written there stays in memory. */
 z3d_status z3d_measure_disk(z3d_world *world, const char *folder, z3d_hardware *out);
 

@@ -5,7 +5,7 @@
 
 #include "src/plan/price/simulate.h"
 
-/* Something that works beside compute, in order: a group's collectives, or the copies. Its clock
+/* Something that works beside compute, in order: a group's collectives, copies, a disk. Its clock
  * counts what it could have worked so far, at its `overlap` speed while kernels run. */
 typedef struct lane {
     double clock, free; /* free: when the last that was started will be over, on the lane's clock */
@@ -18,6 +18,7 @@ typedef struct lane {
 typedef struct price {
     double seconds, bytes, between_nodes;
     double overlap; /* of a send or receive */
+    bool host;      /* a kernel of the host's lane */
 } price;
 
 /* A send or a receive. */
@@ -33,6 +34,8 @@ typedef struct player {
     int number;
     price *price; /* by event of the tape */
     lane lane[Z3D_LANES];
+    unsigned char *copy_lane; /* by id */
+    int64_t copies;
     transfer *transfer; /* all sends and receives so far */
     int first_transfer; /* the id of the first */
     int started, met;   /* of them; the first `met` have met their other ends */
@@ -43,6 +46,8 @@ typedef struct player {
     int64_t next;       /* tape entry */
     int instruction;    /* that runs, -1: none */
     double now, entered;
+    double host; /* where the host's thread is: at `now`, or behind it, in front of kernels that it
+                    has enqueued */
     z3d_step_time *out;
 } player;
 
@@ -54,10 +59,12 @@ typedef struct meeting {
 
 typedef struct play {
     const z3d_simulation *simulation;
+    int ranks; /* of the world */
     const z3d_hardware *hardware;
     const z3d_spans *spans;
     z3d_links links[Z3D_AXES_COUNT];
     double crowding;
+    bool host_computes; /* device and host are the same cores */
     player *player;
     meeting meeting[2]; /* the next and the one before: nobody can be further ahead */
 } play;
@@ -90,7 +97,9 @@ static price price_of(const player *p, const z3d_event *event) {
     price out = {0};
     switch (event->kind) {
     case Z3D_EVENT_KERNEL:
-        out.seconds = w->crowding * z3d_hardware_kernel(w->hardware, event);
+        out.host = event->to == Z3D_SPACE_HOST && !w->host_computes;
+        out.seconds = out.host ? z3d_hardware_host_kernel(w->hardware, event, w->ranks)
+                               : w->crowding * z3d_hardware_kernel(w->hardware, event);
         break;
     case Z3D_EVENT_START:
         if (is_transfer(event)) return price_transfer(p, event);
@@ -99,7 +108,7 @@ static price price_of(const player *p, const z3d_event *event) {
         out.bytes = z3d_links_bytes(w->hardware, links, event, &out.between_nodes);
         break;
     case Z3D_EVENT_COPY_START:
-        out.seconds = z3d_hardware_copy(w->hardware, event->bytes);
+        out.seconds = z3d_hardware_copy(w->hardware, event, w->ranks);
         break;
     default:
         break;
@@ -122,12 +131,24 @@ static void compute(player *p, double seconds) {
     for (int l = 0; l < Z3D_LANES; l++) p->lane[l].clock += seconds * p->lane[l].overlap;
 }
 
-/* Compute stands still for lane `l`; -1: for another stage. */
+/* Compute stands still for lane `l`; -1: for another stage. Then nothing runs on the device, nor
+ * while disk and host work. */
 static void stand_still(player *p, int l, double seconds) {
-    tell(p, l < 0 ? Z3D_SPAN_BUBBLE : Z3D_SPAN_WAIT, 0, p->now, p->now + seconds);
+    bool idle = l < 0 || l >= Z3D_LANE_DISK;
+    tell(p, l < 0 ? Z3D_SPAN_BUBBLE : Z3D_SPAN_WAIT, l < 0 ? 0 : l, p->now, p->now + seconds);
     p->now += seconds;
     for (int other = 0; other < Z3D_LANES; other++)
-        p->lane[other].clock += seconds * (other == l || l < 0 ? 1 : p->lane[other].overlap);
+        p->lane[other].clock += seconds * (other == l || idle ? 1 : p->lane[other].overlap);
+}
+
+/* The host's thread runs a kernel. What the device still has to do runs beside it. */
+static void compute_on_host(player *p, double seconds) {
+    double end = p->host + seconds, missing = end - p->now;
+    tell(p, Z3D_SPAN_BESIDE, Z3D_LANE_HOST, p->host, end);
+    p->host = end;
+    if (missing <= 0) return;
+    stand_still(p, Z3D_LANE_HOST, missing);
+    p->out->host += missing;
 }
 
 static void idle(player *p, double until) {
@@ -157,10 +178,12 @@ static z3d_status start(player *p, int l, int64_t id, double seconds) {
 
 /* Seconds that compute stands still. */
 static double wait(player *p, int l, int64_t id) {
+    p->host = p->now;
     if (id >= p->lane[l].ids) return 0;
     double missing = p->lane[l].end[id] - p->lane[l].clock;
     if (missing <= 0) return 0;
     stand_still(p, l, missing);
+    p->host = p->now;
     return missing;
 }
 
@@ -237,10 +260,46 @@ static bool meet_world(player *p) {
     return true;
 }
 
+/* ---- copies ---- */
+
+static int lane_of_copy(const player *p, const z3d_event *event) {
+    if (event->from == Z3D_SPACE_DISK) return Z3D_LANE_DISK;
+    if (event->to != Z3D_SPACE_DISK) return Z3D_LANE_COPY;
+    return p->play->hardware->nvme_duplex > 0 ? Z3D_LANE_DISK_WRITE : Z3D_LANE_DISK;
+}
+
+static void wait_copy(player *p, int64_t id) {
+    if (id >= p->copies) return;
+    int l = p->copy_lane[id];
+    *(l == Z3D_LANE_COPY ? &p->out->transfer : &p->out->disk) += wait(p, l, id);
+}
+
+/* Software that does not go on before a copy is over waits at its start. */
+static z3d_status start_copy(player *p, const z3d_event *event, int id, const price *of) {
+    int l = lane_of_copy(p, event);
+    if (id >= p->copies) {
+        int64_t copies = 2 * (int64_t)id + 64;
+        unsigned char *bigger = realloc(p->copy_lane, (size_t)copies);
+        if (!bigger)
+            return Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory to simulate %lld copies",
+                             (long long)copies);
+        p->copy_lane = bigger;
+        p->copies = copies;
+    }
+    p->copy_lane[id] = (unsigned char)l;
+    Z3D_TRY(start(p, l, id, of->seconds));
+    if (l == Z3D_LANE_COPY && p->play->hardware->copy_overlap < 1) wait_copy(p, id);
+    return Z3D_OK;
+}
+
 /* ---- events ---- */
 
+/* What an exchange has found the host reads. */
 static void leave_instruction(player *p) {
-    if (p->instruction >= 0) tell(p, Z3D_SPAN_INSTRUCTION, 0, p->entered, p->now);
+    if (p->instruction < 0) return;
+    tell(p, Z3D_SPAN_INSTRUCTION, 0, p->entered, p->now);
+    z3d_opcode opcode = p->stage->entry[p->instruction].opcode;
+    if (z3d_opcode_info_of(opcode)->rules == Z3D_CLASS_EXCHANGE) p->host = p->now;
 }
 
 static z3d_status start_collective(player *p, const z3d_event *event, int id, const price *of,
@@ -256,13 +315,6 @@ static z3d_status start_collective(player *p, const z3d_event *event, int id, co
     return start(p, event->axes, id, of->seconds);
 }
 
-/* Software that does not go on before a copy is over waits at its start. */
-static z3d_status start_copy(player *p, int id, const price *of) {
-    Z3D_TRY(start(p, Z3D_LANE_COPY, id, of->seconds));
-    if (p->play->hardware->copy_overlap < 1) p->out->transfer += wait(p, Z3D_LANE_COPY, id);
-    return Z3D_OK;
-}
-
 /* *stays: the stage must wait for another one. */
 static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
     const z3d_event *event = &p->stage->tape->event[entry.event];
@@ -275,7 +327,10 @@ static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
         return Z3D_OK;
     case Z3D_EVENT_KERNEL:
         p->out->kernel_flops += event->flops;
-        compute(p, of->seconds);
+        if (of->host)
+            compute_on_host(p, of->seconds);
+        else
+            compute(p, of->seconds);
         return Z3D_OK;
     case Z3D_EVENT_START:
         return start_collective(p, event, entry.id, of, stays);
@@ -286,9 +341,9 @@ static z3d_status play_entry(player *p, z3d_tape_entry entry, bool *stays) {
             p->out->exposed[event->axes] += wait(p, event->axes, entry.id);
         return Z3D_OK;
     case Z3D_EVENT_COPY_START:
-        return start_copy(p, entry.id, of);
+        return start_copy(p, event, entry.id, of);
     case Z3D_EVENT_COPY_WAIT:
-        p->out->transfer += wait(p, Z3D_LANE_COPY, entry.id);
+        wait_copy(p, entry.id);
         return Z3D_OK;
     }
     return Z3D_ERROR(Z3D_ERR_INTERNAL, "unknown event %d on a tape", (int)event->kind);
@@ -339,6 +394,7 @@ static z3d_status open_player(play *w, int s) {
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         p->lane[axes].overlap = overlap_of(w->hardware, w->links[axes].nodes > 1);
     p->lane[Z3D_LANE_COPY].overlap = w->hardware->overlap;
+    p->lane[Z3D_LANE_DISK].overlap = p->lane[Z3D_LANE_DISK_WRITE].overlap = 1;
     Z3D_TRY(z3d_new((size_t)stage->tape->events + 1, sizeof *p->price, "prices", &p->price));
     for (int e = 0; e < stage->tape->events; e++) p->price[e] = price_of(p, &stage->tape->event[e]);
     return Z3D_OK;
@@ -347,7 +403,9 @@ static z3d_status open_player(play *w, int s) {
 static z3d_status open_play(play *w) {
     const z3d_simulation *simulation = w->simulation;
     const z3d_mesh *mesh = &simulation->mesh;
-    w->crowding = z3d_hardware_crowding(w->hardware, z3d_mesh_size(mesh, Z3D_AXES_WORLD));
+    w->ranks = z3d_mesh_size(mesh, Z3D_AXES_WORLD);
+    w->crowding = z3d_hardware_crowding(w->hardware, w->ranks);
+    w->host_computes = z3d_hardware_is_cpu(w->hardware);
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (z3d_axes_have_group((z3d_axes)axes))
             Z3D_TRY(
@@ -361,6 +419,7 @@ static void close_play(play *w) {
     for (int s = 0; s < w->simulation->stages && w->player; s++) {
         for (int l = 0; l < Z3D_LANES; l++) free(w->player[s].lane[l].end);
         free(w->player[s].transfer);
+        free(w->player[s].copy_lane);
         free(w->player[s].price);
     }
     free(w->player);

@@ -1,6 +1,7 @@
 /* Runs a step of each pipeline stage on the sim device, and keeps its tape. */
 #include "src/plan/price/simulate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,13 +150,18 @@ double z3d_memory_host_free(const z3d_memory_need *need) {
     return need->host_capacity - (double)(need->host_arena + need->snapshot);
 }
 
+double z3d_memory_disk_free(const z3d_memory_need *need) {
+    return need->disk_capacity - (double)need->disk_arena;
+}
+
 double z3d_memory_room(const z3d_memory_need *need) {
-    double host = z3d_memory_host_free(need);
-    return host < 0 && host < need->free ? host : need->free;
+    double elsewhere = fmin(z3d_memory_host_free(need), z3d_memory_disk_free(need));
+    return elsewhere < 0 && elsewhere < need->free ? elsewhere : need->free;
 }
 
 void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
-                     const z3d_hardware *hardware, double extra, z3d_memory_need *out) {
+                     const z3d_hardware *hardware, int ranks, double extra, z3d_memory_need *out) {
+    const double share = 1073741824.0 / z3d_hardware_node_ranks(hardware, ranks);
     *out = (z3d_memory_need){
         .arena = arena[Z3D_SPACE_DEVICE],
         .host_arena = arena[Z3D_SPACE_HOST],
@@ -163,14 +169,17 @@ void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
         .overhead = hardware->overhead_gb * 1e9,
         .extra = extra,
         .capacity = hardware->memory_gib * 1073741824.0,
-        .host_capacity = hardware->host_memory_gib * 1073741824.0 / hardware->devices,
+        .host_capacity = hardware->host_memory_gib * share,
+        .disk_arena = arena[Z3D_SPACE_DISK],
+        .disk_capacity = hardware->nvme_gib > 0 ? hardware->nvme_gib * share : INFINITY,
     };
     out->free = out->capacity - (double)out->arena - out->overhead - extra;
-    out->fits = out->free >= 0 && z3d_memory_host_free(out) >= 0;
+    out->fits = z3d_memory_room(out) >= 0;
 }
 
 void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
                            const z3d_hardware *hardware, double extra, z3d_memory_need *out) {
     const z3d_sim_stage *of = &simulation->stage[stage];
-    z3d_memory_find(of->arena, of->snapshot, hardware, extra, out);
+    z3d_memory_find(of->arena, of->snapshot, hardware,
+                    z3d_mesh_size(&simulation->mesh, Z3D_AXES_WORLD), extra, out);
 }

@@ -9,16 +9,18 @@
 #include "zero/zero.h"
 
 /* The parts of a step's time on one rank, and the bytes it sends. Each second is in one of compute,
- * transfer, exposed, bubble and allocator. */
+ * transfer, disk, host, exposed, bubble and allocator. */
 typedef struct z3d_step_time {
     double seconds, compute, transfer; /* in all; kernels; exposed copies from and to the host */
-    double exposed[Z3D_AXES_COUNT];    /* waits for collectives, sends and receives, by group */
-    double bubble;                     /* waits for other pipeline stages: before what is received
-                                          or sent begins, and at the end of the step */
-    double control;                    /* waits for the world's one small collective a step */
-    double allocator;                  /* what a nearly full device adds */
-    double kernel_flops;               /* as the kernels count */
-    double bytes[Z3D_AXES_COUNT];      /* sent by this rank, of them between nodes: */
+    double disk, host; /* the device stands still for reads and writes of the disk; for the host's
+                          optimizer step */
+    double exposed[Z3D_AXES_COUNT]; /* waits for collectives, sends and receives, by group */
+    double bubble;                  /* waits for other pipeline stages: before what is received
+                                       or sent begins, and at the end of the step */
+    double control;                 /* waits for the world's one small collective a step */
+    double allocator;               /* what a nearly full device adds */
+    double kernel_flops;            /* as the kernels count */
+    double bytes[Z3D_AXES_COUNT];   /* sent by this rank, of them between nodes: */
     double bytes_between_nodes[Z3D_AXES_COUNT];
     double busy[Z3D_AXES_COUNT]; /* seconds of collectives if each were alone */
 } z3d_step_time;
@@ -79,11 +81,19 @@ typedef enum z3d_span_kind {
     Z3D_SPAN_BESIDE       /* a collective, copy, send or receive on its own lane */
 } z3d_span_kind;
 
-enum { Z3D_LANE_COPY = Z3D_AXES_COUNT, Z3D_LANES }; /* before it: by group */
+/* What runs beside compute, in order. Before these: by group. */
+enum {
+    Z3D_LANE_COPY = Z3D_AXES_COUNT, /* between device and host */
+    Z3D_LANE_DISK,                  /* reads; writes, too, where they share it */
+    Z3D_LANE_DISK_WRITE,
+    Z3D_LANE_HOST, /* kernels on host memory */
+    Z3D_LANES
+};
+const char *z3d_lane_name(int lane); /* from Z3D_LANE_COPY on */
 
 typedef struct z3d_span {
     z3d_span_kind kind;
-    int stage, lane; /* lane: of BESIDE */
+    int stage, lane; /* lane: of BESIDE and WAIT */
     int instruction; /* -1: none yet */
     double begin, end;
 } z3d_span;
@@ -95,12 +105,15 @@ typedef struct z3d_spans {
 } z3d_spans;
 
 /* Plays the tapes of all stages on one clock each: a compute lane, one lane a group's collectives,
- * one lane for copies; a start waits for compute's position and its lane, a wait makes compute
- * wait. Sends and receives have one lane a stage, first in, first out; one begins when both ends
- * have started it and both lanes are free. The world's collective begins when all stages have
- * started it, and the step ends with the last stage. memory_used: share of the device's memory in
- * use (for the allocator). spans: NULL: nobody wants them. Sets the times of all stages. Errors:
- * ERR_MEMORY; ERR_PROGRAM where stages wait for each other for ever. */
+ * one lane for copies between device and host, one or two for the disk; a start waits for compute's
+ * position and its lane, a wait makes compute wait. Kernels on host memory run on the host's lane:
+ * they begin when the host's thread comes to them, which enqueues the device's kernels without
+ * waiting for them, and stands still at waits and where all ranks exchange the step's control.
+ * Sends and receives have one lane a stage, first in, first out; one begins when both ends have
+ * started it and both lanes are free. The world's collective begins when all stages have started
+ * it, and the step ends with the last stage. memory_used: share of the device's memory in use (for
+ * the allocator). spans: NULL: nobody wants them. Sets the times of all stages. Errors: ERR_MEMORY;
+ * ERR_PROGRAM where stages wait for each other for ever. */
 z3d_status z3d_simulation_play(const z3d_simulation *simulation, const z3d_hardware *hardware,
                                double memory_used, const z3d_spans *spans, z3d_step_time *out);
 
@@ -127,17 +140,21 @@ typedef struct z3d_memory_need {
     double overhead, extra;    /* bytes outside the arena; a caller's named line */
     double capacity, free;     /* free < 0: so many bytes are missing */
     double host_capacity;      /* a rank's share of the node's host memory */
+    int64_t disk_arena;        /* bytes of its file */
+    double disk_capacity;      /* its share of the node's disks; INFINITY: not known */
     bool fits;
 } z3d_memory_need;
 
-/* arena: bytes by space. */
+/* arena: bytes by space. ranks: of the world. */
 void z3d_memory_find(const int64_t arena[Z3D_SPACE_COUNT], int64_t snapshot,
-                     const z3d_hardware *hardware, double extra, z3d_memory_need *out);
+                     const z3d_hardware *hardware, int ranks, double extra, z3d_memory_need *out);
 void z3d_simulation_memory(const z3d_simulation *simulation, int stage,
                            const z3d_hardware *hardware, double extra, z3d_memory_need *out);
 /* Free bytes of a rank's host memory; < 0: so many are missing. */
 double z3d_memory_host_free(const z3d_memory_need *need);
-/* What is free on a rank: on the device, or of its share of the host if that is short. */
+/* The same of its share of the disks. */
+double z3d_memory_disk_free(const z3d_memory_need *need);
+/* What is free on a rank: on the device, or of its share of host or disks if that is short. */
 double z3d_memory_room(const z3d_memory_need *need);
 
 #endif

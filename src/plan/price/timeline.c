@@ -1,11 +1,23 @@
 /* The spans of this rank as Chrome trace events. */
 #include "src/plan/price/simulate.h"
 
-/* Compute is row 0, then one for each group, then the copies. */
+const char *z3d_lane_name(int lane) {
+    static const char *const names[] = {"copies", "disk", "disk writes", "host"};
+    _Static_assert(sizeof names / sizeof *names == Z3D_LANES - Z3D_LANE_COPY, "a name each");
+    return names[lane - Z3D_LANE_COPY];
+}
+
+static const char *name_of(int lane, z3d_axes_text *axes) {
+    if (lane >= Z3D_LANE_COPY) return z3d_lane_name(lane);
+    *axes = z3d_axes_name((z3d_axes)lane);
+    return axes->text;
+}
+
+/* Compute is row 0, then one for each group, then the other lanes. */
 static int row_of(const z3d_simulation *simulation, int lane) {
     int row = 1;
-    for (int axes = 0; axes < lane; axes++)
-        if (simulation->group[axes]) row++;
+    for (int before = 0; before < lane; before++)
+        if (before >= Z3D_LANE_COPY || simulation->group[before]) row++;
     return row;
 }
 
@@ -22,7 +34,8 @@ void z3d_timeline_begin(const z3d_timeline *t) {
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (t->simulation->group[axes])
             name_row(t, row_of(t->simulation, axes), z3d_axes_name((z3d_axes)axes).text, " group");
-    name_row(t, row_of(t->simulation, Z3D_LANE_COPY), "copies", "");
+    for (int lane = Z3D_LANE_COPY; lane < Z3D_LANES; lane++)
+        name_row(t, row_of(t->simulation, lane), z3d_lane_name(lane), "");
 }
 
 void z3d_timeline_take(void *timeline, const z3d_span *span) {
@@ -31,14 +44,16 @@ void z3d_timeline_take(void *timeline, const z3d_span *span) {
     const z3d_simulation *simulation = t->simulation;
     char text[96];
     z3d_axes_text axes = {""};
-    const char *name = span->kind == Z3D_SPAN_WAIT ? "wait" : "bubble";
+    const char *name = "bubble";
     if (span->stage != simulation->own) return;
     if (span->kind == Z3D_SPAN_INSTRUCTION)
         name = z3d_instruction_describe(z3d_engine_program(simulation->engine, Z3D_MODE_TRAIN),
                                         span->instruction, text, sizeof text);
-    if (span->kind == Z3D_SPAN_BESIDE && span->lane < Z3D_AXES_COUNT)
-        axes = z3d_axes_name((z3d_axes)span->lane);
-    if (span->kind == Z3D_SPAN_BESIDE) name = span->lane == Z3D_LANE_COPY ? "copy" : axes.text;
+    if (span->kind == Z3D_SPAN_BESIDE) name = name_of(span->lane, &axes);
+    if (span->kind == Z3D_SPAN_WAIT) {
+        snprintf(text, sizeof text, "wait: %s", name_of(span->lane, &axes));
+        name = text;
+    }
     z3d_string json = {0};
     z3d_string_append_json(&json, name);
     fprintf(t->file,
