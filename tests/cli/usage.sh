@@ -88,8 +88,8 @@ for command in $commands; do
 done
 ! command -v zsh >/dev/null || expect 0 zsh -n zsh
 ! command -v fish >/dev/null || {
-    expect 0 env PATH="$(dirname "$ZERO3D"):$PATH" HOME="$work" fish -c 'source fish; complete -C "zero3d checkpoint veri"; complete -C "zero3d plan x.yaml zero_optimization.st"'
-    [ "$(paste -sd, out)" = "verify,zero_optimization.stage=" ] || fail "fish completes otherwise"
+    expect 0 env PATH="$(dirname "$ZERO3D"):$PATH" HOME="$work" fish -c 'source fish; complete -C "zero3d checkpoint veri"; complete -C "zero3d plan x.yaml zero_optimization.over"'
+    [ "$(paste -sd, out)" = "verify,zero_optimization.overlap_comm=" ] || fail "fish completes otherwise"
 }
 ! command -v groff >/dev/null || {
     expect 0 groff -man -Tascii -ww man
@@ -110,5 +110,5 @@ complete_words zero3d plan --print
 [ "$(cat out)" = --print-program ] || fail "completion of an option"
 complete_words zero3d checkpoint ver
 [ "$(cat out)" = verify ] || fail "completion of a second word"
-complete_words zero3d train x.yaml zero_optimization.st
-[ "$(cat out)" = zero_optimization.stage= ] || fail "completion of a key"
+complete_words zero3d train x.yaml zero_optimization.over
+[ "$(cat out)" = zero_optimization.overlap_comm= ] || fail "completion of a key"
