@@ -100,12 +100,12 @@ static void draw_level(const drawing *d, double level, const char *name, z3d_str
 /* Powers of ten; within less than two of them also 2 and 5 times. */
 static void draw_logarithmic_axis(const drawing *d, z3d_string *names) {
     static const double times[] = {1, 2, 5};
-    double every = ceil((d->y.high - d->y.low) / 6);
+    int every = (int)ceil((d->y.high - d->y.low) / 6);
     char text[32];
-    for (double power = floor(d->y.low); power <= d->y.high; power++)
+    for (int power = (int)floor(d->y.low); power <= d->y.high; power++)
         for (int t = 0; t < (d->y.high - d->y.low < 2 ? 3 : 1); t++) {
             double level = power + log10(times[t]);
-            if (level < d->y.low || level > d->y.high || fmod(power, every) != 0) continue;
+            if (level < d->y.low || level > d->y.high || power % every != 0) continue;
             snprintf(text, sizeof text, "%.3g", times[t] * pow(10, power));
             draw_level(d, level, text, names);
         }
