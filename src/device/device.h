@@ -117,8 +117,8 @@ void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes);
  * millisecond, between tiles; the tiles do not depend on it. NULL: none. */
 void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *context);
 
-/* Launches one kernel; asynchronous if the device is. A kernel that writes memory of HOST space is
- * the host's: its cores run it. See Z3D_LAUNCH. Errors: ERR_DEVICE,
+/* Launches one kernel; asynchronous if the device is. sim: one that writes memory of HOST space is
+ * the host's, as where another device computes there. See Z3D_LAUNCH. Errors: ERR_DEVICE,
  * ERR_INTERNAL. */
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel);
 

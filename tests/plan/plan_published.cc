@@ -35,6 +35,7 @@ struct Run {
     int gpus, tensor, micro_batch, accumulation;
     std::string zero; // the block
     bool checkpoints_on_host = false;
+    int tiling = 1;
 };
 
 std::string text_of(const Run &run) {
@@ -44,8 +45,8 @@ std::string text_of(const Run &run) {
     return "model: { num_layers: " + std::to_string(run.shape.layers) +
            ", hidden_size: " + std::to_string(run.shape.hidden) +
            ", num_attention_heads: " + std::to_string(run.shape.heads) +
-           ", seq_length: 1024, vocab_size: 51200 }\nparallel: { tensor_model_parallel_size: " +
-           std::to_string(run.tensor) +
+           ", seq_length: 1024, vocab_size: 51200, tiling: " + std::to_string(run.tiling) +
+           " }\nparallel: { tensor_model_parallel_size: " + std::to_string(run.tensor) +
            ", sequence_parallel: " + (run.tensor > 1 ? "true" : "false") + " }\n" +
            line("train_micro_batch_size_per_gpu", run.micro_batch) +
            line("gradient_accumulation_steps", run.accumulation) +
@@ -79,7 +80,8 @@ struct Speed {
     double published, most; // TFLOP/s of a GPU; the error that is known
 };
 
-const Shape one{20, 2048, 16}, eight{72, 3072, 24}, ten{50, 4096, 32}, thirteen{65, 4096, 32};
+const Shape one{20, 2048, 16}, eight{72, 3072, 24}, ten{50, 4096, 32}, thirteen{65, 4096, 32},
+    half{124, 18432, 144};
 
 const std::vector<Speed> speeds = {
     {"ZeRO-Offload 1B", {one, 1, 1, 32, 16, host}, 35.9, 0.20},
@@ -89,6 +91,16 @@ const std::vector<Speed> speeds = {
     {"ZeRO-Offload 10B", {ten, 16, 1, 8, 4, host}, 31, 0.50},
     {"ZeRO-Offload 10B", {ten, 128, 1, 8, 1, host}, 31.5, 0.50},
     {"ZeRO-Infinity 10B", {ten, 16, 1, 8, 1, zero3, true}, 45, 0.10},
+    {"ZeRO-Infinity 0.5T", {half, 16, 1, 8, 1, infinity("nvme"), true, 2}, 33, 0.20},
+    {"ZeRO-Infinity 0.5T", {half, 512, 4, 28, 1, zero3, true, 2}, 46, 0.10},
+    {"ZeRO-Infinity 5T",
+     {{174, 49152, 384}, 512, 4, 12, 1, infinity("nvme", false), true, 2},
+     44,
+     0.20},
+    {"ZeRO-Infinity 20T",
+     {{205, 90112, 704}, 512, 8, 10, 1, infinity("nvme", false), true, 2},
+     34,
+     0.20},
 };
 
 TEST(Published, Speeds) {
@@ -115,26 +127,30 @@ TEST(Published, Speeds) {
 const struct {
     double billions;
     Shape shape;
-} ladder[] = {
-    {1.4, {24, 2048, 16}}, {10, ten}, {13, thirteen}, {20, {98, 4096, 32}}, {70, {87, 8192, 64}}};
+} ladder[] = {{1.4, {24, 2048, 16}}, {10, ten},
+              {13, thirteen},        {20, {98, 4096, 32}},
+              {70, {87, 8192, 64}},  {1000, {128, 25600, 160}}};
 
 const struct {
     const char *name;
     std::string zero;
     double largest;
+    bool infinity; // with activation checkpoints on the host, and tiling
 } systems[] = {
-    {"data parallel", "zero_optimization: { stage: 0 }", 1.4},
-    {"ZeRO-2", "zero_optimization: { stage: 2 }", 10},
-    {"ZeRO-Offload", host, 13},
-    {"ZeRO-3", zero3, 20},
-    {"ZeRO-Infinity, host", infinity("cpu"), 70},
+    {"data parallel", "zero_optimization: { stage: 0 }", 1.4, false},
+    {"ZeRO-2", "zero_optimization: { stage: 2 }", 10, false},
+    {"ZeRO-Offload", host, 13, false},
+    {"ZeRO-3", zero3, 20, false},
+    {"ZeRO-Infinity, host", infinity("cpu"), 70, true},
+    {"ZeRO-Infinity, NVMe", infinity("nvme"), 1000, true},
 };
 
 TEST(Published, LargestModelOn16Gpus) {
     for (const auto &system : systems)
         for (const auto &size : ladder) {
-            const bool last = &system == &systems[4];
-            const z3d_estimate e = estimate({size.shape, 16, 1, 1, 1, system.zero, last});
+            const int tiling = system.infinity ? 4 : 1;
+            const z3d_estimate e =
+                estimate({size.shape, 16, 1, 1, 1, system.zero, system.infinity, tiling});
             EXPECT_EQ(e.memory.fits, size.billions <= system.largest)
                 << system.name << " " << size.billions << "B: " << e.memory.free * 1e-9 << " GB";
         }

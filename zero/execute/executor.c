@@ -243,22 +243,22 @@ int z3d_executor_disk_requests(const z3d_program *p) {
     return most;
 }
 
-/* What a group has in host memory the host steps, or a disk reads and writes; a checkpoint that
- * goes on to the disk, too. */
+/* What a group has in host memory the host steps, or a disk reads and writes; so it does with
+ * activation checkpoints on their way. */
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
     const bool disk = executor->disk && is_disk_copy(p, i);
-    const bool host = i->group >= 0 || p->config.checkpoint_space == Z3D_SPACE_DISK;
+    const bool finish = i->group >= 0 || p->config.checkpoint_space == Z3D_SPACE_DISK;
     const int tensors = z3d_instruction_matrix(p, i).tensors;
     z3d_status status = Z3D_OK;
     if (is_empty(executor, i)) return Z3D_OK;
     double *waited = disk ? &executor->disk_wait_seconds : &executor->transfer_wait_seconds;
     double begin = z3d_now();
     for (int tensor = 0; tensor < tensors && status == Z3D_OK; tensor++)
-        status = disk   ? z3d_disk_wait(executor->disk, id + tensor)
-                 : host ? z3d_copy_finish(executor->device, (z3d_copy){id + tensor})
-                        : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
+        status = disk     ? z3d_disk_wait(executor->disk, id + tensor)
+                 : finish ? z3d_copy_finish(executor->device, (z3d_copy){id + tensor})
+                          : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
     *waited += z3d_now() - begin;
     return status;
 }
