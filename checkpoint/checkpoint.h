@@ -47,6 +47,11 @@ void z3d_checkpoint_close(z3d_checkpoint *checkpoint);
 const z3d_checkpoint_info *z3d_checkpoint_get_info(const z3d_checkpoint *checkpoint);
 const char *z3d_checkpoint_folder(const z3d_checkpoint *checkpoint);
 
+/* Checks and exports of this checkpoint are watched from now on. `progress` outlives it. */
+void z3d_checkpoint_watch(z3d_checkpoint *checkpoint, z3d_progress *progress);
+/* NULL: not watched. */
+z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *checkpoint);
+
 /* Checks part `part` of `parts` of the files. ERR_DATA names the file, the rank that wrote it and
  * the dataset. Adds to *bytes_read, if not NULL. */
 z3d_status z3d_checkpoint_check(const z3d_checkpoint *checkpoint, z3d_checkpoint_verify verify,
@@ -108,9 +113,10 @@ typedef struct z3d_export {
 z3d_status z3d_checkpoint_export(z3d_checkpoint *checkpoint, z3d_export *what);
 
 typedef struct z3d_import {
-    const char *from;    /* a folder of Hugging Face's or a file of llm.c's, fp32 or 16-bit */
-    const char *to;      /* a folder without checkpoints: TO/step-00000000 is made */
-    const char *program; /* "zero3d 0.1.0" */
+    const char *from;       /* a folder of Hugging Face's or a file of llm.c's, fp32 or 16-bit */
+    const char *to;         /* a folder without checkpoints: TO/step-00000000 is made */
+    const char *program;    /* "zero3d 0.1.0" */
+    z3d_progress *progress; /* NULL: not watched */
     /* The tokenizer's files; NULL: those in `from`, if any. They are copied to TO/tokenizer, which
      * becomes data.vocab. */
     const char *vocab, *merges; /* vocab "none": no tokenizer */

@@ -205,6 +205,16 @@ static z3d_status read_config(z3d_checkpoint *c, bool whole, z3d_config *out) {
     return type->interop->read_shapes(&(z3d_shapes){c, find_shape}, out);
 }
 
+static void begin_progress(const z3d_checkpoint *c) {
+    int64_t bytes = 0;
+    for (int i = 0; i < z3d_checkpoint_num_tensors(c); i++) {
+        z3d_part whole;
+        z3d_checkpoint_whole(c, i, &whole);
+        bytes += whole.count * (int64_t)sizeof(float);
+    }
+    z3d_progress_begin(z3d_checkpoint_progress(c), bytes);
+}
+
 z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
     z3d_config *config;
     bool llmc = what->format == Z3D_INTEROP_LLMC;
@@ -214,6 +224,7 @@ z3d_status z3d_checkpoint_export(z3d_checkpoint *c, z3d_export *what) {
                          llmc ? "fp32 or bf16" : "fp32, bf16 or fp16");
     what->tokenizer = false;
     what->shards = 0;
+    begin_progress(c);
     Z3D_TRY(z3d_config_create(&config));
     z3d_status status = read_config(c, !llmc && !what->vocab, config);
     if (status == Z3D_OK)

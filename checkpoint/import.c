@@ -75,9 +75,17 @@ static z3d_status keep_tokenizer(const z3d_import *import, const z3d_interop *f,
 
 /* ---- the checkpoint ---- */
 
+typedef struct values {
+    z3d_interop *from;
+    z3d_progress *progress;
+} values;
+
 static z3d_status interop_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                  float *out) {
-    return z3d_interop_read(context, e->tensor, e->first + at, count, out);
+    const values *v = context;
+    Z3D_TRY(z3d_interop_read(v->from, e->tensor, e->first + at, count, out));
+    z3d_progress_add(v->progress, count * (int64_t)sizeof *out);
+    return Z3D_OK;
 }
 
 static z3d_status describe(const z3d_import *import, const z3d_interop *f, z3d_manifest *m) {
@@ -110,12 +118,13 @@ static z3d_status make_image(const z3d_interop *f, const z3d_manifest *m, z3d_im
     return z3d_image_make(m->tensor, 0, 0, count, extent, image);
 }
 
-static z3d_status write_checkpoint(z3d_interop *f, z3d_manifest *m, z3d_image *image,
-                                   const char *dir, const char *folder) {
+static z3d_status write_checkpoint(values *v, z3d_manifest *m, z3d_image *image, const char *dir,
+                                   const char *folder) {
     Z3D_TRY(z3d_space_check(dir, &image->shard.size, 1));
+    z3d_progress_begin(v->progress, image->shard.size);
     Z3D_TRY(z3d_step_folder_make(NULL, folder));
     Z3D_TRY(z3d_io_sync_folder(NULL, dir));
-    z3d_status status = z3d_image_write(image, NULL, folder, interop_values, f, &m->file[0]);
+    z3d_status status = z3d_image_write(image, NULL, folder, interop_values, v, &m->file[0]);
     m->shard[0] = image->shard; /* from here on the manifest's */
     image->shard = (z3d_shard){0};
     m->num_shards = m->num_files = 1;
@@ -142,9 +151,10 @@ static z3d_status write_config(z3d_config *config, const char *dir) {
 static z3d_status import_locked(const z3d_import *import, z3d_interop *f, const char *folder) {
     z3d_manifest m = {0};
     z3d_image image = {.fd = -1};
+    values v = {f, import->progress};
     z3d_status status = describe(import, f, &m);
     if (status == Z3D_OK) status = make_image(f, &m, &image);
-    if (status == Z3D_OK) status = write_checkpoint(f, &m, &image, import->to, folder);
+    if (status == Z3D_OK) status = write_checkpoint(&v, &m, &image, import->to, folder);
     if (status == Z3D_OK) status = write_config(f->config, import->to);
     z3d_image_free(&image);
     z3d_manifest_free(&m);

@@ -45,6 +45,7 @@ struct z3d_checkpoint {
     char *bytes[CACHED_BLOCKS]; /* the blocks of `cache` */
     uint64_t clock;             /* of `open` */
     int64_t bytes_read;
+    z3d_progress *progress; /* NULL: nobody watches */
 };
 
 /* ---- open and close ---- */
@@ -477,6 +478,16 @@ end:
     return status;
 }
 
+/* ---- progress ---- */
+
+void z3d_checkpoint_watch(z3d_checkpoint *c, z3d_progress *progress) {
+    c->progress = progress;
+}
+
+z3d_progress *z3d_checkpoint_progress(const z3d_checkpoint *c) {
+    return c->progress;
+}
+
 /* ---- checking whole files ---- */
 
 static z3d_status check_small_file(const z3d_checkpoint *c, const z3d_file_entry *file,
@@ -527,6 +538,7 @@ static z3d_status check_blocks(const z3d_checkpoint *c, int s, int fd, turns *t,
         Z3D_TRY(z3d_io_read(fd, shard->name, t->bytes, count, b * Z3D_BLOCK_BYTES));
         Z3D_TRY(check_block(c, s, b, t->bytes, count));
         *bytes_read += count;
+        z3d_progress_add(c->progress, count);
     }
     return Z3D_OK;
 }
@@ -547,11 +559,18 @@ static z3d_status check_shard(const z3d_checkpoint *c, int s, turns *t, int64_t 
     return status;
 }
 
+static int64_t bytes_of_shards(const z3d_checkpoint *c) {
+    int64_t bytes = 0;
+    for (int s = 0; s < c->manifest.num_shards; s++) bytes += c->manifest.shard[s].size;
+    return bytes;
+}
+
 z3d_status z3d_checkpoint_check_rest(const z3d_checkpoint *c, z3d_checkpoint_verify verify,
                                      unsigned kinds, int part, int parts, int64_t *bytes_read) {
     turns t = {.kinds = kinds, .part = part, .parts = parts};
     int64_t unused = 0;
     if (!bytes_read) bytes_read = &unused;
+    z3d_progress_begin(c->progress, bytes_of_shards(c));
     for (int i = part; i < c->manifest.num_files; i += parts)
         Z3D_TRY(check_small_file(c, &c->manifest.file[i], verify, bytes_read));
     Z3D_TRY(z3d_new(Z3D_BLOCK_BYTES, 1, "a block", &t.bytes));

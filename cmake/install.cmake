@@ -19,6 +19,18 @@ if(NOT ZERO3D_HAS_MPI)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/scripts/launch)
 endif()
 install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME zero3d-launch)
+# Completion and the man page, by the program that is installed.
+foreach(form bash zsh fish man)
+  install(CODE "execute_process(COMMAND \"$<TARGET_FILE:zero3d_program>\" completion ${form}
+    OUTPUT_FILE \"${CMAKE_BINARY_DIR}/package/completion.${form}\" COMMAND_ERROR_IS_FATAL ANY)")
+endforeach()
+install(FILES ${CMAKE_BINARY_DIR}/package/completion.bash
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME zero3d)
+install(FILES ${CMAKE_BINARY_DIR}/package/completion.zsh
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _zero3d)
+install(FILES ${CMAKE_BINARY_DIR}/package/completion.fish
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME zero3d.fish)
+install(FILES ${CMAKE_BINARY_DIR}/package/completion.man DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME zero3d.1)
 install(DIRECTORY configs/ DESTINATION ${CMAKE_INSTALL_DATADIR}/zero3d/configs FILES_MATCHING PATTERN "*.yaml")
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -13,6 +13,7 @@
 #include "src/base/optimizers.h"
 #include "src/base/pending_io.h"
 #include "src/base/problems.h"
+#include "src/base/progress.h"
 #include "src/base/rng.h"
 #include "src/base/status.h"
 #include "src/base/strings.h"

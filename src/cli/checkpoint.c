@@ -41,7 +41,9 @@ static const char help[] =
     "  --merges FILE     merges.txt, if it is not beside vocab.json\n"
     "\n"
     "CHECKPOINT is one checkpoint's folder, or a folder of checkpoints: then the latest is used.\n"
-    "Exit code: 0, or 1 if a checkpoint is damaged or incomplete, or if two differ.\n"
+    "verify, export and import say every 5 seconds how far they are (ZERO3D_PROGRESS_SECONDS: "
+    "other\n"
+    "than 5). Exit code: 0, or 1 if a checkpoint is damaged or incomplete, or if two differ.\n"
     "\n"
     "example: zero3d checkpoint verify runs/demo/checkpoints\n";
 
@@ -49,7 +51,8 @@ typedef struct request {
     char **arguments;
     const char *format, *dtype, *vocab, *merges, *max_shard;
     z3d_string *text; /* to print */
-    bool bad;         /* damage or a difference was found */
+    z3d_progress progress;
+    bool bad; /* damage or a difference was found */
 } request;
 
 static z3d_status open_path(const char *path, z3d_checkpoint **out) {
@@ -158,6 +161,7 @@ static z3d_status verify(request *r) {
     int64_t bytes = 0;
     char size[32];
     Z3D_TRY(open_path(r->arguments[0], &c));
+    z3d_checkpoint_watch(c, &r->progress);
     z3d_status status = z3d_checkpoint_check(c, Z3D_VERIFY_FULL, 0, 1, &bytes);
     if (status == Z3D_OK)
         z3d_string_append(r->text, "step %lld: intact, %s verified\n",
@@ -350,6 +354,7 @@ static z3d_status export(request *r) {
     if (r->vocab && !folder)
         return Z3D_ERROR(Z3D_ERR_USAGE, "--vocab has no effect with --format llm.c; leave it out");
     Z3D_TRY(open_path(r->arguments[0], &c));
+    z3d_checkpoint_watch(c, &r->progress);
     z3d_status status = z3d_checkpoint_export(c, &what);
     if (status == Z3D_OK) report_export(z3d_checkpoint_get_info(c)->engine.step, &what, r->text);
     z3d_checkpoint_close(c);
@@ -419,6 +424,7 @@ static z3d_status import(request *r) {
     z3d_import what = {.from = r->arguments[0],
                        .to = r->arguments[1],
                        .program = "zero3d " ZERO3D_VERSION,
+                       .progress = &r->progress,
                        .vocab = r->vocab,
                        .merges = r->merges,
                        .check_tokenizer = z3d_tokenizer_check};
@@ -438,6 +444,15 @@ static const struct {
 } tools[] = {{"list", 1, false, false, list},     {"show", 1, false, false, show},
              {"verify", 1, false, false, verify}, {"diff", 2, false, false, diff},
              {"export", 2, true, true, export},   {"import", 2, false, true, import}};
+
+static z3d_status read_progress(const char *tool, z3d_progress *out) {
+    const char *every = getenv("ZERO3D_PROGRESS_SECONDS");
+    *out = (z3d_progress){.what = tool, .every = 5};
+    if (every && *every && (z3d_parse_float(every, &out->every) != Z3D_OK || out->every < 0))
+        return Z3D_ERROR(Z3D_ERR_USAGE,
+                         "ZERO3D_PROGRESS_SECONDS='%.40s': expected a number of seconds", every);
+    return Z3D_OK;
+}
 
 static z3d_status run_tool(int argc, char **argv, request *r) {
     const cli_option options[] = {{"format", &r->format, NULL, NULL},
@@ -462,6 +477,7 @@ static z3d_status run_tool(int argc, char **argv, request *r) {
             return Z3D_ERROR(Z3D_ERR_USAGE, "--%s is for checkpoint import and export",
                              r->vocab ? "vocab" : "merges");
         r->arguments = argv + 2;
+        Z3D_TRY(read_progress(tools[i].name, &r->progress));
         return tools[i].run(r);
     }
     return Z3D_ERROR(Z3D_ERR_USAGE, "expected a command after 'checkpoint': list, show, verify, "
@@ -477,5 +493,6 @@ static int run(int argc, char **argv) {
     return code == CLI_OK && r.bad ? CLI_FAILED : code;
 }
 
-const cli_command cli_checkpoint = {"checkpoint", "list, verify, compare and convert checkpoints",
-                                    help, run, false};
+const cli_command cli_checkpoint = {
+    "checkpoint", "list, verify, compare and convert checkpoints", help, run,
+    false,        "list show verify diff export import",           false};

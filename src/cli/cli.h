@@ -23,10 +23,13 @@ typedef struct cli_command {
     const char *help;                  /* what `zero3d NAME --help` prints: at most a screen */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit code */
     bool computes;                     /* with all threads for a while */
+    const char *words;                 /* what may follow its name, for completion; NULL: a path */
+    bool configured;                   /* its second argument and those after it are key=value */
 } cli_command;
 
 extern const cli_command cli_train, cli_plan, cli_reproduce, cli_data, cli_checkpoint, cli_generate,
-    cli_evaluate, cli_submit, cli_config, cli_doctor, cli_digest, cli_trace, cli_completion;
+    cli_evaluate, cli_submit, cli_config, cli_doctor, cli_digest, cli_trace, cli_report,
+    cli_completion;
 /* All commands in the order of the help text; ends with NULL. */
 extern const cli_command *const cli_commands[];
 

@@ -83,4 +83,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_config = {"config", "list all keys; check a configuration", help, run, false};
+const cli_command cli_config = {
+    "config", "list all keys; check a configuration", help, run, false, NULL, true};

@@ -143,4 +143,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_data = {"data", "turn text into token files", help, run, false};
+const cli_command cli_data = {"data", "turn text into token files", help, run, false, "tokenize",
+                              false};

@@ -104,5 +104,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_digest = {"digest", "find the first instruction in which two runs differ",
-                                help, run, false};
+const cli_command cli_digest = {
+    "digest", "find the first instruction in which two runs differ", help, run, false, NULL, false};

@@ -161,5 +161,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_doctor = {"doctor", "check this machine and measure its speed", help, run,
-                                true};
+const cli_command cli_doctor = {
+    "doctor", "check this machine and measure its speed", help, run, true, NULL, false};

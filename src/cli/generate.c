@@ -297,4 +297,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_generate = {"generate", "generate text from a checkpoint", help, run, true};
+const cli_command cli_generate = {
+    "generate", "generate text from a checkpoint", help, run, true, NULL, false};

@@ -309,4 +309,7 @@ static int run(int argc, char **argv) {
 }
 
 const cli_command cli_plan = {
-    "plan", "show memory, communication and program of any rank, without a run", help, run, false};
+    "plan", "show memory, communication and program of any rank, without a run",
+    help,   run,
+    false,  NULL,
+    true};

@@ -25,7 +25,8 @@ static const char help[] =
     "  --calibration FILE  default: configs/paper/calibration.yaml, here or as installed\n"
     "  --calibrate         fits the calibration's constants to the points marked `fitted` again,\n"
     "                      and writes the file (about a minute)\n"
-    "  --write-configs DIR writes every row as a configuration file; refuses to overwrite files\n"
+    "  --write-configs DIR\n"
+    "                      writes every row as a configuration file; refuses to overwrite files\n"
     "                      with other contents\n";
 
 /* What a row's file is to have, and what it has: NULL if there is none. */
@@ -193,5 +194,6 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_reproduce = {"reproduce", "print the ZeRO paper's numbers beside ours", help,
-                                   run, false};
+const cli_command cli_reproduce = {
+    "reproduce", "print the ZeRO paper's numbers beside ours",      help, run,
+    false,       "table1 table2 fig2 fig3 fig4 fig6 fig7 fig8 all", false};

@@ -71,5 +71,5 @@ static int run(int argc, char **argv) {
     return show(&asked);
 }
 
-const cli_command cli_trace = {"trace", "say where a traced step's time went; draw it", help, run,
-                               false};
+const cli_command cli_trace = {
+    "trace", "say where a traced step's time went; draw it", help, run, false, NULL, false};

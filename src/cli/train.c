@@ -8,7 +8,7 @@
 #include "src/cli/cli.h"
 
 static const char help[] =
-    "usage: zero3d train CONFIG [key=value ...] [--extend] [--digest] [--trace]\n"
+    "usage: zero3d train CONFIG [key=value ...] [--extend] [--digest] [--trace] [--verbose]\n"
     "       scripts/launch -n RANKS zero3d train CONFIG ...\n"
     "\n"
     "Trains the model that CONFIG (a YAML file) describes. Without a launcher it trains on one\n"
@@ -24,10 +24,14 @@ static const char help[] =
     "              `zero3d digest` compares two runs\n"
     "  --trace     sets training.trace_steps=3: writes timelines of the first steps (zero3d "
     "trace)\n"
+    "  --verbose   shows at the end all tables of memory and communication (summary.json)\n"
     "\n"
     "The run folder (run.dir) gets config.yaml (all keys with their values), metrics.jsonl (one\n"
-    "JSON object per step) and TensorBoard files. Files of an earlier run there are kept as\n"
-    "metrics.1.jsonl, config.1.yaml and so on. One job at a time can use a run folder.\n"
+    "JSON object per step), events.jsonl, summary.json and TensorBoard files; `zero3d report` "
+    "reads\n"
+    "them. Files of an earlier run there are kept as metrics.1.jsonl, config.1.yaml and so on. "
+    "One\n"
+    "job at a time can use a run folder.\n"
     "\n"
     "checkpoint.interval=N saves a checkpoint every N steps. The same command, started again,\n"
     "resumes from the latest checkpoint, on any number of ranks. Without checkpoint.interval the\n"
@@ -45,11 +49,12 @@ static const char help[] =
     "zero_optimization.stage=3\n";
 
 static z3d_status read_arguments(int argc, char **argv, int ranks, z3d_config **config,
-                                 bool *extend) {
+                                 z3d_train_options *asked) {
     bool digest = false, trace = false;
     const cli_option options[] = {{"digest", NULL, &digest, NULL},
                                   {"trace", NULL, &trace, NULL},
-                                  {"extend", NULL, extend, NULL},
+                                  {"extend", NULL, &asked->extend, NULL},
+                                  {"verbose", NULL, &asked->verbose, NULL},
                                   {NULL, NULL, NULL, NULL}};
     int count;
     Z3D_TRY(cli_parse(argc, argv, options, &count));
@@ -100,9 +105,9 @@ static int run(int argc, char **argv) {
     /* Before the options are taken out of it. */
     write_command(argc, argv, z3d_world_size(world), &command);
     options.command = command.failed ? NULL : command.text;
+    options.program = program_invocation_name;
     z3d_log_configure(Z3D_LOG_INFO, z3d_world_rank(world));
-    status =
-        agree(world, read_arguments(argc, argv, z3d_world_size(world), &config, &options.extend));
+    status = agree(world, read_arguments(argc, argv, z3d_world_size(world), &config, &options));
     if (status == Z3D_OK && config->parallel_world_size != 1) status = z3d_world_check_alone(world);
     if (status == Z3D_OK) {
         z3d_world_catch_signals(world);
@@ -117,4 +122,4 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_train = {"train", "train a model", help, run, true};
+const cli_command cli_train = {"train", "train a model", help, run, true, NULL, true};

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/page.h"
 #include "src/plan/memory.h"
 
 /* In pixels. */
@@ -31,12 +32,6 @@ static double y_of(const panel *p, double bytes) {
     return p->top + p->height * (1 - bytes / (double)p->bytes);
 }
 
-/* 1, 2 or 5 times a power of `base`'s kind, about a sixth of the range. */
-static double step_of(double range) {
-    double power = pow(10, floor(log10(range / 6))), share = range / 6 / power;
-    return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
-}
-
 static void text_at(z3d_string *out, double x, double y, const char *anchor, const char *text) {
     z3d_string_append(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s</text>\n", x, y,
                       anchor, text);
@@ -54,14 +49,14 @@ static void draw_axes(const panel *p) {
     const char *name;
     char text[64];
     scale_bytes(p->bytes, &unit, &name);
-    double step = step_of((double)p->bytes / unit);
+    double step = z3d_axis_step((double)p->bytes / unit, 6);
     for (int k = 0; k * step * unit <= (double)p->bytes; k++) {
         double v = k * step, y = y_of(p, v * unit);
         z3d_string_append(p->out, "<path d=\"M%d %.1fh-5\"/>\n", LEFT, y);
         snprintf(text, sizeof text, "%g", v);
         text_at(p->out, LEFT - 9, y + 4, "end", text);
     }
-    step = fmax(1, step_of(p->program->num_instructions));
+    step = fmax(1, z3d_axis_step(p->program->num_instructions, 6));
     for (int k = 0; k * step <= p->program->num_instructions; k++) {
         double n = k * step;
         z3d_string_append(p->out, "<path d=\"M%.1f %.1fv5\"/>\n", x_of(p, n), bottom);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "src/base/page.h"
+
 /* In pixels. */
 enum { WIDTH = 1280, LEFT = 108, RIGHT = 24, TOP = 108, PLOT = WIDTH - LEFT - RIGHT, SHADES = 4 };
 static const double least = 0.25; /* narrower waits are left out, but counted */
@@ -190,16 +192,10 @@ static void draw_legend(const z3d_timeline_picture *p, const z3d_timeline_head *
     text_at(out, x, 86, "start", text);
 }
 
-/* 1, 2 or 5 times a power of ten, about an eighth of the range. */
-static double step_of(double range) {
-    double power = pow(10, floor(log10(range / 8))), share = range / 8 / power;
-    return power * (share < 1.5 ? 1 : share < 3.5 ? 2 : share < 7.5 ? 5 : 10);
-}
-
 static void draw_axes(const z3d_timeline_picture *p, const z3d_timeline_head *head,
                       z3d_string *out) {
     int every = p->height < 12 ? 4 : 1;
-    double bottom = y_of(p, p->rows), step = step_of(p->seconds);
+    double bottom = y_of(p, p->rows), step = z3d_axis_step(p->seconds, 8);
     char text[64];
     for (int r = 0; r < p->rows; r += every) {
         snprintf(text, sizeof text, head->stage ? "%d, stage %d" : "%d", r,

@@ -264,6 +264,7 @@ static void say_saved(z3d_trainer *trainer, int64_t step) {
     char seconds[32];
     if (step < 0 || trainer->rank != 0) return;
     z3d_store_seconds(trainer->store, &whole, &stalled);
+    z3d_trainer_event(trainer, step, "checkpoint", whole, NULL);
     z3d_console_say(&trainer->console, "checkpoint of step %lld saved in %s", (long long)step,
                     z3d_format_seconds(whole, seconds, sizeof seconds));
 }

@@ -22,9 +22,9 @@ z3d_status z3d_trainer_refuse_extension(const z3d_trainer *trainer, const z3d_co
     else
         z3d_string_append(&way, "to train on at the final learning rate (%g) after step %lld, ",
                           config->scheduler_params_min_lr, end);
-    if (steps > end && trainer->command)
+    if (steps > end && trainer->options->command)
         z3d_string_append(&way, "run the same command with --extend: %s --extend",
-                          trainer->command);
+                          trainer->options->command);
     else if (steps > end && learns_nothing(config, end))
         z3d_string_append(&way, "use zero3d train --extend");
     else if (steps > end)
@@ -42,7 +42,7 @@ z3d_status z3d_trainer_extend(z3d_trainer *trainer, const z3d_config *saved) {
     z3d_config *config = trainer->config;
     int64_t *end = &config->scheduler_params_total_num_steps;
     long long steps = (long long)config->training_steps;
-    if (!trainer->extend) return Z3D_OK;
+    if (!trainer->options->extend) return Z3D_OK;
     if (saved && z3d_config_decays(config) && saved->scheduler_params_total_num_steps == Z3D_AUTO)
         return Z3D_OK; /* an imported model, which no run can be resumed from */
     if (!saved || !z3d_config_decays(config) || saved->scheduler_params_total_num_steps == *end) {

@@ -154,7 +154,8 @@ z3d_status z3d_trainer_compare_configs(const z3d_trainer *trainer,
     z3d_config *there;
     differences d = {.config = trainer->config, .step = info->engine.step};
     /* --extend moves the schedule's end, and where no step is left it does not matter. */
-    bool any_schedule = trainer->extend || info->engine.step >= trainer->config->training_steps;
+    bool any_schedule =
+        trainer->options->extend || info->engine.step >= trainer->config->training_steps;
     Z3D_TRY(z3d_config_create(&there));
     z3d_status status =
         z3d_config_read_text(there, info->config, strlen(info->config), "the checkpoint's config");

@@ -97,8 +97,9 @@ static z3d_status keep_earlier_run(z3d_trainer *trainer) {
     const z3d_config *config = trainer->config;
     z3d_run_folder *folder = &trainer->folder;
     Z3D_TRY(z3d_run_folder_keep(folder, "metrics.jsonl"));
+    Z3D_TRY(z3d_run_folder_keep(folder, "events.jsonl"));
     Z3D_TRY(z3d_run_folder_keep(folder, "config.yaml"));
-    Z3D_TRY(z3d_run_folder_keep(folder, "communication.json"));
+    Z3D_TRY(z3d_run_folder_keep(folder, "summary.json"));
     Z3D_TRY(z3d_run_folder_keep(folder, "events.out.tfevents.*.zero3d"));
     if (!config->training_digest) Z3D_TRY(z3d_run_folder_keep(folder, digest_files));
     return config->training_trace_steps > 0 ? Z3D_OK : z3d_run_folder_keep(folder, trace_files);
@@ -119,6 +120,20 @@ static z3d_status continue_metrics(z3d_trainer *trainer, const char *path) {
     return status;
 }
 
+/* A resumed run adds to them, also to those of steps that it makes again. */
+static z3d_status open_events(z3d_trainer *trainer) {
+    z3d_string path = {0}, cut = {0};
+    z3d_status status = run_path(trainer, "events.jsonl", &path);
+    if (status == Z3D_OK)
+        status = trainer->resumed_step > 0
+                     ? z3d_line_file_continue(&trainer->events, path.text, INT64_MAX, &cut)
+                     : z3d_line_file_open(&trainer->events, path.text);
+    if (status == Z3D_OK) status = z3d_line_file_cut(&trainer->events, (int64_t)cut.length);
+    z3d_string_free(&path);
+    z3d_string_free(&cut);
+    return status;
+}
+
 /* Rank 0: the resolved configuration and the files that grow with the run. */
 static z3d_status open_run_files(z3d_trainer *trainer) {
     z3d_string path = {0};
@@ -130,6 +145,7 @@ static z3d_status open_run_files(z3d_trainer *trainer) {
         status = resumed ? continue_metrics(trainer, path.text)
                          : z3d_line_file_open(&trainer->metrics, path.text);
     z3d_string_free(&path);
+    if (status == Z3D_OK) status = open_events(trainer);
     if (status == Z3D_OK && trainer->config->run_tensorboard)
         status =
             z3d_tensorboard_open(&trainer->board, trainer->config->run_dir, (double)time(NULL));
@@ -486,7 +502,7 @@ static z3d_status open_inputs(z3d_trainer *trainer) {
 /* One configuration, this rank's place in it. */
 static z3d_status begin_setup(z3d_trainer *trainer) {
     trainer->rank = z3d_world_rank(trainer->world);
-    trainer->metrics.fd = trainer->board.file.fd = -1;
+    trainer->metrics.fd = trainer->events.fd = trainer->board.file.fd = -1;
     Z3D_TRY(z3d_trainer_agree_config(trainer));
     /* From here on a rank that stands still is noticed. */
     Z3D_TRY(start_watchdog(trainer));
@@ -531,6 +547,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_store_close(trainer->store);
     free(trainer->checkpoint_dir);
     z3d_line_file_close(&trainer->metrics);
+    z3d_line_file_close(&trainer->events);
     z3d_string_free(&trainer->line);
     z3d_tensorboard_close(&trainer->board);
     z3d_engine_destroy(trainer->engine);

@@ -1,7 +1,7 @@
 /* src/train: the trainer. Configuration -> mesh -> model -> engine -> run; data, learning-rate
- * schedule, metrics, generation, evaluation. data/ reads token files, text/ makes them, report/ reports what a
- * run does, trace/ reads its timelines back. It may call every floor below it. Start reading at
- * trainer.c, then data.h. */
+ * schedule, metrics, generation, evaluation. data/ reads token files, text/ makes them, report/
+ * reports what a run does, trace/ reads its timelines back. It may call every floor below it. Start
+ * reading at trainer.c, then data.h. */
 #ifndef ZERO3D_TRAIN_TRAIN_H
 #define ZERO3D_TRAIN_TRAIN_H
 
@@ -18,6 +18,8 @@ typedef struct z3d_train_options {
     bool extend;
     const char *command; /* the command without --extend, for messages that say how to continue;
                             NULL: unknown */
+    const char *program; /* the program as it is called, for such messages; NULL: zero3d */
+    bool verbose;        /* the end of the run has all tables */
 } z3d_train_options;
 
 /* The same. *unfinished: the run was asked to stop (a signal, training.time_limit) before its last

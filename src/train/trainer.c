@@ -5,6 +5,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "src/plan/timeline_picture.h"
 #include "src/train/schedule.h"
 #include "src/train/trainer.h"
 
@@ -14,8 +15,9 @@ typedef struct progress {
     bool stopped, last_skipped;
     double begin, first_loss, last_loss, validation_loss;
     double steady_seconds; /* of all steps but the first, which pays for warming up */
-    /* Of all steps; among them exposed transfers, waits for the disk, the host's steps. */
-    double step_seconds, transfer_seconds, disk_seconds, host_step_seconds;
+    /* Of all steps; among them exposed communication, exposed transfers, waits for the disk, the
+     * host's steps. */
+    double step_seconds, comm_seconds, transfer_seconds, disk_seconds, host_step_seconds;
     int64_t comm_bytes; /* counted so far */
 } progress;
 
@@ -37,17 +39,54 @@ static double wall_time(void) {
 }
 
 /* What was made in trainer->line. */
-static void write_line(z3d_trainer *trainer) {
+static void write_line(z3d_trainer *trainer, z3d_line_file *file) {
     z3d_string *line = &trainer->line;
-    note_write(trainer, line->failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
-                            : z3d_line_file_write(&trainer->metrics, line->text, line->length));
+    note_write(trainer, line->failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a line of metrics")
+                                     : z3d_line_file_write(file, line->text, line->length));
     z3d_string_clear(line);
+}
+
+void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, double seconds,
+                       const char *detail) {
+    z3d_metrics_event_line(step, event, wall_time(), seconds, detail, &trainer->line);
+    write_line(trainer, &trainer->events);
 }
 
 static void write_board(z3d_trainer *trainer, int64_t step, const z3d_scalar *scalars, int count) {
     if (trainer->board.file.fd < 0) return;
     note_write(trainer, z3d_tensorboard_write(&trainer->board, wall_time(), step, scalars, count));
+}
+
+/* Shares are of the step's time; memory is in bytes, the highest so far. */
+static void write_step_to_board(z3d_trainer *trainer, const z3d_step_record *record) {
+    enum { OTHERS = 16 };
+    char tag[Z3D_CATEGORY_COUNT][48];
+    double exposed = record->exposed_comm_seconds + record->exposed_transfer_seconds +
+                     record->exposed_disk_seconds;
+    z3d_scalar scalars[OTHERS + Z3D_CATEGORY_COUNT] = {
+        {"train/loss", record->loss},
+        {"train/perplexity", exp(record->loss)},
+        {"train/grad_norm", record->grad_norm},
+        {"train/learning_rate", (double)record->lr},
+        {"train/loss_scale", (double)record->loss_scale},
+        {"speed/tokens_per_second", (double)record->tokens / record->seconds},
+        {"speed/model_tflops", record->model_tflops},
+        {"speed/mfu", record->mfu},
+        {"speed/exposed_share", exposed / record->seconds},
+        {"speed/exposed_comm_seconds", record->exposed_comm_seconds},
+        {"speed/exposed_transfer_seconds", record->exposed_transfer_seconds},
+        {"speed/exposed_disk_seconds", record->offloaded ? record->exposed_disk_seconds : NAN},
+        {"speed/host_step_seconds", record->offloaded ? record->host_step_seconds : NAN},
+        {"memory/host", record->host_memory > 0 ? (double)record->host_memory : NAN},
+        {"memory/outside", record->outside_memory >= 0 ? (double)record->outside_memory : NAN}};
+    int count = 0;
+    while (scalars[count].tag) count++;
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
+        snprintf(tag[category], sizeof tag[category], "memory/%s",
+                 z3d_category_name((z3d_category)category));
+        scalars[count++] = (z3d_scalar){tag[category], (double)record->memory[category]};
+    }
+    write_board(trainer, record->step, scalars, count);
 }
 
 /* Rank 0. */
@@ -61,6 +100,7 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     int64_t bytes = z3d_metrics_comm_bytes(trainer->group);
     z3d_step_record record = {
         .step = result->step,
+        .time = wall_time(),
         .loss = result->loss,
         .grad_norm = result->grad_norm,
         .lr = lr,
@@ -70,6 +110,7 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
                               ? trainer->model->group[result->overflow_group].name
                               : NULL,
         .tokens = tokens,
+        .total_tokens = result->step * tokens, /* a resumed run keeps its batch and length */
         .seconds = seconds,
         .model_tflops = trainer->model_flops * tera,
         .mfu = trainer->model_flops * tera / peak,
@@ -89,18 +130,8 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
     record.host_memory = z3d_engine_measured(trainer->engine, Z3D_SPACE_HOST)->total_peak;
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)result->step);
     z3d_metrics_step_line(&record, &trainer->line);
-    write_line(trainer);
-    z3d_scalar scalars[] = {{"train/loss", record.loss},
-                            {"train/grad_norm", record.grad_norm},
-                            {"train/learning_rate", (double)lr},
-                            {"speed/tokens_per_second", (double)tokens / seconds},
-                            {"speed/model_tflops", record.model_tflops},
-                            {"speed/exposed_comm_seconds", record.exposed_comm_seconds},
-                            {"speed/exposed_transfer_seconds", record.exposed_transfer_seconds},
-                            {"speed/exposed_disk_seconds", record.exposed_disk_seconds},
-                            {"speed/host_step_seconds", record.host_step_seconds}};
-    enum { SCALARS = sizeof scalars / sizeof *scalars, OFFLOADED = 2 };
-    write_board(trainer, record.step, scalars, record.offloaded ? SCALARS : SCALARS - OFFLOADED);
+    write_line(trainer, &trainer->metrics);
+    write_step_to_board(trainer, &record);
     z3d_console_step(&trainer->console, &record);
 }
 
@@ -189,6 +220,10 @@ static bool time_is_over(const z3d_trainer *trainer) {
     return limit > 0 && z3d_now() - trainer->begin >= limit;
 }
 
+static const char *stop_reason(const z3d_trainer *trainer) {
+    return time_is_over(trainer) ? "training.time_limit" : "a signal";
+}
+
 /* This rank's part of an agreed end: a signal, the time limit, or results that cannot be written.
  */
 static bool wants_stop(const z3d_trainer *trainer) {
@@ -219,6 +254,7 @@ static z3d_status train_step(z3d_trainer *trainer, progress *progress, int64_t s
         progress->steady_seconds += seconds;
     progress->steps++;
     progress->step_seconds += seconds;
+    progress->comm_seconds += result.exposed_seconds;
     progress->transfer_seconds += result.exposed_transfer_seconds;
     progress->disk_seconds += result.exposed_disk_seconds;
     progress->host_step_seconds += result.host_step_seconds;
@@ -260,11 +296,12 @@ static z3d_status validate(z3d_trainer *trainer, progress *progress, int64_t ste
     progress->comm_bytes = z3d_metrics_comm_bytes(trainer->group);
     if (trainer->rank != 0) return Z3D_OK;
     z3d_trainer_place(trainer, "step %lld: writing metrics", (long long)step);
-    z3d_metrics_validation_line(step, progress->validation_loss, (int64_t)targets, seconds,
-                                &trainer->line);
-    write_line(trainer);
-    z3d_scalar scalar = {"validation/loss", progress->validation_loss};
-    write_board(trainer, step, &scalar, 1);
+    z3d_metrics_validation_line(step, wall_time(), progress->validation_loss, (int64_t)targets,
+                                seconds, &trainer->line);
+    write_line(trainer, &trainer->metrics);
+    z3d_scalar scalars[] = {{"validation/loss", progress->validation_loss},
+                            {"validation/perplexity", exp(progress->validation_loss)}};
+    write_board(trainer, step, scalars, 2);
     z3d_console_validation(&trainer->console, step, progress->validation_loss, seconds);
     return Z3D_OK;
 }
@@ -319,6 +356,30 @@ static void say_start(z3d_trainer *trainer, const z3d_rank_memory *memory) {
     z3d_console_start(&trainer->console, out, &facts);
 }
 
+/* Rank 0: a line about this start in events.jsonl. */
+static void note_start(z3d_trainer *trainer) {
+    z3d_string title = {0};
+    if (z3d_trainer_is_complete(trainer)) return;
+    z3d_timeline_title(trainer->model, &trainer->mesh, &trainer->program, &title);
+    z3d_trainer_event(trainer, trainer->resumed_step,
+                      trainer->resumed_step > 0 ? "resume" : "start", NAN, title.text);
+    z3d_string_free(&title);
+}
+
+/* And how it ended; returns `status`. */
+static z3d_status note_end(z3d_trainer *trainer, const progress *progress, z3d_status status) {
+    const z3d_kept_error kept = z3d_error_keep(status);
+    int64_t step = trainer->resumed_step + progress->steps;
+    const char *event = status != Z3D_OK ? "failure" : progress->stopped ? "stop" : "end";
+    const char *detail = status != Z3D_OK    ? kept.message
+                         : progress->stopped ? stop_reason(trainer)
+                                             : NULL;
+    if (trainer->rank == 0 && trainer->write_error.status == Z3D_OK &&
+        !z3d_trainer_is_complete(trainer))
+        z3d_trainer_event(trainer, step, event, z3d_now() - progress->begin, detail);
+    return z3d_error_restore(&kept);
+}
+
 static void say_no_step(z3d_trainer *trainer, const progress *progress) {
     long long step = (long long)trainer->resumed_step;
     long long steps = (long long)trainer->config->training_steps;
@@ -338,7 +399,7 @@ static void say_no_step(z3d_trainer *trainer, const progress *progress) {
                         step);
 }
 
-/* Rank 0: the traffic of the whole run as a file, and the summary. */
+/* Rank 0: the end in few lines, and all of it as a file. */
 static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_rank_memory *memory) {
     if (progress->steps == 0) {
         say_no_step(trainer, progress);
@@ -351,8 +412,10 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
     z3d_resident resident;
     bool explained = z3d_trainer_resident(trainer, &resident);
     z3d_run_end end = {
+        .config = trainer->config,
         .steps = progress->steps,
         .skipped = progress->skipped,
+        .last_step = trainer->resumed_step + progress->steps,
         .stopped = progress->stopped && trainer->write_error.status == Z3D_OK,
         .time_is_over = time_is_over(trainer),
         .seconds = z3d_now() - progress->begin,
@@ -368,20 +431,23 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .offloaded = trainer->program.checkpoint_space != Z3D_SPACE_DEVICE ||
                      trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
         .step_seconds = progress->step_seconds,
+        .comm_seconds = progress->comm_seconds,
         .transfer_seconds = progress->transfer_seconds,
         .disk_seconds = progress->disk_seconds,
         .host_step_seconds = progress->host_step_seconds,
-        .saves = trainer->store != NULL,
-        .run_dir = trainer->config->run_dir,
+        .checkpoint_dir = trainer->store ? trainer->checkpoint_dir : NULL,
+        .command = trainer->options->command,
+        .program = trainer->options->program ? trainer->options->program : "zero3d",
+        .verbose = trainer->options->verbose,
     };
     z3d_console_end(&trainer->console, &end);
     z3d_string path = {0}, text = {0};
-    z3d_string_append(&path, "%s/communication.json", trainer->config->run_dir);
-    z3d_metrics_traffic(trainer->group, progress->steps, &text);
-    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "communication.json"));
+    z3d_string_append(&path, "%s/summary.json", trainer->config->run_dir);
+    z3d_summary_json(&end, &text);
+    note_write(trainer, z3d_run_folder_keep(&trainer->folder, "summary.json"));
     z3d_run_folder_say(&trainer->folder);
     note_write(trainer, path.failed || text.failed
-                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the traffic's text")
+                            ? Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for the run's summary")
                             : z3d_write_whole_file(path.text, text.text, text.length));
     z3d_string_free(&path);
     z3d_string_free(&text);
@@ -408,8 +474,10 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     z3d_rank_memory memory;
     Z3D_TRY(z3d_trainer_find_memory(trainer, &memory));
     say_start(trainer, &memory);
+    if (trainer->rank == 0) note_start(trainer);
     z3d_status status = train_loop(trainer, &progress);
     if (status != Z3D_OK) status = z3d_trainer_end_save(trainer, status);
+    status = note_end(trainer, &progress, status);
     z3d_status written = agree_writes(trainer); /* a full disk explains the stop better */
     if (status == Z3D_OK) status = written;
     if (status != Z3D_OK) return status;
@@ -421,6 +489,7 @@ static z3d_status run(z3d_trainer *trainer, bool *unfinished) {
     if (trainer->tokenizer && !progress.stopped) Z3D_TRY(generate_sample(trainer));
     if (trainer->rank == 0) {
         note_write(trainer, z3d_line_file_close(&trainer->metrics));
+        note_write(trainer, z3d_line_file_close(&trainer->events));
         note_write(trainer, z3d_tensorboard_close(&trainer->board));
     }
     return agree_writes(trainer);
@@ -434,11 +503,8 @@ z3d_status z3d_train(z3d_world *world, z3d_config *config) {
 
 z3d_status z3d_train_part(z3d_world *world, z3d_config *config, const z3d_train_options *options,
                           bool *unfinished) {
-    z3d_trainer trainer = {.world = world,
-                           .config = config,
-                           .extend = options->extend,
-                           .command = options->command,
-                           .begin = z3d_now()};
+    z3d_trainer trainer = {
+        .world = world, .config = config, .options = options, .begin = z3d_now()};
     *unfinished = false;
     const z3d_kept_error end = z3d_error_keep(run(&trainer, unfinished));
     z3d_trainer_destroy(&trainer);

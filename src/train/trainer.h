@@ -12,13 +12,13 @@
 #include "src/train/report/metrics.h"
 #include "src/train/report/tensorboard.h"
 #include "src/train/run_folder.h"
+#include "src/train/train.h"
 #include "zero/zero.h"
 
 typedef struct z3d_trainer {
     z3d_world *world;
-    z3d_config *config;  /* resolved by setup */
-    bool extend;         /* as of z3d_train_options */
-    const char *command; /* likewise; NULL: unknown */
+    z3d_config *config;               /* resolved by setup */
+    const z3d_train_options *options; /* NULL: nothing is trained */
     int rank;
     char place[64]; /* the last z3d_trainer_place */
     z3d_mesh mesh;
@@ -59,13 +59,17 @@ typedef struct z3d_trainer {
 
     /* Rank 0 only. */
     z3d_run_folder folder;
-    z3d_line_file metrics;
+    z3d_line_file metrics, events;
     z3d_string line; /* buffer for one of its lines, reused */
     z3d_tensorboard board;
     z3d_console console;
     /* Why rank 0 could not write a line: the run stops at the next step, on all ranks. */
     z3d_kept_error write_error;
 } z3d_trainer;
+
+/* trainer.c. Rank 0: a line of events.jsonl, now. seconds NAN, detail NULL: left out. */
+void z3d_trainer_event(z3d_trainer *trainer, int64_t step, const char *event, double seconds,
+                       const char *detail);
 
 /* setup.c. Zero-initialise, then set world and config; destroy also after a failure. Collective,
  * agreed. */

@@ -7,7 +7,7 @@ export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a rank's death, twice
 kills=2
 [ -z "${ZERO3D_LONG:-}" ] || kills=200
 steps=$((kills * 6))
-facts() { sed -E 's/,"(seconds|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
+facts() { sed -E 's/,"(seconds|time|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
 run() { # run FOLDER more...
     folder=$1
     shift

@@ -6,7 +6,7 @@ tiny
 PIPELINE=parallel.pipeline_model_parallel_size
 CHUNKS="parallel.virtual_pipeline_model_parallel_size=2 parallel.pipeline_schedule=interleaved"
 more="model.hidden_dropout=0.1 gradient_accumulation_steps=4 training.steps=8"
-facts() { sed -E 's/,"(seconds|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
+facts() { sed -E 's/,"(seconds|time|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
 
 # train RANKS FOLDER key=value...
 train() {

@@ -6,7 +6,7 @@ tiny
 more="model.hidden_dropout=0.1 gradient_accumulation_steps=2 training.steps=8"
 
 # What must be equal: everything of a line but clocks and memory.
-facts() { sed -E 's/,"(seconds|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
+facts() { sed -E 's/,"(seconds|time|tokens_per_second|model_tflops|mfu|hfu|exposed_comm_seconds|exposed_transfer_seconds|comm_bytes)":[^,}]*//g; s/,"memory":\{[^}]*\}//' "$1/metrics.jsonl"; }
 
 same() { # same RUN-A RUN-B
     facts "$1" >a.facts
@@ -23,7 +23,7 @@ set -- "fp16.enabled=true training.gemm.fp32=auto training.gemm.fp16=sgemm zero_
     "bf16.enabled=true training.gemm.fp32=auto training.gemm.bf16=sgemm zero_optimization.stage=0"
 for options; do
     # shellcheck disable=SC2086 # lists of words
-    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=100 run.dir=whole
+    expect 0 "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml $more $options checkpoint.interval=100 run.dir=whole --verbose
     case $options in
     *async*) grep -q '^  copy for asynchronous saves  ' out || fail "the memory of an asynchronous save has no name" ;;
     esac
@@ -82,7 +82,7 @@ background=""
 lines=$(wc -l <busy/metrics.jsonl)
 expect 0 "$ZERO3D" train tiny.yaml run.dir=busy checkpoint.interval=2 checkpoint.dir=two
 [ "$(wc -l <busy/metrics.1.jsonl)" -eq "$lines" ] && [ "$(head -n 1 busy/metrics.1.jsonl)" = "$first" ] || fail "not kept"
-grep -q '^zero3d: busy: kept the files of an earlier run as metrics.1.jsonl, config.1.yaml$' err || fail "does not say what it keeps"
+grep -q '^zero3d: busy: kept the files of an earlier run as metrics.1.jsonl, events.1.jsonl, config.1.yaml$' err || fail "does not say what it keeps"
 
 # More steps behind a schedule's end: the refusal prints the command that does it.
 cosine="scheduler.type=WarmupCosineLR scheduler.params.warmup_num_steps=1 scheduler.params.min_lr=1e-4 checkpoint.interval=2"

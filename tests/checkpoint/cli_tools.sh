@@ -119,6 +119,23 @@ says 'no checkpoint: give its folder'
 
 expect 0 "$ZERO3D" checkpoint export run/checkpoints exported
 [ -s exported/model.safetensors ] || fail "nothing is exported"
+[ ! -s err ] || fail "a short export says how far it is"
+# Long jobs say how far they are.
+ZERO3D_PROGRESS_SECONDS=0
+export ZERO3D_PROGRESS_SECONDS
+watched() { # watched JOB...
+    expect 0 "$ZERO3D" checkpoint "$@"
+    ! grep -Evq "^zero3d: $1: [0-9.]+ .*B of [0-9.]+ [KM]iB \([0-9]+ %\), .* left$" err || fail "checkpoint $1 has another progress"
+    awk -F'[(% ]+' '{ for (i = 1; i < NF; i++) if ($i == "of") { bad += $(i + 3) < last; last = $(i + 3) } } END { exit bad || NR == 0 }' err ||
+        fail "checkpoint $1: progress goes back, or there is none"
+}
+watched export run/checkpoints watched
+watched import watched watched-back
+cmp -s exported/model.safetensors watched/model.safetensors || fail "a watched export is another"
+ZERO3D_PROGRESS_SECONDS=soon
+expect 2 "$ZERO3D" checkpoint verify run/checkpoints
+says "ZERO3D_PROGRESS_SECONDS='soon': expected a number of seconds"
+unset ZERO3D_PROGRESS_SECONDS
 expect 1 "$ZERO3D" checkpoint export nowhere exported
 says 'nowhere: No such file'
 cp -R exported before

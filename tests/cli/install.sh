@@ -12,6 +12,10 @@ prefix=$work/zero3d
 expect 0 "$prefix/bin/zero3d" --version
 expect 0 "$prefix/bin/zero3d" reproduce table1 # by the descriptions that were installed
 
+for file in bash-completion/completions/zero3d zsh/site-functions/_zero3d fish/vendor_completions.d/zero3d.fish man/man1/zero3d.1; do
+    grep -q reproduce "$prefix/share/$file" || fail "share/$file was not installed"
+done
+
 pc=$(find "$prefix" -name zero3d.pc)
 [ -n "$pc" ] || fail "no zero3d.pc"
 PKG_CONFIG_PATH=$(dirname "$pc")${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}

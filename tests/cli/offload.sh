@@ -14,7 +14,7 @@ stage="zero_optimization.stage=3 training.peak_tflops=0.1"
 train() { # train CODE FOLDER ARGUMENT...
     code=$1 folder=$2
     shift 2
-    expect "$code" "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$folder" "$@"
+    expect "$code" "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir="$folder" "$@" --verbose
 }
 losses() {
     sed -n 's/.*"step": *\([0-9]*\),.*"loss": *\([^,]*\),.*"grad_norm": *\([^,]*\),.*/\1 \2 \3/p' "$1/metrics.jsonl"

@@ -2,7 +2,7 @@
 # Help, version, completion, and wrong usage of every command.
 . "$(dirname "$0")/lib.sh"
 
-commands="train plan reproduce data checkpoint generate evaluate submit config doctor digest trace completion"
+commands="train plan reproduce data checkpoint generate evaluate submit config doctor digest trace report completion"
 expect 0 "$ZERO3D" --help
 for command in $commands; do
     grep -q "^  $command " out || fail "--help does not list $command"
@@ -50,7 +50,7 @@ expect 2 "$ZERO3D" digest a
 expect 2 "$ZERO3D" trace
 expect 2 "$ZERO3D" trace nowhere --step 0
 says 'whole number of at least 1'
-expect 2 "$ZERO3D" completion fish
+expect 2 "$ZERO3D" completion tcsh
 expect 2 "$ZERO3D" doctor now
 if [ -c /dev/full ]; then
     "$ZERO3D" config >/dev/full 2>err && fail "writing to a full disk was no error"
@@ -72,6 +72,30 @@ expect fail env -u WORLD_SIZE SLURM_PROCID=1 "$ZERO3D" checkpoint verify nowhere
 says nowhere
 unset RANK WORLD_SIZE
 
+# Completion of other shells and the man page have every command with every option of its help.
+for form in zsh fish man; do
+    expect 0 "$ZERO3D" completion $form
+    cp out $form
+done
+for command in $commands; do
+    grep -q "^        '$command:[a-z]" zsh || fail "zsh has no $command"
+    grep -q "^complete -c zero3d -n __fish_use_subcommand -f -a $command -d '[a-z]" fish || fail "fish has no $command"
+    grep -qi "^.SH \"ZERO3D $command\"\$" man || fail "the man page has no $command"
+    for option in $("$ZERO3D" "$command" --help | grep -oE '^  --[a-z-]+'); do
+        sed -n "/^    $command)/,/;;/p" zsh | grep -q -- "'$option:[^ ]" || fail "zsh: $command has no $option"
+        grep -q -- "'__fish_seen_subcommand_from $command' -l ${option#--}\( -r\)\{0,1\} -d '[^ ]" fish || fail "fish: $command has no $option"
+    done
+done
+! command -v zsh >/dev/null || expect 0 zsh -n zsh
+! command -v fish >/dev/null || {
+    expect 0 env PATH="$(dirname "$ZERO3D"):$PATH" HOME="$work" fish -c 'source fish; complete -C "zero3d checkpoint veri"; complete -C "zero3d plan x.yaml zero_optimization.over"'
+    [ "$(paste -sd, out)" = "verify,zero_optimization.overlap_comm=" ] || fail "fish completes otherwise"
+}
+! command -v groff >/dev/null || {
+    expect 0 groff -man -Tascii -ww man
+    [ ! -s err ] || fail "the man page is not well-formed"
+}
+
 # Completion, asked as bash would.
 command -v bash >/dev/null || exit 0
 complete_words() {
@@ -84,5 +108,7 @@ complete_words zero3d trai
 [ "$(cat out)" = train ] || fail "completion of 'trai'"
 complete_words zero3d plan --print
 [ "$(cat out)" = --print-program ] || fail "completion of an option"
-complete_words zero3d train x.yaml zero_optimization.st
-[ "$(cat out)" = zero_optimization.stage= ] || fail "completion of a key"
+complete_words zero3d checkpoint ver
+[ "$(cat out)" = verify ] || fail "completion of a second word"
+complete_words zero3d train x.yaml zero_optimization.over
+[ "$(cat out)" = zero_optimization.overlap_comm= ] || fail "completion of a key"

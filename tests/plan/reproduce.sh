@@ -8,11 +8,28 @@ run() { # shellcheck disable=SC2086 # two options each
 }
 
 run 0 all --json --page=page.html
+cp out points.json
 grep -q '^{"figure": "fig8", "system": "C1", "size": "60B", "gpus": 128, "quantity": "tflops_per_gpu", "published": 11.9, "ours": ' out ||
     fail "the JSON has another form"
 grep -q '"quantity": "tflops_per_gpu", "published": null, "ours": ' out || fail "a point left out has no null"
 grep -q '"quantity": "fits", "published": false, "ours": false' out || fail "fits is no truth value"
-/usr/bin/python3 "$SOURCE/tests/plan/page.py" page.html "Figure 2" "Figure 3" "Figure 4" "Figure 6" "Figure 7" "Figure 8" >out 2>err || fail "the page of figures"
+/usr/bin/python3 "$SOURCE/tests/page.py" page.html --charts=1 "The ZeRO paper's figures, published and ours" "Figure 2" "Figure 3" "Figure 4" \
+    "C1 to C5" "Figure 6" "Figure 7" "Figure 8" "Table 1" "Table 2" >out 2>err || fail "the page of figures"
+# A bar for each speed, memory and size, and a ring for what is published of them; ZeRO and Megatron of one size beside each other.
+/usr/bin/python3 - >look 2>&1 <<'END' || fail "$(cat look)"
+import json, re
+page = open("page.html").read()
+points = json.load(open("points.json"))
+bars = [p for p in points if (p["figure"], p["quantity"]) in [("fig2", "tflops_per_gpu"), ("fig4", "tflops_per_gpu"), ("fig6", "max_params"), ("fig7", "gb"), ("fig8", "tflops_per_gpu")]]
+assert page.count('class="fill ') == len(bars) > 30, len(bars)
+assert page.count('class="ring"') == sum(p["published"] is not None for p in bars)
+assert max(float(w) for w in re.findall(r"(?:width|left):([0-9.]+)%", page)) <= 100
+for size in ["1.5B", "8B", "40B", "60B", "80B", "100B", "120B", "140B", "170B"]:
+    assert re.search(rf"<b>{size}</b>\n<span>ZeRO .*\n<span>Megatron .*\n(<b>|</div>)", page), size
+exact = [p for p in points if p["published"] == p["ours"]]
+folded = sum(int(n) for n in re.findall("<summary>([0-9]+) numbers? exactly as published", page))
+assert folded == len(exact) > 50, (folded, len(exact))
+END
 run 1 fig5 --json --page=other.html
 says 'cannot reproduce .fig5.'
 [ ! -e other.html ] || fail "a page of nothing was written"

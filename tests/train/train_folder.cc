@@ -47,14 +47,14 @@ TEST_F(RunFolder, ANewRunKeepsTheFilesOfTheOneBefore) {
     runs("training.digest=true\ntraining.trace_steps=1\ntraining.steps=3");
     std::string metrics_of_first = text("metrics.jsonl"), config_of_first = text("config.yaml"),
                 digest = text("digest-rank0.txt"), trace = text("trace-rank0.json"),
-                traffic = text("communication.json");
+                traffic = text("summary.json");
     runs("training.digest=true\ntraining.steps=2\ntraining.seed=5");
     EXPECT_EQ(metrics(folder).size(), 2u);
     EXPECT_EQ(text("metrics.1.jsonl"), metrics_of_first);
     EXPECT_EQ(text("config.1.yaml"), config_of_first);
     EXPECT_EQ(text("digest-rank0.1.txt"), digest);
     EXPECT_EQ(text("trace-rank0.1.json"), trace);
-    EXPECT_EQ(text("communication.1.json"), traffic);
+    EXPECT_EQ(text("summary.1.json"), traffic);
     EXPECT_FALSE(there("trace-rank0.json"));
     EXPECT_EQ(events("run"), 1);
     EXPECT_EQ(events("run/events.1"), 1);
@@ -74,7 +74,7 @@ TEST_F(RunFolder, AResumedRunAppendsAndLosesNoLine) {
     EXPECT_EQ(metrics(folder).size(), 9u);
     EXPECT_FALSE(there("metrics.1.jsonl"));
     EXPECT_TRUE(there("config.1.yaml")); // training.steps is another
-    EXPECT_TRUE(there("communication.1.json"));
+    EXPECT_TRUE(there("summary.1.json"));
     EXPECT_EQ(events("run"), 2);
     auto lines = metrics(folder);
     on_rank_0([&] {
@@ -87,6 +87,12 @@ TEST_F(RunFolder, AResumedRunAppendsAndLosesNoLine) {
     EXPECT_EQ(text("metrics.2.jsonl"),
               lines[6] + "\n" + lines[7] + "\n" + lines[8] + "\n{\"step\":10,\"lo");
     EXPECT_EQ(events("run"), 3);
+    std::string all;
+    std::istringstream in(text("events.jsonl"));
+    for (std::string line; std::getline(in, line);)
+        all += field(line, "step") + field(line, "event") + " ";
+    EXPECT_EQ(all, "0\"start\" 3\"checkpoint\" 6\"checkpoint\" 6\"end\" "
+                   "6\"resume\" 9\"checkpoint\" 9\"end\" 6\"resume\" 9\"checkpoint\" 9\"end\" ");
 }
 
 TEST_F(RunFolder, OneJobHasIt) {

@@ -16,11 +16,13 @@ namespace {
 TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
     z3d_step_record record{};
     record.step = 7;
+    record.time = 1763895911.1234;
     record.loss = 2.3456789012345678;
     record.grad_norm = 0.1;
     record.lr = 6e-4f;
     record.loss_scale = 65536;
     record.tokens = 4096;
+    record.total_tokens = 28672;
     record.seconds = 0.5;
     record.model_tflops = 0.125;
     record.mfu = 0.5;
@@ -31,15 +33,17 @@ TEST(Metrics, StepLineHasEveryFieldOfTheDesign) {
     record.outside_memory = 4711;
     z3d_string line = {};
     z3d_metrics_step_line(&record, &line);
-    EXPECT_STREQ(line.text,
-                 "{\"step\":7,\"loss\":2.345678901234568,\"lr\":0.000600000028,\"grad_norm\":0.1,"
-                 "\"tokens\":4096,\"seconds\":0.5,\"tokens_per_second\":8192,"
-                 "\"model_tflops\":0.125,\"mfu\":0.5,\"hfu\":null,\"exposed_comm_seconds\":0,"
-                 "\"exposed_transfer_seconds\":0.00195312,\"comm_bytes\":123,\"loss_scale\":65536,"
-                 "\"skipped\":false,"
-                 "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
-                 "\"activations\":103,\"cache\":104,\"temporary\":105,\"communication\":106,"
-                 "\"outside\":4711}}\n");
+    EXPECT_STREQ(
+        line.text,
+        "{\"step\":7,\"loss\":2.345678901234568,"
+        "\"lr\":0.000600000028,\"grad_norm\":0.1,\"tokens\":4096,"
+        "\"total_tokens\":28672,\"seconds\":0.5,\"time\":1763895911.123,\"tokens_per_second\":8192,"
+        "\"model_tflops\":0.125,\"mfu\":0.5,\"hfu\":null,\"exposed_comm_seconds\":0,"
+        "\"exposed_transfer_seconds\":0.00195312,\"comm_bytes\":123,\"loss_scale\":65536,"
+        "\"skipped\":false,"
+        "\"memory\":{\"parameters\":100,\"gradients\":101,\"optimizer\":102,"
+        "\"activations\":103,\"cache\":104,\"temporary\":105,\"communication\":106,"
+        "\"outside\":4711}}\n");
     z3d_string_clear(&line);
     record.offloaded = true;
     record.exposed_disk_seconds = 0.25;
@@ -103,9 +107,13 @@ TEST(Metrics, SkippedStepsNameTheGroupAndNaNsAreNull) {
     EXPECT_NE(text.find("\"skipped\":true,\"overflow_group\":\"block.\\\"3\""), std::string::npos);
     EXPECT_EQ(text.find("nan"), std::string::npos);
     z3d_string_free(&line);
-    z3d_metrics_validation_line(9, 1.5, 100, 0.25, &line);
+    z3d_metrics_validation_line(9, 2.5, 1.5, 100, 0.25, &line);
     EXPECT_STREQ(line.text, "{\"step\":9,\"validation_loss\":1.5,\"validation_targets\":100,"
-                            "\"seconds\":0.25}\n");
+                            "\"seconds\":0.25,\"time\":2.500}\n");
+    z3d_string_clear(&line);
+    z3d_metrics_event_line(9, "failure", 2.5, NAN, "a \"name\"", &line);
+    EXPECT_STREQ(line.text, "{\"step\":9,\"event\":\"failure\",\"time\":2.500,"
+                            "\"detail\":\"a \\\"name\\\"\"}\n");
     z3d_string_free(&line);
 }
 

@@ -71,6 +71,8 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
     for (const std::string &line : lines) {
         if (field(line, "loss").empty()) continue;
         EXPECT_EQ(field(line, "tokens"), "128");
+        EXPECT_EQ(std::stoll(field(line, "total_tokens")), 128 * std::stoll(field(line, "step")));
+        EXPECT_LT(std::fabs(std::stod(field(line, "time")) - double(time(nullptr))), 600);
         EXPECT_GT(std::stod(field(line, "mfu")), 0);
         EXPECT_GT(std::stod(field(line, "optimizer")), 0);
         EXPECT_GT(std::stod(field(line, "outside")), 1e6); // the program is larger than that
@@ -90,7 +92,7 @@ TEST_F(Run, LeavesMetricsConfigAndTraffic) {
     SharedFolder::barrier();
     EXPECT_EQ(series(metrics(folder, "again"), "loss"), losses);
     EXPECT_EQ(series(metrics(folder, "again"), "validation_loss"), validation);
-    EXPECT_NE(read_file(folder / "run/communication.json").find("\"steps\":6"), std::string::npos);
+    EXPECT_NE(read_file(folder / "run/summary.json").find("\"steps\":6"), std::string::npos);
 }
 
 // cpu_checkpointing auto is settled by rank 0, for all, and said; the run is the same.
@@ -318,7 +320,8 @@ TEST_F(Run, RefusesBadRunFolders) {
 }
 
 TEST_F(Run, FullDiskWhileLoggingEndsTheRunOnAllRanks) {
-    for (const char *name : {"metrics.jsonl", "config.yaml.part", "communication.json.part"}) {
+    for (const char *name :
+         {"metrics.jsonl", "events.jsonl", "config.yaml.part", "summary.json.part"}) {
         if (rank() == 0) {
             std::filesystem::create_directories(folder / "run");
             std::filesystem::create_symlink("/dev/full", folder / (std::string("run/") + name));
@@ -488,10 +491,12 @@ TEST_F(Run, ConsoleIsAlignedAndOnlyRank0Speaks) {
     EXPECT_EQ(steps, 11); // step 1, then every second
     EXPECT_EQ(rate_columns.size(), 1u);
     for (const char *word : {"model", "ranks", "device", "peak", "memory", "GFLOP/s/rank",
-                             "done:", "resident memory of rank 0 now"})
+                             "\ndone: ", "\nmemory   peak ", "\nexposed  communication ",
+                             "\nfiles    ", "\nnext     report:   zero3d report "})
         EXPECT_NE(said.find(word), std::string::npos) << word;
     // Planned bytes are measured bytes, and the process' memory is explained.
     EXPECT_EQ(said.find("  ! "), std::string::npos) << said;
+    EXPECT_EQ(said.find("resident memory"), std::string::npos); // a table
 }
 
 } // namespace

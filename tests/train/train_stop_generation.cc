@@ -13,7 +13,7 @@ TEST(Stop, OneRanksSignalEndsAGeneration) {
     Outcome o;
     {
         // The last file before the generation, which would take minutes.
-        SignalWhen signal(folder / "run/communication.json");
+        SignalWhen signal(folder / "run/summary.json");
         o = train(folder, "training.steps=1\ngenerate.prompt=Hello\ngenerate.tokens=1000000\n");
     }
     EXPECT_EQ(o.status, Z3D_OK) << o.message;

@@ -3,9 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "src/base/page.h"
 #include "src/plan/paper/paper.h"
-
-enum { WIDTH = 960, HEIGHT = 300, LEFT = 52, RIGHT = 12, TOP = 28, BOTTOM = 56 };
 
 static const struct figure {
     const char *name, *quantity, *title, *unit;
@@ -16,7 +15,8 @@ static const struct figure {
     {"fig3", "tflops_per_gpu", "Figure 3: a model of 60B on 64 to 400 GPUs, super-linear",
      "PFLOPS in all", 1},
     {"fig4", "tflops_per_gpu", "Figure 4: data parallelism only, 128 GPUs", "TFLOPS a GPU", 1},
-    {"fig6", "max_params", "Figure 6: largest model by configuration", "10^9 parameters", 1e-9},
+    {"fig6", "max_params", "Figure 6: largest model by configuration", "10<sup>9</sup> parameters",
+     1e-9},
     {"fig7", "gb", "Figure 7: memory cached at most", "GB", 1},
     {"fig8", "tflops_per_gpu", "Figure 8: speed by configuration (170B: only C5 fits)",
      "TFLOPS a GPU", 1},
@@ -27,125 +27,109 @@ static bool belongs(const z3d_point *point, const struct figure *figure) {
            strcmp(point->quantity, figure->quantity) == 0;
 }
 
-/* The first step of 1, 2, 5 x 10^n that gives at most six lines. */
-static double grid_step(double top) {
-    double step = pow(10, floor(log10(top > 0 ? top : 1)) - 1);
-    static const double next[] = {2, 2.5, 2};
-    for (int i = 0; top / step > 6; i++) step *= next[i % 3];
-    return step;
+static const struct {
+    const char *system, *shown;
+    int colour;
+} systems[] = {{"zero", "ZeRO", 0},       {"megatron", "Megatron", 1},
+               {"ddp", "PyTorch DDP", 8}, {"C1", "C1", 5},
+               {"C2", "C2", 0},           {"C3", "C3", 2},
+               {"C4", "C4", 4},           {"C5", "C5", 6}};
+
+static int system_of(const char *name) {
+    for (int i = 0; i < (int)(sizeof systems / sizeof *systems); i++)
+        if (strcmp(systems[i].system, name) == 0) return i;
+    return 0;
 }
 
-static double height_of(double value, double top) {
-    return (HEIGHT - TOP - BOTTOM) * value / top;
+/* ---- bars: what was measured of one size stands together ---- */
+
+static double highest(const z3d_points *points, const struct figure *figure) {
+    double top = 0;
+    for (int i = 0; i < points->count; i++)
+        if (belongs(&points->point[i], figure))
+            top =
+                fmax(top, figure->scale * fmax(points->point[i].ours, points->point[i].published));
+    return 1.03 * top; /* a ring at its end stays within */
 }
 
-static void open_chart(const char *title, const char *unit, double top, z3d_string *out) {
-    double step = grid_step(top), base = HEIGHT - BOTTOM;
-    z3d_string_append(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n", WIDTH,
-                      HEIGHT, title);
-    for (int i = 0; i * step <= top * 1.0001; i++) {
-        double value = i * step, y = base - height_of(value, top);
-        z3d_string_append(out,
-                          "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                          "<text class=\"tick\" x=\"%d\" y=\"%.1f\">%g</text>\n",
-                          LEFT, WIDTH - RIGHT, y, y, LEFT - 6, y + 4, value);
-    }
-    z3d_string_append(out, "<text class=\"unit\" x=\"4\" y=\"11\">%s</text>\n", unit);
-}
-
-static void ring(double x, double y, z3d_string *out) {
-    z3d_string_append(out, "<circle class=\"published\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", x, y);
-}
-
-static const char *class_of(const char *system) {
-    static const char *const names[] = {"zero", "megatron", "ddp", "C1", "C2", "C3", "C4", "C5"};
-    static const char *const classes[] = {"s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"};
-    for (int i = 0; i < 8; i++)
-        if (strcmp(names[i], system) == 0) return classes[i];
-    return "s0";
-}
-
-/* ---- bars ---- */
-
-static void bar(const z3d_point *p, const struct figure *figure, double x, double width, double top,
-                z3d_string *out) {
-    double base = HEIGHT - BOTTOM, tall = height_of(p->ours * figure->scale, top);
+static void bar(const z3d_point *p, const struct figure *figure, double top, z3d_string *out) {
+    int system = system_of(p->system);
     z3d_string_append(out,
-                      "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>"
-                      "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%.3g</text>\n",
-                      class_of(p->system), x, base - tall, width, tall, x + width / 2, base + 13,
-                      p->ours * figure->scale);
-    z3d_string_append(out,
-                      "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">%s</text>"
-                      "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-                      x + width / 2, base + 28, p->size, x + width / 2, base + 42, p->system);
+                      "<span>%s <small>%d GPUs</small></span><span class=\"track\"><span "
+                      "class=\"fill %s\" style=\"width:%.2f%%\"></span>",
+                      systems[system].shown, p->gpus, z3d_page_colour(systems[system].colour),
+                      100 * figure->scale * p->ours / top);
     if (!isnan(p->published))
-        ring(x + width / 2, base - height_of(p->published * figure->scale, top), out);
+        z3d_string_append(out, "<span class=\"ring\" style=\"left:%.2f%%\"></span>",
+                          100 * figure->scale * p->published / top);
+    z3d_string_append(out, "</span><span>%.3g ", figure->scale * p->ours);
+    if (isnan(p->published))
+        z3d_string_append(out, "<small>not published</small></span>\n");
+    else
+        z3d_string_append(out, "<small>published %.3g, %+.0f %%</small></span>\n",
+                          figure->scale * p->published,
+                          round(100 * (p->ours / p->published - 1)) + 0.0); /* no "-0" */
+}
+
+static bool is_first_of_size(const z3d_points *points, const struct figure *figure, int at) {
+    for (int i = 0; i < at; i++)
+        if (belongs(&points->point[i], figure) &&
+            strcmp(points->point[i].size, points->point[at].size) == 0)
+            return false;
+    return true;
 }
 
 static void draw_bars(const z3d_points *points, const struct figure *figure, z3d_string *out) {
-    int count = 0, place = 0;
-    double top = 0;
+    double top = highest(points, figure);
+    if (top <= 0) return;
+    z3d_string_append(out, "<p class=\"note\">%s</p>\n<div class=\"bars\">\n", figure->unit);
     for (int i = 0; i < points->count; i++) {
         const z3d_point *p = &points->point[i];
-        if (!belongs(p, figure)) continue;
-        count++;
-        top =
-            fmax(top, 1.08 * figure->scale * fmax(p->ours, isnan(p->published) ? 0 : p->published));
+        if (!belongs(p, figure) || !is_first_of_size(points, figure, i)) continue;
+        z3d_string_append(out, "<b>%s</b>\n", p->size);
+        for (int k = i; k < points->count; k++)
+            if (belongs(&points->point[k], figure) && strcmp(points->point[k].size, p->size) == 0)
+                bar(&points->point[k], figure, top, out);
     }
-    if (count == 0 || top <= 0) return;
-    open_chart(figure->title, figure->unit, top, out);
-    double room = (double)(WIDTH - LEFT - RIGHT) / count;
-    for (int i = 0; i < points->count; i++)
-        if (belongs(&points->point[i], figure))
-            bar(&points->point[i], figure, LEFT + room * place++ + 0.15 * room, 0.7 * room, top,
-                out);
-    z3d_string_append(out, "</svg>\n");
+    z3d_string_append(out, "</div>\n");
 }
 
 /* ---- figure 3: all GPUs together, against a straight line from the first point ---- */
 
 static void draw_scaling(const z3d_points *points, const struct figure *figure, z3d_string *out) {
-    double base = HEIGHT - BOTTOM, first = 0, top = 0, most = 0;
-    z3d_string line = {0};
-    for (int i = 0; i < points->count; i++) {
+    enum { MOST = 32 };
+    double gpus[MOST], ours[MOST], published[MOST], straight[MOST];
+    int count = 0;
+    for (int i = 0; i < points->count && count < MOST; i++) {
         const z3d_point *p = &points->point[i];
         if (!belongs(p, figure)) continue;
-        if (first == 0) first = p->ours;
-        most = fmax(most, p->gpus);
-        top = fmax(top, 1.1e-3 * p->gpus * p->ours);
+        gpus[count] = p->gpus;
+        ours[count] = 1e-3 * p->gpus * p->ours;
+        published[count] = 1e-3 * p->gpus * p->published;
+        straight[count] = ours[0] / gpus[0] * gpus[count];
+        count++;
     }
-    if (most <= 0 || top <= 0) return;
-    double per_gpu = (WIDTH - LEFT - RIGHT - 60) / most;
-    open_chart(figure->title, figure->unit, top, out);
-    z3d_string_append(
-        out, "<line class=\"linear\" x1=\"%d\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", LEFT, base,
-        LEFT + per_gpu * most, base - height_of(1e-3 * first * most, top));
-    for (int i = 0; i < points->count; i++) {
-        const z3d_point *p = &points->point[i];
-        if (!belongs(p, figure)) continue;
-        double x = LEFT + per_gpu * p->gpus, y = base - height_of(1e-3 * p->ours * p->gpus, top);
-        z3d_string_append(&line, "%.1f,%.1f ", x, y);
-        z3d_string_append(out,
-                          "<rect class=\"s0\" x=\"%.1f\" y=\"%.1f\" width=\"8\" height=\"8\"/>"
-                          "<text class=\"value\" x=\"%.1f\" y=\"%.1f\">%.3g (%.1f a GPU)</text>"
-                          "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">%d GPUs</text>\n",
-                          x - 4, y - 4, x - 62, y - 4, 1e-3 * p->ours * p->gpus, p->ours, x,
-                          base + 16, p->gpus);
-        if (!isnan(p->published))
-            ring(x, base - height_of(1e-3 * p->published * p->gpus, top), out);
-    }
-    z3d_string_append(out, "<polyline class=\"path\" points=\"%s\"/>\n</svg>\n",
-                      line.text ? line.text : "");
-    out->failed |= line.failed;
-    z3d_string_free(&line);
+    const z3d_curve curves[] = {
+        {Z3D_PAGE_TEXT, 0, Z3D_CURVE_DASHED, count, gpus, straight},
+        {0, 0, Z3D_CURVE_LINE, count, gpus, ours},
+        {0, 0, Z3D_CURVE_POINTS, count, gpus, ours},
+        {Z3D_PAGE_TEXT, 0, Z3D_CURVE_POINTS, count, gpus, published},
+    };
+    const z3d_chart chart = {.title = "60B",
+                             .unit = "PFLOPS over GPUs; dashed: linear from the first; points: "
+                                     "ours, and published",
+                             .x_name = "GPUs",
+                             .from_zero = true,
+                             .curves = sizeof curves / sizeof *curves,
+                             .curve = curves};
+    z3d_page_chart(out, &chart);
 }
 
 /* ---- tables ---- */
 
 static void cell(const z3d_point *p, double value, z3d_string *out) {
     if (isnan(value))
-        z3d_string_append(out, "<td class=\"left\">left out</td>");
+        z3d_string_append(out, "<td>not published</td>");
     else if (strcmp(p->quantity, "fits") == 0)
         z3d_string_append(out, "<td>%s</td>", value != 0 ? "fits" : "out of memory");
     else if (strcmp(p->quantity, "max_params") == 0)
@@ -154,27 +138,53 @@ static void cell(const z3d_point *p, double value, z3d_string *out) {
         z3d_string_append(out, "<td>%.5g</td>", value);
 }
 
-static void table(const z3d_points *points, const char *figure, z3d_string *out) {
-    z3d_string_append(out,
-                      "<details><summary>All numbers</summary><table><tr><th>system<th>size<th>"
-                      "GPUs<th>quantity<th>published<th>ours<th>error<th></tr>\n");
-    for (int i = 0; i < points->count; i++) {
-        const z3d_point *p = &points->point[i];
-        if (strcmp(p->figure, figure) != 0) continue;
-        z3d_string_append(out, "<tr><td>%s</td><td>%s</td><td>%d</td><td>%s</td>", p->system,
-                          p->size, p->gpus, p->quantity);
-        cell(p, p->published, out);
-        cell(p, p->ours, out);
-        if (isnan(p->published) || strcmp(p->quantity, "fits") == 0)
-            z3d_string_append(out, "<td>%s</td>",
-                              p->published == p->ours ? "as published"
-                              : isnan(p->published)   ? ""
-                                                      : "differs");
-        else
-            z3d_string_append(out, "<td>%+.1f %%</td>", 100 * (p->ours / p->published - 1));
-        z3d_string_append(out, "<td>%s</td></tr>\n", p->fitted ? "fitted" : "");
+static void row(const z3d_point *p, z3d_string *out) {
+    z3d_string_append(out, "<tr><td>%s</td><td>%s</td><td>%d</td><td>%s</td>", p->system, p->size,
+                      p->gpus, p->quantity);
+    cell(p, p->published, out);
+    cell(p, p->ours, out);
+    if (isnan(p->published) || strcmp(p->quantity, "fits") == 0)
+        z3d_string_append(out, "<td>%s</td>",
+                          p->published == p->ours ? "as published"
+                          : isnan(p->published)   ? ""
+                                                  : "differs");
+    else
+        z3d_string_append(out, "<td>%+.1f %%</td>", 100 * (p->ours / p->published - 1));
+    z3d_string_append(out, "<td>%s</td></tr>\n", p->fitted ? "fitted" : "");
+}
+
+/* The rows of a figure: those that are exactly as published, or the others. */
+static int count_rows(const z3d_points *points, const char *figure, bool exact) {
+    int count = 0;
+    for (int i = 0; i < points->count; i++)
+        count += strcmp(points->point[i].figure, figure) == 0 &&
+                 (points->point[i].published == points->point[i].ours) == exact;
+    return count;
+}
+
+static void rows(const z3d_points *points, const char *figure, bool exact, z3d_string *out) {
+    z3d_string_append(out, "<div class=\"wide\"><table>\n<tr><th>system</th><th>size</th>"
+                           "<th>GPUs</th><th>quantity</th><th>published</th><th>ours</th>"
+                           "<th>error</th><th></th></tr>\n");
+    for (int i = 0; i < points->count; i++)
+        if (strcmp(points->point[i].figure, figure) == 0 &&
+            (points->point[i].published == points->point[i].ours) == exact)
+            row(&points->point[i], out);
+    z3d_string_append(out, "</table></div>\n");
+}
+
+/* What is exactly as published is folded; of a figure also the rest, which its bars show. */
+static void table(const z3d_points *points, const char *figure, bool drawn, z3d_string *out) {
+    int exact = count_rows(points, figure, true), others = count_rows(points, figure, false);
+    if (others && drawn) z3d_string_append(out, "<details><summary>%d numbers</summary>\n", others);
+    if (others) rows(points, figure, false, out);
+    if (others && drawn) z3d_string_append(out, "</details>\n");
+    if (exact) {
+        z3d_string_append(out, "<details><summary>%d number%s exactly as published</summary>\n",
+                          exact, exact == 1 ? "" : "s");
+        rows(points, figure, true, out);
+        z3d_string_append(out, "</details>\n");
     }
-    z3d_string_append(out, "</table></details>\n");
 }
 
 static bool has(const z3d_points *points, const char *figure) {
@@ -183,62 +193,67 @@ static bool has(const z3d_points *points, const char *figure) {
     return false;
 }
 
-/* A text of the user's within HTML. */
-static void append_escaped(const char *text, z3d_string *out) {
-    for (; *text; text++)
-        if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
-            z3d_string_append(out, "&#%d;", *text);
-        else
-            z3d_string_append_bytes(out, text, 1);
-}
+/* ---- the page ---- */
 
 static const char style[] =
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:1000px;margin:2rem auto;padding:0 1rem;"
-    "color:#1b1f24;background:#fff}h1{font-size:1.5rem}h2{font-size:1.1rem;margin:2rem 0 .3rem}"
-    "svg{width:100%;height:auto}.grid{stroke:#d9dde2}.tick{text-anchor:end}.unit,.tick,.value,.name"
-    "{font-size:11px;fill:#57606a}.name{font-size:9.5px!important}.value,.name{text-anchor:middle}."
-    "value{fill:#1b1f24}"
-    ".published{fill:#fff;stroke:#1b1f24;stroke-width:2}.linear{stroke:#8c959f;stroke-dasharray:5 "
-    "4}"
-    ".path{fill:none;stroke:#0b6bcb;stroke-width:2}.s0{fill:#0b6bcb}.s1{fill:#d1690e}"
-    ".s2{fill:#7a869a}.s3{fill:#9bb8d9}.s4{fill:#6f9fd0}.s5{fill:#4a86c5}.s6{fill:#0b6bcb}"
-    ".s7{fill:#084f96}table{border-collapse:collapse;font-size:13px}td,th{padding:.15rem .7rem;"
-    "text-align:right;border-bottom:1px solid "
-    "#e4e7eb}td:first-child,th:first-child{text-align:left}"
-    ".left{color:#8c959f}.note{color:#57606a}"
-    "@media(prefers-color-scheme:dark){body{background:#14171a;color:#e6e8ea}.value{fill:#e6e8ea}"
-    ".grid{stroke:#31363c}.published{fill:#14171a;stroke:#e6e8ea}.unit,.tick,.name,.note{fill:#"
-    "9aa4ae;"
-    "color:#9aa4ae}td,th{border-color:#31363c}}";
+    "body{max-width:900px}.bars{display:grid;grid-template-columns:max-content 1fr max-content;"
+    "gap:.1rem .6rem;align-items:center;font-size:13px}.bars b{grid-column:1/-1;margin-top:.4rem}"
+    ".track{position:relative;height:1rem;background:var(--card)}"
+    ".fill{position:absolute;height:100%;background:var(--c)}"
+    ".ring{position:absolute;top:.15rem;width:.5rem;height:.5rem;margin-left:-.35rem;"
+    "border:2px solid var(--fg);border-radius:50%;background:var(--bg)}"
+    "dl{display:grid;grid-template-columns:auto 1fr;gap:.1rem .8rem}dt{font-weight:600}dd{margin:0}"
+    "@media(max-width:600px){.bars small{display:block;line-height:1.1}}";
 
-void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out) {
-    z3d_string_append(out,
-                      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta "
-                      "name=\"viewport\" content=\"width=device-width\"><title>ZeRO, published and "
-                      "ours</title><style>%s</style>\n<h1>The ZeRO paper's figures, published and "
-                      "ours</h1>\n",
-                      style);
-    z3d_string_append(out, "<p class=\"note\">arXiv 1910.02054. Bars: ours, predicted by the sim "
-                           "device from the step programs that training runs, on ");
-    append_escaped(hardware->name, out);
-    z3d_string_append(out, ". Rings: published. TFLOPS count the recomputed forward: 96 B s l "
-                           "h<sup>2</sup> (1 + s/6h + V/16lh).</p>\n");
-    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
-        if (!has(points, figures[f].name)) continue;
-        z3d_string_append(out, "<h2>%s</h2>\n", figures[f].title);
-        if (strcmp(figures[f].name, "fig3") == 0)
-            draw_scaling(points, &figures[f], out);
-        else
-            draw_bars(points, &figures[f], out);
-        table(points, figures[f].name, out);
-    }
+/* Of figures 6 to 8; the paper's table 3. */
+static const char configurations[] =
+    "<h2>C1 to C5</h2>\n<dl>\n"
+    "<dt>C1</dt><dd>Each data rank keeps a part of the optimizer states (P_os: ZeRO stage "
+    "1).</dd>\n"
+    "<dt>C2</dt><dd>C1, and each tensor rank keeps a part of the activation checkpoints "
+    "(P_a).</dd>\n"
+    "<dt>C3</dt><dd>C1, and each data rank keeps a part of the gradients (P_os+g: stage 2).</dd>\n"
+    "<dt>C4</dt><dd>C3 with the activation checkpoints of C2 (P_os+g, P_a).</dd>\n"
+    "<dt>C5</dt><dd>C4, with its activation checkpoints in host memory (P_a+cpu).</dd>\n"
+    "</dl>\n<p class=\"note\">All five have buffers of constant size and memory without fragments "
+    "(CB, MD).</p>\n";
+
+static void append_tables(const z3d_points *points, z3d_string *out) {
     static const char *const tables[] = {"table1", "table2"};
     static const char *const titles[] = {"Table 1: GB of model states a device",
                                          "Table 2: largest model, by formula and as it fits here"};
     for (int t = 0; t < 2; t++) {
         if (!has(points, tables[t])) continue;
-        z3d_string_append(out, "<h2>%s</h2>\n", titles[t]);
-        table(points, tables[t], out);
+        z3d_string_append(out,
+                          "<h2>%s</h2>\n<p class=\"note\">base: plain data parallelism; os, os+g, "
+                          "os+g+p: ZeRO stages 1, 2, 3.</p>\n",
+                          titles[t]);
+        table(points, tables[t], false, out);
     }
-    z3d_string_append(out, "</html>\n");
+}
+
+void z3d_points_page(const z3d_points *points, const z3d_hardware *hardware, z3d_string *out) {
+    bool explained = false;
+    z3d_page_open(out, "ZeRO, published and ours", style);
+    z3d_string_append(out, "<h1>The ZeRO paper's figures, published and ours</h1>\n"
+                           "<p class=\"note\">arXiv 1910.02054. Bars: ours, predicted by the sim "
+                           "device from the step programs that training runs, on ");
+    z3d_page_text(out, hardware->name);
+    z3d_string_append(out, ". Rings: published. TFLOPS count the recomputed forward: 96 B s l "
+                           "h<sup>2</sup> (1 + s/6h + V/16lh).</p>\n");
+    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
+        const struct figure *figure = &figures[f];
+        if (!has(points, figure->name)) continue;
+        if (strcmp(figure->name, "fig6") >= 0 && !explained)
+            z3d_string_append(out, "%s", configurations);
+        explained = explained || strcmp(figure->name, "fig6") >= 0;
+        z3d_string_append(out, "<h2>%s</h2>\n", figure->title);
+        if (strcmp(figure->name, "fig3") == 0)
+            draw_scaling(points, figure, out);
+        else
+            draw_bars(points, figure, out);
+        table(points, figure->name, true, out);
+    }
+    append_tables(points, out);
+    z3d_page_close(out);
 }

@@ -312,130 +312,76 @@ void z3d_console_validation(z3d_console *console, int64_t step, double loss, dou
                     z3d_format_seconds(seconds, text, sizeof text));
 }
 
-static void say_used(z3d_console *console, const char *what, int64_t planned, int64_t measured) {
-    char plan[32], real[32];
-    if (planned || measured)
-        z3d_console_say(console, "  %-14s  %12s%12s", what,
-                        z3d_format_bytes(planned, plan, sizeof plan),
-                        z3d_format_bytes(measured, real, sizeof real));
-}
+/* ---- the end ---- */
 
 static void say_memory(z3d_console *console, const z3d_run_end *end) {
-    static const char *const where[] = {"", " in host memory", " on the disk"};
-    const z3d_rank_memory *memory = end->memory;
-    const z3d_ledger *planned = memory->planned, *measured = memory->measured;
-    char bytes[32], title[32];
-    snprintf(title, sizeof title, "memory of rank %d", memory->rank);
-    z3d_console_say(console, "%-16s  %12s%12s", title, "planned", "measured");
-    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-        say_used(console, z3d_category_name((z3d_category)category),
-                 planned[Z3D_SPACE_DEVICE].peak[category],
-                 measured[Z3D_SPACE_DEVICE].peak[category]);
-    say_used(console, "total peak", planned[Z3D_SPACE_DEVICE].total_peak,
-             measured[Z3D_SPACE_DEVICE].total_peak);
-    say_used(console, "in host memory", planned[Z3D_SPACE_HOST].total_peak,
-             measured[Z3D_SPACE_HOST].total_peak);
-    say_used(console, "on the disk", planned[Z3D_SPACE_DISK].total_peak,
-             measured[Z3D_SPACE_DISK].total_peak);
-    if (memory->outside >= 0)
-        z3d_console_say(console, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)", "outside",
-                        "-", z3d_format_bytes(memory->outside, bytes, sizeof bytes));
-    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
-        for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
-            if (planned[space].peak[category] != measured[space].peak[category])
-                z3d_console_say(console, "  ! %s%s: %lld bytes planned, %lld used",
-                                z3d_category_name((z3d_category)category), where[space],
-                                (long long)planned[space].peak[category],
-                                (long long)measured[space].peak[category]);
+    char all[32], planned[32], outside[32], beside[96] = "";
+    int64_t bytes = 0;
+    for (int space = 0; space < Z3D_SPACE_DISK; space++)
+        bytes += end->memory->measured[space].total_peak;
+    if (end->memory->outside > 0)
+        snprintf(beside, sizeof beside, ": %s of the plan, %s outside of it",
+                 z3d_format_bytes(bytes, planned, sizeof planned),
+                 z3d_format_bytes(end->memory->outside, outside, sizeof outside));
+    z3d_console_say(console, "memory   peak %s on rank %d%s",
+                    z3d_format_bytes(bytes + (end->memory->outside > 0 ? end->memory->outside : 0),
+                                     all, sizeof all),
+                    end->memory->rank, beside);
 }
 
-/* The process as the system sees it. */
-static void say_resident(z3d_console *console, const z3d_run_end *end) {
-    char text[32], other[32];
-    const z3d_resident *r = end->resident;
-    if (!r) return;
-    z3d_console_say(console, "resident memory of rank 0 now");
-    for (int part = 0; part < Z3D_RESIDENT_COUNT; part++)
-        if (r->bytes[part] > 0)
-            z3d_console_say(console, "  %-30s%11s", z3d_resident_name((z3d_resident_part)part),
-                            z3d_format_bytes(r->bytes[part], text, sizeof text));
-    z3d_console_say(console, "  %-30s%11s  (the system reports %s)", "total",
-                    z3d_format_bytes(r->sum, text, sizeof text),
-                    z3d_format_bytes(r->system, other, sizeof other));
-    if (llabs((long long)(r->sum - r->system)) > Z3D_RESIDENT_TOLERANCE)
-        z3d_console_say(console,
-                        "  ! these differ by more than %d MiB: some memory is not accounted for",
-                        Z3D_RESIDENT_TOLERANCE >> 20);
-    int64_t missing = end->arena_bytes - r->bytes[Z3D_RESIDENT_ARENAS];
-    if (missing > 0)
-        z3d_console_say(console, "  ! %s of the arenas are not in memory: the machine swaps",
-                        z3d_format_bytes(missing, text, sizeof text));
+/* A share of the steps' time. */
+static void append_share(z3d_string *out, const z3d_run_end *end, const char *what,
+                         double seconds) {
+    if (isfinite(seconds) && end->step_seconds > 0)
+        z3d_string_append(out, "%s%s %.1f %%", out->length ? ", " : "", what,
+                          100 * seconds / end->step_seconds);
 }
 
-static void say_traffic(z3d_console *console, const z3d_run_end *end) {
-    bool any = false;
-    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
-        if (!end->group[axes] || z3d_group_size(end->group[axes]) < 2) continue;
-        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
-            const z3d_traffic *traffic =
-                z3d_group_traffic(end->group[axes], (z3d_collective_kind)kind);
-            int64_t calls = traffic->calls + traffic->scalar_calls;
-            if (calls == 0) continue;
-            if (!any)
-                z3d_console_say(console, "communication of rank 0           calls       bytes  "
-                                         "     time     exposed");
-            any = true;
-            char name[48], bytes[32], seconds[32], exposed[32];
-            snprintf(name, sizeof name, "%s %s", z3d_axes_name((z3d_axes)axes).text,
-                     z3d_collective_name((z3d_collective_kind)kind));
-            z3d_console_say(
-                console, "  %-26s %10lld %11s %11s %11s", name, (long long)calls,
-                z3d_format_bytes(traffic->bytes + traffic->scalar_bytes, bytes, sizeof bytes),
-                z3d_format_seconds(traffic->seconds, seconds, sizeof seconds),
-                z3d_format_seconds(traffic->exposed_seconds, exposed, sizeof exposed));
-        }
-    }
+static void say_exposed(z3d_console *console, const z3d_run_end *end) {
+    z3d_string text = {0};
+    append_share(&text, end, "communication", end->comm_seconds);
+    if (end->offloaded) append_share(&text, end, "host transfers", end->transfer_seconds);
+    if (end->disk_seconds > 0) append_share(&text, end, "disk", end->disk_seconds);
+    if (end->host_step_seconds > 0) append_share(&text, end, "host step", end->host_step_seconds);
+    z3d_console_say(console, "exposed  %s%s", text.length ? text.text : "not timed",
+                    text.length ? " of the steps' time" : "");
+    z3d_string_free(&text);
 }
 
-static void say_share(z3d_console *console, const z3d_run_end *end, const char *what,
-                      const char *how, double seconds) {
-    char text[32];
-    z3d_console_say(console, "%s: %s%s, %.2f %% of the steps' time", what,
-                    z3d_format_seconds(seconds, text, sizeof text), how,
-                    100 * seconds / fmax(end->step_seconds, 1e-9));
-}
-
-/* By the timeline's lanes. */
-static void say_transfers(z3d_console *console, const z3d_run_end *end) {
-    if (!end->offloaded) return;
-    if (isfinite(end->transfer_seconds))
-        say_share(console, end, "host transfers", " exposed", end->transfer_seconds);
-    if (end->disk_seconds > 0) say_share(console, end, "disk", " exposed", end->disk_seconds);
-    if (end->host_step_seconds > 0)
-        say_share(console, end, "host step", "", end->host_step_seconds);
+static void say_next(z3d_console *console, const z3d_run_end *end) {
+    z3d_string text = {0};
+    z3d_summary_next(end, "\n         ", &text);
+    if (text.length) z3d_console_say(console, "next     %s", text.text);
+    z3d_string_free(&text);
 }
 
 void z3d_console_end(z3d_console *console, const z3d_run_end *end) {
     if (!console->out) return;
     char seconds[32], tokens[32], skipped[48] = "", validation[48] = "", mfu[32] = "";
+    char speed[96] = "";
     if (end->skipped) snprintf(skipped, sizeof skipped, " (%lld skipped)", (long long)end->skipped);
     if (isfinite(end->validation_loss))
         snprintf(validation, sizeof validation, ", validation loss %.6f", end->validation_loss);
     if (isfinite(end->mfu)) snprintf(mfu, sizeof mfu, ", MFU %.1f %%", 100 * end->mfu);
+    if (isfinite(end->tokens_per_second)) /* a single step only warms up */
+        snprintf(speed, sizeof speed, ", %s tokens/s%s",
+                 z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
     const char *how = !end->stopped       ? "done"
                       : end->time_is_over ? "stopped by training.time_limit"
                                           : "stopped by a signal";
-    z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s", how,
+    z3d_console_say(console, "\n%s: %lld step%s%s in %s, loss %.6f -> %.6f%s%s", how,
                     (long long)end->steps, end->steps == 1 ? "" : "s", skipped,
                     z3d_format_seconds(end->seconds, seconds, sizeof seconds), end->first_loss,
-                    end->last_loss, validation);
-    if (isfinite(end->tokens_per_second)) /* a single step only warms up */
-        z3d_console_say(console, "speed: %s tokens/s%s",
-                        z3d_format_count(end->tokens_per_second, tokens, sizeof tokens), mfu);
+                    end->last_loss, validation, speed);
     say_memory(console, end);
-    say_resident(console, end);
-    say_traffic(console, end);
-    say_transfers(console, end);
-    if (!end->saves) z3d_console_say(console, "warning: %s", no_checkpoints);
-    z3d_console_say(console, "run folder: %s", end->run_dir);
+    say_exposed(console, end);
+    z3d_console_say(console, "files    %s: metrics.jsonl, events.jsonl, summary.json%s%s",
+                    end->config->run_dir, end->checkpoint_dir ? "; checkpoints in " : "",
+                    end->checkpoint_dir ? end->checkpoint_dir : "");
+    if (!end->checkpoint_dir) z3d_console_say(console, "warning: %s", no_checkpoints);
+    z3d_string text = {0};
+    z3d_summary_tables(end, end->verbose, &text);
+    if (text.length) z3d_console_say(console, "%.*s", (int)text.length - 1, text.text);
+    z3d_string_free(&text);
+    say_next(console, end);
 }

@@ -1,5 +1,5 @@
-/* What a run prints: a start summary, one aligned line per log step, an end summary. Plain text
- * without control characters, so a file of it reads like the terminal. */
+/* What a run prints: a start summary, one aligned line per log step, the end in few lines. Plain
+ * text without control characters, so a file of it reads like the terminal. */
 #ifndef ZERO3D_TRAIN_CONSOLE_H
 #define ZERO3D_TRAIN_CONSOLE_H
 
@@ -12,17 +12,8 @@
 #include "src/base/config.h"
 #include "src/model/model.h"
 #include "src/train/report/metrics.h"
-#include "src/train/report/resident.h"
+#include "src/train/report/summary.h"
 #include "zero/zero.h"
-
-/* What one rank takes. */
-typedef struct z3d_rank_memory {
-    int rank;
-    int64_t arena_bytes;  /* in device memory */
-    int64_t buffer_bytes; /* of communication, beside the arena */
-    int64_t outside;      /* beyond the categories; -1: unknown */
-    z3d_ledger planned[Z3D_SPACE_COUNT], measured[Z3D_SPACE_COUNT];
-} z3d_rank_memory;
 
 /* Everything in the start summary. */
 typedef struct z3d_run_facts {
@@ -66,26 +57,7 @@ void z3d_console_validation(z3d_console *console, int64_t step, double loss, dou
 void z3d_console_say(z3d_console *console, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-typedef struct z3d_run_end {
-    int64_t steps, skipped; /* made, of which skipped */
-    bool stopped;           /* before the last step */
-    bool time_is_over;      /* by training.time_limit, else by a signal */
-    double seconds;         /* of the training loop, validation included */
-    double first_loss, last_loss;
-    double validation_loss; /* NAN: none */
-    double tokens_per_second, mfu;
-    const z3d_rank_memory *memory; /* of the rank that takes most */
-    int64_t arena_bytes;           /* rank 0's, of all memory spaces */
-    const z3d_resident *resident;  /* rank 0's; NULL: unknown */
-    z3d_group *const *group;       /* by set of axes */
-    bool offloaded;                /* something is not in device memory: */
-    /* Of all steps; of them waits for copies, NAN where nobody timed them; for the disk; what the
-     * host's steps took. */
-    double step_seconds, transfer_seconds, disk_seconds, host_step_seconds;
-    bool saves; /* checkpoints */
-    const char *run_dir;
-} z3d_run_end;
-
+/* Few lines and what to do next; all tables if end->verbose. */
 void z3d_console_end(z3d_console *console, const z3d_run_end *end);
 
 #endif

@@ -156,14 +156,21 @@ static void append_measured(z3d_string *out, const char *name, double value) {
         z3d_string_append(out, ",\"%s\":null", name);
 }
 
+/* Seconds since 1970, to the millisecond. */
+static void append_time(z3d_string *out, double time) {
+    z3d_string_append(out, ",\"time\":%.3f", time);
+}
+
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     double rate = record->seconds > 0 ? (double)record->tokens / record->seconds : NAN;
     z3d_string_append(out, "{\"step\":%lld", (long long)record->step);
     append_double(out, "loss", record->loss);
     append_float(out, "lr", record->lr);
     append_double(out, "grad_norm", record->grad_norm);
-    z3d_string_append(out, ",\"tokens\":%lld", (long long)record->tokens);
+    z3d_string_append(out, ",\"tokens\":%lld,\"total_tokens\":%lld", (long long)record->tokens,
+                      (long long)record->total_tokens);
     append_measured(out, "seconds", record->seconds);
+    append_time(out, record->time);
     append_measured(out, "tokens_per_second", rate);
     append_measured(out, "model_tflops", record->model_tflops);
     append_measured(out, "mfu", record->mfu);
@@ -193,12 +200,25 @@ void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out) {
     z3d_string_append(out, "}}\n");
 }
 
-void z3d_metrics_validation_line(int64_t step, double loss, int64_t targets, double seconds,
-                                 z3d_string *out) {
+void z3d_metrics_validation_line(int64_t step, double time, double loss, int64_t targets,
+                                 double seconds, z3d_string *out) {
     z3d_string_append(out, "{\"step\":%lld", (long long)step);
     append_double(out, "validation_loss", loss);
     z3d_string_append(out, ",\"validation_targets\":%lld", (long long)targets);
     append_measured(out, "seconds", seconds);
+    append_time(out, time);
+    z3d_string_append(out, "}\n");
+}
+
+void z3d_metrics_event_line(int64_t step, const char *event, double time, double seconds,
+                            const char *detail, z3d_string *out) {
+    z3d_string_append(out, "{\"step\":%lld,\"event\":\"%s\"", (long long)step, event);
+    append_time(out, time);
+    if (isfinite(seconds)) append_measured(out, "seconds", seconds);
+    if (detail) {
+        z3d_string_append(out, ",\"detail\":");
+        z3d_string_append_json(out, detail);
+    }
     z3d_string_append(out, "}\n");
 }
 
@@ -230,7 +250,7 @@ void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, 
         }
         z3d_string_append(out, "}");
     }
-    z3d_string_append(out, "}}\n");
+    z3d_string_append(out, "}}");
 }
 
 int64_t z3d_metrics_comm_bytes(z3d_group *const group[Z3D_AXES_COUNT]) {

@@ -1,5 +1,5 @@
-/* What a run writes to its folder: metrics.jsonl, one JSON object per step and one per validation.
- */
+/* What a run writes to its folder: metrics.jsonl, one JSON object per step and one per validation;
+ * events.jsonl, one per start, checkpoint and end. */
 #ifndef ZERO3D_TRAIN_METRICS_H
 #define ZERO3D_TRAIN_METRICS_H
 
@@ -38,11 +38,13 @@ z3d_status z3d_write_whole_file(const char *path, const char *text, size_t lengt
 /* One training step. A number that is not finite is written as null: JSON has no other word. */
 typedef struct z3d_step_record {
     int64_t step;
+    double time; /* of its end, seconds since 1970 */
     double loss, grad_norm;
     float lr, loss_scale;
     bool skipped;
     const char *overflow_group;  /* of a skipped step; NULL: none, or the forward pass */
     int64_t tokens;              /* of this step, over all ranks */
+    int64_t total_tokens;        /* of all steps up to this one */
     double seconds;              /* of this step on the wall, reading data included */
     double model_tflops;         /* of one rank: model FLOPs without recompute */
     double mfu, hfu;             /* shares of one rank's peak, NAN when that is unknown; hfu with
@@ -59,9 +61,12 @@ typedef struct z3d_step_record {
 } z3d_step_record;
 
 void z3d_metrics_step_line(const z3d_step_record *record, z3d_string *out);
-/* {"step", "validation_loss", "validation_targets", "seconds"} */
-void z3d_metrics_validation_line(int64_t step, double loss, int64_t targets, double seconds,
-                                 z3d_string *out);
+/* {"step", "validation_loss", "validation_targets", "seconds", "time"} */
+void z3d_metrics_validation_line(int64_t step, double time, double loss, int64_t targets,
+                                 double seconds, z3d_string *out);
+/* {"step", "event", "time", "seconds", "detail"}: seconds NAN, detail NULL: left out. */
+void z3d_metrics_event_line(int64_t step, const char *event, double time, double seconds,
+                            const char *detail, z3d_string *out);
 /* All traffic of this rank's groups by kind, as one JSON object. A NULL group is left out. */
 void z3d_metrics_traffic(z3d_group *const group[Z3D_AXES_COUNT], int64_t steps, z3d_string *out);
 /* Bytes over all groups and kinds so far. */

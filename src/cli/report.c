@@ -1,0 +1,67 @@
+/* zero3d report: what runs did, as text or as a page. */
+#include <stdlib.h>
+
+#include "src/cli/cli.h"
+#include "src/train/history/history.h"
+
+static const char help[] =
+    "usage: zero3d report RUN... [--html FILE]\n"
+    "\n"
+    "Reads the folders of runs (metrics.jsonl, events.jsonl) and says of each: steps, losses,\n"
+    "learning rate, throughput, MFU, exposed communication, memory by category, checkpoints,\n"
+    "resumes, and how it ended. RUN may also be one file of metrics (RUN/metrics.1.jsonl). A run\n"
+    "may be under way.\n"
+    "\n"
+    "  --html FILE   writes a page with these facts and with curves, the runs over each other. "
+    "The\n"
+    "                page is one file without scripts that refers to nothing outside of it\n"
+    "\n"
+    "example: zero3d report runs/mine runs/second --html report.html\n";
+
+static z3d_status tell(const z3d_history *history, int count, const char *html, z3d_string *text) {
+    if (!html) {
+        for (int r = 0; r < count; r++) {
+            if (r) z3d_string_append(text, "\n");
+            z3d_history_text(&history[r], text);
+        }
+        return Z3D_OK;
+    }
+    z3d_string page = {0};
+    z3d_status status = z3d_history_page(history, count, &page);
+    if (status == Z3D_OK) status = cli_write(html, &page);
+    if (status == Z3D_OK)
+        z3d_string_append(text, "%d run%s: written to %s\n", count, count == 1 ? "" : "s", html);
+    z3d_string_free(&page);
+    return status;
+}
+
+static z3d_status report(int count, char **names, const char *html, z3d_string *text) {
+    z3d_history *history;
+    int read = 0;
+    z3d_status status = z3d_new((size_t)count, sizeof *history, "runs", &history);
+    while (status == Z3D_OK && read < count) {
+        status = z3d_history_read(names[read], &history[read]);
+        read++;
+    }
+    if (status == Z3D_OK) status = tell(history, count, html, text);
+    while (read > 0) z3d_history_release(&history[--read]);
+    free(history);
+    return status;
+}
+
+static int run(int argc, char **argv) {
+    const char *html = NULL;
+    const cli_option options[] = {{"html", &html, NULL, NULL}, {NULL, NULL, NULL, NULL}};
+    int count;
+    z3d_string text = {0};
+    z3d_status status = cli_parse(argc, argv, options, &count);
+    if (status == Z3D_OK && count == 0)
+        status = Z3D_ERROR(Z3D_ERR_USAGE, "expected the folder of a run");
+    if (status == Z3D_OK) status = report(count, argv + 1, html, &text);
+    int code = status == Z3D_OK ? cli_print(&text) : cli_finish(status, "report");
+    z3d_string_free(&text);
+    return code;
+}
+
+const cli_command cli_report = {
+    "report", "say and draw what runs did: losses, speed, memory", help, run, false, NULL, false};

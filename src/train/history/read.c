@@ -1,0 +1,166 @@
+/* Reads metrics.jsonl and events.jsonl. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "src/train/history/history.h"
+
+const char *z3d_history_memory_name(int memory) {
+    if (memory < Z3D_CATEGORY_COUNT) return z3d_category_name((z3d_category)memory);
+    return memory == Z3D_CATEGORY_COUNT ? "host" : "outside";
+}
+
+int z3d_history_count(const z3d_history *history, const char *event) {
+    int count = 0;
+    for (int i = 0; i < history->events; i++) count += strcmp(history->event[i].event, event) == 0;
+    return count;
+}
+
+/* ---- lines ---- */
+
+static double number_of(const z3d_json *object, const char *key) {
+    const z3d_json *value = z3d_json_member(object, key);
+    if (value && value->type == Z3D_JSON_BOOL) return value->truth;
+    return value && value->type == Z3D_JSON_NUMBER ? strtod(value->text, NULL) : NAN;
+}
+
+static z3d_status grow(z3d_history_table *table) {
+    int64_t capacity = table->capacity ? 2 * table->capacity : 1024;
+    for (int c = 0; c < Z3D_COLUMN_COUNT; c++) {
+        double *column = realloc(table->column[c], (size_t)capacity * sizeof *column);
+        if (!column) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a run's metrics");
+        table->column[c] = column;
+    }
+    table->capacity = capacity;
+    return Z3D_OK;
+}
+
+static z3d_status take_metrics(z3d_history *history, const z3d_json *line) {
+    static const char *const names[] = {
+#define X(NAME, name) name,
+        Z3D_COLUMN_MAP(X)
+#undef X
+    };
+    bool validation = z3d_json_member(line, "validation_loss") != NULL;
+    z3d_history_table *table = validation ? &history->validations : &history->steps;
+    const z3d_json *memory = z3d_json_member(line, "memory");
+    if (table->count == table->capacity) Z3D_TRY(grow(table));
+    for (int c = 0; c < Z3D_COLUMN_COUNT; c++)
+        table->column[c][table->count] = number_of(line, names[c]);
+    table->count++;
+    for (int m = 0; m < Z3D_HISTORY_MEMORIES && memory; m++)
+        history->memory[m] = number_of(memory, z3d_history_memory_name(m));
+    return Z3D_OK;
+}
+
+static char *text_of(const z3d_json *object, const char *key) {
+    const z3d_json *value = z3d_json_member(object, key);
+    return strdup(value && value->type == Z3D_JSON_STRING ? value->text : "");
+}
+
+static z3d_status take_event(z3d_history *history, const z3d_json *line) {
+    if (history->events == history->events_capacity) {
+        int capacity = history->events_capacity ? 2 * history->events_capacity : 64;
+        z3d_history_event *event = realloc(history->event, (size_t)capacity * sizeof *event);
+        if (!event) return Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a run's events");
+        history->event = event;
+        history->events_capacity = capacity;
+    }
+    z3d_history_event *event = &history->event[history->events++];
+    *event = (z3d_history_event){.step = (int64_t)number_of(line, "step"),
+                                 .time = number_of(line, "time"),
+                                 .seconds = number_of(line, "seconds"),
+                                 .event = text_of(line, "event"),
+                                 .detail = text_of(line, "detail")};
+    return event->event && event->detail ? Z3D_OK
+                                         : Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for an event");
+}
+
+/* ---- files ---- */
+
+typedef z3d_status (*taker)(z3d_history *history, const z3d_json *line);
+
+static z3d_status read_line(z3d_history *history, const char *text, size_t length, const char *path,
+                            int64_t number, taker take) {
+    z3d_json *line;
+    int64_t step;
+    Z3D_TRY(z3d_json_parse_line(text, length, path, number, NULL, &line));
+    z3d_status status = Z3D_OK;
+    if (!z3d_json_int(z3d_json_member(line, "step"), &step))
+        status = Z3D_ERROR(Z3D_ERR_DATA, "%s:%lld: this line has no step", path, (long long)number);
+    if (status == Z3D_OK) status = take(history, line);
+    z3d_json_free(line);
+    return status;
+}
+
+/* A run writes whole lines: the last one of a run that was killed, or that writes it now, may be
+ * without its end. */
+static z3d_status read_lines(z3d_history *history, FILE *file, const char *path, taker take) {
+    char *text = NULL;
+    size_t capacity = 0;
+    int64_t number = 0;
+    z3d_status status = Z3D_OK;
+    errno = 0;
+    for (ssize_t length; status == Z3D_OK && (length = getline(&text, &capacity, file)) > 0;) {
+        bool whole = text[length - 1] == '\n';
+        number++;
+        status = read_line(history, text, (size_t)(length - whole), path, number, take);
+        if (status != Z3D_ERR_DATA || whole) continue;
+        z3d_log(Z3D_LOG_WARN, "%s:%lld: the last line is cut: it is left out", path,
+                (long long)number);
+        status = Z3D_OK;
+    }
+    if (status == Z3D_OK && ferror(file))
+        status = Z3D_ERROR(Z3D_ERR_IO, "%s: cannot read it: %s", path, strerror(errno));
+    free(text);
+    return status;
+}
+
+/* `needed`: why it should be there; NULL: it may be missing. */
+static z3d_status read_file(z3d_history *history, const char *path, const char *needed,
+                            taker take) {
+    FILE *file = fopen(path, "re");
+    if (!file && !needed && errno == ENOENT) return Z3D_OK;
+    if (!file)
+        return Z3D_ERROR(Z3D_ERR_IO, "cannot open %s: %s%s", path, strerror(errno),
+                         needed ? needed : "");
+    z3d_status status = read_lines(history, file, path, take);
+    fclose(file);
+    return status;
+}
+
+z3d_status z3d_history_read(const char *path, z3d_history *out) {
+    struct stat info;
+    z3d_string metrics = {0}, events = {0};
+    *out = (z3d_history){.name = strdup(path)};
+    for (int m = 0; m < Z3D_HISTORY_MEMORIES; m++) out->memory[m] = NAN;
+    bool folder = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    z3d_string_append(&metrics, "%s%s", path, folder ? "/metrics.jsonl" : "");
+    z3d_string_append(&events, "%s/events.jsonl", path);
+    z3d_status status = Z3D_OK;
+    if (!out->name || metrics.failed || events.failed)
+        status = Z3D_ERROR(Z3D_ERR_MEMORY, "no memory for a file's name");
+    if (status == Z3D_OK)
+        status = read_file(out, metrics.text, "; expected a run's folder (run.dir)", take_metrics);
+    if (status == Z3D_OK && folder) status = read_file(out, events.text, NULL, take_event);
+    z3d_string_free(&metrics);
+    z3d_string_free(&events);
+    return status;
+}
+
+void z3d_history_release(z3d_history *history) {
+    for (int c = 0; c < Z3D_COLUMN_COUNT; c++) {
+        free(history->steps.column[c]);
+        free(history->validations.column[c]);
+    }
+    for (int i = 0; i < history->events; i++) {
+        free(history->event[i].event);
+        free(history->event[i].detail);
+    }
+    free(history->event);
+    free(history->name);
+    *history = (z3d_history){.name = NULL};
+}

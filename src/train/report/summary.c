@@ -1,0 +1,233 @@
+/* The end of a run. */
+#include "src/train/report/summary.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "src/train/report/metrics.h"
+
+/* ---- tables ---- */
+
+static void append_used(z3d_string *out, const char *what, int64_t planned, int64_t measured) {
+    char plan[32], real[32];
+    if (planned || measured)
+        z3d_string_append(out, "  %-14s  %12s%12s\n", what,
+                          z3d_format_bytes(planned, plan, sizeof plan),
+                          z3d_format_bytes(measured, real, sizeof real));
+}
+
+static void append_memory(z3d_string *out, const z3d_rank_memory *memory) {
+    const z3d_ledger *planned = memory->planned, *measured = memory->measured;
+    char bytes[32], title[32];
+    snprintf(title, sizeof title, "memory of rank %d", memory->rank);
+    z3d_string_append(out, "%-16s  %12s%12s\n", title, "planned", "measured");
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        append_used(out, z3d_category_name((z3d_category)category),
+                    planned[Z3D_SPACE_DEVICE].peak[category],
+                    measured[Z3D_SPACE_DEVICE].peak[category]);
+    append_used(out, "total peak", planned[Z3D_SPACE_DEVICE].total_peak,
+                measured[Z3D_SPACE_DEVICE].total_peak);
+    append_used(out, "in host memory", planned[Z3D_SPACE_HOST].total_peak,
+                measured[Z3D_SPACE_HOST].total_peak);
+    append_used(out, "on the disk", planned[Z3D_SPACE_DISK].total_peak,
+                measured[Z3D_SPACE_DISK].total_peak);
+    if (memory->outside >= 0)
+        z3d_string_append(out, "  %-14s  %12s%12s  (MPI, oneDNN, the program itself)\n", "outside",
+                          "-", z3d_format_bytes(memory->outside, bytes, sizeof bytes));
+}
+
+/* What is not as planned. */
+static void append_differences(z3d_string *out, const z3d_rank_memory *memory) {
+    static const char *const where[] = {"", " in host memory", " on the disk"};
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        for (int category = 0; category < Z3D_CATEGORY_COUNT; category++) {
+            int64_t planned = memory->planned[space].peak[category];
+            int64_t measured = memory->measured[space].peak[category];
+            if (planned != measured)
+                z3d_string_append(out, "  ! %s%s: %lld bytes planned, %lld used\n",
+                                  z3d_category_name((z3d_category)category), where[space],
+                                  (long long)planned, (long long)measured);
+        }
+}
+
+/* The process as the system sees it. */
+static void append_resident(z3d_string *out, const z3d_resident *r) {
+    char text[32], other[32];
+    z3d_string_append(out, "resident memory of rank 0 now\n");
+    for (int part = 0; part < Z3D_RESIDENT_COUNT; part++)
+        if (r->bytes[part] > 0)
+            z3d_string_append(out, "  %-30s%11s\n", z3d_resident_name((z3d_resident_part)part),
+                              z3d_format_bytes(r->bytes[part], text, sizeof text));
+    z3d_string_append(out, "  %-30s%11s  (the system reports %s)\n", "total",
+                      z3d_format_bytes(r->sum, text, sizeof text),
+                      z3d_format_bytes(r->system, other, sizeof other));
+}
+
+static void append_unexplained(z3d_string *out, const z3d_run_end *end) {
+    char text[32];
+    const z3d_resident *r = end->resident;
+    if (llabs((long long)(r->sum - r->system)) > Z3D_RESIDENT_TOLERANCE)
+        z3d_string_append(out,
+                          "  ! rank 0's resident memory and its parts differ by more than %d MiB: "
+                          "some memory is not accounted for\n",
+                          Z3D_RESIDENT_TOLERANCE >> 20);
+    int64_t missing = end->arena_bytes - r->bytes[Z3D_RESIDENT_ARENAS];
+    if (missing > 0)
+        z3d_string_append(out, "  ! %s of the arenas are not in memory: the machine swaps\n",
+                          z3d_format_bytes(missing, text, sizeof text));
+}
+
+static void append_traffic(z3d_string *out, z3d_axes axes, z3d_collective_kind kind,
+                           const z3d_traffic *traffic) {
+    char name[48], bytes[32], seconds[32], exposed[32];
+    snprintf(name, sizeof name, "%s %s", z3d_axes_name(axes).text, z3d_collective_name(kind));
+    z3d_string_append(out, "  %-26s %10lld %11s %11s %11s\n", name,
+                      (long long)(traffic->calls + traffic->scalar_calls),
+                      z3d_format_bytes(traffic->bytes + traffic->scalar_bytes, bytes, sizeof bytes),
+                      z3d_format_seconds(traffic->seconds, seconds, sizeof seconds),
+                      z3d_format_seconds(traffic->exposed_seconds, exposed, sizeof exposed));
+}
+
+static void append_communication(z3d_string *out, z3d_group *const *group) {
+    bool any = false;
+    for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) {
+        if (!group[axes] || z3d_group_size(group[axes]) < 2) continue;
+        for (int kind = 0; kind < Z3D_COLLECTIVE_COUNT; kind++) {
+            const z3d_traffic *traffic = z3d_group_traffic(group[axes], (z3d_collective_kind)kind);
+            if (traffic->calls + traffic->scalar_calls == 0) continue;
+            if (!any)
+                z3d_string_append(out, "communication of rank 0           calls       bytes       "
+                                       "time     exposed\n");
+            any = true;
+            append_traffic(out, (z3d_axes)axes, (z3d_collective_kind)kind, traffic);
+        }
+    }
+}
+
+static void append_share(z3d_string *out, const z3d_run_end *end, const char *what, const char *how,
+                         double seconds) {
+    char text[32];
+    z3d_string_append(out, "%s: %s%s, %.2f %% of the steps' time\n", what,
+                      z3d_format_seconds(seconds, text, sizeof text), how,
+                      100 * seconds / fmax(end->step_seconds, 1e-9));
+}
+
+/* By the timeline's lanes. */
+static void append_transfers(z3d_string *out, const z3d_run_end *end) {
+    if (!end->offloaded) return;
+    if (isfinite(end->transfer_seconds))
+        append_share(out, end, "host transfers", " exposed", end->transfer_seconds);
+    if (end->disk_seconds > 0) append_share(out, end, "disk", " exposed", end->disk_seconds);
+    if (end->host_step_seconds > 0) append_share(out, end, "host step", "", end->host_step_seconds);
+}
+
+void z3d_summary_tables(const z3d_run_end *end, bool all, z3d_string *out) {
+    if (all) append_memory(out, end->memory);
+    append_differences(out, end->memory);
+    if (all && end->resident) append_resident(out, end->resident);
+    if (end->resident) append_unexplained(out, end);
+    if (!all) return;
+    append_communication(out, end->group);
+    append_transfers(out, end);
+}
+
+/* ---- JSON ---- */
+
+static void append_number(z3d_string *out, const char *name, double value) {
+    z3d_string_append(out, ",\"%s\":", name);
+    z3d_string_append_number(out, value);
+}
+
+static void append_ledger(z3d_string *out, const char *name, const z3d_ledger *ledger) {
+    z3d_string_append(out, "\"%s\":{", name);
+    for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)
+        z3d_string_append(out, "\"%s\":%lld,", z3d_category_name((z3d_category)category),
+                          (long long)ledger->peak[category]);
+    z3d_string_append(out, "\"total\":%lld}", (long long)ledger->total_peak);
+}
+
+static void append_json_memory(z3d_string *out, const z3d_rank_memory *memory) {
+    static const char *const where[] = {"device", "host", "disk"};
+    z3d_string_append(out, ",\n\"memory\":{\"rank\":%d,\"buffers\":%lld,\"outside\":", memory->rank,
+                      (long long)memory->buffer_bytes);
+    z3d_string_append_number(out, memory->outside >= 0 ? (double)memory->outside : NAN);
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++) {
+        z3d_string_append(out, ",\n \"%s\":{", where[space]);
+        append_ledger(out, "planned", &memory->planned[space]);
+        z3d_string_append(out, ",");
+        append_ledger(out, "measured", &memory->measured[space]);
+        z3d_string_append(out, "}");
+    }
+    z3d_string_append(out, "}");
+}
+
+static void append_json_resident(z3d_string *out, const z3d_resident *r) {
+    z3d_string_append(out, ",\n\"resident\":{");
+    for (int part = 0; part < Z3D_RESIDENT_COUNT; part++) {
+        z3d_string_append_json(out, z3d_resident_name((z3d_resident_part)part));
+        z3d_string_append(out, ":%lld,", (long long)r->bytes[part]);
+    }
+    z3d_string_append(out, "\"total\":%lld,\"system\":%lld}", (long long)r->sum,
+                      (long long)r->system);
+}
+
+void z3d_summary_json(const z3d_run_end *end, z3d_string *out) {
+    z3d_string_append(out, "{\"end\":\"%s\",\"last_step\":%lld,\"steps\":%lld,\"skipped\":%lld",
+                      !end->stopped       ? "complete"
+                      : end->time_is_over ? "time_limit"
+                                          : "signal",
+                      (long long)end->last_step, (long long)end->steps, (long long)end->skipped);
+    append_number(out, "seconds", end->seconds);
+    append_number(out, "first_loss", end->first_loss);
+    append_number(out, "last_loss", end->last_loss);
+    append_number(out, "validation_loss", end->validation_loss);
+    append_number(out, "tokens_per_second", end->tokens_per_second);
+    append_number(out, "mfu", end->mfu);
+    append_number(out, "step_seconds", end->step_seconds);
+    append_number(out, "exposed_comm_seconds", end->comm_seconds);
+    append_number(out, "exposed_transfer_seconds", end->transfer_seconds);
+    append_number(out, "exposed_disk_seconds", end->disk_seconds);
+    append_number(out, "host_step_seconds", end->host_step_seconds);
+    append_json_memory(out, end->memory);
+    if (end->resident) append_json_resident(out, end->resident);
+    z3d_string_append(out, ",\n\"communication\":");
+    z3d_metrics_traffic(end->group, end->steps, out);
+    z3d_string_append(out, "}\n");
+}
+
+/* ---- next ---- */
+
+/* "export:   PROGRAM WORDS PATH" */
+static void append_next(z3d_string *out, const char *between, const char *what,
+                        const z3d_run_end *end, const char *words, const char *path) {
+    z3d_string_append(out, "%s%-9s ", out->length ? between : "", what);
+    z3d_string_append_shell(out, end->program);
+    z3d_string_append(out, " %s ", words);
+    z3d_string_append_shell(out, path);
+}
+
+/* Whether generation would find a tokenizer that fits. */
+static bool can_generate(const z3d_config *config) {
+    if (config->data_vocab && *config->data_vocab) return true;
+    return config->data_tokenizer == Z3D_TOKENIZER_BYTES && config->model_vocab_size >= 257;
+}
+
+void z3d_summary_next(const z3d_run_end *end, const char *between, z3d_string *out) {
+    const char *checkpoints = end->checkpoint_dir, *run = end->config->run_dir;
+    z3d_string exported = {0};
+    z3d_string_append(&exported, "%s/exported", run);
+    if (end->stopped && checkpoints && end->command)
+        z3d_string_append(out, "resume:   %s", end->command);
+    if (!end->stopped && checkpoints && can_generate(end->config)) {
+        append_next(out, between, "generate:", end, "generate", checkpoints);
+        z3d_string_append(out, " --prompt The");
+    }
+    if (!end->stopped && checkpoints) {
+        append_next(out, between, "export:", end, "checkpoint export", checkpoints);
+        z3d_string_append(out, " ");
+        z3d_string_append_shell(out, exported.text ? exported.text : "exported");
+    }
+    append_next(out, between, "report:", end, "report", run);
+    z3d_string_append(out, " --html report.html");
+    z3d_string_free(&exported);
+}

@@ -1,0 +1,123 @@
+#!/bin/sh
+# `zero3d report`: what it says of a run, lines that are cut or broken, and the page.
+. "$(dirname "$0")/lib.sh"
+mkdir a
+step() { # step N LOSS SECONDS SKIPPED
+    echo "{\"step\":$1,\"time\":1763900000.000,\"loss\":$2,\"lr\":0.001,\"grad_norm\":$2,\"tokens\":1000,\"total_tokens\":${1}000,\"seconds\":$3,\"tokens_per_second\":$((1000 / $3)),\"mfu\":0.25,\"exposed_comm_seconds\":0.5,\"exposed_transfer_seconds\":0.25,\"loss_scale\":1,\"skipped\":$4,\"memory\":{\"parameters\":1048576,\"gradients\":2097152,\"cache\":0,\"outside\":1024}}"
+}
+{
+    step 1 4 9 false
+    step 2 null 2 true
+    step 3 2.5 2 false
+    echo '{"step":3,"time":1763900001.000,"validation_loss":0,"validation_targets":10,"seconds":1}'
+    step 4 3 4 false
+} >a/metrics.jsonl
+cat >a/events.jsonl <<'END'
+{"step":0,"event":"start","time":1763900000.000,"detail":"first"}
+{"step":3,"event":"checkpoint","time":1763900000.000,"seconds":0.5}
+{"step":3,"event":"failure","time":1763900000.000,"detail":"gone"}
+{"step":3,"event":"resume","time":1763900000.000,"detail":"3 M parameters, <ZeRO> & more"}
+{"step":4,"event":"end","time":1763900100.000,"seconds":2}
+END
+expect 0 "$ZERO3D" report a
+cat >wanted <<'END'
+a
+  run            3 M parameters, <ZeRO> & more
+  steps          1 to 4, 1 skipped, 2.67 s each
+  loss           4.000000 -> 3.000000, lowest 2.500000 at step 3
+  validation     0.000000 at step 3, perplexity 1
+  learning rate  0.001 at last, 0.001 at most
+  speed          375 tokens/s, MFU 25.0 %, 4.00 K tokens in all
+  exposed        communication 18.75 %, host transfers 9.38 % of the steps' time
+  memory         parameters 1.00 MiB, gradients 2.00 MiB, outside 1.00 KiB
+  checkpoints    1, the last of step 3 in 500 ms
+  resumed        1 time, last after step 3
+  state          complete at step 4 (2025-11-23 12:15 UTC)
+END
+cmp -s out wanted || fail "other facts: $(diff out wanted)"
+sed -i '$d' a/events.jsonl
+expect 0 "$ZERO3D" report a
+grep -q '^  state  *not ended: ' out || fail "a run without an end has one"
+sed -i '$d' a/events.jsonl
+expect 0 "$ZERO3D" report a
+grep -q '^  state  *failed at step 3: gone (' out || fail "the failure is not said"
+
+# The page.
+page() { /usr/bin/python3 "$SOURCE/tests/page.py" "$@" >look 2>&1 || fail "$(cat look)"; }
+expect 0 "$ZERO3D" report a --html a.html
+page a.html --charts=7 "Training of 1 run" Memory Runs
+# Points in one path: loss has 2, a gap and 1, in steps 1 to 4 over 2000 units, from 2.5 to 4.
+grep -q 'd="M0 [0-9]*h0M1333 [0-9]*h0L2000 [0-9]*"/>' a.html || fail "the loss is drawn at other places"
+evil='<script>"&'
+mkdir "$evil" && cp a/metrics.jsonl "$evil"
+expect 0 "$ZERO3D" report a "$evil" --html two.html
+page two.html --charts=7 "Training of 2 runs" Memory Runs
+expect 2 "$ZERO3D" report --html two.html
+says 'expected the folder of a run'
+expect 1 "$ZERO3D" report a --html no/such.html
+says 'cannot write no/such.html'
+
+# A long run is drawn with few points.
+mkdir long
+awk 'BEGIN { for (s = 1; s <= 20000; s++) printf "{\"step\":%d,\"loss\":%f,\"lr\":1e-4,\"grad_norm\":%f,\"tokens\":8,\"seconds\":1,\"tokens_per_second\":8,\"mfu\":0.5,\"exposed_comm_seconds\":%f}\n", s, 2 + 3 / s + s % 7 / 10, s % 5, s % 3 / 10 }' >long/metrics.jsonl
+expect 0 "$ZERO3D" report long long long --html long.html
+page long.html --charts=6 "Training of 3 runs" Runs
+[ "$(wc -c <long.html)" -lt 150000 ] || fail "three runs of 20000 steps take $(wc -c <long.html) bytes"
+
+# A run that was killed within a line, and files that are wrong.
+printf '{"step":5,"lo' >>a/metrics.jsonl
+expect 0 "$ZERO3D" report a
+says '^zero3d: .*a/metrics.jsonl:6: the last line is cut: it is left out$'
+grep -q '^  steps  *1 to 4,' out || fail "a cut line counts"
+echo >>a/metrics.jsonl
+expect 1 "$ZERO3D" report a
+says '^zero3d: a/metrics.jsonl:6: '
+echo '{"loss":1}' >a/metrics.jsonl
+expect 1 "$ZERO3D" report a
+says '^zero3d: a/metrics.jsonl:1: this line has no step$'
+expect 1 "$ZERO3D" report nowhere
+says '^zero3d: cannot open nowhere: .*; expected a run.s folder'
+mkdir empty
+expect 1 "$ZERO3D" report empty
+says '^zero3d: cannot open empty/metrics.jsonl: .*; expected a run.s folder'
+: >empty/metrics.jsonl
+expect 0 "$ZERO3D" report empty --html empty.html
+page empty.html --charts=0 "Training of 1 run" Runs
+expect 0 "$ZERO3D" report empty
+grep -q '^  steps  *none yet$' out || fail "an empty run"
+
+# A real one. What its end says to do next works as it stands there.
+tiny
+next() { # next WORD: the command
+    sed -n "s/^\(next\)\{0,1\} *$1: *//p" out
+}
+stopped() { expect 75 "$ZERO3D" train tiny.yaml "run.dir=my run" checkpoint.interval=2 training.time_limit=1e-9; }
+stopped
+grep -q '^stopped by training.time_limit: 1 step in ' out || fail "the end does not say why"
+grep -q '^files    my run: .*; checkpoints in my run/checkpoints$' out || fail "the end has no files"
+command=$(next resume)
+[ "$command" = "$ZERO3D train tiny.yaml 'run.dir=my run' checkpoint.interval=2 training.time_limit=1e-9" ] || fail "another command: $command"
+expect 75 sh -c "$command"
+expect 0 "$ZERO3D" train tiny.yaml "run.dir=my run" checkpoint.interval=2 --verbose
+for table in '^memory of rank 0 ' '^resident memory of rank 0 now$' '^next     generate: '; do
+    grep -q "$table" out || fail "--verbose has no $table"
+done
+cp out end
+for word in generate export report; do
+    cp end out
+    expect 0 sh -c "$(next $word) $([ $word != generate ] || echo --tokens 2)"
+done
+[ -s "my run/exported/config.json" ] || fail "nothing was exported"
+page report.html "Training of 1 run" Memory Runs
+cat >look.py <<'END'
+import json
+s = json.load(open("my run/summary.json"))
+assert (s["end"], s["last_step"], s["steps"]) == ("complete", 5, 3), s
+assert s["memory"]["device"]["planned"] == s["memory"]["device"]["measured"] and s["memory"]["device"]["planned"]["total"] > 0
+assert s["communication"]["groups"] and s["resident"]["total"] > 0 and s["validation_loss"] is None
+END
+/usr/bin/python3 look.py >look 2>&1 || fail "$(cat look)"
+expect 0 "$ZERO3D" report "my run"
+for fact in 'run .*ZeRO-' 'steps  *1 to 5,' 'checkpoints  *4, the last of step 5 ' 'resumed  *2 times, last after step 2' 'state  *complete at step 5 '; do
+    grep -q "^  $fact" out || fail "a real run has no $fact"
+done
