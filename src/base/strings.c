@@ -166,16 +166,3 @@ const char *z3d_shown(const char *name, char out[Z3D_SHOWN + 1]) {
     out[i] = '\0';
     return out;
 }
-
-void z3d_string_append_shell(z3d_string *string, const char *word) {
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_./=:,+-@%";
-    if (*word && word[strspn(word, plain)] == '\0') {
-        z3d_string_append(string, "%s", word);
-        return;
-    }
-    z3d_string_append(string, "'");
-    for (const char *at = word; *at; at++)
-        z3d_string_append(string, *at == '\'' ? "'\\''" : "%c", *at);
-    z3d_string_append(string, "'");
-}

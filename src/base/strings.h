@@ -22,11 +22,9 @@ void z3d_string_append_bytes(z3d_string *string, const char *bytes, size_t count
 /* Appends `text` as a JSON string with quotes. Bytes that are not UTF-8 become U+FFFD; NULL becomes
  * null. */
 void z3d_string_append_json(z3d_string *string, const char *text);
-/* Appends `text` as one word of a shell, quoted if it must be. */
-void z3d_string_append_shell(z3d_string *string, const char *text);
 void z3d_string_append_json_bytes(z3d_string *string, const char *text, size_t count);
 /* Appends a word of a shell's command, quoted if it must be. */
-void z3d_string_append_shell(z3d_string *string, const char *word);
+void z3d_string_append_shell(z3d_string *string, const char *text);
 /* Bytes of the well-formed UTF-8 character at `text`, of which `left` bytes may be read; 0 if there
  * is none. */
 size_t z3d_utf8_length(const char *text, size_t left);

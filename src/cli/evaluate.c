@@ -115,5 +115,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_evaluate = {"evaluate", "measure a checkpoint's loss on data", help, run,
-                                  true};
+const cli_command cli_evaluate = {
+    "evaluate", "measure a checkpoint's loss on data", help, run, true, NULL, false};

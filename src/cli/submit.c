@@ -272,4 +272,5 @@ static int run(int argc, char **argv) {
     return code;
 }
 
-const cli_command cli_submit = {"submit", "submit a run to Slurm, planned first", help, run, false};
+const cli_command cli_submit = {
+    "submit", "submit a run to Slurm, planned first", help, run, false, NULL, true};
