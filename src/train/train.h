@@ -1,7 +1,7 @@
 /* src/train: the trainer. Configuration -> mesh -> model -> engine -> run; data, learning-rate
- * schedule, metrics, generation, evaluation. data/ reads token files, text/ makes them, report/ reports what a
- * run does, trace/ reads its timelines back. It may call every floor below it. Start reading at
- * trainer.c, then data.h. */
+ * schedule, metrics, generation, evaluation. data/ reads token files, text/ makes them, report/
+ * reports what a run does, trace/ reads its timelines back. It may call every floor below it. Start
+ * reading at trainer.c, then data.h. */
 #ifndef ZERO3D_TRAIN_TRAIN_H
 #define ZERO3D_TRAIN_TRAIN_H
 
