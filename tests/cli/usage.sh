@@ -110,5 +110,5 @@ complete_words zero3d plan --print
 [ "$(cat out)" = --print-program ] || fail "completion of an option"
 complete_words zero3d checkpoint ver
 [ "$(cat out)" = verify ] || fail "completion of a second word"
-complete_words zero3d train x.yaml zero_optimization.over
+complete_words zero3d train x.yaml zero_optimization.overlap
 [ "$(cat out)" = zero_optimization.overlap_comm= ] || fail "completion of a key"
