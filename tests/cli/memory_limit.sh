@@ -90,7 +90,7 @@ large() {
     [ $free -gt $((all * 13 / 10)) ] || skip "1.5 B parameters: $(mega $((all * 13 / 10))) MB of disk are needed, $(mega $free) MB are free"
     [ $available -gt 10000000000 ] || skip "1.5 B parameters: the run to compare with takes up to 10 GB of memory"
     limit_memory 8589934592
-    expect 0 enter_group "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=limited $model $disk $pieces
+    expect 0 enter_group "$LAUNCH" -n 2 "$ZERO3D" train tiny.yaml run.dir=limited $model $disk $pieces --verbose
     cat out
     check_peak
     echo "$(mega $all) MB of states, at most $(mega "$(peak_memory)") MB"
