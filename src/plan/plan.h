@@ -14,6 +14,9 @@
 #include "src/model/model.h"
 #include "zero/program.h"
 
+/* Where offload_optimizer.device or offload_param.device (z3d_offload_device) puts what it moves. */
+z3d_space z3d_plan_space(int offload_device);
+
 /* checkpoint.async, unless optimizer states are on the disk: they are too large for a copy in host
  * memory, so training waits while they are written from there. */
 bool z3d_plan_saves_beside(const z3d_config *config);
