@@ -5,7 +5,7 @@
  *   each micro-batch); or because programs of few micro-batches are, on the pipeline stages that
  *   can need most (0, 1 and the last);
  * - if one that computes and sends no more fits and leaves the device some air: a lower ZeRO stage
- *   from 1 on, less recompute, no P_a, no host memory, states and parameters no farther away,
+ *   from 1 on, less recompute, no P_a, no host memory, states and parameters no farther away (tiers.c),
  *   parameters gathered once a step, and otherwise equal;
  * - once its least possible time, and so that of all that follow, is above the tenth best.
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
@@ -60,7 +60,7 @@ static bool is_beaten(const search *s, const z3d_way *way) {
         const z3d_way *r = s->roomy[i];
         if (r->frame == way->frame && r->micro_batch == way->micro_batch &&
             r->granularity >= way->granularity && r->partition <= way->partition &&
-            r->offload <= way->offload && z3d_tiers_no_farther(r->tiers, way->tiers) &&
+            r->offload <= way->offload && z3d_tiers_no_slower(r->tiers, way->tiers) &&
             sends_no_more(r, way))
             return true;
     }

@@ -50,7 +50,12 @@ z3d_status z3d_tiers_find(z3d_ways *w) {
                             "description lacks what prices that; write " OPTIMIZER ".device, too");
 }
 
-bool z3d_tiers_no_farther(z3d_fit_tiers a, z3d_fit_tiers b) {
+/* With the optimizer elsewhere, parameters on the device come back to it at the end of a step; in
+ * host memory they come when they are used, beside compute, which may be faster. */
+bool z3d_tiers_no_slower(z3d_fit_tiers a, z3d_fit_tiers b) {
+    bool none = a.optimizer == Z3D_OFFLOAD_DEVICE_NONE;
+    if (a.parameters == Z3D_OFFLOAD_DEVICE_NONE && b.parameters != Z3D_OFFLOAD_DEVICE_NONE)
+        return none;
     return a.optimizer <= b.optimizer && a.parameters <= b.parameters;
 }
 

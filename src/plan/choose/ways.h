@@ -84,7 +84,8 @@ bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way);
  * gpus whose machine has the rates described; on cpu machines, whose device is
  * host memory, only the disk; none where the run would refuse them. Errors: ERR_CONFIG. */
 z3d_status z3d_tiers_find(z3d_ways *w);
-bool z3d_tiers_no_farther(z3d_fit_tiers a, z3d_fit_tiers b);
+/* Of ways that are otherwise equal, and fit: a's is no slower than b's. */
+bool z3d_tiers_no_slower(z3d_fit_tiers a, z3d_fit_tiers b);
 /* Seconds, at least, in which the host steps so many bytes of a rank's optimizer states. */
 double z3d_tiers_step(const z3d_ways *w, z3d_fit_tiers tiers, double bytes);
 /* Bytes that a rank copies between device and host, from and to the disk; and their seconds at
