@@ -109,8 +109,6 @@ typedef struct z3d_recommendation {
  * fits (says how much is missing); z3d_case_create's and z3d_estimate_make's. */
 z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
                          z3d_recommendation *out);
-/* What stands for a folder that only the user knows. */
-extern const char z3d_tiers_folder[];
 /* Tables for people, with the first row's keys as YAML; and one JSON object. */
 void z3d_recommend_print(const z3d_recommendation *recommendation, z3d_string *out);
 void z3d_recommend_json(const z3d_recommendation *recommendation, z3d_string *out);
