@@ -31,12 +31,13 @@ z3d_space z3d_plan_space(int offload_device) {
 }
 
 static z3d_offload_plan offload_of(const z3d_config *config) {
+    const double ratio = config->zero_optimization_offload_optimizer_ratio;
     return (z3d_offload_plan){
         .optimizer = z3d_plan_space(config->zero_optimization_offload_optimizer_device),
         .parameters = z3d_plan_space(config->zero_optimization_offload_param_device),
         .sub_group = config->zero_optimization_sub_group_size,
         .pieces = (int)config->zero_optimization_offload_optimizer_buffer_count,
-        .resident = 1 - config->zero_optimization_offload_optimizer_ratio};
+        .resident = z3d_is_auto(ratio) ? 0 : 1 - ratio};
 }
 
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,

@@ -15,6 +15,18 @@
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
 
+/* Whether zero_optimization.offload_optimizer.ratio is `auto` for an optimizer that is offloaded. */
+bool z3d_ratio_is_open(const z3d_config *config);
+
+/* Decides it, among 0, 1/8 .. 1, for a world of `ranks` (0: as z3d_plan_place finds them). With
+ * hardware: the fastest share that fits it. Else with room (of each rank, with so many threads): the
+ * smallest that leaves a tenth of the room free. With neither, and if none fits: 1. Resolves
+ * `config` and clears training.hardware. Call z3d_choose_offload first, z3d_choose_gather after. why:
+ * gets a phrase with the other shares. Not collective; rank 0 decides for all. Errors:
+ * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+z3d_status z3d_choose_ratio(z3d_config *config, int ranks, int threads,
+                            const z3d_hardware *hardware, const z3d_room *room, z3d_string *why);
+
 /* Whether it makes a difference when parameters are gathered: ranks keep only their own rows, and
  * there are several data ranks and pipeline stages. The pipeline size must be known. */
 bool z3d_gather_matters(const z3d_config *config, int ranks);

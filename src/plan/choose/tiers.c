@@ -43,7 +43,8 @@ z3d_status z3d_tiers_find(z3d_ways *w) {
                 w->tiers[w->num_tiers++] = (z3d_fit_tiers){o, p};
         }
     w->tiers_written = optimizer >= 0 || param >= 0;
-    w->all = c->zero_optimization_offload_optimizer_ratio == 1;
+    const double ratio = c->zero_optimization_offload_optimizer_ratio;
+    w->all = z3d_is_auto(ratio) || ratio == 1;
     if (w->num_tiers > 0) return Z3D_OK;
     return z3d_config_error(c, PARAM ".device",
                             "in training " OPTIMIZER " must be at least as far, and the machine's "

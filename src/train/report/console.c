@@ -120,6 +120,8 @@ static void say_pipeline(z3d_console *console, const z3d_run_facts *facts) {
                     z3d_keeps_all_rows(layout, 0, Z3D_PART_PARAMETERS) ? ""
                     : program->pipeline.gather_per_step ? "; parameters gathered once per step"
                                                         : "; parameters gathered for each pass");
+    if (facts->ratio_why)
+        z3d_console_say(console, "offload     offload_optimizer.ratio auto: %s", facts->ratio_why);
     if (facts->gather_why)
         z3d_console_say(console, "gather      pipeline_gather auto: %s", facts->gather_why);
     z3d_string_clear(&chunks);
