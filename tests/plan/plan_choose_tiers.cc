@@ -220,6 +220,22 @@ TEST(RecommendTiers, TheDiskWhereHostMemoryIsShort) {
     EXPECT_EQ(said.find('\n'), std::string::npos) << said;
 }
 
+// ZeRO-Infinity's: 1T parameters on 16 GPUs, from the disk only.
+TEST(RecommendTiers, OneTrillionOnANode) {
+    const std::string model = "model: {num_layers: 128, hidden_size: 25600, num_attention_heads: "
+                              "256, seq_length: 1024, vocab_size: 50304}\nfp16: {enabled: true}\n"
+                              "train_batch_size: 16\n";
+    z3d_hardware hardware = dgx2();
+    z3d_recommendation found;
+    ASSERT_EQ(recommend(model, 16, hardware, &found), Z3D_OK) << z3d_error_message();
+    for (int i = 0; i < found.count; i++) {
+        EXPECT_EQ(found.row[i].tiers.optimizer, Z3D_OFFLOAD_DEVICE_NVME) << i;
+        EXPECT_NE(found.row[i].tiers.parameters, Z3D_OFFLOAD_DEVICE_NONE) << i;
+    }
+    hardware.nvme_read = 0;
+    EXPECT_EQ(recommend(model, 16, hardware, &found), Z3D_ERR_MEMORY);
+}
+
 int main(int argc, char **argv) {
     ::testing::InitGoogleTest(&argc, argv);
     return RUN_ALL_TESTS();
