@@ -33,17 +33,49 @@ int64_t z3d_tensor_elements(const z3d_tensor *tensor) {
     return tensor->outer * tensor->global * tensor->inner;
 }
 
-int z3d_tensor_index(const z3d_model *model, int group, int parameter) {
-    int index = parameter;
-    for (int g = 0; g < group; g++) index += model->group[g].num_parameters;
-    return index;
+int z3d_count_parameters(const z3d_model *model) {
+    int count = 0;
+    for (int g = 0; g < model->num_groups; g++) count += model->group[g].num_parameters;
+    return count;
 }
 
-static void describe_tensor(const z3d_parameter_group *group, const z3d_parameter *p,
-                            z3d_tensor *out) {
+/* The latest tile before group g of its parameter i; NULL: that is the first. `home` is of group
+ * g's first parameter. */
+static const z3d_home *tile_before(const z3d_model *model, int g, int i, const z3d_home *home) {
+    const char *group = z3d_parameter_home(&model->group[g], i);
+    const char *name = model->group[g].parameter[i].name;
+    for (int before = g - 1; before >= 0; before--) {
+        const z3d_parameter_group *other = &model->group[before];
+        home -= other->num_parameters;
+        if (strcmp(z3d_parameter_home(other, 0), group) != 0) return NULL;
+        for (int k = 0; k < other->num_parameters; k++)
+            if (strcmp(other->parameter[k].name, name) == 0) return &home[k];
+    }
+    return NULL;
+}
+
+z3d_status z3d_homes_of(const z3d_model *model, z3d_home **out) {
+    int tensors = 0;
+    size_t parameters = (size_t)z3d_count_parameters(model);
+    Z3D_TRY(z3d_new(parameters + 1, sizeof **out, "the list of parameters", out));
+    z3d_home *home = *out;
+    for (int g = 0; g < model->num_groups; home += model->group[g++].num_parameters)
+        for (int i = 0; i < model->group[g].num_parameters; i++) {
+            bool tile = model->group[g].parameter[i].tile_count > 0;
+            const z3d_home *before = tile ? tile_before(model, g, i, home) : NULL;
+            if (before)
+                home[i] = (z3d_home){before->tensor, before->tile + 1};
+            else
+                home[i] = (z3d_home){tensors++, 0};
+        }
+    return Z3D_OK;
+}
+
+static void describe_tensor(const z3d_parameter_group *group, int parameter, z3d_tensor *out) {
+    const z3d_parameter *p = &group->parameter[parameter];
     int middle = p->split_dim < 0 ? 0 : p->split_dim;
     *out = (z3d_tensor){.dims = p->dims, .split_dim = p->split_dim, .outer = 1, .inner = 1};
-    memcpy(out->group, group->name, sizeof out->group);
+    snprintf(out->group, sizeof out->group, "%s", z3d_parameter_home(group, parameter));
     memcpy(out->name, p->name, sizeof out->name);
     memcpy(out->shape, p->shape, sizeof out->shape);
     for (int d = 0; d < middle; d++) out->outer *= p->shape[d];
@@ -52,12 +84,16 @@ static void describe_tensor(const z3d_parameter_group *group, const z3d_paramete
 }
 
 z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count) {
-    *count = z3d_tensor_index(model, model->num_groups, 0);
-    Z3D_TRY(z3d_new((size_t)*count, sizeof **out, "the list of tensors", out));
-    for (int g = 0, at = 0; g < model->num_groups; g++)
-        for (int i = 0; i < model->group[g].num_parameters; i++)
-            describe_tensor(&model->group[g], &model->group[g].parameter[i], &(*out)[at++]);
-    return Z3D_OK;
+    z3d_home *home;
+    *count = 0;
+    Z3D_TRY(z3d_homes_of(model, &home));
+    z3d_status status =
+        z3d_new((size_t)z3d_count_parameters(model), sizeof **out, "the list of tensors", out);
+    for (int g = 0, at = 0; g < model->num_groups && status == Z3D_OK; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++, at++)
+            if (home[at].tile == 0) describe_tensor(&model->group[g], i, &(*out)[(*count)++]);
+    free(home);
+    return status;
 }
 
 /* ---- JSON ---- */

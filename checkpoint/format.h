@@ -20,10 +20,18 @@ typedef struct z3d_tensor {
     int64_t outer, global, inner;
 } z3d_tensor;
 
+/* Where a model's parameter is among its tensors: `tile` parameters before it are tiles of the same
+ * one. */
+typedef struct z3d_home {
+    int tensor, tile;
+} z3d_home;
+
 /* One dataset of one shard: elements first .. first + count - 1 of the slice [outer, rows, inner]
  * that begins at row row_first. */
 typedef struct z3d_extent {
     int tensor, kind;
+    int tile, group, parameter; /* of the model that is saved; 0 in what was read */
+    int64_t snapshot;           /* its place in an asynchronous save's copy, elements */
     int64_t row_first, rows, first, count;
     int64_t offset; /* of its first byte in the file */
 } z3d_extent;
@@ -56,10 +64,11 @@ typedef struct z3d_manifest {
 void z3d_manifest_free(z3d_manifest *manifest);
 /* The kinds of tensors that the shards hold. */
 unsigned z3d_manifest_kinds(const z3d_manifest *manifest);
-/* The tensors of a model, in order of groups and parameters. */
+/* The tensors of a model, in order of groups and parameters; tiles are one tensor. */
 z3d_status z3d_tensors_of(const z3d_model *model, z3d_tensor **out, int *count);
-/* Index of a parameter in that list. */
-int z3d_tensor_index(const z3d_model *model, int group, int parameter);
+/* Of each parameter, in order of groups. */
+z3d_status z3d_homes_of(const z3d_model *model, z3d_home **out);
+int z3d_count_parameters(const z3d_model *model);
 /* Number of elements of the whole tensor. */
 int64_t z3d_tensor_elements(const z3d_tensor *tensor);
 

@@ -130,20 +130,22 @@ z3d_status z3d_hdf5_create(int *fd, hid_t *file) {
     return z3d_hdf5_failed("create a file in memory");
 }
 
-z3d_status z3d_hdf5_path(const z3d_tensor *tensor, int kind, char *out, size_t size) {
-    int length =
-        snprintf(out, size, "/%s/%s/%s", z3d_tensor_kind_name(kind), tensor->group, tensor->name);
+z3d_status z3d_hdf5_path(const z3d_tensor *tensor, int kind, int tile, char *out, size_t size) {
+    char number[16] = "";
+    if (tile > 0) snprintf(number, sizeof number, ".%d", tile);
+    int length = snprintf(out, size, "/%s/%s/%s%s", z3d_tensor_kind_name(kind), tensor->group,
+                          tensor->name, number);
     if (length < 0 || (size_t)length >= size)
         return Z3D_ERROR(Z3D_ERR_INTERNAL, "tensor %s/%s: its name is too long", tensor->group,
                          tensor->name);
     return Z3D_OK;
 }
 
-z3d_status z3d_hdf5_dataset(hid_t file, const z3d_tensor *tensor, int kind, hid_t space, hid_t list,
-                            hid_t *out) {
+z3d_status z3d_hdf5_dataset(hid_t file, const z3d_tensor *tensor, int kind, int tile, hid_t space,
+                            hid_t list, hid_t *out) {
     char path[160];
     *out = -1;
-    Z3D_TRY(z3d_hdf5_path(tensor, kind, path, sizeof path));
+    Z3D_TRY(z3d_hdf5_path(tensor, kind, tile, path, sizeof path));
     hid_t link = H5Pcreate(H5P_LINK_CREATE);
     if (link >= 0 && H5Pset_create_intermediate_group(link, 1) >= 0)
         *out = H5Dcreate2(file, path, H5T_IEEE_F32LE, space, link, list, H5P_DEFAULT);

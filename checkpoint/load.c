@@ -82,7 +82,7 @@ typedef struct loading {
 } loading;
 
 static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *l) {
-    size_t tensors = (size_t)z3d_tensor_index(l->model, l->model->num_groups, 0);
+    size_t tensors = (size_t)z3d_count_parameters(l->model);
     size_t most = tensors * Z3D_STATE_KINDS + 1;
     Z3D_TRY(z3d_new(most, sizeof *l->range, "what is to be read", &l->range));
     Z3D_TRY(z3d_new(most, sizeof *l->group, "what is to be read", &l->group));
@@ -93,7 +93,7 @@ static z3d_status plan_ranges(const z3d_checkpoint *c, unsigned kinds, loading *
             for (int i = 0; i < l->model->group[g].num_parameters; i++) {
                 z3d_wanted *r = &l->range[l->count];
                 r->kind = (z3d_tensor_kind)kind;
-                r->tensor = z3d_checkpoint_find(c, l->model->group[g].name,
+                r->tensor = z3d_checkpoint_find(c, z3d_parameter_home(&l->model->group[g], i),
                                                 l->model->group[g].parameter[i].name);
                 z3d_engine_kept_part(l->engine, g, i, &r->slice);
                 r->first = r->slice.first;

@@ -14,13 +14,6 @@ static bool is_root(const z3d_store *store) {
     return z3d_world_rank(store->config.world) == 0;
 }
 
-static int extent_group(const z3d_model *model, int tensor, int *parameter) {
-    int g = 0;
-    while (tensor >= model->group[g].num_parameters) tensor -= model->group[g++].num_parameters;
-    *parameter = tensor;
-    return g;
-}
-
 static const char *place_of(const z3d_store *store) {
     static const char *const places[] = {[Z3D_SAVE_IDLE] = "checkpoint: copying the states",
                                          [Z3D_SAVE_BEGIN] = "checkpoint: beginning to save",
@@ -38,16 +31,14 @@ static z3d_status agree(const z3d_store *store, z3d_status mine) {
 static z3d_status engine_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                 float *out) {
     const z3d_store *store = context;
-    int parameter, group = extent_group(store->config.model, e->tensor, &parameter);
-    return z3d_engine_read_part(store->config.engine, (z3d_tensor_kind)e->kind, group, parameter,
-                                e->first + at, count, out);
+    return z3d_engine_read_part(store->config.engine, (z3d_tensor_kind)e->kind, e->group,
+                                e->parameter, e->first + at, count, out);
 }
 
 static z3d_status snapshot_values(void *context, const z3d_extent *e, int64_t at, int64_t count,
                                   float *out) {
     const z3d_store *store = context;
-    int64_t begin = store->save.position[e->tensor * Z3D_STATE_KINDS + e->kind];
-    memcpy(out, store->snapshot + begin + at, (size_t)count * sizeof *out);
+    memcpy(out, store->snapshot + e->snapshot + at, (size_t)count * sizeof *out);
     return Z3D_OK;
 }
 
@@ -243,14 +234,11 @@ const void *z3d_store_snapshot(const z3d_store *store, int64_t *bytes) {
 }
 
 static z3d_status take_snapshot(z3d_store *store) {
-    z3d_save *save = &store->save;
-    const z3d_shard *plan = &save->image.shard;
+    const z3d_shard *plan = &store->save.image.shard;
     int64_t total = 0;
-    Z3D_TRY(z3d_new((size_t)save->manifest.num_tensors * Z3D_STATE_KINDS, sizeof *save->position,
-                    "a snapshot's places", &save->position));
     for (int i = 0; i < plan->num_extents; i++) {
-        const z3d_extent *e = &plan->extent[i];
-        save->position[e->tensor * Z3D_STATE_KINDS + e->kind] = total;
+        z3d_extent *e = &plan->extent[i];
+        e->snapshot = total;
         Z3D_TRY(engine_values(store, e, 0, e->count, store->snapshot + total));
         total += e->count;
     }
@@ -272,7 +260,6 @@ static void forget_save(z3d_store *store) {
     z3d_manifest_free(&save->manifest);
     z3d_image_free(&save->image);
     free(save->folder);
-    free(save->position);
     memset(save, 0, sizeof *save);
     save->image.fd = -1;
 }

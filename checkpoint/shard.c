@@ -14,30 +14,42 @@ enum { BOUNCE_BYTES = 4 * Z3D_BLOCK_BYTES };
 
 /* ---- which parts ---- */
 
+static void plan_datasets(const z3d_model *model, const z3d_mesh *mesh, const z3d_layout *layout,
+                          const z3d_home *home, int kind, int *count, z3d_extent *out) {
+    bool first = z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank) == 0;
+    for (int g = 0; g < model->num_groups; g++)
+        for (int i = 0; i < model->group[g].num_parameters; i++, home++) {
+            z3d_part part;
+            z3d_layout_part(layout, model, g, i, false, &part);
+            bool others = model->group[g].parameter[i].split_dim < 0 && !first;
+            if (part.count == 0 || others || !layout->group[g].counts) continue;
+            out[(*count)++] = (z3d_extent){.tensor = home->tensor,
+                                           .kind = kind,
+                                           .tile = home->tile,
+                                           .group = g,
+                                           .parameter = i,
+                                           .row_first = part.offset,
+                                           .rows = part.valid,
+                                           .first = part.first,
+                                           .count = part.count};
+        }
+}
+
 z3d_status z3d_shard_plan(const z3d_model *model, const z3d_mesh *mesh,
                           const z3d_program_config *config, unsigned kinds, int *count,
                           z3d_extent **out) {
     z3d_layout *layout;
-    int tensors = z3d_tensor_index(model, model->num_groups, 0);
+    z3d_home *home = NULL;
+    size_t parameters = (size_t)z3d_count_parameters(model);
     *out = NULL;
     *count = 0;
     Z3D_TRY(z3d_layout_create(model, mesh, config, &layout));
-    z3d_status status =
-        z3d_new((size_t)tensors * Z3D_STATE_KINDS + 1, sizeof **out, "a shard's datasets", out);
-    for (int kind = 0; kind < Z3D_STATE_KINDS && status == Z3D_OK; kind++) {
-        if (!(kinds >> kind & 1)) continue;
-        for (int g = 0, tensor = 0; g < model->num_groups; g++) {
-            for (int i = 0; i < model->group[g].num_parameters; i++, tensor++) {
-                z3d_part part;
-                z3d_layout_part(layout, model, g, i, false, &part);
-                bool others = model->group[g].parameter[i].split_dim < 0 &&
-                              z3d_mesh_index(mesh, Z3D_AXES_TENSOR, mesh->rank) > 0;
-                if (part.count == 0 || others || !layout->group[g].counts) continue;
-                (*out)[(*count)++] =
-                    (z3d_extent){tensor, kind, part.offset, part.valid, part.first, part.count, 0};
-            }
-        }
-    }
+    z3d_status status = z3d_homes_of(model, &home);
+    if (status == Z3D_OK)
+        status = z3d_new(parameters * Z3D_STATE_KINDS + 1, sizeof **out, "a shard's datasets", out);
+    for (int kind = 0; kind < Z3D_STATE_KINDS && status == Z3D_OK; kind++)
+        if (kinds >> kind & 1) plan_datasets(model, mesh, layout, home, kind, count, *out);
+    free(home);
     z3d_layout_destroy(layout);
     return status;
 }
@@ -90,7 +102,7 @@ static z3d_status add_dataset(hid_t file, const z3d_tensor *tensor, z3d_extent *
         H5Pset_fill_time(list, H5D_FILL_TIME_NEVER) < 0 || H5Pset_obj_track_times(list, false) < 0)
         status = z3d_hdf5_failed("set a dataset's properties");
     if (status == Z3D_OK)
-        status = z3d_hdf5_dataset(file, tensor, extent->kind, space, list, &dataset);
+        status = z3d_hdf5_dataset(file, tensor, extent->kind, extent->tile, space, list, &dataset);
     if (status == Z3D_OK)
         status = z3d_hdf5_attribute(dataset, "shape", tensor->shape, tensor->dims);
     if (status == Z3D_OK) status = z3d_hdf5_attribute(dataset, "split", &split, 1);

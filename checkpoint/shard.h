@@ -43,11 +43,11 @@ z3d_status z3d_virtual_write(const z3d_manifest *manifest, const struct z3d_io_h
 #include <hdf5.h>
 /* A new, empty HDF5 file in memory, and its properties: the same input gives the same bytes. */
 z3d_status z3d_hdf5_create(int *fd, hid_t *file);
-/* "/parameter/block.0/attn.c_attn.weight"; the groups on the way are made. type: of the elements.
- */
-z3d_status z3d_hdf5_dataset(hid_t file, const z3d_tensor *tensor, int kind, hid_t space, hid_t list,
-                            hid_t *out);
-z3d_status z3d_hdf5_path(const z3d_tensor *tensor, int kind, char *out, size_t size);
+/* "/parameter/block.0/attn.c_attn.weight", of a further tile
+ * "/parameter/block.0/mlp.c_fc.weight.1"; the groups on the way are made. */
+z3d_status z3d_hdf5_dataset(hid_t file, const z3d_tensor *tensor, int kind, int tile, hid_t space,
+                            hid_t list, hid_t *out);
+z3d_status z3d_hdf5_path(const z3d_tensor *tensor, int kind, int tile, char *out, size_t size);
 z3d_status z3d_hdf5_attribute(hid_t object, const char *name, const int64_t *values, int count);
 z3d_status z3d_hdf5_text_attribute(hid_t object, const char *name, const char *text);
 z3d_status z3d_hdf5_failed(const char *what);

@@ -22,7 +22,6 @@ typedef struct z3d_save {
     z3d_manifest manifest; /* rank 0's is written; of others only the info */
     z3d_image image;       /* its extents from the start on, the rest from the write phase */
     char *folder;          /* DIR/step-N */
-    int64_t *position;     /* asynchronous: of each tensor's states in the snapshot */
     z3d_file_entry entry;  /* of this rank's index */
     /* The phase on this rank, in `thread` or on the spot. */
     pthread_t thread;

@@ -85,12 +85,12 @@ static z3d_status map_extent(const mapping *m) {
 static z3d_status map_tensor(const z3d_manifest *manifest, int tensor, int kind, hid_t list,
                              hid_t space) {
     char path[160];
-    Z3D_TRY(z3d_hdf5_path(&manifest->tensor[tensor], kind, path, sizeof path));
     for (int s = 0; s < manifest->num_shards; s++) {
         const z3d_shard *shard = &manifest->shard[s];
         for (int i = 0; i < shard->num_extents; i++) {
             const z3d_extent *e = &shard->extent[i];
             if (e->tensor != tensor || e->kind != kind) continue;
+            Z3D_TRY(z3d_hdf5_path(&manifest->tensor[tensor], kind, e->tile, path, sizeof path));
             mapping m = {list, space, &manifest->tensor[tensor], e, shard->name, path};
             Z3D_TRY(map_extent(&m));
         }
@@ -110,7 +110,7 @@ static z3d_status add_tensor(hid_t file, const z3d_manifest *manifest, int tenso
     if (status == Z3D_OK) status = map_tensor(manifest, tensor, kind, list, space);
     if (status == Z3D_OK) {
         H5Sselect_all(space);
-        status = z3d_hdf5_dataset(file, t, kind, space, list, &dataset);
+        status = z3d_hdf5_dataset(file, t, kind, 0, space, list, &dataset);
     }
     if (dataset >= 0) H5Dclose(dataset);
     if (space >= 0) H5Sclose(space);

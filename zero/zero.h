@@ -29,6 +29,8 @@ typedef struct z3d_engine_config {
     const z3d_model *model; /* must outlive the engine */
     z3d_mesh mesh;
     z3d_device *device;
+    z3d_device *host; /* a cpu device that steps what is offloaded (program.offload), where `device`
+                         does not compute in host memory; NULL: `device` does it */
     z3d_group *group[Z3D_AXES_COUNT]; /* this rank's, by set of axes */
     z3d_world *world;                 /* for the watchdog's places; NULL: none */
     z3d_program_config program;
@@ -130,9 +132,9 @@ const char *z3d_engine_disk(const z3d_engine *engine);
 z3d_device *z3d_engine_device(const z3d_engine *engine);
 
 /* A logical parameter (or a tensor that the optimizer keeps of it, or this step's gradient), whole,
- * in fp32 on every rank: gathered over the data and tensor groups. For tests, exports of small
- * models and fixtures. Collective over the world; gradients only right after a step. ERR_USAGE
- * where the optimizer has no such tensor. */
+ * in fp32 on every rank: gathered over the data and tensor groups. Of a tile, the rest is 0. For
+ * tests, exports of small models and fixtures. Collective over the world; gradients only right
+ * after a step. ERR_USAGE where the optimizer has no such tensor. */
 z3d_status z3d_engine_get(z3d_engine *engine, z3d_tensor_kind kind, int group, int parameter,
                           float *out);
 /* Sets a parameter from a whole logical tensor in host memory. Every rank calls it and takes its

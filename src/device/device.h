@@ -117,7 +117,8 @@ void z3d_device_set_scratch(z3d_device *device, void *scratch, int64_t bytes);
  * millisecond, between tiles; the tiles do not depend on it. NULL: none. */
 void z3d_device_set_poll(z3d_device *device, void (*poll)(void *context), void *context);
 
-/* Launches one kernel; asynchronous if the device is. See Z3D_LAUNCH. Errors: ERR_DEVICE,
+/* Launches one kernel; asynchronous if the device is. sim: one that writes memory of HOST space is
+ * the host's, as where another device computes there. See Z3D_LAUNCH. Errors: ERR_DEVICE,
  * ERR_INTERNAL. */
 z3d_status z3d_launch(z3d_device *device, const z3d_kernel *kernel);
 
@@ -152,7 +153,7 @@ void z3d_region_destroy(z3d_device *device, z3d_region *region);
 
 /* Copies `bytes` between device and host space beside compute, after the kernels launched so far,
  * in the order of the starts. Nobody may access either end until the copy's wait. Use *copy once,
- * in wait. The cpu device copies with a separate thread. Errors: ERR_DEVICE. */
+ * in wait or finish. The cpu device copies with a separate thread. Errors: ERR_DEVICE. */
 typedef struct z3d_copy {
     int64_t id;
 } z3d_copy;
@@ -160,6 +161,8 @@ z3d_status z3d_copy_start(z3d_device *device, void *to, const void *from, int64_
                           z3d_copy *copy);
 /* Kernels launched after this see the copied bytes. */
 z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy);
+/* The same, and the host may read and overwrite either end in host space. Use one of the two. */
+z3d_status z3d_copy_finish(z3d_device *device, z3d_copy copy);
 
 /* Seconds that kernels waited for copies while the host did not wait (z3d_copy_wait did not block),
  * from creation to the last synchronisation. 0 if the host waits. */

@@ -42,20 +42,61 @@ void z3d_add_token_table(z3d_parameter_group *group, const char *name,
         ->padded_dim = shape->padded_vocab;
 }
 
-void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
-                        const z3d_transformer_units *units) {
-    int layers = (int)shape->num_layers, last = layers + 1;
-    for (int i = 0; i <= last; i++) {
-        z3d_unit *unit = &model->unit[i];
-        unit->data = shape;
-        unit->index = i;
-        if (i == last) continue;
+void z3d_cut_tile(z3d_parameter_group *group, const char *home, const z3d_transformer *shape,
+                  int tile) {
+    snprintf(group->name, sizeof group->name, "%.32s.mlp.%d", home, tile);
+    for (int i = 0; i < group->num_parameters; i++) {
+        z3d_parameter *p = &group->parameter[i];
+        snprintf(p->home, sizeof p->home, "%s", home);
+        if (p->split_dim < 0) continue;
+        p->tile_count = p->shape[p->split_dim] / shape->tiling;
+        p->tile_first = p->tile_count * tile;
+    }
+}
+
+/* The last unit has the head's, below. */
+static void describe_outputs(z3d_model *model, const z3d_transformer *shape) {
+    const int each = z3d_block_units(shape);
+    for (int u = 0; u < model->num_units - 1; u++) {
+        bool inside = u > 0 && (u - 1) % each < each - 1; /* of a tiled block: two streams */
         for (int mode = 0; mode < Z3D_MODE_COUNT; mode++) {
             bool split = z3d_model_splits_rows(model, (z3d_mode)mode);
-            unit->output_elements[mode] =
-                model->tokens[mode] * shape->hidden_size / (split ? shape->tensor_size : 1);
+            model->unit[u].output_elements[mode] = (inside ? 2 : 1) * model->tokens[mode] *
+                                                   shape->hidden_size /
+                                                   (split ? shape->tensor_size : 1);
         }
     }
+}
+
+/* Attention and MLP, or attention and the MLP's tiles. */
+static void describe_block_units(z3d_model *model, const z3d_transformer *shape,
+                                 const z3d_transformer_units *units, int block) {
+    const int each = z3d_block_units(shape), first = block * each;
+    for (int part = 0; part < each; part++) {
+        z3d_unit *unit = &model->unit[1 + first + part];
+        unit->checkpoint = true;
+        unit->num_groups = 1;
+        unit->group[0] = units->first_block + first + part;
+        unit->index = 1 + block;
+        if (part == 0) {
+            snprintf(unit->name, sizeof unit->name, "%s.%d%s", units->block, block,
+                     each > 1 ? ".attention" : "");
+            unit->ops = units->block_ops;
+            unit->kind = Z3D_KIND_BLOCK;
+            unit->cache_columns = units->cache_columns;
+        } else {
+            snprintf(unit->name, sizeof unit->name, "%s.%d.mlp.%d", units->block, block, part - 1);
+            unit->ops = &z3d_tile_ops;
+            unit->kind = part == each - 1 ? Z3D_KIND_LAST_TILE : Z3D_KIND_TILE;
+        }
+    }
+}
+
+void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
+                        const z3d_transformer_units *units) {
+    const int layers = (int)shape->num_layers, last = model->num_units - 1;
+    for (int u = 0; u <= last; u++) model->unit[u].data = shape;
+    describe_outputs(model, shape);
 
     z3d_unit *embedding = &model->unit[0];
     snprintf(embedding->name, sizeof embedding->name, "embedding");
@@ -65,21 +106,13 @@ void z3d_describe_units(z3d_model *model, const z3d_transformer *shape,
     embedding->group[0] = units->embedding[0];
     embedding->group[1] = units->embedding[1];
 
-    for (int i = 0; i < layers; i++) {
-        z3d_unit *block = &model->unit[i + 1];
-        snprintf(block->name, sizeof block->name, "%s.%d", units->block, i);
-        block->ops = units->block_ops;
-        block->kind = Z3D_KIND_BLOCK;
-        block->checkpoint = true;
-        block->cache_columns = units->cache_columns;
-        block->num_groups = 1;
-        block->group[0] = units->first_block + i;
-    }
+    for (int i = 0; i < layers; i++) describe_block_units(model, shape, units, i);
 
     z3d_unit *head = &model->unit[last];
     snprintf(head->name, sizeof head->name, "head");
     head->ops = &z3d_head_ops;
     head->kind = Z3D_KIND_HEAD;
+    head->index = layers + 1;
     head->num_groups = 2;
     head->group[0] = units->table;
     head->group[1] = units->norm;

@@ -87,7 +87,8 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     }
     Z3D_TRY(z3d_column_linear_backward(&lane, &layer, halves & Z3D_WEIGHT_HALF ? saved.h : NULL,
                                        saved.logits, dh));
-    return z3d_norm_backward(run, halves, &saved.norm, dh, NULL, run->input_gradient);
+    return z3d_norm_backward(run, halves, &saved.norm, z3d_unit_own_part(run, dh), NULL,
+                             run->input_gradient);
 }
 
 static z3d_status backward(z3d_unit_run *run) {

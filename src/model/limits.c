@@ -85,6 +85,36 @@ void z3d_limits_sequence(const z3d_config_judge *judge, bool sequence_parallel, 
     z3d_limits_complain_of(judge, key, wrong, below > 0 ? below : above, above);
 }
 
+int64_t z3d_tiling_of(const z3d_config *config, int64_t attention, int64_t mlp, int64_t inner) {
+    int64_t tiles = 1, local = inner / config->parallel_tensor_model_parallel_size;
+    if (config->model_tiling != Z3D_AUTO) return config->model_tiling;
+    while (tiles < local && (local % tiles != 0 || mlp / tiles > attention)) tiles++;
+    return tiles;
+}
+
+void z3d_limits_tiling(const z3d_config_judge *judge, int64_t tiling, int64_t inner,
+                       int tensor_size, int64_t num_layers) {
+    enum { MOST = 1 << 24 };
+    static const char key[] = "model.tiling", tensor[] = "parallel.tensor_model_parallel_size";
+    char wrong[160];
+    if (tiling <= 1 || !z3d_limits_sound(judge, key) || !z3d_limits_sound(judge, tensor) ||
+        !z3d_limits_sound(judge, "model.num_layers") || inner % tensor_size != 0)
+        return;
+    if (tiling > MOST / num_layers)
+        z3d_limits_complain(judge, key,
+                            "%lld tiles in each of %lld layers are more than %d; write at most "
+                            "%lld",
+                            (long long)tiling, (long long)num_layers, MOST,
+                            (long long)(MOST / num_layers));
+    int64_t local = inner / tensor_size, below = tiling < local ? tiling : local, above = below;
+    if (local % tiling == 0) return;
+    while (local % below != 0) below--;
+    while (local % above != 0) above++;
+    snprintf(wrong, sizeof wrong, "%lld tiles cannot share the MLP's %lld columns%s equally",
+             (long long)tiling, (long long)local, tensor_size > 1 ? " of a tensor rank" : "");
+    z3d_limits_complain_of(judge, key, wrong, below, above);
+}
+
 bool z3d_limits_sizes_sound(const z3d_config_judge *judge) {
     static const char *const keys[] = {
         "model.num_layers", "model.hidden_size",         "model.vocab_size",

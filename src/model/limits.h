@@ -32,6 +32,14 @@ void z3d_limits_divisor(const z3d_config_judge *judge, const char *key, int64_t 
  * generation has one sample. */
 void z3d_limits_sequence(const z3d_config_judge *judge, bool sequence_parallel, int64_t seq_length,
                          int tensor_size);
+/* The tiles of an MLP of `mlp` elements that model.tiling asks for: auto gives the fewest of at
+ * most `attention` elements each. inner: the MLP's width. */
+int64_t z3d_tiling_of(const z3d_config *config, int64_t attention, int64_t mlp, int64_t inner);
+/* Tiles must share a tensor rank's part of the MLP's width equally, and the units must be
+ * countable.
+ */
+void z3d_limits_tiling(const z3d_config_judge *judge, int64_t tiling, int64_t inner,
+                       int tensor_size, int64_t num_layers);
 /* Whether a model's number of parameters can be counted: no key that it depends on is broken. */
 bool z3d_limits_sizes_sound(const z3d_config_judge *judge);
 /* All bytes of the parameters (16 each) and activations are counted in int64_t, so a model beyond

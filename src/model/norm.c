@@ -57,6 +57,7 @@ static z3d_status layernorm_backward(z3d_unit_run *run, z3d_halves halves, const
                                      const void *dy, const void *residual, void *dx) {
     const int64_t hidden = z3d_transformer_of(run)->hidden_size;
     z3d_layernorm_backward kernel = {
+        .dy = dy,
         .x = norm->x,
         .weight = z3d_unit_parameter(run, norm->slot, norm->weight),
         .mean = norm->mean,
@@ -83,7 +84,6 @@ static z3d_status layernorm_backward(z3d_unit_run *run, z3d_halves halves, const
         kernel.gradient_dtype = Z3D_F32;
         kernel.accumulate = false;
     }
-    kernel.dy = (const char *)dy + z3d_unit_own_offset(run);
     return z3d_launch(run->device, &(z3d_kernel){.kind = Z3D_KERNEL_layernorm_backward,
                                                  .as.layernorm_backward = kernel});
 }
@@ -111,17 +111,16 @@ z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_nor
                              const void *dy, const void *residual, void *dx) {
     const int64_t hidden = z3d_transformer_of(run)->hidden_size;
     if (has_mean(run)) return layernorm_backward(run, halves, norm, dy, residual, dx);
-    return z3d_rmsnorm_backward_halves(
-        run, halves, norm->slot, norm->weight,
-        (z3d_rmsnorm_backward){.dy = dy ? (const char *)dy + z3d_unit_own_offset(run) : NULL,
-                               .x = norm->x,
-                               .rstd = norm->rstd,
-                               .add_to = residual,
-                               .dx = dx,
-                               .rows = z3d_unit_own_rows(run).count,
-                               .heads = 1,
-                               .cols = hidden,
-                               .x_stride = hidden,
-                               .y_stride = hidden,
-                               .dx_stride = hidden});
+    return z3d_rmsnorm_backward_halves(run, halves, norm->slot, norm->weight,
+                                       (z3d_rmsnorm_backward){.dy = dy,
+                                                              .x = norm->x,
+                                                              .rstd = norm->rstd,
+                                                              .add_to = residual,
+                                                              .dx = dx,
+                                                              .rows = z3d_unit_own_rows(run).count,
+                                                              .heads = 1,
+                                                              .cols = hidden,
+                                                              .x_stride = hidden,
+                                                              .y_stride = hidden,
+                                                              .dx_stride = hidden});
 }

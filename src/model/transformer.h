@@ -17,12 +17,15 @@ typedef struct z3d_transformer {
     int tensor_size;
     bool sequence_parallel; /* norms, dropout and residuals on 1/tensor_size of the tokens */
     bool learned_positions; /* the embedding has a table of positions, its second group */
+    bool gated_mlp;         /* silu(gate) * up without biases; else gelu, with biases */
+    int tiling;             /* of an MLP: so many tiles, each a unit of its own; 1: the block's */
+    int64_t mlp_inner;      /* width inside of an MLP or a tile, on one tensor rank */
     z3d_norm_kind norm;
     float epsilon; /* of the norms */
 } z3d_transformer;
 
 /* Units of one kind do the same launches. */
-enum { Z3D_KIND_EMBEDDING, Z3D_KIND_BLOCK, Z3D_KIND_HEAD };
+enum { Z3D_KIND_EMBEDDING, Z3D_KIND_BLOCK, Z3D_KIND_HEAD, Z3D_KIND_TILE, Z3D_KIND_LAST_TILE };
 
 /* What a call of a unit's backward does: a half, or all of it. */
 typedef enum z3d_halves {
@@ -33,6 +36,8 @@ typedef enum z3d_halves {
 
 /* embedding.c and head.c. The head's groups are the table and the final norm. */
 extern const struct z3d_unit_ops z3d_embedding_ops, z3d_head_ops;
+/* tile.c */
+extern const struct z3d_unit_ops z3d_tile_ops;
 
 static inline const z3d_transformer *z3d_transformer_of(const z3d_unit_run *run) {
     return run->unit->data;
@@ -77,12 +82,24 @@ double z3d_residual_std(const z3d_transformer *shape);
 void z3d_add_token_table(z3d_parameter_group *group, const char *name,
                          const z3d_transformer *shape);
 
+/* Units of a block, and as many parameter groups: attention and tiles, or one. */
+static inline int64_t z3d_tiled_units(int64_t tiling) {
+    return tiling > 1 ? tiling + 1 : 1;
+}
+static inline int z3d_block_units(const z3d_transformer *shape) {
+    return (int)z3d_tiled_units(shape->tiling);
+}
+/* Makes a group, which has an MLP's whole parameters, tile `tile` of block `home`: the part of each
+ * one's split dimension. */
+void z3d_cut_tile(z3d_parameter_group *group, const char *home, const z3d_transformer *shape,
+                  int tile);
+
 /* What a model's units are, besides its shape. */
 typedef struct z3d_transformer_units {
     const char *block; /* its blocks' names are "<block>.0" ... */
     const struct z3d_unit_ops *block_ops;
     int64_t cache_columns;         /* of a block's cache: elements of a position */
-    int first_block;               /* its parameter group; the other blocks' follow */
+    int first_block;               /* its first parameter group; the other blocks' follow */
     int embedding[2], table, norm; /* groups of the embedding (the second if it has positions),
                                       and of the head */
 } z3d_transformer_units;
@@ -98,9 +115,15 @@ z3d_tensor_lane z3d_transformer_lane(const z3d_unit_run *run);
  * all rows. */
 z3d_row_range z3d_unit_own_rows(const z3d_unit_run *run);
 int64_t z3d_unit_own_offset(const z3d_unit_run *run);
+/* Where they are in `all`; NULL if that is NULL. */
+const void *z3d_unit_own_part(const z3d_unit_run *run, const void *all);
 /* *all = memory for all rows, of which the own ones will go to `own`; it is `own` if these are all.
  */
 z3d_status z3d_unit_take_all_rows(z3d_unit_run *run, void *own, void **all);
+/* *all = all rows of what each rank has its own of: `own` itself, or gathered into workspace. */
+z3d_status z3d_unit_all_rows(z3d_unit_run *run, const void *own, const void **all);
+/* to = from, the own rows. */
+z3d_status z3d_unit_copy_rows(const z3d_unit_run *run, void *to, const void *from);
 
 /* ---- norm.c ---- */
 
@@ -119,8 +142,8 @@ z3d_status z3d_norm_take_workspace(z3d_unit_run *run, int64_t rows, z3d_norm *no
 z3d_status z3d_norm_forward(const z3d_unit_run *run, const z3d_norm *norm, int64_t rows, void *y);
 /* y = norm(x) of the own rows, then all rows are gathered. */
 z3d_status z3d_norm_forward_all(const z3d_unit_run *run, const z3d_norm *norm, void *y);
-/* Its backward, or a half of it. dy: T[rows, hidden], of which the own rows count. dx = residual
- * (NULL: 0; may be dx itself) + the input's gradient, of the own rows. The weight half wants
+/* Its backward, or a half of it. dx = residual (NULL: 0; may be dx itself) + the input's gradient;
+ * dx, residual and dy have the own rows. The weight half wants
  * neither dy nor dx: the input half leaves its sums in deferred memory. */
 z3d_status z3d_norm_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
                              const void *dy, const void *residual, void *dx);
@@ -161,5 +184,41 @@ z3d_status z3d_residual_backward(z3d_unit_run *run, z3d_halves halves, const voi
  * where that of the block's input replaces it in the end. But the first branch's weight half reads
  * it if its dropout does nothing. */
 z3d_status z3d_residual_take_gradient(z3d_unit_run *run, z3d_halves halves, void **d_x1);
+
+/* ---- mlp.c ---- */
+
+typedef struct z3d_mlp {
+    z3d_linear up, down; /* gated: up is gate and up as one matrix */
+    bool gated;
+    const z3d_norm *norm; /* whose output is what `up` reads */
+    void *x;              /* where forward keeps that, of all rows; NULL: it is computed again */
+    const void *own;      /* without a norm: what `up` reads, of the own rows */
+    void *before;         /* T[rows, up.out], kept: what `up` gives */
+} z3d_mlp;
+
+/* Of a row of `before`. */
+static inline int64_t z3d_mlp_columns(const z3d_transformer *shape) {
+    return shape->gated_mlp ? 2 * shape->mlp_inner : shape->mlp_inner;
+}
+/* The layers; the caller sets the rest. The weights begin at parameter `first` of the unit's first
+ * group: up's and its bias, down's and its bias (of tiles, the last has it); gated: gate's, up's,
+ * down's. */
+z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first);
+/* y = residual + dropout(down(activation(up(x)))), of the own rows; without output it stops at
+ * `before`. */
+z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y);
+/* Backward, or a half of it. after: the gradient of y. *dx: workspace with the gradient of `up`'s
+ * input, of which the own rows count; NULL without the input half. */
+z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
+                            const void *after, void **dx);
+
+/* ---- tile.c: what a tiled block's attention leaves to the tiles ---- */
+
+/* The output, T[2, own rows, hidden]: norm(x1), and x1 to which the tiles add. Without output only
+ * what the norm's backward reads. */
+z3d_status z3d_tiles_begin(z3d_unit_run *run, const z3d_norm *norm);
+/* Its backward, or a half of it: d_x1 from the output's gradient. */
+z3d_status z3d_tiles_begin_backward(z3d_unit_run *run, z3d_halves halves, const z3d_norm *norm,
+                                    void *d_x1);
 
 #endif

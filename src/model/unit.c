@@ -68,7 +68,7 @@ z3d_status z3d_unit_take_deferred(z3d_unit_run *run, int64_t count, int64_t size
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size) {
     int64_t elements = 1;
     for (int d = 0; d < parameter->dims; d++) {
-        int64_t extent = parameter->shape[d];
+        int64_t extent = z3d_parameter_extent(parameter, d);
         if (d == parameter->split_dim)
             extent = (parameter->padded_dim ? parameter->padded_dim : extent) / tensor_size;
         elements *= extent;
@@ -133,7 +133,8 @@ int64_t z3d_model_parameter_count(const z3d_model *model) {
         for (int p = 0; p < model->group[g].num_parameters; p++) {
             const z3d_parameter *parameter = &model->group[g].parameter[p];
             int64_t elements = 1;
-            for (int d = 0; d < parameter->dims; d++) elements *= parameter->shape[d];
+            for (int d = 0; d < parameter->dims; d++)
+                elements *= z3d_parameter_extent(parameter, d);
             count += elements;
         }
     return count;
@@ -150,4 +151,18 @@ int z3d_model_input(const z3d_model *model, int unit, z3d_mode mode) {
 
 bool z3d_model_is_last(const z3d_model *model, int unit) {
     return unit == model->num_units - 1;
+}
+
+bool z3d_unit_ends_part(const z3d_model *model, int unit) {
+    return z3d_model_is_last(model, unit) || model->unit[unit + 1].index != model->unit[unit].index;
+}
+
+int z3d_model_part_units(const z3d_model *model) {
+    int most = 0, units = 0;
+    for (int u = 0; u < model->num_units; u++) {
+        units++;
+        if (units > most) most = units;
+        if (z3d_unit_ends_part(model, u)) units = 0;
+    }
+    return most;
 }

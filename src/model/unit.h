@@ -27,7 +27,9 @@ typedef enum z3d_init { Z3D_INIT_ZEROS, Z3D_INIT_ONES, Z3D_INIT_NORMAL } z3d_ini
 /* One parameter. `shape` is logical (global, unpadded). split_dim is the one dimension divided over
  * the tensor group, -1: replicated. padded_dim >= shape[split_dim] is that dimension with padding
  * (a vocabulary); 0: none. The tensor size must divide it. The padding is zero, stays zero and is
- * never stored. */
+ * never stored. A group may have one tile of a parameter, and other groups the rest: tile_count > 0
+ * elements along split_dim, from tile_first on; these are divided over the tensor group. A tile has
+ * no padding. */
 typedef struct z3d_parameter {
     char name[Z3D_NAME]; /* "attn.c_attn.weight", unique within its group */
     int dims;
@@ -39,6 +41,10 @@ typedef struct z3d_parameter {
     float standard_deviation; /* of Z3D_INIT_NORMAL */
     bool partial_gradient;    /* replicated, and a tensor rank's gradient is its part of a sum over
                                  the tensor group, which is computed later */
+    int64_t tile_first, tile_count;
+    char home[Z3D_NAME]; /* the group that it belongs to in checkpoints, and in the key of its
+                            initial values; "": the one that has it. A home's groups follow each
+                            other */
 } z3d_parameter;
 
 /* Parameters that are gathered, reduced and stepped together: usually those of one unit. A tied
@@ -49,6 +55,16 @@ typedef struct z3d_parameter_group {
     z3d_parameter parameter[Z3D_MAX_PARAMETERS];
 } z3d_parameter_group;
 
+/* The name of its group in checkpoints. */
+static inline const char *z3d_parameter_home(const z3d_parameter_group *group, int parameter) {
+    const z3d_parameter *p = &group->parameter[parameter];
+    return p->home[0] ? p->home : group->name;
+}
+/* Along a dimension: what the group has of the parameter on all tensor ranks, without padding. */
+static inline int64_t z3d_parameter_extent(const z3d_parameter *parameter, int dim) {
+    bool tiled = dim == parameter->split_dim && parameter->tile_count > 0;
+    return tiled ? parameter->tile_count : parameter->shape[dim];
+}
 /* Elements of a parameter on one tensor rank, padding included. */
 int64_t z3d_parameter_local_elements(const z3d_parameter *parameter, int tensor_size);
 
@@ -175,7 +191,8 @@ typedef struct z3d_unit {
     const struct z3d_unit_ops *ops;
     const void *data; /* the model's own description; read-only at run time */
     int kind;         /* units of equal kind make the same launches: recorded once */
-    int index;        /* place among the units */
+    int index;        /* place among the model's parts (embedding, blocks, head), which keys its
+                         dropout; the units of a tiled block share it */
     bool checkpoint;  /* granularity full recomputes it from its input; otherwise it keeps its saved
                          memory */
     int num_groups;
@@ -247,6 +264,10 @@ static inline bool z3d_model_splits_rows(const z3d_model *model, z3d_mode mode) 
 /* The unit whose output `unit` reads in this mode, -1: none. The last unit adds the loss. */
 int z3d_model_input(const z3d_model *model, int unit, z3d_mode mode);
 bool z3d_model_is_last(const z3d_model *model, int unit);
+/* Whether the next unit is of another part of the model. */
+bool z3d_unit_ends_part(const z3d_model *model, int unit);
+/* Units of the largest part: 1, of tiled blocks more. */
+int z3d_model_part_units(const z3d_model *model);
 /* Sets the fields and tokens of a model of sequences: tokens and targets, int32[seq]; in generation
  * tokens, and in the place of targets int32[2, batch]: the position of each sample's first token,
  * and which of its tokens the output is of. start + tokens must not exceed seq. */

@@ -34,7 +34,9 @@ double z3d_plan_hardware_flops(const z3d_program *program) {
     double replayed = 0;
     for (int i = 0; i < program->num_instructions; i++) {
         const z3d_instruction *instruction = &program->instruction[i];
-        if (instruction->phase == Z3D_PHASE_WAIT) continue;
+        if (instruction->phase == Z3D_PHASE_WAIT || instruction->unit < 0 ||
+            !z3d_unit_ends_part(program->model, instruction->unit)) /* a tiled block counts once */
+            continue;
         if (instruction->opcode == Z3D_OP_RECOMPUTE)
             replayed += instruction->need_output ? flops->replay_with_output : flops->replay;
         else if ((instruction->opcode == Z3D_OP_BACKWARD ||

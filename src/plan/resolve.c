@@ -3,11 +3,13 @@
 
 #include "src/plan/plan.h"
 
-/* Blocks from one activation checkpoint to the next, so that there are as many as asked for. */
-static int checkpoint_every(const z3d_config *config) {
+/* Units from one activation checkpoint to the next, so that there are as many as asked for. A block
+ * keeps its input only, also if it is tiled. */
+static int checkpoint_every(const z3d_config *config, const z3d_model *model) {
     int64_t count = config->activation_checkpointing_number_checkpoints;
     int64_t layers = config->model_num_layers;
-    return count == Z3D_AUTO || count >= layers ? 1 : (int)((layers + count - 1) / count);
+    int blocks = count == Z3D_AUTO || count >= layers ? 1 : (int)((layers + count - 1) / count);
+    return blocks * z3d_model_part_units(model);
 }
 
 static bool reduces_per_step(const z3d_config *config) {
@@ -53,7 +55,7 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .reduce_per_step = reduces_per_step(config),
         .recompute = config->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL,
         .selective = config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE,
-        .checkpoint_every = checkpoint_every(config),
+        .checkpoint_every = checkpoint_every(config, model),
         .partition_activations = config->activation_checkpointing_partition_activations,
         .offload_activations = config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON,
         .without_generation = !config->generate_prompt || !*config->generate_prompt,

@@ -15,8 +15,9 @@ static const char *const kept[] = {"model.",       "train_batch_size", "gradient
                                    "training.seed"};
 
 static bool must_keep(const z3d_config *config, const char *path) {
-    if (says(path, "model.make_vocab_size_divisible_by")) return false; /* padding is not stored */
-    if (says(path, "scheduler.params.total_num_steps"))                 /* where it has no effect */
+    if (says(path, "model.make_vocab_size_divisible_by") || says(path, "model.tiling"))
+        return false;                                   /* neither padding nor tiles are stored */
+    if (says(path, "scheduler.params.total_num_steps")) /* where it has no effect */
         return z3d_config_decays(config);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
         size_t length = strlen(kept[i]);

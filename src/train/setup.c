@@ -152,7 +152,12 @@ static z3d_status make_device(z3d_trainer *trainer, int threads) {
     static const z3d_dtype types[] = {Z3D_F32, Z3D_BF16, Z3D_F16};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         device.gemm[types[i]] = z3d_trainer_gemm_method(trainer->config, types[i]);
-    return z3d_device_create(&device, &trainer->device);
+    Z3D_TRY(z3d_device_create(&device, &trainer->device));
+    bool offloads = config->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE ||
+                    config->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NONE;
+    if (!cuda || !offloads) return Z3D_OK;
+    const z3d_device_config host = {.backend = "cpu", .threads = threads};
+    return z3d_device_create(&host, &trainer->host_device);
 }
 
 static z3d_status allocate_batches(z3d_trainer *trainer) {
@@ -187,6 +192,7 @@ static void fill_engine_config(const z3d_trainer *trainer, z3d_engine_config *ou
         .model = trainer->model,
         .mesh = trainer->mesh,
         .device = trainer->device,
+        .host = trainer->host_device,
         .world = trainer->world,
         .program = trainer->program,
         .optimizer = {.beta1 = (float)config->optimizer_params_betas.value[0],
@@ -527,6 +533,7 @@ void z3d_trainer_destroy(z3d_trainer *trainer) {
     z3d_plan_program_config_release(&trainer->program);
     z3d_model_destroy(trainer->model);
     z3d_groups_destroy(trainer->group);
+    z3d_device_destroy(trainer->host_device);
     z3d_device_destroy(trainer->device);
     z3d_dataset_close(trainer->train);
     z3d_dataset_close(trainer->validation);

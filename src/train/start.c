@@ -54,30 +54,22 @@ end:
     return status;
 }
 
-/* The host steps with the kernels of the cpu device. There the host's memory is the device's. What
- * is on the disk is not copied to host memory for a save. */
-static z3d_status check_offload(const z3d_config *config) {
+/* The cpu device's memory is the host's. What is on the disk is not copied to host memory for a
+ * save. */
+static void say_offload(const z3d_config *config) {
     static const char *const block[] = {"optimizer", "param"};
     const int where[] = {config->zero_optimization_offload_optimizer_device,
                          config->zero_optimization_offload_param_device};
-    for (int i = 0; i < 2; i++) {
-        if (where[i] == Z3D_OFFLOAD_DEVICE_NONE) continue;
-        if (config->training_device != Z3D_TRAINING_CPU)
-            return Z3D_ERROR(Z3D_ERR_UNSUPPORTED,
-                             "zero_optimization.offload_%s with training.device: cuda is not "
-                             "supported yet; use training.device: cpu, or leave the block out",
-                             block[i]);
-        if (where[i] == Z3D_OFFLOAD_DEVICE_CPU)
+    for (int i = 0; i < 2; i++)
+        if (where[i] == Z3D_OFFLOAD_DEVICE_CPU && config->training_device == Z3D_TRAINING_CPU)
             z3d_log(Z3D_LOG_INFO,
                     "zero_optimization.offload_%s.device cpu frees no memory on the cpu device, "
                     "whose memory is the host's",
                     block[i]);
-    }
     if (config->checkpoint_async && !z3d_plan_saves_beside(config))
         z3d_log(Z3D_LOG_INFO, "checkpoint.async has no effect with "
                               "zero_optimization.offload_optimizer.device nvme: checkpoints are "
                               "written from the disk, while training waits");
-    return Z3D_OK;
 }
 
 z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
@@ -89,7 +81,7 @@ z3d_status z3d_trainer_agree_config(z3d_trainer *trainer) {
     if (status == Z3D_OK && !*config->run_dir)
         status =
             Z3D_ERROR(Z3D_ERR_CONFIG, "run.dir is empty: set the folder that the run writes to");
-    if (status == Z3D_OK) status = check_offload(config);
+    if (status == Z3D_OK) say_offload(config);
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     if (config->parallel_sequence_parallel &&
         config->activation_checkpointing_partition_activations)

@@ -25,7 +25,9 @@ typedef struct z3d_trainer {
     z3d_program_config program; /* of all ranks: z3d_samples_of has this one's samples */
 
     z3d_device *device;
-    z3d_host_memory host; /* there was when this rank looked for room */
+    z3d_device *host_device; /* a cpu device beside one that does not compute in host memory, if
+                         anything is offloaded; else NULL */
+    z3d_host_memory host;    /* there was when this rank looked for room */
     z3d_group *group[Z3D_AXES_COUNT];
     z3d_model *model;
     z3d_engine *engine;

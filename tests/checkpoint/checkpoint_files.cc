@@ -46,20 +46,25 @@ static void expect_whole(z3d_checkpoint *c) {
 }
 
 // Every part that the ranks of tensor x data keep (all_rows: of stage 0) has the right values.
-static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows) {
+static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows,
+                         int64_t tiling = 1) {
     Gpt gpt;
+    gpt.tiling = tiling;
     z3d_model *model = gpt.make(tensor);
     z3d_tensor *tensors;
+    z3d_home *homes;
     int count;
     ASSERT_Z3D(z3d_tensors_of(model, &tensors, &count));
+    ASSERT_Z3D(z3d_homes_of(model, &homes));
     std::vector<int64_t> covered((size_t)count);
     for (int r = 0; r < tensor * data; r++) {
         z3d_mesh place;
         z3d_layout *layout;
         ASSERT_Z3D(z3d_mesh_make(tensor, data, 1, r, &place));
         ASSERT_Z3D(z3d_layout_create(model, &place, nullptr, &layout));
-        for (int g = 0, t = 0; g < model->num_groups; g++)
-            for (int i = 0; i < model->group[g].num_parameters; i++, t++) {
+        for (int g = 0, p = 0; g < model->num_groups; g++)
+            for (int i = 0; i < model->group[g].num_parameters; i++, p++) {
+                const int t = homes[p].tensor;
                 z3d_part part;
                 z3d_layout_part(layout, model, g, i, all_rows, &part);
                 std::vector<float> values((size_t)part.count + 1, -1);
@@ -79,6 +84,7 @@ static void expect_parts(z3d_checkpoint *c, int tensor, int data, bool all_rows)
         int copies = (tensors[t].split_dim < 0 ? tensor : 1) * (all_rows ? data : 1);
         EXPECT_EQ(covered[(size_t)t], copies * z3d_tensor_elements(&tensors[t]));
     }
+    free(homes);
     free(tensors);
     z3d_model_destroy(model);
 }
@@ -147,7 +153,7 @@ static void expect_virtual(const std::string &file) {
         for (int kind = 0; kind < 3; kind++) {
             char path[160];
             hsize_t shape[Z3D_MAX_DIMS] = {};
-            ASSERT_Z3D(z3d_hdf5_path(&tensors[t], kind, path, sizeof path));
+            ASSERT_Z3D(z3d_hdf5_path(&tensors[t], kind, 0, path, sizeof path));
             hid_t dataset = H5Dopen2(h5, path, H5P_DEFAULT);
             ASSERT_GE(dataset, 0) << path;
             hid_t space = H5Dget_space(dataset);
@@ -175,6 +181,25 @@ TEST(Files, OneFileShowsTheModel) {
             write_checkpoint(folder / "c", Gpt(), tensor, data);
             std::filesystem::rename(folder / "c", folder / "moved");
             expect_virtual(folder / "moved/checkpoint.h5");
+        }
+}
+
+// Tiles are parts of whole tensors: any tiling reads any other, and the file for others shows none.
+TEST(Files, EveryTilingReadsEveryOther) {
+    Folder folder;
+    for (int64_t tiling : {1, 2, 8})
+        for (int tensor : {1, 4}) {
+            const std::string path = folder / std::to_string(tiling * 10 + tensor);
+            Gpt gpt;
+            gpt.tiling = tiling;
+            write_checkpoint(path, gpt, tensor, 2);
+            z3d_checkpoint *c;
+            ASSERT_Z3D(z3d_checkpoint_open(path.c_str(), &c));
+            expect_whole(c);
+            for (int64_t other : {1, 4, 8})
+                for (int t : {1, 2}) expect_parts(c, t, 2, t == 1, other);
+            z3d_checkpoint_close(c);
+            expect_virtual(path + "/checkpoint.h5");
         }
 }
 

@@ -22,7 +22,7 @@ inline float value_of(int tensor, int kind, int64_t i) {
 }
 
 struct Gpt {
-    int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
+    int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67, tiling = 1;
     z3d_model *make(int tensor_size) const {
         z3d_gpt_config gpt = {};
         gpt.num_layers = layers;
@@ -33,6 +33,7 @@ struct Gpt {
         gpt.vocab_multiple = 8;
         gpt.init_std = 0.02;
         gpt.tensor_size = tensor_size;
+        gpt.tiling = tiling;
         z3d_model *model = nullptr;
         EXPECT_EQ(Z3D_OK, z3d_gpt_create(&gpt, &model)) << z3d_error_message();
         return model;

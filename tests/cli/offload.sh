@@ -88,6 +88,16 @@ same() { # same FOLDER: the losses of the run without
     grep -Eq '^  optimizer +[1-9][0-9]* +[0-9.]+ KiB  on the disk$' out || fail "the optimizer on the disk"
     grep -Eq '^  host arena +[1-9]' out || fail "the host arena"
     grep -Eq '^  disk file +[1-9]' out || fail "the disk file"
+    # On a described machine: how long the device stands still for what, with a lane for each.
+    expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $parameters --hardware "$SOURCE/configs/hardware/dgx2-v100.yaml" --trace lanes.json
+    grep -Eq '^  exposed: disk +[0-9.]*[1-9][0-9.]* s ' out || fail "no price of the disk"
+    grep -Eq '^  exposed: host optimizer +[0-9.]*[1-9][0-9.]* s ' out || fail "no price of the host's step"
+    for lane in copies disk 'disk writes' host; do
+        grep -q "\"args\":{\"name\":\"$lane\"}" lanes.json || fail "no lane '$lane'"
+        grep -q "\"name\":\"$lane\",\"cat\":\"beside\"" lanes.json || fail "nothing on the lane '$lane'"
+    done
+    grep -q '"name":"wait: disk"' lanes.json || fail "nobody waits for the disk"
+
     expect 0 "$ZERO3D" plan tiny.yaml --ranks 2 $stage $disk $parameters --fit 1GiB --write fit.yaml
     grep -q '^  stage: 3$' fit.yaml || fail "parameters that are kept elsewhere need stage 3"
     grep -q '^    device: nvme$' fit.yaml || fail "--fit leaves out where parameters are kept"
@@ -107,5 +117,4 @@ same() { # same FOLDER: the losses of the run without
     done
     refused 'offload_optimizer.nvme_path=.*NOT_SET is not set on this rank' $OPTIMIZER.device=nvme "$OPTIMIZER.nvme_path=\$NOT_SET/a"
     refused 'offload_param: in training the host steps these parameters' $parameters
-    refused 'offload_optimizer with training.device: cuda is not supported yet' $disk training.device=cuda training.gemm.fp32=auto
 }

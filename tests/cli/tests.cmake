@@ -1,6 +1,6 @@
 # Tests of the program as a whole: shell scripts, run when there is a program.
 if(TARGET zero3d_program)
-  foreach(name usage readme models config plan digest trace bad_runs generate offload pipeline launch tcp slurm cuda stuck signals install)
+  foreach(name usage readme models config plan digest trace bad_runs generate offload tiling pipeline launch tcp slurm cuda stuck signals install)
     add_test(NAME cli_${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/cli/${name}.sh ${CMAKE_BINARY_DIR})
     set_tests_properties(cli_${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
       ENVIRONMENT "ZERO3D=$<TARGET_FILE:zero3d_program>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};CC=${CMAKE_C_COMPILER};SANITIZE=${ZERO3D_SANITIZE};HOST_PLUGIN=${CMAKE_BINARY_DIR}/host_plugin")

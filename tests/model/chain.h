@@ -34,11 +34,31 @@ inline double get(z3d_dtype dtype, const void *from, int64_t i) {
     return dtype == Z3D_BF16 ? z3d_bf16_to_float(bits) : z3d_f16_to_float(bits);
 }
 
-// Part `index` of `size` of a whole logical tensor, padding zero.
+// Elements of a parameter, or of a tile of it, on all tensor ranks.
+inline int64_t elements_of(const z3d_parameter &p) {
+    int64_t elements = 1;
+    for (int d = 0; d < p.dims; d++) elements *= z3d_parameter_extent(&p, d);
+    return elements;
+}
+
+// What a tile has of a whole logical tensor.
+inline std::vector<double> tile_of(const z3d_parameter &p, const std::vector<double> &whole) {
+    if (p.tile_count == 0) return whole;
+    int64_t inner = 1;
+    for (int d = p.split_dim + 1; d < p.dims; d++) inner *= p.shape[d];
+    std::vector<double> tile;
+    for (size_t e = 0; e < whole.size(); e++) {
+        int64_t at = (int64_t)e / inner % p.shape[p.split_dim] - p.tile_first;
+        if (at >= 0 && at < p.tile_count) tile.push_back(whole[e]);
+    }
+    return tile;
+}
+
+// Part `index` of `size` of a logical tensor (of a tile, where the group has one), padding zero.
 inline std::vector<double> local_part(const z3d_parameter &p, const std::vector<double> &whole,
                                       int size, int index) {
     if (p.split_dim < 0) return whole;
-    int64_t outer = 1, inner = 1, extent = p.shape[p.split_dim];
+    int64_t outer = 1, inner = 1, extent = z3d_parameter_extent(&p, p.split_dim);
     for (int d = 0; d < p.split_dim; d++) outer *= p.shape[d];
     for (int d = p.split_dim + 1; d < p.dims; d++) inner *= p.shape[d];
     int64_t local = (p.padded_dim ? p.padded_dim : extent) / size, first = local * index;
@@ -66,13 +86,14 @@ struct Chain {
     std::vector<int32_t> tokens, targets;
     std::vector<int32_t> positions;       // of generation: first ones, rows of the output
     std::vector<std::vector<char>> cache; // of generation, by unit
-    std::vector<std::vector<std::vector<double>>> whole; // [group][parameter][element]
+    std::vector<std::vector<std::vector<double>>>
+        whole; // [group][parameter][element], of tiles theirs
     std::vector<std::vector<int64_t>> offset;
     std::vector<std::vector<char>> parameters, gradients;
     std::vector<std::vector<char>> output, saved;
     std::vector<char> workspace;
     std::vector<int64_t> saved_used;
-    static constexpr size_t MEMORY = 1 << 20;
+    static constexpr size_t MEMORY = 1 << 17;
 
     Chain(const z3d_model *model, z3d_device *device, z3d_group *tensor, int64_t batch,
           z3d_dtype dtype = Z3D_F32, z3d_dtype gradient_dtype = Z3D_F32)
@@ -92,10 +113,11 @@ struct Chain {
                 int64_t elements = 1;
                 for (int d = 0; d < p.dims; d++) elements *= p.shape[d];
                 std::vector<double> v((size_t)elements);
-                std::string name = std::string(model->group[g].name) + "/" + p.name;
+                std::string name =
+                    std::string(z3d_parameter_home(&model->group[g], i)) + "/" + p.name;
                 for (int64_t e = 0; e < elements; e++)
                     v[(size_t)e] = 0.5 * chain_value(name, e) + (p.init == Z3D_INIT_ONES ? 1 : 0);
-                whole[g].push_back(v);
+                whole[g].push_back(tile_of(p, v));
             }
             parameters.emplace_back((size_t)next * z3d_dtype_size(dtype));
             gradients.emplace_back((size_t)next * z3d_dtype_size(gradient_dtype));

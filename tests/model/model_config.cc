@@ -55,6 +55,35 @@ TEST(ModelConfig, TensorSizesAreProposedForTheRanks) {
     }
 }
 
+TEST(ModelConfig, Tiling) {
+    EXPECT_EQ(check_model("model: {tiling: 3}"), "accepted");
+    EXPECT_EQ(check_model("model: {tiling: auto}"), "accepted");
+    expect_check("model: {tiling: 5}",
+                 "run.yaml:1:9: model.tiling: 5 tiles cannot share the MLP's 3072 columns equally; "
+                 "write 4 or 6");
+    expect_check(
+        llama("intermediate_size: 40, tiling: 5}\nparallel: {tensor_model_parallel_size: ") + "4}",
+        "accepted");
+    expect_check("model: {num_layers: 100000, tiling: 512}",
+                 "run.yaml:1:29: model.tiling: 512 tiles in each of 100000 layers are more than "
+                 "16777216; write at most 167");
+    // As few as make no tile larger than the attention, of those that divide the width.
+    const struct {
+        std::string text;
+        int64_t units; // 12 blocks, embedding and head
+    } cases[] = {
+        {"model: {tiling: auto}", 12 * 3 + 2},
+        {llama("intermediate_size: 60, tiling: auto}"), 12 * 1 + 2},
+        {llama("intermediate_size: 99, tiling: auto}"), 12 * 4 + 2},
+        {llama("num_key_value_heads: 1, intermediate_size: 250, tiling: auto}"), 12 * 11 + 2}};
+    for (const auto &c : cases) {
+        Config config(c.text);
+        z3d_model_sizes sizes;
+        ASSERT_EQ(z3d_model_sizes_of(config.get, &sizes), Z3D_OK);
+        EXPECT_EQ(sizes.units, c.units) << c.text;
+    }
+}
+
 TEST(ModelConfig, HeadsHiddenAndTensorSize) {
     expect_check("model: {hidden_size: 100, num_attention_heads: 3}",
                  "run.yaml:1:27: model.num_attention_heads: 3 does not divide model.hidden_size "

@@ -90,7 +90,11 @@ struct Pipeline {
             z3d_parameter_group *group = &model->group[u];
             snprintf(group->name, Z3D_NAME, "square.%d", u);
             group->num_parameters = 1;
-            group->parameter[0] = {"w", 2, {WIDTH, WIDTH}, -1, 0, true, Z3D_INIT_ZEROS, 0, false};
+            z3d_parameter *w = &group->parameter[0];
+            *w = {};
+            snprintf(w->name, Z3D_NAME, "w");
+            w->dims = 2, w->shape[0] = w->shape[1] = WIDTH;
+            w->split_dim = -1, w->weight_decay = true;
             z3d_unit *unit = &model->unit[u];
             snprintf(unit->name, Z3D_NAME, "square.%d", u);
             unit->ops = &SQUARE;

@@ -24,6 +24,7 @@ class AccessObserver {
     // Both before the engine is created.
     void watch(z3d_device *device, z3d_engine_config *config) {
         z3d_device_set_access_observer(device, touched, this);
+        if (config->host) z3d_device_set_access_observer(config->host, touched, this);
         config->enter = entered;
         config->enter_context = this;
     }
@@ -134,6 +135,7 @@ class AccessObserver {
 
     // A range lies in one of the instruction's buffers, or in one that persists.
     void place(const z3d_engine *engine, int index, const Range &r) {
+        if (r.at == (const char *)&engine->executor[Z3D_MODE_TRAIN].now) return; // the host's copy
         for (int s = 0; s < Z3D_SLOT_COUNT && index >= 0; s++) {
             int buffer = program->instruction[index].buffer[s];
             if (buffer >= 0 && inside(engine, buffer, r)) return note(engine, buffer, r, index);

@@ -61,6 +61,7 @@ class Trainer {
         if (stepped) access_observer.expect_as_planned(engine);
         z3d_engine_destroy(engine);
         for (z3d_group *g : group) z3d_group_destroy(g);
+        z3d_device_destroy(config.host);
         z3d_device_destroy(device);
         z3d_model_destroy(model);
     }
@@ -74,6 +75,7 @@ class Trainer {
         device_config.backend = "cpu";
         device_config.threads = o.threads;
         Z3D_TRY(z3d_device_create(&device_config, &device));
+        if (o.host_device) Z3D_TRY(z3d_device_create(&device_config, &config.host));
         Z3D_TRY(z3d_groups_create(world, &mesh, device, group));
         config.model = model;
         config.mesh = mesh;

@@ -47,8 +47,10 @@ struct Options {
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
     bool tied = true; // GPT: the head's table is the embedding's
     int64_t layers = 2, hidden = 32, heads = 4, sequence = 16, vocabulary = 67;
+    int64_t tiling = 1;
     int64_t generate_batch = 0, generate_positions = 0;
     z3d_offload_plan tiers{};
+    bool host_device = false; // what is offloaded is stepped by a device of its own
     bool inference = false;
     const char *digest = nullptr;
 
@@ -88,6 +90,7 @@ struct Options {
         llama.attention_bias = llama.qk_norm = llama.tie_word_embeddings = kind == QWEN;
         llama.tensor_size = tensor;
         llama.sequence_parallel = sequence_parallel;
+        llama.tiling = tiling;
         return z3d_llama_create(&llama, out);
     }
 
@@ -108,6 +111,7 @@ struct Options {
         gpt.init_std = 0.08;
         gpt.tensor_size = tensor;
         gpt.sequence_parallel = sequence_parallel;
+        gpt.tiling = tiling;
         Z3D_TRY(z3d_gpt_create(&gpt, out));
         if (!tied) untie(*out);
         return Z3D_OK;
@@ -172,6 +176,7 @@ inline std::string name_of(const Options &o) {
            (o.pipeline == 1 ? ""
                             : " pipeline" + std::to_string(o.pipeline) + " chunks" +
                                   std::to_string(o.chunks) + " " + z3d_schedule_name(o.schedule)) +
+           (o.tiling > 1 ? " tiling" + std::to_string(o.tiling) : "") +
            (o.gather_per_step ? " gathered_once" : "") + " accumulation" +
            std::to_string(o.accumulation) +
            (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +

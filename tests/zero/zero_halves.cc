@@ -108,7 +108,10 @@ z3d_status record_unit(const z3d_unit_ops *ops, bool *cut) {
     config.micro_batch = 1;
     EXPECT_Z3D(z3d_mesh_make(1, 1, 1, 0, &mesh));
     EXPECT_Z3D(z3d_model_create(1, 2, &model));
-    model->group[0] = {"group", 1, {{"weight", 1, {8}, -1, 0, true, Z3D_INIT_ZEROS, 0, false}}};
+    z3d_parameter weight = {};
+    strcpy(weight.name, "weight");
+    weight.dims = 1, weight.shape[0] = 8, weight.split_dim = -1;
+    model->group[0] = {"group", 1, {weight}};
     for (int u = 0; u < 2; u++)
         model->unit[u] = {"unit", u ? ops : &WHOLE, nullptr, u, u, false, 1, {0}, {8 * !u}, 0};
     EXPECT_Z3D(z3d_layout_create(model, &mesh, &config, &layout));

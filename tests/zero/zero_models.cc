@@ -207,8 +207,11 @@ std::vector<double> train_odd(bool partition, bool offload) {
     model->num_fields = 2;
     model->field[0] = {"numbers", {ODD * sizeof(float), ODD * sizeof(float)}};
     model->field[1] = {"class", {sizeof(int32_t), sizeof(int32_t)}};
-    model->group[0] = {
-        "group", 1, {{"weight", 2, {CLASSES, ODD}, 0, 0, true, Z3D_INIT_NORMAL, 1, false}}};
+    z3d_parameter weight = {};
+    strcpy(weight.name, "weight");
+    weight.dims = 2, weight.shape[0] = CLASSES, weight.shape[1] = ODD;
+    weight.weight_decay = true, weight.init = Z3D_INIT_NORMAL, weight.standard_deviation = 1;
+    model->group[0] = {"group", 1, {weight}};
     for (int u = 0; u < 3; u++)
         model->unit[u] = {"gelu", &GELU, nullptr, u > 0, u, u > 0, 0, {}, {ODD, ODD}, 0};
     model->unit[3] = {"classify", &CLASSIFY, nullptr, 2, 3, false, 1, {0}, {}, 0};

@@ -138,6 +138,19 @@ TEST(Offload, SharesAreBitwiseEqual) {
             }
 }
 
+// As beside a device that does not compute in host memory.
+TEST(Offload, AHostDeviceOfItsOwnIsBitwiseEqual) {
+    for (z3d_dtype dtype : {Z3D_F32, Z3D_F16}) {
+        Options o;
+        o.stage = 3;
+        o.steps = 3;
+        o.dtype = dtype;
+        o.host_device = true;
+        if (dtype == Z3D_F16) o.scaler = {true, 1048576, 1, 1000, 1};
+        compare(o);
+    }
+}
+
 TEST(Offload, ASharesGroupsAreSpread) {
     for (double share : {0.0, 0.3, 0.6, 1.0}) {
         Options o;

@@ -143,10 +143,13 @@ static z3d_status sum_over_world(z3d_executor *executor) {
 z3d_status z3d_executor_exchange(z3d_executor *executor, const z3d_host_step *host) {
     Z3D_TRY(sum_over_world(executor));
     if (executor->program->mode != Z3D_MODE_TRAIN) return Z3D_OK;
-    return Z3D_LAUNCH(executor->device, control_end, .control = device_control(executor),
-                      .state = z3d_executor_state(executor),
-                      .count = z3d_control_count(executor->program),
-                      .clipping = host->gradient_clipping);
+    Z3D_TRY(Z3D_LAUNCH(executor->device, control_end, .control = device_control(executor),
+                       .state = z3d_executor_state(executor),
+                       .count = z3d_control_count(executor->program),
+                       .clipping = host->gradient_clipping));
+    if (executor->program->config.offload.optimizer == Z3D_SPACE_DEVICE) return Z3D_OK;
+    return z3d_device_read(executor->device, &executor->now, z3d_executor_state(executor),
+                           sizeof executor->now);
 }
 
 /* ---- out ---- */

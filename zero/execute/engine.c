@@ -69,6 +69,7 @@ static z3d_status make_executor(z3d_engine *engine, const z3d_program *program,
     if (!program) return Z3D_OK;
     *executor = (z3d_executor){
         .device = c->device,
+        .host = c->host ? c->host : c->device,
         .group = engine->config.group,
         .world = c->world,
         .enter = c->enter,

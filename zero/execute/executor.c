@@ -231,6 +231,7 @@ int z3d_executor_disk_requests(const z3d_program *p) {
     return most;
 }
 
+/* What a group has in host memory the host steps, or a disk reads and writes. */
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
@@ -240,8 +241,9 @@ static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     double *waited = disk ? &executor->disk_wait_seconds : &executor->transfer_wait_seconds;
     double begin = z3d_now();
     for (int tensor = 0; tensor < tensors && status == Z3D_OK; tensor++)
-        status = disk ? z3d_disk_wait(executor->disk, id + tensor)
-                      : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
+        status = disk            ? z3d_disk_wait(executor->disk, id + tensor)
+                 : i->group >= 0 ? z3d_copy_finish(executor->device, (z3d_copy){id + tensor})
+                                 : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
     *waited += z3d_now() - begin;
     return status;
 }

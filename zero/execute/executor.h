@@ -55,6 +55,8 @@ typedef struct z3d_executor {
     double *sums;        /* host's copy of the control vector */
     /* Since creation: waits for copies between device and host memory, for the disk; the time of
      * the host's steps. */
+    z3d_device *host;   /* computes in host memory */
+    z3d_step_state now; /* once step_control has decided, if the host steps */
     double transfer_wait_seconds, disk_wait_seconds, host_step_seconds;
     z3d_ledger measured[Z3D_SPACE_COUNT];
     int next_child;        /* of the unit that runs */

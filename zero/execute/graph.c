@@ -11,6 +11,9 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     if (!z3d_device_captures(config->device)) return "this device cannot capture a step";
     if (config->digest_path) return "training.digest observes every instruction";
     if (config->trace_path) return "training.trace_steps observes every instruction";
+    if (config->program.offload.optimizer != Z3D_SPACE_DEVICE ||
+        config->program.offload.parameters != Z3D_SPACE_DEVICE)
+        return "the host takes part in a step (offload_optimizer, offload_param)";
     if (config->enter) return "something observes every instruction";
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (!z3d_group_on_stream(config->group[axes]))

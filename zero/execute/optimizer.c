@@ -57,7 +57,7 @@ static stepped stepped_by(const z3d_executor *executor, const z3d_instruction *i
 /* Of a skipped step: the parameters that go back are the old ones. */
 static z3d_status narrow(const stepped *s, int64_t count) {
     const z3d_dtype dtype = s->executor->program->config.dtype;
-    return Z3D_LAUNCH(s->executor->device, cast,
+    return Z3D_LAUNCH(s->executor->host, cast,
                       .destination = address(s, s->parameters, 0, 1, dtype),
                       .source = state(s, Z3D_TENSOR_PARAMETER), .count = count,
                       .destination_dtype = dtype, .source_dtype = Z3D_F32);
@@ -69,7 +69,7 @@ static z3d_status clear_padding(const stepped *s, int64_t first, int64_t end) {
     char *parameters = address(s, s->parameters, 0, 1, dtype);
     if (first < 0) first = 0;
     if (first >= end) return Z3D_OK;
-    return Z3D_LAUNCH(s->executor->device, fill,
+    return Z3D_LAUNCH(s->executor->host, fill,
                       .x = parameters + first * (int64_t)z3d_dtype_size(dtype),
                       .count = end - first, .dtype = dtype, .value = 0);
 }
@@ -105,11 +105,9 @@ z3d_status z3d_executor_optimize(z3d_executor *executor, const z3d_instruction *
             .dtype = p->config.dtype,
             .gradient_dtype = p->config.grad_dtype,
             .constants = executor->optimizer,
-            .state = z3d_executor_state(executor),
+            .state = host && executor->host != executor->device ? &executor->now
+                                                                : z3d_executor_state(executor),
         }};
-    Z3D_TRY(z3d_launch(executor->device, &kernel));
-    if (!host) return Z3D_OK;
-    z3d_step_state now;
-    Z3D_TRY(z3d_device_read(executor->device, &now, z3d_executor_state(executor), sizeof now));
-    return now.skip ? narrow(&s, count) : Z3D_OK;
+    Z3D_TRY(z3d_launch(host ? executor->host : executor->device, &kernel));
+    return host && executor->now.skip ? narrow(&s, count) : Z3D_OK;
 }

@@ -14,9 +14,10 @@ struct z3d_slice z3d_slice_of(const z3d_parameter *p, const z3d_layout *layout) 
     s.global = p->shape[split];
     s.local = s.valid = s.global;
     if (p->split_dim < 0) return s;
-    s.local = (p->padded_dim > 0 ? p->padded_dim : s.global) / layout->tensor_size;
-    s.offset = s.local * layout->tensor_index;
-    s.valid = s.global - s.offset < s.local ? s.global - s.offset : s.local;
+    const int64_t extent = z3d_parameter_extent(p, split), end = p->tile_first + extent;
+    s.local = (p->padded_dim > 0 ? p->padded_dim : extent) / layout->tensor_size;
+    s.offset = p->tile_first + s.local * layout->tensor_index;
+    s.valid = end - s.offset < s.local ? end - s.offset : s.local;
     if (s.valid < 0) s.valid = 0;
     return s;
 }
@@ -71,28 +72,30 @@ unsigned z3d_engine_kinds(const z3d_engine *engine) {
 
 enum { AT_ONCE = 1 << 20 }; /* first values that are made before they go to the disk */
 
-/* The piece's first values, from its element `first` on. */
-static z3d_status make_values(z3d_engine *engine, const z3d_parameter *p, const char *group,
+/* The piece's first values, from its element `first` on, in `device`'s memory. */
+static z3d_status make_values(z3d_engine *engine, z3d_device *device, int g, int i,
                               const struct piece *piece, int64_t first, int64_t count, float *x) {
+    const z3d_parameter_group *group = &engine->config.model->group[g];
+    const z3d_parameter *p = &group->parameter[i];
     if (p->init != Z3D_INIT_NORMAL)
-        return Z3D_LAUNCH(engine->config.device, fill, .x = x, .count = count, .dtype = Z3D_F32,
+        return Z3D_LAUNCH(device, fill, .x = x, .count = count, .dtype = Z3D_F32,
                           .value = p->init == Z3D_INIT_ONES);
     char name[2 * Z3D_NAME + 2];
-    snprintf(name, sizeof name, "%s/%s", group, p->name);
-    return Z3D_LAUNCH(engine->config.device, init_normal, .x = x, .count = count, .outer = 1,
-                      .local = count, .global = logical_elements(p), .inner = 1,
-                      .offset = piece->logical + first, .key = z3d_key(engine->config.seed, name),
+    snprintf(name, sizeof name, "%s/%s", z3d_parameter_home(group, i), p->name);
+    return Z3D_LAUNCH(device, init_normal, .x = x, .count = count, .outer = 1, .local = count,
+                      .global = logical_elements(p), .inner = 1, .offset = piece->logical + first,
+                      .key = z3d_key(engine->config.seed, name),
                       .standard_deviation = p->standard_deviation);
 }
 
 /* Through memory of the host, in parts. */
 static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
-    const z3d_parameter_group *group = &engine->config.model->group[g];
     float *values = NULL;
     z3d_status status = z3d_new(AT_ONCE, sizeof *values, "first values", &values);
     for (int64_t done = 0; done < piece->count && status == Z3D_OK; done += AT_ONCE) {
         int64_t part = piece->count - done < AT_ONCE ? piece->count - done : AT_ONCE;
-        status = make_values(engine, &group->parameter[i], group->name, piece, done, part, values);
+        status =
+            make_values(engine, z3d_engine_main(engine)->host, g, i, piece, done, part, values);
         if (status == Z3D_OK)
             status =
                 z3d_write_values(engine, Z3D_TENSOR_PARAMETER, g, piece->flat + done, values, part);
@@ -102,14 +105,13 @@ static z3d_status init_far_piece(z3d_engine *engine, int g, int i, const struct 
 }
 
 static z3d_status init_piece(z3d_engine *engine, int g, int i, const struct piece *piece) {
-    const z3d_parameter_group *group = &engine->config.model->group[g];
     const z3d_executor *executor = z3d_engine_main(engine);
     z3d_group_part part;
     int tensor;
     z3d_executor_find(executor, g, Z3D_TENSOR_PARAMETER, &part, &tensor);
     if (space_of(engine, g, part) != Z3D_SPACE_DEVICE) return init_far_piece(engine, g, i, piece);
     float *x = z3d_executor_kept_address(executor, g, part, piece->flat);
-    Z3D_TRY(make_values(engine, &group->parameter[i], group->name, piece, 0, piece->count, x));
+    Z3D_TRY(make_values(engine, executor->device, g, i, piece, 0, piece->count, x));
     if (part == Z3D_PART_PARAMETERS) return Z3D_OK;
     z3d_dtype dtype = engine->config.program.dtype;
     return Z3D_LAUNCH(

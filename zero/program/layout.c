@@ -56,6 +56,11 @@ static bool named(const char *name) {
     return name[0] != '\0' && memchr(name, '\0', Z3D_NAME) != NULL;
 }
 
+static bool tile_is_sound(const z3d_parameter *p) {
+    return p->split_dim >= 0 && p->padded_dim == 0 && p->tile_count > 0 && p->tile_first >= 0 &&
+           p->tile_first <= p->shape[p->split_dim] - p->tile_count;
+}
+
 static z3d_status check_parameter(const z3d_parameter_group *group, int index, int tensor_size) {
     const z3d_parameter *p = &group->parameter[index];
     if (!named(p->name))
@@ -76,14 +81,20 @@ static z3d_status check_parameter(const z3d_parameter_group *group, int index, i
             return Z3D_ERROR(Z3D_ERR_CONFIG,
                              "parameter %s/%s: dimension %d is %lld, but must be positive",
                              group->name, p->name, d, (long long)p->shape[d]);
+    if (p->tile_count != 0 && !tile_is_sound(p))
+        return Z3D_ERROR(Z3D_ERR_CONFIG,
+                         "parameter %s/%s: a tile of %lld elements from %lld on; it must be a part "
+                         "of a split dimension without padding",
+                         group->name, p->name, (long long)p->tile_count, (long long)p->tile_first);
     if (p->split_dim < 0) return Z3D_OK;
-    int64_t whole = p->padded_dim > 0 ? p->padded_dim : p->shape[p->split_dim];
-    if (whole >= p->shape[p->split_dim] && whole % tensor_size == 0) return Z3D_OK;
+    int64_t extent = z3d_parameter_extent(p, p->split_dim);
+    int64_t whole = p->padded_dim > 0 ? p->padded_dim : extent;
+    if (whole >= extent && whole % tensor_size == 0) return Z3D_OK;
     return Z3D_ERROR(Z3D_ERR_CONFIG,
                      "parameter %s/%s: dimension %d of %lld (%lld with padding) cannot be divided "
                      "among %d tensor ranks",
-                     group->name, p->name, p->split_dim, (long long)p->shape[p->split_dim],
-                     (long long)whole, tensor_size);
+                     group->name, p->name, p->split_dim, (long long)extent, (long long)whole,
+                     tensor_size);
 }
 
 static z3d_status check_unit(const z3d_model *model, int index) {

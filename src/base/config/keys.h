@@ -46,6 +46,7 @@
   X(model_attention_bias, "model.attention_bias", BOOL, "false", "", "llama: queries, keys and values have biases, as in Qwen2") \
   X(model_qk_norm, "model.qk_norm", BOOL, "false", "", "llama: an RMSNorm of each head's queries and keys, as in Qwen3") \
   X(model_tie_word_embeddings, "model.tie_word_embeddings", BOOL, "false", "", "llama: the embedding's table is also the head's; gpt2's always is") \
+  X(model_tiling, "model.tiling", INT, "1", "[1,1024] auto", "tiles that each block's MLP is cut into, run one after the other; ZeRO-3 gathers the parameters of one at a time. 1: whole blocks; auto: as few as make no tile larger than the attention. Checkpoints are those of whole blocks") \
   X(parallel_tensor_model_parallel_size, "parallel.tensor_model_parallel_size", INT, "1", "[1,65536]", "ranks that split each block's matrices (Megatron tensor parallelism)") \
   X(parallel_sequence_parallel, "parallel.sequence_parallel", BOOL, "false", "", "Megatron's sequence parallelism: layernorms, dropout and residuals work on 1/tp of a micro-batch's tokens; all-reduces become reduce-scatter and all-gather; tp must divide seq_length") \
   X(parallel_pipeline_model_parallel_size, "parallel.pipeline_model_parallel_size", INT, "1", "[1,1024]", "pipeline stages: ranks that split the model's units (embedding, blocks, head). The number of micro-batches of a step is gradient_accumulation_steps") \

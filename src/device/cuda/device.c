@@ -274,22 +274,28 @@ static void collect_waits(z3d_cuda *cuda) {
     cuda->waits = 0;
 }
 
-/* With communicators a failed peer would let the wait last for ever: so they are looked at. */
-z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
+/* Until the event has happened, or all of compute (NULL). With communicators a failed peer would
+ * let the wait last for ever: so they are looked at. */
+static z3d_status poll(z3d_cuda *cuda, cudaEvent_t event) {
     enum { TURNS = 1000 };
+    for (int64_t turn = 1;; turn++) {
+        cudaError_t error = event ? cudaEventQuery(event) : cudaStreamQuery(cuda->compute);
+        if (error == cudaSuccess) return Z3D_OK;
+        if (!z3d_cuda_not_ready(error))
+            return z3d_cuda_check(error, event ? "cudaEventQuery" : "cudaStreamQuery");
+        if (turn % TURNS != 0) continue;
+        if (cuda->nccl) Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
+        sched_yield();
+    }
+}
+
+z3d_status z3d_cuda_synchronize(z3d_cuda *cuda) {
     if (!cuda->nccl) {
         Z3D_CUDA_TRY(cudaStreamSynchronize(cuda->compute));
         collect_waits(cuda);
         return Z3D_OK;
     }
-    for (int64_t turn = 1;; turn++) {
-        cudaError_t error = cudaStreamQuery(cuda->compute);
-        if (error == cudaSuccess) break;
-        if (!z3d_cuda_not_ready(error)) return z3d_cuda_check(error, "cudaStreamQuery");
-        if (turn % TURNS != 0) continue;
-        Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
-        sched_yield();
-    }
+    Z3D_TRY(poll(cuda, NULL));
     Z3D_TRY(z3d_cuda_nccl_check(cuda->nccl));
     z3d_cuda_nccl_collect(cuda->nccl);
     collect_waits(cuda);
@@ -354,6 +360,12 @@ static z3d_status copy_wait(void *self, int64_t id) {
     z3d_cuda *cuda = self;
     Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
     return wait_for_copy(cuda, cuda->copied[id % Z3D_CUDA_COPIES]);
+}
+
+static z3d_status copy_finish(void *self, int64_t id) {
+    z3d_cuda *cuda = self;
+    Z3D_REQUIRE(id >= 1 && id <= cuda->copies, "copy %lld was never started", (long long)id);
+    return poll(cuda, cuda->copied[id % Z3D_CUDA_COPIES]);
 }
 
 static double copies_waited(const void *self) {
@@ -524,6 +536,7 @@ const z3d_device_ops z3d_device_ops_cuda = {
     .region_destroy = z3d_cuda_region_destroy,
     .copy_start = copy_start,
     .copy_wait = copy_wait,
+    .copy_finish = copy_finish,
     .copies_waited = copies_waited,
     .measure_gemm = measure_gemm,
 };

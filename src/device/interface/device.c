@@ -209,6 +209,11 @@ z3d_status z3d_copy_wait(z3d_device *device, z3d_copy copy) {
     return z3d_device_heard(device, device->ops->copy_wait(device->self, copy.id));
 }
 
+z3d_status z3d_copy_finish(z3d_device *device, z3d_copy copy) {
+    if (!device->ops->copy_finish) return z3d_copy_wait(device, copy);
+    return z3d_device_heard(device, device->ops->copy_finish(device->self, copy.id));
+}
+
 double z3d_copies_waited(const z3d_device *device) {
     return device->ops->copies_waited ? device->ops->copies_waited(device->self) : 0;
 }

@@ -45,6 +45,8 @@ typedef struct z3d_device_ops {
     /* Optional (together): copies beside compute; without them nothing is copied. */
     z3d_status (*copy_start)(void *self, void *to, const void *from, int64_t bytes, int64_t *id);
     z3d_status (*copy_wait)(void *self, int64_t id);
+    /* Optional: where copy_wait does not block, the wait that does. */
+    z3d_status (*copy_finish)(void *self, int64_t id);
     /* Optional: where copy_wait does not block, the seconds that kernels waited for copies up to
      * the last synchronisation. */
     double (*copies_waited)(const void *self);

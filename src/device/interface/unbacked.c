@@ -23,7 +23,8 @@ z3d_status z3d_unbacked_alloc(void *self, z3d_space space, int64_t bytes, void *
 }
 
 z3d_space z3d_unbacked_space(const void *address) {
-    return address ? (z3d_space)((uint64_t)(uintptr_t)address >> SPACE_SHIFT) : Z3D_SPACE_DISK;
+    const uint64_t value = (uint64_t)(uintptr_t)address;
+    return value < FIRST_ADDRESS ? Z3D_SPACE_DISK : (z3d_space)(value >> SPACE_SHIFT);
 }
 
 void z3d_unbacked_free(void *self, z3d_space space, void *block, int64_t bytes) {

@@ -14,7 +14,8 @@ typedef struct z3d_unbacked {
 
 z3d_status z3d_unbacked_alloc(void *self, z3d_space space, int64_t bytes, void **out);
 void z3d_unbacked_free(void *self, z3d_space space, void *block, int64_t bytes);
-/* Of an address that it gave; NULL: DISK, where nothing has an address. */
+/* Of an address that it gave. Below all of them: DISK, which nobody allocates: NULL, or a place in
+ * the file. */
 z3d_space z3d_unbacked_space(const void *address);
 z3d_status z3d_unbacked_write(void *self, void *destination, const void *host, int64_t bytes);
 

@@ -13,7 +13,9 @@
  *
  * With sequence parallelism layernorms, dropout and residuals work on a rank's own rows, and the
  * products' inputs are gathered first: two all-gathers and two reduce-scatters each way. The
- * layernorms' outputs are kept whole; a lean run gathers them once more in backward. */
+ * layernorms' outputs are kept whole; a lean run gathers them once more in backward.
+ *
+ * With tiling this unit ends behind ln_2, and the rest is the tiles' (src/model/tile.c). */
 #include "src/model/gpt/units.h"
 
 /* What forward saves for backward, in the order of allocation. */
@@ -28,10 +30,12 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     int64_t rows = z3d_unit_rows(run), own = z3d_unit_own_rows(run).count;
     int64_t hidden = gpt->config.hidden_size;
     int64_t heads = gpt->local_heads * (int64_t)sizeof(float);
-    saved->ln_1 = saved->ln_2 = saved->attention = NULL;
+    const bool tiled = gpt->shape.tiling > 1;
+    saved->ln_1 = saved->ln_2 = saved->attention = saved->fc = NULL;
     if (!run->lean) {
         Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, hidden), &saved->ln_1));
-        Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, hidden), &saved->ln_2));
+        if (!tiled)
+            Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, hidden), &saved->ln_2));
         Z3D_TRY(z3d_unit_take_saved(run, rows, z3d_row_bytes(run, gpt->local_hidden),
                                     &saved->attention));
     }
@@ -42,7 +46,9 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     Z3D_TRY(z3d_unit_take_saved(run, own, z3d_row_bytes(run, hidden), &saved->x1));
     saved->norm_2 = (z3d_norm){.weight = GPT_LN_2_WEIGHT, .x = saved->x1};
     Z3D_TRY(z3d_norm_take_saved(run, own, &saved->norm_2));
-    return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, gpt->local_inner), &saved->fc);
+    if (tiled) return Z3D_OK;
+    return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, z3d_mlp_columns(&gpt->shape)),
+                               &saved->fc);
 }
 
 /* A linear layer of this block: weight at `index` of the group, its bias behind it. */
@@ -60,14 +66,13 @@ static z3d_linear projection_layer(const z3d_unit_run *run) {
     return linear_at(run, GPT_ATTN_PROJ_WEIGHT, gpt->local_hidden, gpt->config.hidden_size);
 }
 
-static z3d_linear fc_layer(const z3d_unit_run *run) {
-    const z3d_gpt *gpt = gpt_of(run);
-    return linear_at(run, GPT_FC_WEIGHT, gpt->config.hidden_size, gpt->local_inner);
-}
-
-static z3d_linear mlp_projection_layer(const z3d_unit_run *run) {
-    const z3d_gpt *gpt = gpt_of(run);
-    return linear_at(run, GPT_MLP_PROJ_WEIGHT, gpt->local_inner, gpt->config.hidden_size);
+/* Reads ln_2's output. */
+static z3d_mlp mlp_of(const z3d_unit_run *run, const block_saved *saved) {
+    z3d_mlp mlp = z3d_mlp_of(run, GPT_FC_WEIGHT);
+    mlp.norm = &saved->norm_2;
+    mlp.x = saved->ln_2;
+    mlp.before = saved->fc;
+    return mlp;
 }
 
 /* *y (in workspace if it is not kept) = a layernorm of all rows. */
@@ -123,43 +128,23 @@ static z3d_status forward(z3d_unit_run *run) {
     block_saved saved;
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &lane, &saved));
-    z3d_linear fc = fc_layer(run), projection = mlp_projection_layer(run);
-    if (run->need_output)
-        Z3D_TRY(
-            z3d_unit_take_workspace(run, z3d_unit_rows(run), z3d_row_bytes(run, fc.out), &fc.gelu));
-    int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(layernorm(run, &saved.norm_2, &saved.ln_2));
-    Z3D_TRY(z3d_column_linear_forward(&lane, &fc, saved.ln_2, saved.fc));
-    z3d_unit_workspace_release(run, mark);
-    if (!run->need_output) return Z3D_OK;
-    return z3d_residual_forward(run, &projection, fc.gelu, saved.x1, "mlp", run->output);
+    if (gpt_of(run)->shape.tiling > 1) return z3d_tiles_begin(run, &saved.norm_2);
+    const z3d_mlp mlp = mlp_of(run, &saved);
+    return z3d_mlp_forward(run, &mlp, saved.x1, run->output);
 }
 
 /* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
 
 /* output_gradient -> d_x1. */
-static z3d_status mlp_backward(z3d_unit_run *run, const z3d_tensor_lane *lane, z3d_halves halves,
-                               block_saved *saved, void *d_x1) {
-    z3d_linear fc = fc_layer(run), projection = mlp_projection_layer(run);
-    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
-    const int64_t rows = z3d_unit_rows(run), inner = z3d_row_bytes(run, projection.in);
-    const void *dy;
-    void *d_inner, *gelu = NULL, *d_ln_2 = NULL;
-    Z3D_TRY(z3d_residual_backward(run, halves, run->output_gradient, "mlp", &dy));
-    Z3D_TRY(z3d_unit_take_deferred(run, rows, inner, &d_inner));
-    int64_t mark = z3d_unit_workspace_mark(run);
-    if (weight) {
-        Z3D_TRY(z3d_unit_take_workspace(run, rows, inner, &gelu));
-        Z3D_TRY(Z3D_LAUNCH(run->device, gelu_forward, .x = saved->fc, .y = gelu,
-                           .count = rows * projection.in, .dtype = run->dtype));
-    }
-    projection.before_gelu = saved->fc;
-    Z3D_TRY(z3d_row_linear_backward(lane, &projection, gelu, dy, input ? d_inner : NULL));
-    z3d_unit_workspace_release(run, mark);
-    if (input) Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, fc.in), &d_ln_2));
-    if (weight && run->lean) Z3D_TRY(layernorm(run, &saved->norm_2, &saved->ln_2));
-    Z3D_TRY(z3d_column_linear_backward(lane, &fc, weight ? saved->ln_2 : NULL, d_inner, d_ln_2));
-    return z3d_norm_backward(run, halves, &saved->norm_2, d_ln_2, run->output_gradient, d_x1);
+static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block_saved *saved,
+                               void *d_x1) {
+    if (gpt_of(run)->shape.tiling > 1)
+        return z3d_tiles_begin_backward(run, halves, &saved->norm_2, d_x1);
+    const z3d_mlp mlp = mlp_of(run, saved);
+    void *d_ln_2;
+    Z3D_TRY(z3d_mlp_backward(run, halves, &mlp, run->output_gradient, &d_ln_2));
+    return z3d_norm_backward(run, halves, &saved->norm_2, z3d_unit_own_part(run, d_ln_2),
+                             run->output_gradient, d_x1);
 }
 
 /* d_x1 -> d_qkv: backward of the projection and of the heads. */
@@ -203,7 +188,8 @@ static z3d_status attention_backward(z3d_unit_run *run, const z3d_tensor_lane *l
         Z3D_TRY(z3d_unit_take_workspace(run, qkv.rows, z3d_row_bytes(run, qkv.in), &d_ln_1));
     if (weight && run->lean) Z3D_TRY(layernorm(run, &saved->norm_1, &saved->ln_1));
     Z3D_TRY(z3d_column_linear_backward(lane, &qkv, weight ? saved->ln_1 : NULL, d_qkv, d_ln_1));
-    return z3d_norm_backward(run, halves, &saved->norm_1, d_ln_1, d_x1, run->input_gradient);
+    return z3d_norm_backward(run, halves, &saved->norm_1, z3d_unit_own_part(run, d_ln_1), d_x1,
+                             run->input_gradient);
 }
 
 static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
@@ -213,7 +199,7 @@ static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(z3d_residual_take_gradient(run, halves, &d_x1));
     int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(mlp_backward(run, &lane, halves, &saved, d_x1));
+    Z3D_TRY(mlp_backward(run, halves, &saved, d_x1));
     z3d_unit_workspace_release(run, mark);
     return attention_backward(run, &lane, halves, &saved, d_x1);
 }

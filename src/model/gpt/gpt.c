@@ -26,7 +26,7 @@ static void add_layernorm(z3d_parameter_group *group, const char *name, int64_t 
 }
 
 /* In the order of units.h's GPT_*. */
-static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt) {
+static void describe_attention(z3d_parameter_group *group, const z3d_gpt *gpt) {
     const z3d_gpt_config *c = &gpt->config;
     int64_t h = c->hidden_size, heads = c->num_heads, d = gpt->head_dim;
     double std = c->init_std, residual_std = z3d_residual_std(&gpt->shape);
@@ -44,10 +44,26 @@ static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt) {
     p->shape[0] = h, p->shape[1] = heads, p->shape[2] = d;
     z3d_add_vector(group, "attn.c_proj.bias", -1, Z3D_INIT_ZEROS, h);
     add_layernorm(group, "ln_2.", h);
-    z3d_add_matrix(group, "mlp.c_fc.weight", 0, std, 4 * h, h);
+}
+
+static void describe_mlp(z3d_parameter_group *group, const z3d_gpt *gpt, bool last_tile) {
+    const int64_t h = gpt->config.hidden_size;
+    z3d_add_matrix(group, "mlp.c_fc.weight", 0, gpt->config.init_std, 4 * h, h);
     z3d_add_vector(group, "mlp.c_fc.bias", 0, Z3D_INIT_ZEROS, 4 * h);
-    z3d_add_matrix(group, "mlp.c_proj.weight", 1, residual_std, h, 4 * h);
-    z3d_add_vector(group, "mlp.c_proj.bias", -1, Z3D_INIT_ZEROS, h);
+    z3d_add_matrix(group, "mlp.c_proj.weight", 1, z3d_residual_std(&gpt->shape), h, 4 * h);
+    if (last_tile) z3d_add_vector(group, "mlp.c_proj.bias", -1, Z3D_INIT_ZEROS, h);
+}
+
+/* One group, or with tiling one for the attention and one for each tile. */
+static void describe_block(z3d_parameter_group *group, const z3d_gpt *gpt, int index) {
+    const int tiles = gpt->shape.tiling;
+    snprintf(group->name, sizeof group->name, "block.%d", index);
+    describe_attention(group, gpt);
+    if (tiles == 1) describe_mlp(group, gpt, true);
+    for (int t = 0; t < tiles && tiles > 1; t++) {
+        describe_mlp(&group[1 + t], gpt, t == tiles - 1);
+        z3d_cut_tile(&group[1 + t], group->name, &gpt->shape, t);
+    }
 }
 
 /* Places of the parameter groups; the final norm's is behind the blocks'. */
@@ -60,10 +76,8 @@ static void describe_groups(z3d_model *model, const z3d_gpt *gpt) {
     snprintf(group->name, sizeof group->name, "wpe");
     z3d_add_matrix(group, "weight", -1, c->init_std, c->seq_length, c->hidden_size);
     group++;
-    for (int i = 0; i < (int)c->num_layers; i++, group++) {
-        snprintf(group->name, sizeof group->name, "block.%d", i);
-        describe_block(group, gpt);
-    }
+    for (int i = 0; i < (int)c->num_layers; i++, group += z3d_block_units(&gpt->shape))
+        describe_block(group, gpt, i);
     snprintf(group->name, sizeof group->name, "ln_f");
     add_layernorm(group, "", c->hidden_size);
 }
@@ -75,7 +89,7 @@ static void describe_facts(z3d_model *model, const z3d_gpt *gpt) {
                                .tokens = c->seq_length,
                                .vocabulary = c->vocab_size,
                                .padded_vocabulary = gpt->shape.padded_vocab,
-                               .product_outputs = gpt->local_inner,
+                               .product_outputs = z3d_mlp_columns(&gpt->shape),
                                .product_inputs = c->hidden_size,
                                .flops = z3d_gpt_flops(c)};
     snprintf(facts->shape, sizeof facts->shape, "%lld layers, hidden %lld, %lld heads",
@@ -87,6 +101,7 @@ static void destroy(z3d_model *model) {
 }
 
 static z3d_transformer shape_of(const z3d_gpt_config *c) {
+    const int tiling = c->tiling > 1 ? (int)c->tiling : 1;
     return (z3d_transformer){.num_layers = c->num_layers,
                              .hidden_size = c->hidden_size,
                              .seq_length = c->seq_length,
@@ -97,6 +112,8 @@ static z3d_transformer shape_of(const z3d_gpt_config *c) {
                              .tensor_size = c->tensor_size,
                              .sequence_parallel = c->sequence_parallel,
                              .learned_positions = true,
+                             .tiling = tiling,
+                             .mlp_inner = 4 * c->hidden_size / c->tensor_size / tiling,
                              .norm = Z3D_NORM_LAYER,
                              .epsilon = 1e-5f};
 }
@@ -106,18 +123,19 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
     Z3D_TRY(check(config));
     z3d_model *model = NULL;
     z3d_gpt *gpt = NULL;
-    Z3D_TRY(z3d_model_create((int)config->num_layers + 3, (int)config->num_layers + 2, &model));
+    z3d_transformer shape = shape_of(config);
+    int in_blocks = (int)config->num_layers * z3d_block_units(&shape); /* units, groups */
+    Z3D_TRY(z3d_model_create(in_blocks + 3, in_blocks + 2, &model));
     z3d_status status = z3d_new(1, sizeof *gpt, "GPT's description", &gpt);
     if (status != Z3D_OK) {
         z3d_model_destroy(model);
         return status;
     }
     gpt->config = *config;
-    gpt->shape = shape_of(config);
+    gpt->shape = shape;
     gpt->head_dim = config->hidden_size / config->num_heads;
     gpt->local_heads = config->num_heads / config->tensor_size;
     gpt->local_hidden = config->hidden_size / config->tensor_size;
-    gpt->local_inner = 4 * config->hidden_size / config->tensor_size;
     model->data = gpt;
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
@@ -131,7 +149,7 @@ z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out) {
                                                 .embedding = {WTE, WPE},
                                                 .first_block = FIRST_BLOCK,
                                                 .table = WTE,
-                                                .norm = FIRST_BLOCK + (int)config->num_layers});
+                                                .norm = FIRST_BLOCK + in_blocks});
     describe_facts(model, gpt);
     *out = model;
     return Z3D_OK;

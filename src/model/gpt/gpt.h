@@ -10,16 +10,18 @@ typedef struct z3d_gpt_config {
     double hidden_dropout, attention_dropout, init_std;
     int tensor_size;
     bool sequence_parallel; /* layernorms, dropout and residuals on 1/tensor_size of the tokens */
+    int64_t tiling;         /* tiles of each MLP; 0: as 1 */
 } z3d_gpt_config;
 
 /* Groups "wte" (the tied table, [vocab, hidden], split along the vocabulary), "wpe", "block.0" ...,
- * "ln_f"; units "embedding", "block.0" ..., "head". Parameter names are Hugging Face's GPT-2 ones
- * without "transformer.h.N." ("ln_1.weight", "attn.c_attn.weight", ...), but matrices are stored
- * [out, in] (attn.c_attn.weight [3, heads, head_dim, hidden]). Fields: tokens and targets,
- * int32[seq] (z3d_model_take_tokens). In generation the head's output is the logits T[batch, padded
- * vocabulary] of one row of each sample, and blocks have caches, T[2, batch, seq, local heads'
- * columns]: keys, then values. Errors: ERR_CONFIG with the first limit (limits.c) that does not
- * hold. Not collective. */
+ * "ln_f"; units "embedding", "block.0" ..., "head". With tiling a block is the unit
+ * "block.0.attention" with group "block.0", and units and groups "block.0.mlp.0" .... Parameter
+ * names are Hugging Face's GPT-2 ones without "transformer.h.N." ("ln_1.weight",
+ * "attn.c_attn.weight", ...), but matrices are stored [out, in] (attn.c_attn.weight [3, heads,
+ * head_dim, hidden]). Fields: tokens and targets, int32[seq] (z3d_model_take_tokens). In generation
+ * the head's output is the logits T[batch, padded vocabulary] of one row of each sample, and blocks
+ * have caches, T[2, batch, seq, local heads' columns]: keys, then values. Errors: ERR_CONFIG with
+ * the first limit (limits.c) that does not hold. Not collective. */
 z3d_status z3d_gpt_create(const z3d_gpt_config *config, z3d_model **out);
 
 /* Vocabulary rounded up to a multiple of vocab_multiple x tensor_size. */

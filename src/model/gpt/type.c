@@ -1,9 +1,12 @@
 /* GPT in the registry: its block of the configuration. */
 #include "src/model/gpt/units.h"
 
+#include "src/model/limits.h"
+
 static z3d_gpt_config config_of(const z3d_config *config) {
+    const int64_t h = config->model_hidden_size;
     return (z3d_gpt_config){.num_layers = config->model_num_layers,
-                            .hidden_size = config->model_hidden_size,
+                            .hidden_size = h,
                             .num_heads = config->model_num_attention_heads,
                             .seq_length = config->model_seq_length,
                             .vocab_size = config->model_vocab_size,
@@ -12,7 +15,8 @@ static z3d_gpt_config config_of(const z3d_config *config) {
                             .attention_dropout = config->model_attention_dropout,
                             .init_std = config->model_init_method_std,
                             .tensor_size = (int)config->parallel_tensor_model_parallel_size,
-                            .sequence_parallel = config->parallel_sequence_parallel};
+                            .sequence_parallel = config->parallel_sequence_parallel,
+                            .tiling = z3d_tiling_of(config, 4 * h * h, 8 * h * h, 4 * h)};
 }
 
 static void check(const z3d_config *config, const z3d_config_judge *judge) {
@@ -25,7 +29,7 @@ static void sizes(const z3d_config *config, z3d_model_sizes *out) {
     int64_t inner = 4 * gpt.hidden_size, vocab = z3d_gpt_padded_vocab(&gpt);
     *out = (z3d_model_sizes){.width = inner > vocab ? inner : vocab,
                              .tensor_limit = gpt.num_heads,
-                             .units = gpt.num_layers + 2,
+                             .units = gpt.num_layers * z3d_tiled_units(gpt.tiling) + 2,
                              .parameters = z3d_gpt_parameters(&gpt)};
 }
 

@@ -10,8 +10,8 @@ typedef struct z3d_gpt {
     z3d_transformer shape;
     z3d_gpt_config config;
     int64_t head_dim;
-    int64_t local_heads, local_hidden, local_inner; /* on one tensor rank: of heads, of hidden (all
-                                                       heads' columns), of the 4 x hidden inside */
+    int64_t local_heads, local_hidden; /* on one tensor rank: of heads, of hidden (all heads'
+                                          columns) */
 } z3d_gpt;
 
 /* Places of a block's parameters in its group. */

@@ -12,7 +12,8 @@
  * two residual branches, and a lean run's attention.
  *
  * With sequence parallelism norms and residuals work on a rank's own rows, and the products' inputs
- * are gathered first, as in GPT's block. */
+ * are gathered first, as in GPT's block. With tiling this unit ends behind the second norm, and the
+ * rest is the tiles' (src/model/tile.c). */
 #include "src/model/llama/units.h"
 
 /* What forward saves for backward, in the order of allocation. */
@@ -27,10 +28,11 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     const int64_t rows = z3d_unit_rows(run), own = z3d_unit_own_rows(run).count;
     const int64_t hidden = z3d_row_bytes(run, llama->shape.hidden_size);
     const int64_t attention = z3d_row_bytes(run, llama->local_heads * llama->config.head_dim);
-    saved->input = saved->post = saved->attention = NULL;
+    const bool tiled = llama->shape.tiling > 1;
+    saved->input = saved->post = saved->attention = saved->gate_up = NULL;
     if (!run->lean) {
         Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->input));
-        Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->post));
+        if (!tiled) Z3D_TRY(z3d_unit_take_saved(run, rows, hidden, &saved->post));
         Z3D_TRY(z3d_unit_take_saved(run, rows, attention, &saved->attention));
     }
     saved->input_norm = (z3d_norm){.weight = llama->place[LLAMA_INPUT_NORM], .x = run->input};
@@ -39,7 +41,8 @@ static z3d_status take_saved(z3d_unit_run *run, block_saved *saved) {
     Z3D_TRY(z3d_unit_take_saved(run, own, hidden, &saved->x1));
     saved->post_norm = (z3d_norm){.weight = llama->place[LLAMA_POST_NORM], .x = saved->x1};
     Z3D_TRY(z3d_norm_take_saved(run, own, &saved->post_norm));
-    return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, 2 * llama->local_inner),
+    if (tiled) return Z3D_OK;
+    return z3d_unit_take_saved(run, rows, z3d_row_bytes(run, z3d_mlp_columns(&llama->shape)),
                                &saved->gate_up);
 }
 
@@ -56,14 +59,13 @@ static z3d_linear o_layer(const z3d_unit_run *run) {
                     llama->shape.hidden_size);
 }
 
-static z3d_linear gate_up_layer(const z3d_unit_run *run) {
-    const z3d_llama *llama = llama_of(run);
-    return layer_at(run, LLAMA_GATE, llama->shape.hidden_size, 2 * llama->local_inner);
-}
-
-static z3d_linear down_layer(const z3d_unit_run *run) {
-    const z3d_llama *llama = llama_of(run);
-    return layer_at(run, LLAMA_DOWN, llama->local_inner, llama->shape.hidden_size);
+/* Reads the second norm's output. */
+static z3d_mlp mlp_of(const z3d_unit_run *run, const block_saved *saved) {
+    z3d_mlp mlp = z3d_mlp_of(run, llama_of(run)->place[LLAMA_GATE]);
+    mlp.norm = &saved->post_norm;
+    mlp.x = saved->post;
+    mlp.before = saved->gate_up;
+    return mlp;
 }
 
 /* ---- forward ---- */
@@ -109,58 +111,27 @@ static z3d_status attention_half(z3d_unit_run *run, block_saved *saved) {
     return Z3D_OK;
 }
 
-static z3d_status swiglu(const z3d_unit_run *run, const z3d_linear *down, const void *gate_up,
-                         void *y) {
-    return Z3D_LAUNCH(run->device, swiglu_forward, .x = gate_up, .y = y, .rows = down->rows,
-                      .cols = down->in, .dtype = run->dtype);
-}
-
 static z3d_status forward(z3d_unit_run *run) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
     block_saved saved;
-    void *inner;
     Z3D_TRY(take_saved(run, &saved));
     Z3D_TRY(attention_half(run, &saved));
-    z3d_linear gate_up = gate_up_layer(run), down = down_layer(run);
-    int64_t mark = z3d_unit_workspace_mark(run);
-    Z3D_TRY(normalise(run, &saved.post_norm, &saved.post));
-    Z3D_TRY(z3d_column_linear_forward(&lane, &gate_up, saved.post, saved.gate_up));
-    z3d_unit_workspace_release(run, mark);
-    if (!run->need_output) return Z3D_OK;
-    Z3D_TRY(z3d_unit_take_workspace(run, down.rows, z3d_row_bytes(run, down.in), &inner));
-    Z3D_TRY(swiglu(run, &down, saved.gate_up, inner));
-    return z3d_residual_forward(run, &down, inner, saved.x1, "mlp", run->output);
+    if (llama_of(run)->shape.tiling > 1) return z3d_tiles_begin(run, &saved.post_norm);
+    const z3d_mlp mlp = mlp_of(run, &saved);
+    return z3d_mlp_forward(run, &mlp, saved.x1, run->output);
 }
 
 /* ---- backward: each function does a half or both; memory that both halves use is deferred ---- */
 
 /* output_gradient -> d_x1. */
-static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, block_saved *saved,
+static z3d_status mlp_backward(z3d_unit_run *run, z3d_halves halves, const block_saved *saved,
                                void *d_x1) {
-    z3d_tensor_lane lane = z3d_transformer_lane(run);
-    z3d_linear gate_up = gate_up_layer(run), down = down_layer(run);
-    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
-    const int64_t rows = down.rows, bytes = z3d_row_bytes(run, down.in);
-    const void *dy;
-    void *d_gate_up, *inner = NULL, *d_inner = NULL, *d_post = NULL;
-    Z3D_TRY(z3d_residual_backward(run, halves, run->output_gradient, "mlp", &dy));
-    Z3D_TRY(z3d_unit_take_deferred(run, rows, 2 * bytes, &d_gate_up));
-    int64_t mark = z3d_unit_workspace_mark(run);
-    if (input) Z3D_TRY(z3d_unit_take_workspace(run, rows, bytes, &d_inner));
-    if (weight) {
-        Z3D_TRY(z3d_unit_take_workspace(run, rows, bytes, &inner));
-        Z3D_TRY(swiglu(run, &down, saved->gate_up, inner));
-    }
-    Z3D_TRY(z3d_row_linear_backward(&lane, &down, inner, dy, d_inner));
-    if (input)
-        Z3D_TRY(Z3D_LAUNCH(run->device, swiglu_backward, .x = saved->gate_up, .dy = d_inner,
-                           .dx = d_gate_up, .rows = rows, .cols = down.in, .dtype = run->dtype));
-    z3d_unit_workspace_release(run, mark);
-    if (input) Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, gate_up.in), &d_post));
-    if (weight && run->lean) Z3D_TRY(normalise(run, &saved->post_norm, &saved->post));
-    Z3D_TRY(z3d_column_linear_backward(&lane, &gate_up, weight ? saved->post : NULL, d_gate_up,
-                                       d_post));
-    return z3d_norm_backward(run, halves, &saved->post_norm, d_post, run->output_gradient, d_x1);
+    if (llama_of(run)->shape.tiling > 1)
+        return z3d_tiles_begin_backward(run, halves, &saved->post_norm, d_x1);
+    const z3d_mlp mlp = mlp_of(run, saved);
+    void *d_post;
+    Z3D_TRY(z3d_mlp_backward(run, halves, &mlp, run->output_gradient, &d_post));
+    return z3d_norm_backward(run, halves, &saved->post_norm, z3d_unit_own_part(run, d_post),
+                             run->output_gradient, d_x1);
 }
 
 /* Backward of the heads' attention; a lean run's attention is computed first. */
@@ -217,7 +188,8 @@ static z3d_status attention_backward(z3d_unit_run *run, z3d_halves halves, block
     if (weight && run->lean) Z3D_TRY(normalise(run, &saved->input_norm, &saved->input));
     Z3D_TRY(z3d_llama_heads_backward(run, halves, &saved->heads, d_qkv,
                                      weight ? saved->input : NULL, d_input));
-    return z3d_norm_backward(run, halves, &saved->input_norm, d_input, d_x1, run->input_gradient);
+    return z3d_norm_backward(run, halves, &saved->input_norm, z3d_unit_own_part(run, d_input), d_x1,
+                             run->input_gradient);
 }
 
 static z3d_status run_backward(z3d_unit_run *run, z3d_halves halves) {

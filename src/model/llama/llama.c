@@ -39,19 +39,25 @@ static void describe_kv(z3d_parameter_group *group, const z3d_llama *llama, bool
     }
 }
 
-/* In the order of llama_parameter. */
-static void describe_block(z3d_parameter_group *group, const z3d_llama *llama) {
+static void describe_mlp(z3d_parameter_group *group, const z3d_llama *llama) {
     const z3d_llama_config *c = &llama->config;
-    int64_t h = c->hidden_size, q = c->num_heads * c->head_dim, inner = c->intermediate_size;
+    const int64_t h = c->hidden_size, inner = c->intermediate_size;
+    z3d_add_matrix(group, "mlp.gate_proj.weight", 0, c->init_std, inner, h);
+    z3d_add_matrix(group, "mlp.up_proj.weight", 0, c->init_std, inner, h);
+    z3d_add_matrix(group, "mlp.down_proj.weight", 1, z3d_residual_std(&llama->shape), h, inner);
+}
+
+/* In the order of llama_parameter; without the MLP where that is tiled. */
+static void describe_block_group(z3d_parameter_group *group, const z3d_llama *llama) {
+    const z3d_llama_config *c = &llama->config;
+    int64_t h = c->hidden_size, q = c->num_heads * c->head_dim;
     double std = c->init_std, residual_std = z3d_residual_std(&llama->shape);
     z3d_add_vector(group, "input_layernorm.weight", -1, Z3D_INIT_ONES, h);
     z3d_add_matrix(group, "self_attn.q_proj.weight", 0, std, q, h);
     describe_kv(group, llama, false);
     z3d_add_matrix(group, "self_attn.o_proj.weight", 1, residual_std, h, q);
     z3d_add_vector(group, "post_attention_layernorm.weight", -1, Z3D_INIT_ONES, h);
-    z3d_add_matrix(group, "mlp.gate_proj.weight", 0, std, inner, h);
-    z3d_add_matrix(group, "mlp.up_proj.weight", 0, std, inner, h);
-    z3d_add_matrix(group, "mlp.down_proj.weight", 1, residual_std, h, inner);
+    if (llama->shape.tiling == 1) describe_mlp(group, llama);
     if (c->attention_bias) {
         z3d_add_vector(group, "self_attn.q_proj.bias", 0, Z3D_INIT_ZEROS, q);
         describe_kv(group, llama, true);
@@ -64,36 +70,47 @@ static void describe_block(z3d_parameter_group *group, const z3d_llama *llama) {
     last_of(group)->partial_gradient = true;
 }
 
+/* One group, or with tiling one for the attention and one for each tile. */
+static void describe_block(z3d_parameter_group *group, const z3d_llama *llama, int index) {
+    const int tiles = llama->shape.tiling;
+    snprintf(group->name, sizeof group->name, "layers.%d", index);
+    describe_block_group(group, llama);
+    for (int t = 0; t < tiles && tiles > 1; t++) {
+        describe_mlp(&group[1 + t], llama);
+        z3d_cut_tile(&group[1 + t], group->name, &llama->shape, t);
+    }
+}
+
 static void find_places(z3d_llama *llama) {
     int next = 0;
+    const bool tiled = llama->shape.tiling > 1;
     for (int p = 0; p < LLAMA_BLOCK_PARAMETERS; p++) {
         bool bias = p >= LLAMA_Q_BIAS && p <= LLAMA_V_BIAS, norm = p >= LLAMA_Q_NORM;
-        bool has = (!bias || llama->config.attention_bias) && (!norm || llama->config.qk_norm);
+        bool mlp = p >= LLAMA_GATE && p <= LLAMA_DOWN;
+        bool has = (!bias || llama->config.attention_bias) && (!norm || llama->config.qk_norm) &&
+                   (!mlp || !tiled);
         llama->place[p] = has ? next++ : -1;
     }
 }
 
-static int norm_group(const z3d_llama_config *c) {
-    return 1 + (int)c->num_layers;
+static int norm_group(const z3d_llama *llama) {
+    return 1 + (int)llama->config.num_layers * z3d_block_units(&llama->shape);
 }
 
-static int head_table(const z3d_llama_config *c) {
-    return c->tie_word_embeddings ? 0 : norm_group(c) + 1;
+static int head_table(const z3d_llama *llama) {
+    return llama->config.tie_word_embeddings ? 0 : norm_group(llama) + 1;
 }
 
 static void describe_groups(z3d_model *model, const z3d_llama *llama) {
     const z3d_llama_config *c = &llama->config;
-    z3d_parameter_group *norm = &model->group[norm_group(c)];
+    z3d_parameter_group *norm = &model->group[norm_group(llama)];
     z3d_add_token_table(model->group, "embed_tokens", &llama->shape);
-    for (int i = 0; i < (int)c->num_layers; i++) {
-        z3d_parameter_group *group = &model->group[1 + i];
-        snprintf(group->name, sizeof group->name, "layers.%d", i);
-        describe_block(group, llama);
-    }
+    for (int i = 0; i < (int)c->num_layers; i++)
+        describe_block(&model->group[1 + i * z3d_block_units(&llama->shape)], llama, i);
     snprintf(norm->name, sizeof norm->name, "norm");
     z3d_add_vector(norm, "weight", -1, Z3D_INIT_ONES, c->hidden_size);
     if (!c->tie_word_embeddings)
-        z3d_add_token_table(&model->group[head_table(c)], "lm_head", &llama->shape);
+        z3d_add_token_table(&model->group[head_table(llama)], "lm_head", &llama->shape);
 }
 
 /* ---- the model ---- */
@@ -105,7 +122,7 @@ static void describe_facts(z3d_model *model, const z3d_llama *llama) {
                                .tokens = c->seq_length,
                                .vocabulary = c->vocab_size,
                                .padded_vocabulary = llama->shape.padded_vocab,
-                               .product_outputs = 2 * llama->local_inner,
+                               .product_outputs = z3d_mlp_columns(&llama->shape),
                                .product_inputs = c->hidden_size,
                                .flops = z3d_llama_flops(c)};
     snprintf(facts->shape, sizeof facts->shape,
@@ -114,6 +131,7 @@ static void describe_facts(z3d_model *model, const z3d_llama *llama) {
 }
 
 static z3d_transformer shape_of(const z3d_llama_config *c) {
+    const int tiling = c->tiling > 1 ? (int)c->tiling : 1;
     return (z3d_transformer){.num_layers = c->num_layers,
                              .hidden_size = c->hidden_size,
                              .seq_length = c->seq_length,
@@ -122,6 +140,9 @@ static z3d_transformer shape_of(const z3d_llama_config *c) {
                              .init_std = c->init_std,
                              .tensor_size = c->tensor_size,
                              .sequence_parallel = c->sequence_parallel,
+                             .gated_mlp = true,
+                             .tiling = tiling,
+                             .mlp_inner = c->intermediate_size / c->tensor_size / tiling,
                              .norm = Z3D_NORM_RMS,
                              .epsilon = (float)c->rms_norm_eps};
 }
@@ -132,7 +153,6 @@ static void fill_in(z3d_llama *llama, const z3d_llama_config *c) {
     llama->shares_kv = c->tensor_size > c->num_key_value_heads;
     llama->local_heads = c->num_heads / c->tensor_size;
     llama->local_kv_heads = llama->shares_kv ? 1 : c->num_key_value_heads / c->tensor_size;
-    llama->local_inner = c->intermediate_size / c->tensor_size;
     find_places(llama);
 }
 
@@ -145,14 +165,14 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
     Z3D_TRY(check(config));
     z3d_model *model = NULL;
     z3d_llama *llama = NULL;
-    int layers = (int)config->num_layers;
-    Z3D_TRY(z3d_model_create(layers + (config->tie_word_embeddings ? 2 : 3), layers + 2, &model));
-    z3d_status status = z3d_new(1, sizeof *llama, "Llama's description", &llama);
+    Z3D_TRY(z3d_new(1, sizeof *llama, "Llama's description", &llama));
+    fill_in(llama, config);
+    int norm = norm_group(llama), groups = norm + (config->tie_word_embeddings ? 1 : 2);
+    z3d_status status = z3d_model_create(groups, norm + 1, &model);
     if (status != Z3D_OK) {
-        z3d_model_destroy(model);
+        free(llama);
         return status;
     }
-    fill_in(llama, config);
     model->data = llama;
     model->destroy = destroy;
     model->tensor_size = config->tensor_size;
@@ -166,8 +186,8 @@ z3d_status z3d_llama_create(const z3d_llama_config *config, z3d_model **out) {
                                  .cache_columns = 2 * llama->local_kv_heads * config->head_dim,
                                  .embedding = {0},
                                  .first_block = 1,
-                                 .table = head_table(config),
-                                 .norm = norm_group(config)});
+                                 .table = head_table(llama),
+                                 .norm = norm_group(llama)});
     describe_facts(model, llama);
     *out = model;
     return Z3D_OK;

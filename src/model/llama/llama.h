@@ -17,6 +17,7 @@ typedef struct z3d_llama_config {
     bool tie_word_embeddings;
     int tensor_size;
     bool sequence_parallel; /* norms and residuals on 1/tensor_size of the tokens */
+    int64_t tiling;         /* tiles of each MLP; 0: as 1 */
 } z3d_llama_config;
 
 /* The keys of section `model`, with `auto` resolved. */
@@ -24,7 +25,8 @@ z3d_llama_config z3d_llama_config_of(const z3d_config *config);
 
 /* Groups "embed_tokens" (the table, [vocab, hidden], split along the vocabulary), "layers.0" ...,
  * "norm", and "lm_head" if the head has a table of its own; units "embedding", "layers.0" ...,
- * "head". Parameter names are Hugging Face's without "model.layers.N."
+ * "head". With tiling a block is the unit "layers.0.attention" with group "layers.0", and units and
+ * groups "layers.0.mlp.0" .... Parameter names are Hugging Face's without "model.layers.N."
  * ("self_attn.q_proj.weight", ...), shapes are theirs too: [out, in]. With more tensor ranks than
  * key/value heads, keys and values are replicated parameters. Fields: tokens and targets,
  * int32[seq] (z3d_model_take_tokens). In generation the head's output is the logits T[batch, padded

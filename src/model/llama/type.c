@@ -8,13 +8,18 @@ static int64_t or_auto(int64_t value, int64_t standard) {
 
 z3d_llama_config z3d_llama_config_of(const z3d_config *c) {
     const int64_t hidden = c->model_hidden_size, heads = c->model_num_attention_heads;
+    const int64_t kv_heads = or_auto(c->model_num_key_value_heads, heads);
+    const int64_t head_dim = or_auto(c->model_head_dim, hidden / heads);
+    const int64_t inner = or_auto(c->model_intermediate_size, 4 * hidden);
     return (z3d_llama_config){
         .num_layers = c->model_num_layers,
         .hidden_size = hidden,
         .num_heads = heads,
-        .num_key_value_heads = or_auto(c->model_num_key_value_heads, heads),
-        .head_dim = or_auto(c->model_head_dim, hidden / heads),
-        .intermediate_size = or_auto(c->model_intermediate_size, 4 * hidden),
+        .num_key_value_heads = kv_heads,
+        .head_dim = head_dim,
+        .intermediate_size = inner,
+        .tiling =
+            z3d_tiling_of(c, 2 * (heads + kv_heads) * head_dim * hidden, 3 * inner * hidden, inner),
         .seq_length = c->model_seq_length,
         .vocab_size = c->model_vocab_size,
         .vocab_multiple = c->model_make_vocab_size_divisible_by,
@@ -88,7 +93,7 @@ static void sizes(const z3d_config *config, z3d_model_sizes *out) {
     int64_t width = inner > vocab ? inner : vocab;
     *out = (z3d_model_sizes){.width = width > qkv ? width : qkv,
                              .tensor_limit = llama.num_heads,
-                             .units = llama.num_layers + 2,
+                             .units = llama.num_layers * z3d_tiled_units(llama.tiling) + 2,
                              .parameters = z3d_llama_parameters(&llama)};
 }
 

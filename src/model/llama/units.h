@@ -32,7 +32,7 @@ typedef struct z3d_llama {
     int place[LLAMA_BLOCK_PARAMETERS]; /* of a parameter in a block's group, -1: there is none */
     bool shares_kv; /* more tensor ranks than heads of keys and values: every rank has all of these
                        parameters, and computes the one head that its queries read */
-    int64_t local_heads, local_kv_heads, local_inner; /* on one tensor rank */
+    int64_t local_heads, local_kv_heads; /* on one tensor rank */
 } z3d_llama;
 
 extern const struct z3d_unit_ops z3d_llama_block_ops;

@@ -64,9 +64,14 @@ typedef enum z3d_fit_loss {
     Z3D_LOSS_DATA,        /* of the data groups, */
     Z3D_LOSS_PIPELINE,    /* of sends and receives */
     Z3D_LOSS_RECOMPUTE,   /* FLOPs beyond the model's own, at the speed of all kernels */
+<<<<<<< HEAD
     Z3D_LOSS_TRANSFER,    /* exposed copies to host memory and back, */
     Z3D_LOSS_HOST,        /* optimizer steps of the host's cores, */
     Z3D_LOSS_DISK,        /* reads and writes of the disk */
+=======
+    Z3D_LOSS_TRANSFER,    /* exposed offload: copies to host memory and back, the disk,
+                             the host's optimizer step */
+>>>>>>> p17sim
     Z3D_LOSS_FULL_DEVICE, /* what the allocator of a nearly full device adds */
     Z3D_LOSS_COUNT
 } z3d_fit_loss;

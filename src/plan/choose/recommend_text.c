@@ -4,11 +4,18 @@
 #include "parallel/schedule/schedule.h"
 #include "src/plan/choose/fit.h"
 
+<<<<<<< HEAD
 static const char *const losses[Z3D_LOSS_COUNT] = {
     "pipeline bubble", "tensor communication",  "data communication", "pipeline communication",
     "recompute",       "copies to host memory", "host's optimizer step", "disk",
     "nearly full device"};
 static const char *const devices[] = {"none", "cpu", "nvme"}; /* by z3d_offload_device */
+=======
+static const char *const losses[Z3D_LOSS_COUNT] = {"pipeline bubble",    "tensor communication",
+                                                   "data communication", "pipeline communication",
+                                                   "recompute",          "offload",
+                                                   "nearly full device"};
+>>>>>>> p17sim
 static const char *const gathers[] = {"auto", "per_step", "per_microbatch"};
 
 /* "-" with one pipeline stage. */

@@ -1,0 +1,97 @@
+/* A block's MLP, or one tile of it: two products, and between them gelu or silu(gate) * up. Forward
+ * saves the first product's output; what the second reads is computed again in backward. */
+#include "src/model/transformer.h"
+
+z3d_mlp z3d_mlp_of(const z3d_unit_run *run, int first) {
+    const z3d_transformer *shape = z3d_transformer_of(run);
+    const int64_t rows = z3d_unit_rows(run), hidden = shape->hidden_size, inner = shape->mlp_inner;
+    const bool gated = shape->gated_mlp, bias = !gated && run->unit->kind != Z3D_KIND_TILE;
+    return (z3d_mlp){
+        .up = z3d_unit_linear(run, 0, first, gated ? -1 : first + 1, rows, hidden,
+                              z3d_mlp_columns(shape)),
+        .down = z3d_unit_linear(run, 0, first + 2, bias ? first + 3 : -1, rows, inner, hidden),
+        .gated = gated};
+}
+
+/* *x = what the first product reads, of all rows. */
+static z3d_status find_input(z3d_unit_run *run, const z3d_mlp *mlp, const void **x) {
+    void *all = mlp->x;
+    if (!mlp->norm) return z3d_unit_all_rows(run, mlp->own, x);
+    if (!all)
+        Z3D_TRY(z3d_unit_take_workspace(run, mlp->up.rows, z3d_row_bytes(run, mlp->up.in), &all));
+    *x = all;
+    return z3d_norm_forward_all(run, mlp->norm, all);
+}
+
+static z3d_status activate(z3d_unit_run *run, const z3d_mlp *mlp, void *y) {
+    const z3d_linear *down = &mlp->down;
+    if (mlp->gated)
+        return Z3D_LAUNCH(run->device, swiglu_forward, .x = mlp->before, .y = y, .rows = down->rows,
+                          .cols = down->in, .dtype = run->dtype);
+    return Z3D_LAUNCH(run->device, gelu_forward, .x = mlp->before, .y = y,
+                      .count = down->rows * down->in, .dtype = run->dtype);
+}
+
+static z3d_status take_inner(z3d_unit_run *run, const z3d_mlp *mlp, void **out) {
+    return z3d_unit_take_workspace(run, mlp->down.rows, z3d_row_bytes(run, mlp->down.in), out);
+}
+
+z3d_status z3d_mlp_forward(z3d_unit_run *run, const z3d_mlp *mlp, const void *residual, void *y) {
+    z3d_tensor_lane lane = z3d_transformer_lane(run);
+    z3d_linear up = mlp->up;
+    const bool fused = !mlp->gated && run->need_output; /* gelu, into the product */
+    const void *x;
+    void *inner = NULL;
+    if (fused) Z3D_TRY(take_inner(run, mlp, &inner));
+    up.gelu = inner;
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(find_input(run, mlp, &x));
+    Z3D_TRY(z3d_column_linear_forward(&lane, &up, x, mlp->before));
+    z3d_unit_workspace_release(run, mark);
+    if (!run->need_output) return Z3D_OK;
+    if (!fused) {
+        Z3D_TRY(take_inner(run, mlp, &inner));
+        Z3D_TRY(activate(run, mlp, inner));
+    }
+    return z3d_residual_forward(run, &mlp->down, inner, residual, "mlp", y);
+}
+
+/* dy -> d_up, the gradient of the first product's output. */
+static z3d_status inner_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
+                                 const void *dy, void *d_up) {
+    z3d_tensor_lane lane = z3d_transformer_lane(run);
+    z3d_linear down = mlp->down;
+    const bool weight = halves & Z3D_WEIGHT_HALF, input = halves & Z3D_INPUT_HALF;
+    void *inner = NULL, *d_inner = input ? d_up : NULL;
+    if (mlp->gated && input) Z3D_TRY(take_inner(run, mlp, &d_inner));
+    if (weight) {
+        Z3D_TRY(take_inner(run, mlp, &inner));
+        Z3D_TRY(activate(run, mlp, inner));
+    }
+    down.before_gelu = mlp->gated ? NULL : mlp->before;
+    Z3D_TRY(z3d_row_linear_backward(&lane, &down, inner, dy, d_inner));
+    if (!mlp->gated || !input) return Z3D_OK;
+    return Z3D_LAUNCH(run->device, swiglu_backward, .x = mlp->before, .dy = d_inner, .dx = d_up,
+                      .rows = down.rows, .cols = down.in, .dtype = run->dtype);
+}
+
+z3d_status z3d_mlp_backward(z3d_unit_run *run, z3d_halves halves, const z3d_mlp *mlp,
+                            const void *after, void **dx) {
+    z3d_tensor_lane lane = z3d_transformer_lane(run);
+    const int64_t rows = mlp->up.rows;
+    const void *dy, *x = NULL;
+    void *d_up;
+    *dx = NULL;
+    Z3D_TRY(z3d_residual_backward(run, halves, after, "mlp", &dy));
+    Z3D_TRY(z3d_unit_take_deferred(run, rows, z3d_row_bytes(run, mlp->up.out), &d_up));
+    int64_t mark = z3d_unit_workspace_mark(run);
+    Z3D_TRY(inner_backward(run, halves, mlp, dy, d_up));
+    z3d_unit_workspace_release(run, mark);
+    if (halves & Z3D_INPUT_HALF)
+        Z3D_TRY(z3d_unit_take_workspace(run, rows, z3d_row_bytes(run, mlp->up.in), dx));
+    if (halves & Z3D_WEIGHT_HALF) {
+        x = mlp->x;
+        if (!x) Z3D_TRY(find_input(run, mlp, &x));
+    }
+    return z3d_column_linear_backward(&lane, &mlp->up, x, d_up, *dx);
+}
