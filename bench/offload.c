@@ -61,28 +61,29 @@ static bool runs(const struct bench *b, int w) {
 }
 
 static z3d_status create_engine(struct bench *b, int w) {
-    z3d_engine_config config = {.model = b->model[ways[w].sequence],
-                                .mesh = b->mesh,
-                                .device = b->device,
-                                .world = b->world,
-                                .program = {.stage = 2,
-                                            .dtype = b->dtype,
-                                            .grad_dtype = b->dtype,
-                                            .micro_batch = b->batch,
-                                            .accumulation = 1,
-                                            .recompute = !ways[w].keep,
-                                            .selective = ways[w].selective,
-                                            .replay_full = ways[w].replay_full,
-                                            .checkpoint_every = ways[w].every,
-                                            .partition_activations = ways[w].partition,
-                                            .offload_activations = ways[w].offload,
-                                            .overlap = !ways[w].in_turn,
-                                            .reduce_bucket = 500000000,
-                                            .gather_bucket = 500000000},
-                                .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
-                                .gradient_clipping = 1,
-                                .scaler = {.scale = 1},
-                                .seed = 1};
+    z3d_engine_config config = {
+        .model = b->model[ways[w].sequence],
+        .mesh = b->mesh,
+        .device = b->device,
+        .world = b->world,
+        .program = {.stage = 2,
+                    .dtype = b->dtype,
+                    .grad_dtype = b->dtype,
+                    .micro_batch = b->batch,
+                    .accumulation = 1,
+                    .recompute = !ways[w].keep,
+                    .selective = ways[w].selective,
+                    .replay_full = ways[w].replay_full,
+                    .checkpoint_every = ways[w].every,
+                    .partition_activations = ways[w].partition,
+                    .checkpoint_space = ways[w].offload ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE,
+                    .overlap = !ways[w].in_turn,
+                    .reduce_bucket = 500000000,
+                    .gather_bucket = 500000000},
+        .optimizer = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
+        .gradient_clipping = 1,
+        .scaler = {.scale = 1},
+        .seed = 1};
     memcpy(config.group, b->group, sizeof b->group);
     return z3d_engine_create(&config, &b->engine[w]);
 }

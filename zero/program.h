@@ -66,11 +66,14 @@ typedef struct z3d_program_config {
     bool partition_activations;           /* P_a: a checkpoint is split over the tensor group; of
                                              a sequence-parallel model it is split anyway, and a
                                              program's own configuration says false */
-    bool offload_activations;             /* P_a+cpu: checkpoints lie in host memory */
+    z3d_space checkpoint_space;           /* where they lie; P_a+cpu: in host memory */
     bool overlap;                         /* collectives run beside compute */
     int64_t reduce_bucket, gather_bucket; /* elements of the full matrix per collective */
-    bool inference; /* only generation: there is neither a training step nor an evaluation, and
-                       neither gradients nor optimizer states are kept */
+    int64_t prefetch; /* elements of offloaded parameters, behind the next unit's, that may be on
+                         their way to the device, and behind those from a disk to the host; at least
+                         one unit's */
+    bool inference;   /* only generation: there is neither a training step nor an evaluation, and
+                         neither gradients nor optimizer states are kept */
     bool without_generation; /* no program of generation, and no room for its caches */
     bool gathered; /* evaluate, generation: no parameter changed since this mode's gathers ran, so
                       that what every rank keeps whole is whole already */

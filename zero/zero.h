@@ -41,7 +41,7 @@ typedef struct z3d_engine_config {
     z3d_graph_mode graph;
     bool verify;             /* verify the programs before anything runs */
     bool without_values;     /* no memory behind the device: parameters are not initialised */
-    const char *nvme_path;   /* folder for what is kept on the disk (program.offload); else NULL */
+    const char *nvme_path;   /* folder for what lies on the disk; else NULL */
     const char *digest_path; /* NULL: no digests; else one text line per instruction is appended to
                                 this file */
     const char *

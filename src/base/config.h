@@ -24,7 +24,7 @@ typedef enum {
     Z3D_GRANULARITY_SELECTIVE,
     Z3D_GRANULARITY_NONE
 } z3d_granularity;
-typedef enum { Z3D_OFFLOAD_OFF, Z3D_OFFLOAD_ON, Z3D_OFFLOAD_AUTO } z3d_offload;
+typedef enum { Z3D_OFFLOAD_OFF, Z3D_OFFLOAD_ON, Z3D_OFFLOAD_AUTO, Z3D_OFFLOAD_NVME } z3d_offload;
 typedef enum {
     Z3D_OFFLOAD_DEVICE_NONE,
     Z3D_OFFLOAD_DEVICE_CPU,

@@ -13,7 +13,7 @@
 /* x and the sum in a unit's input or output, T[2, own rows, hidden]; the last tile's output is the
  * sum alone. */
 typedef struct stream {
-    char *x, *sum; /* x NULL: there is none */
+    char *x, *sum; /* NULL: there is none */
 } stream;
 
 static int64_t own_bytes(const z3d_unit_run *run) {
@@ -22,7 +22,7 @@ static int64_t own_bytes(const z3d_unit_run *run) {
 
 static stream stream_in(const z3d_unit_run *run, const void *buffer) {
     char *x = (char *)(uintptr_t)buffer;
-    return (stream){x, x + own_bytes(run)};
+    return (stream){x, x ? x + own_bytes(run) : NULL};
 }
 
 static stream stream_out(const z3d_unit_run *run, const void *buffer) {

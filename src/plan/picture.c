@@ -207,7 +207,7 @@ static void draw_head(const z3d_plan *plan, double height, z3d_string *out) {
                  .text,
              c->stage, z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
              c->recompute ? ", full recompute" : "", c->partition_activations ? ", P_a" : "",
-             c->offload_activations ? "+cpu" : "");
+             (const char *const[]){"", "+cpu", "+nvme"}[c->checkpoint_space]);
     text_at(out, LEFT, 34, "start", text);
     z3d_string_append(out, "</g>\n");
     draw_legend(plan, out);

@@ -42,6 +42,18 @@ static z3d_offload_plan offload_of(const z3d_config *config) {
         .resident = z3d_is_auto(ratio) ? 0 : 1 - ratio};
 }
 
+/* `auto` that is not decided counts as off. */
+static z3d_space checkpoint_space(const z3d_config *config) {
+    switch (config->activation_checkpointing_cpu_checkpointing) {
+    case Z3D_OFFLOAD_ON:
+        return Z3D_SPACE_HOST;
+    case Z3D_OFFLOAD_NVME:
+        return Z3D_SPACE_DISK;
+    default:
+        return Z3D_SPACE_DEVICE;
+    }
+}
+
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out) {
     z3d_dtype dtype = config->fp16_enabled ? Z3D_F16 : config->bf16_enabled ? Z3D_BF16 : Z3D_F32;
@@ -57,12 +69,13 @@ z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *mo
         .selective = config->activation_checkpointing_granularity == Z3D_GRANULARITY_SELECTIVE,
         .checkpoint_every = checkpoint_every(config, model),
         .partition_activations = config->activation_checkpointing_partition_activations,
-        .offload_activations = config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON,
+        .checkpoint_space = checkpoint_space(config),
         .without_generation = !config->generate_prompt || !*config->generate_prompt,
         .replay_full = config->activation_checkpointing_replay == Z3D_REPLAY_FULL,
         .overlap = config->zero_optimization_overlap_comm,
         .reduce_bucket = config->zero_optimization_reduce_bucket_size,
         .gather_bucket = config->zero_optimization_allgather_bucket_size,
+        .prefetch = config->zero_optimization_stage3_prefetch_bucket_size,
         .offload = offload_of(config)};
     z3d_plan_speeds speeds;
     z3d_status status = z3d_plan_speeds_find(config, &speeds);

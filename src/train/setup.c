@@ -250,9 +250,11 @@ static z3d_status name_file(z3d_trainer *trainer, const char *all, z3d_string *o
     return status;
 }
 
-/* On this rank. */
+/* The folder, on this rank: where several keys name one, they name the same. */
 static z3d_status name_disk(const z3d_config *config, bool inference, z3d_string *out) {
     const char *key = NULL;
+    if (config->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME && !inference)
+        key = "activation_checkpointing.nvme_path";
     if (config->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME)
         key = "zero_optimization.offload_param.nvme_path";
     if (config->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME && !inference)

@@ -76,7 +76,8 @@ static void record_step(z3d_trainer *trainer, progress *progress, const z3d_step
         .hfu = trainer->hardware_flops * tera / peak,
         .exposed_comm_seconds = result->exposed_seconds,
         .exposed_transfer_seconds = result->exposed_transfer_seconds,
-        .offloaded = trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
+        .offloaded = trainer->program.offload.optimizer != Z3D_SPACE_DEVICE ||
+                     trainer->program.checkpoint_space == Z3D_SPACE_DISK,
         .exposed_disk_seconds = result->exposed_disk_seconds,
         .host_step_seconds = result->host_step_seconds,
         .comm_bytes = bytes - progress->comm_bytes,
@@ -365,7 +366,7 @@ static void say_end(z3d_trainer *trainer, const progress *progress, const z3d_ra
         .arena_bytes = z3d_trainer_arena_bytes(trainer),
         .resident = explained ? &resident : NULL,
         .group = trainer->group,
-        .offloaded = trainer->program.offload_activations ||
+        .offloaded = trainer->program.checkpoint_space != Z3D_SPACE_DEVICE ||
                      trainer->program.offload.optimizer != Z3D_SPACE_DEVICE,
         .step_seconds = progress->step_seconds,
         .transfer_seconds = progress->transfer_seconds,

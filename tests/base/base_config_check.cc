@@ -66,8 +66,8 @@ TEST(Check, ActivationCheckpointsWithEffectOnly) {
     EXPECT_NE(check("training: {hardware: here.yaml}").find("has no effect unless"),
               std::string::npos);
     for (const char *granularity : {"none", "selective"})
-        for (const char *key :
-             {"partition_activations: true", "cpu_checkpointing: true", "number_checkpoints: 3"})
+        for (const char *key : {"partition_activations: true", "cpu_checkpointing: true",
+                                "cpu_checkpointing: nvme, nvme_path: a", "number_checkpoints: 3"})
             EXPECT_NE(
                 check("parallel: {tensor_model_parallel_size: 2}\n"
                       "activation_checkpointing: {granularity: " +

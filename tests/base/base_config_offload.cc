@@ -34,6 +34,7 @@ TEST(Offload, DefaultsAreDeepspeeds) {
     EXPECT_EQ(c->zero_optimization_offload_param_device, Z3D_OFFLOAD_DEVICE_NONE);
     EXPECT_STREQ(c->zero_optimization_offload_param_nvme_path, "");
     EXPECT_EQ(c->zero_optimization_sub_group_size, 1000000000);
+    EXPECT_EQ(c->zero_optimization_stage3_prefetch_bucket_size, 50000000);
 }
 
 TEST(Offload, PastedZeroOffload) {
@@ -66,6 +67,7 @@ TEST(Offload, PastedZeroInfinity) {
     EXPECT_EQ(c->zero_optimization_offload_param_device, Z3D_OFFLOAD_DEVICE_NVME);
     EXPECT_STREQ(c->zero_optimization_offload_param_nvme_path, "/local_nvme");
     EXPECT_EQ(c->zero_optimization_sub_group_size, 100000000);
+    EXPECT_EQ(c->zero_optimization_stage3_prefetch_bucket_size, 10000000);
     for (const char *key :
          {OPTIMIZER ".pin_memory", OPTIMIZER ".pipeline_read", OPTIMIZER ".pipeline_write",
           OPTIMIZER ".fast_init", PARAM ".pin_memory", PARAM ".buffer_count", PARAM ".buffer_size",
@@ -88,6 +90,33 @@ TEST(Offload, NvmeNeedsAFolder) {
               "run.yaml:1:51: " OPTIMIZER
               ".device: nvme needs a folder on a local disk; set " OPTIMIZER ".nvme_path");
     EXPECT_EQ(all_errors(block("device: nvme, nvme_path: tier"), {}), "accepted");
+}
+
+// Activation checkpoints have a folder of their own, or that of the other blocks: a rank has one
+// file.
+TEST(Offload, CheckpointsOnTheDiskNeedAFolder) {
+    const std::string on = "activation_checkpointing: {cpu_checkpointing: nvme";
+    EXPECT_EQ(all_errors(on + "}\n", {}),
+              "run.yaml:1:28: activation_checkpointing.cpu_checkpointing: nvme needs a folder on a "
+              "local disk; set activation_checkpointing.nvme_path");
+    EXPECT_EQ(all_errors(on + ", nvme_path: a}\n", {}), "accepted");
+    for (const char *other : {"offload_optimizer", "offload_param"}) {
+        const std::string theirs = std::string("zero_optimization: {stage: 3, ") + other +
+                                   ": {device: nvme, nvme_path: a}}\n";
+        EXPECT_EQ(all_errors(on + "}\n" + theirs, {}), "accepted");
+        EXPECT_EQ(all_errors(on + ", nvme_path: a}\n" + theirs, {}), "accepted");
+        EXPECT_EQ(all_errors(on + ", nvme_path: b}\n" + theirs, {}),
+                  "run.yaml:1:53: activation_checkpointing.nvme_path: 'b', but zero_optimization." +
+                      std::string(other) +
+                      ".nvme_path is 'a': a rank has one file for both; write the same folder");
+    }
+    EXPECT_TRUE(has(all_errors("activation_checkpointing: {nvme_path: a}\n", {}),
+                    "has no effect unless activation_checkpointing.cpu_checkpointing is nvme; set "
+                    "it to nvme, or leave this key out"));
+    // A file stays as it is while overrides try this and that.
+    for (const char *change : {"activation_checkpointing.cpu_checkpointing=true",
+                               "activation_checkpointing.granularity=none"})
+        EXPECT_EQ(all_errors(on + ", nvme_path: a}\n", {change}), "accepted") << change;
 }
 
 TEST(Offload, StatesInEveryStageParametersInStage3) {
@@ -114,6 +143,7 @@ TEST(Offload, WhatTheDeviceLeavesWithoutEffect) {
         {OPTIMIZER ".ratio", "0.5", "while " OPTIMIZER ".device is none"},
         {PARAM ".nvme_path", "a", "unless " PARAM ".device is nvme"},
         {"zero_optimization.sub_group_size", "7", "while " OPTIMIZER ".device is none"},
+        {"zero_optimization.stage3_prefetch_bucket_size", "7", "while " PARAM ".device is none"},
     };
     for (const auto &k : keys) {
         std::string assignment = std::string(k.key) + "=" + k.value;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Optimizer states and parameters in host memory or on the disk: training, resuming, generation, plans, and folders that are refused.
+# Optimizer states, parameters and activation checkpoints in host memory or on the disk: training, resuming, generation, plans, and folders that are refused.
 . "$(dirname "$0")/lib.sh"
 tiny
 export ZERO3D_GRACE_SECONDS=1 # what mpirun waits after a failure, twice
@@ -60,6 +60,13 @@ same() { # same FOLDER: the losses of the run without
         fail "the metrics do not say what was exposed"
     ! grep -q host_step_seconds without/metrics.jsonl || fail "a run without offload has no host step"
     ! grep -q '^  !' out || fail "memory is not as planned"
+    # Activation checkpoints, alone in the file.
+    train 0 acts $stage activation_checkpointing.cpu_checkpointing=nvme activation_checkpointing.nvme_path=tier training.digest=true
+    same acts
+    grep -q ' wait save_input .*block' acts/digest-rank1.txt || fail "no digest of checkpoints"
+    grep -Eq '^offload     activation checkpoints on the disk; disk: ' out || fail "the start does not say where checkpoints are"
+    grep -Eq '^  on the disk +[0-9.]+ [KM]iB +[0-9.]+ [KM]iB$' out || fail "the end does not say what checkpoints are on the disk"
+    ! grep -q '^  !' out || fail "memory is not as planned with checkpoints on the disk"
     train 0 first zero_optimization.stage=1 training.peak_tflops=0.1 $disk
     same first
 
@@ -116,5 +123,6 @@ same() { # same FOLDER: the losses of the run without
         refused "offload to nvme_path: $folder: cannot create a file in this folder" $OPTIMIZER.device=nvme $OPTIMIZER.nvme_path=$folder
     done
     refused 'offload_optimizer.nvme_path=.*NOT_SET is not set on this rank' $OPTIMIZER.device=nvme "$OPTIMIZER.nvme_path=\$NOT_SET/a"
+    refused 'cpu_checkpointing=nvme: nvme needs a folder on a local disk' activation_checkpointing.cpu_checkpointing=nvme
     refused 'offload_param: in training the host steps these parameters' $parameters
 }

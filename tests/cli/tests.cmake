@@ -1,11 +1,13 @@
 # Tests of the program as a whole: shell scripts, run when there is a program.
 if(TARGET zero3d_program)
-  foreach(name usage readme models config plan digest trace bad_runs generate offload tiling pipeline launch tcp slurm cuda stuck signals install)
+  add_executable(forbid ${CMAKE_CURRENT_LIST_DIR}/forbid.c)
+  foreach(name usage readme models config plan digest trace bad_runs generate offload tiling memory_limit disk_faults disk_breaks pipeline launch tcp slurm cuda stuck signals install)
     add_test(NAME cli_${name} COMMAND ${CMAKE_SOURCE_DIR}/tests/cli/${name}.sh ${CMAKE_BINARY_DIR})
     set_tests_properties(cli_${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
-      ENVIRONMENT "ZERO3D=$<TARGET_FILE:zero3d_program>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};CC=${CMAKE_C_COMPILER};SANITIZE=${ZERO3D_SANITIZE};HOST_PLUGIN=${CMAKE_BINARY_DIR}/host_plugin")
+      ENVIRONMENT "ZERO3D=$<TARGET_FILE:zero3d_program>;LAUNCH=${CMAKE_SOURCE_DIR}/scripts/launch;SOURCE=${CMAKE_SOURCE_DIR};FORBID=$<TARGET_FILE:forbid>;CC=${CMAKE_C_COMPILER};SANITIZE=${ZERO3D_SANITIZE};HOST_PLUGIN=${CMAKE_BINARY_DIR}/host_plugin")
   endforeach()
   # bad_runs, launch, stuck and signals mostly wait.
-  set_tests_properties(cli_cuda PROPERTIES PROCESSORS 2)
+  set_tests_properties(cli_cuda cli_memory_limit PROPERTIES PROCESSORS 2)
+  set_tests_properties(cli_memory_limit PROPERTIES TIMEOUT 3600 LABELS long)
   set_tests_properties(cli_install cli_readme cli_models PROPERTIES PROCESSORS 4)
 endif()

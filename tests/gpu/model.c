@@ -24,7 +24,7 @@ static z3d_status make_engine(check_context *context, check_model *m) {
                     .reduce_per_step = m->stage < 2,
                     .recompute = m->recompute,
                     .checkpoint_every = 1,
-                    .offload_activations = m->offload,
+                    .checkpoint_space = m->offload ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE,
                     .overlap = true,
                     .reduce_bucket = 64 << 20,
                     .gather_bucket = 64 << 20},

@@ -98,7 +98,8 @@ TEST(SimAgainstCpu, Configurations) {
             o.replay_full = variant == 2;
             o.overlap = variant != 3;
             o.partition = variant == 3 && ranks > 1;
-            o.offload = variant == 0 || variant == 3;
+            if (variant == 0 || variant == 3)
+                o.checkpoint_space = stage % 2 ? Z3D_SPACE_DISK : Z3D_SPACE_HOST;
             o.dropout = variant == 1 ? 0.1 : 0;
             o.grad_fp32 = variant == 1;
             SCOPED_TRACE("stage " + std::to_string(stage) + ", variant " + std::to_string(variant));

@@ -38,10 +38,11 @@ struct Options {
     int reduce_per_step = -1; // -1: by stage, as the configuration's auto
     bool recompute = true, replay_full = false, overlap = true, verify = true;
     bool selective = false;
-    bool partition = false, offload = false; // P_a, P_a+cpu
+    bool partition = false;                        // P_a
+    z3d_space checkpoint_space = Z3D_SPACE_DEVICE; // of activation checkpoints
     bool sequence_parallel = false;
     int checkpoint_every = 1;
-    int64_t bucket = 4096;
+    int64_t bucket = 4096, prefetch = 0;
     double dropout = 0, clipping = 1.0;
     z3d_loss_scaler scaler = {false, 1, 1, 1000, 2};
     z3d_optimizer optimizer = Z3D_OPTIMIZER_adamw;
@@ -142,9 +143,10 @@ struct Options {
         c.selective = selective;
         c.checkpoint_every = checkpoint_every;
         c.partition_activations = partition;
-        c.offload_activations = offload;
+        c.checkpoint_space = checkpoint_space;
         c.overlap = overlap;
         c.reduce_bucket = c.gather_bucket = bucket;
+        c.prefetch = prefetch;
         c.generate_batch = generate_batch;
         c.generate_positions = generate_positions;
         c.offload = tiers;
@@ -182,9 +184,9 @@ inline std::string name_of(const Options &o) {
            (o.program_config().reduce_per_step ? " per_step" : " per_microbatch") +
            (o.recompute ? " recompute" : "") + (o.selective ? " selective" : "") +
            (o.replay_full ? " replay" : "") + (o.partition ? " P_a" : "") +
-           (o.offload ? " cpu" : "") + (o.sequence_parallel ? " sequence" : "") +
-           (o.checkpoint_every > 1 ? " segments" : "") + (o.overlap ? " overlap" : "") + " bucket" +
-           std::to_string(o.bucket);
+           (const char *const[]){"", " cpu", " nvme"}[o.checkpoint_space] +
+           (o.sequence_parallel ? " sequence" : "") + (o.checkpoint_every > 1 ? " segments" : "") +
+           (o.overlap ? " overlap" : "") + " bucket" + std::to_string(o.bucket);
 }
 
 } // namespace harness

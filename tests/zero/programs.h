@@ -177,26 +177,37 @@ inline std::vector<Options> dozen() {
     add(2, 2, 1, 1, false, true, true, 2048);
     list.back().partition = true;
     add(3, 1, 2, 1, false, true, true, 2048);
-    list.back().offload = true;
+    list.back().checkpoint_space = Z3D_SPACE_HOST;
     add(1, 2, 2, 2, true, true, true, 2048);
-    list.back().partition = list.back().offload = true;
+    list.back().partition = true;
+    list.back().checkpoint_space = Z3D_SPACE_HOST;
     add(3, 2, 1, 1, false, true, false, 1 << 20);
-    list.back().partition = list.back().offload = true;
+    list.back().partition = true;
+    list.back().checkpoint_space = Z3D_SPACE_HOST;
     list.back().layers = 3;
     list.back().checkpoint_every = 2;
+    // The same on the disk: whole, and in parts beside accumulation.
+    add(2, 1, 2, 1, false, true, true, 2048);
+    list.back().checkpoint_space = Z3D_SPACE_DISK;
+    list.back().layers = 3;
+    add(3, 2, 1, 2, false, true, true, 2048);
+    list.back().partition = true;
+    list.back().checkpoint_space = Z3D_SPACE_DISK;
     // Offload: pieces on the disk and parameters in host memory; all of it on the disk; the
     // optimizer alone, of whole rows.
     add(3, 1, 2, 2, false, true, true, 2048);
     list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_HOST, 2048, 3, 0.5};
     add(3, 2, 1, 1, false, true, true, 2048);
     list.back().tiers = {Z3D_SPACE_DISK, Z3D_SPACE_DISK, 0, 2, 0};
+    list.back().prefetch = 10000;
     add(0, 1, 2, 1, true, true, false, 2048);
     list.back().tiers = {Z3D_SPACE_HOST, Z3D_SPACE_DEVICE, 0, 0, 0};
     // Sequence parallelism: sums over the tensor group beside compute, over one data rank and two.
     add(0, 2, 2, 1, true, true, true, 2048);
     list.back().sequence_parallel = list.back().partition = true;
     add(3, 2, 1, 1, false, true, true, 2048);
-    list.back().sequence_parallel = list.back().offload = true;
+    list.back().sequence_parallel = true;
+    list.back().checkpoint_space = Z3D_SPACE_HOST;
     add(2, 2, 1, 2, false, false, false, 2048);
     list.back().sequence_parallel = true;
     return list;
@@ -232,10 +243,14 @@ inline std::vector<Options> pipelines() {
     Options *o = add(harness::SCHEDULES[0], 4, 1, 1, 2, 4, false);
     o->layers = 2; // a unit for each stage
     o = add(harness::SCHEDULES[0], 2, 2, 1, 3, 2, false);
-    o->sequence_parallel = o->offload = true;
+    o->sequence_parallel = true;
+    o->checkpoint_space = Z3D_SPACE_HOST;
     o = add(harness::SCHEDULES[1], 2, 2, 1, 1, 2, true);
-    o->partition = o->offload = true;
+    o->partition = true;
+    o->checkpoint_space = Z3D_SPACE_HOST;
     o->checkpoint_every = 2;
+    o = add(harness::SCHEDULES[0], 2, 1, 1, 2, 4, true);
+    o->checkpoint_space = Z3D_SPACE_DISK;
     o = add(harness::SCHEDULES[0], 2, 1, 2, 2, 1, true); // one micro-batch
     o->recompute = false;
     o->selective = true;

@@ -8,18 +8,22 @@ namespace {
 
 struct Way {
     const char *name;
-    bool recompute, selective, partition, offload;
+    bool recompute, selective, partition;
+    z3d_space space;
     int every;
 };
 
 const Way WAYS[] = {
-    {"none", false, false, false, false, 1},
-    {"selective", false, true, false, false, 1},
-    {"P_a", true, false, true, false, 1},
-    {"cpu", true, false, false, true, 1},
-    {"P_a+cpu", true, false, true, true, 1},
-    {"every 3", true, false, false, false, 3},
-    {"every 2, P_a+cpu", true, false, true, true, 2},
+    {"none", false, false, false, Z3D_SPACE_DEVICE, 1},
+    {"selective", false, true, false, Z3D_SPACE_DEVICE, 1},
+    {"P_a", true, false, true, Z3D_SPACE_DEVICE, 1},
+    {"cpu", true, false, false, Z3D_SPACE_HOST, 1},
+    {"P_a+cpu", true, false, true, Z3D_SPACE_HOST, 1},
+    {"nvme", true, false, false, Z3D_SPACE_DISK, 1},
+    {"P_a+nvme", true, false, true, Z3D_SPACE_DISK, 1},
+    {"every 3", true, false, false, Z3D_SPACE_DEVICE, 3},
+    {"every 2, P_a+cpu", true, false, true, Z3D_SPACE_HOST, 2},
+    {"every 2, nvme", true, false, false, Z3D_SPACE_DISK, 2},
 };
 
 Options base(int tensor, int stage, z3d_dtype dtype) {
@@ -50,11 +54,13 @@ TEST(Residual, ChangesNoBit) {
                 for (const Way &way : WAYS) {
                     Options o = base(tensor, stage, dtype);
                     if (way.partition && tensor == 1) continue;
+                    bool disk = way.space == Z3D_SPACE_DISK;
+                    if (disk && tensor > 1 && !way.partition && way.every == 1) continue;
                     if (stage != 3 && way.every > 1) continue;
                     o.recompute = way.recompute;
                     o.selective = way.selective;
                     o.partition = way.partition;
-                    o.offload = way.offload;
+                    o.checkpoint_space = way.space;
                     o.checkpoint_every = way.every;
                     for (int overlap = 0; overlap < 2; overlap++) {
                         o.overlap = overlap == 1;
@@ -88,7 +94,7 @@ TEST(Residual, ChangesNoBitUnderSequenceParallelism) {
                 o.recompute = way.recompute;
                 o.selective = way.selective;
                 o.partition = way.partition;
-                o.offload = way.offload;
+                o.checkpoint_space = way.space;
                 o.checkpoint_every = way.every;
                 Result r = train(o);
                 std::string what = std::string(way.name) + ", tensor " + std::to_string(tensor) +

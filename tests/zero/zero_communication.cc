@@ -140,11 +140,11 @@ TEST(Communication, Scalars) {
 }
 
 // P_a brings each block's input back by one all-gather over the tensor group, b s h (t-1)/t
-// elements a rank; nothing else changes, with the parts in host memory neither.
+// elements a rank; nothing else changes, with the parts in host memory or on the disk neither.
 TEST(Communication, PartitionedActivations) {
     for (int tensor : tensor_sizes()) {
         if (tensor == 1) continue;
-        for (bool offload : {false, true}) {
+        for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_DISK}) {
             Options o;
             o.tensor = tensor;
             o.stage = 2;
@@ -152,7 +152,7 @@ TEST(Communication, PartitionedActivations) {
             Trainer plain(o);
             Traffic before = one_step(plain, Z3D_AXES_TENSOR);
             o.partition = true;
-            o.offload = offload;
+            o.checkpoint_space = space;
             Trainer split(o);
             Traffic got = one_step(split, Z3D_AXES_TENSOR);
             int64_t bsh = split.o.micro_batch * o.sequence * o.hidden;

@@ -54,7 +54,7 @@ TEST(Large, TensOfThousandsOfLayersAreLinear) {
         ASSERT_NO_FATAL_FAILURE(build_and_verify(world, Z3D_MODE_TRAIN));
     }
     Options o = tiny(2, 60000);
-    o.offload = true;
+    o.checkpoint_space = Z3D_SPACE_HOST;
     o.checkpoint_every = 20000;
     World offloaded(o);
     ASSERT_NO_FATAL_FAILURE(build_and_verify(offloaded, Z3D_MODE_TRAIN));

@@ -196,7 +196,7 @@ const z3d_unit_ops CLASSIFY = {[](z3d_unit_run *run) { return classify(run, fals
                                nullptr};
 
 // Loss and norm of three steps.
-std::vector<double> train_odd(bool partition, bool offload) {
+std::vector<double> train_odd(bool partition, z3d_space space) {
     Options o;
     o.tensor = 2;
     Trainer t(o); // for its world
@@ -219,7 +219,7 @@ std::vector<double> train_odd(bool partition, bool offload) {
     config.model = model;
     config.program.micro_batch = 1;
     config.program.partition_activations = partition;
-    config.program.offload_activations = offload;
+    config.program.checkpoint_space = space;
     config.enter = nullptr;
     z3d_engine *engine = nullptr;
     std::vector<double> out;
@@ -244,11 +244,11 @@ std::vector<double> train_odd(bool partition, bool offload) {
 // A checkpoint that does not divide by the tensor size: its parts are padded.
 TEST(Models, PartsOfCheckpointsArePadded) {
     if (z3d_world_size(world) != 2) GTEST_SKIP() << "two tensor ranks";
-    std::vector<double> whole = train_odd(false, false);
+    std::vector<double> whole = train_odd(false, Z3D_SPACE_DEVICE);
     ASSERT_EQ(whole.size(), 6u);
     EXPECT_LT(whole[4], whole[0]);
-    EXPECT_TRUE(same_bits(whole, train_odd(true, false)));
-    EXPECT_TRUE(same_bits(whole, train_odd(true, true)));
+    for (z3d_space space : {Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_DISK})
+        EXPECT_TRUE(same_bits(whole, train_odd(true, space))) << space;
 }
 
 int main(int argc, char **argv) {

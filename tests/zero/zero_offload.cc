@@ -109,6 +109,26 @@ TEST(Offload, PiecesAreBitwiseEqual) {
     }
 }
 
+// More parameters on their way, up to all.
+TEST(Offload, PrefetchIsBitwiseEqual) {
+    for (bool recompute : {true, false}) {
+        Options o;
+        o.stage = 3;
+        o.layers = 4;
+        o.steps = 2;
+        o.accumulation = 2;
+        o.recompute = recompute;
+        const Result without = train(o);
+        for (z3d_space space : {Z3D_SPACE_HOST, Z3D_SPACE_DISK})
+            for (int64_t elements : {30000, 1 << 30}) {
+                o.tiers.optimizer = o.tiers.parameters = space;
+                o.prefetch = elements;
+                SCOPED_TRACE(name_of_tier(o) + " prefetch " + std::to_string(elements));
+                expect_same(without, train(o));
+            }
+    }
+}
+
 TEST(Offload, AccumulationModelsAndOptimizersAreBitwiseEqual) {
     int turn = -1; // all tiers, then some
     for (harness::Kind kind : {harness::GPT, harness::LLAMA})

@@ -58,7 +58,8 @@ std::vector<Options> random_options(int count) {
         }
         if (o.recompute) {
             o.partition = o.tensor > 1 && !o.sequence_parallel && of({0, 1});
-            o.offload = of({0, 0, 1});
+            o.checkpoint_space =
+                (z3d_space)of({Z3D_SPACE_DEVICE, Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_DISK});
             o.replay_full = of({0, 0, 1});
             o.checkpoint_every = of({1, 1, 2});
         }

@@ -181,7 +181,16 @@ const Feature FEATURES[] = {
          o.dropout = 0.1;
      }},
     {"P_a", true, [](Options &o) { o.partition = true; }},
-    {"P_a+cpu", true, [](Options &o) { o.partition = o.offload = true; }},
+    {"P_a+cpu", true,
+     [](Options &o) {
+         o.partition = true;
+         o.checkpoint_space = Z3D_SPACE_HOST;
+     }},
+    {"P_a+nvme", true,
+     [](Options &o) {
+         o.partition = true;
+         o.checkpoint_space = Z3D_SPACE_DISK;
+     }},
     {"no recompute", false, [](Options &o) { o.recompute = false; }},
     {"selective recompute", true,
      [](Options &o) {
@@ -242,7 +251,7 @@ TEST(Pipeline, AnyScheduleThatCanRunGivesTheSameBits) {
             o.stage = (int)seed;
             o.chunks = seed % 2 ? 2 : 1;
             o.recompute = seed < 2;
-            o.offload = seed == 1;
+            if (seed < 2) o.checkpoint_space = seed ? Z3D_SPACE_HOST : Z3D_SPACE_DISK;
             RandomSchedule any(seed, s.pipeline, o.chunks, o.accumulation);
             o.file = &any.schedule;
             SCOPED_TRACE(name_of(o));

@@ -300,7 +300,8 @@ TEST(Pipeline, AnyScheduleThatCanRunIsAccepted) {
         o.selective = !o.recompute && of({0, 1});
         o.sequence_parallel = o.tensor > 1 && of({0, 1});
         o.partition = o.recompute && o.tensor > 1 && of({0, 1});
-        o.offload = o.recompute && of({0, 1});
+        if (o.recompute)
+            o.checkpoint_space = (z3d_space)of({Z3D_SPACE_DEVICE, Z3D_SPACE_HOST, Z3D_SPACE_DISK});
         o.checkpoint_every = o.recompute ? of({1, 2}) : 1;
         o.gather_per_step = of({0, 1});
         o.overlap = of({0, 1});

@@ -17,7 +17,7 @@ Options way_of(Options o, int way) {
     o.selective = way == 2;
     o.checkpoint_every = way == 3 ? 1 : (int)o.tiling + 1;
     o.partition = way == 1 && o.tensor > 1;
-    o.offload = way == 3;
+    o.checkpoint_space = way == 3 ? Z3D_SPACE_HOST : Z3D_SPACE_DEVICE;
     if (way == 0) o.tiers.optimizer = Z3D_SPACE_HOST;
     if (way == 3) o.tiers.optimizer = Z3D_SPACE_DISK, o.tiers.parameters = Z3D_SPACE_HOST;
     if (o.pipeline > 1) o.schedule = schedules[way].kind, o.chunks = schedules[way].chunks;

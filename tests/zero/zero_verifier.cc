@@ -629,7 +629,7 @@ TEST(HostCheckpoints, TravelBesideAllWorkAbove) {
         Options o = options(3, 2, 2, 1);
         o.layers = 6;
         o.checkpoint_every = 2;
-        o.offload = true;
+        o.checkpoint_space = Z3D_SPACE_HOST;
         o.partition = partition;
         World world(o);
         ASSERT_Z3D(world.prepare());
@@ -653,6 +653,81 @@ TEST(HostCheckpoints, TravelBesideAllWorkAbove) {
             }
         }
         EXPECT_EQ(seen, 2);
+    }
+}
+
+// One on the disk goes there in two legs, each beside a forward, and sets out from there a
+// checkpoint earlier, so that each leg of the way back has all the work on one checkpoint beside
+// it. The last is still in host memory when it is wanted.
+TEST(DiskCheckpoints, EachLegTravelsBesideWork) {
+    Options o = options(3, 2, 2, 1);
+    o.layers = 6;
+    o.checkpoint_space = Z3D_SPACE_DISK;
+    World world(o);
+    ASSERT_Z3D(world.prepare());
+    ASSERT_Z3D(world.build());
+    const z3d_program &p = *world.programs[0];
+    std::vector<int> works((size_t)p.num_tickets, -1); // by ticket, while it is under way
+    std::vector<int> leave(8, -1), store(8, -1), read(8, -1), load(8, -1);
+    for (int n = 0; n < p.num_instructions; n++) {
+        const z3d_instruction &i = p.instruction[n];
+        z3d_opcode_class rules = z3d_opcode_info_of(i.opcode)->rules;
+        if (rules == Z3D_CLASS_FORWARD || rules == Z3D_CLASS_BACKWARD)
+            for (int &count : works) count += count >= 0;
+        if (i.opcode != Z3D_OP_SAVE_INPUT && i.opcode != Z3D_OP_LOAD_INPUT) continue;
+        int &beside = works[(size_t)i.ticket];
+        if (i.phase == Z3D_PHASE_START) {
+            beside = 0;
+        } else {
+            z3d_space from = p.buffer[i.buffer[Z3D_SLOT_INPUT]].space;
+            z3d_space to = p.buffer[i.buffer[Z3D_SLOT_OUTPUT]].space;
+            if (to == Z3D_SPACE_DISK) store[(size_t)i.unit] = beside;
+            if (from == Z3D_SPACE_DISK) read[(size_t)i.unit] = beside;
+            if (from == Z3D_SPACE_HOST && to == Z3D_SPACE_DEVICE) load[(size_t)i.unit] = beside;
+            if (from == Z3D_SPACE_DEVICE) leave[(size_t)i.unit] = beside;
+            beside = -1;
+        }
+    }
+    EXPECT_EQ(leave, (std::vector<int>{-1, 1, 1, 1, 1, 1, 1, -1}));
+    EXPECT_EQ(store, (std::vector<int>{-1, 1, 1, 1, 1, 1, 1, -1}));
+    EXPECT_EQ(read, (std::vector<int>{-1, 2, 2, 2, 2, 1, -1, -1})); // 1: the head's backward
+    EXPECT_EQ(load, (std::vector<int>{-1, 2, 2, 2, 2, 2, 1, -1}));
+}
+
+// Offloaded parameters that are on their way to the device behind the next unit's are no more than
+// asked for, but at least one unit's; and as many are on their way from the disk.
+TEST(OffloadedParameters, AreFetchedAheadByElements) {
+    int64_t most_before = 0;
+    for (int64_t prefetch : {0, 8000, 20000}) {
+        Options o = options(3, 1, 2, 1);
+        o.layers = 8;
+        o.prefetch = prefetch;
+        o.tiers.optimizer = o.tiers.parameters = Z3D_SPACE_DISK;
+        World world(o);
+        ASSERT_Z3D(world.prepare());
+        ASSERT_Z3D(world.build());
+        const z3d_program &p = *world.programs[0];
+        const z3d_group_layout *group = p.layout->group;
+        // By group: 1 from the start of the leg from the disk, 2 from that of the leg to the
+        // device.
+        std::vector<int> way((size_t)p.layout->num_groups, 0);
+        int64_t largest = 0, most[3] = {};
+        for (int g = 0; g < p.layout->num_groups; g++) largest = std::max(largest, group[g].padded);
+        largest += p.layout->group[p.layout->num_groups - 1].padded; // the head has two groups
+        for (int n = 0; n < p.num_instructions; n++) {
+            const z3d_instruction &i = p.instruction[n];
+            if (i.phase != Z3D_PHASE_START) continue;
+            if (i.opcode == Z3D_OP_FETCH_PARAMS) way[(size_t)i.group]++;
+            if (i.opcode == Z3D_OP_GATHER_PARAMS) way[(size_t)i.group] = 0;
+            int64_t now[3] = {};
+            for (int g = 0; g < p.layout->num_groups; g++) now[way[(size_t)g]] += group[g].padded;
+            for (int leg : {1, 2}) most[leg] = std::max(most[leg], now[leg]);
+        }
+        EXPECT_LE(most[2], std::max(prefetch, largest));
+        // At the turn from forward to backward a unit that was in use takes both legs at once.
+        EXPECT_LE(most[1], std::max(prefetch, largest) + largest);
+        EXPECT_GT(most[2], most_before);
+        most_before = most[2];
     }
 }
 

@@ -232,7 +232,6 @@ static int next_unit(const struct builder *b, int step) {
 
 /* What is kept elsewhere, and that work `step` will gather, sets out or goes on. */
 static void fetch_for(struct builder *b, int step, enum leg until) {
-    if (step >= b->num_work) return;
     const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
     for (int s = 0; s < unit->num_groups; s++) {
         int g = unit->group[s];
@@ -240,6 +239,31 @@ static void fetch_for(struct builder *b, int step, enum leg until) {
             z3d_builder_reads_group(b, step, g))
             z3d_builder_fetch(b, g, until);
     }
+}
+
+/* Elements of the matrices that work `step` gathers of what is kept elsewhere. */
+static int64_t fetched_elements(const struct builder *b, int step) {
+    const z3d_unit *unit = &b->program->model->unit[b->work[step].unit];
+    int64_t elements = 0;
+    for (int s = 0; s < unit->num_groups; s++)
+        if (z3d_builder_fetches(b, unit->group[s]) &&
+            z3d_builder_reads_group(b, step, unit->group[s]))
+            elements += b->program->layout->group[unit->group[s]].padded;
+    return elements;
+}
+
+/* Of the units from work `step` on, the first sets out or goes on, and those behind it that make no
+ * more than config.prefetch elements with it. Gives the work behind them. Behind as many units as
+ * there are, the same come again. */
+static int fetch_ahead(struct builder *b, int step, enum leg until) {
+    int64_t elements = 0;
+    for (int n = 0; n < b->program->model->num_units && step < b->num_work; n++) {
+        elements += fetched_elements(b, step);
+        if (n > 0 && elements > b->program->config.prefetch) break;
+        fetch_for(b, step, until);
+        step = next_unit(b, step);
+    }
+    return step;
 }
 
 /* Before work `step`: what it reads is there, and what the next one reads is on its way. */
@@ -251,10 +275,11 @@ static void gather_before(struct builder *b, int step) {
             z3d_builder_reads_group(b, step, unit->group[s]))
             wait_gather(b, unit->group[s]);
     if (!b->program->config.overlap) return;
-    int next = next_unit(b, step), second = next_unit(b, next); /* travel while this computes */
+    int next = next_unit(b, step); /* travels while this computes */
     start_gathers_for(b, next);
-    fetch_for(b, second, LEG_FETCHED);
-    fetch_for(b, next_unit(b, second), LEG_STAGED);
+    if (b->program->config.offload.parameters == Z3D_SPACE_DEVICE) return;
+    int fetched = fetch_ahead(b, next_unit(b, next), LEG_FETCHED);
+    fetch_ahead(b, fetched, LEG_STAGED);
 }
 
 /* By what comes next, or, where parameters are gathered once a step, by anything. */
@@ -580,7 +605,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
                          "%d units x %d micro-batches a step are too many: a step program runs at "
                          "most %d units; use fewer gradient accumulation steps or layers",
                          model->num_units, config->accumulation, MAX_UNIT_RUNS);
-    struct builder b = {.saving.unit = -1};
+    struct builder b = {.saving.unit = -1, .storing.unit = -1};
     z3d_status status = z3d_new(1, sizeof *b.program, "step program", &b.program);
     if (status != Z3D_OK) return status;
     *b.program = (z3d_program){.mode = mode,
@@ -597,7 +622,7 @@ z3d_status z3d_program_build(const z3d_model *model, const z3d_layout *layout,
     int states = model->num_units * config->accumulation;
     Z3D_TRY_GOTO(status, z3d_new((size_t)states, sizeof *b.state, "builder", &b.state), end);
     for (int u = 0; u < states; u++)
-        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+        b.state[u] = (struct unit_state){-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     Z3D_TRY_GOTO(status, z3d_builder_order(&b), end);
     Z3D_TRY_GOTO(status, find_writers(&b), end);
     /* One entry's room from the start: after a failed allocation emit() hands out an existing

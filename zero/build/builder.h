@@ -67,10 +67,11 @@ struct started {
 struct unit_state {
     int output, output_gradient, saved; /* buffers; output: the newest copy of it */
     int checkpoint;                     /* its kept input, where one is kept for it */
+    int in_host; /* the same in host memory: where it is kept, or on its way; -1: not there */
     int deferred, input; /* between the halves of its backward: their memory, and what it reads */
     int loaded;          /* the buffer that its checkpoint comes back to, -1: none */
-    int saving, fetching, gathering; /* tickets of what is under way: to the host, from it, from the
-                                        other ranks; -1: nothing */
+    int saving, fetching, gathering; /* tickets of what is under way: on the way there, back, from
+                                        the other ranks; -1: nothing */
 };
 
 enum work_kind {
@@ -114,7 +115,8 @@ struct builder {
     struct sum_state *sum;            /* by 2 group + use */
     struct started reducing, summing; /* reductions, and sums over the tensor group */
     struct unit_state *state;         /* z3d_builder_state */
-    struct work saving; /* whose checkpoint's transfer to the host is under way; unit -1: none */
+    struct work saving, storing; /* whose checkpoints are on their way to the host, from there to
+                                    the disk; unit -1: none */
     int *kept_from; /* by unit: the nearest unit at or below it that keeps its input, -1: none */
     struct work *work;
     z3d_timetables *timetables; /* NULL: the configuration's are used */

@@ -254,9 +254,10 @@ z3d_status z3d_engine_train_step(z3d_engine *engine, const z3d_step_input *input
         .exposed_seconds = timed || z3d_mesh_size(&engine->config.mesh, Z3D_AXES_WORLD) == 1
                                ? exposed_seconds(engine) - exposed
                                : NAN,
-        .exposed_transfer_seconds = timed || !engine->config.program.offload_activations
-                                        ? transfer_seconds(engine) - transfer
-                                        : NAN,
+        .exposed_transfer_seconds =
+            timed || engine->config.program.checkpoint_space == Z3D_SPACE_DEVICE
+                ? transfer_seconds(engine) - transfer
+                : NAN,
         .exposed_disk_seconds = executor->disk_wait_seconds - disk,
         .host_step_seconds = executor->host_step_seconds - host_step_seconds,
     };

@@ -124,12 +124,19 @@ z3d_step_state *z3d_executor_state(const z3d_executor *executor) {
 
 /* ---- what moves: rows of matrices ---- */
 
+/* Row `row`, column `column` in the buffer's space. */
+static int64_t matrix_place(const z3d_executor *executor, const z3d_instruction *i, int buffer,
+                            int row, int64_t column) {
+    const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
+    const z3d_buffer *b = &executor->program->buffer[buffer];
+    if (b->rows == Z3D_ROWS_OWN) row -= m.own;
+    return b->offset + (row * m.columns + column) * (int64_t)z3d_dtype_size(m.dtype);
+}
+
 void *z3d_executor_matrix_address(const z3d_executor *executor, const z3d_instruction *i,
                                   int buffer, int row, int64_t column) {
-    z3d_matrix m = z3d_instruction_matrix(executor->program, i);
-    bool own = executor->program->buffer[buffer].rows == Z3D_ROWS_OWN;
-    return z3d_executor_address(executor, buffer, (own ? row - m.own : row) * m.columns + column,
-                                m.dtype);
+    return executor->arena[executor->program->buffer[buffer].space] +
+           matrix_place(executor, i, buffer, row, column);
 }
 
 int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instruction *i) {
@@ -140,39 +147,38 @@ int64_t z3d_executor_own_elements(const z3d_executor *executor, const z3d_instru
     return rest < 0 ? 0 : rest < m.columns ? rest : m.columns;
 }
 
-/* The own row from one buffer to the other, in this device's memory or (beside) between memories.
- */
-static z3d_status move_own(z3d_executor *executor, int index, bool beside) {
+/* The own row from one buffer to the other, in this device's memory. */
+static z3d_status move_own(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
     z3d_matrix m = z3d_instruction_matrix(executor->program, i);
     int64_t count = z3d_executor_own_elements(executor, i);
     void *to = z3d_executor_matrix_address(executor, i, i->buffer[info->to], m.own, i->first);
     void *from = z3d_executor_matrix_address(executor, i, i->buffer[info->from], m.own, i->first);
-    if (!beside && i->accumulate)
+    if (i->accumulate)
         return Z3D_LAUNCH(executor->device, accumulate, .y = to, .x = from, .count = count,
                           .y_dtype = m.dtype, .x_dtype = m.dtype);
-    if (!beside)
-        return Z3D_LAUNCH(executor->device, cast, .destination = to, .source = from, .count = count,
-                          .destination_dtype = m.dtype, .source_dtype = m.dtype);
-    z3d_copy copy;
-    Z3D_TRY(z3d_copy_start(executor->device, to, from, count * (int64_t)z3d_dtype_size(m.dtype),
-                           &copy));
-    executor->ticket[i->ticket].id = copy.id;
-    return Z3D_OK;
+    return Z3D_LAUNCH(executor->device, cast, .destination = to, .source = from, .count = count,
+                      .destination_dtype = m.dtype, .source_dtype = m.dtype);
 }
 
-/* ---- copies of a group's matrix between memory spaces ---- */
+/* ---- copies between memory spaces ---- */
 
 z3d_run z3d_executor_run_of(const z3d_executor *executor, const z3d_instruction *i, int buffer,
                             int tensor) {
     const z3d_matrix m = z3d_instruction_matrix(executor->program, i);
+    const int64_t size = (int64_t)z3d_dtype_size(m.dtype);
+    const z3d_space space = executor->program->buffer[buffer].space;
+    if (i->group < 0)
+        return (z3d_run){.space = space,
+                         .place = matrix_place(executor, i, buffer, m.own, i->first),
+                         .bytes = z3d_executor_own_elements(executor, i) * size};
     const bool all = i->rows == Z3D_ROWS_ALL;
     const int64_t flat = all ? 0 : m.own * m.columns + i->first;
     return (z3d_run){
-        .space = executor->program->buffer[buffer].space,
+        .space = space,
         .place = z3d_executor_place(executor, i->group, buffer, tensor, m.tensors, flat, m.dtype),
-        .bytes = (all ? m.ranks * m.columns : i->count) * (int64_t)z3d_dtype_size(m.dtype)};
+        .bytes = (all ? m.ranks * m.columns : i->count) * size};
 }
 
 /* NULL where a space has no memory (a simulated disk): the copy is priced by its size. */
@@ -200,10 +206,16 @@ static z3d_status start_run(z3d_executor *executor, const z3d_instruction *i, in
     return Z3D_OK;
 }
 
+/* A part of a unit's input that is padding only. */
+static bool is_empty(const z3d_executor *executor, const z3d_instruction *i) {
+    return z3d_executor_own_elements(executor, i) == 0;
+}
+
 /* Runs of several tensors are started one after the other: their numbers follow each other. */
 static z3d_status start_copy(z3d_executor *executor, const z3d_instruction *i) {
     const int tensors = z3d_instruction_matrix(executor->program, i).tensors;
     int64_t id;
+    if (is_empty(executor, i)) return Z3D_OK;
     for (int tensor = 0; tensor < tensors; tensor++) {
         Z3D_TRY(start_run(executor, i, tensor, &id));
         if (tensor == 0) executor->ticket[i->ticket].id = id;
@@ -211,10 +223,10 @@ static z3d_status start_copy(z3d_executor *executor, const z3d_instruction *i) {
     return Z3D_OK;
 }
 
-/* A group's copy whose one end is the disk. */
+/* One end is the disk. */
 static bool is_disk_copy(const z3d_program *p, const z3d_instruction *i) {
     const z3d_opcode_info *info = z3d_opcode_info_of(i->opcode);
-    if (info->rules != Z3D_CLASS_COPY || i->group < 0) return false;
+    if (info->rules != Z3D_CLASS_COPY) return false;
     return p->buffer[i->buffer[info->from]].space == Z3D_SPACE_DISK ||
            p->buffer[i->buffer[info->to]].space == Z3D_SPACE_DISK;
 }
@@ -231,19 +243,22 @@ int z3d_executor_disk_requests(const z3d_program *p) {
     return most;
 }
 
-/* What a group has in host memory the host steps, or a disk reads and writes. */
+/* What a group has in host memory the host steps, or a disk reads and writes; so it does with
+ * activation checkpoints on their way. */
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
     const bool disk = executor->disk && is_disk_copy(p, i);
-    const int tensors = i->group >= 0 ? z3d_instruction_matrix(p, i).tensors : 1;
+    const bool finish = i->group >= 0 || p->config.checkpoint_space == Z3D_SPACE_DISK;
+    const int tensors = z3d_instruction_matrix(p, i).tensors;
     z3d_status status = Z3D_OK;
+    if (is_empty(executor, i)) return Z3D_OK;
     double *waited = disk ? &executor->disk_wait_seconds : &executor->transfer_wait_seconds;
     double begin = z3d_now();
     for (int tensor = 0; tensor < tensors && status == Z3D_OK; tensor++)
-        status = disk            ? z3d_disk_wait(executor->disk, id + tensor)
-                 : i->group >= 0 ? z3d_copy_finish(executor->device, (z3d_copy){id + tensor})
-                                 : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
+        status = disk     ? z3d_disk_wait(executor->disk, id + tensor)
+                 : finish ? z3d_copy_finish(executor->device, (z3d_copy){id + tensor})
+                          : z3d_copy_wait(executor->device, (z3d_copy){id + tensor});
     *waited += z3d_now() - begin;
     return status;
 }
@@ -277,9 +292,8 @@ static z3d_status start_collective(z3d_executor *executor, int index) {
 
 static z3d_status start(z3d_executor *executor, int index) {
     const z3d_instruction *i = &executor->program->instruction[index];
-    if (!z3d_is_collective(i) && i->group >= 0) return start_copy(executor, i);
-    if (!z3d_is_collective(i)) return move_own(executor, index, true);
-    if (z3d_moves_apart(i)) Z3D_TRY(move_own(executor, index, false));
+    if (!z3d_is_collective(i)) return start_copy(executor, i);
+    if (z3d_moves_apart(i)) Z3D_TRY(move_own(executor, index));
     return start_collective(executor, index);
 }
 
@@ -489,9 +503,9 @@ static z3d_status execute(z3d_executor *executor, int index, const z3d_host_step
     case Z3D_CLASS_BACKWARD_WEIGHT:
         return run_unit(executor, index);
     case Z3D_CLASS_COPY: /* an input that stays takes nothing but its lifetime */
-        return z3d_moves_apart(i) ? move_own(executor, index, false) : Z3D_OK;
+        return z3d_moves_apart(i) ? move_own(executor, index) : Z3D_OK;
     case Z3D_CLASS_SUM:
-        return move_own(executor, index, false);
+        return move_own(executor, index);
     case Z3D_CLASS_NORM:
         return z3d_executor_square(executor, i);
     case Z3D_CLASS_OPTIMIZER:

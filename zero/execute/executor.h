@@ -107,8 +107,8 @@ z3d_status z3d_executor_read_kept(const z3d_executor *executor, int group, z3d_g
                                   int tensor, int64_t flat, void *out, int64_t bytes);
 z3d_status z3d_executor_write_kept(const z3d_executor *executor, int group, z3d_group_part part,
                                    int tensor, int64_t flat, const void *from, int64_t bytes);
-/* One tensor of what a copy of a group moves, at the end that is this buffer: the own row's
- * columns, or all rows. */
+/* One tensor of what a copy moves, at the end that is this buffer: the own row's columns, or all
+ * rows. */
 typedef struct z3d_run {
     z3d_space space;
     int64_t place, bytes; /* in the space */

@@ -12,8 +12,10 @@ const char *z3d_graph_obstacle(const z3d_engine_config *config) {
     if (config->digest_path) return "training.digest observes every instruction";
     if (config->trace_path) return "training.trace_steps observes every instruction";
     if (config->program.offload.optimizer != Z3D_SPACE_DEVICE ||
-        config->program.offload.parameters != Z3D_SPACE_DEVICE)
-        return "the host takes part in a step (offload_optimizer, offload_param)";
+        config->program.offload.parameters != Z3D_SPACE_DEVICE ||
+        config->program.checkpoint_space == Z3D_SPACE_DISK)
+        return "the host takes part in a step (offload_optimizer, offload_param, "
+               "cpu_checkpointing nvme)";
     if (config->enter) return "something observes every instruction";
     for (int axes = 0; axes < Z3D_AXES_COUNT; axes++)
         if (!z3d_group_on_stream(config->group[axes]))

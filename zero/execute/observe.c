@@ -20,7 +20,7 @@ static z3d_status hash_bytes(z3d_executor *executor, XXH3_state_t *hash, const v
     return Z3D_OK;
 }
 
-/* What a copy of a group has brought, of each tensor. */
+/* What a copy between memory spaces has brought, of each tensor. */
 static z3d_status hash_copied(z3d_executor *executor, XXH3_state_t *hash,
                               const z3d_instruction *i) {
     char chunk[65536];
@@ -52,7 +52,7 @@ static z3d_status hash_moved(z3d_executor *executor, XXH3_state_t *hash, const z
     int buffer = i->buffer[info->to];
     int64_t first = i->first, count = z3d_executor_own_elements(executor, i);
     int64_t bytes = (int64_t)z3d_dtype_size(m.dtype);
-    if (i->group >= 0 && i->phase == Z3D_PHASE_WAIT && info->rules == Z3D_CLASS_COPY)
+    if (i->phase == Z3D_PHASE_WAIT && info->rules == Z3D_CLASS_COPY)
         return hash_copied(executor, hash, i);
     if (i->group < 0 && info->rules == Z3D_CLASS_ALL_GATHER) /* the whole input */
         return hash_bytes(executor, hash, z3d_executor_address(executor, buffer, 0, m.dtype),

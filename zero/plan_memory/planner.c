@@ -66,7 +66,8 @@ static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
 static int64_t room(const z3d_program *program, const z3d_buffer *b) {
     enum { BLOCK = 4096 };
     const z3d_offload_plan *offload = &program->config.offload;
-    bool disk = offload->optimizer == Z3D_SPACE_DISK || offload->parameters == Z3D_SPACE_DISK;
+    bool disk = offload->optimizer == Z3D_SPACE_DISK || offload->parameters == Z3D_SPACE_DISK ||
+                program->config.checkpoint_space == Z3D_SPACE_DISK;
     bool blocks = disk && b->space != Z3D_SPACE_DEVICE;
     return z3d_round_up(b->bytes, blocks ? BLOCK : 1);
 }

@@ -161,7 +161,11 @@ static void check_activation_parts(config_checker *k) {
         {"activation_checkpointing.partition_activations",
          c->activation_checkpointing_partition_activations},
         {"activation_checkpointing.cpu_checkpointing",
-         c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON},
+         c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON ||
+             c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME},
+        {"activation_checkpointing.nvme_path",
+         *c->activation_checkpointing_nvme_path != '\0' &&
+             c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME},
         {"activation_checkpointing.number_checkpoints",
          c->activation_checkpointing_number_checkpoints != Z3D_AUTO},
     };
@@ -180,7 +184,7 @@ static void check_activation_parts(config_checker *k) {
         "set it to full",
         false};
     if (c->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL) return;
-    config_refuse_idle(k, keys, 3, &parts);
+    config_refuse_idle(k, keys, sizeof keys / sizeof *keys, &parts);
     config_refuse_idle(k, &replay, 1, &no_replay);
 }
 
@@ -210,6 +214,7 @@ static void check_activation(config_checker *k) {
         config_refuse_idle(k, &hardware, 1, &decided);
     }
     check_activation_parts(k);
+    config_check_checkpoint_folder(k);
     check_checkpoint_number(k);
     if (c->parallel_tensor_model_parallel_size == 1) config_refuse_idle(k, &alone, 1, &one_rank);
 }

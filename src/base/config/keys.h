@@ -74,9 +74,11 @@
   X(zero_optimization_offload_optimizer_ratio, "zero_optimization.offload_optimizer.ratio", FLOAT, "1", "[0,1] auto", "share of the optimizer states that is offloaded (Twin-Flow), by whole parameter groups, spread evenly; the device keeps and steps the others, with their gradients and parameters. auto: the fastest of 0, 1/8 .. 1 that fits, if the machine is described (training.hardware, plan --hardware); else a run takes the smallest that leaves a tenth of the memory free") \
   X(zero_optimization_offload_param_device, "zero_optimization.offload_param.device", ENUM, "none", "none|cpu|nvme", "stage 3: where the parameters lie while they are not gathered, as offload_optimizer.device. Also for generate and evaluate") \
   X(zero_optimization_offload_param_nvme_path, "zero_optimization.offload_param.nvme_path", STRING, "", "", "nvme: folder, as offload_optimizer.nvme_path") \
+  X(zero_optimization_stage3_prefetch_bucket_size, "zero_optimization.stage3_prefetch_bucket_size", INT, "5e7", "[0,1e12]", "with offload_param: parameters, behind those of the next unit, that may be on their way to the device, and with nvme as many behind those from the disk to host memory; at least one unit. More hide a slow disk better and take more memory") \
   X(activation_checkpointing_granularity, "activation_checkpointing.granularity", ENUM, "full", "full|selective|none", "what backward recomputes. full: the whole block, only its input is kept; selective: layernorms and attention, 9 b s h per block are kept; none: nothing, 12 b s h per block are kept") \
   X(activation_checkpointing_partition_activations, "activation_checkpointing.partition_activations", BOOL, "false", "", "P_a: each tensor rank keeps 1/tp of every activation checkpoint; costs one all-gather of b s h per block. With parallel.sequence_parallel the checkpoints are split anyway, without this cost") \
-  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise") \
+  X(activation_checkpointing_cpu_checkpointing, "activation_checkpointing.cpu_checkpointing", ENUM, "false", "false|true|auto|nvme", "P_a+cpu: keep activation checkpoints in host memory. Each is copied there once and back once. auto: true if compute hides the copies, or if the run does not fit otherwise. nvme: in a file in nvme_path; only those that leave and come are in host memory") \
+  X(activation_checkpointing_nvme_path, "activation_checkpointing.nvme_path", STRING, "", "", "cpu_checkpointing nvme: folder, as offload_optimizer.nvme_path; unset: the folder of offload_optimizer or offload_param") \
   X(activation_checkpointing_number_checkpoints, "activation_checkpointing.number_checkpoints", INT, "auto", "[1,1000000] auto", "number of activation checkpoints, spread evenly over the blocks; auto: one per block") \
   X(activation_checkpointing_replay, "activation_checkpointing.replay", ENUM, "minimal", "minimal|full", "what a recomputation repeats. full: the block's whole forward, as the paper's systems do; minimal: only what backward reads") \
   X(data_types_grad_accum_dtype, "data_types.grad_accum_dtype", ENUM, "auto", "auto|fp32", "type in which gradients accumulate; auto: the model's type. fp32 is allowed only if the model's type is bf16 or fp16") \
@@ -160,7 +162,6 @@
     X("zero_optimization.allgather_partitions", "partitions are always all-gathered")              \
     X("zero_optimization.round_robin_gradients",                                                   \
       "shards are equal column ranges; there is no rank order to rotate")                          \
-    X("zero_optimization.stage3_prefetch_bucket_size", "the next unit is always prefetched")       \
     X("zero_optimization.stage3_param_persistence_threshold", "all parameters are partitioned")    \
     X("zero_optimization.stage3_max_live_parameters",                                              \
       "two units are live at a time, by construction")                                             \
@@ -253,6 +254,7 @@
     X("gradient_accumulation_steps", "1")                                                          \
     X("zero_optimization.reduce_bucket_size", "5e8")                                               \
     X("zero_optimization.allgather_bucket_size", "5e8")                                            \
+    X("zero_optimization.stage3_prefetch_bucket_size", "5e7")                                      \
     X("fp16.enabled", "false")                                                                     \
     X("bf16.enabled", "false")
 

@@ -1,4 +1,5 @@
-/* Rules of offload: where optimizer states and parameters lie when not on the device. */
+/* Rules of offload: where optimizer states, parameters and activation checkpoints lie when not on
+ * the device. */
 #include "src/base/config/idle.h"
 
 #include <ctype.h>
@@ -8,8 +9,10 @@
 
 #define STAGE "zero_optimization.stage"
 #define GROUP "zero_optimization.sub_group_size"
+#define PREFETCH "zero_optimization.stage3_prefetch_bucket_size"
 #define OPTIMIZER "zero_optimization.offload_optimizer"
 #define PARAM "zero_optimization.offload_param"
+#define CHECKPOINTS "activation_checkpointing"
 
 /* ---- folders ---- */
 
@@ -62,8 +65,31 @@ z3d_status z3d_config_expand(const z3d_config *config, const char *path, z3d_str
 typedef struct offload_block {
     const char *device;
     idle_key path;
-    int where; /* z3d_offload_device */
+    bool nvme;
+    const char *folder;
 } offload_block;
+
+static offload_block block_of(const char *device, const char *path, bool nvme, const char *folder) {
+    return (offload_block){device, {path, *folder != '\0'}, nvme, folder};
+}
+
+static offload_block optimizer_block(const z3d_config *c) {
+    return block_of(OPTIMIZER ".device", OPTIMIZER ".nvme_path",
+                    c->zero_optimization_offload_optimizer_device == Z3D_OFFLOAD_DEVICE_NVME,
+                    c->zero_optimization_offload_optimizer_nvme_path);
+}
+
+static offload_block param_block(const z3d_config *c) {
+    return block_of(PARAM ".device", PARAM ".nvme_path",
+                    c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NVME,
+                    c->zero_optimization_offload_param_nvme_path);
+}
+
+static offload_block checkpoint_block(const z3d_config *c) {
+    return block_of(CHECKPOINTS ".cpu_checkpointing", CHECKPOINTS ".nvme_path",
+                    c->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_NVME,
+                    c->activation_checkpointing_nvme_path);
+}
 
 static void check_disk(config_checker *k, const offload_block *b) {
     char because[96];
@@ -71,7 +97,7 @@ static void check_disk(config_checker *k, const offload_block *b) {
     /* A pasted block has a folder whatever its device is. */
     const idle_reason unused = {{b->device}, because, "set it to nvme", switched};
     snprintf(because, sizeof because, "unless %s is nvme", b->device);
-    if (b->where != Z3D_OFFLOAD_DEVICE_NVME)
+    if (!b->nvme)
         config_refuse_idle(k, &b->path, 1, &unused);
     else if (!b->path.differs && config_sound(k, b->device, b->path.path, NULL))
         config_complain(k, b->device, "nvme needs a folder on a local disk; set %s", b->path.path);
@@ -84,10 +110,7 @@ static void check_optimizer(config_checker *k) {
     const idle_key count = {OPTIMIZER ".buffer_count",
                             c->zero_optimization_offload_optimizer_buffer_count != 4};
     const idle_key ratio = {OPTIMIZER ".ratio", c->zero_optimization_offload_optimizer_ratio != 1};
-    const offload_block block = {
-        OPTIMIZER ".device",
-        {OPTIMIZER ".nvme_path", *c->zero_optimization_offload_optimizer_nvme_path != '\0'},
-        where};
+    const offload_block block = optimizer_block(c);
     const idle_reason on_device = {{block.device},
                                    "while " OPTIMIZER
                                    ".device is none: the optimizer steps whole parameter groups",
@@ -106,37 +129,30 @@ static void check_optimizer(config_checker *k) {
 }
 
 /* A rank has one file. */
-static void check_folders(config_checker *k) {
-    const z3d_config *c = k->c;
-    const char *one = c->zero_optimization_offload_optimizer_nvme_path;
-    const char *other = c->zero_optimization_offload_param_nvme_path;
-    if (c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NVME ||
-        c->zero_optimization_offload_param_device != Z3D_OFFLOAD_DEVICE_NVME)
+static void check_folders(config_checker *k, const offload_block *one, const offload_block *other) {
+    if (!one->nvme || !other->nvme || !one->path.differs || !other->path.differs ||
+        strcmp(one->folder, other->folder) == 0)
         return;
-    if (strcmp(one, other) != 0 &&
-        config_sound(k, PARAM ".nvme_path", OPTIMIZER ".nvme_path", NULL))
-        config_complain(k, PARAM ".nvme_path",
-                        "'%.200s', but " OPTIMIZER
-                        ".nvme_path is '%.200s': a rank has one file for "
-                        "both; write the same folder",
-                        other, one);
+    if (config_sound(k, one->device, one->path.path, other->device, other->path.path, NULL))
+        config_complain(k, other->path.path,
+                        "'%.200s', but %s is '%.200s': a rank has one file for both; write the "
+                        "same folder",
+                        other->folder, one->path.path, one->folder);
 }
 
 static void check_param(config_checker *k) {
     const z3d_config *c = k->c;
-    const offload_block block = {
-        PARAM ".device",
-        {PARAM ".nvme_path", *c->zero_optimization_offload_param_nvme_path != '\0'},
-        c->zero_optimization_offload_param_device};
-    const idle_key keys[] = {{block.device, block.where != Z3D_OFFLOAD_DEVICE_NONE}, block.path};
+    const bool off = c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE;
+    const offload_block block = param_block(c), optimizer = optimizer_block(c);
+    const idle_key keys[] = {{block.device, !off}, block.path};
     const idle_reason whole = {{STAGE},
                                "below " STAGE " 3: every rank keeps whole parameters",
                                "set the stage to 3",
                                false};
     bool below = c->zero_optimization_stage < 3 && config_sound(k, STAGE, NULL);
-    if (block.where == Z3D_OFFLOAD_DEVICE_NONE || !below) {
+    if (off || !below) {
         check_disk(k, &block);
-        check_folders(k);
+        check_folders(k, &optimizer, &block);
         return;
     }
     /* One error: the other keys follow the device. */
@@ -144,7 +160,31 @@ static void check_param(config_checker *k) {
     if (config_sound(k, block.device, NULL)) config_refuse_idle(k, keys + 1, 1, &whole);
 }
 
+static void check_prefetch(config_checker *k) {
+    const z3d_config *c = k->c;
+    const idle_key prefetch = {PREFETCH,
+                               c->zero_optimization_stage3_prefetch_bucket_size != 50000000};
+    const idle_reason on_device = {{PARAM ".device"},
+                                   "while " PARAM
+                                   ".device is none: the next unit is always gathered ahead",
+                                   "set it to cpu or nvme",
+                                   true};
+    if (c->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE)
+        config_refuse_idle(k, &prefetch, 1, &on_device);
+}
+
 void config_check_offload(config_checker *k) {
     check_optimizer(k);
     check_param(k);
+    check_prefetch(k);
+}
+
+/* Without a folder of their own they have that of the other blocks. */
+void config_check_checkpoint_folder(config_checker *k) {
+    const offload_block optimizer = optimizer_block(k->c), param = param_block(k->c);
+    const offload_block *other = optimizer.nvme ? &optimizer : &param;
+    const offload_block own = checkpoint_block(k->c);
+    if (own.nvme && !own.path.differs && other->nvme && other->path.differs) return;
+    check_disk(k, &own);
+    check_folders(k, other, &own);
 }

@@ -157,6 +157,8 @@ bool config_check_micro_batches(config_checker *k, int64_t data);
 void config_check_speeds(config_checker *k);
 /* Where optimizer states and parameters lie. */
 void config_check_offload(config_checker *k);
+/* The folder of activation checkpoints. */
+void config_check_checkpoint_folder(config_checker *k);
 bool config_check_ranks_speeds(config_checker *k, int ranks);
 void config_resolve_into(config_checker *k, int world_size, int *data_parallel_size);
 /* Sets the keys that Z3D_CONFIG_PEERS speak of, or complains where they disagree. */

@@ -166,10 +166,11 @@ static void list_changes(advisor *a, const z3d_config *settled) {
     if (settled->parallel_tensor_model_parallel_size > 1 && !settled->parallel_sequence_parallel)
         assign(new_change(a), "parallel.sequence_parallel", "true");
     if (full) {
-        bool in_host = settled->activation_checkpointing_cpu_checkpointing == Z3D_OFFLOAD_ON;
+        int space = settled->activation_checkpointing_cpu_checkpointing;
+        bool elsewhere = space == Z3D_OFFLOAD_ON || space == Z3D_OFFLOAD_NVME;
         assign(new_change(a), "activation_checkpointing.partition_activations", "true");
         assign(new_change(a), "activation_checkpointing.cpu_checkpointing",
-               in_host ? "false" : "true");
+               elsewhere ? "false" : "true");
         int64_t few = few_checkpoints(settled->model_num_layers);
         if (few < settled->model_num_layers)
             assign_number(new_change(a), "activation_checkpointing.number_checkpoints", few);

@@ -24,7 +24,8 @@ static void print_case(const z3d_case *of, z3d_string *out) {
                       z3d_mesh_size(mesh, Z3D_AXES_WORLD), sizes.text, c->stage,
                       z3d_dtype_name(c->dtype), (long long)c->micro_batch, c->accumulation,
                       c->recompute ? ", recompute" : "", c->partition_activations ? ", P_a" : "",
-                      c->offload_activations ? ", checkpoints in host memory" : "",
+                      (const char *const[]){"", ", checkpoints in host memory",
+                                            ", checkpoints on the disk"}[c->checkpoint_space],
                       of->model->sequence_parallel ? ", sequence parallel" : "");
 }
 

@@ -64,20 +64,29 @@ static void say_mesh(z3d_console *console, const z3d_run_facts *facts) {
                                              : "training.peak_tflops");
 }
 
-/* Where parameters and optimizer states lie, and how the disk is read and written. */
+/* Where what is offloaded lies, and how the disk is read and written. */
 static void say_offload(z3d_console *console, const z3d_run_facts *facts) {
     static const char *const where[] = {"on the device", "in host memory", "on the disk"};
-    const z3d_offload_plan *offload =
-        &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config.offload;
+    const z3d_program_config *program = &z3d_engine_program(facts->engine, Z3D_MODE_TRAIN)->config;
+    const z3d_offload_plan *offload = &program->offload;
+    const bool states =
+        offload->optimizer != Z3D_SPACE_DEVICE || offload->parameters != Z3D_SPACE_DEVICE;
+    const bool checkpoints = program->checkpoint_space != Z3D_SPACE_DEVICE;
     const char *disk = z3d_engine_disk(facts->engine);
-    char share[64] = "";
-    if (offload->optimizer == Z3D_SPACE_DEVICE && offload->parameters == Z3D_SPACE_DEVICE) return;
-    if (offload->resident > 0)
-        snprintf(share, sizeof share, "%.0f %% of the parameter groups' elements: ",
-                 100 * z3d_offloaded_share(z3d_engine_layout(facts->engine)));
-    z3d_console_say(console, "offload     %soptimizer states %s, parameters %s%s%s", share,
-                    where[offload->optimizer], where[offload->parameters], disk ? "; disk: " : "",
-                    disk ? disk : "");
+    z3d_string line = {0};
+    if (!states && !checkpoints) return;
+    if (states && offload->resident > 0)
+        z3d_string_append(&line, "%.0f %% of the parameter groups' elements: ",
+                          100 * z3d_offloaded_share(z3d_engine_layout(facts->engine)));
+    if (states)
+        z3d_string_append(&line, "optimizer states %s, parameters %s", where[offload->optimizer],
+                          where[offload->parameters]);
+    if (checkpoints)
+        z3d_string_append(&line, "%sactivation checkpoints %s", states ? ", " : "",
+                          where[program->checkpoint_space]);
+    if (disk) z3d_string_append(&line, "; disk: %s", disk);
+    if (!line.failed) z3d_console_say(console, "offload     %s", line.text);
+    z3d_string_free(&line);
 }
 
 static void say_method(z3d_console *console, const z3d_run_facts *facts) {

@@ -49,7 +49,7 @@ typedef struct z3d_step_record {
                                     what is replayed (z3d_plan_hardware_flops) */
     double exposed_comm_seconds; /* compute waited for collectives */
     double exposed_transfer_seconds;    /* and for copies from and to host memory */
-    bool offloaded;                     /* optimizer states; else without the next two: */
+    bool offloaded;                     /* optimizer states, or to a disk; else without these: */
     double exposed_disk_seconds;        /* compute waited for the disk */
     double host_step_seconds;           /* the host stepped, and nothing else computed */
     int64_t comm_bytes;                 /* this rank's, over all groups */
