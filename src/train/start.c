@@ -168,8 +168,7 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
         const z3d_hardware *machine = known ? &hardware : NULL;
         status = z3d_choose_offload(config, ranks, machine, &trainer->offload_why);
         if (status == Z3D_OK)
-            status =
-                z3d_choose_ratio(config, ranks, threads, machine, room, &trainer->ratio_why);
+            status = z3d_choose_ratio(config, ranks, threads, machine, room, &trainer->ratio_why);
         if (status == Z3D_OK && gather)
             status = z3d_choose_gather(config, ranks, threads, machine, room, prices,
                                        &trainer->gather_why);

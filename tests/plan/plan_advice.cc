@@ -210,8 +210,6 @@ TEST(Advice, Offload) {
     expect(true, optimizer + "nvme " + folder, true);
     given.push_back(optimizer + "cpu");
     expect(false, param + "cpu", true);
-    given.back() = "training.device=cuda";
-    expect(false, optimizer + "cpu", false);
 }
 
 // The copy of an asynchronous save lies in host memory, as large as the optimizer states of stage 3

@@ -39,8 +39,9 @@ const char *const DEVICES[] = {"none", "cpu", "nvme, nvme_path: /local"};
 
 std::string text_of(const Way &w) {
     return TEXT + "zero_optimization: {stage: " + std::to_string(w.stage) +
-           ", offload_optimizer: {device: " + DEVICES[w.optimizer] + "}, offload_param: {device: " +
-           DEVICES[w.parameters] + "}}\nactivation_checkpointing: {granularity: " + w.granularity +
+           ", offload_optimizer: {device: " + DEVICES[w.optimizer] +
+           "}, offload_param: {device: " + DEVICES[w.parameters] +
+           "}}\nactivation_checkpointing: {granularity: " + w.granularity +
            ", partition_activations: " + w.partition + ", cpu_checkpointing: " + w.offload +
            "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(w.micro) + "\n";
 }

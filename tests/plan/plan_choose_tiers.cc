@@ -181,17 +181,14 @@ TEST(RecommendTiers, WrittenTiersStay) {
               std::string::npos)
         << said;
     std::string written;
-    ASSERT_EQ(recommend(MODEL_8B + block + "nvme, nvme_path: /data}}\n", 1, dgx2(), &found,
-                        &written),
-              Z3D_OK)
+    ASSERT_EQ(
+        recommend(MODEL_8B + block + "nvme, nvme_path: /data}}\n", 1, dgx2(), &found, &written),
+        Z3D_OK)
         << z3d_error_message();
     for (int i = 0; i < found.count; i++)
         EXPECT_EQ(found.row[i].tiers.optimizer, Z3D_OFFLOAD_DEVICE_NVME) << i;
     EXPECT_STREQ(found.folder, "/data");
     EXPECT_NE(written.find("/data"), std::string::npos) << written;
-    // A run on gpus would refuse it.
-    EXPECT_EQ(recommend(MODEL_8B + "training: {device: cuda}\n", 1, dgx2(), &found),
-              Z3D_ERR_MEMORY);
 }
 
 // 70B on a node: host memory is enough only where there is enough of it, else the disk is, where

@@ -196,7 +196,8 @@ static void check_activation(config_checker *k) {
     const idle_reason decided = {
         {"activation_checkpointing.cpu_checkpointing"},
         "unless activation_checkpointing.cpu_checkpointing is auto, which is what it decides; with "
-        "stage 3 and pipeline stages also zero_optimization.pipeline_gather auto, with an offloaded "
+        "stage 3 and pipeline stages also zero_optimization.pipeline_gather auto, with an "
+        "offloaded "
         "optimizer also zero_optimization.offload_optimizer.ratio auto",
         NULL,
         false};

@@ -178,7 +178,7 @@ static void list_changes(advisor *a, const z3d_config *settled) {
     if (settled->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP)
         assign(new_change(a), "zero_optimization.pipeline_gather", "per_microbatch");
     if (settled->checkpoint_async) assign(new_change(a), "checkpoint.async", "false");
-    if (settled->training_device == Z3D_TRAINING_CPU) list_offload(a, settled);
+    list_offload(a, settled);
     add_fewer_samples(a, settled, 2, 1);
     a->first_part = a->count;
     for (int64_t part = 2; micro % part == 0 && a->count < MAX_CHANGES; part *= 2)
@@ -249,9 +249,10 @@ static void say_changes(const advisor *a, int64_t missing_now, z3d_string *out) 
         if (missing < least) best = c, least = missing;
     }
     z3d_string_append(out, fitting ? "one change that makes it fit:\n"
-                           : best  ? "no single change makes it fit; this one helps most (plan --fit "
-                                     "looks for several together):\n"
-                                   : "no single change helps\n");
+                           : best
+                               ? "no single change makes it fit; this one helps most (plan --fit "
+                                 "looks for several together):\n"
+                               : "no single change helps\n");
     for (int k = 0; k < a->count && fitting; k++)
         if (a->change[k].possible && z3d_need_missing(&a->change[k].need, a->room) == 0)
             say_change(a, &a->change[k], out);

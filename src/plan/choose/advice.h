@@ -39,8 +39,9 @@ extern const char z3d_tiers_folder[];
  * and which single change of the configuration (ZeRO stage, granularity, sequence parallelism, P_a,
  * when parameters are gathered, activation checkpoints in host memory or not, fewer of them,
  * synchronous checkpoints, offload of optimizer or parameters, twice the tensor size, the largest
- * part of the micro-batch) would make it fit. Each change is planned; if none is enough, the one that helps most. No text if it fits.
- * Errors: ERR_MEMORY, and as z3d_plan_create for the configuration itself. */
+ * part of the micro-batch) would make it fit. Each change is planned; if none is enough, the one
+ * that helps most. No text if it fits. Errors: ERR_MEMORY, and as z3d_plan_create for the
+ * configuration itself. */
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
                            z3d_string *out);
 

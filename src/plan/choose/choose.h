@@ -15,14 +15,15 @@
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
 
-/* Whether zero_optimization.offload_optimizer.ratio is `auto` for an optimizer that is offloaded. */
+/* Whether zero_optimization.offload_optimizer.ratio is `auto` for an optimizer that is offloaded.
+ */
 bool z3d_ratio_is_open(const z3d_config *config);
 
 /* Decides it, among 0, 1/8 .. 1, for a world of `ranks` (0: as z3d_plan_place finds them). With
- * hardware: the fastest share that fits it. Else with room (of each rank, with so many threads): the
- * smallest that leaves a tenth of the room free. With neither, and if none fits: 1. Resolves
- * `config` and clears training.hardware. Call z3d_choose_offload first, z3d_choose_gather after. why:
- * gets a phrase with the other shares. Not collective; rank 0 decides for all. Errors:
+ * hardware: the fastest share that fits it. Else with room (of each rank, with so many threads):
+ * the smallest that leaves a tenth of the room free. With neither, and if none fits: 1. Resolves
+ * `config` and clears training.hardware. Call z3d_choose_offload first, z3d_choose_gather after.
+ * why: gets a phrase with the other shares. Not collective; rank 0 decides for all. Errors:
  * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
 z3d_status z3d_choose_ratio(z3d_config *config, int ranks, int threads,
                             const z3d_hardware *hardware, const z3d_room *room, z3d_string *why);
@@ -64,14 +65,9 @@ typedef enum z3d_fit_loss {
     Z3D_LOSS_DATA,        /* of the data groups, */
     Z3D_LOSS_PIPELINE,    /* of sends and receives */
     Z3D_LOSS_RECOMPUTE,   /* FLOPs beyond the model's own, at the speed of all kernels */
-<<<<<<< HEAD
     Z3D_LOSS_TRANSFER,    /* exposed copies to host memory and back, */
     Z3D_LOSS_HOST,        /* optimizer steps of the host's cores, */
     Z3D_LOSS_DISK,        /* reads and writes of the disk */
-=======
-    Z3D_LOSS_TRANSFER,    /* exposed offload: copies to host memory and back, the disk,
-                             the host's optimizer step */
->>>>>>> p17sim
     Z3D_LOSS_FULL_DEVICE, /* what the allocator of a nearly full device adds */
     Z3D_LOSS_COUNT
 } z3d_fit_loss;
@@ -112,18 +108,19 @@ typedef struct z3d_recommendation {
 } z3d_recommendation;
 
 /* Searches tensor size x pipeline size x chunks x schedule x ZeRO stage x when parameters are
- * gathered x micro-batch x recompute x P_a x host memory x where optimizer states and parameters lie
- * for the fastest ways that fit a machine (recommend.c says what is left out). Model, number of ranks and train_batch_size stay. ranks 0:
- * as z3d_plan_place finds them. keep: so do the parallel sizes, chunks, schedule, partition and
- * pipeline_gather that the configuration sets, and train_batch_size may be `auto`: it is that of
- * the configuration's own sizes. Else units are split by time, and ranks are equal. Tensor groups
- * stay in a node, unless parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence
- * parallelism where the model allows it, unless the configuration sets parallel.sequence_parallel.
- * States and parameters lie where the configuration says; where it says nothing, tiers.c has what is
- * tried; nvme_path is then z3d_tiers_folder.
- * On success `config` is resolved and is that of the first row. Not collective, allocates no device
- * memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible; ERR_MEMORY: nothing
- * fits (says how much is missing); z3d_case_create's and z3d_estimate_make's. */
+ * gathered x micro-batch x recompute x P_a x host memory x where optimizer states and parameters
+ * lie for the fastest ways that fit a machine (recommend.c says what is left out). Model, number of
+ * ranks and train_batch_size stay. ranks 0: as z3d_plan_place finds them. keep: so do the parallel
+ * sizes, chunks, schedule, partition and pipeline_gather that the configuration sets, and
+ * train_batch_size may be `auto`: it is that of the configuration's own sizes. Else units are split
+ * by time, and ranks are equal. Tensor groups stay in a node, unless
+ * parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence parallelism where the model
+ * allows it, unless the configuration sets parallel.sequence_parallel. States and parameters lie
+ * where the configuration says; where it says nothing, tiers.c has what is tried; nvme_path is then
+ * z3d_tiers_folder. On success `config` is resolved and is that of the first row. Not collective,
+ * allocates no device memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible;
+ * ERR_MEMORY: nothing fits (says how much is missing); z3d_case_create's and z3d_estimate_make's.
+ */
 z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
                          z3d_recommendation *out);
 /* Tables for people, with the first row's keys as YAML; and one JSON object. */

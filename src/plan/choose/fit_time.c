@@ -10,13 +10,9 @@ static void find_losses(const z3d_simulation *simulation, double step_flops, z3d
         loss[Z3D_LOSS_TENSOR] += share * time->exposed[Z3D_AXES_TENSOR];
         loss[Z3D_LOSS_DATA] += share * time->exposed[Z3D_AXES_DATA];
         loss[Z3D_LOSS_PIPELINE] += share * time->exposed[Z3D_AXES_PIPELINE];
-<<<<<<< HEAD
         loss[Z3D_LOSS_TRANSFER] += share * time->transfer;
         loss[Z3D_LOSS_HOST] += share * time->host;
         loss[Z3D_LOSS_DISK] += share * time->disk;
-=======
-        loss[Z3D_LOSS_TRANSFER] += share * (time->transfer + time->disk + time->host);
->>>>>>> p17sim
         loss[Z3D_LOSS_FULL_DEVICE] += share * time->allocator;
         double busy = time->seconds - time->bubble - time->allocator;
         if (busy > out->busiest) out->busiest = busy;

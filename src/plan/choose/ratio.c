@@ -42,8 +42,7 @@ static void say_others(const share *of, int best, z3d_string *why) {
     const char *first = before[0] == ',' ? "; " : before;
     int large = 0;
     for (int part = 0; part < SHARES; part++)
-        if (!of[part].fits)
-            z3d_string_append(why, "%s%g", large++ ? ", " : first, ratio_of(part));
+        if (!of[part].fits) z3d_string_append(why, "%s%g", large++ ? ", " : first, ratio_of(part));
     z3d_string_append(why, "%s)", large > 1 ? " do not fit" : large ? " does not fit" : "");
 }
 

@@ -5,8 +5,8 @@
  *   each micro-batch); or because programs of few micro-batches are, on the pipeline stages that
  *   can need most (0, 1 and the last);
  * - if one that computes and sends no more fits and leaves the device some air: a lower ZeRO stage
- *   from 1 on, less recompute, no P_a, no host memory, states and parameters no farther away (tiers.c),
- *   parameters gathered once a step, and otherwise equal;
+ *   from 1 on, less recompute, no P_a, no host memory, states and parameters no farther away
+ * (tiers.c), parameters gathered once a step, and otherwise equal;
  * - once its least possible time, and so that of all that follow, is above the tenth best.
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
@@ -206,10 +206,9 @@ static void say_elsewhere(const search *s, z3d_string *out) {
     bool host = z3d_memory_host_free(m) < 0;
     z3d_string_append(out, s->nearest.accumulation ? "; " : ": ");
     say_way(&s->nearest_elsewhere, out);
-    z3d_string_append(
-        out, " fits the device, but a rank's share of %s is %s too small",
-        host ? "host memory" : "the disks",
-        z3d_format_bytes((int64_t)-z3d_memory_room(m), missing, sizeof missing));
+    z3d_string_append(out, " fits the device, but a rank's share of %s is %s too small",
+                      host ? "host memory" : "the disks",
+                      z3d_format_bytes((int64_t)-z3d_memory_room(m), missing, sizeof missing));
 }
 
 static bool tries(const z3d_ways *w, int device) {
@@ -224,7 +223,6 @@ static void say_remedies(const search *s, z3d_string *out) {
     z3d_string_append(out, "; use more ranks");
     if (w->fixed.tensor || w->fixed.pipeline)
         z3d_string_append(out, ", or leave tensor and pipeline size out");
-    if (w->config->training_device != Z3D_TRAINING_CPU) return;
     if (w->tiers_written)
         z3d_string_append(out, ", or leave the devices of offload_optimizer and offload_param out");
     else if (!tries(w, Z3D_OFFLOAD_DEVICE_NVME))

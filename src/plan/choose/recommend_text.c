@@ -4,18 +4,11 @@
 #include "parallel/schedule/schedule.h"
 #include "src/plan/choose/fit.h"
 
-<<<<<<< HEAD
 static const char *const losses[Z3D_LOSS_COUNT] = {
-    "pipeline bubble", "tensor communication",  "data communication", "pipeline communication",
-    "recompute",       "copies to host memory", "host's optimizer step", "disk",
+    "pipeline bubble",   "tensor communication",  "data communication",    "pipeline communication",
+    "recompute",         "copies to host memory", "host's optimizer step", "disk",
     "nearly full device"};
 static const char *const devices[] = {"none", "cpu", "nvme"}; /* by z3d_offload_device */
-=======
-static const char *const losses[Z3D_LOSS_COUNT] = {"pipeline bubble",    "tensor communication",
-                                                   "data communication", "pipeline communication",
-                                                   "recompute",          "offload",
-                                                   "nearly full device"};
->>>>>>> p17sim
 static const char *const gathers[] = {"auto", "per_step", "per_microbatch"};
 
 /* "-" with one pipeline stage. */
@@ -93,11 +86,12 @@ static void print_row(const z3d_recommendation *r, int index, z3d_string *out) {
     snprintf(replay, sizeof replay, "%s%s%s", z3d_fit_granularities[row->granularity],
              row->partition ? " P_a" : "", row->offload ? " cpu" : "");
     if (r->peak > 0) snprintf(mfu, sizeof mfu, "%.1f %%", 100 * mfu_of(r, row));
-    z3d_string_append(out, "%2d %3d %3d %4d  %-15s %d%-5s %-10s %10s  %-12s %7.2f %7.2f %9.4g %7s %9.4g ",
-                      index + 1, l->tensor, l->pipeline, l->data, schedule, row->stage,
-                      row->gather == Z3D_PIPELINE_GATHER_PER_STEP ? " once" : "", tiers_of(row).text, batch, replay,
-                      used_of(row) * unit(r), row->memory.free * unit(r), row->seconds, mfu,
-                      r->tokens / row->seconds);
+    z3d_string_append(
+        out, "%2d %3d %3d %4d  %-15s %d%-5s %-10s %10s  %-12s %7.2f %7.2f %9.4g %7s %9.4g ",
+        index + 1, l->tensor, l->pipeline, l->data, schedule, row->stage,
+        row->gather == Z3D_PIPELINE_GATHER_PER_STEP ? " once" : "", tiers_of(row).text, batch,
+        replay, used_of(row) * unit(r), row->memory.free * unit(r), row->seconds, mfu,
+        r->tokens / row->seconds);
     for (int k = 0; k <= Z3D_LOSS_PIPELINE; k++)
         z3d_string_append(out, k <= Z3D_LOSS_TENSOR ? " %6.1f" : " %5.1f",
                           100 * row->loss[k] / row->seconds);
@@ -208,8 +202,9 @@ void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
         out,
         "%92s%s of a device%30s%% of the step lost to\n"
         "%2s %3s %3s %4s  %-15s %-6s %-10s %10s  %-12s %7s %7s %9s %7s %9s  %6s %6s %5s %5s  %s\n",
-        "", name, "", "", "tp", "pp", "dp", "schedule", "ZeRO", "offload", "batch x n", "recompute", "used",
-        "free", "seconds", "MFU", "tokens/s", "bubble", "tensor", "data", "sends", "largest loss");
+        "", name, "", "", "tp", "pp", "dp", "schedule", "ZeRO", "offload", "batch x n", "recompute",
+        "used", "free", "seconds", "MFU", "tokens/s", "bubble", "tensor", "data", "sends",
+        "largest loss");
     for (int i = 0; i < r->count; i++) {
         print_row(r, i, out);
         once = once || r->row[i].gather == Z3D_PIPELINE_GATHER_PER_STEP;
@@ -223,8 +218,6 @@ void z3d_recommend_print(const z3d_recommendation *r, z3d_string *out) {
     bool disk = tiers->optimizer == Z3D_OFFLOAD_DEVICE_NVME;
     if (disk && strcmp(r->folder, z3d_tiers_folder) == 0)
         z3d_string_append(out, "\nnvme_path: write a folder on a local disk of each node\n");
-    if (is_offloaded(&r->row[0]))
-        z3d_string_append(out, "Runs with training.device: cuda do not offload yet.\n");
 }
 
 /* ---- JSON ---- */
@@ -235,8 +228,9 @@ static void number(z3d_string *out, const char *name, double value) {
 }
 
 static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_string *out) {
-    static const char *const name[Z3D_LOSS_COUNT] = {
-        "bubble", "tensor", "data", "pipeline", "recompute", "transfer", "host_step", "disk", "full_device"};
+    static const char *const name[Z3D_LOSS_COUNT] = {"bubble",    "tensor",    "data",
+                                                     "pipeline",  "recompute", "transfer",
+                                                     "host_step", "disk",      "full_device"};
     const z3d_fit_layout *l = &row->layout;
     z3d_string_append(
         out,
@@ -246,8 +240,8 @@ static void row_json(const z3d_recommendation *r, const z3d_fit_row *row, z3d_st
         "\"partition_activations\": %s, \"cpu_checkpointing\": %s, \"micro_batch\": %lld, "
         "\"accumulation\": %lld, \"memory\": {",
         l->tensor, l->pipeline, l->data, l->chunks, schedule_of(l),
-        l->sequence_parallel ? "true" : "false", row->stage,
-        devices[row->tiers.optimizer], devices[row->tiers.parameters], gathers[row->gather],
+        l->sequence_parallel ? "true" : "false", row->stage, devices[row->tiers.optimizer],
+        devices[row->tiers.parameters], gathers[row->gather],
         z3d_fit_granularities[row->granularity], row->partition ? "true" : "false",
         row->offload ? "true" : "false", (long long)row->micro_batch, (long long)row->accumulation);
     for (int category = 0; category < Z3D_CATEGORY_COUNT; category++)

@@ -1,5 +1,5 @@
-/* plan --fit and --recommend: where optimizer states and parameters may lie, and the least time that
- * the host and the disk take for them. */
+/* plan --fit and --recommend: where optimizer states and parameters may lie, and the least time
+ * that the host and the disk take for them. */
 #include <string.h>
 
 #include "src/plan/choose/ways.h"
@@ -16,7 +16,6 @@ static bool is_offered(const z3d_ways *w, int device) {
     const z3d_hardware *h = w->hardware;
     bool cpu = z3d_hardware_is_cpu(h), stepped = cpu || h->host_optimizer > 0;
     if (device == Z3D_OFFLOAD_DEVICE_NONE) return true;
-    if (w->config->training_device != Z3D_TRAINING_CPU) return false;
     if (device == Z3D_OFFLOAD_DEVICE_CPU) return stepped && !cpu;
     return stepped && h->nvme_read > 0 && h->nvme_write > 0;
 }
@@ -34,8 +33,7 @@ z3d_status z3d_tiers_find(z3d_ways *w) {
     const z3d_config *c = w->config;
     const int optimizer = written_device(c, OPTIMIZER ".device",
                                          c->zero_optimization_offload_optimizer_device),
-              param =
-                  written_device(c, PARAM ".device", c->zero_optimization_offload_param_device);
+              param = written_device(c, PARAM ".device", c->zero_optimization_offload_param_device);
     for (int p = Z3D_OFFLOAD_DEVICE_NONE; p <= Z3D_OFFLOAD_DEVICE_NVME; p++)
         for (int o = Z3D_OFFLOAD_DEVICE_NONE; o <= Z3D_OFFLOAD_DEVICE_NVME; o++) {
             bool both = optimizer >= 0 && param >= 0;
@@ -67,10 +65,7 @@ static z3d_status set_folder(z3d_config *config, const char *path, const char *n
                              const char *other) {
     z3d_string assignment = {0};
     if (needed == (*now != '\0')) return Z3D_OK;
-    z3d_string_append(&assignment, "%s=%s", path,
-                      !needed  ? ""
-                      : *other ? other
-                               : z3d_tiers_folder);
+    z3d_string_append(&assignment, "%s=%s", path, !needed ? "" : *other ? other : z3d_tiers_folder);
     z3d_status status = assignment.failed ? Z3D_ERROR(Z3D_ERR_MEMORY, "not enough memory for a key")
                                           : z3d_config_override(config, assignment.text);
     z3d_string_free(&assignment);

@@ -158,12 +158,11 @@ static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batc
 }
 
 static void decide(int stage, z3d_fit_tiers tiers, z3d_kept kept[Z3D_PART_COUNT]) {
-    const z3d_program_config config = {
-        .stage = stage,
-        .accumulation = 2,
-        .reduce_per_step = z3d_states_reduce_per_step(stage),
-        .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
-                    .parameters = z3d_plan_space(tiers.parameters)}};
+    const z3d_program_config config = {.stage = stage,
+                                       .accumulation = 2,
+                                       .reduce_per_step = z3d_states_reduce_per_step(stage),
+                                       .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
+                                                   .parameters = z3d_plan_space(tiers.parameters)}};
     z3d_states_decide(&config, true, kept);
 }
 
@@ -285,8 +284,8 @@ static z3d_status add_gathers(z3d_ways *w, const z3d_alone *alone, z3d_way way, 
     return Z3D_OK;
 }
 
-/* One data rank has no shards: its stages differ only in what may be kept elsewhere, gradients from 2
- * on, parameters in 3. */
+/* One data rank has no shards: its stages differ only in what may be kept elsewhere, gradients from
+ * 2 on, parameters in 3. */
 static bool makes_sense(const z3d_fit_layout *layout, int stage, z3d_fit_tiers tiers) {
     if (tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE) return stage == 3;
     if (layout->data > 1 || stage == 0) return true;

@@ -48,8 +48,8 @@ typedef struct z3d_ways {
     z3d_fit_tiers tiers[Z3D_TIERS]; /* that are tried, the nearest first */
     int num_tiers;
     bool tiers_written; /* the configuration says where one or both lie */
-    bool all; /* what is offloaded is so as a whole: offload_optimizer.ratio is 1 */
-    int replay; /* as given */
+    bool all;           /* what is offloaded is so as a whole: offload_optimizer.ratio is 1 */
+    int replay;         /* as given */
     int64_t checkpoints;
     int frames; /* one for each layout, by tensor size */
     z3d_fit_frame *frame;
@@ -67,22 +67,23 @@ z3d_status z3d_ways_leave_pipeline(z3d_config *config);
 /* Finds all that are open: tensor sizes that the model allows, in a node; pipeline sizes with a
  * unit in each chunk; data sizes that divide the batch; each schedule and number of chunks; ZeRO
  * stages (one where there is one data rank); granularities; P_a and host memory where blocks are
- * recomputed; tiers; when parameters are gathered; micro-batches up to the first that is too large for
- * every stage (with many layouts each is at least twice the one before). Errors: ERR_CONFIG if
+ * recomputed; tiers; when parameters are gathered; micro-batches up to the first that is too large
+ * for every stage (with many layouts each is at least twice the one before). Errors: ERR_CONFIG if
  * there is no layout. */
 z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
 /* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */
 bool z3d_way_shards(int stage, z3d_group_part part);
-/* Bytes of a rank in a space; of a device without what is outside of arenas. INFINITY: not known. */
+/* Bytes of a rank in a space; of a device without what is outside of arenas. INFINITY: not known.
+ */
 double z3d_ways_capacity(const z3d_ways *w, int space);
 
 /* By the bounds. */
 bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way);
 
-/* tiers.c: fills w->tiers and all. Those that are written stay. Where none is: host memory and the disk of
- * gpus whose machine has the rates described; on cpu machines, whose device is
- * host memory, only the disk; none where the run would refuse them. Errors: ERR_CONFIG. */
+/* tiers.c: fills w->tiers and all. Those that are written stay. Where none is: host memory and the
+ * disk of gpus whose machine has the rates described; on cpu machines, whose device is host memory,
+ * only the disk. Errors: ERR_CONFIG. */
 z3d_status z3d_tiers_find(z3d_ways *w);
 /* Of ways that are otherwise equal, and fit: a's is no slower than b's. */
 bool z3d_tiers_no_slower(z3d_fit_tiers a, z3d_fit_tiers b);
