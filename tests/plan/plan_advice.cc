@@ -189,9 +189,9 @@ TEST(Advice, Offload) {
     const std::string optimizer = "zero_optimization.offload_optimizer.device=";
     const std::string param = "zero_optimization.offload_param.device=";
     const std::string folder = "zero_optimization.offload_optimizer.nvme_path=/local_nvme";
-    std::vector<std::string> given = {"train_micro_batch_size_per_gpu=1",
-                                      "activation_checkpointing.granularity=full",
-                                      "zero_optimization.stage=3"};
+    std::vector<std::string> given = {
+        "train_micro_batch_size_per_gpu=1", "model.num_layers=24", "model.hidden_size=2048",
+        "activation_checkpointing.granularity=full", "zero_optimization.stage=3"};
     auto expect = [&](bool shared, const std::string &change, bool said) {
         std::vector<std::string> more = given;
         std::istringstream words(change);

@@ -26,12 +26,13 @@ typedef struct search {
     z3d_fit_row nearest, nearest_elsewhere;
 } search;
 
-/* Of ways with the same ZeRO stage: b needs no more device memory than a. */
+/* Of ways with the same ZeRO stage: b needs no more device memory than a. Parameters that are kept
+ * elsewhere may need more there than on the device, because they are fetched ahead. */
 static bool needs_no_more(const z3d_way *b, const z3d_way *a) {
     return b->granularity <= a->granularity && b->micro_batch <= a->micro_batch &&
            b->partition >= a->partition && b->offload >= a->offload && b->gather >= a->gather &&
            (b->tiers.optimizer > 0) >= (a->tiers.optimizer > 0) &&
-           (b->tiers.parameters > 0) >= (a->tiers.parameters > 0);
+           (b->tiers.parameters > 0) == (a->tiers.parameters > 0);
 }
 
 static bool is_too_large(const search *s, const z3d_way *way) {
