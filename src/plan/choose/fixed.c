@@ -49,6 +49,7 @@ static z3d_status leave_tiers(z3d_config *config) {
 static z3d_status leave_methods(z3d_config *config) {
     config->activation_checkpointing_partition_activations = false;
     config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
+    Z3D_TRY(z3d_config_override(config, "activation_checkpointing.nvme_path="));
     return z3d_config_override(config, "training.hardware=");
 }
 
