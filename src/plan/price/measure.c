@@ -215,12 +215,13 @@ static z3d_status measure_host_step(z3d_world *world, int threads, z3d_hardware 
     z3d_status status = z3d_device_alloc(device, Z3D_SPACE_HOST, count * BYTES, &block);
     z3d_step_state state = {.step = 1, .optimizer_step = 1, .gradient_factor = 1};
     float *floats = block;
-    z3d_kernel kernel = {.kind = Z3D_KERNEL_adamw,
-                         .as.update = {.count = count,
-                                       .dtype = Z3D_BF16,
-                                       .gradient_dtype = Z3D_BF16,
-                                       .constants = {0.9F, 0.95F, 1e-8F},
-                                       .state = &state}};
+    z3d_kernel kernel = {
+        .kind = Z3D_KERNEL_adamw,
+        .as.update = {.count = count,
+                      .dtype = Z3D_BF16,
+                      .gradient_dtype = Z3D_BF16,
+                      .constants = {.beta1 = 0.9F, .beta2 = 0.95F, .epsilon = 1e-8F},
+                      .state = &state}};
     if (status == Z3D_OK) {
         memset(block, 0, (size_t)count * BYTES);
         kernel.as.update.master = floats;
