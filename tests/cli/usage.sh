@@ -84,5 +84,5 @@ complete_words zero3d trai
 [ "$(cat out)" = train ] || fail "completion of 'trai'"
 complete_words zero3d plan --print
 [ "$(cat out)" = --print-program ] || fail "completion of an option"
-complete_words zero3d train x.yaml zero_optimization.st
-[ "$(cat out)" = zero_optimization.stage= ] || fail "completion of a key"
+complete_words zero3d train x.yaml zero_optimization.ov
+[ "$(cat out)" = zero_optimization.overlap_comm= ] || fail "completion of a key"
