@@ -13,6 +13,10 @@
 
 /* Value of an integer key that is `auto`; resolved before anything is built. */
 #define Z3D_AUTO INT64_MIN
+/* Whether another number is; it is not a number then. */
+static inline bool z3d_is_auto(double value) {
+    return value != value;
+}
 
 /* Enumerations, in the order of their key's option list in the table. */
 typedef enum {

@@ -46,7 +46,8 @@ static const char help[] =
     "SIZE\n"
     "                    (16GiB; or `device`: the size in --hardware FILE). Chooses tensor and\n"
     "                    pipeline size, chunks and schedule where the configuration does not set\n"
-    "                    them, and ZeRO stage, recompute, P_a, host memory and micro-batch\n"
+    "                    them, and ZeRO stage, recompute, P_a, host memory, micro-batch, and\n"
+    "                    offload of optimizer and parameters where it does not set that\n"
     "  --recommend       the same on the machine of --hardware; chooses the sizes and the "
     "schedule\n"
     "                    also where the configuration sets them; train_batch_size stays\n"
@@ -211,15 +212,19 @@ static z3d_status show_memory(const z3d_plan *plan, const char *picture, z3d_str
 /* Decides what is `auto`, and says why. */
 static z3d_status choose(z3d_config *config, int ranks, const z3d_hardware *hardware, bool quiet,
                          z3d_gather_price gathers[2], z3d_string *text) {
-    z3d_string offload = {0}, gather = {0};
+    z3d_string offload = {0}, ratio = {0}, gather = {0};
     z3d_status status = z3d_choose_offload(config, ranks, hardware, &offload);
+    if (status == Z3D_OK) status = z3d_choose_ratio(config, ranks, 0, hardware, NULL, &ratio);
     if (status == Z3D_OK)
         status = z3d_choose_gather(config, ranks, 0, hardware, NULL, gathers, &gather);
     if (offload.length && !quiet)
         z3d_string_append(text, "cpu_checkpointing auto: %s\n\n", offload.text);
+    if (ratio.length && !quiet)
+        z3d_string_append(text, "offload_optimizer.ratio auto: %s\n\n", ratio.text);
     if (gather.length && !quiet)
         z3d_string_append(text, "pipeline_gather auto: %s\n\n", gather.text);
     z3d_string_free(&offload);
+    z3d_string_free(&ratio);
     z3d_string_free(&gather);
     return status;
 }

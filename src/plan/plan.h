@@ -15,6 +15,10 @@
 #include "src/model/model.h"
 #include "zero/program.h"
 
+/* Where offload_optimizer.device or offload_param.device (z3d_offload_device) puts what it moves.
+ */
+z3d_space z3d_plan_space(int offload_device);
+
 /* checkpoint.async, unless optimizer states are on the disk: they are too large for a copy in host
  * memory, so training waits while they are written from there. */
 bool z3d_plan_saves_beside(const z3d_config *config);
@@ -25,11 +29,11 @@ z3d_status z3d_plan_snapshot(const z3d_config *config, const z3d_program_config 
 
 /* The builder's input, with the model's units divided among pipeline stages. The configuration must
  * be resolved (z3d_config_resolve). cpu_checkpointing `auto` counts as off: call z3d_choose_offload
- * first. So does pipeline_gather `auto` as per_microbatch: call z3d_choose_gather. device_speeds
- * `measured` counts as equal. It
- * has a schedule file and the data ranks' shares: release it once nothing uses it or a program that
- * is made of it; after a failure there is nothing to release. Errors: ERR_CONFIG, ERR_IO,
- * ERR_MEMORY, ERR_PROGRAM. */
+ * first. So does pipeline_gather `auto` as per_microbatch, offload_optimizer.ratio `auto` as 1:
+ * call z3d_choose_gather and z3d_choose_ratio. device_speeds `measured` counts as equal. It has a
+ * schedule file and the data ranks' shares: release it once nothing uses it or a program that is
+ * made of it; after a failure there is nothing to release. Errors: ERR_CONFIG, ERR_IO, ERR_MEMORY,
+ * ERR_PROGRAM. */
 z3d_status z3d_plan_program_config(const z3d_config *config, const z3d_model *model,
                                    z3d_program_config *out);
 void z3d_plan_program_config_release(z3d_program_config *config);

@@ -25,16 +25,21 @@ void z3d_plan_program_config_release(z3d_program_config *config) {
     config->first_sample = NULL;
 }
 
-static z3d_offload_plan offload_of(const z3d_config *config) {
+z3d_space z3d_plan_space(int offload_device) {
     static const z3d_space space[] = {[Z3D_OFFLOAD_DEVICE_NONE] = Z3D_SPACE_DEVICE,
                                       [Z3D_OFFLOAD_DEVICE_CPU] = Z3D_SPACE_HOST,
                                       [Z3D_OFFLOAD_DEVICE_NVME] = Z3D_SPACE_DISK};
+    return space[offload_device];
+}
+
+static z3d_offload_plan offload_of(const z3d_config *config) {
+    const double ratio = config->zero_optimization_offload_optimizer_ratio;
     return (z3d_offload_plan){
-        .optimizer = space[config->zero_optimization_offload_optimizer_device],
-        .parameters = space[config->zero_optimization_offload_param_device],
+        .optimizer = z3d_plan_space(config->zero_optimization_offload_optimizer_device),
+        .parameters = z3d_plan_space(config->zero_optimization_offload_param_device),
         .sub_group = config->zero_optimization_sub_group_size,
         .pieces = (int)config->zero_optimization_offload_optimizer_buffer_count,
-        .resident = 1 - config->zero_optimization_offload_optimizer_ratio};
+        .resident = z3d_is_auto(ratio) ? 0 : 1 - ratio};
 }
 
 /* `auto` that is not decided counts as off. */

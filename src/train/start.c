@@ -154,15 +154,21 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
     enum { KEYS = sizeof key / sizeof *key };
     z3d_hardware hardware;
     z3d_gather_price prices[2];
-    int chosen[KEYS], ranks = z3d_world_size(trainer->world);
+    struct {
+        int key[KEYS];
+        double ratio;
+    } chosen;
+    int ranks = z3d_world_size(trainer->world);
     bool known, gather = *key[1] == Z3D_PIPELINE_GATHER_AUTO && z3d_gather_matters(config, ranks);
-    if (*key[0] != Z3D_OFFLOAD_AUTO && !gather) return Z3D_OK;
+    if (*key[0] != Z3D_OFFLOAD_AUTO && !gather && !z3d_ratio_is_open(config)) return Z3D_OK;
     Z3D_TRY(z3d_trainer_agree(trainer, describe_machine(trainer, threads, &known, &hardware)));
-    z3d_trainer_place(trainer, "start-up: choosing activation offload and when to gather");
+    z3d_trainer_place(trainer, "start-up: choosing offload and when to gather");
     z3d_status status = Z3D_OK;
     if (trainer->rank == 0) {
         const z3d_hardware *machine = known ? &hardware : NULL;
         status = z3d_choose_offload(config, ranks, machine, &trainer->offload_why);
+        if (status == Z3D_OK)
+            status = z3d_choose_ratio(config, ranks, threads, machine, room, &trainer->ratio_why);
         if (status == Z3D_OK && gather)
             status = z3d_choose_gather(config, ranks, threads, machine, room, prices,
                                        &trainer->gather_why);
@@ -171,9 +177,12 @@ z3d_status z3d_trainer_choose_program(z3d_trainer *trainer, int threads, const z
     }
     Z3D_TRY(z3d_trainer_agree(trainer, status));
     z3d_trainer_wait_place(trainer);
-    for (int k = 0; k < KEYS; k++) chosen[k] = *key[k];
-    Z3D_TRY(z3d_world_broadcast(trainer->world, chosen, sizeof chosen, 0));
-    for (int k = 0; k < KEYS; k++) *key[k] = chosen[k];
+    memset(&chosen, 0, sizeof chosen);
+    for (int k = 0; k < KEYS; k++) chosen.key[k] = *key[k];
+    chosen.ratio = config->zero_optimization_offload_optimizer_ratio;
+    Z3D_TRY(z3d_world_broadcast(trainer->world, &chosen, sizeof chosen, 0));
+    for (int k = 0; k < KEYS; k++) *key[k] = chosen.key[k];
+    config->zero_optimization_offload_optimizer_ratio = chosen.ratio;
     return z3d_trainer_make_program(trainer);
 }
 

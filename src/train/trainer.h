@@ -45,7 +45,8 @@ typedef struct z3d_trainer {
 
     z3d_string weights;     /* where they come from */
     z3d_string offload_why; /* rank 0: what cpu_checkpointing auto became; empty: it was not auto */
-    z3d_string gather_why;  /* and pipeline_gather */
+    z3d_string gather_why;  /* and pipeline_gather, */
+    z3d_string ratio_why;   /* and offload_optimizer.ratio */
 
     const char *graph_obstacle; /* why train steps cannot be captured; NULL: they can */
 

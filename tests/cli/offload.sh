@@ -38,6 +38,10 @@ same() { # same FOLDER: the losses of the run without
     same host
     grep -q '^offload     optimizer states in host memory, parameters on the device$' out || fail "the start does not say where"
     grep -q 'offload_optimizer.device cpu frees no memory on the cpu device' err || fail "what it is good for"
+    train 0 shared $stage $host $OPTIMIZER.ratio=auto
+    same shared
+    grep -q '^offload     offload_optimizer.ratio auto: 0: a rank needs .* of which a tenth stays free$' out || fail "the start does not say how much is offloaded"
+    grep -q ' ratio: 0$' shared/config.yaml || fail "the run's configuration has no ratio"
     train 0 disk $stage $disk checkpoint.interval=3 checkpoint.async=true
     same disk
     grep -q '^zero3d: checkpoint.async has no effect with zero_optimization.offload_optimizer.device nvme' err ||

@@ -39,7 +39,7 @@ expect 0 "$ZERO3D" plan 100B.yaml $v100 --json
 grep -q '"fits": true' out || fail "what was found does not fit"
 
 # shellcheck disable=SC2086
-expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.pipeline_model_parallel_size=1 --fit 7GiB $v100 --write no.yaml
+expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.pipeline_model_parallel_size=1 zero_optimization.offload_optimizer.device=none --fit 7GiB $v100 --write no.yaml
 says 'no way fits 400 ranks with 7.00 GiB each: .* with ZeRO-3, .* too much'
 [ ! -e no.yaml ] || fail "a file of nothing was written"
 for wrong in 16Gib8 0 -- ''; do
@@ -73,7 +73,7 @@ expect 0 "$LAUNCH" -n 2 "$ZERO3D" train found.yaml
 expect 0 "$ZERO3D" plan tiny.yaml --recommend --ranks 2 $h100 --json
 grep -Eq '"best": \{"tensor": [0-9], .*"lost_shares": .*"rows": \[\{' out || fail "another form of JSON"
 # shellcheck disable=SC2086
-expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.world_size=auto --recommend --ranks 2 $v100
+expect 1 "$ZERO3D" plan "$SOURCE/configs/paper/fig2-zero-100B-400gpus.yaml" parallel.world_size=auto zero_optimization.offload_optimizer.device=none --recommend --ranks 2 $v100
 says 'no way fits 2 ranks with 31.* each: tensor .* too much \(its largest part is .*; use more ranks'
 # shellcheck disable=SC2086
 expect 1 "$ZERO3D" plan tiny.yaml --recommend --ranks 7 $h100
@@ -89,3 +89,33 @@ says 'use one of the two'
 # shellcheck disable=SC2086
 expect 2 "$ZERO3D" plan tiny.yaml --recommend --rank 1 $h100
 says '--recommend accepts only'
+
+# What fits one V100 with offload only: the advice, the table, the keys and the file say so, and the
+# file fits.
+v100="--hardware $SOURCE/configs/hardware/dgx2-v100-2021.yaml --ranks 1"
+cat >large.yaml <<END
+model: { num_layers: 32, hidden_size: 4096, num_attention_heads: 32, seq_length: 1024, vocab_size: 50304 }
+train_batch_size: 32
+train_micro_batch_size_per_gpu: 8
+fp16: { enabled: true }
+END
+shows() {
+    grep -Eq -- "$1" out || fail "the output does not show: $1"
+}
+# shellcheck disable=SC2086
+{
+    expect 0 "$ZERO3D" plan large.yaml $v100
+    shows '^  zero_optimization.offload_optimizer.device=cpu needs [0-9.]+ GiB$'
+    expect 0 "$ZERO3D" plan large.yaml --fit device $v100 --write fits.yaml
+    shows '^ 1 +1 +1 +1 +- +[0-9] +cpu '
+    shows '^ 1  cpu +[0-9.]+ +[0-9.]+ +0 +[0-9.]+ +0.00$'
+    shows '^  offload_optimizer: . device: cpu .$'
+    expect 0 "$ZERO3D" plan fits.yaml $v100 --json
+    shows '"fits": true'
+    expect 0 "$ZERO3D" plan large.yaml --fit device $v100 zero_optimization.offload_optimizer.device=nvme zero_optimization.offload_optimizer.nvme_path=/data
+    shows '^  offload_optimizer: . device: nvme, nvme_path: /data .$'
+    expect 1 "$ZERO3D" plan large.yaml --fit device $v100 zero_optimization.offload_optimizer.device=none
+    says 'leave the devices of offload_optimizer and offload_param out'
+    expect 0 "$ZERO3D" plan large.yaml $v100 model.num_layers=10 zero_optimization.stage=2 zero_optimization.offload_optimizer.device=cpu zero_optimization.offload_optimizer.ratio=auto
+    shows '^offload_optimizer.ratio auto: 0.[0-9]+, [0-9.]+ s a step \(.*; 0.* do(es)? not fit\)$'
+}

@@ -32,28 +32,38 @@ struct Way {
     int stage;
     const char *granularity, *partition, *offload;
     int micro;
+    int optimizer = 0, parameters = 0; // z3d_offload_device
 };
+
+const char *const DEVICES[] = {"none", "cpu", "nvme, nvme_path: /local"};
 
 std::string text_of(const Way &w) {
     return TEXT + "zero_optimization: {stage: " + std::to_string(w.stage) +
-           "}\nactivation_checkpointing: {granularity: " + w.granularity +
+           ", offload_optimizer: {device: " + DEVICES[w.optimizer] +
+           "}, offload_param: {device: " + DEVICES[w.parameters] +
+           "}}\nactivation_checkpointing: {granularity: " + w.granularity +
            ", partition_activations: " + w.partition + ", cpu_checkpointing: " + w.offload +
            "}\ntrain_micro_batch_size_per_gpu: " + std::to_string(w.micro) + "\n";
+}
+
+void each_tier(Way way, const std::function<void(const Way &)> &look) {
+    for (way.parameters = 0; way.parameters <= (way.stage == 3 ? 2 : 0); way.parameters++)
+        for (way.optimizer = way.parameters; way.optimizer <= 2; way.optimizer++) look(way);
 }
 
 void each_way(const std::function<void(const Way &)> &look) {
     for (int stage = 0; stage < 4; stage++)
         for (int micro : {1, 2, 4, 8}) {
-            look({stage, "none", "false", "false", micro});
-            look({stage, "selective", "false", "false", micro});
+            each_tier({stage, "none", "false", "false", micro}, look);
+            each_tier({stage, "selective", "false", "false", micro}, look);
             for (const char *partition : {"false", "true"})
                 for (const char *offload : {"false", "true"})
-                    look({stage, "full", partition, offload, micro});
+                    each_tier({stage, "full", partition, offload, micro}, look);
         }
 }
 
 TEST(Fit, FindsWhatLookingAtEveryWayFinds) {
-    for (double mib : {14.0, 24.0, 200.0}) {
+    for (double mib : {9.0, 14.0, 24.0, 200.0}) {
         z3d_hardware hardware = machine(mib);
         double best = INFINITY;
         each_way([&](const Way &w) {
@@ -123,7 +133,7 @@ TEST(Fit, ChoosesWhenParametersAreGathered) {
                              "seq_length: 256, vocab_size: 512}\nbf16: {enabled: true}\n"
                              "train_batch_size: 32\nparallel: {pipeline_model_parallel_size: 2, "
                              "tensor_model_parallel_size: 1, pipeline_schedule: 1f1b}\n"
-                             "zero_optimization: {stage: 3";
+                             "zero_optimization: {offload_optimizer: {device: none}, stage: 3";
     auto search = [&](const char *gather, z3d_fit_row *best) {
         z3d_hardware hardware = machine(40);
         Config c(text + gather + "}\n");
@@ -222,7 +232,8 @@ TEST(Fit, RowsAreTrue) {
     for (int i = 0; i < fit.count; i++) {
         const z3d_fit_row &r = fit.row[i];
         Config one(text_of({r.stage, granularity[r.granularity], r.partition ? "true" : "false",
-                            r.offload ? "true" : "false", static_cast<int>(r.micro_batch)}));
+                            r.offload ? "true" : "false", static_cast<int>(r.micro_batch),
+                            r.tiers.optimizer, r.tiers.parameters}));
         z3d_estimate e = estimate(one.it, hardware);
         EXPECT_EQ(r.micro_batch * r.accumulation, 8);
         EXPECT_TRUE(r.fits && e.memory.fits) << i;

@@ -196,18 +196,22 @@ static void check_activation(config_checker *k) {
     const idle_reason decided = {
         {"activation_checkpointing.cpu_checkpointing"},
         "unless activation_checkpointing.cpu_checkpointing is auto, which is what it decides; with "
-        "stage 3 and pipeline stages also zero_optimization.pipeline_gather auto",
+        "stage 3 and pipeline stages also zero_optimization.pipeline_gather auto, with an "
+        "offloaded "
+        "optimizer also zero_optimization.offload_optimizer.ratio auto",
         NULL,
         false};
     bool gather = c->zero_optimization_stage == 3 && c->parallel_pipeline_model_parallel_size > 1 &&
                   c->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_AUTO;
+    bool ratio = c->zero_optimization_offload_optimizer_device != Z3D_OFFLOAD_DEVICE_NONE &&
+                 z3d_is_auto(c->zero_optimization_offload_optimizer_ratio);
     const idle_key alone = {partition, c->activation_checkpointing_partition_activations};
     const idle_reason one_rank = {
         {tensor},
         "with parallel.tensor_model_parallel_size 1: only tensor ranks share a checkpoint",
         NULL,
         false};
-    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather) {
+    if (c->activation_checkpointing_cpu_checkpointing != Z3D_OFFLOAD_AUTO && !gather && !ratio) {
         config_refuse_idle(k, &hardware, 1, &decided);
     }
     check_activation_parts(k);

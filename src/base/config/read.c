@@ -196,7 +196,7 @@ static bool leave_default(config_reader *r, int index, config_place place, confi
     const config_key *key = &config_table[index];
     config_range range = {0};
     char why[160];
-    bool number = key->type == CONFIG_INT;
+    bool number = key->type == CONFIG_INT || key->type == CONFIG_FLOAT;
     if (config_is_null(scalar)) {
         config_unset(r->config, index);
         return true;

@@ -180,6 +180,10 @@ static z3d_status set_float(const config_key *key, config_scalar scalar, double 
     config_range range;
     double value;
     Z3D_TRY(config_parse_range(key, &range));
+    if (range.allow_auto && strcmp(scalar.text, "auto") == 0) {
+        *out = NAN;
+        return Z3D_OK;
+    }
     if (strcmp(scalar.text, "auto") == 0) return refuse_auto(key);
     if (scalar.quoted) return refuse_value(key, scalar, "is text; write the number without quotes");
     if (z3d_parse_float(scalar.text, &value) != Z3D_OK) return refuse(key, z3d_error_message());

@@ -77,7 +77,10 @@ void config_append_value(z3d_string *out, const z3d_config *config, const config
         }
         break;
     case CONFIG_FLOAT:
-        z3d_string_append_number(out, *(const double *)field);
+        if (z3d_is_auto(*(const double *)field))
+            z3d_string_append(out, "auto");
+        else
+            z3d_string_append_number(out, *(const double *)field);
         break;
     case CONFIG_BOOL:
         z3d_string_append(out, *(const bool *)field ? "true" : "false");

@@ -77,6 +77,9 @@ int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room) {
 
 /* ---- changes ---- */
 
+#define OPTIMIZER "zero_optimization.offload_optimizer"
+#define PARAM "zero_optimization.offload_param"
+
 enum { MAX_CHANGES = 40, MAX_ASSIGNMENTS = 4 };
 
 typedef struct change {
@@ -129,6 +132,23 @@ static int64_t few_checkpoints(int64_t layers) {
     return stretch < 2 ? layers : (layers + stretch - 1) / stretch;
 }
 
+static void add_offload(advisor *a, bool param, bool disk) {
+    change *c = new_change(a);
+    assign(c, param ? PARAM ".device" : OPTIMIZER ".device", disk ? "nvme" : "cpu");
+    if (disk) assign(c, param ? PARAM ".nvme_path" : OPTIMIZER ".nvme_path", z3d_tiers_folder);
+}
+
+/* Where host memory is the device's it has nothing to give. */
+static void list_offload(advisor *a, const z3d_config *settled) {
+    int optimizer = settled->zero_optimization_offload_optimizer_device,
+        param = settled->zero_optimization_offload_param_device;
+    if (optimizer < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, false, false);
+    if (optimizer < Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, false, true);
+    if (settled->zero_optimization_stage < 3 || optimizer == Z3D_OFFLOAD_DEVICE_NONE) return;
+    if (param < Z3D_OFFLOAD_DEVICE_CPU && !a->room->shared) add_offload(a, true, false);
+    if (param < optimizer && optimizer == Z3D_OFFLOAD_DEVICE_NVME) add_offload(a, true, true);
+}
+
 /* Those that cost least come first. settled: the configuration with every number in it. */
 static void list_changes(advisor *a, const z3d_config *settled) {
     bool full = settled->activation_checkpointing_granularity == Z3D_GRANULARITY_FULL;
@@ -158,6 +178,7 @@ static void list_changes(advisor *a, const z3d_config *settled) {
     if (settled->zero_optimization_pipeline_gather == Z3D_PIPELINE_GATHER_PER_STEP)
         assign(new_change(a), "zero_optimization.pipeline_gather", "per_microbatch");
     if (settled->checkpoint_async) assign(new_change(a), "checkpoint.async", "false");
+    list_offload(a, settled);
     add_fewer_samples(a, settled, 2, 1);
     a->first_part = a->count;
     for (int64_t part = 2; micro % part == 0 && a->count < MAX_CHANGES; part *= 2)
@@ -228,8 +249,10 @@ static void say_changes(const advisor *a, int64_t missing_now, z3d_string *out) 
         if (missing < least) best = c, least = missing;
     }
     z3d_string_append(out, fitting ? "one change that makes it fit:\n"
-                           : best  ? "no single change makes it fit; this one helps most:\n"
-                                   : "no single change helps\n");
+                           : best
+                               ? "no single change makes it fit; this one helps most (plan --fit "
+                                 "looks for several together):\n"
+                               : "no single change helps\n");
     for (int k = 0; k < a->count && fitting; k++)
         if (a->change[k].possible && z3d_need_missing(&a->change[k].need, a->room) == 0)
             say_change(a, &a->change[k], out);

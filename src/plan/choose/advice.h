@@ -32,12 +32,16 @@ int64_t z3d_need_total(const z3d_need *need, const z3d_room *room);
 /* Missing bytes; 0: it fits. */
 int64_t z3d_need_missing(const z3d_need *need, const z3d_room *room);
 
+/* What stands for a folder on a local disk, which only the user knows. */
+extern const char z3d_tiers_folder[];
+
 /* Text for a configuration that does not fit: how much is missing, which category is the largest,
  * and which single change of the configuration (ZeRO stage, granularity, sequence parallelism, P_a,
  * when parameters are gathered, activation checkpoints in host memory or not, fewer of them,
- * synchronous checkpoints, twice the tensor size, the largest part of the micro-batch) would make
- * it fit. Each change is planned; if none is enough, the one that helps most. No text if it fits.
- * Errors: ERR_MEMORY, and as z3d_plan_create for the configuration itself. */
+ * synchronous checkpoints, offload of optimizer or parameters, twice the tensor size, the largest
+ * part of the micro-batch) would make it fit. Each change is planned; if none is enough, the one
+ * that helps most. No text if it fits. Errors: ERR_MEMORY, and as z3d_plan_create for the
+ * configuration itself. */
 z3d_status z3d_plan_advice(const z3d_config *config, int ranks, int threads, const z3d_room *room,
                            z3d_string *out);
 

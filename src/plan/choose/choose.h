@@ -15,6 +15,19 @@
 z3d_status z3d_choose_offload(z3d_config *config, int ranks, const z3d_hardware *hardware,
                               z3d_string *why);
 
+/* Whether zero_optimization.offload_optimizer.ratio is `auto` for an optimizer that is offloaded.
+ */
+bool z3d_ratio_is_open(const z3d_config *config);
+
+/* Decides it, among 0, 1/8 .. 1, for a world of `ranks` (0: as z3d_plan_place finds them). With
+ * hardware: the fastest share that fits it. Else with room (of each rank, with so many threads):
+ * the smallest that leaves a tenth of the room free. With neither, and if none fits: 1. Resolves
+ * `config` and clears training.hardware. Call z3d_choose_offload first, z3d_choose_gather after.
+ * why: gets a phrase with the other shares. Not collective; rank 0 decides for all. Errors:
+ * z3d_case_create's, z3d_estimate_make's and z3d_plan_need's. */
+z3d_status z3d_choose_ratio(z3d_config *config, int ranks, int threads,
+                            const z3d_hardware *hardware, const z3d_room *room, z3d_string *why);
+
 /* Whether it makes a difference when parameters are gathered: ranks keep only their own rows, and
  * there are several data ranks and pipeline stages. The pipeline size must be known. */
 bool z3d_gather_matters(const z3d_config *config, int ranks);
@@ -39,6 +52,12 @@ typedef struct z3d_fit_layout {
     bool sequence_parallel, across_nodes; /* the latter: tensor groups may leave a node */
 } z3d_fit_layout;
 
+/* Where offload_optimizer and offload_param put optimizer states and kept parameters:
+ * z3d_offload_device, each; the farther, the greater. */
+typedef struct z3d_fit_tiers {
+    int optimizer, parameters;
+} z3d_fit_tiers;
+
 /* What lengthens a step: kernels that repeat work, and seconds without kernels. */
 typedef enum z3d_fit_loss {
     Z3D_LOSS_BUBBLE,      /* waiting for other pipeline stages */
@@ -46,8 +65,9 @@ typedef enum z3d_fit_loss {
     Z3D_LOSS_DATA,        /* of the data groups, */
     Z3D_LOSS_PIPELINE,    /* of sends and receives */
     Z3D_LOSS_RECOMPUTE,   /* FLOPs beyond the model's own, at the speed of all kernels */
-    Z3D_LOSS_TRANSFER,    /* exposed offload: copies to host memory and back, the disk,
-                             the host's optimizer step */
+    Z3D_LOSS_TRANSFER,    /* exposed copies to host memory and back, */
+    Z3D_LOSS_HOST,        /* optimizer steps of the host's cores, */
+    Z3D_LOSS_DISK,        /* reads and writes of the disk */
     Z3D_LOSS_FULL_DEVICE, /* what the allocator of a nearly full device adds */
     Z3D_LOSS_COUNT
 } z3d_fit_loss;
@@ -57,7 +77,8 @@ typedef struct z3d_fit_row {
     z3d_fit_layout layout;
     int stage, granularity; /* z3d_granularity */
     int gather;             /* z3d_pipeline_gather; AUTO: it makes no difference */
-    bool partition, offload;
+    z3d_fit_tiers tiers;
+    bool partition, offload; /* offload: activation checkpoints in host memory */
     int64_t micro_batch, accumulation;
     z3d_ledger ledger; /* peak bytes by category */
     z3d_memory_need memory;
@@ -81,21 +102,25 @@ typedef struct z3d_recommendation {
     double peak;           /* FLOP/s of a device in the model's type; 0: unknown */
     int layouts, ways;     /* that the rules of configuration and model allow */
     int too_large, priced; /* of the ways; those that are neither cannot be among the best */
+    char folder[512];      /* nvme_path of the first row */
     int count;             /* rows: the fastest first; all fit */
     z3d_fit_row row[Z3D_RECOMMENDED];
 } z3d_recommendation;
 
 /* Searches tensor size x pipeline size x chunks x schedule x ZeRO stage x when parameters are
- * gathered x micro-batch x recompute x P_a x host memory for the fastest ways that fit a machine
- * (recommend.c says what is left out). Model, number of ranks and train_batch_size stay. ranks 0:
- * as z3d_plan_place finds them. keep: so do the parallel sizes, chunks, schedule, partition and
- * pipeline_gather that the configuration sets, and train_batch_size may be `auto`: it is that of
- * the configuration's own sizes. Else units are split by time, and ranks are equal. Tensor groups
- * stay in a node, unless parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence
- * parallelism where the model allows it, unless the configuration sets parallel.sequence_parallel.
- * On success `config` is resolved and is that of the first row. Not collective, allocates no device
- * memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible; ERR_MEMORY: nothing
- * fits (says how much is missing); z3d_case_create's and z3d_estimate_make's. */
+ * gathered x micro-batch x recompute x P_a x host memory x where optimizer states and parameters
+ * lie for the fastest ways that fit a machine (recommend.c says what is left out). Model, number of
+ * ranks and train_batch_size stay. ranks 0: as z3d_plan_place finds them. keep: so do the parallel
+ * sizes, chunks, schedule, partition and pipeline_gather that the configuration sets, and
+ * train_batch_size may be `auto`: it is that of the configuration's own sizes. Else units are split
+ * by time, and ranks are equal. Tensor groups stay in a node, unless
+ * parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence parallelism where the model
+ * allows it, unless the configuration sets parallel.sequence_parallel. States and parameters lie
+ * where the configuration says; where it says nothing, tiers.c has what is tried; nvme_path is then
+ * z3d_tiers_folder. On success `config` is resolved and is that of the first row. Not collective,
+ * allocates no device memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible;
+ * ERR_MEMORY: nothing fits (says how much is missing); z3d_case_create's and z3d_estimate_make's.
+ */
 z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hardware, bool keep,
                          z3d_recommendation *out);
 /* Tables for people, with the first row's keys as YAML; and one JSON object. */

@@ -37,8 +37,8 @@ int64_t z3d_fit_period(const z3d_fit_frame *w);
 int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation);
 /* Sets the configuration's sizes. */
 void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout);
-/* Makes config the row's, with `accumulation` micro-batches a step. */
-void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation);
+/* Makes config the row's, with `accumulation` micro-batches a step. Errors: ERR_MEMORY. */
+z3d_status z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation);
 /* The row's ledger and memory, from programs of `accumulation` micro-batches; the others add only
  * their batch. */
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation);
@@ -61,6 +61,9 @@ z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int
                              z3d_fit_price *out);
 /* The row's time, from two short steps. *nearly_full: the device's allocator slows it down. */
 z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full);
+
+/* Sets the keys of the tiers; nvme_path, where it is needed and not set, to z3d_tiers_folder. */
+z3d_status z3d_tiers_apply(z3d_config *config, z3d_fit_tiers tiers);
 
 extern const char *const z3d_fit_granularities[]; /* by z3d_granularity */
 

@@ -86,7 +86,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     return drop_small(w);
 }
 
-void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation) {
+z3d_status z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation) {
     z3d_config *c = w->config;
     bool full = row->granularity == Z3D_GRANULARITY_FULL;
     z3d_fit_apply_layout(c, &w->layout);
@@ -100,6 +100,7 @@ void z3d_fit_apply(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accum
     c->train_micro_batch_size_per_gpu = row->micro_batch;
     c->gradient_accumulation_steps = accumulation;
     c->train_batch_size = row->micro_batch * accumulation * z3d_mesh_size(&w->mesh, Z3D_AXES_DATA);
+    return z3d_tiers_apply(c, row->tiers);
 }
 
 /* ---- memory ---- */
@@ -139,7 +140,7 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
 z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accumulation) {
     z3d_program_config config;
     int data;
-    z3d_fit_apply(w, row, accumulation);
+    Z3D_TRY(z3d_fit_apply(w, row, accumulation));
     z3d_status status = z3d_config_check(w->config, &z3d_model_rules);
     if (status == Z3D_OK)
         status = z3d_config_resolve(w->config, &z3d_model_rules,

@@ -10,7 +10,9 @@ static void find_losses(const z3d_simulation *simulation, double step_flops, z3d
         loss[Z3D_LOSS_TENSOR] += share * time->exposed[Z3D_AXES_TENSOR];
         loss[Z3D_LOSS_DATA] += share * time->exposed[Z3D_AXES_DATA];
         loss[Z3D_LOSS_PIPELINE] += share * time->exposed[Z3D_AXES_PIPELINE];
-        loss[Z3D_LOSS_TRANSFER] += share * (time->transfer + time->disk + time->host);
+        loss[Z3D_LOSS_TRANSFER] += share * time->transfer;
+        loss[Z3D_LOSS_HOST] += share * time->host;
+        loss[Z3D_LOSS_DISK] += share * time->disk;
         loss[Z3D_LOSS_FULL_DEVICE] += share * time->allocator;
         double busy = time->seconds - time->bubble - time->allocator;
         if (busy > out->busiest) out->busiest = busy;
@@ -26,7 +28,7 @@ z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int
     z3d_case *of;
     z3d_estimate e;
     *out = (z3d_fit_price){0};
-    z3d_fit_apply(w, row, accumulation);
+    Z3D_TRY(z3d_fit_apply(w, row, accumulation));
     Z3D_TRY(z3d_case_create(w->config, z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, w->node, &of));
     z3d_status status = z3d_estimate_make(of, w->hardware, 0, NULL, &e);
     if (status == Z3D_OK) {

@@ -35,10 +35,21 @@ static z3d_status leave_sizes(z3d_config *config) {
     return z3d_config_override(config, "parallel.device_speeds=equal");
 }
 
+/* Nothing is offloaded, and nothing is said of how. */
+static z3d_status leave_tiers(z3d_config *config) {
+    static const char *const none[] = {"zero_optimization.sub_group_size=1e9",
+                                       "zero_optimization.stage3_prefetch_bucket_size=5e7",
+                                       "zero_optimization.offload_optimizer.buffer_count=4",
+                                       "zero_optimization.offload_optimizer.ratio=1"};
+    Z3D_TRY(z3d_tiers_apply(config, (z3d_fit_tiers){0, 0}));
+    return override_all(config, none, sizeof none / sizeof *none);
+}
+
 /* What every search decides. */
 static z3d_status leave_methods(z3d_config *config) {
     config->activation_checkpointing_partition_activations = false;
     config->activation_checkpointing_cpu_checkpointing = Z3D_OFFLOAD_OFF;
+    Z3D_TRY(z3d_config_override(config, "activation_checkpointing.nvme_path="));
     return z3d_config_override(config, "training.hardware=");
 }
 
@@ -110,6 +121,7 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     if (c->parallel_tensor_model_parallel_size == 1) leave_tensor(c);
     w->replay = c->activation_checkpointing_replay;
     w->checkpoints = c->activation_checkpointing_number_checkpoints;
+    Z3D_TRY(z3d_tiers_find(w));
     Z3D_TRY(leave_methods(c));
     Z3D_TRY(find_world(w, ranks, keep));
     if (!keep) Z3D_TRY(leave_sizes(c));
@@ -117,5 +129,6 @@ z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep) {
     Z3D_TRY(copy(c, &w->flat));
     Z3D_TRY(z3d_ways_leave_pipeline(w->flat));
     Z3D_TRY(copy(w->flat, &w->alone));
+    Z3D_TRY(leave_tiers(w->alone));
     return leave_sizes(w->alone);
 }

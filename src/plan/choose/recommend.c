@@ -5,8 +5,8 @@
  *   each micro-batch); or because programs of few micro-batches are, on the pipeline stages that
  *   can need most (0, 1 and the last);
  * - if one that computes and sends no more fits and leaves the device some air: a lower ZeRO stage
- *   from 1 on, less recompute, no P_a, no host memory, parameters gathered once a step, and
- *   otherwise equal;
+ *   from 1 on, less recompute, no P_a, no host memory, states and parameters no farther away
+ * (tiers.c), parameters gathered once a step, and otherwise equal;
  * - once its least possible time, and so that of all that follow, is above the tenth best.
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
@@ -18,22 +18,35 @@
 typedef struct search {
     z3d_ways ways;
     z3d_recommendation *out;
-    const z3d_way **large, **roomy; /* ways that were too large; that fit with air */
-    int larges, roomies;
-    z3d_fit_row nearest; /* of those that do not fit; accumulation 0: none yet */
+    const z3d_way **large, **crowded, **roomy; /* ways that were too large for the device; for host
+                                                  memory or the disk; that fit with air */
+    int larges, crowdeds, roomies;
+    /* Of those that do not fit into the device, and of those that fit there but not elsewhere;
+     * accumulation 0: none yet. */
+    z3d_fit_row nearest, nearest_elsewhere;
 } search;
 
-/* Of ways with the same ZeRO stage: b needs no more device memory than a. */
+/* Of ways with the same ZeRO stage: b needs no more device memory than a. Parameters that are kept
+ * elsewhere may need more there than on the device, because they are fetched ahead. */
 static bool needs_no_more(const z3d_way *b, const z3d_way *a) {
     return b->granularity <= a->granularity && b->micro_batch <= a->micro_batch &&
-           b->partition >= a->partition && b->offload >= a->offload && b->gather >= a->gather;
+           b->partition >= a->partition && b->offload >= a->offload && b->gather >= a->gather &&
+           (b->tiers.optimizer > 0) >= (a->tiers.optimizer > 0) &&
+           (b->tiers.parameters > 0) == (a->tiers.parameters > 0);
 }
 
 static bool is_too_large(const search *s, const z3d_way *way) {
-    if (way->bytes > z3d_ways_capacity(&s->ways)) return true;
+    if (!z3d_way_may_fit(&s->ways, way)) return true;
     for (int i = 0; i < s->larges; i++) {
         const z3d_way *l = s->large[i];
         if (l->frame == way->frame && l->stage == way->stage && needs_no_more(l, way)) return true;
+    }
+    for (int i = 0; i < s->crowdeds; i++) {
+        const z3d_way *c = s->crowded[i];
+        if (c->frame == way->frame && c->stage == way->stage &&
+            c->tiers.optimizer == way->tiers.optimizer &&
+            c->tiers.parameters == way->tiers.parameters)
+            return true;
     }
     return false;
 }
@@ -48,7 +61,8 @@ static bool is_beaten(const search *s, const z3d_way *way) {
         const z3d_way *r = s->roomy[i];
         if (r->frame == way->frame && r->micro_batch == way->micro_batch &&
             r->granularity >= way->granularity && r->partition <= way->partition &&
-            r->offload <= way->offload && sends_no_more(r, way))
+            r->offload <= way->offload && z3d_tiers_no_slower(r->tiers, way->tiers) &&
+            sends_no_more(r, way))
             return true;
     }
     return false;
@@ -66,15 +80,17 @@ static z3d_fit_row row_of(const search *s, const z3d_way *way) {
                          .stage = way->stage,
                          .granularity = way->granularity,
                          .gather = way->gather,
+                         .tiers = way->tiers,
                          .partition = way->partition,
                          .offload = way->offload};
 }
 
-/* Remembers the row that lacks least device memory. */
+/* Remembers the rows that lack least memory. */
 static void note_missing(search *s, const z3d_fit_row *row) {
-    bool first = s->nearest.accumulation == 0;
-    if (row->memory.free < 0 && (first || row->memory.free > s->nearest.memory.free))
-        s->nearest = *row;
+    z3d_fit_row *nearest = row->memory.free < 0 ? &s->nearest : &s->nearest_elsewhere;
+    if (!row->fits && (nearest->accumulation == 0 ||
+                       z3d_memory_room(&row->memory) > z3d_memory_room(&nearest->memory)))
+        *nearest = *row;
 }
 
 /* Plans the row's memory. */
@@ -101,7 +117,10 @@ static z3d_status price(search *s, const z3d_way *way) {
     if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
         if (status == Z3D_OK) note_missing(s, &row);
         /* Where host memory is short, what leaves more of it may fit. */
-        if (status != Z3D_OK || row.memory.free < 0 || !way->offload) s->large[s->larges++] = way;
+        if (status != Z3D_OK || row.memory.free < 0)
+            s->large[s->larges++] = way;
+        else if (!way->offload)
+            s->crowded[s->crowdeds++] = way;
         s->out->too_large++;
         return Z3D_OK;
     }
@@ -115,6 +134,7 @@ static z3d_status price_all(search *s) {
     z3d_recommendation *out = s->out;
     size_t count = (size_t)s->ways.count;
     Z3D_TRY(z3d_new(count, sizeof *s->large, "ways", &s->large));
+    Z3D_TRY(z3d_new(count, sizeof *s->crowded, "ways", &s->crowded));
     Z3D_TRY(z3d_new(count, sizeof *s->roomy, "ways", &s->roomy));
     for (int i = 0; i < s->ways.count; i++) {
         const z3d_way *way = &s->ways.way[i];
@@ -153,35 +173,84 @@ static z3d_status settle_best(search *s) {
     return Z3D_OK;
 }
 
-/* By the way that lacks least: of those that were planned, and the one with the least bound. */
+static void say_way(const z3d_fit_row *row, z3d_string *out) {
+    static const char *const devices[] = {"none", "cpu", "nvme"};
+    const z3d_fit_layout *l = &row->layout;
+    z3d_string_append(out, "%s with ZeRO-%d, granularity %s%s%s",
+                      z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row->stage,
+                      z3d_fit_granularities[row->granularity], row->partition ? ", P_a" : "",
+                      row->offload ? ", cpu" : "");
+    if (row->tiers.optimizer)
+        z3d_string_append(out, ", offload_optimizer %s", devices[row->tiers.optimizer]);
+    if (row->tiers.parameters)
+        z3d_string_append(out, ", offload_param %s", devices[row->tiers.parameters]);
+    z3d_string_append(out, " and micro-batch %lld", (long long)row->micro_batch);
+}
+
+static void say_device(const search *s, z3d_string *out) {
+    char need[32], missing[32];
+    const z3d_memory_need *m = &s->nearest.memory;
+    if (s->nearest.accumulation == 0) return;
+    z3d_string_append(out, ": ");
+    say_way(&s->nearest, out);
+    z3d_string_append(out, " needs %s, which is %s too much (its largest part is %s)",
+                      z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
+                      z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
+                      z3d_category_name(z3d_fit_largest(&s->nearest.ledger)));
+}
+
+/* Of what fits into the device, but not elsewhere. */
+static void say_elsewhere(const search *s, z3d_string *out) {
+    char missing[32];
+    const z3d_memory_need *m = &s->nearest_elsewhere.memory;
+    if (s->nearest_elsewhere.accumulation == 0) return;
+    bool host = z3d_memory_host_free(m) < 0;
+    z3d_string_append(out, s->nearest.accumulation ? "; " : ": ");
+    say_way(&s->nearest_elsewhere, out);
+    z3d_string_append(out, " fits the device, but a rank's share of %s is %s too small",
+                      host ? "host memory" : "the disks",
+                      z3d_format_bytes((int64_t)-z3d_memory_room(m), missing, sizeof missing));
+}
+
+static bool tries(const z3d_ways *w, int device) {
+    for (int t = 0; t < w->num_tiers; t++)
+        if (w->tiers[t].optimizer == device) return true;
+    return false;
+}
+
+/* What would make it fit. */
+static void say_remedies(const search *s, z3d_string *out) {
+    const z3d_ways *w = &s->ways;
+    z3d_string_append(out, "; use more ranks");
+    if (w->fixed.tensor || w->fixed.pipeline)
+        z3d_string_append(out, ", or leave tensor and pipeline size out");
+    if (w->tiers_written)
+        z3d_string_append(out, ", or leave the devices of offload_optimizer and offload_param out");
+    else if (!tries(w, Z3D_OFFLOAD_DEVICE_NVME))
+        z3d_string_append(out, ", or describe the node's disks (node.nvme_read_gb_per_s, "
+                               "node.nvme_write_gb_per_s), where states and parameters may lie");
+}
+
+/* By the ways that lack least: of those that were planned, and the one with the least bound. */
 static z3d_status refuse(search *s) {
-    char capacity[32], need[32], missing[32];
+    char capacity[32];
+    z3d_string why = {0};
     const z3d_way *least = s->ways.way;
     for (int i = 1; i < s->ways.count; i++)
-        if (s->ways.way[i].bytes <= least->bytes) least = &s->ways.way[i];
+        if (s->ways.way[i].bytes[Z3D_SPACE_DEVICE] <= least->bytes[Z3D_SPACE_DEVICE])
+            least = &s->ways.way[i];
     z3d_fit_row row = row_of(s, least);
     Z3D_TRY(z3d_fit_try(&s->ways.frame[least->frame], &row, least->micro_batch));
     note_missing(s, &row);
-    row = s->nearest;
-    const z3d_fit_layout *l = &row.layout;
-    const z3d_memory_need *m = &row.memory;
-    if (row.accumulation == 0)
-        return Z3D_ERROR(Z3D_ERR_MEMORY, "no way fits: the device has enough memory, but the host "
-                                         "does not; use more ranks");
-    return Z3D_ERROR(
-        Z3D_ERR_MEMORY,
-        "no way fits %d ranks with %s each: %s with ZeRO-%d, granularity %s%s%s and micro-batch "
-        "%lld needs %s, which is %s too much (its largest part is %s); use more "
-        "ranks%s",
-        s->out->ranks, z3d_format_bytes((int64_t)m->capacity, capacity, sizeof capacity),
-        z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row.stage,
-        z3d_fit_granularities[row.granularity], row.partition ? ", P_a" : "",
-        row.offload ? ", cpu" : "", (long long)row.micro_batch,
-        z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
-        z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
-        z3d_category_name(z3d_fit_largest(&row.ledger)),
-        s->ways.fixed.tensor || s->ways.fixed.pipeline ? ", or leave tensor and pipeline size out"
-                                                       : "");
+    say_device(s, &why);
+    say_elsewhere(s, &why);
+    say_remedies(s, &why);
+    double bytes = s->ways.hardware->memory_gib * 1073741824.0;
+    z3d_status status = Z3D_ERROR(
+        Z3D_ERR_MEMORY, "no way fits %d ranks with %s each%s", s->out->ranks,
+        z3d_format_bytes((int64_t)bytes, capacity, sizeof capacity), why.failed ? "" : why.text);
+    z3d_string_free(&why);
+    return status;
 }
 
 /* ---- the search ---- */
@@ -201,13 +270,15 @@ static void describe(const search *s) {
     out->ways = s->ways.count;
 }
 
-static z3d_status take_best(const search *s) {
+static z3d_status take_best(search *s) {
     int data;
     const z3d_fit_row *best = &s->out->row[0];
     z3d_fit_frame frame = *frame_of(s, &best->layout);
     frame.config = s->ways.config;
     if (best->layout.pipeline == 1) Z3D_TRY(z3d_ways_leave_pipeline(frame.config));
-    z3d_fit_apply(&frame, best, best->accumulation);
+    Z3D_TRY(z3d_fit_apply(&frame, best, best->accumulation));
+    snprintf(s->out->folder, sizeof s->out->folder, "%s",
+             frame.config->zero_optimization_offload_optimizer_nvme_path);
     return z3d_config_resolve(frame.config, &z3d_model_rules, s->out->ranks, &data);
 }
 
@@ -225,6 +296,7 @@ z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hard
     if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : take_best(&s);
     z3d_ways_close(&s.ways);
     free(s.large);
+    free(s.crowded);
     free(s.roomy);
     return status;
 }

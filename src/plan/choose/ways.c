@@ -2,6 +2,7 @@
  * memory. */
 #include "src/plan/choose/ways.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Room for one more; they are moved at each power of two. */
@@ -137,11 +138,6 @@ typedef struct alone_group {
     z3d_alone *known;
 } alone_group;
 
-/* Parameters that are kept elsewhere need stage 3. */
-static int least_stage(const z3d_config *config) {
-    return config->zero_optimization_offload_param_device == Z3D_OFFLOAD_DEVICE_NONE ? 0 : 3;
-}
-
 static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batch, z3d_alone *out) {
     z3d_fit_price one, two;
     for (int i = 0; i < g->count; i++)
@@ -149,9 +145,7 @@ static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batc
             *out = g->known[i];
             return Z3D_OK;
         }
-    z3d_fit_row row = {.stage = least_stage(g->frame.config),
-                       .granularity = granularity,
-                       .micro_batch = micro_batch};
+    z3d_fit_row row = {.granularity = granularity, .micro_batch = micro_batch};
     Z3D_TRY(z3d_fit_price_few(&g->frame, &row, 1, &one));
     Z3D_TRY(z3d_fit_price_few(&g->frame, &row, 2, &two));
     double first = one.seconds - one.loss[Z3D_LOSS_FULL_DEVICE],
@@ -163,51 +157,102 @@ static z3d_status find_alone(alone_group *g, int granularity, int64_t micro_batc
     return Z3D_OK;
 }
 
-bool z3d_way_shards(int stage, z3d_group_part part) {
-    const z3d_program_config config = {
-        .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
-    z3d_kept kept[Z3D_PART_COUNT];
+static void decide(int stage, z3d_fit_tiers tiers, z3d_kept kept[Z3D_PART_COUNT]) {
+    const z3d_program_config config = {.stage = stage,
+                                       .accumulation = 2,
+                                       .reduce_per_step = z3d_states_reduce_per_step(stage),
+                                       .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
+                                                   .parameters = z3d_plan_space(tiers.parameters)}};
     z3d_states_decide(&config, true, kept);
+}
+
+bool z3d_way_shards(int stage, z3d_group_part part) {
+    z3d_kept kept[Z3D_PART_COUNT];
+    decide(stage, (z3d_fit_tiers){0, 0}, kept);
     return kept[part].rows == Z3D_ROWS_OWN;
+}
+
+/* Parameters that are kept elsewhere come once for each micro-batch at least. So do gradients, and
+ * go back; but all are kept at least once, and the first time nothing is added to. */
+static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, double micros,
+                                   const z3d_way *way) {
+    const z3d_fit_layout *layout = &w->frame[way->frame].layout;
+    const double parts = (double)layout->pipeline * layout->data;
+    const double parameters = (double)alone->peak[Z3D_CATEGORY_PARAMETERS] / parts,
+                 gradients = (double)alone->peak[Z3D_CATEGORY_GRADIENTS] / parts;
+    double times = way->gather == Z3D_PIPELINE_GATHER_PER_STEP ? 1 : micros;
+    z3d_fit_copies out = {0};
+    z3d_kept kept[Z3D_PART_COUNT];
+    decide(way->stage, way->tiers, kept);
+    const z3d_space from = kept[Z3D_PART_PARAMETERS].space, at = kept[Z3D_PART_GRADIENTS].space;
+    if (!w->all) return out;
+    if (from != Z3D_SPACE_DEVICE) out.link += times * parameters;
+    if (from == Z3D_SPACE_DISK) out.read += times * parameters;
+    if (at != Z3D_SPACE_DEVICE) out.link += (2 * micros - 1) * gradients;
+    if (at == Z3D_SPACE_DISK) out.read += (micros - 1) * gradients, out.write += micros * gradients;
+    return out;
 }
 
 /* Stages of equal work, free communication over data ranks and between stages, and the schedule's
  * bubble (docs/pipelines.md) with the least shares that its halves can have: a weight half is at
- * most a third of a micro-batch's work, a forward at least a quarter. */
-static double least_seconds(const z3d_fit_layout *layout, const z3d_alone *alone, double micros,
-                            int stage) {
+ * most a third of a micro-batch's work, a forward at least a quarter. What is copied for the
+ * micro-batches goes beside their work; the host steps behind it. A device steps no slower than the
+ * host. */
+static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double micros,
+                            const z3d_way *way) {
+    const z3d_fit_layout *layout = &w->frame[way->frame].layout;
+    const double shards = z3d_way_shards(way->stage, Z3D_PART_OPTIMIZER) ? layout->data : 1;
+    const double states = (double)alone->peak[Z3D_CATEGORY_OPTIMIZER];
     double p = layout->pipeline, work = alone->pass / p, idle = (p - 1) * work;
     if (layout->schedule == Z3D_PIPELINE_FILE) idle = 0;
     if (layout->schedule == Z3D_PIPELINE_INTERLEAVED) idle /= layout->chunks;
     if (layout->schedule == Z3D_PIPELINE_ZB_H1) idle /= 3;
     if (layout->schedule == Z3D_PIPELINE_ZB_V) idle /= 8;
-    return micros * work + idle +
-           alone->rest / p / (z3d_way_shards(stage, Z3D_PART_OPTIMIZER) ? layout->data : 1);
+    double copies = z3d_tiers_copies(w, least_copied(w, alone, micros, way));
+    double step = z3d_tiers_step(w, way->tiers, states / p / shards);
+    double rest = alone->rest / p / shards;
+    work = micros * work + idle;
+    return (copies > work ? copies : work) + (w->all && step > rest ? step : rest);
 }
 
 /* The stage that needs most has the average of the states at least. Of activations, stage 0 keeps
  * as many micro-batches as there are stages; half of what the whole model has for one is less than
  * that, also where units are not equal. */
-static double least_bytes(const z3d_fit_layout *layout, const z3d_alone *alone, double micros,
-                          const z3d_way *way) {
+static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros, z3d_way *way) {
     static const z3d_category category[] = {[Z3D_PART_PARAMETERS] = Z3D_CATEGORY_PARAMETERS,
                                             [Z3D_PART_GRADIENTS] = Z3D_CATEGORY_GRADIENTS,
                                             [Z3D_PART_OPTIMIZER] = Z3D_CATEGORY_OPTIMIZER};
-    double p = layout->pipeline, kept = micros < p ? micros / p : 1;
+    const z3d_fit_layout *layout = &w->frame[way->frame].layout;
+    double p = layout->pipeline, few = micros < p ? micros / p : 1, *bytes = way->bytes;
     bool elsewhere = way->partition || way->offload;
-    double bytes = elsewhere ? 0 : 0.5 * kept * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
+    z3d_kept kept[Z3D_PART_COUNT];
+    decide(way->stage, way->tiers, kept);
+    if (!elsewhere)
+        bytes[Z3D_SPACE_DEVICE] = 0.5 * few * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
     for (int part = 0; part < Z3D_PART_COUNT; part++) {
         bool whole = part == Z3D_PART_PARAMETERS && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
-        bool shards = !whole && z3d_way_shards(way->stage, (z3d_group_part)part);
-        bytes += (double)alone->peak[category[part]] / p / (shards ? layout->data : 1);
+        double all = (double)alone->peak[category[part]] / p,
+               own = kept[part].rows == Z3D_ROWS_OWN ? all / layout->data : all;
+        if (whole) bytes[Z3D_SPACE_DEVICE] += all;
+        if (kept[part].space != Z3D_SPACE_DEVICE && !w->all) continue; /* a share of it */
+        if (!whole || kept[part].space != Z3D_SPACE_DEVICE) bytes[kept[part].space] += own;
     }
-    return bytes;
 }
 
 /* ---- ways ---- */
 
-double z3d_ways_capacity(const z3d_ways *w) {
-    return w->hardware->memory_gib * 1073741824.0 - w->hardware->overhead_gb * 1e9;
+double z3d_ways_capacity(const z3d_ways *w, int space) {
+    const z3d_hardware *h = w->hardware;
+    const double share = 1073741824.0 / z3d_hardware_node_ranks(h, w->ranks);
+    if (space == Z3D_SPACE_DEVICE) return h->memory_gib * 1073741824.0 - h->overhead_gb * 1e9;
+    if (space == Z3D_SPACE_HOST) return h->host_memory_gib * share;
+    return h->nvme_gib > 0 ? h->nvme_gib * share : INFINITY;
+}
+
+bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way) {
+    for (int space = 0; space < Z3D_SPACE_COUNT; space++)
+        if (way->bytes[space] > z3d_ways_capacity(w, space)) return false;
+    return true;
 }
 
 /* *any: it may fit. */
@@ -217,9 +262,9 @@ static z3d_status add_way(z3d_ways *w, const z3d_alone *alone, z3d_way way, bool
     double micros = (double)count;
     way.granularity = alone->granularity;
     way.micro_batch = alone->micro_batch;
-    way.seconds = least_seconds(&f->layout, alone, micros, way.stage);
-    way.bytes = least_bytes(&f->layout, alone, micros, &way);
-    *any = *any || way.bytes <= z3d_ways_capacity(w);
+    way.seconds = least_seconds(w, alone, micros, &way);
+    least_bytes(w, alone, micros, &way);
+    *any = *any || z3d_way_may_fit(w, &way);
     Z3D_TRY(grow((void **)&w->way, w->count, sizeof *w->way));
     w->way[w->count++] = way;
     return Z3D_OK;
@@ -239,6 +284,14 @@ static z3d_status add_gathers(z3d_ways *w, const z3d_alone *alone, z3d_way way, 
     return Z3D_OK;
 }
 
+/* One data rank has no shards: its stages differ only in what may be kept elsewhere, gradients from
+ * 2 on, parameters in 3. */
+static bool makes_sense(const z3d_fit_layout *layout, int stage, z3d_fit_tiers tiers) {
+    if (tiers.parameters != Z3D_OFFLOAD_DEVICE_NONE) return stage == 3;
+    if (layout->data > 1 || stage == 0) return true;
+    return stage == 2 && tiers.optimizer != Z3D_OFFLOAD_DEVICE_NONE;
+}
+
 /* Without a choice along an axis the values are alike: one tensor rank has nothing to share, nor
  * have ranks whose checkpoints are parts by nature (sequence parallelism); one data rank no shards.
  * *any: one of them may fit. */
@@ -247,14 +300,18 @@ static z3d_status add_methods(z3d_ways *w, int frame, const z3d_alone *alone, bo
     bool full = alone->granularity == Z3D_GRANULARITY_FULL,
          shares = full && layout->tensor > 1 && !layout->sequence_parallel;
     *any = false;
-    const int least = least_stage(w->config), most = layout->data > 1 ? 3 : least;
-    for (int stage = least; stage <= most; stage++)
-        for (int partition = 0; partition <= shares; partition++)
-            for (int offload = 0; offload <= full; offload++) {
-                const z3d_way way = {
-                    .frame = frame, .stage = stage, .partition = partition, .offload = offload};
-                Z3D_TRY(add_gathers(w, alone, way, any));
-            }
+    for (int t = 0; t < w->num_tiers; t++)
+        for (int stage = 0; stage <= 3; stage++)
+            for (int partition = 0; partition <= shares; partition++)
+                for (int offload = 0; offload <= full; offload++) {
+                    const z3d_way way = {.frame = frame,
+                                         .stage = stage,
+                                         .tiers = w->tiers[t],
+                                         .partition = partition,
+                                         .offload = offload};
+                    if (makes_sense(layout, stage, way.tiers))
+                        Z3D_TRY(add_gathers(w, alone, way, any));
+                }
     return Z3D_OK;
 }
 
@@ -298,9 +355,14 @@ static int compare(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
+static int tier_of(const z3d_way *way) {
+    return way->tiers.parameters * Z3D_TIERS + way->tiers.optimizer;
+}
+
 static int by_seconds(const void *a, const void *b) {
     const z3d_way *x = a, *y = b;
     int order = (x->seconds > y->seconds) - (x->seconds < y->seconds);
+    if (!order) order = compare(tier_of(x), tier_of(y));
     if (!order) order = compare(x->stage, y->stage);
     if (!order) order = compare(x->frame, y->frame);
     if (!order) order = compare(y->granularity, x->granularity);

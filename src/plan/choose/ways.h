@@ -18,10 +18,14 @@ typedef struct z3d_alone {
 typedef struct z3d_way {
     int frame, stage, granularity;
     int gather; /* z3d_pipeline_gather; AUTO: it makes no difference */
+    z3d_fit_tiers tiers;
     bool partition, offload;
     int64_t micro_batch;
-    double seconds, bytes; /* at least */
+    double seconds, bytes[Z3D_SPACE_COUNT]; /* at least; bytes of a rank */
 } z3d_way;
+
+/* None; the optimizer in host memory, on the disk; the parameters, too, no farther than it. */
+enum { Z3D_TIERS = 6 };
 
 /* What stays as the user sets it. 0: open. */
 typedef struct z3d_fixed {
@@ -41,7 +45,11 @@ typedef struct z3d_ways {
     int ranks;
     int64_t batch; /* samples of a step */
     z3d_fixed fixed;
-    int replay; /* as given */
+    z3d_fit_tiers tiers[Z3D_TIERS]; /* that are tried, the nearest first */
+    int num_tiers;
+    bool tiers_written; /* the configuration says where one or both lie */
+    bool all;           /* what is offloaded is so as a whole: offload_optimizer.ratio is 1 */
+    int replay;         /* as given */
     int64_t checkpoints;
     int frames; /* one for each layout, by tensor size */
     z3d_fit_frame *frame;
@@ -59,14 +67,33 @@ z3d_status z3d_ways_leave_pipeline(z3d_config *config);
 /* Finds all that are open: tensor sizes that the model allows, in a node; pipeline sizes with a
  * unit in each chunk; data sizes that divide the batch; each schedule and number of chunks; ZeRO
  * stages (one where there is one data rank); granularities; P_a and host memory where blocks are
- * recomputed; when parameters are gathered; micro-batches up to the first that is too large for
- * every stage (with many layouts each is at least twice the one before). Errors: ERR_CONFIG if
+ * recomputed; tiers; when parameters are gathered; micro-batches up to the first that is too large
+ * for every stage (with many layouts each is at least twice the one before). Errors: ERR_CONFIG if
  * there is no layout. */
 z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
 /* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */
 bool z3d_way_shards(int stage, z3d_group_part part);
-double
-z3d_ways_capacity(const z3d_ways *w); /* bytes of a device, without what is outside of arenas */
+/* Bytes of a rank in a space; of a device without what is outside of arenas. INFINITY: not known.
+ */
+double z3d_ways_capacity(const z3d_ways *w, int space);
+
+/* By the bounds. */
+bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way);
+
+/* tiers.c: fills w->tiers and all. Those that are written stay. Where none is: host memory and the
+ * disk of gpus whose machine has the rates described; on cpu machines, whose device is host memory,
+ * only the disk. Errors: ERR_CONFIG. */
+z3d_status z3d_tiers_find(z3d_ways *w);
+/* Of ways that are otherwise equal, and fit: a's is no slower than b's. */
+bool z3d_tiers_no_slower(z3d_fit_tiers a, z3d_fit_tiers b);
+/* Seconds, at least, in which the host steps so many bytes of a rank's optimizer states. */
+double z3d_tiers_step(const z3d_ways *w, z3d_fit_tiers tiers, double bytes);
+/* Bytes that a rank copies between device and host, from and to the disk; and their seconds at
+ * least. */
+typedef struct z3d_fit_copies {
+    double link, read, write;
+} z3d_fit_copies;
+double z3d_tiers_copies(const z3d_ways *w, z3d_fit_copies bytes);
 
 #endif

@@ -100,6 +100,8 @@ static void say_method(z3d_console *console, const z3d_run_facts *facts) {
                     program->recompute ? "activations recomputed" : "no recompute");
     if (facts->offload_why)
         z3d_console_say(console, "offload     cpu_checkpointing auto: %s", facts->offload_why);
+    if (facts->ratio_why)
+        z3d_console_say(console, "offload     offload_optimizer.ratio auto: %s", facts->ratio_why);
     say_offload(console, facts);
     int64_t data = z3d_mesh_size(facts->mesh, Z3D_AXES_DATA);
     char tokens[32];
