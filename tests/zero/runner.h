@@ -200,6 +200,7 @@ class Runner {
         z3d_program **slot = &(gathered ? e->set.again : e->set.program)[program->mode];
         z3d_executor fresh{};
         fresh.device = e->config.device;
+        fresh.host = e->config.host ? e->config.host : e->config.device;
         fresh.group = e->config.group;
         fresh.world = e->config.world;
         fresh.optimizer = e->config.optimizer;
