@@ -350,8 +350,18 @@ TEST(Verifier, NamesTheFirstWrongEntryOfOffload) {
 }
 
 TEST(Verifier, NamesWrongMemory) {
-    Options plain = options(2, 1, 2, 1);
+    Options plain = options(2, 1, 2, 1), disk = options(3, 1, 2, 1);
+    disk.tiers.optimizer = disk.tiers.parameters = Z3D_SPACE_DISK;
     const Wrong list[] = {
+        {"a disk's block begins within another",
+         disk,
+         [](Copy &c) {
+             const z3d_instruction &fetch =
+                 c.entries[(size_t)c.find(Z3D_OP_FETCH_STATES, 0, Z3D_PHASE_START)];
+             c.buffers[(size_t)fetch.buffer[Z3D_SLOT_OPTIMIZER]].offset += 512;
+             c.program.arena[Z3D_SPACE_HOST] += 4096;
+         },
+         {"must be multiples of 4096"}},
         {"two buffers at one place",
          plain,
          [](Copy &c) {
