@@ -51,9 +51,10 @@ static void look_at(const version *v, const char *folder, const char *name, z3d_
     if (limit < 0 || usage < 0) return;
     int64_t inactive = number_in(folder, "memory.stat", v->inactive);
     int64_t active = number_in(folder, "memory.stat", v->active);
-    int64_t left = limit - usage + (inactive > 0 ? inactive : 0) + (active > 0 ? active : 0);
+    int64_t cached = (inactive > 0 ? inactive : 0) + (active > 0 ? active : 0);
+    if (cached > usage) cached = usage; /* counted at another moment */
+    int64_t left = limit - (usage - cached);
     if (left < 0) left = 0;
-    if (left > limit) left = limit;
     if (left >= out->bytes) return;
     out->bytes = left;
     snprintf(out->from, sizeof out->from, " (memory cgroup %.100s is limited to %s)",

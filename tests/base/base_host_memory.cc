@@ -63,6 +63,9 @@ TEST(HostMemory, WithoutLimitTheMachineHasTheWord) {
     system.unified("/new/scope", "max", 900 * MIB);
     EXPECT_EQ(system.look().bytes, 1000 * MIB);
     EXPECT_STREQ(system.look().from, "");
+    system.old("/job", NO_LIMIT, 10 * MIB, 20 * MIB); // counted at different moments
+    EXPECT_EQ(system.look().bytes, 1000 * MIB);
+    EXPECT_STREQ(system.look().from, "");
 }
 
 // What caches files is given back.

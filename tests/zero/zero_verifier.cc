@@ -301,9 +301,67 @@ TEST(Verifier, NamesTheFirstWrongEntryOfTheDataflow) {
     for (const Wrong &wrong : list) expect_refused(wrong);
 }
 
-TEST(Verifier, NamesWrongMemory) {
-    Options plain = options(2, 1, 2, 1);
+// What is offloaded.
+TEST(Verifier, NamesTheFirstWrongEntryOfOffload) {
+    Options disk = options(3, 1, 2, 1);
+    disk.tiers.optimizer = disk.tiers.parameters = Z3D_SPACE_DISK;
+    auto square = [](const Copy &c) { return c.find(Z3D_OP_SQUARE_GRADS); };
     const Wrong list[] = {
+        {"a copy from the disk to the device",
+         disk,
+         [](Copy &c) {
+             int kept = -1;
+             for (z3d_phase phase : {Z3D_PHASE_START, Z3D_PHASE_WAIT}) {
+                 int first = c.find(Z3D_OP_FETCH_PARAMS, 0, phase);
+                 kept = c.entries[(size_t)first].buffer[Z3D_SLOT_INPUT];
+                 c.entries.erase(c.entries.begin() + first);
+             }
+             const z3d_instruction second =
+                 c.entries[(size_t)c.find(Z3D_OP_FETCH_PARAMS, 0, Z3D_PHASE_START)];
+             for (z3d_instruction &i : c.entries)
+                 if (i.opcode == Z3D_OP_FETCH_PARAMS && i.ticket == second.ticket)
+                     i.buffer[Z3D_SLOT_INPUT] = kept;
+             c.settle();
+         },
+         {"start fetch_params wte", "on the disk", "on the device",
+          "one of them must be in host memory"}},
+        {"squares left out",
+         disk,
+         [square](Copy &c) { erase(c, square(c)); },
+         {"step_control", "nothing added up the squares of ln_f's gradients"}},
+        {"squares twice",
+         disk,
+         [square](Copy &c) {
+             c.entries.insert(c.entries.begin() + square(c), c.entries[(size_t)square(c)]);
+             c.settle();
+         },
+         {"square_grads ln_f", "it would add the squares up again"}},
+        {"squares after the control",
+         disk,
+         [square](Copy &c) {
+             const z3d_instruction late = c.entries[(size_t)square(c)];
+             c.entries.erase(c.entries.begin() + square(c));
+             c.entries.insert(c.entries.begin() + c.find(Z3D_OP_STEP_CONTROL) + 1, late);
+             c.settle();
+         },
+         {"step_control", "nothing added up the squares"}},
+    };
+    for (const Wrong &wrong : list) expect_refused(wrong);
+}
+
+TEST(Verifier, NamesWrongMemory) {
+    Options plain = options(2, 1, 2, 1), disk = options(3, 1, 2, 1);
+    disk.tiers.optimizer = disk.tiers.parameters = Z3D_SPACE_DISK;
+    const Wrong list[] = {
+        {"a disk's block begins within another",
+         disk,
+         [](Copy &c) {
+             const z3d_instruction &fetch =
+                 c.entries[(size_t)c.find(Z3D_OP_FETCH_STATES, 0, Z3D_PHASE_START)];
+             c.buffers[(size_t)fetch.buffer[Z3D_SLOT_OPTIMIZER]].offset += 512;
+             c.program.arena[Z3D_SPACE_HOST] += 4096;
+         },
+         {"must be multiples of 4096"}},
         {"two buffers at one place",
          plain,
          [](Copy &c) {

@@ -243,13 +243,13 @@ int z3d_executor_disk_requests(const z3d_program *p) {
     return most;
 }
 
-/* What a group has in host memory the host steps, or a disk reads and writes; so it does with
- * activation checkpoints on their way. */
+/* What a group has in host memory the host steps, or a disk reads and writes. With a disk all of
+ * host memory may be what it reads to next, also what an activation checkpoint has left. */
 static z3d_status wait_copy(z3d_executor *executor, const z3d_instruction *i) {
     const z3d_program *p = executor->program;
     const int64_t id = executor->ticket[i->ticket].id;
     const bool disk = executor->disk && is_disk_copy(p, i);
-    const bool finish = i->group >= 0 || p->config.checkpoint_space == Z3D_SPACE_DISK;
+    const bool finish = i->group >= 0 || p->arena[Z3D_SPACE_DISK] > 0;
     const int tensors = z3d_instruction_matrix(p, i).tensors;
     z3d_status status = Z3D_OK;
     if (is_empty(executor, i)) return Z3D_OK;

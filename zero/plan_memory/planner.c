@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/disk.h"
 #include "zero/plan_memory/packer.h"
 #include "zero/program.h"
 
@@ -64,12 +65,11 @@ static z3d_status check_persistent(const z3d_program *a, const z3d_program *b) {
 
 /* What travels to or from a disk begins and ends with its blocks. */
 static int64_t room(const z3d_program *program, const z3d_buffer *b) {
-    enum { BLOCK = 4096 };
     const z3d_offload_plan *offload = &program->config.offload;
     bool disk = offload->optimizer == Z3D_SPACE_DISK || offload->parameters == Z3D_SPACE_DISK ||
                 program->config.checkpoint_space == Z3D_SPACE_DISK;
     bool blocks = disk && b->space != Z3D_SPACE_DEVICE;
-    return z3d_round_up(b->bytes, blocks ? BLOCK : 1);
+    return z3d_round_up(b->bytes, blocks ? Z3D_DISK_ALIGN : 1);
 }
 
 static int64_t place_persistent(z3d_program *program, z3d_space space) {

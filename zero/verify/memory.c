@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "src/base/disk.h"
 #include "zero/plan_memory/packer.h"
 #include "zero/verify/verifier.h"
 
@@ -205,18 +206,28 @@ static z3d_status check_lifetimes(const z3d_program *p) {
     return Z3D_OK;
 }
 
+/* A disk reads and writes whole blocks, at both ends. */
+static int alignment(const z3d_program *p, z3d_space space) {
+    bool blocks = space != Z3D_SPACE_DEVICE && p->arena[Z3D_SPACE_DISK] > 0;
+    return blocks ? Z3D_DISK_ALIGN : Z3D_PACK_ALIGN;
+}
+
+static int64_t extent(const z3d_program *p, const z3d_buffer *b) {
+    int align = alignment(p, b->space);
+    return align == Z3D_DISK_ALIGN ? z3d_round_up(b->bytes, align) : b->bytes;
+}
+
 static z3d_status check_place(const z3d_program *p, int index) {
     const z3d_buffer *b = &p->buffer[index];
-    int64_t arena = p->arena[b->space];
-    if (b->offset >= 0 && b->offset % Z3D_PACK_ALIGN == 0 && b->bytes <= arena &&
-        b->offset <= arena - b->bytes) {
+    const int64_t arena = p->arena[b->space], bytes = extent(p, b);
+    const int align = alignment(p, b->space);
+    if (b->offset >= 0 && b->offset % align == 0 && bytes <= arena && b->offset <= arena - bytes)
         return Z3D_OK;
-    }
     return Z3D_ERROR(Z3D_ERR_PROGRAM,
                      "buffer %d, %s: %lld bytes at %lld; the arena has %lld bytes, and offsets "
                      "must be multiples of %d",
-                     index, b->name, (long long)b->bytes, (long long)b->offset, (long long)arena,
-                     Z3D_PACK_ALIGN);
+                     index, b->name, (long long)bytes, (long long)b->offset, (long long)arena,
+                     align);
 }
 
 /* Buffers in the order in which they come alive and in that in which they die, and those alive at
@@ -277,8 +288,8 @@ static z3d_status bring_alive(sweep *s, int index) {
     for (int side = 0; side < 2; side++) {
         int near = neighbour(s, index, side);
         const z3d_buffer *other = near >= 0 ? &buffers[near] : NULL;
-        if (other && other->offset < b->offset + b->bytes &&
-            b->offset < other->offset + other->bytes) {
+        if (other && other->offset < b->offset + extent(s->program, b) &&
+            b->offset < other->offset + extent(s->program, other)) {
             return Z3D_ERROR(Z3D_ERR_PROGRAM,
                              "buffers %d, %s, and %d, %s, are both alive at entry %d and share "
                              "addresses (%lld bytes at %lld, %lld at %lld)",

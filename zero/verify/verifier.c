@@ -430,11 +430,25 @@ static z3d_status add_sums(z3d_flow *flow, const z3d_buffer_operand *to, z3d_val
     return Z3D_OK;
 }
 
+/* Only host memory is beside both the device and the disk. */
+static z3d_status check_way(const z3d_flow *flow, const z3d_buffer_operand *from,
+                            const z3d_buffer_operand *to) {
+    const z3d_buffer *buffer = flow->program->buffer;
+    const z3d_space a = buffer[from->buffer].space, b = buffer[to->buffer].space;
+    bool copies = info(flow)->rules == Z3D_CLASS_COPY && entry(flow)->phase != Z3D_PHASE_WHOLE;
+    if (!copies || from->buffer == to->buffer || (a == Z3D_SPACE_HOST) != (b == Z3D_SPACE_HOST))
+        return Z3D_OK;
+    return z3d_flow_fail(flow, "its %s is %s, and its %s %s: one of them must be in host memory",
+                         z3d_slot_text(from->slot), z3d_space_text(a), z3d_slot_text(to->slot),
+                         a == b ? "too" : z3d_space_text(b));
+}
+
 /* From its start to its wait nobody may write what it reads, or touch what it writes. */
 static z3d_status move(z3d_flow *flow, bool start) {
     z3d_buffer_operand from, to;
     z3d_value value;
     Z3D_TRY(moved_operands(flow, &from, &to));
+    Z3D_TRY(check_way(flow, &from, &to));
     bool waits = entry(flow)->phase == Z3D_PHASE_WAIT;
     bool reads = from.buffer != to.buffer || from.rows != to.rows;
     if (waits && reads) Z3D_TRY(z3d_flow_unlock(flow, from, false));
