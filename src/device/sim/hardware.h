@@ -86,6 +86,8 @@ double z3d_hardware_node_ranks(const z3d_hardware *hardware, int ranks);
 /* How much longer a rank of a cpu machine computes because a node's ranks (of `ranks` in all) want
  * more threads than it has cores; 1: each has its own, and on gpus. */
 double z3d_hardware_crowding(const z3d_hardware *hardware, int ranks);
+/* Speed of a collective while something else runs on the device, against alone. */
+double z3d_hardware_overlap(const z3d_hardware *hardware, bool between_nodes);
 /* Seconds of a copy between memory spaces, with all ranks of a node (of `ranks` in all) copying. */
 double z3d_hardware_copy(const z3d_hardware *hardware, const z3d_event *copy, int ranks);
 /* Whether a rank's device is cores of its host. */

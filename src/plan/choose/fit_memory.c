@@ -74,6 +74,22 @@ void z3d_fit_close(z3d_fit_frame *w) {
     z3d_model_destroy(w->model);
 }
 
+static double find_largest_unit(const z3d_fit_frame *w) {
+    const z3d_model *model = w->model;
+    double most = 0;
+    for (int u = 0; u < model->num_units; u++) {
+        double elements = 0;
+        for (int s = 0; s < model->unit[u].num_groups; s++) {
+            const z3d_parameter_group *g = &model->group[model->unit[u].group[s]];
+            for (int i = 0; i < g->num_parameters; i++)
+                elements +=
+                    (double)z3d_parameter_local_elements(&g->parameter[i], w->layout.tensor);
+        }
+        if (elements > most) most = elements;
+    }
+    return most * (w->config->fp16_enabled || w->config->bf16_enabled ? 2 : 4);
+}
+
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     z3d_config *c = w->config;
     Z3D_TRY(z3d_plan_place(c, ranks, 0, &w->mesh));
@@ -81,6 +97,8 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     w->node = z3d_case_node(c, w->hardware);
     w->node.rough = w->rough;
     Z3D_TRY(z3d_model_from_config(c, &w->model));
+    Z3D_TRY(z3d_links_find(&w->mesh, Z3D_AXES_DATA, (int)w->hardware->devices, &w->links));
+    w->largest_unit = find_largest_unit(w);
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return drop_small(w);

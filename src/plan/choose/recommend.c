@@ -18,6 +18,8 @@
 typedef struct search {
     z3d_ways ways;
     z3d_recommendation *out;
+    z3d_way **queue; /* those that were not looked at yet, as a heap: the least is the first */
+    int queued;
     const z3d_way **large, **crowded, **roomy; /* ways that were too large for the device; for host
                                                   memory or the disk; that fit with air */
     int larges, crowdeds, roomies;
@@ -104,11 +106,6 @@ static z3d_status price(search *s, const z3d_way *way) {
     const z3d_fit_frame *frame = &s->ways.frame[way->frame];
     z3d_fit_row row = row_of(s, way);
     bool nearly_full = false;
-    if (is_too_large(s, way)) {
-        s->out->too_large++;
-        return Z3D_OK;
-    }
-    if (is_beaten(s, way)) return Z3D_OK;
     z3d_status status = z3d_fit_try(frame, &row, way->micro_batch);
     if (status == Z3D_OK && row.fits && row.memory.free < 0.03 * row.memory.capacity)
         status = place(frame, &row, z3d_fit_few(frame, row.accumulation));
@@ -130,17 +127,47 @@ static z3d_status price(search *s, const z3d_way *way) {
     return Z3D_OK;
 }
 
+/* The first may be too far in front. */
+static void sink(search *s) {
+    for (int at = 0;;) {
+        int least = at;
+        for (int child = 2 * at + 1; child <= 2 * at + 2 && child < s->queued; child++)
+            if (z3d_way_compare(s->queue[child], s->queue[least]) < 0) least = child;
+        if (least == at) return;
+        z3d_way *moved = s->queue[at];
+        s->queue[at] = s->queue[least];
+        s->queue[least] = moved;
+        at = least;
+    }
+}
+
+/* Looks at the way with the least possible time, or finds that it needs more. */
+static z3d_status look_at_first(search *s) {
+    z3d_way *way = s->queue[0];
+    bool large = is_too_large(s, way), out = large || is_beaten(s, way);
+    if (!out && !way->tight) {
+        Z3D_TRY(z3d_way_tighten(&s->ways, way));
+        sink(s);
+        return Z3D_OK;
+    }
+    s->queue[0] = s->queue[--s->queued];
+    sink(s);
+    s->out->too_large += large;
+    return out ? Z3D_OK : price(s, way);
+}
+
 static z3d_status price_all(search *s) {
     z3d_recommendation *out = s->out;
     size_t count = (size_t)s->ways.count;
     Z3D_TRY(z3d_new(count, sizeof *s->large, "ways", &s->large));
     Z3D_TRY(z3d_new(count, sizeof *s->crowded, "ways", &s->crowded));
     Z3D_TRY(z3d_new(count, sizeof *s->roomy, "ways", &s->roomy));
-    for (int i = 0; i < s->ways.count; i++) {
-        const z3d_way *way = &s->ways.way[i];
+    Z3D_TRY(z3d_new(count, sizeof(z3d_way *), "ways", &s->queue));
+    for (; s->queued < s->ways.count; s->queued++) s->queue[s->queued] = &s->ways.way[s->queued];
+    while (s->queued > 0) {
         bool enough = out->count == Z3D_RECOMMENDED;
-        if (enough && way->seconds >= out->row[Z3D_RECOMMENDED - 1].seconds) break;
-        Z3D_TRY(price(s, way));
+        if (enough && s->queue[0]->seconds >= out->row[Z3D_RECOMMENDED - 1].seconds) break;
+        Z3D_TRY(look_at_first(s));
     }
     return Z3D_OK;
 }
@@ -295,6 +322,7 @@ z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hard
     if (status == Z3D_OK) status = settle_best(&s);
     if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : take_best(&s);
     z3d_ways_close(&s.ways);
+    free(s.queue);
     free(s.large);
     free(s.crowded);
     free(s.roomy);

@@ -8,20 +8,29 @@
 /* What one micro-batch takes on a tensor group that has the whole model: no data ranks, no
  * pipeline. Every way with this tensor size, micro-batch and granularity does the same work. */
 typedef struct z3d_alone {
-    int granularity;
+    int tensor, granularity;
     int64_t micro_batch;
-    double pass;                      /* seconds of the micro-batch */
+    double pass, compute;             /* seconds of the micro-batch; of its kernels */
+    double *unit;                     /* of each unit */
     double rest;                      /* seconds of a step without micro-batches: the optimizer */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* bytes */
 } z3d_alone;
 
+/* What all ways with the same layout, granularity and micro-batch work. */
+typedef struct z3d_fit_work {
+    int frame, alone;
+    double seconds; /* of a step's micro-batches, at least, with the units that each pipeline stage
+                       has; -1: not known yet */
+} z3d_fit_work;
+
 typedef struct z3d_way {
-    int frame, stage, granularity;
+    int frame, work, stage, granularity;
     int gather; /* z3d_pipeline_gather; AUTO: it makes no difference */
     z3d_fit_tiers tiers;
     bool partition, offload;
     int64_t micro_batch;
     double seconds, bytes[Z3D_SPACE_COUNT]; /* at least; bytes of a rank */
+    bool tight;                             /* seconds: z3d_way_tighten was there */
 } z3d_way;
 
 /* None; the optimizer in host memory, on the disk; the parameters, too, no farther than it. */
@@ -54,7 +63,10 @@ typedef struct z3d_ways {
     int frames; /* one for each layout, by tensor size */
     z3d_fit_frame *frame;
     z3d_status refusal; /* the last, of a layout or of all its ways; its message is the last one */
-    int count;          /* by seconds */
+    int num_alone, works;
+    z3d_alone *alone_group;
+    z3d_fit_work *work;
+    int count; /* by seconds */
     z3d_way *way;
 } z3d_ways;
 
@@ -72,6 +84,18 @@ z3d_status z3d_ways_leave_pipeline(z3d_config *config);
  * there is no layout. */
 z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
+/* The order of ways: by seconds, those that are equally long always in the same order. */
+int z3d_way_compare(const z3d_way *a, const z3d_way *b);
+/* Room for one more in an array that is moved at each power of two. Errors: ERR_MEMORY. */
+z3d_status z3d_ways_grow(void **array, int count, size_t size);
+
+/* bounds.c: what a micro-batch takes alone, in w->alone_group; frame: of such a tensor group. */
+z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, int64_t micro_batch,
+                          int *index);
+/* The way's seconds and bytes, quickly. */
+void z3d_way_bound(const z3d_ways *w, z3d_way *way);
+/* Its seconds with the units that each pipeline stage has, which may be more. */
+z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way);
 /* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */
 bool z3d_way_shards(int stage, z3d_group_part part);
 /* Bytes of a rank in a space; of a device without what is outside of arenas. INFINITY: not known.
