@@ -201,11 +201,11 @@ void z3d_way_bound(const z3d_ways *w, z3d_way *way) {
 
 /* Stages work on all micro-batches. Before its first pass and behind its last one a stage waits for
  * those before it, if its last pass goes to them; in schedules with weight halves it need not. */
-static double longest_stage(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
-                            const double *unit, double micros) {
+static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
+                         const double *unit, double micros, z3d_fit_work *out) {
     const int stages = frame->layout.pipeline, chunks = stages * frame->layout.chunks;
     const z3d_schedule_kind kind = pipeline->schedule;
-    double stage[Z3D_MAX_CHUNKS] = {0}, before[Z3D_MAX_CHUNKS] = {0}, most = 0, sum = 0;
+    double stage[Z3D_MAX_CHUNKS] = {0}, before[Z3D_MAX_CHUNKS] = {0}, sum = 0;
     double wait = kind == Z3D_SCHEDULE_FILE                                   ? 0
                   : kind == Z3D_SCHEDULE_ZB_H1 || kind == Z3D_SCHEDULE_ZB_V ? 0.25
                                                                               : 1;
@@ -216,13 +216,15 @@ static double longest_stage(const z3d_fit_frame *frame, const z3d_pipeline_confi
         stage[z3d_schedule_stage(kind, stages, c)] += seconds;
         if (c < stages) before[c] = sum, sum += seconds; /* the first chunk of each stage */
     }
-    for (int s = 0; s < stages; s++) most = larger(most, micros * stage[s] + wait * before[s]);
-    return most;
+    for (int s = 0; s < stages; s++) {
+        out->micro = larger(out->micro, stage[s]);
+        out->seconds = larger(out->seconds, micros * stage[s] + wait * before[s]);
+    }
 }
 
-static z3d_status find_work(z3d_ways *w, const z3d_way *way, double *seconds) {
+static z3d_status find_work(const z3d_ways *w, const z3d_way *way, z3d_fit_work *out) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
-    const z3d_alone *alone = &w->alone_group[w->work[way->work].alone];
+    const z3d_alone *alone = &w->alone_group[out->alone];
     const int64_t micros = frame->samples / way->micro_batch;
     const z3d_fit_row row = {.layout = frame->layout,
                              .stage = way->stage,
@@ -230,15 +232,15 @@ static z3d_status find_work(z3d_ways *w, const z3d_way *way, double *seconds) {
                              .micro_batch = way->micro_batch};
     z3d_program_config program;
     int data;
+    out->known = true;
+    out->micro = alone->pass / frame->layout.pipeline;
+    if (frame->layout.pipeline == 1) return Z3D_OK;
     Z3D_TRY(z3d_fit_apply(frame, &row, micros));
     z3d_status status = z3d_config_resolve(frame->config, &z3d_model_rules, w->ranks, &data);
     if (status == Z3D_OK) status = z3d_plan_program_config(frame->config, frame->model, &program);
-    if (status == Z3D_ERR_CONFIG) { /* pricing it will say so */
-        *seconds = 0;
-        return Z3D_OK;
-    }
+    if (status == Z3D_ERR_CONFIG) return Z3D_OK; /* pricing it will say so */
     Z3D_TRY(status);
-    *seconds = longest_stage(frame, &program.pipeline, alone->unit, (double)micros);
+    find_longest(frame, &program.pipeline, alone->unit, (double)micros, out);
     z3d_plan_program_config_release(&program);
     return Z3D_OK;
 }
@@ -246,8 +248,7 @@ static z3d_status find_work(z3d_ways *w, const z3d_way *way, double *seconds) {
 z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way) {
     z3d_fit_work *work = &w->work[way->work];
     way->tight = true;
-    if (w->frame[way->frame].layout.pipeline == 1) return Z3D_OK;
-    if (work->seconds < 0) Z3D_TRY(find_work(w, way, &work->seconds));
+    if (!work->known) Z3D_TRY(find_work(w, way, work));
     way->seconds = larger(way->seconds, work->seconds);
     return Z3D_OK;
 }

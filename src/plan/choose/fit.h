@@ -48,7 +48,8 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
  * says whether the row fits. */
 void z3d_fit_add_batch(const z3d_fit_frame *w, z3d_fit_row *row, int64_t samples,
                        int64_t accumulation);
-/* z3d_fit_memory with another micro-batch, from a few micro-batches. */
+/* z3d_fit_memory with another micro-batch, from so few micro-batches that each pipeline stage has
+ * as many at once as ever. */
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch);
 z3d_category z3d_fit_largest(const z3d_ledger *ledger);
 
@@ -58,13 +59,16 @@ typedef struct z3d_fit_price {
     double compute;          /* seconds of rank 0's kernels */
     double busiest;          /* seconds in which the busiest stage does not wait for others */
     z3d_memory_need fullest; /* of all stages */
-    z3d_ledger ledger;       /* of rank 0 */
+    z3d_ledger ledger;       /* of rank 0, if `unit` is wanted */
 } z3d_fit_price;
 /* unit: NULL, or by unit, to which rank 0's seconds are added. */
 z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int64_t accumulation,
                              double *unit, z3d_fit_price *out);
-/* The row's time, from two short steps. *nearly_full: the device's allocator slows it down. */
-z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full);
+/* The row's time, from two short steps. micro: seconds that each micro-batch adds at least. If the
+ * first step says that the row takes `limit` seconds or more, only this bound and the memory are
+ * set. *nearly_full: the device's allocator slows it down. */
+z3d_status z3d_fit_time(const z3d_fit_frame *w, double micro, double limit, z3d_fit_row *row,
+                        bool *nearly_full);
 
 /* Sets the keys of the tiers; nvme_path, where it is needed and not set, to z3d_tiers_folder. */
 z3d_status z3d_tiers_apply(z3d_config *config, z3d_fit_tiers tiers);

@@ -148,7 +148,7 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
                         z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, &need);
         if (index == 0 || z3d_memory_room(&need) < z3d_memory_room(&row->memory)) {
             row->memory = need;
-            z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
+            if (!w->node.rough) z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
         }
     }
     z3d_program_set_release(&set);
@@ -170,9 +170,12 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     z3d_timetables *timetables;
     status = z3d_timetables_create(&config, w->layout.pipeline, &timetables);
     config.pipeline.timetables = timetables;
-    for (int i = 0; i <= last && status == Z3D_OK;
-         i = w->rough && i == 1 && last > 1 ? last : i + 1)
+    bool enough = false; /* one stage that does not fit is */
+    for (int i = 0; i <= last && status == Z3D_OK && !enough;
+         i = w->rough && i == 1 && last > 1 ? last : i + 1) {
         status = take_stage(w, &config, i, row);
+        enough = w->node.rough && !row->memory.fits;
+    }
     z3d_mesh fullest = place_of_stage(w, &config, 0);
     int64_t samples = z3d_samples_of(&config, &fullest);
     z3d_plan_program_config_release(&config);
@@ -206,7 +209,8 @@ int64_t z3d_fit_few(const z3d_fit_frame *w, int64_t accumulation) {
 z3d_status z3d_fit_try(const z3d_fit_frame *w, z3d_fit_row *row, int64_t micro_batch) {
     row->micro_batch = micro_batch;
     row->accumulation = w->samples / micro_batch;
-    return z3d_fit_memory(w, row, z3d_fit_few(w, row->accumulation));
+    int64_t few = z3d_fit_few(w, row->accumulation);
+    return z3d_fit_memory(w, row, few < row->accumulation ? few - z3d_fit_period(w) : few);
 }
 
 z3d_category z3d_fit_largest(const z3d_ledger *ledger) {

@@ -52,8 +52,9 @@ z3d_status z3d_fit_price_few(const z3d_fit_frame *w, const z3d_fit_row *row, int
         out->fullest = e.fullest;
         for (int axes = 0; axes < Z3D_AXES_COUNT; axes++) out->bytes += e.time.bytes[axes];
         find_losses(of->simulation, of->model->facts.flops.step, out);
-        z3d_program_ledger(z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN),
-                           Z3D_SPACE_DEVICE, &out->ledger);
+        if (unit)
+            z3d_program_ledger(z3d_engine_program(of->simulation->engine, Z3D_MODE_TRAIN),
+                               Z3D_SPACE_DEVICE, &out->ledger);
     }
     z3d_case_destroy(of);
     return status;
@@ -71,7 +72,8 @@ static void lengthen(z3d_fit_price *p, const z3d_fit_price *shorter, double more
     p->loss[Z3D_LOSS_BUBBLE] += more * caught_up;
 }
 
-z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_full) {
+z3d_status z3d_fit_time(const z3d_fit_frame *w, double micro, double limit, z3d_fit_row *row,
+                        bool *nearly_full) {
     z3d_fit_price p, shorter;
     int64_t few = z3d_fit_few(w, row->accumulation), period = z3d_fit_period(w);
     Z3D_TRY(z3d_fit_price_few(w, row, few, NULL, &p));
@@ -80,6 +82,8 @@ z3d_status z3d_fit_time(const z3d_fit_frame *w, z3d_fit_row *row, bool *nearly_f
         row->memory = p.fullest;
         z3d_fit_add_batch(w, row, row->micro_batch, few);
     }
+    row->seconds = p.seconds + (double)(row->accumulation - few) * micro;
+    if (row->seconds >= limit) return Z3D_OK;
     if (row->accumulation > few) {
         Z3D_TRY(z3d_fit_price_few(w, row, few - period, NULL, &shorter));
         lengthen(&p, &shorter, (double)(row->accumulation - few) / (double)period);

@@ -11,6 +11,7 @@
  * What is priced is played by the sim, which looks at the memory of all stages. Memory is the lower
  * bound of the arena, which the planner reaches within a percent; it is planned where less than
  * three percent are left, and of the best. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "src/plan/choose/ways.h"
@@ -102,6 +103,17 @@ static z3d_status place(const z3d_fit_frame *frame, z3d_fit_row *row, int64_t ac
     return z3d_fit_memory(&planned, row, accumulation);
 }
 
+static double tenth_best(const search *s) {
+    const z3d_recommendation *out = s->out;
+    return out->count == Z3D_RECOMMENDED ? out->row[Z3D_RECOMMENDED - 1].seconds : INFINITY;
+}
+
+static z3d_status time_way(const search *s, const z3d_way *way, z3d_fit_row *row,
+                           bool *nearly_full) {
+    const double micro = s->ways.work[way->work].micro;
+    return z3d_fit_time(&s->ways.frame[way->frame], micro, tenth_best(s), row, nearly_full);
+}
+
 static z3d_status price(search *s, const z3d_way *way) {
     const z3d_fit_frame *frame = &s->ways.frame[way->frame];
     z3d_fit_row row = row_of(s, way);
@@ -109,7 +121,7 @@ static z3d_status price(search *s, const z3d_way *way) {
     z3d_status status = z3d_fit_try(frame, &row, way->micro_batch);
     if (status == Z3D_OK && row.fits && row.memory.free < 0.03 * row.memory.capacity)
         status = place(frame, &row, z3d_fit_few(frame, row.accumulation));
-    if (status == Z3D_OK && row.fits) status = z3d_fit_time(frame, &row, &nearly_full);
+    if (status == Z3D_OK && row.fits) status = time_way(s, way, &row, &nearly_full);
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
         if (status == Z3D_OK) note_missing(s, &row);
@@ -157,18 +169,13 @@ static z3d_status look_at_first(search *s) {
 }
 
 static z3d_status price_all(search *s) {
-    z3d_recommendation *out = s->out;
     size_t count = (size_t)s->ways.count;
     Z3D_TRY(z3d_new(count, sizeof *s->large, "ways", &s->large));
     Z3D_TRY(z3d_new(count, sizeof *s->crowded, "ways", &s->crowded));
     Z3D_TRY(z3d_new(count, sizeof *s->roomy, "ways", &s->roomy));
     Z3D_TRY(z3d_new(count, sizeof(z3d_way *), "ways", &s->queue));
     for (; s->queued < s->ways.count; s->queued++) s->queue[s->queued] = &s->ways.way[s->queued];
-    while (s->queued > 0) {
-        bool enough = out->count == Z3D_RECOMMENDED;
-        if (enough && s->queue[0]->seconds >= out->row[Z3D_RECOMMENDED - 1].seconds) break;
-        Z3D_TRY(look_at_first(s));
-    }
+    while (s->queued > 0 && s->queue[0]->seconds < tenth_best(s)) Z3D_TRY(look_at_first(s));
     return Z3D_OK;
 }
 

@@ -206,7 +206,7 @@ static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
             }
             Z3D_TRY(status);
             Z3D_TRY(z3d_ways_grow((void **)&w->work, w->works, sizeof *w->work));
-            w->work[w->works] = (z3d_fit_work){frame, alone, -1};
+            w->work[w->works] = (z3d_fit_work){.frame = frame, .alone = alone};
             Z3D_TRY(add_methods(w, w->works++, &any));
         }
     }

@@ -19,8 +19,9 @@ typedef struct z3d_alone {
 /* What all ways with the same layout, granularity and micro-batch work. */
 typedef struct z3d_fit_work {
     int frame, alone;
-    double seconds; /* of a step's micro-batches, at least, with the units that each pipeline stage
-                       has; -1: not known yet */
+    bool known;            /* the next two are */
+    double micro, seconds; /* of a micro-batch on the pipeline stage that has most to do, and of all
+                              of a step: at least */
 } z3d_fit_work;
 
 typedef struct z3d_way {
