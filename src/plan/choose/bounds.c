@@ -22,8 +22,8 @@ static z3d_status price_alone(z3d_fit_frame *frame, z3d_alone *out) {
     double first = one.seconds - one.loss[Z3D_LOSS_FULL_DEVICE],
            both = two.seconds - two.loss[Z3D_LOSS_FULL_DEVICE];
     out->pass = both - first;
-    out->rest = first - out->pass;
     out->compute = two.compute - one.compute;
+    out->rest = one.compute - out->compute;
     for (int k = 0; k < Z3D_CATEGORY_COUNT; k++) out->peak[k] = one.ledger.peak[k];
     return Z3D_OK;
 }

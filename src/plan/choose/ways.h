@@ -12,7 +12,7 @@ typedef struct z3d_alone {
     int64_t micro_batch;
     double pass, compute;             /* seconds of the micro-batch; of its kernels */
     double *unit;                     /* of each unit */
-    double rest;                      /* seconds of a step without micro-batches: the optimizer */
+    double rest;                      /* of kernels that are not of micro-batches: the optimizer's */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* bytes */
 } z3d_alone;
 
