@@ -30,11 +30,11 @@ static z3d_status price_alone(z3d_fit_frame *frame, z3d_alone *out) {
 
 z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, int64_t micro_batch,
                           int *index) {
-    const int tensor = frame->layout.tensor;
-    z3d_alone made = {.tensor = tensor, .granularity = granularity, .micro_batch = micro_batch};
+    z3d_alone made = {
+        .layout = frame->layout, .granularity = granularity, .micro_batch = micro_batch};
     for (*index = 0; *index < w->num_alone; ++*index) {
         const z3d_alone *a = &w->alone_group[*index];
-        if (a->tensor == tensor && a->granularity == granularity && a->micro_batch == micro_batch)
+        if (z3d_same_tensor_groups(&a->layout, &made.layout) && a->granularity == granularity && a->micro_batch == micro_batch)
             return Z3D_OK;
     }
     z3d_status status = price_alone(frame, &made);

@@ -114,8 +114,8 @@ typedef struct z3d_recommendation {
  * sizes, chunks, schedule, partition and pipeline_gather that the configuration sets, and
  * train_batch_size may be `auto`: it is that of the configuration's own sizes. Else units are split
  * by time, and ranks are equal. Tensor groups stay in a node, unless
- * parallel.allow_tensor_across_nodes is true. Tensor ranks use sequence parallelism where the model
- * allows it, unless the configuration sets parallel.sequence_parallel. States and parameters lie
+ * parallel.allow_tensor_across_nodes is true. Sequence parallelism is searched, too, unless the
+ * configuration sets parallel.sequence_parallel. States and parameters lie
  * where the configuration says; where it says nothing, tiers.c has what is tried; nvme_path is then
  * z3d_tiers_folder. On success `config` is resolved and is that of the first row. Not collective,
  * allocates no device memory. Errors: ERR_CONFIG: no train_batch_size, or no sizes are possible;

@@ -181,7 +181,7 @@ static z3d_status price_all(search *s) {
 
 static const z3d_fit_frame *frame_of(const search *s, const z3d_fit_layout *layout) {
     const z3d_fit_frame *frame = s->ways.frame;
-    while (frame->layout.tensor != layout->tensor || frame->layout.pipeline != layout->pipeline ||
+    while (!z3d_same_tensor_groups(&frame->layout, layout) || frame->layout.pipeline != layout->pipeline ||
            frame->layout.chunks != layout->chunks || frame->layout.schedule != layout->schedule)
         frame++;
     return frame;

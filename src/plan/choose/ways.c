@@ -33,23 +33,11 @@ static z3d_status open_frame(const z3d_ways *w, z3d_config *config, const z3d_fi
     return z3d_fit_open(out, layout->tensor * layout->pipeline * layout->data);
 }
 
-/* With sequence parallelism where the model allows it, if the user does not say. */
-static z3d_status open_either(const z3d_ways *w, z3d_fit_layout layout, z3d_fit_frame *out) {
-    z3d_config *config = layout.pipeline > 1 ? w->config : w->flat;
-    layout.sequence_parallel = layout.tensor > 1 && w->fixed.sequence_parallel != 0;
-    layout.across_nodes = layout.tensor > 1 && w->fixed.across_nodes;
-    z3d_status status = open_frame(w, config, &layout, w->batch, out);
-    if (!is_refused(status) || !layout.sequence_parallel || w->fixed.sequence_parallel == 1)
-        return status;
-    z3d_fit_close(out);
-    layout.sequence_parallel = false;
-    return open_frame(w, config, &layout, w->batch, out);
-}
-
 static z3d_status add_layout(z3d_ways *w, z3d_fit_layout layout) {
+    z3d_config *config = layout.pipeline > 1 ? w->config : w->flat;
     Z3D_TRY(z3d_ways_grow((void **)&w->frame, w->frames, sizeof *w->frame));
     z3d_fit_frame *frame = &w->frame[w->frames];
-    z3d_status status = open_either(w, layout, frame);
+    z3d_status status = open_frame(w, config, &layout, w->batch, frame);
     if (status == Z3D_OK) {
         w->frames++;
         return Z3D_OK;
@@ -112,16 +100,30 @@ static z3d_status refuse_layouts(const z3d_ways *w, const z3d_model_sizes *sizes
         w->fixed.across_nodes ? "" : " and the devices of a node");
 }
 
+/* All pipeline sizes. */
+static z3d_status add_pipelines(z3d_ways *w, const z3d_model_sizes *sizes, int tensor,
+                                bool sequence_parallel) {
+    const int rest = w->ranks / tensor;
+    for (int p = 1; p <= rest && p <= sizes->units; p++) {
+        z3d_fit_layout layout = {.tensor = tensor,
+                                 .pipeline = p,
+                                 .data = rest / p,
+                                 .sequence_parallel = sequence_parallel,
+                                 .across_nodes = tensor > 1 && w->fixed.across_nodes};
+        if (may_be_pipeline(w, rest, p)) Z3D_TRY(add_schedules(w, layout, sizes->units));
+    }
+    return Z3D_OK;
+}
+
 static z3d_status add_layouts(z3d_ways *w) {
     z3d_model_sizes sizes;
     Z3D_TRY(z3d_model_sizes_of(w->config, &sizes));
     for (int t = 1; t <= w->ranks; t++) {
-        int rest = w->ranks / t;
         if (!may_be_tensor(w, &sizes, t)) continue;
-        for (int p = 1; p <= rest && p <= sizes.units; p++) {
-            z3d_fit_layout layout = {.tensor = t, .pipeline = p, .data = rest / p};
-            if (may_be_pipeline(w, rest, p)) Z3D_TRY(add_schedules(w, layout, sizes.units));
-        }
+        if (t > 1 && w->fixed.sequence_parallel != 0)
+            Z3D_TRY(add_pipelines(w, &sizes, t, true));
+        if (t == 1 || w->fixed.sequence_parallel != 1)
+            Z3D_TRY(add_pipelines(w, &sizes, t, false));
     }
     return w->frames > 0 ? Z3D_OK : refuse_layouts(w, &sizes);
 }
@@ -189,7 +191,7 @@ static z3d_status add_methods(z3d_ways *w, int work, bool *any) {
 }
 
 static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
-    enum { FEW_FRAMES = 16, FEW_DIVISORS = 32 };
+    enum { FEW_FRAMES = 24, FEW_DIVISORS = 32 };
     const z3d_fit_frame *f = &w->frame[frame];
     int64_t ratio = w->frames <= FEW_FRAMES && f->divisors <= FEW_DIVISORS ? 1 : 2;
     for (int granularity = 0; granularity <= Z3D_GRANULARITY_NONE; granularity++) {
@@ -213,7 +215,11 @@ static z3d_status add_ways(z3d_ways *w, int frame, z3d_fit_frame *group) {
     return Z3D_OK;
 }
 
-/* Layouts first .. last - 1 have the same tensor size. */
+/* Layouts first .. last - 1 have the same tensor groups. */
+bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b) {
+    return a->tensor == b->tensor && a->sequence_parallel == b->sequence_parallel;
+}
+
 static z3d_status add_group(z3d_ways *w, int first, int last) {
     z3d_fit_frame group;
     z3d_fit_layout alone = w->frame[first].layout;
@@ -252,7 +258,7 @@ z3d_status z3d_ways_open(z3d_ways *w) {
     Z3D_TRY(add_layouts(w));
     for (int first = 0, last; first < w->frames; first = last) {
         for (last = first; last < w->frames; last++)
-            if (w->frame[last].layout.tensor != w->frame[first].layout.tensor) break;
+            if (!z3d_same_tensor_groups(&w->frame[last].layout, &w->frame[first].layout)) break;
         Z3D_TRY(add_group(w, first, last));
     }
     if (w->count == 0) return w->refusal;

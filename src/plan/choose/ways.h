@@ -8,7 +8,8 @@
 /* What one micro-batch takes on a tensor group that has the whole model: no data ranks, no
  * pipeline. Every way with this tensor size, micro-batch and granularity does the same work. */
 typedef struct z3d_alone {
-    int tensor, granularity;
+    z3d_fit_layout layout;
+    int granularity;
     int64_t micro_batch;
     double pass, compute;             /* seconds of the micro-batch; of its kernels */
     double *unit;                     /* of each unit */
@@ -42,7 +43,7 @@ typedef struct z3d_fixed {
     int tensor, pipeline, chunks;
     int schedule;          /* z3d_pipeline_schedule */
     int gather;            /* z3d_pipeline_gather */
-    int sequence_parallel; /* of several tensor ranks; -1: where the model allows it */
+    int sequence_parallel; /* of several tensor ranks; -1: open */
     int least_pipeline;
     bool across_nodes; /* tensor groups may leave a node */
     int64_t micros;    /* in a step */
@@ -77,7 +78,8 @@ typedef struct z3d_ways {
 z3d_status z3d_ways_begin(z3d_ways *w, int ranks, bool keep);
 /* All keys of pipelines as for one stage. */
 z3d_status z3d_ways_leave_pipeline(z3d_config *config);
-/* Finds all that are open: tensor sizes that the model allows, in a node; pipeline sizes with a
+/* Finds all that are open: tensor sizes that the model allows, in a
+ * node; sequence parallelism; pipeline sizes with a
  * unit in each chunk; data sizes that divide the batch; each schedule and number of chunks; ZeRO
  * stages (one where there is one data rank); granularities; P_a and host memory where blocks are
  * recomputed; tiers; when parameters are gathered; micro-batches up to the first that is too large
@@ -85,6 +87,8 @@ z3d_status z3d_ways_leave_pipeline(z3d_config *config);
  * there is no layout. */
 z3d_status z3d_ways_open(z3d_ways *w);
 void z3d_ways_close(z3d_ways *w);
+/* Tensor size and sequence parallelism. */
+bool z3d_same_tensor_groups(const z3d_fit_layout *a, const z3d_fit_layout *b);
 /* The order of ways: by seconds, those that are equally long always in the same order. */
 int z3d_way_compare(const z3d_way *a, const z3d_way *b);
 /* Room for one more in an array that is moved at each power of two. Errors: ERR_MEMORY. */
