@@ -130,6 +130,7 @@ void expect_sound(const std::string &text, int ranks, const z3d_hardware &hardwa
         EXPECT_FALSE(large && row.fits) << i;
         if (!row.fits) continue;
         ASSERT_EQ(z3d_way_tighten(&w, &way), Z3D_OK);
+        EXPECT_TRUE(z3d_way_may_fit(&w, &way)) << i;
         tighter += way.seconds > quick * 1.001;
         ASSERT_EQ(z3d_fit_time(&frame, 0, INFINITY, &row, &nearlyFull), Z3D_OK);
         priced += row.fits;

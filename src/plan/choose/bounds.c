@@ -6,19 +6,44 @@
 
 #include "src/plan/choose/ways.h"
 
+static double larger(double a, double b) {
+    return a > b ? a : b;
+}
+
 /* ---- a tensor group alone ---- */
+
+/* Bytes that each unit keeps of a micro-batch for its backward; 0 where blocks are recomputed. */
+static z3d_status find_saved(const z3d_fit_frame *frame, const z3d_fit_row *row, double *saved) {
+    const z3d_model *model = frame->model;
+    z3d_program_config program;
+    z3d_layout *layout = NULL;
+    z3d_traces *traces = NULL;
+    if (row->granularity == Z3D_GRANULARITY_FULL) return Z3D_OK;
+    Z3D_TRY(z3d_fit_apply(frame, row, 1));
+    Z3D_TRY(z3d_plan_program_config(frame->config, model, &program));
+    z3d_status status = z3d_layout_create(model, &frame->mesh, NULL, &layout);
+    if (status == Z3D_OK) status = z3d_traces_record(model, layout, &program, 1, &traces);
+    for (int u = 0; u < model->num_units && status == Z3D_OK; u++) {
+        const z3d_trace *trace =
+            z3d_traces_get(traces, Z3D_MODE_TRAIN, model->unit[u].kind, Z3D_CALL_FORWARD);
+        saved[u] = (double)trace->saved;
+    }
+    z3d_traces_destroy(traces);
+    z3d_layout_destroy(layout);
+    z3d_plan_program_config_release(&program);
+    return status;
+}
 
 static z3d_status price_alone(z3d_fit_frame *frame, z3d_alone *out) {
     z3d_fit_price one, two;
     const z3d_fit_row row = {.granularity = out->granularity, .micro_batch = out->micro_batch};
     int units = frame->model->num_units;
-    double *unit;
-    Z3D_TRY(z3d_new((size_t)units, sizeof *unit, "units", &unit));
-    z3d_status status = z3d_fit_price_few(frame, &row, 1, unit, &one);
-    for (int u = 0; u < units; u++) unit[u] = -unit[u];
-    if (status == Z3D_OK) status = z3d_fit_price_few(frame, &row, 2, unit, &two);
-    out->unit = unit;
-    Z3D_TRY(status);
+    Z3D_TRY(z3d_new((size_t)units, sizeof *out->unit, "units", &out->unit));
+    Z3D_TRY(z3d_new((size_t)units, sizeof *out->saved, "units", &out->saved));
+    Z3D_TRY(z3d_fit_price_few(frame, &row, 1, out->unit, &one));
+    for (int u = 0; u < units; u++) out->unit[u] = -out->unit[u];
+    Z3D_TRY(z3d_fit_price_few(frame, &row, 2, out->unit, &two));
+    Z3D_TRY(find_saved(frame, &row, out->saved));
     double first = one.seconds - one.loss[Z3D_LOSS_FULL_DEVICE],
            both = two.seconds - two.loss[Z3D_LOSS_FULL_DEVICE];
     out->pass = both - first;
@@ -26,6 +51,11 @@ static z3d_status price_alone(z3d_fit_frame *frame, z3d_alone *out) {
     out->rest = one.compute - out->compute;
     for (int k = 0; k < Z3D_CATEGORY_COUNT; k++) out->peak[k] = one.ledger.peak[k];
     return Z3D_OK;
+}
+
+void z3d_alone_release(z3d_alone *alone) {
+    free(alone->unit);
+    free(alone->saved);
 }
 
 z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, int64_t micro_batch,
@@ -43,7 +73,7 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
     if (status == Z3D_OK)
         w->alone_group[w->num_alone++] = made;
     else
-        free(made.unit);
+        z3d_alone_release(&made);
     return status;
 }
 
@@ -82,8 +112,8 @@ static void least_bytes(const z3d_ways *w, const z3d_alone *alone, double micros
     bool elsewhere = way->partition || way->offload;
     z3d_kept kept[Z3D_PART_COUNT];
     decide(w, way->stage, way->tiers, kept);
-    if (!elsewhere)
-        bytes[Z3D_SPACE_DEVICE] = 0.5 * few * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
+    if (!elsewhere) way->kept = 0.5 * few * (double)alone->peak[Z3D_CATEGORY_ACTIVATIONS];
+    bytes[Z3D_SPACE_DEVICE] = way->kept;
     for (int part = 0; part < Z3D_PART_COUNT; part++) {
         bool whole = part == Z3D_PART_PARAMETERS && way->gather == Z3D_PIPELINE_GATHER_PER_STEP;
         double all = (double)alone->peak[category[part]] / p,
@@ -109,10 +139,6 @@ bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way) {
 }
 
 /* ---- seconds, with stages of equal work ---- */
-
-static double larger(double a, double b) {
-    return a > b ? a : b;
-}
 
 /* Parameters that are kept elsewhere come once for each micro-batch at least. So do gradients, and
  * go back; but all are kept at least once, and the first time nothing is added to. */
@@ -164,29 +190,33 @@ static double least_busy(const z3d_ways *w, const z3d_alone *alone, double micro
     return z3d_links_collective(w->hardware, &frame->links, &event);
 }
 
+/* Behind the micro-batches, on the average stage: the device steps no slower than the host. */
+static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_way *way) {
+    const z3d_fit_layout *layout = &w->frame[way->frame].layout;
+    const double shards = z3d_way_shards(way->stage, Z3D_PART_OPTIMIZER) ? layout->data : 1,
+                 parts = shards * layout->pipeline, rest = alone->rest / parts,
+                 states = (double)alone->peak[Z3D_CATEGORY_OPTIMIZER];
+    return w->all ? larger(z3d_tiers_step(w, way->tiers, states / parts), rest) : rest;
+}
+
 /* The longest of three. (1) Stages of equal work, free communication over data ranks and between
  * stages, and the schedule's bubble (docs/pipelines.md) with the least shares that its halves can
  * have: a weight half is at most a third of a micro-batch's work, a forward at least a quarter.
- * (2) What is copied for the micro-batches; it goes beside their work. In both the host steps behind
- * it; a device steps no slower than the host. (3) A data group's links, which work at full speed
+ * (2) What is copied for the micro-batches; it goes beside their work. Both have a tail. (3) A data group's links, which work at full speed
  * only while no kernel runs. */
 static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double micros,
                             const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
     const z3d_fit_layout *layout = &frame->layout;
-    const double shards = z3d_way_shards(way->stage, Z3D_PART_OPTIMIZER) ? layout->data : 1;
-    const double states = (double)alone->peak[Z3D_CATEGORY_OPTIMIZER];
     double p = layout->pipeline, work = alone->pass / p, idle = (p - 1) * work;
     if (layout->schedule == Z3D_PIPELINE_FILE) idle = 0;
     if (layout->schedule == Z3D_PIPELINE_INTERLEAVED) idle /= layout->chunks;
     if (layout->schedule == Z3D_PIPELINE_ZB_H1) idle /= 3;
     if (layout->schedule == Z3D_PIPELINE_ZB_V) idle /= 8;
     double copies = z3d_tiers_copies(w, least_copied(w, alone, micros, way));
-    double step = z3d_tiers_step(w, way->tiers, states / p / shards);
-    double rest = alone->rest / p / shards;
     double busy = least_busy(w, alone, micros, way);
     double beside = z3d_hardware_overlap(w->hardware, frame->links.nodes > 1);
-    work = larger(micros * work + idle, copies) + (w->all ? larger(step, rest) : rest);
+    work = larger(micros * work + idle, copies) + least_tail(w, alone, way);
     return larger(work, busy + (1 - beside) * micros * alone->compute / p);
 }
 
@@ -197,29 +227,48 @@ void z3d_way_bound(const z3d_ways *w, z3d_way *way) {
     least_bytes(w, alone, micros, way);
 }
 
-/* ---- seconds, with the units that each stage has ---- */
+/* ---- with the units that each stage has ---- */
+
+static double stage_sum(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline, int stage,
+                        const double *unit) {
+    const int stages = frame->layout.pipeline, chunks = stages * frame->layout.chunks;
+    double sum = 0;
+    for (int c = 0; c < chunks; c++)
+        for (int u = pipeline->first_unit[c]; u < pipeline->first_unit[c + 1]; u++)
+            if (z3d_schedule_stage(pipeline->schedule, stages, c) == stage) sum += unit[u];
+    return sum;
+}
 
 /* Stages work on all micro-batches. Before its first pass and behind its last one a stage waits for
  * those before it, if its last pass goes to them; in schedules with weight halves it need not. */
 static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
-                         const double *unit, double micros, z3d_fit_work *out) {
-    const int stages = frame->layout.pipeline, chunks = stages * frame->layout.chunks;
+                         const z3d_alone *alone, double micros, z3d_fit_work *out) {
     const z3d_schedule_kind kind = pipeline->schedule;
-    double stage[Z3D_MAX_CHUNKS] = {0}, before[Z3D_MAX_CHUNKS] = {0}, sum = 0;
-    double wait = kind == Z3D_SCHEDULE_FILE                                   ? 0
-                  : kind == Z3D_SCHEDULE_ZB_H1 || kind == Z3D_SCHEDULE_ZB_V ? 0.25
-                                                                              : 1;
-    for (int c = 0; c < chunks; c++) {
-        double seconds = 0;
-        for (int u = pipeline->first_unit[c]; u < pipeline->first_unit[c + 1]; u++)
-            seconds += unit[u];
-        stage[z3d_schedule_stage(kind, stages, c)] += seconds;
-        if (c < stages) before[c] = sum, sum += seconds; /* the first chunk of each stage */
-    }
+    const int stages = frame->layout.pipeline;
+    double before = 0, wait = kind == Z3D_SCHEDULE_FILE                                   ? 0
+                              : kind == Z3D_SCHEDULE_ZB_H1 || kind == Z3D_SCHEDULE_ZB_V ? 0.25
+                                                                                          : 1;
     for (int s = 0; s < stages; s++) {
-        out->micro = larger(out->micro, stage[s]);
-        out->seconds = larger(out->seconds, micros * stage[s] + wait * before[s]);
+        double stage = stage_sum(frame, pipeline, s, alone->unit),
+               seconds = micros * stage + wait * before;
+        out->micro = larger(out->micro, stage);
+        if (seconds > out->seconds) {
+            out->seconds = seconds;
+            out->share = stages * stage_sum(frame, pipeline, s, frame->share);
+        }
+        for (int u = pipeline->first_unit[s]; u < pipeline->first_unit[s + 1]; u++)
+            before += alone->unit[u]; /* the first chunk of each stage */
     }
+}
+
+/* When stage 0 goes back for the first time, it has gone forward for as many micro-batches as there
+ * are stages, through all its chunks. */
+static void find_kept(const z3d_fit_frame *frame, const z3d_pipeline_config *pipeline,
+                      const z3d_alone *alone, double micros, z3d_fit_work *out) {
+    const double stages = frame->layout.pipeline;
+    if (pipeline->schedule != Z3D_SCHEDULE_1F1B && pipeline->schedule != Z3D_SCHEDULE_INTERLEAVED)
+        return;
+    out->kept = (micros < stages ? micros : stages) * stage_sum(frame, pipeline, 0, alone->saved);
 }
 
 static z3d_status find_work(const z3d_ways *w, const z3d_way *way, z3d_fit_work *out) {
@@ -240,7 +289,8 @@ static z3d_status find_work(const z3d_ways *w, const z3d_way *way, z3d_fit_work 
     if (status == Z3D_OK) status = z3d_plan_program_config(frame->config, frame->model, &program);
     if (status == Z3D_ERR_CONFIG) return Z3D_OK; /* pricing it will say so */
     Z3D_TRY(status);
-    find_longest(frame, &program.pipeline, alone->unit, (double)micros, out);
+    find_longest(frame, &program.pipeline, alone, (double)micros, out);
+    find_kept(frame, &program.pipeline, alone, (double)micros, out);
     z3d_plan_program_config_release(&program);
     return Z3D_OK;
 }
@@ -249,6 +299,9 @@ z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way) {
     z3d_fit_work *work = &w->work[way->work];
     way->tight = true;
     if (!work->known) Z3D_TRY(find_work(w, way, work));
-    way->seconds = larger(way->seconds, work->seconds);
+    const z3d_alone *alone = &w->alone_group[work->alone];
+    way->seconds = larger(way->seconds, work->seconds + work->share * least_tail(w, alone, way));
+    if (!way->partition && !way->offload && work->kept > way->kept)
+        way->bytes[Z3D_SPACE_DEVICE] += work->kept - way->kept;
     return Z3D_OK;
 }

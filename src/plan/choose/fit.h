@@ -22,6 +22,7 @@ typedef struct z3d_fit_frame {
     z3d_mesh mesh;
     z3d_model *model;
     z3d_links links;     /* of the data groups */
+    double *share;       /* of all parameters, of each unit */
     double largest_unit; /* bytes of its parameters on a rank */
     int64_t samples, divisor[Z3D_FIT_DIVISORS]; /* of samples, ascending */
     int divisors;

@@ -1,4 +1,5 @@
 /* plan --fit and --recommend: what a way of training needs. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "src/plan/choose/fit.h"
@@ -72,22 +73,26 @@ void z3d_fit_apply_layout(z3d_config *config, const z3d_fit_layout *layout) {
 
 void z3d_fit_close(z3d_fit_frame *w) {
     z3d_model_destroy(w->model);
+    free(w->share);
 }
 
-static double find_largest_unit(const z3d_fit_frame *w) {
+static z3d_status find_shares(z3d_fit_frame *w) {
     const z3d_model *model = w->model;
-    double most = 0;
+    double all = 0, most = 0;
+    Z3D_TRY(z3d_new((size_t)model->num_units, sizeof *w->share, "units", &w->share));
     for (int u = 0; u < model->num_units; u++) {
-        double elements = 0;
         for (int s = 0; s < model->unit[u].num_groups; s++) {
             const z3d_parameter_group *g = &model->group[model->unit[u].group[s]];
             for (int i = 0; i < g->num_parameters; i++)
-                elements +=
+                w->share[u] +=
                     (double)z3d_parameter_local_elements(&g->parameter[i], w->layout.tensor);
         }
-        if (elements > most) most = elements;
+        if (w->share[u] > most) most = w->share[u];
+        all += w->share[u];
     }
-    return most * (w->config->fp16_enabled || w->config->bf16_enabled ? 2 : 4);
+    for (int u = 0; u < model->num_units; u++) w->share[u] /= all;
+    w->largest_unit = most * (w->config->fp16_enabled || w->config->bf16_enabled ? 2 : 4);
+    return Z3D_OK;
 }
 
 z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
@@ -98,7 +103,7 @@ z3d_status z3d_fit_open(z3d_fit_frame *w, int ranks) {
     w->node.rough = w->rough;
     Z3D_TRY(z3d_model_from_config(c, &w->model));
     Z3D_TRY(z3d_links_find(&w->mesh, Z3D_AXES_DATA, (int)w->hardware->devices, &w->links));
-    w->largest_unit = find_largest_unit(w);
+    Z3D_TRY(find_shares(w));
     w->samples = c->train_micro_batch_size_per_gpu * c->gradient_accumulation_steps;
     find_divisors(w);
     return drop_small(w);

@@ -268,7 +268,7 @@ z3d_status z3d_ways_open(z3d_ways *w) {
 
 void z3d_ways_close(z3d_ways *w) {
     for (int f = 0; f < w->frames; f++) z3d_fit_close(&w->frame[f]);
-    for (int a = 0; a < w->num_alone; a++) free(w->alone_group[a].unit);
+    for (int a = 0; a < w->num_alone; a++) z3d_alone_release(&w->alone_group[a]);
     free(w->alone_group);
     free(w->work);
     free(w->frame);

@@ -12,7 +12,7 @@ typedef struct z3d_alone {
     int granularity;
     int64_t micro_batch;
     double pass, compute;             /* seconds of the micro-batch; of its kernels */
-    double *unit;                     /* of each unit */
+    double *unit, *saved;             /* of each unit: seconds; bytes that backward wants */
     double rest;                      /* of kernels that are not of micro-batches: the optimizer's */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* bytes */
 } z3d_alone;
@@ -20,9 +20,11 @@ typedef struct z3d_alone {
 /* What all ways with the same layout, granularity and micro-batch work. */
 typedef struct z3d_fit_work {
     int frame, alone;
-    bool known;            /* the next two are */
-    double micro, seconds; /* of a micro-batch on the pipeline stage that has most to do, and of all
-                              of a step: at least */
+    bool known;            /* the next ones are; all are at least */
+    double micro, seconds; /* of a micro-batch on the pipeline stage that has most to do; of all of
+                              a step on the stage that takes longest, */
+    double share;          /* which has so many times the average parameters */
+    double kept;           /* bytes of activations */
 } z3d_fit_work;
 
 typedef struct z3d_way {
@@ -31,8 +33,9 @@ typedef struct z3d_way {
     z3d_fit_tiers tiers;
     bool partition, offload;
     int64_t micro_batch;
-    double seconds, bytes[Z3D_SPACE_COUNT]; /* at least; bytes of a rank */
-    bool tight;                             /* seconds: z3d_way_tighten was there */
+    double seconds, bytes[Z3D_SPACE_COUNT]; /* at least; bytes of a rank, */
+    double kept;                            /* of them activations */
+    bool tight;                             /* z3d_way_tighten was there */
 } z3d_way;
 
 /* None; the optimizer in host memory, on the disk; the parameters, too, no farther than it. */
@@ -99,7 +102,8 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
                           int *index);
 /* The way's seconds and bytes, quickly. */
 void z3d_way_bound(const z3d_ways *w, z3d_way *way);
-/* Its seconds with the units that each pipeline stage has, which may be more. */
+void z3d_alone_release(z3d_alone *alone);
+/* Its seconds and bytes with the units that each pipeline stage has, which may be more. */
 z3d_status z3d_way_tighten(z3d_ways *w, z3d_way *way);
 /* Whether ranks keep their own rows only of this part of the states, at this ZeRO stage. */
 bool z3d_way_shards(int stage, z3d_group_part part);
