@@ -1,6 +1,6 @@
-/* plan --fit and --recommend: what a way takes at least, from what one micro-batch takes on a tensor
- * group that has the whole model. A bound may be too low, never too high: then a way could be left
- * out that is among the best. */
+/* plan --fit and --recommend: what a way takes at least, from what one micro-batch takes on a
+ * tensor group that has the whole model. A bound may be too low, never too high: then a way could
+ * be left out that is among the best. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -64,7 +64,8 @@ z3d_status z3d_ways_alone(z3d_ways *w, z3d_fit_frame *frame, int granularity, in
         .layout = frame->layout, .granularity = granularity, .micro_batch = micro_batch};
     for (*index = 0; *index < w->num_alone; ++*index) {
         const z3d_alone *a = &w->alone_group[*index];
-        if (z3d_same_tensor_groups(&a->layout, &made.layout) && a->granularity == granularity && a->micro_batch == micro_batch)
+        if (z3d_same_tensor_groups(&a->layout, &made.layout) && a->granularity == granularity &&
+            a->micro_batch == micro_batch)
             return Z3D_OK;
     }
     z3d_status status = price_alone(frame, &made);
@@ -83,7 +84,8 @@ static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
                    z3d_kept kept[Z3D_PART_COUNT]) {
     const z3d_program_config config = {.stage = stage,
                                        .accumulation = 2,
-                                       .reduce_per_step = z3d_plan_reduces_per_step(w->config, stage),
+                                       .reduce_per_step =
+                                           z3d_plan_reduces_per_step(w->config, stage),
                                        .offload = {.optimizer = z3d_plan_space(tiers.optimizer),
                                                    .parameters = z3d_plan_space(tiers.parameters)}};
     z3d_states_decide(&config, true, kept);
@@ -92,9 +94,8 @@ static void decide(const z3d_ways *w, int stage, z3d_fit_tiers tiers,
 /* Whether ranks keep only their own rows does not depend on when gradients are reduced, but for
  * gradients. */
 bool z3d_way_shards(int stage, z3d_group_part part) {
-    const z3d_program_config config = {.stage = stage,
-                                       .accumulation = 2,
-                                       .reduce_per_step = z3d_states_reduce_per_step(stage)};
+    const z3d_program_config config = {
+        .stage = stage, .accumulation = 2, .reduce_per_step = z3d_states_reduce_per_step(stage)};
     z3d_kept kept[Z3D_PART_COUNT];
     z3d_states_decide(&config, true, kept);
     return kept[part].rows == Z3D_ROWS_OWN;
@@ -163,7 +164,8 @@ static z3d_fit_copies least_copied(const z3d_ways *w, const z3d_alone *alone, do
 
 /* Bytes of the matrices that the average pipeline stage brings through its data group: gradients
  * once a step or a micro-batch; parameters of ZeRO-3 before a pass of a chunk over its units, but
- * of the unit that the pass before has ended with. Types are at least as wide as the parameters'. */
+ * of the unit that the pass before has ended with. Types are at least as wide as the parameters'.
+ */
 static double least_sent(const z3d_ways *w, const z3d_alone *alone, double micros,
                          const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
@@ -202,8 +204,8 @@ static double least_tail(const z3d_ways *w, const z3d_alone *alone, const z3d_wa
 /* The longest of three. (1) Stages of equal work, free communication over data ranks and between
  * stages, and the schedule's bubble (docs/pipelines.md) with the least shares that its halves can
  * have: a weight half is at most a third of a micro-batch's work, a forward at least a quarter.
- * (2) What is copied for the micro-batches; it goes beside their work. Both have a tail. (3) A data group's links, which work at full speed
- * only while no kernel runs. */
+ * (2) What is copied for the micro-batches; it goes beside their work. Both have a tail. (3) A data
+ * group's links, which work at full speed only while no kernel runs. */
 static double least_seconds(const z3d_ways *w, const z3d_alone *alone, double micros,
                             const z3d_way *way) {
     const z3d_fit_frame *frame = &w->frame[way->frame];
@@ -245,9 +247,9 @@ static void find_longest(const z3d_fit_frame *frame, const z3d_pipeline_config *
                          const z3d_alone *alone, double micros, z3d_fit_work *out) {
     const z3d_schedule_kind kind = pipeline->schedule;
     const int stages = frame->layout.pipeline;
-    double before = 0, wait = kind == Z3D_SCHEDULE_FILE                                   ? 0
+    double before = 0, wait = kind == Z3D_SCHEDULE_FILE                                 ? 0
                               : kind == Z3D_SCHEDULE_ZB_H1 || kind == Z3D_SCHEDULE_ZB_V ? 0.25
-                                                                                          : 1;
+                                                                                        : 1;
     for (int s = 0; s < stages; s++) {
         double stage = stage_sum(frame, pipeline, s, alone->unit),
                seconds = micros * stage + wait * before;

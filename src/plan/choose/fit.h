@@ -21,9 +21,9 @@ typedef struct z3d_fit_frame {
     z3d_sim_node node;
     z3d_mesh mesh;
     z3d_model *model;
-    z3d_links links;     /* of the data groups */
-    double *share;       /* of all parameters, of each unit */
-    double largest_unit; /* bytes of its parameters on a rank */
+    z3d_links links;                            /* of the data groups */
+    double *share;                              /* of all parameters, of each unit */
+    double largest_unit;                        /* bytes of its parameters on a rank */
     int64_t samples, divisor[Z3D_FIT_DIVISORS]; /* of samples, ascending */
     int divisors;
 } z3d_fit_frame;
@@ -57,7 +57,7 @@ z3d_category z3d_fit_largest(const z3d_ledger *ledger);
 /* A step of a few micro-batches on the sim device. */
 typedef struct z3d_fit_price {
     double seconds, bytes, recompute, loss[Z3D_LOSS_COUNT]; /* as z3d_fit_row's */
-    double compute;          /* seconds of rank 0's kernels */
+    double compute;                                         /* seconds of rank 0's kernels */
     double busiest;          /* seconds in which the busiest stage does not wait for others */
     z3d_memory_need fullest; /* of all stages */
     z3d_ledger ledger;       /* of rank 0, if `unit` is wanted */

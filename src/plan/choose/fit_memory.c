@@ -137,6 +137,11 @@ static z3d_mesh place_of_stage(const z3d_fit_frame *w, const z3d_program_config 
     return mesh;
 }
 
+/* Only whether the row fits is asked. */
+static bool is_quick(const z3d_fit_frame *w) {
+    return w->rough && w->node.rough;
+}
+
 /* The row's are those of the pipeline stage that needs most. */
 static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *config, int index,
                              z3d_fit_row *row) {
@@ -153,7 +158,7 @@ static z3d_status take_stage(const z3d_fit_frame *w, const z3d_program_config *c
                         z3d_mesh_size(&w->mesh, Z3D_AXES_WORLD), 0, &need);
         if (index == 0 || z3d_memory_room(&need) < z3d_memory_room(&row->memory)) {
             row->memory = need;
-            if (!w->node.rough) z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
+            if (!is_quick(w)) z3d_program_ledger(train, Z3D_SPACE_DEVICE, &row->ledger);
         }
     }
     z3d_program_set_release(&set);
@@ -179,7 +184,7 @@ z3d_status z3d_fit_memory(const z3d_fit_frame *w, z3d_fit_row *row, int64_t accu
     for (int i = 0; i <= last && status == Z3D_OK && !enough;
          i = w->rough && i == 1 && last > 1 ? last : i + 1) {
         status = take_stage(w, &config, i, row);
-        enough = w->node.rough && !row->memory.fits;
+        enough = is_quick(w) && !row->memory.fits;
     }
     z3d_mesh fullest = place_of_stage(w, &config, 0);
     int64_t samples = z3d_samples_of(&config, &fullest);

@@ -24,9 +24,6 @@ typedef struct search {
     const z3d_way **large, **crowded, **roomy; /* ways that were too large for the device; for host
                                                   memory or the disk; that fit with air */
     int larges, crowdeds, roomies;
-    /* Of those that do not fit into the device, and of those that fit there but not elsewhere;
-     * accumulation 0: none yet. */
-    z3d_fit_row nearest, nearest_elsewhere;
 } search;
 
 /* Of ways with the same ZeRO stage: b needs no more device memory than a. Parameters that are kept
@@ -38,12 +35,16 @@ static bool needs_no_more(const z3d_way *b, const z3d_way *a) {
            (b->tiers.parameters > 0) == (a->tiers.parameters > 0);
 }
 
-static bool is_too_large(const search *s, const z3d_way *way) {
+/* device: it is the device that is too small. */
+static bool is_too_large(const search *s, const z3d_way *way, bool *device) {
+    *device = way->bytes[Z3D_SPACE_DEVICE] > z3d_ways_capacity(&s->ways, Z3D_SPACE_DEVICE);
     if (!z3d_way_may_fit(&s->ways, way)) return true;
+    *device = true;
     for (int i = 0; i < s->larges; i++) {
         const z3d_way *l = s->large[i];
         if (l->frame == way->frame && l->stage == way->stage && needs_no_more(l, way)) return true;
     }
+    *device = false;
     for (int i = 0; i < s->crowdeds; i++) {
         const z3d_way *c = s->crowded[i];
         if (c->frame == way->frame && c->stage == way->stage &&
@@ -88,14 +89,6 @@ static z3d_fit_row row_of(const search *s, const z3d_way *way) {
                          .offload = way->offload};
 }
 
-/* Remembers the rows that lack least memory. */
-static void note_missing(search *s, const z3d_fit_row *row) {
-    z3d_fit_row *nearest = row->memory.free < 0 ? &s->nearest : &s->nearest_elsewhere;
-    if (!row->fits && (nearest->accumulation == 0 ||
-                       z3d_memory_room(&row->memory) > z3d_memory_room(&nearest->memory)))
-        *nearest = *row;
-}
-
 /* Plans the row's memory. */
 static z3d_status place(const z3d_fit_frame *frame, z3d_fit_row *row, int64_t accumulation) {
     z3d_fit_frame planned = *frame;
@@ -124,13 +117,14 @@ static z3d_status price(search *s, const z3d_way *way) {
     if (status == Z3D_OK && row.fits) status = time_way(s, way, &row, &nearly_full);
     if (status != Z3D_OK && status != Z3D_ERR_CONFIG) return status;
     if (status != Z3D_OK || !row.fits) { /* ERR_CONFIG: sizes beyond 64 bits */
-        if (status == Z3D_OK) note_missing(s, &row);
+        if (status == Z3D_OK) z3d_misses_add(&s->out->misses, &row);
         /* Where host memory is short, what leaves more of it may fit. */
         if (status != Z3D_OK || row.memory.free < 0)
             s->large[s->larges++] = way;
         else if (!way->offload)
             s->crowded[s->crowdeds++] = way;
-        s->out->too_large++;
+        *(status != Z3D_OK || row.memory.free < 0 ? &s->out->misses.device
+                                                  : &s->out->misses.elsewhere) += 1;
         return Z3D_OK;
     }
     s->out->priced++;
@@ -156,7 +150,7 @@ static void sink(search *s) {
 /* Looks at the way with the least possible time, or finds that it needs more. */
 static z3d_status look_at_first(search *s) {
     z3d_way *way = s->queue[0];
-    bool large = is_too_large(s, way), out = large || is_beaten(s, way);
+    bool device, large = is_too_large(s, way, &device), out = large || is_beaten(s, way);
     if (!out && !way->tight) {
         Z3D_TRY(z3d_way_tighten(&s->ways, way));
         sink(s);
@@ -164,7 +158,8 @@ static z3d_status look_at_first(search *s) {
     }
     s->queue[0] = s->queue[--s->queued];
     sink(s);
-    s->out->too_large += large;
+    s->out->misses.device += large && device;
+    s->out->misses.elsewhere += large && !device;
     return out ? Z3D_OK : price(s, way);
 }
 
@@ -181,8 +176,9 @@ static z3d_status price_all(search *s) {
 
 static const z3d_fit_frame *frame_of(const search *s, const z3d_fit_layout *layout) {
     const z3d_fit_frame *frame = s->ways.frame;
-    while (!z3d_same_tensor_groups(&frame->layout, layout) || frame->layout.pipeline != layout->pipeline ||
-           frame->layout.chunks != layout->chunks || frame->layout.schedule != layout->schedule)
+    while (!z3d_same_tensor_groups(&frame->layout, layout) ||
+           frame->layout.pipeline != layout->pipeline || frame->layout.chunks != layout->chunks ||
+           frame->layout.schedule != layout->schedule)
         frame++;
     return frame;
 }
@@ -200,50 +196,11 @@ static z3d_status settle_best(search *s) {
             i++;
             continue;
         }
-        note_missing(s, row);
+        z3d_misses_add(&s->out->misses, row);
         out->count--;
         for (int k = i; k < out->count; k++) out->row[k] = out->row[k + 1];
     }
     return Z3D_OK;
-}
-
-static void say_way(const z3d_fit_row *row, z3d_string *out) {
-    static const char *const devices[] = {"none", "cpu", "nvme"};
-    const z3d_fit_layout *l = &row->layout;
-    z3d_string_append(out, "%s with ZeRO-%d, granularity %s%s%s",
-                      z3d_sizes_name(l->tensor, l->pipeline, l->data).text, row->stage,
-                      z3d_fit_granularities[row->granularity], row->partition ? ", P_a" : "",
-                      row->offload ? ", cpu" : "");
-    if (row->tiers.optimizer)
-        z3d_string_append(out, ", offload_optimizer %s", devices[row->tiers.optimizer]);
-    if (row->tiers.parameters)
-        z3d_string_append(out, ", offload_param %s", devices[row->tiers.parameters]);
-    z3d_string_append(out, " and micro-batch %lld", (long long)row->micro_batch);
-}
-
-static void say_device(const search *s, z3d_string *out) {
-    char need[32], missing[32];
-    const z3d_memory_need *m = &s->nearest.memory;
-    if (s->nearest.accumulation == 0) return;
-    z3d_string_append(out, ": ");
-    say_way(&s->nearest, out);
-    z3d_string_append(out, " needs %s, which is %s too much (its largest part is %s)",
-                      z3d_format_bytes((int64_t)(m->capacity - m->free), need, sizeof need),
-                      z3d_format_bytes((int64_t)-m->free, missing, sizeof missing),
-                      z3d_category_name(z3d_fit_largest(&s->nearest.ledger)));
-}
-
-/* Of what fits into the device, but not elsewhere. */
-static void say_elsewhere(const search *s, z3d_string *out) {
-    char missing[32];
-    const z3d_memory_need *m = &s->nearest_elsewhere.memory;
-    if (s->nearest_elsewhere.accumulation == 0) return;
-    bool host = z3d_memory_host_free(m) < 0;
-    z3d_string_append(out, s->nearest.accumulation ? "; " : ": ");
-    say_way(&s->nearest_elsewhere, out);
-    z3d_string_append(out, " fits the device, but a rank's share of %s is %s too small",
-                      host ? "host memory" : "the disks",
-                      z3d_format_bytes((int64_t)-z3d_memory_room(m), missing, sizeof missing));
 }
 
 static bool tries(const z3d_ways *w, int device) {
@@ -265,6 +222,18 @@ static void say_remedies(const search *s, z3d_string *out) {
                                "node.nvme_write_gb_per_s), where states and parameters may lie");
 }
 
+/* The search stops at the first pipeline stage that does not fit. */
+static z3d_status measure_misses(search *s) {
+    z3d_fit_row *rows[] = {&s->out->misses.nearest, &s->out->misses.nearest_elsewhere};
+    for (int i = 0; i < 2; i++) {
+        if (rows[i]->accumulation == 0) continue;
+        z3d_fit_frame all = *frame_of(s, &rows[i]->layout);
+        all.rough = false;
+        Z3D_TRY(z3d_fit_memory(&all, rows[i], z3d_fit_few(&all, rows[i]->accumulation)));
+    }
+    return Z3D_OK;
+}
+
 /* By the ways that lack least: of those that were planned, and the one with the least bound. */
 static z3d_status refuse(search *s) {
     char capacity[32];
@@ -275,9 +244,10 @@ static z3d_status refuse(search *s) {
             least = &s->ways.way[i];
     z3d_fit_row row = row_of(s, least);
     Z3D_TRY(z3d_fit_try(&s->ways.frame[least->frame], &row, least->micro_batch));
-    note_missing(s, &row);
-    say_device(s, &why);
-    say_elsewhere(s, &why);
+    z3d_misses_add(&s->out->misses, &row);
+    Z3D_TRY(measure_misses(s));
+    z3d_string_append(&why, ": ");
+    z3d_misses_say(&s->out->misses, &why);
     say_remedies(s, &why);
     double bytes = s->ways.hardware->memory_gib * 1073741824.0;
     z3d_status status = Z3D_ERROR(
@@ -302,6 +272,7 @@ static void describe(const search *s) {
     out->peak = peak > 0 ? peak : 0;
     out->layouts = s->ways.frames;
     out->ways = s->ways.count;
+    out->largest_tensor = s->ways.largest_tensor;
 }
 
 static z3d_status take_best(search *s) {
@@ -327,7 +298,8 @@ z3d_status z3d_recommend(z3d_config *config, int ranks, const z3d_hardware *hard
         status = price_all(&s);
     }
     if (status == Z3D_OK) status = settle_best(&s);
-    if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : take_best(&s);
+    if (status == Z3D_OK) status = out->count == 0 ? refuse(&s) : measure_misses(&s);
+    if (status == Z3D_OK) status = take_best(&s);
     z3d_ways_close(&s.ways);
     free(s.queue);
     free(s.large);

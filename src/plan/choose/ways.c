@@ -75,6 +75,12 @@ static z3d_status add_schedules(z3d_ways *w, z3d_fit_layout layout, int64_t unit
     return Z3D_OK;
 }
 
+/* Left out, though the model allows it. */
+static bool leaves_node(const z3d_ways *w, const z3d_model_sizes *sizes, int t) {
+    return !w->fixed.tensor && !w->fixed.across_nodes && t > (int)w->hardware->devices &&
+           w->ranks % t == 0 && sizes->tensor_limit % t == 0;
+}
+
 static bool may_be_tensor(const z3d_ways *w, const z3d_model_sizes *sizes, int t) {
     bool anywhere = w->fixed.across_nodes;
     if (w->ranks % t != 0) return false;
@@ -119,11 +125,10 @@ static z3d_status add_layouts(z3d_ways *w) {
     z3d_model_sizes sizes;
     Z3D_TRY(z3d_model_sizes_of(w->config, &sizes));
     for (int t = 1; t <= w->ranks; t++) {
+        if (leaves_node(w, &sizes, t)) w->largest_tensor = (int)w->hardware->devices;
         if (!may_be_tensor(w, &sizes, t)) continue;
-        if (t > 1 && w->fixed.sequence_parallel != 0)
-            Z3D_TRY(add_pipelines(w, &sizes, t, true));
-        if (t == 1 || w->fixed.sequence_parallel != 1)
-            Z3D_TRY(add_pipelines(w, &sizes, t, false));
+        if (t > 1 && w->fixed.sequence_parallel != 0) Z3D_TRY(add_pipelines(w, &sizes, t, true));
+        if (t == 1 || w->fixed.sequence_parallel != 1) Z3D_TRY(add_pipelines(w, &sizes, t, false));
     }
     return w->frames > 0 ? Z3D_OK : refuse_layouts(w, &sizes);
 }
@@ -184,8 +189,7 @@ static z3d_status add_methods(z3d_ways *w, int work, bool *any) {
                                          .tiers = w->tiers[t],
                                          .partition = partition,
                                          .offload = offload};
-                    if (makes_sense(layout, stage, way.tiers))
-                        Z3D_TRY(add_gathers(w, way, any));
+                    if (makes_sense(layout, stage, way.tiers)) Z3D_TRY(add_gathers(w, way, any));
                 }
     return Z3D_OK;
 }

@@ -11,9 +11,9 @@ typedef struct z3d_alone {
     z3d_fit_layout layout;
     int granularity;
     int64_t micro_batch;
-    double pass, compute;             /* seconds of the micro-batch; of its kernels */
-    double *unit, *saved;             /* of each unit: seconds; bytes that backward wants */
-    double rest;                      /* of kernels that are not of micro-batches: the optimizer's */
+    double pass, compute; /* seconds of the micro-batch; of its kernels */
+    double *unit, *saved; /* of each unit: seconds; bytes that backward wants */
+    double rest;          /* of kernels that are not of micro-batches: the optimizer's */
     int64_t peak[Z3D_CATEGORY_COUNT]; /* bytes */
 } z3d_alone;
 
@@ -71,7 +71,8 @@ typedef struct z3d_ways {
     int num_alone, works;
     z3d_alone *alone_group;
     z3d_fit_work *work;
-    int count; /* by seconds */
+    int largest_tensor; /* 0, or of one node's devices, where the model allows larger ones */
+    int count;          /* by seconds */
     z3d_way *way;
 } z3d_ways;
 
@@ -113,6 +114,10 @@ double z3d_ways_capacity(const z3d_ways *w, int space);
 
 /* By the bounds. */
 bool z3d_way_may_fit(const z3d_ways *w, const z3d_way *way);
+
+/* misses.c: remembers the row if it lacks least so far; and says which these are. */
+void z3d_misses_add(z3d_misses *misses, const z3d_fit_row *row);
+void z3d_misses_say(const z3d_misses *misses, z3d_string *out);
 
 /* tiers.c: fills w->tiers and all. Those that are written stay. Where none is: host memory and the
  * disk of gpus whose machine has the rates described; on cpu machines, whose device is host memory,

@@ -79,7 +79,8 @@ static price price_transfer(const player *p, const z3d_event *event) {
     const play *w = p->play;
     z3d_transfer_price of =
         z3d_links_transfer(w->hardware, &w->links[event->axes], &p->stage->mesh, event);
-    price out = {.seconds = of.seconds, .overlap = z3d_hardware_overlap(w->hardware, of.between_nodes)};
+    price out = {.seconds = of.seconds,
+                 .overlap = z3d_hardware_overlap(w->hardware, of.between_nodes)};
     if (!of.between_nodes) out.seconds *= w->crowding;
     if (event->of == Z3D_COLLECTIVE_SEND) out.bytes = of.bytes;
     if (of.between_nodes) out.between_nodes = out.bytes;
